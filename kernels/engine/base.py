@@ -1,0 +1,55 @@
+"""Runners: one interface for every way to run a model."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass
+class Generation:
+    """What one request gave.
+
+    `tokens` [batch][new_tokens] ids; `times_ns` [new_tokens] the host's monotonic clock when that step's ids could be
+    read by the host; `start_ns` the same clock when the request was handed in.
+    """
+
+    tokens: list[list[int]]
+    times_ns: list[int]
+    start_ns: int
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+class Runner(ABC):
+    """A model made ready to run on one device. Built once, then called many times.
+
+    `prepare` compiles and warms up for one traffic shape and may take minutes; nothing of it is timed.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, model: "torch.nn.Module", options: dict[str, Any] | None = None) -> None:
+        self.model = model
+        self.options = options or {}
+
+    @abstractmethod
+    def prepare(self, batch: int, prompt: int, tokens: int) -> None:
+        """Compiles, captures and warms up for [batch, prompt] prompts and `tokens` new tokens."""
+
+    @abstractmethod
+    def generate(self, prompt: "torch.Tensor", tokens: int) -> Generation:
+        """Greedy generation of exactly `tokens` ids from `prompt` [batch, length] int64; end-of-text is ignored."""
+
+    @abstractmethod
+    def logits(self, ids: "torch.Tensor") -> "torch.Tensor":
+        """Teacher-forced logits [batch, length, vocab] of `ids` [batch, length], by the code path that generates."""
+
+    def encode(self, ids: "torch.Tensor") -> Generation:
+        """One forward pass of an encoder over `ids` [batch, length]; `times_ns` has one entry."""
+        raise ValueError(f"the {self.name} runner cannot run an encoder")
+
+    def close(self) -> None:
+        """Frees graphs and device memory; the runner cannot be used afterwards."""
+        del self.model

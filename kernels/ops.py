@@ -1,0 +1,206 @@
+"""The operations a model is made of: their shapes, FLOPs and least bytes. Imports without torch.
+
+A *case* is one operation at one shape. `flops` counts a multiply-add as two; `least_bytes` counts every input read
+once and every output written once. Formulas: `docs/architecture.md`, "Words and formulas".
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+DType = Literal["fp32", "bf16", "fp16"]
+Weights = Literal["fp32", "bf16", "fp16", "int8", "fp8", "nvfp4", "int4"]
+
+BYTES: dict[str, float] = {
+    "fp32": 4,
+    "bf16": 2,
+    "fp16": 2,
+    "int8": 1,
+    "fp8": 1,
+    "nvfp4": 0.5 + 1 / 16,  # e2m1 with an e4m3 scale per 16
+    "int4": 0.5 + 2 / 128,  # with a 16-bit scale per group of 128
+}
+"""Bytes per element, scales included."""
+
+
+class _Case(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @property
+    def key(self) -> str:
+        """The case as one short string, equal for equal cases."""
+        return " ".join(f"{name}={value}" for name, value in self.model_dump().items() if value is not None)
+
+
+class LinearCase(_Case):
+    """y[m, n] = epilogue(x[m, k] · w[n, k]ᵀ). For swiglu w is [2n, k], gate rows first, and y is [m, n]."""
+
+    op: Literal["linear"] = "linear"
+    m: int = Field(ge=0)
+    n: int = Field(gt=0)
+    k: int = Field(gt=0)
+    dtype: DType = "bf16"
+    weights: Weights = "bf16"
+    epilogue: Literal["none", "bias", "residual", "swiglu", "rmsnorm_scale", "quantise"] = "none"
+
+    @property
+    def weight_rows(self) -> int:
+        return 2 * self.n if self.epilogue == "swiglu" else self.n
+
+    @property
+    def flops(self) -> float:
+        return 2.0 * self.m * self.weight_rows * self.k
+
+    @property
+    def least_bytes(self) -> float:
+        activation = BYTES[self.dtype]
+        extra = {"bias": self.n, "residual": self.m * self.n}.get(self.epilogue, 0)
+        return (
+            self.m * self.k * activation
+            + self.weight_rows * self.k * BYTES[self.weights]
+            + (self.m * self.n + extra) * activation
+        )
+
+
+class AttentionCase(_Case):
+    """softmax(q·kᵀ/√head_dim)·v; q [batch, q_len, heads, head_dim], k and v [batch, kv_len, kv_heads, head_dim].
+
+    Causal aligns the last query with the last key. `window` counts the keys a query sees, itself included.
+    """
+
+    op: Literal["attention"] = "attention"
+    kind: Literal["prefill", "decode"]
+    head_dim: int = Field(gt=0)
+    heads: int = Field(gt=0)
+    kv_heads: int = Field(gt=0)
+    batch: int = Field(ge=0)
+    q_len: int = Field(ge=0)
+    kv_len: int = Field(ge=0)
+    causal: bool = True
+    dtype: DType = "bf16"
+    kv_dtype: Literal["fp32", "bf16", "fp16", "fp8"] = "bf16"
+    window: int | None = None
+    softcap: float | None = None
+    paged: bool = False
+
+    @property
+    def flops(self) -> float:
+        full = 4.0 * self.batch * self.heads * self.q_len * self.kv_len * self.head_dim
+        return full / 2 if self.causal and self.q_len == self.kv_len > 1 else full
+
+    @property
+    def least_bytes(self) -> float:
+        q_and_o = 2 * self.batch * self.q_len * self.heads * self.head_dim * BYTES[self.dtype]
+        return q_and_o + 2 * self.batch * self.kv_len * self.kv_heads * self.head_dim * BYTES[self.kv_dtype]
+
+
+class RmsNormCase(_Case):
+    """y[m, n] = x / rms(x) · w[n], with x + residual first when `residual`."""
+
+    op: Literal["rmsnorm"] = "rmsnorm"
+    m: int = Field(ge=0)
+    n: int = Field(gt=0)
+    residual: bool = False
+    dtype: DType = "bf16"
+
+    @property
+    def flops(self) -> float:
+        return 4.0 * self.m * self.n
+
+    @property
+    def least_bytes(self) -> float:
+        return (self.m * self.n * (4 if self.residual else 2) + self.n) * BYTES[self.dtype]
+
+
+class RopeCase(_Case):
+    """Rotary embedding of q and k of one step, with k and v appended to the cache when `append`."""
+
+    op: Literal["rope"] = "rope"
+    batch: int = Field(ge=0)
+    q_len: int = Field(ge=0)
+    heads: int = Field(gt=0)
+    kv_heads: int = Field(gt=0)
+    head_dim: int = Field(gt=0)
+    append: bool = False
+    paged: bool = False
+    dtype: DType = "bf16"
+
+    @property
+    def flops(self) -> float:
+        return 6.0 * self.batch * self.q_len * (self.heads + self.kv_heads) * self.head_dim
+
+    @property
+    def least_bytes(self) -> float:
+        heads = self.heads + self.kv_heads + (self.kv_heads if self.append else 0)
+        return 2.0 * self.batch * self.q_len * heads * self.head_dim * BYTES[self.dtype]
+
+
+class GatedCase(_Case):
+    """y[m, n] = activation(gate[m, n]) · up[m, n], gate and up packed as [m, 2n], gate first."""
+
+    op: Literal["gated"] = "gated"
+    m: int = Field(ge=0)
+    n: int = Field(gt=0)
+    activation: Literal["silu", "gelu"] = "silu"
+    dtype: DType = "bf16"
+
+    @property
+    def flops(self) -> float:
+        return 5.0 * self.m * self.n
+
+    @property
+    def least_bytes(self) -> float:
+        return 3.0 * self.m * self.n * BYTES[self.dtype]
+
+
+class LmHeadCase(_Case):
+    """Next token of h[m, k] · w[vocab, k]ᵀ without writing the logits."""
+
+    op: Literal["lm_head"] = "lm_head"
+    m: int = Field(ge=0)
+    vocab: int = Field(gt=0)
+    k: int = Field(gt=0)
+    sampling: Literal["argmax", "top_k_p"] = "argmax"
+    dtype: DType = "bf16"
+    weights: Weights = "bf16"
+
+    @property
+    def flops(self) -> float:
+        return 2.0 * self.m * self.vocab * self.k
+
+    @property
+    def least_bytes(self) -> float:
+        return self.vocab * self.k * BYTES[self.weights] + self.m * self.k * BYTES[self.dtype] + 4 * self.m
+
+
+class ModelCase(_Case):
+    """A whole model generating `tokens` from `prompt` tokens. `model` is a catalogue name or a digest.
+
+    FLOPs and bytes need the configuration, so they are given: `parameters` that a token multiplies and
+    `bytes_per_token` that a decode step must read.
+    """
+
+    op: Literal["model"] = "model"
+    model: str
+    weights: Weights = "bf16"
+    batch: int = Field(ge=1)
+    prompt: int = Field(ge=1)
+    tokens: int = Field(ge=1)
+    parameters: int = 0
+    bytes_per_token: float = 0
+
+    @property
+    def flops(self) -> float:
+        return 2.0 * self.parameters * self.batch * (self.prompt + self.tokens - 1)
+
+    @property
+    def least_bytes(self) -> float:
+        return self.bytes_per_token * self.tokens
+
+
+Case = Annotated[
+    LinearCase | AttentionCase | RmsNormCase | RopeCase | GatedCase | LmHeadCase | ModelCase,
+    Field(discriminator="op"),
+]
+case_from: TypeAdapter[Case] = TypeAdapter(Case)
+"""`case_from.validate_python({...})` gives the case a document names."""

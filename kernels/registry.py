@@ -1,0 +1,97 @@
+"""Variants: implementations of an op, what each serves, and why it cannot serve the rest. Imports without torch.
+
+Adding a variant means adding one file that calls `register` at import, and its module's name to `MODULES`.
+A variant's file imports torch, Triton and CuPy inside `build`, never at its top.
+"""
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from kernels.hardware import Gpu
+from kernels.ops import Case
+
+MODULES: tuple[str, ...] = (
+    "kernels.attention.torch_sdpa",
+    "kernels.gemm.torch_linear",
+    "kernels.engine.whole_model",
+)
+"""The modules that register variants: one line each."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a variant cannot serve a case: one sentence that names the field and the value."""
+
+    reason: str
+
+
+class Variant(ABC):
+    """One implementation of one op.
+
+    `peer` marks what torch, cuBLAS or cuDNN offer already: the thing to beat. `lossy` marks a variant that lowers the
+    precision of the weights, so that it needs the workload's permission and the quality gate.
+
+    Calls: linear `f(x, w, bias=None, residual=None) -> y`; attention `f(q, k, v) -> o`; rmsnorm
+    `f(x, w, residual=None, eps=1e-6) -> y` or `(y, x + residual)`; gated `f(gate_up) -> y`. The layouts are those of
+    the case's docstring. Decode and packed-weight variants take what `build` documents.
+    """
+
+    name: ClassVar[str]
+    op: ClassVar[str]
+    summary: ClassVar[str]
+    peer: ClassVar[bool] = False
+    lossy: ClassVar[bool] = False
+
+    @abstractmethod
+    def serves(self, case: Any, gpu: Gpu) -> Refusal | None:
+        """None when the variant can run `case` on `gpu`."""
+
+    @abstractmethod
+    def build(self, case: Any, params: dict[str, Any]) -> Callable[..., Any]:
+        """A callable for the case; raises ValueError that names the argument it cannot take."""
+
+    def space(self, case: Any) -> list[dict[str, Any]]:
+        """The parameter sets worth timing for the case, the best guess first."""
+        return [{}]
+
+
+_variants: dict[str, Variant] = {}
+
+
+def register(variant_class: type[Variant]) -> type[Variant]:
+    """Class decorator: offers the variant. Raises ValueError when the name is taken."""
+    if variant_class.name in _variants:
+        raise ValueError(f"variant {variant_class.name!r} is registered twice")
+    _variants[variant_class.name] = variant_class()
+    return variant_class
+
+
+def variants(op: str | None = None) -> list[Variant]:
+    """All variants, or those of one op, in the order of registration."""
+    for module in MODULES:
+        importlib.import_module(module)
+    return [variant for variant in _variants.values() if op is None or variant.op == op]
+
+
+def variant(name: str) -> Variant:
+    """The variant of that name. Raises KeyError with the names there are."""
+    found = {each.name: each for each in variants()}
+    if name not in found:
+        raise KeyError(f"no variant {name!r}; there are {', '.join(sorted(found))}")
+    return found[name]
+
+
+def offers(case: Case, gpu: Gpu) -> tuple[list[Variant], dict[str, Refusal]]:
+    """The variants that can serve the case on the GPU, and the refusals of those that cannot, by name."""
+    able: list[Variant] = []
+    refused: dict[str, Refusal] = {}
+    for each in variants(case.op):
+        refusal = each.serves(case, gpu)
+        if refusal is None:
+            able.append(each)
+        else:
+            refused[each.name] = refusal
+    return able, refused

@@ -1,0 +1,1 @@
+"""The documents that browser, API, command line and workers share. Pydantic only: no Django, no torch."""

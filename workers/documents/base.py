@@ -1,0 +1,23 @@
+"""What every document shares: strict fields, one JSON form."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Basis = Literal["measured", "modelled", "stated"]
+"""Where a number comes from: measured here, computed from a model, or stated by the customer."""
+
+
+class Document(BaseModel):
+    """A pydantic model that refuses unknown fields and non-finite numbers."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, protected_namespaces=())
+
+
+class Artifact(Document):
+    """A file kept by content hash; `name` is for people, `sha256` finds it."""
+
+    name: str
+    sha256: str
+    size: int
+    media_type: str = "application/octet-stream"

@@ -1,0 +1,89 @@
+"""Measurements and where they were made."""
+
+from typing import Any
+
+from workers.documents.base import Basis, Document
+
+
+class Telemetry(Document):
+    """Clocks and power while something was measured; None where the machine does not tell."""
+
+    sm_mhz_median: float | None = None
+    sm_mhz_min: float | None = None
+    sm_mhz_max: float | None = None
+    power_w_median: float | None = None
+    temperature_c_max: float | None = None
+    throttle_reasons: list[str] = []
+
+
+class Environment(Document):
+    """The device, the libraries and the commit that a figure was measured with; `at` is ISO 8601 UTC."""
+
+    device: str
+    gpu_class: str
+    gpu_uuid: str = ""
+    lease_id: str = ""
+    driver: str = ""
+    memory_gib: float | None = None
+    versions: dict[str, str]
+    commit: str = ""
+    at: str
+    telemetry: Telemetry = Telemetry()
+
+
+class Ceilings(Document):
+    """Measured limits of the device: TB/s, TFLOP/s and the time of an empty launch in microseconds."""
+
+    read_tbps: float
+    copy_tbps: float
+    matrix_tflops: dict[str, float]
+    launch_us: float
+    basis: Basis = "measured"
+
+
+class Distribution(Document):
+    """Samples of one metric, with percentiles by sorted[floor(n·p)]; nothing is dropped."""
+
+    metric: str
+    n: int | None = None
+    unit: str
+    samples: list[float]
+    percentiles: dict[str, float]
+    basis: Basis = "measured"
+
+
+class Interval(Document):
+    """A central value with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Candidate(Document):
+    """One variant tried for one case: its time, error, gate and the reason it was chosen or not.
+
+    `gate`: pass, fail, impossible (faster than the chip could be), refused (cannot serve the case), error.
+    `per_request`: how often the case runs in one request. Times in ms.
+    """
+
+    id: str
+    op: str
+    case: dict[str, Any]
+    variant: str
+    params: dict[str, Any] = {}
+    peer: bool = False
+    gate: str
+    error: float | None = None
+    error_limit: float | None = None
+    ms: float | None = None
+    ms_low: float | None = None
+    ms_high: float | None = None
+    floor_ms: float | None = None
+    floor_share: float | None = None
+    tflops: float | None = None
+    gbps: float | None = None
+    per_request: float = 1
+    kernels: list[str] = []
+    chosen: bool = False
+    reason: str = ""

@@ -1,0 +1,239 @@
+"""What goes into a stage and what comes out, in the order of the pipeline."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from workers.documents.base import Artifact, Basis, Document
+from workers.documents.measurement import Candidate, Ceilings, Distribution, Environment, Interval
+from workers.documents.model import Kind, ModelManifest
+from workers.documents.prices import CostLine, PriceBook, Sensitivity
+from workers.documents.workload import Objective, Workload
+
+Stage = Literal["admit", "baseline", "profile", "explore", "compose", "verify", "price", "report"]
+STAGES: tuple[Stage, ...] = ("admit", "baseline", "profile", "explore", "compose", "verify", "price", "report")
+GPU_STAGES: tuple[Stage, ...] = ("admit", "baseline", "profile", "explore", "compose", "verify")
+"""Stages that run in a child process on a GPU host; price and report need no torch and run with the ledger."""
+
+Verdict = Literal["met", "missed", "not_enough_samples"]
+RunState = Literal["queued", "running", "done", "failed", "cancelled", "lost"]
+
+
+class Feasibility(Document):
+    """Whether a GPU class can hold the model, in GiB; `reason` is a sentence when it cannot."""
+
+    gpu_class: str
+    needs_gib: float
+    has_gib: float | None
+    feasible: bool
+    reason: str = ""
+
+
+class AdmitResult(Document):
+    kind: Kind
+    family: str
+    architecture: str
+    parameters: int
+    weight_bytes: int
+    kv_bytes_per_token: int
+    dtype: str
+    classes: list[Feasibility]
+    notes: list[str] = []
+
+
+class BaselineResult(Document):
+    """What the customer runs today, measured here."""
+
+    environment: Environment
+    runner: str
+    dtype: str
+    requests: int
+    distributions: list[Distribution]
+    tokens_per_second: float
+    peak_memory_gib: float | None = None
+
+
+class OpRow(Document):
+    """One op of the profile, summed over one request. Times in ms; `bound`: memory, compute, launch or idle."""
+
+    op: str
+    phase: str
+    kernel: str
+    ms: float
+    share: float
+    calls: int
+    shapes: str = ""
+    flops: float | None = None
+    least_bytes: float | None = None
+    floor_ms: float | None = None
+    headroom_ms: float | None = None
+    bound: Literal["memory", "compute", "launch", "idle"]
+
+
+class Bottleneck(Document):
+    """One plain sentence: what it is, how much it costs, what would help."""
+
+    rank: int
+    op: str
+    ms: float
+    share: float
+    bound: str
+    sentence: str
+
+
+class ProfileResult(Document):
+    environment: Environment
+    ceilings: Ceilings
+    request_ms: float
+    device_ms: float
+    attributed_share: float
+    launches: int
+    rows: list[OpRow]
+    bottlenecks: list[Bottleneck]
+    cases: list[dict[str, Any]] = Field(default=[], description="the ops' cases with per_request, for explore")
+    trace: Artifact | None = None
+
+
+class ExploreResult(Document):
+    environment: Environment
+    ceilings: Ceilings
+    candidates: list[Candidate]
+
+
+class PlanTrial(Document):
+    """A whole-model plan that was tried: a quick measurement, and why it was or was not taken."""
+
+    label: str
+    plan: dict[str, Any]
+    primary: Interval | None = Field(default=None, description="the first objective's metric, quick measurement")
+    unit: str = "ms"
+    build_seconds: float | None = None
+    gate: str
+    chosen: bool = False
+    reason: str = ""
+
+
+class ComposeResult(Document):
+    environment: Environment
+    trials: list[PlanTrial]
+    plan: dict[str, Any]
+
+
+class ObjectiveOutcome(Document):
+    """One objective before and after. `needed` is the clean sample count its percentile needs at 99 % confidence."""
+
+    objective: Objective
+    before: float | None
+    after: float | None
+    verdict_before: Verdict
+    verdict: Verdict
+    samples: int
+    over: int
+    needed: int
+
+
+class Speedup(Document):
+    """Paired, interleaved before/after ratio of the first objective's metric, beside the A/A noise floor."""
+
+    metric: str
+    ratio: Interval
+    noise: Interval
+    difference: bool
+
+
+class Quality(Document):
+    """Against the float32 model, teacher-forced: mean KL divergence (nats) and top-1 disagreement rate.
+
+    `called` is "numerical fidelity" on generated weights. `change` is the paired interval of after minus before,
+    of the top-1 disagreement rate.
+    """
+
+    called: Literal["quality", "numerical fidelity"]
+    tokens: int
+    kl_before: float
+    kl_after: float
+    top1_before: float
+    top1_after: float
+    change: Interval
+    perplexity_before: float | None = None
+    perplexity_after: float | None = None
+    acceptable: bool
+    sentence: str
+
+
+class VerifyResult(Document):
+    environment: Environment
+    plan: dict[str, Any]
+    before: list[Distribution]
+    after: list[Distribution]
+    tokens_per_second_before: float
+    tokens_per_second_after: float
+    goodput_after: float | None = None
+    speedup: Speedup
+    outcomes: list[ObjectiveOutcome]
+    quality: Quality | None
+    verdict: Verdict
+    sentence: str
+
+
+class PriceResult(Document):
+    book: PriceBook
+    lines: list[CostLine]
+    before_after_ratio: float | None
+    ratio_basis: Basis = "measured"
+    present_ratio: float | None = None
+    duty_cycle: float
+    sensitivity: list[Sensitivity]
+    sentence: str
+
+
+class ReportResult(Document):
+    html: Artifact
+    plan: Artifact
+    verdict: Verdict
+    headline: str
+
+
+class Results(Document):
+    """The stages done so far."""
+
+    admit: AdmitResult | None = None
+    baseline: BaselineResult | None = None
+    profile: ProfileResult | None = None
+    explore: ExploreResult | None = None
+    compose: ComposeResult | None = None
+    verify: VerifyResult | None = None
+    price: PriceResult | None = None
+    report: ReportResult | None = None
+
+
+class StageInput(Document):
+    """Everything a stage needs but the model's files, which lie in the directory given beside it."""
+
+    version: Literal[1] = 1
+    run_id: str
+    stage: Stage
+    attempt: int
+    gpu_class: str
+    workload: Workload
+    model: ModelManifest
+    prices: PriceBook
+    results: Results = Results()
+    seconds_left: float = 600
+
+
+class Progress(Document):
+    """A line a stage says while it works; `partial` may carry what is already known."""
+
+    fraction: float = Field(ge=0, le=1)
+    message: str
+    partial: dict[str, Any] | None = None
+
+
+class StageFailure(Document):
+    """Why a stage gave up, as one sentence; `refused` when the customer's input is the cause."""
+
+    sentence: str
+    refused: bool = False
+    file: str = ""
+    field: str = ""

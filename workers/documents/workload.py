@@ -1,0 +1,123 @@
+"""The workload: what a customer wants of a model. The same document in browser, API, command line and worker."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from workers.documents.base import Document
+
+Metric = Literal["ttft", "ttf_n", "tpot", "itl", "e2e", "throughput", "batch_latency", "cost_per_mtok"]
+Precision = Literal["fp32", "bf16", "fp16", "int8", "fp8", "nvfp4", "int4"]
+GpuClass = Literal["h200", "h100", "b200", "a100", "l40s", "cpu"]
+
+UNITS: dict[str, str] = {"throughput": "tokens/s", "cost_per_mtok": "USD/Mtok"}
+"""Units of the metrics that are not times; every time is in ms."""
+
+
+class Objective(Document):
+    """One promise of the SLA: `metric` at `percentile` on the right side of `limit`.
+
+    ttft, ttf_n, tpot, itl, e2e and batch_latency are in ms, throughput in tokens/s, cost_per_mtok in USD.
+    """
+
+    metric: Metric
+    n: int | None = Field(default=None, ge=1, le=100_000, description="which token, for ttf_n")
+    percentile: float = Field(default=50, gt=0, lt=100)
+    limit: float = Field(gt=0)
+    unit: str = ""
+    direction: Literal["at_most", "at_least", ""] = ""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.metric == "ttf_n" and self.n is None:
+            raise ValueError("n: ttf_n needs n, the number of the token that is waited for")
+        if self.metric != "ttf_n" and self.n is not None:
+            raise ValueError(f"n: only ttf_n takes n, not {self.metric}")
+        unit = UNITS.get(self.metric, "ms")
+        if self.unit not in ("", unit):
+            raise ValueError(f"unit: {self.metric} is measured in {unit}, not {self.unit}")
+        direction = "at_least" if self.metric == "throughput" else "at_most"
+        if self.direction not in ("", direction):
+            raise ValueError(f"direction: {self.metric} is promised {direction.replace('_', ' ')} a limit")
+        self.unit, self.direction = unit, direction  # type: ignore[assignment]
+        return self
+
+    @property
+    def label(self) -> str:
+        """A name for people: `TTF64 p50`."""
+        name = f"TTF{self.n}" if self.metric == "ttf_n" else self.metric.replace("_", " ").upper()
+        return f"{name} p{self.percentile:g}"
+
+
+class Traffic(Document):
+    """What one request looks like and how many come at once; lengths in tokens."""
+
+    prompt_tokens: int = Field(default=128, ge=1, le=131_072)
+    output_tokens: int = Field(default=64, ge=1, le=32_768)
+    batch: int = Field(default=1, ge=1, le=1024, description="requests served together in one batch")
+    concurrency: int = Field(
+        default=1,
+        ge=1,
+        le=1024,
+        description="closed-loop clients that wait on one GPU; each sends its next request when the last is answered",
+    )
+
+
+class Constraints(Document):
+    """What the optimisation may use."""
+
+    precisions: list[Precision] = Field(default=["bf16", "fp16", "fp32"], min_length=1)
+    gpu_classes: list[GpuClass] = Field(default=["h200", "h100", "cpu"], min_length=1)
+    minutes: float = Field(default=6, gt=0, le=240, description="time to spend on the whole run")
+    max_quality_loss: float = Field(
+        default=0.01,
+        ge=0,
+        le=1,
+        description="largest rise of the top-1 disagreement rate against the float32 model over the baseline's own",
+    )
+    allow_unverified_quality: bool = Field(
+        default=False, description="allow lower precision on generated weights, where quality cannot be measured"
+    )
+
+
+class Deployment(Document):
+    """The customer's present deployment, as the customer states it."""
+
+    metric: Metric = "ttf_n"
+    n: int | None = Field(default=None, ge=1)
+    latency_ms: float = Field(gt=0)
+    gpu: str = Field(min_length=1, max_length=64)
+    usd_per_hour: float = Field(gt=0)
+    tokens_per_second: float | None = Field(default=None, gt=0)
+
+
+class Sla(Document):
+    """The `--sla` file: a workload without its model."""
+
+    version: Literal[1] = 1
+    name: str = Field(default="", max_length=120)
+    traffic: Traffic = Traffic()
+    objectives: list[Objective] = Field(min_length=1, max_length=16)
+    constraints: Constraints = Constraints()
+    baseline_runner: Literal["eager", "compiled"] = "eager"
+    present: Deployment | None = None
+    duty_cycle: float = Field(default=1.0, gt=0, le=1, description="share of the hour the GPU serves this traffic")
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        for objective in self.objectives:
+            if objective.n is not None and objective.n > self.traffic.output_tokens:
+                raise ValueError(
+                    f"objectives: {objective.label} asks for token {objective.n}, "
+                    f"but traffic.output_tokens is {self.traffic.output_tokens}"
+                )
+        return self
+
+
+class Workload(Sla):
+    """An SLA together with the model it is about.
+
+    `model` is the name of a catalogue entry or the digest of an uploaded model.
+    """
+
+    model: str = Field(min_length=1, max_length=128)
