@@ -1,0 +1,111 @@
+"""One command line for every stage: `python -m workers.stages.<stage> in.json out.json --model DIR`.
+
+Progress goes to standard output as JSON lines; whatever a library prints goes to standard error. The output document
+is the stage's result (exit code 0) or a StageFailure (exit code 1). Kept artifacts lie in `<artifacts>/kept/` and are
+listed in `<artifacts>/kept.json`.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn, TextIO
+
+from pydantic import BaseModel, ValidationError
+
+from workers.documents.stages import Progress, StageFailure, StageInput
+from workers.stages.context import Context, StageError
+
+Stage = Callable[[StageInput, Context], BaseModel]
+
+
+class OutOfTime(BaseException):
+    """Raised in the stage by SIGTERM; not an Exception, so that a stage that tries variants does not swallow it."""
+
+
+def main(run: Stage) -> NoReturn:
+    """Run one stage from the command line and exit."""
+    arguments = _parser().parse_args()
+    speech = _take_stdout()
+    signal.signal(signal.SIGTERM, _out_of_time)
+    with ExitStack() as stack:
+        try:
+            document = StageInput.model_validate_json(arguments.input.read_bytes())
+            artifacts = arguments.artifacts or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stage-")))
+            model_dir = arguments.model or _write_config(document, artifacts / "model")
+            context = Context(model_dir, artifacts, lambda said: _print(speech, said), document.seconds_left)
+            output, code = _attempt(run, document, context)
+            (artifacts / "kept.json").write_text(json.dumps([kept.model_dump() for kept in context.kept]))
+        except (OSError, ValidationError) as error:
+            output, code = StageFailure(sentence=f"{arguments.input}: {sentence_of(error)}"), 1
+        _write(arguments.output, output)
+    if code:
+        print(output.model_dump_json(indent=2), file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def sentence_of(error: BaseException) -> str:
+    """One line for people about an exception: its type and the start of its message, without a traceback."""
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
+
+
+def _attempt(run: Stage, document: StageInput, context: Context) -> tuple[BaseModel, int]:
+    try:
+        return run(document, context), 0
+    except StageError as error:
+        return error.failure, 1
+    except OutOfTime:
+        return StageFailure(sentence=f"The {document.stage} stage used up its time and was stopped."), 1
+    except Exception as error:
+        traceback.print_exc()
+        return StageFailure(sentence=f"The {document.stage} stage failed: {sentence_of(error)}"), 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Run one stage of the pipeline.")
+    parser.add_argument("input", type=Path, help="the StageInput document")
+    parser.add_argument("output", type=Path, help="where the result document goes")
+    parser.add_argument("--model", type=Path, help="directory with the model's files; default: its config.json alone")
+    parser.add_argument("--artifacts", type=Path, help="scratch directory; default: a temporary one")
+    return parser
+
+
+def _take_stdout() -> TextIO:
+    """Keep standard output for progress; what anything else prints, in C++ too, goes to standard error."""
+    speech = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+    os.dup2(2, 1)
+    return speech
+
+
+def _print(speech: TextIO, progress: Progress) -> None:
+    print(progress.model_dump_json(), file=speech, flush=True)
+
+
+def _write_config(document: StageInput, directory: Path) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "config.json").write_text(json.dumps(document.model.config))
+    return directory
+
+
+def _write(path: Path, output: BaseModel) -> None:
+    """Write whole or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(output.model_dump_json())
+    partial.replace(path)
+
+
+def _out_of_time(signum: int, frame: FrameType | None) -> NoReturn:
+    raise OutOfTime

@@ -1,0 +1,74 @@
+"""What a stage is given beside its document: the model's files, a scratch directory, and a way to speak."""
+
+import hashlib
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from workers.documents.base import Artifact
+from workers.documents.stages import Progress, StageFailure
+
+Listener = Callable[[Progress], None]
+
+
+class StageError(Exception):
+    """A stage gives up, with one sentence for people; `refused` when the customer's input is the cause."""
+
+    def __init__(self, sentence: str, refused: bool = False, file: str = "", field: str = "") -> None:
+        super().__init__(sentence)
+        self.failure = StageFailure(sentence=sentence, refused=refused, file=file, field=field)
+
+
+class Context:
+    """The surroundings of one stage.
+
+    `model_dir` holds the model's files (config.json at least), `artifacts` is a scratch directory that lasts as long
+    as the stage. `listener` receives every Progress; it may be called from any thread, one call at a time.
+    """
+
+    def __init__(
+        self,
+        model_dir: Path,
+        artifacts: Path,
+        listener: Listener | None = None,
+        seconds: float = float("inf"),
+    ) -> None:
+        self.model_dir = model_dir
+        self.artifacts = artifacts
+        self.kept: list[Artifact] = []
+        self._listener = listener
+        self._lock = Lock()
+        self._deadline = time.monotonic() + seconds
+
+    @property
+    def kept_dir(self) -> Path:
+        """Where kept files lie, each under its SHA-256."""
+        return self.artifacts / "kept"
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds of the stage's time that are left, counted from its start; never negative."""
+        return max(0.0, self._deadline - time.monotonic())
+
+    def keep(self, path: Path, name: str, media_type: str = "application/octet-stream") -> Artifact:
+        """Keep a copy of the file at `path` by its content hash; put the returned Artifact into the result."""
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        self.kept_dir.mkdir(parents=True, exist_ok=True)
+        copy = self.kept_dir / digest
+        if not copy.exists():
+            shutil.copyfile(path, copy)
+        artifact = Artifact(name=name, sha256=digest, size=copy.stat().st_size, media_type=media_type)
+        with self._lock:
+            self.kept.append(artifact)
+        return artifact
+
+    def say(self, fraction: float, message: str, partial: dict[str, Any] | None = None) -> None:
+        """Report progress: `fraction` of the stage's work from 0 to 1, one line, and what is already known."""
+        progress = Progress(fraction=min(1.0, max(0.0, fraction)), message=message, partial=partial)
+        if self._listener is not None:
+            with self._lock:
+                self._listener(progress)
