@@ -1,0 +1,55 @@
+# make demo | up | test | lint | format | setup | clean | distclean
+#
+# setup installs once; a stamp inside the virtual environment lets every later call skip it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+FLAVOUR ?= $(shell if nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then echo gpu; else echo cpu; fi)
+PINS := constraints/$(FLAVOUR).txt
+STAMP := $(VENV)/.installed-$(FLAVOUR)
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help setup demo up test lint format migrate train-sample clean distclean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## virtual environment with the pinned packages (constraints/cpu.txt or gpu.txt)
+
+$(STAMP): $(PINS) pyproject.toml scripts/setup.sh
+	@scripts/setup.sh "$(VENV)" "$(FLAVOUR)"
+	@touch $@
+
+demo: setup  ## submit samples/voice-agent, print the verdict, leave demo/report.html and demo/plan.json
+	@$(BIN)/python samples/demo.py
+
+up: setup  ## serve on http://127.0.0.1:8000 with workers until Ctrl-C
+	@exec $(BIN)/workbench up
+
+test: setup  ## pytest
+	@$(BIN)/pytest $(ARGS)
+
+lint: setup  ## ruff, types, import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup  ## let ruff fix and format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+train-sample: setup  ## train samples/voice-agent again (ten minutes on one core)
+	$(BIN)/python samples/train.py
+
+clean:  ## remove what runs and tests left behind
+	rm -rf demo build staticfiles .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean  ## also remove the virtual environment and the local data in var/
+	rm -rf $(VENV) var

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Make the virtual environment and install the pinned packages: setup.sh VENV cpu|gpu
+#
+# torch goes first and alone. Its CPU build is not on PyPI for Linux: it lies in PyTorch's own wheel index, which is
+# used when it answers. A wheel that pip's configuration already offers (find-links, a mirror) is taken just the same.
+set -euo pipefail
+
+venv=$1 flavour=$2
+pins=constraints/$flavour.txt
+torch_cpu_index=${TORCH_CPU_INDEX:-https://download.pytorch.org/whl/cpu}
+
+fail() { echo "setup: $*" >&2; exit 1; }
+
+find_python() {
+    local candidates=(python3.11 python3.12 python3 python) name
+    [[ $flavour == gpu ]] && candidates=(python3.12 python3.11 python3 python)
+    for name in ${PYTHON:+"$PYTHON"} "${candidates[@]}"; do
+        if "$name" -c 'import sys; sys.exit(sys.version_info[:2] not in {(3, 11), (3, 12)})' 2>/dev/null; then
+            echo "$name"
+            return
+        fi
+    done
+    fail "needs Python 3.11 or 3.12, and found neither on the PATH; name one with PYTHON=/path/to/python3.12"
+}
+
+if ! "$venv/bin/python" -c 'import pip' 2>/dev/null; then
+    python=$(find_python)
+    "$python" -c 'import ensurepip, venv' 2>/dev/null ||
+        fail "$python cannot make a virtual environment; on Debian or Ubuntu: apt-get install python3-venv"
+    echo "setup: $("$python" --version) → $venv"
+    "$python" -m venv "$venv"
+fi
+pip=("$venv/bin/python" -m pip --quiet --no-input)
+
+torch=$(grep -E '^torch==' "$pins")
+if ! "$venv/bin/python" -c "
+import importlib.metadata as m, sys
+sys.exit(m.version('torch').split('+')[0] != '${torch#torch==}')" 2>/dev/null; then
+    index=()
+    if [[ $flavour == cpu ]] && "$venv/bin/python" -c "
+import sys, urllib.request
+urllib.request.urlopen(sys.argv[1] + '/torch/', timeout=5).close()" "$torch_cpu_index" 2>/dev/null; then
+        index=(--extra-index-url "$torch_cpu_index")
+    fi
+    echo "setup: $torch ($flavour build)"
+    "${pip[@]}" install --no-deps "${index[@]}" "$torch"
+fi
+
+echo "setup: packages of $pins"
+# Every package is pinned, so nothing needs resolving, and pip cannot choose another torch.
+"${pip[@]}" install --no-deps -r "$pins"
+"${pip[@]}" install --no-deps --no-build-isolation --editable .
+"${pip[@]}" check >/dev/null || "${pip[@]}" check
+echo "setup: ready"
