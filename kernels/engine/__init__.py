@@ -1,0 +1,57 @@
+"""Models made ready to run: load one, describe one, choose a runner, apply a plan. Imports without torch."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernels.engine.base import Generation, Runner
+from kernels.plan import Plan
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernels.engine.loading import Facts
+
+__all__ = ["Generation", "Runner", "apply", "describe", "load", "runner"]
+
+
+def load(
+    model_dir: Path | None,
+    config: dict[str, Any],
+    *,
+    seed: int = 0,
+    generated: bool = False,
+    dtype: str = "bf16",
+    device: str | None = None,
+) -> "torch.nn.Module":
+    """The model of `config` in evaluation mode, without gradients, on `device` (a GPU if there is one).
+
+    Weights come from the safetensors in `model_dir`, or from `seed` when `generated` (model_dir may then be None).
+    `dtype` is fp32, bf16 or fp16. Raises ValueError with one sentence when configuration or tensors do not fit.
+    """
+    from kernels.engine import loading
+
+    return loading.load(model_dir, config, seed=seed, generated=generated, dtype=dtype, device=device)
+
+
+def describe(config: dict[str, Any], dtype: str | None = None) -> "Facts":
+    """What transformers would build: kind, family, architecture, parameters, weight and KV bytes (meta device).
+
+    `dtype` None takes the configuration's own. Raises ValueError with one sentence when it cannot be built.
+    """
+    from kernels.engine import loading
+
+    return loading.describe(config, dtype)
+
+
+def runner(name: str, model: "torch.nn.Module", options: dict[str, Any] | None = None) -> Runner:
+    """A runner of `kernels.plan.Runner` for a loaded model. Raises ValueError for a name there is none of."""
+    from kernels.engine import running
+
+    return running.runner(name, model, options)
+
+
+def apply(model: "torch.nn.Module", plan: Plan) -> Runner:
+    """The plan's runner over the model with the plan's variants of linear and attention put in."""
+    from kernels.engine import running
+
+    return running.apply(model, plan)

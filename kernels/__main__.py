@@ -1,0 +1,32 @@
+"""`python -m kernels`: one sub-command per module; each is imported only when it is called for."""
+
+import argparse
+import importlib
+import sys
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "list": ("kernels.bench", "variants, and what each serves"),
+    "check": ("kernels.bench", "the accuracy gate over variants and cases"),
+    "bench": ("kernels.bench", "times over variants and cases, as a bench document"),
+    "run": ("kernels.model_run", "run a plan on this machine and compare it with what the plan expects"),
+}
+"""Sub-command → module that holds `<command>_arguments(parser)` and `<command>(options) -> exit code`, and its help."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one sub-command. Returns its exit code; 2 for a wrong call."""
+    parser = argparse.ArgumentParser(prog="python -m kernels", description="GPU kernels: list, prove, time and run.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command, (_, summary) in COMMANDS.items():
+        commands.add_parser(command, help=summary, add_help=False)
+    arguments = sys.argv[1:] if argv is None else argv
+    chosen, rest = parser.parse_known_args(arguments[:1])[0].command, arguments[1:]
+    module_name, summary = COMMANDS[chosen]
+    module = importlib.import_module(module_name)
+    own = argparse.ArgumentParser(prog=f"python -m kernels {chosen}", description=summary)
+    getattr(module, f"{chosen}_arguments")(own)
+    return int(getattr(module, chosen)(own.parse_args(rest)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
