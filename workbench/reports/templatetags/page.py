@@ -1,0 +1,66 @@
+"""What every page needs: navigation links, badges that name a verdict or a state, and where a number comes from."""
+
+from typing import Any
+
+from django import template
+from django.urls import NoReverseMatch, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+register = template.Library()
+
+LABELS = {
+    "met": "Met",
+    "missed": "Missed",
+    "not_enough_samples": "Not enough samples",
+    "queued": "Queued",
+    "pending": "Waiting",
+    "running": "Running",
+    "done": "Done",
+    "failed": "Failed",
+    "cancelled": "Cancelled",
+    "lost": "Lost",
+    "draft": "Draft",
+    "reviewed": "Reviewed",
+    "published": "Published",
+}
+SYMBOLS = {"met": "✓", "missed": "✗", "not_enough_samples": "…", "failed": "!", "lost": "!", "done": "✓"}
+
+BASES = {
+    "measured": "Measured here, with the device, libraries and commit of this run",
+    "modelled": "Computed from a model, not measured",
+    "stated": "Stated by the customer or taken from the price book",
+}
+
+
+@register.simple_tag(takes_context=True)
+def nav_link(context: dict[str, Any], name: str, label: str, *also: str) -> SafeString:
+    """A link of the main navigation; `also` names the other pages that belong to it. Empty if the page is absent."""
+    try:
+        url = reverse(name)
+    except NoReverseMatch:
+        return SafeString("")
+    match = getattr(context.get("request"), "resolver_match", None)
+    here = match is not None and match.url_name in (name, *also)
+    return format_html('<a href="{}"{}>{}</a>', url, SafeString(' aria-current="page"') if here else "", label)
+
+
+@register.simple_tag
+def badge(state: str | None) -> SafeString:
+    """A verdict or a state in words, with its colour and symbol."""
+    if not state:
+        return SafeString("")
+    css = state.replace("_samples", "").replace("_", "-")
+    label = LABELS.get(state, state.replace("_", " ").capitalize())
+    symbol = SYMBOLS.get(state)
+    mark = format_html('<span aria-hidden="true">{}</span> ', symbol) if symbol else ""
+    return format_html('<span class="badge badge-{}">{}{}</span>', css, mark, label)
+
+
+@register.simple_tag
+def basis(kind: str, detail: str = "") -> SafeString:
+    """A small mark that says whether a number is measured, modelled or stated; `detail` is its provenance."""
+    title = detail or BASES.get(kind, "")
+    return format_html(
+        '<span class="basis basis-{0}" title="{1}">{0}<span class="visually-hidden"> ({1})</span></span>', kind, title
+    )

@@ -1,0 +1,25 @@
+"use strict";
+
+// Forms that destroy or stop something ask first: <form data-confirm="Cancel this run?">.
+document.addEventListener("submit", (event) => {
+  const question = event.target.dataset.confirm;
+  if (question && !window.confirm(question)) event.preventDefault();
+});
+
+// Tables with many rows: <input data-filters="table-id"> hides the rows that do not contain what is typed.
+function filterRows(input) {
+  const table = document.getElementById(input.dataset.filters);
+  const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+  let shown = 0;
+  for (const row of table.tBodies[0].rows) {
+    const text = row.textContent.toLowerCase();
+    row.hidden = !words.every((word) => text.includes(word));
+    if (!row.hidden) shown += 1;
+  }
+  const count = document.getElementById(input.dataset.filters + "-count");
+  if (count) count.textContent = `${shown} of ${table.tBodies[0].rows.length} rows`;
+}
+
+document.addEventListener("input", (event) => {
+  if (event.target.matches("[data-filters]")) filterRows(event.target);
+});
