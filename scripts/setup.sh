@@ -30,7 +30,7 @@ if ! "$venv/bin/python" -c 'import pip' 2>/dev/null; then
     echo "setup: $("$python" --version) → $venv"
     "$python" -m venv "$venv"
 fi
-pip=("$venv/bin/python" -m pip --quiet --no-input)
+pip=("$venv/bin/python" -m pip -qq --no-input)
 
 torch=$(grep -E '^torch==' "$pins")
 if ! "$venv/bin/python" -c "
