@@ -220,6 +220,7 @@ class StageInput(Document):
     prices: PriceBook
     results: Results = Results()
     seconds_left: float = 600
+    organisation: str = Field(default="", description="whose compiler caches the stage uses")
 
 
 class Progress(Document):

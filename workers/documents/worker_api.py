@@ -1,0 +1,61 @@
+"""What a GPU worker and the workbench say to each other. Every word about a stage carries its attempt."""
+
+from typing import Any
+
+from pydantic import Field
+
+from workers.documents.base import Artifact, Document
+from workers.documents.stages import Progress, Stage, StageFailure
+
+WORKER_ALIVE_SECONDS = 45
+"""A worker that has not said hello for this long counts as gone."""
+
+
+class StageKey(Document):
+    """One attempt at one stage of one run."""
+
+    run_id: str
+    stage: Stage
+    attempt: int = Field(ge=1)
+
+
+class Claim(StageKey):
+    """A worker asks for a stage; the answer is the StageInput, or 409 when the stage is not to be had."""
+
+    worker: str = Field(min_length=1, max_length=200)
+
+
+class Heartbeat(StageKey):
+    """The stage is still being worked on."""
+
+
+class ProgressReport(StageKey):
+    """What the stage said since the last report, oldest first."""
+
+    lines: list[Progress] = Field(min_length=1, max_length=500)
+
+
+class Answer(Document):
+    """The workbench's answer to a heartbeat or progress; `cancel` asks the worker to stop the stage."""
+
+    cancel: bool = False
+
+
+class Outcome(StageKey):
+    """How the attempt ended: exactly one of a result document, a failure, a death or a cancel.
+
+    `died` is a sentence: the process vanished without a word, and the stage may be tried again.
+    """
+
+    result: dict[str, Any] | None = None
+    failure: StageFailure | None = None
+    died: str = ""
+    cancelled: bool = False
+    artifacts: list[Artifact] = []
+
+
+class Hello(Document):
+    """A worker is there and takes stages of these GPU classes."""
+
+    worker: str = Field(min_length=1, max_length=200)
+    gpu_classes: list[str] = Field(min_length=1, max_length=16)
