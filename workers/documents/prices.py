@@ -43,3 +43,26 @@ class Sensitivity(Document):
     usd_per_hour: float
     before: float | None
     after: float | None
+
+
+def default_price_book() -> PriceBook:
+    """Public on-demand and reserved prices as collected on 2026-11-20; a customer's own book replaces it."""
+    collected = (
+        ("h100", "NVIDIA H100", 1.99, 6.16),
+        ("h200", "NVIDIA H200", 2.50, 7.00),
+        ("b200", "NVIDIA B200", 3.75, 8.60),
+        ("a100", "NVIDIA A100", 0.80, 3.00),
+        ("l40s", "NVIDIA L40S", 0.79, 2.25),
+    )
+    return PriceBook(
+        name="Public GPU prices 2026",
+        date="2026-11-20",
+        source=(
+            "Lowest and highest public price per GPU-hour of cloud and GPU-rental price lists, 2026; "
+            "typical is the geometric mean of the two. Replace it with your contract's prices."
+        ),
+        prices=[
+            Price(gpu_class=gpu_class, name=name, low=low, typical=round((low * high) ** 0.5, 2), high=high)
+            for gpu_class, name, low, high in collected
+        ],
+    )

@@ -1,0 +1,114 @@
+"""Money, worked by hand."""
+
+import pytest
+
+from workers.documents.measurement import Distribution, Environment, Interval
+from workers.documents.prices import Price, PriceBook, default_price_book
+from workers.documents.stages import ObjectiveOutcome, Speedup, VerifyResult
+from workers.documents.workload import Deployment, Objective, Workload
+from workers.stages.price import gpu_price, price, usd_per_mtok
+
+OBJECTIVE = Objective(metric="ttf_n", n=64, limit=100)
+BOOK = PriceBook(
+    name="by hand",
+    date="2026-11-20",
+    source="a test",
+    prices=[Price(gpu_class="h100", name="NVIDIA H100", low=2, typical=3, high=6)],
+)
+
+
+def workload(**changes) -> Workload:
+    return Workload(model="llama-3.2-1b", objectives=[OBJECTIVE], **changes)
+
+
+def verified(before_ms=281.0, after_ms=77.0, before="missed", after="met") -> VerifyResult:
+    interval = Interval(value=before_ms / after_ms, low=1, high=9)
+
+    def distribution(ms: float) -> Distribution:
+        return Distribution(metric="ttf_n", n=64, unit="ms", samples=[ms], percentiles={"p50": ms})
+
+    return VerifyResult(
+        environment=Environment(device="NVIDIA H100", gpu_class="h100", versions={}, at="2026-11-20T00:00:00Z"),
+        plan={},
+        before=[distribution(before_ms)],
+        after=[distribution(after_ms)],
+        tokens_per_second_before=64 / before_ms * 1000,
+        tokens_per_second_after=64 / after_ms * 1000,
+        speedup=Speedup(metric="ttf_n", ratio=interval, noise=interval, difference=True),
+        outcomes=[
+            ObjectiveOutcome(
+                objective=OBJECTIVE,
+                before=before_ms,
+                after=after_ms,
+                verdict_before=before,
+                verdict=after,
+                samples=7,
+                over=0,
+                needed=7,
+            )
+        ],
+        quality=None,
+        verdict=after,
+        sentence="",
+    )
+
+
+def test_a_million_tokens_by_hand():
+    assert usd_per_mtok(3.60, 1000) == pytest.approx(1.0)
+    assert usd_per_mtok(3.60, 1000, duty_cycle=0.25) == pytest.approx(4.0)
+
+
+def test_281_to_77_ms_is_3_65x_and_7_2x_only_with_the_price_ratio():
+    same_price = workload(present=Deployment(metric="ttf_n", n=64, latency_ms=281, gpu="H100", usd_per_hour=3))
+    dearer = workload(present=Deployment(metric="ttf_n", n=64, latency_ms=281, gpu="B200", usd_per_hour=5.92))
+    assert price(same_price, BOOK, "h100", verified()).present_ratio == pytest.approx(3.65, abs=0.005)
+    assert price(dearer, BOOK, "h100", verified()).present_ratio == pytest.approx(7.2, abs=0.01)
+
+
+def test_a_latency_that_says_nothing_of_throughput_gives_no_money():
+    first_token = workload(present=Deployment(metric="ttft", latency_ms=40, gpu="B200", usd_per_hour=6))
+    result = price(first_token, BOOK, "h100", verified())
+    assert result.present_ratio is None
+    assert result.lines[2].usd_per_mtok is None
+    assert "nothing of the price" in result.lines[2].note
+
+
+def test_tokens_served_outside_the_sla_have_no_price():
+    before, after = price(workload(duty_cycle=0.5), BOOK, "h100", verified()).lines
+    assert before.holds_sla is False
+    assert before.tokens_per_second is None
+    assert before.usd_per_mtok is None
+    assert "SLA does not hold" in before.note
+    assert after.usd_per_mtok == pytest.approx(3 / (64 / 0.077 * 3600) * 1e6)
+    assert after.usd_per_mtok_at_duty == pytest.approx(2 * after.usd_per_mtok)
+
+
+def test_an_open_verdict_is_priced_and_says_so():
+    line = price(workload(), BOOK, "h100", verified(after="not_enough_samples")).lines[1]
+    assert line.holds_sla is None
+    assert line.usd_per_mtok is not None
+    assert "Too few samples" in line.note
+
+
+def test_sensitivity_spans_the_books_prices():
+    points = price(workload(), BOOK, "h100", verified(before="met")).sensitivity
+    assert (points[0].usd_per_hour, points[-1].usd_per_hour) == (2, 6)
+    assert points[-1].after == pytest.approx(3 * points[0].after)
+    assert all(point.before / point.after == pytest.approx(281 / 77) for point in points)
+
+
+def test_a_device_without_a_price_is_modelled_and_never_compared():
+    stated = workload(present=Deployment(metric="ttf_n", n=64, latency_ms=281, gpu="B200", usd_per_hour=6))
+    result = price(stated, BOOK, "cpu", verified())
+    assert result.lines[1].price_basis == "modelled"
+    assert result.present_ratio is None
+    assert "no price for cpu" in result.sentence
+
+
+def test_the_default_book_is_dated_and_sourced():
+    book = default_price_book()
+    assert book.date == "2026-11-20"
+    assert book.source
+    h100 = gpu_price(book, "h100")
+    assert (h100.low, h100.high) == (1.99, 6.16)
+    assert all(each.low < each.typical < each.high for each in book.prices)

@@ -1,0 +1,233 @@
+"""What the verified speed does to the price of a token. Pure: no torch, no clock.
+
+$ / M tokens = $ per GPU-hour / (tokens per second per GPU · 3600) · 10⁶. The whole GPU is charged to the tokens that
+are counted, so prices of input and output tokens are never added. Money never comes from a latency ratio alone.
+"""
+
+from dataclasses import dataclass
+
+from workers.documents.base import Basis
+from workers.documents.prices import CostLine, PriceBook, Sensitivity
+from workers.documents.stages import PriceResult, StageInput, VerifyResult
+from workers.documents.workload import Deployment, Traffic, Workload
+from workers.stages.context import Context, StageError
+from workers.statistics import overall
+
+UNIT_PRICE = 1.0
+"""USD per hour assumed for a device that the price book does not know: every cost then scales with the real price."""
+
+
+def usd_per_mtok(usd_per_hour: float, tokens_per_second: float, duty_cycle: float = 1.0) -> float:
+    """USD per million tokens of a GPU that serves `tokens_per_second` for `duty_cycle` of the hour it is paid for."""
+    return usd_per_hour / (tokens_per_second * 3600 * duty_cycle) * 1e6
+
+
+@dataclass(frozen=True)
+class GpuPrice:
+    """USD per GPU-hour with the range to try; `basis` is modelled where the price book has no such GPU."""
+
+    typical: float
+    low: float
+    high: float
+    basis: Basis
+    note: str = ""
+
+
+def gpu_price(book: PriceBook, gpu_class: str) -> GpuPrice:
+    """The book's price of a GPU class, or the unit price with a sentence that says so."""
+    for price in book.prices:
+        if price.gpu_class == gpu_class:
+            return GpuPrice(price.typical, price.low, price.high, "stated")
+    note = (
+        f"The price book has no price for {gpu_class}; costs are modelled at {UNIT_PRICE:.2f} USD per hour and scale "
+        "with the price you pay."
+    )
+    return GpuPrice(UNIT_PRICE, UNIT_PRICE / 2, UNIT_PRICE * 2, "modelled", note)
+
+
+def _holds(verdict: str) -> bool | None:
+    return {"met": True, "missed": False}.get(verdict)
+
+
+def _sides(verify: VerifyResult) -> tuple[bool | None, bool | None]:
+    before = overall([each.verdict_before for each in verify.outcomes])
+    return _holds(before), _holds(verify.verdict)
+
+
+def _measured_line(
+    label: str, device: str, price: GpuPrice, rate: float, holds: bool | None, workload: Workload, generates: bool
+) -> CostLine:
+    known = rate if holds is not False else None
+    return CostLine(
+        label=label,
+        gpu=device,
+        usd_per_hour=price.typical,
+        price_basis=price.basis,
+        tokens_per_second=known,
+        speed_basis="measured",
+        usd_per_mtok=usd_per_mtok(price.typical, known) if known else None,
+        usd_per_mtok_at_duty=usd_per_mtok(price.typical, known, workload.duty_cycle) if known else None,
+        holds_sla=holds,
+        note=_line_note(price, rate, holds, workload.traffic, generates),
+    )
+
+
+def _line_note(price: GpuPrice, rate: float, holds: bool | None, traffic: Traffic, generates: bool) -> str:
+    cost = usd_per_mtok(price.typical, rate)
+    said = []
+    if holds is False:
+        said.append(f"The SLA does not hold; without it {rate:.4g} tokens/s at {cost:.3g} USD/M tokens.")
+    elif holds is None:
+        said.append("Too few samples to say that the SLA holds.")
+    if generates:
+        share = traffic.output_tokens / (traffic.prompt_tokens + traffic.output_tokens)
+        said.append(f"Output tokens; over prompt and output tokens together {cost * share:.3g} USD/M.")
+    else:
+        said.append("Tokens are those the model reads.")
+    return " ".join([*said, price.note]).strip()
+
+
+def _stated_rate(present: Deployment, traffic: Traffic) -> tuple[float | None, Basis, str]:
+    """Tokens per second of the present deployment: stated, or modelled as one batch at a time at its latency."""
+    if present.tokens_per_second is not None:
+        return present.tokens_per_second, "stated", "Latency, price and tokens/s as stated."
+    counted = {
+        "ttf_n": present.n,
+        "e2e": traffic.output_tokens,
+        "batch_latency": traffic.prompt_tokens,
+        "tpot": 1,
+        "itl": 1,
+    }
+    tokens = counted.get(present.metric)
+    if tokens is None:
+        return None, "stated", f"No tokens/s stated, and a {present.metric} alone says nothing of the price of a token."
+    rate = traffic.batch * tokens / present.latency_ms * 1000
+    return (
+        rate,
+        "modelled",
+        f"Tokens/s modelled: {tokens} tokens in the stated {present.latency_ms:g} ms, batch by batch.",
+    )
+
+
+def _present_line(present: Deployment, workload: Workload) -> CostLine:
+    rate, basis, note = _stated_rate(present, workload.traffic)
+    limits = [
+        each.limit
+        for each in workload.objectives
+        if each.metric == present.metric and each.n == present.n and each.direction == "at_most"
+    ]
+    return CostLine(
+        label="present deployment",
+        gpu=present.gpu,
+        usd_per_hour=present.usd_per_hour,
+        price_basis="stated",
+        tokens_per_second=rate,
+        speed_basis=basis,
+        usd_per_mtok=usd_per_mtok(present.usd_per_hour, rate) if rate else None,
+        usd_per_mtok_at_duty=usd_per_mtok(present.usd_per_hour, rate, workload.duty_cycle) if rate else None,
+        holds_sla=all(present.latency_ms <= limit for limit in limits) if limits else None,
+        note=note,
+    )
+
+
+def _like_for_like_rate(present: Deployment, verify: VerifyResult, traffic: Traffic) -> float | None:
+    """Tokens per second after, counted the way the present deployment's are: stated, or from the same metric."""
+    if present.tokens_per_second is not None:
+        return verify.tokens_per_second_after
+    for each in verify.after:
+        if (each.metric, each.n) == (present.metric, present.n):
+            same = present.model_copy(update={"latency_ms": each.percentiles["p50"]})
+            return _stated_rate(same, traffic)[0]
+    return None
+
+
+def present_ratio(workload: Workload, verify: VerifyResult, price: GpuPrice) -> float | None:
+    """How many times cheaper a token is than in the present deployment: the speed ratio times the price ratio.
+
+    281 ms on a GPU of twice the price against 77 ms: 281/77 = 3.65 times the speed, 7.3 times the economics. None
+    where the book has no price, or the two speeds cannot be counted alike.
+    """
+    present = workload.present
+    if present is None or price.basis == "modelled":
+        return None
+    now, _, _ = _stated_rate(present, workload.traffic)
+    then = _like_for_like_rate(present, verify, workload.traffic)
+    if not now or not then:
+        return None
+    return usd_per_mtok(present.usd_per_hour, now) / usd_per_mtok(price.typical, then)
+
+
+def _sensitivity(price: GpuPrice, verify: VerifyResult, holds: tuple[bool | None, bool | None]) -> list[Sensitivity]:
+    rates = [
+        rate if side is not False else None
+        for rate, side in zip((verify.tokens_per_second_before, verify.tokens_per_second_after), holds, strict=True)
+    ]
+    middle = (price.typical + price.high) / 2
+    points = sorted({price.low, price.typical, round(middle, 2), price.high})
+    return [
+        Sensitivity(
+            usd_per_hour=usd,
+            before=usd_per_mtok(usd, rates[0]) if rates[0] else None,
+            after=usd_per_mtok(usd, rates[1]) if rates[1] else None,
+        )
+        for usd in points
+    ]
+
+
+def _sentence(result: PriceResult, price: GpuPrice, gpu: str) -> str:
+    before, after = result.lines[0], result.lines[1]
+    ratio = result.before_after_ratio or 0
+    if after.usd_per_mtok is None:
+        start = f"The SLA does not hold on {gpu} at this traffic, so no token served under it has a price there."
+    else:
+        start = f"A million tokens costs {after.usd_per_mtok:.3g} USD on {gpu} at {price.typical:.2f} USD per hour"
+        start += f", {before.usd_per_mtok:.3g} before." if before.usd_per_mtok else "; before, the SLA did not hold."
+    start += f" At the same traffic and price, measured throughput gives {ratio:.2f}x the tokens per dollar."
+    if result.present_ratio is not None:
+        start += f" Against the present deployment, speed and price together give {result.present_ratio:.2f}x."
+    return f"{start} {price.note}".strip()
+
+
+def price(
+    workload: Workload, book: PriceBook, gpu_class: str, verify: VerifyResult, generates: bool = True
+) -> PriceResult:
+    """Unit costs before, after and of the present deployment, from measured tokens per second and the book's prices.
+
+    `before_after_ratio` is that of the measured tokens per second at the same traffic and the same price, whether or
+    not each side holds the SLA; the lines say which does. `generates` is false for encoders, whose tokens are read.
+    """
+    gpu = gpu_price(book, gpu_class)
+    holds = _sides(verify)
+    device = verify.environment.device
+    rates = (verify.tokens_per_second_before, verify.tokens_per_second_after)
+    lines = [
+        _measured_line(label, device, gpu, rate, side, workload, generates)
+        for label, rate, side in zip(("before", "after"), rates, holds, strict=True)
+    ]
+    if workload.present is not None:
+        lines.append(_present_line(workload.present, workload))
+    result = PriceResult(
+        book=book,
+        lines=lines,
+        before_after_ratio=rates[1] / rates[0] if rates[0] else None,
+        present_ratio=present_ratio(workload, verify, gpu),
+        duty_cycle=workload.duty_cycle,
+        sensitivity=_sensitivity(gpu, verify, holds),
+        sentence="",
+    )
+    return result.model_copy(update={"sentence": _sentence(result, gpu, device)})
+
+
+def run(document: StageInput, context: Context) -> PriceResult:
+    """The price stage. Raises StageError when the model has not been verified."""
+    if document.results.verify is None:
+        raise StageError("price: the run has no verified result to price")
+    context.say(0.5, "pricing tokens before and after")
+    generates = document.model.kind == "decoder"
+    return price(document.workload, document.prices, document.gpu_class, document.results.verify, generates)
+
+
+if __name__ == "__main__":
+    from workers.stages.cli import main
+
+    main(run)

@@ -1,0 +1,259 @@
+"""Percentiles, verdicts, intervals and token times. Numpy only.
+
+Samples are what one served batch gave: the requests of a batch are answered at the same moments, so they count as one
+sample, that of the request that waited longest. Times are in ms, measured from the *intended* send time.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from workers.documents.measurement import Distribution, Interval
+from workers.documents.stages import Verdict
+from workers.documents.workload import UNITS, Objective
+
+CONFIDENCE = 0.99
+"""Of every verdict, met or missed."""
+SHOWN_PERCENTILES = (50.0, 90.0, 95.0, 99.0)
+NS_PER_MS = 1e6
+
+
+@dataclass(frozen=True)
+class Served:
+    """One batch as it was served; nanoseconds of one clock.
+
+    `intended_ns`: when the longest-waiting request of the batch was meant to be sent. `start_ns`: when the runner took
+    the batch. `times_ns`: when each token could be read. `requests`: the batch's size. `tokens`: tokens counted per
+    request (generated ones; for an encoder those it read).
+    """
+
+    intended_ns: int
+    start_ns: int
+    times_ns: tuple[int, ...]
+    requests: int
+    tokens: int
+
+    @property
+    def service_s(self) -> float:
+        return (self.times_ns[-1] - self.start_ns) / 1e9
+
+
+def percentile(ordered: Sequence[float], p: float) -> float:
+    """sorted[floor(n·p)] of samples already in order, `p` as a number such as 50 or 99; no interpolation.
+
+    Raises ValueError when there is no sample or `p` is not in [0, 100).
+    """
+    if not ordered or not 0 <= p < 100:
+        raise ValueError(f"percentile {p} of {len(ordered)} samples does not exist")
+    return ordered[math.floor(len(ordered) * Fraction(str(p)) / 100)]
+
+
+def _binomial_log_pmf(k: int, n: int, q: float) -> float:
+    choose = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+    return choose + k * math.log(q) + (n - k) * math.log1p(-q)
+
+
+def at_most_probability(k: int, n: int, q: float) -> float:
+    """P(X <= k) for X ~ Binomial(n, q)."""
+    return math.fsum(math.exp(_binomial_log_pmf(i, n, q)) for i in range(min(k, n) + 1))
+
+
+def needed_samples(p: float, over: int = 0) -> int:
+    """The smallest n that shows percentile `p` within its limit at 99 % confidence with `over` samples beyond it.
+
+    If more than 1-p of all requests were over, `over` or fewer of n would be seen at most once in a hundred times:
+    p99 takes 459 with none over, 662 with one, 838 with two; p95 90 and 130; p90 44 and 64; p50 7 and 11.
+    """
+    q = 1 - p / 100
+    low, high = over, over + 1
+    while at_most_probability(over, high, q) > 1 - CONFIDENCE:
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if at_most_probability(over, middle, q) > 1 - CONFIDENCE else (low, middle)
+    return high
+
+
+def verdict(p: float, n: int, over: int) -> Verdict:
+    """Met, missed or not enough samples for percentile `p`, with `over` of `n` samples on the wrong side of the limit.
+
+    Both answers carry the same burden of proof. *Met*: were the promise broken, so few samples over the limit would be
+    seen at most once in a hundred times. *Missed*: were the promise kept, so many would. Anything between is open, even
+    when the measured percentile lies over the limit: one slow request of fifty says little about a p99.
+    """
+    if n == 0:
+        return "not_enough_samples"
+    q = 1 - p / 100
+    if at_most_probability(over, n, q) <= 1 - CONFIDENCE:
+        return "met"
+    if over > 0 and at_most_probability(n - over, n, 1 - q) <= 1 - CONFIDENCE:
+        return "missed"
+    return "not_enough_samples"
+
+
+def overall(verdicts: Sequence[Verdict]) -> Verdict:
+    """One verdict for all objectives: one missed misses; one undecided leaves the whole undecided."""
+    for worst in ("missed", "not_enough_samples"):
+        if worst in verdicts:
+            return worst  # type: ignore[return-value]
+    return "met"
+
+
+def _token_times_ms(served: Served) -> list[float]:
+    return [(time - served.intended_ns) / NS_PER_MS for time in served.times_ns]
+
+
+def _gaps_ms(served: Served) -> list[float]:
+    return [(b - a) / NS_PER_MS for a, b in zip(served.times_ns, served.times_ns[1:], strict=False)]
+
+
+def samples_of(served: Served, metric: str, n: int | None = None, usd_per_hour: float | None = None) -> list[float]:
+    """What one served batch says of a metric: one value, every gap for itl, nothing where it cannot be said.
+
+    ttft, ttf_n, e2e and batch_latency count from the intended send time; throughput (tokens/s) and cost_per_mtok (USD)
+    from the time the GPU was busy with the batch. Raises ValueError for an unknown metric or a missing price.
+    """
+    times = _token_times_ms(served)
+    rate = served.requests * served.tokens / served.service_s
+    if metric == "ttft":
+        return times[:1]
+    if metric == "ttf_n":
+        return times[n - 1 : n] if n else []
+    if metric in ("e2e", "batch_latency"):
+        return times[-1:]
+    if metric == "tpot":
+        return [(times[-1] - times[0]) / (len(times) - 1)] if len(times) > 1 else []
+    if metric == "itl":
+        return _gaps_ms(served)
+    if metric == "throughput":
+        return [rate]
+    if metric == "cost_per_mtok":
+        if usd_per_hour is None:
+            raise ValueError("cost_per_mtok needs the price of the GPU per hour")
+        return [usd_per_hour / (rate * 3600) * 1e6]
+    raise ValueError(f"unknown metric {metric!r}")
+
+
+def pooled(
+    served: Sequence[Served], metric: str, n: int | None = None, usd_per_hour: float | None = None
+) -> list[float]:
+    """The samples of a metric over all served batches, in the order they were served."""
+    return [value for each in served for value in samples_of(each, metric, n, usd_per_hour)]
+
+
+def distribution(
+    samples: Sequence[float], metric: str, n: int | None = None, extra: Sequence[float] = ()
+) -> Distribution:
+    """A Distribution with p50, p90, p95, p99 and the `extra` percentiles, keyed `p50`; nothing is dropped."""
+    ordered = sorted(samples)
+    shown = sorted({*SHOWN_PERCENTILES, *extra}) if ordered else []
+    return Distribution(
+        metric=metric,
+        n=n,
+        unit=UNITS.get(metric, "ms"),
+        samples=list(samples),
+        percentiles={f"p{p:g}": percentile(ordered, p) for p in shown},
+    )
+
+
+def objective_value(objective: Objective, samples: Sequence[float]) -> float:
+    """The value that `percentile` per cent of the samples do not fall short of.
+
+    For a floor (throughput) the samples are ordered from the best down, so that p99 is the rate that 99 % reach.
+    """
+    return percentile(sorted(samples, reverse=objective.direction == "at_least"), objective.percentile)
+
+
+def count_over(objective: Objective, samples: Sequence[float]) -> int:
+    """How many samples lie on the wrong side of the objective's limit; the limit itself is still right."""
+    if objective.direction == "at_least":
+        return sum(value < objective.limit for value in samples)
+    return sum(value > objective.limit for value in samples)
+
+
+def tokens_per_second(served: Sequence[Served]) -> float:
+    """Tokens over the time from the first batch's start to the last one's end, on the clock of `served`."""
+    if not served:
+        return 0.0
+    duration_s = (served[-1].times_ns[-1] - served[0].start_ns) / 1e9
+    return sum(each.requests * each.tokens for each in served) / duration_s
+
+
+def goodput(served: Sequence[Served], objectives: Sequence[Objective]) -> float | None:
+    """Requests per second that met every objective; None when no objective speaks of single requests.
+
+    A request meets an itl objective when its own gaps do at the objective's percentile. Money is not a request's.
+    """
+    own = [each for each in objectives if each.metric != "cost_per_mtok"]
+    if not own or not served:
+        return None
+    duration_s = (served[-1].times_ns[-1] - served[0].start_ns) / 1e9
+    return sum(each.requests for each in served if _meets(each, own)) / duration_s
+
+
+def _meets(served: Served, objectives: Sequence[Objective]) -> bool:
+    for objective in objectives:
+        samples = samples_of(served, objective.metric, objective.n)
+        if not samples or count_over(objective, [objective_value(objective, samples)]):
+            return False
+    return True
+
+
+def bootstrap(
+    statistic: Callable[[np.ndarray], np.ndarray], pairs: np.ndarray, seed: int = 0, resamples: int = 2000
+) -> Interval:
+    """A statistic of rows with its 95 % interval by resampling whole rows, seeded.
+
+    `pairs` [n, k]; `statistic` maps [..., n, k] to [...]. Raises ValueError when there is no row.
+    """
+    if len(pairs) == 0:
+        raise ValueError("an interval needs at least one pair of samples")
+    generator = np.random.default_rng(seed)
+    rows = generator.integers(0, len(pairs), size=(resamples, len(pairs)))
+    values = statistic(pairs[rows])
+    low, high = np.quantile(values, [0.025, 0.975])
+    return Interval(value=float(statistic(pairs)), low=float(low), high=float(high))
+
+
+def _ratio_of_medians(pairs: np.ndarray) -> np.ndarray:
+    medians = np.median(pairs, axis=-2)
+    return medians[..., 0] / medians[..., 1]
+
+
+def paired_ratio(before: Sequence[float], after: Sequence[float], seed: int = 0) -> Interval:
+    """median(before) / median(after) of samples taken in turns, with the paired bootstrap's 95 % interval."""
+    count = min(len(before), len(after))
+    return bootstrap(_ratio_of_medians, np.column_stack([before[:count], after[:count]]), seed)
+
+
+def paired_difference(before: Sequence[float], after: Sequence[float], seed: int = 0) -> Interval:
+    """mean(after - before) of values taken on the same inputs, with the paired bootstrap's 95 % interval."""
+    return bootstrap(
+        lambda pairs: np.mean(pairs[..., 1] - pairs[..., 0], axis=-1), np.column_stack([before, after]), seed
+    )
+
+
+def median_interval(samples: Sequence[float], seed: int = 0) -> Interval:
+    """The median with its bootstrap 95 % interval."""
+    return bootstrap(lambda rows: np.median(rows[..., 0], axis=-1), np.asarray(samples, dtype=float)[:, None], seed)
+
+
+def noise_floor(*sides: Sequence[float]) -> Interval:
+    """The A/A ratio: each side's odd samples over its even ones, as if they were two variants; the widest side counts.
+
+    A ratio inside this interval is no difference. Raises ValueError when no side has two samples.
+    """
+    found = [paired_ratio(side[0::2], side[1::2]) for side in sides if len(side) > 1]
+    if not found:
+        raise ValueError("a noise floor needs at least two samples of one side")
+    value = max((each.value for each in found), key=lambda ratio: abs(math.log(ratio)))
+    return Interval(value=value, low=min(each.low for each in found), high=max(each.high for each in found))
+
+
+def is_difference(ratio: Interval, noise: Interval) -> bool:
+    """Whether a speedup is one: its interval leaves out 1 and its value lies outside the noise floor."""
+    outside = ratio.value < min(noise.low, 1.0) or ratio.value > max(noise.high, 1.0)
+    return outside and not ratio.low <= 1.0 <= ratio.high
