@@ -1,0 +1,1 @@
+"""People: users, organisations, roles, invitations and API tokens."""

@@ -1,0 +1,66 @@
+"""Who calls, and for which organisation."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib.auth.middleware import LoginRequiredMiddleware as DjangoLoginRequired
+from django.http import HttpRequest, HttpResponse
+
+from workbench.accounts import tokens
+from workbench.accounts.models import Membership
+from workbench.accounts.secrets import TOKEN_MARK
+
+SESSION_KEY = "organisation"
+API = "/api/"
+
+
+def _bearer(request: HttpRequest) -> str:
+    scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
+    return secret.strip() if scheme.lower() == "bearer" else ""
+
+
+class CallerMiddleware:
+    """Sets `request.organisation`, `request.membership` and `request.api_token` (None when there is none).
+
+    A token speaks for its user in its own organisation, and only under /api/. A session speaks for the organisation
+    chosen last, or the member's first. A request with an Authorization header is never taken for its session.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: Any) -> HttpResponse:
+        request.organisation = request.membership = request.api_token = None
+        if request.path.startswith(API) and "Authorization" in request.headers:
+            self._take_token(request)
+        elif request.user.is_authenticated:
+            self._take_session(request)
+        return self.get_response(request)
+
+    def _take_token(self, request: Any) -> None:
+        secret = _bearer(request)
+        token = tokens.find(secret) if secret.startswith(TOKEN_MARK) else None
+        if token is not None:
+            request.user, request.api_token = token.user, token
+            self._act(request, Membership.objects.get(user=token.user, organisation=token.organisation))
+
+    def _take_session(self, request: Any) -> None:
+        chosen = request.session.get(SESSION_KEY)
+        memberships = list(Membership.objects.filter(user=request.user).select_related("organisation"))
+        current = next((m for m in memberships if str(m.organisation_id) == chosen), None)
+        if memberships:
+            self._act(request, current or memberships[0])
+
+    @staticmethod
+    def _act(request: Any, membership: Membership) -> None:
+        request.membership, request.organisation = membership, membership.organisation
+        request.user.acting_for = membership.organisation
+
+
+class LoginRequiredMiddleware(DjangoLoginRequired):
+    """Every page asks for a login unless its view is marked otherwise; the API answers for itself."""
+
+    def process_view(self, request: HttpRequest, view_func: Any, view_args: Any, view_kwargs: Any) -> Any:
+        if request.path.startswith(API):
+            return None
+        return super().process_view(request, view_func, view_args, view_kwargs)

@@ -1,0 +1,45 @@
+"""Issue, find and revoke API tokens."""
+
+from datetime import timedelta
+
+from django.db.models import F, Q
+from django.utils import timezone
+
+from workbench.accounts.models import ApiToken, Organisation, User
+from workbench.accounts.secrets import PREFIX_LENGTH, keyed_digest, new_token
+
+_LAST_USED_STEP = timedelta(minutes=1)
+
+
+def issue(organisation: Organisation, user: User, name: str, scope: str) -> tuple[ApiToken, str]:
+    """A new token and its secret, which cannot be read again."""
+    secret = new_token()
+    token = ApiToken.objects.create(
+        organisation=organisation,
+        user=user,
+        name=name,
+        scope=scope,
+        prefix=secret[:PREFIX_LENGTH],
+        digest=keyed_digest(secret),
+    )
+    return token, secret
+
+
+def find(secret: str) -> ApiToken | None:
+    """The live token with this secret, whose owner is still an active member; notes its use, to the minute."""
+    token = (
+        ApiToken.objects.select_related("user", "organisation")
+        .filter(digest=keyed_digest(secret), revoked_at=None, user__is_active=True)
+        .filter(organisation__memberships__user=F("user"))
+        .first()
+    )
+    if token is not None:
+        now = timezone.now()
+        stale = Q(last_used_at=None) | Q(last_used_at__lt=now - _LAST_USED_STEP)
+        ApiToken.objects.filter(stale, pk=token.pk).update(last_used_at=now)
+    return token
+
+
+def revoke(token: ApiToken) -> None:
+    """Ends the token at once; revoking twice keeps the first time."""
+    ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now())

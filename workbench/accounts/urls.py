@@ -1,0 +1,5 @@
+"""Addresses of login, members and tokens."""
+
+from django.urls import URLPattern
+
+urlpatterns: list[URLPattern] = []

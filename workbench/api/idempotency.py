@@ -1,0 +1,84 @@
+"""`Idempotency-Key`: a POST that is sent again is answered again, not done again."""
+
+import hashlib
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+
+from workbench.api.models import IdempotentRequest
+from workbench.api.problems import API, respond
+
+KEPT = timedelta(hours=24)
+IN_FLIGHT = timedelta(minutes=10)
+FORGOTTEN = {401, 403, 408, 409, 413, 429}
+"""Answers that say nothing about the work itself: the same request may be tried again."""
+
+
+def _caller(request: Any) -> str:
+    if request.api_token is not None:
+        return f"token:{request.api_token.pk}"
+    return f"user:{request.user.pk}" if request.user.is_authenticated else ""
+
+
+def _digest(request: HttpRequest) -> str:
+    address = f"{request.method} {request.get_full_path()}\n".encode()
+    return hashlib.sha256(address + request.body).hexdigest()
+
+
+class IdempotencyMiddleware:
+    """Keeps the answers of POSTs under /api/ that carry an Idempotency-Key, per caller, for a day.
+
+    The same key with another body is a 409, and so is one whose first request has not been answered yet.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        key = request.headers.get("Idempotency-Key", "")
+        if not (key and request.method == "POST" and request.path.startswith(API)):
+            return self.get_response(request)
+        if len(key) > 200:
+            return respond(422, "Idempotency-Key: is longer than 200 characters")
+        caller = _caller(request)
+        return self._once(request, caller, key) if caller else self.get_response(request)
+
+    def _once(self, request: HttpRequest, caller: str, key: str) -> HttpResponse:
+        digest, now = _digest(request), timezone.now()
+        IdempotentRequest.objects.filter(caller=caller, created_at__lt=now - KEPT).delete()
+        IdempotentRequest.objects.filter(caller=caller, key=key, status=None, created_at__lt=now - IN_FLIGHT).delete()
+        try:
+            with transaction.atomic():
+                row = IdempotentRequest.objects.create(caller=caller, key=key, digest=digest)
+        except IntegrityError:
+            return self._again(caller, key, digest)
+        return self._keep(row, request)
+
+    @staticmethod
+    def _again(caller: str, key: str, digest: str) -> HttpResponse:
+        row = IdempotentRequest.objects.filter(caller=caller, key=key).first()
+        if row is not None and row.digest != digest:
+            return respond(409, "This Idempotency-Key was used for another request; send a new key.")
+        if row is None or row.status is None:
+            return respond(409, "The first request with this Idempotency-Key is still being answered; try again later.")
+        response = HttpResponse(bytes(row.body), status=row.status, content_type=row.content_type)
+        response["Idempotency-Replayed"] = "true"
+        return response
+
+    def _keep(self, row: IdempotentRequest, request: HttpRequest) -> HttpResponse:
+        try:
+            response = self.get_response(request)
+        except BaseException:
+            row.delete()
+            raise
+        if response.streaming or response.status_code >= 500 or response.status_code in FORGOTTEN:
+            row.delete()
+        else:
+            row.status, row.body = response.status_code, response.content
+            row.content_type = response.headers.get("Content-Type", "")
+            row.save(update_fields=["status", "body", "content_type"])
+        return response

@@ -1,0 +1,57 @@
+"""Pages of a list, newest first, by a cursor that stays right while rows are added."""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from django.db.models import Model, Q, QuerySet
+from ninja import Field, Schema
+
+from workbench.api.problems import Problem
+
+Item = TypeVar("Item")
+
+
+class PageQuery(Schema):
+    """The query parameters of every list."""
+
+    cursor: str = Field("", description="`next` of the page before")
+    limit: int = Field(25, ge=1, le=200)
+
+
+class Page(Schema, Generic[Item]):
+    """Some items, and the cursor of the next page (None on the last)."""
+
+    items: list[Item]
+    next: str | None = None
+
+
+def encode(row: Model) -> str:
+    """The cursor that stands after `row`."""
+    place = [row.created_at.isoformat(), str(row.pk)]  # type: ignore[attr-defined]
+    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+
+
+def _decode(cursor: str) -> tuple[datetime, str]:
+    try:
+        created_at, key = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        return datetime.fromisoformat(created_at), str(key)
+    except (binascii.Error, ValueError, TypeError):
+        reason = {
+            "field": "cursor",
+            "reason": "is not a cursor of this list; send `next` as it came",
+        }
+        raise Problem(422, f"cursor: {reason['reason']}", [reason]) from None
+
+
+def page(rows: QuerySet[Any], query: PageQuery, shape: Callable[[Any], Any]) -> dict[str, Any]:
+    """One page of `rows` (with `created_at` and a primary key), each through `shape`; raises Problem 422."""
+    if query.cursor:
+        created_at, key = _decode(query.cursor)
+        rows = rows.filter(Q(created_at__lt=created_at) | Q(created_at=created_at, pk__lt=key))
+    found = list(rows.order_by("-created_at", "-pk")[: query.limit + 1])
+    kept = found[: query.limit]
+    return {"items": [shape(row) for row in kept], "next": encode(kept[-1]) if len(found) > query.limit else None}

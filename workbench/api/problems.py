@@ -1,0 +1,207 @@
+"""Errors of the API: problem+json (RFC 9457), and the sentences that forms and the command line show too."""
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import pydantic
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.http import Http404, HttpRequest, HttpResponse
+from ninja import NinjaAPI, Schema
+from ninja.errors import AuthenticationError, HttpError, Throttled, ValidationError
+
+log = logging.getLogger(__name__)
+CONTENT_TYPE = "application/problem+json"
+API = "/api/"
+
+
+class Reason(Schema):
+    """One thing wrong with the input: where, and why."""
+
+    field: str
+    reason: str
+    file: str = ""
+
+
+class ProblemDocument(Schema):
+    """What every error of the API looks like."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    errors: list[Reason] = []
+
+
+class Problem(Exception):
+    """Raise it in an endpoint to answer with problem+json: a status, one sentence, and what is wrong where.
+
+    `errors` are mappings with `field`, `reason` and perhaps `file`.
+    """
+
+    def __init__(self, status: int, detail: str, errors: Sequence[Mapping[str, str]] = ()) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.errors = status, detail, [dict(error) for error in errors]
+
+
+def _reason(error: Mapping[str, Any], path: str) -> tuple[str, str]:
+    """Field and reason of one pydantic error; our own validators say `field: reason` in the message."""
+    kind, message = error["type"], str(error["msg"])
+    if kind == "value_error":
+        message = message.removeprefix("Value error, ")
+        field, colon, reason = message.partition(": ")
+        if colon and field.replace(".", "").replace("_", "").isalnum():
+            return ".".join(filter(None, [path, field])), reason
+        return path, message
+    if kind == "missing":
+        return path, "is required"
+    if kind == "extra_forbidden":
+        return path, "is not a known field"
+    if kind == "json_invalid":
+        return path, f"is not valid JSON: {error.get('ctx', {}).get('error', message)}"
+    given = error.get("input")
+    shown = f", not {given!r}" if isinstance(given, str | int | float | bool) and len(repr(given)) <= 60 else ""
+    return path, message[:1].lower() + message[1:] + shown
+
+
+def _path(location: Sequence[int | str]) -> str:
+    """`objectives[0].limit` from `("objectives", 0, "limit")`."""
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f"{'.' if path else ''}{part}"
+    return path
+
+
+def sentences(error: pydantic.ValidationError, file: str = "") -> list[dict[str, str]]:
+    """A pydantic error as `[{field, reason, file?}]`, in words that stand beside a form's field as well."""
+    found = []
+    for part in error.errors(include_url=False):
+        field, reason = _reason(part, _path(part["loc"]))
+        found.append({"field": field, "reason": reason} | ({"file": file} if file else {}))
+    return found
+
+
+def sentence(reason: Mapping[str, str]) -> str:
+    """`sla.yaml: objectives[0].limit: input should be greater than 0, not -5`."""
+    return ": ".join(filter(None, [reason.get("file"), reason.get("field"), reason["reason"]]))
+
+
+def respond(status: int, detail: str, errors: Sequence[Mapping[str, str]] = ()) -> HttpResponse:
+    """A problem+json response."""
+    document = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "errors": [dict(error) for error in errors],
+    }
+    return HttpResponse(json.dumps(document), status=status, content_type=CONTENT_TYPE)
+
+
+def invalid(errors: Sequence[Mapping[str, str]]) -> Problem:
+    """The 422 for these reasons; its detail is the first one's sentence."""
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return Problem(422, f"{sentence(errors[0])}{more}", errors)
+
+
+def _on_problem(request: HttpRequest, error: Problem) -> HttpResponse:
+    return respond(error.status, error.detail, error.errors)
+
+
+def _on_validation(request: HttpRequest, error: ValidationError) -> HttpResponse:
+    """ninja's locations begin with where the value came from and the parameter's name; neither helps the caller."""
+    errors = []
+    for part in error.errors:
+        source, *rest = part["loc"]
+        path = rest[1:] if source in ("body", "form") and len(rest) > 1 else rest
+        field, reason = _reason(part, _path(path))
+        errors.append({"field": field, "reason": reason})
+    return _on_problem(request, invalid(errors))
+
+
+def _on_pydantic(request: HttpRequest, error: pydantic.ValidationError) -> HttpResponse:
+    return _on_problem(request, invalid(sentences(error)))
+
+
+def _on_http_error(request: HttpRequest, error: HttpError) -> HttpResponse:
+    return respond(error.status_code, str(error))
+
+
+def _on_unauthenticated(request: HttpRequest, error: AuthenticationError) -> HttpResponse:
+    response = respond(401, DETAILS[401])
+    response["WWW-Authenticate"] = "Bearer"
+    return response
+
+
+def _on_throttled(request: HttpRequest, error: Throttled) -> HttpResponse:
+    wait = max(1, round(error.wait or 1))
+    response = respond(429, f"Too many requests with this token; try again in {wait} seconds.")
+    response["Retry-After"] = str(wait)
+    return response
+
+
+def _on_not_found(request: HttpRequest, error: Http404) -> HttpResponse:
+    return respond(404, DETAILS[404])
+
+
+def _on_forbidden(request: HttpRequest, error: PermissionDenied) -> HttpResponse:
+    return respond(403, str(error) or DETAILS[403])
+
+
+def _on_crash(request: HttpRequest, error: Exception) -> HttpResponse:
+    log.exception("unhandled error in %s %s", request.method, request.path)
+    return respond(500, DETAILS[500])
+
+
+def _on_too_big(request: HttpRequest, error: RequestDataTooBig) -> HttpResponse:
+    return respond(413, DETAILS[413])
+
+
+DETAILS = {
+    400: "The request could not be read.",
+    401: "Send a valid API token as `Authorization: Bearer …`, or log in.",
+    403: "You are not allowed to do this.",
+    404: "There is no such thing here, or it is not yours.",
+    405: "This address does not take that method.",
+    413: "The request's body is too large.",
+    500: "Something went wrong on our side; the log has it under this response's X-Request-ID.",
+}
+
+
+def register(api: NinjaAPI) -> None:
+    """Makes `api` answer every error as problem+json."""
+    handlers: dict[type[Exception], Callable[..., HttpResponse]] = {
+        Exception: _on_crash,
+        AuthenticationError: _on_unauthenticated,
+        HttpError: _on_http_error,
+        Http404: _on_not_found,
+        PermissionDenied: _on_forbidden,
+        Problem: _on_problem,
+        RequestDataTooBig: _on_too_big,
+        Throttled: _on_throttled,
+        ValidationError: _on_validation,
+        pydantic.ValidationError: _on_pydantic,
+    }
+    for kind, handler in handlers.items():
+        api.add_exception_handler(kind, handler)
+
+
+class ProblemMiddleware:
+    """Turns what fails before or outside the API's own handlers (unknown address, wrong method) into a problem."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        content_type = response.headers.get("Content-Type", "")
+        if not request.path.startswith(API) or response.status_code < 400 or content_type.startswith(CONTENT_TYPE):
+            return response
+        problem = respond(
+            response.status_code, DETAILS.get(response.status_code, HTTPStatus(response.status_code).phrase)
+        )
+        if "Allow" in response.headers:
+            problem["Allow"] = response["Allow"]
+        return problem

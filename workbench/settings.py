@@ -1,0 +1,164 @@
+"""Every setting of the web process, read from the environment; the defaults serve one machine without a server."""
+
+import importlib.util
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import environ
+
+from workbench.secret_files import kept_secret
+
+env = environ.Env()
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+# Where things lie
+WORKBENCH_DATA = Path(env("WORKBENCH_DATA", default=str(BASE_DIR / "var"))).resolve()
+BLOBS = WORKBENCH_DATA / "blobs"
+WORKBENCH_DATA.mkdir(parents=True, exist_ok=True)
+
+# Secrets
+SECRET_KEY = env("SECRET_KEY", default="") or kept_secret(WORKBENCH_DATA / "secret_key")
+WORKER_TOKEN = env("WORKER_TOKEN", default="") or kept_secret(WORKBENCH_DATA / "worker_token")
+
+# Where the workbench is reached: workers call WORKBENCH_URL, people open PUBLIC_URL
+WORKBENCH_URL = env("WORKBENCH_URL", default="http://127.0.0.1:8000").rstrip("/")
+PUBLIC_URL = env("PUBLIC_URL", default=WORKBENCH_URL).rstrip("/")
+HTTPS = urlsplit(PUBLIC_URL).scheme == "https"
+DEBUG = env.bool("DEBUG", default=False)
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django_htmx",
+    "ninja",
+    "workbench.accounts",
+    "workbench.intake",
+    "workbench.runs",
+    "workbench.reports",
+    "workbench.api",
+]
+
+MIDDLEWARE = [
+    "workbench.middleware.RequestIdMiddleware",
+    "workbench.api.problems.ProblemMiddleware",
+    "workbench.middleware.SecurityHeadersMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "workbench.accounts.middleware.CallerMiddleware",
+    "workbench.accounts.middleware.LoginRequiredMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "workbench.api.idempotency.IdempotencyMiddleware",
+]
+
+ROOT_URLCONF = "workbench.urls"
+WSGI_APPLICATION = "workbench.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "workbench.accounts.context.caller",
+            ]
+        },
+    }
+]
+
+# Database: SQLite takes its write lock at BEGIN, or two writers that both read first fail at once
+DATABASES = {"default": env.db("DATABASE_URL", default=f"sqlite:///{WORKBENCH_DATA / 'db.sqlite3'}")}
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    DATABASES["default"]["OPTIONS"] = {
+        "transaction_mode": "IMMEDIATE",
+        "timeout": 20,
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+    }
+else:
+    DATABASES["default"]["CONN_MAX_AGE"] = env.int("CONN_MAX_AGE", default=60)
+    DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# Redis: broker of the pipeline, and the counters of the rate limits
+REDIS_URL = env("REDIS_URL", default="")
+CACHES = {
+    "default": {"BACKEND": "workbench.cache.ForgivingRedisCache", "LOCATION": REDIS_URL}
+    if REDIS_URL
+    else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+}
+
+# People
+AUTH_USER_MODEL = "accounts.User"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+]
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "login"
+SESSION_COOKIE_AGE = 60 * 60 * 24 * 7
+INVITATION_DAYS = 7
+
+# Transport
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+CSRF_TRUSTED_ORIGINS = [PUBLIC_URL] if HTTPS else []
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_HSTS_SECONDS = 0 if DEBUG or not HTTPS else 60 * 60 * 24 * 365
+SECURE_SSL_REDIRECT = HTTPS and not DEBUG
+SECURE_REDIRECT_EXEMPT = [r"^api/v1/worker/"]
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env.bool("BEHIND_PROXY", default=False) else None
+X_FRAME_OPTIONS = "DENY"
+
+# Limits. A chunk of an upload is read as a stream; everything else must fit in memory
+DATA_UPLOAD_MAX_MEMORY_SIZE = env.int("MAX_BODY_BYTES", default=64 * 2**20)
+UPLOAD_CHUNK_BYTES = env.int("UPLOAD_CHUNK_BYTES", default=64 * 2**20)
+MODEL_MAX_BYTES = env.int("MODEL_MAX_BYTES", default=80 * 2**30)
+ORGANISATION_QUOTA_BYTES = env.int("ORGANISATION_QUOTA_BYTES", default=500 * 2**30)
+API_RATE_LIMIT = env("API_RATE_LIMIT", default="600/min")
+LOGIN_ATTEMPTS = env.int("LOGIN_ATTEMPTS", default=10)
+LOGIN_WINDOW_SECONDS = env.int("LOGIN_WINDOW_SECONDS", default=15 * 60)
+NINJA_NUM_PROXIES = 1 if SECURE_PROXY_SSL_HEADER else 0
+
+# Static files, plotly.js straight from its wheel
+STATIC_URL = "static/"
+STATIC_ROOT = Path(env("STATIC_ROOT", default=str(WORKBENCH_DATA / "static")))
+STATIC_ROOT.mkdir(parents=True, exist_ok=True)
+_plotly = importlib.util.find_spec("plotly")
+PLOTLY_ASSETS = Path(str(_plotly.origin)).parent / "package_data" if _plotly else None
+STATICFILES_DIRS = [("plotly", PLOTLY_ASSETS)] if PLOTLY_ASSETS else []
+WHITENOISE_USE_FINDERS = True
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+}
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_TZ = True
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "filters": {"request_id": {"()": "workbench.middleware.RequestIdFilter"}},
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request_id"]}},
+    "root": {"handlers": ["console"], "level": env("LOG_LEVEL", default="INFO")},
+    "loggers": {"django.server": {"handlers": ["console"], "propagate": False}},
+}
