@@ -142,7 +142,9 @@ STATIC_ROOT = Path(env("STATIC_ROOT", default=str(WORKBENCH_DATA / "static")))
 STATIC_ROOT.mkdir(parents=True, exist_ok=True)
 _plotly = importlib.util.find_spec("plotly")
 PLOTLY_ASSETS = Path(str(_plotly.origin)).parent / "package_data" if _plotly else None
-STATICFILES_DIRS = [("plotly", PLOTLY_ASSETS)] if PLOTLY_ASSETS else []
+STATICFILES_DIRS: list[Path | tuple[str, Path | None]] = [BASE_DIR / "workbench" / "static"]
+if PLOTLY_ASSETS:
+    STATICFILES_DIRS.append(("plotly", PLOTLY_ASSETS))
 WHITENOISE_USE_FINDERS = True
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},

@@ -1,0 +1,21 @@
+"""Charts as plotly figures in plain JSON, each with its table. No Django, no torch, no plotly import.
+
+A chart is one file with `figure(results)` and `table(results)` and one line in `CHARTS`. The pages draw the figures
+with plotly.js; the self-contained report draws the same figures with `workers.charts.svg`.
+"""
+
+from workers.charts import decisions, economics, latency, objectives, plans, roofline, time_spent
+from workers.charts.base import Chart
+
+CHARTS: tuple[Chart, ...] = (
+    objectives.CHART,
+    latency.CHART,
+    time_spent.CHART,
+    roofline.CHART,
+    plans.CHART,
+    decisions.CHART,
+    economics.CHART,
+)
+"""Every chart of a result, in the order of the page: one line each."""
+
+BY_KEY: dict[str, Chart] = {chart.key: chart for chart in CHARTS}

@@ -1,0 +1,84 @@
+"""What every chart shares: its form, its colours, and the layout that pages and report fill with their theme."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from workers.documents.base import Basis
+from workers.documents.stages import Results
+
+Figure = dict[str, Any]
+Cell = str | float | int | None
+Table = tuple[list[str], list[list[Cell]]]
+
+BEFORE = "#8290a3"
+AFTER = "#12918f"
+LIMIT = "#cf4a3a"
+GOOD = "#2f9a56"
+BAD = "#cf4a3a"
+PALETTE = ("#12918f", "#5f82cc", "#c08a35", "#a267b5", "#6f9f3c", "#c4637a", "#8290a3")
+"""Mid tones that stay legible on white and on dark grey."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One chart: `figure` gives None when the results do not hold what it draws; `table` holds the same numbers."""
+
+    key: str
+    title: str
+    note: str
+    basis: Basis
+    figure: Callable[[Results], Figure | None]
+    table: Callable[[Results], Table]
+
+
+def layout(x: str, y: str, **more: Any) -> dict[str, Any]:
+    """A plotly layout with axis titles; backgrounds are transparent and the page sets font and grid colours."""
+    base: dict[str, Any] = {
+        "xaxis": {"title": {"text": x}, "automargin": True, "zeroline": False},
+        "yaxis": {"title": {"text": y}, "automargin": True, "zeroline": False},
+        "margin": {"l": 10, "r": 16, "t": 34, "b": 10},
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "hovermode": "closest",
+        "height": 340,
+    }
+    for key, value in more.items():
+        base[key] = {**base[key], **value} if isinstance(base.get(key), dict) else value
+    return base
+
+
+def limit_line(axis: str, value: float, text: str) -> dict[str, list[dict[str, Any]]]:
+    """A dashed line across the plot at `value` of `axis` ("x" or "y"), with its label: shapes and annotations."""
+    other = "y" if axis == "x" else "x"
+    shape = {
+        "type": "line",
+        f"{axis}0": value,
+        f"{axis}1": value,
+        f"{axis}ref": axis,
+        f"{other}0": 0,
+        f"{other}1": 1,
+        f"{other}ref": "paper",
+        "line": {"color": LIMIT, "width": 1.5, "dash": "dash"},
+    }
+    note = {
+        axis: value,
+        f"{axis}ref": axis,
+        other: 0.02 if axis == "x" else 0.99,
+        f"{other}ref": "paper",
+        "text": text,
+        "showarrow": False,
+        "xanchor": "left" if axis == "x" else "right",
+        "yanchor": "bottom",
+        "xshift": 4 if axis == "x" else 0,
+        "font": {"color": LIMIT, "size": 12},
+    }
+    return {"shapes": [shape], "annotations": [note]}
+
+
+def metric_label(metric: str, n: int | None = None) -> str:
+    """The metric's name for people: TTF64, TPOT, batch latency."""
+    if metric == "ttf_n":
+        return f"TTF{n}"
+    return metric.replace("_", " ").upper() if len(metric) <= 4 else metric.replace("_", " ").capitalize()

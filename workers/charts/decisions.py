@@ -1,0 +1,91 @@
+"""Every candidate that was timed, case by case, and which was chosen."""
+
+from workers.charts.base import AFTER, BAD, BEFORE, Chart, Figure, Table, layout
+from workers.charts.text import case_label
+from workers.documents.measurement import Candidate
+from workers.documents.stages import Results
+
+SHOWN_CASES = 16
+GROUPS = (
+    ("chosen", AFTER, "diamond", 13),
+    ("passed, slower", BEFORE, "circle", 9),
+    ("rejected by the gate", BAD, "x", 9),
+)
+
+
+def candidates(results: Results) -> list[Candidate]:
+    return results.explore.candidates if results.explore else []
+
+
+def _group(candidate: Candidate) -> str:
+    if candidate.chosen:
+        return "chosen"
+    return "passed, slower" if candidate.gate == "pass" else "rejected by the gate"
+
+
+def _heaviest_cases(timed: list[Candidate]) -> list[str]:
+    weight: dict[str, float] = {}
+    for each in timed:
+        label = case_label(each.op, each.case)
+        weight[label] = max(weight.get(label, 0), (each.ms or 0) * each.per_request)
+    return sorted(weight, key=lambda label: -weight[label])[:SHOWN_CASES]
+
+
+def figure(results: Results) -> Figure | None:
+    timed = [each for each in candidates(results) if each.ms]
+    if not timed:
+        return None
+    cases = _heaviest_cases(timed)[::-1]
+    traces = []
+    for name, colour, symbol, size in GROUPS:
+        mine = [each for each in timed if _group(each) == name and case_label(each.op, each.case) in cases]
+        if mine:
+            traces.append(
+                {
+                    "type": "scatter",
+                    "mode": "markers",
+                    "name": name,
+                    "x": [each.ms for each in mine],
+                    "y": [case_label(each.op, each.case) for each in mine],
+                    "text": [each.variant for each in mine],
+                    "marker": {"color": colour, "symbol": symbol, "size": size},
+                    "hovertemplate": "%{text}<br>%{y}: %{x:.4g} ms<extra></extra>",
+                }
+            )
+    form = layout(
+        "ms per call",
+        "",
+        height=150 + 34 * len(cases),
+        xaxis={"type": "log"},
+        yaxis={"type": "category", "categoryorder": "array", "categoryarray": cases},
+    )
+    return {"data": traces, "layout": form}
+
+
+def table(results: Results) -> Table:
+    headers = ["op", "case", "variant", "ms", "floor / time, %", "error", "error limit", "gate", "chosen", "reason"]
+    return headers, [
+        [
+            each.op,
+            case_label(each.op, each.case),
+            each.variant,
+            each.ms,
+            100 * each.floor_share if each.floor_share is not None else None,
+            each.error,
+            each.error_limit,
+            each.gate,
+            "yes" if each.chosen else "no",
+            each.reason,
+        ]
+        for each in candidates(results)
+    ]
+
+
+CHART = Chart(
+    "decisions",
+    "Candidates, case by case",
+    "Each mark is a variant timed at a shape that this model really uses; the cases that cost most come first.",
+    "measured",
+    figure,
+    table,
+)

@@ -1,0 +1,96 @@
+"""Latency before and after as cumulative distributions: every sample is drawn, none is dropped."""
+
+from workers.charts.base import AFTER, BEFORE, Chart, Figure, Table, layout, limit_line, metric_label
+from workers.charts.text import number
+from workers.documents.measurement import Distribution
+from workers.documents.stages import Results
+from workers.documents.workload import Objective
+
+Metric = tuple[str, int | None]
+
+
+def metrics(results: Results) -> list[Metric]:
+    """The metrics measured before and after, the first objective's first."""
+    if results.verify is None:
+        return []
+    promised = [(each.objective.metric, each.objective.n) for each in results.verify.outcomes]
+    after = [(each.metric, each.n) for each in results.verify.after if each.samples]
+    return [each for each in dict.fromkeys(promised) if each in after] + [
+        each for each in after if each not in promised
+    ]
+
+
+def _pair(results: Results, metric: Metric) -> list[tuple[str, str, Distribution]]:
+    if results.verify is None:
+        return []
+    sides = (("Before", BEFORE, results.verify.before), ("After", AFTER, results.verify.after))
+    return [(name, colour, each) for name, colour, side in sides for each in side if (each.metric, each.n) == metric]
+
+
+def _objectives(results: Results, metric: Metric) -> list[Objective]:
+    outcomes = results.verify.outcomes if results.verify else []
+    return [each.objective for each in outcomes if (each.objective.metric, each.objective.n) == metric]
+
+
+def figure_of(results: Results, metric: Metric) -> Figure | None:
+    """The distribution of one metric before and after, with the limit of its objective."""
+    pair = _pair(results, metric)
+    if not pair:
+        return None
+    traces = []
+    for name, colour, each in pair:
+        ordered = sorted(each.samples)
+        shares = [100 * (index + 1) / len(ordered) for index in range(len(ordered))]
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers" if len(ordered) < 60 else "lines",
+                "name": f"{name} ({len(ordered)} samples)",
+                "x": ordered,
+                "y": shares,
+                "line": {"color": colour, "width": 2.5, "shape": "hv"},
+                "marker": {"size": 4, "color": colour},
+                "hovertemplate": f"{name}: %{{y:.1f}} % within %{{x:.4g}} {each.unit}<extra></extra>",
+            }
+        )
+    form = layout(
+        f"{metric_label(*metric)}, {pair[0][2].unit}",
+        "requests within, %",
+        xaxis={"rangemode": "tozero"},
+        yaxis={"range": [0, 103]},
+    )
+    for objective in _objectives(results, metric)[:1]:
+        form |= limit_line("x", objective.limit, f"limit {number(objective.limit)} {objective.unit}")
+    return {"data": traces, "layout": form}
+
+
+def table_of(results: Results, metric: Metric) -> Table:
+    """Percentiles of one metric before and after."""
+    pair = _pair(results, metric)
+    names = sorted({name for _, _, each in pair for name in each.percentiles}, key=lambda name: float(name.strip("p")))
+    rows: list[list[str | float | int | None]] = [
+        [name if name.startswith("p") else f"p{name}", *(each.percentiles.get(name) for _, _, each in pair)]
+        for name in names
+    ]
+    rows.append(["samples", *(len(each.samples) for _, _, each in pair)])
+    return ["percentile", *(f"{name.lower()}, {each.unit}" for name, _, each in pair)], rows
+
+
+def figure(results: Results) -> Figure | None:
+    found = metrics(results)
+    return figure_of(results, found[0]) if found else None
+
+
+def table(results: Results) -> Table:
+    found = metrics(results)
+    return table_of(results, found[0]) if found else ([], [])
+
+
+CHART = Chart(
+    "latency",
+    "Latency before and after",
+    "Share of requests answered within a time; the further left, the faster. Every sample is shown.",
+    "measured",
+    figure,
+    table,
+)

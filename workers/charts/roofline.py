@@ -1,0 +1,89 @@
+"""Roofline: what each op reached against what the device was measured to give."""
+
+from workers.charts.base import LIMIT, PALETTE, Chart, Figure, Table, layout
+from workers.documents.stages import OpRow, Results
+
+COLOURS = {"memory": PALETTE[0], "compute": PALETTE[1], "launch": PALETTE[2], "idle": PALETTE[6]}
+
+
+def _points(results: Results) -> list[tuple[OpRow, float, float]]:
+    """(row, FLOP per byte, achieved TFLOP/s) of every op whose FLOPs and bytes are known."""
+    rows = results.profile.rows if results.profile else []
+    return [
+        (row, row.flops / row.least_bytes, row.flops / (row.ms * 1e9))
+        for row in rows
+        if row.flops and row.least_bytes and row.ms > 0
+    ]
+
+
+def _roof(read_tbps: float, tflops: float, low: float, high: float) -> tuple[list[float], list[float]]:
+    ridge = tflops / read_tbps
+    xs = sorted({low, min(max(ridge, low), high), high})
+    return xs, [min(read_tbps * x, tflops) for x in xs]
+
+
+def figure(results: Results) -> Figure | None:
+    points = _points(results)
+    if results.profile is None or not points:
+        return None
+    ceilings = results.profile.ceilings
+    ridges = [tflops / ceilings.read_tbps for tflops in ceilings.matrix_tflops.values() if tflops > 0]
+    low = min(0.1, min(x for _, x, _ in points) / 2)
+    high = max([3 * ridge for ridge in ridges] + [2 * x for _, x, _ in points])
+    traces: list[Figure] = []
+    for index, (dtype, tflops) in enumerate(sorted(ceilings.matrix_tflops.items(), key=lambda item: item[1])):
+        xs, ys = _roof(ceilings.read_tbps, tflops, low, high)
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": f"ceiling {dtype}",
+                "x": xs,
+                "y": ys,
+                "line": {"color": LIMIT, "width": 2, "dash": ("solid", "dash", "dot")[index % 3]},
+                "hovertemplate": f"measured ceiling, {dtype}: %{{y:.4g}} TFLOP/s<extra></extra>",
+            }
+        )
+    for bound, colour in COLOURS.items():
+        mine = [point for point in points if point[0].bound == bound]
+        if mine:
+            traces.append(
+                {
+                    "type": "scatter",
+                    "mode": "markers",
+                    "name": f"{bound}-bound",
+                    "x": [x for _, x, _ in mine],
+                    "y": [y for _, _, y in mine],
+                    "text": [f"{row.op} ({row.phase})" for row, _, _ in mine],
+                    "marker": {
+                        "color": colour,
+                        "opacity": 0.85,
+                        "size": [max(7.0, min(34.0, 60 * row.share**0.5)) for row, _, _ in mine],
+                        "line": {"width": 1, "color": "rgba(255,255,255,0.7)"},
+                    },
+                    "hovertemplate": "%{text}<br>%{x:.3g} FLOP/byte, %{y:.3g} TFLOP/s<extra></extra>",
+                }
+            )
+    form = layout(
+        "arithmetic intensity, FLOP per byte", "TFLOP/s", height=400, xaxis={"type": "log"}, yaxis={"type": "log"}
+    )
+    return {"data": traces, "layout": form}
+
+
+def table(results: Results) -> Table:
+    headers = ["op", "phase", "FLOP per byte", "TFLOP/s", "floor / time, %", "bound by"]
+    return headers, [
+        [row.op, row.phase, x, y, 100 * row.floor_ms / row.ms if row.floor_ms else None, row.bound]
+        for row, x, y in _points(results)
+    ]
+
+
+CHART = Chart(
+    "roofline",
+    "Roofline",
+    "Each dot is an op, its size the share of the time. The lines are ceilings measured on this device; "
+    "the closer to the line, the less there is to win.",
+    "measured",
+    figure,
+    table,
+)

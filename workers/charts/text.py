@@ -1,0 +1,70 @@
+"""Numbers as people read them: three significant digits, thousands separated, units beside them."""
+
+import math
+from typing import Any
+
+MISSING = "–"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """`value` with `digits` significant digits: 81.5, 1,071, 0.00213; a dash for None."""
+    if value is None:
+        return MISSING
+    if value == 0:
+        return "0"
+    if not math.isfinite(value):
+        return MISSING
+    size = math.floor(math.log10(abs(value)))
+    if size < -4 or size > 12:
+        return f"{value:.{digits - 1}e}"
+    return f"{value:,.{max(0, digits - 1 - size)}f}"
+
+
+def quantity(value: float | None, unit: str = "") -> str:
+    """A number with its unit: `81.5 ms`, `$0.27`."""
+    if value is None:
+        return MISSING
+    if unit.startswith("USD"):
+        tail = unit.removeprefix("USD").removeprefix("/")
+        return dollars(value) + (f" / {tail.replace('Mtok', 'M tokens')}" if tail else "")
+    return f"{number(value)} {unit}".rstrip()
+
+
+def dollars(value: float | None) -> str:
+    """USD with two decimals, or three significant digits below a dollar."""
+    if value is None:
+        return MISSING
+    return f"${value:,.2f}" if abs(value) >= 1 else f"${number(value)}"
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """A share as a percentage; `value` is a fraction."""
+    return MISSING if value is None else f"{100 * value:.{digits}f} %"
+
+
+def scaled(value: float | None, unit: str = "") -> str:
+    """A large count with its SI prefix: 2.47 G."""
+    if value is None:
+        return MISSING
+    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= factor:
+            return f"{number(value / factor)} {prefix}{unit}"
+    return f"{number(value)} {unit}".rstrip()
+
+
+def case_label(op: str, case: dict[str, Any]) -> str:
+    """A case in a few words: `linear 128×2048×8192 swiglu`, `attention decode 32×64 kv 160`."""
+    if op in ("linear", "lm_head"):
+        columns = case.get("n", case.get("vocab"))
+        label = f"{op.replace('_', ' ')} {case.get('m')}×{columns}×{case.get('k')}"
+        if case.get("epilogue", "none") != "none":
+            label += f" {case['epilogue']}"
+        return label if case.get("weights") == case.get("dtype") else f"{label} {case.get('weights')}"
+    if op == "attention":
+        kind = case.get("kind", "")
+        length = f"{case.get('q_len')}×{case.get('kv_len')}"
+        return f"attention {kind} {case.get('batch')}×{case.get('heads')}h×{case.get('head_dim')} {length}"
+    if op == "model":
+        return f"whole model, batch {case.get('batch')}, {case.get('prompt')}+{case.get('tokens')} tokens"
+    shape = "×".join(str(value) for value in case.values() if isinstance(value, int) and not isinstance(value, bool))
+    return f"{op} {shape}"

@@ -1,0 +1,78 @@
+"""Where the time of one request goes: op by op, by phase, beside the roofline floor of each."""
+
+from collections import defaultdict
+
+from workers.charts.base import PALETTE, Chart, Figure, Table, layout
+from workers.documents.stages import OpRow, Results
+
+SHOWN = 12
+
+
+def _rows(results: Results) -> list[OpRow]:
+    return sorted(results.profile.rows, key=lambda row: -row.ms) if results.profile else []
+
+
+def _largest_ops(rows: list[OpRow]) -> list[str]:
+    total: dict[str, float] = defaultdict(float)
+    for row in rows:
+        total[row.op] += row.ms
+    ranked = sorted(total, key=lambda op: -total[op])
+    return ranked[:SHOWN] if len(ranked) <= SHOWN + 1 else [*ranked[:SHOWN], "everything else"]
+
+
+def figure(results: Results) -> Figure | None:
+    rows = _rows(results)
+    if not rows:
+        return None
+    ops = _largest_ops(rows)
+    spent: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    floors: dict[str, float] = defaultdict(float)
+    for row in rows:
+        op = row.op if row.op in ops else ops[-1]
+        spent[row.phase][op] += row.ms
+        floors[op] += row.floor_ms or 0
+    ops = ops[::-1]
+    traces: list[Figure] = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": phase,
+            "y": ops,
+            "x": [by_op.get(op, 0) for op in ops],
+            "marker": {"color": PALETTE[index % len(PALETTE)]},
+            "hovertemplate": f"%{{y}}, {phase}: %{{x:.4g}} ms<extra></extra>",
+        }
+        for index, (phase, by_op) in enumerate(sorted(spent.items(), key=lambda item: -sum(item[1].values())))
+    ]
+    known = [op for op in ops if floors[op] > 0]
+    traces.append(
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "roofline floor",
+            "y": known,
+            "x": [floors[op] for op in known],
+            "marker": {"symbol": "line-ns-open", "size": 18, "color": "#cf4a3a", "line": {"width": 2.5}},
+            "hovertemplate": "%{y}: floor %{x:.4g} ms<extra></extra>",
+        }
+    )
+    form = layout("ms per request", "", barmode="stack", height=130 + 30 * len(ops), yaxis={"type": "category"})
+    return {"data": traces, "layout": form}
+
+
+def table(results: Results) -> Table:
+    headers = ["op", "phase", "kernel", "ms", "share, %", "calls", "floor ms", "headroom ms", "bound by"]
+    return headers, [
+        [row.op, row.phase, row.kernel, row.ms, 100 * row.share, row.calls, row.floor_ms, row.headroom_ms, row.bound]
+        for row in _rows(results)
+    ]
+
+
+CHART = Chart(
+    "time",
+    "Where the time goes",
+    "Time per op over one request, by phase. The red tick is the roofline floor: what lies right of it is headroom.",
+    "measured",
+    figure,
+    table,
+)
