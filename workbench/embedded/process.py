@@ -1,0 +1,108 @@
+"""A process that lives and dies with the one that started it, its output in a log file."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+class EmbeddedError(Exception):
+    """Why the workbench cannot be started here, as one sentence."""
+
+
+def _dies_with_parent(number: signal.Signals, parent: int) -> Callable[[], None]:
+    def arrange() -> None:
+        if _libc is not None:
+            _libc.prctl(PR_SET_PDEATHSIG, number)
+            if os.getppid() != parent:
+                os._exit(1)
+
+    return arrange
+
+
+@dataclass
+class Service:
+    """One long-running process.
+
+    It gets a session of its own, so that Ctrl-C reaches only the launcher, which then stops everything in order.
+    `stop_with` ends it in an orderly way; `orphan_signal` is sent by the kernel when the launcher dies.
+    """
+
+    name: str
+    command: Sequence[str]
+    log: Path
+    env: Mapping[str, str] = field(default_factory=dict)
+    stdin: bytes = b""
+    pass_fds: Sequence[int] = ()
+    stop_with: signal.Signals = signal.SIGTERM
+    orphan_signal: signal.Signals = signal.SIGTERM
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, appending to its log. Raises EmbeddedError when its program cannot be run."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            try:
+                self.process = subprocess.Popen(
+                    self.command,
+                    stdin=subprocess.PIPE if self.stdin else subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=dict(self.env),
+                    pass_fds=self.pass_fds,
+                    start_new_session=True,
+                    preexec_fn=_dies_with_parent(self.orphan_signal, os.getpid()),
+                )
+            except OSError as error:
+                raise EmbeddedError(f"{self.name}: {self.command[0]} cannot be started: {error.strerror}") from error
+        if self.process.stdin:
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.write(self.stdin)
+                self.process.stdin.close()
+
+    @property
+    def exit_status(self) -> int | None:
+        """None while it runs."""
+        return self.process.poll() if self.process else None
+
+    def stop(self, grace_seconds: float = 10) -> None:
+        """End it and whatever is left of its session; harmless when it has ended."""
+        if self.process is None:
+            return
+        if self.process.poll() is None:
+            self.process.send_signal(self.stop_with)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(grace_seconds)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def last_words(self, lines: int = 12) -> str:
+        """The end of its log."""
+        text = self.log.read_text("utf-8", errors="replace") if self.log.exists() else ""
+        return "\n".join(text.splitlines()[-lines:])
+
+
+def wait_until(ready: Callable[[], bool], services: Sequence[Service], seconds: float, what: str) -> None:
+    """Poll `ready`. Raises EmbeddedError when time is up, or at once when one of the services ends."""
+    deadline = time.monotonic() + seconds
+    while not ready():
+        for service in services:
+            if service.exit_status is not None:
+                raise EmbeddedError(
+                    f"{service.name} ended with status {service.exit_status} while starting; "
+                    f"the end of {service.log}:\n{service.last_words()}"
+                )
+        if time.monotonic() > deadline:
+            logs = ", ".join(str(service.log) for service in services)
+            raise EmbeddedError(f"{what} was not ready within {seconds:.0f} s; its log: {logs}")
+        time.sleep(0.1)

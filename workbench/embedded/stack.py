@@ -1,0 +1,213 @@
+"""Redis, web and workers as child processes of this one, started in order and watched."""
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import deque
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from celery import Celery
+
+from workbench.embedded.broker import redis_service
+from workbench.embedded.devices import Device, find_devices
+from workbench.embedded.process import EmbeddedError, Service, wait_until
+from workbench.secret_files import kept_secret
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+RESTARTS_PER_MINUTE = 5
+WEB_ONLY = ("SECRET_KEY", "DATABASE_URL")
+
+
+class Workbench:
+    """The running product: `with Workbench() as workbench: workbench.url`.
+
+    data: where the database, files and logs lie (WORKBENCH_DATA, or `var/`). port: 0 takes a free one.
+    devices: one GPU worker each; by default the GPUs of this machine, or its CPU.
+    Raises EmbeddedError when the port or the data is in use, or a service does not come up.
+    """
+
+    def __init__(
+        self,
+        data: Path | None = None,
+        port: int = 8000,
+        devices: list[Device] | None = None,
+        env: dict[str, str] | None = None,
+    ) -> None:
+        self.data = (data or Path(os.environ.get("WORKBENCH_DATA", ROOT / "var"))).resolve()
+        self.logs = self.data / "log"
+        self.devices = devices or find_devices()
+        self.port = port
+        self.services: list[Service] = []
+        self._extra_env = env or {}
+        self._lock: IO[str] | None = None
+        self._listener: socket.socket | None = None
+        self._restarts: deque[float] = deque(maxlen=RESTARTS_PER_MINUTE)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
+        self.stop()
+
+    def start(self) -> None:
+        """Start everything and return when it answers."""
+        self.data.mkdir(parents=True, exist_ok=True)
+        self._lock_data()
+        self._listen()
+        redis_url = self._start_redis()
+        self.env = {
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": "workbench.settings",
+            "PYTHONUNBUFFERED": "1",
+            "WORKBENCH_DATA": str(self.data),
+            "WORKBENCH_URL": self.url,
+            "WORKER_TOKEN": kept_secret(self.data / "worker_token"),
+            "REDIS_URL": redis_url,
+            **self._extra_env,
+        }
+        self.manage("migrate", "--noinput", "--verbosity", "0")
+        workers = [self._ledger_worker(), *(self._gpu_worker(i, device) for i, device in enumerate(self.devices))]
+        web = self._web()
+        for service in (web, *workers):
+            self.services.append(service)
+            service.start()
+        wait_until(self._web_answers, [web], 60, "the web server")
+        broker = Celery(broker=redis_url)
+        wait_until(
+            lambda: len(broker.control.ping(timeout=1, limit=len(workers))) == len(workers), workers, 90, "a worker"
+        )
+        broker.close()
+
+    def manage(self, *arguments: str) -> str:
+        """Run a management command and return what it prints. Raises EmbeddedError when it fails."""
+        command = [sys.executable, str(ROOT / "manage.py"), *arguments]
+        done = subprocess.run(command, cwd=ROOT, env=self.env, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise EmbeddedError(f"{arguments[0]} failed: {(done.stderr or done.stdout).strip()}")
+        return done.stdout
+
+    def watch(self, stopping: threading.Event) -> None:
+        """Until `stopping` is set, start again what ends. Raises EmbeddedError when that happens too often."""
+        while not stopping.wait(1):
+            for service in self.services:
+                if service.exit_status is not None:
+                    self._restart(service)
+
+    def stop(self) -> None:
+        """Stop everything, workers first, Redis last; harmless when nothing runs."""
+        for service in reversed(self.services):
+            service.stop()
+        self.services.clear()
+        if self._listener:
+            self._listener.close()
+        if self._lock:
+            self._lock.close()
+
+    def _restart(self, service: Service) -> None:
+        now = time.monotonic()
+        if len(self._restarts) == RESTARTS_PER_MINUTE and now - self._restarts[0] < 60:
+            raise EmbeddedError(
+                f"{service.name} ended again (status {service.exit_status}), the {RESTARTS_PER_MINUTE + 1}th restart "
+                f"within a minute; the end of {service.log}:\n{service.last_words()}"
+            )
+        self._restarts.append(now)
+        service.stop()
+        service.start()
+
+    def _lock_data(self) -> None:
+        self._lock = (self.data / "lock").open("a+")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise EmbeddedError(
+                f"another workbench is running on {self.data}; set WORKBENCH_DATA for a second one"
+            ) from error
+
+    def _listen(self) -> None:
+        self._listener = socket.socket()
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._listener.bind(("127.0.0.1", self.port))
+        except OSError as error:
+            raise EmbeddedError(
+                f"port {self.port} of 127.0.0.1 is taken ({error.strerror}); choose another with --port"
+            ) from error
+        self._listener.listen(128)
+        self.port = self._listener.getsockname()[1]
+
+    def _start_redis(self) -> str:
+        service, url = redis_service(self.data, self.logs / "redis.log")
+        self.services.append(service)
+        service.start()
+        _, port = url.rsplit("@", 1)[1].split("/")[0].split(":")
+
+        def listens() -> bool:
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", int(port)), timeout=1).close()
+                return True
+            return False
+
+        wait_until(listens, [service], 20, "Redis")
+        return url
+
+    def _web(self) -> Service:
+        assert self._listener is not None
+        descriptor = self._listener.fileno()
+        command = [sys.executable, "-m", "gunicorn", "workbench.wsgi", "--bind", f"fd://{descriptor}"]
+        command += ["--worker-class", "gthread", "--threads", "8", "--timeout", "120", "--graceful-timeout", "3"]
+        return Service(
+            "the web server",
+            command,
+            self.logs / "web.log",
+            self.env,
+            pass_fds=[descriptor],
+            orphan_signal=signal.SIGQUIT,
+        )
+
+    def _ledger_worker(self) -> Service:
+        return self._worker("workers.ledger", "ledger", "ledger", self.env, "--beat")
+
+    def _gpu_worker(self, index: int, device: Device) -> Service:
+        """Without the web's secrets, and with one GPU to see."""
+        env = {name: value for name, value in self.env.items() if name not in WEB_ONLY}
+        if device.visible:
+            env["CUDA_VISIBLE_DEVICES"] = device.visible
+        return self._worker("workers.gpu", f"gpu.{device.gpu_class}", f"gpu-{device.gpu_class}-{index}", env)
+
+    def _worker(self, module: str, queue: str, name: str, env: dict[str, str], *more: str) -> Service:
+        command = [sys.executable, "-m", "celery", "-A", module, "worker", "-Q", queue, "-c", "1", "-n", f"{name}@%h"]
+        command += ["--loglevel", "INFO", "--without-mingle", "--without-gossip", *more]
+        return Service(
+            f"the {name} worker",
+            command,
+            self.logs / f"{name}.log",
+            env,
+            stop_with=signal.SIGQUIT,
+            orphan_signal=signal.SIGQUIT,
+        )
+
+    def _web_answers(self) -> bool:
+        try:
+            urllib.request.urlopen(f"{self.url}/login/", timeout=5).close()
+        except (OSError, urllib.error.HTTPError):
+            return False
+        return True
