@@ -1,0 +1,19 @@
+"""Torch-free checks of the files a customer hands in: what is refused and why, and the facts of what is taken."""
+
+from kernels.model_files.errors import ModelRefused
+from kernels.model_files.headers import Tensor, read_header
+from kernels.model_files.inspection import Facts, inspect, inspect_config
+from kernels.model_files.memory import kv_bytes_per_token, needed_bytes
+from kernels.model_files.paths import check_paths
+
+__all__ = [
+    "Facts",
+    "ModelRefused",
+    "Tensor",
+    "check_paths",
+    "inspect",
+    "inspect_config",
+    "kv_bytes_per_token",
+    "needed_bytes",
+    "read_header",
+]

@@ -1,0 +1,99 @@
+"""What the installed transformers can build, read from its source files without importing it (that imports torch)."""
+
+import ast
+import importlib.metadata
+import importlib.util
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from kernels.model_files.errors import ModelRefused
+
+Kind = Literal["decoder", "encoder", "other"]
+
+ENCODER_MAPPINGS = (
+    "MODEL_FOR_MASKED_LM_MAPPING_NAMES",
+    "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES",
+    "MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES",
+    "MODEL_FOR_QUESTION_ANSWERING_MAPPING_NAMES",
+)
+
+
+def check_architecture(model_type: str, architectures: list[str]) -> None:
+    """Refuses a model_type or an architecture that transformers does not know. Raises ModelRefused."""
+    known = _mappings()
+    version = importlib.metadata.version("transformers")
+    if model_type not in known["CONFIG_MAPPING_NAMES"]:
+        raise ModelRefused("config.json", "model_type", f"{model_type[:60]!r} is unknown to transformers {version}")
+    for name in architectures:
+        listed = any(name in _names(mapping) for mapping in known.values())
+        if not listed and not _has_class(model_type, name):
+            raise ModelRefused("config.json", "architectures", f"{name[:60]!r} is unknown to transformers {version}")
+
+
+def kind_of(model_type: str, architectures: list[str], encoder_decoder: bool = False) -> Kind:
+    """decoder when it generates tokens one by one, encoder when one pass answers, other for the rest."""
+    known = _mappings()
+    causal = known["MODEL_FOR_CAUSAL_LM_MAPPING_NAMES"]
+    masked = known["MODEL_FOR_MASKED_LM_MAPPING_NAMES"]
+    if encoder_decoder:
+        return "other"
+    name = architectures[0] if architectures else ""
+    if name in _names(causal) or (model_type in causal and model_type not in masked):
+        return "decoder"
+    if model_type in masked or any(name in _names(known[mapping]) for mapping in ENCODER_MAPPINGS if name):
+        return "encoder"
+    return "other"
+
+
+def _names(mapping: dict[str, str | tuple[str, ...]]) -> set[str]:
+    names: set[str] = set()
+    for value in mapping.values():
+        names.update([value] if isinstance(value, str) else value)
+    return names
+
+
+@cache
+def _mappings() -> dict[str, dict[str, str | tuple[str, ...]]]:
+    """transformers' tables of model types and classes, by the tables' names."""
+    found: dict[str, dict[str, str | tuple[str, ...]]] = {}
+    auto = _transformers() / "models" / "auto"
+    for file in ("auto_mappings.py", "configuration_auto.py", "modeling_auto.py"):
+        if not (auto / file).exists():
+            continue
+        for node in ast.parse((auto / file).read_text(encoding="utf-8")).body:
+            _collect(node, found)
+    return found
+
+
+def _collect(node: ast.stmt, found: dict[str, dict[str, str | tuple[str, ...]]]) -> None:
+    """Adds `NAME = OrderedDict([(…, …)])`, its `**{…}` form and `NAME.update({…})`."""
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+        name, value = node.targets[0].id, node.value
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
+        owner = node.value.func.value
+        name, value = (owner.id if isinstance(owner, ast.Name) else ""), node.value
+    else:
+        return
+    if not name.endswith("MAPPING_NAMES") or not isinstance(value, ast.Call):
+        return
+    for argument in [*value.args, *(keyword.value for keyword in value.keywords)]:
+        try:
+            found.setdefault(name, {}).update(ast.literal_eval(argument))
+        except ValueError:
+            continue
+
+
+def _has_class(model_type: str, name: str) -> bool:
+    folder = _transformers() / "models" / model_type.replace("-", "_")
+    if not name.isidentifier() or not model_type.replace("-", "_").isidentifier():
+        return False
+    return any(f"class {name}(" in file.read_text(encoding="utf-8") for file in folder.glob("modeling_*.py"))
+
+
+@cache
+def _transformers() -> Path:
+    spec = importlib.util.find_spec("transformers")
+    if spec is None or spec.origin is None:
+        raise RuntimeError("transformers is not installed, so no architecture can be checked")
+    return Path(spec.origin).parent

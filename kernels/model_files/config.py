@@ -1,0 +1,153 @@
+"""config.json: remote code, numbers that no model has, and fields that contradict each other."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from kernels.model_files.errors import ModelRefused
+
+ALIASES: dict[str, tuple[str, ...]] = {
+    "hidden_size": ("hidden_size", "n_embd", "d_model", "dim"),
+    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
+    "heads": ("num_attention_heads", "n_head", "n_heads"),
+    "kv_heads": ("num_key_value_heads",),
+    "head_dim": ("head_dim",),
+    "intermediate_size": ("intermediate_size", "n_inner", "ffn_dim", "d_ff", "hidden_dim"),
+    "vocab_size": ("vocab_size",),
+    "positions": ("max_position_embeddings", "n_positions", "n_ctx"),
+    "experts": ("num_local_experts", "num_experts", "n_routed_experts"),
+}
+"""What a dimension is called in different families."""
+
+HIGHEST: dict[str, int] = {
+    "hidden_size": 131_072,
+    "layers": 1_024,
+    "heads": 2_048,
+    "kv_heads": 2_048,
+    "head_dim": 4_096,
+    "intermediate_size": 1_048_576,
+    "vocab_size": 4_194_304,
+    "positions": 134_217_728,
+    "experts": 4_096,
+}
+MAY_BE_ZERO = {"experts"}
+MAX_PARAMETERS = 4 * 10**12
+SMALL_FRACTIONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_eps")
+ATTENTION = {"eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"}
+REMOTE_CODE = {"auto_map", "custom_pipelines", "trust_remote_code"}
+FILE = "config.json"
+
+
+def value(config: dict[str, Any], what: str) -> int | None:
+    """The dimension `what` (a key of ALIASES) under whichever name the configuration has it."""
+    for name in ALIASES[what]:
+        if config.get(name) is not None:
+            return config[name]
+    return None
+
+
+def name_of(config: dict[str, Any], what: str) -> str:
+    """The name that the configuration uses for the dimension, or the usual one."""
+    return next((name for name in ALIASES[what] if config.get(name) is not None), ALIASES[what][0])
+
+
+def walk(document: Any) -> Iterator[tuple[str, str, Any]]:
+    """Every (path, key, item) below the document, without recursion, so that no nesting can exhaust the stack."""
+    pending: list[tuple[str, Any]] = [("", document)]
+    while pending:
+        path, inner = pending.pop()
+        if isinstance(inner, dict):
+            items = [(f"{path}.{key}" if path else key, key, item) for key, item in inner.items()]
+        else:
+            items = [(f"{path}[{index}]", "", item) for index, item in enumerate(inner)]
+        for place, key, item in items:
+            yield place, key, item
+            if isinstance(item, (dict, list)):
+                pending.append((place, item))
+
+
+def check_no_remote_code(file: str, document: Any) -> None:
+    """Refuses `auto_map` and everything else that would make transformers fetch or run foreign code."""
+    if not isinstance(document, (dict, list)):
+        return
+    for place, key, item in walk(document):
+        if key in REMOTE_CODE and item:
+            raise ModelRefused(file, place, "remote code is not run; only what transformers itself can build is taken")
+        if key.endswith("attn_implementation") and not (item is None or (isinstance(item, str) and item in ATTENTION)):
+            raise ModelRefused(file, place, "only transformers' own attention implementations are taken")
+
+
+def check_config(config: Any) -> None:
+    """Refuses a configuration that is no object, has absurd numbers or contradicts itself. Raises ModelRefused."""
+    if not isinstance(config, dict):
+        raise ModelRefused(FILE, "", "the file must hold one JSON object")
+    check_no_remote_code(FILE, config)
+    if config.get("quantization_config") is not None:
+        reason = "quantised checkpoints are not taken; hand in the weights before quantisation"
+        raise ModelRefused(FILE, "quantization_config", reason)
+    _check_finite(config)
+    _check_identity(config)
+    for prefix, section in _sections(config):
+        _check_numbers(prefix, section)
+        _check_heads(prefix, section)
+
+
+def _check_identity(config: dict[str, Any]) -> None:
+    if not isinstance(config.get("model_type"), str) or not config["model_type"]:
+        raise ModelRefused(FILE, "model_type", "the field is missing; it says which architecture the model has")
+    names = config.get("architectures")
+    if names is not None and (not isinstance(names, list) or any(not isinstance(name, str) for name in names)):
+        raise ModelRefused(FILE, "architectures", "the field must be a list of names")
+
+
+def _sections(config: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    nested = [(f"{key}.", item) for key, item in config.items() if key.endswith("_config") and isinstance(item, dict)]
+    return [("", config), *nested]
+
+
+def _check_finite(config: dict[str, Any]) -> None:
+    for place, _, item in walk(config):
+        if isinstance(item, float) and not math.isfinite(item):
+            raise ModelRefused(FILE, place, f"{item} is not a number a model can have")
+
+
+def _check_numbers(prefix: str, config: dict[str, Any]) -> None:
+    for what, names in ALIASES.items():
+        lowest, highest = (0 if what in MAY_BE_ZERO else 1), HIGHEST[what]
+        for name in names:
+            number = config.get(name)
+            if number is None or isinstance(number, (list, dict)):
+                continue
+            if type(number) is not int:
+                raise ModelRefused(FILE, prefix + name, f"must be a whole number, but is {str(number)[:40]!r}")
+            if not lowest <= number <= highest:
+                shown = f"{number:,}" if abs(number) < 10**15 else "far outside"
+                raise ModelRefused(FILE, prefix + name, f"must be from {lowest} to {highest:,}, but is {shown}")
+    for name in SMALL_FRACTIONS:
+        number = config.get(name)
+        if number is not None and (isinstance(number, bool) or not isinstance(number, (int, float))):
+            raise ModelRefused(FILE, prefix + name, f"must be a number, but is {str(number)[:40]!r}")
+        if number is not None and not 0 <= number < 1:
+            raise ModelRefused(FILE, prefix + name, f"must be from 0 to 1, but is {number:g}")
+
+
+def _check_heads(prefix: str, config: dict[str, Any]) -> None:
+    hidden, heads, kv_heads = (value(config, what) for what in ("hidden_size", "heads", "kv_heads"))
+    if not isinstance(hidden, int) or not isinstance(heads, int):
+        return
+    if value(config, "head_dim") is None and hidden % heads:
+        field = prefix + name_of(config, "heads")
+        raise ModelRefused(
+            FILE, field, f"{heads} heads do not divide {name_of(config, 'hidden_size')}, which is {hidden}"
+        )
+    if isinstance(kv_heads, int) and heads % kv_heads:
+        raise ModelRefused(
+            FILE, f"{prefix}num_key_value_heads", f"{kv_heads} key-value heads do not divide the {heads} query heads"
+        )
+
+
+def check_required(config: dict[str, Any], names: tuple[str, ...]) -> None:
+    """Refuses a configuration without the fields that its family needs."""
+    for name in names:
+        if not isinstance(config.get(name), int):
+            raise ModelRefused(FILE, name, "the field is missing")

@@ -1,0 +1,202 @@
+"""The tensors that a configuration implies, for the common families: names and shapes, as transformers saves them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kernels.model_files.config import check_required, value
+
+Shapes = Iterator[tuple[str, tuple[int, ...]]]
+FIELDS = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
+GPT2_FIELDS = ("n_embd", "n_layer", "n_head", "vocab_size")
+
+
+@dataclass(frozen=True)
+class Family:
+    """How to list the tensors of a family, and the defaults of transformers for fields that may be missing.
+
+    `prefix` stands before the names of the stack's tensors; a base model is saved without it. `layers` is the path of
+    the numbered layers below the prefix. `head` is the tensor that a tied model does not store.
+    """
+
+    shapes: Callable[[dict[str, Any]], Shapes]
+    prefix: str
+    layers: str
+    head: str = ""
+    tied: bool = False
+    kv_heads: int | None = None
+    head_dim: int | None = None
+    qk_norm: bool = False
+    qkv_bias: bool | None = None
+    extra_norms: bool = False
+
+
+def llama_like(config: dict[str, Any]) -> Shapes:
+    """Llama and its relatives, q, k and v apart: [rows, hidden] weights."""
+    family = FAMILIES[config["model_type"]]
+    hidden, inner, vocab = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
+    heads, kv_heads, head_dim = attention_shape(config)
+    bias = config.get("attention_bias", False) if family.qkv_bias is None else family.qkv_bias
+    yield "embed_tokens.weight", (vocab, hidden)
+    for layer in range(config["num_hidden_layers"]):
+        at = f"layers.{layer}"
+        for name, rows in (("q_proj", heads), ("k_proj", kv_heads), ("v_proj", kv_heads)):
+            yield f"{at}.self_attn.{name}.weight", (rows * head_dim, hidden)
+            if bias:
+                yield f"{at}.self_attn.{name}.bias", (rows * head_dim,)
+        yield f"{at}.self_attn.o_proj.weight", (hidden, heads * head_dim)
+        if bias and family.qkv_bias is None:
+            yield f"{at}.self_attn.o_proj.bias", (hidden,)
+        if family.qk_norm:
+            yield f"{at}.self_attn.q_norm.weight", (head_dim,)
+            yield f"{at}.self_attn.k_norm.weight", (head_dim,)
+        for name, shape in (
+            ("gate_proj", (inner, hidden)),
+            ("up_proj", (inner, hidden)),
+            ("down_proj", (hidden, inner)),
+        ):
+            yield f"{at}.mlp.{name}.weight", shape
+            if config.get("mlp_bias", False) and config["model_type"] == "llama":
+                yield f"{at}.mlp.{name}.bias", (shape[0],)
+        yield from _norms(at, hidden, family.extra_norms)
+    yield "norm.weight", (hidden,)
+
+
+def _norms(at: str, hidden: int, extra: bool) -> Shapes:
+    names = ["input_layernorm", "post_attention_layernorm"]
+    if extra:
+        names += ["pre_feedforward_layernorm", "post_feedforward_layernorm"]
+    for name in names:
+        yield f"{at}.{name}.weight", (hidden,)
+
+
+def phi3(config: dict[str, Any]) -> Shapes:
+    """Phi-3: q, k, v in one matrix, gate and up in one."""
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    heads, kv_heads, head_dim = attention_shape(config)
+    yield "embed_tokens.weight", (config["vocab_size"], hidden)
+    for layer in range(config["num_hidden_layers"]):
+        at = f"layers.{layer}"
+        yield f"{at}.self_attn.qkv_proj.weight", ((heads + 2 * kv_heads) * head_dim, hidden)
+        yield f"{at}.self_attn.o_proj.weight", (hidden, heads * head_dim)
+        yield f"{at}.mlp.gate_up_proj.weight", (2 * inner, hidden)
+        yield f"{at}.mlp.down_proj.weight", (hidden, inner)
+        yield from _norms(at, hidden, False)
+    yield "norm.weight", (hidden,)
+
+
+def gpt2(config: dict[str, Any]) -> Shapes:
+    """GPT-2: its Conv1D weights are [in, out]."""
+    hidden = config["n_embd"]
+    inner = config.get("n_inner") or 4 * hidden
+    yield "wte.weight", (config["vocab_size"], hidden)
+    yield "wpe.weight", (config.get("n_positions", 1024), hidden)
+    for layer in range(config["n_layer"]):
+        at = f"h.{layer}"
+        for name, rows, columns in (
+            ("attn.c_attn", hidden, 3 * hidden),
+            ("attn.c_proj", hidden, hidden),
+            ("mlp.c_fc", hidden, inner),
+            ("mlp.c_proj", inner, hidden),
+        ):
+            yield f"{at}.{name}.weight", (rows, columns)
+            yield f"{at}.{name}.bias", (columns,)
+        for name in ("ln_1", "ln_2"):
+            yield f"{at}.{name}.weight", (hidden,)
+            yield f"{at}.{name}.bias", (hidden,)
+    yield "ln_f.weight", (hidden,)
+    yield "ln_f.bias", (hidden,)
+
+
+def bert(config: dict[str, Any]) -> Shapes:
+    """BERT: embeddings and the encoder's layers; pooler and heads depend on the task and are left out."""
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    rows = {"word": config["vocab_size"], "position": config.get("max_position_embeddings", 512)}
+    rows["token_type"] = config.get("type_vocab_size", 2)
+    for name, count in rows.items():
+        yield f"embeddings.{name}_embeddings.weight", (count, hidden)
+    for layer in range(config["num_hidden_layers"]):
+        at = f"encoder.layer.{layer}"
+        for name in ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"):
+            yield f"{at}.{name}.weight", (hidden, hidden)
+            yield f"{at}.{name}.bias", (hidden,)
+        yield f"{at}.intermediate.dense.weight", (inner, hidden)
+        yield f"{at}.intermediate.dense.bias", (inner,)
+        yield f"{at}.output.dense.weight", (hidden, inner)
+        yield f"{at}.output.dense.bias", (hidden,)
+
+
+_HEAD = "lm_head.weight"
+FAMILIES: dict[str, Family] = {
+    "llama": Family(llama_like, "model.", "layers", _HEAD),
+    "mistral": Family(llama_like, "model.", "layers", _HEAD, kv_heads=8, qkv_bias=False),
+    "qwen2": Family(llama_like, "model.", "layers", _HEAD, kv_heads=32, qkv_bias=True),
+    "qwen3": Family(llama_like, "model.", "layers", _HEAD, kv_heads=32, head_dim=128, qk_norm=True),
+    "gemma": Family(llama_like, "model.", "layers", _HEAD, tied=True, kv_heads=16, head_dim=256),
+    "gemma2": Family(llama_like, "model.", "layers", _HEAD, tied=True, kv_heads=4, head_dim=256, extra_norms=True),
+    "gemma3_text": Family(
+        llama_like, "model.", "layers", _HEAD, tied=True, kv_heads=4, head_dim=256, qk_norm=True, extra_norms=True
+    ),
+    "phi3": Family(phi3, "model.", "layers", _HEAD),
+    "gpt2": Family(gpt2, "transformer.", "h", _HEAD, tied=True),
+    "bert": Family(bert, "bert.", "encoder.layer", tied=True),
+}
+"""Families whose tensors are checked one by one, by model_type."""
+
+
+def attention_shape(config: dict[str, Any]) -> tuple[int, int, int]:
+    """(query heads, key-value heads, head_dim), with transformers' defaults for what the configuration leaves out."""
+    family = FAMILIES.get(config.get("model_type", ""))
+    heads, hidden = value(config, "heads") or 1, value(config, "hidden_size") or 1
+    kv_heads = value(config, "kv_heads")
+    if kv_heads is None and "num_key_value_heads" not in config and family is not None:
+        kv_heads = family.kv_heads
+    head_dim = value(config, "head_dim")
+    if head_dim is None and "head_dim" not in config and family is not None:
+        head_dim = family.head_dim
+    return heads, kv_heads or heads, head_dim or hidden // heads
+
+
+def is_tied(config: dict[str, Any]) -> bool:
+    """Whether the LM head shares the embedding's weights."""
+    family = FAMILIES.get(config.get("model_type", ""))
+    default = family.tied if family is not None else False
+    given = config.get("tie_word_embeddings")
+    return default if given is None else bool(given)
+
+
+def head_shape(config: dict[str, Any]) -> tuple[int, int]:
+    """[vocab, hidden] of the LM head."""
+    return value(config, "vocab_size") or 0, value(config, "hidden_size") or 0
+
+
+def estimated_parameters(config: dict[str, Any]) -> int:
+    """The number of parameters the configuration implies.
+
+    For a known family the sum over its tensors; else a rough figure, L·(4·h² + experts·3·h·inner) + 2·V·h; 0 when the
+    dimensions are not there.
+    """
+    family = FAMILIES.get(config["model_type"])
+    if family is not None:
+        total = sum(_product(shape) for _, shape in family.shapes(config))
+        return total if is_tied(config) or not family.head else total + _product(head_shape(config))
+    sizes = {what: value(config, what) for what in ("hidden_size", "layers", "intermediate_size", "vocab_size")}
+    hidden, layers = sizes["hidden_size"], sizes["layers"]
+    if not isinstance(hidden, int) or not isinstance(layers, int):
+        nested = [item for key, item in config.items() if key.endswith("_config") and isinstance(item, dict)]
+        return sum(estimated_parameters({"model_type": "", **item}) for item in nested)
+    inner = sizes["intermediate_size"] if isinstance(sizes["intermediate_size"], int) else 4 * hidden
+    vocab = sizes["vocab_size"] if isinstance(sizes["vocab_size"], int) else 0
+    experts = max(1, value(config, "experts") or 1)
+    return layers * (4 * hidden**2 + experts * 3 * hidden * inner) + 2 * vocab * hidden
+
+
+def _product(shape: tuple[int, ...]) -> int:
+    return shape[0] * (shape[1] if len(shape) > 1 else 1)
+
+
+def check_family_fields(config: dict[str, Any]) -> None:
+    """Refuses a configuration of a known family that lacks a dimension. Raises ModelRefused."""
+    family = FAMILIES.get(config["model_type"])
+    if family is not None:
+        check_required(config, GPT2_FIELDS if family.shapes is gpt2 else FIELDS)

@@ -1,0 +1,145 @@
+"""A whole model directory: every check in order, and the facts that come of it."""
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from kernels.model_files.architectures import Kind, check_architecture, kind_of
+from kernels.model_files.config import FILE, MAX_PARAMETERS, check_config, check_no_remote_code
+from kernels.model_files.errors import ModelRefused
+from kernels.model_files.families import check_family_fields, estimated_parameters
+from kernels.model_files.headers import BITS, Tensor
+from kernels.model_files.paths import check_content, check_paths
+from kernels.model_files.strict_json import read_json
+from kernels.model_files.tensors import INDEX, MAX_INDEX, check_against_config, read_tensors
+
+MAX_CONFIG = 4 * 2**20
+MAX_OTHER = 128 * 2**20
+HEAD = 1 << 20
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
+DTYPE_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
+
+
+class Facts(BaseModel):
+    """What the files say of a model. `dtype` is the weights' most common type, or the configuration's.
+
+    `parameters` and `weight_bytes` are counted from the headers, or follow from the configuration when `generated`
+    (then weights are made from a seed); 0 when a foreign family's configuration does not tell.
+    """
+
+    config: dict[str, Any]
+    architecture: str
+    model_type: str
+    kind: Kind
+    dtype: str
+    parameters: int
+    weight_bytes: int
+    generated: bool
+    has_tokenizer: bool
+    files: dict[str, int]
+
+
+def inspect(where: Path | Mapping[str, Path], quota: int | None = None) -> Facts:
+    """Checks a model directory, or files given as {path in the directory: where the content lies}.
+
+    `quota` is the most bytes that the files may have together. Reads headers and small files only.
+    Raises ModelRefused with the file, the field and the reason.
+    """
+    files = _listed(where) if isinstance(where, Path) else dict(where)
+    check_paths(files)
+    sizes = {path: _plain_size(path, at) for path, at in files.items()}
+    if quota is not None and sum(sizes.values()) > quota:
+        raise ModelRefused("", "files", f"{sum(sizes.values()):,} bytes are over the quota of {quota:,}")
+    for path, at in files.items():
+        with at.open("rb") as stream:
+            check_content(path, stream.read(HEAD), sizes[path])
+    if FILE not in files:
+        raise ModelRefused(FILE, "", "the file is missing; a model directory has it at its top")
+    config = read_json(FILE, files[FILE], MAX_CONFIG)
+    facts = inspect_config(config)
+    _check_others(files, sizes)
+    tensors = read_tensors(files)
+    check_against_config(tensors, config)
+    facts.files = sizes
+    facts.has_tokenizer = any(name in files for name in TOKENIZERS)
+    if tensors:
+        facts.generated = False
+        facts.parameters = sum(tensor.numel for tensor in tensors.values())
+        facts.weight_bytes = sum(tensor.end - tensor.start for tensor in tensors.values())
+        facts.dtype = _common_dtype(tensors)
+    return facts
+
+
+def inspect_config(config: Any) -> Facts:
+    """Checks a configuration alone, as of a catalogue entry; its weights are to be generated. Raises ModelRefused."""
+    check_config(config)
+    names = config.get("architectures") or []
+    check_architecture(config["model_type"], names)
+    check_family_fields(config)
+    parameters = estimated_parameters(config)
+    if parameters > MAX_PARAMETERS:
+        reason = f"the dimensions imply {parameters:,} parameters, more than the {MAX_PARAMETERS:,} taken"
+        raise ModelRefused(FILE, "", reason)
+    dtype = str(config.get("dtype") or config.get("torch_dtype") or "bfloat16").removeprefix("torch.")
+    if dtype not in DTYPE_BYTES:
+        raise ModelRefused(FILE, "torch_dtype", f"{dtype[:40]!r} is not one of {', '.join(DTYPE_BYTES)}")
+    return Facts(
+        config=config,
+        architecture=names[0] if names else "",
+        model_type=config["model_type"],
+        kind=kind_of(config["model_type"], names, bool(config.get("is_encoder_decoder"))),
+        dtype=dtype,
+        parameters=parameters,
+        weight_bytes=parameters * DTYPE_BYTES[dtype],
+        generated=True,
+        has_tokenizer=False,
+        files={},
+    )
+
+
+def _listed(directory: Path) -> dict[str, Path]:
+    """Every file below the directory; links and special files are refused, not followed."""
+    if not directory.is_dir():
+        raise ModelRefused(str(directory), "", "there is no such directory")
+    found: dict[str, Path] = {}
+    for folder, folders, names in os.walk(directory):
+        for name in [*folders, *names]:
+            path = Path(folder, name)
+            relative = path.relative_to(directory).as_posix()
+            if path.is_symlink():
+                raise ModelRefused(relative, "", "links are not taken; hand in the file itself")
+            if name in names:
+                found[relative] = path
+    return found
+
+
+def _plain_size(path: str, at: Path) -> int:
+    status = at.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise ModelRefused(path, "", "only plain files are taken")
+    return status.st_size
+
+
+def _check_others(files: Mapping[str, Path], sizes: Mapping[str, int]) -> None:
+    if "adapter_config.json" in files:
+        raise ModelRefused("adapter_config.json", "", "adapters are not taken; merge them into the model first")
+    for path in sorted(files):
+        if path.endswith(".json") and path not in (FILE, INDEX):
+            check_no_remote_code(path, read_json(path, files[path], MAX_INDEX))
+        elif not path.endswith((".json", ".safetensors")) and sizes[path] > MAX_OTHER:
+            raise ModelRefused(path, "", f"the file has {sizes[path]:,} bytes, more than the {MAX_OTHER:,} allowed")
+
+
+def _common_dtype(tensors: dict[str, Tensor]) -> str:
+    names = {"BF16": "bfloat16", "F16": "float16", "F32": "float32", "F64": "float64"}
+    totals: dict[str, int] = {}
+    for tensor in tensors.values():
+        totals[tensor.dtype] = totals.get(tensor.dtype, 0) + tensor.numel * BITS[tensor.dtype]
+    most = max(totals, key=lambda dtype: totals[dtype])
+    if most not in names:
+        raise ModelRefused(next(iter(tensors.values())).file, "dtype", f"weights of type {most} are not taken")
+    return names[most]

@@ -1,0 +1,31 @@
+"""How much memory a model needs: weights, KV cache and working space. Modelled, not measured."""
+
+from typing import Any
+
+from kernels.model_files.config import value
+from kernels.model_files.families import attention_shape
+
+OVERHEAD_BYTES = 1.0 * 2**30
+"""CUDA context, library workspaces and graphs."""
+ACTIVATION_COPIES = 6
+"""Live [batch, prompt, hidden] tensors of a prefill, beside one [batch, vocab] of float32 logits."""
+
+
+def kv_bytes_per_token(config: dict[str, Any], bytes_per_element: float = 2) -> int:
+    """Bytes of K and V that one token keeps: 2 · layers · kv_heads · head_dim · bytes. 0 when there are no layers."""
+    layers = value(config, "layers")
+    if not isinstance(layers, int) or not isinstance(value(config, "heads"), int):
+        return 0
+    _, kv_heads, head_dim = attention_shape(config)
+    return int(2 * layers * kv_heads * head_dim * bytes_per_element)
+
+
+def needed_bytes(
+    config: dict[str, Any], parameters: int, *, bytes_per_element: float, batch: int, prompt: int, output: int
+) -> float:
+    """Bytes to serve `batch` requests of `prompt` + `output` tokens at once; parameters in `bytes_per_element`."""
+    hidden, vocab = value(config, "hidden_size") or 0, value(config, "vocab_size") or 0
+    weights = parameters * bytes_per_element
+    cache = batch * (prompt + output) * kv_bytes_per_token(config, bytes_per_element)
+    activations = batch * prompt * hidden * bytes_per_element * ACTIVATION_COPIES + batch * vocab * 4
+    return weights + cache + activations + OVERHEAD_BYTES

@@ -1,0 +1,49 @@
+"""JSON read strictly: broken text by line and column, no key twice, no bomb."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from kernels.model_files.errors import ModelRefused
+
+MAX_ENTRIES = 8_000_000
+"""Commas and quotes allowed in one file; the largest tokenizer.json has about 3 million."""
+
+
+def read_json(name: str, path: Path, max_bytes: int) -> Any:
+    """The document in the file. Raises ModelRefused when it is too large, broken or repeats a key."""
+    if (size := path.stat().st_size) > max_bytes:
+        raise ModelRefused(name, "", f"the file has {size:,} bytes, more than the {max_bytes:,} allowed")
+    return parse_json(name, path.read_bytes())
+
+
+def parse_json(name: str, raw: bytes) -> Any:
+    """The document in `raw`, UTF-8. NaN and infinities parse, so that the caller can name their field.
+
+    Raises ModelRefused with line and column when it is broken, and when a key is there twice.
+    """
+    if raw.count(b'"') + raw.count(b",") + raw.count(b"{") + raw.count(b"[") > MAX_ENTRIES:
+        raise ModelRefused(name, "", f"the file has more than {MAX_ENTRIES:,} entries, more than any model's")
+    try:
+        return json.loads(raw.decode("utf-8"), object_pairs_hook=lambda pairs: _unique(name, pairs))
+    except UnicodeDecodeError as error:
+        raise ModelRefused(name, f"byte {error.start}", "the file is not UTF-8 text") from None
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise ModelRefused(name, place, f"broken JSON ({error.msg})") from None
+    except RecursionError:
+        raise ModelRefused(name, "", "the JSON is nested too deeply") from None
+    except ValueError:
+        raise ModelRefused(name, "", "a number has too many digits") from None
+
+
+def _unique(name: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            raise ModelRefused(name, key[:100], "the key is there twice")
+        seen.add(key)
+    return found

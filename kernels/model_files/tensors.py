@@ -1,0 +1,86 @@
+"""Shards against each other, against their index, and against the configuration."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kernels.model_files.config import FILE, name_of
+from kernels.model_files.errors import ModelRefused
+from kernels.model_files.families import FAMILIES, Family, head_shape, is_tied
+from kernels.model_files.headers import Tensor, read_header
+from kernels.model_files.strict_json import read_json
+
+INDEX = "model.safetensors.index.json"
+SINGLE = "model.safetensors"
+MAX_INDEX = 64 * 2**20
+
+
+def read_tensors(files: Mapping[str, Path]) -> dict[str, Tensor]:
+    """All tensors by name, {} when there are no shards. Raises ModelRefused for a bad shard or index."""
+    shards = sorted(path for path in files if path.endswith(".safetensors"))
+    tensors: dict[str, Tensor] = {}
+    for shard in shards:
+        for tensor in read_header(shard, files[shard]):
+            if tensor.name in tensors:
+                raise ModelRefused(shard, tensor.name[:200], f"the tensor is also in {tensors[tensor.name].file}")
+            tensors[tensor.name] = tensor
+    if shards and not tensors:
+        raise ModelRefused(shards[0], "header", "the file holds no tensor")
+    if INDEX in files:
+        _check_index(files, shards, tensors)
+    elif shards and shards != [SINGLE]:
+        stray = next(shard for shard in shards if shard != SINGLE)
+        raise ModelRefused(stray, "", f"without {INDEX} the weights must be in one file named {SINGLE}")
+    return tensors
+
+
+def _check_index(files: Mapping[str, Path], shards: list[str], tensors: dict[str, Tensor]) -> None:
+    document = read_json(INDEX, files[INDEX], MAX_INDEX)
+    weight_map = document.get("weight_map") if isinstance(document, dict) else None
+    if not isinstance(weight_map, dict) or any(not isinstance(shard, str) for shard in weight_map.values()):
+        raise ModelRefused(INDEX, "weight_map", "the field must map tensor names to file names")
+    for name, shard in weight_map.items():
+        field = f"weight_map.{name[:200]}"
+        if shard not in files:
+            raise ModelRefused(INDEX, field, f"the file {shard[:200]!r} is not there")
+        if name not in tensors:
+            raise ModelRefused(INDEX, field, f"{shard[:200]} does not hold the tensor")
+        if tensors[name].file != shard:
+            raise ModelRefused(INDEX, field, f"the tensor is in {tensors[name].file}, not in {shard[:200]}")
+    for name, tensor in tensors.items():
+        if name not in weight_map:
+            raise ModelRefused(tensor.file, name[:200], f"the tensor is not named in {INDEX}")
+    for shard in shards:
+        if shard not in weight_map.values():
+            raise ModelRefused(shard, "", f"the file is not named in {INDEX}")
+
+
+def check_against_config(tensors: dict[str, Tensor], config: dict[str, Any]) -> None:
+    """Refuses missing, surplus or misshapen tensors of the families in FAMILIES. Raises ModelRefused."""
+    family = FAMILIES.get(config["model_type"])
+    if family is None or not tensors:
+        return
+    prefix = family.prefix if any(name.startswith(family.prefix) for name in tensors) else ""
+    _check_layers(tensors, config, family, prefix)
+    for name, shape in family.shapes(config):
+        _check_shape(tensors, prefix + name, shape)
+    if family.head and prefix and not is_tied(config):
+        _check_shape(tensors, family.head, head_shape(config))
+
+
+def _check_shape(tensors: dict[str, Tensor], name: str, shape: tuple[int, ...]) -> None:
+    tensor = tensors.get(name)
+    if tensor is None:
+        raise ModelRefused(FILE, name, "the configuration implies this tensor, but no safetensors file holds it")
+    if tensor.shape != shape:
+        raise ModelRefused(tensor.file, name, f"the shape is {list(tensor.shape)}, but {FILE} implies {list(shape)}")
+
+
+def _check_layers(tensors: dict[str, Tensor], config: dict[str, Any], family: Family, prefix: str) -> None:
+    pattern = re.compile(re.escape(f"{prefix}{family.layers}.") + r"(\d{1,6})\.")
+    present = {int(match[1]) for name in tensors if (match := pattern.match(name))}
+    field = name_of(config, "layers")
+    if len(present) != config[field] or present != set(range(len(present))):
+        found = f"{len(present)} layers" if present else "no layers"
+        raise ModelRefused(FILE, field, f"the field says {config[field]}, but the safetensors files hold {found}")

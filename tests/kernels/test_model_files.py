@@ -1,0 +1,392 @@
+"""Every kind of model that is refused, and the sentence that says why."""
+
+import io
+import json
+import pickle
+import struct
+import subprocess
+import sys
+import zipfile
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernels.model_files import ModelRefused, check_paths, inspect, inspect_config, kv_bytes_per_token, needed_bytes
+from kernels.model_files.families import FAMILIES, head_shape, is_tied
+
+LLAMA: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 96,
+    "tie_word_embeddings": True,
+    "torch_dtype": "bfloat16",
+}
+
+
+def safetensors(tensors: dict[str, tuple[str, list[int], bytes]]) -> bytes:
+    header, offset = {}, 0
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + len(data)]}
+        offset += len(data)
+    return with_header(json.dumps(header).encode(), b"".join(data for _, _, data in tensors.values()))
+
+
+def with_header(header: bytes, data: bytes = b"") -> bytes:
+    return struct.pack("<Q", len(header)) + header + data
+
+
+def weights_of(config: dict[str, Any]) -> dict[str, tuple[str, list[int], bytes]]:
+    family = FAMILIES[config["model_type"]]
+    shapes = {family.prefix + name: shape for name, shape in family.shapes(config)}
+    if family.head and not is_tied(config):
+        shapes[family.head] = head_shape(config)
+    return {name: ("BF16", list(shape), bytes(2 * _numel(shape))) for name, shape in shapes.items()}
+
+
+def _numel(shape: tuple[int, ...]) -> int:
+    total = 1
+    for size in shape:
+        total *= size
+    return total
+
+
+def write_model(folder: Path, config: Any = None, **files: bytes) -> Path:
+    folder.mkdir(exist_ok=True)
+    config = LLAMA if config is None else config
+    (folder / "config.json").write_text(config if isinstance(config, str) else json.dumps(config))
+    for name, content in files.items():
+        (folder / name.replace("__", ".")).write_bytes(content)
+    return folder
+
+
+def refusal(folder: Path, **options: Any) -> ModelRefused:
+    with pytest.raises(ModelRefused) as caught:
+        inspect(folder, **options)
+    assert str(caught.value).count("\n") == 0
+    return caught.value
+
+
+def test_a_whole_model_gives_its_facts(tmp_path: Path) -> None:
+    weights = safetensors(weights_of(LLAMA))
+    facts = inspect(write_model(tmp_path / "m", model__safetensors=weights, tokenizer__json=b"{}"))
+    assert (facts.kind, facts.architecture, facts.dtype) == ("decoder", "LlamaForCausalLM", "bfloat16")
+    assert facts.has_tokenizer
+    assert not facts.generated
+    assert facts.weight_bytes == 2 * facts.parameters
+    assert facts.parameters == inspect_config(LLAMA).parameters
+
+
+def test_a_configuration_alone_is_a_generated_model(tmp_path: Path) -> None:
+    facts = inspect(write_model(tmp_path / "m"))
+    assert facts.generated
+    assert facts.weight_bytes == 2 * facts.parameters
+
+
+@pytest.mark.parametrize(
+    ("name", "millions"), [("llama-3.2-1b", 1235.8), ("qwen2.5-1.5b", 1543.7), ("llama-3.1-8b", 8030.3)]
+)
+def test_catalogue_configurations_have_their_published_size(name: str, millions: float) -> None:
+    config = json.loads((Path("kernels/catalogue") / f"{name}.json").read_text())
+    assert inspect_config(config).parameters / 1e6 == pytest.approx(millions, abs=0.05)
+
+
+def test_kv_cache_and_memory_of_a_known_model() -> None:
+    config = json.loads(Path("kernels/catalogue/llama-3.2-1b.json").read_text())
+    assert kv_bytes_per_token(config) == 2 * 16 * 8 * 64 * 2
+    needed = needed_bytes(config, 1_235_814_400, bytes_per_element=2, batch=1, prompt=128, output=64)
+    assert 2.47e9 < needed < 4e9
+
+
+@pytest.mark.parametrize(
+    ("model_type", "name", "kind"),
+    [
+        ("bert", "BertForMaskedLM", "encoder"),
+        ("bert", "BertForSequenceClassification", "encoder"),
+        ("bert", "BertModel", "encoder"),
+        ("bert", "BertLMHeadModel", "decoder"),
+        ("gpt_neox", "GPTNeoXForCausalLM", "decoder"),
+        ("mixtral", "MixtralForCausalLM", "decoder"),
+        ("vit", "ViTForImageClassification", "other"),
+    ],
+)
+def test_kind(model_type: str, name: str, kind: str) -> None:
+    config = {"model_type": model_type, "architectures": [name], "hidden_size": 32, "intermediate_size": 64}
+    config |= {"num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 10}
+    assert inspect_config(config).kind == kind
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../config.json", "a/../../x.json", "/etc/x.json", "a//x.json", "a\\x.json", "c:x.json", "a\x00.json",
+     "a\n.json", "\u202egpj.json", "", "a/b/c/d/e/f/x.json", "x" * 201 + ".json"],
+)  # fmt: skip
+def test_paths_that_climb_out_or_hide_are_refused(path: str) -> None:
+    with pytest.raises(ModelRefused) as caught:
+        check_paths([path])
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("pytorch_model.bin", "pickle"),
+        ("model.PT", "pickle"),
+        ("x.ckpt", "pickle"),
+        ("x.pt2", "pickle"),
+        ("x.pkl.json", "pickle"),
+        ("modeling_llama.py", "code"),
+        ("model.zip", "archives"),
+        ("model.tar.gz", "archives"),
+        ("model.gguf", "safetensors"),
+        ("virus.exe", "no part of a model"),
+    ],
+)
+def test_kinds_of_file_that_are_not_taken(path: str, reason: str) -> None:
+    with pytest.raises(ModelRefused, match=reason):
+        check_paths(["config.json", path])
+
+
+def test_names_that_clash_are_refused() -> None:
+    with pytest.raises(ModelRefused, match="twice"):
+        check_paths(["config.json", "Config.json"])
+    with pytest.raises(ModelRefused, match="both a file and a folder"):
+        check_paths(["a.json", "a.json/b.json"])
+
+
+class Evil:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return print, ("run",)
+
+
+@pytest.mark.parametrize("protocol", range(6))
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "merges.txt", "tokenizer.model"])
+def test_a_pickle_under_another_name_is_refused(tmp_path: Path, protocol: int, name: str) -> None:
+    folder = write_model(tmp_path / "m")
+    (folder / name).write_bytes(pickle.dumps(Evil(), protocol=protocol))
+    refused = refusal(folder)
+    assert refused.file == name
+    if protocol >= 2 or name != "tokenizer.json":
+        assert "pickle" in refused.reason
+
+
+def test_a_torch_zip_renamed_safetensors_is_refused(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps(OrderedDict()))
+    refused = refusal(write_model(tmp_path / "m", model__safetensors=buffer.getvalue()))
+    assert refused.file == "model.safetensors"
+    assert "zip" in refused.reason
+
+
+def test_links_are_refused_not_followed(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "m")
+    (folder / "vocab.txt").symlink_to("/etc/hostname")
+    assert "links" in refusal(folder).reason
+
+
+def test_over_quota(tmp_path: Path) -> None:
+    assert "quota of 10" in refusal(write_model(tmp_path / "m"), quota=10).reason
+
+
+def test_broken_json_by_line_and_column(tmp_path: Path) -> None:
+    refused = refusal(write_model(tmp_path / "m", '{\n  "model_type": "llama",\n  "hidden_size": }'))
+    assert (refused.file, refused.field) == ("config.json", "line 3, column 18")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"model_type": "llama", "model_type": "gpt2"}', "twice"),
+        ("[" * 100_000, "nested"),
+        ('{"vocab_size": ' + "9" * 5000 + "}", "digits"),
+        ("[1]", "object"),
+        ("", "broken JSON"),
+    ],
+)
+def test_json_that_is_no_configuration(tmp_path: Path, text: str, reason: str) -> None:
+    folder = write_model(tmp_path / "m")
+    (folder / "config.json").write_text(text)
+    assert reason in refusal(folder).reason
+
+
+def test_config_that_is_not_utf8(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "m")
+    (folder / "config.json").write_bytes(b'{"a": "\xff"}')
+    assert "UTF-8" in refusal(folder).reason
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"num_attention_heads": 0}, "num_attention_heads"),
+        ({"hidden_size": -4096}, "hidden_size"),
+        ({"vocab_size": 10**12}, "vocab_size"),
+        ({"num_hidden_layers": "16"}, "num_hidden_layers"),
+        ({"num_hidden_layers": 2.5}, "num_hidden_layers"),
+        ({"num_hidden_layers": True}, "num_hidden_layers"),
+        ({"num_attention_heads": 5}, "num_attention_heads"),
+        ({"num_key_value_heads": 3}, "num_key_value_heads"),
+        ({"rope_theta": float("nan")}, "rope_theta"),
+        ({"rms_norm_eps": -1}, "rms_norm_eps"),
+        ({"rope_scaling": {"factor": float("inf")}}, "rope_scaling.factor"),
+        ({"text_config": {"hidden_size": 0}}, "text_config.hidden_size"),
+        ({"hidden_size": None}, "hidden_size"),
+        ({"model_type": "nonesuch"}, "model_type"),
+        ({"model_type": None}, "model_type"),
+        ({"architectures": ["EvilForCausalLM"]}, "architectures"),
+        ({"architectures": "LlamaForCausalLM"}, "architectures"),
+        ({"torch_dtype": "int4"}, "torch_dtype"),
+        ({"auto_map": {"AutoModel": "modeling.X"}}, "auto_map"),
+        ({"text_config": {"auto_map": {"AutoModel": "evil/repo--modeling.X"}}}, "text_config.auto_map"),
+        ({"attn_implementation": "evil/kernel"}, "attn_implementation"),
+        ({"_attn_implementation": {"": "evil/kernel"}}, "_attn_implementation"),
+        ({"quantization_config": {"quant_method": "gptq"}}, "quantization_config"),
+    ],
+)
+def test_configurations_that_no_model_has(tmp_path: Path, change: dict[str, Any], field: str) -> None:
+    refused = refusal(write_model(tmp_path / "m", LLAMA | change))
+    assert (refused.file, refused.field) == ("config.json", field)
+
+
+def test_more_parameters_than_any_model() -> None:
+    big = {"hidden_size": 131_072, "num_hidden_layers": 1024, "intermediate_size": 1_048_576}
+    with pytest.raises(ModelRefused, match="parameters"):
+        inspect_config(LLAMA | big)
+
+
+def test_remote_code_in_the_tokenizer_is_refused(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "m", tokenizer_config__json=b'{"auto_map": {"AutoTokenizer": ["a.B", null]}}')
+    assert refusal(folder).file == "tokenizer_config.json"
+
+
+def test_adapters_are_refused(tmp_path: Path) -> None:
+    assert "merge" in refusal(write_model(tmp_path / "m", adapter_config__json=b"{}")).reason
+
+
+@pytest.mark.parametrize("model_type", sorted(FAMILIES))
+def test_tensors_must_match_the_configuration_in_every_family(tmp_path: Path, model_type: str) -> None:
+    config = LLAMA | {"model_type": model_type, "architectures": None, "head_dim": 8}
+    if model_type == "gpt2":
+        config |= {"n_embd": 32, "n_layer": 2, "n_head": 4}
+    weights = weights_of(config)
+    inspect(write_model(tmp_path / "right", config, model__safetensors=safetensors(weights)))
+    victim = next(name for name in weights if ".1." in name and name.endswith("weight"))
+    missing = {name: tensor for name, tensor in weights.items() if name != victim}
+    assert refusal(write_model(tmp_path / "less", config, model__safetensors=safetensors(missing))).field == victim
+    dtype, shape, data = weights[victim]
+    bent = weights | {victim: (dtype, [shape[0] * 2, *shape[1:]], data * 2)}
+    assert refusal(write_model(tmp_path / "bent", config, model__safetensors=safetensors(bent))).field == victim
+
+
+def test_a_layer_too_many(tmp_path: Path) -> None:
+    weights = safetensors(weights_of(LLAMA | {"num_hidden_layers": 3}))
+    refused = refusal(write_model(tmp_path / "m", model__safetensors=weights))
+    assert refused.field == "num_hidden_layers"
+    assert "3 layers" in refused.reason
+
+
+ONE = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+
+
+@pytest.mark.parametrize(
+    ("header", "data", "reason"),
+    [
+        ({"a": ONE}, 4, "truncated"),
+        ({"a": ONE}, 12, "belong to no tensor"),
+        ({"a": ONE, "b": ONE}, 8, "inside the one before"),
+        ({"a": ONE, "b": ONE | {"data_offsets": [12, 20]}}, 20, "belong to none"),
+        ({"a": ONE | {"shape": [3]}}, 8, "12 bytes"),
+        ({"a": ONE | {"shape": [-2]}}, 8, "whole numbers"),
+        ({"a": ONE | {"shape": [2**41]}}, 8, "2^40"),
+        ({"a": ONE | {"data_offsets": [8, 0]}}, 8, "smaller first"),
+        ({"a": ONE | {"dtype": "PICKLE"}}, 8, "PICKLE"),
+        ({"a": ONE | {"extra": 1}}, 8, "exactly"),
+        ({"a": 3}, 8, "exactly"),
+        ({"__metadata__": {"x": 1}}, 0, "metadata"),
+        ({}, 0, "no tensor"),
+    ],
+)
+def test_safetensors_layouts_that_are_refused(tmp_path: Path, header: Any, data: int, reason: str) -> None:
+    content = with_header(json.dumps(header).encode(), bytes(data))
+    assert reason in refusal(write_model(tmp_path / "m", model__safetensors=content)).reason
+
+
+def test_duplicate_tensor_names_are_refused(tmp_path: Path) -> None:
+    entry = json.dumps(ONE)
+    content = with_header(f'{{"a": {entry}, "a": {entry}}}'.encode(), bytes(8))
+    refused = refusal(write_model(tmp_path / "m", model__safetensors=content))
+    assert (refused.field, refused.reason) == ("a", "the key is there twice")
+
+
+def test_a_header_over_100_mb_is_refused(tmp_path: Path) -> None:
+    content = struct.pack("<Q", 100_000_001) + b"{}"
+    assert "100,000,000" in refusal(write_model(tmp_path / "m", model__safetensors=content)).reason
+
+
+def test_a_header_that_is_a_bomb_is_refused(tmp_path: Path) -> None:
+    header = b'{"a":[' + b"1," * 8_000_001 + b"1]}"
+    assert "entries" in refusal(write_model(tmp_path / "m", model__safetensors=with_header(header))).reason
+
+
+def split(tmp_path: Path, weight_map: dict[str, str] | None = None, drop: str = "") -> Path:
+    weights = weights_of(LLAMA)
+    names = list(weights)
+    halves = {"model-1.safetensors": names[:9], "model-2.safetensors": names[9:]}
+    folder = write_model(tmp_path / "m")
+    for shard, inside in halves.items():
+        if shard != drop:
+            (folder / shard).write_bytes(safetensors({name: weights[name] for name in inside}))
+    right = {name: shard for shard, inside in halves.items() for name in inside}
+    index = {"metadata": {}, "weight_map": right | (weight_map or {})}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    return folder
+
+
+def test_shards_that_agree_with_their_index(tmp_path: Path) -> None:
+    assert inspect(split(tmp_path)).parameters == inspect_config(LLAMA).parameters
+
+
+@pytest.mark.parametrize(
+    ("change", "drop", "reason"),
+    [
+        ({}, "model-2.safetensors", "is not there"),
+        ({"model.norm.weight": "model-1.safetensors"}, "", "is in model-2.safetensors"),
+        ({"model.ghost.weight": "model-1.safetensors"}, "", "does not hold"),
+        ({"model.norm.weight": "../../etc/passwd"}, "", "is not there"),
+    ],
+)
+def test_an_index_that_disagrees_with_the_shards(
+    tmp_path: Path, change: dict[str, str], drop: str, reason: str
+) -> None:
+    assert reason in refusal(split(tmp_path, change, drop)).reason
+
+
+def test_shards_without_an_index(tmp_path: Path) -> None:
+    folder = split(tmp_path)
+    (folder / "model.safetensors.index.json").unlink()
+    assert "index" in refusal(folder).reason
+
+
+def test_a_tensor_that_the_index_does_not_name(tmp_path: Path) -> None:
+    folder = split(tmp_path)
+    index = folder / "model.safetensors.index.json"
+    document = json.loads(index.read_text())
+    del document["weight_map"]["model.norm.weight"]
+    index.write_text(json.dumps(document))
+    assert refusal(folder).field == "model.norm.weight"
+
+
+def test_it_imports_without_torch() -> None:
+    code = (
+        "import json, sys; from kernels.model_files import inspect_config;"
+        "inspect_config(json.load(open('kernels/catalogue/llama-3.2-1b.json')));"
+        "sys.exit(bool({'torch', 'transformers', 'django', 'workbench', 'workers'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
