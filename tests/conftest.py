@@ -1,0 +1,45 @@
+"""What every test shares: its own data directory, few threads, and GPU tests only where there is a GPU."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "workbench.settings")
+os.environ["WORKBENCH_DATA"] = tempfile.mkdtemp(prefix="workbench-test-")
+for name in ("DATABASE_URL", "REDIS_URL", "WORKBENCH_URL", "WORKBENCH_TOKEN"):
+    os.environ.pop(name, None)
+
+
+def has_gpu() -> bool:
+    """Whether the driver's tool lists a GPU; asked without torch."""
+    if not shutil.which("nvidia-smi"):
+        return False
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False).stdout
+    return listed.startswith("GPU")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests that need a GPU where there is none: deselected, so that a skip always means something."""
+    if has_gpu():
+        return
+    gpu_tests = [item for item in items if item.get_closest_marker("gpu")]
+    if gpu_tests:
+        config.hook.pytest_deselected(items=gpu_tests)
+        items[:] = [item for item in items if not item.get_closest_marker("gpu")]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    shutil.rmtree(os.environ["WORKBENCH_DATA"], ignore_errors=True)
+
+
+@pytest.fixture
+def root() -> Path:
+    """The repository's root."""
+    return Path(__file__).resolve().parent.parent
