@@ -16,6 +16,7 @@ from kernels.ops import Case
 MODULES: tuple[str, ...] = (
     "kernels.attention.torch_sdpa",
     "kernels.gemm.torch_linear",
+    "kernels.fused.torch_fused",
     "kernels.engine.whole_model",
 )
 """The modules that register variants: one line each."""
@@ -32,11 +33,14 @@ class Variant(ABC):
     """One implementation of one op.
 
     `peer` marks what torch, cuBLAS or cuDNN offer already: the thing to beat. `lossy` marks a variant that lowers the
-    precision of the weights, so that it needs the workload's permission and the quality gate.
+    precision of the weights, so that it needs the workload's permission and the quality gate. `build_seconds` is what
+    building and the first call take at worst, so that a short run can leave it out.
 
     Calls: linear `f(x, w, bias=None, residual=None) -> y`; attention `f(q, k, v) -> o`; rmsnorm
     `f(x, w, residual=None, eps=1e-6) -> y` or `(y, x + residual)`; gated `f(gate_up) -> y`. The layouts are those of
-    the case's docstring. Decode and packed-weight variants take what `build` documents.
+    the case's docstring. rope `f(q, k, cos, sin) -> (q, k)` with cos and sin [batch, q_len, head_dim]; lm_head
+    `f(x, w) -> ids [m] int64`. Where a variant packs its weight, `w` is what `pack` returned. Paged and appending
+    variants take what `build` documents.
     """
 
     name: ClassVar[str]
@@ -44,6 +48,7 @@ class Variant(ABC):
     summary: ClassVar[str]
     peer: ClassVar[bool] = False
     lossy: ClassVar[bool] = False
+    build_seconds: ClassVar[float] = 0.0
 
     @abstractmethod
     def serves(self, case: Any, gpu: Gpu) -> Refusal | None:
@@ -52,6 +57,14 @@ class Variant(ABC):
     @abstractmethod
     def build(self, case: Any, params: dict[str, Any]) -> Callable[..., Any]:
         """A callable for the case; raises ValueError that names the argument it cannot take."""
+
+    def pack(self, case: Any, params: dict[str, Any], weight: Any) -> Any:
+        """The weight `w` in the form the callable takes; done once when a model is prepared, never timed."""
+        return weight
+
+    def rounded(self, case: Any, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+        """The call's arguments with the values a lossy variant's lower precision holds: its own reference's inputs."""
+        return arguments
 
     def space(self, case: Any) -> list[dict[str, Any]]:
         """The parameter sets worth timing for the case, the best guess first."""

@@ -1,0 +1,164 @@
+"""What torch offers for attention: its four backends of scaled_dot_product_attention, each as a peer."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from kernels.hardware import Gpu
+from kernels.ops import AttentionCase
+from kernels.registry import Refusal, Variant, register
+
+if TYPE_CHECKING:
+    import torch
+
+HALVES = ("bf16", "fp16")
+
+
+class _Sdpa(Variant):
+    """One backend; k and v are those of the case's docstring, heads come to the front inside the call."""
+
+    op = "attention"
+    peer = True
+    backend: ClassVar[str]
+    repeats_heads: ClassVar[bool] = False
+
+    def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
+        return _never(case) or self.limits(case, gpu)
+
+    def limits(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
+        """What this backend alone cannot do."""
+        return None
+
+    def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
+        """f(q, k, v) -> o. Takes no params; raises ValueError when given any."""
+        import torch.nn.functional as F
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        if params:
+            raise ValueError(f"{self.name} takes no params, not {', '.join(sorted(params))}")
+        backend = getattr(SDPBackend, self.backend)
+        grouped = case.heads != case.kv_heads
+        repeats = case.heads // case.kv_heads if grouped and self.repeats_heads else 1
+        square = case.causal and case.q_len == case.kv_len and not needs_mask(case)
+
+        def attend(q: "torch.Tensor", k: "torch.Tensor", v: "torch.Tensor") -> "torch.Tensor":
+            if repeats > 1:
+                k, v = k.repeat_interleave(repeats, dim=2), v.repeat_interleave(repeats, dim=2)
+            mask = _mask(case, q.device) if needs_mask(case) else None
+            with sdpa_kernel(backend):
+                o = F.scaled_dot_product_attention(
+                    q.transpose(1, 2),
+                    k.transpose(1, 2),
+                    v.transpose(1, 2),
+                    attn_mask=mask,
+                    is_causal=square,
+                    enable_gqa=grouped and repeats == 1,
+                )
+            return o.transpose(1, 2)
+
+        return attend
+
+
+@register
+class SdpaMath(_Sdpa):
+    """Matrix products and a softmax, scores in memory."""
+
+    name = "sdpa_math"
+    summary = "torch's attention written as products and a softmax"
+    backend = "MATH"
+
+
+@register
+class SdpaFlash(_Sdpa):
+    """FlashAttention-2 on a GPU, torch's own flash kernel on a CPU."""
+
+    name = "sdpa_flash"
+    summary = "torch's FlashAttention"
+    backend = "FLASH_ATTENTION"
+
+    def limits(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
+        if gpu.gpu_class == "cpu":
+            return None
+        return _half_only(case, gpu) or _no_mask(case) or _widest(case, 256)
+
+
+@register
+class SdpaCudnn(_Sdpa):
+    """cuDNN's fused attention."""
+
+    name = "sdpa_cudnn"
+    summary = "cuDNN's attention"
+    backend = "CUDNN_ATTENTION"
+
+    def limits(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
+        if gpu.gpu_class == "cpu":
+            return Refusal("device is cpu: cuDNN runs on NVIDIA GPUs only")
+        if case.head_dim % 8:
+            return Refusal(f"head_dim is {case.head_dim}: cuDNN takes multiples of 8")
+        return _half_only(case, gpu) or _no_mask(case) or _widest(case, 256 if gpu.sm >= 90 else 128)
+
+
+@register
+class SdpaMemEfficient(_Sdpa):
+    """The memory-efficient kernel from xFormers; heads of k and v are repeated, since it knows no groups."""
+
+    name = "sdpa_mem_efficient"
+    summary = "torch's memory-efficient attention"
+    backend = "EFFICIENT_ATTENTION"
+    repeats_heads = True
+
+    def limits(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
+        if gpu.gpu_class == "cpu":
+            return Refusal("device is cpu: torch has its memory-efficient attention on GPUs only")
+        return None
+
+
+def needs_mask(case: AttentionCase) -> bool:
+    """Whether torch's is_causal (which aligns the first query with the first key) cannot say what the case means."""
+    return case.window is not None or (case.causal and case.q_len > 1 and case.q_len != case.kv_len)
+
+
+def _mask(case: AttentionCase, device: "torch.device") -> "torch.Tensor":
+    from kernels.reference import visible
+
+    return visible(case, slice(0, case.q_len), device)
+
+
+def _never(case: AttentionCase) -> Refusal | None:
+    if case.softcap is not None:
+        return Refusal(f"softcap is {case.softcap:g}: torch's attention has no soft cap")
+    if case.paged:
+        return Refusal("paged is true: torch's attention reads contiguous keys and values only")
+    if case.kv_dtype != case.dtype:
+        return Refusal(f"kv_dtype is {case.kv_dtype} and dtype {case.dtype}: torch's attention wants them equal")
+    if case.heads % case.kv_heads:
+        return Refusal(f"heads is {case.heads}, not a multiple of kv_heads {case.kv_heads}")
+    if not (case.batch and case.q_len and case.kv_len):
+        return Refusal("batch or a length is 0: there is nothing to attend to")
+    if case.causal and case.q_len > case.kv_len:
+        return Refusal(f"q_len is {case.q_len} and kv_len {case.kv_len}: the first queries would see no key")
+    return None
+
+
+def _half_only(case: AttentionCase, gpu: Gpu) -> Refusal | None:
+    if case.dtype not in HALVES:
+        return Refusal(f"dtype is {case.dtype}: this backend takes bf16 and fp16 only")
+    if gpu.sm < 80:
+        return Refusal(f"sm is {gpu.sm}: this backend needs compute capability 8.0 or later")
+    return None
+
+
+def _no_mask(case: AttentionCase) -> Refusal | None:
+    if case.window is not None:
+        return Refusal(f"window is {case.window}: this backend takes no mask")
+    if needs_mask(case):
+        return Refusal(
+            f"q_len is {case.q_len} and kv_len {case.kv_len}: causal over unequal lengths needs a mask, "
+            "which this backend does not take"
+        )
+    return None
+
+
+def _widest(case: AttentionCase, limit: int) -> Refusal | None:
+    if case.head_dim > limit:
+        return Refusal(f"head_dim is {case.head_dim}: this backend takes at most {limit}")
+    return None

@@ -1,0 +1,146 @@
+"""What torch offers for matrix products: the plain call, Inductor's, and dynamic int8 on the CPU."""
+
+import shutil
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kernels.hardware import Gpu
+from kernels.ops import LinearCase
+from kernels.registry import Refusal, Variant, register
+
+if TYPE_CHECKING:
+    import torch
+
+
+def _plain(case: LinearCase) -> "Callable[..., torch.Tensor]":
+    """The product and its epilogue as a model writes them, one torch call after the other."""
+    import torch.nn.functional as F
+
+    from kernels.reference import EPSILON
+
+    def product(x: "torch.Tensor", w: "torch.Tensor", bias: Any = None, residual: Any = None) -> "torch.Tensor":
+        y = F.linear(x, w, bias)
+        match case.epilogue:
+            case "residual":
+                return y + residual
+            case "swiglu":
+                gate, up = y.chunk(2, dim=-1)
+                return F.silu(gate) * up
+            case "rmsnorm_scale":
+                mean = x.float().square().mean(dim=-1, keepdim=True)
+                return y * (mean + EPSILON).rsqrt().to(y.dtype)
+        return y
+
+    return product
+
+
+def _unquantised(case: LinearCase) -> Refusal | None:
+    if case.weights != case.dtype:
+        return Refusal(f"weights is {case.weights} and dtype {case.dtype}: this variant multiplies equal types only")
+    if case.epilogue == "quantise":
+        return Refusal("epilogue is quantise: torch has no product that quantises its result")
+    return None
+
+
+@register
+class TorchLinear(Variant):
+    """F.linear (cuBLAS on a GPU, oneDNN on a CPU) and the epilogue after it."""
+
+    name = "torch_linear"
+    op = "linear"
+    summary = "torch's linear, the epilogue after it"
+    peer = True
+
+    def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
+        return _unquantised(case)
+
+    def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
+        """f(x, w, bias=None, residual=None) -> y. Takes no params; raises ValueError when given any."""
+        if params:
+            raise ValueError(f"torch_linear takes no params, not {', '.join(sorted(params))}")
+        return _plain(case)
+
+
+@register
+class TorchLinearCompiled(Variant):
+    """The same product compiled by Inductor, which fuses the epilogue and, on a GPU, autotunes its own GEMMs."""
+
+    name = "torch_linear_compiled"
+    op = "linear"
+    summary = "torch's linear compiled by Inductor"
+    peer = True
+    build_seconds = 20.0
+
+    def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
+        if gpu.gpu_class == "cpu" and shutil.which("g++") is None and shutil.which("clang++") is None:
+            return Refusal("device is cpu: Inductor needs a C++ compiler and there is none on this machine")
+        return _unquantised(case)
+
+    def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
+        """f(x, w, bias=None, residual=None) -> y. Takes `mode` of torch.compile; compiles at the first call."""
+        import torch
+
+        unknown = set(params) - {"mode"}
+        if unknown:
+            raise ValueError(f"torch_linear_compiled takes mode, not {', '.join(sorted(unknown))}")
+        mode = params.get("mode") or ("max-autotune-no-cudagraphs" if torch.cuda.is_available() else "default")
+        return torch.compile(_plain(case), mode=mode, dynamic=False, fullgraph=True)
+
+
+@register
+class Int8DynamicCpu(Variant):
+    """int8 weights (one scale per output) times int8 activations (one scale per row, found at each call).
+
+    Products are summed exactly in int32 by oneDNN. `w` is what `pack` returns: (values int8 [n, k], scales [n]).
+    """
+
+    name = "int8_dynamic_cpu"
+    op = "linear"
+    summary = "dynamic int8 product on the CPU"
+    peer = True
+    lossy = True
+
+    def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
+        if gpu.gpu_class != "cpu":
+            return Refusal(f"gpu_class is {gpu.gpu_class}: this variant runs on the CPU only")
+        if case.weights != "int8":
+            return Refusal(f"weights is {case.weights}: this variant multiplies int8 weights only")
+        if case.epilogue not in ("none", "bias"):
+            return Refusal(f"epilogue is {case.epilogue}: this variant knows none and bias only")
+        return None
+
+    def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
+        """f(x, w, bias=None) -> y with the packed w. Takes no params; raises ValueError when given any."""
+        import torch
+
+        if params:
+            raise ValueError(f"int8_dynamic_cpu takes no params, not {', '.join(sorted(params))}")
+
+        def product(x: "torch.Tensor", w: "tuple[torch.Tensor, torch.Tensor]", bias: Any = None) -> "torch.Tensor":
+            values, scales = w
+            rows, row_scales = quantise_rows(x.reshape(-1, case.k))
+            y = torch._int_mm(rows, values.t()).float() * row_scales * scales
+            if bias is not None:
+                y = y + bias
+            return y.to(x.dtype).reshape(*x.shape[:-1], case.n)
+
+        return product
+
+    def pack(
+        self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor"
+    ) -> "tuple[torch.Tensor, torch.Tensor]":
+        values, scales = quantise_rows(weight)
+        return values, scales[:, 0].contiguous()
+
+    def rounded(self, case: LinearCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+        held = {name: values * scales for name in ("x", "w") for values, scales in (quantise_rows(arguments[name]),)}
+        return arguments | held
+
+
+def quantise_rows(x: "torch.Tensor") -> "tuple[torch.Tensor, torch.Tensor]":
+    """int8 values [m, k] and float32 scales [m, 1] with x ≈ values · scales; symmetric, largest value at 127."""
+    import torch
+
+    wide = x.float()
+    scales = wide.abs().amax(dim=-1, keepdim=True).clamp_min(1e-30) / 127
+    return (wide / scales).round().to(torch.int8), scales

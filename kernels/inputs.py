@@ -1,0 +1,88 @@
+"""Test inputs of every op: random, in the layouts of the registry, in three magnitudes."""
+
+import math
+from typing import Literal
+
+import torch
+
+from kernels.ops import AttentionCase, Case, GatedCase, LinearCase, LmHeadCase, RmsNormCase, RopeCase
+
+Kind = Literal["normal", "large", "tiny"]
+KINDS: tuple[Kind, ...] = ("normal", "large", "tiny")
+
+DTYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+"""torch's dtype of each `kernels.ops.DType`."""
+
+MAGNITUDES: dict[Kind, float] = {"normal": 1.0, "large": 16.0, "tiny": 1e-3}
+"""Standard deviation of the activations; `large` keeps products of two inside the range of fp16."""
+
+
+class Maker:
+    """Draws tensors on one device from one seed."""
+
+    def __init__(self, device: torch.device | str, seed: int, dtype: torch.dtype) -> None:
+        self.device = torch.device(device)
+        self.dtype = dtype
+        self._generator = torch.Generator(self.device).manual_seed(seed)
+
+    def normal(self, *shape: int, scale: float = 1.0) -> torch.Tensor:
+        """Normal values of standard deviation `scale`, drawn in float32 and rounded to the dtype."""
+        drawn = torch.randn(shape, generator=self._generator, device=self.device, dtype=torch.float32)
+        return drawn.mul_(scale).to(self.dtype)
+
+
+def draw(case: Case, device: torch.device | str, seed: int, kind: Kind = "normal") -> dict[str, torch.Tensor]:
+    """The arguments of one call of the case by name, fresh for each seed.
+
+    Raises ValueError for a case that has no such inputs (a whole model, a paged cache, fp8 keys).
+    """
+    scale = MAGNITUDES[kind]
+    match case:
+        case LinearCase():
+            return _linear(case, Maker(device, seed, DTYPES[case.dtype]), scale)
+        case AttentionCase():
+            return _attention(case, Maker(device, seed, DTYPES[case.dtype]), scale)
+        case RmsNormCase():
+            make = Maker(device, seed, DTYPES[case.dtype])
+            found = {"x": make.normal(case.m, case.n, scale=scale), "w": make.normal(case.n)}
+            return found | ({"residual": make.normal(case.m, case.n, scale=scale)} if case.residual else {})
+        case RopeCase() if not (case.append or case.paged):
+            return _rope(case, Maker(device, seed, DTYPES[case.dtype]), scale)
+        case GatedCase():
+            return {"gate_up": Maker(device, seed, DTYPES[case.dtype]).normal(case.m, 2 * case.n, scale=scale)}
+        case LmHeadCase():
+            make = Maker(device, seed, DTYPES[case.dtype])
+            x = make.normal(case.m, case.k, scale=scale)
+            return {"x": x, "w": make.normal(case.vocab, case.k, scale=1 / math.sqrt(case.k))}
+    raise ValueError(f"no test inputs for {case.key}")
+
+
+def _linear(case: LinearCase, make: Maker, scale: float) -> dict[str, torch.Tensor]:
+    found = {
+        "x": make.normal(case.m, case.k, scale=scale),
+        "w": make.normal(case.weight_rows, case.k, scale=1 / math.sqrt(case.k)),
+    }
+    if case.epilogue == "bias":
+        found["bias"] = make.normal(case.n, scale=scale)
+    if case.epilogue == "residual":
+        found["residual"] = make.normal(case.m, case.n, scale=scale)
+    return found
+
+
+def _attention(case: AttentionCase, make: Maker, scale: float) -> dict[str, torch.Tensor]:
+    if case.paged or case.kv_dtype == "fp8":
+        raise ValueError(f"no test inputs for {case.key}")
+    q = make.normal(case.batch, case.q_len, case.heads, case.head_dim, scale=scale)
+    make.dtype = DTYPES[case.kv_dtype]
+    k = make.normal(case.batch, case.kv_len, case.kv_heads, case.head_dim)
+    v = make.normal(case.batch, case.kv_len, case.kv_heads, case.head_dim, scale=scale)
+    return {"q": q, "k": k, "v": v}
+
+
+def _rope(case: RopeCase, make: Maker, scale: float) -> dict[str, torch.Tensor]:
+    q = make.normal(case.batch, case.q_len, case.heads, case.head_dim, scale=scale)
+    k = make.normal(case.batch, case.q_len, case.kv_heads, case.head_dim, scale=scale)
+    rates = 10_000.0 ** (-torch.arange(0, case.head_dim, 2, device=make.device, dtype=torch.float32) / case.head_dim)
+    angles = (17 + torch.arange(case.q_len, device=make.device, dtype=torch.float32))[:, None] * rates
+    both = torch.cat([angles, angles], dim=-1).expand(case.batch, -1, -1)
+    return {"q": q, "k": k, "cos": both.cos().to(make.dtype), "sin": both.sin().to(make.dtype)}

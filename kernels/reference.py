@@ -1,0 +1,149 @@
+"""Each op in plain torch, in the precision asked for: float64 as the truth, the case's own dtype as torch's best.
+
+Memory stays bounded: attention goes query block by query block, the LM head by blocks of the vocabulary.
+"""
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from kernels.ops import AttentionCase, Case, GatedCase, LinearCase, LmHeadCase, RmsNormCase, RopeCase
+
+BLOCK_ELEMENTS = 1 << 26
+"""Largest block of scores or logits that is held at once."""
+
+EPSILON = 1e-6
+"""The epsilon of RMSNorm where the call does not give one."""
+
+Outputs = tuple[torch.Tensor, ...]
+
+
+def compute(case: Case, arguments: dict[str, Any], dtype: torch.dtype | None = torch.float64) -> Outputs:
+    """The op's outputs from the call's arguments, calculated in `dtype` (None: in the arguments' own).
+
+    Raises ValueError for an op without a reference.
+    """
+    given = {name: value if dtype is None else value.to(dtype) for name, value in arguments.items()}
+    match case:
+        case LinearCase():
+            return (linear(case, **given),)
+        case AttentionCase():
+            return (attention(case, **given),)
+        case RmsNormCase():
+            return rmsnorm(**given)
+        case RopeCase():
+            return rope(**given)
+        case GatedCase():
+            return (gated(case, **given),)
+        case LmHeadCase() if case.sampling == "argmax":
+            return (lm_head(**given),)
+    raise ValueError(f"no reference for {case.key}")
+
+
+def linear(
+    case: LinearCase,
+    x: torch.Tensor,
+    w: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    residual: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """y [m, n] = epilogue(x [m, k] · w [n, k]ᵀ).
+
+    `rmsnorm_scale` divides each row by the root mean square of its x (the norm's own weight is folded into w);
+    `quantise` is the plain product: a variant returns it as (values, scale per row), which the gate multiplies out.
+    """
+    y = x @ w.T
+    for added in (bias, residual):
+        y = y if added is None else y + added
+    match case.epilogue:
+        case "swiglu":
+            gate, up = y.chunk(2, dim=-1)
+            return F.silu(gate) * up
+        case "rmsnorm_scale":
+            return y * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + EPSILON)
+    return y
+
+
+def attention(case: AttentionCase, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """o [batch, q_len, heads, head_dim]; causal aligns the last query with the last key."""
+    group = case.heads // case.kv_heads
+    k, v = (each.to(q.dtype).repeat_interleave(group, dim=2).transpose(1, 2) for each in (k, v))
+    q = q.transpose(1, 2)
+    rows = max(1, BLOCK_ELEMENTS // max(1, case.batch * case.heads * case.kv_len))
+    out = torch.empty_like(q)
+    for start in range(0, case.q_len, rows):
+        block = slice(start, min(start + rows, case.q_len))
+        scores = q[:, :, block] @ k.transpose(-1, -2) / math.sqrt(case.head_dim)
+        if case.softcap is not None:
+            scores = case.softcap * torch.tanh(scores / case.softcap)
+        scores = scores.masked_fill(~visible(case, block, q.device), -math.inf)
+        out[:, :, block] = torch.nan_to_num(torch.softmax(scores, dim=-1)) @ v
+    return out.transpose(1, 2).contiguous()
+
+
+def visible(case: AttentionCase, block: slice, device: torch.device) -> torch.Tensor:
+    """Which keys each query of the block sees, [queries, kv_len] bool."""
+    query = torch.arange(block.start, block.stop, device=device)[:, None] + (case.kv_len - case.q_len)
+    key = torch.arange(case.kv_len, device=device)[None, :]
+    seen = torch.ones(block.stop - block.start, case.kv_len, dtype=torch.bool, device=device)
+    if case.causal:
+        seen &= key <= query
+    if case.window is not None:
+        seen &= (query - key).abs() < case.window
+    return seen
+
+
+def rmsnorm(x: torch.Tensor, w: torch.Tensor, residual: torch.Tensor | None = None, eps: float = EPSILON) -> Outputs:
+    """(y,) or, with a residual, (y, x + residual), each [m, n]; half precisions take the mean in float32."""
+    total = x if residual is None else x + residual
+    wide = total if total.dtype == torch.float64 else total.float()
+    y = (wide * torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + eps)).to(x.dtype) * w
+    return (y,) if residual is None else (y, total)
+
+
+def rope(q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> Outputs:
+    """q and k [batch, q_len, heads, head_dim] rotated by halves; cos and sin [batch, q_len, head_dim]."""
+    cos, sin = cos[:, :, None], sin[:, :, None]
+    return tuple(each * cos + _turned(each) * sin for each in (q, k))
+
+
+def _turned(x: torch.Tensor) -> torch.Tensor:
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([-second, first], dim=-1)
+
+
+def gated(case: GatedCase, gate_up: torch.Tensor) -> torch.Tensor:
+    """y [m, n] = activation(gate) · up of gate_up [m, 2n]; gelu is the tanh form, as language models use it."""
+    gate, up = gate_up.chunk(2, dim=-1)
+    return (F.silu(gate) if case.activation == "silu" else F.gelu(gate, approximate="tanh")) * up
+
+
+def lm_head(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """ids [m] int64 of the largest logit of each row of x [m, k] · w [vocab, k]ᵀ."""
+    return logits(x, w).argmax(dim=-1)
+
+
+def logits(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """x [m, k] · w [vocab, k]ᵀ, [m, vocab], in x's dtype, by blocks of the vocabulary."""
+    rows = max(1, BLOCK_ELEMENTS // max(1, x.shape[-1]))
+    return torch.cat([x @ block.to(x.dtype).T for block in w.split(rows)], dim=-1)
+
+
+def native(case: Case, arguments: dict[str, Any]) -> Outputs:
+    """What torch itself answers in the arguments' own precision: the yardstick of the accuracy gate."""
+    if isinstance(case, AttentionCase) and case.softcap is None and case.batch and case.q_len:
+        return (_sdpa(case, **arguments),)
+    return compute(case, arguments, dtype=None)
+
+
+def _sdpa(case: AttentionCase, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    square = case.causal and case.window is None and case.q_len == case.kv_len
+    plain = case.window is None and (not case.causal or case.q_len == 1)
+    mask = None if square or plain else visible(case, slice(0, case.q_len), q.device)
+    q, k, v = (each.to(q.dtype).transpose(1, 2) for each in (q, k, v))
+    o = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, is_causal=square, enable_gqa=case.heads != case.kv_heads
+    )
+    return o.transpose(1, 2)
