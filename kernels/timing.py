@@ -1,0 +1,195 @@
+"""How anything is timed: interleaved, with a cold cache, until the interval of the median is narrow enough.
+
+On a GPU each sample lies between two CUDA events. Before it the cache is filled with clean lines of an unrelated
+buffer, and the stream is kept busy until the host has queued the whole call, so that launch gaps of a slow host are
+not measured as the kernel's time. On a CPU the clock is `time.perf_counter_ns`.
+"""
+
+import os
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Protocol
+
+import torch
+
+Call = Callable[[], Any]
+
+LONGEST_FLUSH = 256 << 20
+"""Bytes of the buffer that empties a GPU's cache: larger than any L2."""
+
+CPU_FLUSH = 32 << 20
+"""Bytes read between two samples on a CPU, or twice its last-level cache where that is smaller."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The median of the samples in ms with its 95 % interval; `settled` when the interval became narrow enough."""
+
+    ms: float
+    low: float
+    high: float
+    samples: int
+    settled: bool
+
+
+@dataclass
+class Rule:
+    """When to stop: every interval is at most `width` of its median wide, or `seconds` or `most` rounds are spent."""
+
+    seconds: float = 2.0
+    width: float = 0.02
+    least: int = 10
+    most: int = 2000
+    warmup_seconds: float = 0.05
+    shuffle: random.Random = field(default_factory=lambda: random.Random(0))
+
+
+class Timer(Protocol):
+    """Times one call. Returns ms."""
+
+    def __call__(self, call: Call) -> float: ...
+
+
+def median_interval(samples: list[float]) -> tuple[float, float, float]:
+    """Median and its 95 % interval from order statistics (binomial, exact; the whole range below 6 samples)."""
+    ordered, n = sorted(samples), len(samples)
+    middle = ordered[n // 2] if n % 2 else (ordered[n // 2 - 1] + ordered[n // 2]) / 2
+    outside = _outside(n)
+    return middle, ordered[outside], ordered[n - 1 - outside]
+
+
+@cache
+def _outside(n: int) -> int:
+    """How many samples lie outside the interval on either side: the most that keeps 95 % coverage."""
+    if n >= 1000:
+        return int(n / 2 - 0.98 * n**0.5) - 1
+    probability, cumulative = 0.5**n, 0.0
+    for below in range(n):
+        cumulative += probability
+        if cumulative > 0.025:
+            return max(0, below - 1)
+        probability *= (n - below) / (below + 1)
+    return 0
+
+
+def interleaved(
+    calls: Mapping[str, Call], device: torch.device | str, rule: Rule | None = None, timer: Timer | None = None
+) -> dict[str, Timing]:
+    """Times the calls in rounds, each round in a new order, after a warm-up of each."""
+    rule = rule or Rule()
+    device = torch.device(device)
+    timer = timer or timer_for(device)
+    for call in calls.values():
+        _warm(call, device, rule.warmup_seconds)
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    names = list(calls)
+    end = time.monotonic() + rule.seconds
+    for done in range(1, rule.most + 1):
+        rule.shuffle.shuffle(names)
+        for name in names:
+            samples[name].append(timer(calls[name]))
+        enough = done >= rule.least and all(_narrow(each, rule.width) for each in samples.values())
+        if enough or (time.monotonic() > end and done >= min(3, rule.least)):
+            break
+    return {name: _timing(each, rule.width) for name, each in samples.items()}
+
+
+def _timing(samples: list[float], width: float) -> Timing:
+    middle, low, high = median_interval(samples)
+    return Timing(middle, low, high, len(samples), high - low <= width * middle)
+
+
+def _narrow(samples: list[float], width: float) -> bool:
+    middle, low, high = median_interval(samples)
+    return high - low <= width * middle
+
+
+def _warm(call: Call, device: torch.device, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    for _ in range(100):
+        call()
+        _wait(device)
+        if time.monotonic() > end:
+            return
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def timer_for(device: torch.device) -> Timer:
+    """A timer with a cold cache for the device."""
+    return CudaTimer(device) if device.type == "cuda" else CpuTimer()
+
+
+class CpuTimer:
+    """Wall time of a call after the last-level cache was filled with other data."""
+
+    def __init__(self) -> None:
+        self._other = torch.ones(_cpu_flush_bytes() // 8, dtype=torch.int64)
+
+    def __call__(self, call: Call) -> float:
+        self._other.sum()
+        start = time.perf_counter_ns()
+        call()
+        return (time.perf_counter_ns() - start) / 1e6
+
+
+class CudaTimer:
+    """Time between two CUDA events around a call, after the L2 was filled with clean lines of other data."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._other = torch.ones(LONGEST_FLUSH // 4, dtype=torch.int32, device=device)
+        self._cycles_per_ms = _cycles_per_ms()
+        self._host_ms: dict[int, float] = {}
+
+    def __call__(self, call: Call) -> float:
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda._sleep(int(self._hold_ms(call) * self._cycles_per_ms))
+        self._other.sum()
+        start.record()
+        queued = time.perf_counter_ns()
+        call()
+        host_ms = (time.perf_counter_ns() - queued) / 1e6
+        end.record()
+        end.synchronize()
+        self._host_ms[id(call)] = max(self._host_ms.get(id(call), 0.0) * 0.9, host_ms)
+        return start.elapsed_time(end)
+
+    def _hold_ms(self, call: Call) -> float:
+        return min(20.0, 0.05 + 1.5 * self._host_ms.get(id(call), 0.2))
+
+
+def _cycles_per_ms(cycles: int = 2_000_000) -> float:
+    """Cycles of `torch.cuda._sleep` in a millisecond, measured."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    for _ in range(2):
+        start.record()
+        torch.cuda._sleep(cycles)
+        end.record()
+        end.synchronize()
+    return cycles / start.elapsed_time(end)
+
+
+def empty_call(device: torch.device | str) -> Call:
+    """A call that does nothing: on a GPU a kernel that returns at once. Its time is the floor of every other."""
+    if torch.device(device).type == "cuda":
+        return lambda: torch.cuda._sleep(0)
+    return lambda: None
+
+
+def empty_launch_ms(device: torch.device | str, seconds: float = 0.2) -> Timing:
+    """Time of an empty launch, measured like everything else."""
+    return interleaved({"empty": empty_call(device)}, device, Rule(seconds=seconds))["empty"]
+
+
+def _cpu_flush_bytes() -> int:
+    try:
+        cache = os.sysconf("SC_LEVEL3_CACHE_SIZE")
+    except (ValueError, OSError):
+        cache = 0
+    return min(CPU_FLUSH, 2 * cache) if cache > 0 else CPU_FLUSH
