@@ -1,0 +1,9 @@
+"""The application's label."""
+
+from django.apps import AppConfig
+
+
+class IntakeConfig(AppConfig):
+    name = "workbench.intake"
+    label = "intake"
+    verbose_name = "Intake"

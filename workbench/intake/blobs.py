@@ -1,0 +1,89 @@
+"""Files by content hash on the disk: `settings.BLOBS/<aa>/<sha256>`. A blob is whole or not there."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from django.conf import settings
+
+CHUNK = 1 << 20
+GRACE_SECONDS = 3600
+"""A blob this young is never removed: somebody may be about to refer to it."""
+
+
+def path_of(sha256: str) -> Path:
+    """Where the blob lies, or would lie. Raises ValueError when `sha256` is not 64 lower-case hex digits."""
+    if len(sha256) != 64 or set(sha256) - set("0123456789abcdef"):
+        raise ValueError("sha256: a content hash is 64 lower-case hex digits")
+    return Path(settings.BLOBS) / sha256[:2] / sha256
+
+
+def incoming() -> Path:
+    """The directory of what is still being received, on the blobs' own file system."""
+    folder = Path(settings.BLOBS) / "incoming"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def adopt(file: Path, sha256: str) -> None:
+    """Makes a received file, whose hash the caller has computed, the blob `sha256`; atomic."""
+    target = path_of(sha256)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    os.utime(file)
+    os.replace(file, target)
+    _sync_folder(target.parent)
+
+
+def store(chunks: Iterable[bytes], expect: str | None = None) -> tuple[str, int]:
+    """Writes the chunks as a blob, hashing as they pass. Returns (sha256, size).
+
+    Raises ValueError when the content does not have the hash `expect`; then nothing is kept.
+    """
+    digest, size = hashlib.sha256(), 0
+    descriptor, name = tempfile.mkstemp(dir=incoming(), prefix="blob-")
+    file = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            for chunk in chunks:
+                stream.write(chunk)
+                digest.update(chunk)
+                size += len(chunk)
+            stream.flush()
+            os.fsync(stream.fileno())
+        found = digest.hexdigest()
+        if expect is not None and found != expect:
+            raise ValueError(f"sha256: the content has the hash {found}, not {expect}")
+        adopt(file, found)
+    finally:
+        file.unlink(missing_ok=True)
+    return found, size
+
+
+def hash_of(file: Path) -> str:
+    """SHA-256 of a file, read in chunks."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def remove(sha256: str) -> None:
+    """Removes a blob that nothing refers to, unless it is younger than the grace."""
+    target = path_of(sha256)
+    if target.exists() and time.time() - target.stat().st_mtime > GRACE_SECONDS:
+        target.unlink(missing_ok=True)
+
+
+def free_bytes() -> int:
+    """Free space of the file system that the blobs lie on."""
+    return shutil.disk_usage(incoming()).free
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,128 @@
+"""Models, the uploads they come by, and the workloads about them."""
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+
+from workbench.accounts.querysets import OrganisationQuerySet
+from workers.documents.model import ModelManifest
+from workers.documents.workload import Workload as WorkloadDocument
+
+
+class Model(models.Model):
+    """A model of an organisation: uploaded, or a catalogue entry from its first use on.
+
+    `manifest` is a `ModelManifest`; the files' contents are blobs. `size` counts the bytes of the files.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="models")
+    name = models.CharField(max_length=120)
+    digest = models.CharField(max_length=64)
+    manifest = models.JSONField()
+    size = models.BigIntegerField(default=0)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = OrganisationQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-created_at",)
+        constraints = (models.UniqueConstraint("organisation", "digest", name="one_model_per_digest"),)
+        indexes = (models.Index(fields=("digest",), name="model_digest"),)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def facts(self) -> ModelManifest:
+        """The manifest as a document."""
+        return ModelManifest.model_validate(self.manifest)
+
+
+class StoredFile(models.Model):
+    """One file of a model; its content is the blob `sha256`, which several models may share."""
+
+    model = models.ForeignKey(Model, on_delete=models.CASCADE, related_name="files")
+    path = models.CharField(max_length=200)
+    sha256 = models.CharField(max_length=64, db_index=True)
+    size = models.BigIntegerField()
+
+    class Meta:
+        ordering = ("path",)
+        constraints = (models.UniqueConstraint("model", "path", name="one_file_per_path"),)
+
+    def __str__(self) -> str:
+        return self.path
+
+
+class Upload(models.Model):
+    """A model on its way in. It is gone once it has become a Model, was refused, deleted or abandoned."""
+
+    class State(models.TextChoices):
+        OPEN = "open", "Open"
+        FINISHING = "finishing", "Finishing"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="uploads")
+    name = models.CharField(max_length=120)
+    state = models.CharField(max_length=10, choices=State.choices, default=State.OPEN)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    touched_at = models.DateTimeField(auto_now_add=True)
+
+    objects = OrganisationQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-created_at",)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class UploadFile(models.Model):
+    """One file of an upload: `received` of its `size` bytes are on the disk.
+
+    `sha256` is what the customer says; `digest` what was computed, once all has come.
+    """
+
+    upload = models.ForeignKey(Upload, on_delete=models.CASCADE, related_name="files")
+    number = models.PositiveIntegerField()
+    path = models.CharField(max_length=200)
+    size = models.BigIntegerField()
+    received = models.BigIntegerField(default=0)
+    sha256 = models.CharField(max_length=64, blank=True)
+    digest = models.CharField(max_length=64, blank=True)
+
+    class Meta:
+        ordering = ("number",)
+        constraints = (models.UniqueConstraint("upload", "number", name="one_upload_file_per_number"),)
+
+    def __str__(self) -> str:
+        return self.path
+
+
+class Workload(models.Model):
+    """A model with an SLA; `document` is a `workers.documents.workload.Workload`."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="workloads")
+    name = models.CharField(max_length=120)
+    document = models.JSONField()
+    model = models.ForeignKey(Model, on_delete=models.PROTECT, related_name="workloads")
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = OrganisationQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-created_at",)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def sla(self) -> WorkloadDocument:
+        """The document, validated."""
+        return WorkloadDocument.model_validate(self.document)
