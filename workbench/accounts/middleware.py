@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib.auth.middleware import LoginRequiredMiddleware as DjangoLoginRequired
+from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest, HttpResponse
 
 from workbench.accounts import tokens
@@ -38,6 +39,7 @@ class CallerMiddleware:
         return self.get_response(request)
 
     def _take_token(self, request: Any) -> None:
+        request.user = AnonymousUser()
         secret = _bearer(request)
         token = tokens.find(secret) if secret.startswith(TOKEN_MARK) else None
         if token is not None:

@@ -1,0 +1,103 @@
+"""Invitations: one link, once, for one email."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from workbench.accounts.models import Invitation, Membership, Role, User
+
+pytestmark = pytest.mark.django_db
+NEWCOMER = {"name": "Nell", "password": "a long pass phrase"}
+
+
+def _invite(client, email="nell@voice.test", role="account"):
+    page = client.post("/members/invite/", {"email": email, "role": role}).content.decode()
+    found = re.search(r"http://testserver(/invitations/[\w-]+/)", page)
+    assert found, page
+    return found[1]
+
+
+def test_a_newcomer_sets_a_password_and_is_a_member(browser, admin, organisation):
+    link = _invite(browser(admin))
+    newcomer = Client()
+    assert newcomer.post(link, NEWCOMER).status_code == 302
+    user = User.objects.get(email="nell@voice.test")
+    assert user.check_password(NEWCOMER["password"])
+    assert Membership.objects.get(user=user).role == Role.ACCOUNT
+    assert newcomer.get("/members/").status_code == 200
+
+
+def test_a_link_works_once(browser, admin, organisation):
+    link = _invite(browser(admin))
+    Client().post(link, NEWCOMER)
+    assert Client().post(link, NEWCOMER | {"name": "Thief"}).status_code == 404
+    assert User.objects.filter(name="Thief").count() == 0
+
+
+def test_the_secret_of_the_link_is_not_kept(browser, admin, organisation):
+    secret = _invite(browser(admin)).split("/")[2]
+    kept = Invitation.objects.values_list("digest", "email").get()
+    assert secret not in "".join(kept)
+
+
+def test_a_link_ends_with_time_and_by_withdrawal(browser, admin, organisation):
+    client = browser(admin)
+    late = _invite(client)
+    Invitation.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    assert Client().get(late).status_code == 404
+    withdrawn = _invite(client)
+    client.post(f"/invitations/{Invitation.objects.get().pk}/withdraw/")
+    assert Client().get(withdrawn).status_code == 404
+
+
+def test_inviting_again_replaces_the_first_link(browser, admin, organisation):
+    client = browser(admin)
+    first, second = _invite(client), _invite(client)
+    assert Client().get(first).status_code == 404
+    assert Client().get(second).status_code == 200
+
+
+def test_a_weak_password_is_refused_beside_its_field(browser, admin, organisation):
+    page = Client().post(_invite(browser(admin)), {"name": "Nell", "password": "password"})
+    assert page.status_code == 422
+    assert b"too common" in page.content
+    assert not User.objects.filter(email="nell@voice.test").exists()
+
+
+def test_somebody_with_a_login_must_use_it(browser, admin, organisation, foreigner):
+    link = _invite(browser(admin), foreigner.email)
+    stranger = Client()
+    stranger.post(link, NEWCOMER)
+    assert not Membership.objects.filter(user=foreigner, organisation=organisation).exists()
+    assert b"Log in to accept" in stranger.get(link).content
+    assert browser(foreigner).post(link).status_code == 302
+    assert Membership.objects.filter(user=foreigner, organisation=organisation).exists()
+
+
+def test_nobody_accepts_for_another(browser, admin, organisation, foreigner, make_user):
+    link = _invite(browser(admin), foreigner.email)
+    other = make_user("third@x.test")
+    assert browser(other).post(link).status_code == 422
+    assert not Membership.objects.filter(user=other).exists()
+
+
+def test_only_an_admin_invites(browser, engineer):
+    response = browser(engineer).post("/members/invite/", {"email": "x@y.test", "role": "admin"})
+    assert response.status_code == 403
+    assert not Invitation.objects.exists()
+
+
+def test_a_member_is_not_invited_again(browser, admin, organisation, engineer):
+    response = browser(admin).post("/members/invite/", {"email": engineer.email.upper(), "role": "admin"})
+    assert response.status_code == 422
+    assert b"is a member already" in response.content
+
+
+def test_a_foreign_invitation_is_not_found(browser, admin, organisation, foreigner):
+    _invite(browser(admin))
+    address = f"/invitations/{Invitation.objects.get().pk}/withdraw/"
+    assert browser(foreigner).post(address).status_code == 404
+    assert Invitation.objects.exists()

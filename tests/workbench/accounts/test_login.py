@@ -1,0 +1,86 @@
+"""Login by email, the brake on guessing, and the first login of an installation."""
+
+import json
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+
+from workbench.accounts.models import User
+
+pytestmark = pytest.mark.django_db
+PASSWORD = "correct horse battery"
+
+
+def _log_in(client, email, password=PASSWORD, **extra):
+    return client.post("/login/", {"username": email, "password": password}, **extra)
+
+
+def test_the_email_is_the_login_in_any_case(client, engineer):
+    assert _log_in(client, engineer.email.upper()).status_code == 302
+    assert client.get("/members/").status_code == 200
+
+
+def test_logging_out_ends_the_session(browser, engineer):
+    client = browser(engineer)
+    client.post("/logout/")
+    assert client.get("/members/").status_code == 302
+
+
+def test_guessing_is_stopped_even_with_the_right_password(client, engineer, settings):
+    settings.LOGIN_ATTEMPTS = 3
+    for _ in range(3):
+        assert b"Too many" not in _log_in(client, engineer.email, "wrong").content
+    assert b"Too many failed logins; try again in 15 minutes." in _log_in(client, engineer.email).content
+
+
+def test_guessing_from_elsewhere_does_not_lock_the_owner_out(client, engineer, settings):
+    settings.LOGIN_ATTEMPTS = 2
+    for _ in range(4):
+        _log_in(client, engineer.email, "wrong", REMOTE_ADDR="192.0.2.1")
+    assert _log_in(client, engineer.email).status_code == 302
+
+
+def test_one_address_cannot_try_many_people(client, engineer, settings):
+    settings.LOGIN_ATTEMPTS = 1
+    for number in range(5):
+        _log_in(client, f"somebody{number}@voice.test", "wrong")
+    assert b"Too many" in _log_in(client, engineer.email).content
+
+
+def test_a_success_forgets_the_failures(client, engineer, settings):
+    settings.LOGIN_ATTEMPTS = 3
+    for _ in range(3):
+        _log_in(client, engineer.email, "wrong")
+        assert _log_in(client, engineer.email).status_code == 302
+
+
+def test_login_needs_the_csrf_token(engineer):
+    assert _log_in(Client(enforce_csrf_checks=True), engineer.email).status_code == 403
+
+
+def test_login_leads_to_no_other_site(client, engineer):
+    response = client.post("/login/?next=//evil.test/", {"username": engineer.email, "password": PASSWORD})
+    assert response["Location"] == "/"
+
+
+def test_the_password_is_changed_by_who_knows_it(browser, engineer):
+    client = browser(engineer)
+    new = {"new_password1": "another long phrase", "new_password2": "another long phrase"}
+    client.post("/password/", {"old_password": "wrong"} | new)
+    assert User.objects.get(pk=engineer.pk).check_password(PASSWORD)
+    client.post("/password/", {"old_password": PASSWORD} | new)
+    assert User.objects.get(pk=engineer.pk).check_password("another long phrase")
+
+
+def test_create_login_prints_a_login_that_works_and_keeps_to_it(client, settings, tmp_path, capsys):
+    settings.WORKBENCH_DATA = tmp_path
+    call_command("create_login", "--token", "--json")
+    first = json.loads(capsys.readouterr().out)
+    assert _log_in(client, first["email"], first["password"]).status_code == 302
+    me = Client(headers={"Authorization": f"Bearer {first['token']}"}).get("/api/v1/me").json()
+    assert (me["role"], me["scope"]) == ("admin", "write")
+    call_command("create_login", "--json")
+    assert json.loads(capsys.readouterr().out) == {"email": first["email"], "password": first["password"]}
+    assert User.objects.count() == 1
+    assert (tmp_path / "first_password").stat().st_mode & 0o077 == 0

@@ -1,0 +1,93 @@
+"""API tokens: shown once, kept as a keyed hash, of one organisation, revocable."""
+
+import hashlib
+import re
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from workbench.accounts import tokens
+from workbench.accounts.models import ApiToken, Membership, Role
+
+pytestmark = pytest.mark.django_db
+
+
+def _make(client, scope="read"):
+    page = client.post("/tokens/", {"name": "CI", "scope": scope}).content.decode()
+    return re.search(r"kwb_[\w-]{40,}", page)[0]
+
+
+def _me(secret):
+    return Client(headers={"Authorization": f"Bearer {secret}"}).get("/api/v1/me")
+
+
+def test_a_token_is_shown_once_and_speaks_for_its_owner(browser, engineer):
+    client = browser(engineer)
+    secret = _make(client)
+    assert secret not in client.get("/tokens/").content.decode()
+    assert _me(secret).json() == {
+        "email": engineer.email,
+        "organisation": "Voice",
+        "role": "engineer",
+        "scope": "read",
+    }
+
+
+def test_only_a_keyed_hash_is_kept(browser, engineer, settings):
+    secret = _make(browser(engineer))
+    token = ApiToken.objects.get()
+    assert token.prefix == secret[:12]
+    assert token.digest != hashlib.sha256(secret.encode()).hexdigest()
+    settings.SECRET_KEY = "another key"
+    assert _me(secret).status_code == 401
+
+
+def test_a_revoked_token_opens_nothing(browser, engineer):
+    client = browser(engineer)
+    secret = _make(client)
+    assert _me(secret).status_code == 200
+    client.post(reverse("revoke-token", args=[ApiToken.objects.get().pk]))
+    assert _me(secret).status_code == 401
+
+
+def test_its_last_use_is_noted(engineer, organisation):
+    token, secret = tokens.issue(organisation, engineer, "CI", "read")
+    _me(secret)
+    token.refresh_from_db()
+    assert token.last_used_at is not None
+
+
+def test_the_token_of_an_inactive_user_opens_nothing(engineer, organisation):
+    _, secret = tokens.issue(organisation, engineer, "CI", "read")
+    engineer.is_active = False
+    engineer.save()
+    assert _me(secret).status_code == 401
+
+
+def test_a_token_keeps_to_its_organisation(foreigner, organisation, engineer):
+    Membership.objects.create(user=foreigner, organisation=organisation, role=Role.ENGINEER)
+    _, secret = tokens.issue(organisation, foreigner, "CI", "read")
+    assert _me(secret).json()["organisation"] == "Voice"
+    assert tokens.find(secret).organisation == organisation
+
+
+def test_a_token_opens_no_page(engineer, organisation):
+    _, secret = tokens.issue(organisation, engineer, "CI", "write")
+    page = Client(headers={"Authorization": f"Bearer {secret}"}).get("/members/")
+    assert page.status_code == 302
+
+
+def test_one_sees_and_revokes_ones_own_tokens_and_an_admin_all(browser, admin, organisation, engineer, account):
+    token, _ = tokens.issue(organisation, engineer, "Engineer's own", "read")
+    address = reverse("revoke-token", args=[token.pk])
+    assert "Engineer&#x27;s own" not in browser(account).get("/tokens/").content.decode()
+    assert browser(account).post(address).status_code == 404
+    assert browser(admin).post(address).status_code == 302
+
+
+def test_a_foreign_token_is_not_found(browser, engineer, organisation, foreigner):
+    token, _ = tokens.issue(organisation, engineer, "CI", "read")
+    assert browser(foreigner).post(reverse("revoke-token", args=[token.pk])).status_code == 404
+    token.refresh_from_db()
+    assert token.revoked_at is None

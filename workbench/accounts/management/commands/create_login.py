@@ -1,0 +1,49 @@
+"""`manage.py create_login`: the first organisation and its admin, printed; repeated, it prints them again."""
+
+import json
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandParser
+
+from workbench.accounts import services, tokens
+from workbench.accounts.models import ApiToken, Membership, Organisation, Role, User
+from workbench.secret_files import kept_secret
+
+
+class Command(BaseCommand):
+    """Creates an organisation and an admin, whose generated password is kept beside the data until it is changed."""
+
+    help = "Create an organisation with an admin and print the login; --token prints a write token as well."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--email", default="admin@localhost.localdomain")
+        parser.add_argument("--name", default="Admin")
+        parser.add_argument("--organisation", default="My organisation")
+        parser.add_argument("--token", action="store_true", help="also make and print an API token that may write")
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        password = kept_secret(settings.WORKBENCH_DATA / "first_password")
+        user = User.objects.filter(email=options["email"].lower()).first()
+        if user is None:
+            user = User.objects.create_user(options["email"], password, name=options["name"])
+        organisation = self._organisation(user, options["organisation"])
+        login = {"email": user.email, "password": password if user.check_password(password) else None}
+        if options["token"]:
+            _, login["token"] = tokens.issue(organisation, user, "create_login", ApiToken.Scope.WRITE)
+        self._print(login, options["json"])
+
+    @staticmethod
+    def _organisation(user: User, name: str) -> Organisation:
+        membership = Membership.objects.filter(user=user, organisation__name=name, role=Role.ADMIN).first()
+        return membership.organisation if membership else services.create_organisation(name, user)
+
+    def _print(self, login: dict[str, str | None], as_json: bool) -> None:
+        if as_json:
+            self.stdout.write(json.dumps(login))
+            return
+        self.stdout.write(f"email:    {login['email']}")
+        self.stdout.write(f"password: {login['password'] or '(the one you chose)'}")
+        if "token" in login:
+            self.stdout.write(f"token:    {login['token']}")

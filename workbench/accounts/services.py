@@ -1,0 +1,104 @@
+"""What changes an organisation's people. Errors are AccountError: one sentence, and the field it belongs to."""
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+from django.utils.text import slugify
+
+from workbench.accounts.models import ApiToken, Invitation, Membership, Organisation, Role, User
+from workbench.accounts.secrets import keyed_digest, new_link_secret
+
+
+class AccountError(Exception):
+    """Why an account cannot be changed like this, as one sentence; `field` names the input at fault."""
+
+    def __init__(self, sentence: str, field: str | None = None) -> None:
+        super().__init__(sentence)
+        self.sentence, self.field = sentence, field
+
+
+def create_organisation(name: str, admin: User) -> Organisation:
+    """A new organisation with its first admin; a taken slug gets a number."""
+    base = slugify(name)[:120] or "organisation"
+    slug, number = base, 1
+    while Organisation.objects.filter(slug=slug).exists():
+        number += 1
+        slug = f"{base}-{number}"
+    with transaction.atomic():
+        organisation = Organisation.objects.create(name=name, slug=slug)
+        Membership.objects.create(organisation=organisation, user=admin, role=Role.ADMIN)
+    return organisation
+
+
+def invite(organisation: Organisation, invited_by: User, email: str, role: str) -> tuple[Invitation, str]:
+    """An invitation and the secret of its link, which cannot be read again; it replaces an open one to this email."""
+    email = email.strip().lower()
+    if organisation.memberships.filter(user__email=email).exists():
+        raise AccountError(f"{email} is a member already.", "email")
+    secret = new_link_secret()
+    with transaction.atomic():
+        organisation.invitations.filter(email=email, accepted_at=None).delete()
+        invitation = Invitation.objects.create(
+            organisation=organisation, email=email, role=role, digest=keyed_digest(secret), invited_by=invited_by
+        )
+    return invitation, secret
+
+
+def open_invitation(secret: str) -> Invitation | None:
+    """The invitation of this link while it can be accepted."""
+    return (
+        Invitation.objects.select_related("organisation", "invited_by")
+        .filter(digest=keyed_digest(secret), accepted_at=None, expires_at__gt=timezone.now())
+        .first()
+    )
+
+
+def accept(invitation: Invitation, user: User) -> Membership:
+    """Makes the invited `user` a member; a link works once."""
+    if user.email != invitation.email:
+        raise AccountError(f"This invitation is for {invitation.email}, not for {user.email}.")
+    with transaction.atomic():
+        now = timezone.now()
+        open_still = Invitation.objects.filter(pk=invitation.pk, accepted_at=None, expires_at__gt=now)
+        if open_still.update(accepted_at=now) != 1:
+            raise AccountError("This invitation has been used or has ended; ask for a new one.")
+        membership, _ = Membership.objects.get_or_create(
+            organisation=invitation.organisation, user=user, defaults={"role": invitation.role}
+        )
+    return membership
+
+
+def register_invited(invitation: Invitation, name: str, password: str) -> User:
+    """A new user for the invited email, already a member."""
+    try:
+        with transaction.atomic():
+            user = User.objects.create_user(invitation.email, password, name=name)
+            accept(invitation, user)
+    except IntegrityError:
+        raise AccountError(f"{invitation.email} has a login already; log in to accept.") from None
+    return user
+
+
+def _keep_an_admin(membership: Membership) -> None:
+    """Raises when `membership` is the organisation's last admin; holds the rows until the transaction ends."""
+    admins = Membership.objects.select_for_update().filter(organisation=membership.organisation, role=Role.ADMIN)
+    if {admin.pk for admin in admins} == {membership.pk}:
+        raise AccountError("The last admin cannot be removed or given another role; make another member admin first.")
+
+
+def change_role(membership: Membership, role: str) -> None:
+    """Gives the member another role. Raises AccountError for an unknown role and for the last admin."""
+    if role not in Role.values:
+        raise AccountError(f"role: {role!r} is not one of {', '.join(Role.values)}.", "role")
+    with transaction.atomic():
+        if role != Role.ADMIN:
+            _keep_an_admin(membership)
+        Membership.objects.filter(pk=membership.pk).update(role=role)
+
+
+def remove(membership: Membership) -> None:
+    """Ends the membership and revokes the member's tokens in this organisation."""
+    with transaction.atomic():
+        _keep_an_admin(membership)
+        tokens = ApiToken.objects.filter(organisation=membership.organisation, user=membership.user, revoked_at=None)
+        tokens.update(revoked_at=timezone.now())
+        membership.delete()

@@ -1,0 +1,128 @@
+"""Login, and the pages of members and invitations."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth import login
+from django.contrib.auth.decorators import login_not_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_POST
+
+from workbench.accounts import services
+from workbench.accounts.forms import AcceptForm, InvitationForm
+from workbench.accounts.middleware import SESSION_KEY
+from workbench.accounts.models import Invitation, Membership, Role, User
+from workbench.accounts.permissions import admin_required, can_admin
+from workbench.accounts.services import AccountError
+
+
+def members(request: Any, form: InvitationForm | None = None, link: str = "", status: int = 200) -> HttpResponse:
+    """Everybody of the organisation; an admin invites, changes and removes here."""
+    context = {
+        "memberships": Membership.objects.for_user(request.user).select_related("user"),
+        "invitations": Invitation.objects.for_user(request.user).filter(accepted_at=None)
+        if can_admin(request.membership)
+        else [],
+        "roles": Role.choices,
+        "form": form or InvitationForm(),
+        "link": link,
+    }
+    return render(request, "accounts/members.html", context, status=status)
+
+
+@require_POST
+@admin_required
+def invite(request: Any) -> HttpResponse:
+    """Makes an invitation and shows its link, once."""
+    form = InvitationForm(request.POST)
+    if form.is_valid():
+        try:
+            _, secret = services.invite(request.organisation, request.user, **form.cleaned_data)
+        except AccountError as error:
+            form.add_error(error.field, error.sentence)
+        else:
+            link = request.build_absolute_uri(reverse("invitation", args=[secret]))
+            return members(request, link=link)
+    return members(request, form, status=422)
+
+
+def _change(request: HttpRequest, change: Any, done: str) -> HttpResponse:
+    try:
+        change()
+    except AccountError as error:
+        messages.error(request, error.sentence)
+    else:
+        messages.success(request, done)
+    return redirect("members")
+
+
+@require_POST
+@admin_required
+def change_role(request: Any, membership_id: Any) -> HttpResponse:
+    """Gives a member another role."""
+    membership = get_object_or_404(Membership.objects.for_user(request.user), pk=membership_id)
+    role = request.POST.get("role", "")
+    return _change(request, lambda: services.change_role(membership, role), f"{membership.user} is now {role}.")
+
+
+@require_POST
+@admin_required
+def remove_member(request: Any, membership_id: Any) -> HttpResponse:
+    """Ends a membership."""
+    membership = get_object_or_404(Membership.objects.for_user(request.user), pk=membership_id)
+    return _change(request, lambda: services.remove(membership), f"{membership.user} has been removed.")
+
+
+@require_POST
+@admin_required
+def withdraw_invitation(request: Any, invitation_id: Any) -> HttpResponse:
+    """Ends an invitation that has not been accepted."""
+    invitations = Invitation.objects.for_user(request.user).filter(accepted_at=None)
+    get_object_or_404(invitations, pk=invitation_id).delete()
+    messages.success(request, "The invitation has been withdrawn.")
+    return redirect("members")
+
+
+@login_not_required
+@never_cache
+@sensitive_post_parameters("password")
+def invitation(request: Any, secret: str) -> HttpResponse:
+    """The page behind an invitation's link: newcomers choose a password, a member of another organisation joins."""
+    found = services.open_invitation(secret)
+    if found is None:
+        return render(request, "accounts/invitation_ended.html", status=404)
+    known = User.objects.filter(email=found.email).exists()
+    form = AcceptForm(request.POST or None, email=found.email)
+    context = {"invitation": found, "known": known, "form": form}
+    if request.method != "POST" or (known and not request.user.is_authenticated):
+        return render(request, "accounts/invitation.html", context)
+    try:
+        if known:
+            services.accept(found, request.user)
+        elif form.is_valid():
+            user = services.register_invited(found, form.cleaned_data["name"], form.cleaned_data["password"])
+            login(request, user)
+        else:
+            return render(request, "accounts/invitation.html", context, status=422)
+    except AccountError as error:
+        context["sentence"] = error.sentence
+        return render(request, "accounts/invitation.html", context, status=422)
+    request.session[SESSION_KEY] = str(found.organisation_id)
+    return redirect("/")
+
+
+@require_POST
+def switch_organisation(request: Any) -> HttpResponse:
+    """Works for another of the member's organisations from now on."""
+    chosen = request.POST.get("organisation", "")
+    own = {str(m.organisation_id) for m in Membership.objects.filter(user=request.user)}
+    if chosen not in own:
+        raise Http404
+    request.session[SESSION_KEY] = chosen
+    after = request.POST.get("next", "/")
+    return redirect(after if url_has_allowed_host_and_scheme(after, {request.get_host()}) else "/")
