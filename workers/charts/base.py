@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workers.documents.base import Basis
-from workers.documents.stages import Results
+from workers.documents.stages import Results, Stage
 
 Figure = dict[str, Any]
 Cell = str | float | int | None
@@ -22,11 +22,15 @@ PALETTE = ("#12918f", "#5f82cc", "#c08a35", "#a267b5", "#6f9f3c", "#c4637a", "#8
 
 @dataclass(frozen=True)
 class Chart:
-    """One chart: `figure` gives None when the results do not hold what it draws; `table` holds the same numbers."""
+    """One chart of what `stage` found.
+
+    `figure` gives None when the results do not hold what it draws; `table` holds the same numbers.
+    """
 
     key: str
     title: str
     note: str
+    stage: Stage
     basis: Basis
     figure: Callable[[Results], Figure | None]
     table: Callable[[Results], Table]

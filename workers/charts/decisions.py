@@ -85,6 +85,7 @@ CHART = Chart(
     "decisions",
     "Candidates, case by case",
     "Each mark is a variant timed at a shape that this model really uses; the cases that cost most come first.",
+    "explore",
     "measured",
     figure,
     table,

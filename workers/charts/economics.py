@@ -39,6 +39,7 @@ CHART = Chart(
     "economics",
     "Price of a million tokens over the price of the GPU",
     "Public prices of one GPU spread about five-fold; read the line at the price you pay.",
+    "price",
     "modelled",
     figure,
     table,

@@ -15,7 +15,7 @@ def figure(results: Results) -> Figure | None:
         return None
     labels = [each.objective.label for each in reversed(outcomes)]
     traces = []
-    for name, colour, key in (("Before", BEFORE, "before"), ("After", AFTER, "after")):
+    for name, colour, key in (("After", AFTER, "after"), ("Before", BEFORE, "before")):
         values = [getattr(each, key) for each in reversed(outcomes)]
         limits = [each.objective for each in reversed(outcomes)]
         traces.append(
@@ -33,7 +33,14 @@ def figure(results: Results) -> Figure | None:
                 "hovertemplate": f"{name}: %{{text}}, %{{x:.0f}} % of the limit<extra></extra>",
             }
         )
-    form = layout("% of the limit", "", height=150 + 70 * len(labels), barmode="group", xaxis={"rangemode": "tozero"})
+    form = layout(
+        "% of the limit",
+        "",
+        height=150 + 70 * len(labels),
+        barmode="group",
+        xaxis={"rangemode": "tozero"},
+        legend={"traceorder": "reversed"},
+    )
     return {"data": traces, "layout": form | limit_line("x", 100, "limit")}
 
 
@@ -49,6 +56,7 @@ CHART = Chart(
     "objectives",
     "Objectives against their limits",
     "Each bar is a percentile as a share of its limit. Latencies should end left of the line, throughput right of it.",
+    "verify",
     "measured",
     figure,
     table,

@@ -50,6 +50,7 @@ CHART = Chart(
     "plans",
     "Whole-model plans that were tried",
     "A quick measurement of the first objective's metric for each plan, with its 95 % interval.",
+    "compose",
     "measured",
     figure,
     table,

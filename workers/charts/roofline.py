@@ -83,6 +83,7 @@ CHART = Chart(
     "Roofline",
     "Each dot is an op, its size the share of the time. The lines are ceilings measured on this device; "
     "the closer to the line, the less there is to win.",
+    "profile",
     "measured",
     figure,
     table,

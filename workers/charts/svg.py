@@ -10,10 +10,9 @@ from html import escape
 from typing import Any
 
 from workers.charts.base import Figure
-from workers.charts.text import number
 
 WIDTH = 860
-CHARACTER = 6.4
+CHARACTER = 7.0
 """Width of one character of the labels in pixels, roughly."""
 DASHES = {"dash": "6 4", "dot": "2 4", "solid": ""}
 
@@ -46,7 +45,7 @@ class Axis:
         if self.kind == "category":
             return [(self.at(name), name) for name in self.categories]
         if self.kind == "log":
-            return [(self.at(value), number(value)) for value in log_ticks(self.low, self.high)]
+            return [(self.at(value), f"{value:,.10g}") for value in log_ticks(self.low, self.high)]
         step = nice_step((self.high - self.low) / 6)
         first = math.ceil(self.low / step - 1e-9)
         count = int((self.high - self.low) / step + 1e-9)
@@ -216,6 +215,8 @@ def _scatter(trace: Figure, x: Axis, y: Axis) -> list[str]:
 
 def _legend(figure: Figure, left: float) -> list[str]:
     shown = [trace for trace in figure["data"] if trace.get("showlegend", True)]
+    if figure["layout"]["legend"].get("traceorder") == "reversed":
+        shown.reverse()
     parts, x = [], left
     for trace in shown:
         marker = trace.get("marker", {})

@@ -72,6 +72,7 @@ CHART = Chart(
     "time",
     "Where the time goes",
     "Time per op over one request, by phase. The red tick is the roofline floor: what lies right of it is headroom.",
+    "profile",
     "measured",
     figure,
     table,

@@ -1,0 +1,89 @@
+"""Every chart: valid plotly, valid SVG, a table with the same facts, and nothing where there is nothing to draw."""
+
+from xml.etree import ElementTree
+
+import plotly.graph_objects as go
+import pytest
+from sample_results import results
+
+from workers.charts import CHARTS, cells, latency, timeline
+from workers.charts.svg import draw
+from workers.charts.text import case_label, dollars, number, quantity
+from workers.documents.stages import Results
+
+EACH = pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.key)
+
+
+@EACH
+def test_figure_is_valid_plotly_and_svg(chart):
+    figure = chart.figure(results())
+    assert go.Figure(figure).data
+    root = ElementTree.fromstring(draw(figure, chart.title))
+    assert root.get("aria-label") == chart.title
+    box = [float(value) for value in root.get("viewBox").split()]
+    for text in root.iter("{http://www.w3.org/2000/svg}text"):
+        assert 0 <= float(text.get("x")) <= box[2]
+        assert 0 <= float(text.get("y")) <= box[3]
+
+
+@EACH
+def test_table_has_a_cell_for_every_header(chart):
+    headers, rows = chart.table(results())
+    assert rows
+    assert all(len(row) == len(headers) for row in rows)
+    assert all(text for row in cells.rows((headers, rows)) for text, _ in row)
+
+
+@EACH
+def test_nothing_to_draw_before_the_stage_has_run(chart):
+    assert chart.figure(Results()) is None
+    assert chart.table(Results())[1] == []
+
+
+def test_latency_keeps_every_sample_and_draws_the_limit():
+    document = results()
+    figure = latency.figure(document)
+    assert [sorted(trace["x"])[1:] for trace in figure["data"]] == [
+        sorted(side[0].samples) for side in (document.verify.before, document.verify.after)
+    ]
+    assert figure["layout"]["shapes"][0]["x0"] == 100
+
+
+def test_latency_offers_every_metric_with_the_first_objective_first():
+    assert latency.metrics(results()) == [("ttf_n", 64), ("tpot", None), ("e2e", None)]
+
+
+def test_decisions_keep_refused_candidates_in_the_table():
+    chart = next(chart for chart in CHARTS if chart.key == "decisions")
+    reasons = [row[-1] for row in chart.table(results())[1]]
+    assert "weights: fp8 is not among the allowed precisions." in reasons
+    drawn = [name for trace in chart.figure(results())["data"] for name in trace["text"]]
+    assert "cached_output" in drawn
+    assert "fp8_linear" not in drawn
+
+
+def test_timeline_starts_each_stage_where_it_began():
+    spans = [timeline.Span("admit", 0, 2), timeline.Span("baseline", 2.5, 10)]
+    figure = timeline.figure(spans)
+    assert figure["data"][0]["base"] == [2.5, 0]
+    assert "baseline" in draw(figure, "Stages")
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(81.46, "81.5"), (1071.2, "1,071"), (0.00213, "0.00213"), (0, "0"), (None, "–"), (2e-9, "2.00e-09")],
+)
+def test_numbers_have_three_digits(value, words):
+    assert number(value) == words
+
+
+def test_units_and_money():
+    assert quantity(81.46, "ms") == "81.5 ms"
+    assert quantity(1.234, "USD/Mtok") == "$1.23 / M tokens"
+    assert dollars(0.1234) == "$0.123"
+
+
+def test_case_labels_name_the_shape():
+    linear = {"op": "linear", "m": 1, "n": 8, "k": 4, "dtype": "bf16", "weights": "int8", "epilogue": "swiglu"}
+    assert case_label("linear", linear) == "linear 1×8×4 swiglu int8"
+    assert case_label("rmsnorm", {"op": "rmsnorm", "m": 1, "n": 2048, "residual": True}) == "rmsnorm 1×2048"

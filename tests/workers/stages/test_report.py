@@ -1,0 +1,42 @@
+"""The report opens alone and says the verdict; the plan beside it is the one that was verified."""
+
+import json
+import re
+
+import pytest
+from sample_results import results, stage_input
+
+from workers.documents.stages import Results
+from workers.stages.context import Context, StageError
+from workers.stages.report import headline, render, run
+
+
+def test_keeps_a_self_contained_page_and_the_plan(tmp_path):
+    document = stage_input()
+    context = Context(tmp_path / "model", tmp_path / "scratch")
+    result = run(document, context)
+    page = (context.kept_dir / result.html.sha256).read_text()
+    assert result.verdict == "met"
+    assert result.headline.startswith("Met: TTF64 p50")
+    assert result.headline in page
+    assert not re.search(r'<script|<link|(src|href)="http|@import|url\(', page)
+    assert page.count("<svg") == 7
+    assert len(page) < 1_000_000
+    assert json.loads((context.kept_dir / result.plan.sha256).read_text()) == document.results.verify.plan
+
+
+def test_hostile_names_are_escaped():
+    document = stage_input()
+    workload = document.workload.model_copy(update={"name": "<script>alert(1)</script>"})
+    page = render(document.model_copy(update={"workload": workload}))
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_a_missed_limit_says_so():
+    assert headline(results(after_ms=143).verify).startswith("Missed: TTF64 p50 14")
+
+
+def test_refuses_a_run_that_was_not_verified():
+    with pytest.raises(StageError, match="no verified result"):
+        render(stage_input().model_copy(update={"results": Results()}))

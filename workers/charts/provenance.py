@@ -1,0 +1,53 @@
+"""Where a figure comes from, in words: device, clocks, libraries, commit and time."""
+
+from workers.charts.text import number
+from workers.documents.measurement import Environment
+from workers.documents.stages import Results, Stage
+
+
+def environment(results: Results, stage: Stage) -> Environment | None:
+    """The environment in which `stage` measured; price and report rest on the verification's."""
+    result = getattr(results, "verify" if stage in ("price", "report") else stage)
+    return getattr(result, "environment", None)
+
+
+def clocks(found: Environment) -> str:
+    """Clock and power while measuring: `1,980 MHz (1,965 to 1,980), 350 W`; empty where the machine does not tell."""
+    seen = found.telemetry
+    said = []
+    if seen.sm_mhz_median is not None:
+        said.append(f"{seen.sm_mhz_median:,.0f} MHz")
+        if seen.sm_mhz_min is not None and seen.sm_mhz_max is not None:
+            said[-1] += f" ({seen.sm_mhz_min:,.0f} to {seen.sm_mhz_max:,.0f})"
+    if seen.power_w_median is not None:
+        said.append(f"{number(seen.power_w_median)} W")
+    if seen.throttle_reasons:
+        said.append("throttled: " + ", ".join(seen.throttle_reasons))
+    return ", ".join(said)
+
+
+def sentence(results: Results, stage: Stage) -> str:
+    """One line with device, clocks, versions, commit and time of what `stage` measured; empty before it has run."""
+    found = environment(results, stage)
+    if found is None:
+        return ""
+    versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
+    commit = f"commit {found.commit}" if found.commit else ""
+    return "; ".join(part for part in (found.device, clocks(found), versions, commit, found.at) if part)
+
+
+def facts(found: Environment) -> list[tuple[str, str]]:
+    """(name, value) of everything recorded about where something was measured."""
+    rows = [
+        ("Device", found.device),
+        ("GPU class", found.gpu_class),
+        ("GPU UUID", found.gpu_uuid),
+        ("Lease", found.lease_id),
+        ("Driver", found.driver),
+        ("Memory", f"{number(found.memory_gib)} GiB" if found.memory_gib is not None else ""),
+        ("Clocks and power", clocks(found)),
+        ("Libraries", ", ".join(f"{name} {version}" for name, version in found.versions.items())),
+        ("Commit", found.commit),
+        ("Measured at", found.at),
+    ]
+    return [(name, value) for name, value in rows if value]
