@@ -1,0 +1,34 @@
+# One image for every process of the workbench; FLAVOUR says which torch: cpu (web, ledger, CPU worker) or gpu.
+#   docker build --build-arg FLAVOUR=cpu -t kernel-workbench:cpu .
+#   docker build --build-arg FLAVOUR=gpu -t kernel-workbench:gpu .
+FROM python:3.12-slim-bookworm
+
+ARG FLAVOUR=cpu
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+
+# Inductor and Triton compile with the system's compiler when a stage runs.
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends gcc g++ libc6-dev \
+    && rm -rf /var/lib/apt/lists/*
+
+WORKDIR /app
+COPY constraints/${FLAVOUR}.txt constraints/${FLAVOUR}.txt
+RUN if [ "$FLAVOUR" = cpu ]; then index="--extra-index-url https://download.pytorch.org/whl/cpu"; fi \
+    && pip install --no-deps $index "$(grep '^torch==' constraints/${FLAVOUR}.txt)" \
+    && pip install --no-deps -r constraints/${FLAVOUR}.txt
+
+COPY pyproject.toml README.md LICENSE manage.py ./
+COPY kernels kernels
+COPY workers workers
+COPY workbench workbench
+COPY templates templates
+RUN pip install --no-deps --no-build-isolation --editable . \
+    && useradd --create-home --uid 10001 workbench \
+    && install -d -o workbench -g workbench /data
+
+USER workbench
+ENV WORKBENCH_DATA=/data
+VOLUME /data
+EXPOSE 8000
+CMD ["gunicorn", "workbench.wsgi", "--bind", "0.0.0.0:8000", "--worker-class", "gthread", "--workers", "2", \
+     "--threads", "8", "--timeout", "120"]

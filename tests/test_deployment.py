@@ -1,0 +1,114 @@
+"""The compose file and what it names: valid by the specification's schema, and every name in it exists."""
+
+import importlib.util
+import json
+import re
+import shutil
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+SCHEMA = ROOT / "tests" / "data" / "compose-spec.json"
+PROCESSES = {"web", "ledger", "beat", "gpu-worker", "postgres", "redis"}
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    return yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+
+
+@pytest.fixture(scope="module")
+def services(compose: dict[str, Any]) -> dict[str, Any]:
+    return compose["services"]
+
+
+def test_it_follows_the_compose_specification(compose: dict[str, Any]) -> None:
+    schema = json.loads(SCHEMA.read_text())
+    jsonschema.Draft202012Validator(schema).validate(compose)
+
+
+def test_the_schema_refuses_a_misspelt_key(compose: dict[str, Any]) -> None:
+    broken = {**compose, "services": {"web": {"comand": ["true"]}}}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(broken)
+
+
+def test_every_process_is_there_with_a_health_check(services: dict[str, Any]) -> None:
+    assert services.keys() >= PROCESSES
+    assert all("healthcheck" in services[name] for name in PROCESSES)
+
+
+def test_services_wait_for_services_that_exist(services: dict[str, Any]) -> None:
+    for name, service in services.items():
+        for other, wait in service.get("depends_on", {}).items():
+            assert other in services, f"{name} waits for {other}"
+            if wait["condition"] == "service_healthy":
+                assert "healthcheck" in services[other]
+
+
+def test_volumes_and_networks_are_declared(compose: dict[str, Any]) -> None:
+    for name, service in compose["services"].items():
+        volumes = {volume.split(":")[0] for volume in service.get("volumes", [])}
+        assert volumes <= compose["volumes"].keys(), name
+        assert set(service["networks"]) <= compose["networks"].keys(), name
+
+
+def test_commands_name_programs_and_modules_that_exist(services: dict[str, Any]) -> None:
+    for name, service in services.items():
+        command = service.get("command", [])
+        if not service.get("image", "").startswith("kernel-workbench") or not command:
+            continue
+        assert shutil.which(command[0], path=Path(sys.executable).parent), name
+        if command[0] == "celery":
+            assert importlib.util.find_spec(command[command.index("-A") + 1]), name
+        if command[0] == "python":
+            assert (ROOT / command[1]).exists(), name
+
+
+def test_the_gpu_worker_reaches_no_database_and_holds_no_secret_of_the_web(services: dict[str, Any]) -> None:
+    worker = services["gpu-worker"]
+    assert worker["environment"].keys() == {"WORKER_TOKEN", "REDIS_URL", "WORKBENCH_URL"}
+    assert not set(worker["networks"]) & set(services["postgres"]["networks"])
+    assert worker["command"][worker["command"].index("-c") + 1] == "1"
+
+
+def test_redis_keeps_jobs(services: dict[str, Any]) -> None:
+    command = services["redis"]["command"]
+    assert command[command.index("--appendonly") + 1] == "yes"
+    assert command[command.index("--maxmemory-policy") + 1] == "noeviction"
+
+
+def test_every_variable_is_explained_in_the_example() -> None:
+    used = set(re.findall(r"\$\{([A-Z_]+)", (ROOT / "docker-compose.yml").read_text()))
+    explained = set(re.findall(r"^([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE))
+    assert used == explained
+
+
+def test_the_dockerfile_copies_what_exists_and_drops_root() -> None:
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    for line in lines:
+        if line.startswith("COPY "):
+            for source in line.split()[1:-1]:
+                for flavour in ("cpu", "gpu"):
+                    assert (ROOT / source.replace("${FLAVOUR}", flavour)).exists(), source
+    users = [line.split()[1] for line in lines if line.startswith("USER ")]
+    assert users
+    assert users[-1] != "root"
+
+
+@pytest.mark.parametrize("flavour", ["cpu", "gpu"])
+def test_constraints_pin_every_dependency_of_the_project(flavour: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    if flavour == "gpu":
+        wanted += project["optional-dependencies"]["gpu"]
+    lines = (ROOT / "constraints" / f"{flavour}.txt").read_text().splitlines()
+    pinned = {line.split("==")[0].lower().replace("_", "-") for line in lines if "==" in line and line[0] != "#"}
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line) for line in lines if line and line[0] != "#")
+    assert {re.split(r"[\[;= ]", name)[0].lower() for name in wanted} <= pinned
