@@ -8,8 +8,14 @@ other vectors get the model's own initial value; biases are small.
 
 import hashlib
 import json
+import math
+import os
 from collections.abc import Iterable
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 GENERATOR_VERSION = 1
 """Part of a generated model's digest: raise it when the weights of a seed change."""
@@ -28,3 +34,113 @@ def generated_digest(config: dict[str, Any], seed: int) -> str:
 def _sha256(document: Any) -> str:
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+BLOCK = 1 << 20
+"""Elements hashed under one key; the last block of a tensor may be shorter."""
+_MULTIPLIERS = (0x21F0AAAD, 0x735A2D97)
+"""Of the "low bias" 32-bit integer hash found by C. Wellons and T. Ellis; both below 2³¹."""
+_SPREAD = (4 * (256**2 - 1) / 12) ** 0.5
+"""Standard deviation of the sum of four uniform bytes."""
+BIAS_STD = 0.02
+
+
+def generate(model: "torch.nn.Module", seed: int) -> None:
+    """Fills every parameter of a transformers model in place, by its name; tied parameters are filled once."""
+    import torch
+
+    _initialise_vectors(model, seed)
+    vocabulary = _vocabulary_sizes(model)
+    seen: set[int] = set()
+    with torch.no_grad(), ThreadPoolExecutor(os.cpu_count()) as pool:
+        for name, parameter in model.named_parameters():
+            if id(parameter) in seen:
+                continue
+            seen.add(id(parameter))
+            std = _std(model, name, parameter, vocabulary)
+            if std is not None:
+                _fill(parameter, f"{seed}:{name}", std, pool)
+
+
+def _initialise_vectors(model: Any, seed: int) -> None:
+    """Gives norms and other vectors what the architecture starts them with (ones, or zeros where 1 is added)."""
+    import torch
+
+    with torch.random.fork_rng(enabled=True), torch.no_grad():
+        torch.manual_seed(seed)
+        for module in model.modules():
+            own = module.named_parameters(recurse=False)
+            if any(parameter.ndim < 2 and not name.endswith("bias") for name, parameter in own):
+                model._init_weights(module)
+
+
+def _vocabulary_sizes(model: Any) -> set[int]:
+    import torch
+
+    return {module.num_embeddings for module in model.modules() if isinstance(module, torch.nn.Embedding)}
+
+
+def _std(model: Any, name: str, parameter: Any, vocabulary: set[int]) -> float | None:
+    """Standard deviation of a parameter, or None when it keeps its initial value."""
+    if parameter.ndim < 2:
+        return BIAS_STD if name.endswith("bias") else None
+    rows, columns = parameter.shape[0], parameter.numel() // parameter.shape[0]
+    if rows in vocabulary:
+        return 2 / math.sqrt(columns)
+    if parameter.ndim > 2 and "expert" in name:
+        return 1 / math.sqrt(parameter.shape[-1])
+    owner = model.get_submodule(name.rpartition(".")[0])
+    fan_in = rows if type(owner).__name__ == "Conv1D" else columns
+    return 1 / math.sqrt(fan_in)
+
+
+def _fill(parameter: "torch.Tensor", key: str, std: float, pool: ThreadPoolExecutor) -> None:
+    flat = parameter.data.view(-1)
+    blocks = flat.split(BLOCK)
+    scale = std / _SPREAD
+    if flat.is_cuda:
+        for index, block in enumerate(blocks):
+            _fill_on_gpu(block, *_block_key(key, index), scale)
+    else:
+        list(pool.map(lambda job: _fill_on_cpu(job[1], *_block_key(key, job[0]), scale), enumerate(blocks)))
+
+
+def _block_key(key: str, index: int) -> tuple[int, int]:
+    """An odd stride and an offset: the block's element i hashes i · stride + offset modulo 2³²."""
+    raw = hashlib.sha256(f"{GENERATOR_VERSION}:{key}:{index}".encode()).digest()
+    return int.from_bytes(raw[:4], "little") | 1, int.from_bytes(raw[4:8], "little")
+
+
+def _fill_on_cpu(block: "torch.Tensor", stride: int, offset: int, scale: float) -> None:
+    import numpy as np
+    import torch
+
+    x = np.arange(block.numel(), dtype=np.uint32)
+    x *= np.uint32(stride)
+    x += np.uint32(offset)
+    x ^= x >> np.uint32(16)
+    x *= np.uint32(_MULTIPLIERS[0])
+    x ^= x >> np.uint32(15)
+    x *= np.uint32(_MULTIPLIERS[1])
+    x ^= x >> np.uint32(15)
+    pairs = (x & np.uint32(0x00FF00FF)) + ((x >> np.uint32(8)) & np.uint32(0x00FF00FF))
+    total = ((pairs & np.uint32(0xFFFF)) + (pairs >> np.uint32(16))).astype(np.float32)
+    total -= np.float32(510)
+    total *= np.float32(scale)
+    block.copy_(torch.from_numpy(total))
+
+
+def _fill_on_gpu(block: "torch.Tensor", stride: int, offset: int, scale: float) -> None:
+    import numpy as np
+    import torch
+
+    mask = 0xFFFFFFFF
+    x = torch.arange(block.numel(), dtype=torch.int64, device=block.device)
+    x = (x * stride + offset) & mask
+    x ^= x >> 16
+    x = (x * _MULTIPLIERS[0]) & mask
+    x ^= x >> 15
+    x = (x * _MULTIPLIERS[1]) & mask
+    x ^= x >> 15
+    total = (x & 255) + ((x >> 8) & 255) + ((x >> 16) & 255) + (x >> 24)
+    block.copy_((total.float() - 510) * float(np.float32(scale)))

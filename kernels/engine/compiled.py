@@ -1,0 +1,180 @@
+"""The compiled runner: static cache, Inductor, and on a GPU one CUDA graph for the prompt and one for a step."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from kernels.engine import decoder
+from kernels.engine.base import Generation, Runner
+from kernels.engine.graphs import captured
+from kernels.engine.inputs import forward_inputs, output_tensor
+from kernels.engine.sessions import DecoderSession, ModuleSession, Session
+
+CAPACITY_STEP = 64
+"""The cache's length is rounded up to a multiple of this."""
+_MODES = {"max-autotune": "max-autotune-no-cudagraphs", "reduce-overhead": None, "default": None}
+"""CUDA graphs are captured here, whatever the mode."""
+
+
+class CompiledRunner(Runner):
+    """Options: `compile` (True; False captures the eager ops), `mode` (of torch.compile), `inductor` (its options).
+
+    Steps are launched ahead of the host: the id of step i is read, and stamped, while step i + 1 runs.
+    """
+
+    name = "compiled"
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        options: dict[str, Any] | None = None,
+        linear: decoder.Linear | None = None,
+        attention: decoder.Attention | None = None,
+    ) -> None:
+        """`linear` and `attention` are a plan's variants; they need the compact decoder."""
+        super().__init__(model, options)
+        self._linear, self._attention = linear, attention
+        self._session: Session | None = None
+        self._encoders: dict[tuple[int, ...], tuple[Tensor, Callable[[], object], list[Tensor]]] = {}
+
+    @torch.no_grad()
+    def prepare(self, batch: int, prompt: int, tokens: int) -> None:
+        ids = torch.zeros(batch, prompt, dtype=torch.int64, device=self.model.device)
+        if not self.model.can_generate():
+            self.encode(ids)
+            return
+        self._session = None
+        capacity = -(-(prompt + tokens) // CAPACITY_STEP) * CAPACITY_STEP
+        self._session = self._make_session(batch, prompt, capacity)
+        self._session.capture()
+        self.generate(ids, tokens)
+
+    def _make_session(self, batch: int, prompt: int, capacity: int) -> Session:
+        if decoder.refusal(self.model):
+            return ModuleSession(self.model, batch, prompt, capacity, self._compile)
+        compact = decoder.Decoder(self.model, pack=self._linear is None)
+        return DecoderSession(
+            compact, batch, prompt, capacity, self._compile, self._linear or F.linear, self._attention
+        )
+
+    def _compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        if not self.options.get("compile", True):
+            return function
+        torch._dynamo.config.recompile_limit = 64
+        mode = _MODES.get(self.options.get("mode", "default"))
+        inductor = {**(torch._inductor.list_mode_options(mode) if mode else {}), **self.options.get("inductor", {})}
+        return torch.compile(function, dynamic=False, options=inductor or None)
+
+    @torch.no_grad()
+    def generate(self, prompt: Tensor, tokens: int) -> Generation:
+        batch, length = prompt.shape
+        if self._session is None or not self._session.fits(batch, length, tokens):
+            self.prepare(batch, length, tokens)
+        session = self._session
+        assert session is not None
+        read = _GpuReader(tokens, batch) if session.device.type == "cuda" else _CpuReader()
+        start_ns = time.monotonic_ns()
+        session.prompt.copy_(prompt, non_blocking=True)
+        session.prefill()
+        read.enqueue(session.token)
+        for _ in range(tokens - 1):
+            session.step()
+            read.enqueue(session.token)
+        rows, times_ns = read.finish()
+        return Generation([list(row) for row in zip(*rows, strict=True)], times_ns, start_ns)
+
+    @torch.no_grad()
+    def logits(self, ids: Tensor) -> Tensor:
+        """Through the captured calls of the prepared shape, row group by row group.
+
+        A sequence longer than the prepared cache gets a cache of its own length, compiled for it.
+        """
+        ids = ids.to(self.model.device)
+        if not self.model.can_generate():
+            return self._encoded(ids).clone()
+        session = self._session
+        if session is None or ids.shape[1] > session.capacity:
+            self.prepare(ids.shape[0], ids.shape[1], 1)
+            session = self._session
+        assert session is not None
+        rows = []
+        for group in ids.split(session.batch):
+            filled = F.pad(group, (0, 0, 0, session.batch - len(group)))
+            rows.append(session.forced(filled)[: len(group)])
+        return torch.cat(rows)
+
+    @torch.no_grad()
+    def encode(self, ids: Tensor) -> Generation:
+        start_ns = time.monotonic_ns()
+        self._encoded(ids).flatten()[0].item()
+        return Generation([], [time.monotonic_ns()], start_ns)
+
+    def _encoded(self, ids: Tensor) -> Tensor:
+        shape = tuple(ids.shape)
+        if shape not in self._encoders:
+            self._encoders[shape] = self._make_encoder(ids)
+        buffer, call, outputs = self._encoders[shape]
+        buffer.copy_(ids, non_blocking=True)
+        call()
+        return outputs[0]
+
+    def _make_encoder(self, ids: Tensor) -> tuple[Tensor, Callable[[], object], list[Tensor]]:
+        buffer = ids.to(self.model.device).clone()
+        inputs = forward_inputs(self.model, buffer)
+        forward = self._compile(self.model.forward)
+        outputs: list[Tensor] = []
+
+        def call() -> None:
+            outputs[:] = [output_tensor(forward(**inputs))]
+
+        return buffer, captured(call, self.model.device), outputs
+
+    def close(self) -> None:
+        self._session = None
+        self._encoders.clear()
+        super().close()
+
+
+class _CpuReader:
+    """Reads ids as soon as a step is done."""
+
+    def __init__(self) -> None:
+        self._rows: list[list[int]] = []
+        self._times_ns: list[int] = []
+
+    def enqueue(self, token: Tensor) -> None:
+        self._rows.append(token[:, 0].tolist())
+        self._times_ns.append(time.monotonic_ns())
+
+    def finish(self) -> tuple[list[list[int]], list[int]]:
+        return self._rows, self._times_ns
+
+
+class _GpuReader:
+    """Copies ids to pinned memory behind each step and reads them one step later, when the copy's event has passed."""
+
+    def __init__(self, tokens: int, batch: int) -> None:
+        self._host = torch.empty(tokens, batch, dtype=torch.int64, pin_memory=True)
+        self._events = [torch.cuda.Event() for _ in range(tokens)]
+        self._times_ns: list[int] = []
+        self._enqueued = 0
+
+    def enqueue(self, token: Tensor) -> None:
+        self._host[self._enqueued].copy_(token[:, 0], non_blocking=True)
+        self._events[self._enqueued].record()
+        self._enqueued += 1
+        if self._enqueued > 1:
+            self._read()
+
+    def _read(self) -> None:
+        self._events[len(self._times_ns)].synchronize()
+        self._times_ns.append(time.monotonic_ns())
+
+    def finish(self) -> tuple[list[list[int]], list[int]]:
+        while len(self._times_ns) < self._enqueued:
+            self._read()
+        return self._host.tolist(), self._times_ns

@@ -1,0 +1,270 @@
+"""A compact decoder over the weights of a transformers model: Llama, Qwen2, Qwen3 and Mistral families.
+
+Three functions make a pass: `embed`, `layer` (once per layer) and `head`. A layer adds what the layer before it left
+(`delta`) to the residual stream itself, so that addition and norm fuse although each layer is compiled by itself: one
+compilation serves every layer. Linear and attention are arguments, so that a plan's variants can be put in.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+MODEL_TYPES = ("llama", "qwen2", "qwen3", "mistral")
+_STATIC_ROPES = ("default", "linear", "llama3", "yarn")
+
+Linear = Callable[..., Tensor]
+"""f(x [..., k], w [n, k], bias [n] | None) -> [..., n]"""
+Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""f(q [b, q, h, d], k, v [b, kv, kv_h, d]) -> [b, q, h, d], causal over a square."""
+
+
+class Weights(NamedTuple):
+    """One layer. Packed: `qkv` in the order q, k, v and `gate_up` gate first; apart: tuples of the same matrices."""
+
+    input_norm: Tensor
+    qkv: tuple[Tensor, ...]
+    qkv_bias: tuple[Tensor | None, ...]
+    q_norm: Tensor | None
+    k_norm: Tensor | None
+    o: Tensor
+    o_bias: Tensor | None
+    post_norm: Tensor
+    gate_up: tuple[Tensor, ...]
+    gate_up_bias: tuple[Tensor | None, ...]
+    down: Tensor
+    down_bias: Tensor | None
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a layer needs to know beside its weights; constants while compiling."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    eps: float
+    scaling: float
+    window: int | None = None
+
+
+def refusal(model: Any) -> str | None:
+    """Why this decoder cannot run the transformers model, or None."""
+    config = model.config
+    if config.model_type not in MODEL_TYPES:
+        return f"model_type {config.model_type!r} is not one of {', '.join(MODEL_TYPES)}"
+    if getattr(config, "hidden_act", "silu") != "silu":
+        return f"hidden_act {config.hidden_act!r} is not silu"
+    if model.model.rotary_emb.rope_type not in _STATIC_ROPES:
+        return f"rope_type {model.model.rotary_emb.rope_type!r} depends on the length"
+    if not hasattr(model, "lm_head"):
+        return f"{type(model).__name__} has no lm_head"
+    return None
+
+
+class Decoder:
+    """Weights and shapes for `embed`, `layer` and `head`, taken from a transformers model without a copy.
+
+    `pack` joins q, k and v, and gate and up; the transformers modules then hold views of the joined matrices, so it
+    keeps working and nothing is held twice.
+    """
+
+    def __init__(self, model: Any, pack: bool = True) -> None:
+        reason = refusal(model)
+        if reason:
+            raise ValueError(f"the compact decoder cannot run this model: {reason}")
+        config, core = model.config, model.model
+        self.embedding: Tensor = core.embed_tokens.weight
+        self.norm: Tensor = core.norm.weight
+        self.lm_head: Tensor = model.lm_head.weight
+        self.rotary = core.rotary_emb
+        self.layers = [_weights(layer, pack) for layer in core.layers]
+        self.shapes = [_shape(config, layer, index) for index, layer in enumerate(core.layers)]
+        self.eps: float = config.rms_norm_eps
+
+    @torch.no_grad()
+    def rope_table(self, length: int) -> tuple[Tensor, Tensor]:
+        """cos and sin [length, head_dim] of positions 0 … length − 1, as transformers rounds them."""
+        positions = torch.arange(length, device=self.embedding.device)[None]
+        cos, sin = self.rotary(self.embedding[:1], positions)
+        return cos[0].contiguous(), sin[0].contiguous()
+
+    def cache(self, batch: int, length: int) -> list[tuple[Tensor, Tensor]]:
+        """Zeroed keys and values [batch, length, kv_heads, head_dim] per layer."""
+        make = self.embedding.new_zeros
+        return [
+            (make(batch, length, s.kv_heads, s.head_dim), make(batch, length, s.kv_heads, s.head_dim))
+            for s in self.shapes
+        ]
+
+
+def _shape(config: Any, layer: Any, index: int) -> Shape:
+    attention = layer.self_attn
+    window = getattr(config, "sliding_window", None) if config.model_type == "mistral" else None
+    window = getattr(attention, "sliding_window", window)
+    return Shape(
+        heads=config.num_attention_heads,
+        kv_heads=config.num_key_value_heads,
+        head_dim=attention.head_dim,
+        eps=config.rms_norm_eps,
+        scaling=attention.scaling,
+        window=window,
+    )
+
+
+def _weights(layer: Any, pack: bool) -> Weights:
+    attention, mlp = layer.self_attn, layer.mlp
+    qkv = [attention.q_proj, attention.k_proj, attention.v_proj]
+    gate_up = [mlp.gate_proj, mlp.up_proj]
+    return Weights(
+        input_norm=layer.input_layernorm.weight,
+        qkv=_joined(qkv, "weight", pack),
+        qkv_bias=_joined(qkv, "bias", pack),
+        q_norm=attention.q_norm.weight if hasattr(attention, "q_norm") else None,
+        k_norm=attention.k_norm.weight if hasattr(attention, "k_norm") else None,
+        o=attention.o_proj.weight,
+        o_bias=attention.o_proj.bias,
+        post_norm=layer.post_attention_layernorm.weight,
+        gate_up=_joined(gate_up, "weight", pack),
+        gate_up_bias=_joined(gate_up, "bias", pack),
+        down=mlp.down_proj.weight,
+        down_bias=mlp.down_proj.bias,
+    )
+
+
+def _joined(modules: list[Any], name: str, pack: bool) -> tuple[Any, ...]:
+    """The modules' tensors; packed, one tensor whose rows the modules' own parameters become views of."""
+    parts = [getattr(module, name) for module in modules]
+    if not pack or parts[0] is None:
+        return tuple(parts) if not pack else (None,)
+    joined = _already_joined(parts)
+    if joined is None:
+        joined = torch.cat([part.detach() for part in parts])
+        for part, rows in zip(parts, joined.split([len(part) for part in parts]), strict=True):
+            part.data = rows
+    return (joined,)
+
+
+def _already_joined(parts: list[Tensor]) -> Tensor | None:
+    """The one tensor that the parts are consecutive rows of, if an earlier decoder has packed them."""
+    at = parts[0].storage_offset()
+    for part in parts:
+        same = part.untyped_storage().data_ptr() == parts[0].untyped_storage().data_ptr()
+        if not same or part.storage_offset() != at:
+            return None
+        at += part.numel()
+    rows = sum(len(part) for part in parts)
+    return parts[0].detach().as_strided((rows, *parts[0].shape[1:]), parts[0].stride())
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """x [..., n] / rms(x) · weight, in float32, rounded before the weight as transformers does."""
+    wide = x.float()
+    return weight * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)).to(x.dtype)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary embedding of x [b, q, h, d] by cos and sin [q, d] (half-split layout)."""
+    first, second = x.chunk(2, dim=-1)
+    return x * cos[:, None] + torch.cat((-second, first), dim=-1) * sin[:, None]
+
+
+def prefill_attention(q: Tensor, k: Tensor, v: Tensor, scaling: float, window: int | None) -> Tensor:
+    """Causal attention of a whole prompt, torch's own; the layouts of `Attention`."""
+    mask = None
+    if window is not None and window < q.shape[1]:
+        at = torch.arange(q.shape[1], device=q.device)
+        mask = (at[:, None] >= at) & (at[:, None] - at < window)
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    out = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, is_causal=mask is None, scale=scaling, enable_gqa=q.shape[1] != k.shape[1]
+    )
+    return out.transpose(1, 2)
+
+
+def decode_attention(q: Tensor, k: Tensor, v: Tensor, position: Tensor, scaling: float, window: int | None) -> Tensor:
+    """Attention of one query q [b, 1, h, d] over the first position + 1 keys of k, v [b, length, kv_h, d].
+
+    Written as products and sums over the whole (short) cache: compiled, they fuse into two memory-bound kernels.
+    """
+    batch, _, heads, head_dim = q.shape
+    length, kv_heads = k.shape[1], k.shape[2]
+    grouped = q.view(batch, 1, kv_heads, heads // kv_heads, head_dim)
+    scores = (grouped.float() * k[:, :, :, None].float()).sum(-1) * scaling  # [b, length, kv_h, group]
+    at = torch.arange(length, device=q.device)
+    seen = at <= position
+    if window is not None and window < length:
+        seen = seen & (at > position - window)
+    scores = scores.masked_fill(~seen[None, :, None, None], float("-inf"))
+    share = torch.softmax(scores, dim=1)
+    out = (share[..., None] * v[:, :, :, None].float()).sum(1)  # [b, kv_h, group, d]
+    return out.to(q.dtype).view(batch, 1, heads, head_dim)
+
+
+def project(x: Tensor, matrices: tuple[Tensor, ...], biases: tuple[Tensor | None, ...], linear: Linear) -> Tensor:
+    """x times packed or separate matrices, side by side in the last dimension."""
+    parts = [linear(x, matrix, bias) for matrix, bias in zip(matrices, biases, strict=True)]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+
+
+def embed(ids: Tensor, position: Tensor, table: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
+    """(delta, residual, cos, sin, positions) that the first layer takes, for ids [b, q] from `position` [1] on."""
+    x = F.embedding(ids, table)
+    positions = torch.arange(ids.shape[1], device=ids.device) + position
+    return x, torch.zeros_like(x), cos[positions], sin[positions], positions
+
+
+def layer(
+    delta: Tensor,
+    residual: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    positions: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    w: Weights,
+    shape: Shape,
+    linear: Linear,
+    attention: Attention | None,
+) -> tuple[Tensor, Tensor]:
+    """One layer over delta and residual [b, q, hidden]; appends to keys and values [b, length, kv_h, d] in place.
+
+    q > 1 is a prompt from position 0, q = 1 a decode step at `positions` [1]. `attention` replaces torch's for
+    prompts. Returns the new (delta, residual).
+    """
+    batch, queries, _ = delta.shape
+    residual = residual + delta
+    qkv = project(rms_norm(residual, w.input_norm, shape.eps), w.qkv, w.qkv_bias, linear)
+    heads = qkv.view(batch, queries, -1, shape.head_dim)
+    q, k, v = heads.split([shape.heads, shape.kv_heads, shape.kv_heads], dim=2)
+    if w.q_norm is not None and w.k_norm is not None:
+        q, k = rms_norm(q, w.q_norm, shape.eps), rms_norm(k, w.k_norm, shape.eps)
+    q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+    keys.index_copy_(1, positions, k)
+    values.index_copy_(1, positions, v)
+    if queries == 1:
+        out = decode_attention(q, keys, values, positions, shape.scaling, shape.window)
+    elif attention is not None:
+        out = attention(q, k, v)
+    else:
+        out = prefill_attention(q, k, v, shape.scaling, shape.window)
+    residual = residual + linear(out.reshape(batch, queries, -1), w.o, w.o_bias)
+    gate_up = project(rms_norm(residual, w.post_norm, shape.eps), w.gate_up, w.gate_up_bias, linear)
+    gate, up = gate_up.chunk(2, dim=-1)
+    return linear(F.silu(gate) * up, w.down, w.down_bias), residual
+
+
+def finish(
+    delta: Tensor, residual: Tensor, norm: Tensor, lm_head: Tensor, token: Tensor, position: Tensor, eps: float
+) -> Tensor:
+    """After the last layer: writes the greedy next ids into token [b, 1] and moves position on.
+
+    Returns the normed hidden states [b, q, hidden], whose product with the LM head are the logits.
+    """
+    hidden = rms_norm(residual + delta, norm, eps)
+    token.copy_(F.linear(hidden[:, -1], lm_head).argmax(-1, keepdim=True))
+    position.add_(delta.shape[1])
+    return hidden

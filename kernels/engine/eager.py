@@ -1,0 +1,70 @@
+"""What customers run today: transformers' own generate, greedy, with a dynamic cache."""
+
+import time
+from typing import Any
+
+import torch
+from transformers import DynamicCache, GenerationConfig
+from transformers.generation.streamers import BaseStreamer
+
+from kernels.engine.base import Generation, Runner
+from kernels.engine.inputs import forward_inputs, output_tensor
+
+
+class _TokenClock(BaseStreamer):
+    """Stamps each step's ids when generate hands them over on the host; its first call carries the prompt."""
+
+    def __init__(self) -> None:
+        self.times_ns: list[int] = []
+        self._prompt_seen = False
+
+    def put(self, value: torch.Tensor) -> None:
+        if self._prompt_seen:
+            self.times_ns.append(time.monotonic_ns())
+        self._prompt_seen = True
+
+    def end(self) -> None:
+        pass
+
+
+class EagerRunner(Runner):
+    """transformers' `generate`, op by op; ids are read by the host at every step, as a streaming server reads them."""
+
+    name = "eager"
+
+    def prepare(self, batch: int, prompt: int, tokens: int) -> None:
+        ids = torch.zeros(batch, prompt, dtype=torch.int64, device=self.model.device)
+        for _ in range(2):
+            if self.model.can_generate():
+                self.generate(ids, min(tokens, 4))
+            else:
+                self.encode(ids)
+
+    @torch.no_grad()
+    def generate(self, prompt: torch.Tensor, tokens: int) -> Generation:
+        clock = _TokenClock()
+        config = GenerationConfig(
+            do_sample=False, max_new_tokens=tokens, min_new_tokens=tokens, eos_token_id=None, pad_token_id=0
+        )
+        start_ns = time.monotonic_ns()
+        ids = prompt.to(self.model.device)
+        cache: dict[str, Any] = {"past_key_values": DynamicCache(config=self.model.config)} if self._cached else {}
+        out = self.model.generate(
+            ids, attention_mask=torch.ones_like(ids), generation_config=config, streamer=clock, **cache
+        )
+        return Generation(out[:, prompt.shape[1] :].tolist(), clock.times_ns, start_ns)
+
+    @property
+    def _cached(self) -> bool:
+        return bool(self.model._supports_default_dynamic_cache())
+
+    @torch.no_grad()
+    def logits(self, ids: torch.Tensor) -> torch.Tensor:
+        return output_tensor(self.model(**forward_inputs(self.model, ids.to(self.model.device))))
+
+    @torch.no_grad()
+    def encode(self, ids: torch.Tensor) -> Generation:
+        start_ns = time.monotonic_ns()
+        out = output_tensor(self.model(**forward_inputs(self.model, ids.to(self.model.device))))
+        out.flatten()[0].item()
+        return Generation([], [time.monotonic_ns()], start_ns)

@@ -1,0 +1,179 @@
+"""Builds models with transformers: from safetensors or from a seed, never with remote code."""
+
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import torch
+import transformers
+from transformers import GenerationConfig, PreTrainedConfig, PreTrainedModel
+from transformers.initialization import no_init_weights
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    MODEL_MAPPING_NAMES,
+)
+
+from kernels.engine import weights
+
+logger = logging.getLogger(__name__)
+
+DTYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a configuration builds. Bytes are in `dtype`; KV bytes are per token of one sequence, all layers."""
+
+    kind: Literal["decoder", "encoder", "other"]
+    family: str
+    architecture: str
+    model_type: str
+    parameters: int
+    weight_bytes: int
+    kv_bytes_per_token: int
+    dtype: str
+
+
+def configuration(config: dict[str, Any]) -> PreTrainedConfig:
+    """transformers' configuration object. Raises ValueError naming the field that is missing, unknown or remote."""
+    if "auto_map" in config:
+        raise ValueError("config.json: auto_map asks for remote code, which is never run")
+    model_type = config.get("model_type")
+    if not model_type:
+        raise ValueError("config.json: model_type is missing")
+    if model_type not in transformers.CONFIG_MAPPING:
+        raise ValueError(f"config.json: model_type {model_type!r} is not an architecture that transformers knows")
+    try:
+        return transformers.CONFIG_MAPPING[model_type].from_dict(dict(config))
+    except Exception as error:  # transformers validates with many exception types
+        raise ValueError(f"config.json: {_sentence(error)}") from error
+
+
+def model_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
+    """The class to build: the first of `architectures` that transformers has, else the family's usual one."""
+    for name in config.architectures or []:
+        found = getattr(transformers, name, None)
+        if isinstance(found, type) and issubclass(found, PreTrainedModel) and found.config_class is not None:
+            if issubclass(type(config), found.config_class):
+                return found
+            raise ValueError(f"config.json: architectures names {name}, which is no {config.model_type} model")
+    for mapping in (MODEL_FOR_MASKED_LM_MAPPING_NAMES, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_MAPPING_NAMES):
+        name = mapping.get(config.model_type)
+        if isinstance(name, str) and hasattr(transformers, name):
+            return getattr(transformers, name)
+    raise ValueError(f"config.json: transformers has no model for model_type {config.model_type!r}")
+
+
+def kind_of(model: PreTrainedModel) -> Literal["decoder", "encoder", "other"]:
+    """decoder: generates tokens from ids alone; encoder: one pass over ids; other: anything else."""
+    if model.main_input_name != "input_ids" or model.config.is_encoder_decoder:
+        return "other"
+    return "decoder" if _generates(model) else "encoder"
+
+
+def _generates(model: PreTrainedModel) -> bool:
+    name, model_type = type(model).__name__, model.config.model_type
+    if name != MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(model_type):
+        return False
+    return name != MODEL_FOR_MASKED_LM_MAPPING_NAMES.get(model_type) and model.can_generate()
+
+
+def describe(config: dict[str, Any], dtype: str | None = None) -> Facts:
+    """See `kernels.engine.describe`."""
+    wanted = configuration(config)
+    model = _build(wanted, DTYPES[dtype] if dtype else (wanted.dtype or torch.float32), "meta")
+    text = wanted.get_text_config(decoder=True)
+    heads = getattr(text, "num_key_value_heads", None) or getattr(text, "num_attention_heads", 0) or 0
+    head_dim = getattr(text, "head_dim", None) or _ratio(getattr(text, "hidden_size", 0), text, "num_attention_heads")
+    layers = getattr(text, "num_hidden_layers", 0) or 0
+    kind = kind_of(model)
+    cached = 2 * layers * heads * head_dim * model.dtype.itemsize if kind == "decoder" else 0
+    return Facts(
+        kind=kind,
+        family=wanted.model_type,
+        architecture=type(model).__name__,
+        model_type=wanted.model_type,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        weight_bytes=sum(parameter.nbytes for parameter in model.parameters()),
+        kv_bytes_per_token=cached,
+        dtype=_NAMES.get(model.dtype, str(model.dtype)),
+    )
+
+
+def _ratio(numerator: int, config: Any, field: str) -> int:
+    denominator = getattr(config, field, 0) or 0
+    return numerator // denominator if denominator else 0
+
+
+def load(
+    model_dir: Path | None,
+    config: dict[str, Any],
+    *,
+    seed: int = 0,
+    generated: bool = False,
+    dtype: str = "bf16",
+    device: str | None = None,
+) -> PreTrainedModel:
+    """See `kernels.engine.load`."""
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
+    target = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    wanted = configuration(config)
+    if generated:
+        with no_init_weights():
+            model = _build(wanted, DTYPES[dtype], target)
+        model.tie_weights()
+        weights.generate(model, seed)
+    else:
+        if model_dir is None:
+            raise ValueError("a model that is not generated needs the directory of its safetensors")
+        model = _read(model_dir, wanted, DTYPES[dtype]).to(target)
+    if model.can_generate():
+        model.generation_config = GenerationConfig(pad_token_id=wanted.get_text_config().pad_token_id)
+    return model.eval().requires_grad_(False)
+
+
+def _build(config: PreTrainedConfig, dtype: torch.dtype, device: str) -> PreTrainedModel:
+    built = model_class(config)
+    try:
+        with torch.device(device):
+            return built._from_config(config, dtype=dtype)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # a configuration whose numbers disagree fails anywhere inside the constructor
+        raise ValueError(f"config.json: transformers cannot build {built.__name__}: {_sentence(error)}") from error
+
+
+def _read(model_dir: Path, config: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
+    built = model_class(config)
+    try:
+        model, report = built.from_pretrained(
+            model_dir,
+            config=config,
+            dtype=dtype,
+            use_safetensors=True,
+            local_files_only=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+        )
+    except Exception as error:  # shapes, headers and offsets fail with many exception types
+        raise ValueError(f"{model_dir.name}: the tensors cannot be loaded: {_sentence(error)}") from error
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise ValueError(f"the safetensors lack {len(missing)} tensors of {built.__name__}, first {missing[0]}")
+    unexpected = sorted(report["unexpected_keys"])
+    if unexpected:
+        logger.warning("the safetensors hold %d tensors the model does not use: %s", len(unexpected), unexpected[0])
+    return model
+
+
+def _sentence(error: Exception) -> str:
+    """The first two lines of an error's text as one, at most 300 characters."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (" ".join(lines[:2]) or type(error).__name__)[:300]

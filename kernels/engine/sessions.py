@@ -1,0 +1,138 @@
+"""Buffers and calls of one traffic shape: a prefill and a decode step that work in place, ready to be captured."""
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import StaticCache
+
+from kernels.engine import decoder
+from kernels.engine.graphs import captured
+
+Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""Compiles a function, or returns it as it is."""
+
+
+class Session(ABC):
+    """`prefill` reads `prompt` [b, p], `step` reads `token` [b, 1]; both leave the greedy next ids in `token`."""
+
+    def __init__(self, device: torch.device, batch: int, prompt: int, capacity: int) -> None:
+        self.device, self.batch, self.capacity = device, batch, capacity
+        self.prompt = torch.zeros(batch, prompt, dtype=torch.int64, device=device)
+        self.token = torch.zeros(batch, 1, dtype=torch.int64, device=device)
+
+    def capture(self) -> None:
+        """Compiles and captures both calls."""
+        self.prefill = captured(self._prefill, self.device)
+        self.step = captured(self._step, self.device)
+
+    def fits(self, batch: int, prompt: int, tokens: int) -> bool:
+        """Whether this shape is the one prepared; one decode step less than tokens is needed."""
+        return self.prompt.shape == (batch, prompt) and prompt + tokens <= self.capacity
+
+    @abstractmethod
+    def _prefill(self) -> None: ...
+
+    @abstractmethod
+    def _step(self) -> None: ...
+
+    @abstractmethod
+    def forced(self, ids: Tensor) -> Tensor:
+        """Logits [b, length, vocab] of ids [b, length ≤ capacity], by the captured calls."""
+
+
+class DecoderSession(Session):
+    """The compact decoder over a static cache; one compiled layer serves all layers."""
+
+    def __init__(
+        self,
+        model: decoder.Decoder,
+        batch: int,
+        prompt: int,
+        capacity: int,
+        compiled: Compile,
+        linear: decoder.Linear = F.linear,
+        attention: decoder.Attention | None = None,
+    ) -> None:
+        super().__init__(model.embedding.device, batch, prompt, capacity)
+        self.model, self._linear, self._attention = model, linear, attention
+        self.position = torch.zeros(1, dtype=torch.int64, device=self.device)
+        self._cos, self._sin = model.rope_table(capacity)
+        self._cache = model.cache(batch, capacity)
+        self._embed, self._layer, self._finish = (
+            compiled(function) for function in (decoder.embed, decoder.layer, decoder.finish)
+        )
+        self._prompt_hidden = self._step_hidden = self.token
+
+    def _pass(self, ids: Tensor) -> Tensor:
+        model = self.model
+        delta, residual, *rope = self._embed(ids, self.position, model.embedding, self._cos, self._sin)
+        for weights, shape, cache in zip(model.layers, model.shapes, self._cache, strict=True):
+            delta, residual = self._layer(
+                delta, residual, *rope, *cache, weights, shape, self._linear, self._attention
+            )
+        return self._finish(delta, residual, model.norm, model.lm_head, self.token, self.position, model.eps)
+
+    def _prefill(self) -> None:
+        self.position.zero_()
+        self._prompt_hidden = self._pass(self.prompt)
+
+    def _step(self) -> None:
+        self._step_hidden = self._pass(self.token)
+
+    def forced(self, ids: Tensor) -> Tensor:
+        length = self.prompt.shape[1]
+        self.prompt.copy_(F.pad(ids[:, :length], (0, max(0, length - ids.shape[1]))))
+        self.prefill()
+        hidden = [self._prompt_hidden[:, : ids.shape[1]].clone()]
+        for at in range(length, ids.shape[1]):
+            self.token.copy_(ids[:, at : at + 1])
+            self.step()
+            hidden.append(self._step_hidden.clone())
+        return F.linear(torch.cat(hidden, dim=1), self.model.lm_head)
+
+
+class ModuleSession(Session):
+    """transformers' own module over its static cache, for every family without a decoder of ours."""
+
+    def __init__(self, model: Any, batch: int, prompt: int, capacity: int, compiled: Compile) -> None:
+        super().__init__(model.device, batch, prompt, capacity)
+        self.model = model
+        self._cache = StaticCache(config=model.config, max_cache_len=capacity)
+        keep = {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
+
+        def forward(ids: Tensor) -> Tensor:
+            return model(input_ids=ids, past_key_values=self._cache, use_cache=True, **keep).logits[:, -1]
+
+        forward(self.prompt)  # the cache makes its buffers at its first use, which must not be traced
+        self._forward = compiled(forward)
+        self._step_logits = forward(self.token)
+
+    def _rewind(self) -> None:
+        for layer in self._cache.layers:
+            layer.cumulative_length.zero_()
+
+    def _prefill(self) -> None:
+        self._rewind()
+        self._advance(self.prompt)
+
+    def _step(self) -> None:
+        self._step_logits = self._advance(self.token)
+
+    def _advance(self, ids: Tensor) -> Tensor:
+        logits = self._forward(ids)
+        self.token.copy_(logits.argmax(-1, keepdim=True))
+        return logits
+
+    def forced(self, ids: Tensor) -> Tensor:
+        self._rewind()
+        logits = []
+        for at in range(ids.shape[1]):
+            self.token.copy_(ids[:, at : at + 1])
+            self.step()
+            logits.append(self._step_logits.clone())
+        return torch.stack(logits, dim=1)
