@@ -1,0 +1,60 @@
+"""The embedded Redis keeps its jobs when it is killed, asks for its password, and listens to this machine alone."""
+
+import time
+from pathlib import Path
+
+import pytest
+import redis
+
+from workbench.embedded import broker
+from workbench.embedded.process import EmbeddedError, Service
+
+
+@pytest.fixture
+def server(tmp_path: Path):
+    service, url = broker.redis_service(tmp_path, tmp_path / "redis.log")
+    service.start()
+    connect(url)
+    yield service, url
+    service.stop()
+
+
+def connect(url: str) -> redis.Redis:
+    client = redis.Redis.from_url(url)
+    for _ in range(100):
+        try:
+            client.ping()
+            return client
+        except redis.ConnectionError:
+            time.sleep(0.05)
+    raise AssertionError("Redis did not answer within 5 s")
+
+
+def test_a_queue_survives_a_kill(server: tuple[Service, str]) -> None:
+    service, url = server
+    client = connect(url)
+    client.lpush("gpu.cpu", "a job")
+    time.sleep(1.2)
+    service.process.kill()
+    service.process.wait()
+    service.start()
+    assert connect(url).lrange("gpu.cpu", 0, -1) == [b"a job"]
+
+
+def test_it_never_evicts(server: tuple[Service, str]) -> None:
+    _, url = server
+    assert connect(url).config_get("maxmemory-policy")["maxmemory-policy"] == "noeviction"
+
+
+def test_it_refuses_who_has_no_password(server: tuple[Service, str]) -> None:
+    _, url = server
+    address = url.rsplit("@", 1)[1]
+    with pytest.raises(redis.AuthenticationError):
+        redis.Redis.from_url(f"redis://{address}").ping()
+
+
+def test_without_any_redis_it_says_so_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker.platform, "machine", lambda: "aarch64")
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(EmbeddedError, match=r"no redis-server was found: install Redis 6\.2 or newer"):
+        broker.find_redis_server()

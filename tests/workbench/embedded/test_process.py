@@ -1,0 +1,75 @@
+"""A service ends when it is told to, and when the one that started it dies."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from workbench.embedded.process import EmbeddedError, Service, wait_until
+
+SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
+
+
+def service(tmp_path: Path, command: list[str]) -> Service:
+    return Service("the sleeper", command, tmp_path / "log" / "sleeper.log", dict(os.environ))
+
+
+def gone_within(pid: int, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_it_runs_logs_and_stops(tmp_path: Path) -> None:
+    sleeper = service(tmp_path, SLEEPER)
+    sleeper.start()
+    wait_until(lambda: "up" in sleeper.last_words(), [sleeper], 10, "the sleeper")
+    assert sleeper.exit_status is None
+    sleeper.stop()
+    assert sleeper.exit_status == -signal.SIGTERM
+    sleeper.stop()
+
+
+def test_one_that_ignores_the_signal_is_killed(tmp_path: Path) -> None:
+    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+    stubborn = service(tmp_path, [sys.executable, "-c", code])
+    stubborn.start()
+    wait_until(lambda: "up" in stubborn.last_words(), [stubborn], 10, "the sleeper")
+    stubborn.stop(grace_seconds=0.2)
+    assert stubborn.exit_status == -signal.SIGKILL
+
+
+def test_one_that_ends_while_starting_is_named_with_its_last_words(tmp_path: Path) -> None:
+    failing = service(tmp_path, [sys.executable, "-c", "raise SystemExit('no such table')"])
+    failing.start()
+    with pytest.raises(EmbeddedError, match=r"the sleeper ended with status 1 while starting(?s:.*)no such table"):
+        wait_until(lambda: False, [failing], 20, "the sleeper")
+
+
+def test_a_program_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    with pytest.raises(EmbeddedError, match=r"the sleeper: /nowhere/at-all cannot be started: No such file"):
+        service(tmp_path, ["/nowhere/at-all"]).start()
+
+
+def test_it_dies_with_the_launcher(tmp_path: Path) -> None:
+    launcher = textwrap.dedent(f"""
+        import os, signal, sys
+        from pathlib import Path
+        from workbench.embedded.process import Service
+        sleeper = Service("sleeper", {SLEEPER!r}, Path({str(tmp_path / "sleeper.log")!r}), dict(os.environ))
+        sleeper.start()
+        print(sleeper.process.pid, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """)
+    done = subprocess.run([sys.executable, "-c", launcher], capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert gone_within(int(done.stdout), 5)
