@@ -1,0 +1,242 @@
+"""For one case: what is offered, what passes the gate, how fast it is, what is chosen and why the rest is not."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from kernels import accuracy, inputs, registry
+from kernels.believable import floor_ms, impossible
+from kernels.hardware import Gpu
+from kernels.launches import kernels_seen
+from kernels.ops import Case
+from kernels.registry import Variant
+from kernels.timing import Rule, Timer, Timing, interleaved
+
+DEFAULTS: tuple[str, ...] = (
+    "torch_linear",
+    "sdpa_flash",
+    "sdpa_math",
+    "torch_rmsnorm",
+    "torch_gated",
+    "torch_rope",
+    "torch_lm_head",
+)
+"""What torch runs by itself: kept unless something is faster by more than the noise."""
+
+AGAIN = "again"
+"""The name under which the default is timed a second time: the A/A difference is the noise."""
+
+
+@dataclass
+class Trial:
+    """One variant with one set of params tried for one case. Times in ms; the fields are those of a Candidate."""
+
+    case: Case
+    variant: str
+    params: dict[str, Any]
+    peer: bool
+    lossy: bool
+    gate: str
+    reason: str = ""
+    error: float | None = None
+    error_limit: float | None = None
+    quantisation: float | None = None
+    ms: float | None = None
+    ms_low: float | None = None
+    ms_high: float | None = None
+    floor_ms: float | None = None
+    floor_share: float | None = None
+    tflops: float | None = None
+    gbps: float | None = None
+    kernels: list[str] = field(default_factory=list)
+    chosen: bool = False
+
+    @property
+    def id(self) -> str:
+        """A short digest of case, variant and params: the same in every run."""
+        text = json.dumps([self.case.key, self.variant, self.params], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def take(self, timing: Timing, floor: float | None) -> None:
+        """Notes the time and what follows from it."""
+        self.ms, self.ms_low, self.ms_high = timing.ms, timing.low, timing.high
+        if timing.ms > 0:
+            self.tflops, self.gbps = self.case.flops / timing.ms / 1e9, self.case.least_bytes / timing.ms / 1e6
+            self.floor_ms, self.floor_share = floor, floor / timing.ms if floor else None
+
+
+@dataclass
+class Bench:
+    """Where and how cases are tried. `ceilings` as in the document; `timer` replaces the device's own."""
+
+    device: torch.device
+    gpu: Gpu
+    ceilings: Mapping[str, Any] = field(default_factory=dict)
+    rule: Rule = field(default_factory=Rule)
+    timer: Timer | None = None
+    names: bool = True
+
+
+@dataclass
+class _Runnable:
+    trial: Trial
+    call: Callable[[], Any]
+
+
+def try_case(
+    bench: Bench, case: Case, lossy_cases: Sequence[Case] = (), seconds: float = 30.0, forbidden: str = ""
+) -> list[Trial]:
+    """Every variant offered for the case, gated and timed side by side; the winner is flagged `chosen`.
+
+    `lossy_cases` are the same op with the weights in a lower precision: their lossy variants compete as well, unless
+    `forbidden` says in a sentence why they may not. Variants that take longer to build than `seconds` leaves are not
+    tried, and say so.
+    """
+    end = time.monotonic() + seconds
+    trials: list[Trial] = []
+    ready: list[_Runnable] = []
+    for position, each in enumerate((case, *lossy_cases)):
+        _offer(bench, each, position > 0, forbidden, end, trials, ready)
+    ready = _tune(bench, ready)
+    noise = _race(bench, ready, end)
+    _choose([each.trial for each in ready], noise)
+    return trials
+
+
+def _offer(
+    bench: Bench, case: Case, lossy_only: bool, forbidden: str, end: float, trials: list[Trial], ready: list[_Runnable]
+) -> None:
+    """Gates the offered variants of a case; fills `trials` with all of them and `ready` with those that passed."""
+    able, refused = registry.offers(case, bench.gpu)
+    if not lossy_only:
+        for name, refusal in refused.items():
+            variant = registry.variant(name)
+            trials.append(Trial(case, name, {}, variant.peer, variant.lossy, "refused", refusal.reason))
+    for variant in able:
+        if lossy_only and not variant.lossy:
+            continue
+        for params in variant.space(case):
+            trial = Trial(case, variant.name, params, variant.peer, variant.lossy, "refused")
+            trials.append(trial)
+            if variant.lossy and forbidden:
+                trial.reason = forbidden
+                continue
+            call = _prove(bench, variant, trial, end)
+            if call is not None:
+                ready.append(_Runnable(trial, call))
+
+
+def _prove(bench: Bench, variant: Variant, trial: Trial, end: float) -> Callable[[], Any] | None:
+    """A call of the variant on random inputs, once it has passed the gate; None otherwise, with the trial's reason."""
+    left = end - time.monotonic()
+    if left < variant.build_seconds or left <= 0:
+        trial.reason = (
+            f"Not tried: it may take {variant.build_seconds:.0f} s to build and {max(0, left):.0f} s were left."
+        )
+        return None
+    report = accuracy.check(variant, trial.case, bench.device, trial.params)
+    trial.gate, trial.error, trial.error_limit = report.gate, report.error, report.limit
+    trial.quantisation, trial.reason = report.quantisation, report.sentence
+    if not report.passed:
+        return None
+    drawn = inputs.draw(trial.case, bench.device, seed=7)
+    arguments = accuracy.pack(variant, trial.case, trial.params, drawn)
+    function = variant.build(trial.case, trial.params)
+    return lambda: function(**arguments)
+
+
+def _tune(bench: Bench, ready: list[_Runnable]) -> list[_Runnable]:
+    """Keeps the best set of params of each variant and case; the others say how far behind they were."""
+    groups: dict[tuple[str, str], list[_Runnable]] = {}
+    for each in ready:
+        groups.setdefault((each.trial.variant, each.trial.case.key), []).append(each)
+    best: list[_Runnable] = []
+    for group in groups.values():
+        if len(group) == 1:
+            best += group
+            continue
+        quick = Rule(seconds=0.3, width=0.05, least=5, warmup_seconds=0.01)
+        times = _time(bench, {str(position): each.call for position, each in enumerate(group)}, quick)
+        first = min(times, key=lambda name: times[name].ms)
+        for position, each in enumerate(group):
+            each.trial.take(times[str(position)], floor_ms(each.trial.case, bench.ceilings))
+            ratio = times[str(position)].ms / max(times[first].ms, 1e-12)
+            each.trial.reason = f"{ratio:.2f}x slower than its own params {group[int(first)].trial.params}."
+        best.append(group[int(first)])
+    return best
+
+
+def _race(bench: Bench, ready: list[_Runnable], end: float) -> float:
+    """Times the survivors side by side. Returns the noise: the share by which two runs of one variant differ."""
+    if not ready:
+        return 0.0
+    default = _default([each.trial for each in ready])
+    calls = {each.trial.id: each.call for each in ready}
+    calls[AGAIN] = calls[default.id]
+    rule = Rule(**{**vars(bench.rule), "seconds": max(0.2, min(bench.rule.seconds, end - time.monotonic()))})
+    with torch.no_grad():
+        times = _time(bench, calls, rule)
+    for each in ready:
+        each.trial.take(times[each.trial.id], floor_ms(each.trial.case, bench.ceilings))
+        sentence = impossible(each.trial.case, times[each.trial.id].ms, bench.gpu, bench.ceilings)
+        if sentence:
+            each.trial.gate, each.trial.reason = "impossible", sentence
+        if bench.names:
+            each.trial.kernels = kernels_seen(each.call, bench.device)
+    return abs(times[AGAIN].ms / max(times[default.id].ms, 1e-12) - 1)
+
+
+def _time(bench: Bench, calls: dict[str, Callable[[], Any]], rule: Rule) -> dict[str, Timing]:
+    with torch.no_grad():
+        return interleaved(calls, bench.device, rule, bench.timer)
+
+
+def _default(trials: Sequence[Trial]) -> Trial:
+    """What torch would run by itself; where it is not among the trials, the first of them."""
+    by_name = {trial.variant: trial for trial in reversed(trials)}
+    return next((by_name[name] for name in DEFAULTS if name in by_name), trials[0])
+
+
+def _choose(trials: list[Trial], noise: float) -> None:
+    """Flags the winner and gives every trial that was timed its reason."""
+    passed = [trial for trial in trials if trial.gate == "pass" and trial.ms]
+    if not passed:
+        return
+    default = _default(passed)
+    fastest = min(passed, key=lambda trial: trial.ms or 0.0)
+    winner = fastest if fastest is default or _faster(fastest, default, noise) else default
+    winner.chosen = True
+    winner.reason = _praise(winner, default, len(passed))
+    for trial in passed:
+        if trial is winner:
+            continue
+        if _faster(winner, trial, noise):
+            trial.reason = f"{(trial.ms or 0) / (winner.ms or 1):.2f}x slower than {winner.variant} at this shape."
+        else:
+            trial.reason = (
+                f"The difference to {winner.variant} lies inside the noise ({_difference(trial, winner):+.1%})."
+            )
+
+
+def _faster(one: Trial, other: Trial, noise: float) -> bool:
+    """Whether `one` is faster by more than the intervals and the A/A difference can explain."""
+    if one.ms is None or other.ms is None or one.ms_high is None or other.ms_low is None:
+        return False
+    return one.ms_high < other.ms_low and one.ms < other.ms * (1 - noise)
+
+
+def _difference(one: Trial, other: Trial) -> float:
+    return (one.ms or 0.0) / (other.ms or 1.0) - 1
+
+
+def _praise(winner: Trial, default: Trial, count: int) -> str:
+    if winner is not default:
+        return f"{(default.ms or 0) / (winner.ms or 1):.2f}x faster than {default.variant}, what torch runs by itself."
+    if count == 1:
+        return "The only variant that passed for this case."
+    return "What torch runs by itself; nothing was faster by more than the noise."
