@@ -99,6 +99,10 @@ CACHES = {
     else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
 }
 
+# Pipeline: how long a worker may be silent, and when an unclaimed message is sent again
+LEASE_SECONDS = env.float("LEASE_SECONDS", default=45)
+REPUBLISH_SECONDS = env.float("REPUBLISH_SECONDS", default=120)
+
 # People
 AUTH_USER_MODEL = "accounts.User"
 AUTH_PASSWORD_VALIDATORS = [
@@ -131,7 +135,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = env.int("MAX_BODY_BYTES", default=64 * 2**20)
 UPLOAD_CHUNK_BYTES = env.int("UPLOAD_CHUNK_BYTES", default=64 * 2**20)
 MODEL_MAX_BYTES = env.int("MODEL_MAX_BYTES", default=80 * 2**30)
 ORGANISATION_QUOTA_BYTES = env.int("ORGANISATION_QUOTA_BYTES", default=500 * 2**30)
-API_RATE_LIMIT = env("API_RATE_LIMIT", default="600/min")
+API_REQUESTS_PER_MINUTE = env.int("API_REQUESTS_PER_MINUTE", default=600)
 LOGIN_ATTEMPTS = env.int("LOGIN_ATTEMPTS", default=10)
 LOGIN_WINDOW_SECONDS = env.int("LOGIN_WINDOW_SECONDS", default=15 * 60)
 NINJA_NUM_PROXIES = 1 if SECURE_PROXY_SSL_HEADER else 0

@@ -23,6 +23,7 @@ class Claim(StageKey):
     """A worker asks for a stage; the answer is the StageInput, or 409 when the stage is not to be had."""
 
     worker: str = Field(min_length=1, max_length=200)
+    gpu_class: str = Field(default="", description="the class of the queue that brought the message, if it was one")
 
 
 class Heartbeat(StageKey):

@@ -1,0 +1,31 @@
+"""How the minutes of a workload are shared out among the stages."""
+
+from workbench.runs.models import Run, StageRun
+from workers.documents.stages import GPU_STAGES, Stage
+
+SHARES: dict[Stage, float] = {
+    "admit": 0.05,
+    "baseline": 0.15,
+    "profile": 0.10,
+    "explore": 0.25,
+    "compose": 0.20,
+    "verify": 0.25,
+    "price": 0.0,
+    "report": 0.0,
+}
+LEAST_SECONDS = 20.0
+
+
+def seconds_left(run: Run, stage: Stage, minutes: float) -> float:
+    """Seconds for `stage`: its share of what the stages before it have left of `minutes`, waiting not counted.
+
+    What a stage does not use goes to those after it; LEAST_SECONDS when nothing is left.
+    """
+    done = StageRun.objects.filter(run=run, state=StageRun.State.DONE)
+    spent = sum(
+        (row.finished_at - row.started_at).total_seconds() for row in done if row.finished_at and row.started_at
+    )
+    if stage not in GPU_STAGES:
+        return LEAST_SECONDS
+    ahead = sum(SHARES[name] for name in GPU_STAGES[GPU_STAGES.index(stage) :])
+    return max(LEAST_SECONDS, (minutes * 60 - spent) * SHARES[stage] / ahead)

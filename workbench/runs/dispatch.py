@@ -1,0 +1,49 @@
+"""Sends a queued run's message to the broker: ids alone, by the task's name, after the transaction has committed.
+
+A broker that is down costs nothing but time: the row keeps `published_at` empty and the sweep sends it again.
+"""
+
+import functools
+import logging
+import uuid
+
+from celery import Celery
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+from workbench.runs.models import Run
+from workers.documents.broker import GPU_TASK, LEDGER_QUEUE, LEDGER_TASK, broker_options, gpu_queue
+from workers.documents.stages import GPU_STAGES
+
+log = logging.getLogger(__name__)
+
+
+@functools.cache
+def _sender() -> Celery:
+    sender = Celery("workbench", fixups=[], set_as_current=False)
+    sender.conf.update(broker_options(settings.REDIS_URL))
+    return sender
+
+
+def after_commit(run_id: uuid.UUID) -> None:
+    """Publish the run when the present transaction has committed."""
+    transaction.on_commit(functools.partial(publish, run_id))
+
+
+def publish(run_id: uuid.UUID) -> bool:
+    """Send the message of the attempt that is queued now; whether one was sent."""
+    run = Run.objects.filter(id=run_id, state=Run.State.QUEUED).first()
+    if run is None:
+        return False
+    task, queue = (GPU_TASK, gpu_queue(run.gpu_class)) if run.stage in GPU_STAGES else (LEDGER_TASK, LEDGER_QUEUE)
+    try:
+        _sender().send_task(task, args=(str(run.id), run.stage, run.attempt), queue=queue, retry=False)
+    except (OperationalError, RedisError, OSError) as error:
+        log.warning("run %s waits for the sweep, the broker took no message: %s", run.id, error)
+        return False
+    rows = Run.objects.filter(id=run.id, state=Run.State.QUEUED, stage=run.stage, attempt=run.attempt)
+    rows.update(published_at=timezone.now())
+    return True

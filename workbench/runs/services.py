@@ -1,0 +1,76 @@
+"""What the rest of the workbench does with runs."""
+
+from typing import Any
+
+from workbench.intake.models import Workload
+from workbench.runs import state, workers
+from workbench.runs.budget import seconds_left
+from workbench.runs.models import Run, StageRun
+from workers.documents.prices import default_price_book
+from workers.documents.stages import Results, Stage, StageInput
+from workers.documents.worker_api import StageKey
+
+
+class RunError(Exception):
+    """A run cannot be started or changed; the message is a sentence, `field` the input it is about."""
+
+    def __init__(self, sentence: str, field: str = "") -> None:
+        super().__init__(sentence)
+        self.field = field
+
+
+def create_run(workload: Workload, user: Any, gpu_class: str | None = None) -> Run:
+    """Start a run of an intake Workload. Raises RunError when `gpu_class` is not one that the workload allows."""
+    document = workload.sla
+    allowed = document.constraints.gpu_classes
+    if gpu_class and gpu_class not in allowed:
+        raise RunError(f"the workload allows {', '.join(allowed)}, not {gpu_class}", "gpu_class")
+    run = Run(
+        organisation=workload.organisation,
+        workload=workload,
+        gpu_class=gpu_class or workers.choose_class(document, workload.model.facts),
+        gpu_class_fixed=bool(gpu_class),
+        created_by=user,
+    )
+    state.start(run)
+    return run
+
+
+def cancel_run(run: Run, user: Any) -> Run:
+    """Cancel a run that is not over, at once or as soon as its worker hears of it. Raises RunError when it is over."""
+    if not state.cancel(run.id, getattr(user, "email", "") or "A member"):
+        run.refresh_from_db()
+        raise RunError(f"the run is over: it is {run.state}", "state")
+    run.refresh_from_db()
+    return run
+
+
+def results(run: Run) -> Results:
+    """The results of the stages that are done."""
+    rows = StageRun.objects.filter(run=run, state=StageRun.State.DONE).values_list("stage", "result")
+    return Results.model_validate(dict(rows))
+
+
+def stage_input(run: Run, key: StageKey) -> StageInput:
+    """The document that the stage's process gets."""
+    workload = run.workload.sla
+    stage: Stage = key.stage
+    return StageInput(
+        run_id=str(run.id),
+        stage=stage,
+        attempt=key.attempt,
+        gpu_class=run.gpu_class,
+        workload=workload,
+        model=run.workload.model.facts,
+        prices=default_price_book(),
+        results=results(run),
+        seconds_left=seconds_left(run, stage, workload.constraints.minutes),
+        organisation=str(run.organisation_id),
+    )
+
+
+def waiting_for(run: Run) -> str:
+    """Why a queued run does not move, as a sentence; empty when a worker of its class is there."""
+    if run.state != Run.State.QUEUED or run.gpu_class in workers.alive():
+        return ""
+    return f"Waiting for a worker of class {run.gpu_class}."

@@ -1,0 +1,135 @@
+"""The worker API: what a GPU worker may ask and say. One token opens it; every word about a stage carries its attempt.
+
+409 means that the attempt is not, or no longer, the worker's: it drops the message and what it has.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pydantic
+from django.http import FileResponse, Http404, HttpRequest
+from django.shortcuts import get_object_or_404
+from ninja import Query, Router, Status
+
+from workbench.api.problems import Problem, sentence, sentences
+from workbench.intake import blobs
+from workbench.intake.models import Model, StoredFile
+from workbench.runs import services, state, workers
+from workbench.runs.models import Run
+from workers.documents.model import ModelManifest
+from workers.documents.stages import Results, StageInput
+from workers.documents.worker_api import Answer, Claim, Heartbeat, Hello, Outcome, ProgressReport, StageKey
+
+router = Router()
+
+CHUNK = 2**20
+MAX_ARTIFACT_BYTES = 2**32
+
+
+@router.post("/hello", response={204: None})
+def hello(request: HttpRequest, body: Hello) -> Any:
+    """A worker is there."""
+    workers.greet(body)
+    return Status(204, None)
+
+
+@router.post("/claim", response=StageInput)
+def claim(request: HttpRequest, body: Claim) -> StageInput:
+    """Take a stage; only one claim of an attempt succeeds."""
+    run = state.claim(body, body.worker, body.gpu_class)
+    if run is None:
+        raise _not_yours(body)
+    return services.stage_input(run, body)
+
+
+@router.post("/heartbeat", response=Answer)
+def heartbeat(request: HttpRequest, body: Heartbeat) -> Answer:
+    """The stage is still being worked on."""
+    return _answer(body, state.beat(body))
+
+
+@router.post("/progress", response=Answer)
+def progress(request: HttpRequest, body: ProgressReport) -> Answer:
+    """What the stage said."""
+    return _answer(body, state.progress(body, body.lines))
+
+
+@router.post("/result", response={204: None})
+def result(request: HttpRequest, body: Outcome) -> Any:
+    """How the attempt ended."""
+    if body.result is not None:
+        accepted = state.advance(body, _checked(body), body.artifacts)
+    elif body.failure is not None:
+        accepted = state.fail(body, body.failure)
+    elif body.cancelled:
+        accepted = state.stop(body)
+    elif body.died:
+        accepted = state.retry(body, body.died)
+    else:
+        raise Problem(422, "result: an outcome has a result, a failure, a death or a cancel")
+    if not accepted:
+        raise _not_yours(body)
+    return Status(204, None)
+
+
+@router.get("/models/{digest}", response=ModelManifest)
+def manifest(request: HttpRequest, digest: str) -> ModelManifest:
+    """The files of a model."""
+    model = Model.objects.filter(digest=digest).first()
+    if model is None:
+        raise Http404
+    return model.facts
+
+
+@router.get("/models/{digest}/files/{path:path}")
+def model_file(request: HttpRequest, digest: str, path: str) -> FileResponse:
+    """One file of a model."""
+    file = StoredFile.objects.filter(model__digest=digest, path=path).first()
+    if file is None or not blobs.path_of(file.sha256).exists():
+        raise Http404
+    return FileResponse(blobs.path_of(file.sha256).open("rb"), content_type="application/octet-stream")
+
+
+@router.put("/artifacts/{sha256}", response={204: None})
+def artifact(request: HttpRequest, sha256: str, key: Query[StageKey]) -> Any:
+    """Store a file that the stage kept, streamed; its content must have the hash it is sent under."""
+    get_object_or_404(Run, id=key.run_id)
+    if state.beat(key) is None:
+        raise _not_yours(key)
+    try:
+        if not blobs.path_of(sha256).exists():
+            blobs.store(_chunks(request), expect=sha256)
+    except ValueError as error:
+        raise Problem(422, str(error)) from error
+    return Status(204, None)
+
+
+def _answer(key: StageKey, cancel: bool | None) -> Answer:
+    if cancel is None:
+        raise _not_yours(key)
+    return Answer(cancel=cancel)
+
+
+def _not_yours(key: StageKey) -> Problem:
+    return Problem(409, f"{key.stage}, attempt {key.attempt}, of run {key.run_id} is not yours, or not any more")
+
+
+def _checked(outcome: Outcome) -> dict[str, Any]:
+    """The stage's result as its document has it. Raises Problem 422 when it is no such document, or lacks a file."""
+    for kept in outcome.artifacts:
+        if not blobs.path_of(kept.sha256).exists():
+            raise Problem(422, f"artifacts: {kept.name} has not been uploaded")
+    try:
+        document = getattr(Results.model_validate({outcome.stage: outcome.result}), outcome.stage)
+    except pydantic.ValidationError as error:
+        raise Problem(422, sentence(sentences(error)[0])) from error
+    return document.model_dump(mode="json")
+
+
+def _chunks(request: HttpRequest) -> Iterator[bytes]:
+    received = 0
+    while chunk := request.read(CHUNK):
+        received += len(chunk)
+        if received > MAX_ARTIFACT_BYTES:
+            raise ValueError(f"artifact: larger than {MAX_ARTIFACT_BYTES} bytes")
+        yield chunk

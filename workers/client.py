@@ -1,0 +1,137 @@
+"""The worker API, from the worker's side."""
+
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+from pydantic import BaseModel
+
+from workers.config import WorkerConfig
+from workers.documents.model import ModelManifest
+from workers.documents.stages import StageInput
+from workers.documents.worker_api import Answer, Claim, Heartbeat, Hello, Outcome, ProgressReport, StageKey
+
+log = logging.getLogger(__name__)
+
+CHUNK = 2**20
+PAUSES = (0.5, 1, 2, 4, 8, 15, 30)
+"""Seconds between tries while the workbench cannot be reached; about a minute in all."""
+
+
+class Refused(Exception):
+    """The workbench says that this attempt is not, or no longer, the worker's (409)."""
+
+
+class Rejected(Exception):
+    """The workbench does not accept what was sent (another 4xx); the message is its sentence."""
+
+
+class Unreachable(Exception):
+    """The workbench did not answer, or answered with a 5xx."""
+
+
+class Client:
+    """One worker's connection. Use it as a context manager, and from one thread at a time."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        self._http = httpx.Client(
+            base_url=f"{config.url}/api/v1/worker",
+            headers={"Authorization": f"Bearer {config.token}"},
+            timeout=httpx.Timeout(60, connect=5),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._http.close()
+
+    def hello(self, hello: Hello) -> None:
+        """Say that the worker is there. Raises Unreachable without a second try."""
+        self._call("POST", "/hello", hello, pauses=())
+
+    def claim(self, claim: Claim) -> StageInput:
+        """Take a stage. Raises Refused when it is not to be had."""
+        return StageInput.model_validate_json(self._call("POST", "/claim", claim).content)
+
+    def heartbeat(self, key: StageKey) -> Answer:
+        """Hold on to the stage. Raises Unreachable without a second try: the next heartbeat comes soon enough."""
+        beat = Heartbeat(run_id=key.run_id, stage=key.stage, attempt=key.attempt)
+        return Answer.model_validate_json(self._call("POST", "/heartbeat", beat, pauses=()).content)
+
+    def progress(self, report: ProgressReport) -> Answer:
+        """Pass on what the stage said. Raises Unreachable without a second try."""
+        return Answer.model_validate_json(self._call("POST", "/progress", report, pauses=()).content)
+
+    def finish(self, outcome: Outcome) -> None:
+        """Post how the attempt ended."""
+        self._call("POST", "/result", outcome)
+
+    def manifest(self, digest: str) -> ModelManifest:
+        """The files of a model."""
+        return ModelManifest.model_validate_json(self._call("GET", f"/models/{digest}").content)
+
+    def file(self, digest: str, path: str) -> Iterator[bytes]:
+        """One file of a model, in chunks; raises Unreachable when the connection breaks."""
+        try:
+            with self._http.stream("GET", f"/models/{digest}/files/{path}") as response:
+                if response.is_error:
+                    response.read()
+                _check(response)
+                yield from response.iter_bytes(CHUNK)
+        except httpx.TransportError as error:
+            raise Unreachable(str(error) or type(error).__name__) from error
+
+    def upload(self, key: StageKey, path: Path, sha256: str) -> None:
+        """Send a kept file, whose name is its SHA-256."""
+        self._retry(
+            "PUT",
+            f"/artifacts/{sha256}",
+            lambda: {
+                "params": key.model_dump(include={"run_id", "stage", "attempt"}),
+                "headers": {"Content-Length": str(path.stat().st_size), "Content-Type": "application/octet-stream"},
+                "content": _chunks(path),
+            },
+            PAUSES,
+        )
+
+    def _call(
+        self, method: str, path: str, body: BaseModel | None = None, pauses: tuple[float, ...] = PAUSES
+    ) -> httpx.Response:
+        content = None if body is None else body.model_dump_json().encode()
+        headers = {"Content-Type": "application/json"}
+        return self._retry(method, path, lambda: {"content": content, "headers": headers}, pauses)
+
+    def _retry(self, method: str, path: str, request: Any, pauses: tuple[float, ...]) -> httpx.Response:
+        for pause in (*pauses, None):
+            try:
+                response = self._http.request(method, path, **request())
+                _check(response)
+                return response
+            except (httpx.TransportError, Unreachable) as error:
+                if pause is None:
+                    raise Unreachable(f"{method} {path}: {error or type(error).__name__}") from error
+                log.warning("the workbench cannot be reached, next try in %s s: %s", pause, error)
+                time.sleep(pause)
+        raise AssertionError("the last try returns or raises")
+
+
+def _check(response: httpx.Response) -> None:
+    if response.is_success:
+        return
+    sentence = f"{response.status_code} {response.text[:500]}"
+    if response.status_code == httpx.codes.CONFLICT:
+        raise Refused(sentence)
+    if response.is_server_error or response.status_code == httpx.codes.TOO_MANY_REQUESTS:
+        raise Unreachable(sentence)
+    raise Rejected(sentence)
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            yield chunk

@@ -1,0 +1,38 @@
+"""What a GPU worker reads from its environment."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+
+@dataclass(frozen=True)
+class WorkerConfig:
+    """Where the workbench is, where the worker keeps things, and how often it speaks.
+
+    `token` is WORKER_TOKEN, or on one machine the one that the web process keeps in its data directory.
+    """
+
+    url: str
+    token: str
+    cache: Path
+    cache_bytes: int
+    heartbeat_seconds: float
+    stage_package: str
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """Read the environment now; the token's file may appear after the worker has started."""
+        data = Path(os.environ.get("WORKBENCH_DATA", "var")).resolve()
+        return cls(
+            url=os.environ.get("WORKBENCH_URL", "http://127.0.0.1:8000").rstrip("/"),
+            token=os.environ.get("WORKER_TOKEN", "") or _kept(data / "worker_token"),
+            cache=Path(os.environ.get("WORKER_CACHE", data / "worker")).resolve(),
+            cache_bytes=int(float(os.environ.get("WORKER_CACHE_GIB", 64)) * 2**30),
+            heartbeat_seconds=float(os.environ.get("HEARTBEAT_SECONDS", 10)),
+            stage_package=os.environ.get("WORKBENCH_STAGE_PACKAGE", "workers.stages"),
+        )
+
+
+def _kept(path: Path) -> str:
+    return path.read_text().strip() if path.exists() else ""

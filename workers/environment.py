@@ -1,0 +1,35 @@
+"""The environment of a stage's process: the machine's own variables, no secret, and caches of its own."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+KEPT_NAMES = {"PATH", "LANG", "LC_ALL", "TZ", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "CC", "CXX"}
+KEPT_PREFIXES = ("CUDA_", "NVIDIA_", "OMP_", "MKL_", "TORCH_", "PYTORCH_", "TRITON_", "PYTHON", "WORKBENCH_STAGE_")
+COMPILER_CACHES = {
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "TRITON_CACHE_DIR": "triton",
+    "CUPY_CACHE_DIR": "cupy",
+    "CUDA_CACHE_PATH": "cuda",
+}
+
+
+def stage_environment(outer: Mapping[str, str], scratch: Path, caches: Path) -> dict[str, str]:
+    """Variables for a stage that works in `scratch` and keeps what its compilers make under `caches`."""
+    kept = {name: value for name, value in outer.items() if name in KEPT_NAMES or name.startswith(KEPT_PREFIXES)}
+    temporary = scratch / "tmp"
+    temporary.mkdir(exist_ok=True)
+    for directory in COMPILER_CACHES.values():
+        (caches / directory).mkdir(parents=True, exist_ok=True)
+    search = [str(ROOT), *filter(None, outer.get("PYTHONPATH", "").split(os.pathsep))]
+    return {
+        **kept,
+        **{name: str(caches / directory) for name, directory in COMPILER_CACHES.items()},
+        "PYTHONPATH": os.pathsep.join(search),
+        "HOME": str(scratch),
+        "TMPDIR": str(temporary),
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }

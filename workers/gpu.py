@@ -1,0 +1,164 @@
+"""The task on a GPU host: it claims a stage over the worker API and runs it in a child process.
+
+    celery -A workers.gpu worker -Q gpu.cpu -c 1 -n gpu-cpu-0@%h
+
+It knows no database and no secret but the worker token. A message is only a hint: what counts is whether the claim is
+granted, and once the attempt is refused the message is dropped.
+"""
+
+import json
+import logging
+import os
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from celery import Task
+from celery.signals import worker_ready
+from pydantic import ValidationError
+
+from workers import child
+from workers.app import app
+from workers.client import Client, Refused, Rejected, Unreachable
+from workers.config import WorkerConfig
+from workers.documents.base import Artifact
+from workers.documents.broker import GPU_TASK, gpu_class_of
+from workers.documents.stages import StageFailure, StageInput
+from workers.documents.worker_api import Claim, Hello, Outcome, StageKey
+from workers.environment import stage_environment
+from workers.model_cache import BadModel, ModelCache
+from workers.reporter import Reporter
+
+log = logging.getLogger(__name__)
+
+OVERTIME = 2.0
+OVERTIME_SECONDS = 60
+"""A stage paces itself by `seconds_left`; it is stopped at OVERTIME times that plus OVERTIME_SECONDS."""
+LOG_TAIL = 8000
+
+
+@app.task(name=GPU_TASK, bind=True)
+def run_stage(self: Task, run_id: str, stage: str, attempt: int) -> None:
+    """Run one attempt at one stage, if the workbench grants it."""
+    config = WorkerConfig.from_environment()
+    delivery = self.request.delivery_info or {}
+    claim = Claim(
+        run_id=run_id,
+        stage=stage,  # type: ignore[arg-type]
+        attempt=attempt,
+        worker=self.request.hostname,
+        gpu_class=gpu_class_of(delivery.get("routing_key", "")),
+    )
+    key = StageKey(run_id=claim.run_id, stage=claim.stage, attempt=claim.attempt)
+    with Client(config) as client:
+        try:
+            document = client.claim(claim)
+            with Reporter(config, key) as reporter:
+                outcome = _perform(config, client, document, key, reporter)
+                if not reporter.superseded:
+                    reporter.close()
+                    _finish(client, outcome)
+        except Refused as error:
+            log.info("dropped %s of run %s, attempt %s: %s", stage, run_id, attempt, error)
+        except (Rejected, Unreachable) as error:
+            log.error("gave up %s of run %s, attempt %s: %s", stage, run_id, attempt, error)
+
+
+def _perform(config: WorkerConfig, client: Client, document: StageInput, key: StageKey, reporter: Reporter) -> Outcome:
+    """Run the stage and say how it ended; artifacts are uploaded when it is done."""
+    cache = ModelCache(config.cache / "models", config.cache_bytes)
+    identity: dict[str, Any] = key.model_dump()
+    try:
+        with tempfile.TemporaryDirectory(prefix=f"stage-{document.stage}-") as directory:
+            scratch = Path(directory)
+            with cache.model(document.model, client) as model_dir:
+                ended = _run_child(config, document, scratch, model_dir, reporter)
+            outcome = _outcome(document, scratch, ended, key, reporter)
+            for artifact in outcome.artifacts:
+                client.upload(key, scratch / "kept" / artifact.sha256, artifact.sha256)
+            return outcome
+    except BadModel as error:
+        return Outcome(**identity, failure=StageFailure(sentence=str(error)))
+    except OSError as error:
+        log.exception("stage %s of run %s", document.stage, document.run_id)
+        return Outcome(**identity, died=f"the worker could not run it: {error.strerror or error}")
+
+
+def _finish(client: Client, outcome: Outcome) -> None:
+    """Post the outcome; a result that the workbench does not accept fails the run with its sentence."""
+    try:
+        client.finish(outcome)
+    except Rejected as error:
+        sentence = f"The {outcome.stage} stage's result was not accepted: {error}"
+        identity = outcome.model_dump(include={"run_id", "stage", "attempt"})
+        client.finish(Outcome(**identity, failure=StageFailure(sentence=sentence)))
+
+
+def _run_child(
+    config: WorkerConfig, document: StageInput, scratch: Path, model_dir: Path, reporter: Reporter
+) -> child.Ended:
+    (scratch / "in.json").write_text(document.model_dump_json())
+    seconds = document.seconds_left * OVERTIME + OVERTIME_SECONDS
+    command = [sys.executable, "-m", f"{config.stage_package}.{document.stage}", "in.json", "out.json"]
+    ended = child.run(
+        [*command, "--model", str(model_dir), "--artifacts", str(scratch)],
+        env=stage_environment(os.environ, scratch, config.cache / "compilers" / (document.organisation or "shared")),
+        cwd=scratch,
+        log_file=scratch / "stage.log",
+        limits=child.Limits(seconds=seconds, cpu_seconds=int(seconds * (os.cpu_count() or 1))),
+        on_line=reporter.line,
+        stop=reporter.stop,
+    )
+    if ended.code:
+        said = (scratch / "stage.log").read_bytes()[-LOG_TAIL:].decode(errors="replace")
+        log.warning("stage %s of run %s ended with %s; it said:\n%s", document.stage, document.run_id, ended, said)
+    return ended
+
+
+def _outcome(document: StageInput, scratch: Path, ended: child.Ended, key: StageKey, reporter: Reporter) -> Outcome:
+    """Read what the child left behind."""
+    identity: dict[str, Any] = key.model_dump()
+    if ended.why == "stopped":
+        return Outcome(**identity, cancelled=reporter.cancelled, died="" if reporter.cancelled else "it was superseded")
+    output = scratch / "out.json"
+    try:
+        if ended.code == 0:
+            kept = json.loads((scratch / "kept.json").read_text())
+            artifacts = [Artifact.model_validate(artifact) for artifact in kept]
+            return Outcome(**identity, result=json.loads(output.read_text()), artifacts=artifacts)
+        if output.exists():
+            return Outcome(**identity, failure=StageFailure.model_validate_json(output.read_text()))
+    except (OSError, ValueError, ValidationError) as error:
+        log.error("the stage's output cannot be read: %s", error)
+    if ended.why == "timeout":
+        sentence = f"The {document.stage} stage used up its time and was stopped."
+        return Outcome(**identity, failure=StageFailure(sentence=sentence))
+    died = f"its process was killed by signal {-ended.code}" if ended.code < 0 else "its process ended without a result"
+    return Outcome(**identity, died=died)
+
+
+@worker_ready.connect
+def _say_hello(sender: Any, **_: Any) -> None:
+    """While the worker lives, idle or not, tell the workbench which GPU classes it serves."""
+    queues = sender.app.amqp.queues.consume_from
+    classes = sorted(filter(None, map(gpu_class_of, queues)))
+    if classes:
+        hello = Hello(worker=sender.hostname, gpu_classes=classes)
+        threading.Thread(target=_keep_saying, args=(hello,), name="hello", daemon=True).start()
+
+
+def _keep_saying(hello: Hello) -> None:
+    silent = False
+    while True:
+        config = WorkerConfig.from_environment()
+        try:
+            with Client(config) as client:
+                client.hello(hello)
+            silent = False
+        except (Refused, Rejected, Unreachable) as error:
+            if not silent:
+                log.warning("the workbench does not hear this worker yet: %s", error)
+            silent = True
+        threading.Event().wait(1 if silent else config.heartbeat_seconds)

@@ -1,0 +1,92 @@
+"""The thread that speaks to the workbench while a stage runs: heartbeats and progress, and what comes back."""
+
+import logging
+import threading
+import time
+from collections import deque
+from types import TracebackType
+from typing import Self
+
+from pydantic import ValidationError
+
+from workers.client import Client, Refused, Rejected, Unreachable
+from workers.config import WorkerConfig
+from workers.documents.stages import Progress
+from workers.documents.worker_api import ProgressReport, StageKey
+
+log = logging.getLogger(__name__)
+
+FLUSH_SECONDS = 0.5
+BACKLOG = 200
+
+
+class Reporter:
+    """Sends a heartbeat every `heartbeat_seconds`, and progress soon after it was said.
+
+    `stop` is set when the stage must end: `cancelled` when a person asked for it, `superseded` when the attempt is no
+    longer this worker's. While the workbench cannot be reached the oldest lines beyond BACKLOG are dropped; the stage
+    itself never waits.
+    """
+
+    def __init__(self, config: WorkerConfig, key: StageKey) -> None:
+        self.stop = threading.Event()
+        self.cancelled = False
+        self.superseded = False
+        self._config = config
+        self._key = key
+        self._lines: deque[Progress] = deque(maxlen=BACKLOG)
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._speak, name="reporter", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Send what is left to say, and fall silent."""
+        self._done.set()
+        self._thread.join()
+
+    def line(self, text: str) -> None:
+        """Take one line of the stage's standard output; what is not a Progress document goes to the log."""
+        try:
+            self._lines.append(Progress.model_validate_json(text))
+        except ValidationError:
+            log.info("the stage said: %s", text.rstrip())
+
+    def _speak(self) -> None:
+        with Client(self._config) as client:
+            spoke = time.monotonic()
+            while not self._done.wait(FLUSH_SECONDS):
+                due = time.monotonic() - spoke >= self._config.heartbeat_seconds
+                if (self._lines or due) and self._send(client):
+                    spoke = time.monotonic()
+            if self._lines:
+                self._send(client)
+
+    def _send(self, client: Client) -> bool:
+        """One call, progress if there is any; whether the workbench answered."""
+        lines = list(self._lines)
+        try:
+            if lines:
+                answer = client.progress(ProgressReport(**self._key.model_dump(), lines=lines))
+            else:
+                answer = client.heartbeat(self._key)
+        except Unreachable as error:
+            log.warning("no heartbeat: %s", error)
+            return False
+        except (Refused, Rejected) as error:
+            log.warning("the attempt is no longer this worker's: %s", error)
+            self.superseded = True
+            self.stop.set()
+            return True
+        sent = {id(line) for line in lines}
+        while self._lines and id(self._lines[0]) in sent:
+            self._lines.popleft()
+        if answer.cancel:
+            self.cancelled = True
+            self.stop.set()
+        return True
