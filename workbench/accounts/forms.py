@@ -14,7 +14,8 @@ from workbench.accounts.throttle import LoginThrottle
 class LoginForm(AuthenticationForm):
     """Email and password; too many failures close the door for a while."""
 
-    def clean(self) -> dict[str, Any] | None:
+    def clean(self) -> dict[str, Any]:
+        assert self.request is not None
         throttle = LoginThrottle(self.request, self.cleaned_data.get("username", ""))
         wait = throttle.wait()
         if wait:

@@ -10,7 +10,7 @@ import pydantic
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import NinjaAPI, Schema
-from ninja.errors import AuthenticationError, HttpError, Throttled, ValidationError
+from ninja.errors import AuthenticationError, HttpError, Throttled, ValidationErrorContext
 
 log = logging.getLogger(__name__)
 CONTENT_TYPE = "application/problem+json"
@@ -61,9 +61,10 @@ def _reason(error: Mapping[str, Any], path: str) -> tuple[str, str]:
         return path, "is not a known field"
     if kind == "json_invalid":
         return path, f"is not valid JSON: {error.get('ctx', {}).get('error', message)}"
+    words = message.removeprefix("Input ").replace(" after validation", "")
     given = error.get("input")
     shown = f", not {given!r}" if isinstance(given, str | int | float | bool) and len(repr(given)) <= 60 else ""
-    return path, message[:1].lower() + message[1:] + shown
+    return path, words[:1].lower() + words[1:] + shown
 
 
 def _path(location: Sequence[int | str]) -> str:
@@ -110,22 +111,14 @@ def _on_problem(request: HttpRequest, error: Problem) -> HttpResponse:
     return respond(error.status, error.detail, error.errors)
 
 
-def _on_validation(request: HttpRequest, error: ValidationError) -> HttpResponse:
-    """ninja's locations begin with where the value came from and the parameter's name; neither helps the caller."""
-    errors = []
-    for part in error.errors:
-        source, *rest = part["loc"]
-        path = rest[1:] if source in ("body", "form") and len(rest) > 1 else rest
-        field, reason = _reason(part, _path(path))
-        errors.append({"field": field, "reason": reason})
-    return _on_problem(request, invalid(errors))
-
-
 def _on_pydantic(request: HttpRequest, error: pydantic.ValidationError) -> HttpResponse:
     return _on_problem(request, invalid(sentences(error)))
 
 
 def _on_http_error(request: HttpRequest, error: HttpError) -> HttpResponse:
+    if isinstance(error.__cause__, json.JSONDecodeError | UnicodeDecodeError):
+        reason = {"field": "body", "reason": f"is not valid JSON: {error.__cause__}"}
+        return respond(400, sentence(reason), [reason])
     return respond(error.status_code, str(error))
 
 
@@ -170,22 +163,38 @@ DETAILS = {
 }
 
 
-def register(api: NinjaAPI) -> None:
-    """Makes `api` answer every error as problem+json."""
-    handlers: dict[type[Exception], Callable[..., HttpResponse]] = {
-        Exception: _on_crash,
-        AuthenticationError: _on_unauthenticated,
-        HttpError: _on_http_error,
-        Http404: _on_not_found,
-        PermissionDenied: _on_forbidden,
-        Problem: _on_problem,
-        RequestDataTooBig: _on_too_big,
-        Throttled: _on_throttled,
-        ValidationError: _on_validation,
-        pydantic.ValidationError: _on_pydantic,
-    }
-    for kind, handler in handlers.items():
-        api.add_exception_handler(kind, handler)
+HANDLERS: dict[type[Exception], Callable[..., HttpResponse]] = {
+    Exception: _on_crash,
+    AuthenticationError: _on_unauthenticated,
+    HttpError: _on_http_error,
+    Http404: _on_not_found,
+    PermissionDenied: _on_forbidden,
+    Problem: _on_problem,
+    RequestDataTooBig: _on_too_big,
+    Throttled: _on_throttled,
+    pydantic.ValidationError: _on_pydantic,
+}
+
+
+class ProblemAPI(NinjaAPI):
+    """An API that answers every error as problem+json."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        for kind, handler in HANDLERS.items():
+            self.add_exception_handler(kind, handler)
+
+    def validation_error_from_error_contexts(self, error_contexts: list[ValidationErrorContext]) -> Any:
+        """A Problem that names the fields as the caller sent them, without the endpoint's own parameter name."""
+        errors = []
+        for context in error_contexts:
+            names = context.model.__ninja_flatten_map_reverse__
+            whole = getattr(context.model, "__read_from_single_attr__", None)
+            for part in context.pydantic_validation_error.errors(include_url=False):
+                path = names.get(part["loc"], part["loc"])
+                field, reason = _reason(part, _path(path[1:] if whole and path[:1] == (whole,) else path))
+                errors.append({"field": field or "body", "reason": reason})
+        return invalid(errors)
 
 
 class ProblemMiddleware:

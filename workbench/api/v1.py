@@ -2,14 +2,12 @@
 
 import importlib.util
 
-from ninja import NinjaAPI
-
-from workbench.api import problems
 from workbench.api.auth import caller_auth, worker_auth
 from workbench.api.endpoints import router as account_router
+from workbench.api.problems import ProblemAPI
 from workbench.api.throttle import CallerThrottle
 
-api = NinjaAPI(
+api = ProblemAPI(
     title="Kernel workbench",
     version="1",
     urls_namespace="api",
@@ -22,7 +20,6 @@ api = NinjaAPI(
     throttle=[CallerThrottle()],
     docs_url="/docs",
 )
-problems.register(api)
 api.add_router("", account_router)
 for prefix, module in (
     ("", "workbench.intake.api"),

@@ -1,0 +1,68 @@
+"""Tokens with scopes, logins with CSRF, workers with their own token, and the rate limit."""
+
+import pytest
+from django.test import Client
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.workbench.api.frame_site")]
+SLA = {"objectives": [{"metric": "ttft", "limit": 100}]}
+
+
+def _post(client, **extra):
+    return client.post("/api/frame/sla", SLA, content_type="application/json", **extra)
+
+
+def test_a_read_token_reads_and_does_not_write(api, engineer):
+    client = api(engineer, "read")
+    assert client.get("/api/frame/invitations").status_code == 200
+    response = _post(client)
+    assert response.status_code == 403
+    assert "scope 'write'" in response.json()["detail"]
+
+
+def test_a_write_token_does_both(api, engineer):
+    client = api(engineer, "write")
+    assert client.get("/api/frame/invitations").status_code == 200
+    assert _post(client).status_code == 200
+
+
+def test_a_login_writes_only_with_the_csrf_token(engineer):
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(engineer)
+    assert client.get("/api/frame/invitations").status_code == 200
+    refused = _post(client)
+    assert refused.status_code == 403
+    assert refused["Content-Type"] == "application/problem+json"
+    client.cookies["csrftoken"] = "a" * 32
+    assert _post(client, headers={"X-CSRFToken": "a" * 32}).status_code == 200
+
+
+def test_a_bad_token_is_not_rescued_by_a_login(browser, engineer):
+    response = browser(engineer).get("/api/frame/invitations", headers={"Authorization": "Bearer kwb_wrong"})
+    assert response.status_code == 401
+
+
+def test_a_login_without_an_organisation_is_refused_in_a_sentence(browser, make_user):
+    response = browser(make_user("alone@x.test")).get("/api/frame/invitations")
+    assert response.status_code == 403
+    assert response.json()["detail"] == "You are not a member of any organisation."
+
+
+def test_the_worker_token_opens_the_worker_api_alone(api, engineer, settings):
+    settings.WORKER_TOKEN = "the worker's"
+    worker = Client(headers={"Authorization": "Bearer the worker's"})
+    assert worker.get("/api/frame/worker").status_code == 200
+    assert worker.get("/api/frame/invitations").status_code == 401
+    assert api(engineer).get("/api/frame/worker").status_code == 401
+
+
+def test_each_token_has_its_own_limit(api, engineer, account, settings, monkeypatch):
+    monkeypatch.setattr("workbench.api.throttle.time.time", lambda: 1_000_000_000.0)
+    settings.API_REQUESTS_PER_MINUTE = 2
+    eager, calm = api(engineer), api(account)
+    assert [eager.get("/api/frame/invitations").status_code for _ in range(3)] == [200, 200, 429]
+    limited = eager.get("/api/frame/invitations")
+    assert limited["Content-Type"] == "application/problem+json"
+    assert limited["Retry-After"] == "20"
+    assert calm.get("/api/frame/invitations").status_code == 200
+    monkeypatch.setattr("workbench.api.throttle.time.time", lambda: 1_000_000_020.0)
+    assert eager.get("/api/frame/invitations").status_code == 200

@@ -1,0 +1,71 @@
+"""A POST that is sent twice with one Idempotency-Key is done once."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from workbench.api.models import IdempotentRequest
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.workbench.api.frame_site")]
+SLA = {"objectives": [{"metric": "ttft", "limit": 100}]}
+
+
+def _post(client, document=SLA, key="k1", address="/api/frame/sla"):
+    return client.post(address, document, content_type="application/json", headers={"Idempotency-Key": key})
+
+
+def test_the_second_answer_is_the_first(api, engineer):
+    client = api(engineer)
+    first, second = _post(client), _post(client)
+    assert second.json() == first.json()
+    assert second["Idempotency-Replayed"] == "true"
+    assert "Idempotency-Replayed" not in first.headers
+    assert _post(client, key="k2").json()["number"] > first.json()["number"]
+
+
+def test_another_body_or_address_with_the_same_key_is_a_conflict(api, engineer):
+    client = api(engineer)
+    _post(client)
+    for response in (_post(client, SLA | {"name": "other"}), _post(client, address="/api/frame/refuse")):
+        assert response.status_code == 409
+        assert "used for another request" in response.json()["detail"]
+
+
+def test_a_request_in_flight_is_a_conflict_until_it_is_given_up(api, engineer):
+    client = api(engineer)
+    _post(client)
+    IdempotentRequest.objects.update(status=None)
+    assert "still being answered" in _post(client).json()["detail"]
+    IdempotentRequest.objects.update(created_at=timezone.now() - timedelta(minutes=11))
+    assert _post(client).status_code == 200
+
+
+def test_callers_do_not_see_each_others_answers(api, engineer, account):
+    first = _post(api(engineer)).json()
+    assert _post(api(account)).json() != first
+
+
+def test_bad_input_is_answered_again_and_a_crash_is_tried_again(api, engineer):
+    client = api(engineer)
+    assert _post(client, {}).status_code == 422
+    assert _post(client, {})["Idempotency-Replayed"] == "true"
+    client.raise_request_exception = False
+    for _ in range(2):
+        response = _post(client, address="/api/frame/crash", key="k2")
+        assert response.status_code == 500
+        assert "Idempotency-Replayed" not in response.headers
+
+
+def test_a_caller_who_was_refused_leaves_nothing_behind(api, engineer, client):
+    assert _post(client).status_code == 401
+    assert _post(api(engineer, "read")).status_code == 403
+    assert not IdempotentRequest.objects.exists()
+
+
+def test_answers_are_forgotten_after_a_day(api, engineer):
+    client = api(engineer)
+    first = _post(client).json()
+    IdempotentRequest.objects.update(created_at=timezone.now() - timedelta(hours=25))
+    assert _post(client).json() != first
+    assert IdempotentRequest.objects.count() == 1

@@ -1,0 +1,99 @@
+"""Every error of the API is problem+json with one sentence, and the same sentence as a form's."""
+
+import pytest
+from django.test import Client
+from pydantic import ValidationError
+
+from workbench.api.problems import sentences
+from workers.documents.workload import Sla
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.workbench.api.frame_site")]
+OBJECTIVE = {"metric": "ttft", "limit": 100}
+
+
+def _problem(response, status):
+    assert response.status_code == status
+    assert response["Content-Type"] == "application/problem+json"
+    document = response.json()
+    assert document["status"] == status
+    assert document["title"]
+    assert document["detail"]
+    return document
+
+
+def _sla(client, document):
+    return client.post("/api/frame/sla", document, content_type="application/json")
+
+
+@pytest.mark.parametrize(
+    ("document", "field", "reason"),
+    [
+        ({"objectives": []}, "objectives", "list should have at least 1 item, not 0"),
+        ({}, "objectives", "is required"),
+        ({"objectives": [OBJECTIVE | {"limit": -5}]}, "objectives[0].limit", "should be greater than 0, not -5"),
+        ({"objectives": [{"metric": "ttf_n", "limit": 1}]}, "objectives[0].n", "ttf_n needs n, the number of"),
+        ({"objectives": [OBJECTIVE], "colour": "red"}, "colour", "is not a known field"),
+        ({"objectives": [OBJECTIVE | {"metric": "ttf_n", "n": 900}]}, "objectives", "TTF900 p50 asks for token 900"),
+        ({"objectives": [OBJECTIVE], "traffic": {"batch": "x"}}, "traffic.batch", "should be a valid integer"),
+    ],
+)
+def test_api_and_forms_name_the_field_and_the_reason_alike(api, engineer, document, field, reason):
+    problem = _problem(_sla(api(engineer), document), 422)
+    with pytest.raises(ValidationError) as raised:
+        Sla.model_validate(document)
+    assert [(e["field"], e["reason"]) for e in problem["errors"]] == [
+        (e["field"], e["reason"]) for e in sentences(raised.value)
+    ]
+    first = problem["errors"][0]
+    assert first["field"] == field
+    assert first["reason"].startswith(reason)
+    assert problem["detail"] == f"{first['field']}: {first['reason']}"
+
+
+def test_a_file_is_named_where_there_is_one():
+    with pytest.raises(ValidationError) as raised:
+        Sla.model_validate({})
+    assert sentences(raised.value, "sla.yaml") == [{"field": "objectives", "reason": "is required", "file": "sla.yaml"}]
+
+
+def test_broken_json_is_one_sentence(api, engineer):
+    problem = _problem(_sla(api(engineer), "{broken"), 400)
+    assert "JSON" in problem["detail"]
+
+
+def test_a_raised_problem_keeps_its_sentence(api, engineer):
+    problem = _problem(api(engineer).post("/api/frame/refuse"), 409)
+    assert problem["detail"] == "It is taken."
+    assert problem["errors"] == [{"field": "name", "reason": "is taken"}]
+
+
+def test_a_crash_tells_nothing_but_its_request_id(api, engineer):
+    client = api(engineer)
+    client.raise_request_exception = False
+    response = client.get("/api/frame/crash", headers={"X-Request-ID": "abc-1"})
+    assert "hunter2" not in response.content.decode()
+    assert "Traceback" not in response.content.decode()
+    _problem(response, 500)
+    assert response["X-Request-ID"] == "abc-1"
+
+
+def test_an_unknown_address_a_wrong_method_and_a_huge_body(api, engineer, settings):
+    client = api(engineer)
+    _problem(client.get("/api/frame/nothing"), 404)
+    response = client.delete("/api/frame/sla")
+    _problem(response, 405)
+    assert response["Allow"] == "POST"
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 100
+    _problem(_sla(client, {"objectives": [OBJECTIVE], "name": "x" * 200}), 413)
+
+
+def test_without_a_caller_it_is_401_and_says_how(client):
+    response = client.get("/api/frame/invitations")
+    assert "Bearer" in _problem(response, 401)["detail"]
+    assert response["WWW-Authenticate"] == "Bearer"
+    _problem(Client(headers={"Authorization": "Bearer kwb_wrong"}).get("/api/frame/invitations"), 401)
+
+
+def test_a_request_id_of_strange_characters_is_replaced(client):
+    response = client.get("/api/frame/nothing", headers={"X-Request-ID": "a b<script>"})
+    assert response["X-Request-ID"].isalnum()
