@@ -5,8 +5,8 @@ import importlib
 import sys
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "list": ("kernels.bench", "variants, and what each serves"),
-    "check": ("kernels.bench", "the accuracy gate over variants and cases"),
+    "list": ("kernels.listing", "variants, and what each serves"),
+    "check": ("kernels.checking", "the accuracy gate over variants and cases"),
     "bench": ("kernels.bench", "times over variants and cases, as a bench document"),
     "run": ("kernels.model_run", "run a plan on this machine and compare it with what the plan expects"),
 }

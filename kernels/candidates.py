@@ -72,14 +72,17 @@ class Trial:
 
 @dataclass
 class Bench:
-    """Where and how cases are tried. `ceilings` as in the document; `timer` replaces the device's own."""
+    """Where and how cases are tried.
+
+    `ceilings` as in the document; `timer` replaces the device's own; `only` names the variants to try (None: all).
+    """
 
     device: torch.device
     gpu: Gpu
     ceilings: Mapping[str, Any] = field(default_factory=dict)
     rule: Rule = field(default_factory=Rule)
     timer: Timer | None = None
-    names: bool = True
+    only: frozenset[str] | None = None
 
 
 @dataclass
@@ -118,7 +121,7 @@ def _offer(
             variant = registry.variant(name)
             trials.append(Trial(case, name, {}, variant.peer, variant.lossy, "refused", refusal.reason))
     for variant in able:
-        if lossy_only and not variant.lossy:
+        if (lossy_only and not variant.lossy) or (bench.only is not None and variant.name not in bench.only):
             continue
         for params in variant.space(case):
             trial = Trial(case, variant.name, params, variant.peer, variant.lossy, "refused")
@@ -186,8 +189,7 @@ def _race(bench: Bench, ready: list[_Runnable], end: float) -> float:
         sentence = impossible(each.trial.case, times[each.trial.id].ms, bench.gpu, bench.ceilings)
         if sentence:
             each.trial.gate, each.trial.reason = "impossible", sentence
-        if bench.names:
-            each.trial.kernels = kernels_seen(each.call, bench.device)
+        each.trial.kernels = kernels_seen(each.call, bench.device)
     return abs(times[AGAIN].ms / max(times[default.id].ms, 1e-12) - 1)
 
 

@@ -1,0 +1,150 @@
+"""`python -m kernels bench`: times over variants and cases, as a bench document."""
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernels import bench_document
+from kernels.bench_cases import GROUPS, cases
+from kernels.bench_document import BenchDocument, Row
+from kernels.hardware import GPUS, Gpu
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernels.candidates import Trial
+
+
+def bench_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `bench`."""
+    parser.add_argument("group", choices=GROUPS, help="which ops")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the bench document here")
+    parser.add_argument("--append", action="store_true", help="add the rows to the document that is there")
+    parser.add_argument("--variant", action="append", metavar="NAME", help="only this one and the peers; repeatable")
+    parser.add_argument("--model", action="append", metavar="NAME", help="decode: these catalogue models")
+    parser.add_argument("--runner", action="append", metavar="NAME", help="decode: these whole-model variants")
+    parser.add_argument("--only", metavar="TEXT", help="only cases whose key contains TEXT, such as m=128")
+    parser.add_argument("--seconds", type=float, default=20.0, help="longest time for one case (default 20)")
+    parser.add_argument("--compiled", action="store_true", help="also variants that take seconds to build")
+
+
+def bench(options: argparse.Namespace) -> int:
+    """Times a group. Returns 0, or 1 when no row passed the gate or the document could not be appended to."""
+    device, _, environment = place()
+    note = "A CPU, tiny shapes: these figures say nothing about a GPU." if device.type == "cpu" else ""
+    if note:
+        print(note)
+    document = BenchDocument(
+        **{name: environment.get(name) or "" for name in ("device", "gpu_uuid", "lease_id", "commit", "at")},
+        versions=environment.get("versions") or {},
+        ceilings=_ceilings(device),
+        rows=[],
+        note=note,
+    )
+    for row in _rows(options, document.ceilings):
+        document.rows.append(row)
+        print(_line(row), flush=True)
+    return _store(options, document)
+
+
+def place() -> "tuple[torch.device, Gpu, dict[str, Any]]":
+    """The device at hand: torch's device, the datasheet's GPU, and the environment's facts."""
+    import torch
+
+    from kernels.ceilings import here
+
+    environment = here()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return device, GPUS.get(environment["gpu_class"], GPUS["cpu"]), environment
+
+
+def _ceilings(device: "torch.device") -> dict[str, Any]:
+    from kernels.ceilings import measure_ceilings
+
+    return dict(measure_ceilings(device.type, quick=True))
+
+
+def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Row]:
+    if options.group == "decode":
+        from kernels.bench_decode import decode_rows
+
+        yield from decode_rows(options.model, options.runner, ceilings)
+        return
+    from kernels.candidates import Bench, try_case
+
+    device, gpu, _ = place()
+    place_of_trial = Bench(device, gpu, ceilings, only=_only(options))
+    for case in cases(options.group, device.type == "cpu"):
+        if options.only in (None, "") or options.only in case.key:
+            yield from rows_of(try_case(place_of_trial, case, seconds=options.seconds))
+
+
+def _only(options: argparse.Namespace) -> frozenset[str]:
+    """The variants to try: those named and every peer; slow builders only when asked for."""
+    from kernels import registry
+
+    named = set(options.variant or [])
+    for name in named:
+        registry.variant(name)
+    return frozenset(
+        each.name
+        for each in registry.variants()
+        if (not named or each.name in named or each.peer) and (options.compiled or not each.build_seconds)
+    )
+
+
+def rows_of(trials: "Sequence[Trial]") -> list[Row]:
+    """The bench rows of one case's trials, refused ones left out."""
+    from kernels.launches import is_own
+
+    tried = [trial for trial in trials if trial.gate != "refused"]
+    peers = [trial.ms for trial in tried if trial.peer and trial.gate == "pass" and trial.ms]
+    best = min(peers, default=None)
+    return [
+        Row(
+            op=trial.case.op,
+            case=trial.case.model_dump(),
+            variant=trial.variant,
+            params=trial.params,
+            peer=trial.peer,
+            ms=trial.ms,
+            ms_low=trial.ms_low,
+            ms_high=trial.ms_high,
+            tflops=trial.tflops,
+            gbps=trial.gbps,
+            floor_share=trial.floor_share,
+            ratio_to_best_peer=best / trial.ms if best and trial.ms else None,
+            gate=trial.gate,  # type: ignore[arg-type]
+            kernels=trial.kernels,
+            own=None if trial.peer else is_own(trial.kernels),
+            error=trial.error,
+            error_limit=trial.error_limit,
+            reason=trial.reason,
+        )
+        for trial in tried
+    ]
+
+
+def _line(row: Row) -> str:
+    shape = " ".join(f"{name}={value}" for name, value in row.case.items() if value is not None and name != "op")
+    if row.ms is None:
+        return f"{row.variant:<22} {row.gate:<10} {shape}: {row.reason}"
+    rate = f"{row.tflops or 0:8.2f} TFLOP/s {row.gbps or 0:8.1f} GB/s"
+    ratio = f" {row.ratio_to_best_peer:5.2f}x" if row.ratio_to_best_peer else ""
+    return (
+        f"{row.variant:<22} {row.gate:<10} {row.ms:9.4f} ms [{row.ms_low:.4f}, {row.ms_high:.4f}] {rate}{ratio} {shape}"
+    )
+
+
+def _store(options: argparse.Namespace, document: BenchDocument) -> int:
+    if options.json is not None:
+        try:
+            if options.append and options.json.exists():
+                document = bench_document.appended(bench_document.read(options.json), document)
+            bench_document.write(options.json, document)
+        except (OSError, ValueError) as error:
+            print(f"{options.json}: {error}", file=sys.stderr)
+            return 1
+    return 0 if any(row.gate == "pass" for row in document.rows) else 1

@@ -1,0 +1,76 @@
+"""The bench document: what was timed on one machine held once. Imports without torch."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Gate = Literal["pass", "fail", "impossible", "refused", "error"]
+
+
+class Row(BaseModel):
+    """One variant at one case. Times in ms with the 95 % interval of the median.
+
+    `ratio_to_best_peer` is the best peer's time over this one's: above 1 is faster. `kernels` are the names seen on
+    the device. Decode rows carry `ttf64_ms` and `ms_per_token` as well.
+    """
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    op: str
+    case: dict[str, Any]
+    variant: str
+    params: dict[str, Any] = {}
+    peer: bool
+    ms: float | None = None
+    ms_low: float | None = None
+    ms_high: float | None = None
+    tflops: float | None = None
+    gbps: float | None = None
+    floor_share: float | None = None
+    ratio_to_best_peer: float | None = None
+    gate: Gate
+    kernels: list[str] = []
+    own: bool | None = None
+    error: float | None = None
+    error_limit: float | None = None
+    reason: str = ""
+    ttf64_ms: float | None = None
+    ms_per_token: float | None = None
+
+
+class BenchDocument(BaseModel):
+    """Rows with the machine, versions, commit and measured ceilings they belong to."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, protected_namespaces=())
+
+    device: str
+    gpu_uuid: str = ""
+    lease_id: str = ""
+    versions: dict[str, str]
+    commit: str = ""
+    ceilings: dict[str, Any] = {}
+    rows: list[Row]
+    at: str = ""
+    note: str = ""
+
+
+def appended(old: BenchDocument, new: BenchDocument) -> BenchDocument:
+    """The rows of both. Raises ValueError when they are not of one machine held once, or of one commit."""
+    for field in ("device", "gpu_uuid", "lease_id", "commit"):
+        one, two = getattr(old, field), getattr(new, field)
+        if one != two:
+            raise ValueError(f"{field}: the document has {one!r}, this machine {two!r}; write to another file")
+    return old.model_copy(update={"rows": [*old.rows, *new.rows]})
+
+
+def read(path: Path) -> BenchDocument:
+    """The document at `path`. Raises OSError, or ValueError when it is not a bench document."""
+    return BenchDocument.model_validate_json(path.read_text())
+
+
+def write(path: Path, document: BenchDocument) -> None:
+    """Writes the document whole or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(document.model_dump_json(indent=1) + "\n")
+    partial.replace(path)
