@@ -1,4 +1,4 @@
-"""Errors of the API: problem+json (RFC 9457), and the sentences that forms and the command line show too."""
+"""Errors of the API: problem+json (RFC 9457) in the sentences that forms and the command line show too."""
 
 import json
 import logging
@@ -9,8 +9,12 @@ from typing import Any
 import pydantic
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.http import Http404, HttpRequest, HttpResponse
-from ninja import NinjaAPI, Schema
+from ninja import Field, NinjaAPI, Schema
 from ninja.errors import AuthenticationError, HttpError, Throttled, ValidationErrorContext
+
+from workbench.api.sentences import Problem, describe, field_path, invalid, sentence, sentences
+
+__all__ = ["Problem", "ProblemAPI", "invalid", "respond", "sentence", "sentences"]
 
 log = logging.getLogger(__name__)
 CONTENT_TYPE = "application/problem+json"
@@ -20,7 +24,7 @@ API = "/api/"
 class Reason(Schema):
     """One thing wrong with the input: where, and why."""
 
-    field: str
+    field: str = ""
     reason: str
     file: str = ""
 
@@ -29,82 +33,16 @@ class ProblemDocument(Schema):
     """What every error of the API looks like."""
 
     type: str = "about:blank"
-    title: str
+    title: str = Field(description="the status in words")
     status: int
-    detail: str
+    detail: str = Field(description="one sentence that says what is wrong")
     errors: list[Reason] = []
-
-
-class Problem(Exception):
-    """Raise it in an endpoint to answer with problem+json: a status, one sentence, and what is wrong where.
-
-    `errors` are mappings with `field`, `reason` and perhaps `file`.
-    """
-
-    def __init__(self, status: int, detail: str, errors: Sequence[Mapping[str, str]] = ()) -> None:
-        super().__init__(detail)
-        self.status, self.detail, self.errors = status, detail, [dict(error) for error in errors]
-
-
-def _reason(error: Mapping[str, Any], path: str) -> tuple[str, str]:
-    """Field and reason of one pydantic error; our own validators say `field: reason` in the message."""
-    kind, message = error["type"], str(error["msg"])
-    if kind == "value_error":
-        message = message.removeprefix("Value error, ")
-        field, colon, reason = message.partition(": ")
-        if colon and field.replace(".", "").replace("_", "").isalnum():
-            return ".".join(filter(None, [path, field])), reason
-        return path, message
-    if kind == "missing":
-        return path, "is required"
-    if kind == "extra_forbidden":
-        return path, "is not a known field"
-    if kind == "json_invalid":
-        return path, f"is not valid JSON: {error.get('ctx', {}).get('error', message)}"
-    words = message.removeprefix("Input ").replace(" after validation", "")
-    given = error.get("input")
-    shown = f", not {given!r}" if isinstance(given, str | int | float | bool) and len(repr(given)) <= 60 else ""
-    return path, words[:1].lower() + words[1:] + shown
-
-
-def _path(location: Sequence[int | str]) -> str:
-    """`objectives[0].limit` from `("objectives", 0, "limit")`."""
-    path = ""
-    for part in location:
-        path += f"[{part}]" if isinstance(part, int) else f"{'.' if path else ''}{part}"
-    return path
-
-
-def sentences(error: pydantic.ValidationError, file: str = "") -> list[dict[str, str]]:
-    """A pydantic error as `[{field, reason, file?}]`, in words that stand beside a form's field as well."""
-    found = []
-    for part in error.errors(include_url=False):
-        field, reason = _reason(part, _path(part["loc"]))
-        found.append({"field": field, "reason": reason} | ({"file": file} if file else {}))
-    return found
-
-
-def sentence(reason: Mapping[str, str]) -> str:
-    """`sla.yaml: objectives[0].limit: input should be greater than 0, not -5`."""
-    return ": ".join(filter(None, [reason.get("file"), reason.get("field"), reason["reason"]]))
 
 
 def respond(status: int, detail: str, errors: Sequence[Mapping[str, str]] = ()) -> HttpResponse:
     """A problem+json response."""
-    document = {
-        "type": "about:blank",
-        "title": HTTPStatus(status).phrase,
-        "status": status,
-        "detail": detail,
-        "errors": [dict(error) for error in errors],
-    }
-    return HttpResponse(json.dumps(document), status=status, content_type=CONTENT_TYPE)
-
-
-def invalid(errors: Sequence[Mapping[str, str]]) -> Problem:
-    """The 422 for these reasons; its detail is the first one's sentence."""
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    return Problem(422, f"{sentence(errors[0])}{more}", errors)
+    document = ProblemDocument(title=HTTPStatus(status).phrase, status=status, detail=detail, errors=errors)
+    return HttpResponse(document.model_dump_json(), status=status, content_type=CONTENT_TYPE)
 
 
 def _on_problem(request: HttpRequest, error: Problem) -> HttpResponse:
@@ -184,6 +122,17 @@ class ProblemAPI(NinjaAPI):
         for kind, handler in HANDLERS.items():
             self.add_exception_handler(kind, handler)
 
+    def get_openapi_schema(self, **options: Any) -> Any:
+        """The schema, with the problem document as the answer of everything that fails."""
+        schema = super().get_openapi_schema(**options)
+        shape = ProblemDocument.model_json_schema(ref_template="#/components/schemas/{model}")
+        schema["components"]["schemas"] |= shape.pop("$defs") | {"ProblemDocument": shape}
+        content = {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}
+        for operations in schema["paths"].values():
+            for operation in operations.values():
+                operation["responses"]["default"] = {"description": "A problem", "content": content}
+        return schema
+
     def validation_error_from_error_contexts(self, error_contexts: list[ValidationErrorContext]) -> Any:
         """A Problem that names the fields as the caller sent them, without the endpoint's own parameter name."""
         errors = []
@@ -192,7 +141,7 @@ class ProblemAPI(NinjaAPI):
             whole = getattr(context.model, "__read_from_single_attr__", None)
             for part in context.pydantic_validation_error.errors(include_url=False):
                 path = names.get(part["loc"], part["loc"])
-                field, reason = _reason(part, _path(path[1:] if whole and path[:1] == (whole,) else path))
+                field, reason = describe(part, field_path(path[1:] if whole and path[:1] == (whole,) else path))
                 errors.append({"field": field or "body", "reason": reason})
         return invalid(errors)
 

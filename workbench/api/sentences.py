@@ -1,0 +1,66 @@
+"""Why something is refused, in sentences: the same for the API, forms and the command line. Imports no Django."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pydantic
+
+
+class Problem(Exception):
+    """Raise it in an endpoint to answer with problem+json: a status, one sentence, and what is wrong where.
+
+    `errors` are mappings with `field`, `reason` and perhaps `file`.
+    """
+
+    def __init__(self, status: int, detail: str, errors: Sequence[Mapping[str, str]] = ()) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.errors = status, detail, [dict(error) for error in errors]
+
+
+def describe(error: Mapping[str, Any], path: str) -> tuple[str, str]:
+    """Field and reason of one pydantic error; our own validators say `field: reason` in the message."""
+    kind, message = error["type"], str(error["msg"])
+    if kind == "value_error":
+        message = message.removeprefix("Value error, ")
+        field, colon, reason = message.partition(": ")
+        if colon and field.replace(".", "").replace("_", "").isalnum():
+            return ".".join(filter(None, [path, field])), reason
+        return path, message
+    if kind == "missing":
+        return path, "is required"
+    if kind == "extra_forbidden":
+        return path, "is not a known field"
+    if kind == "json_invalid":
+        return path, f"is not valid JSON: {error.get('ctx', {}).get('error', message)}"
+    words = message.removeprefix("Input ").replace(" after validation", "")
+    given = error.get("input")
+    shown = f", not {given!r}" if isinstance(given, str | int | float | bool) and len(repr(given)) <= 60 else ""
+    return path, words[:1].lower() + words[1:] + shown
+
+
+def field_path(location: Sequence[int | str]) -> str:
+    """`objectives[0].limit` from `("objectives", 0, "limit")`."""
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f"{'.' if path else ''}{part}"
+    return path
+
+
+def sentences(error: pydantic.ValidationError, file: str = "") -> list[dict[str, str]]:
+    """A pydantic error as `[{field, reason, file?}]`, in words that stand beside a form's field as well."""
+    found = []
+    for part in error.errors(include_url=False):
+        field, reason = describe(part, field_path(part["loc"]))
+        found.append({"field": field, "reason": reason} | ({"file": file} if file else {}))
+    return found
+
+
+def sentence(reason: Mapping[str, str]) -> str:
+    """`sla.yaml: objectives[0].limit: should be greater than 0, not -5`."""
+    return ": ".join(filter(None, [reason.get("file"), reason.get("field"), reason["reason"]]))
+
+
+def invalid(errors: Sequence[Mapping[str, str]]) -> Problem:
+    """The 422 for these reasons; its detail is the first one's sentence."""
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return Problem(422, f"{sentence(errors[0])}{more}", errors)
