@@ -8,9 +8,19 @@ from typing import Any
 _DIRECTORY = Path(__file__).parent / "catalogue"
 
 SUMMARIES: dict[str, str] = {
-    "llama-3.2-1b": "Llama 3.2, 1.24 B parameters: the voice-agent case",
-    "qwen2.5-1.5b": "Qwen 2.5, 1.54 B parameters: the voice-agent case, with biases on q, k and v",
-    "llama-3.1-8b": "Llama 3.1, 8.03 B parameters",
+    "llama-3.2-1b": "Llama 3.2, 1.24 billion parameters: the voice-agent case",
+    "qwen2.5-1.5b": "Qwen 2.5, 1.54 billion parameters: the voice-agent case, with biases on q, k and v",
+    "llama-3.1-8b": "Llama 3.1, 8.03 billion parameters: wants a GPU with 24 GiB or more",
+    "tinyllama-1.1b": "TinyLlama, 1.10 billion parameters, 32 query heads on 4 key heads",
+    "qwen2.5-0.5b": "Qwen 2.5, 494 million parameters, of which 136 million are the vocabulary's",
+    "smollm2-135m": "SmolLM2, 135 million parameters in 30 narrow layers: launch-bound on a GPU",
+    "tiny-llama": "Llama-shaped, 1 million parameters: seconds on a CPU",
+    "tiny-qwen2": "Qwen2-shaped, 1 million parameters: seconds on a CPU",
+    "tiny-qwen3": "Qwen3-shaped with norms on q and k, 1 million parameters: seconds on a CPU",
+    "tiny-mistral": "Mistral-shaped with a sliding window of 64 tokens, 1 million parameters: seconds on a CPU",
+    "tiny-gemma": "Gemma-shaped with one key head, 1 million parameters: seconds on a CPU",
+    "tiny-gpt2": "GPT-2-shaped with learned positions, 1 million parameters: seconds on a CPU",
+    "tiny-bert": "BERT-shaped encoder, 1 million parameters: latency per batch instead of per token",
 }
 """One line per entry, in the order they are shown; the configuration is catalogue/<name>.json."""
 
