@@ -9,6 +9,4 @@ class ModelRefused(Exception):
         super().__init__(file, field, reason)
 
     def __str__(self) -> str:
-        place = ": ".join(part for part in (self.file, self.field) if part)
-        sentence = f"{place}: {self.reason}" if place else self.reason
-        return sentence if sentence.endswith(".") else sentence + "."
+        return ": ".join(part for part in (self.file, self.field, self.reason) if part)

@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 import time
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -30,11 +31,19 @@ def incoming() -> Path:
 
 
 def adopt(file: Path, sha256: str) -> None:
-    """Makes a received file, whose hash the caller has computed, the blob `sha256`; atomic."""
+    """Makes a received file, whose hash the caller has computed, the blob `sha256`; atomic.
+
+    The file stays where it is (the blob is a link to it), so that the caller can begin again until its rows are kept.
+    """
     target = path_of(sha256)
     target.parent.mkdir(parents=True, exist_ok=True)
+    link = incoming() / f"link-{uuid.uuid4()}"
     os.utime(file)
-    os.replace(file, target)
+    os.link(file, link)
+    try:
+        os.replace(link, target)
+    finally:
+        link.unlink(missing_ok=True)
     _sync_folder(target.parent)
 
 
@@ -74,6 +83,17 @@ def remove(sha256: str) -> None:
     target = path_of(sha256)
     if target.exists() and time.time() - target.stat().st_mtime > GRACE_SECONDS:
         target.unlink(missing_ok=True)
+
+
+def sweep_incoming(known: set[str], older_than_seconds: float) -> None:
+    """Removes what was left among the incoming files, but for the folders named in `known`."""
+    for entry in incoming().iterdir():
+        if entry.name in known or time.time() - entry.stat().st_mtime < older_than_seconds:
+            continue
+        if entry.is_dir():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            entry.unlink(missing_ok=True)
 
 
 def free_bytes() -> int:

@@ -1,0 +1,307 @@
+"""Uploads by the API: resumable, checked, and gone without a trace when they are refused."""
+
+import json
+import resource
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from tests.workbench.intake.conftest import CONFIG, announce, finish, send, sha
+from workbench.accounts.models import User
+from workbench.intake import blobs
+from workbench.intake.models import Model, StoredFile, Upload, UploadFile
+
+Api = Callable[..., Client]
+Files = dict[str, bytes]
+
+
+def nothing_kept(settings: Any) -> bool:
+    rows = [Model.objects, StoredFile.objects, Upload.objects, UploadFile.objects]
+    files = [path for path in Path(settings.BLOBS).rglob("*") if path.is_file()]
+    return not any(each.exists() for each in rows) and not files
+
+
+def test_an_upload_becomes_a_model_with_blobs_by_hash(
+    api: Api, engineer: User, model_files: Files, upload_model: Any
+) -> None:
+    answer = upload_model(api(engineer), model_files)
+    assert answer.status_code == 201
+    document = answer.json()
+    assert (document["kind"], document["source"], document["has_tokenizer"]) == ("decoder", "upload", True)
+    for file in document["files"]:
+        assert blobs.path_of(file["sha256"]).read_bytes() == model_files[file["path"]]
+    assert not Upload.objects.exists()
+    assert not list(blobs.incoming().iterdir())
+    assert api(engineer).get(f"/api/v1/models/{document['id']}").json() == document
+
+
+def test_the_same_model_twice_is_one_model(api: Api, engineer: User, model_files: Files, upload_model: Any) -> None:
+    first, second = (upload_model(api(engineer), model_files).json() for _ in range(2))
+    assert first["id"] == second["id"]
+    assert not Upload.objects.exists()
+
+
+def test_a_broken_upload_goes_on_where_it_stopped(api: Api, engineer: User, model_files: Files) -> None:
+    client = api(engineer)
+    upload = announce(client, model_files).json()["id"]
+    weights = model_files["model.safetensors"]
+    assert send(client, upload, 1, weights[:1000]).headers["Upload-Offset"] == "1000"
+    wrong = send(client, upload, 1, weights[2000:3000], offset=2000)
+    assert wrong.status_code == 409
+    assert wrong.headers["Upload-Offset"] == "1000"
+    head = client.head(f"/api/v1/uploads/{upload}/files/1")
+    assert head.headers["Upload-Offset"] == "1000"
+    assert client.get(f"/api/v1/uploads/{upload}").json()["files"][1]["received"] == 1000
+    assert send(client, upload, 1, weights[1000:], offset=1000).status_code == 200
+    send(client, upload, 0, model_files["config.json"])
+    unfinished = finish(client, upload, model_files)
+    assert unfinished.status_code == 409
+    assert "tokenizer.json: 0 of 2 bytes" in unfinished.json()["detail"]
+    send(client, upload, 2, model_files["tokenizer.json"])
+    assert finish(client, upload, model_files).status_code == 201
+
+
+def test_a_hash_is_right_when_another_process_received_the_first_half(
+    api: Api, engineer: User, model_files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = api(engineer)
+    only_config = {"config.json": model_files["config.json"]}
+    upload = announce(client, only_config).json()["id"]
+    content = model_files["config.json"]
+    send(client, upload, 0, content[:10])
+    monkeypatch.setattr("workbench.intake.receiving.running._states", {})
+    send(client, upload, 0, content[10:], offset=10)
+    assert UploadFile.objects.get().digest == ""
+    assert finish(client, upload, only_config).status_code == 201
+    assert StoredFile.objects.get().sha256 == sha(content)
+
+
+def test_a_connection_that_breaks_keeps_what_came(engineer: User, api: Api, model_files: Files) -> None:
+    from django.http.request import UnreadablePostError
+
+    from workbench.intake.receiving import append
+
+    upload = Upload.objects.get(pk=announce(api(engineer), model_files).json()["id"])
+
+    class Broken:
+        left = [b"x" * 500]
+
+        def read(self, size: int) -> bytes:
+            if not self.left:
+                raise UnreadablePostError
+            return self.left.pop()
+
+    assert append(upload, 1, 0, Broken(), 1000).received == 500
+
+
+def test_a_wrong_hash_is_refused(api: Api, engineer: User, model_files: Files, settings: Any) -> None:
+    client = api(engineer)
+    upload = announce(client, model_files).json()["id"]
+    for number, content in enumerate(model_files.values()):
+        send(client, upload, number, content)
+    answer = finish(client, upload, model_files | {"tokenizer.json": b"other"})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["file"] == "tokenizer.json"
+    assert answer.json()["errors"][0]["field"] == "sha256"
+    assert nothing_kept(settings)
+
+
+def test_a_hash_is_required(api: Api, engineer: User, model_files: Files) -> None:
+    client = api(engineer)
+    only_config = {"config.json": model_files["config.json"]}
+    upload = announce(client, only_config).json()["id"]
+    send(client, upload, 0, only_config["config.json"])
+    assert finish(client, upload, {}).json()["detail"] == "config.json: sha256: is required"
+    assert finish(client, upload, only_config).status_code == 201
+
+
+def _bad(change: dict[str, Any]) -> bytes:
+    return json.dumps(CONFIG | change).encode()
+
+
+BAD: dict[str, tuple[dict[str, bytes], str]] = {
+    "broken JSON": ({"config.json": b'{"model_type": }'}, "config.json: line 1, column 16: broken JSON"),
+    "absurd": ({"config.json": _bad({"num_attention_heads": -4})}, "config.json: num_attention_heads: must be from 1"),
+    "disagrees": (
+        {"config.json": _bad({"hidden_size": 64})},
+        "model.safetensors: model.embed_tokens.weight: the shape",
+    ),
+    "unknown": ({"config.json": _bad({"model_type": "nonesuch"})}, "config.json: model_type: 'nonesuch' is unknown"),
+    "remote code": ({"config.json": _bad({"auto_map": {"A": "b.C"}})}, "config.json: auto_map: remote code"),
+    "pickle": ({"model.safetensors": b"\x80\x04N."}, "model.safetensors: the content is a pickle"),
+    "truncated": ({"model.safetensors": b"\x10\x00\x00\x00\x00\x00\x00\x00{"}, "it is truncated"),
+    "climbs": ({"../evil.json": b"{}"}, "../evil.json: path: the path climbs out"),
+    "code": ({"modeling.py": b"import os"}, "modeling.py: code is not taken"),
+    "torch": ({"pytorch_model.bin": b"x"}, "pytorch_model.bin: this is a pickle format"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_models_are_refused_with_a_sentence_and_leave_nothing(
+    api: Api, engineer: User, model_files: Files, upload_model: Any, settings: Any, case: str
+) -> None:
+    change, sentence = BAD[case]
+    answer = upload_model(api(engineer), model_files | change)
+    assert answer.status_code == 422
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert sentence in answer.json()["detail"]
+    assert answer.json()["errors"][0]["file"]
+    assert nothing_kept(settings)
+
+
+def test_a_truncated_shard_is_refused(
+    api: Api, engineer: User, model_files: Files, upload_model: Any, settings: Any
+) -> None:
+    cut = {"model.safetensors": model_files["model.safetensors"][:-100]}
+    assert "truncated" in upload_model(api(engineer), model_files | cut).json()["detail"]
+    assert nothing_kept(settings)
+
+
+def test_without_a_configuration(api: Api, engineer: User) -> None:
+    answer = announce(api(engineer), {"model.safetensors": b"x"})
+    assert answer.json()["detail"] == "config.json: the file is missing"
+
+
+def test_a_whole_folder_is_taken_from_inside(api: Api, engineer: User, model_files: Files, upload_model: Any) -> None:
+    inside = {f"my-model/{path}": content for path, content in model_files.items()}
+    upload = announce(api(engineer), inside).json()
+    assert [file["path"] for file in upload["files"]] == list(model_files)
+
+
+def test_quotas(api: Api, engineer: User, model_files: Files, settings: Any) -> None:
+    settings.ORGANISATION_QUOTA_BYTES = sum(map(len, model_files.values())) + 10
+    client = api(engineer)
+    assert announce(client, model_files).status_code == 201
+    over = announce(client, model_files)
+    assert over.status_code == 413
+    assert "10 left of the organisation's quota" in over.json()["detail"]
+    settings.MODEL_MAX_BYTES = 5
+    assert "a model may have" in announce(client, model_files).json()["detail"]
+    assert Upload.objects.count() == 1
+
+
+def test_more_bytes_than_announced(api: Api, engineer: User, model_files: Files, settings: Any) -> None:
+    client = api(engineer)
+    upload = announce(client, model_files).json()["id"]
+    assert send(client, upload, 2, b"123").status_code == 413
+    settings.UPLOAD_CHUNK_BYTES = 10
+    assert "a chunk has at most 10 bytes" in send(client, upload, 1, b"x" * 11).json()["detail"]
+
+
+@pytest.mark.parametrize("offset", ["", "-1", "x", "1.5", "9" * 30])
+def test_offsets_that_are_none(api: Api, engineer: User, model_files: Files, offset: str) -> None:
+    client = api(engineer)
+    upload = announce(client, model_files).json()["id"]
+    answer = client.patch(
+        f"/api/v1/uploads/{upload}/files/0", b"x", "application/octet-stream", headers={"Upload-Offset": offset}
+    )
+    assert answer.status_code == 422
+
+
+def test_giving_up_removes_everything(api: Api, engineer: User, model_files: Files, settings: Any) -> None:
+    client = api(engineer)
+    upload = announce(client, model_files).json()["id"]
+    send(client, upload, 0, model_files["config.json"])
+    assert client.delete(f"/api/v1/uploads/{upload}").status_code == 204
+    assert nothing_kept(settings)
+
+
+def test_two_writers_of_one_file(api: Api, engineer: User, model_files: Files) -> None:
+    """One of them waits in the middle of its body; the other is told so and loses nothing."""
+    from workbench.intake.receiving import WrongOffset, append
+
+    client = api(engineer)
+    upload = Upload.objects.get(pk=announce(client, model_files).json()["id"])
+    content = model_files["model.safetensors"]
+    second: list[Any] = []
+
+    class Slow:
+        position = 0
+
+        def read(self, size: int) -> bytes:
+            if not second:
+                with pytest.raises(WrongOffset) as caught:
+                    append(upload, 1, 0, Slow(), len(content))
+                second.append(caught.value)
+            chunk = content[self.position : self.position + size]
+            self.position += len(chunk)
+            return chunk
+
+    assert append(upload, 1, 0, Slow(), len(content)).received == len(content)
+    assert second[0].offset == 0
+    assert "another request is writing" in second[0].detail
+    assert UploadFile.objects.get(number=1).digest == sha(content)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_finishes_at_once_make_one_model(api: Api, engineer: User, model_files: Files) -> None:
+    client = api(engineer)
+    upload = announce(client, model_files).json()["id"]
+    for number, content in enumerate(model_files.values()):
+        send(client, upload, number, content)
+    statuses: list[int] = []
+    gate = threading.Barrier(2)
+
+    def run() -> None:
+        from django.db import connection
+
+        gate.wait()
+        statuses.append(finish(client, upload, model_files).status_code)
+        connection.close()
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(statuses)[0] == 201
+    assert sorted(statuses)[1] in (201, 404, 409)
+    assert Model.objects.count() == 1
+
+
+def test_a_large_body_is_streamed(api: Api, engineer: User) -> None:
+    from workbench.intake.receiving import append
+
+    size = 400 * 2**20
+    upload = Upload.objects.get(
+        pk=api(engineer)
+        .post(
+            "/api/v1/uploads",
+            {"name": "big", "files": [{"path": "config.json", "size": 1}, {"path": "model.safetensors", "size": size}]},
+            content_type="application/json",
+        )
+        .json()["id"]
+    )
+
+    class Endless:
+        def read(self, wanted: int) -> bytes:
+            assert wanted <= blobs.CHUNK
+            return bytes(wanted)
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert append(upload, 1, 0, Endless(), size).received == size
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50 * 1024
+
+
+@pytest.mark.parametrize("method", ["get", "delete"])
+def test_uploads_and_models_of_others_are_not_there(
+    api: Api, engineer: User, foreigner: User, model_files: Files, upload_model: Any, method: str
+) -> None:
+    upload = announce(api(engineer), model_files).json()["id"]
+    model = upload_model(api(engineer), model_files).json()["id"]
+    other = api(foreigner)
+    assert getattr(other, method)(f"/api/v1/uploads/{upload}").status_code == 404
+    assert send(other, upload, 0, b"x").status_code == 404
+    assert finish(other, upload, model_files).status_code == 404
+    assert other.get(f"/api/v1/models/{model}").status_code == 404
+    assert other.get("/api/v1/models").json()["items"] == []
+    assert other.get("/api/v1/uploads").json()["items"] == []
+
+
+def test_a_reader_may_not_upload(api: Api, engineer: User, account: User, model_files: Files) -> None:
+    assert announce(api(engineer, scope="read"), model_files).status_code == 403
+    assert announce(api(account), model_files).status_code == 403

@@ -1,0 +1,92 @@
+"""Models by reference: a catalogue entry by its name, an uploaded model by its digest."""
+
+import json
+from typing import Any
+
+from django.db import transaction
+
+from kernels import catalogue
+from kernels.engine.weights import generated_digest
+from kernels.model_files import Facts, inspect_config
+from workbench.api.problems import invalid
+from workbench.intake import blobs
+from workbench.intake.models import Model, StoredFile
+from workers.documents.model import ModelFile, ModelManifest
+
+SEED = 0
+"""The seed of generated weights."""
+
+
+def entries() -> list[tuple[str, str, Facts]]:
+    """Name, summary and facts of every catalogue entry."""
+    found = []
+    for name in catalogue.names():
+        config, summary = catalogue.entry(name)
+        found.append((name, summary, inspect_config(config)))
+    return found
+
+
+def model_for(organisation: Any, user: Any, reference: str) -> Model:
+    """The organisation's model: a catalogue entry (its row is made on first use) or an uploaded model's digest.
+
+    Raises Problem 422 for the field `model`.
+    """
+    if reference in catalogue.names():
+        return _from_catalogue(organisation, user, reference)
+    found = Model.objects.filter(organisation=organisation, digest=reference).first()
+    if found is None:
+        there = ", ".join(catalogue.names())
+        reason = f"there is no model {reference[:80]!r}; give the digest of a model of yours or one of {there}"
+        raise invalid([{"field": "model", "reason": reason}])
+    return found
+
+
+def _from_catalogue(organisation: Any, user: Any, name: str) -> Model:
+    config, _ = catalogue.entry(name)
+    digest = generated_digest(config, SEED)
+    found = Model.objects.filter(organisation=organisation, digest=digest).first()
+    if found is not None:
+        return found
+    sha256, size = blobs.store([json.dumps(config, indent=2).encode()])
+    manifest = manifest_of(
+        inspect_config(config), name, "catalogue", digest, [ModelFile(path="config.json", sha256=sha256, size=size)]
+    )
+    return save_model(organisation, user, manifest)
+
+
+def manifest_of(facts: Facts, name: str, source: Any, digest: str, files: list[ModelFile]) -> ModelManifest:
+    """The document that workers fetch the model by."""
+    return ModelManifest(
+        digest=digest,
+        name=name,
+        source=source,
+        config=facts.config,
+        files=files,
+        generated=facts.generated,
+        seed=SEED,
+        architecture=facts.architecture,
+        model_type=facts.model_type,
+        kind=facts.kind,
+        parameters=facts.parameters,
+        weight_bytes=facts.weight_bytes,
+        has_tokenizer=facts.has_tokenizer,
+    )
+
+
+@transaction.atomic
+def save_model(organisation: Any, user: Any, manifest: ModelManifest) -> Model:
+    """The row of a model whose files are blobs already; the row there is, when the organisation has the digest."""
+    model, created = Model.objects.get_or_create(
+        organisation=organisation,
+        digest=manifest.digest,
+        defaults={
+            "name": manifest.name,
+            "manifest": manifest.model_dump(mode="json"),
+            "size": sum(file.size for file in manifest.files),
+            "created_by": user,
+        },
+    )
+    if created:
+        rows = [StoredFile(model=model, path=f.path, sha256=f.sha256, size=f.size) for f in manifest.files]
+        StoredFile.objects.bulk_create(rows)
+    return model

@@ -1,0 +1,146 @@
+"""What the API says of models, uploads and workloads."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from ninja import Field, Schema
+
+from workbench.intake.models import Model, Upload, UploadFile, Workload
+from workers.documents.model import Kind, ModelFile
+from workers.documents.workload import Workload as WorkloadDocument
+
+SHA256 = r"^[0-9a-f]{64}$"
+
+
+class ModelOut(Schema):
+    """A model of the organisation; `digest` is what a workload names it by. Sizes in bytes."""
+
+    id: UUID
+    name: str
+    digest: str
+    source: str
+    kind: Kind
+    architecture: str
+    model_type: str
+    parameters: int
+    weight_bytes: int
+    generated: bool
+    has_tokenizer: bool
+    size: int
+    files: list[ModelFile]
+    created_at: datetime
+
+
+def model_out(model: Model) -> dict[str, Any]:
+    """A Model as ModelOut."""
+    kept = {"id": model.id, "name": model.name, "size": model.size, "created_at": model.created_at}
+    return model.manifest | kept
+
+
+class CatalogueEntry(Schema):
+    """A known configuration; a workload names it by `name`, and its weights come from a seed."""
+
+    name: str
+    summary: str
+    kind: Kind
+    architecture: str
+    model_type: str
+    parameters: int
+    weight_bytes: int
+
+
+class NewFile(Schema):
+    """A file that is to come, with its path in the model's folder."""
+
+    path: str = Field(max_length=1000)
+    size: int = Field(ge=0)
+    sha256: str = Field("", pattern=r"^([0-9a-f]{64})?$", description="may be sent at the end instead")
+
+
+class NewUpload(Schema):
+    """A model that is to come."""
+
+    name: str = Field(min_length=1, max_length=120)
+    files: list[NewFile] = Field(min_length=1, max_length=1000)
+
+
+class UploadFileOut(Schema):
+    """One file: PATCH its bytes to `/uploads/{id}/files/{number}`, the next one is number `received`."""
+
+    number: int
+    path: str
+    size: int
+    received: int
+
+
+class UploadOut(Schema):
+    """An upload; a PATCH may carry up to `chunk_bytes`."""
+
+    id: UUID
+    name: str
+    state: str
+    chunk_bytes: int
+    files: list[UploadFileOut]
+    created_at: datetime
+
+
+def upload_file_out(file: UploadFile) -> dict[str, Any]:
+    """An UploadFile as UploadFileOut."""
+    return {"number": file.number, "path": file.path, "size": file.size, "received": file.received}
+
+
+def upload_out(upload: Upload) -> dict[str, Any]:
+    """An Upload as UploadOut."""
+    return {
+        "id": upload.id,
+        "name": upload.name,
+        "state": upload.state,
+        "chunk_bytes": settings.UPLOAD_CHUNK_BYTES,
+        "files": [upload_file_out(file) for file in upload.files.all()],
+        "created_at": upload.created_at,
+    }
+
+
+class FileHash(Schema):
+    """What a file's content must hash to."""
+
+    path: str
+    sha256: str = Field(pattern=SHA256)
+
+
+class Finish(Schema):
+    """The SHA-256 of every file that did not announce it."""
+
+    files: list[FileHash] = []
+
+
+class ModelRef(Schema):
+    id: UUID
+    name: str
+    digest: str
+
+
+class WorkloadOut(Schema):
+    """A workload; `document` is what was handed in, with every default filled in."""
+
+    id: UUID
+    name: str
+    model: ModelRef
+    document: WorkloadDocument
+    runs: list[UUID] = Field(description="its runs, newest first")
+    created_at: datetime
+
+
+def workload_out(workload: Workload) -> dict[str, Any]:
+    """A Workload as WorkloadOut."""
+    model = workload.model
+    return {
+        "id": workload.id,
+        "name": workload.name,
+        "model": {"id": model.id, "name": model.name, "digest": model.digest},
+        "document": workload.document,
+        "runs": [run.id for run in workload.runs.all()],
+        "created_at": workload.created_at,
+    }
