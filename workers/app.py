@@ -8,8 +8,10 @@ No process that runs Celery imports torch: a stage runs in a process of its own.
 
 import os
 from pathlib import Path
+from typing import Any
 
 from celery import Celery
+from celery.signals import beat_embedded_init, worker_process_init
 
 from workers.documents.broker import (
     GPU_TASK,
@@ -19,6 +21,7 @@ from workers.documents.broker import (
     SWEEP_TASK,
     broker_options,
 )
+from workers.lifeline import die_with_parent
 
 SWEEP_SECONDS = float(os.environ.get("SWEEP_SECONDS", 30))
 DATA = Path(os.environ.get("WORKBENCH_DATA", "var")).resolve()
@@ -42,3 +45,10 @@ app.conf.update(
     },
     beat_schedule_filename=str(DATA / "celerybeat-schedule"),
 )
+
+
+@worker_process_init.connect
+@beat_embedded_init.connect
+def _end_with_the_worker(**_: Any) -> None:
+    """A pool or schedule process whose worker was killed must not live on and hold a job or a GPU."""
+    die_with_parent(os.getppid())

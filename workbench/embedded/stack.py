@@ -202,7 +202,7 @@ class Workbench:
             self.logs / f"{name}.log",
             env,
             stop_with=signal.SIGQUIT,
-            orphan_signal=signal.SIGQUIT,
+            orphan_signal=signal.SIGKILL,
         )
 
     def _web_answers(self) -> bool:

@@ -1,0 +1,16 @@
+"""A process that ends when the process that made it ends, however that one died (Linux)."""
+
+import ctypes
+import os
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """Have the kernel send `number` when the parent dies; a parent that died before this call has left us another."""
+    if sys.platform != "linux":
+        return
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, number) != 0 or os.getppid() != parent:
+        os._exit(1)
