@@ -60,8 +60,15 @@ class _Margin:
 def check(
     variant: Variant, case: Case, device: torch.device | str, params: dict[str, Any] | None = None, seed: int = 0
 ) -> GateReport:
-    """Puts the variant through the gate for one case: three magnitudes of inputs, seven calls in all."""
-    params = params or {}
+    """Puts the variant through the gate for one case: three magnitudes of inputs, ten calls in all."""
+    return prove(variant, case, device, params, seed)[0]
+
+
+def prove(
+    variant: Variant, case: Case, device: torch.device | str, params: dict[str, Any] | None = None, seed: int = 0
+) -> tuple[GateReport, Callable[..., Any] | None]:
+    """The gate's report, and the very function that it is about (None when it could not be built)."""
+    params, function = params or {}, None
     try:
         function = variant.build(case, params)
         gate = _Gate(variant, case, torch.device(device), params, function)
@@ -70,12 +77,12 @@ def check(
                 gate.fresh(kind, seed + position)
             gate.again(seed + 100)
     except Failed as failure:
-        return GateReport(False, None, None, str(failure), "fail")
+        return GateReport(False, None, None, str(failure), "fail"), function
     except Exception as error:
         lines = str(error).strip().splitlines()
         said = lines[0][:200] if lines else "no message"
-        return GateReport(False, None, None, f"It could not run: {type(error).__name__}: {said}", "error")
-    return gate.report()
+        return GateReport(False, None, None, f"It could not run: {type(error).__name__}: {said}", "error"), function
+    return gate.report(), function
 
 
 class _Gate:

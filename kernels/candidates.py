@@ -103,35 +103,26 @@ def try_case(
     end = time.monotonic() + seconds
     trials: list[Trial] = []
     ready: list[_Runnable] = []
-    for position, each in enumerate((case, *lossy_cases)):
-        _offer(bench, each, position > 0, forbidden, end, trials, ready)
+    for variant in registry.variants(case.op):
+        if bench.only is not None and variant.name not in bench.only:
+            continue
+        mine = lossy_cases if variant.lossy and lossy_cases else (case,)
+        served = [each for each in mine if variant.serves(each, bench.gpu) is None]
+        if not served:
+            refusal = variant.serves(mine[0], bench.gpu)
+            reason = refusal.reason if refusal else ""
+            trials.append(Trial(case, variant.name, {}, variant.peer, variant.lossy, "refused", reason))
+        for each in served:
+            for params in variant.space(each):
+                trial = Trial(each, variant.name, params, variant.peer, variant.lossy, "refused", forbidden)
+                trials.append(trial)
+                call = None if variant.lossy and forbidden else _prove(bench, variant, trial, end)
+                if call is not None:
+                    ready.append(_Runnable(trial, call))
     ready = _tune(bench, ready)
     noise = _race(bench, ready, end)
     _choose([each.trial for each in ready], noise)
     return trials
-
-
-def _offer(
-    bench: Bench, case: Case, lossy_only: bool, forbidden: str, end: float, trials: list[Trial], ready: list[_Runnable]
-) -> None:
-    """Gates the offered variants of a case; fills `trials` with all of them and `ready` with those that passed."""
-    able, refused = registry.offers(case, bench.gpu)
-    if not lossy_only:
-        for name, refusal in refused.items():
-            variant = registry.variant(name)
-            trials.append(Trial(case, name, {}, variant.peer, variant.lossy, "refused", refusal.reason))
-    for variant in able:
-        if (lossy_only and not variant.lossy) or (bench.only is not None and variant.name not in bench.only):
-            continue
-        for params in variant.space(case):
-            trial = Trial(case, variant.name, params, variant.peer, variant.lossy, "refused")
-            trials.append(trial)
-            if variant.lossy and forbidden:
-                trial.reason = forbidden
-                continue
-            call = _prove(bench, variant, trial, end)
-            if call is not None:
-                ready.append(_Runnable(trial, call))
 
 
 def _prove(bench: Bench, variant: Variant, trial: Trial, end: float) -> Callable[[], Any] | None:
@@ -142,14 +133,13 @@ def _prove(bench: Bench, variant: Variant, trial: Trial, end: float) -> Callable
             f"Not tried: it may take {variant.build_seconds:.0f} s to build and {max(0, left):.0f} s were left."
         )
         return None
-    report = accuracy.check(variant, trial.case, bench.device, trial.params)
+    report, function = accuracy.prove(variant, trial.case, bench.device, trial.params)
     trial.gate, trial.error, trial.error_limit = report.gate, report.error, report.limit
     trial.quantisation, trial.reason = report.quantisation, report.sentence
-    if not report.passed:
+    if not report.passed or function is None:
         return None
     drawn = inputs.draw(trial.case, bench.device, seed=7)
     arguments = accuracy.pack(variant, trial.case, trial.params, drawn)
-    function = variant.build(trial.case, trial.params)
     return lambda: function(**arguments)
 
 

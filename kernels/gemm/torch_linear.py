@@ -11,6 +11,9 @@ from kernels.registry import Refusal, Variant, register
 if TYPE_CHECKING:
     import torch
 
+RECOMPILE_LIMIT = 256
+"""Shapes that one function may be compiled for; torch's own limit of 8 is less than one model has."""
+
 
 def _plain(case: LinearCase) -> "Callable[..., torch.Tensor]":
     """The product and its epilogue as a model writes them, one torch call after the other."""
@@ -83,6 +86,7 @@ class TorchLinearCompiled(Variant):
         unknown = set(params) - {"mode"}
         if unknown:
             raise ValueError(f"torch_linear_compiled takes mode, not {', '.join(sorted(unknown))}")
+        torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, RECOMPILE_LIMIT)
         mode = params.get("mode") or ("max-autotune-no-cudagraphs" if torch.cuda.is_available() else "default")
         return torch.compile(_plain(case), mode=mode, dynamic=False, fullgraph=True)
 

@@ -1,0 +1,152 @@
+"""Every variant that is offered for the model's own shapes, through the accuracy gate and timed side by side.
+
+Cases come from the profile, the costliest first; each gets a share of the stage's seconds by the time it costs. Every
+candidate is kept, with the reason it was chosen or not.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+
+from kernels import registry
+from kernels.candidates import Bench, Trial, try_case
+from kernels.ceilings import here, measure_ceilings
+from kernels.choice import Choices
+from kernels.hardware import GPUS
+from kernels.ops import Case, LinearCase, LmHeadCase, case_from
+from kernels.timing import Rule
+from workers.documents.measurement import Candidate, Ceilings, Environment
+from workers.documents.model import ModelManifest
+from workers.documents.stages import ExploreResult, StageInput
+from workers.documents.workload import Constraints
+from workers.stages.context import Context, StageError
+from workers.stages.models import device_of, free
+
+LOSSY = ("int8", "fp8", "nvfp4", "int4")
+RESERVE = 0.9
+"""Share of the stage's seconds that is given out to cases."""
+CASE_RULE = Rule(seconds=1.5, width=0.02, least=8)
+"""When the timing of one case stops."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A case of the profile: how often it runs in one request, and what it costs there."""
+
+    case: Case
+    per_request: float
+    ms: float
+
+
+def run(document: StageInput, context: Context) -> ExploreResult:
+    """The explore stage. Raises StageError when there is no profile."""
+    profile = document.results.profile
+    if profile is None:
+        raise StageError("The explore stage needs the profile stage's result.")
+    device = torch.device(device_of(document.gpu_class))
+    environment = here()
+    ceilings = profile.ceilings or Ceilings.model_validate(measure_ceilings(device.type))
+    bench = Bench(device, GPUS[document.gpu_class], ceilings.model_dump(), CASE_RULE)
+    choices = Choices(environment)
+    candidates: list[Candidate] = []
+    wanted = read_cases(profile.cases)
+    for position, (each, seconds) in enumerate(_shares(wanted, context)):
+        context.say(position / len(wanted), f"trying {each.case.op} variants: {_shape(each.case)}")
+        lossy, forbidden = lossy_cases(each.case, document.workload.constraints, document.model)
+        trials = try_case(bench, each.case, lossy, seconds, forbidden)
+        _keep(choices, each.case, trials)
+        candidates += [candidate(trial, each.per_request) for trial in trials]
+        free()
+    context.say(1.0, f"{len(candidates)} candidates for {len(wanted)} cases")
+    return ExploreResult(environment=Environment.model_validate(environment), ceilings=ceilings, candidates=candidates)
+
+
+def read_cases(rows: list[dict[str, Any]]) -> list[Wanted]:
+    """The profile's cases that some variant is made for, the costliest first; others are left out."""
+    ops = {variant.op for variant in registry.variants()} - {"model"}
+    found: dict[str, Wanted] = {}
+    for row in rows:
+        try:
+            case = case_from.validate_python(row["case"])
+        except (ValidationError, KeyError):
+            continue
+        if case.op in ops:
+            before = found.get(case.key, Wanted(case, 0, 0))
+            calls, ms = float(row.get("per_request") or 0), float(row.get("ms") or 0)
+            found[case.key] = Wanted(case, before.per_request + calls, before.ms + ms)
+    return sorted(found.values(), key=lambda each: -each.ms)
+
+
+def _shares(wanted: list[Wanted], context: Context) -> Iterator[tuple[Wanted, float]]:
+    """Each case with its seconds: by its share of the time, but at least half an even share of what is left."""
+    total = context.seconds_left * (1 - RESERVE) if context.seconds_left != float("inf") else 0.0
+    for position, each in enumerate(wanted):
+        left = min(600.0, context.seconds_left - total)
+        ahead = wanted[position:]
+        cost = sum(other.ms for other in ahead)
+        share = max(each.ms / cost if cost else 0.0, 0.5 / len(ahead))
+        yield each, max(0.0, left * share)
+
+
+def lossy_cases(case: Case, constraints: Constraints, model: ModelManifest) -> tuple[list[Case], str]:
+    """The case with its weights in each lower precision, and the sentence that forbids them ("" when allowed)."""
+    if not isinstance(case, LinearCase | LmHeadCase):
+        return [], ""
+    allowed = [name for name in LOSSY if name in constraints.precisions]
+    lossy: list[Case] = [case.model_copy(update={"weights": name}) for name in allowed or LOSSY]
+    if not allowed:
+        return lossy, "Lower precision of the weights is not among the precisions that the workload allows."
+    if model.generated and not constraints.allow_unverified_quality:
+        return lossy, (
+            "The weights are generated, so quality cannot be measured, and the workload does not say "
+            "allow_unverified_quality."
+        )
+    return lossy, ""
+
+
+def candidate(trial: Trial, per_request: float) -> Candidate:
+    """The trial as a document."""
+    return Candidate(
+        id=trial.id,
+        op=trial.case.op,
+        case=trial.case.model_dump(),
+        variant=trial.variant,
+        params=trial.params,
+        peer=trial.peer,
+        gate=trial.gate,
+        error=trial.error,
+        error_limit=trial.error_limit,
+        ms=trial.ms,
+        ms_low=trial.ms_low,
+        ms_high=trial.ms_high,
+        floor_ms=trial.floor_ms,
+        floor_share=trial.floor_share,
+        tflops=trial.tflops,
+        gbps=trial.gbps,
+        per_request=per_request,
+        kernels=trial.kernels,
+        chosen=trial.chosen,
+        reason=trial.reason,
+    )
+
+
+def _keep(choices: Choices, case: Case, trials: list[Trial]) -> None:
+    """Keeps the best choice that loses no precision; a full or read-only disk costs only the memory of it."""
+    if any(trial.chosen and not trial.lossy for trial in trials):
+        try:
+            choices.keep(case, trials)
+        except OSError as error:
+            print(f"The choice for {case.key} could not be kept: {error}")
+
+
+def _shape(case: Case) -> str:
+    return " ".join(f"{name}={value}" for name, value in case.model_dump().items() if isinstance(value, int) and value)
+
+
+if __name__ == "__main__":
+    from workers.stages.cli import main
+
+    main(run)
