@@ -23,3 +23,10 @@ function filterRows(input) {
 document.addEventListener("input", (event) => {
   if (event.target.matches("[data-filters]")) filterRows(event.target);
 });
+
+// The live part of a run is swapped every other second; only a change of its state is said aloud.
+document.addEventListener("htmx:afterSettle", () => {
+  const live = document.querySelector("[data-status]");
+  const status = document.getElementById("run-status");
+  if (live && status && status.textContent !== live.dataset.status) status.textContent = live.dataset.status;
+});

@@ -1,0 +1,32 @@
+"""What a report keeps of a run."""
+
+from typing import Literal
+
+from workers.documents.base import Document
+from workers.documents.model import ModelManifest
+from workers.documents.prices import PriceBook
+from workers.documents.stages import Results
+from workers.documents.workload import Workload
+
+
+class StageTime(Document):
+    """When a stage ran, in seconds since the run started."""
+
+    stage: str
+    start_s: float
+    duration_s: float
+
+
+class Snapshot(Document):
+    """A run with everything its pages show, so that it reads the same years later. Times are ISO 8601 UTC."""
+
+    version: Literal[1] = 1
+    run_id: str
+    created_at: str
+    finished_at: str
+    gpu_class: str
+    workload: Workload
+    model: ModelManifest
+    prices: PriceBook
+    stages: list[StageTime]
+    results: Results

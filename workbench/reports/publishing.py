@@ -1,0 +1,86 @@
+"""A report's way: frozen from a finished run, reviewed with a note, published."""
+
+from typing import Any
+
+from django.utils import timezone
+
+from workbench.reports.documents import Snapshot, StageTime
+from workbench.reports.models import Report
+from workbench.reports.services import price_book
+from workbench.runs.models import Run
+from workbench.runs.services import results
+
+
+class ReportError(Exception):
+    """A report cannot be made or changed; the message is a sentence."""
+
+
+def stage_times(run: Run) -> list[StageTime]:
+    """When each finished stage ran."""
+    spans = [
+        (row.stage, row.started_at, row.finished_at)
+        for row in run.stages.all()
+        if row.started_at is not None and row.finished_at is not None
+    ]
+    origin = min((started for _, started, _ in spans), default=run.created_at)
+    return [
+        StageTime(
+            stage=stage,
+            start_s=(started - origin).total_seconds(),
+            duration_s=(finished - started).total_seconds(),
+        )
+        for stage, started, finished in spans
+    ]
+
+
+def freeze(run: Run, user: Any) -> Report:
+    """A draft report with everything known of the run now. Raises ReportError when the run is not done."""
+    if run.state != Run.State.DONE or run.finished_at is None:
+        raise ReportError(f"Only a finished run can be reported; this one is {run.get_state_display().lower()}.")
+    known = results(run)
+    snapshot = Snapshot(
+        run_id=str(run.id),
+        created_at=run.created_at.isoformat(),
+        finished_at=run.finished_at.isoformat(),
+        gpu_class=run.gpu_class,
+        workload=run.workload.sla,
+        model=run.workload.model.facts,
+        prices=known.price.book if known.price else price_book(run.organisation),
+        stages=stage_times(run),
+        results=known,
+    )
+    return Report.objects.create(
+        organisation=run.organisation,
+        run=run,
+        title=f"{run.workload.name} on {run.workload.model.name}"[:160],
+        verdict=run.verdict,
+        snapshot=snapshot.model_dump(mode="json"),
+        created_by=user,
+    )
+
+
+def _move(report: Report, old: Report.State, new: Report.State, **changes: Any) -> Report:
+    if Report.objects.filter(id=report.id, state=old).update(state=new, **changes) != 1:
+        report.refresh_from_db()
+        raise ReportError(f"The report is {report.state}, not {old.value}; somebody else may have changed it.")
+    report.refresh_from_db()
+    return report
+
+
+def review(report: Report, user: Any, note: str) -> Report:
+    """A draft becomes reviewed, with the reviewer's note. Raises ReportError when it is not a draft."""
+    now = timezone.now()
+    return _move(
+        report, Report.State.DRAFT, Report.State.REVIEWED, note=note.strip(), reviewed_by=user, reviewed_at=now
+    )
+
+
+def reopen(report: Report) -> Report:
+    """A reviewed report becomes a draft again; its note stays. Raises ReportError when it is not reviewed."""
+    return _move(report, Report.State.REVIEWED, Report.State.DRAFT, reviewed_by=None, reviewed_at=None)
+
+
+def publish(report: Report, user: Any) -> Report:
+    """A reviewed report becomes published, for good. Raises ReportError when it is not reviewed."""
+    now = timezone.now()
+    return _move(report, Report.State.REVIEWED, Report.State.PUBLISHED, published_by=user, published_at=now)
