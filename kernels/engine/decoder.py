@@ -18,8 +18,8 @@ _STATIC_ROPES = ("default", "linear", "llama3", "yarn")
 
 Linear = Callable[..., Tensor]
 """f(x [..., k], w [n, k], bias [n] | None) -> [..., n]"""
-Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""f(q [b, q, h, d], k, v [b, kv, kv_h, d]) -> [b, q, h, d], causal over a square."""
+Attention = Callable[[Tensor, Tensor, Tensor], Tensor | None]
+"""f(q [b, q, h, d], k, v [b, q, kv_h, d]) -> [b, q, h, d], causal; None leaves the case to torch."""
 
 
 class Weights(NamedTuple):
@@ -247,10 +247,9 @@ def layer(
     values.index_copy_(1, positions, v)
     if queries == 1:
         out = decode_attention(q, keys, values, positions, shape.scaling, shape.window)
-    elif attention is not None:
-        out = attention(q, k, v)
     else:
-        out = prefill_attention(q, k, v, shape.scaling, shape.window)
+        found = attention(q, k, v) if attention is not None and shape.window is None else None
+        out = found if found is not None else prefill_attention(q, k, v, shape.scaling, shape.window)
     residual = residual + linear(out.reshape(batch, queries, -1), w.o, w.o_bias)
     gate_up = project(rms_norm(residual, w.post_norm, shape.eps), w.gate_up, w.gate_up_bias, linear)
     gate, up = gate_up.chunk(2, dim=-1)

@@ -1,0 +1,163 @@
+"""A plan's variants of linear and attention, put where a model calls them."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from kernels import registry
+from kernels.hardware import Gpu
+from kernels.ops import AttentionCase, LinearCase, case_from
+from kernels.plan import PlannedOp
+
+_BITS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+UNCHANGED = ("torch_linear",)
+"""Variants that are what torch does anyway."""
+
+
+class PlannedLinear:
+    """f(x [..., k], w [n, k], bias) by the variant planned for (n, k) at the nearest number of rows.
+
+    Torch's where none is planned or the planned one cannot serve. A variant's packed weight is made once per matrix
+    and kept. Dynamo calls it as it is: variants are kernels already.
+    """
+
+    def __init__(self, ops: Iterable[PlannedOp], gpu: Gpu) -> None:
+        self._gpu = gpu
+        self._planned: dict[tuple[int, int], list[_Choice]] = {}
+        self._at: dict[tuple[int, int, int], _Choice | None] = {}
+        self._packed: dict[tuple[int, str], tuple[Tensor, Any]] = {}
+        for op in ops:
+            case = LinearCase.model_validate(op.case) if op.op == "linear" else None
+            if case and case.epilogue in ("none", "bias") and op.variant not in UNCHANGED:
+                choice = _Choice(registry.variant(op.variant), case, op.params)
+                self._planned.setdefault((case.n, case.k), []).append(choice)
+
+    def __bool__(self) -> bool:
+        return bool(self._planned)
+
+    @torch.compiler.disable
+    def __call__(self, x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
+        rows, (n, k) = x.numel() // x.shape[-1], w.shape
+        if (rows, n, k) not in self._at:
+            self._at[rows, n, k] = self._nearest(rows, n, k)
+        choice = self._at[rows, n, k]
+        if choice is None:
+            return F.linear(x, w, bias)
+        out = choice.function(x.reshape(rows, k), self._weight(choice, w), bias)
+        return out.reshape(*x.shape[:-1], n)
+
+    def _nearest(self, rows: int, n: int, k: int) -> "_Choice | None":
+        planned = self._planned.get((n, k), [])
+        if not planned or not rows:
+            return None
+        near = min(planned, key=lambda choice: abs(math.log(rows / max(1, choice.case.m))))
+        if near.case.m == rows:
+            return near
+        case = near.case.model_copy(update={"m": rows})
+        return None if near.variant.serves(case, self._gpu) else _Choice(near.variant, case, near.params)
+
+    def _weight(self, choice: "_Choice", w: Tensor) -> Any:
+        slot = (w.data_ptr(), choice.variant.name)
+        if slot not in self._packed:
+            self._packed[slot] = w, choice.variant.pack(choice.case, choice.params, w)
+        return self._packed[slot][1]
+
+
+@dataclass
+class _Choice:
+    """A variant for one case of linear, built at its first call."""
+
+    variant: registry.Variant
+    case: LinearCase
+    params: dict[str, Any]
+
+    @cached_property
+    def function(self) -> Callable[..., Tensor]:
+        return self.variant.build(self.case, self.params)
+
+
+class PlannedAttention:
+    """The variants planned for attention; `pick` finds one for the shapes at hand, whatever the lengths."""
+
+    def __init__(self, ops: Iterable[PlannedOp], gpu: Gpu) -> None:
+        self._gpu = gpu
+        self._chosen: dict[str, tuple[registry.Variant, dict[str, Any]]] = {}
+        self._built: dict[str, Callable[..., Tensor] | None] = {}
+        for op in ops:
+            case = case_from.validate_python(op.case | {"op": op.op}) if op.op == "attention" else None
+            if isinstance(case, AttentionCase):
+                self._chosen[case.kind] = registry.variant(op.variant), op.params
+
+    def __bool__(self) -> bool:
+        return bool(self._chosen)
+
+    def pick(self, q: Tensor, k: Tensor, window: int | None = None) -> Callable[..., Tensor] | None:
+        """The callable for q [b, q, h, d] and k [b, kv, kv_h, d], or None when none is planned or it cannot serve."""
+        kind = "decode" if q.shape[1] == 1 else "prefill"
+        if kind not in self._chosen or (kind == "prefill" and q.shape[1] != k.shape[1]):
+            return None
+        case = AttentionCase(
+            kind=kind,
+            head_dim=q.shape[3],
+            heads=q.shape[2],
+            kv_heads=k.shape[2],
+            batch=q.shape[0],
+            q_len=q.shape[1],
+            kv_len=k.shape[1],
+            dtype=_BITS[q.dtype],
+            kv_dtype=_BITS[k.dtype],
+            window=window if window is not None and window < k.shape[1] else None,
+        )
+        if case.key not in self._built:
+            variant, params = self._chosen[kind]
+            self._built[case.key] = None if variant.serves(case, self._gpu) else variant.build(case, params)
+        return self._built[case.key]
+
+    @torch.compiler.disable
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor | None:
+        """The planned attention of a whole prompt, or None when torch's has to do it."""
+        found = self.pick(q, k)
+        return None if found is None else found(q, k, v)
+
+
+def install(model: Any, linear: PlannedLinear, attention: PlannedAttention) -> None:
+    """Puts the variants into transformers' own modules, in place."""
+    if linear:
+        for module in model.modules():
+            if type(module) is torch.nn.Linear:
+                module.forward = _linear_forward(module, linear)
+    if attention and model.config._attn_implementation == "sdpa":
+        name = f"planned-{id(attention):x}"
+        AttentionInterface.register(name, _attention_forward(attention))
+        AttentionMaskInterface.register(name, sdpa_mask)
+        model.set_attn_implementation(name)
+
+
+def _linear_forward(module: torch.nn.Linear, linear: PlannedLinear) -> Callable[[Tensor], Tensor]:
+    def forward(x: Tensor) -> Tensor:
+        return linear(x, module.weight, module.bias)
+
+    return forward
+
+
+def _attention_forward(planned: PlannedAttention) -> Callable[..., tuple[Tensor, None]]:
+    def forward(
+        module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **keywords: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        q, k, v = (x.transpose(1, 2) for x in (query, key, value))
+        usual = keywords.get("scaling") in (None, q.shape[-1] ** -0.5) and getattr(module, "is_causal", False)
+        found = planned.pick(q, k) if usual and attention_mask is None else None
+        if found is None:
+            return sdpa_attention_forward(module, query, key, value, attention_mask, **keywords)
+        return found(q, k, v), None
+
+    return forward

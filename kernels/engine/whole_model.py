@@ -1,0 +1,101 @@
+"""Whole-model variants: one runner with its options each. Imports without torch."""
+
+import shutil
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from kernels.engine import Runner, runner
+from kernels.hardware import Gpu
+from kernels.ops import ModelCase
+from kernels.registry import Refusal, Variant, register
+
+
+class WholeModel(Variant):
+    """`build(case, params)` gives a function of the loaded model to its Runner, not yet prepared.
+
+    `runner_name` and `options` are what a plan holds for it: `runner` and `options` | params.
+    """
+
+    op = "model"
+    peer = True
+    runner_name: ClassVar[str] = "compiled"
+    options: ClassVar[dict[str, Any]] = {}
+
+    def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
+        return None
+
+    def build(self, case: ModelCase, params: dict[str, Any]) -> Callable[[Any], Runner]:
+        chosen = self.options | params
+        return lambda model: runner(self.runner_name, model, chosen)
+
+
+def _no_compiler(gpu: Gpu) -> Refusal | None:
+    if gpu.gpu_class == "cpu" and shutil.which("g++") is None and shutil.which("clang++") is None:
+        return Refusal("device is cpu: Inductor needs a C++ compiler and there is none on this machine")
+    return None
+
+
+def _gpu_only(what: str, gpu: Gpu) -> Refusal | None:
+    return Refusal(f"device is cpu: {what} on NVIDIA GPUs only") if gpu.gpu_class == "cpu" else None
+
+
+@register
+class Eager(WholeModel):
+    """transformers' generate, op by op."""
+
+    name = "eager"
+    summary = "transformers' own generate, as customers run it"
+    runner_name = "eager"
+
+
+@register
+class Compiled(WholeModel):
+    """Inductor over a static cache; on a GPU the prompt and a step are one CUDA graph each."""
+
+    name = "compiled"
+    summary = "static cache, Inductor, CUDA graphs on a GPU"
+    build_seconds = 60.0
+
+    def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
+        return _no_compiler(gpu)
+
+
+@register
+class CompiledTuned(WholeModel):
+    """The same with products at batch 1 written by Inductor, each reduction's blocking found by descent."""
+
+    name = "compiled_tuned"
+    summary = "compiled, matrix-vector products generated and tuned"
+    options = {"inductor": {"coordinate_descent_tuning": True}}
+    build_seconds = 120.0
+
+    def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
+        if case.batch != 1:
+            return Refusal(f"batch is {case.batch}: generated matrix-vector products need batch 1")
+        return _gpu_only("blocking is tuned", gpu)
+
+
+@register
+class CompiledMaxAutotune(WholeModel):
+    """The same with every matrix product autotuned among cuBLAS and generated kernels."""
+
+    name = "compiled_max_autotune"
+    summary = "compiled with max-autotune"
+    options = {"mode": "max-autotune"}
+    build_seconds = 240.0
+
+    def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
+        return _gpu_only("products are autotuned", gpu)
+
+
+@register
+class CudaGraphs(WholeModel):
+    """torch's own kernels over a static cache, the prompt and a step captured as one CUDA graph each."""
+
+    name = "cuda_graphs"
+    summary = "static cache and CUDA graphs, nothing compiled"
+    options = {"compile": False}
+    build_seconds = 10.0
+
+    def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
+        return _gpu_only("CUDA graphs run", gpu)
