@@ -41,7 +41,8 @@ class ProblemDocument(Schema):
 
 def respond(status: int, detail: str, errors: Sequence[Mapping[str, str]] = ()) -> HttpResponse:
     """A problem+json response."""
-    document = ProblemDocument(title=HTTPStatus(status).phrase, status=status, detail=detail, errors=errors)
+    reasons = [Reason.model_validate(dict(error)) for error in errors]
+    document = ProblemDocument(title=HTTPStatus(status).phrase, status=status, detail=detail, errors=reasons)
     return HttpResponse(document.model_dump_json(), status=status, content_type=CONTENT_TYPE)
 
 

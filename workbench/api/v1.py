@@ -1,11 +1,13 @@
 """Version 1 of the API: the frame, and the routers of every app."""
 
-import importlib.util
-
 from workbench.api.auth import caller_auth, worker_auth
 from workbench.api.endpoints import router as account_router
 from workbench.api.problems import ProblemAPI
 from workbench.api.throttle import CallerThrottle
+from workbench.intake.api import router as intake_router
+from workbench.reports.api import router as reports_router
+from workbench.runs.api import router as runs_router
+from workbench.runs.worker_api import router as worker_router
 
 api = ProblemAPI(
     title="Kernel workbench",
@@ -20,15 +22,6 @@ api = ProblemAPI(
     throttle=[CallerThrottle()],
     docs_url="/docs",
 )
-api.add_router("", account_router)
-for prefix, module in (
-    ("", "workbench.intake.api"),
-    ("", "workbench.runs.api"),
-    ("", "workbench.reports.api"),
-    ("/worker", "workbench.runs.worker_api"),
-):
-    if importlib.util.find_spec(module):
-        if prefix:
-            api.add_router(prefix, f"{module}.router", auth=worker_auth, throttle=[], tags=["worker"])
-        else:
-            api.add_router(prefix, f"{module}.router")
+for router in (account_router, intake_router, runs_router, reports_router):
+    api.add_router("", router)
+api.add_router("/worker", worker_router, auth=worker_auth, throttle=[], tags=["worker"])

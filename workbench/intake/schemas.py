@@ -73,6 +73,7 @@ class UploadFileOut(Schema):
     path: str
     size: int
     received: int
+    sha256: str = Field("", description="as announced, so that a client can tell which upload to resume")
 
 
 class UploadOut(Schema):
@@ -88,7 +89,8 @@ class UploadOut(Schema):
 
 def upload_file_out(file: UploadFile) -> dict[str, Any]:
     """An UploadFile as UploadFileOut."""
-    return {"number": file.number, "path": file.path, "size": file.size, "received": file.received}
+    kept = {"number": file.number, "path": file.path, "size": file.size}
+    return kept | {"received": file.received, "sha256": file.sha256}
 
 
 def upload_out(upload: Upload) -> dict[str, Any]:

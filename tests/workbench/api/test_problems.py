@@ -64,7 +64,7 @@ def test_broken_json_is_one_sentence(api, engineer):
 def test_a_raised_problem_keeps_its_sentence(api, engineer):
     problem = _problem(api(engineer).post("/api/frame/refuse"), 409)
     assert problem["detail"] == "It is taken."
-    assert problem["errors"] == [{"field": "name", "reason": "is taken"}]
+    assert problem["errors"] == [{"field": "name", "reason": "is taken", "file": ""}]
 
 
 def test_a_crash_tells_nothing_but_its_request_id(api, engineer):

@@ -1,0 +1,104 @@
+"""The REST API as the command needs it: errors as sentences, patience with a busy or restarting server."""
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import httpx
+
+from workbench.api.sentences import sentence
+from workbench.cli.errors import CliError, Exit
+
+ATTEMPTS = 6
+RETRIED = {429, 502, 503, 504}
+LONGEST_WAIT_SECONDS = 30.0
+
+
+class Api:
+    """Calls `/api/v1` of the workbench at `url` with a token. Everything raises CliError."""
+
+    def __init__(self, url: str, token: str, transport: httpx.BaseTransport | None = None) -> None:
+        self.url = url.rstrip("/")
+        timeout = httpx.Timeout(60, connect=10)
+        headers = {"Authorization": f"Bearer {token}", "User-Agent": "workbench-cli"}
+        self._http = httpx.Client(base_url=f"{self.url}/api/v1", headers=headers, timeout=timeout, transport=transport)
+
+    def get(self, path: str, **params: Any) -> Any:
+        """The JSON document at `path`."""
+        return self._call("GET", path, params=params).json()
+
+    def post(self, path: str, document: Any) -> Any:
+        """The JSON answer to a POST, which is done once however often it has to be sent."""
+        headers = {"Idempotency-Key": uuid.uuid4().hex}
+        return self._call("POST", path, json=document, headers=headers).json()
+
+    def delete(self, path: str) -> None:
+        """Delete what is at `path`."""
+        self._call("DELETE", path)
+
+    def content(self, path: str) -> bytes:
+        """The bytes at `path`."""
+        return self._call("GET", path).content
+
+    def rows(self, path: str, limit: int, **params: Any) -> Iterator[dict[str, Any]]:
+        """Up to `limit` rows of a list, page by page."""
+        cursor: str | None = ""
+        while cursor is not None and limit > 0:
+            document = self.get(path, limit=min(limit, 200), cursor=cursor, **params)
+            yield from document["items"]
+            limit -= len(document["items"])
+            cursor = document["next"]
+
+    def send(self, path: str, offset: int, chunk: bytes) -> httpx.Response | None:
+        """One attempt to PATCH bytes at `offset`; None when the connection broke. 409 is the caller's to read."""
+        headers = {"Upload-Offset": str(offset), "Content-Type": "application/octet-stream"}
+        try:
+            response = self._http.patch(path, content=chunk, headers=headers)
+        except httpx.TransportError:
+            return None
+        if response.status_code in RETRIED:
+            time.sleep(_wait(response, 1))
+            return None
+        if response.status_code != 409:
+            _check(response)
+        return response
+
+    def _call(self, method: str, path: str, **options: Any) -> httpx.Response:
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                response = self._http.request(method, path, **options)
+            except httpx.TransportError as error:
+                if attempt == ATTEMPTS or (isinstance(error, httpx.ConnectError) and attempt >= 3):
+                    raise CliError(f"{self.url} cannot be reached: {error}", Exit.FAILED) from None
+                time.sleep(min(2**attempt / 4, LONGEST_WAIT_SECONDS))
+                continue
+            except httpx.InvalidURL as error:
+                raise CliError(f"--url: {self.url} is not an address: {error}") from None
+            early = response.status_code in RETRIED or "Retry-After" in response.headers
+            if not early or attempt == ATTEMPTS:
+                return _check(response)
+            time.sleep(_wait(response, attempt))
+        raise AssertionError("unreachable")
+
+
+def _wait(response: httpx.Response, attempt: int) -> float:
+    given = response.headers.get("Retry-After", "")
+    return min(float(given) if given.isdigit() else 2**attempt / 4, 60.0 if given else LONGEST_WAIT_SECONDS)
+
+
+def _check(response: httpx.Response) -> httpx.Response:
+    """The response, if it is a success; a problem becomes its sentences."""
+    if response.is_success:
+        return response
+    code = Exit.FAILED if response.status_code >= 500 else Exit.USAGE
+    raise CliError(_sentences(response), code)
+
+
+def _sentences(response: httpx.Response) -> list[str]:
+    try:
+        problem = response.json()
+        reasons = [sentence(reason) for reason in problem.get("errors", []) if isinstance(reason, Mapping)]
+        return reasons or [problem["detail"]]
+    except (ValueError, KeyError, AttributeError):
+        return [f"{response.request.url} answered {response.status_code} {response.reason_phrase}."]

@@ -1,0 +1,214 @@
+"""The commands.
+
+Exit codes: 0 met, 1 missed, 2 usage or bad input, 3 failed, 4 not enough samples, 5 cancelled or lost.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from typer.core import TyperGroup
+
+from workbench.cli import tables
+from workbench.cli.client import Api
+from workbench.cli.errors import CliError, Exit
+from workbench.cli.follow import OVER, exit_code, follow
+from workbench.cli.sla import read_sla
+from workbench.cli.upload import upload
+from workers.documents.stages import Results
+
+err = Console(stderr=True)
+out = Console()
+
+
+class Commands(TyperGroup):
+    """Ends with a sentence and an exit code where a command raises CliError, never with a stack trace."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except CliError as error:
+            for line in error.lines:
+                err.print(f"workbench: {line}", style="red", markup=False, highlight=False, soft_wrap=True)
+            raise typer.Exit(error.code) from None
+
+
+app = typer.Typer(
+    cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False, help=__doc__
+)
+
+
+@dataclass
+class Server:
+    """Where the workbench is, and the token to use."""
+
+    url: str
+    token: str
+
+    def api(self) -> Api:
+        """The client. Raises CliError when there is no token."""
+        if not self.token:
+            raise CliError(f"WORKBENCH_TOKEN is not set; make a token at {self.url.rstrip('/')}/tokens/.")
+        return Api(self.url, self.token)
+
+
+@app.callback()
+def main(
+    ctx: typer.Context,
+    url: Annotated[
+        str, typer.Option(envvar="WORKBENCH_URL", help="address of the workbench")
+    ] = "http://127.0.0.1:8000",
+    token: Annotated[str, typer.Option(envvar="WORKBENCH_TOKEN", help="API token", show_default=False)] = "",
+) -> None:
+    """Submit a model and an SLA; get measured, proven kernels, a verdict and the price of a token.
+
+    Exit codes: 0 met, 1 missed, 2 usage or bad input, 3 failed, 4 not enough samples, 5 cancelled or lost.
+    """
+    ctx.obj = Server(url, token)
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+
+
+@app.command()
+def submit(
+    ctx: typer.Context,
+    model: Annotated[str, typer.Argument(help="a model directory, the name of a catalogue entry, or a model's digest")],
+    sla: Annotated[Path, typer.Option(help="the SLA, YAML or JSON")],
+    wait: Annotated[bool, typer.Option("--wait", help="follow the run; exit 0 met, 1 missed, 3 failed, …")] = False,
+    gpu_class: Annotated[str, typer.Option(help="run on this class, such as h200 or cpu")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Hand in a model with an SLA and start a run."""
+    document = read_sla(sla)
+    api = ctx.obj.api()
+    workload = api.post("/workloads", document | {"model": _model_reference(api, model)})
+    run = api.post("/runs", {"workload": workload["id"]} | ({"gpu_class": gpu_class} if gpu_class else {}))
+    err.print(f"Run {run['id']}  {api.url}/runs/{run['id']}/", highlight=False, soft_wrap=True)
+    if wait:
+        run = follow(api, run["id"], err)
+    _print_run(api, run, as_json)
+    if wait:
+        raise typer.Exit(exit_code(run))
+
+
+@app.command()
+def runs(ctx: typer.Context, limit: Annotated[int, typer.Option(min=1)] = 20, as_json: AsJson = False) -> None:
+    """List runs, newest first."""
+    rows = list(ctx.obj.api().rows("/runs", limit))
+    if as_json:
+        _json(rows)
+    else:
+        tables.run_list(rows, out)
+
+
+@app.command()
+def show(
+    ctx: typer.Context,
+    run_id: Annotated[str, typer.Argument(metavar="RUN")],
+    wait: Annotated[bool, typer.Option("--wait", help="follow it to its end, exit code as of submit")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show a run: its stages, before and after, and the verdict."""
+    api = ctx.obj.api()
+    run = follow(api, run_id, err) if wait else api.get(f"/runs/{run_id}")
+    if not as_json:
+        tables.stages(run, out)
+    _print_run(api, run, as_json)
+    if wait:
+        raise typer.Exit(exit_code(run))
+
+
+@app.command()
+def report(
+    ctx: typer.Context,
+    run_id: Annotated[str, typer.Argument(metavar="RUN")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="where to write it")] = Path("report.html"),
+) -> None:
+    """Take the report: one HTML file that needs nothing else."""
+    _save(output, ctx.obj.api().content(f"/runs/{run_id}/report"))
+
+
+@app.command()
+def plan(
+    ctx: typer.Context,
+    run_id: Annotated[str, typer.Argument(metavar="RUN")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="where to write it")] = Path("plan.json"),
+) -> None:
+    """Take the plan, to be run with `python -m kernels run --plan plan.json --model DIR`."""
+    document = ctx.obj.api().get(f"/runs/{run_id}/plan")
+    _save(output, json.dumps(document, indent=2).encode() + b"\n")
+
+
+@app.command()
+def models(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """List models: the catalogue, which needs no upload, and the organisation's own."""
+    api = ctx.obj.api()
+    own, catalogue = list(api.rows("/models", 1000)), api.get("/catalogue")
+    if as_json:
+        _json({"models": own, "catalogue": catalogue})
+    else:
+        tables.model_list(own, catalogue, out)
+
+
+@app.command()
+def up(port: Annotated[int, typer.Option(min=1, max=65535)] = 8000) -> None:
+    """Serve the workbench on 127.0.0.1 with its workers until Ctrl-C."""
+    from workbench.embedded import main as serve
+
+    raise typer.Exit(serve(port))
+
+
+def _model_reference(api: Api, model: str) -> str:
+    """What a workload names the model by; a directory is uploaded first."""
+    path = Path(model)
+    if not path.is_dir():
+        if path.exists():
+            raise CliError(f"{model}: is a file; give the model's directory.")
+        if model.startswith((".", "/", "~")):
+            raise CliError(f"{model}: there is no such directory.")
+        return model
+    columns = (TextColumn("{task.description:>9}"), BarColumn(bar_width=24), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=err) as progress:
+        bars: dict[str, Any] = {}
+
+        def say(what: str, done: int, total: int) -> None:
+            if what not in bars:
+                bars[what] = progress.add_task(what, total=total)
+            progress.update(bars[what], completed=done)
+
+        return str(upload(api, path, say)["digest"])
+
+
+def _print_run(api: Api, run: dict[str, Any], as_json: bool) -> None:
+    over = run["state"] in OVER
+    found = api.get(f"/runs/{run['id']}/result") if over else None
+    if as_json:
+        _json(run | ({"results": found["results"]} if found else {}))
+        return
+    if found:
+        tables.outcome(Results.model_validate(found["results"]), out)
+    if run["error"]:
+        raise CliError(_failure(run["error"]), exit_code(run))
+    if over and run["state"] != "done":
+        err.print(f"The run was {run['state']}.")
+
+
+def _failure(error: dict[str, Any]) -> str:
+    return ": ".join(filter(None, [error["file"], error["field"], error["sentence"]]))
+
+
+def _json(document: Any) -> None:
+    typer.echo(json.dumps(document, indent=2))
+
+
+def _save(output: Path, content: bytes) -> None:
+    try:
+        output.write_bytes(content)
+    except OSError as error:
+        raise CliError(f"{output}: {error.strerror or error}", Exit.USAGE) from None
+    err.print(f"Wrote {output} ({len(content):,} bytes).", highlight=False)

@@ -1,0 +1,111 @@
+"""What came out of a run, as tables for a terminal. Every figure says where it comes from."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from workers.documents.measurement import Environment
+from workers.documents.prices import CostLine
+from workers.documents.stages import ObjectiveOutcome, PriceResult, Results, VerifyResult
+
+STYLES = {"met": "bold green", "missed": "bold red", "not_enough_samples": "bold yellow"}
+WORDS = {"met": "met", "missed": "missed", "not_enough_samples": "not enough samples"}
+
+
+def figure(value: float | None, unit: str = "") -> str:
+    """Three significant digits at most behind the point, or a dash."""
+    if value is None:
+        return "–"
+    digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2 if abs(value) >= 1 else 4
+    return f"{value:,.{digits}f}{' ' if unit else ''}{unit}"
+
+
+def verdict(value: str | None) -> Text:
+    """A verdict in words and colour."""
+    return Text(WORDS.get(value or "", "–"), STYLES.get(value or "", ""))
+
+
+def run_list(rows: list[dict[str, Any]], console: Console) -> None:
+    """Runs, one a line."""
+    table = Table("run", "started", "on", "state", "verdict", box=None, pad_edge=False)
+    for row in rows:
+        state = row["state"] if row["state"] != "running" else f"running {row['stage']}"
+        started = row["created_at"][:16].replace("T", " ")
+        table.add_row(row["id"], started, row["gpu_class"], state, verdict(row["verdict"]))
+    console.print(table)
+
+
+def model_list(models: list[dict[str, Any]], catalogue: list[dict[str, Any]], console: Console) -> None:
+    """The organisation's models, and the catalogue's entries."""
+    table = Table("model", "architecture", "parameters", "from", box=None, pad_edge=False)
+    for row in catalogue:
+        table.add_row(row["name"], row["architecture"], f"{row['parameters']:,}", "catalogue")
+    for row in models:
+        if row["source"] == "upload":
+            table.add_row(f"{row['name']}\n{row['digest']}", row["architecture"], f"{row['parameters']:,}", "upload")
+    console.print(table)
+
+
+def stages(run: dict[str, Any], console: Console) -> None:
+    """How far each stage is."""
+    table = Table("stage", "state", "", box=None, pad_edge=False)
+    for stage in run["stages"]:
+        table.add_row(stage["stage"], stage["state"], Text(stage["message"]))
+    console.print(table)
+
+
+def outcome(results: Results, console: Console) -> None:
+    """Before and after, quality, cost, and the verdict with its sentence."""
+    if results.verify is None:
+        return
+    console.print(before_after(results.verify, results.price))
+    if results.verify.quality is not None:
+        console.print(Text(results.verify.quality.sentence))
+    if results.price is not None:
+        console.print(Text(results.price.sentence))
+    console.print(Text(measured_on(results.verify.environment), "dim"))
+    console.print(Text.assemble("Verdict: ", verdict(results.verify.verdict), f"  {results.verify.sentence}"))
+
+
+def before_after(verify: VerifyResult, price: PriceResult | None) -> Table:
+    """The objectives, the throughput and the price of a token, before and after."""
+    table = Table(pad_edge=False)
+    for heading in ("", "before", "after", "limit", "verdict"):
+        table.add_column(heading, justify="left" if heading in ("", "verdict") else "right")
+    for row in verify.outcomes:
+        table.add_row(*_objective(row))
+    before, after = verify.tokens_per_second_before, verify.tokens_per_second_after
+    table.add_row("throughput (measured)", figure(before, "tok/s"), figure(after, "tok/s"), "", "")
+    ratio, noise = verify.speedup.ratio, verify.speedup.noise
+    spread = f"{ratio.value:.2f}x ({ratio.low:.2f}–{ratio.high:.2f})"
+    words = f"A/A noise {noise.low:.2f}–{noise.high:.2f}"
+    table.add_row("speedup (measured)", "", spread, words, "" if verify.speedup.difference else "no difference")
+    if price is not None:
+        for line in price.lines:
+            table.add_row(*_cost(line))
+    return table
+
+
+def _objective(row: ObjectiveOutcome) -> tuple[str | Text, ...]:
+    objective = row.objective
+    side = "≤" if objective.direction == "at_most" else "≥"
+    limit = f"{side} {figure(objective.limit, objective.unit)}"
+    name = f"{objective.label} (measured, n={row.samples})"
+    unit = objective.unit
+    return name, figure(row.before, unit), figure(row.after, unit), limit, verdict(row.verdict)
+
+
+def _cost(line: CostLine) -> tuple[str | Text, ...]:
+    basis = "modelled" if "modelled" in (line.speed_basis, line.price_basis) else line.speed_basis
+    name = f"$/M tokens, {line.label} ({line.gpu} at ${figure(line.usd_per_hour)}/h, speed {basis})"
+    cost = figure(line.usd_per_mtok, "USD")
+    return (name, cost, "", "", "") if "before" in line.label.lower() else (name, "", cost, "", "")
+
+
+def measured_on(environment: Environment) -> str:
+    """Where the figures were measured: device, versions, commit and time."""
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(environment.versions.items()))
+    commit = f", commit {environment.commit[:12]}" if environment.commit else ""
+    return f"Measured on {environment.device} ({environment.gpu_class}), {versions}{commit}, {environment.at}."

@@ -1,0 +1,118 @@
+"""A model directory to the workbench: hashed, sent in chunks, taken up again where it stopped."""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workbench.cli.client import Api
+from workbench.cli.errors import CliError, Exit
+
+READ_BYTES = 2**20
+MOST_CHUNK_BYTES = 16 * 2**20
+PATIENCE = 8
+
+Say = Callable[[str, int, int], None]
+"""Called with what is being done, the bytes done and the bytes in all."""
+
+
+@dataclass(frozen=True)
+class LocalFile:
+    """A file of the model directory; `path` is relative, with `/`."""
+
+    path: str
+    where: Path
+    size: int
+    sha256: str
+
+
+def read_directory(directory: Path, say: Say) -> list[LocalFile]:
+    """Every file of the directory but hidden ones, hashed. Raises CliError when there is no config.json."""
+    found = sorted(path for path in directory.rglob("*") if path.is_file() and not _hidden(path, directory))
+    if directory / "config.json" not in found:
+        raise CliError(f"{directory}: config.json is missing; give a Hugging Face model directory.")
+    total, done = sum(path.stat().st_size for path in found), 0
+    files = []
+    for path in found:
+        hashed = hashlib.sha256()
+        with path.open("rb") as stream:
+            while chunk := stream.read(READ_BYTES):
+                hashed.update(chunk)
+                done += len(chunk)
+                say("hashing", done, total)
+        relative = path.relative_to(directory).as_posix()
+        files.append(LocalFile(relative, path, path.stat().st_size, hashed.hexdigest()))
+    return files
+
+
+def _hidden(path: Path, directory: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(directory).parts)
+
+
+def upload(api: Api, directory: Path, say: Say) -> dict[str, Any]:
+    """The model that the directory's files became, or were already."""
+    files = read_directory(directory, say)
+    known = _known_model(api, files)
+    if known is not None:
+        return known
+    entry = _open_upload(api, directory.resolve().name, files)
+    local = {file.path: file for file in files}
+    total = sum(file.size for file in files)
+    done = sum(row["received"] for row in entry["files"])
+    chunk_bytes = min(entry["chunk_bytes"], MOST_CHUNK_BYTES)
+    for row in entry["files"]:
+        address = f"/uploads/{entry['id']}/files/{row['number']}"
+        before, file = done - row["received"], local[row["path"]]
+        for offset in _send_file(api, address, file, row["received"], chunk_bytes):
+            say("sending", before + offset, total)
+        done = before + file.size
+    return api.post(f"/uploads/{entry['id']}/finish", {"files": []})
+
+
+def _known_model(api: Api, files: list[LocalFile]) -> dict[str, Any] | None:
+    """A model of the organisation with the very same files."""
+    ours = {(file.path, file.sha256) for file in files}
+    rows = api.rows("/models", limit=1000)
+    return next((row for row in rows if {(file["path"], file["sha256"]) for file in row["files"]} == ours), None)
+
+
+def _open_upload(api: Api, name: str, files: list[LocalFile]) -> dict[str, Any]:
+    """An upload of these very files that was broken off, or a new one."""
+    ours = {(file.path, file.size, file.sha256) for file in files}
+    for entry in api.rows("/uploads", limit=200):
+        theirs = {(row["path"], row["size"], row.get("sha256", "")) for row in entry["files"]}
+        if entry["state"] == "open" and theirs == ours:
+            return entry
+    listed = [{"path": file.path, "size": file.size, "sha256": file.sha256} for file in files]
+    return api.post("/uploads", {"name": name[:120], "files": listed})  # type: ignore[no-any-return]
+
+
+def _send_file(api: Api, address: str, file: LocalFile, offset: int, chunk_bytes: int) -> Iterator[int]:
+    """Sends the file from `offset` on; yields how far it is."""
+    failures = 0
+    with file.where.open("rb") as stream:
+        while offset < file.size:
+            stream.seek(offset)
+            chunk = stream.read(min(chunk_bytes, file.size - offset))
+            if not chunk:
+                raise CliError(f"{file.path}: became shorter while it was sent.")
+            response = api.send(address, offset, chunk)
+            if response is None:
+                failures += 1
+                if failures > PATIENCE:
+                    raise CliError(
+                        f"{file.path}: the connection keeps breaking at byte {offset:,}; "
+                        "submit again to go on from there.",
+                        Exit.FAILED,
+                    )
+                time.sleep(min(2**failures / 8, 10))
+                offset = api.get(address)["received"]
+                continue
+            moved = int(response.headers["Upload-Offset"])
+            failures = 0 if moved > offset else failures + 1
+            if failures > PATIENCE:
+                raise CliError(f"{file.path}: another upload is writing this file.", Exit.FAILED)
+            offset = moved
+            yield offset
