@@ -88,7 +88,7 @@ class TorchLinearCompiled(Variant):
             raise ValueError(f"torch_linear_compiled takes mode, not {', '.join(sorted(unknown))}")
         torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, RECOMPILE_LIMIT)
         mode = params.get("mode") or ("max-autotune-no-cudagraphs" if torch.cuda.is_available() else "default")
-        return torch.compile(_plain(case), mode=mode, dynamic=False, fullgraph=True)
+        return torch.compile(_plain(case), mode=mode, dynamic=False)
 
 
 @register
