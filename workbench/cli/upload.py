@@ -29,7 +29,7 @@ class LocalFile:
 
 
 def read_directory(directory: Path, say: Say, leave_out: Path | None = None) -> list[LocalFile]:
-    """Every file of the directory but hidden ones and `leave_out`, hashed. Raises CliError when there is no config.json."""
+    """Every file but hidden ones and `leave_out`, hashed. Raises CliError when there is no config.json."""
     found = sorted(path for path in directory.rglob("*") if path.is_file() and not _hidden(path, directory))
     if leave_out is not None:
         found = [path for path in found if path.resolve() != leave_out.resolve()]
