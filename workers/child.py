@@ -1,8 +1,9 @@
 """Runs a command in a confined process of its own session that never outlives its parent.
 
-The parent starts this file as a program, which confines itself and then becomes the command: no network where the
-kernel allows it, limits on CPU time, file size and open files, and SIGKILL when the parent dies. Address space is never
-limited, since CUDA reserves far more than it uses.
+The parent starts this file as a program, the guard. The guard confines itself (no network where the kernel allows it,
+limits on CPU time, file size and open files), starts the command, and ends as the command ends. When the parent dies,
+the kernel tells the guard, which kills its whole session; when the guard dies, the kernel kills the command. Address
+space is never limited, since CUDA reserves far more than it uses.
 """
 
 import ctypes
@@ -146,9 +147,9 @@ def _leave_network() -> None:
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
 
 
-def _die_with_parent(parent: int) -> None:
-    """SIGKILL when the parent dies; a parent that died before this call has left us another one."""
-    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0 or os.getppid() != parent:
+def _when_parent_dies(number: signal.Signals, parent: int) -> None:
+    """Have the kernel send `number` then; a parent that died before this call has left us another one."""
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, number) != 0 or os.getppid() != parent:
         os._exit(1)
 
 
@@ -159,15 +160,31 @@ def _limit(kind: int, value: int, margin: int = 0) -> None:
     resource.setrlimit(kind, (soft, ceiling))
 
 
-def _confine_and_become(limits: Limits, parent: int, offline: bool, command: list[str]) -> NoReturn:
+def _confine(limits: Limits, offline: bool) -> None:
     if offline:
         _leave_network()
-    _die_with_parent(parent)
     _limit(resource.RLIMIT_CPU, limits.cpu_seconds, margin=5)
     _limit(resource.RLIMIT_FSIZE, limits.file_bytes)
     _limit(resource.RLIMIT_NOFILE, limits.open_files)
     _limit(resource.RLIMIT_CORE, 0)
-    os.execvp(command[0], command)
+
+
+def _guard(parent: int, command: list[str]) -> NoReturn:
+    """Start the command, pass SIGTERM on to it, and end with its exit code or by its signal."""
+    guard = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _when_parent_dies(signal.SIGKILL, guard)
+        os.execvp(command[0], command)
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(pid, signal.SIGTERM))
+    signal.signal(signal.SIGUSR1, lambda *_: os.killpg(0, signal.SIGKILL))
+    _when_parent_dies(signal.SIGUSR1, parent)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if code < 0:
+        if code != -signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(guard, -code)
+    os._exit(code)
 
 
 if __name__ == "__main__":
@@ -177,4 +194,5 @@ if __name__ == "__main__":
         except OSError as failed:
             sys.exit(str(failed))
     else:
-        _confine_and_become(Limits(**json.loads(sys.argv[1])), int(sys.argv[2]), sys.argv[3] == "1", sys.argv[4:])
+        _confine(Limits(**json.loads(sys.argv[1])), offline=sys.argv[3] == "1")
+        _guard(int(sys.argv[2]), sys.argv[4:])

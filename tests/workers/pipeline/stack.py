@@ -1,0 +1,200 @@
+"""The real processes of the pipeline, each of which a test may kill and start again."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from workbench.embedded.broker import find_redis_server, free_port
+
+ROOT = Path(__file__).resolve().parents[3]
+FAST = {
+    "HEARTBEAT_SECONDS": "0.5",
+    "LEASE_SECONDS": "3",
+    "SWEEP_SECONDS": "1",
+    "REPUBLISH_SECONDS": "5",
+    "WORKBENCH_STAGE_PACKAGE": "tests.workers.tiny_stages",
+}
+
+
+def wait_for(condition: Callable[[], Any], seconds: float, what: str) -> Any:
+    """Poll until `condition` is true, and return its value."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"
+        time.sleep(0.2)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+class Stack:
+    """Redis, web, a ledger worker with its beat, and one GPU worker of class cpu, on ports and a directory of its own.
+
+    `database_url` and `redis_server` default to SQLite and the embedded Redis.
+    """
+
+    def __init__(self, directory: Path, database_url: str = "", redis_server: str = "") -> None:
+        self.directory = directory
+        self.redis_server = redis_server or find_redis_server()
+        self.redis_port, self.web_port = free_port(), free_port()
+        self.told = directory / "told"
+        self.told.mkdir(parents=True)
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.worker_env = {
+            **{name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"},
+            **FAST,
+            "WORKBENCH_DATA": str(directory / "data"),
+            "WORKBENCH_URL": f"http://127.0.0.1:{self.web_port}",
+            "REDIS_URL": f"redis://127.0.0.1:{self.redis_port}/0",
+            "WORKER_TOKEN": "a-token-for-the-test",
+            "WORKBENCH_STAGE_TEST_DIR": str(self.told),
+        }
+        self.env = {
+            **self.worker_env,
+            "DJANGO_SETTINGS_MODULE": "workbench.settings",
+            "API_REQUESTS_PER_MINUTE": "9999",
+        }
+        if database_url:
+            self.env["DATABASE_URL"] = database_url
+        self.worker_env.pop("DATABASE_URL", None)
+
+    def start(self) -> None:
+        """Start everything and create a member's token, a model and a hundred kinds of workload to be named later."""
+        self.start_redis()
+        self._python("manage.py", "migrate", "--verbosity", "0")
+        self.start_web()
+        self.start_worker()
+        self._start("ledger", self.env, *self._celery("workers.ledger", "ledger", "-B"))
+        made = json.loads(self._python(str(Path(__file__).with_name("seed.py"))).splitlines()[-1])
+        self.organisation, self.model = made["organisation"], made["model"]
+        self.api = httpx.Client(
+            base_url=f"http://127.0.0.1:{self.web_port}/api/v1",
+            headers={"Authorization": f"Bearer {made['token']}"},
+            timeout=30,
+        )
+        wait_for(self._web_answers, 60, "the web process")
+
+    def stop(self) -> None:
+        """Kill everything that was started."""
+        for name in list(self.processes):
+            self.kill(name)
+
+    def start_redis(self) -> None:
+        folder = self.directory / "redis"
+        folder.mkdir(exist_ok=True)
+        options = ["--port", str(self.redis_port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", ""]
+        durable = ["--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction"]
+        self._start("redis", self.env, self.redis_server, *options, *durable)
+        wait_for(self._redis_answers, 20, "Redis")
+
+    def start_web(self) -> None:
+        command = ["-m", "gunicorn", "workbench.wsgi", "--bind", f"127.0.0.1:{self.web_port}"]
+        self._start("web", self.env, sys.executable, *command, "--worker-class", "gthread", "--threads", "4")
+
+    def start_worker(self) -> None:
+        self._start("worker", self.worker_env, *self._celery("workers.gpu", "gpu.cpu"))
+
+    def kill(self, name: str) -> None:
+        """kill -9 the process itself, as a crash would; what hangs on it must fall by itself."""
+        process = self.processes.pop(name)
+        process.kill()
+        process.wait()
+
+    def submit(self, request: str) -> str:
+        """Start a run whose stages behave as asked; its id."""
+        workload = self._python(str(Path(__file__).with_name("seed.py")), request).splitlines()[-1]
+        answer = self.api.post("/runs", json={"workload": workload})
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    def run(self, run_id: str) -> dict[str, Any]:
+        return dict(self.api.get(f"/runs/{run_id}").json())
+
+    def wait(self, run_id: str, seconds: float = 40) -> dict[str, Any]:
+        """The run once it is over."""
+        try:
+            wait_for(lambda: self.run(run_id)["state"] not in ("queued", "running"), seconds, f"the end of {run_id}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.story(run_id)}\n{self.logs()}") from error
+        return self.run(run_id)
+
+    def events(self, run_id: str, kind: str) -> list[tuple[str, int]]:
+        """(stage, attempt) of the run's events of one kind."""
+        items = self.api.get(f"/runs/{run_id}/events", params={"limit": 1000}).json()["items"]
+        return [(item["stage"], item["attempt"]) for item in items if item["kind"] == kind]
+
+    def story(self, run_id: str) -> str:
+        items = self.api.get(f"/runs/{run_id}/events", params={"limit": 1000}).json()["items"]
+        return "\n".join(f"{item['at']} {item['kind']} {item['stage']} {item['message']}" for item in items)
+
+    def stage_told(self, run_id: str, seconds: float = 30) -> dict[str, int]:
+        """What the stage that hangs or pauses wrote about itself."""
+        path = self.told / f"{run_id}.json"
+        wait_for(path.exists, seconds, "the stage's start")
+        return dict(json.loads(path.read_text()))
+
+    def go(self, run_id: str) -> None:
+        """Let a stage that pauses go on."""
+        (self.told / f"{run_id}.go").touch()
+
+    def logs(self) -> str:
+        """The ends of the logs, for a failed test's message."""
+        ends = []
+        for log in sorted(self.directory.glob("*.log")):
+            ends.append(f"--- {log.name}\n" + "\n".join(log.read_text(errors="replace").splitlines()[-25:]))
+        return "\n".join(ends)
+
+    def tree(self, name: str) -> list[int]:
+        """The process and its children."""
+        pid = self.processes[name].pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return [pid, *map(int, children)]
+
+    def _celery(self, module: str, queue: str, *more: str) -> Sequence[str]:
+        command = [sys.executable, "-m", "celery", "-A", module, "worker", "-Q", queue, "-c", "1"]
+        return [*command, "-n", f"{queue}@%h", "--without-mingle", "--without-gossip", "--loglevel", "INFO", *more]
+
+    def _start(self, name: str, env: Mapping[str, str], *command: str) -> None:
+        with (self.directory / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                command, cwd=ROOT, env=dict(env), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
+
+    def _python(self, *arguments: str) -> str:
+        done = subprocess.run([sys.executable, *arguments], cwd=ROOT, env=self.env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def _redis_answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.redis_port), timeout=1) as peer:
+            peer.sendall(b"PING\r\n")
+            return peer.recv(16).startswith(b"+PONG")
+        return False
+
+    def _web_answers(self) -> bool:
+        with contextlib.suppress(httpx.TransportError):
+            return self.api.get("/me").status_code == 200
+        return False
+
+
+def kill_process(pid: int) -> None:
+    """kill -9."""
+    os.kill(pid, signal.SIGKILL)

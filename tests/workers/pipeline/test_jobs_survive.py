@@ -1,0 +1,137 @@
+"""Killing any process at any moment neither loses a run nor lets a stage count twice. Real processes, real Redis."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.workers.pipeline.stack import Stack, alive, kill_process, wait_for
+from workers.documents.stages import STAGES
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    stack = Stack(tmp_path_factory.mktemp("stack"))
+    try:
+        stack.start()
+        yield stack
+    finally:
+        stack.stop()
+
+
+def _assert_done_once(stack: Stack, run_id: str) -> None:
+    """The run is done, and each stage has counted exactly once."""
+    run = stack.wait(run_id)
+    assert run["state"] == "done", stack.story(run_id)
+    assert run["verdict"] == "met"
+    assert [stage for stage, _ in stack.events(run_id, "stage_done")] == list(STAGES)
+
+
+@pytest.fixture(scope="module")
+def finished(stack: Stack) -> str:
+    """A run that has come through undisturbed."""
+    run_id = stack.submit("nothing")
+    _assert_done_once(stack, run_id)
+    return run_id
+
+
+def test_a_run_goes_through_every_stage(stack: Stack, finished: str) -> None:
+    assert stack.events(finished, "claimed") == [(stage, 1) for stage in STAGES]
+    assert ("baseline", 1) in stack.events(finished, "progress")
+    note = stack.api.get(f"/runs/{finished}/artifacts/profile/note.txt")
+    assert note.text == "profile"
+
+
+def test_no_celery_process_has_loaded_torch(stack: Stack) -> None:
+    for name in ("worker", "ledger", "web"):
+        for pid in stack.tree(name):
+            assert "libtorch" not in Path(f"/proc/{pid}/maps").read_text()
+
+
+def test_killing_the_stage_gives_it_another_attempt(stack: Stack) -> None:
+    run_id = stack.submit("hang baseline")
+    told = stack.stage_told(run_id)
+    kill_process(told["pid"])
+    _assert_done_once(stack, run_id)
+    assert stack.events(run_id, "retried") == [("baseline", 1)]
+    assert not alive(told["child"])
+
+
+def test_killing_the_worker_leaves_no_orphan_and_loses_no_run(stack: Stack) -> None:
+    run_id = stack.submit("hang baseline")
+    told = stack.stage_told(run_id)
+    stack.kill("worker")
+    wait_for(lambda: not any(map(alive, told.values())), 5, "the end of the pool's process and of the stage's")
+    stack.start_worker()
+    _assert_done_once(stack, run_id)
+    assert stack.events(run_id, "retried") == [("baseline", 1)]
+
+
+def test_killing_redis_disturbs_no_stage(stack: Stack) -> None:
+    run_id = stack.submit("pause baseline")
+    stack.stage_told(run_id)
+    stack.kill("redis")
+    stack.start_redis()
+    stack.go(run_id)
+    _assert_done_once(stack, run_id)
+    assert stack.events(run_id, "claimed") == [(stage, 1) for stage in STAGES]
+
+
+def test_killing_the_web_process_disturbs_no_stage(stack: Stack) -> None:
+    run_id = stack.submit("pause baseline")
+    stack.stage_told(run_id)
+    for pid in stack.tree("web")[1:]:
+        kill_process(pid)
+    stack.kill("web")
+    stack.start_web()
+    wait_for(stack._web_answers, 30, "the web process")
+    stack.go(run_id)
+    _assert_done_once(stack, run_id)
+
+
+def test_a_run_submitted_while_redis_is_down_is_sent_later(stack: Stack) -> None:
+    stack.kill("redis")
+    run_id = stack.submit("nothing")
+    assert stack.run(run_id)["state"] == "queued"
+    stack.start_redis()
+    _assert_done_once(stack, run_id)
+
+
+def test_a_job_that_always_kills_its_worker_is_lost_after_three_attempts(stack: Stack) -> None:
+    run_id = stack.submit("kill-worker baseline")
+    run = stack.wait(run_id, 60)
+    assert run["state"] == "lost", stack.story(run_id)
+    assert run["error"]["sentence"].startswith("The baseline stage was tried 3 times")
+    assert [claim for claim in stack.events(run_id, "claimed") if claim[0] == "baseline"] == [
+        ("baseline", 1),
+        ("baseline", 2),
+        ("baseline", 3),
+    ]
+
+
+def test_cancelling_kills_the_stage_within_seconds(stack: Stack) -> None:
+    run_id = stack.submit("hang baseline")
+    told = stack.stage_told(run_id)
+    stack.api.post(f"/runs/{run_id}/cancel").raise_for_status()
+    wait_for(lambda: not alive(told["pid"]) and not alive(told["child"]), 5, "the end of the stage")
+    assert stack.wait(run_id, 10)["state"] == "cancelled"
+    assert stack.api.post(f"/runs/{run_id}/cancel").status_code == 409
+
+
+def test_a_late_duplicate_changes_nothing(stack: Stack, finished: str) -> None:
+    before = stack.run(finished), stack.story(finished)
+    key = {"run_id": finished, "stage": "baseline", "attempt": 1}
+    worker = {"Authorization": f"Bearer {stack.env['WORKER_TOKEN']}"}
+    for path, body in (("claim", {"worker": "late"}), ("heartbeat", {}), ("result", {"died": "it was late"})):
+        answer = httpx.post(f"{stack.env['WORKBENCH_URL']}/api/v1/worker/{path}", json={**key, **body}, headers=worker)
+        assert answer.status_code == 409, answer.text
+    assert (stack.run(finished), stack.story(finished)) == before
+
+
+def test_a_crash_is_told_in_one_sentence(stack: Stack) -> None:
+    run_id = stack.submit("crash baseline")
+    run = stack.wait(run_id)
+    assert run["state"] == "failed"
+    assert run["error"]["sentence"] == "The baseline stage failed: ValueError: the numbers do not add up"
+    assert "Traceback" in (stack.directory / "worker.log").read_text()

@@ -1,0 +1,91 @@
+"""What a tiny stage does: nothing, or on request misbehave. The workload's name is the request: `hang baseline`.
+
+The stages are real ones to everything around them: modules with a `run`, started by the worker in a child process.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.sample_results import results
+from workers.documents.stages import StageInput
+from workers.stages.context import Context, StageError
+
+SECRETS = ("WORKER_TOKEN", "REDIS_URL", "DATABASE_URL", "SECRET_KEY")
+
+
+def run(document: StageInput, context: Context) -> Any:
+    """Check the surroundings, do what the workload's name asks of this stage, and return a sample result."""
+    action, _, stage = document.workload.name.partition(" ")
+    context.say(0.5, f"half of {document.stage}")
+    _check_surroundings(context)
+    if stage == document.stage:
+        ACTIONS[action](document)
+    note = context.artifacts / "note.txt"
+    note.write_text(document.stage)
+    context.keep(note, "note.txt", "text/plain")
+    return getattr(results(), document.stage)
+
+
+def _check_surroundings(context: Context) -> None:
+    weights = context.model_dir / "weights.txt"
+    if weights.read_text() != "weights\n":
+        raise StageError("the model's file is not there", file="weights.txt")
+    told = [name for name in SECRETS if name in os.environ]
+    if told:
+        raise StageError(f"the stage was told {', '.join(told)}")
+    if os.geteuid() == 0:
+        _check_no_network()
+
+
+def _check_no_network() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("127.0.0.1", 9))
+        except OSError:
+            return
+    raise StageError("the stage can reach the network")
+
+
+def _worker() -> int:
+    """The Celery process that runs the task: the parent of our guard."""
+    stat = Path(f"/proc/{os.getppid()}/stat").read_text()
+    return int(stat.rpartition(")")[2].split()[1])
+
+
+def _hang_once(document: StageInput) -> None:
+    """On the first attempt: start a child of our own, tell who we are, and never end."""
+    if document.attempt > 1:
+        return
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    pids = {"pid": os.getpid(), "worker": _worker(), "child": child.pid}
+    draft = Path(os.environ["WORKBENCH_STAGE_TEST_DIR"], f"{document.run_id}.draft")
+    draft.write_text(json.dumps(pids))
+    draft.rename(draft.with_suffix(".json"))
+    time.sleep(600)
+
+
+def _pause(document: StageInput) -> None:
+    """Tell who we are and work until the test says that it is enough."""
+    told = Path(os.environ["WORKBENCH_STAGE_TEST_DIR"], f"{document.run_id}.json")
+    told.write_text(json.dumps({"attempt": document.attempt}))
+    while not told.with_suffix(".go").exists():
+        time.sleep(0.05)
+
+
+def _kill_worker(document: StageInput) -> None:
+    os.kill(_worker(), signal.SIGKILL)
+    time.sleep(600)
+
+
+def _crash(document: StageInput) -> None:
+    raise ValueError("the numbers do not add up\nsecond line")
+
+
+ACTIONS = {"hang": _hang_once, "pause": _pause, "kill-worker": _kill_worker, "crash": _crash}

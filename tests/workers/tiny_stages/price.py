@@ -1,0 +1,1 @@
+from workers.stages.price import run as run

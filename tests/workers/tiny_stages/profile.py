@@ -1,0 +1,5 @@
+from tests.workers.tiny_stages.behaviour import run
+from workers.stages.cli import main
+
+if __name__ == "__main__":
+    main(run)

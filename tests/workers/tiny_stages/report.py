@@ -1,0 +1,1 @@
+from workers.stages.report import run as run
