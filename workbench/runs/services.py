@@ -3,10 +3,10 @@
 from typing import Any
 
 from workbench.intake.models import Workload
+from workbench.reports.services import price_book
 from workbench.runs import state, workers
 from workbench.runs.budget import seconds_left
 from workbench.runs.models import Run, StageRun
-from workers.documents.prices import default_price_book
 from workers.documents.stages import Results, Stage, StageInput
 from workers.documents.worker_api import StageKey
 
@@ -62,7 +62,7 @@ def stage_input(run: Run, key: StageKey) -> StageInput:
         gpu_class=run.gpu_class,
         workload=workload,
         model=run.workload.model.facts,
-        prices=default_price_book(),
+        prices=price_book(run.organisation),
         results=results(run),
         seconds_left=seconds_left(run, stage, workload.constraints.minutes),
         organisation=str(run.organisation_id),
