@@ -1,17 +1,128 @@
-"""The device at hand: what it is, its clocks while something runs, and its measured ceilings."""
+"""Measured limits of the device at hand: what the roofline's floors are computed from."""
 
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
+from kernels.device import Telemetry, gpu_class_of, here
 
-def here(index: int = 0) -> dict[str, Any]:
-    """Facts of the device and software, in the shape of `workers.documents.measurement.Environment`."""
-    from kernels import device_facts
+__all__ = ["Telemetry", "gpu_class_of", "here", "measure_ceilings"]
 
-    return device_facts.here(index)
+_GPU_BYTES = 8 * 2**30
+_CPU_BYTES = 256 * 2**20
+_GPU_SIDES = (4096, 8192)
+_CPU_SIDE = {"fp32": 1024, "bf16": 512, "fp16": 512}
 
 
 def measure_ceilings(device: str | None = None, quick: bool = True) -> dict[str, Any]:
-    """Measured limits, in the shape of `workers.documents.measurement.Ceilings`: TB/s, TFLOP/s, µs."""
-    from kernels import device_limits
+    """Limits in the shape of `workers.documents.measurement.Ceilings`: TB/s, TFLOP/s and µs.
 
-    return device_limits.measure(device, quick)
+    GPU: 16-byte reads over 8 GiB (less if memory is short), the best cuBLAS rate after 0.3 s of settling (2 s when not
+    `quick`). CPU: all threads over 256 MiB, at most about 3 s in all.
+    """
+    import torch
+
+    wanted = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    return _gpu(0.3 if quick else 2.0) if wanted.startswith("cuda") else _cpu()
+
+
+def _gpu(settle: float) -> dict[str, Any]:
+    import torch
+
+    from kernels.read_bandwidth import best_read_seconds
+
+    free, _ = torch.cuda.mem_get_info()
+    size = min(_GPU_BYTES, free // 3) // 2**20 * 2**20
+    source = torch.randint(-(2**31), 2**31 - 1, (size // 4,), dtype=torch.int32, device="cuda")
+    read = size / best_read_seconds(source)
+    target = torch.empty_like(source)
+    copy = 2 * size / min(_gpu_seconds(partial(target.copy_, source)) for _ in range(5))
+    del source, target
+    torch.cuda.empty_cache()
+    rates = {name: max(_gpu_matrix_rate(name, side, settle) for side in _GPU_SIDES) for name in _CPU_SIDE}
+    return _document(read, copy, rates, _gpu_launch())
+
+
+def _gpu_seconds(call: Callable[[], Any], repeats: int = 1) -> float:
+    """Seconds of one call, the mean over `repeats` on the device's own clock."""
+    import torch
+
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    for _ in range(repeats):
+        call()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) / 1000 / repeats
+
+
+def _gpu_matrix_rate(name: str, side: int, settle: float) -> float:
+    import torch
+
+    from kernels.engine.loading import DTYPES
+
+    if name == "fp32":
+        side //= 2
+    left, right = (torch.randn(side, side, device="cuda", dtype=DTYPES[name]) for _ in range(2))
+    out = torch.empty_like(left)
+    multiply = partial(torch.mm, left, right, out=out)
+    until = time.monotonic() + settle
+    while time.monotonic() < until:
+        _gpu_seconds(multiply, 10)
+    return 2 * side**3 / min(_gpu_seconds(multiply, 10) for _ in range(5))
+
+
+def _gpu_launch() -> float:
+    import torch
+
+    empty = torch.zeros(1, device="cuda")
+    return min(_gpu_seconds(empty.zero_, 1000) for _ in range(3))
+
+
+def _cpu() -> dict[str, Any]:
+    import numpy as np
+    import torch
+
+    source = np.ones(_CPU_BYTES // 8, dtype=np.int64)
+    target = np.empty_like(source)
+    parts = [np.array_split(array, len(os.sched_getaffinity(0))) for array in (source, target)]
+    with ThreadPoolExecutor(len(parts[0])) as pool:
+        read = _CPU_BYTES / _cpu_seconds(lambda: list(pool.map(np.add.reduce, parts[0])))
+        copy = 2 * _CPU_BYTES / _cpu_seconds(lambda: list(pool.map(np.copyto, parts[1], parts[0])))
+    rates = {name: _cpu_matrix_rate(name, side) for name, side in _CPU_SIDE.items()}
+    empty = torch.zeros(1)
+    return _document(read, copy, rates, _cpu_seconds(empty.zero_))
+
+
+def _cpu_matrix_rate(name: str, side: int) -> float:
+    import torch
+
+    from kernels.engine.loading import DTYPES
+
+    left, right = (torch.randn(side, side).to(DTYPES[name]) for _ in range(2))
+    return 2 * side**3 / _cpu_seconds(partial(torch.mm, left, right))
+
+
+def _cpu_seconds(call: Callable[[], Any]) -> float:
+    """The shortest call within a third of a second (two at least), in seconds, after one to warm up."""
+    call()
+    times: list[float] = []
+    until = time.perf_counter() + 0.33
+    while len(times) < 2 or time.perf_counter() < until:
+        begin = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+def _document(read: float, copy: float, rates: dict[str, float], launch: float) -> dict[str, Any]:
+    """From bytes/s, FLOP/s and seconds."""
+    return {
+        "read_tbps": read / 1e12,
+        "copy_tbps": copy / 1e12,
+        "matrix_tflops": {name: rate / 1e12 for name, rate in rates.items()},
+        "launch_us": launch * 1e6,
+    }

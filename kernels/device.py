@@ -1,0 +1,209 @@
+"""The device at hand: what it is, and its clocks and power while something runs. torch is imported when needed."""
+
+import os
+import platform
+import statistics
+import subprocess
+import threading
+from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from kernels.hardware import GPUS
+
+_THROTTLES = {
+    0x0000000000000004: "software power cap",
+    0x0000000000000008: "hardware slowdown",
+    0x0000000000000020: "software thermal slowdown",
+    0x0000000000000040: "hardware thermal slowdown",
+    0x0000000000000080: "hardware power brake",
+}
+"""NVML's clocks-event reasons that mean slower than asked for."""
+
+
+def gpu_class_of(name: str) -> str:
+    """The class of a GPU by its name, `NVIDIA H200` → `h200`; its lower-case name when it is none of ours."""
+    lower = name.lower()
+    return next((known for known in GPUS if known != "cpu" and known in lower), lower)
+
+
+def here(index: int = 0, device: str | None = None) -> dict[str, Any]:
+    """Device, libraries and commit, in the shape of `workers.documents.measurement.Environment`.
+
+    `device` is cuda or cpu; None takes the GPU if there is one. `index` counts visible GPUs.
+    """
+    import torch
+
+    on_gpu = torch.cuda.is_available() if device is None else device.startswith("cuda")
+    facts = _gpu_facts(index) if on_gpu else _cpu_facts()
+    return facts | {
+        "lease_id": os.environ.get("WORKBENCH_LEASE_ID") or _boot_id(),
+        "versions": _versions(on_gpu),
+        "commit": _commit(),
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _gpu_facts(index: int) -> dict[str, Any]:
+    import torch
+
+    properties = torch.cuda.get_device_properties(index)
+    return {
+        "device": properties.name,
+        "gpu_class": gpu_class_of(properties.name),
+        "gpu_uuid": f"GPU-{properties.uuid}",
+        "driver": _driver(),
+        "memory_gib": round(properties.total_memory / 2**30, 2),
+    }
+
+
+def _cpu_facts() -> dict[str, Any]:
+    import psutil
+
+    usable = len(os.sched_getaffinity(0))
+    return {
+        "device": f"{_cpu_name()}, {usable} cores",
+        "gpu_class": "cpu",
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 2),
+    }
+
+
+@cache
+def _cpu_name() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+@cache
+def _boot_id() -> str:
+    path = Path("/proc/sys/kernel/random/boot_id")
+    return path.read_text().strip() if path.exists() else platform.node()
+
+
+@cache
+def _driver() -> str:
+    nvml = _nvml()
+    if nvml is not None:
+        return str(nvml.nvmlSystemGetDriverVersion())
+    return _output(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]).partition("\n")[0]
+
+
+@cache
+def _commit() -> str:
+    stated = os.environ.get("WORKBENCH_COMMIT")
+    return stated or _output(["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"])
+
+
+def _output(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
+
+
+def _versions(on_gpu: bool) -> dict[str, str]:
+    import torch
+
+    found = {"python": platform.python_version(), "torch": torch.__version__}
+    for package in ("transformers", "triton", "cupy-cuda13x"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    if on_gpu:
+        found |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
+    return found
+
+
+@cache
+def _nvml() -> Any:
+    """NVIDIA's management library, started, or None where it is missing."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception:  # not installed, or no driver
+        return None
+    return pynvml
+
+
+class Telemetry:
+    """Samples clocks, power and temperature in the background while a `with` block runs.
+
+    `summary()` fits `workers.documents.measurement.Telemetry`; what the machine does not tell is None. On a CPU
+    `sm_mhz_*` is the cores' clock.
+    """
+
+    def __init__(self, device: str = "cuda", index: int = 0, interval: float = 0.05) -> None:
+        """`interval` in seconds."""
+        self._sample = _gpu_sampler(index) if device.startswith("cuda") else _cpu_sample
+        self._interval = interval
+        self._samples: list[dict[str, float]] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="telemetry", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            self._samples.append(self._sample())
+            if self._stop.wait(self._interval):
+                return
+
+    def summary(self) -> dict[str, Any]:
+        """Medians and extremes of what was sampled so far."""
+        clocks = self._values("mhz")
+        power = self._values("watts")
+        heat = self._values("celsius")
+        reasons = 0
+        for sample in list(self._samples):
+            reasons |= int(sample.get("throttle", 0))
+        return {
+            "sm_mhz_median": statistics.median(clocks) if clocks else None,
+            "sm_mhz_min": min(clocks, default=None),
+            "sm_mhz_max": max(clocks, default=None),
+            "power_w_median": statistics.median(power) if power else None,
+            "temperature_c_max": max(heat, default=None),
+            "throttle_reasons": [text for bit, text in _THROTTLES.items() if reasons & bit],
+        }
+
+    def _values(self, name: str) -> list[float]:
+        return [sample[name] for sample in list(self._samples) if name in sample]
+
+
+def _cpu_sample() -> dict[str, float]:
+    import psutil
+
+    frequency = psutil.cpu_freq() if hasattr(psutil, "cpu_freq") else None
+    return {"mhz": round(frequency.current, 1)} if frequency and frequency.current else {}
+
+
+def _gpu_sampler(index: int) -> Any:
+    import torch
+
+    nvml = _nvml()
+    if nvml is None:
+        return lambda: {}
+    handle = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(index).uuid}")
+
+    def sample() -> dict[str, float]:
+        return {
+            "mhz": float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
+            "watts": nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+            "celsius": float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
+            "throttle": float(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
+        }
+
+    return sample

@@ -1,0 +1,38 @@
+"""A read of device memory by 16-byte loads: the bandwidth that a weight-bound kernel can hope for. Needs Triton."""
+
+import torch
+import triton
+import triton.language as tl
+
+GRIDS = (1, 2, 4, 8)
+"""Blocks per SM that are tried."""
+BLOCKS = (2048, 4096)
+"""Words a block reads at once that are tried; with 4 warps 16 or 32 a thread, in 16-byte loads."""
+
+
+@triton.jit
+def _read(source, out, words, BLOCK: tl.constexpr):
+    total = tl.zeros((BLOCK,), dtype=tl.int32)
+    offsets = tl.arange(0, BLOCK)
+    start = tl.program_id(0).to(tl.int64) * BLOCK
+    step = tl.num_programs(0).to(tl.int64) * BLOCK
+    for at in range(start, words, step):
+        total ^= tl.load(source + at + offsets)
+    tl.store(out + tl.program_id(0), tl.xor_sum(total, axis=0))
+
+
+def best_read_seconds(buffer: torch.Tensor, repeats: int = 3) -> float:
+    """Shortest time to read `buffer` (int32, a multiple of 4096 words, far larger than the L2) once."""
+    sms = torch.cuda.get_device_properties(buffer.device).multi_processor_count
+    out = torch.empty(sms * max(GRIDS), dtype=torch.int32, device=buffer.device)
+    best = float("inf")
+    for per_sm in GRIDS:
+        for block in BLOCKS:
+            for _ in range(repeats):
+                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                begin.record()
+                _read[(sms * per_sm,)](buffer, out, buffer.numel(), BLOCK=block, num_warps=4)
+                end.record()
+                end.synchronize()
+                best = min(best, begin.elapsed_time(end) / 1000)
+    return best
