@@ -12,6 +12,7 @@ COMPILER_CACHES = {
     "TRITON_CACHE_DIR": "triton",
     "CUPY_CACHE_DIR": "cupy",
     "CUDA_CACHE_PATH": "cuda",
+    "KERNELS_CACHE": "kernels",
 }
 
 
