@@ -1,0 +1,39 @@
+"""How long whole-model variants took to build on this machine."""
+
+import json
+from typing import Any
+
+from kernels.choice import cache_directory
+from workers.documents.stages import StageInput
+
+USUAL_SHARE = 0.5
+"""Of `build_seconds`, a worst case: what building usually takes where nothing was measured before."""
+
+
+class Builds:
+    """How long whole-model variants took to build here before: with warm compiler caches that is much shorter."""
+
+    def __init__(self, document: StageInput) -> None:
+        traffic = document.workload.traffic
+        self._key = f"{document.model.digest[:16]}-{document.gpu_class}-{traffic.batch}-{traffic.prompt_tokens}"
+        self._path = cache_directory() / "builds.json"
+
+    def expect(self, variant: str, worst: float) -> float:
+        """Seconds that building probably takes."""
+        known = self._read().get(f"{self._key}-{variant}")
+        return float(known) if isinstance(known, int | float) else USUAL_SHARE * worst
+
+    def note(self, variant: str, seconds: float) -> None:
+        """Remembers a build; not being able to is no error."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.write_text(json.dumps(self._read() | {f"{self._key}-{variant}": round(seconds, 1)}))
+        except OSError as error:
+            print(f"{self._path} could not be written: {error}")
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            found = json.loads(self._path.read_text())
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}

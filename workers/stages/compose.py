@@ -1,0 +1,265 @@
+"""Whole-model plans from the parts that won, each built, compared with the model and measured; the best is the plan.
+
+Tried are every whole-model variant, and the best of them with the op variants that won in explore: first those that
+keep the precision, then the lossy ones where the workload allows them.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from kernels import engine, registry
+from kernels.candidates import DEFAULTS
+from kernels.engine import Runner
+from kernels.engine.whole_model import WholeModel
+from kernels.hardware import GPUS
+from kernels.ops import ModelCase
+from kernels.plan import Plan, PlannedOp
+from workers.documents.measurement import Candidate
+from workers.documents.stages import ComposeResult, PlanTrial, StageInput
+from workers.stages import texts
+from workers.stages.builds import Builds
+from workers.stages.context import Context, StageError
+from workers.stages.environment import watched
+from workers.stages.models import device_of, dtype_of, kind_of, load, vocabulary
+from workers.stages.trials import MEASURE_SECONDS, PROBE_STEPS, Trier, yardstick
+
+COMPARED_TOKENS = 2048
+"""Tokens that a plan of lower precision is compared on; one that keeps the precision, on one batch."""
+APPLIED = ("linear", "attention")
+"""Ops whose variants `kernels.engine.apply` puts into a model."""
+
+
+def run(document: StageInput, context: Context) -> ComposeResult:
+    """The compose stage. Raises StageError when not even the present deployment's runner works."""
+    context.say(0.0, "loading the model")
+    with watched(document) as environment:
+        trials = _Composer(document, context).trials()
+    best = next((trial for trial in trials if trial.chosen), None)
+    if best is None:
+        raise StageError(f"No plan could be run. {trials[0].label}: {trials[0].reason}")
+    context.say(1.0, f"the best plan is {best.label}")
+    return ComposeResult(environment=environment(), trials=trials, plan=best.plan)
+
+
+class _Composer:
+    """The trials of one model."""
+
+    def __init__(self, document: StageInput, context: Context) -> None:
+        self.document, self.context = document, context
+        self.device = device_of(document.gpu_class)
+        self.dtype = dtype_of(document)
+        self.model = load(document, context)
+        self.kind = kind_of(self.model)
+        self.trier = Trier(document, self.device, self.kind)
+        self.done: list[PlanTrial] = []
+
+    def trials(self) -> list[PlanTrial]:
+        """Every trial, the winner flagged, each with its reason."""
+        self._set_yardstick()
+        for variant in self._whole_models():
+            self._try_whole(variant)
+        best = fastest(self.done, self._lower)
+        if best is not None:
+            base = Plan.model_validate(best.plan)
+            del self.model
+            for lossy in (False, True):
+                self._try_with_ops(best.label, base, lossy)
+            self._try_lower_dtype(best.label, base)
+        explain(self.done, self._lower)
+        return self.done
+
+    @property
+    def _lower(self) -> bool:
+        return self.document.workload.objectives[0].direction != "at_least"
+
+    def _set_yardstick(self) -> None:
+        """Ids of the model's own text where there is one, else random; more of them where precision may be lowered."""
+        traffic = self.document.workload.traffic
+        steps = min(PROBE_STEPS, traffic.output_tokens - 1) if self.kind == "decoder" else 0
+        length = traffic.prompt_tokens + steps
+        lossy = self._lower_dtype() is not None or bool(winners(self._candidates, lossy=True))
+        most = max(COMPARED_TOKENS if lossy else 0, traffic.batch * length)
+        text = texts.from_text(self.context.model_dir, length, most) if self.kind == "decoder" else None
+        tokens = text or texts.random(vocabulary(self.model), length, most)
+        self.trier.yardstick = yardstick(engine.runner("eager", self.model), self.document, self.kind, tokens.ids)
+
+    def _lower_dtype(self) -> str | None:
+        """The 16-bit precision that a float32 model may be tried in."""
+        constraints, generated = self.document.workload.constraints, self.document.model.generated
+        if self.dtype != "fp32" or (generated and not constraints.allow_unverified_quality):
+            return None
+        return next((each for each in ("bf16", "fp16") if each in constraints.precisions), None)
+
+    @property
+    def _candidates(self) -> list[Candidate]:
+        explored = self.document.results.explore
+        return explored.candidates if explored else []
+
+    def _whole_models(self) -> list[WholeModel]:
+        """What serves today first, then by how long they take to build."""
+        today = self.document.workload.baseline_runner
+        found = [each for each in registry.variants("model") if isinstance(each, WholeModel)]
+        return sorted(found, key=lambda each: (each.name != today, each.build_seconds))
+
+    def _try_whole(self, variant: WholeModel) -> None:
+        traffic = self.document.workload.traffic
+        case = ModelCase(
+            model=self.document.model.digest,
+            batch=traffic.batch,
+            prompt=traffic.prompt_tokens,
+            tokens=traffic.output_tokens,
+        )
+        refusal = variant.serves(case, GPUS[self.document.gpu_class])
+        expected = Builds(self.document).expect(variant.name, variant.build_seconds)
+        left = self.context.seconds_left
+        plan = self._plan(variant.runner_name, variant.options, [])
+        if refusal is not None:
+            self._refuse(variant.name, plan, refusal.reason)
+        elif self.done and expected > left:
+            self._refuse(
+                variant.name, plan, f"Not tried: building takes about {expected:.0f} s and {left:.0f} s were left."
+            )
+        else:
+            trial = self._attempt(variant.name, plan, lambda: variant.build(case, {})(self.model), False)
+            if trial.build_seconds is not None:
+                Builds(self.document).note(variant.name, trial.build_seconds)
+
+    def _try_with_ops(self, label: str, base: Plan, lossy: bool) -> None:
+        """The base plan with the op variants that won; nothing where nothing but torch's own won."""
+        ops = winners(self._candidates, lossy)
+        if not ops or (lossy and ops == winners(self._candidates, lossy=False)):
+            return
+        plan = base.model_copy(update={"ops": [_planned(each) for each in ops]})
+        name = f"{label} + {' + '.join(dict.fromkeys(each.variant for each in ops))}"
+        if self._rebuilding(label) > self.context.seconds_left:
+            self._refuse(name, plan, f"Not tried: {self.context.seconds_left:.0f} s were left.")
+            return
+        self._attempt(name, plan, lambda: engine.apply(load(self.document, self.context), plan), lossy)
+
+    def _try_lower_dtype(self, label: str, base: Plan) -> None:
+        """The base plan in 16 bits, where the workload allows it and the model is served in 32."""
+        dtype = self._lower_dtype()
+        if dtype is None:
+            return
+        plan = base.model_copy(update={"dtype": dtype})
+        name = f"{label} in {dtype}"
+        if self._rebuilding(label) > self.context.seconds_left:
+            self._refuse(name, plan, f"Not tried: {self.context.seconds_left:.0f} s were left.")
+            return
+        self._attempt(name, plan, lambda: engine.apply(load(self.document, self.context, dtype), plan), lossy=True)
+
+    def _rebuilding(self, label: str) -> float:
+        """Seconds that building took when the plan of that label was tried."""
+        return next((each.build_seconds or 0.0 for each in self.done if each.label == label), 0.0)
+
+    def _attempt(self, label: str, plan: Plan, make: Callable[[], Runner], lossy: bool) -> PlanTrial:
+        count = len(self.done)
+        self.context.say(min(0.9, 0.1 + 0.12 * count), f"trying the plan {label}")
+        seconds = min(MEASURE_SECONDS, max(0.5, 0.1 * self.context.seconds_left))
+        trial = self.trier.attempt(label, plan, make, seconds, lossy)
+        self.done.append(trial)
+        return trial
+
+    def _refuse(self, label: str, plan: Plan, reason: str) -> None:
+        unit = self.document.workload.objectives[0].unit
+        self.done.append(PlanTrial(label=label, plan=plan.model_dump(), unit=unit, gate="refused", reason=reason))
+
+    def _plan(self, runner: str, options: dict[str, Any], ops: list[PlannedOp]) -> Plan:
+        return Plan(
+            model_digest=self.document.model.digest,
+            gpu=self.document.gpu_class,
+            runner=runner,  # type: ignore[arg-type]
+            dtype=self.dtype,  # type: ignore[arg-type]
+            options=options,
+            ops=ops,
+        )
+
+
+def winners(candidates: list[Candidate], lossy: bool) -> list[Candidate]:
+    """Per case the variant that beats torch's own by more than the noise, lossy ones among them only when asked for.
+
+    Cases where torch's own won are left out: a plan says only what is different.
+    """
+    groups: dict[str, list[Candidate]] = {}
+    for each in candidates:
+        if each.op in APPLIED and each.gate == "pass" and each.ms is not None:
+            groups.setdefault(json.dumps({**each.case, "weights": ""}, sort_keys=True), []).append(each)
+    found = []
+    for group in groups.values():
+        default = next((each for name in DEFAULTS for each in group if each.variant == name), None)
+        rivals = [each for each in group if each is not default and (lossy or not is_lossy(each))]
+        if default is None or not rivals:
+            continue
+        best = min(rivals, key=lambda each: each.ms or 0.0)
+        noise = f"difference to {default.variant} lies inside"
+        if (best.ms_high or 0.0) < (default.ms_low or 0.0) and noise not in best.reason:
+            found.append(best)
+    return found
+
+
+def is_lossy(candidate: Candidate) -> bool:
+    """Whether the candidate's variant lowers the precision of the weights."""
+    return registry.variant(candidate.variant).lossy
+
+
+def _planned(candidate: Candidate) -> PlannedOp:
+    return PlannedOp(
+        op=candidate.op,
+        case=candidate.case,
+        variant=candidate.variant,
+        params=candidate.params,
+        evidence_id=candidate.id,
+    )
+
+
+def fastest(trials: list[PlanTrial], lower_is_better: bool) -> PlanTrial | None:
+    """The best trial that passed; one that comes later must beat the earlier by more than both intervals."""
+    best: PlanTrial | None = None
+    for trial in trials:
+        if trial.gate == "pass" and trial.primary and (best is None or better(trial, best, lower_is_better)):
+            best = trial
+    return best
+
+
+def better(one: PlanTrial, other: PlanTrial, lower_is_better: bool) -> bool:
+    """Whether the intervals of the two lie apart, with `one` on the right side."""
+    if one.primary is None or other.primary is None:
+        return False
+    return one.primary.high < other.primary.low if lower_is_better else one.primary.low > other.primary.high
+
+
+def explain(trials: list[PlanTrial], lower_is_better: bool) -> None:
+    """Flags the winner, and says of every trial that was measured why it was or was not taken."""
+    winner = fastest(trials, lower_is_better)
+    if winner is None:
+        return
+    winner.chosen = True
+    first = next(each for each in trials if each.gate == "pass" and each.primary)
+    for trial in trials:
+        if trial.gate != "pass" or trial.primary is None:
+            continue
+        if trial is not winner:
+            trial.reason = _compared(trial, winner, lower_is_better)
+        elif trial is first:
+            trial.reason = "What serves today; nothing was faster by more than the noise."
+        else:
+            trial.reason = f"The best of all: {_times(trial, first, lower_is_better):.2f}x {first.label}."
+
+
+def _compared(trial: PlanTrial, winner: PlanTrial, lower_is_better: bool) -> str:
+    if better(winner, trial, lower_is_better):
+        return f"{_times(winner, trial, lower_is_better):.2f}x slower than {winner.label}."
+    return f"The difference to {winner.label} lies inside the noise."
+
+
+def _times(one: PlanTrial, other: PlanTrial, lower_is_better: bool) -> float:
+    """How many times better `one` is than `other`."""
+    a, b = (each.primary.value if each.primary else 0.0 for each in (one, other))
+    return b / max(a, 1e-12) if lower_is_better else a / max(b, 1e-12)
+
+
+if __name__ == "__main__":
+    from workers.stages.cli import main
+
+    main(run)
