@@ -64,7 +64,7 @@ class IdempotencyMiddleware:
         if row is not None and row.digest != digest:
             return respond(409, "This Idempotency-Key was used for another request; send a new key.")
         if row is None or row.status is None:
-            early = respond(409, "The first request with this Idempotency-Key is still being answered; try again later.")
+            early = respond(409, "The first request with this Idempotency-Key is still being answered; try again.")
             early["Retry-After"] = "1"
             return early
         response = HttpResponse(bytes(row.body), status=row.status, content_type=row.content_type)

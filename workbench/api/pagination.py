@@ -47,11 +47,15 @@ def _decode(cursor: str) -> tuple[datetime, str]:
         raise Problem(422, f"cursor: {reason['reason']}", [reason]) from None
 
 
-def page(rows: QuerySet[Any], query: PageQuery, shape: Callable[[Any], Any]) -> dict[str, Any]:
-    """One page of `rows` (with `created_at` and a primary key), each through `shape`; raises Problem 422."""
+def page(rows: QuerySet[Any], query: PageQuery, shape: Callable[[Any], Any] | None = None) -> dict[str, Any]:
+    """One page of `rows` (with `created_at` and a primary key), each through `shape` if given; raises Problem 422.
+
+    The endpoint's response schema reads the rows itself, so that `shape` must not make instances of that schema.
+    """
     if query.cursor:
         created_at, key = _decode(query.cursor)
         rows = rows.filter(Q(created_at__lt=created_at) | Q(created_at=created_at, pk__lt=key))
     found = list(rows.order_by("-created_at", "-pk")[: query.limit + 1])
     kept = found[: query.limit]
-    return {"items": [shape(row) for row in kept], "next": encode(kept[-1]) if len(found) > query.limit else None}
+    items = [shape(row) for row in kept] if shape else kept
+    return {"items": items, "next": encode(kept[-1]) if len(found) > query.limit else None}

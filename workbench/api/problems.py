@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-import pydantic
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import Field, NinjaAPI, Schema
@@ -48,10 +47,6 @@ def respond(status: int, detail: str, errors: Sequence[Mapping[str, str]] = ()) 
 
 def _on_problem(request: HttpRequest, error: Problem) -> HttpResponse:
     return respond(error.status, error.detail, error.errors)
-
-
-def _on_pydantic(request: HttpRequest, error: pydantic.ValidationError) -> HttpResponse:
-    return _on_problem(request, invalid(sentences(error)))
 
 
 def _on_http_error(request: HttpRequest, error: HttpError) -> HttpResponse:
@@ -111,7 +106,6 @@ HANDLERS: dict[type[Exception], Callable[..., HttpResponse]] = {
     Problem: _on_problem,
     RequestDataTooBig: _on_too_big,
     Throttled: _on_throttled,
-    pydantic.ValidationError: _on_pydantic,
 }
 
 

@@ -82,7 +82,7 @@ def run_report(request: Any, run_id: uuid.UUID) -> FileResponse:
 @router.get("/reports", response=Page[ReportSummary], summary="List reports, newest first")
 def index(request: Any, query: Query[PageQuery]) -> dict[str, Any]:
     """The organisation's frozen reports."""
-    return page(Report.objects.for_user(request.user).defer("snapshot"), query, ReportSummary.from_orm)
+    return page(Report.objects.for_user(request.user).defer("snapshot"), query)
 
 
 @router.post("/reports", response={201: ReportSummary}, summary="Freeze a run")

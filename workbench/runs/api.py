@@ -144,7 +144,7 @@ def index(
         rows = rows.filter(state=state)
     if workload is not None:
         rows = rows.filter(workload=workload)
-    return page(rows, query, RunSummary.from_orm)
+    return page(rows, query)
 
 
 @router.get("/runs/{uuid:run_id}", response=RunDetail, summary="Read a run")

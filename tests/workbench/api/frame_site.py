@@ -32,6 +32,11 @@ def crash(request: Any) -> None:
     raise RuntimeError("the password is hunter2")
 
 
+@router.get("/wrong", response=Sla)
+def wrong(request: Any) -> dict[str, Any]:
+    return {"objectives": []}
+
+
 @router.post("/crash")
 def crash_post(request: Any) -> None:
     raise RuntimeError(f"number {next(done)}")

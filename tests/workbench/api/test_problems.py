@@ -77,6 +77,12 @@ def test_a_crash_tells_nothing_but_its_request_id(api, engineer):
     assert response["X-Request-ID"] == "abc-1"
 
 
+def test_a_wrong_answer_is_our_fault_not_the_callers(api, engineer):
+    client = api(engineer)
+    client.raise_request_exception = False
+    assert "objectives" not in _problem(client.get("/api/frame/wrong"), 500)["detail"]
+
+
 def test_an_unknown_address_a_wrong_method_and_a_huge_body(api, engineer, settings):
     client = api(engineer)
     _problem(client.get("/api/frame/nothing"), 404)

@@ -1,0 +1,146 @@
+"""Every endpoint of the OpenAPI document, called by whom it is not for."""
+
+import json
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from workbench.api.v1 import api as v1
+from workbench.intake import uploads
+from workbench.intake.uploads import Announced
+from workbench.reports import publishing
+
+pytestmark = pytest.mark.django_db
+MISSING = "00000000-0000-4000-8000-000000000000"
+OWN_LISTS = {  # answer with the caller's own rows, whoever calls
+    ("GET", "/me"),
+    ("GET", "/catalogue"),
+    ("GET", "/models"),
+    ("GET", "/uploads"),
+    ("GET", "/workloads"),
+    ("GET", "/runs"),
+    ("GET", "/reports"),
+    ("GET", "/prices"),
+}
+OWN_WRITES = {("POST", "/uploads"), ("POST", "/workloads"), ("POST", "/prices")}  # make the caller's own rows
+BODIES: dict[str, Any] = {
+    "/uploads": {"name": "m", "files": [{"path": "config.json", "size": 1}]},
+    "/workloads": {"model": "tiny-llama", "objectives": [{"metric": "ttft", "limit": 100}]},
+    "/runs": {"workload": "{workload_id}"},
+    "/reports": {"run": "{run_id}"},
+    "/reports/{report_id}/review": {"note": ""},
+    "/uploads/{upload_id}/finish": {"files": []},
+}
+
+
+def _operations() -> list[tuple[str, str]]:
+    paths = v1.get_openapi_schema(path_prefix="")["paths"]
+    return [(method.upper(), path) for path, operations in paths.items() for method in operations]
+
+
+PUBLIC = [operation for operation in _operations() if not operation[1].startswith("/worker")]
+WORKER = [operation for operation in _operations() if operation[1].startswith("/worker")]
+
+
+@pytest.fixture
+def ids(finished_run, organisation, engineer) -> dict[str, str]:
+    """One object of each kind, by the parameter's name."""
+    upload = uploads.create(organisation, engineer, "half", [Announced("config.json", 10)])
+    report = publishing.freeze(finished_run, engineer)
+    return {
+        "run_id": str(finished_run.id),
+        "workload_id": str(finished_run.workload_id),
+        "model_id": str(finished_run.workload.model_id),
+        "upload_id": str(upload.id),
+        "report_id": str(report.id),
+        "number": "0",
+        "stage": "report",
+        "name": "report.html",
+        "digest": "0" * 64,
+        "path": "config.json",
+        "sha256": "0" * 64,
+    }
+
+
+def _call(client: Client, method: str, path: str, ids: dict[str, str]) -> Any:
+    body = {
+        key: value.format(**ids) if isinstance(value, str) else value for key, value in BODIES.get(path, {}).items()
+    }
+    headers = {"Upload-Offset": "0"} if method == "PATCH" else {}
+    return client.generic(
+        method,
+        "/api/v1" + path.format(**ids),
+        b"x" if method == "PATCH" else json.dumps(body),
+        content_type="application/json",
+        headers=headers,
+    )
+
+
+@pytest.mark.parametrize(("method", "path"), [each for each in PUBLIC if each not in OWN_LISTS | OWN_WRITES])
+def test_a_foreign_object_is_not_found(api, ids, foreigner, engineer, method, path):
+    response = _call(api(foreigner), method, path, ids)
+    assert response.status_code == 404, response.content
+    assert response["Content-Type"] == "application/problem+json"
+    own = _call(api(engineer), method, path, ids)
+    assert own.status_code != 404, "the owner finds it, so the 404 above is about ownership"
+
+
+@pytest.mark.parametrize(("method", "path"), sorted(OWN_LISTS))
+def test_lists_show_nothing_foreign(api, ids, foreigner, organisation, method, path):
+    response = _call(api(foreigner), method, path, ids)
+    assert response.status_code == 200
+    text = response.content.decode()
+    assert not [name for name, value in ids.items() if name.endswith("_id") and value in text]
+    assert organisation.name not in text
+
+
+@pytest.mark.parametrize(("method", "path"), [each for each in PUBLIC if each[0] not in ("GET", "HEAD")])
+def test_a_read_token_does_not_write(api, ids, engineer, method, path):
+    response = _call(api(engineer, "read"), method, path, ids)
+    assert response.status_code == 403
+    assert "may only read" in response.json()["detail"]
+
+
+@pytest.mark.parametrize(("method", "path"), [each for each in PUBLIC if each[0] == "GET"])
+def test_a_read_token_reads(api, ids, engineer, method, path):
+    assert _call(api(engineer, "read"), method, path, ids).status_code == 200
+
+
+@pytest.mark.parametrize(("method", "path"), PUBLIC + WORKER)
+def test_nobody_gets_in_without_a_token(client, ids, method, path):
+    response = _call(client, method, path, ids)
+    assert response.status_code == 401
+    assert response["Content-Type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize(("method", "path"), WORKER)
+def test_no_token_of_a_customer_opens_the_worker_api(api, browser, ids, admin, method, path):
+    assert _call(api(admin), method, path, ids).status_code == 401
+    assert _call(browser(admin), method, path, ids).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/uploads"),
+        ("PATCH", "/uploads/{upload_id}/files/{number}"),
+        ("POST", "/uploads/{upload_id}/finish"),
+        ("DELETE", "/uploads/{upload_id}"),
+        ("POST", "/workloads"),
+        ("POST", "/runs"),
+        ("POST", "/runs/{run_id}/cancel"),
+    ],
+)
+def test_the_account_role_does_not_submit(api, ids, account, method, path):
+    assert _call(api(account), method, path, ids).status_code == 403
+
+
+@pytest.mark.parametrize("path", ["/reports/{report_id}/review", "/reports/{report_id}/publish"])
+def test_an_engineer_does_not_review(api, ids, engineer, path):
+    assert _call(api(engineer), "POST", path, ids).status_code == 403
+
+
+def test_the_worker_api_is_part_of_the_document():
+    assert ("POST", "/worker/claim") in WORKER
+    assert len(PUBLIC) >= 30
