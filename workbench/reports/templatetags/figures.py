@@ -1,16 +1,28 @@
 """Numbers on pages, printed as in the charts and the report."""
 
+from collections.abc import Callable
+from typing import Any
+
 from django import template
 
 from workers.charts import text
 
 register = template.Library()
 
-register.filter("number", text.number)
-register.filter("quantity", text.quantity)
-register.filter("dollars", text.dollars)
-register.filter("percent", text.percent)
-register.filter("scaled", text.scaled)
+
+def _figure(write: Callable[..., str]) -> Callable[..., str]:
+    """A filter that prints a dash for a value that is missing, which templates turn into an empty string."""
+
+    def printed(value: Any, argument: Any = None) -> str:
+        if value in (None, ""):
+            return text.MISSING
+        return write(value) if argument is None else write(value, argument)
+
+    return printed
+
+
+for write in (text.number, text.quantity, text.dollars, text.percent, text.scaled):
+    register.filter(write.__name__, _figure(write))
 
 
 @register.filter
@@ -20,9 +32,9 @@ def case(candidate: object) -> str:
 
 
 @register.filter
-def seconds(value: float | None) -> str:
+def seconds(value: Any) -> str:
     """A duration: `0.4 s`, `42 s`, `3 min 05 s`."""
-    if value is None:
+    if value in (None, ""):
         return ""
     if value < 10:
         return f"{value:.1f} s"

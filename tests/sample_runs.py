@@ -1,0 +1,97 @@
+"""Runs in the database in every state, with the made-up results of `sample_results`."""
+
+from datetime import timedelta
+from typing import Any
+
+import sample_results
+from django.utils import timezone
+
+from workbench.intake import blobs
+from workbench.intake.models import Model, Workload
+from workbench.runs.models import Event, Run, StageRun, StoredArtifact
+from workers.documents.stages import STAGES, Results, StageFailure
+from workers.stages.report import headline, render
+
+SECONDS = {
+    "admit": 2,
+    "baseline": 31,
+    "profile": 18,
+    "explore": 44,
+    "compose": 61,
+    "verify": 37,
+    "price": 1,
+    "report": 1,
+}
+
+
+def workload(organisation: Any, user: Any) -> Workload:
+    """A workload on a catalogue model, as intake stores it."""
+    manifest = sample_results.manifest()
+    model, _ = Model.objects.get_or_create(
+        organisation=organisation,
+        digest=manifest.digest,
+        defaults={"name": manifest.name, "manifest": manifest.model_dump(), "created_by": user},
+    )
+    document = sample_results.workload()
+    return Workload.objects.create(
+        organisation=organisation, name=document.name, document=document.model_dump(), model=model, created_by=user
+    )
+
+
+def run(organisation: Any, user: Any, state: str = "done", upto: str = "report", **changes: Any) -> Run:
+    """A run in `state` whose stages before `upto` are done; the rest wait, and `upto` is in the run's state."""
+    begun = timezone.now() - timedelta(seconds=sum(SECONDS.values()))
+    made = Run.objects.create(
+        organisation=organisation,
+        workload=workload(organisation, user),
+        state=state,
+        stage=upto,
+        gpu_class="h200",
+        started_at=None if state == "queued" else begun,
+        created_by=user,
+        **changes,
+    )
+    known = sample_results.results()
+    for position, stage in enumerate(STAGES):
+        done = state == "done" or position < STAGES.index(upto)
+        here = stage == upto and not done
+        ended = begun + timedelta(seconds=SECONDS[stage])
+        StageRun.objects.create(
+            run=made,
+            position=position,
+            stage=stage,
+            state="done" if done else state if here else "pending",
+            started_at=begun if done or (here and state != "queued") else None,
+            finished_at=ended if done or (here and state == "failed") else None,
+            progress=1 if done else 0.4 if here and state == "running" else 0,
+            message="measuring request 12 of 30" if here and state == "running" else "",
+            result=_result(made, known, stage) if done else None,
+        )
+        if done:
+            Event.objects.create(run=made, stage=stage, attempt=1, kind="stage_done", message=f"{stage} is done")
+        begun = ended
+    if state == "done":
+        Run.objects.filter(id=made.id).update(verdict=known.verify.verdict if known.verify else "", finished_at=begun)
+    if state == "failed":
+        sentence = "config.json: num_attention_heads is 7, which does not divide hidden_size 2048."
+        failure = StageFailure(sentence=sentence, refused=True, file="config.json", field="num_attention_heads")
+        Run.objects.filter(id=made.id).update(error=failure.model_dump(), finished_at=begun)
+    made.refresh_from_db()
+    return made
+
+
+def _result(made: Run, known: Results, stage: str) -> dict[str, Any]:
+    if stage != "report":
+        result: dict[str, Any] = getattr(known, stage).model_dump(mode="json")
+        return result
+    assert known.verify is not None
+    html = _keep(made, "report.html", "text/html", render(sample_results.stage_input()).encode())
+    plan = _keep(made, "plan.json", "application/json", b"{}\n")
+    return {"html": html, "plan": plan, "verdict": known.verify.verdict, "headline": headline(known.verify)}
+
+
+def _keep(made: Run, name: str, media_type: str, content: bytes) -> dict[str, Any]:
+    sha256, size = blobs.store([content])
+    facts = {"name": name, "sha256": sha256, "size": size, "media_type": media_type}
+    StoredArtifact.objects.create(run=made, organisation_id=made.organisation_id, stage="report", **facts)
+    return facts
