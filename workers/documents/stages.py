@@ -91,6 +91,9 @@ class ProfileResult(Document):
     rows: list[OpRow]
     bottlenecks: list[Bottleneck]
     cases: list[dict[str, Any]] = Field(default=[], description="the ops' cases with per_request, for explore")
+    replayed: list[OpRow] = Field(default=[], description="the same request under CUDA graphs, where it was profiled")
+    replayed_share: float | None = Field(default=None, description="attributed share of `replayed`")
+    notes: list[str] = []
     trace: Artifact | None = None
 
 

@@ -45,6 +45,12 @@ def gpu_price(book: PriceBook, gpu_class: str) -> GpuPrice:
     return GpuPrice(UNIT_PRICE, UNIT_PRICE / 2, UNIT_PRICE * 2, "modelled", note)
 
 
+def hourly_price(book: PriceBook, gpu_class: str) -> float | None:
+    """The book's typical USD per hour of a GPU class, or None where it has none."""
+    found = gpu_price(book, gpu_class)
+    return found.typical if found.basis == "stated" else None
+
+
 def _holds(verdict: str) -> bool | None:
     return {"met": True, "missed": False}.get(verdict)
 

@@ -1,0 +1,82 @@
+"""A tiny model and the documents of its stages, run for real on the CPU."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kernels.engine import describe, weights
+from workers.documents.model import ModelFile, ModelManifest
+from workers.documents.prices import default_price_book
+from workers.documents.stages import Results, StageInput
+from workers.documents.workload import Workload
+from workers.stages.context import Context
+
+TINY = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "vocab_size": 256,
+    "max_position_embeddings": 512,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0,
+    "tie_word_embeddings": True,
+    "hidden_act": "silu",
+    "dtype": "float32",
+}
+
+
+def manifest(config: dict, generated: bool = True, files: tuple[ModelFile, ...] = ()) -> ModelManifest:
+    facts = describe(config)
+    digest = (
+        weights.generated_digest(config, 0) if generated else weights.digest((each.path, each.sha256) for each in files)
+    )
+    return ModelManifest(
+        digest=digest,
+        name="tiny",
+        source="catalogue" if generated else "upload",
+        config=config,
+        files=list(files),
+        generated=generated,
+        architecture=facts.architecture,
+        model_type=facts.model_type,
+        kind=facts.kind,
+        parameters=facts.parameters,
+        weight_bytes=facts.weight_bytes,
+    )
+
+
+def stage_input(stage: str, model: ModelManifest | None = None, results: Results | None = None, **sla) -> StageInput:
+    """A stage's document on the CPU; `sla` replaces fields of a TTF8 promise over short requests."""
+    wanted = {
+        "model": "tiny",
+        "traffic": {"prompt_tokens": 16, "output_tokens": 8},
+        "objectives": [{"metric": "ttf_n", "n": 8, "limit": 10_000}],
+        "constraints": {"gpu_classes": ["cpu"]},
+    }
+    return StageInput(
+        run_id="r1",
+        stage=stage,
+        attempt=1,
+        gpu_class="cpu",
+        workload=Workload.model_validate(wanted | sla),
+        model=model or manifest(TINY),
+        prices=default_price_book(),
+        results=results or Results(),
+    )
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Context:
+    """A context over a generated model's directory, with half a minute for the stage."""
+    model_dir = tmp_path / "model"
+    model_dir.mkdir()
+    (model_dir / "config.json").write_text(json.dumps(TINY))
+    artifacts = tmp_path / "artifacts"
+    artifacts.mkdir()
+    return Context(model_dir, artifacts, seconds=30)

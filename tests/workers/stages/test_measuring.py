@@ -1,0 +1,94 @@
+"""Admit, baseline and verify of a tiny model, eager on both sides."""
+
+import pytest
+
+from kernels.plan import Plan
+from tests.workers.stages.conftest import stage_input
+from workers.documents.stages import ComposeResult, Results, StageInput
+from workers.stages import admit, baseline, price, verify
+
+
+def with_plan(document: StageInput, environment, **changes) -> StageInput:
+    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32").model_dump() | changes
+    document.results.compose = ComposeResult(environment=environment, trials=[], plan=plan)
+    return document
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """The results of admit, baseline, verify and price, in that order, of one run."""
+    import json
+
+    from tests.workers.stages.conftest import TINY
+    from workers.stages.context import Context
+
+    root = tmp_path_factory.mktemp("run")
+    (root / "config.json").write_text(json.dumps(TINY))
+    results = Results()
+    results.admit = admit.run(stage_input("admit"), Context(root, root, seconds=30))
+    results.baseline = baseline.run(stage_input("baseline", results=results), Context(root, root, seconds=30))
+    document = with_plan(stage_input("verify", results=results), results.baseline.environment)
+    results.verify = verify.run(document, Context(root, root, seconds=30))
+    results.price = price.run(stage_input("price", results=results), Context(root, root, seconds=30))
+    return results
+
+
+def test_admit_states_the_models_facts(measured):
+    assert measured.admit.kind == "decoder"
+    assert measured.admit.dtype == "fp32"
+    assert measured.admit.kv_bytes_per_token == 2 * 2 * 2 * 16 * 4
+    assert measured.admit.classes[0].feasible
+
+
+def test_baseline_measures_the_promised_metric_first(measured):
+    first = measured.baseline.distributions[0]
+    assert (first.metric, first.n, first.unit) == ("ttf_n", 8, "ms")
+    assert len(first.samples) == measured.baseline.requests >= 20
+    assert measured.baseline.environment.gpu_class == "cpu"
+    assert measured.baseline.environment.versions["torch"]
+    assert measured.baseline.tokens_per_second > 0
+
+
+def test_the_same_runner_twice_is_no_difference_or_a_small_one(measured):
+    ratio = measured.verify.speedup.ratio
+    assert 0.8 < ratio.value < 1.25
+    assert measured.verify.speedup.noise.low <= 1.0
+
+
+def test_verify_meets_a_generous_limit_and_fills_the_plan(measured):
+    found = measured.verify
+    assert found.verdict == "met"
+    assert found.outcomes[0].samples >= found.outcomes[0].needed == 7
+    assert found.plan["expected"]["low"] <= found.plan["expected"]["value"] <= found.plan["expected"]["high"]
+    assert found.plan["expected"]["metric"] == "ttf_n"
+    assert "SLA is met" in found.sentence
+
+
+def test_generated_weights_are_judged_by_fidelity(measured):
+    judged = measured.verify.quality
+    assert judged.called == "numerical fidelity"
+    assert judged.tokens >= 4096
+    assert judged.acceptable
+    assert judged.top1_after == judged.top1_before == 0.0
+    assert judged.perplexity_after is None
+
+
+def test_a_verified_run_is_priced(measured):
+    assert measured.price.lines[1].usd_per_mtok > 0
+    assert measured.price.lines[1].price_basis == "modelled"
+
+
+def test_a_tight_limit_is_missed(context, measured):
+    document = stage_input(
+        "verify", objectives=[{"metric": "ttft", "limit": 0.001}, {"metric": "throughput", "limit": 1}]
+    )
+    found = verify.run(with_plan(document, measured.baseline.environment), context)
+    assert found.verdict == "missed"
+    assert [each.verdict for each in found.outcomes] == ["missed", "met"]
+    assert found.goodput_after == 0.0
+
+
+def test_a_plan_of_another_model_is_not_verified(context, measured):
+    document = with_plan(stage_input("verify"), measured.baseline.environment, model_digest="f" * 64)
+    with pytest.raises(verify.StageError, match="plan is of the model ffffffffffff"):
+        verify.run(document, context)

@@ -1,0 +1,100 @@
+"""The profile of a tiny model: everything has a name, and a planted slow operation is the first bottleneck."""
+
+import gzip
+import json
+
+import pytest
+import torch
+
+from tests.workers.stages.conftest import stage_input
+from workers.stages import profile
+
+
+class SlowMLP(torch.nn.Module):
+    """An MLP that somebody left a needless sort in."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+        self.noise = torch.nn.Parameter(torch.rand(400_000), requires_grad=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x) + 0 * self.noise.cumsum(0).sort().values[0]
+
+
+@pytest.fixture
+def slow_model(monkeypatch):
+    """Every model that the profile stage loads has the slow MLP in its second layer."""
+    load = profile.load
+
+    def load_slow(document, context):
+        model = load(document, context)
+        model.model.layers[1].mlp = SlowMLP(model.model.layers[1].mlp)
+        return model
+
+    monkeypatch.setattr(profile, "load", load_slow)
+
+
+def test_every_operation_has_a_name_a_time_and_a_floor(context):
+    found = profile.run(stage_input("profile"), context)
+    rows = {(row.op, row.phase): row for row in found.rows}
+    assert found.attributed_share >= 0.95
+    assert sum(row.share for row in found.rows) == pytest.approx(1)
+    assert rows["linear down_proj", "prefill"].shapes == "16×64×128"
+    assert rows["linear down_proj", "prefill"].flops == 2 * 2 * 16 * 64 * 128
+    assert rows["linear down_proj", "decode"].calls == 2 * 7
+    assert rows["linear down_proj", "decode"].floor_ms > 0
+    for name in ("attention", "norm input_layernorm", "rope", "kv cache update", "lm_head", "gated activation"):
+        assert (name, "decode") in rows
+    idle = [row for row in found.rows if row.bound == "idle"]
+    assert sum(row.ms for row in idle) + found.device_ms == pytest.approx(max(found.request_ms, found.device_ms))
+
+
+def test_the_cases_for_explore_count_one_request(context):
+    found = profile.run(stage_input("profile"), context)
+    cases = {(each["op"], each["phase"], each["label"]): each for each in found.cases}
+    down = cases["linear", "decode", "linear down_proj"]
+    assert (down["case"]["m"], down["case"]["n"], down["case"]["k"]) == (1, 64, 128)
+    assert down["per_request"] == 2 * 7
+    decode = cases["attention", "decode", "attention"]
+    assert decode["case"]["kv_len"] == 16 + 4
+    assert decode["case"]["kv_heads"] == 2
+    assert decode["per_request"] == 2 * 7
+    assert cases["attention", "prefill", "attention"]["case"]["causal"]
+
+
+def test_a_planted_slow_operation_is_the_first_bottleneck(context, slow_model):
+    found = profile.run(stage_input("profile"), context)
+    first = found.bottlenecks[0]
+    assert "SlowMLP" in first.op
+    assert "sort" in first.op
+    assert first.share > 0.3
+    assert "aten::sort" in first.sentence
+    assert "take it out" in first.sentence
+
+
+def test_the_trace_is_kept_as_an_artifact(context):
+    found = profile.run(stage_input("profile"), context)
+    with gzip.open(context.kept_dir / found.trace.sha256) as stream:
+        assert json.load(stream)["traceEvents"]
+    assert found.trace.media_type == "application/gzip"
+
+
+def test_an_encoder_is_profiled_in_one_forward_pass(context):
+    from tests.workers.stages.conftest import manifest
+
+    bert = {
+        "model_type": "bert",
+        "architectures": ["BertForMaskedLM"],
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "vocab_size": 256,
+        "max_position_embeddings": 64,
+    }
+    document = stage_input("profile", manifest(bert), objectives=[{"metric": "batch_latency", "limit": 100}])
+    found = profile.run(document, context)
+    assert {row.phase for row in found.rows if row.bound != "idle"} == {"forward"}
+    assert found.attributed_share >= 0.95
+    assert any(row.op == "linear intermediate.dense" for row in found.rows)

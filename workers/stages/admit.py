@@ -1,0 +1,206 @@
+"""Whether the model can be built, its tensors fit its configuration, and the GPU holds it with the workload's traffic.
+
+Nothing runs here: the model is built on the meta device, and of the safetensors only the headers are read.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from kernels import engine, model_files
+from kernels.hardware import GPUS
+from kernels.ops import BYTES
+from workers.documents.prices import PriceBook
+from workers.documents.stages import AdmitResult, Feasibility, StageInput
+from workers.documents.workload import Workload
+from workers.stages.context import Context, StageError
+
+FLOATS = ("bf16", "fp16", "fp32")
+TOKEN_METRICS = ("ttft", "ttf_n", "tpot", "itl")
+GIB = 2**30
+
+
+def serving_dtype(own: str, precisions: list[str], gpu_class: str) -> str:
+    """The precision that the model is served in before anything is optimised.
+
+    Its own when the workload allows it; on a CPU float32 when allowed, since most CPUs only emulate 16 bits and a
+    slow baseline would flatter the result; else the first that is allowed.
+    """
+    allowed = [each for each in FLOATS if each in precisions]
+    if gpu_class == "cpu" and "fp32" in allowed:
+        return "fp32"
+    return own if own in allowed or not allowed else allowed[0]
+
+
+def memory_needed(config: dict[str, Any], parameters: int, dtype: str, workload: Workload) -> float:
+    """GiB for weights, KV cache of every request served at once, activations and the runtime: modelled."""
+    traffic = workload.traffic
+    return (
+        model_files.needed_bytes(
+            config,
+            parameters,
+            bytes_per_element=BYTES[dtype],
+            batch=traffic.batch,
+            prompt=traffic.prompt_tokens,
+            output=traffic.output_tokens,
+        )
+        / GIB
+    )
+
+
+def feasibility(gpu_class: str, needs_gib: float, parameters: int, dtype: str) -> Feasibility:
+    """Whether a class can hold `needs_gib`; the CPU's memory is this machine's."""
+    has_gib = psutil.virtual_memory().total / GIB if gpu_class == "cpu" else GPUS[gpu_class].memory_gib
+    feasible = needs_gib <= has_gib
+    reason = "" if feasible else _too_large(GPUS[gpu_class].name, needs_gib, has_gib, parameters, dtype)
+    return Feasibility(gpu_class=gpu_class, needs_gib=needs_gib, has_gib=has_gib, feasible=feasible, reason=reason)
+
+
+def _too_large(name: str, needs_gib: float, has_gib: float, parameters: int, dtype: str) -> str:
+    weights = parameters * BYTES[dtype] / GIB
+    return (
+        f"The model needs {needs_gib:.1f} GiB in {dtype} ({weights:.1f} GiB of them weights), "
+        f"but {name} has {has_gib:.1f} GiB."
+    )
+
+
+def check_tensors(model_dir: Path, config: dict[str, Any]) -> list[str]:
+    """Compares every tensor of the safetensors with the model that transformers builds; gives notes.
+
+    The model is loaded onto the meta device, so that transformers' own renaming of older checkpoints applies and no
+    weight is read. Raises StageError naming the first tensor that is missing or has another shape.
+    """
+    from kernels.engine import loading
+
+    try:
+        wanted = loading.configuration(config)
+        built: Any = loading.model_class(wanted)
+        _, report = built.from_pretrained(
+            model_dir,
+            config=wanted,
+            device_map={"": "meta"},
+            use_safetensors=True,
+            local_files_only=True,
+            trust_remote_code=False,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+        )
+    except Exception as error:  # transformers fails with many types on tensors that it cannot place
+        raise StageError(f"The tensors cannot be read: {str(error).splitlines()[0][:300]}", refused=True) from error
+    _refuse_mismatches(report, model_dir)
+    unexpected = sorted(report["unexpected_keys"])
+    if not unexpected:
+        return []
+    return [f"The safetensors hold {len(unexpected)} tensors that the model does not use, first {unexpected[0]}."]
+
+
+def _refuse_mismatches(report: Any, model_dir: Path) -> None:
+    for name, held, implied in sorted(report["mismatched_keys"]):
+        raise StageError(
+            f"The tensor {name} has shape {list(held)}, but config.json implies {list(implied)}.",
+            refused=True,
+            file=_file_of(model_dir, name),
+            field=name,
+        )
+    missing = sorted(report["missing_keys"])
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise StageError(
+            f"config.json implies the tensor {missing[0]}{more}, but no safetensors file holds it.",
+            refused=True,
+            file="config.json",
+            field=missing[0],
+        )
+
+
+def _file_of(model_dir: Path, tensor: str) -> str:
+    """The shard that holds the tensor; the name may lack the model's prefix there."""
+    for shard in sorted(model_dir.glob("*.safetensors")):
+        names = {each.name for each in model_files.read_header(shard.name, shard)}
+        if any(tensor == name or tensor.endswith(f".{name}") for name in names):
+            return shard.name
+    return "config.json"
+
+
+def check_workload(workload: Workload, kind: str, config: dict[str, Any], gpu_class: str, book: PriceBook) -> None:
+    """Refuses objectives and traffic that this model or price book cannot serve. Raises StageError."""
+    for index, objective in enumerate(workload.objectives):
+        field = f"objectives.{index}.metric"
+        if kind != "decoder" and objective.metric in TOKEN_METRICS:
+            raise StageError(
+                f"{objective.label} is about generated tokens, but the model generates none; "
+                "take batch_latency, e2e or throughput.",
+                refused=True,
+                field=field,
+            )
+        if objective.metric == "cost_per_mtok" and all(each.gpu_class != gpu_class for each in book.prices):
+            raise StageError(
+                f"{objective.label} needs a price for {gpu_class}, but the price book {book.name!r} has none.",
+                refused=True,
+                field=field,
+            )
+    _check_length(workload, kind, config)
+
+
+def _check_length(workload: Workload, kind: str, config: dict[str, Any]) -> None:
+    longest = config.get("max_position_embeddings") or config.get("n_positions")
+    traffic = workload.traffic
+    length = traffic.prompt_tokens + (traffic.output_tokens if kind == "decoder" else 0)
+    if isinstance(longest, int) and length > longest:
+        raise StageError(
+            f"The traffic takes {length:,} tokens a request, but the model's configuration allows {longest:,}.",
+            refused=True,
+            file="config.json",
+            field="traffic.prompt_tokens",
+        )
+
+
+def _check_files(document: StageInput, context: Context) -> list[str]:
+    manifest = document.model
+    if manifest.generated:
+        return ["The weights are generated from a seed: speed is that of the real model, quality cannot be measured."]
+    try:
+        model_files.inspect(context.model_dir)
+    except model_files.ModelRefused as error:
+        raise StageError(str(error), refused=True, file=error.file, field=error.field) from error
+    context.say(0.5, "comparing the tensors with the configuration")
+    return check_tensors(context.model_dir, manifest.config)
+
+
+def run(document: StageInput, context: Context) -> AdmitResult:
+    """The admit stage. Raises StageError with `refused` when the model or the workload cannot be served."""
+    context.say(0.1, "reading the model's configuration and headers")
+    notes = _check_files(document, context)
+    workload, config = document.workload, document.model.config
+    try:
+        facts = engine.describe(config)
+    except ValueError as error:
+        raise StageError(str(error), refused=True, file="config.json") from error
+    check_workload(workload, facts.kind, config, document.gpu_class, document.prices)
+    context.say(0.8, "checking the memory it needs")
+    dtype = serving_dtype(facts.dtype, list(workload.constraints.precisions), document.gpu_class)
+    needs = memory_needed(config, facts.parameters, dtype, workload)
+    wanted = dict.fromkeys([document.gpu_class, *workload.constraints.gpu_classes])
+    classes = [feasibility(each, needs, facts.parameters, dtype) for each in wanted]
+    if not classes[0].feasible:
+        others = [each.gpu_class for each in classes if each.feasible]
+        hint = f" {', '.join(others)} could hold it." if others else " No allowed GPU class can hold it."
+        raise StageError(classes[0].reason + hint, refused=True, field="constraints.gpu_classes")
+    return AdmitResult(
+        kind=facts.kind,
+        family=facts.family,
+        architecture=facts.architecture,
+        parameters=facts.parameters,
+        weight_bytes=facts.weight_bytes,
+        kv_bytes_per_token=facts.kv_bytes_per_token,
+        dtype=dtype,
+        classes=classes,
+        notes=notes,
+    )
+
+
+if __name__ == "__main__":
+    from workers.stages.cli import main
+
+    main(run)

@@ -1,0 +1,56 @@
+"""What the customer runs today, measured here at the workload's traffic."""
+
+import torch
+
+from kernels import engine
+from workers.documents.stages import BaselineResult, StageInput
+from workers.stages.context import Context
+from workers.stages.environment import watched
+from workers.stages.models import device_of, dtype_of, kind_of, load, prepared, vocabulary
+from workers.stages.price import hourly_price
+from workers.stages.sampling import LEAST_REQUESTS, distributions, is_enough
+from workers.stages.traffic import Clients
+from workers.statistics import tokens_per_second
+
+TIME_SHARE = 0.8
+"""Of the stage's seconds, loading included; the rest is for finishing."""
+
+
+def run(document: StageInput, context: Context) -> BaselineResult:
+    """The baseline stage: requests until the objectives have their samples or the stage's time is spent."""
+    reserve = (1 - TIME_SHARE) * context.seconds_left
+    context.say(0.0, "loading the model")
+    model = load(document, context)
+    workload, kind = document.workload, kind_of(model)
+    device = device_of(document.gpu_class)
+    usd_per_hour = hourly_price(document.prices, document.gpu_class)
+    with prepared(engine.runner(workload.baseline_runner, model), document) as runner:
+        clients = Clients(runner, workload.traffic, kind, vocabulary(model), device, seed=1)
+        context.say(0.2, "warming up")
+        clients.warm_up()
+        if device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        with watched(document) as environment:
+            while not is_enough(workload.objectives, clients.served, usd_per_hour):
+                if context.seconds_left < reserve and len(clients.served) > 1:
+                    break
+                clients.serve()
+                done = len(clients.served)
+                context.say(0.2 + 0.8 * done / (done + LEAST_REQUESTS), f"measured {done} requests")
+        peak = torch.cuda.max_memory_allocated() / 2**30 if device == "cuda" else None
+    served = clients.served
+    return BaselineResult(
+        environment=environment(),
+        runner=workload.baseline_runner,
+        dtype=dtype_of(document),
+        requests=sum(each.requests for each in served),
+        distributions=distributions(kind, workload.objectives, served, usd_per_hour),
+        tokens_per_second=tokens_per_second(served),
+        peak_memory_gib=peak,
+    )
+
+
+if __name__ == "__main__":
+    from workers.stages.cli import main
+
+    main(run)

@@ -1,0 +1,21 @@
+"""The device, the libraries, and the clocks and power while a stage measured."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from kernels import ceilings
+from workers.documents.measurement import Environment
+from workers.documents.stages import StageInput
+from workers.stages.models import device_of
+
+SECONDS_BETWEEN_SAMPLES = {"cuda": 0.05, "cpu": 0.5}
+"""Reading a CPU's clock takes time from what is measured there."""
+
+
+@contextmanager
+def watched(document: StageInput) -> Iterator[Callable[[], Environment]]:
+    """Samples clocks and power inside the block; the yielded function then gives the Environment with them."""
+    device = device_of(document.gpu_class)
+    facts = ceilings.here(device=device)
+    with ceilings.Telemetry(device, interval=SECONDS_BETWEEN_SAMPLES[device]) as telemetry:
+        yield lambda: Environment.model_validate(facts | {"telemetry": telemetry.summary()})

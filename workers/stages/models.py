@@ -1,0 +1,80 @@
+"""The model of a stage: where it runs, in which precision, and what was measured beside it."""
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from kernels import engine
+from kernels.engine import Runner
+from workers.documents.stages import StageInput
+from workers.stages.admit import serving_dtype
+from workers.stages.context import Context, StageError
+
+
+def device_of(gpu_class: str) -> str:
+    """cuda or cpu. Raises StageError when a GPU class is asked for on a machine without a GPU."""
+    if gpu_class == "cpu":
+        return "cpu"
+    if not torch.cuda.is_available():
+        raise StageError(f"The run asks for {gpu_class}, but this worker has no GPU.")
+    return "cuda"
+
+
+def dtype_of(document: StageInput) -> str:
+    """The precision before any optimisation: the admit stage's, or what it would choose."""
+    if document.results.admit is not None:
+        return document.results.admit.dtype
+    own = engine.describe(document.model.config).dtype
+    return serving_dtype(own, list(document.workload.constraints.precisions), document.gpu_class)
+
+
+def load(document: StageInput, context: Context, dtype: str | None = None) -> torch.nn.Module:
+    """The model of the stage in `dtype` (default: the serving precision). Raises StageError when it cannot be built."""
+    manifest = document.model
+    try:
+        return engine.load(
+            context.model_dir,
+            manifest.config,
+            seed=manifest.seed,
+            generated=manifest.generated,
+            dtype=dtype or dtype_of(document),
+            device=device_of(document.gpu_class),
+        )
+    except ValueError as error:
+        raise StageError(str(error), refused=True) from error
+    except torch.OutOfMemoryError as error:
+        raise StageError(f"The model does not fit: {str(error).splitlines()[0]}") from error
+
+
+def vocabulary(model: torch.nn.Module) -> int:
+    """How many different ids a prompt may hold."""
+    config = model.config.get_text_config()  # type: ignore[union-attr, operator]
+    return int(getattr(config, "vocab_size", 0) or 1000)
+
+
+def kind_of(model: torch.nn.Module) -> str:
+    """decoder, encoder or other, of a loaded model."""
+    from kernels.engine.loading import kind_of
+
+    return kind_of(model)  # type: ignore[arg-type]
+
+
+@contextmanager
+def prepared(runner: Runner, document: StageInput) -> Iterator[Runner]:
+    """The runner compiled and warm for the workload's traffic; closed, and its memory given back, afterwards."""
+    traffic = document.workload.traffic
+    try:
+        runner.prepare(traffic.batch, traffic.prompt_tokens, traffic.output_tokens)
+        yield runner
+    finally:
+        runner.close()
+        free()
+
+
+def free() -> None:
+    """Gives unreferenced memory back to the device."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

@@ -1,0 +1,103 @@
+"""Whether a runner still computes the model: teacher-forced logits against the float32 model's."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from kernels.engine import Runner
+from workers.documents.stages import Quality
+from workers.stages.texts import Tokens, groups
+from workers.statistics import paired_difference
+
+LEAST_TOKENS = 4096
+BLOCK = 32
+"""Neighbouring tokens are alike: the interval resamples blocks of this many, not single tokens."""
+
+
+@dataclass
+class _Side:
+    """One runner's distance from float32, token by token."""
+
+    kl: list[torch.Tensor] = field(default_factory=list)
+    wrong: list[torch.Tensor] = field(default_factory=list)
+    surprise: list[torch.Tensor] = field(default_factory=list)
+
+    def add(self, reference: torch.Tensor, logits: torch.Tensor, ids: torch.Tensor) -> None:
+        """`reference` log-probabilities and `logits` [rows, length, vocab]; `ids` [rows, length]."""
+        own = torch.log_softmax(logits.float(), dim=-1)
+        self.kl.append((reference.exp() * (reference - own)).sum(-1).flatten().double().cpu())
+        self.wrong.append((reference.argmax(-1) != own.argmax(-1)).flatten().double().cpu())
+        if own.dim() == 3 and own.shape[1] == ids.shape[1]:
+            following = ids[:, 1:].to(own.device).unsqueeze(-1)
+            self.surprise.append(-own[:, :-1].gather(-1, following).flatten().double().cpu())
+
+    @property
+    def mean_kl(self) -> float:
+        return max(0.0, float(torch.cat(self.kl).mean()))
+
+    @property
+    def disagreement(self) -> float:
+        return float(torch.cat(self.wrong).mean())
+
+    @property
+    def perplexity(self) -> float:
+        return float(torch.cat(self.surprise).mean().exp())
+
+    def blocks(self) -> np.ndarray:
+        """Disagreement rate of each whole block of tokens (of all tokens when there is none)."""
+        wrong = torch.cat(self.wrong).numpy()
+        count = len(wrong) // BLOCK
+        return wrong[: count * BLOCK].reshape(count, BLOCK).mean(axis=1) if count else wrong
+
+
+@torch.no_grad()
+def compare(
+    reference: Runner,
+    before: Runner,
+    after: Runner,
+    tokens: Tokens,
+    batch: int,
+    goes_on: Callable[[int], bool],
+) -> tuple[int, _Side, _Side]:
+    """Runs groups of `batch` sequences through all three until `goes_on(tokens so far)` says no; at least one group."""
+    sides = (_Side(), _Side())
+    done = 0
+    for ids in groups(tokens, batch):
+        if done and not goes_on(done):
+            break
+        expected = torch.log_softmax(reference.logits(ids).float(), dim=-1)
+        for side, runner in zip(sides, (before, after), strict=True):
+            side.add(expected, runner.logits(ids), ids)
+        done += ids.numel()
+    return done, *sides
+
+
+def judge(done: int, before: _Side, after: _Side, tokens: Tokens, generated: bool, largest_loss: float) -> Quality:
+    """The verdict on quality: acceptable when top-1 disagreement with float32 rises by at most `largest_loss`."""
+    change = paired_difference(list(before.blocks()), list(after.blocks()))
+    called = "numerical fidelity" if generated else "quality"
+    acceptable = change.value <= largest_loss
+    open_end = " (the interval does not exclude more)" if acceptable and change.high > largest_loss else ""
+    few = f" Fewer than the {LEAST_TOKENS:,} tokens that this takes were reached." if done < LEAST_TOKENS else ""
+    sentence = (
+        f"{called.capitalize()} over {done:,} tokens ({tokens.source}): the most likely token differs from the float32 "
+        f"model's in {100 * before.disagreement:.2f} % of cases before and {100 * after.disagreement:.2f} % after, "
+        f"mean KL divergence {before.mean_kl:.2g} and {after.mean_kl:.2g} nats; a rise of at most "
+        f"{100 * largest_loss:g} % is allowed, so this is {'acceptable' if acceptable else 'not acceptable'}"
+        f"{open_end}.{few}"
+    )
+    return Quality(
+        called=called,
+        tokens=done,
+        kl_before=before.mean_kl,
+        kl_after=after.mean_kl,
+        top1_before=before.disagreement,
+        top1_after=after.disagreement,
+        change=change,
+        perplexity_before=before.perplexity if tokens.real and before.surprise else None,
+        perplexity_after=after.perplexity if tokens.real and after.surprise else None,
+        acceptable=acceptable,
+        sentence=sentence,
+    )

@@ -1,0 +1,67 @@
+"""The workload's traffic on one runner: closed-loop clients that queue, first in first out, for one GPU."""
+
+import time
+from collections import deque
+
+import torch
+
+from kernels.engine import Generation, Runner
+from workers.documents.workload import Traffic
+from workers.statistics import Served
+
+
+class Clients:
+    """`concurrency` clients on one runner; each sends its next request at the moment its last one was answered.
+
+    The runner takes `batch` requests at a time, so there are at least that many clients. The clock runs only inside
+    `serve`: while another runner is measured in between, these clients and their queue stand still. `kind` is that of
+    the model: encoders (and whatever else does not generate) make one pass over the prompt and count the tokens read.
+    """
+
+    def __init__(self, runner: Runner, traffic: Traffic, kind: str, vocabulary: int, device: str, seed: int) -> None:
+        self.runner, self.traffic, self.kind = runner, traffic, kind
+        self.served: list[Served] = []
+        self._vocabulary, self._device = vocabulary, device
+        self._generator = torch.Generator().manual_seed(seed)
+        self._away_ns = 0
+        self._left_ns = time.monotonic_ns()
+        self._queue = deque([self._left_ns] * max(traffic.concurrency, traffic.batch))
+
+    @property
+    def rounds(self) -> int:
+        """Batches until every client has been served once."""
+        return -(-len(self._queue) // self.traffic.batch)
+
+    def warm_up(self) -> None:
+        """Serves every client once, untimed: after that the queue is as long as it stays."""
+        for _ in range(self.rounds):
+            self.serve()
+        self.served.clear()
+
+    def serve(self) -> Served:
+        """The next batch: the requests that have waited longest, on fresh random prompts."""
+        prompt = self.draw()
+        self._away_ns += time.monotonic_ns() - self._left_ns
+        waiting = [self._queue.popleft() for _ in range(self.traffic.batch)]
+        start_ns = time.monotonic_ns() - self._away_ns
+        generation = self._answer(prompt)
+        times = tuple(each - self._away_ns for each in generation.times_ns)
+        self._queue.extend([times[-1]] * len(waiting))
+        self._left_ns = time.monotonic_ns()
+        tokens = len(times) if self.kind == "decoder" else self.traffic.prompt_tokens
+        served = Served(min(waiting), start_ns, times, len(waiting), tokens)
+        self.served.append(served)
+        return served
+
+    def draw(self) -> torch.Tensor:
+        """Random ids [batch, prompt_tokens] on the device, ready before the clock runs."""
+        shape = (self.traffic.batch, self.traffic.prompt_tokens)
+        ids = torch.randint(self._vocabulary, shape, generator=self._generator).to(self._device)
+        if ids.is_cuda:
+            torch.cuda.synchronize()
+        return ids
+
+    def _answer(self, prompt: torch.Tensor) -> Generation:
+        if self.kind == "decoder":
+            return self.runner.generate(prompt, self.traffic.output_tokens)
+        return self.runner.encode(prompt)

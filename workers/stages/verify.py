@@ -1,0 +1,191 @@
+"""The plan against what the customer runs: in turns, at the workload's traffic, until the SLA is decided."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+
+from kernels import engine
+from kernels.engine import Runner
+from kernels.plan import Expected, Plan
+from workers.documents.stages import (
+    ObjectiveOutcome,
+    Quality,
+    Speedup,
+    StageInput,
+    Verdict,
+    VerifyResult,
+)
+from workers.documents.workload import Objective, Workload
+from workers.stages import quality, texts
+from workers.stages.context import Context, StageError
+from workers.stages.environment import watched
+from workers.stages.models import device_of, free, kind_of, load, prepared, vocabulary
+from workers.stages.outcomes import outcomes, speedup
+from workers.stages.price import hourly_price
+from workers.stages.sampling import LEAST_REQUESTS, distributions, is_enough
+from workers.stages.traffic import Clients
+from workers.statistics import Served, goodput, median_interval, overall, pooled, tokens_per_second
+
+TIMING_SHARE = 0.6
+"""Of the stage's seconds, loading included; quality has the rest, less what finishing takes."""
+FINISHING_SHARE = 0.1
+LEAST_PAIRS = 4
+LONGEST_SEQUENCE = 1024
+"""Tokens of a sequence that quality is measured on."""
+
+
+def plan_of(document: StageInput) -> Plan:
+    """The composed plan. Raises StageError when there is none, or it is of another model."""
+    if document.results.compose is None:
+        raise StageError("verify: the run has no composed plan to verify")
+    plan = Plan.model_validate(document.results.compose.plan)
+    if plan.model_digest != document.model.digest:
+        raise StageError(f"The plan is of the model {plan.model_digest[:12]}, not of {document.model.digest[:12]}.")
+    return plan
+
+
+def take_turns(before: Clients, after: Clients, workload: Workload, usd: float | None, context: Context) -> None:
+    """A B A B … until the objectives are decided after and pairs suffice, then after alone while time is left."""
+    end = context.seconds_left * (1 - TIMING_SHARE)
+    while True:
+        late = context.seconds_left < end
+        pairs = len(before.served)
+        enough = is_enough(workload.objectives, after.served, usd)
+        if pairs >= LEAST_PAIRS and (late or (enough and pairs >= LEAST_REQUESTS)):
+            return
+        if pairs < 2 * LEAST_REQUESTS:
+            before.serve()
+        after.serve()
+        done = len(after.served)
+        context.say(0.2 + 0.5 * done / (done + LEAST_REQUESTS), f"measured {pairs} pairs, {done} requests after")
+
+
+def _expected(objective: Objective, served: Sequence[Served], usd: float | None, workload: Workload) -> dict[str, Any]:
+    middle = median_interval(pooled(served, objective.metric, objective.n, usd))
+    traffic = workload.traffic
+    return {
+        "metric": objective.metric,
+        "n": objective.n,
+        "unit": objective.unit,
+        "value": middle.value,
+        "low": middle.low,
+        "high": middle.high,
+        "batch": traffic.batch,
+        "prompt_tokens": traffic.prompt_tokens,
+        "output_tokens": traffic.output_tokens,
+        "concurrency": traffic.concurrency,
+    }
+
+
+def measure_quality(
+    document: StageInput, context: Context, before: Runner, after: Runner, model: torch.nn.Module
+) -> Quality | None:
+    """Quality on the model's own text, on what it writes, or on random tokens for generated weights.
+
+    None when the float32 model does not fit beside the others.
+    """
+    traffic, generated = document.workload.traffic, document.model.generated
+    length = min(LONGEST_SEQUENCE, traffic.prompt_tokens + (traffic.output_tokens if model.can_generate() else 0))  # type: ignore[operator]
+    try:
+        reference = load(document, context, "fp32")
+    except StageError:
+        return None
+    most = quality.LEAST_TOKENS + length * traffic.batch
+    tokens = None if generated else texts.from_text(context.model_dir, length, most)
+    if tokens is None and not generated and kind_of(model) == "decoder":
+        tokens = texts.sampled(reference, vocabulary(model), length, most, max(8, traffic.batch))
+    tokens = tokens or texts.random(vocabulary(model), length, most)
+    reserve = context.seconds_left * FINISHING_SHARE
+
+    def goes_on(done: int) -> bool:
+        context.say(0.7 + 0.25 * min(1, done / quality.LEAST_TOKENS), f"compared {done:,} tokens with float32")
+        return done < quality.LEAST_TOKENS and context.seconds_left > reserve
+
+    runner = engine.runner("eager", reference)
+    compared = quality.compare(runner, before, after, tokens, traffic.batch, goes_on)
+    runner.close()
+    return quality.judge(*compared, tokens, generated, document.workload.constraints.max_quality_loss)
+
+
+def sentence(found: Sequence[ObjectiveOutcome], gain: Speedup, judged: Quality | None, verdict: Verdict) -> str:
+    """The result in one honest sentence."""
+    said = {"met": "The SLA is met", "missed": "The SLA is missed", "not_enough_samples": "The SLA is undecided"}
+    parts = [_objective_words(each) for each in found]
+    ratio = gain.ratio
+    faster = (
+        f"{gain.metric.replace('_', ' ')} improves {ratio.value:.2f}x ({ratio.low:.2f} to {ratio.high:.2f})"
+        if gain.difference
+        else f"the change of {ratio.value:.2f}x lies inside the noise floor, which is no difference"
+    )
+    if judged is None:
+        fidelity = "quality could not be measured, since the float32 model does not fit beside the others"
+    else:
+        fidelity = f"{judged.called} is {'acceptable' if judged.acceptable else 'not acceptable'}"
+    return f"{said[verdict]}: {'; '.join(parts)}; {faster}; {fidelity}."
+
+
+def _objective_words(outcome: ObjectiveOutcome) -> str:
+    objective = outcome.objective
+    value = f"{outcome.after:.4g} {objective.unit}" if outcome.after is not None else "without a value"
+    before = f" ({outcome.before:.4g} before)" if outcome.before is not None else ""
+    limit = f"{objective.direction.replace('_', ' ')} {objective.limit:g}"
+    words = f"{objective.label} is {value}{before}, promised {limit}"
+    if outcome.verdict == "not_enough_samples":
+        words += (
+            f", {outcome.samples} samples of the {outcome.needed} or more it takes, {outcome.over} beyond the limit"
+        )
+    return words
+
+
+def _verdict(found: Sequence[ObjectiveOutcome], judged: Quality | None) -> Verdict:
+    if judged is not None and not judged.acceptable:
+        return "missed"
+    return overall([each.verdict for each in found])
+
+
+def run(document: StageInput, context: Context) -> VerifyResult:
+    """The verify stage."""
+    plan, workload = plan_of(document), document.workload
+    device, usd = device_of(document.gpu_class), hourly_price(document.prices, document.gpu_class)
+    with ExitStack() as stack:
+        context.say(0.0, "loading the model twice, for before and after")
+        model = load(document, context)
+        kind, words = kind_of(model), vocabulary(model)
+        before = stack.enter_context(prepared(engine.runner(workload.baseline_runner, model), document))
+        context.say(0.05, "preparing the plan")
+        after = stack.enter_context(prepared(engine.apply(load(document, context, plan.dtype), plan), document))
+        past, now = (Clients(each, workload.traffic, kind, words, device, seed=2) for each in (before, after))
+        for clients in (past, now):
+            clients.warm_up()
+        with watched(document) as environment:
+            take_turns(past, now, workload, usd, context)
+        judged = measure_quality(document, context, before, after, model)
+    free()
+    found = outcomes(workload.objectives, past.served, now.served, usd)
+    pairs = len(past.served)
+    gain = speedup(workload.objectives[0], past.served, now.served[:pairs], usd)
+    verdict = _verdict(found, judged)
+    measured = environment()
+    plan.expected = Expected(device=measured.device, **_expected(workload.objectives[0], now.served, usd, workload))
+    return VerifyResult(
+        environment=measured,
+        plan=plan.model_dump(),
+        before=distributions(kind, workload.objectives, past.served, usd),
+        after=distributions(kind, workload.objectives, now.served, usd),
+        tokens_per_second_before=tokens_per_second(past.served),
+        tokens_per_second_after=tokens_per_second(now.served),
+        goodput_after=goodput(now.served, workload.objectives),
+        speedup=gain,
+        outcomes=found,
+        quality=judged,
+        verdict=verdict,
+        sentence=sentence(found, gain, judged, verdict),
+    )
+
+
+if __name__ == "__main__":
+    from workers.stages.cli import main
+
+    main(run)

@@ -1,0 +1,1 @@
+"""From a torch.profiler trace to a table of the model's own operations."""

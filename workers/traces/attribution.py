@@ -1,0 +1,130 @@
+"""Whose work every kernel is: the scope and the operation that were running when it was launched."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from workers.traces.labels import UNATTRIBUTED, label, parse
+from workers.traces.reader import Launch, Span, Trace
+
+GRAPH_LAUNCH = "GraphLaunch"
+
+
+class Work(NamedTuple):
+    """A piece of device time (on a CPU: of one outermost operation). `start` in µs orders pieces; `ms` is its time.
+
+    `launch` is the correlation of the call that launched it. `graph` marks a kernel that a CUDA graph replayed: its
+    `label` is then the scope around the replay.
+    """
+
+    start: float
+    label: str
+    phase: str
+    kernel: str
+    ms: float
+    launch: int = -1
+    graph: bool = False
+
+
+class _Owner(NamedTuple):
+    label: str
+    phase: str
+    graph: bool
+
+
+def attribute(trace: Trace) -> list[Work]:
+    """Every kernel's work by label and phase; without kernels in the trace, that of the host's operations."""
+    if not trace.kernels:
+        return sorted(work for spans in trace.spans.values() for work in _host_work(spans))
+    owners: dict[int, _Owner] = {}
+    for thread, launches in trace.launches.items():
+        owners.update(_owners(trace.spans.get(thread, []), launches))
+    nobody = _Owner(UNATTRIBUTED, "", False)
+    found = []
+    for kernel in trace.kernels:
+        owner = owners.get(kernel.correlation, nobody)
+        found.append(
+            Work(
+                kernel.start,
+                owner.label,
+                owner.phase,
+                kernel.name,
+                kernel.duration / 1000,
+                kernel.correlation,
+                owner.graph,
+            )
+        )
+    return found
+
+
+class _Stack:
+    """The scopes and the outermost operation open at a moment of one thread's time."""
+
+    def __init__(self, phase: str) -> None:
+        self._open: list[Span] = []
+        self._phase = phase
+
+    def enter(self, span: Span) -> None:
+        self.leave(span.start)
+        self._open.append(span)
+        scope = parse(span.name) if span.annotation else None
+        if scope is not None and scope.kind == "step":
+            self._phase = scope.name
+
+    def leave(self, now: float) -> None:
+        while self._open and self._open[-1].end <= now:
+            self._open.pop()
+
+    @property
+    def operation(self) -> Span | None:
+        """The outermost operation inside the innermost scope."""
+        found = None
+        for span in reversed(self._open):
+            if span.annotation:
+                break
+            found = span
+        return found
+
+    def owner(self, operation: str) -> tuple[str, str]:
+        """Label and phase of `operation` now. Units win over the modules inside them."""
+        scopes = [scope for span in self._open if span.annotation and (scope := parse(span.name))]
+        named = [scope for scope in scopes if scope.kind != "step"]
+        unit = next((scope for scope in named if scope.kind == "unit"), None)
+        return label(unit or (named[-1] if named else None), operation), self._phase
+
+
+def _first_phase(spans: list[Span]) -> str:
+    for span in spans:
+        scope = parse(span.name) if span.annotation else None
+        if scope is not None and scope.kind == "step":
+            return scope.name
+    return "forward"
+
+
+def _ordered(spans: list[Span]) -> list[Span]:
+    return sorted(spans, key=lambda span: (span.start, -span.end, not span.annotation))
+
+
+def _host_work(spans: list[Span]) -> Iterator[Work]:
+    ordered = _ordered(spans)
+    stack = _Stack(_first_phase(ordered))
+    for span in ordered:
+        stack.enter(span)
+        if not span.annotation and stack.operation is span:
+            name, phase = stack.owner(span.name)
+            yield Work(span.start, name, phase, span.name, (span.end - span.start) / 1000)
+
+
+def _owners(spans: list[Span], launches: list[Launch]) -> dict[int, _Owner]:
+    ordered = _ordered(spans)
+    stack = _Stack(_first_phase(ordered))
+    owners: dict[int, _Owner] = {}
+    position = 0
+    for launch in sorted(launches):
+        while position < len(ordered) and ordered[position].start <= launch.at:
+            stack.enter(ordered[position])
+            position += 1
+        stack.leave(launch.at)
+        operation = stack.operation
+        name, phase = stack.owner(operation.name if operation else launch.name)
+        owners[launch.correlation] = _Owner(name, phase, GRAPH_LAUNCH in launch.name)
+    return owners

@@ -1,0 +1,33 @@
+"""Runs one request under torch.profiler, and once more to count its operations."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from workers.traces.census import Census, Counted
+from workers.traces.scopes import Recorder, Scopes
+
+
+def count(model: torch.nn.Module, generates: bool, request: Callable[[], object]) -> list[Counted]:
+    """The operations of one request at their shapes; `request` runs `model` eagerly."""
+    config = getattr(model, "config", None)
+    census = Census(getattr(config, "num_key_value_heads", None))
+    with Scopes(model, census, generates), census:
+        request()
+    return census.counted
+
+
+def trace(model: torch.nn.Module, generates: bool, request: Callable[[], object], path: Path) -> Path:
+    """The Chrome trace of one request at `path` (`.json.gz`), with the model's operations marked in it."""
+    activities = [ProfilerActivity.CPU]
+    on_gpu = next(model.parameters()).is_cuda
+    if on_gpu:
+        activities.append(ProfilerActivity.CUDA)
+    with Scopes(model, Recorder(), generates), profile(activities=activities) as profiler:
+        request()
+        if on_gpu:
+            torch.cuda.synchronize()
+    profiler.export_chrome_trace(str(path))
+    return path

@@ -1,0 +1,103 @@
+"""Names the kernels that a CUDA graph replays, which no host operation launched.
+
+A replay keeps the order in which the kernels were captured, so its matrix kernels follow the model's own sequence of
+linear layers, which an eager pass counted. Between two of them, the neighbours and the kernel's own name (Inductor
+writes the fused operations into it) tell what it is.
+"""
+
+import re
+from collections.abc import Sequence
+from itertools import groupby
+
+from workers.traces.attribution import Work
+from workers.traces.census import Counted
+
+_MATRIX = re.compile(r"gemm|gemv|nvjet|cutlass|cublas|wgmma|splitk(?!reduce)|_mm(_|\b)|dot_kernel", re.IGNORECASE)
+_HELPERS = re.compile(r"splitkreduce|reduce_1block|splitk_reduce", re.IGNORECASE)
+_PACKED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
+_NAMED = (
+    (re.compile(r"fmha|flash|attention|softmax|cudnn.*sdpa", re.IGNORECASE), "attention"),
+    (re.compile(r"argmax|sampl|multinomial", re.IGNORECASE), "sampling"),
+    (re.compile(r"rsqrt|norm", re.IGNORECASE), "norm and residual"),
+    (re.compile(r"silu|gelu|sigmoid", re.IGNORECASE), "gated activation"),
+    (re.compile(r"index_copy|index_put|scatter|rope|rotary|cos|sin|neg", re.IGNORECASE), "rope and kv cache update"),
+    (re.compile(r"embedding|index_select|gather", re.IGNORECASE), "embedding"),
+    (re.compile(r"memcpy|memset|copy|fill|arange", re.IGNORECASE), "copies"),
+)
+
+
+def name_replays(work: Sequence[Work], counted: Sequence[Counted]) -> list[Work]:
+    """The work with the labels and phases of graph kernels filled in; what runs between replays counts as decoding.
+
+    `work` in the order it ran, of one request whose first replay is the prompt's and whose others are decode
+    steps. Kernels that cannot be placed in the sequence keep a name of their kind ("linear", "attention", …).
+    """
+    found = [piece._replace(phase="decode") for piece in work if not piece.graph]
+    for index, replay in enumerate(_replays(work)):
+        phase = "prefill" if index == 0 else "decode"
+        sequence = [each for each in counted if each.phase == phase and _is_matrix_label(each.label)]
+        once = sequence if phase == "prefill" else sequence[: len(sequence) // max(1, _decode_steps(counted))]
+        found += _named(replay, [each.label for each in once], phase)
+    return sorted(found)
+
+
+def _decode_steps(counted: Sequence[Counted]) -> int:
+    return sum(each.label == "lm_head" and each.phase == "decode" for each in counted)
+
+
+def _is_matrix_label(label: str) -> bool:
+    return label.startswith(("linear ", "lm_head"))
+
+
+def _replays(work: Sequence[Work]) -> list[list[Work]]:
+    """Graph kernels grouped by the launch that replayed them (`Work.launch`), in order."""
+    graph = sorted(piece for piece in work if piece.graph)
+    return [list(group) for _, group in groupby(graph, key=lambda piece: piece.launch)]
+
+
+def _named(replay: list[Work], sequence: list[str], phase: str) -> list[Work]:
+    matrix = [index for index, piece in enumerate(replay) if _is_matrix(piece.kernel)]
+    labels = _fitting(sequence, len(matrix))
+    placed = dict(zip(matrix, labels, strict=True)) if labels else {}
+    found, last = [], ""
+    for index, piece in enumerate(replay):
+        label = placed.get(index) or _by_name(piece.kernel, last)
+        if index in matrix:
+            last = label
+        found.append(piece._replace(label=label, phase=phase))
+    return found
+
+
+def _is_matrix(kernel: str) -> bool:
+    return bool(_MATRIX.search(kernel)) and not _HELPERS.search(kernel)
+
+
+def _fitting(sequence: list[str], count: int) -> list[str]:
+    """The linear layers as they are, or with q, k, v and gate, up packed: whichever has `count` of them."""
+    for candidate in (sequence, packed(sequence)):
+        if len(candidate) == count:
+            return candidate
+    return []
+
+
+def packed(sequence: Sequence[str]) -> list[str]:
+    """The sequence with neighbours that one matrix can hold joined: q, k, v and gate, up."""
+    found: list[str] = []
+    rest = list(sequence)
+    while rest:
+        for group in _PACKED:
+            if rest[: len(group)] == [f"linear {name}" for name in group]:
+                found.append("linear " + ", ".join(group))
+                rest = rest[len(group) :]
+                break
+        else:
+            found.append(rest.pop(0))
+    return found
+
+
+def _by_name(kernel: str, last: str) -> str:
+    if _HELPERS.search(kernel) and last:
+        return last
+    if _is_matrix(kernel):
+        return "linear"
+    return next((label for pattern, label in _NAMED if pattern.search(kernel)), "elementwise")

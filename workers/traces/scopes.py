@@ -1,0 +1,124 @@
+"""Marks a model's own operations while it runs, so that a trace can be read in the model's words."""
+
+import functools
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, Protocol
+
+import torch
+from torch.autograd.profiler import record_function
+from transformers import cache_utils
+from transformers.pytorch_utils import Conv1D
+
+from workers.traces.labels import Scope, tail_of
+
+
+class Watcher(Protocol):
+    """Sees every scope of a running model open and close, with the tensors that go in and out of it."""
+
+    def opened(self, scope: Scope) -> None: ...
+
+    def closed(self, scope: Scope, module: Any, inputs: Any, outputs: Any) -> None: ...
+
+
+class Recorder:
+    """A watcher that writes each scope into torch.profiler's trace."""
+
+    def __init__(self) -> None:
+        self._open: list[record_function] = []
+
+    def opened(self, scope: Scope) -> None:
+        record = record_function(scope.record)
+        record.__enter__()
+        self._open.append(record)
+
+    def closed(self, scope: Scope, module: Any, inputs: Any, outputs: Any) -> None:
+        self._open.pop().__exit__(None, None, None)
+
+
+class Scopes(AbstractContextManager["Scopes"]):
+    """While entered, `watcher` is told of every module of `model`, its rotary embedding, its cache and each pass.
+
+    A pass whose last input dimension is 1 is a decode step; others are the prefill of a decoder, or the forward of
+    anything else. Compiled models and CUDA graphs do not call modules: run the eager model inside.
+    """
+
+    def __init__(self, model: torch.nn.Module, watcher: Watcher, generates: bool) -> None:
+        self._model, self._watcher, self._generates = model, watcher, generates
+        self._undo: list[Callable[[], None]] = []
+
+    def __enter__(self) -> "Scopes":
+        find_head: Any = getattr(self._model, "get_output_embeddings", lambda: None)
+        head = find_head()
+        for path, module in self._model.named_modules():
+            self._hook(module, module_scope(path, module, module is head))
+        self._hook_steps()
+        for namespace in {sys.modules[type(module).__module__] for module in self._model.modules()}:
+            if hasattr(namespace, "apply_rotary_pos_emb"):
+                self._wrap(namespace, "apply_rotary_pos_emb", Scope("unit", "rope"))
+        self._wrap(cache_utils.Cache, "update", Scope("unit", "kv cache update"))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for undo in reversed(self._undo):
+            undo()
+
+    def _hook_steps(self) -> None:
+        def before(module: Any, args: Any, kwargs: Any) -> None:
+            self._watcher.opened(self._step(args, kwargs))
+
+        def after(module: Any, args: Any, kwargs: Any, outputs: Any) -> None:
+            self._watcher.closed(self._step(args, kwargs), None, None, None)
+
+        self._undo.append(self._model.register_forward_pre_hook(before, with_kwargs=True, prepend=True).remove)
+        self._undo.append(self._model.register_forward_hook(after, with_kwargs=True).remove)
+
+    def _step(self, args: Any, kwargs: Any) -> Scope:
+        if not self._generates:
+            return Scope("step", "forward")
+        ids = kwargs.get("input_ids", args[0] if args else None)
+        single = ids is not None and ids.shape[-1] == 1
+        return Scope("step", "decode" if single else "prefill")
+
+    def _hook(self, module: torch.nn.Module, scope: Scope) -> None:
+        def before(module: Any, args: Any) -> None:
+            self._watcher.opened(scope)
+
+        def after(module: Any, args: Any, kwargs: Any, outputs: Any) -> None:
+            self._watcher.closed(scope, module, (args, kwargs), outputs)
+
+        self._undo.append(module.register_forward_pre_hook(before).remove)
+        self._undo.append(module.register_forward_hook(after, with_kwargs=True).remove)
+
+    def _wrap(self, owner: Any, name: str, scope: Scope) -> None:
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            self._watcher.opened(scope)
+            outputs = original(*args, **kwargs)
+            self._watcher.closed(scope, None, (args, kwargs), outputs)
+            return outputs
+
+        setattr(owner, name, wrapped)
+        self._undo.append(lambda: setattr(owner, name, original))
+
+
+def module_scope(path: str, module: torch.nn.Module, is_head: bool = False) -> Scope:
+    """The scope of a module: a unit when it has no children, by what it is."""
+    tail, owner = tail_of(path), type(module).__name__
+    if is_head:
+        return Scope("unit", "lm_head", owner)
+    if isinstance(module, torch.nn.Linear | Conv1D):
+        return Scope("unit", f"linear {tail}", owner)
+    if "Norm" in owner:
+        return Scope("unit", "norm final" if tail == "norm" else f"norm {tail}", owner)
+    if isinstance(module, torch.nn.Embedding):
+        return Scope("unit", f"embedding {tail}", owner)
+    if next(module.children(), None) is None and next(module.parameters(), None) is None:
+        return Scope("unit", "rope angles" if "Rotary" in owner else f"activation {tail}", owner)
+    return Scope("own", tail, owner)

@@ -1,0 +1,124 @@
+"""Joins traced time with counted shapes: one row per operation and phase, with its roofline floor."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from workers.documents.measurement import Ceilings
+from workers.documents.stages import OpRow
+from workers.traces.attribution import Work
+from workers.traces.census import Counted
+from workers.traces.labels import UNATTRIBUTED
+
+Bound = Literal["memory", "compute", "launch", "idle"]
+LAUNCH_BOUND = 2.0
+"""A kernel that takes at most this many times an empty launch, and is far from its floor, is bound by launching."""
+FAR_FROM_FLOOR = 0.5
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From what was traced to a whole request.
+
+    `decode`: decode steps of a request per traced one; they are alike but for the length of their cache. `host`: time
+    without the profiler over time with it, for operations timed on the host, which it slows down.
+    """
+
+    decode: float = 1.0
+    host: float = 1.0
+
+    def of(self, phase: str) -> float:
+        return self.decode if phase == "decode" else 1.0
+
+
+@dataclass
+class _Group:
+    ms: float = 0.0
+    kernels: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    launches: int = 0
+    counted: list[Counted] = field(default_factory=list)
+
+
+def floor_ms(counted: Counted, ceilings: Ceilings) -> tuple[float, float]:
+    """Least time in ms by FLOPs over the measured matrix rate and by bytes over the measured bandwidth.
+
+    A rate that was not measured for the dtype is taken from the fastest that was.
+    """
+    rates = ceilings.matrix_tflops
+    rate = rates.get(counted.dtype) or max(rates.values(), default=0.0)
+    compute = counted.flops / (rate * 1e9) if rate else 0.0
+    return compute, counted.least_bytes / (ceilings.read_tbps * 1e9)
+
+
+def rows(work: Sequence[Work], counted: Sequence[Counted], ceilings: Ceilings, scale: Scale) -> list[OpRow]:
+    """The op table of one request, the costliest first; `share` is of the device's time and gets its final base later.
+
+    Raises nothing: an operation without shapes has no floor, one without time is left out.
+    """
+    groups: dict[tuple[str, str], _Group] = defaultdict(_Group)
+    for piece in work:
+        group = groups[piece.label, piece.phase]
+        group.ms += piece.ms * scale.host
+        group.kernels[piece.kernel] += piece.ms
+        group.launches += 1
+    for each in counted:
+        if (each.label, each.phase) in groups:
+            groups[each.label, each.phase].counted.append(each)
+    total = sum(group.ms * scale.of(phase) for (_, phase), group in groups.items())
+    found = [_row(name, phase, group, ceilings, scale.of(phase), total) for (name, phase), group in groups.items()]
+    return sorted(found, key=lambda row: -row.ms)
+
+
+def _row(name: str, phase: str, group: _Group, ceilings: Ceilings, scale: float, total: float) -> OpRow:
+    floors = [floor_ms(each, ceilings) for each in group.counted]
+    compute, memory = (sum(floor[side] for floor in floors) for side in (0, 1))
+    floor = sum(max(each) for each in floors) if floors else None
+    return OpRow(
+        op=name,
+        phase=phase,
+        kernel=max(group.kernels, key=lambda kernel: group.kernels[kernel]),
+        ms=group.ms * scale,
+        share=group.ms * scale / total if total else 0.0,
+        calls=round((len(group.counted) or group.launches) * scale),
+        shapes=_shapes(group.counted),
+        flops=sum(each.flops for each in group.counted) * scale if floors else None,
+        least_bytes=sum(each.least_bytes for each in group.counted) * scale if floors else None,
+        floor_ms=floor * scale if floor is not None else None,
+        headroom_ms=max(0.0, group.ms - floor) * scale if floor is not None else None,
+        bound=_bound(group, compute, memory, floor, ceilings),
+    )
+
+
+def _bound(group: _Group, compute: float, memory: float, floor: float | None, ceilings: Ceilings) -> Bound:
+    each_us = 1000 * group.ms / group.launches
+    far = floor is None or floor < FAR_FROM_FLOOR * group.ms
+    if each_us <= LAUNCH_BOUND * ceilings.launch_us and far:
+        return "launch"
+    return "compute" if compute > memory else "memory"
+
+
+def _shapes(counted: Sequence[Counted]) -> str:
+    """The distinct shapes; of many (a growing cache) the first and the last."""
+    distinct = list(dict.fromkeys(each.shape for each in counted))
+    return ", ".join(distinct) if len(distinct) <= 3 else f"{distinct[0]} … {distinct[-1]}"
+
+
+def with_idle(found: list[OpRow], request_ms: float) -> list[OpRow]:
+    """Shares of the request's wall time, with a row for the time in which the device had nothing to do."""
+    device_ms = sum(row.ms for row in found)
+    whole = max(request_ms, device_ms)
+    idle_ms = whole - device_ms
+    result = [row.model_copy(update={"share": row.ms / whole if whole else 0.0}) for row in found]
+    if idle_ms > 0:
+        result.append(
+            OpRow(op="idle", phase="all", kernel="", ms=idle_ms, share=idle_ms / whole, calls=1, bound="idle")
+        )
+    return sorted(result, key=lambda row: -row.ms)
+
+
+def attributed_share(found: Sequence[OpRow]) -> float:
+    """The share of the device's time that has a name."""
+    device_ms = sum(row.ms for row in found if row.bound != "idle")
+    lost = sum(row.ms for row in found if row.op == UNATTRIBUTED)
+    return 1 - lost / device_ms if device_ms else 0.0
