@@ -1,5 +1,6 @@
 """What every chart shares: its form, its colours, and the layout that pages and report fill with their theme."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -46,11 +47,18 @@ def layout(x: str, y: str, **more: Any) -> dict[str, Any]:
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "hovermode": "closest",
+        "showlegend": True,
         "height": 340,
     }
     for key, value in more.items():
         base[key] = {**base[key], **value} if isinstance(base.get(key), dict) else value
     return base
+
+
+def log_axis(values: list[float]) -> dict[str, Any]:
+    """A logarithmic axis for `values`: ticks at the decades, over a short range at 2 and 5 as well."""
+    decades = math.log10(max(values) / min(values))
+    return {"type": "log", "dtick": 1 if decades > 1.5 else "D2", "exponentformat": "none"}
 
 
 def limit_line(axis: str, value: float, text: str) -> dict[str, list[dict[str, Any]]]:

@@ -1,6 +1,6 @@
 """Every candidate that was timed, case by case, and which was chosen."""
 
-from workers.charts.base import AFTER, BAD, BEFORE, Chart, Figure, Table, layout
+from workers.charts.base import AFTER, BAD, BEFORE, Chart, Figure, Table, layout, log_axis
 from workers.charts.text import case_label
 from workers.documents.measurement import Candidate
 from workers.documents.stages import Results
@@ -56,7 +56,7 @@ def figure(results: Results) -> Figure | None:
         "ms per call",
         "",
         height=150 + 34 * len(cases),
-        xaxis={"type": "log"},
+        xaxis=log_axis([each.ms for each in timed if each.ms]),
         yaxis={"type": "category", "categoryorder": "array", "categoryarray": cases},
     )
     return {"data": traces, "layout": form}

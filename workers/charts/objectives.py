@@ -29,6 +29,7 @@ def figure(results: Results) -> Figure | None:
                 ],
                 "text": [quantity(value, of.unit) for value, of in zip(values, limits, strict=True)],
                 "textposition": "auto",
+                "textangle": 0,
                 "marker": {"color": colour},
                 "hovertemplate": f"{name}: %{{text}}, %{{x:.0f}} % of the limit<extra></extra>",
             }

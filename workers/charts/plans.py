@@ -20,8 +20,7 @@ def figure(results: Results) -> Figure | None:
         "showlegend": False,
         "y": [each.label + (" (chosen)" if each.chosen else "") for each, _ in timed],
         "x": [primary.value for _, primary in timed],
-        "text": [quantity(primary.value, each.unit) for each, primary in timed],
-        "textposition": "auto",
+        "customdata": [quantity(primary.value, each.unit) for each, primary in timed],
         "error_x": {
             "type": "data",
             "symmetric": False,
@@ -31,7 +30,7 @@ def figure(results: Results) -> Figure | None:
             "width": 3,
         },
         "marker": {"color": [AFTER if each.chosen else BEFORE for each, _ in timed]},
-        "hovertemplate": "%{y}: %{text}<extra></extra>",
+        "hovertemplate": "%{y}: %{customdata}<extra></extra>",
     }
     form = layout(timed[0][0].unit, "", height=120 + 44 * len(timed), xaxis={"rangemode": "tozero"})
     return {"data": [trace], "layout": form}

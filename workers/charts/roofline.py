@@ -1,6 +1,6 @@
 """Roofline: what each op reached against what the device was measured to give."""
 
-from workers.charts.base import LIMIT, PALETTE, Chart, Figure, Table, layout
+from workers.charts.base import LIMIT, PALETTE, Chart, Figure, Table, layout, log_axis
 from workers.documents.stages import OpRow, Results
 
 COLOURS = {"memory": PALETTE[0], "compute": PALETTE[1], "launch": PALETTE[2], "idle": PALETTE[6]}
@@ -65,7 +65,11 @@ def figure(results: Results) -> Figure | None:
                 }
             )
     form = layout(
-        "arithmetic intensity, FLOP per byte", "TFLOP/s", height=400, xaxis={"type": "log"}, yaxis={"type": "log"}
+        "arithmetic intensity, FLOP per byte",
+        "TFLOP/s",
+        height=400,
+        xaxis=log_axis([low, high]),
+        yaxis=log_axis([y for _, _, y in points] + list(ceilings.matrix_tflops.values())),
     )
     return {"data": traces, "layout": form}
 

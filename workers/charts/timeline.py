@@ -29,6 +29,7 @@ def figure(spans: list[Span]) -> Figure | None:
         "x": [span.duration_s for span in shown],
         "text": [f"{span.duration_s:.1f} s" for span in shown],
         "textposition": "auto",
+        "textangle": 0,
         "marker": {"color": PALETTE[0]},
         "hovertemplate": "%{y}: %{text}<extra></extra>",
     }

@@ -26,6 +26,12 @@ for write in (text.number, text.quantity, text.dollars, text.percent, text.scale
 
 
 @register.filter
+def count(value: Any) -> str:
+    """A whole number with its thousands separated."""
+    return text.MISSING if value in (None, "") else f"{value:,}"
+
+
+@register.filter
 def case(candidate: object) -> str:
     """A candidate's case in a few words."""
     return text.case_label(candidate.op, candidate.case)  # type: ignore[attr-defined]
