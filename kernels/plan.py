@@ -34,6 +34,7 @@ class Expected(BaseModel):
     batch: int
     prompt_tokens: int
     output_tokens: int
+    concurrency: int = 1
 
 
 class Plan(BaseModel):

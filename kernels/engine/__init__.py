@@ -45,13 +45,13 @@ def describe(config: dict[str, Any], dtype: str | None = None) -> "Facts":
 
 def runner(name: str, model: "torch.nn.Module", options: dict[str, Any] | None = None) -> Runner:
     """A runner of `kernels.plan.Runner` for a loaded model. Raises ValueError for a name there is none of."""
-    from kernels.engine import running
+    from kernels.engine.running import runner as make
 
-    return running.runner(name, model, options)
+    return make(name, model, options)
 
 
 def apply(model: "torch.nn.Module", plan: Plan) -> Runner:
     """The plan's runner over the model with the plan's variants of linear and attention put in."""
-    from kernels.engine import running
+    from kernels.engine.running import apply as put
 
-    return running.apply(model, plan)
+    return put(model, plan)

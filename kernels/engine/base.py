@@ -31,7 +31,7 @@ class Runner(ABC):
     name: ClassVar[str]
 
     def __init__(self, model: "torch.nn.Module", options: dict[str, Any] | None = None) -> None:
-        self.model = model
+        self.model: Any = model
         self.options = options or {}
 
     @abstractmethod

@@ -1,10 +1,9 @@
 """What customers run today: transformers' own generate, greedy, with a dynamic cache."""
 
 import time
-from typing import Any
 
 import torch
-from transformers import DynamicCache, GenerationConfig
+from transformers import GenerationConfig
 from transformers.generation.streamers import BaseStreamer
 
 from kernels.engine.base import Generation, Runner
@@ -48,15 +47,8 @@ class EagerRunner(Runner):
         )
         start_ns = time.monotonic_ns()
         ids = prompt.to(self.model.device)
-        cache: dict[str, Any] = {"past_key_values": DynamicCache(config=self.model.config)} if self._cached else {}
-        out = self.model.generate(
-            ids, attention_mask=torch.ones_like(ids), generation_config=config, streamer=clock, **cache
-        )
+        out = self.model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=config, streamer=clock)
         return Generation(out[:, prompt.shape[1] :].tolist(), clock.times_ns, start_ns)
-
-    @property
-    def _cached(self) -> bool:
-        return bool(self.model._supports_default_dynamic_cache())
 
     @torch.no_grad()
     def logits(self, ids: torch.Tensor) -> torch.Tensor:

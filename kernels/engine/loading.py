@@ -64,9 +64,9 @@ def model_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
                 return found
             raise ValueError(f"config.json: architectures names {name}, which is no {config.model_type} model")
     for mapping in (MODEL_FOR_MASKED_LM_MAPPING_NAMES, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_MAPPING_NAMES):
-        name = mapping.get(config.model_type)
-        if isinstance(name, str) and hasattr(transformers, name):
-            return getattr(transformers, name)
+        usual = mapping.get(config.model_type)
+        if isinstance(usual, str) and hasattr(transformers, usual):
+            return getattr(transformers, usual)
     raise ValueError(f"config.json: transformers has no model for model_type {config.model_type!r}")
 
 
@@ -87,7 +87,8 @@ def _generates(model: PreTrainedModel) -> bool:
 def describe(config: dict[str, Any], dtype: str | None = None) -> Facts:
     """See `kernels.engine.describe`."""
     wanted = configuration(config)
-    model = _build(wanted, DTYPES[dtype] if dtype else (wanted.dtype or torch.float32), "meta")
+    own = wanted.dtype if isinstance(wanted.dtype, torch.dtype) else torch.float32
+    model = _build(wanted, DTYPES[dtype] if dtype else own, "meta")
     text = wanted.get_text_config(decoder=True)
     heads = getattr(text, "num_key_value_heads", None) or getattr(text, "num_attention_heads", 0) or 0
     head_dim = getattr(text, "head_dim", None) or _ratio(getattr(text, "hidden_size", 0), text, "num_attention_heads")
@@ -133,7 +134,8 @@ def load(
     else:
         if model_dir is None:
             raise ValueError("a model that is not generated needs the directory of its safetensors")
-        model = _read(model_dir, wanted, DTYPES[dtype]).to(target)
+        model = _read(model_dir, wanted, DTYPES[dtype])
+        model.to(target)  # type: ignore[arg-type]
     if model.can_generate():
         model.generation_config = GenerationConfig(pad_token_id=wanted.get_text_config().pad_token_id)
     return model.eval().requires_grad_(False)
@@ -153,7 +155,7 @@ def _build(config: PreTrainedConfig, dtype: torch.dtype, device: str) -> PreTrai
 def _read(model_dir: Path, config: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
     built = model_class(config)
     try:
-        model, report = built.from_pretrained(
+        loaded: Any = built.from_pretrained(
             model_dir,
             config=config,
             dtype=dtype,
@@ -164,6 +166,7 @@ def _read(model_dir: Path, config: PreTrainedConfig, dtype: torch.dtype) -> PreT
         )
     except Exception as error:  # shapes, headers and offsets fail with many exception types
         raise ValueError(f"{model_dir.name}: the tensors cannot be loaded: {_sentence(error)}") from error
+    model, report = loaded
     missing = sorted(report["missing_keys"])
     if missing:
         raise ValueError(f"the safetensors lack {len(missing)} tensors of {built.__name__}, first {missing[0]}")

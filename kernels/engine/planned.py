@@ -134,7 +134,7 @@ def install(model: Any, linear: PlannedLinear, attention: PlannedAttention) -> N
     if linear:
         for module in model.modules():
             if type(module) is torch.nn.Linear:
-                module.forward = _linear_forward(module, linear)
+                module.forward = _linear_forward(module, linear)  # type: ignore[method-assign, assignment]
     if attention and model.config._attn_implementation == "sdpa":
         name = f"planned-{id(attention):x}"
         AttentionInterface.register(name, _attention_forward(attention))
@@ -149,7 +149,7 @@ def _linear_forward(module: torch.nn.Linear, linear: PlannedLinear) -> Callable[
     return forward
 
 
-def _attention_forward(planned: PlannedAttention) -> Callable[..., tuple[Tensor, None]]:
+def _attention_forward(planned: PlannedAttention) -> Any:
     def forward(
         module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **keywords: Any
     ) -> tuple[Tensor, Tensor | None]:

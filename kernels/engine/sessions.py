@@ -8,7 +8,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from transformers import StaticCache
+from transformers import Cache
+from transformers.cache_utils import StaticLayer, get_layer_types_and_kwargs
 
 from kernels.engine import decoder
 from kernels.engine.graphs import captured
@@ -94,25 +95,44 @@ class DecoderSession(Session):
         return F.linear(torch.cat(hidden, dim=1), self.model.lm_head)
 
 
+ATTENTION_LAYERS = ("full_attention", "sliding_attention", "chunked_attention")
+
+
+def static_cache(model: Any, capacity: int) -> tuple[list[StaticLayer], Cache]:
+    """A cache of full length for every layer; the masks keep windows.
+
+    transformers' own windowed static layers count tokens in a Python number, which no captured graph can follow.
+    Raises ValueError for layers that are not attention.
+    """
+    types, _ = get_layer_types_and_kwargs(model.config.get_text_config(decoder=True))
+    foreign = sorted({each for each in types if each not in ATTENTION_LAYERS})
+    if foreign:
+        raise ValueError(f"the compiled runner has no static cache for layers of type {', '.join(foreign)}")
+    layers = [StaticLayer(max_cache_len=capacity) for _ in types]
+    return layers, Cache(layers=list(layers))
+
+
 class ModuleSession(Session):
     """transformers' own module over its static cache, for every family without a decoder of ours."""
 
     def __init__(self, model: Any, batch: int, prompt: int, capacity: int, compiled: Compile) -> None:
         super().__init__(model.device, batch, prompt, capacity)
         self.model = model
-        self._cache = StaticCache(config=model.config, max_cache_len=capacity)
+        self._lengths: list[Tensor] = []
+        layers, self._cache = static_cache(model, capacity)
         keep = {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
 
         def forward(ids: Tensor) -> Tensor:
             return model(input_ids=ids, past_key_values=self._cache, use_cache=True, **keep).logits[:, -1]
 
         forward(self.prompt)  # the cache makes its buffers at its first use, which must not be traced
+        self._lengths = [layer.cumulative_length for layer in layers]
         self._forward = compiled(forward)
         self._step_logits = forward(self.token)
 
     def _rewind(self) -> None:
-        for layer in self._cache.layers:
-            layer.cumulative_length.zero_()
+        for length in self._lengths:
+            length.zero_()
 
     def _prefill(self) -> None:
         self._rewind()
