@@ -20,11 +20,15 @@ from workers.documents.stages import GPU_STAGES
 
 log = logging.getLogger(__name__)
 
+ONE_TRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
+"""A person waits for the answer: a broker that is down must not hold the request up."""
+
 
 @functools.cache
 def _sender() -> Celery:
     sender = Celery("workbench", fixups=[], set_as_current=False)
     sender.conf.update(broker_options(settings.REDIS_URL))
+    sender.conf.broker_transport_options |= ONE_TRY
     return sender
 
 

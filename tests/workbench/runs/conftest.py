@@ -1,0 +1,43 @@
+"""A run that waits for its first stage, and clients for both APIs."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sample_runs
+from django.conf import settings
+from django.test import Client
+
+from workbench.accounts.models import Organisation, User
+from workbench.intake.models import Workload
+from workbench.runs import services
+from workbench.runs.models import Run
+from workers.documents.worker_api import StageKey
+
+
+@pytest.fixture
+def workload(organisation: Organisation, engineer: User) -> Workload:
+    return sample_runs.workload(organisation, engineer)
+
+
+@pytest.fixture
+def run(workload: Workload, engineer: User) -> Run:
+    """A queued run."""
+    return services.create_run(workload, engineer)
+
+
+@pytest.fixture
+def key(run: Run) -> StageKey:
+    """The first attempt at the first stage."""
+    return StageKey(run_id=str(run.id), stage="admit", attempt=1)
+
+
+@pytest.fixture
+def worker(db: None) -> Callable[..., Any]:
+    """`worker("claim", {...})`: a call of the worker API with its token."""
+    client = Client(headers={"Authorization": f"Bearer {settings.WORKER_TOKEN}"})
+
+    def call(path: str, body: dict[str, Any]) -> Any:
+        return client.post(f"/api/v1/worker/{path}", body, content_type="application/json")
+
+    return call

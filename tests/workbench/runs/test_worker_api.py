@@ -1,0 +1,140 @@
+"""The worker API: one token, one holder of an attempt, and documents that are checked before they count."""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sample_results
+from django.conf import settings
+from django.test import Client
+
+from workbench.accounts.models import User
+from workbench.intake import blobs
+from workbench.intake.models import StoredFile
+from workbench.runs.models import Run, StoredArtifact, Worker
+from workers.documents.stages import StageInput
+from workers.documents.worker_api import StageKey
+
+ADMIT: dict[str, Any] = sample_results.results().admit.model_dump(mode="json")  # type: ignore[union-attr]
+Call = Callable[..., Any]
+
+
+@pytest.fixture
+def claimed(worker: Call, run: Run, key: StageKey) -> dict[str, Any]:
+    """The key of a stage that this worker holds."""
+    assert worker("claim", {**key.model_dump(), "worker": "w"}).status_code == 200
+    return key.model_dump()
+
+
+@pytest.mark.parametrize("token", ["", "wrong"])
+def test_it_wants_the_worker_token(db: None, key: StageKey, token: str) -> None:
+    client = Client(headers={"Authorization": f"Bearer {token}"})
+    answer = client.post("/api/v1/worker/claim", {**key.model_dump(), "worker": "w"}, content_type="application/json")
+    assert answer.status_code == 401
+
+
+def test_a_members_token_does_not_open_it(api: Call, admin: User, key: StageKey) -> None:
+    answer = api(admin).post("/api/v1/worker/heartbeat", key.model_dump(), content_type="application/json")
+    assert answer.status_code == 401
+
+
+def test_a_claim_gets_everything_the_stage_needs(worker: Call, run: Run, key: StageKey) -> None:
+    answer = worker("claim", {**key.model_dump(), "worker": "w"})
+    document = StageInput.model_validate_json(answer.content)
+    assert (document.run_id, document.stage, document.gpu_class) == (str(run.id), "admit", "h200")
+    assert document.organisation == str(run.organisation_id)
+    assert document.model == run.workload.model.facts
+    assert 0 < document.seconds_left < 360
+
+
+def test_a_second_claim_is_a_409(worker: Call, claimed: dict[str, Any]) -> None:
+    assert worker("claim", {**claimed, "worker": "w"}).status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("path", "more"),
+    [
+        ("heartbeat", {}),
+        ("progress", {"lines": [{"fraction": 0.5, "message": "half"}]}),
+        ("result", {"result": ADMIT}),
+        ("result", {"failure": {"sentence": "no"}}),
+        ("result", {"died": "it died"}),
+        ("result", {"cancelled": True}),
+    ],
+)
+def test_an_attempt_that_is_not_held_is_a_409(
+    worker: Call, claimed: dict[str, Any], run: Run, path: str, more: dict[str, Any]
+) -> None:
+    answer = worker(path, {**claimed, "attempt": 2, **more})
+    assert answer.status_code == 409
+    run.refresh_from_db()
+    assert (run.state, run.attempt) == ("running", 1)
+
+
+def test_a_heartbeat_brings_the_cancel(worker: Call, claimed: dict[str, Any], run: Run) -> None:
+    assert worker("heartbeat", claimed).json() == {"cancel": False}
+    Run.objects.filter(id=run.id).update(cancel_requested=True)
+    assert worker("heartbeat", claimed).json() == {"cancel": True}
+    assert worker("result", {**claimed, "cancelled": True}).status_code == 204
+    run.refresh_from_db()
+    assert run.state == "cancelled"
+
+
+def test_a_result_that_is_no_result_is_refused_and_the_stage_stays_held(
+    worker: Call, claimed: dict[str, Any], run: Run
+) -> None:
+    answer = worker("result", {**claimed, "result": {**ADMIT, "parameters": "many"}})
+    assert answer.status_code == 422
+    assert "admit.parameters" in answer.json()["detail"]
+    assert worker("result", claimed).status_code == 422
+    run.refresh_from_db()
+    assert run.state == "running"
+
+
+def test_a_kept_file_is_stored_under_its_hash(worker: Call, claimed: dict[str, Any], run: Run) -> None:
+    content = b"trace"
+    sha256 = hashlib.sha256(content).hexdigest()
+    outcome = {**claimed, "result": ADMIT, "artifacts": [{"name": "trace.json", "sha256": sha256, "size": 5}]}
+    assert worker("result", outcome).status_code == 422
+    assert _put(claimed, sha256, b"another").status_code == 422
+    assert not blobs.path_of(sha256).exists()
+    assert _put(claimed, sha256, content).status_code == 204
+    assert worker("result", outcome).status_code == 204
+    assert StoredArtifact.objects.get(run=run).name == "trace.json"
+    assert blobs.path_of(sha256).read_bytes() == content
+
+
+def test_only_the_holder_may_send_files(claimed: dict[str, Any]) -> None:
+    sha256 = hashlib.sha256(b"x").hexdigest()
+    assert _put({**claimed, "attempt": 2}, sha256, b"x").status_code == 409
+    assert not blobs.path_of(sha256).exists()
+    assert _put(claimed, "../../etc/passwd", b"x").status_code in (404, 422)
+
+
+def test_a_models_files_are_served_by_path(worker: Call, run: Run) -> None:
+    model = run.workload.model
+    sha256, size = blobs.store([b"{}"])
+    StoredFile.objects.create(model=model, path="deep/config.json", sha256=sha256, size=size)
+    client = Client(headers={"Authorization": f"Bearer {settings.WORKER_TOKEN}"})
+    base = f"/api/v1/worker/models/{model.digest}"
+    assert client.get(base).json()["digest"] == model.digest
+    assert b"".join(client.get(f"{base}/files/deep/config.json").streaming_content) == b"{}"
+    assert client.get(f"{base}/files/other").status_code == 404
+    assert client.get("/api/v1/worker/models/unknown").status_code == 404
+
+
+def test_hello_is_remembered(worker: Call) -> None:
+    for _ in range(2):
+        assert worker("hello", {"worker": "gpu-0@host", "gpu_classes": ["h200", "cpu"]}).status_code == 204
+    assert sorted(Worker.objects.values_list("gpu_class", flat=True)) == ["cpu", "h200"]
+
+
+def _put(key: dict[str, Any], sha256: str, content: bytes) -> Any:
+    client = Client(headers={"Authorization": f"Bearer {settings.WORKER_TOKEN}"})
+    return client.put(
+        f"/api/v1/worker/artifacts/{sha256}",
+        content,
+        content_type="application/octet-stream",
+        query_params={name: key[name] for name in ("run_id", "stage", "attempt")},
+    )

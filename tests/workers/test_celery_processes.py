@@ -1,0 +1,51 @@
+"""What the Celery processes load, and the delivery settings that a lost job would follow from."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from workers.app import app
+from workers.documents.broker import LONGEST_STAGE_SECONDS, VISIBILITY_SECONDS, gpu_class_of, gpu_queue
+from workers.documents.workload import Constraints
+
+
+def _loaded(module: str) -> set[str]:
+    code = f"import {module}, sys, json; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("module", ["workers.gpu", "workers.ledger", "workbench.wsgi"])
+def test_no_long_lived_process_imports_torch(module: str) -> None:
+    assert not _loaded(module) & {"torch", "transformers", "triton"}
+
+
+def test_the_gpu_worker_knows_no_database() -> None:
+    loaded = _loaded("workers.gpu")
+    assert not {"django.db", "django.conf", "sqlite3", "psycopg"} & loaded
+    assert not [name for name in loaded if name.startswith("workbench")]
+
+
+def test_a_message_stays_invisible_longer_than_the_longest_stage() -> None:
+    longest_run = Constraints.model_fields["minutes"].metadata
+    minutes = max(getattr(limit, "le", 0) for limit in longest_run)
+    assert minutes * 60 < LONGEST_STAGE_SECONDS < VISIBILITY_SECONDS
+    assert app.conf.broker_transport_options["visibility_timeout"] == VISIBILITY_SECONDS
+    assert app.conf.task_time_limit == LONGEST_STAGE_SECONDS
+
+
+def test_delivery_is_at_least_once_and_results_go_nowhere() -> None:
+    assert app.conf.task_acks_late
+    assert app.conf.task_reject_on_worker_lost
+    assert app.conf.worker_prefetch_multiplier == 1
+    assert app.conf.task_ignore_result
+    assert app.conf.result_backend is None
+    assert app.conf.accept_content == ["json"]
+    assert not app.conf.worker_cancel_long_running_tasks_on_connection_loss
+
+
+def test_queues_name_their_class() -> None:
+    assert gpu_class_of(gpu_queue("h200")) == "h200"
+    assert gpu_class_of("ledger") == ""

@@ -1,0 +1,130 @@
+"""The stage's process: confined, limited, and never left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from workers import child
+from workers.child import Ended, Limits
+
+
+def _run(tmp_path: Path, code: str, stop: threading.Event | None = None, **limits: float) -> tuple[Ended, list[str]]:
+    lines: list[str] = []
+    ended = child.run(
+        [sys.executable, "-c", code],
+        env={"PATH": os.environ["PATH"]},
+        cwd=tmp_path,
+        log_file=tmp_path / "log",
+        limits=Limits(**{"seconds": 20, **limits}),  # type: ignore[arg-type]
+        on_line=lines.append,
+        stop=stop or threading.Event(),
+    )
+    return ended, lines
+
+
+def _gone(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_it_passes_lines_on_and_keeps_errors_in_the_log(tmp_path: Path) -> None:
+    ended, lines = _run(tmp_path, "import sys; print('one'); print('two'); print('oops', file=sys.stderr); sys.exit(3)")
+    assert (ended, lines) == (Ended(3, "exit"), ["one\n", "two\n"])
+    assert (tmp_path / "log").read_text() == "oops\n"
+
+
+def test_it_tells_the_signal_that_killed_the_command(tmp_path: Path) -> None:
+    assert _run(tmp_path, "import os; os.kill(os.getpid(), 9)")[0] == Ended(-9, "exit")
+    assert _run(tmp_path, "import os; os.abort()")[0] == Ended(-signal.SIGABRT, "exit")
+
+
+def test_stop_kills_the_command_and_its_children(tmp_path: Path) -> None:
+    stop = threading.Event()
+    code = (
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "open('pid', 'w').write(str(child.pid))\n"
+        "open('ready', 'w').close()\n"
+        "time.sleep(60)"
+    )
+    waiting = threading.Thread(target=lambda: (_wait(tmp_path / "ready"), stop.set()))
+    waiting.start()
+    ended, _ = _run(tmp_path, code, stop)
+    waiting.join()
+    assert ended == Ended(-9, "stopped")
+    _wait_until_gone([int((tmp_path / "pid").read_text())])
+
+
+def test_what_a_finished_command_left_running_is_killed(tmp_path: Path) -> None:
+    code = (
+        "import subprocess, sys\n"
+        "print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], stdout=2).pid)"
+    )
+    ended, lines = _run(tmp_path, code)
+    assert ended.code == 0
+    _wait_until_gone([int(lines[0])])
+
+
+def test_out_of_time_it_is_asked_and_then_killed(tmp_path: Path) -> None:
+    polite = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(7)); print(1, flush=True); time.sleep(60)"
+    assert _run(tmp_path, polite, seconds=1)[0] == Ended(7, "timeout")
+    stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)"
+    assert _run(tmp_path, stubborn, seconds=0.5, grace_seconds=0.5)[0] == Ended(-9, "timeout")
+
+
+def test_limits_hold(tmp_path: Path) -> None:
+    assert _run(tmp_path, "while True: pass", cpu_seconds=1)[0] == Ended(-signal.SIGXCPU, "exit")
+    ended, _ = _run(tmp_path, "with open('big', 'wb') as f: f.write(bytes(2000))", file_bytes=1000)
+    assert ended.code != 0
+    assert "File too large" in (tmp_path / "log").read_text()
+    ended, lines = _run(tmp_path, "import resource as r; print(r.getrlimit(r.RLIMIT_AS)[0] == r.RLIM_INFINITY)")
+    assert lines == ["True\n"]
+
+
+def test_it_dies_with_the_thread_that_started_it(tmp_path: Path) -> None:
+    """A parent that is killed outright leaves neither the command nor what the command started."""
+    code = (
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "open('pids', 'w').write(f'{__import__(\"os\").getpid()} {child.pid}')\n"
+        "open('ready', 'w').close()\n"
+        "time.sleep(60)"
+    )
+    parent = (
+        "import threading, os, sys\n"
+        "from pathlib import Path\n"
+        "from workers import child\n"
+        f"child.run([sys.executable, '-c', {code!r}], env=dict(PATH=os.environ['PATH']), cwd=Path({str(tmp_path)!r}),\n"
+        f"  log_file=Path({str(tmp_path / 'log')!r}), limits=child.Limits(60), on_line=print, stop=threading.Event())"
+    )
+    process = subprocess.Popen([sys.executable, "-c", parent], cwd=Path(__file__).parents[2])
+    _wait(tmp_path / "ready")
+    process.kill()
+    process.wait()
+    _wait_until_gone([int(pid) for pid in (tmp_path / "pids").read_text().split()])
+
+
+def test_it_has_no_network_where_the_kernel_allows_it(tmp_path: Path) -> None:
+    code = "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect(('127.0.0.1', 9))"
+    probe = subprocess.run([*child.CONFINE, "probe"], capture_output=True)
+    ended, _ = _run(tmp_path, code)
+    assert (ended.code != 0) == (probe.returncode == 0)
+    assert ended.code == 0 or "Network is unreachable" in (tmp_path / "log").read_text()
+
+
+def _wait_until_gone(pids: list[int]) -> None:
+    deadline = time.monotonic() + 5
+    while not all(map(_gone, pids)):
+        assert time.monotonic() < deadline, "an orphan is left"
+        time.sleep(0.05)
+
+
+def _wait(path: Path) -> None:
+    deadline = time.monotonic() + 15
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path.name} did not appear"
+        time.sleep(0.05)

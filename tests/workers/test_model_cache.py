@@ -1,0 +1,88 @@
+"""The worker's models: verified by hash, kept within a size, never taken away while in use."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sample_results
+
+from workers.documents.model import ModelFile, ModelManifest
+from workers.model_cache import BadModel, ModelCache
+
+
+class Files:
+    """A source with files in memory that counts how often it is asked."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.files, self.asked = files, 0
+
+    def file(self, digest: str, path: str) -> Iterator[bytes]:
+        self.asked += 1
+        yield self.files[path]
+
+
+def _manifest(digest: str, files: dict[str, bytes]) -> ModelManifest:
+    listed = [
+        ModelFile(path=path, sha256=hashlib.sha256(content).hexdigest(), size=len(content))
+        for path, content in files.items()
+    ]
+    return sample_results.manifest().model_copy(update={"digest": digest, "files": listed, "generated": False})
+
+
+def test_it_fetches_once(tmp_path: Path) -> None:
+    files = {"config.json": b"{}", "sub/weights": b"w" * 100}
+    source, cache = Files(files), ModelCache(tmp_path, 1000)
+    for _ in range(2):
+        with cache.model(_manifest("a1", files), source) as directory:
+            assert (directory / "sub/weights").read_bytes() == b"w" * 100
+    assert source.asked == 2
+
+
+@pytest.mark.parametrize("arrives", [b"W" * 100, b"w" * 99, b"w" * 101, b""])
+def test_a_file_that_is_not_the_manifests_is_refused_and_not_kept(tmp_path: Path, arrives: bytes) -> None:
+    cache = ModelCache(tmp_path, 1000)
+    with (
+        pytest.raises(BadModel, match=r"^weights: what arrived"),
+        cache.model(_manifest("a1", {"weights": b"w" * 100}), Files({"weights": arrives})),
+    ):
+        pass
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+
+
+@pytest.mark.parametrize("path", ["../out", "/etc/passwd", "a/../../out"])
+def test_a_path_cannot_climb_out(tmp_path: Path, path: str) -> None:
+    cache = ModelCache(tmp_path / "cache", 1000)
+    with pytest.raises(BadModel), cache.model(_manifest("a1", {path: b"x"}), Files({path: b"x"})):
+        pass
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("digest", ["", "../a", "a/b", "."])
+def test_a_digest_cannot_climb_out(tmp_path: Path, digest: str) -> None:
+    with pytest.raises(BadModel), ModelCache(tmp_path, 1000).model(_manifest(digest, {}), Files({})):
+        pass
+
+
+def test_the_least_recently_used_model_goes_first_but_not_one_in_use(tmp_path: Path) -> None:
+    cache = ModelCache(tmp_path, 250)
+    files = {"weights": b"w" * 100}
+    for age, digest in enumerate(("old", "used", "new")):
+        if digest == "new":
+            with cache.model(_manifest("old", files), Files(files)):
+                os.utime(tmp_path / "old", (1, 1))
+                with cache.model(_manifest(digest, files), Files(files)):
+                    pass
+        else:
+            with cache.model(_manifest(digest, files), Files(files)):
+                pass
+            os.utime(tmp_path / digest, (age + 1, age + 1))
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["new", "old"]
+
+
+def test_a_generated_model_is_its_configuration(tmp_path: Path) -> None:
+    manifest = sample_results.manifest()
+    with ModelCache(tmp_path, 1000).model(manifest, Files({})) as directory:
+        assert json.loads((directory / "config.json").read_text()) == manifest.config
