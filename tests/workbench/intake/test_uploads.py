@@ -1,14 +1,17 @@
 """Uploads by the API: resumable, checked, and gone without a trace when they are refused."""
 
 import json
+import os
 import resource
-import threading
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.test import Client
+from django.utils import timezone
 
 from tests.workbench.intake.conftest import CONFIG, announce, finish, send, sha
 from workbench.accounts.models import User
@@ -237,30 +240,60 @@ def test_two_writers_of_one_file(api: Api, engineer: User, model_files: Files) -
     assert UploadFile.objects.get(number=1).digest == sha(content)
 
 
-@pytest.mark.django_db(transaction=True)
-def test_two_finishes_at_once_make_one_model(api: Api, engineer: User, model_files: Files) -> None:
+def test_two_finishes_at_once_make_one_model(
+    api: Api, engineer: User, model_files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second comes while the first is looking at the files."""
+    from workbench.intake import uploads
+
     client = api(engineer)
     upload = announce(client, model_files).json()["id"]
     for number, content in enumerate(model_files.values()):
         send(client, upload, number, content)
-    statuses: list[int] = []
-    gate = threading.Barrier(2)
+    inspect, second = uploads.inspect, []
 
-    def run() -> None:
-        from django.db import connection
+    def looking(*arguments: Any, **options: Any) -> Any:
+        second.append(finish(client, upload, model_files))
+        second.append(send(client, upload, 0, b""))
+        return inspect(*arguments, **options)
 
-        gate.wait()
-        statuses.append(finish(client, upload, model_files).status_code)
-        connection.close()
-
-    threads = [threading.Thread(target=run) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(statuses)[0] == 201
-    assert sorted(statuses)[1] in (201, 404, 409)
+    monkeypatch.setattr(uploads, "inspect", looking)
+    assert finish(client, upload, model_files).status_code == 201
+    assert [answer.status_code for answer in second] == [409, 409]
     assert Model.objects.count() == 1
+
+
+def test_a_crash_while_finishing_can_be_tried_again(
+    api: Api, engineer: User, model_files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from workbench.intake import uploads
+
+    client = api(engineer)
+    upload = announce(client, model_files).json()["id"]
+    for number, content in enumerate(model_files.values()):
+        send(client, upload, number, content)
+    with monkeypatch.context() as broken:
+        broken.setattr(uploads, "save_model", lambda *_: 1 / 0)
+        assert finish(client, upload, model_files).status_code == 500
+    assert finish(client, upload, model_files).status_code == 201
+
+
+def test_abandoned_uploads_are_swept(
+    api: Api, engineer: User, model_files: Files, settings: Any, upload_model: Any
+) -> None:
+    client = api(engineer)
+    kept = upload_model(client, model_files).json()
+    young, old = (announce(client, model_files).json()["id"] for _ in range(2))
+    for upload in (young, old):
+        send(client, upload, 0, model_files["config.json"])
+    Upload.objects.filter(pk=old).update(touched_at=timezone.now() - timedelta(days=2))
+    stray = blobs.incoming() / "blob-left"
+    stray.write_bytes(b"x")
+    os.utime(stray, (0, 0))
+    call_command("sweep_uploads")
+    assert [str(upload.pk) for upload in Upload.objects.all()] == [young]
+    assert [entry.name for entry in blobs.incoming().iterdir()] == [young]
+    assert all(blobs.path_of(file["sha256"]).exists() for file in kept["files"])
 
 
 def test_a_large_body_is_streamed(api: Api, engineer: User) -> None:

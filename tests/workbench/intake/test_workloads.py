@@ -1,0 +1,275 @@
+"""Workloads by API and by form: the same document, the same sentences, nothing kept of what is refused."""
+
+import json
+import re
+from collections.abc import Callable
+from html import unescape
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+
+from workbench.accounts.models import User
+from workbench.intake.models import Model, Workload
+from workbench.intake.workload_form import WorkloadForm
+from workbench.runs.models import Run
+
+Clients = Callable[..., Client]
+GOOD: dict[str, Any] = {
+    "model": "llama-3.2-1b",
+    "objectives": [{"metric": "ttf_n", "n": 64, "percentile": 50, "limit": 100}],
+}
+
+
+def post(client: Client, document: Any) -> Any:
+    return client.post("/api/v1/workloads", document, content_type="application/json")
+
+
+def fields(document: dict[str, Any]) -> dict[str, Any]:
+    """What a browser sends for the document: the form's defaults, overwritten."""
+    form = WorkloadForm.empty([])
+    form.values |= {"model": document.get("model", "")}
+    for name in [name for name in form.values if name.startswith("objectives[")]:
+        del form.values[name]
+    for index, objective in enumerate(document["objectives"]):
+        form.values |= {f"objectives[{index}].{key}": str(value) for key, value in objective.items()}
+    for section in ("traffic", "constraints", "present"):
+        form.values |= {f"{section}.{key}": value for key, value in document.get(section, {}).items()}
+    return {name: value for name, value in form.values.items() if value is not False}
+
+
+def shown_errors(page: str) -> list[str]:
+    return [unescape(each).strip() for each in re.findall(r'<p class="error"[^>]*>(.*?)</p>', page, re.S)]
+
+
+def test_the_document_comes_back_with_every_default(api: Clients, engineer: User) -> None:
+    answer = post(api(engineer), GOOD)
+    assert answer.status_code == 201
+    document = answer.json()["document"]
+    assert document["traffic"] == {"prompt_tokens": 128, "output_tokens": 64, "batch": 1, "concurrency": 1}
+    assert document["objectives"][0]["unit"] == "ms"
+    assert answer.json()["name"] == "llama-3.2-1b, TTF64 p50"
+    assert api(engineer).get(f"/api/v1/workloads/{answer.json()['id']}").json() == answer.json()
+    assert api(engineer).get("/api/v1/workloads").json()["items"] == [answer.json()]
+    assert not Run.objects.exists()
+
+
+def test_a_catalogue_model_gets_its_row_on_first_use(api: Clients, engineer: User) -> None:
+    first, second = (post(api(engineer), GOOD).json()["model"] for _ in range(2))
+    assert first == second
+    model = Model.objects.get()
+    assert model.facts.generated
+    assert [file.path for file in model.facts.files] == ["config.json"]
+
+
+def test_an_uploaded_model_is_named_by_its_digest(
+    api: Clients, engineer: User, model_files: dict[str, bytes], upload_model: Any
+) -> None:
+    digest = upload_model(api(engineer), model_files).json()["digest"]
+    assert post(api(engineer), GOOD | {"model": digest}).status_code == 201
+
+
+def test_the_catalogue_lists_what_a_workload_may_name(api: Clients, engineer: User) -> None:
+    names = {entry["name"]: entry for entry in api(engineer).get("/api/v1/catalogue").json()}
+    assert {"llama-3.2-1b", "qwen2.5-1.5b", "llama-3.1-8b"} <= set(names)
+    assert names["llama-3.2-1b"]["kind"] == "decoder"
+
+
+BAD: dict[str, tuple[dict[str, Any], str, str]] = {
+    "negative limit": (
+        {"objectives": [{"metric": "ttft", "percentile": 50, "limit": -5}]},
+        "objectives[0].limit",
+        "should be greater than 0",
+    ),
+    "no limit": ({"objectives": [{"metric": "ttft", "percentile": 50}]}, "objectives[0].limit", "is required"),
+    "no objective": ({"objectives": []}, "objectives", "at least 1 item"),
+    "no n": ({"objectives": [{"metric": "ttf_n", "percentile": 50, "limit": 1}]}, "objectives[0].n", "ttf_n needs n"),
+    "percentile": (
+        {"objectives": [{"metric": "ttft", "percentile": 100, "limit": 1}]},
+        "objectives[0].percentile",
+        "should be less than 100",
+    ),
+    "prompt": ({"traffic": {"prompt_tokens": 0}}, "traffic.prompt_tokens", "greater than or equal to 1"),
+    "too long": ({"traffic": {"prompt_tokens": 131072}}, "traffic.prompt_tokens", "131,072 positions"),
+    "no GPU class": ({"constraints": {"gpu_classes": []}}, "constraints.gpu_classes", "at least 1 item"),
+    "unknown model": ({"model": "nonesuch"}, "model", "there is no model 'nonesuch'"),
+    "too large": (
+        {
+            "model": "llama-3.1-8b",
+            "traffic": {"batch": 1024, "prompt_tokens": 4096},
+            "constraints": {"gpu_classes": ["l40s", "h200"]},
+        },
+        "model",
+        "GiB; the largest allowed GPU, h200, has 131.3 GiB",
+    ),
+    "present": (
+        {"present": {"latency_ms": -1, "gpu": "B200", "usd_per_hour": 5}},
+        "present.latency_ms",
+        "should be greater than 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_form_and_api_refuse_with_the_same_words(
+    api: Clients, browser: Callable[[User], Client], engineer: User, case: str
+) -> None:
+    change, field, reason = BAD[case]
+    answer = post(api(engineer), GOOD | change)
+    assert answer.status_code == 422
+    said = {error["field"]: error["reason"] for error in answer.json()["errors"]}
+    assert reason in said[field]
+    page = browser(engineer).post("/workloads/new/", fields(GOOD | change))
+    assert page.status_code == 422
+    shown = " ".join(shown_errors(page.content.decode()))
+    assert reason in shown
+    assert not Workload.objects.exists()
+    assert not Run.objects.exists()
+
+
+def test_an_sla_without_objectives(api: Clients, engineer: User) -> None:
+    answer = post(api(engineer), {"model": "llama-3.2-1b"})
+    assert answer.json()["detail"] == "objectives: is required"
+
+
+def test_an_unknown_field_is_named(api: Clients, engineer: User) -> None:
+    answer = post(api(engineer), GOOD | {"trafic": {}})
+    assert answer.json()["errors"] == [{"field": "trafic", "reason": "is not a known field", "file": ""}]
+
+
+def test_an_encoder_is_not_promised_tokens(api: Clients, engineer: User, upload_model: Any) -> None:
+    config = {"model_type": "bert", "architectures": ["BertModel"], "hidden_size": 32, "intermediate_size": 64}
+    config |= {"num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 10}
+    digest = upload_model(api(engineer), {"config.json": json.dumps(config).encode()}).json()["digest"]
+    refused = post(api(engineer), GOOD | {"model": digest})
+    assert refused.json()["errors"][0]["field"] == "objectives[0].metric"
+    taken = {"model": digest, "objectives": [{"metric": "batch_latency", "limit": 5}], "traffic": {"prompt_tokens": 16}}
+    assert post(api(engineer), taken).status_code == 201
+
+
+def test_a_run_starts_from_the_form(browser: Callable[[User], Client], engineer: User) -> None:
+    sent = fields(GOOD | {"present": {"latency_ms": 281, "gpu": "B200", "usd_per_hour": 5}}) | {"name": "Voice"}
+    answer = browser(engineer).post("/workloads/new/", sent)
+    run = Run.objects.get()
+    assert answer.status_code == 302
+    assert answer.headers["Location"] == f"/runs/{run.id}/"
+    document = run.workload.sla
+    assert document.present is not None
+    assert (document.name, document.present.usd_per_hour, document.constraints.minutes) == ("Voice", 5, 6)
+
+
+def test_the_form_and_the_api_make_the_same_document(
+    api: Clients, browser: Callable[[User], Client], engineer: User
+) -> None:
+    post(api(engineer), GOOD)
+    browser(engineer).post("/workloads/new/", fields(GOOD))
+    first, second = Workload.objects.all()
+    assert first.document == second.document
+
+
+def test_nothing_is_lost_on_an_error(browser: Callable[[User], Client], engineer: User) -> None:
+    sent = fields(GOOD) | {"objectives[0].limit": "soon", "name": "My <name>", "constraints.minutes": "7.5"}
+    page = browser(engineer).post("/workloads/new/", sent).content.decode()
+    for value in ("soon", "My &lt;name&gt;", "7.5"):
+        assert f'value="{value}"' in page
+    assert '<option value="llama-3.2-1b" selected>' in page
+
+
+def test_objectives_are_added_and_removed_without_a_script(browser: Callable[[User], Client], engineer: User) -> None:
+    client = browser(engineer)
+    page = client.post("/workloads/new/", fields(GOOD) | {"do": "add"}).content.decode()
+    assert 'name="objectives[1].limit"' in page
+    two = fields(GOOD | {"objectives": [*GOOD["objectives"], {"metric": "tpot", "limit": 3}]})
+    page = client.post("/workloads/new/", two | {"do": "remove 0"}).content.decode()
+    assert 'name="objectives[0].limit" id="f-objectives-0-limit" value="3"' in page
+    assert "objectives[1]" not in page
+    assert not Workload.objects.exists()
+
+
+SLA = "traffic:\n  prompt_tokens: 99\nobjectives:\n  - {metric: ttft, percentile: 90, limit: 12}\n"
+
+
+def test_an_sla_fills_the_form(browser: Callable[[User], Client], engineer: User) -> None:
+    sent = fields(GOOD) | {"do": "read", "sla_file": SimpleUploadedFile("sla.yaml", SLA.encode())}
+    page = browser(engineer).post("/workloads/new/", sent).content.decode()
+    assert 'name="traffic.prompt_tokens" id="f-traffic-prompt-tokens" value="99"' in page
+    assert '<option value="llama-3.2-1b" selected>' in page
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("objectives: [", "SLA: line 1, column 14: broken YAML"),
+        ('{"objectives": }', "SLA: line 1, column 16: broken JSON"),
+        ("a: 1\na: 2", "a is there twice"),
+        ("a: &x 1\nb: *x", "aliases are not taken"),
+        (SLA.replace("12", "-12"), "SLA: objectives[0].limit: should be greater than 0"),
+        (SLA + "speed: fast", "SLA: speed: is not a known field"),
+        ("just words", "SLA: an SLA is a mapping"),
+    ],
+)
+@pytest.mark.parametrize("action", ["read", "start"])
+def test_a_bad_sla_is_refused_beside_its_text(
+    browser: Callable[[User], Client], engineer: User, text: str, sentence: str, action: str
+) -> None:
+    answer = browser(engineer).post("/workloads/new/", fields(GOOD) | {"do": action, "sla": text})
+    page = unescape(answer.content.decode())
+    assert answer.status_code == 422
+    assert sentence in page
+    assert text.strip() in page
+    assert not Workload.objects.exists()
+
+
+def test_an_sla_counts_instead_of_the_fields(browser: Callable[[User], Client], engineer: User) -> None:
+    browser(engineer).post("/workloads/new/", fields(GOOD) | {"sla": SLA})
+    assert Workload.objects.get().sla.traffic.prompt_tokens == 99
+
+
+def test_run_again_and_change(browser: Callable[[User], Client], engineer: User, account: User) -> None:
+    browser(engineer).post("/workloads/new/", fields(GOOD))
+    workload = Workload.objects.get()
+    assert browser(account).post(f"/workloads/{workload.id}/run/").status_code == 403
+    browser(engineer).post(f"/workloads/{workload.id}/run/")
+    assert Run.objects.count() == 2
+    page = browser(engineer).get(f"/workloads/new/?from={workload.id}").content.decode()
+    assert '<option value="llama-3.2-1b" selected>' in page
+    assert 'id="f-objectives-0-limit" value="100"' in page
+
+
+def test_pages_show_what_is_there(
+    api: Clients, browser: Callable[[User], Client], engineer: User, model_files: dict[str, bytes], upload_model: Any
+) -> None:
+    client = browser(engineer)
+    assert "No workload yet" in client.get("/workloads/").content.decode()
+    model = upload_model(api(engineer), model_files).json()
+    workload = post(api(engineer), GOOD | {"model": model["digest"], "name": "Calls"}).json()
+    assert "Calls" in client.get("/workloads/").content.decode()
+    assert "TTF64 p50" in client.get(f"/workloads/{workload['id']}/").content.decode()
+    assert "LlamaForCausalLM" in client.get("/models/").content.decode()
+    assert model["digest"] in client.get(f"/models/{model['id']}/").content.decode()
+    assert 'id="upload-files"' in client.get("/models/upload/").content.decode()
+    assert client.get("/").headers["Location"] == "/workloads/"
+
+
+def test_workloads_and_models_of_others_are_not_there(
+    api: Clients, browser: Callable[[User], Client], engineer: User, foreigner: User
+) -> None:
+    workload = post(api(engineer), GOOD).json()
+    model = workload["model"]
+    other = browser(foreigner)
+    assert other.get(f"/workloads/{workload['id']}/").status_code == 404
+    assert other.post(f"/workloads/{workload['id']}/run/").status_code == 404
+    assert other.get(f"/workloads/new/?from={workload['id']}").status_code == 404
+    assert other.get(f"/models/{model['id']}/").status_code == 404
+    assert api(foreigner).get(f"/api/v1/workloads/{workload['id']}").status_code == 404
+    assert post(api(foreigner), GOOD | {"model": model["digest"]}).status_code == 422
+    assert "llama-3.2-1b, TTF64" not in other.get("/workloads/").content.decode()
+
+
+def test_an_account_reads_but_does_not_submit(api: Clients, browser: Callable[[User], Client], account: User) -> None:
+    assert post(api(account), GOOD).status_code == 403
+    client = browser(account)
+    assert client.get("/workloads/").status_code == 200
+    assert client.get("/workloads/new/").status_code == 403
+    assert client.get("/models/upload/").status_code == 403

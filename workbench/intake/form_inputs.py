@@ -1,0 +1,116 @@
+"""The inputs of the workload form. Their names are the paths of the document's fields."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+from workers.documents.workload import Constraints, GpuClass, Precision, Sla
+
+Choices = list[tuple[str, str]]
+METRICS: Choices = [
+    ("ttf_n", "Time to first N tokens (TTF-N), ms"),
+    ("ttft", "Time to first token (TTFT), ms"),
+    ("tpot", "Time per output token (TPOT), ms"),
+    ("itl", "Inter-token latency (ITL), ms"),
+    ("e2e", "End to end (E2E), ms"),
+    ("throughput", "Throughput, tokens/s, at least"),
+    ("batch_latency", "Latency per batch, ms"),
+    ("cost_per_mtok", "Cost per million tokens, USD"),
+]
+RUNNERS: Choices = [("eager", "transformers, eager"), ("compiled", "compiled, static cache")]
+
+
+@dataclass
+class Input:
+    """One input as the template draws it. `kind`: text, number, select, checks or check."""
+
+    name: str
+    label: str
+    kind: str = "number"
+    hint: str = ""
+    choices: Choices = field(default_factory=list)
+    required: bool = False
+    value: Any = ""
+    errors: list[str] = field(default_factory=list)
+    focus: bool = False
+
+    @property
+    def id(self) -> str:
+        """The name without brackets and dots."""
+        return "f-" + re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
+
+
+def _names(literal: Any) -> Choices:
+    return [(name, name) for name in get_args(literal)]
+
+
+def _said(document: Any, name: str) -> str:
+    text = document.model_fields[name].description or ""
+    return text[:1].upper() + text[1:] + "." if text else ""
+
+
+def general() -> list[Input]:
+    return [
+        Input("name", "Name", "text", hint="Left empty, the model and the first objective name it."),
+        Input("baseline_runner", "What runs today", "select", choices=RUNNERS, hint="The “before” of the comparison."),
+        Input("duty_cycle", "Duty cycle, 0 to 1", hint=_said(Sla, "duty_cycle")),
+    ]
+
+
+def traffic() -> list[Input]:
+    return [
+        Input("traffic.prompt_tokens", "Prompt tokens"),
+        Input("traffic.output_tokens", "Output tokens"),
+        Input("traffic.batch", "Batch", hint="Requests served together."),
+        Input("traffic.concurrency", "Concurrency", hint="Clients that each wait for their answer."),
+    ]
+
+
+def objective(index: int) -> list[Input]:
+    at = f"objectives[{index}]"
+    return [
+        Input(f"{at}.metric", "Metric", "select", choices=METRICS),
+        Input(f"{at}.n", "N, for TTF-N"),
+        Input(f"{at}.percentile", "Percentile"),
+        Input(f"{at}.limit", "Limit", required=True),
+    ]
+
+
+def constraints() -> list[Input]:
+    return [
+        Input("constraints.gpu_classes", "GPU classes allowed", "checks", choices=_names(GpuClass)),
+        Input("constraints.precisions", "Precisions allowed", "checks", choices=_names(Precision)),
+        Input("constraints.minutes", "Minutes", hint=_said(Constraints, "minutes")),
+        Input("constraints.max_quality_loss", "Quality loss, at most", hint=_said(Constraints, "max_quality_loss")),
+        Input(
+            "constraints.allow_unverified_quality",
+            "Allow unverified quality",
+            "check",
+            hint=_said(Constraints, "allow_unverified_quality"),
+        ),
+    ]
+
+
+def present() -> list[Input]:
+    return [
+        Input("present.metric", "What was measured", "select", choices=METRICS),
+        Input("present.n", "N, for TTF-N"),
+        Input("present.latency_ms", "Latency, ms"),
+        Input("present.gpu", "GPU", "text", hint="Such as B200."),
+        Input("present.usd_per_hour", "USD per GPU-hour"),
+        Input("present.tokens_per_second", "Tokens per second", hint="If known."),
+    ]
+
+
+def model(groups: Sequence[tuple[str, Choices]]) -> Input:
+    """The choice of a model; `groups` are headed lists."""
+    return Input("model", "Model", "groups", required=True, choices=list(groups))  # type: ignore[arg-type]
+
+
+FIXED = [*general(), *traffic(), *constraints(), *present()]
+LISTS = {each.name for each in FIXED if each.kind == "checks"}
+FLAGS = {each.name for each in FIXED if each.kind == "check"}
+TEXTS = {each.name for each in FIXED} - LISTS - FLAGS | {"model"}
+PRESENT_FACTS = {each.name for each in present() if each.kind != "select"}
+"""A present deployment is stated as soon as one of these is."""
