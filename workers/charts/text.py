@@ -31,10 +31,12 @@ def quantity(value: float | None, unit: str = "") -> str:
 
 
 def dollars(value: float | None) -> str:
-    """USD with two decimals, or three significant digits below a dollar."""
+    """USD with two decimals, or three significant digits below a dollar where they say more."""
     if value is None:
         return MISSING
-    return f"${value:,.2f}" if abs(value) >= 1 else f"${number(value)}"
+    if abs(value) >= 1 or round(value, 2) == value:
+        return f"${value:,.2f}"
+    return f"${number(value)}"
 
 
 def percent(value: float | None, digits: int = 1) -> str:

@@ -81,6 +81,7 @@ def test_units_and_money():
     assert quantity(81.46, "ms") == "81.5 ms"
     assert quantity(1.234, "USD/Mtok") == "$1.23 / M tokens"
     assert dollars(0.1234) == "$0.123"
+    assert dollars(0.8) == "$0.80"
 
 
 def test_case_labels_name_the_shape():
