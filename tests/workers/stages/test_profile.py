@@ -6,8 +6,9 @@ import json
 import pytest
 import torch
 
-from tests.workers.stages.conftest import stage_input
+from tests.workers.stages.conftest import TINY, manifest, stage_input
 from workers.stages import profile
+from workers.stages.context import Context
 
 
 class SlowMLP(torch.nn.Module):
@@ -35,8 +36,17 @@ def slow_model(monkeypatch):
     monkeypatch.setattr(profile, "load", load_slow)
 
 
-def test_every_operation_has_a_name_a_time_and_a_floor(context):
-    found = profile.run(stage_input("profile"), context)
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory):
+    """The tiny model's profile, and the context that kept its trace."""
+    root = tmp_path_factory.mktemp("profile")
+    (root / "config.json").write_text(json.dumps(TINY))
+    context = Context(root, root, seconds=30)
+    return profile.run(stage_input("profile"), context), context
+
+
+def test_every_operation_has_a_name_a_time_and_a_floor(profiled):
+    found, _ = profiled
     rows = {(row.op, row.phase): row for row in found.rows}
     assert found.attributed_share >= 0.95
     assert sum(row.share for row in found.rows) == pytest.approx(1)
@@ -50,8 +60,8 @@ def test_every_operation_has_a_name_a_time_and_a_floor(context):
     assert sum(row.ms for row in idle) + found.device_ms == pytest.approx(max(found.request_ms, found.device_ms))
 
 
-def test_the_cases_for_explore_count_one_request(context):
-    found = profile.run(stage_input("profile"), context)
+def test_the_cases_for_explore_count_one_request(profiled):
+    found, _ = profiled
     cases = {(each["op"], each["phase"], each["label"]): each for each in found.cases}
     down = cases["linear", "decode", "linear down_proj"]
     assert (down["case"]["m"], down["case"]["n"], down["case"]["k"]) == (1, 64, 128)
@@ -61,6 +71,13 @@ def test_the_cases_for_explore_count_one_request(context):
     assert decode["case"]["kv_heads"] == 2
     assert decode["per_request"] == 2 * 7
     assert cases["attention", "prefill", "attention"]["case"]["causal"]
+
+
+def test_the_trace_is_kept_as_an_artifact(profiled):
+    found, context = profiled
+    with gzip.open(context.kept_dir / found.trace.sha256) as stream:
+        assert json.load(stream)["traceEvents"]
+    assert found.trace.media_type == "application/gzip"
 
 
 def test_a_planted_slow_operation_is_the_first_bottleneck(context, slow_model):
@@ -73,16 +90,7 @@ def test_a_planted_slow_operation_is_the_first_bottleneck(context, slow_model):
     assert "take it out" in first.sentence
 
 
-def test_the_trace_is_kept_as_an_artifact(context):
-    found = profile.run(stage_input("profile"), context)
-    with gzip.open(context.kept_dir / found.trace.sha256) as stream:
-        assert json.load(stream)["traceEvents"]
-    assert found.trace.media_type == "application/gzip"
-
-
 def test_an_encoder_is_profiled_in_one_forward_pass(context):
-    from tests.workers.stages.conftest import manifest
-
     bert = {
         "model_type": "bert",
         "architectures": ["BertForMaskedLM"],

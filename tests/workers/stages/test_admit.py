@@ -1,0 +1,151 @@
+"""What is refused before anything runs, and the sentence that says why."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from kernels.engine import load
+from tests.workers.stages.conftest import TINY, manifest, stage_input
+from workers.documents.model import ModelFile
+from workers.documents.prices import PriceBook
+from workers.stages import admit
+from workers.stages.context import Context, StageError
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> Path:
+    """The tiny model as an uploaded directory."""
+    directory = tmp_path_factory.mktemp("saved")
+    load(None, TINY, generated=True, dtype="fp32", device="cpu").save_pretrained(directory)
+    return directory
+
+
+def uploaded(saved: Path, tmp_path: Path, config: dict | None = None, change=None):
+    """A copy of the saved model with the tensors changed by `change`, and its StageInput and Context."""
+    model_dir = tmp_path / "model"
+    model_dir.mkdir(exist_ok=True)
+    tensors = load_file(saved / "model.safetensors")
+    if change:
+        change(tensors)
+    save_file(tensors, model_dir / "model.safetensors", metadata={"format": "pt"})
+    found = config or json.loads((saved / "config.json").read_text())
+    (model_dir / "config.json").write_text(json.dumps(found))
+    files = tuple(
+        ModelFile(path=path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest(), size=path.stat().st_size)
+        for path in sorted(model_dir.iterdir())
+    )
+    document = stage_input("admit", manifest(found, generated=False, files=files))
+    return document, Context(model_dir, tmp_path, seconds=30)
+
+
+def refusal(document, context) -> StageError:
+    with pytest.raises(StageError) as caught:
+        admit.run(document, context)
+    assert caught.value.failure.refused
+    return caught.value
+
+
+def test_a_whole_model_is_admitted(saved, tmp_path):
+    found = admit.run(*uploaded(saved, tmp_path))
+    assert found.notes == []
+    assert found.parameters > 0
+
+
+def test_a_missing_tensor_is_named(saved, tmp_path):
+    name = "model.layers.1.mlp.up_proj.weight"
+    error = refusal(*uploaded(saved, tmp_path, change=lambda tensors: tensors.pop(name)))
+    assert error.failure.field == name
+    assert name in error.failure.sentence
+
+
+def test_a_misshapen_tensor_is_named_with_both_shapes(saved, tmp_path):
+    def cut(tensors):
+        tensors["model.layers.0.self_attn.q_proj.weight"] = tensors["model.layers.0.self_attn.q_proj.weight"][:32]
+
+    failure = refusal(*uploaded(saved, tmp_path, change=cut)).failure
+    assert (failure.file, failure.field) == ("model.safetensors", "model.layers.0.self_attn.q_proj.weight")
+    assert "[32, 64]" in failure.sentence
+    assert "[64, 64]" in failure.sentence
+
+
+def test_families_without_their_own_file_checks_are_compared_too(tmp_path):
+    config = {
+        "model_type": "gpt_neox",
+        "architectures": ["GPTNeoXForCausalLM"],
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "vocab_size": 128,
+        "max_position_embeddings": 128,
+    }
+    whole = tmp_path / "whole"
+    load(None, config, generated=True, dtype="fp32", device="cpu").save_pretrained(whole)
+    admit.run(*uploaded(whole, tmp_path))
+
+    def swap(tensors):
+        tensors["gpt_neox.layers.0.mlp.dense_h_to_4h.bias"] = tensors["gpt_neox.layers.0.mlp.dense_h_to_4h.bias"][:-1]
+
+    failure = refusal(*uploaded(whole, tmp_path, change=swap)).failure
+    assert failure.field == "gpt_neox.layers.0.mlp.dense_h_to_4h.bias"
+    assert failure.file == "model.safetensors"
+
+
+def test_a_surplus_tensor_is_noted_not_refused(saved, tmp_path):
+    def add(tensors):
+        tensors["stranger.weight"] = tensors["model.norm.weight"].clone()
+
+    found = admit.run(*uploaded(saved, tmp_path, change=add))
+    assert "stranger.weight" in found.notes[0]
+
+
+def test_a_model_too_large_says_how_much_it_needs(context):
+    huge = TINY | {"hidden_size": 32768, "intermediate_size": 131072, "num_hidden_layers": 100, "head_dim": 8192}
+    failure = refusal(stage_input("admit", manifest(huge)), context).failure
+    assert failure.field == "constraints.gpu_classes"
+    needs = admit.memory_needed(huge, manifest(huge).parameters, "fp32", stage_input("admit").workload)
+    assert f"needs {needs:.1f} GiB" in failure.sentence
+    assert "No allowed GPU class" in failure.sentence
+
+
+def test_an_unknown_architecture_is_refused(context):
+    document = stage_input("admit")
+    document.model.config = TINY | {"model_type": "llamalike"}
+    failure = refusal(document, context).failure
+    assert failure.file == "config.json"
+    assert "llamalike" in failure.sentence
+
+
+@pytest.mark.parametrize(
+    ("sla", "words"),
+    [
+        ({"traffic": {"prompt_tokens": 600, "output_tokens": 8}}, "608 tokens a request"),
+        ({"objectives": [{"metric": "cost_per_mtok", "limit": 1}]}, "price book"),
+    ],
+)
+def test_a_workload_the_model_cannot_serve_is_refused(context, sla, words):
+    assert words in refusal(stage_input("admit", **sla), context).failure.sentence
+
+
+def test_token_objectives_of_an_encoder_are_refused():
+    workload = stage_input("admit").workload
+    empty = PriceBook(name="none", date="2026-11-20", source="a test", prices=[])
+    with pytest.raises(StageError, match="generates none"):
+        admit.check_workload(workload, "encoder", {}, "cpu", empty)
+
+
+@pytest.mark.parametrize(
+    ("own", "allowed", "gpu_class", "expected"),
+    [
+        ("bf16", ["bf16", "fp32"], "h200", "bf16"),
+        ("bf16", ["bf16", "fp32"], "cpu", "fp32"),
+        ("bf16", ["bf16"], "cpu", "bf16"),
+        ("fp32", ["bf16", "int8"], "h200", "bf16"),
+        ("bf16", ["int8"], "h200", "bf16"),
+    ],
+)
+def test_the_serving_precision_is_one_that_is_allowed(own, allowed, gpu_class, expected):
+    assert admit.serving_dtype(own, allowed, gpu_class) == expected

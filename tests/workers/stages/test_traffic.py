@@ -1,0 +1,74 @@
+"""Closed-loop clients: queueing is counted, and stands still while another runner has the device."""
+
+import time
+
+import torch
+
+from kernels.engine import Generation, Runner
+from workers.documents.workload import Traffic
+from workers.stages.traffic import Clients
+from workers.statistics import samples_of, tokens_per_second
+
+SERVICE_S = 0.02
+
+
+class Sleeper(Runner):
+    """Takes 20 ms per batch, whatever is asked."""
+
+    name = "sleeper"
+
+    def prepare(self, batch: int, prompt: int, tokens: int) -> None:
+        pass
+
+    def generate(self, prompt: torch.Tensor, tokens: int) -> Generation:
+        start = time.monotonic_ns()
+        times = []
+        for step in range(tokens):
+            while time.monotonic_ns() < start + SERVICE_S * 1e9 * (step + 1) / tokens:
+                time.sleep(0.0002)
+            times.append(time.monotonic_ns())
+        return Generation([[0] * tokens] * len(prompt), times, start)
+
+    def logits(self, ids: torch.Tensor) -> torch.Tensor:
+        raise NotImplementedError
+
+
+def clients(**traffic) -> Clients:
+    shape = Traffic(prompt_tokens=4, output_tokens=4, **traffic)
+    return Clients(Sleeper(torch.nn.Module()), shape, "decoder", 100, "cpu", seed=0)
+
+
+def e2e_ms(found: Clients) -> list[float]:
+    return [samples_of(each, "e2e")[0] for each in found.served]
+
+
+def test_four_clients_wait_for_the_three_before_them():
+    found = clients(concurrency=4)
+    found.warm_up()
+    for _ in range(6):
+        found.serve()
+    assert min(e2e_ms(found)) >= 4 * 20 - 0.1
+    assert min(e2e_ms(found)) < 4 * 20 * 3
+
+
+def test_a_batch_is_served_together():
+    found = clients(concurrency=4, batch=4)
+    for _ in range(3):
+        found.serve()
+    assert found.rounds == 1
+    assert [each.requests for each in found.served] == [4, 4, 4]
+    assert min(e2e_ms(found)) < 2 * 20
+    assert 0.2 < tokens_per_second(found.served) / (4 * 4 / SERVICE_S) <= 1
+
+
+def test_the_clock_stands_still_while_another_runner_is_measured():
+    found = clients(concurrency=2)
+    found.warm_up()
+    for _ in range(4):
+        found.serve()
+        time.sleep(0.5)
+    assert max(e2e_ms(found)) < 500
+
+
+def test_the_same_seed_asks_the_same_of_both_sides():
+    assert torch.equal(clients().draw(), clients().draw())

@@ -1,0 +1,170 @@
+"""Chrome traces: read as a stream, every kernel finds its operation, graph replays too."""
+
+import gzip
+import json
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from workers.traces import attribution, graphs, reader
+from workers.traces.census import Counted
+from workers.traces.labels import Scope, label, tail_of
+
+
+def event(cat: str, name: str, ts: float, dur: float = 0, tid: int = 1, **args) -> dict:
+    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": tid, "ts": ts, "dur": dur, "args": args}
+
+
+def scope(kind: str, name: str, owner: str, ts: float, dur: float) -> dict:
+    return event("user_annotation", Scope(kind, name, owner).record, ts, dur)
+
+
+def write(path: Path, events: list[dict]) -> Path:
+    with gzip.open(path, "wt") as stream:
+        json.dump({"schemaVersion": 1, "traceEvents": events}, stream)
+    return path
+
+
+def test_kernels_belong_to_the_scope_and_operation_that_launched_them(tmp_path):
+    path = write(
+        tmp_path / "t.json.gz",
+        [
+            event("kernel", "late_gemm", 900, 40, tid=7, correlation=11),
+            event("kernel", "softmax", 950, 10, tid=7, correlation=12),
+            event("kernel", "argmax", 990, 5, tid=7, correlation=13),
+            event("kernel", "orphan", 999, 1, tid=7, correlation=99),
+            scope("step", "prefill", "", 0, 100),
+            scope("own", "model", "LlamaModel", 1, 98),
+            scope("unit", "linear q_proj", "Linear", 10, 20),
+            event("cpu_op", "aten::linear", 11, 15),
+            event("cpu_op", "aten::mm", 12, 10),
+            event("cuda_runtime", "cudaLaunchKernel", 13, 2, correlation=11),
+            scope("own", "self_attn", "LlamaAttention", 40, 30),
+            event("cpu_op", "aten::softmax", 45, 10),
+            event("cuda_runtime", "cudaLaunchKernel", 47, 2, correlation=12),
+            event("cpu_op", "aten::argmax", 120, 10),
+            event("cuda_runtime", "cudaLaunchKernel", 122, 2, correlation=13),
+        ],
+    )
+    found = {work.kernel: (work.label, work.phase) for work in attribution.attribute(reader.read(path))}
+    assert found == {
+        "late_gemm": ("linear q_proj", "prefill"),
+        "softmax": ("attention", "prefill"),
+        "argmax": ("sampling", "prefill"),
+        "orphan": ("unattributed", ""),
+    }
+
+
+def test_without_kernels_an_outermost_operation_owns_its_time_once(tmp_path):
+    path = write(
+        tmp_path / "t.json.gz",
+        [
+            scope("unit", "linear q_proj", "Linear", 10, 30),
+            event("cpu_op", "aten::linear", 11, 20),
+            event("cpu_op", "aten::mm", 12, 10),
+        ],
+    )
+    (work,) = attribution.attribute(reader.read(path))
+    assert (work.label, work.ms) == ("linear q_proj", 0.02)
+
+
+def test_a_large_trace_is_never_held_whole(tmp_path):
+    path = tmp_path / "big.json"
+    line = json.dumps(event("python_function", "x" * 1000, 1, 1))
+    with path.open("w") as stream:
+        stream.write('{"traceEvents": [' + ",".join([line] * 20_000) + "]}")
+    assert path.stat().st_size > 15e6
+    tracemalloc.start()
+    assert sum(1 for _ in reader.events(path)) == 20_000
+    assert reader.read(path).kernels == []
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2e6
+
+
+def test_a_shortened_trace_still_opens(tmp_path):
+    path = write(tmp_path / "t.json.gz", [event("kernel", f"k{index}", index, 1) for index in range(1000)])
+    short = reader.shorten(path, tmp_path / "short.json.gz", 20_000)
+    kept = list(reader.events(short))
+    assert 50 < len(kept) < 1000
+    assert kept[0]["name"] == "k0"
+
+
+def test_a_trace_that_is_cut_off_is_an_error(tmp_path):
+    path = tmp_path / "cut.json"
+    path.write_text('{"traceEvents": [{"ph": "X", "cat"')
+    with pytest.raises(reader.ijson.JSONError):
+        reader.read(path)
+
+
+def counted(name: str, phase: str) -> Counted:
+    return Counted(name, phase, 1.0, 1.0, "1×1×1", "bf16")
+
+
+LAYER = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+PACKED_KERNELS = [
+    ("triton_red_fused_embedding_mean_rsqrt_0", "norm and residual"),
+    ("nvjet_tst_64x8_64x16_qkv", "linear q_proj, k_proj, v_proj"),
+    ("void cublasLt::splitKreduce_kernel<32>", "linear q_proj, k_proj, v_proj"),
+    ("triton_poi_fused_cat_index_copy_neg_1", "rope and kv cache update"),
+    ("triton_red_fused_softmax_2", "attention"),
+    ("nvjet_tst_o", "linear o_proj"),
+    ("nvjet_tst_gu", "linear gate_proj, up_proj"),
+    ("triton_poi_fused_mul_silu_3", "gated activation"),
+    ("nvjet_tst_down", "linear down_proj"),
+    ("nvjet_tst_head", "lm_head"),
+    ("triton_red_fused_argmax_4", "sampling"),
+]
+
+
+def test_replayed_kernels_are_named_by_their_place_and_their_name(tmp_path):
+    launches = [event("cuda_runtime", "cudaGraphLaunch", 10 * step, 2, correlation=step) for step in range(3)]
+    kernels = [
+        event("kernel", name, 100 * step + index, 1, tid=7, correlation=step)
+        for step in range(3)
+        for index, (name, _) in enumerate(PACKED_KERNELS)
+    ]
+    path = write(tmp_path / "t.json.gz", launches + kernels)
+    once = [f"linear {name}" for name in LAYER] + ["lm_head"]
+    census = [counted(name, "prefill") for name in once] + [counted(name, "decode") for name in 2 * once]
+    found = graphs.name_replays(attribution.attribute(reader.read(path)), census)
+    assert [work.phase for work in found].count("prefill") == len(PACKED_KERNELS)
+    assert [work.label for work in found] == [expected for _, expected in PACKED_KERNELS] * 3
+
+
+def test_replays_that_fit_no_sequence_are_named_by_kind(tmp_path):
+    path = write(
+        tmp_path / "t.json.gz",
+        [
+            event("cuda_runtime", "cudaGraphLaunch", 0, 2, correlation=5),
+            event("kernel", "nvjet_tst_64", 10, 1, tid=7, correlation=5),
+            event("kernel", "mystery", 12, 1, tid=7, correlation=5),
+        ],
+    )
+    census = [counted(f"linear {name}", "prefill") for name in LAYER]
+    found = graphs.name_replays(attribution.attribute(reader.read(path)), census)
+    assert [work.label for work in found] == ["linear", "elementwise"]
+
+
+@pytest.mark.parametrize(
+    ("scope", "operation", "expected"),
+    [
+        (Scope("unit", "rope"), "aten::cat", "rope"),
+        (Scope("own", "self_attn", "LlamaAttention"), "aten::scaled_dot_product_attention", "attention"),
+        (Scope("own", "self_attn", "LlamaAttention"), "matmul", "attention"),
+        (Scope("own", "self_attn", "LlamaAttention"), "aten::contiguous", "attention layout"),
+        (Scope("own", "layers", "LlamaDecoderLayer"), "__add__", "residual add"),
+        (Scope("own", "layers", "LlamaDecoderLayer"), "aten::add_", "residual add"),
+        (Scope("own", "mlp", "LlamaMLP"), "__rmul__", "gated activation"),
+        (Scope("own", "mlp", "SlowMLP"), "aten::sort", "mlp (SlowMLP) sort"),
+        (None, "aten::argmax", "sampling"),
+    ],
+)
+def test_the_trace_and_the_shapes_pass_use_the_same_names(scope, operation, expected):
+    assert label(scope, operation) == expected
+
+
+def test_paths_lose_layer_numbers_and_keep_what_tells_layers_apart():
+    assert tail_of("model.layers.3.self_attn.q_proj") == "q_proj"
+    assert tail_of("bert.encoder.layer.0.output.dense") == "output.dense"
