@@ -1,0 +1,226 @@
+"""The pages of runs, reports and prices: what they show, to whom, and in which state."""
+
+import re
+
+import pytest
+import sample_runs
+
+from workbench.reports import publishing
+from workbench.reports.models import PriceBookRow, Report
+from workbench.reports.services import add_price_book, price_book
+from workers.documents.prices import Price, PriceBook
+
+
+@pytest.fixture
+def done(organisation, engineer):
+    return sample_runs.run(organisation, engineer)
+
+
+@pytest.fixture
+def report(done, engineer):
+    return publishing.freeze(done, engineer)
+
+
+def test_result_says_the_verdict_first_and_labels_its_numbers(browser, engineer, done):
+    page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
+    assert page.index('data-verdict="met"') < page.index('id="objectives"') < page.index('id="economics"')
+    assert "TTF64 p50 is 81.0 ms against a limit of 100 ms" in page
+    assert "Test device; 1,980 MHz" in page
+    assert "weights: fp8 is not among the allowed precisions." in page
+    for basis in ("basis-measured", "basis-modelled", "basis-stated"):
+        assert basis in page
+
+
+def test_every_chart_has_its_data_and_its_table(browser, engineer, done):
+    page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
+    drawn = set(re.findall(r'data-figure="([\w-]+)"', page))
+    assert drawn == set(re.findall(r'<script id="(figure-[\w-]+)" type="application/json">', page))
+    assert len(drawn) == 10
+    assert not re.search(r"<script(?![^>]*(src=|application/json))", page), "the policy forbids inline scripts"
+
+
+def test_result_of_an_unfinished_run_shows_what_is_known(browser, engineer, organisation):
+    run = sample_runs.run(organisation, engineer, "running", "explore")
+    page = browser(engineer).get(f"/runs/{run.id}/result/").content.decode()
+    assert "No verdict yet" in page
+    assert 'id="figure-time"' in page
+    assert 'id="economics"' not in page
+
+
+def test_live_page_polls_only_while_the_run_is_open(browser, engineer, organisation, done):
+    running = sample_runs.run(organisation, engineer, "running", "explore")
+    client = browser(engineer)
+    page = client.get(f"/runs/{running.id}/").content.decode()
+    assert "hx-trigger" in page
+    assert "measuring request 12 of 30" in page
+    assert "Cancel the run" in page
+    fragment = client.get(f"/runs/{running.id}/", headers={"HX-Request": "true"}).content.decode()
+    assert fragment.lstrip().startswith('<div id="live"')
+    over = client.get(f"/runs/{done.id}/").content.decode()
+    assert "hx-trigger" not in over
+    assert "Cancel the run" not in over
+
+
+def test_queued_run_says_that_it_waits_for_a_worker(browser, engineer, organisation):
+    run = sample_runs.run(organisation, engineer, "queued", "admit")
+    assert b"Waiting for a worker of class h200" in browser(engineer).get(f"/runs/{run.id}/").content
+
+
+def test_failed_run_says_why(browser, engineer, organisation):
+    run = sample_runs.run(organisation, engineer, "failed", "admit")
+    page = browser(engineer).get(f"/runs/{run.id}/").content.decode()
+    assert "Refused in the admit stage." in page
+    assert "num_attention_heads is 7, which does not divide hidden_size 2048." in page
+
+
+def test_only_submitters_cancel(browser, engineer, account, organisation):
+    run = sample_runs.run(organisation, engineer, "running", "explore")
+    assert browser(account).post(f"/runs/{run.id}/cancel/").status_code == 403
+    assert b"Cancel the run" not in browser(account).get(f"/runs/{run.id}/").content
+    assert browser(engineer).post(f"/runs/{run.id}/cancel/").status_code == 302
+    run.refresh_from_db()
+    assert run.cancel_requested
+
+
+def test_files_of_a_run(browser, engineer, done):
+    client = browser(engineer)
+    plan = client.get(f"/runs/{done.id}/plan.json")
+    assert plan.json()["runner"] == "compiled"
+    assert "attachment" in plan["Content-Disposition"]
+    page = client.get(f"/runs/{done.id}/report.html")
+    assert b"Voice agent, test data" in b"".join(page.streaming_content)
+    assert "script-src" not in page["Content-Security-Policy"]
+    assert "default-src 'none'" in page["Content-Security-Policy"]
+    kept = done.artifacts.get(name="plan.json")
+    file = client.get(f"/runs/{done.id}/artifacts/{kept.sha256}/")
+    assert b"".join(file.streaming_content) == b"{}\n"
+    assert client.get(f"/runs/{done.id}/artifacts/{'0' * 64}/").status_code == 404
+
+
+def test_a_run_without_plan_or_report_is_not_found(browser, engineer, organisation):
+    run = sample_runs.run(organisation, engineer, "running", "baseline")
+    for name in ("plan.json", "report.html"):
+        assert browser(engineer).get(f"/runs/{run.id}/{name}").status_code == 404
+
+
+def test_foreign_objects_are_not_found(browser, foreigner, done, report):
+    client = browser(foreigner)
+    sha256 = done.artifacts.first().sha256
+    paths = ("", "result/", "plan.json", "report.html", f"artifacts/{sha256}/")
+    assert {client.get(f"/runs/{done.id}/{path}").status_code for path in paths} == {404}
+    assert client.post(f"/runs/{done.id}/cancel/").status_code == 404
+    assert client.post(f"/runs/{done.id}/freeze/").status_code == 404
+    assert client.get(f"/reports/{report.id}/").status_code == 404
+    for change in ("review", "reopen", "publish"):
+        assert client.post(f"/reports/{report.id}/{change}/", {"note": "x"}).status_code == 404
+    assert b"Voice agent" not in client.get("/reports/").content
+
+
+def test_a_report_is_frozen_reviewed_and_published(browser, engineer, account, done):
+    assert browser(engineer).post(f"/runs/{done.id}/freeze/").status_code == 302
+    report = Report.objects.get()
+    client = browser(account)
+    assert b"Mark as reviewed" in client.get(f"/reports/{report.id}/").content
+    client.post(f"/reports/{report.id}/review/", {"note": "Safe <b>to</b> promise."})
+    page = client.get(f"/reports/{report.id}/").content.decode()
+    assert "Safe &lt;b&gt;to&lt;/b&gt; promise." in page
+    client.post(f"/reports/{report.id}/publish/")
+    report.refresh_from_db()
+    assert (report.state, report.published_by) == ("published", account)
+    assert b"Publish" not in client.get(f"/reports/{report.id}/").content.replace(b"Published", b"")
+
+
+def test_an_engineer_does_not_review(browser, engineer, report):
+    client = browser(engineer)
+    assert b"Mark as reviewed" not in client.get(f"/reports/{report.id}/").content
+    assert client.post(f"/reports/{report.id}/review/", {"note": ""}).status_code == 403
+    report.refresh_from_db()
+    assert report.state == "draft"
+
+
+def test_a_report_keeps_what_was_frozen(browser, engineer, report, done):
+    done.stages.filter(stage="verify").update(result=None, state="pending")
+    page = browser(engineer).get(f"/reports/{report.id}/").content.decode()
+    assert "TTF64 p50 is 81.0 ms against a limit of 100 ms" in page
+
+
+def test_transitions_are_compare_and_swap(report, account):
+    stale = Report.objects.get(id=report.id)
+    publishing.review(report, account, "first")
+    with pytest.raises(publishing.ReportError, match="is reviewed, not draft"):
+        publishing.review(stale, account, "second")
+    assert Report.objects.get().note == "first"
+    publishing.publish(report, account)
+    with pytest.raises(publishing.ReportError, match="is published, not reviewed"):
+        publishing.reopen(stale)
+
+
+def test_only_a_finished_run_is_frozen(organisation, engineer):
+    run = sample_runs.run(organisation, engineer, "running", "explore")
+    with pytest.raises(publishing.ReportError, match="Only a finished run"):
+        publishing.freeze(run, engineer)
+
+
+def _book(name: str) -> PriceBook:
+    price = Price(gpu_class="h200", name="NVIDIA H200", low=1, typical=2, high=3)
+    return PriceBook(name=name, date="2026-01-01", source="a contract", prices=[price])
+
+
+def test_the_newest_book_of_the_organisation_is_in_force(organisation, account, foreigner):
+    assert price_book(organisation).name == "Public GPU prices 2026"
+    add_price_book(None, None, _book("house"))
+    assert price_book(organisation).name == "house"
+    add_price_book(organisation, account, _book("old"))
+    add_price_book(organisation, account, _book("new"))
+    assert price_book(organisation).name == "new"
+    assert price_book(foreigner.memberships.get().organisation).name == "house"
+
+
+def test_a_new_book_keeps_the_history(browser, account):
+    client = browser(account)
+    fields = {"name": "Contract", "date": "2026-11-01", "source": "Our contract"}
+    prices = {"h200_low": "2", "h200_typical": "2.5", "h200_high": "3"}
+    assert client.post("/prices/", fields | prices).status_code == 302
+    assert client.post("/prices/", fields | prices | {"name": "Contract 2"}).status_code == 302
+    page = client.get("/prices/").content.decode()
+    assert page.index("Contract 2") < page.index(">Contract<")
+    assert PriceBookRow.objects.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"h200_low": "4"}, "NVIDIA H200: low, typical and high must not fall."),
+        ({"h200_high": ""}, "NVIDIA H200 needs low, typical and high, or none of them."),
+        ({"h200_low": "-1"}, "Ensure this value is greater than or equal to 0.001."),
+        ({"h200_low": "", "h200_typical": "", "h200_high": ""}, "A price book needs at least one price."),
+    ],
+)
+def test_a_wrong_book_is_refused_beside_its_field(browser, account, change, sentence):
+    book = {"name": "N", "date": "2026-11-01", "source": "S", "h200_low": "2", "h200_typical": "2.5", "h200_high": "3"}
+    answer = browser(account).post("/prices/", book | change)
+    assert answer.status_code == 422
+    assert sentence in answer.content.decode()
+    assert not PriceBookRow.objects.exists()
+
+
+def test_an_engineer_sees_prices_but_does_not_change_them(browser, engineer):
+    client = browser(engineer)
+    assert b"Add a new book" not in client.get("/prices/").content
+    assert client.post("/prices/", {"name": "N"}).status_code == 403
+
+
+def test_friendly_errors(browser, engineer):
+    client = browser(engineer)
+    missing = client.get("/nothing/")
+    assert missing.status_code == 404
+    assert b"There is nothing here" in missing.content
+    forbidden = client.post("/prices/", {"name": "N"})
+    assert b"Only the account role or an admin of the organisation may change prices." in forbidden.content
+
+
+def test_pages_take_few_queries(browser, engineer, done, report, django_assert_max_num_queries):
+    client = browser(engineer)
+    for path in (f"/runs/{done.id}/", f"/runs/{done.id}/result/", "/reports/", f"/reports/{report.id}/", "/prices/"):
+        with django_assert_max_num_queries(11):
+            assert client.get(path).status_code == 200

@@ -1,0 +1,72 @@
+"""Reports and prices over the API."""
+
+import pytest
+import sample_runs
+
+
+@pytest.fixture
+def done(organisation, engineer):
+    return sample_runs.run(organisation, engineer)
+
+
+def _post(client, path, body=None):
+    return client.post(f"/api/v1{path}", body or {}, content_type="application/json")
+
+
+def test_freeze_review_publish(api, engineer, account, done):
+    made = _post(api(engineer), "/reports", {"run": str(done.id)})
+    assert made.status_code == 201
+    report = made.json()
+    assert (report["state"], report["verdict"], report["run"]) == ("draft", "met", str(done.id))
+    client = api(account)
+    assert _post(client, f"/reports/{report['id']}/publish").status_code == 409
+    assert _post(client, f"/reports/{report['id']}/review", {"note": "ok"}).json()["note"] == "ok"
+    assert _post(client, f"/reports/{report['id']}/publish").json()["state"] == "published"
+    assert [each["id"] for each in client.get("/api/v1/reports").json()["items"]] == [report["id"]]
+    snapshot = client.get(f"/api/v1/reports/{report['id']}").json()["snapshot"]
+    assert snapshot["results"]["verify"]["verdict"] == "met"
+
+
+def test_roles(api, engineer, account, done):
+    report = _post(api(engineer), "/reports", {"run": str(done.id)}).json()
+    assert _post(api(engineer), f"/reports/{report['id']}/review", {"note": ""}).status_code == 403
+    assert _post(api(account, "read"), f"/reports/{report['id']}/review", {"note": ""}).status_code == 403
+
+
+def test_an_unfinished_run_is_a_conflict(api, engineer, organisation):
+    run = sample_runs.run(organisation, engineer, "running", "verify")
+    answer = _post(api(engineer), "/reports", {"run": str(run.id)})
+    assert answer.status_code == 409
+    assert answer["Content-Type"] == "application/problem+json"
+    assert "Only a finished run" in answer.json()["detail"]
+
+
+def test_the_report_file(api, engineer, foreigner, done):
+    answer = api(engineer).get(f"/api/v1/runs/{done.id}/report")
+    assert b"<h1>Voice agent, test data</h1>" in b"".join(answer.streaming_content)
+    assert api(foreigner).get(f"/api/v1/runs/{done.id}/report").status_code == 404
+
+
+def test_no_report_yet(api, engineer, organisation):
+    run = sample_runs.run(organisation, engineer, "running", "verify")
+    answer = api(engineer).get(f"/api/v1/runs/{run.id}/report")
+    assert answer.status_code == 404
+    assert "no report yet" in answer.json()["detail"]
+
+
+def test_foreign_reports_are_not_found(api, engineer, foreigner, done):
+    report = _post(api(engineer), "/reports", {"run": str(done.id)}).json()
+    client = api(foreigner)
+    assert client.get(f"/api/v1/reports/{report['id']}").status_code == 404
+    assert _post(client, f"/reports/{report['id']}/review", {"note": ""}).status_code == 404
+    assert _post(client, "/reports", {"run": str(done.id)}).status_code == 404
+    assert client.get("/api/v1/reports").json()["items"] == []
+
+
+def test_prices(api, engineer, account):
+    book = api(engineer).get("/api/v1/prices").json()
+    assert book["prices"][0]["gpu_class"] == "h100"
+    book["name"] = "Ours"
+    assert _post(api(engineer), "/prices", book).status_code == 403
+    assert _post(api(account), "/prices", book).status_code == 201
+    assert api(engineer).get("/api/v1/prices").json()["name"] == "Ours"
