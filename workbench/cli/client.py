@@ -68,13 +68,13 @@ class Api:
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 response = self._http.request(method, path, **options)
+            except (httpx.InvalidURL, httpx.UnsupportedProtocol):
+                raise CliError(f"--url: {self.url} is not an address such as http://127.0.0.1:8000") from None
             except httpx.TransportError as error:
                 if attempt == ATTEMPTS or (isinstance(error, httpx.ConnectError) and attempt >= 3):
                     raise CliError(f"{self.url} cannot be reached: {error}", Exit.FAILED) from None
                 time.sleep(min(2**attempt / 4, LONGEST_WAIT_SECONDS))
                 continue
-            except httpx.InvalidURL as error:
-                raise CliError(f"--url: {self.url} is not an address: {error}") from None
             early = response.status_code in RETRIED or "Retry-After" in response.headers
             if not early or attempt == ATTEMPTS:
                 return _check(response)

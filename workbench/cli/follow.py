@@ -62,7 +62,8 @@ class _Lines:
             self._seen[stage["stage"]] = now
             again = f" (attempt {stage['attempt']})" if stage["attempt"] > 1 else ""
             message = f"  {stage['message']}" if stage["message"] else ""
-            self._console.print(f"{stage['stage']:>9}  {stage['state']}{again}{message}", highlight=False, markup=False)
+            line = f"{stage['stage']:>9}  {stage['state']}{again}{message}"
+            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 class _Bars(_Lines):

@@ -1,0 +1,115 @@
+"""`workbench submit`: what is handed in, and the sentence when it is not taken."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from workbench.cli import app
+from workbench.intake.models import Model, Upload
+from workbench.runs.models import Run
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_a_directory_becomes_a_model_and_a_run(cli, model_dir, sla_file):
+    done = cli("submit", model_dir, "--sla", sla_file, "--json")
+    assert done.exit_code == 0, done.output
+    run = Run.objects.get(pk=json.loads(done.stdout)["id"])
+    files = dict(run.workload.model.files.values_list("path", "size"))
+    assert set(files) == {"config.json", "model.safetensors", "tokenizer.json"}
+    assert files["model.safetensors"] == (model_dir / "model.safetensors").stat().st_size
+    assert run.workload.document["objectives"][0]["limit"] == 100
+    assert not Upload.objects.exists()
+
+
+def test_the_same_files_are_not_sent_twice(cli, model_dir, sla_file):
+    assert "sending" in cli("submit", model_dir, "--sla", sla_file).stderr
+    assert "sending" not in cli("submit", model_dir, "--sla", sla_file).stderr
+    assert Model.objects.count() == 1
+    assert Run.objects.count() == 2
+
+
+def test_an_sla_beside_the_weights_is_not_part_of_the_model(cli, model_dir, sla_file):
+    inside = sla_file.rename(model_dir / "sla.yaml")
+    assert cli("submit", model_dir, "--sla", inside).exit_code == 0
+
+
+def test_a_catalogue_name_needs_no_upload(cli, sla_file):
+    done = cli("submit", "tiny-llama", "--sla", sla_file, "--gpu-class", "cpu")
+    assert done.exit_code == 0, done.output
+    assert Run.objects.get().gpu_class == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("objectives: [{metric: ttft, limit: -5}]", "sla.yaml: objectives[0].limit: should be greater than 0, not -5"),
+        ("traffic: {batch: 1}", "sla.yaml: objectives: is required"),
+        ("objectives: []", "sla.yaml: objectives: list should have at least 1 item, not 0"),
+        ("objectives: [", "sla.yaml: line 1, column 14: broken YAML"),
+        ('{"objectives": [}', "sla.yaml: line 1, column 17: broken JSON"),
+        ("- a list", "sla.yaml: an SLA is a mapping"),
+    ],
+)
+def test_a_bad_sla_is_named_by_file_field_and_reason(cli, sla_file, text, sentence):
+    sla_file.write_text(text)
+    done = cli("submit", "tiny-llama", "--sla", sla_file, "--wait")
+    assert done.exit_code == 2
+    assert f"workbench: {sentence}" in done.stderr
+    assert "Traceback" not in done.output
+    assert not Run.objects.exists()
+
+
+def test_a_missing_sla_or_directory_is_a_usage_error(cli, sla_file, tmp_path):
+    missing = cli("submit", "tiny-llama", "--sla", tmp_path / "none.yaml")
+    assert (missing.exit_code, "No such file" in missing.stderr) == (2, True)
+    nowhere = cli("submit", tmp_path / "nowhere", "--sla", sla_file)
+    assert (nowhere.exit_code, "there is no such directory" in nowhere.stderr) == (2, True)
+    file = cli("submit", sla_file, "--sla", sla_file)
+    assert (file.exit_code, "is a file; give the model's directory" in file.stderr) == (2, True)
+    empty = cli("submit", tmp_path, "--sla", sla_file)
+    assert (empty.exit_code, "config.json is missing" in empty.stderr) == (2, True)
+
+
+def test_what_the_workbench_refuses_is_said_in_its_words(cli, model_dir, sla_file):
+    (model_dir / "pytorch_model.bin").write_bytes(b"\x80\x04")
+    done = cli("submit", model_dir, "--sla", sla_file)
+    assert done.exit_code == 2
+    assert "pytorch_model.bin" in done.stderr
+    assert not Model.objects.exists()
+    assert not Upload.objects.exists()
+
+
+def test_a_truncated_shard_is_refused_and_nothing_is_kept(cli, model_dir, sla_file):
+    shard = model_dir / "model.safetensors"
+    shard.write_bytes(shard.read_bytes()[:-10])
+    done = cli("submit", model_dir, "--sla", sla_file)
+    assert done.exit_code == 2
+    assert "model.safetensors" in done.stderr
+    assert not Model.objects.exists()
+    assert not Upload.objects.exists()
+
+
+def test_an_unknown_model_and_an_impossible_class_are_named(cli, sla_file):
+    unknown = cli("submit", "gpt-17", "--sla", sla_file)
+    assert (unknown.exit_code, "model: there is no model 'gpt-17'" in unknown.stderr) == (2, True)
+    impossible = cli("submit", "tiny-llama", "--sla", sla_file, "--gpu-class", "b200")
+    assert (impossible.exit_code, "gpu_class: the workload allows" in impossible.stderr) == (2, True)
+
+
+def test_without_a_token_it_says_where_to_get_one(sla_file, monkeypatch):
+    monkeypatch.delenv("WORKBENCH_TOKEN", raising=False)
+    done = CliRunner().invoke(app, ["--url", "http://127.0.0.1:9", "submit", "tiny-llama", "--sla", str(sla_file)])
+    assert done.exit_code == 2
+    assert "WORKBENCH_TOKEN is not set; make a token at http://127.0.0.1:9/tokens/" in done.stderr
+
+
+def test_a_wrong_token_and_a_dead_server_are_sentences(cli, monkeypatch):
+    wrong = cli("--token", "kwb_wrong", "runs")
+    assert (wrong.exit_code, "valid API token" in wrong.stderr) == (2, True)
+    monkeypatch.setattr("workbench.cli.client.time.sleep", lambda seconds: None)
+    dead = cli("--url", "http://127.0.0.1:9", "runs")
+    assert (dead.exit_code, "http://127.0.0.1:9 cannot be reached" in dead.stderr) == (3, True)
+    odd = cli("--url", "nonsense", "runs")
+    assert (odd.exit_code, "Traceback" not in odd.output, "nonsense" in odd.stderr) == (2, True, True)

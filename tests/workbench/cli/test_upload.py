@@ -1,0 +1,91 @@
+"""An upload that is broken off goes on where it stopped."""
+
+import httpx
+import pytest
+
+from workbench.cli import upload as uploading
+from workbench.cli.client import Api
+from workbench.cli.errors import CliError, Exit
+from workbench.intake.models import Model, UploadFile
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Flaky(httpx.HTTPTransport):
+    """Breaks the connection on some PATCHes: before they are sent, or after the server has taken them."""
+
+    def __init__(self, breaks: dict[int, str]) -> None:
+        super().__init__()
+        self.breaks, self.patches, self.sent = breaks, 0, 0
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if request.method != "PATCH":
+            return super().handle_request(request)
+        self.patches += 1
+        when = self.breaks.get(self.patches)
+        if when == "before":
+            raise httpx.ConnectError("broken", request=request)
+        self.sent += int(request.headers["Content-Length"])
+        response = super().handle_request(request)
+        if when == "after":
+            response.read()
+            raise httpx.ReadError("broken", request=request)
+        return response
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch):
+    monkeypatch.setattr(uploading, "MOST_CHUNK_BYTES", 8000)
+    monkeypatch.setattr("workbench.cli.upload.time.sleep", lambda seconds: None)
+
+
+def _say(what: str, done: int, total: int) -> None:
+    assert 0 <= done <= total
+
+
+def _size(directory):
+    return sum(path.stat().st_size for path in directory.iterdir() if path.is_file())
+
+
+def test_a_broken_connection_costs_no_byte_twice(live_server, secret, model_dir):
+    line = Flaky({3: "before", 5: "after", 6: "before"})
+    model = uploading.upload(Api(live_server.url, secret, line), model_dir, _say)
+    assert Model.objects.get().digest == model["digest"]
+    assert line.sent == _size(model_dir)
+
+
+def test_another_day_it_goes_on(live_server, secret, model_dir):
+    dead = Flaky({number: "before" for number in range(4, 100)})
+    with pytest.raises(CliError, match="submit again to go on from there") as raised:
+        uploading.upload(Api(live_server.url, secret, dead), model_dir, _say)
+    assert raised.value.code == Exit.FAILED
+    kept = sum(UploadFile.objects.values_list("received", flat=True))
+    assert 0 < kept == dead.sent
+    line = Flaky({})
+    uploading.upload(Api(live_server.url, secret, line), model_dir, _say)
+    assert line.sent == _size(model_dir) - kept
+    assert Model.objects.count() == 1
+
+
+def test_changed_files_start_anew(live_server, secret, model_dir):
+    dead = Flaky({number: "before" for number in range(3, 100)})
+    with pytest.raises(CliError):
+        uploading.upload(Api(live_server.url, secret, dead), model_dir, _say)
+    (model_dir / "tokenizer.json").write_text('{"other": 1}')
+    line = Flaky({})
+    uploading.upload(Api(live_server.url, secret, line), model_dir, _say)
+    assert line.sent == _size(model_dir)
+
+
+def test_bytes_that_are_not_what_was_announced_are_refused(live_server, secret, model_dir, monkeypatch):
+    read = uploading.read_directory
+
+    def then_change(*arguments):
+        files = read(*arguments)
+        (model_dir / "tokenizer.json").write_text("[]")
+        return files
+
+    monkeypatch.setattr(uploading, "read_directory", then_change)
+    with pytest.raises(CliError, match=r"tokenizer\.json: sha256: the content that came has"):
+        uploading.upload(Api(live_server.url, secret), model_dir, _say)
+    assert not Model.objects.exists()
