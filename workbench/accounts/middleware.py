@@ -21,7 +21,8 @@ def _bearer(request: HttpRequest) -> str:
 
 
 class CallerMiddleware:
-    """Sets `request.organisation`, `request.membership` and `request.api_token` (None when there is none).
+    """Sets `request.organisation`, `request.membership` and `request.api_token` (None when there is none), and for a
+    session `request.memberships`, to choose from.
 
     A token speaks for its user in its own organisation, and only under /api/. A session speaks for the organisation
     chosen last, or the member's first. A request with an Authorization header is never taken for its session.
@@ -32,6 +33,7 @@ class CallerMiddleware:
 
     def __call__(self, request: Any) -> HttpResponse:
         request.organisation = request.membership = request.api_token = None
+        request.memberships = []
         if request.path.startswith(API) and "Authorization" in request.headers:
             self._take_token(request)
         elif request.user.is_authenticated:
@@ -48,10 +50,10 @@ class CallerMiddleware:
 
     def _take_session(self, request: Any) -> None:
         chosen = request.session.get(SESSION_KEY)
-        memberships = list(Membership.objects.filter(user=request.user).select_related("organisation"))
-        current = next((m for m in memberships if str(m.organisation_id) == chosen), None)
-        if memberships:
-            self._act(request, current or memberships[0])
+        request.memberships = list(Membership.objects.filter(user=request.user).select_related("organisation"))
+        current = next((each for each in request.memberships if str(each.organisation_id) == chosen), None)
+        if request.memberships:
+            self._act(request, current or request.memberships[0])
 
     @staticmethod
     def _act(request: Any, membership: Membership) -> None:

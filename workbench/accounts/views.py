@@ -24,7 +24,7 @@ from workbench.accounts.services import AccountError
 def members(request: Any, form: InvitationForm | None = None, link: str = "", status: int = 200) -> HttpResponse:
     """Everybody of the organisation; an admin invites, changes and removes here."""
     context = {
-        "memberships": Membership.objects.for_user(request.user).select_related("user"),
+        "members": Membership.objects.for_user(request.user).select_related("user"),
         "invitations": Invitation.objects.for_user(request.user).filter(accepted_at=None)
         if can_admin(request.membership)
         else [],
@@ -120,8 +120,7 @@ def invitation(request: Any, secret: str) -> HttpResponse:
 def switch_organisation(request: Any) -> HttpResponse:
     """Works for another of the member's organisations from now on."""
     chosen = request.POST.get("organisation", "")
-    own = {str(m.organisation_id) for m in Membership.objects.filter(user=request.user)}
-    if chosen not in own:
+    if chosen not in {str(each.organisation_id) for each in request.memberships}:
         raise Http404
     request.session[SESSION_KEY] = chosen
     after = request.POST.get("next", "/")

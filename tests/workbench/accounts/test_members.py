@@ -83,6 +83,7 @@ def test_a_member_of_two_organisations_works_for_the_chosen_one(browser, enginee
     Membership.objects.create(user=foreigner, organisation=organisation, role=Role.ENGINEER)
     client = browser(foreigner)
     assert engineer.email not in client.get("/members/").content.decode()
+    assert f'<option value="{organisation.pk}">Voice</option>' in client.get("/members/").content.decode()
     client.post("/organisation/", {"organisation": str(organisation.pk), "next": "/members/"})
     assert engineer.email in client.get("/members/").content.decode()
 
