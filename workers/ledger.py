@@ -21,6 +21,7 @@ from django.db import DatabaseError, close_old_connections  # noqa: E402
 from pydantic import BaseModel  # noqa: E402
 
 from workbench.intake import blobs  # noqa: E402
+from workbench.intake.services import sweep_uploads  # noqa: E402
 from workbench.runs import services, state  # noqa: E402
 from workbench.runs.sweep import sweep as run_sweep  # noqa: E402
 from workers.app import app  # noqa: E402
@@ -47,10 +48,12 @@ class DatabaseTask(Task):
 
 @app.task(name=SWEEP_TASK, base=DatabaseTask)
 def sweep() -> None:
-    """Retry what died, send again what was not delivered."""
+    """Retry what died, send again what was not delivered, remove abandoned uploads."""
     swept = run_sweep()
     if swept.retried or swept.published:
         log.info("swept: %s", swept)
+    if removed := sweep_uploads():
+        log.info("removed %s abandoned uploads", removed)
 
 
 @app.task(name=LEDGER_TASK, base=DatabaseTask, bind=True)

@@ -111,6 +111,7 @@ def model(groups: Sequence[tuple[str, Choices]]) -> Input:
 FIXED = [*general(), *traffic(), *constraints(), *present()]
 LISTS = {each.name for each in FIXED if each.kind == "checks"}
 FLAGS = {each.name for each in FIXED if each.kind == "check"}
+NUMBERS = {each.name for each in FIXED if each.kind == "number"}
 TEXTS = {each.name for each in FIXED} - LISTS - FLAGS | {"model"}
 PRESENT_FACTS = {each.name for each in present() if each.kind != "select"}
 """A present deployment is stated as soon as one of these is."""

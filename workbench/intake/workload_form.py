@@ -6,12 +6,13 @@ the inputs of the same path.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from django.http import QueryDict
 
 from workbench.intake import form_inputs
-from workbench.intake.form_inputs import FLAGS, LISTS, PRESENT_FACTS, TEXTS, Choices, Input
+from workbench.intake.form_inputs import FLAGS, LISTS, NUMBERS, PRESENT_FACTS, TEXTS, Choices, Input
 from workers.documents.workload import Objective, Sla
 
 Values = dict[str, Any]
@@ -69,7 +70,7 @@ class WorkloadForm:
         stated = any(self.values.get(name) for name in PRESENT_FACTS)
         for name, value in self.values.items():
             if value != "" and (stated or not name.startswith("present.")):
-                _put(document, name, value)
+                _put(document, name, _typed(name, value))
         return document
 
     def inputs(self) -> Iterator[Input]:
@@ -149,6 +150,17 @@ def _renumbered(values: Values) -> Values:
         match = _ROW.match(name)
         found[f"objectives[{place[int(match[1])]}].{match[2]}" if match else name] = value
     return found
+
+
+def _typed(name: str, value: Any) -> Any:
+    """A number's text as the number, so that the reasons read as for a document; anything else as it is."""
+    if name not in NUMBERS and not (name.startswith("objectives[") and not name.endswith(".metric")):
+        return value
+    with suppress(ValueError):
+        return int(value)
+    with suppress(ValueError):
+        return float(value)
+    return value
 
 
 def _put(document: dict[str, Any], name: str, value: Any) -> None:

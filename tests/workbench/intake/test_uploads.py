@@ -299,7 +299,7 @@ def test_abandoned_uploads_are_swept(
 def test_a_large_body_is_streamed(api: Api, engineer: User) -> None:
     from workbench.intake.receiving import append
 
-    size = 400 * 2**20
+    size = 200 * 2**20
     upload = Upload.objects.get(
         pk=api(engineer)
         .post(
