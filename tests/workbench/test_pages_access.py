@@ -1,0 +1,107 @@
+"""Every page of the site, opened by whom it is not for; and what each page may load and run."""
+
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver, reverse
+
+from workbench.accounts import services as accounts
+from workbench.accounts import tokens
+from workbench.reports import publishing
+
+pytestmark = pytest.mark.django_db
+PUBLIC = {"login", "invitation"}
+NO_OBJECT = {"home", "login", "logout", "password", "switch-organisation"}
+INLINE = re.compile(
+    r"<script(?![^>]*\b(?:src=|type=\"application/json\"))|\son\w+\s*=\s*[\"']|javascript:", re.IGNORECASE
+)
+
+
+def _pages() -> dict[str, dict[str, Any]]:
+    """Names of all HTML addresses, with the converters of their parameters."""
+    found: dict[str, dict[str, Any]] = {}
+
+    def walk(patterns: list[URLPattern | URLResolver]) -> None:
+        for pattern in patterns:
+            if isinstance(pattern, URLResolver):
+                if pattern.namespace is None:
+                    walk(pattern.url_patterns)
+            elif pattern.name:
+                found[pattern.name] = pattern.pattern.converters
+
+    walk(get_resolver().url_patterns)
+    return found
+
+
+PAGES = _pages()
+OF_OBJECTS = sorted(name for name, parameters in PAGES.items() if parameters and name not in PUBLIC)
+
+
+@pytest.fixture
+def addresses(finished_run, organisation, admin, engineer) -> dict[str, str]:
+    """The address of every page, about objects of `organisation`."""
+    invitation, secret = accounts.invite(organisation, admin, "new@voice.test", "engineer")
+    values = {
+        "run_id": finished_run.id,
+        "workload_id": finished_run.workload_id,
+        "model_id": finished_run.workload.model_id,
+        "report_id": publishing.freeze(finished_run, engineer).id,
+        "membership_id": engineer.memberships.get().id,
+        "invitation_id": invitation.id,
+        "token_id": tokens.issue(organisation, engineer, "t", "read")[0].id,
+        "sha256": finished_run.artifacts.get().sha256,
+        "secret": secret,
+    }
+    return {name: reverse(name, kwargs={key: values[key] for key in keys}) for name, keys in PAGES.items()}
+
+
+def _open(client: Client, address: str) -> Any:
+    response = client.get(address)
+    return client.post(address) if response.status_code == 405 else response
+
+
+@pytest.mark.parametrize("name", OF_OBJECTS)
+def test_a_foreign_object_is_not_found(browser, addresses, foreigner, admin, name):
+    assert _open(browser(foreigner), addresses[name]).status_code == 404
+    assert _open(browser(admin), addresses[name]).status_code != 404, "its own admin finds it"
+
+
+@pytest.mark.parametrize("name", sorted(set(PAGES) - PUBLIC))
+def test_nobody_sees_a_page_without_a_login(client, addresses, name):
+    response = _open(client, addresses[name])
+    assert response.status_code == 302
+    assert response["Location"].startswith("/login/")
+
+
+@pytest.mark.parametrize("name", sorted(set(PAGES) - {"logout"}))
+def test_every_page_confines_itself(browser, addresses, admin, name):
+    response = browser(admin).get(addresses[name])
+    policy = response["Content-Security-Policy"]
+    assert "default-src 'self'" in policy or "sandbox" in policy
+    assert "'unsafe-eval'" not in policy
+    assert response["X-Content-Type-Options"] == "nosniff"
+    assert response["X-Frame-Options"] == "DENY"
+    assert response["Referrer-Policy"] == "same-origin"
+    html = response.get("Content-Type", "").startswith("text/html") and not response.streaming
+    if html and "sandbox" not in policy:
+        assert not INLINE.findall(response.content.decode())
+        assert not re.findall(r"(?:src|href)=\"(?:https?:)?//", response.content.decode())
+
+
+def test_the_api_page_needs_no_other_site(client):
+    page = client.get("/api/v1/docs")
+    assert page.status_code == 200
+    assert not INLINE.findall(page.content.decode())
+    assert not re.findall(r"(?:src|href)=\"(?:https?:)?//", page.content.decode())
+    for asset in re.findall(r"(?:src|href)=\"(/static/[^\"]+)\"", page.content.decode()):
+        assert client.get(asset).status_code == 200, asset
+    assert client.get("/api/v1/openapi.json").json()["info"]["version"] == "1"
+
+
+def test_a_form_of_another_site_is_refused(engineer):
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(engineer)
+    assert client.post("/tokens/", {"name": "stolen", "scope": "write"}).status_code == 403
+    assert not engineer.tokens.exists()

@@ -1,0 +1,84 @@
+"""The one settings file: safe defaults without any environment, and what the environment changes."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workbench.secret_files import kept_secret
+
+ASK = """
+import json, sys
+from workbench import settings
+print(json.dumps({name: getattr(settings, name) for name in sys.argv[1:]}, default=str))
+"""
+
+
+def _settings(data: Path, *names: str, **environment: str) -> dict[str, Any]:
+    env = {"PATH": os.environ["PATH"], "WORKBENCH_DATA": str(data)} | environment
+    command = [sys.executable, "-c", ASK, *names]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    return dict(json.loads(done.stdout))
+
+
+def test_without_an_environment_it_is_safe_and_needs_no_server(tmp_path):
+    found = _settings(tmp_path, "DEBUG", "DATABASES", "SECRET_KEY", "WORKER_TOKEN", "ALLOWED_HOSTS")
+    database = found["DATABASES"]["default"]
+    assert found["DEBUG"] is False
+    assert database["ENGINE"] == "django.db.backends.sqlite3"
+    assert database["OPTIONS"]["transaction_mode"] == "IMMEDIATE"
+    assert database["OPTIONS"]["timeout"] == 20
+    assert "WAL" in database["OPTIONS"]["init_command"]
+    assert set(found["ALLOWED_HOSTS"]) == {"localhost", "127.0.0.1", "[::1]"}
+    assert len(found["SECRET_KEY"]) >= 50
+    assert found["SECRET_KEY"] != found["WORKER_TOKEN"]
+    again = _settings(tmp_path, "SECRET_KEY", "WORKER_TOKEN")
+    assert again == {name: found[name] for name in again}
+
+
+def test_https_closes_what_http_leaves_open(tmp_path):
+    names = ("SESSION_COOKIE_SECURE", "CSRF_COOKIE_SECURE", "SECURE_HSTS_SECONDS", "SECURE_SSL_REDIRECT")
+    assert not any(_settings(tmp_path, *names).values())
+    assert all(_settings(tmp_path, *names, PUBLIC_URL="https://workbench.example").values())
+
+
+def test_postgres_and_redis_come_from_their_urls(tmp_path):
+    found = _settings(
+        tmp_path, "DATABASES", "CACHES", DATABASE_URL="postgres://u:p@db:5432/w", REDIS_URL="redis://r:6379/0"
+    )
+    assert found["DATABASES"]["default"]["ENGINE"] == "django.db.backends.postgresql"
+    assert found["DATABASES"]["default"]["HOST"] == "db"
+    assert found["CACHES"]["default"]["BACKEND"] == "workbench.cache.ForgivingRedisCache"
+
+
+@pytest.mark.parametrize("name", ["secret_key", "worker_token"])
+def test_secrets_are_for_the_owner_alone(tmp_path, name):
+    _settings(tmp_path, "SECRET_KEY")
+    assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+
+
+def test_processes_that_start_together_agree_on_a_secret(tmp_path):
+    imports = "import sys, pathlib; from workbench.secret_files import kept_secret"
+    code = f"{imports}; print(kept_secret(pathlib.Path(sys.argv[1])))"
+    racing = [
+        subprocess.Popen([sys.executable, "-c", code, tmp_path / "new" / "secret"], stdout=subprocess.PIPE)
+        for _ in range(4)
+    ]
+    assert len({process.communicate()[0] for process in racing}) == 1
+    assert kept_secret(tmp_path / "new" / "secret")
+
+
+def test_a_redis_that_is_down_does_not_take_the_site_with_it(settings):
+    from workbench.cache import ForgivingRedisCache
+
+    cache = ForgivingRedisCache("redis://127.0.0.1:9/0", {})
+    cache.set("a", 1)
+    assert cache.get("a", "nothing") == "nothing"
+    assert cache.add("b", 0)
+    assert cache.incr("b") == 1
+    assert cache.delete("b") is False
