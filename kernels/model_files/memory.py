@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from kernels.model_files.architectures import kind_of
 from kernels.model_files.config import value
 from kernels.model_files.families import attention_shape
 
@@ -12,9 +13,10 @@ ACTIVATION_COPIES = 6
 
 
 def kv_bytes_per_token(config: dict[str, Any], bytes_per_element: float = 2) -> int:
-    """Bytes of K and V that one token keeps: 2 · layers · kv_heads · head_dim · bytes. 0 when there are no layers."""
+    """Bytes of K and V that one token keeps: 2 · layers · kv_heads · head_dim · bytes. 0 for an encoder."""
     layers = value(config, "layers")
-    if not isinstance(layers, int) or not isinstance(value(config, "heads"), int):
+    kind = kind_of(config.get("model_type", ""), config.get("architectures") or [])
+    if kind == "encoder" or not isinstance(layers, int) or not isinstance(value(config, "heads"), int):
         return 0
     _, kv_heads, head_dim = attention_shape(config)
     return int(2 * layers * kv_heads * head_dim * bytes_per_element)

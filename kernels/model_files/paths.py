@@ -15,7 +15,21 @@ PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pt2", ".pkl", ".pickle", ".joblib",
 ARCHIVES = {".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar", ".whl", ".egg", ".nemo"}
 CODE = {".py", ".pyc", ".pyd", ".so", ".dll", ".sh", ".ipynb", ".cu"}
 OTHER_WEIGHTS = {".gguf", ".ggml", ".h5", ".msgpack", ".onnx", ".pb", ".tflite", ".engine", ".llamafile"}
-TAKEN = {".json", ".safetensors", ".txt", ".model", ".md", ".jinja", ".tiktoken", ".vocab", ".bpe"}
+TAKEN = {
+    ".json",
+    ".safetensors",
+    ".txt",
+    ".model",
+    ".md",
+    ".jinja",
+    ".tiktoken",
+    ".vocab",
+    ".bpe",
+    ".yaml",
+    ".yml",
+    ".png",
+    ".jpg",
+}
 TAKEN_NAMES = {"LICENSE", "NOTICE", "README", ".gitattributes", "COPYING"}
 
 ARCHIVE_MAGIC = {
