@@ -1,0 +1,110 @@
+"""A whole workbench with real workers, and a real Chromium in front of it; both serve every test of this folder."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from workbench.embedded import Workbench
+from workbench.embedded.devices import Device
+
+VERDICT_MS = 300_000
+
+
+@dataclass(frozen=True)
+class Site:
+    """A running workbench with the login of its admin."""
+
+    url: str
+    email: str
+    password: str
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Redis, web and one CPU worker, as `workbench up` starts them."""
+    data = tmp_path_factory.mktemp("workbench")
+    with Workbench(data=data, port=0, devices=[Device("cpu")]) as workbench:
+        login = json.loads(workbench.manage("create_login", "--json"))
+        yield Site(workbench.url, login["email"], login["password"])
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """The system's Chromium, without a window."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="session")
+def session(chromium: Browser, site: Site, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cookies of a login, made once."""
+    kept = tmp_path_factory.mktemp("session") / "state.json"
+    context = chromium.new_context(base_url=site.url)
+    log_in(context.new_page(), site)
+    context.storage_state(path=kept)
+    context.close()
+    return kept
+
+
+def log_in(page: Page, site: Site) -> None:
+    """By the form, as people do."""
+    page.goto("/login/")
+    page.get_by_label("Email").fill(site.email)
+    page.get_by_label("Password").fill(site.password)
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("button", name="Log out")).to_be_visible()
+
+
+@pytest.fixture
+def open_page(chromium: Browser, site: Site, session: Path) -> Iterator[Callable[..., Page]]:
+    """`open_page(width=390, color_scheme="dark")`: a page with a login; what the console complains of fails the test."""
+    contexts: list[BrowserContext] = []
+    complaints: list[str] = []
+
+    def opened(width: int = 1280, **more: object) -> Page:
+        context = chromium.new_context(
+            base_url=site.url, storage_state=session, viewport={"width": width, "height": 844}, **more
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+@pytest.fixture(scope="session")
+def finished_run(chromium: Browser, site: Site, session: Path) -> str:
+    """The path of a run that was submitted with the form and watched to its verdict."""
+    context = chromium.new_context(base_url=site.url, storage_state=session)
+    page = context.new_page()
+    page.goto("/workloads/new/")
+    page.get_by_label("Model required").select_option("tiny-llama")
+    for name, value in {
+        "traffic.prompt_tokens": "16",
+        "traffic.output_tokens": "8",
+        "objectives[0].n": "8",
+        "objectives[0].limit": "60000",
+        "constraints.minutes": "1",
+        "name": "Browser test",
+    }.items():
+        page.locator(f'[name="{name}"]').fill(value)
+    page.locator("button.button-primary", has_text="Start the run").click()
+    page.wait_for_url("**/runs/*/")
+    expect(page.get_by_role("heading", name="Stages")).to_be_visible()
+    expect(page.locator('[data-stage="report"][data-state="done"]')).to_be_visible(timeout=VERDICT_MS)
+    path = page.url.removeprefix(site.url)
+    context.close()
+    return path

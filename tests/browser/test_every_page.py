@@ -1,0 +1,109 @@
+"""Every page: within a phone's width, in the dark, by keyboard, without complaints of the browser."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+PATHS = (
+    "/workloads/",
+    "/workloads/new/",
+    "/models/",
+    "/models/upload/",
+    "/reports/",
+    "/prices/",
+    "/members/",
+    "/tokens/",
+    "RUN",
+    "RUNresult/",
+)
+LUMINANCE = """(element) => {
+  const rgb = getComputedStyle(element).%s.match(/[\\d.]+/g).slice(0, 3).map(Number);
+  const linear = rgb.map((v) => v / 255).map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+}"""
+
+NAMELESS = """() => [...document.querySelectorAll('input:not([type=hidden]), select, textarea, button, a[href]')]
+  .filter((e) => !(e.labels?.length || e.getAttribute('aria-label') || e.title || e.textContent.trim()))
+  .map((e) => e.outerHTML)"""
+SCROLL = """async () => { for (let y = 0; y < document.body.scrollHeight; y += 800) {
+  window.scrollTo(0, y); await new Promise(requestAnimationFrame); } }"""
+
+
+def _contrast(page: Page, text: str, ground: str) -> float:
+    ink = page.locator(text).first.evaluate(LUMINANCE % "color")
+    paper = page.locator(ground).first.evaluate(LUMINANCE % "backgroundColor")
+    return (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", PATHS)
+def test_fits_a_phone_without_complaints(open_page, finished_run, path, scheme):
+    page = open_page(width=390, color_scheme=scheme)
+    page.goto(path.replace("RUN", finished_run))
+    page.evaluate(SCROLL)
+    wide, seen = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    assert wide <= seen
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out(open_page, finished_run, scheme):
+    page = open_page(color_scheme=scheme)
+    page.goto(f"{finished_run}result/")
+    assert _contrast(page, "h1", "body") > 7
+    assert _contrast(page, ".card p.muted", ".card") > 4.5
+    assert _contrast(page, ".badge-met", ".badge-met") > 4.5
+    assert _contrast(page, ".button-primary", ".button-primary") > 4.5
+    ground = page.locator("body").evaluate(LUMINANCE % "backgroundColor")
+    assert (ground < 0.2) == (scheme == "dark")
+
+
+def _focus(page: Page) -> str:
+    return page.evaluate("document.activeElement.innerText || document.activeElement.id").strip()
+
+
+def _tab_to(page: Page, words: str, most: int = 60) -> None:
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        if re.search(words, _focus(page)):
+            return
+    raise AssertionError(f"{words!r} was not reached with the keyboard; the focus is on {_focus(page)!r}")
+
+
+def test_the_keyboard_is_enough(open_page, finished_run):
+    page = open_page()
+    page.goto(finished_run)
+    page.keyboard.press("Tab")
+    assert _focus(page) == "Skip to content"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "content"
+    _tab_to(page, "Read the result")
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineWidth")
+    assert float(outline.removesuffix("px")) >= 2
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/result/$"))
+    _tab_to(page, "The numbers of")
+    page.keyboard.press("Enter")
+    expect(page.locator("details[open] table").first).to_be_visible()
+    _tab_to(page, "^candidates-filter$")
+    page.keyboard.type("chosen")
+    expect(page.locator("#candidates tbody tr:visible").first).to_contain_text("Chosen")
+
+
+def test_every_control_has_a_name(open_page, finished_run):
+    page = open_page()
+    for path in PATHS:
+        page.goto(path.replace("RUN", finished_run))
+        assert page.evaluate(NAMELESS) == [], path
+
+
+def test_pages_that_are_not_there(chromium, site, session):
+    context = chromium.new_context(base_url=site.url, storage_state=session)
+    page = context.new_page()
+    answer = page.goto("/runs/00000000-0000-4000-8000-000000000000/")
+    assert answer is not None
+    assert answer.status == 404
+    expect(page.get_by_role("heading", name="There is nothing here")).to_be_visible()
+    context.close()

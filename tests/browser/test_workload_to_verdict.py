@@ -1,0 +1,61 @@
+"""The way of a user: submit a workload, read the verdict, freeze and publish it."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+def test_the_run_page_ends_with_the_verdict(open_page, finished_run):
+    page = open_page()
+    page.goto(finished_run)
+    expect(page.locator('[data-state="done"]')).to_have_count(8)
+    page.get_by_role("link", name="Read the result").click()
+    expect(page.get_by_role("heading", name="Met")).to_be_visible()
+    assert page.locator("[data-verdict]").get_attribute("data-verdict") == "met"
+    expect(page.locator("[data-verdict]")).to_contain_text("TTF8 p50")
+
+
+def test_every_chart_of_the_result_is_drawn(open_page, finished_run):
+    page = open_page()
+    page.goto(f"{finished_run}result/")
+    areas = page.locator("section.card > figure > [data-figure]")
+    assert areas.count() >= 6
+    for index in range(areas.count()):
+        areas.nth(index).scroll_into_view_if_needed()
+        expect(areas.nth(index).locator("svg.main-svg").first).to_be_visible()
+
+
+def test_candidates_are_filtered(open_page, finished_run):
+    page = open_page()
+    page.goto(f"{finished_run}result/")
+    rows = page.locator("#candidates tbody tr")
+    total = rows.count()
+    page.get_by_label("Filter the candidates").fill("chosen")
+    expect(page.locator("#candidates-count")).not_to_have_text(f"{total} of {total} rows")
+    assert 0 < page.locator("#candidates tbody tr:visible").count() < total
+
+
+def test_plan_and_report_are_downloads_that_open(open_page, finished_run):
+    page = open_page()
+    page.goto(f"{finished_run}result/")
+    with page.expect_download() as waiting:
+        page.get_by_role("link", name="plan.json").first.click()
+    assert waiting.value.suggested_filename == "plan.json"
+    page.goto(f"{finished_run}report.html")
+    expect(page.get_by_role("heading", name="Browser test")).to_be_visible()
+    assert page.locator("svg").count() >= 5
+
+
+def test_a_report_is_frozen_reviewed_and_published(open_page, finished_run):
+    page = open_page()
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.goto(f"{finished_run}result/")
+    page.get_by_role("button", name="Freeze for review").click()
+    page.get_by_label("Note to the reader").fill("Measured on a CPU.")
+    page.get_by_role("button", name="Mark as reviewed").click()
+    expect(page.get_by_text("Measured on a CPU.")).to_be_visible()
+    page.get_by_role("button", name="Publish").click()
+    expect(page.locator(".lead .badge")).to_have_text(re.compile("Published"))
