@@ -1,0 +1,59 @@
+"""The sample is what its README says: small, really trained, with text that it never saw."""
+
+import math
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from workers.documents.workload import Sla
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SAMPLE = ROOT / "samples" / "voice-agent"
+
+
+@pytest.fixture(scope="module")
+def quality() -> torch.Tensor:
+    text = (SAMPLE / "quality.txt").read_text("utf-8")
+    return torch.tensor([AutoTokenizer.from_pretrained(SAMPLE).encode(text)])
+
+
+def test_it_is_at_most_16_mb() -> None:
+    assert sum(path.stat().st_size for path in SAMPLE.iterdir()) <= 16_000_000
+
+
+def test_it_holds_only_what_a_customer_may_hand_in() -> None:
+    names = {path.name for path in SAMPLE.iterdir()}
+    assert names >= {"config.json", "model.safetensors", "tokenizer.json", "quality.txt", "sla.yaml"}
+    assert {path.suffix for path in SAMPLE.iterdir()} == {".json", ".safetensors", ".txt", ".yaml"}
+
+
+def test_its_sla_is_a_workload_without_a_model() -> None:
+    sla = Sla.model_validate(yaml.safe_load((SAMPLE / "sla.yaml").read_text()))
+    assert sla.objectives[0].label == "TTF64 p50"
+
+
+def test_enough_text_is_held_out_for_a_quality_measurement(quality: torch.Tensor) -> None:
+    assert quality.shape[1] >= 6_000
+
+
+def test_it_predicts_text_it_never_saw(quality: torch.Tensor) -> None:
+    model = AutoModelForCausalLM.from_pretrained(SAMPLE, dtype=torch.float32).eval()
+    windows = quality[0, : 8 * 256].view(8, 256)
+    with torch.no_grad():
+        loss = model(input_ids=windows, labels=windows).loss.item()
+    assert loss < 0.65 * math.log(model.config.vocab_size)
+
+
+def test_training_text_and_held_out_text_share_no_paragraph(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "samples"))
+    import train
+
+    monkeypatch.setitem(sys.modules, "train", train)
+    training, held_out = train.texts()
+    assert len(held_out) >= 8
+    seen = {paragraph for text in training for paragraph in text.split("\n\n")}
+    assert not [p for text in held_out for p in text.split("\n\n") if len(p) >= 80 and p in seen]
