@@ -26,6 +26,8 @@ from workers.stages.trials import MEASURE_SECONDS, PROBE_STEPS, Trier, yardstick
 
 COMPARED_TOKENS = 2048
 """Tokens that a plan of lower precision is compared on; one that keeps the precision, on one batch."""
+GRACE_SECONDS = 30.0
+"""A run without any alternative to compare is worth this much more than the stage's share of the time."""
 APPLIED = ("linear", "attention")
 """Ops whose variants `kernels.engine.apply` puts into a model."""
 
@@ -96,6 +98,11 @@ class _Composer:
         explored = self.document.results.explore
         return explored.candidates if explored else []
 
+    @property
+    def _has_alternative(self) -> bool:
+        """Whether anything but what serves today has been measured."""
+        return sum(trial.primary is not None for trial in self.done) > 1
+
     def _whole_models(self) -> list[WholeModel]:
         """What serves today first, then by how long they take to build."""
         today = self.document.workload.baseline_runner
@@ -116,7 +123,7 @@ class _Composer:
         plan = self._plan(variant.runner_name, variant.options, [])
         if refusal is not None:
             self._refuse(variant.name, plan, refusal.reason)
-        elif self.done and expected > left:
+        elif self.done and expected > left + (0.0 if self._has_alternative else GRACE_SECONDS):
             self._refuse(
                 variant.name, plan, f"Not tried: building takes about {expected:.0f} s and {left:.0f} s were left."
             )

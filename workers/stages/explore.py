@@ -12,17 +12,18 @@ import torch
 from pydantic import ValidationError
 
 from kernels import registry
+from kernels.believable import floor_ms
 from kernels.candidates import Bench, Trial, try_case
-from kernels.ceilings import here, measure_ceilings
 from kernels.choice import Choices
 from kernels.hardware import GPUS
 from kernels.ops import Case, LinearCase, LmHeadCase, case_from
 from kernels.timing import Rule
-from workers.documents.measurement import Candidate, Ceilings, Environment
+from workers.documents.measurement import Candidate, Ceilings
 from workers.documents.model import ModelManifest
-from workers.documents.stages import ExploreResult, StageInput
+from workers.documents.stages import ExploreResult, ProfileResult, StageInput
 from workers.documents.workload import Constraints
 from workers.stages.context import Context, StageError
+from workers.stages.environment import watched
 from workers.stages.models import device_of, free
 
 LOSSY = ("int8", "fp8", "nvfp4", "int4")
@@ -47,12 +48,17 @@ def run(document: StageInput, context: Context) -> ExploreResult:
     if profile is None:
         raise StageError("The explore stage needs the profile stage's result.")
     device = torch.device(device_of(document.gpu_class))
-    environment = here()
-    ceilings = profile.ceilings or Ceilings.model_validate(measure_ceilings(device.type))
-    bench = Bench(device, GPUS[document.gpu_class], ceilings.model_dump(), CASE_RULE)
-    choices = Choices(environment)
+    bench = Bench(device, GPUS[document.gpu_class], profile.ceilings.model_dump(), CASE_RULE)
+    with watched(document) as environment:
+        candidates = _explore(document, profile, context, bench, Choices(environment().model_dump()))
+    return ExploreResult(environment=environment(), ceilings=profile.ceilings, candidates=candidates)
+
+
+def _explore(
+    document: StageInput, profile: ProfileResult, context: Context, bench: Bench, choices: Choices
+) -> list[Candidate]:
     candidates: list[Candidate] = []
-    wanted = read_cases(profile.cases)
+    wanted = read_cases(profile.cases, profile.ceilings)
     for position, (each, seconds) in enumerate(_shares(wanted, context)):
         context.say(position / len(wanted), f"trying {each.case.op} variants: {_shape(each.case)}")
         lossy, forbidden = lossy_cases(each.case, document.workload.constraints, document.model)
@@ -61,11 +67,14 @@ def run(document: StageInput, context: Context) -> ExploreResult:
         candidates += [candidate(trial, each.per_request) for trial in trials]
         free()
     context.say(1.0, f"{len(candidates)} candidates for {len(wanted)} cases")
-    return ExploreResult(environment=Environment.model_validate(environment), ceilings=ceilings, candidates=candidates)
+    return candidates
 
 
-def read_cases(rows: list[dict[str, Any]]) -> list[Wanted]:
-    """The profile's cases that some variant is made for, the costliest first; others are left out."""
+def read_cases(rows: list[dict[str, Any]], ceilings: Ceilings) -> list[Wanted]:
+    """The profile's cases that some variant is made for, the costliest first; others are left out.
+
+    A case costs its measured `ms` in one request, or its roofline floor where the row has none.
+    """
     ops = {variant.op for variant in registry.variants()} - {"model"}
     found: dict[str, Wanted] = {}
     for row in rows:
@@ -75,7 +84,8 @@ def read_cases(rows: list[dict[str, Any]]) -> list[Wanted]:
             continue
         if case.op in ops:
             before = found.get(case.key, Wanted(case, 0, 0))
-            calls, ms = float(row.get("per_request") or 0), float(row.get("ms") or 0)
+            calls = float(row.get("per_request") or 0)
+            ms = float(row.get("ms") or calls * (floor_ms(case, ceilings.model_dump()) or 0.0))
             found[case.key] = Wanted(case, before.per_request + calls, before.ms + ms)
     return sorted(found.values(), key=lambda each: -each.ms)
 
