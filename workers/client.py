@@ -123,12 +123,20 @@ class Client:
 def _check(response: httpx.Response) -> None:
     if response.is_success:
         return
-    sentence = f"{response.status_code} {response.text[:500]}"
+    sentence = _detail(response)
     if response.status_code == httpx.codes.CONFLICT:
         raise Refused(sentence)
     if response.is_server_error or response.status_code == httpx.codes.TOO_MANY_REQUESTS:
         raise Unreachable(sentence)
     raise Rejected(sentence)
+
+
+def _detail(response: httpx.Response) -> str:
+    """The sentence of a problem+json answer, or the status of another one."""
+    try:
+        return str(response.json()["detail"])
+    except (ValueError, LookupError, TypeError):
+        return f"the workbench answered {response.status_code}"
 
 
 def _chunks(path: Path) -> Iterator[bytes]:

@@ -9,9 +9,11 @@ granted, and once the attempt is refused the message is dropped.
 import json
 import logging
 import os
+import signal
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +35,27 @@ from workers.reporter import Reporter
 
 log = logging.getLogger(__name__)
 
-OVERTIME = 2.0
-OVERTIME_SECONDS = 60
-"""A stage paces itself by `seconds_left`; it is stopped at OVERTIME times that plus OVERTIME_SECONDS."""
+OVERTIME = 3.0
+OVERTIME_SECONDS = 240
+"""A stage paces itself by `seconds_left`; one that hangs is stopped at OVERTIME times that plus OVERTIME_SECONDS."""
 LOG_TAIL = 8000
+
+
+class _Stopped(Exception):
+    """The stage was stopped before its process began."""
+
+
+class _Files:
+    """A model's files from the workbench, until `stop` is set."""
+
+    def __init__(self, client: Client, stop: threading.Event) -> None:
+        self._client, self._stop = client, stop
+
+    def file(self, digest: str, path: str) -> Iterator[bytes]:
+        for chunk in self._client.file(digest, path):
+            if self._stop.is_set():
+                raise _Stopped
+            yield chunk
 
 
 @app.task(name=GPU_TASK, bind=True)
@@ -73,14 +92,16 @@ def _perform(config: WorkerConfig, client: Client, document: StageInput, key: St
     try:
         with tempfile.TemporaryDirectory(prefix=f"stage-{document.stage}-") as directory:
             scratch = Path(directory)
-            with cache.model(document.model, client) as model_dir:
+            with cache.model(document.model, _Files(client, reporter.stop)) as model_dir:
                 ended = _run_child(config, document, scratch, model_dir, reporter)
             outcome = _outcome(document, scratch, ended, key, reporter)
             for artifact in outcome.artifacts:
                 client.upload(key, scratch / "kept" / artifact.sha256, artifact.sha256)
             return outcome
-    except BadModel as error:
-        return Outcome(**identity, failure=StageFailure(sentence=str(error)))
+    except _Stopped:
+        return Outcome(**identity, cancelled=True)
+    except (BadModel, Rejected) as error:
+        return Outcome(**identity, failure=StageFailure(sentence=f"The worker could not run {key.stage}: {error}"))
     except OSError as error:
         log.exception("stage %s of run %s", document.stage, document.run_id)
         return Outcome(**identity, died=f"the worker could not run it: {error.strerror or error}")
@@ -135,8 +156,14 @@ def _outcome(document: StageInput, scratch: Path, ended: child.Ended, key: Stage
     if ended.why == "timeout":
         sentence = f"The {document.stage} stage used up its time and was stopped."
         return Outcome(**identity, failure=StageFailure(sentence=sentence))
-    died = f"its process was killed by signal {-ended.code}" if ended.code < 0 else "its process ended without a result"
-    return Outcome(**identity, died=died)
+    return Outcome(**identity, died=_death(ended.code))
+
+
+def _death(code: int) -> str:
+    if code >= 0:
+        return f"its process ended with exit code {code} and no result"
+    memory = ", as happens when memory runs out" if -code == signal.SIGKILL else ""
+    return f"its process was killed by {signal.Signals(-code).name}{memory}"
 
 
 @worker_ready.connect

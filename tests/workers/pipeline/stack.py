@@ -77,7 +77,7 @@ class Stack:
         self.worker_env.pop("DATABASE_URL", None)
 
     def start(self) -> None:
-        """Start everything and create a member's token, a model and a hundred kinds of workload to be named later."""
+        """Start everything and make a member's token and a model."""
         self.start_redis()
         self._python("manage.py", "migrate", "--verbosity", "0")
         self.start_web()
@@ -90,7 +90,7 @@ class Stack:
             headers={"Authorization": f"Bearer {made['token']}"},
             timeout=30,
         )
-        wait_for(self._web_answers, 60, "the web process")
+        wait_for(self.web_answers, 60, "the web process")
 
     def stop(self) -> None:
         """Kill everything that was started."""
@@ -103,7 +103,7 @@ class Stack:
         options = ["--port", str(self.redis_port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", ""]
         durable = ["--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction"]
         self._start("redis", self.env, self.redis_server, *options, *durable)
-        wait_for(self._redis_answers, 20, "Redis")
+        wait_for(lambda: self.redis("PING").startswith(b"+PONG"), 20, "Redis")
 
     def start_web(self) -> None:
         command = ["-m", "gunicorn", "workbench.wsgi", "--bind", f"127.0.0.1:{self.web_port}"]
@@ -128,7 +128,7 @@ class Stack:
     def run(self, run_id: str) -> dict[str, Any]:
         return dict(self.api.get(f"/runs/{run_id}").json())
 
-    def wait(self, run_id: str, seconds: float = 40) -> dict[str, Any]:
+    def wait(self, run_id: str, seconds: float = 90) -> dict[str, Any]:
         """The run once it is over."""
         try:
             wait_for(lambda: self.run(run_id)["state"] not in ("queued", "running"), seconds, f"the end of {run_id}")
@@ -145,7 +145,7 @@ class Stack:
         items = self.api.get(f"/runs/{run_id}/events", params={"limit": 1000}).json()["items"]
         return "\n".join(f"{item['at']} {item['kind']} {item['stage']} {item['message']}" for item in items)
 
-    def stage_told(self, run_id: str, seconds: float = 30) -> dict[str, int]:
+    def stage_told(self, run_id: str, seconds: float = 60) -> dict[str, int]:
         """What the stage that hangs or pauses wrote about itself."""
         path = self.told / f"{run_id}.json"
         wait_for(path.exists, seconds, "the stage's start")
@@ -183,13 +183,14 @@ class Stack:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def _redis_answers(self) -> bool:
+    def redis(self, command: str) -> bytes:
+        """Redis' answer to a command without arguments; empty when it does not listen."""
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.redis_port), timeout=1) as peer:
-            peer.sendall(b"PING\r\n")
-            return peer.recv(16).startswith(b"+PONG")
-        return False
+            peer.sendall(command.encode() + b"\r\n")
+            return peer.recv(64)
+        return b""
 
-    def _web_answers(self) -> bool:
+    def web_answers(self) -> bool:
         with contextlib.suppress(httpx.TransportError):
             return self.api.get("/me").status_code == 200
         return False

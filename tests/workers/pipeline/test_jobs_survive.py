@@ -85,7 +85,7 @@ def test_killing_the_web_process_disturbs_no_stage(stack: Stack) -> None:
         kill_process(pid)
     stack.kill("web")
     stack.start_web()
-    wait_for(stack._web_answers, 30, "the web process")
+    wait_for(stack.web_answers, 60, "the web process")
     stack.go(run_id)
     _assert_done_once(stack, run_id)
 
@@ -98,9 +98,17 @@ def test_a_run_submitted_while_redis_is_down_is_sent_later(stack: Stack) -> None
     _assert_done_once(stack, run_id)
 
 
+def test_a_message_that_redis_lost_is_sent_again(stack: Stack) -> None:
+    stack.kill("worker")
+    run_id = stack.submit("nothing")
+    stack.redis("FLUSHALL")
+    stack.start_worker()
+    _assert_done_once(stack, run_id)
+
+
 def test_a_job_that_always_kills_its_worker_is_lost_after_three_attempts(stack: Stack) -> None:
     run_id = stack.submit("kill-worker baseline")
-    run = stack.wait(run_id, 60)
+    run = stack.wait(run_id)
     assert run["state"] == "lost", stack.story(run_id)
     assert run["error"]["sentence"].startswith("The baseline stage was tried 3 times")
     assert [claim for claim in stack.events(run_id, "claimed") if claim[0] == "baseline"] == [
@@ -115,7 +123,7 @@ def test_cancelling_kills_the_stage_within_seconds(stack: Stack) -> None:
     told = stack.stage_told(run_id)
     stack.api.post(f"/runs/{run_id}/cancel").raise_for_status()
     wait_for(lambda: not alive(told["pid"]) and not alive(told["child"]), 5, "the end of the stage")
-    assert stack.wait(run_id, 10)["state"] == "cancelled"
+    assert stack.wait(run_id)["state"] == "cancelled"
     assert stack.api.post(f"/runs/{run_id}/cancel").status_code == 409
 
 
