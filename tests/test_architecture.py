@@ -24,6 +24,7 @@ TORCH_FREE = [
     "kernels.registry",
     "kernels.model_files",
     "kernels.catalogue",
+    "kernels.engine.weights",
 ]
 
 
