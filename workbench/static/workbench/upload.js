@@ -39,9 +39,11 @@ function entryFiles(entry, path) {
   })();
 }
 
+const plain = (file) => (file ? [{ path: file.name, file }] : []);
+
 async function drop(event) {
-  const entries = Array.from(event.dataTransfer.items, (item) => item.webkitGetAsEntry()).filter(Boolean);
-  const found = await Promise.all(entries.map((entry) => entryFiles(entry, "")));
+  const dropped = Array.from(event.dataTransfer.items, (item) => [item.webkitGetAsEntry(), item.getAsFile()]);
+  const found = await Promise.all(dropped.map(([entry, file]) => (entry ? entryFiles(entry, "") : plain(file))));
   choose(found.flat());
 }
 
