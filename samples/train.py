@@ -91,15 +91,15 @@ def train_tokenizer(documents: list[str]) -> PreTrainedTokenizerFast:
 
 
 def build_model() -> LlamaForCausalLM:
-    """Llama's shape in small: grouped queries (6 heads over 2), tied embeddings, 3.3 million parameters."""
+    """Llama's shape in small: grouped queries (8 heads over 4), tied embeddings, 3.4 million parameters."""
     return LlamaForCausalLM(
         LlamaConfig(
             vocab_size=VOCABULARY,
-            hidden_size=192,
-            intermediate_size=384,
-            num_hidden_layers=8,
-            num_attention_heads=6,
-            num_key_value_heads=2,
+            hidden_size=256,
+            intermediate_size=512,
+            num_hidden_layers=4,
+            num_attention_heads=8,
+            num_key_value_heads=4,
             head_dim=32,
             max_position_embeddings=4 * CONTEXT,
             tie_word_embeddings=True,
