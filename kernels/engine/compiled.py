@@ -12,6 +12,7 @@ from kernels.engine import decoder
 from kernels.engine.base import Generation, Runner
 from kernels.engine.graphs import captured
 from kernels.engine.inputs import forward_inputs, output_tensor
+from kernels.engine.loading import kind_of
 from kernels.engine.sessions import DecoderSession, ModuleSession, Session
 
 CAPACITY_STEP = 64
@@ -44,7 +45,7 @@ class CompiledRunner(Runner):
     @torch.no_grad()
     def prepare(self, batch: int, prompt: int, tokens: int) -> None:
         ids = torch.zeros(batch, prompt, dtype=torch.int64, device=self.model.device)
-        if not self.model.can_generate():
+        if kind_of(self.model) != "decoder":
             self.encode(ids)
             return
         self._session = None
@@ -64,6 +65,9 @@ class CompiledRunner(Runner):
     def _compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
         if not self.options.get("compile", True):
             return function
+        import torch._dynamo
+        import torch._inductor
+
         torch._dynamo.config.recompile_limit = 64
         mode = _MODES.get(self.options.get("mode", "default"))
         inductor = {**(torch._inductor.list_mode_options(mode) if mode else {}), **self.options.get("inductor", {})}
@@ -94,7 +98,7 @@ class CompiledRunner(Runner):
         A sequence longer than the prepared cache gets a cache of its own length, compiled for it.
         """
         ids = ids.to(self.model.device)
-        if not self.model.can_generate():
+        if kind_of(self.model) != "decoder":
             return self._encoded(ids).clone()
         session = self._session
         if session is None or ids.shape[1] > session.capacity:

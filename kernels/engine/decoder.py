@@ -192,15 +192,15 @@ def decode_attention(q: Tensor, k: Tensor, v: Tensor, position: Tensor, scaling:
     """
     batch, _, heads, head_dim = q.shape
     length, kv_heads = k.shape[1], k.shape[2]
-    grouped = q.view(batch, 1, kv_heads, heads // kv_heads, head_dim)
-    scores = (grouped.float() * k[:, :, :, None].float()).sum(-1) * scaling  # [b, length, kv_h, group]
+    grouped = q.view(batch, kv_heads, heads // kv_heads, 1, head_dim).float()
+    k, v = (x.transpose(1, 2)[:, :, None].float() for x in (k, v))  # [b, kv_h, 1, length, d]
+    scores = (grouped * k).sum(-1) * scaling  # [b, kv_h, group, length]
     at = torch.arange(length, device=q.device)
     seen = at <= position
     if window is not None and window < length:
         seen = seen & (at > position - window)
-    scores = scores.masked_fill(~seen[None, :, None, None], float("-inf"))
-    share = torch.softmax(scores, dim=1)
-    out = (share[..., None] * v[:, :, :, None].float()).sum(1)  # [b, kv_h, group, d]
+    share = torch.softmax(scores.masked_fill(~seen, float("-inf")), dim=-1)
+    out = (share[..., None] * v).sum(-2)  # [b, kv_h, group, d]
     return out.to(q.dtype).view(batch, 1, heads, head_dim)
 
 

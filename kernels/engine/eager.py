@@ -8,6 +8,7 @@ from transformers.generation.streamers import BaseStreamer
 
 from kernels.engine.base import Generation, Runner
 from kernels.engine.inputs import forward_inputs, output_tensor
+from kernels.engine.loading import kind_of
 
 
 class _TokenClock(BaseStreamer):
@@ -34,7 +35,7 @@ class EagerRunner(Runner):
     def prepare(self, batch: int, prompt: int, tokens: int) -> None:
         ids = torch.zeros(batch, prompt, dtype=torch.int64, device=self.model.device)
         for _ in range(2):
-            if self.model.can_generate():
+            if kind_of(self.model) == "decoder":
                 self.generate(ids, min(tokens, 4))
             else:
                 self.encode(ids)

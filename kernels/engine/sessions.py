@@ -98,7 +98,7 @@ class DecoderSession(Session):
 ATTENTION_LAYERS = ("full_attention", "sliding_attention", "chunked_attention")
 
 
-def static_cache(model: Any, capacity: int) -> tuple[list[StaticLayer], Cache]:
+def static_cache(model: Any, capacity: int) -> tuple[list[Any], Cache]:
     """A cache of full length for every layer; the masks keep windows.
 
     transformers' own windowed static layers count tokens in a Python number, which no captured graph can follow.
@@ -108,8 +108,8 @@ def static_cache(model: Any, capacity: int) -> tuple[list[StaticLayer], Cache]:
     foreign = sorted({each for each in types if each not in ATTENTION_LAYERS})
     if foreign:
         raise ValueError(f"the compiled runner has no static cache for layers of type {', '.join(foreign)}")
-    layers = [StaticLayer(max_cache_len=capacity) for _ in types]
-    return layers, Cache(layers=list(layers))
+    layers: list[Any] = [StaticLayer(max_cache_len=capacity) for _ in types]
+    return layers, Cache(layers=layers)
 
 
 class ModuleSession(Session):

@@ -1,0 +1,61 @@
+"""Small configurations of several families."""
+
+from typing import Any
+
+SIZES: dict[str, Any] = {
+    "hidden_size": 64,
+    "intermediate_size": 160,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 300,
+    "max_position_embeddings": 512,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
+LLAMA3_ROPE = {
+    "rope_type": "llama3",
+    "factor": 32.0,
+    "high_freq_factor": 4.0,
+    "low_freq_factor": 1.0,
+    "original_max_position_embeddings": 16,
+}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "llama": SIZES | {"model_type": "llama", "rope_scaling": LLAMA3_ROPE, "tie_word_embeddings": True},
+    "llama-bias": SIZES | {"model_type": "llama", "attention_bias": True, "mlp_bias": True},
+    "qwen2": SIZES | {"model_type": "qwen2"},
+    "qwen2-window": SIZES
+    | {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1},
+    "qwen3": SIZES | {"model_type": "qwen3", "head_dim": 32},
+    "mistral": SIZES | {"model_type": "mistral", "sliding_window": 9},
+    "gemma3": SIZES
+    | {
+        "model_type": "gemma3_text",
+        "architectures": ["Gemma3ForCausalLM"],
+        "head_dim": 16,
+        "sliding_window": 8,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    },
+    "gpt2": {
+        "model_type": "gpt2",
+        "n_embd": 64,
+        "n_layer": 2,
+        "n_head": 4,
+        "n_positions": 128,
+        "vocab_size": 300,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    },
+    "bert": {
+        "model_type": "bert",
+        "architectures": ["BertForMaskedLM"],
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 128,
+        "vocab_size": 300,
+    },
+}
+COMPACT = ("llama", "llama-bias", "qwen2", "qwen2-window", "qwen3", "mistral")
+"""Families that the compact decoder runs; the other decoders run as transformers' modules."""

@@ -1,0 +1,84 @@
+"""Plans put their variants into the model, whatever runs it."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from kernels import engine, registry
+from kernels.engine.eager import EagerRunner
+from kernels.hardware import GPUS
+from kernels.ops import AttentionCase, LinearCase, ModelCase
+from kernels.plan import Plan, PlannedOp
+from tests.kernels.engine.engine_models import CONFIGS
+
+UNCOMPILED = {"compile": False}
+
+
+def load(name: str) -> Any:
+    return engine.load(None, CONFIGS[name], generated=True, dtype="fp32", device="cpu")
+
+
+def plan(runner: Any, ops: list[PlannedOp]) -> Plan:
+    return Plan(model_digest="", gpu="cpu", runner=runner, dtype="fp32", options=UNCOMPILED, ops=ops)
+
+
+def int8(n: int, k: int, m: int) -> PlannedOp:
+    case = LinearCase(m=m, n=n, k=k, dtype="fp32", weights="int8")
+    return PlannedOp(op="linear", case=case.model_dump(), variant="int8_dynamic_cpu")
+
+
+@pytest.mark.parametrize("runner", ["eager", "compiled"])
+@pytest.mark.parametrize("name", ["llama-bias", "gemma3"])
+def test_a_lossy_linear_is_used_at_every_length(runner: str, name: str, random_ids: torch.Tensor) -> None:
+    """Quality is judged on other lengths than were planned for: the variant has to be there as well."""
+    expected = EagerRunner(load(name)).logits(random_ids)
+    applied = engine.apply(load(name), plan(runner, [int8(160, 64, m=1)]))
+    applied.prepare(1, 20, 16)
+    difference = (applied.logits(random_ids) - expected).abs().amax(dim=(0, 2))
+    assert difference.min() > 1e-3
+    assert difference.max() < 1.0
+
+
+def test_each_planned_matrix_is_packed_once(random_ids: torch.Tensor) -> None:
+    model = load("llama")
+    runner = engine.apply(model, plan("compiled", [int8(160, 64, m=1), int8(160, 64, m=20)]))
+    runner.prepare(1, 20, 16)
+    runner.generate(random_ids[:1, :20], 16)
+    assert len(runner._linear._packed) == 2 * len(model.model.layers)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("runner", ["eager", "compiled"])
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_planned_attention_is_called_and_changes_nothing(
+    runner: str, name: str, random_ids: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variant = registry.variant("sdpa_math")
+    built: list[AttentionCase] = []
+    build = variant.build
+    monkeypatch.setattr(variant, "build", lambda case, params: built.append(case) or build(case, params))
+    case = AttentionCase(
+        kind="prefill", head_dim=16, heads=4, kv_heads=2, batch=1, q_len=20, kv_len=20, dtype="fp32", kv_dtype="fp32"
+    )
+    expected = EagerRunner(load(name)).generate(random_ids[:, :20], 8).tokens
+    planned = PlannedOp(op="attention", case=case.model_dump(), variant="sdpa_math")
+    applied = engine.apply(load(name), plan(runner, [planned]))
+    applied.prepare(2, 20, 8)
+    assert applied.generate(random_ids[:, :20], 8).tokens == expected
+    if (runner, name) != ("compiled", "gpt2"):  # a static cache masks, which no planned attention takes
+        assert {(each.q_len, each.kv_len) for each in built} == {(20, 20)}
+
+
+def test_whole_model_variants_say_what_they_cannot_do() -> None:
+    case = ModelCase(model="tiny-llama", batch=4, prompt=8, tokens=8)
+    able, refused = registry.offers(case, GPUS["cpu"])
+    assert [each.name for each in able] == ["eager", "compiled"]
+    assert set(refused) == {"compiled_tuned", "compiled_max_autotune", "cuda_graphs"}
+    assert registry.variant("compiled_tuned").serves(case, GPUS["h200"]).reason.startswith("batch is 4")  # type: ignore[union-attr]
+
+
+def test_a_whole_model_variant_builds_its_runner(random_ids: torch.Tensor) -> None:
+    model = load("qwen2")
+    case = ModelCase(model="", batch=2, prompt=20, tokens=4)
+    runner = registry.variant("compiled").build(case, UNCOMPILED)(model)
+    assert runner.generate(random_ids[:, :20], 4).tokens == EagerRunner(model).generate(random_ids[:, :20], 4).tokens
