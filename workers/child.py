@@ -6,6 +6,7 @@ the kernel tells the guard, which kills its whole session; when the guard dies, 
 space is never limited, since CUDA reserves far more than it uses.
 """
 
+import contextlib
 import ctypes
 import functools
 import json
@@ -175,6 +176,8 @@ def _guard(parent: int, command: list[str]) -> NoReturn:
     pid = os.fork()
     if pid == 0:
         _when_parent_dies(signal.SIGKILL, guard)
+        with contextlib.suppress(OSError):  # when memory runs out, the stage goes before its worker
+            Path("/proc/self/oom_score_adj").write_text("500")
         os.execvp(command[0], command)
     signal.signal(signal.SIGTERM, lambda *_: os.kill(pid, signal.SIGTERM))
     signal.signal(signal.SIGUSR1, lambda *_: os.killpg(0, signal.SIGKILL))

@@ -78,15 +78,22 @@ class Reporter:
         except Unreachable as error:
             log.warning("no heartbeat: %s", error)
             return False
-        except (Refused, Rejected) as error:
+        except Rejected as error:
+            log.warning("the workbench did not take what the stage said: %s", error)
+            self._forget(lines)
+            return False
+        except Refused as error:
             log.warning("the attempt is no longer this worker's: %s", error)
             self.superseded = True
             self.stop.set()
             return True
-        sent = {id(line) for line in lines}
-        while self._lines and id(self._lines[0]) in sent:
-            self._lines.popleft()
+        self._forget(lines)
         if answer.cancel:
             self.cancelled = True
             self.stop.set()
         return True
+
+    def _forget(self, lines: list[Progress]) -> None:
+        gone = {id(line) for line in lines}
+        while self._lines and id(self._lines[0]) in gone:
+            self._lines.popleft()

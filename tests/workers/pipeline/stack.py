@@ -82,7 +82,7 @@ class Stack:
         self._python("manage.py", "migrate", "--verbosity", "0")
         self.start_web()
         self.start_worker()
-        self._start("ledger", self.env, *self._celery("workers.ledger", "ledger", "-B"))
+        self.start_ledger()
         made = json.loads(self._python(str(Path(__file__).with_name("seed.py"))).splitlines()[-1])
         self.organisation, self.model = made["organisation"], made["model"]
         self.api = httpx.Client(
@@ -111,6 +111,9 @@ class Stack:
 
     def start_worker(self) -> None:
         self._start("worker", self.worker_env, *self._celery("workers.gpu", "gpu.cpu"))
+
+    def start_ledger(self) -> None:
+        self._start("ledger", self.env, *self._celery("workers.ledger", "ledger", "-B"))
 
     def kill(self, name: str) -> None:
         """kill -9 the process itself, as a crash would; what hangs on it must fall by itself."""

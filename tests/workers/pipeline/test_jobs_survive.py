@@ -90,6 +90,15 @@ def test_killing_the_web_process_disturbs_no_stage(stack: Stack) -> None:
     _assert_done_once(stack, run_id)
 
 
+def test_killing_the_ledger_worker_and_its_beat_disturbs_no_stage(stack: Stack) -> None:
+    run_id = stack.submit("pause baseline")
+    stack.stage_told(run_id)
+    stack.kill("ledger")
+    stack.start_ledger()
+    stack.go(run_id)
+    _assert_done_once(stack, run_id)
+
+
 def test_a_run_submitted_while_redis_is_down_is_sent_later(stack: Stack) -> None:
     stack.kill("redis")
     run_id = stack.submit("nothing")
