@@ -4,9 +4,10 @@ import base64
 import binascii
 import json
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
+from django.core.exceptions import ValidationError
 from django.db.models import Model, Q, QuerySet
 from ninja import Field, Schema
 
@@ -35,11 +36,11 @@ def encode(row: Model) -> str:
     return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
 
 
-def _decode(cursor: str) -> tuple[datetime, str]:
+def _decode(cursor: str, model: type[Model]) -> tuple[datetime, Any]:
     try:
         created_at, key = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        return datetime.fromisoformat(created_at), str(key)
-    except (binascii.Error, ValueError, TypeError):
+        return datetime.fromisoformat(created_at).astimezone(UTC), model._meta.pk.to_python(key)
+    except (binascii.Error, ValueError, TypeError, OverflowError, RecursionError, ValidationError):
         reason = {
             "field": "cursor",
             "reason": "is not a cursor of this list; send `next` as it came",
@@ -53,7 +54,7 @@ def page(rows: QuerySet[Any], query: PageQuery, shape: Callable[[Any], Any] | No
     The endpoint's response schema reads the rows itself, so that `shape` must not make instances of that schema.
     """
     if query.cursor:
-        created_at, key = _decode(query.cursor)
+        created_at, key = _decode(query.cursor, rows.model)
         rows = rows.filter(Q(created_at__lt=created_at) | Q(created_at=created_at, pk__lt=key))
     found = list(rows.order_by("-created_at", "-pk")[: query.limit + 1])
     kept = found[: query.limit]

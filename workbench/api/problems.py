@@ -10,6 +10,7 @@ from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import Field, NinjaAPI, Schema
 from ninja.errors import AuthenticationError, HttpError, Throttled, ValidationErrorContext
+from ninja.parser import Parser
 
 from workbench.api.sentences import Problem, describe, field_path, invalid, sentence, sentences
 
@@ -50,8 +51,9 @@ def _on_problem(request: HttpRequest, error: Problem) -> HttpResponse:
 
 
 def _on_http_error(request: HttpRequest, error: HttpError) -> HttpResponse:
-    if isinstance(error.__cause__, json.JSONDecodeError | UnicodeDecodeError):
-        reason = {"field": "body", "reason": f"is not valid JSON: {error.__cause__}"}
+    if error.status_code == 400 and error.__cause__ is not None:  # ninja could not parse the body
+        deep = isinstance(error.__cause__, RecursionError)
+        reason = {"field": "body", "reason": f"is not valid JSON: {'nested too deeply' if deep else error.__cause__}"}
         return respond(400, sentence(reason), [reason])
     return respond(error.status_code, str(error))
 
@@ -109,11 +111,18 @@ HANDLERS: dict[type[Exception], Callable[..., HttpResponse]] = {
 }
 
 
+class _Parser(Parser):
+    def parse_body(self, request: HttpRequest) -> Any:
+        if rb"\u0000" in request.body:
+            raise ValueError("text must not contain the character NUL")
+        return json.loads(request.body)
+
+
 class ProblemAPI(NinjaAPI):
     """An API that answers every error as problem+json."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+        super().__init__(parser=_Parser(), **options)
         for kind, handler in HANDLERS.items():
             self.add_exception_handler(kind, handler)
 

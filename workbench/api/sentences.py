@@ -30,6 +30,8 @@ def describe(error: Mapping[str, Any], path: str) -> tuple[str, str]:
         return path, "is required"
     if kind == "extra_forbidden":
         return path, "is not a known field"
+    if kind in ("model_type", "model_attributes_type", "dict_type"):
+        return path, "should be an object with named fields"
     if kind == "json_invalid":
         return path, f"is not valid JSON: {error.get('ctx', {}).get('error', message)}"
     words = message.removeprefix("Input ").replace(" after validation", "")

@@ -1,5 +1,8 @@
 """Lists by cursor: every row once, even while rows come and share their time."""
 
+import base64
+import json
+
 import pytest
 from django.utils import timezone
 
@@ -46,7 +49,24 @@ def test_another_organisation_sees_none_of_them(api, foreigner, organisation):
     assert _walk(api(foreigner), 10) == []
 
 
-@pytest.mark.parametrize("query", [{"cursor": "rubbish"}, {"cursor": "WzEsMl0"}, {"limit": 0}, {"limit": 201}])
+def _cursor(document):
+    return base64.urlsafe_b64encode(json.dumps(document).encode()).decode()
+
+
+BAD_CURSORS = [
+    "rubbish",
+    "\x00",
+    "é",
+    _cursor(1),
+    _cursor([1, 2]),
+    _cursor(["2026-01-01T00:00:00Z", "no uuid"]),
+    _cursor(["2026-01-01T00:00:00Z", ["list"]]),
+    _cursor(["0001-01-01T00:00:00+14:00", "00000000-0000-4000-8000-000000000000"]),
+    _cursor([None, None]),
+]
+
+
+@pytest.mark.parametrize("query", [*({"cursor": cursor} for cursor in BAD_CURSORS), {"limit": 0}, {"limit": 201}])
 def test_a_bad_cursor_or_limit_is_named(api, engineer, query):
     response = api(engineer).get("/api/frame/invitations", query)
     assert response.status_code == 422

@@ -56,9 +56,22 @@ def test_a_file_is_named_where_there_is_one():
     assert sentences(raised.value, "sla.yaml") == [{"field": "objectives", "reason": "is required", "file": "sla.yaml"}]
 
 
-def test_broken_json_is_one_sentence(api, engineer):
-    problem = _problem(_sla(api(engineer), "{broken"), 400)
-    assert "JSON" in problem["detail"]
+@pytest.mark.parametrize(
+    ("body", "status", "reason"),
+    [
+        ("{broken", 400, "is not valid JSON: Expecting property name enclosed in double quotes: line 1 column 2"),
+        ("[" * 100_000, 400, "is not valid JSON: nested too deeply"),
+        (b"\xff", 400, "is not valid JSON: 'utf-8' codec can't decode byte 0xff"),
+        ('{"name": "a\\u0000b"}', 400, "is not valid JSON: text must not contain the character NUL"),
+        ("", 422, "is required"),
+        ("[]", 422, "should be an object with named fields"),
+        ("1", 422, "should be an object with named fields"),
+    ],
+)
+def test_a_body_that_is_no_document_is_one_sentence(api, engineer, body, status, reason):
+    problem = _problem(_sla(api(engineer), body), status)
+    assert problem["errors"][0]["field"] == "body"
+    assert problem["errors"][0]["reason"].startswith(reason)
 
 
 def test_a_raised_problem_keeps_its_sentence(api, engineer):
