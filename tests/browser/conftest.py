@@ -65,7 +65,7 @@ def log_in(page: Page, site: Site) -> None:
 
 @pytest.fixture
 def open_page(chromium: Browser, site: Site, session: Path) -> Iterator[Callable[..., Page]]:
-    """`open_page(width=390, color_scheme="dark")`: a page with a login; what the console complains of fails the test."""
+    """`open_page(width=390, color_scheme="dark")`: logged in; what the console complains of fails the test."""
     contexts: list[BrowserContext] = []
     complaints: list[str] = []
 
