@@ -109,6 +109,8 @@ class Int8DynamicCpu(Variant):
             return Refusal(f"gpu_class is {gpu.gpu_class}: this variant runs on the CPU only")
         if case.weights != "int8":
             return Refusal(f"weights is {case.weights}: this variant multiplies int8 weights only")
+        if case.k == 1:
+            return Refusal("k is 1: torch's int8 product gives wrong sums there")
         if case.epilogue not in ("none", "bias"):
             return Refusal(f"epilogue is {case.epilogue}: this variant knows none and bias only")
         return None

@@ -1,0 +1,139 @@
+"""Variants that are wrong on purpose, each in its own way."""
+
+import torch
+import torch.nn.functional as F
+
+from kernels.registry import Variant
+
+
+class Planted(Variant):
+    """A linear that is right, until a subclass breaks it."""
+
+    name = "planted"
+    op = "linear"
+    summary = "planted by a test"
+
+    def serves(self, case, gpu):
+        return None
+
+    def build(self, case, params):
+        return self.call
+
+    def call(self, x, w, bias=None, residual=None):
+        return F.linear(x, w, bias)
+
+
+class Wrong(Planted):
+    """Off by a per cent."""
+
+    name = "planted_wrong"
+
+    def call(self, x, w, bias=None, residual=None):
+        return F.linear(x, w) * 1.01
+
+
+class WrongInOnePlace(Planted):
+    """One row of many is slightly off."""
+
+    name = "planted_wrong_row"
+
+    def call(self, x, w, bias=None, residual=None):
+        y = F.linear(x, w)
+        y[-1, -1] += 0.01 * y.abs().max()
+        return y
+
+
+class Cached(Planted):
+    """Returns its first answer for ever."""
+
+    name = "planted_cached"
+
+    def __init__(self):
+        self.kept = {}
+
+    def call(self, x, w, bias=None, residual=None):
+        return self.kept.setdefault("y", F.linear(x, w)).clone()
+
+
+class CachedByAddress(Planted):
+    """Recognises its input tensors and trusts that their contents are the same."""
+
+    name = "planted_cached_by_address"
+
+    def __init__(self):
+        self.kept = {}
+
+    def call(self, x, w, bias=None, residual=None):
+        if id(x) not in self.kept:
+            self.kept[id(x)] = x, F.linear(x, w)
+        return self.kept[id(x)][1].clone()
+
+
+class SharedBuffer(Planted):
+    """Writes every answer into the same memory."""
+
+    name = "planted_shared_buffer"
+
+    def __init__(self):
+        self.buffer = None
+
+    def call(self, x, w, bias=None, residual=None):
+        y = F.linear(x, w)
+        self.buffer = y if self.buffer is None or self.buffer.shape != y.shape else self.buffer.copy_(y)
+        return self.buffer
+
+
+class ChangesInput(Planted):
+    """Scales its input in place and undoes nothing."""
+
+    name = "planted_changes_input"
+
+    def call(self, x, w, bias=None, residual=None):
+        y = F.linear(x, w)
+        x.mul_(2)
+        return y
+
+
+class HalfWritten(Planted):
+    """Leaves the last column of its output as the allocator gave it."""
+
+    name = "planted_half_written"
+
+    def call(self, x, w, bias=None, residual=None):
+        y = torch.empty(x.shape[0], w.shape[0], dtype=x.dtype, device=x.device)
+        y[:, :-1] = F.linear(x, w[:-1])
+        return y
+
+
+class Nan(Planted):
+    """Has a NaN where large values overflow."""
+
+    name = "planted_nan"
+
+    def call(self, x, w, bias=None, residual=None):
+        y = F.linear(x, w)
+        return torch.where(y.abs() > 20, torch.nan, y)
+
+
+class WrongShape(Planted):
+    """Forgets a dimension."""
+
+    name = "planted_wrong_shape"
+
+    def call(self, x, w, bias=None, residual=None):
+        return F.linear(x, w).flatten()
+
+
+class Raises(Planted):
+    """Cannot run."""
+
+    name = "planted_raises"
+
+    def call(self, x, w, bias=None, residual=None):
+        raise RuntimeError("no kernel image is available\nfor this device")
+
+
+class Right(Planted):
+    """Nothing wrong with it."""
+
+    name = "planted_right"

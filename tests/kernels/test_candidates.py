@@ -1,0 +1,202 @@
+"""A case's candidates: gated, timed side by side, one chosen, the others with their reasons; choices are kept."""
+
+import json
+
+import pytest
+import torch
+
+from kernels import registry
+from kernels.candidates import Bench, Trial, try_case
+from kernels.choice import Choices
+from kernels.hardware import GPUS
+from kernels.ops import AttentionCase, LinearCase
+from kernels.timing import Rule
+from tests.kernels import planted
+
+CASE = LinearCase(m=4, n=48, k=32, dtype="fp32", weights="fp32")
+QUICK = Rule(seconds=0.2, least=6, most=30, warmup_seconds=0.0)
+
+
+class FakeTimer:
+    """Runs the call and says what `ms` makes of it, a little more every other time."""
+
+    def __init__(self, ms, jitter=0.0):
+        self.ms, self.jitter, self.count = ms, jitter, 0
+
+    def __call__(self, call):
+        self.count += 1
+        call()
+        return self.ms(call) * (1 + self.jitter * (self.count % 5))
+
+
+@pytest.fixture
+def plant(monkeypatch):
+    """Registers variants for one test."""
+
+    def put(*classes):
+        for each in classes:
+            monkeypatch.setitem(registry._variants, each.name, each())
+
+    registry.variants()
+    return put
+
+
+def bench(only=None):
+    """A CPU bench with the real timer."""
+    return Bench(torch.device("cpu"), GPUS["cpu"], {}, QUICK, None, only)
+
+
+class Fast(planted.Planted):
+    name = "planted_fast"
+
+
+class Slow(planted.Planted):
+    name = "planted_slow"
+
+
+def by_name(trials):
+    return {trial.variant: trial for trial in trials}
+
+
+def scripted(gpu, ms, jitter=0.0):
+    """A bench whose times are given per planted class; only these run."""
+
+    def look(call):
+        for cell in call.__closure__ or ():
+            owner = getattr(cell.cell_contents, "__self__", None)
+            if owner is not None:
+                return ms[owner.name]
+        raise AssertionError("not a planted variant's call")
+
+    return Bench(torch.device("cpu"), GPUS[gpu], {}, QUICK, FakeTimer(look, jitter), frozenset({*ms, "planted_wrong"}))
+
+
+def test_fastest_right_variant_is_chosen_and_every_other_says_why(plant):
+    plant(Slow, Fast, planted.Wrong)
+    found = by_name(try_case(scripted("cpu", {"planted_fast": 1.0, "planted_slow": 2.0}), CASE))
+    assert found["planted_fast"].chosen
+    assert found["planted_fast"].reason == "2.00x faster than planted_slow, what torch runs by itself."
+    assert found["planted_slow"].reason == "2.00x slower than planted_fast at this shape."
+    assert found["planted_wrong"].gate == "fail"
+    assert found["planted_wrong"].ms is None
+    assert sum(trial.chosen for trial in found.values()) == 1
+
+
+def test_difference_inside_the_noise_is_no_difference(plant):
+    plant(Slow, Fast)
+    found = by_name(try_case(scripted("cpu", {"planted_fast": 1.0, "planted_slow": 1.05}, jitter=0.1), CASE))
+    assert found["planted_slow"].chosen
+    assert "lies inside the noise (" in found["planted_fast"].reason
+
+
+def test_variant_that_beats_physics_is_impossible(plant):
+    plant(Slow, Fast)
+    case = LinearCase(m=64, n=64, k=64, dtype="fp32", weights="fp32")
+    found = by_name(try_case(scripted("h200", {"planted_fast": 1e-9, "planted_slow": 1.0}), case))
+    assert found["planted_fast"].gate == "impossible"
+    assert found["planted_fast"].reason.startswith("Impossible: ")
+    assert not found["planted_fast"].chosen
+    assert found["planted_slow"].chosen
+
+
+def test_real_variants_of_a_case_on_this_machine():
+    case = AttentionCase(
+        kind="prefill", head_dim=32, heads=4, kv_heads=2, batch=1, q_len=64, kv_len=64, dtype="fp32", kv_dtype="fp32"
+    )
+    found = by_name(try_case(bench(), case))
+    assert found["sdpa_cudnn"].gate == "refused"
+    assert found["sdpa_cudnn"].reason.startswith("device is cpu")
+    for name in ("sdpa_math", "sdpa_flash"):
+        trial = found[name]
+        assert trial.gate == "pass"
+        assert trial.ms_low <= trial.ms <= trial.ms_high
+        assert trial.tflops > 0
+        assert trial.kernels
+        assert trial.reason
+
+
+def test_lossy_variants_compete_only_when_allowed():
+    lossy = [CASE.model_copy(update={"weights": "int8"})]
+    only = frozenset({"torch_linear", "int8_dynamic_cpu"})
+    allowed = by_name(try_case(bench(only=only), CASE, lossy))
+    assert allowed["int8_dynamic_cpu"].gate == "pass"
+    assert allowed["int8_dynamic_cpu"].quantisation > 0
+    forbidden = by_name(try_case(bench(only=only), CASE, lossy, forbidden="The workload does not allow it."))
+    assert forbidden["int8_dynamic_cpu"].gate == "refused"
+    assert forbidden["int8_dynamic_cpu"].reason == "The workload does not allow it."
+
+
+def test_slow_builders_are_left_out_of_a_short_run():
+    trial = by_name(try_case(bench(only=frozenset({"torch_linear_compiled"})), CASE, seconds=5))[
+        "torch_linear_compiled"
+    ]
+    assert trial.gate == "refused"
+    assert trial.reason == "Not tried: it may take 20 s to build and 5 s were left."
+
+
+def test_params_are_tuned_and_the_losers_kept(plant):
+    class Tunable(planted.Planted):
+        name = "planted_tunable"
+
+        def space(self, case):
+            return [{"repeat": 40}, {"repeat": 1}]
+
+        def build(self, case, params):
+            def call(x, w):
+                for _ in range(params["repeat"]):
+                    y = torch.nn.functional.linear(x, w)
+                return y
+
+            return call
+
+    plant(Tunable)
+    trials = try_case(bench(only=frozenset({"planted_tunable"})), CASE)
+    slow, fast = sorted(trials, key=lambda trial: -trial.params["repeat"])
+    assert fast.chosen
+    assert "slower than its own params {'repeat': 1}" in slow.reason
+    assert slow.id != fast.id
+
+
+def test_ids_are_the_same_in_every_run():
+    first, second = (Trial(CASE, "torch_linear", {"a": 1}, True, False, "pass") for _ in range(2))
+    assert first.id == second.id
+    assert first.id != Trial(CASE, "torch_linear", {"a": 2}, True, False, "pass").id
+
+
+ENVIRONMENT = {"device": "CPU", "driver": "", "versions": {"torch": "2.13.0"}}
+
+
+def test_choice_is_measured_once_per_machine_and_versions(tmp_path):
+    choices = Choices(ENVIRONMENT, tmp_path)
+    only = frozenset({"torch_linear"})
+    assert choices.find(CASE) is None
+    made = choices.choose(CASE, bench(only=only))
+    assert made.variant == "torch_linear"
+    assert made.ms > 0
+    assert made.sentence
+    assert Choices(ENVIRONMENT, tmp_path).find(CASE) == made
+    newer = ENVIRONMENT | {"versions": {"torch": "2.14.0"}}
+    assert Choices(newer, tmp_path).find(CASE) is None
+
+
+def test_choice_falls_back_to_torch(tmp_path, plant):
+    plant(planted.Wrong)
+    choice = Choices(ENVIRONMENT, tmp_path).choose(CASE, bench(only=frozenset({"planted_wrong"})))
+    assert choice.variant == "torch_linear"
+    assert choice.ms is None
+
+
+@pytest.mark.parametrize("broken", ["", "[]", '{"choices": 3}', '{"choices": {"KEY": {"variant": "gone"}}}'])
+def test_broken_or_outdated_choices_are_ignored(tmp_path, broken):
+    choices = Choices(ENVIRONMENT, tmp_path)
+    choices.path.write_text(broken.replace("KEY", CASE.key))
+    assert choices.find(CASE) is None
+
+
+def test_cache_directory_comes_from_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "deep" / "cache"))
+    choices = Choices(ENVIRONMENT)
+    won = Trial(CASE, "torch_linear", {}, True, False, "pass", "best", ms=1.0, chosen=True)
+    choices.keep(CASE, [won])
+    assert json.loads(choices.path.read_text())["choices"][CASE.key]["variant"] == "torch_linear"
+    assert choices.path.is_relative_to(tmp_path)

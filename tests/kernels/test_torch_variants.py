@@ -1,0 +1,139 @@
+"""What torch offers passes the gate at random shapes, and says in a sentence what it cannot do."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels import accuracy, registry
+from kernels.hardware import GPUS
+from kernels.ops import AttentionCase, GatedCase, LinearCase, LmHeadCase, RmsNormCase, RopeCase
+
+DTYPES = st.sampled_from(["fp32", "bf16", "fp16"])
+SIZES = st.integers(1, 40)
+FEW = settings(max_examples=12, deadline=None, derandomize=True)
+
+
+def passes(case):
+    """Gates every variant that serves the case on the CPU and builds at once."""
+    able, refused = registry.offers(case, GPUS["cpu"])
+    for variant in able:
+        if not variant.build_seconds:
+            report = accuracy.check(variant, case, "cpu")
+            assert report.passed, f"{variant.name} {case.key}: {report.sentence}"
+    assert all(refusal.reason for refusal in refused.values())
+    return {variant.name for variant in able}
+
+
+@FEW
+@given(m=SIZES, n=SIZES, k=SIZES, dtype=DTYPES, epilogue=st.sampled_from(["none", "bias", "residual", "swiglu"]))
+def test_linear(m, n, k, dtype, epilogue):
+    case = LinearCase(m=m, n=n, k=k, dtype=dtype, weights=dtype, epilogue=epilogue)
+    assert "torch_linear" in passes(case)
+
+
+@FEW
+@given(m=SIZES, n=SIZES, k=st.integers(2, 40), dtype=DTYPES, epilogue=st.sampled_from(["none", "bias"]))
+def test_int8(m, n, k, dtype, epilogue):
+    assert passes(LinearCase(m=m, n=n, k=k, dtype=dtype, weights="int8", epilogue=epilogue)) == {"int8_dynamic_cpu"}
+
+
+@FEW
+@given(
+    batch=st.integers(1, 3),
+    kv_heads=st.integers(1, 3),
+    group=st.integers(1, 3),
+    head_dim=st.sampled_from([8, 24, 64]),
+    q_len=SIZES,
+    more=st.integers(0, 30),
+    causal=st.booleans(),
+    window=st.sampled_from([None, 1, 7]),
+    dtype=DTYPES,
+)
+def test_attention(batch, kv_heads, group, head_dim, q_len, more, causal, window, dtype):
+    case = AttentionCase(
+        kind="decode" if q_len == 1 else "prefill",
+        head_dim=head_dim,
+        heads=kv_heads * group,
+        kv_heads=kv_heads,
+        batch=batch,
+        q_len=q_len,
+        kv_len=q_len + more,
+        causal=causal,
+        dtype=dtype,
+        kv_dtype=dtype,
+        window=window if causal else None,
+    )
+    assert passes(case) == {"sdpa_math", "sdpa_flash"}
+
+
+@FEW
+@given(m=SIZES, n=SIZES, dtype=DTYPES, residual=st.booleans(), activation=st.sampled_from(["silu", "gelu"]))
+def test_small_ops(m, n, dtype, residual, activation):
+    assert passes(RmsNormCase(m=m, n=n, residual=residual, dtype=dtype))
+    assert passes(GatedCase(m=m, n=n, activation=activation, dtype=dtype))
+    assert passes(RopeCase(batch=1, q_len=m, heads=4, kv_heads=2, head_dim=2 * n, dtype=dtype))
+    assert passes(LmHeadCase(m=m, vocab=n, k=16, dtype=dtype, weights=dtype))
+
+
+BASE = AttentionCase(kind="prefill", head_dim=64, heads=4, kv_heads=4, batch=1, q_len=8, kv_len=8)
+
+
+@pytest.mark.parametrize(
+    ("change", "gpu", "variant", "said"),
+    [
+        ({"softcap": 30.0}, "h200", "sdpa_flash", "softcap is 30"),
+        ({"paged": True}, "h200", "sdpa_math", "paged is true"),
+        ({"dtype": "fp32", "kv_dtype": "fp32"}, "h200", "sdpa_flash", "dtype is fp32"),
+        ({"kv_dtype": "fp8"}, "h200", "sdpa_math", "kv_dtype is fp8"),
+        ({"head_dim": 320}, "h200", "sdpa_flash", "head_dim is 320"),
+        ({"head_dim": 36}, "h200", "sdpa_cudnn", "head_dim is 36"),
+        ({"window": 4}, "h200", "sdpa_cudnn", "window is 4"),
+        ({"kv_len": 16}, "h200", "sdpa_flash", "q_len is 8 and kv_len 16"),
+        ({"q_len": 16}, "cpu", "sdpa_math", "q_len is 16 and kv_len 8"),
+        ({"batch": 0}, "cpu", "sdpa_math", "batch or a length is 0"),
+        ({"heads": 3, "kv_heads": 2}, "cpu", "sdpa_math", "heads is 3"),
+        ({}, "cpu", "sdpa_cudnn", "device is cpu"),
+        ({}, "cpu", "sdpa_mem_efficient", "device is cpu"),
+    ],
+)
+def test_attention_refusals_name_the_field(change, gpu, variant, said):
+    refusal = registry.variant(variant).serves(BASE.model_copy(update=change), GPUS[gpu])
+    assert refusal is not None
+    assert refusal.reason.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("change", "gpu", "variant", "said"),
+    [
+        ({"weights": "fp8"}, "h200", "torch_linear", "weights is fp8"),
+        ({"epilogue": "quantise"}, "h200", "torch_linear", "epilogue is quantise"),
+        ({"weights": "int8"}, "h200", "int8_dynamic_cpu", "gpu_class is h200"),
+        ({}, "cpu", "int8_dynamic_cpu", "weights is bf16"),
+        ({"weights": "int8", "epilogue": "swiglu"}, "cpu", "int8_dynamic_cpu", "epilogue is swiglu"),
+        ({"weights": "int8", "k": 1}, "cpu", "int8_dynamic_cpu", "k is 1"),
+    ],
+)
+def test_linear_refusals_name_the_field(change, gpu, variant, said):
+    refusal = registry.variant(variant).serves(LinearCase(m=4, n=8, k=8).model_copy(update=change), GPUS[gpu])
+    assert refusal is not None
+    assert refusal.reason.startswith(said)
+
+
+@pytest.mark.parametrize("name", ["torch_linear", "torch_linear_compiled", "int8_dynamic_cpu", "sdpa_math"])
+def test_unknown_params_are_named(name):
+    variant = registry.variant(name)
+    case = BASE if variant.op == "attention" else LinearCase(m=4, n=8, k=8)
+    with pytest.raises(ValueError, match="stages"):
+        variant.build(case, {"stages": 3})
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("length", [(128, 128), (1, 300)])
+def test_every_backend_passes_on_the_gpu(length):
+    q_len, kv_len = length
+    kind = "decode" if q_len == 1 else "prefill"
+    case = AttentionCase(kind=kind, head_dim=64, heads=8, kv_heads=2, batch=2, q_len=q_len, kv_len=kv_len)
+    for variant in registry.variants("attention"):
+        if variant.serves(case, GPUS["h200"]) is None:
+            report = accuracy.check(variant, case, "cuda")
+            assert report.passed, f"{variant.name}: {report.sentence}"
