@@ -16,6 +16,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "vocab_size": ("vocab_size",),
     "positions": ("max_position_embeddings", "n_positions", "n_ctx"),
     "experts": ("num_local_experts", "num_experts", "n_routed_experts"),
+    "types": ("type_vocab_size",),
 }
 """What a dimension is called in different families."""
 
@@ -29,8 +30,9 @@ HIGHEST: dict[str, int] = {
     "vocab_size": 4_194_304,
     "positions": 134_217_728,
     "experts": 4_096,
+    "types": 1_024,
 }
-MAY_BE_ZERO = {"experts"}
+MAY_BE_ZERO = {"experts", "types"}
 MAX_PARAMETERS = 4 * 10**12
 SMALL_FRACTIONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_eps")
 ATTENTION = {"eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"}
@@ -39,11 +41,9 @@ FILE = "config.json"
 
 
 def value(config: dict[str, Any], what: str) -> int | None:
-    """The dimension `what` (a key of ALIASES) under whichever name the configuration has it."""
-    for name in ALIASES[what]:
-        if config.get(name) is not None:
-            return config[name]
-    return None
+    """The dimension `what` (a key of ALIASES) under whichever name it has; None if it is missing or a list."""
+    found = config.get(name_of(config, what))
+    return found if type(found) is int else None
 
 
 def name_of(config: dict[str, Any], what: str) -> str:
@@ -133,21 +133,24 @@ def _check_numbers(prefix: str, config: dict[str, Any]) -> None:
 
 def _check_heads(prefix: str, config: dict[str, Any]) -> None:
     hidden, heads, kv_heads = (value(config, what) for what in ("hidden_size", "heads", "kv_heads"))
-    if not isinstance(hidden, int) or not isinstance(heads, int):
+    if hidden is None or heads is None:
         return
     if value(config, "head_dim") is None and hidden % heads:
         field = prefix + name_of(config, "heads")
         raise ModelRefused(
             FILE, field, f"{heads} heads do not divide {name_of(config, 'hidden_size')}, which is {hidden}"
         )
-    if isinstance(kv_heads, int) and heads % kv_heads:
+    if kv_heads is not None and heads % kv_heads:
         raise ModelRefused(
             FILE, f"{prefix}num_key_value_heads", f"{kv_heads} key-value heads do not divide the {heads} query heads"
         )
 
 
 def check_required(config: dict[str, Any], names: tuple[str, ...]) -> None:
-    """Refuses a configuration without the fields that its family needs."""
+    """Refuses a configuration without the fields that its family needs, or with a list where it has one number."""
     for name in names:
-        if not isinstance(config.get(name), int):
+        if config.get(name) is None:
             raise ModelRefused(FILE, name, "the field is missing")
+    for name in {name for aliases in ALIASES.values() for name in aliases}:
+        if isinstance(config.get(name), (list, dict)):
+            raise ModelRefused(FILE, name, "must be one whole number")

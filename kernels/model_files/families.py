@@ -90,7 +90,7 @@ def gpt2(config: dict[str, Any]) -> Shapes:
     hidden = config["n_embd"]
     inner = config.get("n_inner") or 4 * hidden
     yield "wte.weight", (config["vocab_size"], hidden)
-    yield "wpe.weight", (config.get("n_positions", 1024), hidden)
+    yield "wpe.weight", (config.get("n_positions") or 1024, hidden)
     for layer in range(config["n_layer"]):
         at = f"h.{layer}"
         for name, rows, columns in (
@@ -111,8 +111,8 @@ def gpt2(config: dict[str, Any]) -> Shapes:
 def bert(config: dict[str, Any]) -> Shapes:
     """BERT: embeddings and the encoder's layers; pooler and heads depend on the task and are left out."""
     hidden, inner = config["hidden_size"], config["intermediate_size"]
-    rows = {"word": config["vocab_size"], "position": config.get("max_position_embeddings", 512)}
-    rows["token_type"] = config.get("type_vocab_size", 2)
+    rows = {"word": config["vocab_size"], "position": config.get("max_position_embeddings") or 512}
+    rows["token_type"] = config["type_vocab_size"] if config.get("type_vocab_size") is not None else 2
     for name, count in rows.items():
         yield f"embeddings.{name}_embeddings.weight", (count, hidden)
     for layer in range(config["num_hidden_layers"]):
@@ -182,11 +182,10 @@ def estimated_parameters(config: dict[str, Any]) -> int:
         return total if is_tied(config) or not family.head else total + _product(head_shape(config))
     sizes = {what: value(config, what) for what in ("hidden_size", "layers", "intermediate_size", "vocab_size")}
     hidden, layers = sizes["hidden_size"], sizes["layers"]
-    if not isinstance(hidden, int) or not isinstance(layers, int):
+    if hidden is None or layers is None:
         nested = [item for key, item in config.items() if key.endswith("_config") and isinstance(item, dict)]
         return sum(estimated_parameters({"model_type": "", **item}) for item in nested)
-    inner = sizes["intermediate_size"] if isinstance(sizes["intermediate_size"], int) else 4 * hidden
-    vocab = sizes["vocab_size"] if isinstance(sizes["vocab_size"], int) else 0
+    inner, vocab = sizes["intermediate_size"] or 4 * hidden, sizes["vocab_size"] or 0
     experts = max(1, value(config, "experts") or 1)
     return layers * (4 * hidden**2 + experts * 3 * hidden * inner) + 2 * vocab * hidden
 

@@ -16,7 +16,7 @@ def kv_bytes_per_token(config: dict[str, Any], bytes_per_element: float = 2) -> 
     """Bytes of K and V that one token keeps: 2 · layers · kv_heads · head_dim · bytes. 0 for an encoder."""
     layers = value(config, "layers")
     kind = kind_of(config.get("model_type", ""), config.get("architectures") or [])
-    if kind == "encoder" or not isinstance(layers, int) or not isinstance(value(config, "heads"), int):
+    if kind == "encoder" or layers is None or value(config, "heads") is None:
         return 0
     _, kv_heads, head_dim = attention_shape(config)
     return int(2 * layers * kv_heads * head_dim * bytes_per_element)

@@ -58,15 +58,20 @@ def read_upload(request: Any, upload_id: UUID) -> dict[str, Any]:
     return schemas.upload_out(_upload(request, upload_id))
 
 
-@router.api_operation(
-    ["GET", "HEAD"],
+@router.api_operation(["HEAD"], "/uploads/{upload_id}/files/{number}", include_in_schema=False)
+def head_file(request: Any, upload_id: UUID, number: int, response: HttpResponse) -> None:
+    """The header alone."""
+    read_file(request, upload_id, number, response)
+
+
+@router.get(
     "/uploads/{upload_id}/files/{number}",
     response=schemas.UploadFileOut,
     tags=["uploads"],
     summary="Where to go on with a file",
 )
 def read_file(request: Any, upload_id: UUID, number: int, response: HttpResponse) -> dict[str, Any]:
-    """The header `Upload-Offset` (and `received`) says which byte comes next."""
+    """The header `Upload-Offset` (and `received`) says which byte comes next; HEAD gives the header alone."""
     file = get_object_or_404(UploadFile, upload=_upload(request, upload_id), number=number)
     response["Upload-Offset"] = str(file.received)
     response["Cache-Control"] = "no-store"

@@ -1,6 +1,7 @@
 """Models by reference: a catalogue entry by its name, an uploaded model by its digest."""
 
 import json
+from functools import cache
 from typing import Any
 
 from django.db import transaction
@@ -17,13 +18,11 @@ SEED = 0
 """The seed of generated weights."""
 
 
-def entries() -> list[tuple[str, str, Facts]]:
+@cache
+def entries() -> tuple[tuple[str, str, Facts], ...]:
     """Name, summary and facts of every catalogue entry."""
-    found = []
-    for name in catalogue.names():
-        config, summary = catalogue.entry(name)
-        found.append((name, summary, inspect_config(config)))
-    return found
+    found = [(name, *catalogue.entry(name)) for name in catalogue.names()]
+    return tuple((name, summary, inspect_config(config)) for name, config, summary in found)
 
 
 def model_for(organisation: Any, user: Any, reference: str) -> Model:

@@ -16,8 +16,8 @@ from workbench.intake.models import Model, Upload
 from workbench.runs.models import Run
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
-WIDE = CONFIG | {"vocab_size": 300_000}
-"""A model whose weights take three chunks."""
+WIDE = CONFIG | {"vocab_size": 150_000}
+"""A model whose weights take two chunks."""
 
 
 @pytest.fixture
