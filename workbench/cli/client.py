@@ -10,9 +10,13 @@ import httpx
 from workbench.api.sentences import sentence
 from workbench.cli.errors import CliError, Exit
 
-ATTEMPTS = 6
+FIRST_ATTEMPTS = 3
+ATTEMPTS = 10
+"""How often a broken connection is tried again: a server that has answered before is probably restarting."""
+PATIENCE_SECONDS = 600.0
+"""How long a server that says that it is busy is asked again."""
 RETRIED = {429, 502, 503, 504}
-LONGEST_WAIT_SECONDS = 30.0
+LONGEST_WAIT_SECONDS = 15.0
 
 
 class Api:
@@ -22,6 +26,7 @@ class Api:
         self.url = url.rstrip("/")
         timeout = httpx.Timeout(60, connect=10)
         headers = {"Authorization": f"Bearer {token}", "User-Agent": "workbench-cli"}
+        self._reached = False
         self._http = httpx.Client(base_url=f"{self.url}/api/v1", headers=headers, timeout=timeout, transport=transport)
 
     def get(self, path: str, **params: Any) -> Any:
@@ -65,26 +70,29 @@ class Api:
         return response
 
     def _call(self, method: str, path: str, **options: Any) -> httpx.Response:
-        for attempt in range(1, ATTEMPTS + 1):
+        failures, deadline = 0, time.monotonic() + PATIENCE_SECONDS
+        while True:
             try:
                 response = self._http.request(method, path, **options)
             except (httpx.InvalidURL, httpx.UnsupportedProtocol):
                 raise CliError(f"--url: {self.url} is not an address such as http://127.0.0.1:8000") from None
             except httpx.TransportError as error:
-                if attempt == ATTEMPTS or (isinstance(error, httpx.ConnectError) and attempt >= 3):
+                failures += 1
+                if failures >= (ATTEMPTS if self._reached else FIRST_ATTEMPTS):
                     raise CliError(f"{self.url} cannot be reached: {error}", Exit.FAILED) from None
-                time.sleep(min(2**attempt / 4, LONGEST_WAIT_SECONDS))
+                time.sleep(min(2**failures / 4, LONGEST_WAIT_SECONDS))
                 continue
-            early = response.status_code in RETRIED or "Retry-After" in response.headers
-            if not early or attempt == ATTEMPTS:
+            self._reached = True
+            busy = response.status_code in RETRIED or "Retry-After" in response.headers
+            if not busy or time.monotonic() > deadline:
                 return _check(response)
-            time.sleep(_wait(response, attempt))
-        raise AssertionError("unreachable")
+            failures += 1
+            time.sleep(_wait(response, failures))
 
 
 def _wait(response: httpx.Response, attempt: int) -> float:
     given = response.headers.get("Retry-After", "")
-    return min(float(given) if given.isdigit() else 2**attempt / 4, 60.0 if given else LONGEST_WAIT_SECONDS)
+    return min(float(given), 60.0) if given.isdigit() else min(2**attempt / 4, LONGEST_WAIT_SECONDS)
 
 
 def _check(response: httpx.Response) -> httpx.Response:

@@ -1,6 +1,7 @@
 """Watching a run to its end, and the exit code that a build is gated on."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from django.utils import timezone
@@ -40,7 +41,7 @@ def test_it_follows_the_stages_until_the_run_is_over(cli, finished_run, monkeypa
             lambda: Run.objects.update(state="done", verdict="met", finished_at=timezone.now()),
         ]
     )
-    monkeypatch.setattr("workbench.cli.follow.time.sleep", lambda seconds: next(steps)())
+    monkeypatch.setattr("workbench.cli.follow.time", SimpleNamespace(sleep=lambda _: next(steps)()))
     done = cli("show", finished_run.id, "--wait")
     assert done.exit_code == 0
     assert "verify  running  interleaving before and after" in done.stderr
@@ -54,7 +55,7 @@ def test_ctrl_c_leaves_the_run_alone(cli, finished_run, monkeypatch):
     def interrupt(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("workbench.cli.follow.time.sleep", interrupt)
+    monkeypatch.setattr("workbench.cli.follow.time", SimpleNamespace(sleep=interrupt))
     done = cli("show", finished_run.id, "--wait")
     assert done.exit_code == 130
     assert f"the run goes on: workbench show {finished_run.id} --wait" in done.stderr

@@ -1,6 +1,8 @@
 """`workbench submit`: what is handed in, and the sentence when it is not taken."""
 
 import json
+import time
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -108,7 +110,7 @@ def test_without_a_token_it_says_where_to_get_one(sla_file, monkeypatch):
 def test_a_wrong_token_and_a_dead_server_are_sentences(cli, monkeypatch):
     wrong = cli("--token", "kwb_wrong", "runs")
     assert (wrong.exit_code, "valid API token" in wrong.stderr) == (2, True)
-    monkeypatch.setattr("workbench.cli.client.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("workbench.cli.client.time", SimpleNamespace(sleep=lambda _: None, monotonic=time.monotonic))
     dead = cli("--url", "http://127.0.0.1:9", "runs")
     assert (dead.exit_code, "http://127.0.0.1:9 cannot be reached" in dead.stderr) == (3, True)
     odd = cli("--url", "nonsense", "runs")

@@ -1,5 +1,7 @@
 """An upload that is broken off goes on where it stopped."""
 
+from types import SimpleNamespace
+
 import httpx
 import pytest
 
@@ -36,7 +38,7 @@ class Flaky(httpx.HTTPTransport):
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch):
     monkeypatch.setattr(uploading, "MOST_CHUNK_BYTES", 8000)
-    monkeypatch.setattr("workbench.cli.upload.time.sleep", lambda seconds: None)
+    monkeypatch.setattr(uploading, "time", SimpleNamespace(sleep=lambda _: None))
 
 
 def _say(what: str, done: int, total: int) -> None:

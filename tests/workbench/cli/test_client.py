@@ -1,0 +1,77 @@
+"""Patience with a server that is busy or restarting, and a POST that is done once."""
+
+import time
+from types import SimpleNamespace
+
+import httpx
+import pytest
+
+from workbench.api.models import IdempotentRequest
+from workbench.cli import client as clients
+from workbench.cli.client import Api
+from workbench.cli.errors import CliError, Exit
+from workbench.intake.models import Workload
+
+pytestmark = pytest.mark.django_db(transaction=True)
+WORKLOAD = {"model": "tiny-llama", "objectives": [{"metric": "ttft", "limit": 100}]}
+
+
+class Breaking(httpx.HTTPTransport):
+    """Loses the answers of the first `lost` requests after `before` good ones."""
+
+    def __init__(self, lost: int, before: int = 0) -> None:
+        super().__init__()
+        self.lost, self.before = lost, before
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        response = super().handle_request(request)
+        if self.before > 0:
+            self.before -= 1
+        elif self.lost > 0:
+            self.lost -= 1
+            response.read()
+            raise httpx.ReadError("the answer was lost", request=request)
+        return response
+
+
+@pytest.fixture(autouse=True)
+def waits(monkeypatch, settings) -> list[float]:
+    """The seconds that the client would have slept; sleeping lifts the rate limit."""
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        settings.API_REQUESTS_PER_MINUTE = 100
+
+    monkeypatch.setattr(clients, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
+    return slept
+
+
+def test_a_post_whose_answer_is_lost_is_done_once(live_server, secret):
+    made = Api(live_server.url, secret, Breaking(lost=2)).post("/workloads", WORKLOAD)
+    assert str(Workload.objects.get().id) == made["id"]
+    assert IdempotentRequest.objects.count() == 1
+
+
+def test_a_stranger_is_given_up_sooner_than_a_server_that_answered(live_server, secret):
+    with pytest.raises(CliError, match="cannot be reached: the answer was lost") as raised:
+        Api(live_server.url, secret, Breaking(lost=5)).get("/me")
+    assert raised.value.code == Exit.FAILED
+    api = Api(live_server.url, secret, Breaking(lost=5, before=1))
+    assert api.get("/me") == api.get("/me")
+
+
+def test_it_waits_as_long_as_it_is_told(live_server, secret, settings, waits, monkeypatch):
+    monkeypatch.setattr("workbench.api.throttle.time", SimpleNamespace(time=lambda: 1_000_000_000.0))
+    settings.API_REQUESTS_PER_MINUTE = 1
+    api = Api(live_server.url, secret)
+    api.get("/me")
+    assert waits == []
+    api.get("/me")
+    assert waits == [20]
+
+
+def test_lists_are_read_page_by_page(live_server, secret, make_run):
+    made = [str(make_run().id) for _ in range(3)]
+    rows = Api(live_server.url, secret).rows("/runs", limit=2)
+    assert [row["id"] for row in rows] == made[:0:-1]
