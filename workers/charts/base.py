@@ -40,8 +40,8 @@ class Chart:
 def layout(x: str, y: str, **more: Any) -> dict[str, Any]:
     """A plotly layout with axis titles; backgrounds are transparent and the page sets font and grid colours."""
     base: dict[str, Any] = {
-        "xaxis": {"title": {"text": x}, "automargin": True, "zeroline": False},
-        "yaxis": {"title": {"text": y}, "automargin": True, "zeroline": False},
+        "xaxis": {"title": {"text": x, "standoff": 8}, "automargin": True, "zeroline": False},
+        "yaxis": {"title": {"text": y, "standoff": 14}, "automargin": True, "zeroline": False},
         "margin": {"l": 10, "r": 16, "t": 34, "b": 10},
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
         "paper_bgcolor": "rgba(0,0,0,0)",
@@ -56,9 +56,9 @@ def layout(x: str, y: str, **more: Any) -> dict[str, Any]:
 
 
 def log_axis(values: list[float]) -> dict[str, Any]:
-    """A logarithmic axis for `values`: ticks at the decades, over a short range at 2 and 5 as well."""
+    """A logarithmic axis for `values`: ticks at the decades, over a short range between them as well."""
     decades = math.log10(max(values) / min(values))
-    return {"type": "log", "dtick": 1 if decades > 1.5 else "D2", "exponentformat": "none"}
+    return {"type": "log", "dtick": 1 if decades > 2 else "D2" if decades > 1 else "D1", "exponentformat": "none"}
 
 
 def limit_line(axis: str, value: float, text: str) -> dict[str, list[dict[str, Any]]]:

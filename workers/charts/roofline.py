@@ -1,6 +1,7 @@
 """Roofline: what each op reached against what the device was measured to give."""
 
 from workers.charts.base import LIMIT, PALETTE, Chart, Figure, Table, layout, log_axis
+from workers.documents.measurement import Ceilings
 from workers.documents.stages import OpRow, Results
 
 COLOURS = {"memory": PALETTE[0], "compute": PALETTE[1], "launch": PALETTE[2], "idle": PALETTE[6]}
@@ -16,6 +17,11 @@ def _points(results: Results) -> list[tuple[OpRow, float, float]]:
     ]
 
 
+def _unit(ceilings: Ceilings) -> tuple[float, str]:
+    """Factor from TFLOP/s and name of the unit in which this device's rates read well."""
+    return (1, "TFLOP/s") if max(ceilings.matrix_tflops.values(), default=0) >= 10 else (1000, "GFLOP/s")
+
+
 def _roof(read_tbps: float, tflops: float, low: float, high: float) -> tuple[list[float], list[float]]:
     ridge = tflops / read_tbps
     xs = sorted({low, min(max(ridge, low), high), high})
@@ -27,6 +33,7 @@ def figure(results: Results) -> Figure | None:
     if results.profile is None or not points:
         return None
     ceilings = results.profile.ceilings
+    factor, unit = _unit(ceilings)
     ridges = [tflops / ceilings.read_tbps for tflops in ceilings.matrix_tflops.values() if tflops > 0]
     low = min(0.1, min(x for _, x, _ in points) / 2)
     high = max([3 * ridge for ridge in ridges] + [2 * x for _, x, _ in points])
@@ -39,9 +46,9 @@ def figure(results: Results) -> Figure | None:
                 "mode": "lines",
                 "name": f"ceiling {dtype}",
                 "x": xs,
-                "y": ys,
+                "y": [factor * y for y in ys],
                 "line": {"color": LIMIT, "width": 2, "dash": ("solid", "dash", "dot")[index % 3]},
-                "hovertemplate": f"measured ceiling, {dtype}: %{{y:.4g}} TFLOP/s<extra></extra>",
+                "hovertemplate": f"measured ceiling, {dtype}: %{{y:.4g}} {unit}<extra></extra>",
             }
         )
     for bound, colour in COLOURS.items():
@@ -53,7 +60,7 @@ def figure(results: Results) -> Figure | None:
                     "mode": "markers",
                     "name": f"{bound}-bound",
                     "x": [x for _, x, _ in mine],
-                    "y": [y for _, _, y in mine],
+                    "y": [factor * y for _, _, y in mine],
                     "text": [f"{row.op} ({row.phase})" for row, _, _ in mine],
                     "marker": {
                         "color": colour,
@@ -61,12 +68,12 @@ def figure(results: Results) -> Figure | None:
                         "size": [max(7.0, min(34.0, 60 * row.share**0.5)) for row, _, _ in mine],
                         "line": {"width": 1, "color": "rgba(255,255,255,0.7)"},
                     },
-                    "hovertemplate": "%{text}<br>%{x:.3g} FLOP/byte, %{y:.3g} TFLOP/s<extra></extra>",
+                    "hovertemplate": f"%{{text}}<br>%{{x:.3g}} FLOP/byte, %{{y:.3g}} {unit}<extra></extra>",
                 }
             )
     form = layout(
         "arithmetic intensity, FLOP per byte",
-        "TFLOP/s",
+        unit,
         height=400,
         xaxis=log_axis([low, high]),
         yaxis=log_axis([y for _, _, y in points] + list(ceilings.matrix_tflops.values())),
@@ -75,9 +82,10 @@ def figure(results: Results) -> Figure | None:
 
 
 def table(results: Results) -> Table:
-    headers = ["op", "phase", "FLOP per byte", "TFLOP/s", "floor / time, %", "bound by"]
+    factor, unit = _unit(results.profile.ceilings) if results.profile else (1, "TFLOP/s")
+    headers = ["op", "phase", "FLOP per byte", unit, "floor / time, %", "bound by"]
     return headers, [
-        [row.op, row.phase, x, y, 100 * row.floor_ms / row.ms if row.floor_ms else None, row.bound]
+        [row.op, row.phase, x, factor * y, 100 * row.floor_ms / row.ms if row.floor_ms else None, row.bound]
         for row, x, y in _points(results)
     ]
 

@@ -102,7 +102,7 @@ def _axis(figure: Figure, name: str) -> Axis:
     low, high = form.get("range") or (min(values), max(values))
     bars = any(trace["type"] == "bar" for trace in figure["data"])
     if "range" not in form:
-        low = min(0.0, low) if form.get("rangemode") == "tozero" or bars else low
+        low = min(0.0, low) if "rangemode" in form or bars else low
         pad = 0.04 * ((high - low) or abs(high) or 1.0)
         low, high = (low if low == 0 else low - pad), high + pad
     return Axis("linear", low, high)

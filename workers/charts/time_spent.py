@@ -56,7 +56,14 @@ def figure(results: Results) -> Figure | None:
             "hovertemplate": "%{y}: floor %{x:.4g} ms<extra></extra>",
         }
     )
-    form = layout("ms per request", "", barmode="stack", height=130 + 30 * len(ops), yaxis={"type": "category"})
+    form = layout(
+        "ms per request",
+        "",
+        barmode="stack",
+        height=130 + 30 * len(ops),
+        xaxis={"rangemode": "nonnegative"},
+        yaxis={"type": "category"},
+    )
     return {"data": traces, "layout": form}
 
 

@@ -6,6 +6,8 @@ from typing import Any
 from django import template
 
 from workers.charts import text
+from workers.charts.base import metric_label
+from workers.documents.measurement import Distribution
 
 register = template.Library()
 
@@ -23,6 +25,18 @@ def _figure(write: Callable[..., str]) -> Callable[..., str]:
 
 for write in (text.number, text.quantity, text.dollars, text.percent, text.scaled):
     register.filter(write.__name__, _figure(write))
+
+
+@register.filter
+def tera(value: float, unit: str) -> str:
+    """A rate given in units of 10¹², with the prefix that suits it: `4.48 TB/s`, `5.22 GB/s`."""
+    return text.scaled(value * 1e12, unit)
+
+
+@register.filter
+def metric(distribution: Distribution) -> str:
+    """The name of a distribution's metric: TTF64, TPOT."""
+    return metric_label(distribution.metric, distribution.n)
 
 
 @register.filter
