@@ -12,6 +12,7 @@ from workbench.accounts.permissions import submitter_required
 from workbench.api.pagination import Page, PageQuery, page
 from workbench.api.problems import Problem, invalid, respond
 from workbench.intake import catalogue, receiving, schemas, uploads
+from workbench.intake.cleaning import delete_model
 from workbench.intake.models import Model, Upload, UploadFile, Workload
 from workbench.intake.workloads import create_workload
 from workers.documents.workload import Workload as WorkloadDocument
@@ -35,6 +36,14 @@ def list_models(request: Any, query: Query[PageQuery]) -> dict[str, Any]:
 def read_model(request: Any, model_id: UUID) -> dict[str, Any]:
     """What its files say of it."""
     return schemas.model_out(get_object_or_404(Model.objects.for_user(request.user), pk=model_id))
+
+
+@router.delete("/models/{model_id}", response={204: None}, tags=["models"], summary="Remove a model")
+@submitter_required
+def remove_model(request: Any, model_id: UUID) -> Status[None]:
+    """Only one that no workload is about."""
+    delete_model(get_object_or_404(Model.objects.for_user(request.user), pk=model_id))
+    return Status(204, None)
 
 
 @router.post("/uploads", response={201: schemas.UploadOut}, tags=["uploads"], summary="Announce an upload")

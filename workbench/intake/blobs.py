@@ -12,7 +12,7 @@ from pathlib import Path
 from django.conf import settings
 
 CHUNK = 1 << 20
-GRACE_SECONDS = 3600
+GRACE_SECONDS = 24 * 3600
 """A blob this young is never removed: somebody may be about to refer to it."""
 
 
@@ -78,11 +78,14 @@ def hash_of(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def remove(sha256: str) -> None:
-    """Removes a blob that nothing refers to, unless it is younger than the grace."""
-    target = path_of(sha256)
-    if target.exists() and time.time() - target.stat().st_mtime > GRACE_SECONDS:
-        target.unlink(missing_ok=True)
+def collect(wanted: set[str]) -> int:
+    """Removes the blobs that are not wanted and older than the grace; returns how many."""
+    oldest, removed = time.time() - GRACE_SECONDS, 0
+    for blob in Path(settings.BLOBS).glob("[0-9a-f][0-9a-f]/*"):
+        if blob.name not in wanted and blob.stat().st_mtime < oldest:
+            blob.unlink(missing_ok=True)
+            removed += 1
+    return removed
 
 
 def sweep_incoming(known: set[str], older_than_seconds: float) -> None:

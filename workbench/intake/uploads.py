@@ -1,7 +1,6 @@
 """An upload from its announcement to a model. Whatever is refused leaves nothing behind."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,12 +14,9 @@ from workbench.accounts.models import Organisation
 from workbench.api.problems import Problem, invalid
 from workbench.intake import blobs, quota
 from workbench.intake.catalogue import SEED, manifest_of, save_model
-from workbench.intake.models import Model, StoredFile, Upload, UploadFile
+from workbench.intake.models import Model, Upload, UploadFile
 from workbench.intake.receiving import discard, file_of
-from workbench.runs.models import StoredArtifact
 from workers.documents.model import ModelFile
-
-ABANDONED_AFTER = timedelta(days=1)
 
 
 class Announced(NamedTuple):
@@ -121,23 +117,3 @@ def _to_model(upload: Upload, user: Any, files: list[UploadFile], hashes: Mappin
     for file in files:
         blobs.adopt(where[file.path], file.digest)
     return save_model(upload.organisation, user, manifest)
-
-
-def sweep_uploads() -> int:
-    """Removes uploads that nobody has touched for a day, with their bytes; returns how many."""
-    old = list(Upload.objects.filter(touched_at__lt=timezone.now() - ABANDONED_AFTER))
-    for upload in old:
-        hashes = list(upload.files.exclude(digest="").values_list("digest", flat=True))
-        discard(upload)
-        release(hashes)
-    known = {str(key) for key in Upload.objects.values_list("pk", flat=True)}
-    blobs.sweep_incoming(known, ABANDONED_AFTER.total_seconds())
-    return len(old)
-
-
-def release(hashes: Sequence[str]) -> None:
-    """Removes the blobs among `hashes` that nothing refers to any more."""
-    for sha256 in set(hashes):
-        held = StoredFile.objects.filter(sha256=sha256).exists()
-        if not held and not StoredArtifact.objects.filter(sha256=sha256).exists():
-            blobs.remove(sha256)

@@ -10,6 +10,7 @@ urlpatterns = [
     path("models/", model_views.model_list, name="model-list"),
     path("models/upload/", model_views.model_upload, name="model-upload"),
     path("models/<uuid:model_id>/", model_views.model_page, name="model"),
+    path("models/<uuid:model_id>/delete/", model_views.model_delete, name="model-delete"),
     path("workloads/", workload_views.workload_list, name="workload-list"),
     path("workloads/new/", workload_views.workload_new, name="workload-new"),
     path("workloads/<uuid:workload_id>/", workload_views.workload_page, name="workload"),

@@ -84,6 +84,8 @@ def test_dropped_files_are_refused_with_a_sentence_and_nothing_stays(page: Page)
     )
     page.get_by_role("button", name="Upload", exact=True).click()
     expect(page.get_by_role("alert")).to_contain_text("config.json: auto_map: remote code is not run", timeout=30_000)
+    beside = page.get_by_role("row", name="config.json").locator(".error")
+    expect(beside).to_contain_text("auto_map: remote code is not run")
     assert not Upload.objects.exists()
     assert not Model.objects.exists()
 

@@ -16,7 +16,7 @@ from django.utils import timezone
 from tests.workbench.intake.conftest import CONFIG, announce, finish, send, sha
 from workbench.accounts.models import User
 from workbench.intake import blobs
-from workbench.intake.models import Model, StoredFile, Upload, UploadFile
+from workbench.intake.models import Model, StoredFile, Upload, UploadFile, Workload
 
 Api = Callable[..., Client]
 Files = dict[str, bytes]
@@ -318,6 +318,39 @@ def test_a_large_body_is_streamed(api: Api, engineer: User) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert append(upload, 1, 0, Endless(), size).received == size
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50 * 1024
+
+
+def test_a_model_is_removed_unless_a_workload_is_about_it(
+    api: Api, browser: Any, engineer: User, foreigner: User, model_files: Files, upload_model: Any
+) -> None:
+    client = api(engineer)
+    first = upload_model(client, model_files).json()
+    address = f"/api/v1/models/{first['id']}"
+    workload = {"model": first["digest"], "objectives": [{"metric": "ttft", "limit": 5}]}
+    client.post("/api/v1/workloads", workload, content_type="application/json")
+    assert api(foreigner).delete(address).status_code == 404
+    refused = client.delete(address)
+    assert refused.status_code == 409
+    assert refused.json()["detail"] == "1 workload is about this model; it cannot be removed"
+    browser(engineer).post(f"/models/{first['id']}/delete/")
+    assert Model.objects.exists()
+    Workload.objects.all().delete()
+    assert client.delete(address).status_code == 204
+    assert not StoredFile.objects.exists()
+
+
+def test_blobs_that_nothing_refers_to_are_collected(
+    api: Api, engineer: User, model_files: Files, upload_model: Any
+) -> None:
+    kept = upload_model(api(engineer), model_files).json()
+    orphan, _ = blobs.store([b"orphan"])
+    young, _ = blobs.store([b"young"])
+    for sha256 in [orphan, *(file["sha256"] for file in kept["files"])]:
+        os.utime(blobs.path_of(sha256), (0, 0))
+    call_command("sweep_uploads")
+    assert not blobs.path_of(orphan).exists()
+    assert blobs.path_of(young).exists()
+    assert all(blobs.path_of(file["sha256"]).exists() for file in kept["files"])
 
 
 @pytest.mark.parametrize("method", ["get", "delete"])

@@ -7,7 +7,13 @@ const form = document.getElementById("upload");
 const part = (name) => document.getElementById(`upload-${name}`);
 const state = { files: [], folder: "", upload: null, stopped: false, request: null };
 
-class Refused extends Error {}
+// The sentence, and what is wrong where (the API's problem document).
+class Refused extends Error {
+  constructor(sentence, reasons = []) {
+    super(sentence);
+    this.reasons = reasons;
+  }
+}
 class Stopped extends Error {}
 
 // Choosing files
@@ -81,6 +87,14 @@ function row(entry) {
   return line;
 }
 
+// What is wrong with a file, beside it.
+function mark(entry, reason) {
+  const line = document.createElement("p");
+  line.className = "error";
+  line.textContent = reason;
+  entry.bar.after(line);
+}
+
 function progress() {
   const total = state.files.reduce((sum, { file }) => sum + file.size, 0);
   const sent = state.files.reduce((sum, { bar }) => sum + (bar.value || 0), 0);
@@ -112,7 +126,7 @@ async function call(method, path, body) {
   const response = await fetch(form.dataset.api + path, options);
   if (response.status === 204) return null;
   const document = await response.json();
-  if (!response.ok) throw new Refused(document.detail);
+  if (!response.ok) throw new Refused(document.detail, document.errors);
   return document;
 }
 
@@ -132,17 +146,18 @@ function patch(url, offset, bytes, moved) {
       const at = request.getResponseHeader("Upload-Offset");
       if (at !== null) done(Number(at));
       else if (request.status === 429 || request.status >= 500) done(null);
-      else stop(new Refused(problem(request)));
+      else stop(refusal(request));
     };
     request.send(bytes);
   });
 }
 
-function problem(request) {
+function refusal(request) {
   try {
-    return JSON.parse(request.responseText).detail;
+    const document = JSON.parse(request.responseText);
+    return new Refused(document.detail, document.errors);
   } catch {
-    return `The workbench answered ${request.status}.`;
+    return new Refused(`The workbench answered ${request.status}.`);
   }
 }
 
@@ -201,6 +216,7 @@ async function start() {
   state.stopped = false;
   working(true);
   fail("");
+  for (const { bar } of state.files) bar.nextElementSibling?.remove();
   try {
     state.upload = await begin();
     const hashes = [];
@@ -229,6 +245,10 @@ function ended(error) {
   }
   say("");
   fail(error instanceof Refused ? error.message : "The workbench cannot be reached. Upload again to go on.");
+  for (const reason of error.reasons ?? []) {
+    const entry = state.files.find(({ path }) => path === reason.file);
+    if (entry) mark(entry, [reason.field, reason.reason].filter(Boolean).join(": "));
+  }
 }
 
 async function discard() {
