@@ -63,8 +63,10 @@ def seconds(value: Any) -> str:
 
 
 @register.filter
-def size(value: int) -> str:
+def size(value: Any) -> str:
     """Bytes with a binary prefix."""
+    if value in (None, ""):
+        return text.MISSING
     amount = float(value)
     for unit in ("B", "KiB", "MiB"):
         if amount < 1024:
