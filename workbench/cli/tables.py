@@ -83,8 +83,8 @@ def before_after(verify: VerifyResult, price: PriceResult | None) -> Table:
     words = f"A/A noise {noise.low:.2f}–{noise.high:.2f}"
     table.add_row("speedup (measured)", "", spread, words, "" if verify.speedup.difference else "no difference")
     if price is not None:
-        for line in price.lines:
-            table.add_row(*_cost(line))
+        for cells in _costs(price.lines):
+            table.add_row(*cells)
     return table
 
 
@@ -97,11 +97,25 @@ def _objective(row: ObjectiveOutcome) -> tuple[str | Text, ...]:
     return name, figure(row.before, unit), figure(row.after, unit), limit, verdict(row.verdict)
 
 
-def _cost(line: CostLine) -> tuple[str | Text, ...]:
-    basis = "modelled" if "modelled" in (line.speed_basis, line.price_basis) else line.speed_basis
-    name = f"$/M tokens, {line.label} ({line.gpu} at ${figure(line.usd_per_hour)}/h, speed {basis})"
-    cost = figure(line.usd_per_mtok, "USD")
-    return (name, cost, "", "", "") if "before" in line.label.lower() else (name, "", cost, "", "")
+def _costs(lines: list[CostLine]) -> list[tuple[str, str, str, str, str]]:
+    """What a million tokens cost before and after, then the deployments there are besides."""
+    sides = {line.label: line for line in lines if line.label in ("before", "after")}
+    rows = []
+    if sides:
+        before, after = sides.get("before"), sides.get("after")
+        rows.append((f"$/M tokens ({_basis(*sides.values())})", _usd(before), _usd(after), "", ""))
+    others = [line for line in lines if line.label not in sides]
+    return rows + [(f"$/M tokens, {line.label} ({_basis(line)})", _usd(line), "", "", "") for line in others]
+
+
+def _usd(line: CostLine | None) -> str:
+    return "" if line is None else figure(line.usd_per_mtok, "USD")
+
+
+def _basis(*lines: CostLine) -> str:
+    """Prices are never measured, so that a cost says where its speed and its price come from."""
+    speeds, prices = {line.speed_basis for line in lines}, {line.price_basis for line in lines}
+    return f"speed {' and '.join(sorted(speeds))}, price {' and '.join(sorted(prices))}"
 
 
 def measured_on(environment: Environment) -> str:
