@@ -56,6 +56,8 @@ def test_live_page_polls_only_while_the_run_is_open(browser, engineer, organisat
     assert "Cancel the run" in page
     fragment = client.get(f"/runs/{running.id}/", headers={"HX-Request": "true"}).content.decode()
     assert fragment.lstrip().startswith('<div id="live"')
+    ended = client.get(f"/runs/{done.id}/", headers={"HX-Request": "true"}).content.decode()
+    assert 'id="run-actions" hx-swap-oob="true"' in ended
     over = client.get(f"/runs/{done.id}/").content.decode()
     assert "hx-trigger" not in over
     assert "Cancel the run" not in over

@@ -49,6 +49,15 @@ def test_latency_keeps_every_sample_and_draws_the_limit():
     assert figure["layout"]["shapes"][0]["x0"] == 100
 
 
+def test_of_many_samples_the_largest_is_always_drawn():
+    document = results()
+    document.verify.after[0].samples = [float(value) for value in range(50_001)]
+    trace = latency.figure(document)["data"][1]
+    assert len(trace["x"]) < 2100
+    assert (trace["x"][-1], trace["y"][-1]) == (50_000, 100)
+    assert "50,001 samples" in trace["name"]
+
+
 def test_latency_offers_every_metric_with_the_first_objective_first():
     assert latency.metrics(results()) == [("ttf_n", 64), ("tpot", None), ("e2e", None)]
 
