@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
+import httpx
+
 from workbench.embedded import EmbeddedError, Workbench
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -61,9 +63,19 @@ class Command:
         done = subprocess.run([self.program, *arguments, "--json"], env=self.env, check=True, stdout=subprocess.PIPE)
         return json.loads(done.stdout)
 
+    def cancel_unfinished(self) -> None:
+        """Runs that an interrupted demo left behind would be taken up again and disturb the measurement."""
+        for run in self.read("runs"):
+            if run["state"] in ("queued", "running"):
+                address = f"{self.env['WORKBENCH_URL']}/api/v1/runs/{run['id']}/cancel"
+                httpx.post(
+                    address, headers={"Authorization": f"Bearer {self.env['WORKBENCH_TOKEN']}"}
+                ).raise_for_status()
+
 
 def _demonstrate(command: Command) -> int:
     sla = SAMPLE / "sla.yaml"
+    command.cancel_unfinished()
     print(f"$ workbench submit {SAMPLE.relative_to(ROOT)} --sla {sla.relative_to(ROOT)} --wait", flush=True)
     code = command.run("submit", str(SAMPLE), "--sla", str(sla), "--wait")
     if code not in VERDICTS:
