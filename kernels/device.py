@@ -206,4 +206,8 @@ def _gpu_sampler(index: int) -> Any:
             "throttle": float(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
         }
 
+    try:
+        sample()
+    except nvml.NVMLError:  # a virtual machine may hide some of it
+        return lambda: {}
     return sample

@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-GRIDS = (1, 2, 4, 8)
+GRIDS = (2, 4, 8, 16)
 """Blocks per SM that are tried."""
 BLOCKS = (2048, 4096)
 """Words a block reads at once that are tried; with 4 warps 16 or 32 a thread, in 16-byte loads."""

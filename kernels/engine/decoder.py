@@ -56,12 +56,15 @@ def refusal(model: Any) -> str | None:
     config = model.config
     if config.model_type not in MODEL_TYPES:
         return f"model_type {config.model_type!r} is not one of {', '.join(MODEL_TYPES)}"
-    if getattr(config, "hidden_act", "silu") != "silu":
-        return f"hidden_act {config.hidden_act!r} is not silu"
-    if model.model.rotary_emb.rope_type not in _STATIC_ROPES:
-        return f"rope_type {model.model.rotary_emb.rope_type!r} depends on the length"
     if not hasattr(model, "lm_head"):
         return f"{type(model).__name__} has no lm_head"
+    if getattr(config, "hidden_act", "silu") != "silu":
+        return f"hidden_act {config.hidden_act!r} is not silu"
+    rotary = model.model.rotary_emb
+    if rotary.rope_type not in _STATIC_ROPES:
+        return f"rope_type {rotary.rope_type!r} depends on the length"
+    if 2 * rotary.inv_freq.numel() != model.model.layers[0].self_attn.head_dim:
+        return "only a part of each head is rotated"
     return None
 
 

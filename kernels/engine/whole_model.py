@@ -67,7 +67,7 @@ class CompiledTuned(WholeModel):
     name = "compiled_tuned"
     summary = "compiled, matrix-vector products generated and tuned"
     options = {"inductor": {"coordinate_descent_tuning": True}}
-    build_seconds = 120.0
+    build_seconds = 80.0
 
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
         if case.batch != 1:
@@ -82,7 +82,7 @@ class CompiledMaxAutotune(WholeModel):
     name = "compiled_max_autotune"
     summary = "compiled with max-autotune"
     options = {"mode": "max-autotune"}
-    build_seconds = 240.0
+    build_seconds = 160.0
 
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
         return _gpu_only("products are autotuned", gpu)
