@@ -1,5 +1,6 @@
 """Whether a runner still computes the model: teacher-forced logits against the float32 model's."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -18,32 +19,38 @@ BLOCK = 32
 
 @dataclass
 class _Side:
-    """One runner's distance from float32, token by token."""
+    """One runner's distance from float32, token by token; `broken` tokens had logits that are no numbers."""
 
     kl: list[torch.Tensor] = field(default_factory=list)
     wrong: list[torch.Tensor] = field(default_factory=list)
     surprise: list[torch.Tensor] = field(default_factory=list)
+    broken: int = 0
 
     def add(self, reference: torch.Tensor, logits: torch.Tensor, ids: torch.Tensor) -> None:
         """`reference` log-probabilities and `logits` [rows, length, vocab]; `ids` [rows, length]."""
         own = torch.log_softmax(logits.float(), dim=-1)
-        self.kl.append((reference.exp() * (reference - own)).sum(-1).flatten().double().cpu())
-        self.wrong.append((reference.argmax(-1) != own.argmax(-1)).flatten().double().cpu())
+        kl = (reference.exp() * (reference - own)).sum(-1).flatten().double().cpu()
+        wrong = (reference.argmax(-1) != own.argmax(-1)).flatten().cpu()
+        self.broken += int((~kl.isfinite()).sum())
+        self.kl.append(kl[kl.isfinite()])
+        self.wrong.append((wrong | ~kl.isfinite()).double())
         if own.dim() == 3 and own.shape[1] == ids.shape[1]:
             following = ids[:, 1:].to(own.device).unsqueeze(-1)
             self.surprise.append(-own[:, :-1].gather(-1, following).flatten().double().cpu())
 
     @property
     def mean_kl(self) -> float:
-        return max(0.0, float(torch.cat(self.kl).mean()))
+        kl = torch.cat(self.kl)
+        return max(0.0, float(kl.mean())) if len(kl) else 0.0
 
     @property
     def disagreement(self) -> float:
         return float(torch.cat(self.wrong).mean())
 
     @property
-    def perplexity(self) -> float:
-        return float(torch.cat(self.surprise).mean().exp())
+    def perplexity(self) -> float | None:
+        found = float(torch.cat(self.surprise).mean().exp()) if self.surprise else math.nan
+        return found if math.isfinite(found) else None
 
     def blocks(self) -> np.ndarray:
         """Disagreement rate of each whole block of tokens (of all tokens when there is none)."""
@@ -78,9 +85,10 @@ def judge(done: int, before: _Side, after: _Side, tokens: Tokens, generated: boo
     """The verdict on quality: acceptable when top-1 disagreement with float32 rises by at most `largest_loss`."""
     change = paired_difference(list(before.blocks()), list(after.blocks()))
     called = "numerical fidelity" if generated else "quality"
-    acceptable = change.value <= largest_loss
+    acceptable = change.value <= largest_loss and not after.broken
     open_end = " (the interval does not exclude more)" if acceptable and change.high > largest_loss else ""
     few = f" Fewer than the {LEAST_TOKENS:,} tokens that this takes were reached." if done < LEAST_TOKENS else ""
+    few += f" For {after.broken:,} tokens the logits after are no numbers." if after.broken else ""
     sentence = (
         f"{called.capitalize()} over {done:,} tokens ({tokens.source}): the most likely token differs from the float32 "
         f"model's in {100 * before.disagreement:.2f} % of cases before and {100 * after.disagreement:.2f} % after, "
@@ -96,8 +104,8 @@ def judge(done: int, before: _Side, after: _Side, tokens: Tokens, generated: boo
         top1_before=before.disagreement,
         top1_after=after.disagreement,
         change=change,
-        perplexity_before=before.perplexity if tokens.real and before.surprise else None,
-        perplexity_after=after.perplexity if tokens.real and after.surprise else None,
+        perplexity_before=before.perplexity if tokens.real else None,
+        perplexity_after=after.perplexity if tokens.real else None,
         acceptable=acceptable,
         sentence=sentence,
     )

@@ -31,9 +31,11 @@ from workers.statistics import Served, goodput, median_interval, overall, pooled
 TIMING_SHARE = 0.6
 """Of the stage's seconds, loading included; quality has the rest, less what finishing takes."""
 FINISHING_SHARE = 0.1
-LEAST_PAIRS = 4
+LEAST_PAIRS = 8
+"""Even when time is up: one more than a p50 needs."""
 LONGEST_SEQUENCE = 1024
-"""Tokens of a sequence that quality is measured on."""
+DECODED_TOKENS = 32
+"""Of a sequence that quality is measured on: the most tokens, and the most of them one by one after the prompt."""
 
 
 def plan_of(document: StageInput) -> Plan:
@@ -87,7 +89,8 @@ def measure_quality(
     None when the float32 model does not fit beside the others.
     """
     traffic, generated = document.workload.traffic, document.model.generated
-    length = min(LONGEST_SEQUENCE, traffic.prompt_tokens + (traffic.output_tokens if model.can_generate() else 0))  # type: ignore[operator]
+    decoded = min(DECODED_TOKENS, traffic.output_tokens) if kind_of(model) == "decoder" else 0
+    length = min(LONGEST_SEQUENCE, traffic.prompt_tokens + decoded)
     try:
         reference = load(document, context, "fp32")
     except StageError:
@@ -115,7 +118,7 @@ def sentence(found: Sequence[ObjectiveOutcome], gain: Speedup, judged: Quality |
     parts = [_objective_words(each) for each in found]
     ratio = gain.ratio
     faster = (
-        f"{gain.metric.replace('_', ' ')} improves {ratio.value:.2f}x ({ratio.low:.2f} to {ratio.high:.2f})"
+        f"{found[0].objective.label} is {ratio.value:.2f}x as good as before ({ratio.low:.2f} to {ratio.high:.2f})"
         if gain.difference
         else f"the change of {ratio.value:.2f}x lies inside the noise floor, which is no difference"
     )

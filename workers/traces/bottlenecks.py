@@ -32,7 +32,7 @@ def _what(row: OpRow) -> str:
     if row.bound == "idle":
         return f"Waiting for the host takes {cost}"
     where = {"decode": "while decoding", "prefill": "in the prefill", "forward": "in the forward pass"}.get(row.phase)
-    return f"{row.op[0].upper()}{row.op[1:]} takes {cost}{f', {where}' if where else ''}"
+    return f"The operation {row.op} takes {cost}{f', {where}' if where else ''}"
 
 
 def _advice(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str:
@@ -76,6 +76,8 @@ def _attention(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> s
         return ""
     if any(word in row.kernel.lower() for word in ("softmax", "bmm", "matmul", "gemm", "elementwise")):
         return "it writes the scores to memory (the math path); FlashAttention keeps them on the chip."
+    if not on_gpu:
+        return f"it runs at {_share(row)} of the roofline; compiling the model fuses what surrounds it."
     if row.phase == "decode":
         return (
             f"it reads the KV cache at {_share(row)} of the roofline; splitting the keys over more blocks would help."
@@ -103,8 +105,8 @@ def _near_floor(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> 
 def _memory(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str:
     if row.bound != "memory" or not row.floor_ms or not row.least_bytes:
         return ""
-    rate = row.least_bytes / row.ms / 1e9
-    start = f"it moves {rate:.3g} of the {ceilings.read_tbps:.3g} TB/s measured and could save {row.headroom_ms:.3g} ms"
+    rate, best = row.least_bytes / row.ms / 1e6, 1000 * ceilings.read_tbps
+    start = f"it moves {rate:.3g} of the {best:.3g} GB/s measured and could save {row.headroom_ms:.3g} ms"
     if row.op.startswith(("linear", "lm_head")):
         return f"{start}; a GEMM made for few rows, or weights in lower precision, would help."
     return f"{start}; fusing it with its neighbours saves the trips to memory."

@@ -1,0 +1,55 @@
+"""Verdicts and speedups from served batches."""
+
+import pytest
+
+from workers.documents.workload import Objective
+from workers.stages.outcomes import outcomes, speedup
+from workers.stages.sampling import is_enough
+from workers.statistics import Served
+
+
+def served(ms: float, count: int, tokens: int = 4) -> list[Served]:
+    """Batches one after the other, each `ms` long with a little jitter, tokens evenly spread."""
+    found, now = [], 0.0
+    for index in range(count):
+        length = ms * (1 + 0.01 * (index % 3))
+        times = tuple(int(1e6 * (now + length * (step + 1) / tokens)) for step in range(tokens))
+        found.append(Served(int(1e6 * now), int(1e6 * now), times, 1, tokens))
+        now += length
+    return found
+
+
+E2E = Objective(metric="e2e", limit=100)
+COST = Objective(metric="cost_per_mtok", limit=50)
+
+
+def test_a_cost_counts_only_while_the_other_objectives_hold():
+    slow, fast = served(400, 20), served(80, 20)
+    kept = outcomes([E2E, COST], slow, fast, 3.6)[1]
+    assert (kept.before, kept.verdict_before) == (None, "missed")
+    assert kept.after == pytest.approx(3.6 / (4 / 0.08 * 3600) * 1e6, rel=0.03)
+    assert kept.verdict == "met"
+    lost = outcomes([E2E, COST], slow, slow, 3.6)[1]
+    assert (lost.after, lost.verdict) == (None, "missed")
+
+
+def test_outcomes_say_how_many_samples_it_takes():
+    found = outcomes([Objective(metric="e2e", percentile=99, limit=100)], served(400, 20), served(80, 20), None)[0]
+    assert (found.samples, found.over, found.needed) == (20, 0, 459)
+    assert found.verdict == "not_enough_samples"
+
+
+@pytest.mark.parametrize("objective", [E2E, Objective(metric="throughput", limit=1), COST])
+def test_better_is_above_one_whatever_the_direction(objective):
+    found = speedup(objective, served(400, 20), served(100, 20), 3.6)
+    assert found.ratio.value == pytest.approx(4, rel=0.02)
+    assert found.difference
+    assert not speedup(objective, served(100, 20), served(100, 20), 3.6).difference
+
+
+def test_sampling_goes_on_until_every_objective_is_decided():
+    strict = Objective(metric="e2e", percentile=90, limit=100)
+    assert not is_enough([strict], served(80, 43), None)
+    assert is_enough([strict], served(80, 44), None)
+    assert is_enough([strict], served(400, 44), None)
+    assert not is_enough([E2E], served(80, 19), None)

@@ -1,0 +1,103 @@
+"""Quality is measured against float32, and a wrong model is found out."""
+
+import json
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from kernels.engine import load, runner
+from tests.workers.stages.conftest import TINY
+from workers.stages import quality, texts
+
+WORDS = ["the", "kernel", "reads", "its", "weights", "once", "per", "token"]
+
+
+def model(dtype: str = "fp32"):
+    return load(None, TINY, generated=True, dtype=dtype, device="cpu")
+
+
+def judged(after, tokens=None, largest_loss=0.01):
+    tokens = tokens or texts.random(256, 64, 4096)
+    sides = [runner("eager", each) for each in (model(), model("bf16"), after)]
+    compared = quality.compare(*sides, tokens, 8, lambda done: done < 4096)
+    return quality.judge(*compared, tokens, True, largest_loss)
+
+
+def test_the_same_precision_loses_nothing():
+    found = judged(model("bf16"))
+    assert found.tokens == 4096
+    assert found.change.value == 0.0
+    assert found.kl_before == found.kl_after > 0
+    assert found.acceptable
+
+
+def test_damaged_weights_are_not_acceptable():
+    damaged = model("bf16")
+    with torch.no_grad():
+        damaged.model.layers[1].mlp.down_proj.weight.mul_(3)
+    found = judged(damaged)
+    assert found.top1_after > found.top1_before + 0.05
+    assert found.change.low > 0.01
+    assert not found.acceptable
+    assert "not acceptable" in found.sentence
+
+
+def test_a_loss_within_what_is_allowed_is_acceptable():
+    damaged = model("bf16")
+    with torch.no_grad():
+        damaged.model.layers[1].mlp.down_proj.weight.mul_(3)
+    assert judged(damaged, largest_loss=0.9).acceptable
+
+
+def test_nan_logits_never_pass():
+    damaged = model("bf16")
+    with torch.no_grad():
+        damaged.model.norm.weight.fill_(float("nan"))
+    found = judged(damaged)
+    assert not found.acceptable
+    assert "4,096 tokens the logits after are no numbers" in found.sentence
+
+
+def test_too_few_tokens_are_admitted_in_the_sentence():
+    found = judged(model("bf16"), texts.random(256, 64, 512))
+    assert found.tokens == 512
+    assert "Fewer than the 4,096 tokens" in found.sentence
+
+
+@pytest.fixture
+def model_dir(tmp_path):
+    vocabulary = {word: index for index, word in enumerate(["?", *WORDS])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "config.json").write_text(json.dumps(TINY))
+    return tmp_path
+
+
+def test_the_models_own_text_is_read_with_its_own_tokenizer(model_dir):
+    (model_dir / "eval.txt").write_text(" ".join(WORDS * 20))
+    found = texts.from_text(model_dir, 32, 128)
+    assert found.real
+    assert found.ids.shape == (4, 32)
+    assert found.ids[0, :8].tolist() == list(range(1, 9))
+    assert "eval.txt" in found.source
+
+
+def test_perplexity_is_that_of_real_text_only(model_dir):
+    (model_dir / "quality.txt").write_text(" ".join(WORDS * 100))
+    assert judged(model("bf16"), texts.from_text(model_dir, 64, 4096)).perplexity_after > 1
+    assert judged(model("bf16"), texts.random(256, 64, 512)).perplexity_after is None
+
+
+def test_text_without_a_tokenizer_or_too_short_is_not_used(tmp_path, model_dir):
+    assert texts.from_text(model_dir, 32, 128) is None
+    (model_dir / "quality.txt").write_text("the kernel")
+    assert texts.from_text(model_dir, 32, 128) is None
+
+
+def test_a_model_without_text_writes_its_own():
+    found = texts.sampled(model(), 256, 24, 96, batch=2)
+    assert found.ids.shape == (4, 24)
+    assert not found.real
+    assert "sampled from the model" in found.source

@@ -1,0 +1,64 @@
+"""One plain sentence for each bottleneck."""
+
+import pytest
+
+from workers.documents.measurement import Ceilings
+from workers.documents.stages import OpRow
+from workers.traces.attribution import Work
+from workers.traces.bottlenecks import bottlenecks
+from workers.traces.census import Counted
+from workers.traces.table import Scale, attributed_share, rows, with_idle
+
+CEILINGS = Ceilings(read_tbps=4.0, copy_tbps=4.0, matrix_tflops={"bf16": 600.0}, launch_us=2.0)
+
+
+def row(op: str, bound: str, ms: float = 10.0, floor_ms: float | None = 2.0, **changes) -> OpRow:
+    fields = {"phase": "decode", "kernel": "k", "share": 0.5, "calls": 100, "least_bytes": 8e6, "headroom_ms": 8.0}
+    return OpRow(op=op, bound=bound, ms=ms, floor_ms=floor_ms, **(fields | changes))
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (row("idle", "idle"), "between 4,000 launches"),
+        (row("linear q_proj", "memory"), "0.8 of the 4e+03 GB/s"),
+        (row("linear q_proj", "memory", floor_ms=9.0), "90 % of the roofline already"),
+        (row("linear q_proj", "compute", phase="prefill"), "20 % of the measured matrix rate"),
+        (row("norm input_layernorm", "launch", ms=0.3), "an empty launch takes 2.0 µs"),
+        (row("attention", "memory", kernel="softmax_warp_forward"), "FlashAttention"),
+        (row("attention", "memory", kernel="flash_fwd_splitkv"), "reads the KV cache at 20 %"),
+        (row("kv cache update", "memory"), "copies the whole cache"),
+        (row("mlp (SlowMLP) sort", "memory", floor_ms=None), "own code of mlp"),
+        (row("sampling", "memory", floor_ms=None), "no roofline floor"),
+    ],
+)
+def test_a_bottleneck_says_what_it_costs_and_what_would_help(found, words):
+    (named,) = bottlenecks([found], CEILINGS, on_gpu=True, launches=4000)
+    assert words in named.sentence
+    assert f"{found.ms:.3g} ms, 50 % of the request" in named.sentence
+
+
+def test_bottlenecks_are_ranked_and_small_ones_left_out():
+    table = [row("a", "memory", ms=1.0, share=0.01), row("b", "memory", ms=5.0), row("c", "memory", ms=9.0)]
+    assert [(each.rank, each.op) for each in bottlenecks(table, CEILINGS, True, 1)] == [(1, "c"), (2, "b")]
+
+
+def test_the_table_joins_time_and_floor_and_scales_decode_steps():
+    counted = [Counted("linear q_proj", "decode", 2e9, 4e9, "1×2×3", "bf16") for _ in range(2)]
+    work = [
+        Work(0.0, "linear q_proj", "decode", "gemv", 2.0, 1),
+        Work(1.0, "linear q_proj", "decode", "gemv", 2.0, 2),
+        Work(2.0, "sampling", "decode", "argmax", 0.001, 3),
+    ]
+    first, last = rows(work, counted, CEILINGS, Scale(decode=10))
+    assert (first.ms, first.calls, first.floor_ms, first.headroom_ms) == (40.0, 20, 20.0, 20.0)
+    assert first.bound == "memory"
+    assert (last.op, last.bound) == ("sampling", "launch")
+    shares = with_idle([first, last], 70.0)
+    assert [each.op for each in shares] == ["linear q_proj", "idle", "sampling"]
+    assert sum(each.share for each in shares) == pytest.approx(1)
+
+
+def test_what_has_no_name_lowers_the_attributed_share():
+    work = [Work(0.0, "lm_head", "decode", "gemv", 3.0, 1), Work(1.0, "unattributed", "", "odd", 1.0, 2)]
+    assert attributed_share(rows(work, [], CEILINGS, Scale())) == pytest.approx(0.75)
