@@ -9,9 +9,10 @@ const state = { files: [], folder: "", upload: null, stopped: false, request: nu
 
 // The sentence, and what is wrong where (the API's problem document).
 class Refused extends Error {
-  constructor(sentence, reasons = []) {
+  constructor(sentence, reasons = [], status = 0) {
     super(sentence);
     this.reasons = reasons;
+    this.status = status;
   }
 }
 class Stopped extends Error {}
@@ -92,7 +93,7 @@ function mark(entry, reason) {
   const line = document.createElement("p");
   line.className = "error";
   line.textContent = reason;
-  entry.bar.after(line);
+  entry.bar.closest("tr").cells[0].append(line);
 }
 
 function progress() {
@@ -126,7 +127,7 @@ async function call(method, path, body) {
   const response = await fetch(form.dataset.api + path, options);
   if (response.status === 204) return null;
   const document = await response.json();
-  if (!response.ok) throw new Refused(document.detail, document.errors);
+  if (!response.ok) throw new Refused(document.detail, document.errors, response.status);
   return document;
 }
 
@@ -212,11 +213,23 @@ async function sendFile(entry, received) {
   return { path: entry.path, sha256: hash.hex() };
 }
 
+// A model that is refused leaves no upload behind.
+async function finish(hashes) {
+  try {
+    const model = await call("POST", `/${state.upload.id}/finish`, { files: hashes });
+    state.upload = null;
+    return model;
+  } catch (error) {
+    if (error.status === 422) state.upload = null;
+    throw error;
+  }
+}
+
 async function start() {
   state.stopped = false;
   working(true);
   fail("");
-  for (const { bar } of state.files) bar.nextElementSibling?.remove();
+  part("list").querySelectorAll(".error").forEach((line) => line.remove());
   try {
     state.upload = await begin();
     const hashes = [];
@@ -227,8 +240,7 @@ async function start() {
       hashes.push(await sendFile(entry, row.received));
     }
     say("Checking the files");
-    const model = await call("POST", `/${state.upload.id}/finish`, { files: hashes });
-    state.upload = null;
+    const model = await finish(hashes);
     say("Done.");
     window.location.assign(`/models/${model.id}/`);
   } catch (error) {
