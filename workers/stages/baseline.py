@@ -32,7 +32,7 @@ def run(document: StageInput, context: Context) -> BaselineResult:
             torch.cuda.reset_peak_memory_stats()
         with watched(document) as environment:
             while not is_enough(workload.objectives, clients.served, usd_per_hour):
-                if context.seconds_left < reserve and len(clients.served) > 1:
+                if context.seconds_left <= reserve and len(clients.served) > 1:
                     break
                 clients.serve()
                 done = len(clients.served)

@@ -48,11 +48,15 @@ def plan_of(document: StageInput) -> Plan:
     return plan
 
 
-def take_turns(before: Clients, after: Clients, workload: Workload, usd: float | None, context: Context) -> None:
-    """A B A B … until the objectives are decided after and pairs suffice, then after alone while time is left."""
-    end = context.seconds_left * (1 - TIMING_SHARE)
+def take_turns(
+    before: Clients, after: Clients, workload: Workload, usd: float | None, context: Context, reserve: float
+) -> None:
+    """A B A B … until the objectives are decided after and pairs suffice, then after alone.
+
+    Stops when `reserve` seconds of the stage are left, but never before LEAST_PAIRS.
+    """
     while True:
-        late = context.seconds_left < end
+        late = context.seconds_left <= reserve
         pairs = len(before.served)
         enough = is_enough(workload.objectives, after.served, usd)
         if pairs >= LEAST_PAIRS and (late or (enough and pairs >= LEAST_REQUESTS)):
@@ -151,6 +155,7 @@ def _verdict(found: Sequence[ObjectiveOutcome], judged: Quality | None) -> Verdi
 def run(document: StageInput, context: Context) -> VerifyResult:
     """The verify stage."""
     plan, workload = plan_of(document), document.workload
+    reserve = context.seconds_left * (1 - TIMING_SHARE)
     device, usd = device_of(document.gpu_class), hourly_price(document.prices, document.gpu_class)
     with ExitStack() as stack:
         context.say(0.0, "loading the model twice, for before and after")
@@ -163,7 +168,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         for clients in (past, now):
             clients.warm_up()
         with watched(document) as environment:
-            take_turns(past, now, workload, usd, context)
+            take_turns(past, now, workload, usd, context, reserve)
         judged = measure_quality(document, context, before, after, model)
     free()
     found = outcomes(workload.objectives, past.served, now.served, usd)

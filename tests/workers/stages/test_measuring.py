@@ -1,11 +1,14 @@
 """Admit, baseline and verify of a tiny model, eager on both sides."""
 
+import json
+
 import pytest
 
 from kernels.plan import Plan
-from tests.workers.stages.conftest import stage_input
+from tests.workers.stages.conftest import TINY, stage_input
 from workers.documents.stages import ComposeResult, Results, StageInput
 from workers.stages import admit, baseline, price, verify
+from workers.stages.context import Context
 
 
 def with_plan(document: StageInput, environment, **changes) -> StageInput:
@@ -17,11 +20,6 @@ def with_plan(document: StageInput, environment, **changes) -> StageInput:
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
     """The results of admit, baseline, verify and price, in that order, of one run."""
-    import json
-
-    from tests.workers.stages.conftest import TINY
-    from workers.stages.context import Context
-
     root = tmp_path_factory.mktemp("run")
     (root / "config.json").write_text(json.dumps(TINY))
     results = Results()
@@ -92,3 +90,13 @@ def test_a_plan_of_another_model_is_not_verified(context, measured):
     document = with_plan(stage_input("verify"), measured.baseline.environment, model_digest="f" * 64)
     with pytest.raises(verify.StageError, match="plan is of the model ffffffffffff"):
         verify.run(document, context)
+
+
+def test_a_stage_without_time_stops_after_the_least_it_needs(context, measured):
+    strict = {"objectives": [{"metric": "e2e", "percentile": 99, "limit": 10_000}]}
+    late = Context(context.model_dir, context.artifacts, seconds=0)
+    found = verify.run(with_plan(stage_input("verify", **strict), measured.baseline.environment), late)
+    assert found.verdict == "not_enough_samples"
+    assert found.outcomes[0].samples == verify.LEAST_PAIRS
+    assert "samples of the 459 or more it takes" in found.sentence
+    assert baseline.run(stage_input("baseline", **strict), late).requests == 2
