@@ -41,8 +41,9 @@ class Input:
         return "f-" + re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
 
 
-def _names(literal: Any) -> Choices:
-    return [(name, name) for name in get_args(literal)]
+def _names(literal: Any, usual: Sequence[str]) -> Choices:
+    """The usual ones first, in their order: what is sent first is preferred."""
+    return [(name, name) for name in dict.fromkeys([*usual, *get_args(literal)])]
 
 
 def _said(document: Any, name: str) -> str:
@@ -78,9 +79,10 @@ def objective(index: int) -> list[Input]:
 
 
 def constraints() -> list[Input]:
+    usual = Constraints()
     return [
-        Input("constraints.gpu_classes", "GPU classes allowed", "checks", choices=_names(GpuClass)),
-        Input("constraints.precisions", "Precisions allowed", "checks", choices=_names(Precision)),
+        Input("constraints.gpu_classes", "GPU classes allowed", "checks", choices=_names(GpuClass, usual.gpu_classes)),
+        Input("constraints.precisions", "Precisions allowed", "checks", choices=_names(Precision, usual.precisions)),
         Input("constraints.minutes", "Minutes", hint=_said(Constraints, "minutes")),
         Input("constraints.max_quality_loss", "Quality loss, at most", hint=_said(Constraints, "max_quality_loss")),
         Input(

@@ -14,6 +14,7 @@ from tests.workbench.intake.conftest import CONFIG, safetensors, sha
 from workbench.accounts.models import User
 from workbench.intake.models import Model, Upload
 from workbench.runs.models import Run
+from workers.documents.workload import Constraints
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 WIDE = CONFIG | {"vocab_size": 150_000}
@@ -121,4 +122,6 @@ def test_a_workload_by_keyboard_with_an_error_on_the_way(page: Page) -> None:
     page.get_by_label("Limit").fill("5000")
     page.get_by_label("Limit").press("Enter")
     page.wait_for_url("**/runs/*/")
-    assert Run.objects.get().workload.sla.objectives[0].limit == 5000
+    sla = Run.objects.get().workload.sla
+    assert sla.objectives[0].limit == 5000
+    assert sla.constraints == Constraints(), "what is preferred keeps its order"
