@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 from workbench.embedded import Workbench
 from workbench.embedded.devices import Device
 
-VERDICT_MS = 300_000
+VERDICT_MS = 600_000
 
 
 @dataclass(frozen=True)
