@@ -19,9 +19,10 @@ class Builds:
         self._path = cache_directory() / "builds.json"
 
     def expect(self, variant: str, worst: float) -> float:
-        """Seconds that building probably takes."""
+        """Seconds that building probably takes; after a first build, however slow, the compiler caches are warm."""
         known = self._read().get(f"{self._key}-{variant}")
-        return float(known) if isinstance(known, int | float) else USUAL_SHARE * worst
+        usual = USUAL_SHARE * worst
+        return min(float(known), usual) if isinstance(known, int | float) else usual
 
     def note(self, variant: str, seconds: float) -> None:
         """Remembers a build; not being able to is no error."""
