@@ -1,0 +1,169 @@
+"""Compose on a tiny model, on the CPU: whole-model plans, parts that won put in, and why each was taken or not."""
+
+import pytest
+
+from kernels import registry
+from kernels.ops import LinearCase
+from kernels.plan import Plan
+from tests.kernels import planted
+from tests.workers.stages.conftest import TINY, manifest, stage_input
+from workers.documents.measurement import Candidate, Ceilings, Environment, Interval
+from workers.documents.stages import ExploreResult, PlanTrial, Results
+from workers.stages import compose, trials
+from workers.stages.builds import Builds
+
+ENVIRONMENT = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
+CEILINGS = Ceilings(read_tbps=0.01, copy_tbps=0.01, matrix_tflops={"fp32": 0.1}, launch_us=1)
+GATE_UP = LinearCase(m=1, n=128, k=64, dtype="fp32", weights="fp32")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch, tmp_path, context):
+    """Half a second of measuring per plan, a cache of its own, and no C++ compiler: Inductor takes too long here."""
+    monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(compose, "MEASURE_SECONDS", 0.3)
+    monkeypatch.setattr(context, "_deadline", context._deadline + 600)
+    monkeypatch.setattr("kernels.engine.whole_model.shutil.which", lambda name: None)
+
+
+def candidate(variant, ms, weights="fp32", case=GATE_UP, gate="pass", width=0.01, **more):
+    shape = case.model_copy(update={"weights": weights}).model_dump()
+    low, high = ms * (1 - width), ms * (1 + width)
+    return Candidate(
+        id=f"{variant}-{weights}-{case.m}",
+        op=case.op,
+        case=shape,
+        variant=variant,
+        gate=gate,
+        ms=ms,
+        ms_low=low,
+        ms_high=high,
+        **more,
+    )
+
+
+def composed(context, candidates, **sla):
+    explored = ExploreResult(environment=ENVIRONMENT, ceilings=CEILINGS, candidates=candidates)
+    return compose.run(stage_input("compose", results=Results(explore=explored), **sla), context)
+
+
+ALLOWED = {"precisions": ["fp32", "int8"], "allow_unverified_quality": True}
+
+
+def test_whole_models_and_parts_are_tried_and_explained(context):
+    candidates = [candidate("torch_linear", 2.0), candidate("int8_dynamic_cpu", 1.0, "int8")]
+    result = composed(context, candidates, constraints=ALLOWED)
+    found = {trial.label: trial for trial in result.trials}
+    assert found["eager"].gate == "pass"
+    assert found["eager"].primary.low <= found["eager"].primary.value <= found["eager"].primary.high
+    assert found["cuda_graphs"].gate == "refused"
+    assert "C++ compiler" in found["compiled"].reason
+    assert all(trial.reason for trial in result.trials)
+    assert sum(trial.chosen for trial in result.trials) == 1
+    with_int8 = found["eager + int8_dynamic_cpu"]
+    assert with_int8.gate == "pass"
+    assert with_int8.primary is not None
+    plan = Plan.model_validate(with_int8.plan)
+    assert plan.model_digest == manifest(TINY).digest
+    assert [(op.variant, op.evidence_id, op.case["weights"]) for op in plan.ops] == [
+        ("int8_dynamic_cpu", "int8_dynamic_cpu-int8-1", "int8")
+    ]
+    assert Plan.model_validate(result.plan).runner == "eager"
+
+
+def test_lower_precision_of_the_whole_model_is_tried_where_allowed(context):
+    result = composed(context, [], constraints=ALLOWED | {"precisions": ["fp32", "bf16"]})
+    trial = next(each for each in result.trials if each.label == "eager in bf16")
+    assert trial.gate == "pass"
+    assert trial.plan["dtype"] == "bf16"
+    strict = composed(context, [], constraints={"precisions": ["fp32", "bf16"]})
+    assert not any("bf16" in each.label for each in strict.trials)
+
+
+def test_part_that_spoils_the_model_fails(context, monkeypatch):
+    class Backwards(planted.Planted):
+        name = "planted_backwards"
+
+        def call(self, x, w, bias=None, residual=None):
+            return -3 * super().call(x, w, bias)
+
+    registry.variants()
+    monkeypatch.setitem(registry._variants, "planted_backwards", Backwards())
+    result = composed(context, [candidate("torch_linear", 2.0), candidate("planted_backwards", 1.0)])
+    trial = next(each for each in result.trials if "planted_backwards" in each.label)
+    assert trial.gate == "fail"
+    assert trial.reason.startswith("Its logits differ from the model's by ")
+    assert next(each for each in result.trials if each.chosen).label == "eager"
+
+
+def test_part_that_cannot_run_is_a_sentence(context, monkeypatch):
+    registry.variants()
+    monkeypatch.setitem(registry._variants, "planted_raises", planted.Raises())
+    result = composed(context, [candidate("torch_linear", 2.0), candidate("planted_raises", 1.0)])
+    trial = next(each for each in result.trials if "planted_raises" in each.label)
+    assert trial.gate == "error"
+    assert trial.reason == "It could not run: RuntimeError: no kernel image is available"
+
+
+def test_lossy_plan_that_disagrees_too_often_fails(context):
+    document = stage_input("compose")
+    trier = trials.Trier(document, "cpu", "decoder")
+    import torch
+
+    logits = torch.randn(1, 400, 8)
+    trier.yardstick = trials.Yardstick(torch.zeros(1, 400, dtype=torch.int64), logits, 0.01)
+    assert trier._disagreement(logits) == ("pass", "")
+    changed = logits.clone()
+    changed[0, :8] = -logits[0, :8]
+    gate, reason = trier._disagreement(changed)
+    assert gate == "fail"
+    assert "2.00% ± 1.40% of 400 tokens; the workload allows 1.00%" in reason
+    trier.yardstick.allowed_disagreement = None
+    assert trier._disagreement(changed)[0] == "pass"
+
+
+def test_winners_beat_torch_by_more_than_the_noise():
+    registry.variants()
+    slow, prompt = candidate("torch_linear", 2.0), GATE_UP.model_copy(update={"m": 16})
+    fast = candidate("torch_linear_compiled", 1.0)
+    int8 = candidate("int8_dynamic_cpu", 0.5, "int8")
+    assert compose.winners([slow, fast, int8], lossy=False) == [fast]
+    assert compose.winners([slow, fast, int8], lossy=True) == [int8]
+    assert compose.winners([slow, candidate("torch_linear_compiled", 1.99)], lossy=False) == []
+    assert compose.winners([slow, fast.model_copy(update={"gate": "impossible"})], lossy=False) == []
+    noisy = fast.model_copy(update={"reason": "The difference to torch_linear lies inside the noise (-3.0%)."})
+    assert compose.winners([slow, noisy], lossy=False) == []
+    assert compose.winners([slow, candidate("torch_linear_compiled", 1.0, case=prompt)], lossy=False) == []
+
+
+def trial(label, value, width=0.01, gate="pass"):
+    low, high = value * (1 - width), value * (1 + width)
+    primary = Interval(value=value, low=low, high=high) if gate == "pass" else None
+    return PlanTrial(label=label, plan={}, primary=primary, gate=gate)
+
+
+def test_the_best_plan_must_be_better_than_the_noise():
+    found = [trial("eager", 100), trial("compiled", 50), trial("tuned", 49.5), trial("broken", 1, gate="fail")]
+    compose.explain(found, lower_is_better=True)
+    assert [each.chosen for each in found] == [False, True, False, False]
+    assert found[0].reason == "2.00x slower than compiled."
+    assert found[1].reason == "The best of all: 2.00x eager."
+    assert found[2].reason == "The difference to compiled lies inside the noise."
+
+
+def test_more_is_better_for_throughput():
+    found = [trial("eager", 100), trial("compiled", 50)]
+    compose.explain(found, lower_is_better=False)
+    assert found[0].chosen
+    assert found[0].reason == "What serves today; nothing was faster by more than the noise."
+    assert found[1].reason == "2.00x slower than eager."
+
+
+def test_build_times_are_remembered(tmp_path):
+    builds = Builds(stage_input("compose"))
+    assert builds.expect("compiled", 60) == 30
+    builds.note("compiled", 7.04)
+    assert builds.expect("compiled", 60) == 7.0
+    assert builds.expect("compiled_tuned", 120) == 60
+    builds._path.write_text("broken")
+    assert builds.expect("compiled", 60) == 30

@@ -1,0 +1,128 @@
+"""Explore over a real profile's cases of a tiny model, on the CPU."""
+
+import pytest
+
+from kernels.ops import AttentionCase, LinearCase
+from tests.workers.stages.conftest import TINY, manifest, stage_input
+from workers.documents.measurement import Ceilings, Environment
+from workers.documents.stages import ProfileResult, Results
+from workers.documents.workload import Constraints
+from workers.stages import explore
+from workers.stages.context import StageError
+
+CEILINGS = Ceilings(read_tbps=0.01, copy_tbps=0.01, matrix_tflops={"fp32": 0.1, "bf16": 0.2}, launch_us=1)
+DECODE = LinearCase(m=1, n=128, k=64, dtype="fp32", weights="fp32")
+PROMPT = LinearCase(m=16, n=128, k=64, dtype="fp32", weights="fp32")
+ATTENTION = AttentionCase(
+    kind="prefill", head_dim=16, heads=4, kv_heads=2, batch=1, q_len=16, kv_len=16, dtype="fp32", kv_dtype="fp32"
+)
+
+
+def profile(*rows):
+    return ProfileResult(
+        environment=Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00"),
+        ceilings=CEILINGS,
+        request_ms=10,
+        device_ms=9,
+        attributed_share=0.99,
+        launches=100,
+        rows=[],
+        bottlenecks=[],
+        cases=list(rows),
+    )
+
+
+def row(case, calls, **more):
+    return {"op": case.op, "case": case.model_dump(), "per_request": calls} | more
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch, tmp_path, context):
+    """A moment of timing per case, a cache of its own, and no C++ compiler: Inductor takes too long here."""
+    monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(explore.CASE_RULE, "seconds", 0.3)
+    monkeypatch.setattr(context, "_deadline", context._deadline + 600)
+    monkeypatch.setattr("kernels.gemm.torch_linear.shutil.which", lambda name: None)
+
+
+def explored(context, rows, **sla):
+    document = stage_input("explore", results=Results(profile=profile(*rows)), **sla)
+    return explore.run(document, context)
+
+
+def test_every_offered_variant_is_a_candidate_with_a_reason(context):
+    said = []
+    context._listener = said.append
+    result = explored(context, [row(ATTENTION, 2), row(DECODE, 56), row(PROMPT, 8)])
+    assert result.ceilings == CEILINGS
+    assert result.environment.gpu_class == "cpu"
+    cases = list(dict.fromkeys(str(each.case | {"weights": ""}) for each in result.candidates))
+    assert len(cases) == 3
+    assert all(each.reason for each in result.candidates)
+    for op in ("linear", "attention"):
+        names = {each.variant for each in result.candidates if each.op == op}
+        assert len(names) >= 3
+    timed = [each for each in result.candidates if each.gate == "pass"]
+    assert all(each.ms and each.ms_low <= each.ms <= each.ms_high and each.error is not None for each in timed)
+    refused = {each.variant: each.reason for each in result.candidates if each.gate == "refused"}
+    assert refused["sdpa_cudnn"].startswith("device is cpu")
+    assert "not among the precisions" in refused["int8_dynamic_cpu"]
+    chosen = [each for each in result.candidates if each.chosen]
+    assert len(chosen) == 3
+    assert sum(each.per_request for each in chosen) == 66
+    assert said[-1].fraction == 1
+
+
+def test_lossy_variants_are_timed_when_the_workload_allows_them(context):
+    constraints = {"precisions": ["fp32", "int8"], "allow_unverified_quality": True}
+    result = explored(context, [row(PROMPT, 8)], constraints=constraints)
+    found = next(each for each in result.candidates if each.variant == "int8_dynamic_cpu")
+    assert found.gate == "pass"
+    assert found.case["weights"] == "int8"
+    assert found.ms
+
+
+@pytest.mark.parametrize(
+    ("constraints", "generated", "said"),
+    [
+        ({"precisions": ["fp32"]}, False, "not among the precisions"),
+        ({"precisions": ["fp32", "int8"]}, True, "allow_unverified_quality"),
+        ({"precisions": ["fp32", "int8"]}, False, ""),
+        ({"precisions": ["fp32", "int8"], "allow_unverified_quality": True}, True, ""),
+    ],
+)
+def test_lower_precision_needs_permission(constraints, generated, said):
+    model = manifest(TINY).model_copy(update={"generated": generated})
+    cases, forbidden = explore.lossy_cases(PROMPT, Constraints(**constraints), model)
+    assert "int8" in {case.weights for case in cases}
+    assert said in forbidden
+    assert bool(said) == bool(forbidden)
+    assert explore.lossy_cases(ATTENTION, Constraints(**constraints), model) == ([], "")
+
+
+def test_costliest_case_comes_first_and_unknown_ones_are_left_out():
+    rows = [
+        row(DECODE, 10),
+        row(PROMPT, 1, ms=50.0),
+        row(DECODE, 5),
+        {"op": "convolution", "case": {"op": "convolution"}, "per_request": 3},
+        {"op": "idle"},
+    ]
+    found = explore.read_cases(rows, CEILINGS)
+    assert [each.case for each in found] == [PROMPT, DECODE]
+    assert [each.per_request for each in found] == [1, 15]
+    assert found[0].ms == 50.0
+
+
+def test_without_time_nothing_is_tried_and_it_says_so(context):
+    context._deadline = 0
+    result = explored(context, [row(DECODE, 56)])
+    tried = [each for each in result.candidates if each.variant == "torch_linear"]
+    assert tried[0].gate == "refused"
+    assert tried[0].reason.startswith("Not tried")
+    assert not any(each.chosen for each in result.candidates)
+
+
+def test_a_profile_is_needed(context):
+    with pytest.raises(StageError, match="profile stage"):
+        explore.run(stage_input("explore"), context)
