@@ -20,6 +20,12 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{value:,.{max(0, digits - 1 - size)}f}"
 
 
+def plain(value: float) -> str:
+    """`number` without the zeros that end it, for sentences: 10, 0.8, 3,860."""
+    text = number(value)
+    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
+
+
 def quantity(value: float | None, unit: str = "") -> str:
     """A number with its unit: `81.5 ms`, `$0.27`."""
     if value is None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from workers.charts.text import plain
 from workers.documents.measurement import Ceilings
 from workers.documents.stages import Bottleneck, OpRow
 
@@ -28,7 +29,7 @@ def bottlenecks(rows: Sequence[OpRow], ceilings: Ceilings, on_gpu: bool, launche
 
 
 def _what(row: OpRow) -> str:
-    cost = f"{row.ms:.3g} ms, {100 * row.share:.0f} % of the request"
+    cost = f"{plain(row.ms)} ms, {100 * row.share:.0f} % of the request"
     if row.bound == "idle":
         return f"Waiting for the host takes {cost}"
     where = {"decode": "while decoding", "prefill": "in the prefill", "forward": "in the forward pass"}.get(row.phase)
@@ -106,7 +107,7 @@ def _memory(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str:
     if row.bound != "memory" or not row.floor_ms or not row.least_bytes:
         return ""
     rate, best = row.least_bytes / row.ms / 1e6, 1000 * ceilings.read_tbps
-    start = f"it moves {rate:.3g} of the {best:.3g} GB/s measured and could save {row.headroom_ms:.3g} ms"
+    start = f"it moves {plain(rate)} of the {plain(best)} GB/s measured and could save {plain(row.headroom_ms)} ms"
     if row.op.startswith(("linear", "lm_head")):
         return f"{start}; a GEMM made for few rows, or weights in lower precision, would help."
     return f"{start}; fusing it with its neighbours saves the trips to memory."
@@ -116,8 +117,8 @@ def _compute(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str
     if row.bound != "compute" or not row.floor_ms:
         return ""
     return (
-        f"it runs at {_share(row)} of the measured matrix rate and could save {row.headroom_ms:.3g} ms; a better tiled "
-        "GEMM or lower precision would help."
+        f"it runs at {_share(row)} of the measured matrix rate and could save {plain(row.headroom_ms)} ms; a better "
+        "tiled GEMM or lower precision would help."
     )
 
 

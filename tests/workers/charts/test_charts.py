@@ -8,7 +8,7 @@ from sample_results import results
 
 from workers.charts import CHARTS, cells, latency, timeline
 from workers.charts.svg import draw
-from workers.charts.text import case_label, dollars, number, quantity
+from workers.charts.text import case_label, dollars, number, plain, quantity
 from workers.documents.stages import Results
 
 EACH = pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.key)
@@ -84,6 +84,10 @@ def test_timeline_starts_each_stage_where_it_began():
 )
 def test_numbers_have_three_digits(value, words):
     assert number(value) == words
+
+
+def test_sentences_drop_the_zeros_that_end_a_number():
+    assert [plain(value) for value in (10, 0.8, 3860.4, 100, 0)] == ["10", "0.8", "3,860", "100", "0"]
 
 
 def test_units_and_money():
