@@ -86,7 +86,7 @@ def submit(
     """Hand in a model with an SLA and start a run."""
     document = read_sla(sla)
     api = ctx.obj.api()
-    workload = api.post("/workloads", document | {"model": _model_reference(api, model, sla)})
+    workload = api.post("/workloads", document | {"model": _model_reference(api, model)})
     run = api.post("/runs", {"workload": workload["id"]} | ({"gpu_class": gpu_class} if gpu_class else {}))
     err.print(f"Run {run['id']}  {api.url}/runs/{run['id']}/", highlight=False, soft_wrap=True)
     if wait:
@@ -163,8 +163,8 @@ def up(port: Annotated[int, typer.Option(min=1, max=65535)] = 8000) -> None:
     raise typer.Exit(serve(port))
 
 
-def _model_reference(api: Api, model: str, sla: Path) -> str:
-    """What a workload names the model by; a directory is uploaded first, without the SLA if that lies in it."""
+def _model_reference(api: Api, model: str) -> str:
+    """What a workload names the model by; a directory is uploaded first."""
     path = Path(model)
     if not path.is_dir():
         if path.exists():
@@ -181,7 +181,7 @@ def _model_reference(api: Api, model: str, sla: Path) -> str:
                 bars[what] = progress.add_task(what, total=total)
             progress.update(bars[what], completed=done)
 
-        return str(upload(api, path, say, leave_out=sla)["digest"])
+        return str(upload(api, path, say)["digest"])
 
 
 def _print_run(api: Api, run: dict[str, Any], as_json: bool) -> None:

@@ -28,11 +28,9 @@ class LocalFile:
     sha256: str
 
 
-def read_directory(directory: Path, say: Say, leave_out: Path | None = None) -> list[LocalFile]:
-    """Every file but hidden ones and `leave_out`, hashed. Raises CliError when there is no config.json."""
+def read_directory(directory: Path, say: Say) -> list[LocalFile]:
+    """Every file but hidden ones, hashed. Raises CliError when there is no config.json."""
     found = sorted(path for path in directory.rglob("*") if path.is_file() and not _hidden(path, directory))
-    if leave_out is not None:
-        found = [path for path in found if path.resolve() != leave_out.resolve()]
     if directory / "config.json" not in found:
         raise CliError(f"{directory}: config.json is missing; give a Hugging Face model directory.")
     total, done = sum(path.stat().st_size for path in found), 0
@@ -53,9 +51,9 @@ def _hidden(path: Path, directory: Path) -> bool:
     return any(part.startswith(".") for part in path.relative_to(directory).parts)
 
 
-def upload(api: Api, directory: Path, say: Say, leave_out: Path | None = None) -> dict[str, Any]:
-    """The model that the directory's files became, or were already; `leave_out` is not sent."""
-    files = read_directory(directory, say, leave_out)
+def upload(api: Api, directory: Path, say: Say) -> dict[str, Any]:
+    """The model that the directory's files became, or were already."""
+    files = read_directory(directory, say)
     known = _known_model(api, files)
     if known is not None:
         return known
