@@ -27,7 +27,12 @@ def has_gpu() -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that need a GPU where there is none: deselected, so that a skip always means something."""
+    """Put the browser last, and leave out the tests that need a GPU where there is none.
+
+    Playwright's event loop lasts as long as its browser, and Django refuses the database while one runs. GPU tests are
+    deselected, so that a skip always means something.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
     if has_gpu():
         return
     gpu_tests = [item for item in items if item.get_closest_marker("gpu")]

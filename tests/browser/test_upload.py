@@ -1,0 +1,129 @@
+"""The upload page and the workload form in a real Chromium."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, expect
+
+from tests.browser.conftest import Site
+from tests.workbench.intake.conftest import CONFIG, safetensors, sha
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+WIDE = CONFIG | {"vocab_size": 150_000}
+"""A model whose weights take two chunks."""
+SENT_MS = 120_000
+
+
+@pytest.fixture
+def page(chromium: Browser, site: Site, session: Path) -> Iterator[Page]:
+    """Logged in; answers of 4xx are expected here, errors of the scripts are not."""
+    errors: list[str] = []
+    context = chromium.new_context(base_url=site.url, storage_state=session)
+    opened = context.new_page()
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    yield opened
+    context.close()
+    assert not errors
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A model's directory, with a hidden folder that is not sent."""
+    directory = tmp_path / "my-model"
+    (directory / ".git").mkdir(parents=True)
+    (directory / ".git" / "config").write_text("x")
+    (directory / "config.json").write_text(json.dumps(WIDE))
+    (directory / "model.safetensors").write_bytes(safetensors(WIDE))
+    return directory
+
+
+def listed(page: Page, what: str) -> list[Any]:
+    """What the API lists under /api/v1/<what>."""
+    return list(page.request.get(f"/api/v1/{what}").json()["items"])
+
+
+def upload(page: Page, folder: Path) -> None:
+    page.goto("/models/upload/")
+    page.get_by_label("or a folder").set_input_files(folder)
+    expect(page.get_by_role("row")).to_have_count(3)
+    page.get_by_role("button", name="Upload", exact=True).click()
+
+
+def test_an_upload_is_taken_up_again_after_the_page_was_left(page: Page, folder: Path) -> None:
+    page.route("**/api/v1/uploads/*/finish", lambda route: route.abort())
+    upload(page, folder)
+    expect(page.get_by_role("alert")).to_contain_text("Upload again to go on", timeout=SENT_MS)
+    page.unroute("**/api/v1/uploads/*/finish")
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.method))
+    upload(page, folder)
+    page.wait_for_url("**/models/*-*/", timeout=SENT_MS)
+    assert "PATCH" not in sent
+    assert listed(page, "uploads") == []
+
+
+def test_a_folder_goes_up_although_the_connection_breaks(page: Page, folder: Path) -> None:
+    broken: list[str] = []
+
+    def break_one(route: Route) -> None:
+        request = route.request
+        if request.method == "PATCH" and request.headers["upload-offset"] == str(8 * 2**20) and not broken:
+            broken.append(request.url)
+            route.abort("connectionreset")
+        else:
+            route.continue_()
+
+    page.route("**/api/v1/uploads/**", break_one)
+    upload(page, folder)
+    page.wait_for_url("**/models/*-*/", timeout=SENT_MS)
+    expect(page.get_by_role("heading", name="my-model")).to_be_visible()
+    assert broken
+    stored = {file["path"]: file["sha256"] for file in listed(page, "models")[0]["files"]}
+    assert stored == {path.name: sha(path.read_bytes()) for path in folder.iterdir() if path.is_file()}
+
+
+def test_dropped_files_are_refused_with_a_sentence_and_nothing_stays(page: Page) -> None:
+    before = listed(page, "models")
+    page.goto("/models/upload/")
+    page.evaluate(
+        """() => {
+          const data = new DataTransfer();
+          data.items.add(new File(['{"model_type": "llama", "auto_map": {"A": "b.C"}}'], "config.json"));
+          const zone = document.getElementById("upload-zone");
+          zone.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+        }"""
+    )
+    page.get_by_role("button", name="Upload", exact=True).click()
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("config.json: auto_map: remote code is not run", timeout=SENT_MS)
+    beside = page.get_by_role("row", name="config.json").locator(".error")
+    expect(beside).to_contain_text("auto_map: remote code is not run")
+    assert listed(page, "uploads") == []
+    assert listed(page, "models") == before
+
+
+def test_the_form_by_keyboard_with_an_error_on_the_way(page: Page) -> None:
+    before = listed(page, "workloads")
+    page.goto("/workloads/new/")
+    page.get_by_role("combobox", name="Model").select_option("tiny-llama")
+    page.get_by_label("Limit").fill("-5")
+    page.get_by_role("button", name="Add an objective").press("Enter")
+    expect(page.get_by_role("group", name="Objective 2").get_by_label("Metric")).to_be_focused()
+    page.get_by_role("button", name="Remove objective 2").press("Enter")
+    expect(page.get_by_role("group", name="Objective 2")).to_have_count(0)
+    page.get_by_label("Limit").press("Enter")
+    expect(page.get_by_text("should be greater than 0, not -5")).to_be_visible()
+    expect(page.get_by_label("Limit")).to_be_focused()
+    expect(page.get_by_role("combobox", name="Model")).to_have_value("tiny-llama")
+    assert listed(page, "workloads") == before
+
+
+def test_what_the_form_prefers_keeps_its_order(page: Page) -> None:
+    """The first GPU class with a worker is taken, and the first precision; the defaults are the document's own."""
+    page.goto("/workloads/new/")
+    for name, order in (("gpu_classes", ["h200", "h100", "cpu"]), ("precisions", ["bf16", "fp16", "fp32"])):
+        boxes = page.locator(f'[name="constraints.{name}"]:checked')
+        assert [box.get_attribute("value") for box in boxes.all()] == order
