@@ -20,9 +20,9 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{value:,.{max(0, digits - 1 - size)}f}"
 
 
-def plain(value: float) -> str:
+def plain(value: float, digits: int = 3) -> str:
     """`number` without the zeros that end it, for sentences: 10, 0.8, 3,860."""
-    text = number(value)
+    text = number(value, digits)
     return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
 
 

@@ -6,6 +6,7 @@ are counted, so prices of input and output tokens are never added. Money never c
 
 from dataclasses import dataclass
 
+from workers.charts.text import plain
 from workers.documents.base import Basis
 from workers.documents.prices import CostLine, PriceBook, Sensitivity
 from workers.documents.stages import PriceResult, StageInput, VerifyResult
@@ -82,12 +83,12 @@ def _line_note(price: GpuPrice, rate: float, holds: bool | None, traffic: Traffi
     cost = usd_per_mtok(price.typical, rate)
     said = []
     if holds is False:
-        said.append(f"The SLA does not hold; without it {rate:.4g} tokens/s at {cost:.3g} USD/M tokens.")
+        said.append(f"The SLA does not hold; without it {plain(rate, 4)} tokens/s at {plain(cost)} USD/M tokens.")
     elif holds is None:
         said.append("Too few samples to say that the SLA holds.")
     if generates:
         share = traffic.output_tokens / (traffic.prompt_tokens + traffic.output_tokens)
-        said.append(f"Output tokens; over prompt and output tokens together {cost * share:.3g} USD/M.")
+        said.append(f"Output tokens; over prompt and output tokens together {plain(cost * share)} USD/M.")
     else:
         said.append("Tokens are those the model reads.")
     return " ".join([*said, price.note]).strip()
@@ -186,8 +187,8 @@ def _sentence(result: PriceResult, price: GpuPrice, gpu: str) -> str:
     if after.usd_per_mtok is None:
         start = f"The SLA does not hold on {gpu} at this traffic, so no token served under it has a price there."
     else:
-        start = f"A million tokens costs {after.usd_per_mtok:.3g} USD on {gpu} at {price.typical:.2f} USD per hour"
-        start += f", {before.usd_per_mtok:.3g} before." if before.usd_per_mtok else "; before, the SLA did not hold."
+        start = f"A million tokens costs {plain(after.usd_per_mtok)} USD on {gpu} at {price.typical:.2f} USD per hour"
+        start += f", {plain(before.usd_per_mtok)} before." if before.usd_per_mtok else "; before, the SLA did not hold."
     start += f" At the same traffic and price, measured throughput gives {ratio:.2f}x the tokens per dollar."
     if result.present_ratio is not None:
         start += f" Against the present deployment, speed and price together give {result.present_ratio:.2f}x."

@@ -9,6 +9,7 @@ import torch
 from kernels import engine
 from kernels.engine import Runner
 from kernels.plan import Expected, Plan
+from workers.charts.text import plain
 from workers.documents.stages import (
     ObjectiveOutcome,
     Quality,
@@ -135,8 +136,8 @@ def sentence(found: Sequence[ObjectiveOutcome], gain: Speedup, judged: Quality |
 
 def _objective_words(outcome: ObjectiveOutcome) -> str:
     objective = outcome.objective
-    value = f"{outcome.after:.4g} {objective.unit}" if outcome.after is not None else "without a value"
-    before = f" ({outcome.before:.4g} before)" if outcome.before is not None else ""
+    value = f"{plain(outcome.after, 4)} {objective.unit}" if outcome.after is not None else "without a value"
+    before = f" ({plain(outcome.before, 4)} before)" if outcome.before is not None else ""
     limit = f"{objective.direction.replace('_', ' ')} {objective.limit:g}"
     words = f"{objective.label} is {value}{before}, promised {limit}"
     if outcome.verdict == "not_enough_samples":
