@@ -116,7 +116,7 @@ def run(document: StageInput, context: Context) -> ProfileResult:
         launches=launches,
         rows=shown,
         bottlenecks=bottlenecks(shown, limits, on_gpu, launches),
-        cases=cases(counted, scale, traffic.prompt_tokens, traffic.output_tokens),
+        cases=cases(counted, rows, scale, traffic.prompt_tokens, traffic.output_tokens),
         replayed=replayed,
         replayed_share=replayed_share,
         notes=_notes(traffic, traced, generates, on_gpu),

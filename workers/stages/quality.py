@@ -27,16 +27,16 @@ class _Side:
     broken: int = 0
 
     def add(self, reference: torch.Tensor, logits: torch.Tensor, ids: torch.Tensor) -> None:
-        """`reference` log-probabilities and `logits` [rows, length, vocab]; `ids` [rows, length]."""
+        """`reference` log-probabilities and `logits` of one sequence [length, vocab]; `ids` [length]."""
         own = torch.log_softmax(logits.float(), dim=-1)
         kl = (reference.exp() * (reference - own)).sum(-1).flatten().double().cpu()
         wrong = (reference.argmax(-1) != own.argmax(-1)).flatten().cpu()
         self.broken += int((~kl.isfinite()).sum())
         self.kl.append(kl[kl.isfinite()])
         self.wrong.append((wrong | ~kl.isfinite()).double())
-        if own.dim() == 3 and own.shape[1] == ids.shape[1]:
-            following = ids[:, 1:].to(own.device).unsqueeze(-1)
-            self.surprise.append(-own[:, :-1].gather(-1, following).flatten().double().cpu())
+        if len(own) == len(ids):
+            following = ids[1:].to(own.device).unsqueeze(-1)
+            self.surprise.append(-own[:-1].gather(-1, following).flatten().double().cpu())
 
     @property
     def mean_kl(self) -> float:
@@ -74,11 +74,18 @@ def compare(
     for ids in groups(tokens, batch):
         if done and not goes_on(done):
             break
-        expected = torch.log_softmax(reference.logits(ids).float(), dim=-1)
-        for side, runner in zip(sides, (before, after), strict=True):
-            side.add(expected, runner.logits(ids), ids)
+        expected, *answers = (_by_sequence(runner.logits(ids)) for runner in (reference, before, after))
+        for row, sequence in enumerate(ids):
+            known = torch.log_softmax(expected[row].float(), dim=-1)
+            for side, answer in zip(sides, answers, strict=True):
+                side.add(known, answer[row], sequence)
         done += ids.numel()
     return done, *sides
+
+
+def _by_sequence(logits: torch.Tensor) -> torch.Tensor:
+    """[sequences, length, vocab]; a classifier's [sequences, labels] counts as one token each."""
+    return logits.flatten(1, -2) if logits.dim() > 2 else logits.unsqueeze(1)
 
 
 def judge(done: int, before: _Side, after: _Side, tokens: Tokens, generated: bool, largest_loss: float) -> Quality:

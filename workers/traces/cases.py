@@ -2,42 +2,54 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from kernels.ops import AttentionCase, Case
+from workers.documents.stages import OpRow
 from workers.traces.census import Counted
 from workers.traces.table import Scale
 
 
-def cases(counted: Sequence[Counted], scale: Scale, prompt: int, tokens: int) -> list[dict[str, Any]]:
-    """[{op, label, phase, case, per_request}], the most FLOP-and-byte-heavy first.
+@dataclass
+class _Use:
+    phase: str
+    count: float = 0.0
+    least_bytes: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+
+def cases(
+    counted: Sequence[Counted], rows: Sequence[OpRow], scale: Scale, prompt: int, tokens: int
+) -> list[dict[str, Any]]:
+    """[{op, label, phase, case, per_request, ms}], the costliest first; ms is that of all its calls in one request.
 
     A decode step's attention is one case at the cache length halfway through the request: the steps differ in nothing
-    else.
+    else. An operation's time is shared among its cases by their least bytes.
     """
-    counts: dict[Case, float] = defaultdict(float)
-    labels: dict[Case, list[str]] = defaultdict(list)
-    phases: dict[Case, str] = {}
+    uses: dict[Case, _Use] = {}
+    totals: dict[tuple[str, str], float] = defaultdict(float)
     for each in counted:
-        if each.case is None:
-            continue
-        case = _halfway(each.case, prompt + tokens // 2)
-        counts[case] += scale.of(each.phase)
-        phases[case] = each.phase
-        if each.label not in labels[case]:
-            labels[case].append(each.label)
+        totals[each.label, each.phase] += each.least_bytes
+        if each.case is not None:
+            use = uses.setdefault(_halfway(each.case, prompt + tokens // 2), _Use(each.phase))
+            use.count += scale.of(each.phase)
+            use.least_bytes[each.label] += each.least_bytes
+    measured = {(row.op, row.phase): row.ms for row in rows}
     found = [
         {
             "op": case.op,
-            "label": ", ".join(labels[case]),
-            "phase": phases[case],
+            "label": ", ".join(use.least_bytes),
+            "phase": use.phase,
             "case": case.model_dump(),
-            "per_request": count,
+            "per_request": use.count,
+            "ms": sum(
+                measured.get((label, use.phase), 0.0) * least / (totals[label, use.phase] or 1)
+                for label, least in use.least_bytes.items()
+            ),
         }
-        for case, count in counts.items()
+        for case, use in uses.items()
     ]
-    weight = {id(entry): case.least_bytes * count for entry, (case, count) in zip(found, counts.items(), strict=True)}
-    return sorted(found, key=lambda entry: -weight[id(entry)])
+    return sorted(found, key=lambda entry: -entry["ms"])
 
 
 def _halfway(case: Case, kv_len: int) -> Case:

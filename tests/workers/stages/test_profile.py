@@ -66,6 +66,8 @@ def test_the_cases_for_explore_count_one_request(profiled):
     down = cases["linear", "decode", "linear down_proj"]
     assert (down["case"]["m"], down["case"]["n"], down["case"]["k"]) == (1, 64, 128)
     assert down["per_request"] == 2 * 7
+    row = next(row for row in found.rows if (row.op, row.phase) == ("linear down_proj", "decode"))
+    assert down["ms"] == pytest.approx(row.ms)
     decode = cases["attention", "decode", "attention"]
     assert decode["case"]["kv_len"] == 16 + 4
     assert decode["case"]["kv_heads"] == 2
