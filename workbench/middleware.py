@@ -54,7 +54,7 @@ class RequestIdMiddleware:
 
 
 class SecurityHeadersMiddleware:
-    """A content security policy for every page; a view that needs another sets its own."""
+    """A content security policy for every page, and nothing kept by shared caches; a view may set its own."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
@@ -63,4 +63,5 @@ class SecurityHeadersMiddleware:
         response = self.get_response(request)
         response.headers.setdefault("Content-Security-Policy", CONTENT_SECURITY_POLICY)
         response.headers.setdefault("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
+        response.headers.setdefault("Cache-Control", "private, no-cache")
         return response

@@ -84,6 +84,7 @@ def test_every_page_confines_itself(browser, addresses, admin, name):
     assert response["X-Content-Type-Options"] == "nosniff"
     assert response["X-Frame-Options"] == "DENY"
     assert response["Referrer-Policy"] == "same-origin"
+    assert {"private", "no-store"} & set(response["Cache-Control"].replace(",", " ").split())
     html = response.get("Content-Type", "").startswith("text/html") and not response.streaming
     if html and "sandbox" not in policy:
         assert not INLINE.findall(response.content.decode())

@@ -18,6 +18,13 @@ __all__ = ["Problem", "ProblemAPI", "invalid", "respond", "sentence", "sentences
 
 log = logging.getLogger(__name__)
 CONTENT_TYPE = "application/problem+json"
+IDEMPOTENCY_KEY = {
+    "in": "header",
+    "name": "Idempotency-Key",
+    "required": False,
+    "schema": {"type": "string", "maxLength": 200},
+    "description": "The same key with the same body is answered again for a day, not done again.",
+}
 API = "/api/"
 
 
@@ -127,14 +134,16 @@ class ProblemAPI(NinjaAPI):
             self.add_exception_handler(kind, handler)
 
     def get_openapi_schema(self, **options: Any) -> Any:
-        """The schema, with the problem document as the answer of everything that fails."""
+        """The schema, with what holds for every operation: how it fails, and that a POST may carry a key."""
         schema = super().get_openapi_schema(**options)
         shape = ProblemDocument.model_json_schema(ref_template="#/components/schemas/{model}")
         schema["components"]["schemas"] |= shape.pop("$defs") | {"ProblemDocument": shape}
         content = {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}
         for operations in schema["paths"].values():
-            for operation in operations.values():
+            for method, operation in operations.items():
                 operation["responses"]["default"] = {"description": "A problem", "content": content}
+                if method == "post":
+                    operation["parameters"] = [*operation.get("parameters", []), IDEMPOTENCY_KEY]
         return schema
 
     def validation_error_from_error_contexts(self, error_contexts: list[ValidationErrorContext]) -> Any:

@@ -116,3 +116,15 @@ def test_without_a_caller_it_is_401_and_says_how(client):
 def test_a_request_id_of_strange_characters_is_replaced(client):
     response = client.get("/api/frame/nothing", headers={"X-Request-ID": "a b<script>"})
     assert response["X-Request-ID"].isalnum()
+
+
+def test_the_openapi_document_says_how_things_fail_and_are_repeated(client):
+    document = client.get("/api/frame/openapi.json").json()
+    operation = document["paths"]["/api/frame/sla"]["post"]
+    assert "application/problem+json" in operation["responses"]["default"]["content"]
+    assert "ProblemDocument" in document["components"]["schemas"]
+    assert [each["name"] for each in operation["parameters"]] == ["Idempotency-Key"]
+    assert (
+        "parameters" not in document["paths"]["/api/frame/crash"]["get"]
+        or not (document["paths"]["/api/frame/crash"]["get"]["parameters"])
+    )
