@@ -65,6 +65,7 @@ def test_packing_holds_no_weight_twice(random_ids: torch.Tensor) -> None:
     assert layer.self_attn.v_proj.weight.untyped_storage().data_ptr() == packed.qkv[0].untyped_storage().data_ptr()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["qwen3", "gpt2"])
 def test_inductor_changes_no_token(name: str, random_ids: torch.Tensor) -> None:
     model, prompt = load(name), random_ids[:1, :20]
