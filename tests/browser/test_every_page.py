@@ -107,3 +107,9 @@ def test_pages_that_are_not_there(chromium, site, session):
     assert answer.status == 404
     expect(page.get_by_role("heading", name="There is nothing here")).to_be_visible()
     context.close()
+
+
+def test_the_api_can_be_read_under_the_policy(open_page):
+    page = open_page()
+    page.goto("/api/v1/docs")
+    expect(page.get_by_text("Start a run")).to_be_visible()
