@@ -11,7 +11,6 @@ import logging
 import os
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +31,7 @@ from workers.documents.worker_api import Claim, Hello, Outcome, StageKey
 from workers.environment import stage_environment
 from workers.model_cache import BadModel, ModelCache
 from workers.reporter import Reporter
+from workers.scratch import scratch
 
 log = logging.getLogger(__name__)
 
@@ -90,13 +90,12 @@ def _perform(config: WorkerConfig, client: Client, document: StageInput, key: St
     cache = ModelCache(config.cache / "models", config.cache_bytes)
     identity: dict[str, Any] = key.model_dump()
     try:
-        with tempfile.TemporaryDirectory(prefix=f"stage-{document.stage}-") as directory:
-            scratch = Path(directory)
+        with scratch() as directory:
             with cache.model(document.model, _Files(client, reporter.stop)) as model_dir:
-                ended = _run_child(config, document, scratch, model_dir, reporter)
-            outcome = _outcome(document, scratch, ended, key, reporter)
+                ended = _run_child(config, document, directory, model_dir, reporter)
+            outcome = _outcome(document, directory, ended, key, reporter)
             for artifact in outcome.artifacts:
-                client.upload(key, scratch / "kept" / artifact.sha256, artifact.sha256)
+                client.upload(key, directory / "kept" / artifact.sha256, artifact.sha256)
             return outcome
     except _Stopped:
         return Outcome(**identity, cancelled=True)
@@ -118,35 +117,35 @@ def _finish(client: Client, outcome: Outcome) -> None:
 
 
 def _run_child(
-    config: WorkerConfig, document: StageInput, scratch: Path, model_dir: Path, reporter: Reporter
+    config: WorkerConfig, document: StageInput, directory: Path, model_dir: Path, reporter: Reporter
 ) -> child.Ended:
-    (scratch / "in.json").write_text(document.model_dump_json())
+    (directory / "in.json").write_text(document.model_dump_json())
     seconds = document.seconds_left * OVERTIME + OVERTIME_SECONDS
     command = [sys.executable, "-m", f"{config.stage_package}.{document.stage}", "in.json", "out.json"]
     ended = child.run(
-        [*command, "--model", str(model_dir), "--artifacts", str(scratch)],
-        env=stage_environment(os.environ, scratch, config.cache / "compilers" / (document.organisation or "shared")),
-        cwd=scratch,
-        log_file=scratch / "stage.log",
+        [*command, "--model", str(model_dir), "--artifacts", str(directory)],
+        env=stage_environment(os.environ, directory, config.cache / "compilers" / (document.organisation or "shared")),
+        cwd=directory,
+        log_file=directory / "stage.log",
         limits=child.Limits(seconds=seconds, cpu_seconds=int(seconds * (os.cpu_count() or 1))),
         on_line=reporter.line,
         stop=reporter.stop,
     )
     if ended.code:
-        said = (scratch / "stage.log").read_bytes()[-LOG_TAIL:].decode(errors="replace")
+        said = (directory / "stage.log").read_bytes()[-LOG_TAIL:].decode(errors="replace")
         log.warning("stage %s of run %s ended with %s; it said:\n%s", document.stage, document.run_id, ended, said)
     return ended
 
 
-def _outcome(document: StageInput, scratch: Path, ended: child.Ended, key: StageKey, reporter: Reporter) -> Outcome:
+def _outcome(document: StageInput, directory: Path, ended: child.Ended, key: StageKey, reporter: Reporter) -> Outcome:
     """Read what the child left behind."""
     identity: dict[str, Any] = key.model_dump()
     if ended.why == "stopped":
         return Outcome(**identity, cancelled=reporter.cancelled, died="" if reporter.cancelled else "it was superseded")
-    output = scratch / "out.json"
+    output = directory / "out.json"
     try:
         if ended.code == 0:
-            kept = json.loads((scratch / "kept.json").read_text())
+            kept = json.loads((directory / "kept.json").read_text())
             artifacts = [Artifact.model_validate(artifact) for artifact in kept]
             return Outcome(**identity, result=json.loads(output.read_text()), artifacts=artifacts)
         if output.exists():

@@ -6,12 +6,13 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from workers.documents.model import ModelFile, ModelManifest
+
+DRAFT = ".draft-"
 
 
 class Source(Protocol):
@@ -51,7 +52,9 @@ class ModelCache:
             yield directory
 
     def _fetch(self, manifest: ModelManifest, source: Source, directory: Path) -> None:
-        draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=self.root))
+        draft = self.root / f"{DRAFT}{manifest.digest}"
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir()
         try:
             for file in manifest.files:
                 target = draft / _relative(file.path)
@@ -68,6 +71,8 @@ class ModelCache:
             raise
 
     def _make_room(self, needed: int) -> None:
+        for draft in self.root.glob(f"{DRAFT}*"):
+            self._evict(draft, draft.name.removeprefix(DRAFT))
         kept = [(path.stat().st_mtime, path) for path in self.root.iterdir() if not path.name.startswith(".")]
         models = [path for _, path in sorted(kept) if path.is_dir()]
         sizes = {path: _size(path) for path in models}
@@ -75,11 +80,12 @@ class ModelCache:
         for path in models:
             if total + needed <= self.max_bytes:
                 return
-            if self._evict(path):
+            if self._evict(path, path.name):
                 total -= sizes[path]
 
-    def _evict(self, path: Path) -> bool:
-        with (self.root / f"{path.name}.lock").open("a") as file:
+    def _evict(self, path: Path, digest: str) -> bool:
+        """Remove a model, or what a killed process had fetched of it, unless a process holds it."""
+        with (self.root / f"{digest}.lock").open("a") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

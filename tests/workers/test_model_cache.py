@@ -82,6 +82,16 @@ def test_the_least_recently_used_model_goes_first_but_not_one_in_use(tmp_path: P
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["new", "old"]
 
 
+def test_what_a_killed_fetch_left_is_removed(tmp_path: Path) -> None:
+    for digest in ("a1", "b2"):
+        (tmp_path / f".draft-{digest}").mkdir()
+        (tmp_path / f".draft-{digest}" / "weights").write_bytes(b"half")
+    files = {"config.json": b"{}"}
+    with ModelCache(tmp_path, 1000).model(_manifest("a1", files), Files(files)) as directory:
+        assert [path.name for path in directory.iterdir()] == ["config.json"]
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["a1"]
+
+
 def test_a_generated_model_is_its_configuration(tmp_path: Path) -> None:
     manifest = sample_results.manifest()
     with ModelCache(tmp_path, 1000).model(manifest, Files({})) as directory:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,18 @@ class Stack:
         answer = self.api.post("/runs", json={"workload": workload})
         assert answer.status_code == 201, answer.text
         return str(answer.json()["id"])
+
+    def claim_at_once(self, run_id: str, many: int) -> list[int]:
+        """The status codes of `many` simultaneous claims of the run's first attempt."""
+        headers = {"Authorization": f"Bearer {self.env['WORKER_TOKEN']}"}
+        url = f"{self.env['WORKBENCH_URL']}/api/v1/worker/claim"
+        key = {"run_id": run_id, "stage": "admit", "attempt": 1}
+
+        def claim(number: int) -> int:
+            return httpx.post(url, json={**key, "worker": f"w{number}"}, headers=headers, timeout=60).status_code
+
+        with ThreadPoolExecutor(many) as pool:
+            return sorted(pool.map(claim, range(many)))
 
     def run(self, run_id: str) -> dict[str, Any]:
         return dict(self.api.get(f"/runs/{run_id}").json())

@@ -54,6 +54,8 @@ def test_the_pipeline_survives_on_postgresql_and_debians_redis(database_url: str
         assert [stage for stage, _ in stack.events(run_id, "stage_done")] == list(STAGES)
         assert stack.events(run_id, "retried") == [("baseline", 1)]
         assert not alive(told["child"])
+        stack.kill("worker")
+        assert stack.claim_at_once(stack.submit("nothing"), 8) == [200] + [409] * 7
         assert not list((tmp_path / "stack" / "data").glob("*.sqlite3"))
     finally:
         stack.stop()

@@ -107,12 +107,14 @@ def test_a_run_submitted_while_redis_is_down_is_sent_later(stack: Stack) -> None
     _assert_done_once(stack, run_id)
 
 
-def test_a_message_that_redis_lost_is_sent_again(stack: Stack) -> None:
+def test_one_of_many_claims_wins_and_a_message_that_redis_lost_is_sent_again(stack: Stack) -> None:
     stack.kill("worker")
-    run_id = stack.submit("nothing")
+    claimed, lost = stack.submit("nothing"), stack.submit("nothing")
+    assert stack.claim_at_once(claimed, 8) == [200] + [409] * 7
     stack.redis("FLUSHALL")
     stack.start_worker()
-    _assert_done_once(stack, run_id)
+    _assert_done_once(stack, claimed)
+    _assert_done_once(stack, lost)
 
 
 def test_a_job_that_always_kills_its_worker_is_lost_after_three_attempts(stack: Stack) -> None:

@@ -51,19 +51,21 @@ def manifest(config: dict, generated: bool = True, files: tuple[ModelFile, ...] 
     )
 
 
-def stage_input(stage: str, model: ModelManifest | None = None, results: Results | None = None, **sla) -> StageInput:
-    """A stage's document on the CPU; `sla` replaces fields of a TTF8 promise over short requests."""
+def stage_input(
+    stage: str, model: ModelManifest | None = None, results: Results | None = None, gpu_class: str = "cpu", **sla
+) -> StageInput:
+    """A stage's document; `sla` replaces fields of a TTF8 promise over short requests."""
     wanted = {
         "model": "tiny",
         "traffic": {"prompt_tokens": 16, "output_tokens": 8},
         "objectives": [{"metric": "ttf_n", "n": 8, "limit": 10_000}],
-        "constraints": {"gpu_classes": ["cpu"]},
+        "constraints": {"gpu_classes": [gpu_class]},
     }
     return StageInput(
         run_id="r1",
         stage=stage,
         attempt=1,
-        gpu_class="cpu",
+        gpu_class=gpu_class,
         workload=Workload.model_validate(wanted | sla),
         model=model or manifest(TINY),
         prices=default_price_book(),

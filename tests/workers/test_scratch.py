@@ -1,0 +1,25 @@
+"""Scratch directories: gone when done, and when their process was killed, gone with the next one."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from workers.scratch import scratch
+
+
+def test_it_is_gone_afterwards(tmp_path: Path) -> None:
+    with scratch(tmp_path) as directory:
+        (directory / "file").touch()
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_process_left_is_removed_and_what_is_in_use_stays(tmp_path: Path) -> None:
+    code = (
+        "import os\nfrom pathlib import Path\nfrom workers.scratch import scratch\n"
+        f"with scratch(Path({str(tmp_path)!r})) as d:\n  (d / 'file').touch(); os.kill(os.getpid(), 9)"
+    )
+    with scratch(tmp_path) as mine:
+        subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2])
+        assert len(list(tmp_path.iterdir())) == 2
+        with scratch(tmp_path) as other:
+            assert set(tmp_path.iterdir()) == {mine, other}

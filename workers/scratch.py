@@ -1,0 +1,48 @@
+"""A stage's scratch directory, which a killed worker does not leave on the disk for ever."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def scratch(root: Path | None = None) -> Iterator[Path]:
+    """A new directory under `root`, gone afterwards; those whose process was killed are removed first.
+
+    A directory belongs to the process that holds its lock. `root` is by default one of this user's in the system's
+    temporary directory, where paths are short enough for Unix sockets.
+    """
+    root = root or Path(tempfile.gettempdir(), f"workbench-stages-{os.getuid()}")
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if root.stat().st_uid != os.getuid():
+        raise PermissionError(f"{root} belongs to another user")
+    with contextlib.ExitStack() as held:
+        with _locked(root):
+            _remove_left(root)
+            directory = Path(tempfile.mkdtemp(dir=root))
+            held.enter_context(_locked(directory))
+        try:
+            yield directory
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(directory: Path, wait: bool = True) -> Iterator[None]:
+    """Hold the directory's lock; raises BlockingIOError when another process has it and `wait` is off."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _remove_left(root: Path) -> None:
+    for directory in root.iterdir():
+        with contextlib.suppress(BlockingIOError, FileNotFoundError), _locked(directory, wait=False):
+            shutil.rmtree(directory, ignore_errors=True)
