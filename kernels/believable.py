@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from kernels.hardware import Gpu
-from kernels.ops import BYTES, AttentionCase, Case, LinearCase, LmHeadCase
+from kernels.ops import BYTES, AttentionCase, Case, LinearCase, LmHeadCase, ModelCase
 
 MATRIX_RATE: dict[str, float] = {"fp32": 0.5, "bf16": 1, "fp16": 1, "int8": 2, "fp8": 2, "int4": 2, "nvfp4": 4}
 """Matrix FLOP per clock of a precision, relative to bf16 (fp32: as TF32)."""
@@ -41,6 +41,8 @@ def _pairs(case: AttentionCase) -> float:
 
 def precision(case: Case) -> str:
     """The precision whose matrix rate bounds the case: the faster one of weights and activations."""
+    if isinstance(case, ModelCase):
+        return case.weights
     if isinstance(case, LinearCase | LmHeadCase):
         return max(case.weights, case.dtype, key=lambda name: MATRIX_RATE[name])
     return getattr(case, "dtype", "bf16")

@@ -31,7 +31,7 @@ def bench_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def bench(options: argparse.Namespace) -> int:
-    """Times a group. Returns 0, or 1 when no row passed the gate or the document could not be appended to."""
+    """Times a group. Returns 0; 1 when no row passed or the document could not be appended to; 2 for a wrong name."""
     device, _, environment = place()
     note = "A CPU, tiny shapes: these figures say nothing about a GPU." if device.type == "cpu" else ""
     if note:
@@ -43,9 +43,13 @@ def bench(options: argparse.Namespace) -> int:
         rows=[],
         note=note,
     )
-    for row in _rows(options, document.ceilings):
-        document.rows.append(row)
-        print(_line(row), flush=True)
+    try:
+        for row in _rows(options, document.ceilings):
+            document.rows.append(row)
+            print(_line(row), flush=True)
+    except KeyError as error:
+        print(f"kernels bench: {error.args[0]}", file=sys.stderr)
+        return 2
     return _store(options, document)
 
 
@@ -67,14 +71,14 @@ def _ceilings(device: "torch.device") -> dict[str, Any]:
 
 
 def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Row]:
+    device, gpu, _ = place()
     if options.group == "decode":
         from kernels.bench_decode import decode_rows
 
-        yield from decode_rows(options.model, options.runner, ceilings)
+        yield from decode_rows(options.model, options.runner, ceilings, (device, gpu), options.seconds)
         return
     from kernels.candidates import Bench, try_case
 
-    device, gpu, _ = place()
     place_of_trial = Bench(device, gpu, ceilings, only=_only(options))
     for case in cases(options.group, device.type == "cpu"):
         if options.only in (None, "") or options.only in case.key:

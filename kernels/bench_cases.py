@@ -110,7 +110,8 @@ def _gemm() -> list[Case]:
         (8192, 4096, 14_336),
         (8192, 8192, 8192),
     )
-    return [LinearCase(m=m, n=n, k=k) for m, n, k in shapes]
+    gated = [LinearCase(m=m, n=8192, k=2048, epilogue="swiglu") for m in (1, 128, 1024)]
+    return [*(LinearCase(m=m, n=n, k=k) for m, n, k in shapes), *gated]
 
 
 def _gemm_cpu() -> list[Case]:

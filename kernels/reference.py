@@ -135,7 +135,16 @@ def native(case: Case, arguments: dict[str, Any]) -> Outputs:
     """What torch itself answers in the arguments' own precision: the yardstick of the accuracy gate."""
     if isinstance(case, AttentionCase) and case.softcap is None and case.batch and case.q_len:
         return (_sdpa(case, **arguments),)
+    if isinstance(case, LinearCase) and case.epilogue == "quantise":
+        return (_through_fp8(linear(case, **arguments)),)
     return compute(case, arguments, dtype=None)
+
+
+def _through_fp8(y: torch.Tensor) -> torch.Tensor:
+    """y as fp8 (e4m3) with a scale per row holds it, in float32."""
+    wide = y.float()
+    scale = wide.abs().amax(dim=-1, keepdim=True).clamp_min(1e-30) / 448
+    return (wide / scale).to(torch.float8_e4m3fn).float() * scale
 
 
 def _sdpa(case: AttentionCase, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

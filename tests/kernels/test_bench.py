@@ -1,0 +1,108 @@
+"""`python -m kernels list`, `check` and `bench` on this machine, at tiny shapes."""
+
+import json
+
+import pytest
+
+from kernels import bench_document, ceilings
+from kernels.__main__ import main
+from kernels.bench import rows_of
+from kernels.bench_cases import GROUPS, cases, check_cases
+from kernels.candidates import Trial
+from kernels.ops import LinearCase
+
+ROW_FIELDS = {
+    *("op", "case", "variant", "peer", "ms", "ms_low", "ms_high", "tflops", "gbps", "floor_share"),
+    *("ratio_to_best_peer", "gate", "kernels"),
+}
+
+
+@pytest.fixture(autouse=True)
+def known_ceilings(monkeypatch):
+    """Ceilings as measured once here: measuring them takes seconds and has its own test."""
+    found = {"read_tbps": 0.01, "copy_tbps": 0.01, "matrix_tflops": {"fp32": 0.1, "bf16": 0.2}, "launch_us": 1.0}
+    monkeypatch.setattr(ceilings, "measure_ceilings", lambda *_, **__: found)
+
+
+def test_list_names_every_variant(capsys):
+    assert main(["list", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    names = {row["variant"] for row in rows}
+    assert {"sdpa_flash", "torch_linear", "int8_dynamic_cpu", "torch_rmsnorm", "eager", "compiled"} <= names
+    assert main(["list"]) == 0
+    assert "(peer, lossy)" in capsys.readouterr().out
+
+
+def test_check_gates_an_op(capsys):
+    assert main(["check", "rope", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert {row["gate"] for row in rows} == {"pass"}
+    assert main(["check", "attention", "--variant", "sdpa_cudnn"]) == 0
+    assert "refused" in capsys.readouterr().out
+
+
+def test_bench_writes_the_document_and_appends(tmp_path, capsys):
+    path = tmp_path / "bench.json"
+    assert main(["bench", "attention", "--seconds", "0.5", "--only", "kind=decode", "--json", str(path)]) == 0
+    assert "A CPU, tiny shapes" in capsys.readouterr().out
+    first = json.loads(path.read_text())
+    assert {"device", "gpu_uuid", "lease_id", "versions", "commit", "ceilings", "rows"} <= set(first)
+    assert all(set(row) >= ROW_FIELDS for row in first["rows"])
+    assert min(row["ratio_to_best_peer"] for row in first["rows"]) <= 1.0
+    assert max(row["ratio_to_best_peer"] for row in first["rows"]) == 1.0
+    again = ["bench", "fused", "--seconds", "0.5", "--only", "op=gated m=1", "--json", str(path), "--append"]
+    assert main(again) == 0
+    both = bench_document.read(path)
+    assert {row.op for row in both.rows} == {"attention", "gated"}
+    foreign = both.model_copy(update={"lease_id": "another machine"})
+    bench_document.write(path, foreign)
+    assert main(again) == 1
+    assert "lease_id" in capsys.readouterr().err
+
+
+def test_bench_decode_times_a_whole_model(tmp_path):
+    path = tmp_path / "bench.json"
+    assert main(["bench", "decode", "--runner", "eager", "--seconds", "0.1", "--json", str(path)]) == 0
+    (row,) = bench_document.read(path).rows
+    assert row.variant == "eager"
+    assert row.ttf64_ms == row.ms
+    assert 0 < row.ms_per_token < row.ttf64_ms
+    assert row.gate == "pass"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["bench", "decode", "--runner", "gone"], "gone"),
+        (["bench", "decode", "--model", "gone"], "gone"),
+        (["bench", "gemm", "--variant", "gone"], "gone"),
+    ],
+)
+def test_unknown_names_are_one_sentence(arguments, said, capsys):
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert "Traceback" not in error
+
+
+def test_ratio_is_the_best_peers_time_over_this_ones():
+    case = LinearCase(m=1, n=8, k=8)
+    trials = [
+        Trial(case, "a", {}, True, False, "pass", ms=2.0),
+        Trial(case, "b", {}, True, False, "pass", ms=4.0),
+        Trial(case, "c", {}, False, False, "pass", ms=1.0, kernels=["own_gemm"]),
+        Trial(case, "d", {}, False, False, "pass", ms=1.0, kernels=["nvjet_hsh_64x8"]),
+        Trial(case, "e", {}, True, False, "fail"),
+        Trial(case, "f", {}, True, False, "refused"),
+    ]
+    rows = {row.variant: row for row in rows_of(trials)}
+    assert [rows[name].ratio_to_best_peer for name in "abcde"] == [1.0, 0.5, 2.0, 2.0, None]
+    assert [rows[name].own for name in "acd"] == [None, True, False]
+    assert "f" not in rows
+
+
+@pytest.mark.parametrize("cpu", [True, False])
+def test_every_group_and_op_has_cases(cpu):
+    for group, ops in GROUPS.items():
+        assert {case.op for case in cases(group, cpu)} == (set() if group == "decode" else set(ops))
+    assert all(check_cases(op, cpu) for op in ("linear", "attention", "rmsnorm", "gated", "rope", "lm_head"))
