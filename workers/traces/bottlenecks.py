@@ -107,7 +107,9 @@ def _memory(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str:
     if row.bound != "memory" or not row.floor_ms or not row.least_bytes:
         return ""
     rate, best = row.least_bytes / row.ms / 1e6, 1000 * ceilings.read_tbps
-    start = f"it moves {plain(rate)} of the {plain(best)} GB/s measured and could save {plain(row.headroom_ms)} ms"
+    start = (
+        f"it moves {plain(rate)} of the {plain(best)} GB/s measured and could save {plain(row.headroom_ms or 0.0)} ms"
+    )
     if row.op.startswith(("linear", "lm_head")):
         return f"{start}; a GEMM made for few rows, or weights in lower precision, would help."
     return f"{start}; fusing it with its neighbours saves the trips to memory."
@@ -117,7 +119,7 @@ def _compute(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str
     if row.bound != "compute" or not row.floor_ms:
         return ""
     return (
-        f"it runs at {_share(row)} of the measured matrix rate and could save {plain(row.headroom_ms)} ms; a better "
+        f"it runs at {_share(row)} of the measured matrix rate and could save {plain(row.headroom_ms or 0.0)} ms; a better "
         "tiled GEMM or lower precision would help."
     )
 

@@ -1,0 +1,42 @@
+"""The profile and the verification on a real GPU, under CUDA graphs."""
+
+import pytest
+import torch
+
+from kernels.ceilings import gpu_class_of
+from kernels.plan import Plan
+from tests.workers.stages.conftest import TINY, manifest, stage_input
+from workers.documents.stages import ComposeResult, Results
+from workers.stages import profile, verify
+
+pytestmark = pytest.mark.gpu
+
+SHAPE = {"traffic": {"prompt_tokens": 64, "output_tokens": 32}, "objectives": [{"metric": "ttft", "limit": 10_000}]}
+
+
+@pytest.fixture
+def gpu_class():
+    return gpu_class_of(torch.cuda.get_device_name())
+
+
+def test_kernels_are_attributed_in_eager_and_under_cuda_graphs(context, gpu_class):
+    document = stage_input("profile", gpu_class=gpu_class, baseline_runner="compiled", **SHAPE)
+    found = profile.run(document, context)
+    assert found.attributed_share >= 0.95
+    assert found.replayed_share >= 0.95
+    assert {row.phase for row in found.replayed if row.bound != "idle"} == {"prefill", "decode"}
+    linear = [row for row in found.replayed if row.op.startswith("linear") and row.phase == "decode"]
+    assert linear
+    assert found.environment.telemetry.sm_mhz_median is None or found.environment.telemetry.sm_mhz_median > 100
+
+
+def test_a_compiled_plan_is_verified_against_eager(context, gpu_class):
+    model = manifest(TINY)
+    results = Results()
+    environment = profile.run(stage_input("profile", gpu_class=gpu_class, **SHAPE), context).environment
+    plan = Plan(model_digest=model.digest, gpu=gpu_class, runner="compiled", dtype="bf16")
+    results.compose = ComposeResult(environment=environment, trials=[], plan=plan.model_dump())
+    found = verify.run(stage_input("verify", model, results, gpu_class=gpu_class, **SHAPE), context)
+    assert found.verdict == "met"
+    assert found.speedup.ratio.value > 1
+    assert found.quality.tokens >= 4096
