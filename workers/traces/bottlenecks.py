@@ -118,9 +118,10 @@ def _memory(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str:
 def _compute(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str:
     if row.bound != "compute" or not row.floor_ms:
         return ""
+    saved = plain(row.headroom_ms or 0.0)
     return (
-        f"it runs at {_share(row)} of the measured matrix rate and could save {plain(row.headroom_ms or 0.0)} ms; a better "
-        "tiled GEMM or lower precision would help."
+        f"it runs at {_share(row)} of the measured matrix rate and could save {saved} ms; a better tiled GEMM or lower "
+        "precision would help."
     )
 
 
