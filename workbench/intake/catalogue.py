@@ -32,7 +32,8 @@ def model_for(organisation: Any, user: Any, reference: str) -> Model:
     """
     if reference in catalogue.names():
         return _from_catalogue(organisation, user, reference)
-    found = Model.objects.filter(organisation=organisation, digest=reference).first()
+    known = Model.objects.filter(organisation=organisation)
+    found = known.filter(digest=reference).first() if reference.isalnum() else None
     if found is None:
         there = ", ".join(catalogue.names())
         reason = f"there is no model {reference[:80]!r}; give the digest of a model of yours or one of {there}"

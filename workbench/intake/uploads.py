@@ -34,6 +34,8 @@ def refused(error: ModelRefused) -> Problem:
 
 def create(organisation: Any, user: Any, name: str, files: Sequence[Announced]) -> Upload:
     """Announces an upload. Raises Problem when a name, a size or the quota does not allow it."""
+    if not name.isprintable():
+        raise invalid([{"field": "name", "reason": "control characters are not allowed"}])
     paths = _without_common_folder([file.path for file in files])
     try:
         check_paths(paths)

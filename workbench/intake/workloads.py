@@ -1,6 +1,7 @@
 """A workload from its document: whether it fits its model and the GPUs, and its row."""
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 from kernels.hardware import GPUS
@@ -34,12 +35,22 @@ def create_workload(organisation: Any, user: Any, document: WorkloadDocument) ->
 
 def check_workload(organisation: Any, user: Any, document: WorkloadDocument) -> Model:
     """The workload's model, when it suits the objectives and fits a GPU that is allowed. Raises Problem 422."""
+    if unprintable := list(_text_reasons(document)):
+        raise invalid(unprintable)
     model = model_for(organisation, user, document.model)
     facts = model.facts
     reasons = [*_kind_reasons(facts, document), *_length_reasons(facts, document), *_fit_reasons(facts, document)]
     if reasons:
         raise invalid(reasons)
     return model
+
+
+def _text_reasons(document: WorkloadDocument) -> Iterator[dict[str, str]]:
+    """Control characters, which databases and terminals do not take well."""
+    texts = {"name": document.name, "present.gpu": document.present.gpu if document.present else ""}
+    for field, text in texts.items():
+        if not text.isprintable():
+            yield {"field": field, "reason": "control characters are not allowed"}
 
 
 def _kind_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[dict[str, str]]:

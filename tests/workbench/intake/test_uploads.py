@@ -169,6 +169,10 @@ def test_without_a_configuration(api: Api, engineer: User) -> None:
     assert answer.json()["detail"] == "config.json: the file is missing"
 
 
+def test_names_have_no_control_characters(api: Api, engineer: User, model_files: Files) -> None:
+    assert announce(api(engineer), model_files, name="a\x1b").json()["errors"][0]["field"] == "name"
+
+
 def test_a_whole_folder_is_taken_from_inside(api: Api, engineer: User, model_files: Files, upload_model: Any) -> None:
     inside = {f"my-model/{path}": content for path, content in model_files.items()}
     upload = announce(api(engineer), inside).json()

@@ -34,6 +34,7 @@ def fields(document: dict[str, Any]) -> dict[str, Any]:
         del form.values[name]
     for index, objective in enumerate(document["objectives"]):
         form.values |= {f"objectives[{index}].{key}": str(value) for key, value in objective.items()}
+    form.values["name"] = document.get("name", "")
     for section in ("traffic", "constraints", "present"):
         form.values |= {f"{section}.{key}": value for key, value in document.get(section, {}).items()}
     return {name: value for name, value in form.values.items() if value is not False}
@@ -103,6 +104,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
         "model",
         "GiB; the largest allowed GPU, h200, has 131.3 GiB",
     ),
+    "name": ({"name": "a\x1bb"}, "name", "control characters"),
     "present": (
         {"present": {"latency_ms": -1, "gpu": "B200", "usd_per_hour": 5}},
         "present.latency_ms",
