@@ -1,0 +1,176 @@
+// The megakernel: one persistent block per SM runs its list of instructions once a token, until `count` tokens are
+// made. See docs/kernels/megakernel.md.
+#include "attention.cuh"
+
+// A logit and its token as one number that orders by logit, then by the smaller token. NaN orders lowest.
+__device__ __forceinline__ u64 candidate(float logit, int token) {
+  const u32 bits = __float_as_uint(logit);
+  const u32 ordered = logit != logit ? 0 : bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+  return (u64)ordered << 32 | (u32)~token;
+}
+__device__ __forceinline__ u64 larger(u64 a, u64 b) { return a > b ? a : b; }
+
+// Brings the instruction's input vector into shared memory as its words arrive; false when the machine has given up.
+__device__ __forceinline__ bool load_input(const Params& p, Shared& s, const Instruction& in, int step) {
+  const u32 tag = tag_at(step, in.layer);
+  if (in.op == kQkv || in.op == kGateUp || in.op == kHead) {
+    const bool after_attention = in.op == kGateUp;
+    float4 weight[kNormSteps];
+    fetch_norm(weight, p.norms + (size_t)(in.layer * 2 + after_attention) * HIDDEN);
+    const u64* planes = after_attention ? p.out_planes : in.layer ? p.down_planes : nullptr;
+    load_normed(p, s, in, tag_at(step, in.layer - !after_attention), planes,
+                after_attention ? p.out_plane_count : p.down_plane_count, weight);
+  } else if (in.op == kOut) {
+    load_attended(p, s, in, tag, p.position + step);
+  } else {
+    load_gated(p, s, in, tag);
+  }
+  consumers_sync();
+  mark(p, step, in.index, 1);
+  return !s.faulted;
+}
+
+// What becomes of one output row of a product.
+struct Epilogue {
+  const Params& p;
+  Shared& s;
+  const Instruction& in;
+  u64* best;
+
+  u32 tag;
+
+  __device__ __forceinline__ void operator()(bool valid, int unit, int row, int b, float value, float above) const {
+    const int out = (in.tile + unit) * 16 + row;
+    if (in.op == kHead) {
+      if (valid && out < VOCAB) best[0] = larger(best[0], candidate(value * rms_scale(s, b), out));
+      return;
+    }
+    if (in.op != kOut && in.op != kDown) value *= rms_scale(s, b);
+    if (in.op == kGateUp) {
+      value = value / (1.f + __expf(-value)) * above * rms_scale(s, b);
+      const u32 bits = __bfloat16_as_ushort(__float2bfloat16(value));
+      const u32 next = __shfl_down_sync(~0u, bits, 1), third = __shfl_down_sync(~0u, bits, 2);
+      if (valid && row % 3 == 0)
+        store_word(p.gated + ((size_t)(in.tile + unit) * BATCH + b) * 4 + row / 3,
+                   (u64)bits << 48 | (u64)next << 32 | (u64)(row == 6 ? 0 : third) << 16 | tag);
+      if (valid && row == 7) store_word(p.gated + ((size_t)(in.tile + unit) * BATCH + b) * 4 + 3, tag);
+      return;
+    }
+    if (QKV_BIAS && in.op == kQkv && in.plane == 0) value += __ldg(p.bias + in.layer * kQkvRows + out);
+    const float next = __shfl_down_sync(~0u, value, 1);
+    u64* planes = in.op == kQkv ? p.qkv : in.op == kOut ? p.out_planes : p.down_planes;
+    const int length = in.op == kQkv ? kQkvRows : HIDDEN;
+    if (valid && row % 2 == 0)
+      store_word(planes + (((size_t)in.plane * BATCH + b) * length + out) / 2, two_floats(value, next, tag));
+  }
+};
+
+// One instruction of the consumers; false when the machine has given up.
+__device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPosition& ring, const Instruction in, int step) {
+  const int position = p.position + step;
+  const u32 tag = tag_at(step, in.layer);
+  mark(p, step, in.index, 0);
+  if (in.op == kAttention) {
+    if (in.split >= splits_of(position + 1)) {
+      consumers_sync();
+      return true;
+    }
+#pragma unroll 1
+    for (int b = 0; b < BATCH; b++) {
+      const Range range = range_of(p, in, position, b);
+      if (range.active) attend_warp(p, s, in, tag, range, position, b);
+      consumers_sync();
+      mark(p, step, in.index, 2);
+      merge_warps(p, s, in, tag, b);
+      if (b < BATCH - 1) consumers_sync();
+      if (s.faulted) return false;
+    }
+  } else {
+    if (!load_input(p, s, in, step)) return false;
+    if (in.op == kHead && threadIdx.x == 0) __threadfence();  // this token's keys and values, before any later read
+    u64 best = 0;
+    gemv(p, s, ring, in, step, in.op == kGateUp, Epilogue{p, s, in, &best, tag});
+    if (in.op == kHead) {
+#pragma unroll
+      for (int o = 8; o; o >>= 1) best = larger(best, __shfl_xor_sync(~0u, best, o));
+      if (threadIdx.x % 16 == 0) s.best[threadIdx.x / 16] = best;  // 16 rows of sequence threadIdx.x / 16 % BATCH
+      consumers_sync();
+      if (threadIdx.x < BATCH) {
+        for (int i = threadIdx.x; i < kConsumers / 16; i += BATCH) best = larger(best, s.best[i]);
+        u64* to = p.candidates + (blockIdx.x * BATCH + threadIdx.x) * 2;
+        store_word(to, one_value((u32)(best >> 32), tag));
+        store_word(to + 1, one_value(~(u32)best, tag));
+      }
+    }
+  }
+  mark(p, step, in.index, 3);
+  consumers_sync();
+  return true;
+}
+
+// After the head: every SM reads all candidates and so agrees on the next token; SM 0 tells the host.
+__device__ __forceinline__ bool choose(const Params& p, Shared& s, const Instruction end, int step) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const u32 tag = tag_at(step, LAYERS);
+  for (int b = warp; b < BATCH; b += WARPS) {
+    u64 best = 0;
+    for (int i = lane; i - lane < gridDim.x; i += 32) {
+      const u64* const from[1] = {p.candidates + (min(i, gridDim.x - 1) * BATCH + b) * 2};
+      ulonglong2 words[1];
+      await<false>(p, s, end, tag, from, words);
+      best = larger(best, (u64)value_of(words[0].x) << 32 | (u32)~value_of(words[0].y));
+    }
+#pragma unroll
+    for (int o = 16; o; o >>= 1) best = larger(best, __shfl_xor_sync(~0u, best, o));
+    if (lane == 0) {
+      const int token = (int)~(u32)best;
+      s.token[b] = token;
+      if (blockIdx.x == 0) {
+        p.generated[step * BATCH + b] = token;
+        p.host_tokens[step * BATCH + b] = token;
+        __threadfence_system();
+      }
+    }
+  }
+  if (threadIdx.x == 0) __threadfence();
+  consumers_sync();
+  return !s.faulted;
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1) decode(const __grid_constant__ Params p) {
+  extern __shared__ __align__(1024) char memory[];
+  Shared& s = *(Shared*)memory;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < STAGES; i++) {
+      barrier_init(shared_address(&s.full[i]), 1);
+      barrier_init(shared_address(&s.empty[i]), kGroupWarps);
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;");
+    s.stop = s.faulted = 0;
+  }
+  if (threadIdx.x < BATCH) s.token[threadIdx.x] = p.first_token[threadIdx.x];
+  __syncthreads();
+
+  if (threadIdx.x >= kConsumers) {
+    if (threadIdx.x == kConsumers) produce(p, s);
+    return;
+  }
+  RingPosition ring;
+  const Instruction* program = p.program + p.program_start[blockIdx.x];
+  for (int step = 0; step < p.count; step++) {
+    if (threadIdx.x < 16) ((int*)&s.slots[0])[threadIdx.x] = __ldg((const int*)program + threadIdx.x);
+    consumers_sync();
+    bool alive = true;
+    int at = 0;
+    while (s.slots[at & 1].op != kEnd) {
+      if (threadIdx.x / 32 == WARPS - 1 && threadIdx.x % 32 < 16)
+        ((int*)&s.slots[~at & 1])[threadIdx.x % 32] = __ldg((const int*)(program + at + 1) + threadIdx.x % 32);
+      alive = execute(p, s, ring, s.slots[at & 1], step);
+      if (!alive) break;
+      at++;
+    }
+    if (!alive || !choose(p, s, s.slots[at & 1], step)) break;
+  }
+  __syncwarp();
+  if (threadIdx.x == 0) *(volatile int*)&s.stop = 1;
+}

@@ -1,0 +1,89 @@
+"""Compiles the megakernel for one model and launches it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kernels.megakernel.program import Program
+
+if TYPE_CHECKING:
+    import torch
+
+SOURCES = Path(__file__).parent
+SHARED_MOST = 227 * 1024
+CHUNK = 16384
+
+POINTERS = (
+    "weights", "weight_offset", "program", "program_start", "embedding", "norms", "bias", "qk_norm", "rope",
+    "k_cache", "v_cache", "qkv", "attention", "attention_state", "out_planes", "down_planes", "gated",
+    "candidates", "fault", "first_token", "host_tokens", "host_cancel", "generated", "trace",
+)  # fmt: skip
+SCALARS = (
+    "position", "count", "capacity", "qkv_planes", "out_plane_count", "down_plane_count", "trace_length", "stop_token",
+)  # fmt: skip
+PARAMS = np.dtype(
+    [(name, np.uint64) for name in POINTERS] + [("timeout_ns", np.uint64)] + [(name, np.int32) for name in SCALARS],
+    align=True,
+)
+"""`struct Params` of machine.cuh."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Compile-time choices: consumer warps and the groups they work in, chunks in flight, keys that make another split worth it."""
+
+    warps: int = 8
+    groups: int = 2
+    in_flight: int = 3
+    split_keys: int = 64
+    trace: bool = False
+
+
+def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
+    """The compile-time constants of machine.cuh; the ring gets what shared memory is left."""
+    shape, layout = program.shape, program.layout
+    longest = max(int(table[:, 5].max()) for table in program.instructions) * 16
+    batch = layout.batch
+    other = scratch_bytes(shape.hidden, shape.head_dim, batch, longest, tuning.warps)
+    stages = (SHARED_MOST - other) // CHUNK
+    if stages < 2:
+        raise ValueError(f"batch {batch}: the input of {longest} elements leaves no room for the weight ring")
+    return {
+        "HIDDEN": shape.hidden, "INTER": shape.intermediate, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
+        "HEAD_DIM": shape.head_dim, "LAYERS": shape.layers, "VOCAB": shape.vocab, "BATCH": batch,
+        "QKV_BIAS": int(shape.qkv_bias), "QK_NORM": int(shape.qk_norm), "NORM_EPS": f"{shape.norm_eps!r}f",
+        "WARPS": tuning.warps, "GROUPS": tuning.groups, "STAGES": min(stages, 16), "IN_FLIGHT": min(tuning.in_flight, stages),
+        "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": tuning.split_keys,
+        "TRACE": int(tuning.trace),
+    }  # fmt: skip
+
+
+def scratch_bytes(hidden: int, head_dim: int, batch: int, longest: int, warps: int) -> int:
+    """An upper bound of sizeof(Shared) less the ring."""
+    product = 2 * longest * batch + 2 * 8 * warps * 16 * batch * 4
+    attention = 4 * warps * (head_dim + 2)
+    return max(product, attention) + batch * hidden * 4 + batch * warps * 12 + 2048
+
+
+def shared_bytes(constants: dict[str, Any]) -> int:
+    """The dynamic shared memory of a block."""
+    names = ("HIDDEN", "HEAD_DIM", "BATCH", "INPUT_LENGTH", "WARPS")
+    return constants["STAGES"] * CHUNK + scratch_bytes(*(constants[name] for name in names))
+
+
+def compile_kernel(constants: dict[str, Any]) -> Any:
+    """The CuPy function for these constants; NVRTC's result is cached by content."""
+    import cupy
+
+    options = ("--std=c++17", f"-I{SOURCES}", *(f"-D{name}={value}" for name, value in constants.items()))
+    module = cupy.RawModule(code=(SOURCES / "decode.cu").read_text(), options=options, name_expressions=None)
+    kernel = module.get_function("decode")
+    kernel.max_dynamic_shared_size_bytes = shared_bytes(constants)
+    return kernel
+
+
+def pointer(tensor: "torch.Tensor | None") -> int:
+    """A device pointer, or 0 for none."""
+    return 0 if tensor is None else tensor.data_ptr()

@@ -1,0 +1,185 @@
+// Matrix-vector products on the matrix units: 16-row tiles of streamed weights times up to 8 input vectors.
+#pragma once
+#include "machine.cuh"
+
+// Where element k of an input vector lies in its 16-element tile: lane t of a fragment holds k = 2t, 2t+1, 2t+8, 2t+9.
+__device__ __forceinline__ int permuted(int k) { return ((k & 7) >> 1) * 4 + (k >> 3 & 1) * 2 + (k & 1); }
+
+// Input elements k .. k + 3 (k a multiple of 4) of sequence b.
+__device__ __forceinline__ void store_input(Shared& s, int k, int b, const float4& x) {
+  __nv_bfloat16* tile = s.product.input + ((k >> 4) * BATCH + b) * 16;
+  *(__nv_bfloat162*)(tile + permuted(k & 15)) = __floats2bfloat162_rn(x.x, x.y);
+  *(__nv_bfloat162*)(tile + permuted((k & 15) + 2)) = __floats2bfloat162_rn(x.z, x.w);
+}
+
+__device__ __forceinline__ float sum_over_warps(const Shared& s, int buffer, int unit, int at) {
+  float sum = 0;
+#pragma unroll
+  for (int w = 0; w < WARPS; w++) sum += s.product.partial[buffer][unit][w][at];
+  return sum;
+}
+
+constexpr int kGroupWarps = WARPS / GROUPS;  // warps that share a chunk
+constexpr int kFragmentsEach = kChunkFragments / kGroupWarps;
+static_assert(kChunkFragments % kGroupWarps == 0, "a chunk is dealt evenly to a group of warps");
+
+// Multiplies this warp's fragments of a chunk by the inputs they meet; all loads come before the first product. `chunk`
+// and `input` point at the lane's own bytes.
+__device__ __forceinline__ void multiply_chunk(float (&sum)[2][4], const char* chunk, const char* input, bool has_column,
+                                               int fragments) {
+  const int warp = threadIdx.x / 32 % kGroupWarps;
+  uint4 a[kFragmentsEach];
+  uint2 b[kFragmentsEach];
+#pragma unroll
+  for (int i = 0; i < kFragmentsEach; i++) {
+    const int f = i * kGroupWarps + warp;
+    a[i] = make_uint4(0, 0, 0, 0);
+    b[i] = make_uint2(0, 0);
+    if (f < fragments) a[i] = *(const uint4*)(chunk + f * kFragment);
+    if (f < fragments && (BATCH == 8 || has_column)) b[i] = *(const uint2*)(input + f * BATCH * 32);
+  }
+#pragma unroll
+  for (int i = 0; i < kFragmentsEach; i++) mma_bf16(sum[i & 1], a[i], b[i]);
+}
+
+// Streams `in.units` tiles of 16 rows x in.k_tiles * 16 columns through the ring and multiplies them by the input.
+// `epilogue(valid, unit, row, b, value, above)` is called by whole warps, once for each output row, neighbouring rows
+// in neighbouring lanes; when `paired`, for rows 0 to 7, with row + 8 as `above`.
+template <class Epilogue>
+__device__ __forceinline__ void gemv(const Params& p, Shared& s, RingPosition& ring, const Instruction& in, int step,
+                                     bool paired, Epilogue epilogue) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int column = lane >> 2, quad = lane & 3;
+  const char* input = (const char*)s.product.input + (column * 16 + quad * 4) * 2;
+  const int rows = paired ? 8 : 16;
+  int buffer = 0;
+#pragma unroll 1
+  for (int unit = 0; unit < in.units; unit++) {
+    float sum[2][4] = {};
+#pragma unroll 1
+    for (int first = 0; first < in.k_tiles; first += kChunkFragments) {
+      if (ring.turn == warp / kGroupWarps) {
+        wait_ring(s, &s.full[ring.slot], ring.phase);
+        multiply_chunk(sum, s.ring[ring.slot] + lane * 16, input + first * BATCH * 32, column < BATCH, in.k_tiles - first);
+        __syncwarp();
+        if (lane == 0) barrier_arrive(shared_address(&s.empty[ring.slot]));
+      }
+      ring.advance();
+    }
+    const int u = unit % kUnitBatch;
+    float* mine = s.product.partial[buffer][u][warp];
+#pragma unroll
+    for (int c = 0; c < 2; c++)
+      if (quad * 2 + c < BATCH) {
+        mine[(quad * 2 + c) * 16 + column] = sum[0][c] + sum[1][c];
+        mine[(quad * 2 + c) * 16 + column + 8] = sum[0][c + 2] + sum[1][c + 2];
+      }
+    if (u == kUnitBatch - 1 || unit == in.units - 1) {
+      if (unit == in.units - 1) mark(p, step, in.index, 2);
+      consumers_sync();
+      const int outputs = (u + 1) * BATCH * rows;
+      for (int i = threadIdx.x; i - threadIdx.x % 32 < outputs; i += kConsumers) {
+        const int at = min(i, outputs - 1), row = at % rows, b = at / rows % BATCH, done = at / rows / BATCH;
+        const float value = sum_over_warps(s, buffer, done, b * 16 + row);
+        const float above = paired ? sum_over_warps(s, buffer, done, b * 16 + row + 8) : 0.f;
+        epilogue(i < outputs, unit - u + done, row, b, value, above);
+      }
+      buffer ^= 1;
+    }
+  }
+}
+
+constexpr int kNormSteps = (HIDDEN + kConsumers * 4 - 1) / (kConsumers * 4);
+
+// A thread's share of a norm's weight, fetched while the counter is still waited for.
+__device__ __forceinline__ void fetch_norm(float4 (&weight)[kNormSteps], const float* norm) {
+#pragma unroll
+  for (int i = 0; i < kNormSteps; i++) {
+    const int k = (i * kConsumers + threadIdx.x) * 4;
+    if (k < HIDDEN) weight[i] = __ldg((const float4*)(norm + k));
+  }
+}
+
+// residual += the planes of the last product (or = the embedding of the new token); input = residual * norm weight,
+// not yet divided by its root mean square: that is one number, `rms_scale`, and multiplies the products instead.
+__device__ __forceinline__ void load_normed(const Params& p, Shared& s, const Instruction& in, u32 tag, const u64* planes,
+                                            int count, const float4 (&weight)[kNormSteps]) {
+#pragma unroll 1
+  for (int b = 0; b < BATCH; b++) {
+    float4 x[kNormSteps];
+    int at[kNormSteps];
+#pragma unroll
+    for (int i = 0; i < kNormSteps; i++) {
+      at[i] = min((i * kConsumers + (int)threadIdx.x) * 4, HIDDEN - 4);
+      if (planes == nullptr) {
+        const uint2 raw = __ldg((const uint2*)(p.embedding + (size_t)s.token[b] * HIDDEN + at[i]));
+        const float2 low = unpack_bf16(raw.x), high = unpack_bf16(raw.y);
+        x[i] = make_float4(low.x, low.y, high.x, high.y);
+      } else {
+        x[i] = *(const float4*)(s.residual + b * HIDDEN + at[i]);
+      }
+    }
+    for (int plane = 0; planes != nullptr && plane < count; plane++) {
+      const u64* from[kNormSteps];
+      ulonglong2 words[kNormSteps];
+#pragma unroll
+      for (int i = 0; i < kNormSteps; i++) from[i] = planes + ((size_t)plane * BATCH + b) * (HIDDEN / 2) + at[i] / 2;
+      await<true>(p, s, in, tag, from, words);
+#pragma unroll
+      for (int i = 0; i < kNormSteps; i++) {
+        x[i].x += first_float(words[i].x);
+        x[i].y += second_float(words[i].x);
+        x[i].z += first_float(words[i].y);
+        x[i].w += second_float(words[i].y);
+      }
+    }
+    float squares = 0;
+#pragma unroll
+    for (int i = 0; i < kNormSteps; i++) {
+      if ((i * kConsumers + threadIdx.x) * 4 >= HIDDEN) break;
+      *(float4*)(s.residual + b * HIDDEN + at[i]) = x[i];
+      squares += x[i].x * x[i].x + x[i].y * x[i].y + x[i].z * x[i].z + x[i].w * x[i].w;
+      const float4 g = weight[i];
+      store_input(s, at[i], b, make_float4(x[i].x * g.x, x[i].y * g.y, x[i].z * g.z, x[i].w * g.w));
+    }
+    squares = warp_sum(squares);
+    if (threadIdx.x % 32 == 0) s.squares[b][threadIdx.x / 32] = squares;
+  }
+}
+
+__device__ __forceinline__ float rms_scale(const Shared& s, int b) {
+  float sum = 0;
+#pragma unroll
+  for (int w = 0; w < WARPS; w++) sum += s.squares[b][w];
+  return rsqrtf(sum / HIDDEN + NORM_EPS);
+}
+
+// input = k tiles [in.k_tile, + in.k_tiles) of the gated vector: 8 elements lie in three words and one that is empty.
+__device__ __forceinline__ void load_gated(const Params& p, Shared& s, const Instruction& in, u32 tag) {
+  constexpr int kTogether = 2;
+  const int groups = in.k_tiles * 2 * BATCH;
+  const u64* base = p.gated + (size_t)in.k_tile * 2 * BATCH * 4;
+#pragma unroll 1
+  for (int round = threadIdx.x; round - threadIdx.x % 32 < groups; round += kConsumers * kTogether) {
+    const u64* from[2 * kTogether];
+    ulonglong2 words[2 * kTogether];
+#pragma unroll
+    for (int n = 0; n < kTogether; n++) {
+      from[2 * n] = base + (size_t)min(round + n * kConsumers, groups - 1) * 4;
+      from[2 * n + 1] = from[2 * n] + 2;
+    }
+    await<true>(p, s, in, tag, from, words);
+#pragma unroll
+    for (int n = 0; n < kTogether; n++) {
+      const int group = round + n * kConsumers;  // 8 elements of one sequence
+      if (group >= groups) break;
+      const int k8 = group / BATCH, b = group % BATCH;
+      u32* tile = (u32*)(s.product.input + ((k8 >> 1) * BATCH + b) * 16) + (k8 & 1);  // pairs 2t, 2t+1 lie 8 bytes apart
+      const u64 a = words[2 * n].x, c = words[2 * n].y, d = words[2 * n + 1].x;
+      tile[0] = (u32)(a >> 48) | (u32)(a >> 32 & 0xffff) << 16;
+      tile[2] = (u32)(a >> 16 & 0xffff) | (u32)(c >> 48) << 16;
+      tile[4] = (u32)(c >> 32 & 0xffff) | (u32)(c >> 16 & 0xffff) << 16;
+      tile[6] = (u32)(d >> 48) | (u32)(d >> 32 & 0xffff) << 16;
+    }
+  }
+}

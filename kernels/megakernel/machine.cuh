@@ -1,0 +1,188 @@
+// The machine that every SM is: its shared memory, the weight ring, and the instruction it is working on.
+#pragma once
+#include "primitives.cuh"
+
+// Compile-time facts of the model and the launch, from `kernels.megakernel.compile`:
+// HIDDEN INTER HEADS KV_HEADS HEAD_DIM LAYERS VOCAB BATCH (1, 2, 4, 8) QKV_BIAS QK_NORM NORM_EPS ROWS_PER_HEAD_GROUP
+// WARPS GROUPS (of warps that take chunks in turn) STAGES IN_FLIGHT INPUT_LENGTH (largest input vector of one instruction) MAX_SPLITS SPLIT_KEYS TRACE
+constexpr int kConsumers = WARPS * 32;
+constexpr int kThreads = kConsumers + 32;  // one more warp produces
+constexpr int kFragment = 512;             // bytes of a 16 x 16 bf16 fragment: 16 bytes a lane
+constexpr int kChunkFragments = 32;
+constexpr int kChunk = kChunkFragments * kFragment;
+constexpr int kUnitBatch = 8;              // row tiles that are reduced together
+constexpr int kQkvRows = (HEADS + 2 * KV_HEADS) * HEAD_DIM;
+constexpr int kGroup = HEADS / KV_HEADS;
+
+enum Op : int { kEnd = 0, kQkv = 1, kAttention = 2, kOut = 3, kGateUp = 4, kDown = 5, kHead = 6 };
+
+// One instruction: 16 words, laid out by kernels.megakernel.program.FIELDS.
+struct Instruction {
+  int op, layer, units, tile, k_tile, k_tiles, plane, kv_head, head, heads, split, index, unused[4];
+};
+static_assert(sizeof(Instruction) == 64, "an instruction is 16 words");
+
+struct Params {
+  const char* weights;          // every SM's fragments in the order it uses them
+  const u64* weight_offset;     // [SMs] bytes into weights
+  const Instruction* program;   // all SMs' instructions
+  const int* program_start;     // [SMs]
+  const __nv_bfloat16* embedding;  // [VOCAB, HIDDEN]
+  const float* norms;           // [2 * LAYERS + 1, HIDDEN]
+  const float* bias;            // [LAYERS, kQkvRows]
+  const float* qk_norm;         // [LAYERS, 2, HEAD_DIM]
+  const float2* rope;           // [positions, HEAD_DIM / 2] cosine, sine
+  __nv_bfloat16* k_cache;       // [LAYERS, BATCH, KV_HEADS, capacity, HEAD_DIM]
+  __nv_bfloat16* v_cache;
+  u64* qkv;                     // [planes, BATCH, kQkvRows / 2] two floats a word
+  u64* attention;               // [BATCH, HEADS, MAX_SPLITS, HEAD_DIM / 2] two floats a word, not normalised
+  u64* attention_state;         // [BATCH, HEADS, MAX_SPLITS, 2] running maximum (base 2) and sum, a word each
+  u64* out_planes;              // [planes, BATCH, HIDDEN / 2] two floats a word
+  u64* down_planes;             // [planes, BATCH, HIDDEN / 2] two floats a word
+  u64* gated;                   // [INTER / 8, BATCH, 4] three bf16 a word; the fourth word is not used
+  u64* candidates;              // [SMs, BATCH, 2] best logit (ordered bits) and its token, a word each
+  u64* fault;                   // 0 while all is well, else bit 63, SM << 32, instruction << 8, op
+  const int* first_token;       // [BATCH]
+  volatile int* host_tokens;    // [count, BATCH] pinned, -1 until written
+  const volatile int* host_cancel;
+  int* generated;               // [count, BATCH]
+  u64* trace;                   // [SMs, trace_length, 8] clocks, when TRACE
+  u64 timeout_ns;
+  int position, count, capacity, qkv_planes, out_plane_count, down_plane_count, trace_length, stop_token;
+};
+
+// What the warps of an attention instruction merge: sums of values, and (maximum, sum of weights).
+struct AttentionScratch {
+  alignas(16) float merged[WARPS][HEAD_DIM];
+  float2 state[WARPS];
+};
+
+struct ProductScratch {
+  alignas(16) __nv_bfloat16 input[INPUT_LENGTH * BATCH];  // [k tile][BATCH][16], in the order of the matrix units
+  alignas(16) float partial[2][kUnitBatch][WARPS][16 * BATCH];
+};
+
+struct Shared {
+  alignas(128) char ring[STAGES][kChunk];
+  union {  // an instruction is a product or attention
+    ProductScratch product;
+    AttentionScratch attention;
+  };
+  alignas(16) float residual[BATCH * HIDDEN];
+  float squares[BATCH][WARPS];
+  u64 best[kConsumers / 16];
+  int token[BATCH];
+  alignas(64) Instruction slots[2];
+  alignas(8) u64 full[STAGES];
+  u64 empty[STAGES];
+  int stop;     // consumers are done or have given up: the producer must drain
+  int faulted;
+};
+
+__device__ __forceinline__ u64 clock_now() {
+  u64 t;
+  asm volatile("mov.u64 %0, %clock64;" : "=l"(t));
+  return t;
+}
+
+__device__ __forceinline__ void mark(const Params& p, int step, int index, int what) {
+#if TRACE
+  if (threadIdx.x == 0 && step == p.count / 2) p.trace[((size_t)blockIdx.x * p.trace_length + index) * 8 + what] = nanoseconds();
+#endif
+}
+
+__device__ __forceinline__ void consumers_sync() { asm volatile("bar.sync 1, %0;" ::"n"(kConsumers) : "memory"); }
+
+// Where a reader or writer of the ring stands; groups of warps take the chunks in turn.
+struct RingPosition {
+  int slot = 0, turn = 0;
+  u32 phase = 0;
+  __device__ __forceinline__ void advance() {
+    turn = (turn + 1) % GROUPS;
+    if (++slot == STAGES) { slot = 0; phase ^= 1; }
+  }
+};
+
+// The tag of what the instructions of one layer of one token write. A buffer is written once per tag, so a stale word
+// always carries another one; buffers are zero at launch.
+__device__ __forceinline__ u32 tag_at(int step, int layer) { return (u32)(step * (LAYERS + 1) + layer + 1) & 0xffffu; }
+
+// Whether a wait that has spun so often must end: it took too long, or another SM gave up. The first to give up leaves
+// its SM and instruction in the fault word.
+__device__ __forceinline__ bool given_up(const Params& p, Shared& s, const Instruction& in, u32 spin, u64& began) {
+  if ((spin & 1023) != 1023) return false;
+  const u64 now = nanoseconds();
+  if (!began) began = now;
+  if (now - began > p.timeout_ns) atomicCAS(p.fault, 0ull, 1ull << 63 | (u64)blockIdx.x << 32 | (u64)in.index << 8 | in.op);
+  if (!*(volatile u64*)p.fault) return false;
+  s.faulted = 1;
+  return true;
+}
+
+// Reads N pairs of words, by whole warps, until all carry `tag`. With Watch one lane watches its first word before the
+// others read, so that many waiting SMs do not take the memory system from the weights. When it takes too long, or
+// another SM gave up, marks the machine as faulted, which the caller sees after the next barrier.
+template <bool Watch, int N>
+__device__ __forceinline__ void await(const Params& p, Shared& s, const Instruction& in, u32 tag, const u64* const (&from)[N],
+                                      ulonglong2 (&words)[N]) {
+  u64 began = 0;
+  if (Watch && threadIdx.x % 32 == 0)
+    for (u32 spin = 0; tag_of(load_words(from[0]).x) != tag && !given_up(p, s, in, spin, began); spin++) {}
+  if (Watch) __syncwarp();
+#pragma unroll
+  for (int i = 0; i < N; i++) words[i] = load_words(from[i]);
+  for (u32 spin = 0;; spin++) {
+    bool ready = true;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+      if (tag_of(words[i].x) != tag || tag_of(words[i].y) != tag) {
+        ready = false;
+        words[i] = load_words(from[i]);
+      }
+    if (__all_sync(~0u, ready) || given_up(p, s, in, spin, began)) return;
+  }
+}
+
+// Waits for a ring barrier; gives up when the machine stops.
+__device__ __forceinline__ bool wait_ring(const Shared& s, const u64* barrier, u32 phase) {
+  const u32 bar = shared_address(barrier);
+  for (u32 spin = 0; !barrier_done(bar, phase); spin++)
+    if ((spin & 255) == 255 && *(volatile const int*)&s.stop) return false;
+  return true;
+}
+
+// The producer: one thread that streams this SM's weights in program order, token after token. It waits for room in
+// the ring and for its own quota in flight, never for an activation.
+__device__ void produce(const Params& p, Shared& s) {
+  RingPosition at, behind;
+  int issued = 0;
+  bool running = true;
+  for (int step = 0; step < p.count && running; step++) {
+    const char* source = p.weights + p.weight_offset[blockIdx.x];
+    const Instruction* program = p.program + p.program_start[blockIdx.x];
+    int2 next = make_int2(program->units, program->k_tiles);
+    for (; program->op != kEnd && running; program++) {
+      const int2 work = next;
+      next = make_int2(program[1].units, program[1].k_tiles);
+      for (int unit = 0; unit < work.x && running; unit++)
+        for (int left = work.y; left > 0; left -= kChunkFragments) {
+          const u32 bytes = min(left, kChunkFragments) * kFragment;
+          if (!wait_ring(s, &s.empty[at.slot], at.phase ^ 1)) { running = false; break; }
+          if (issued >= IN_FLIGHT) {
+            if (!wait_ring(s, &s.full[behind.slot], behind.phase)) { running = false; break; }
+            behind.advance();
+          }
+          const u32 bar = shared_address(&s.full[at.slot]);
+          barrier_expect(bar, bytes);
+          bulk_copy(shared_address(s.ring[at.slot]), source, bytes, bar);
+          source += bytes;
+          at.advance();
+          issued++;
+        }
+    }
+  }
+  for (int left = min(issued, IN_FLIGHT); left > 0; left--) {  // nothing may land after the block is gone
+    while (!barrier_done(shared_address(&s.full[behind.slot]), behind.phase)) {}
+    behind.advance();
+  }
+}

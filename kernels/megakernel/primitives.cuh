@@ -1,0 +1,79 @@
+// What the megakernel asks of the chip: mbarriers, bulk copies, matrix units, and words that SMs hand to each other.
+#pragma once
+#include <cuda_bf16.h>
+
+using u64 = unsigned long long;
+using u32 = unsigned int;
+
+__device__ __forceinline__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+
+// mbarriers ----------------------------------------------------------------------------------------------------------
+__device__ __forceinline__ void barrier_init(u32 bar, u32 count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count));
+}
+__device__ __forceinline__ void barrier_expect(u32 bar, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void barrier_arrive(u32 bar) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+__device__ __forceinline__ bool barrier_done(u32 bar, u32 parity) {
+  u32 done;
+  asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+               : "=r"(done) : "r"(bar), "r"(parity) : "memory");
+  return done;
+}
+
+// One bulk copy global -> shared that completes on `bar`; evict-first, since weights are read once a token.
+__device__ __forceinline__ void bulk_copy(u32 to, const void* from, u32 bytes, u32 bar) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(to),
+      "l"(from), "r"(bytes), "r"(bar), "l"(0x12F0000000000000ull)
+      : "memory");
+}
+
+// matrix units: d[16, 8] += a[16, 16] * b[16, 8] ---------------------------------------------------------------------
+__device__ __forceinline__ void mma_bf16(float (&d)[4], const uint4& a, const uint2& b) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
+}
+
+// words between SMs ---------------------------------------------------------------------------------------------------
+// SMs hand values to each other in 8-byte words that carry their own tag, so that a reader needs neither a counter nor
+// a fence: it reads until the tag is the one it waits for. A float keeps its upper 24 bits (17 of precision).
+__device__ __forceinline__ u32 upper24(float x) {
+  const u32 bits = __float_as_uint(x);
+  return (bits & 0x7f800000u) == 0x7f800000u ? bits >> 8 : (bits + 0x80u) >> 8;  // rounds; infinity and NaN stay
+}
+__device__ __forceinline__ u64 two_floats(float a, float b, u32 tag) {
+  return (u64)upper24(a) << 40 | (u64)upper24(b) << 16 | tag;
+}
+__device__ __forceinline__ float first_float(u64 word) { return __uint_as_float((u32)(word >> 32) & 0xffffff00u); }
+__device__ __forceinline__ float second_float(u64 word) { return __uint_as_float((u32)(word >> 8) & 0xffffff00u); }
+__device__ __forceinline__ u64 one_value(u32 bits, u32 tag) { return (u64)bits << 32 | tag; }
+__device__ __forceinline__ u32 value_of(u64 word) { return (u32)(word >> 32); }
+__device__ __forceinline__ u32 tag_of(u64 word) { return (u32)word & 0xffffu; }
+
+__device__ __forceinline__ void store_word(u64* to, u64 word) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
+}
+__device__ __forceinline__ ulonglong2 load_words(const u64* from) {
+  ulonglong2 words;
+  asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];" : "=l"(words.x), "=l"(words.y) : "l"(from) : "memory");
+  return words;
+}
+__device__ __forceinline__ u64 nanoseconds() {
+  u64 t;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+  return t;
+}
+
+__device__ __forceinline__ float warp_sum(float v) {
+#pragma unroll
+  for (int o = 16; o; o >>= 1) v += __shfl_xor_sync(~0u, v, o);
+  return v;
+}
+__device__ __forceinline__ float2 unpack_bf16(u32 pair) {
+  return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u));
+}

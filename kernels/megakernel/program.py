@@ -1,0 +1,151 @@
+"""The megakernel's program: what each SM does for one token, as data. Imports without torch.
+
+Every SM runs its own list of instructions once per token. Instructions hand values to each other in tagged words: a
+reader waits until each word it needs carries the tag of this layer of this token. Products work on *units*: 16 rows of
+a matrix times `k_tiles` tiles of 16 columns, streamed in exactly this order.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kernels.megakernel.shape import Shape
+
+FIELDS = (
+    "op", "layer", "units", "tile", "k_tile", "k_tiles", "plane", "kv_head", "head", "heads", "split", "index",
+)  # fmt: skip
+WORDS = 16
+"""The words of an instruction, as `struct Instruction` in machine.cuh; the rest of its 16 words is unused."""
+
+END, QKV, ATTENTION, OUT, GATE_UP, DOWN, HEAD = range(7)
+OP_NAMES = ("end", "qkv", "attention", "out", "gate_up", "down", "head")
+HEADS_MOST = 4
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the work is cut: SMs, sequences, splits of the keys, and column parts (planes) of each product."""
+
+    sms: int = 132
+    batch: int = 1
+    splits: int = 16
+    qkv_parts: int = 1
+    out_parts: int = 1
+    down_parts: int = 1
+
+
+@dataclass(frozen=True)
+class Section:
+    """Weights that one instruction streams: rows of tiles [tile, tile + units), columns of [k_tile, k_tile + k_tiles)."""
+
+    matrix: int
+    layer: int
+    tile: int
+    units: int
+    k_tile: int
+    k_tiles: int
+
+
+@dataclass
+class Program:
+    """`instructions[sm]` int32 [n, 16], the last one END; `sections[sm]` in stream order."""
+
+    shape: Shape
+    layout: Layout
+    instructions: list[np.ndarray] = field(default_factory=list)
+    sections: list[list[Section]] = field(default_factory=list)
+
+    @property
+    def starts(self) -> np.ndarray:
+        """Index of each SM's first instruction in the concatenated list, int32 [sms]."""
+        lengths = [len(each) for each in self.instructions]
+        return np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int32)
+
+    def stream_bytes(self) -> np.ndarray:
+        """Bytes of bf16 weights each SM reads per token, int64 [sms]."""
+        return np.array([sum(s.units * s.k_tiles * 512 for s in sections) for sections in self.sections])
+
+
+def shares(tiles: int, columns: int, parts: int, sms: int, turn: int) -> list[tuple[int, int, int, int, int]]:
+    """Cuts a matrix of `tiles` x `columns` tiles for the SMs: (tile, units, k_tile, k_tiles, part) for each SM.
+
+    SMs are dealt to the column parts in equal groups, and a part's row tiles to its group in contiguous runs. `turn`
+    moves the deal around the SMs, so that those with a tile more are not always the same.
+    """
+    dealt: list[tuple[int, int, int, int, int]] = [(0, 0, 0, 0, 0)] * sms
+    edges = [round(part * sms / parts) for part in range(parts + 1)]
+    cuts = [round(part * columns / parts) for part in range(parts + 1)]
+    for part in range(parts):
+        group = edges[part + 1] - edges[part]
+        for i in range(group):
+            low, high = tiles * i // group, tiles * (i + 1) // group
+            sm = (edges[part] + i + turn) % sms
+            dealt[sm] = (low, high - low, cuts[part], cuts[part + 1] - cuts[part], part)
+    return dealt
+
+
+def products(shape: Shape, layout: Layout) -> dict[int, tuple[int, int, int]]:
+    """Row tiles, column tiles and column parts of each product."""
+    k = shape.hidden // 16
+    return {
+        QKV: (shape.qkv_rows // 16, k, layout.qkv_parts),
+        OUT: (k, shape.heads * shape.head_dim // 16, layout.out_parts),
+        GATE_UP: (shape.intermediate // 8, k, 1),
+        DOWN: (k, shape.intermediate // 16, layout.down_parts),
+        HEAD: (-(-shape.vocab // 16), k, 1),
+    }
+
+
+def attention_work(shape: Shape, layout: Layout) -> list[tuple[int, int, int, int]]:
+    """(kv_head, first query head, query heads, split) of every attention instruction, the first splits first."""
+    group = shape.heads // shape.kv_heads
+    pieces = -(-group // HEADS_MOST)
+    bounds = [round(group * i / pieces) for i in range(pieces + 1)]
+    return [
+        (kv, kv * group + low, high - low, split)
+        for split in range(layout.splits)
+        for kv in range(shape.kv_heads)
+        for low, high in zip(bounds[:-1], bounds[1:], strict=True)
+    ]
+
+
+def build(shape: Shape, layout: Layout) -> Program:
+    """The program of one token for every SM.
+
+    Products that read the residual (QKV, GATE_UP, HEAD) are on every SM, with no units where it has no share: each SM
+    keeps its own copy of the residual and must read every plane before it is written again.
+    """
+    program = Program(shape, layout)
+    rows: list[list[dict[str, int]]] = [[] for _ in range(layout.sms)]
+    program.sections = [[] for _ in range(layout.sms)]
+    cut = products(shape, layout)
+    turn = 0
+
+    def product(op: int, layer: int, everyone: bool) -> None:
+        nonlocal turn
+        tiles, columns, parts = cut[op]
+        for sm, (tile, units, k_tile, k_tiles, part) in enumerate(shares(tiles, columns, parts, layout.sms, turn)):
+            if units:
+                program.sections[sm].append(Section(op, layer, tile, units, k_tile, k_tiles))
+            if units or everyone:
+                words = {"op": op, "tile": tile, "units": units, "k_tile": k_tile, "k_tiles": k_tiles, "plane": part}
+                rows[sm].append(words | {"layer": layer})
+        turn += max(1, layout.sms - tiles * parts % layout.sms)
+
+    for layer in range(shape.layers):
+        product(QKV, layer, everyone=True)
+        for i, (kv, head, heads, split) in enumerate(attention_work(shape, layout)):
+            words = {"op": ATTENTION, "layer": layer, "kv_head": kv, "head": head, "heads": heads, "split": split}
+            rows[i % layout.sms].append(words)
+        product(OUT, layer, everyone=False)
+        product(GATE_UP, layer, everyone=True)
+        product(DOWN, layer, everyone=False)
+    product(HEAD, shape.layers, everyone=True)
+    for listed in rows:
+        listed.append({"op": END, "layer": shape.layers})
+        table = np.zeros((len(listed), WORDS), dtype=np.int32)
+        for i, words in enumerate(listed):
+            for name, value in (words | {"index": i}).items():
+                table[i, FIELDS.index(name)] = value
+        program.instructions.append(table)
+    return program
