@@ -251,7 +251,7 @@ def explain(trials: list[PlanTrial], lower_is_better: bool) -> None:
         elif trial is first:
             trial.reason = "What serves today; nothing was faster by more than the noise."
         else:
-            trial.reason = f"The best of all: {_times(trial, first, lower_is_better):.2f}x {first.label}."
+            trial.reason = f"The best of all: {_times(trial, first, lower_is_better):.2f}x faster than {first.label}."
 
 
 def _compared(trial: PlanTrial, winner: PlanTrial, lower_is_better: bool) -> str:

@@ -147,7 +147,7 @@ def test_the_best_plan_must_be_better_than_the_noise():
     compose.explain(found, lower_is_better=True)
     assert [each.chosen for each in found] == [False, True, False, False]
     assert found[0].reason == "2.00x slower than compiled."
-    assert found[1].reason == "The best of all: 2.00x eager."
+    assert found[1].reason == "The best of all: 2.00x faster than eager."
     assert found[2].reason == "The difference to compiled lies inside the noise."
 
 
