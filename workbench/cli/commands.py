@@ -4,6 +4,7 @@ Exit codes: 0 met, 1 missed, 2 usage or bad input, 3 failed, 4 not enough sample
 """
 
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,8 +22,9 @@ from workbench.cli.sla import read_sla
 from workbench.cli.upload import upload
 from workers.documents.stages import Results
 
-err = Console(stderr=True)
-out = Console()
+LOG_COLUMNS = 120
+err = Console(stderr=True, width=None if sys.stderr.isatty() else LOG_COLUMNS)
+out = Console(width=None if sys.stdout.isatty() else LOG_COLUMNS)
 
 
 class Commands(TyperGroup):

@@ -41,7 +41,6 @@ def cli(live_server: Any, secret: str, monkeypatch: pytest.MonkeyPatch) -> Calla
     """`cli("runs", "--json")`: the result of the command."""
     monkeypatch.setenv("WORKBENCH_URL", live_server.url)
     monkeypatch.setenv("WORKBENCH_TOKEN", secret)
-    monkeypatch.setenv("COLUMNS", "200")
     return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
