@@ -37,7 +37,7 @@ def _what(row: OpRow) -> str:
 
 
 def _advice(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str:
-    for rule in (_idle, _own_code, _cache, _attention, _launch, _near_floor, _memory, _compute):
+    for rule in (_idle, _own_code, _bookkeeping, _cache, _attention, _launch, _near_floor, _memory, _compute):
         said = rule(row, ceilings, on_gpu, launches)
         if said:
             return said
@@ -63,6 +63,15 @@ def _own_code(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> st
     return (
         f"{row.calls:,} calls of {row.kernel} in the model's own code of {module}, none of a transformer's usual "
         "operations; simplify it or take it out of the request."
+    )
+
+
+def _bookkeeping(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str:
+    if row.op not in ("sampling", "mask and positions", "rope angles"):
+        return ""
+    return (
+        "this is bookkeeping around the model, operation by operation and anew for every token; a static cache with "
+        "the sampling inside the compiled step removes nearly all of it."
     )
 
 
