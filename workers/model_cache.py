@@ -59,11 +59,8 @@ class ModelCache:
             for file in manifest.files:
                 target = draft / _relative(file.path)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                if manifest.generated and file.path == "config.json":
-                    target.write_text(json.dumps(manifest.config, indent=2))
-                else:
-                    _download(file, source.file(manifest.digest, file.path), target)
-            if manifest.generated and not (draft / "config.json").exists():
+                _download(file, source.file(manifest.digest, file.path), target)
+            if not (draft / "config.json").exists():
                 (draft / "config.json").write_text(json.dumps(manifest.config, indent=2))
             draft.rename(directory)
         except BaseException:

@@ -68,7 +68,7 @@ def test_a_digest_cannot_climb_out(tmp_path: Path, digest: str) -> None:
 
 def test_the_least_recently_used_model_goes_first_but_not_one_in_use(tmp_path: Path) -> None:
     cache = ModelCache(tmp_path, 250)
-    files = {"weights": b"w" * 100}
+    files = {"config.json": b"w" * 100}
     for age, digest in enumerate(("old", "used", "new")):
         if digest == "new":
             with cache.model(_manifest("old", files), Files(files)):
@@ -92,7 +92,7 @@ def test_what_a_killed_fetch_left_is_removed(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["a1"]
 
 
-def test_a_generated_model_is_its_configuration(tmp_path: Path) -> None:
+def test_without_files_a_model_is_its_configuration(tmp_path: Path) -> None:
     manifest = sample_results.manifest()
     with ModelCache(tmp_path, 1000).model(manifest, Files({})) as directory:
         assert json.loads((directory / "config.json").read_text()) == manifest.config

@@ -1,11 +1,10 @@
 """Which GPU workers are there, and which class of the workload's a run goes to."""
 
-from collections.abc import Iterable
 from datetime import timedelta
 
 from django.utils import timezone
 
-from kernels.hardware import GPUS
+from workbench.intake.workloads import memory_gib, needed_gib
 from workbench.runs import state
 from workbench.runs.models import Run, Worker
 from workers.documents.model import ModelManifest
@@ -20,9 +19,12 @@ def alive() -> set[str]:
 
 
 def choose_class(workload: Workload, manifest: ModelManifest) -> str:
-    """The first class the workload allows that holds the weights and has a worker; else the first that holds them."""
-    allowed = [name for name in workload.constraints.gpu_classes if _holds(name, manifest.weight_bytes)]
-    return _first(allowed or list(workload.constraints.gpu_classes), alive())
+    """The first class the workload allows that has the memory and a worker; else the first that has the memory."""
+    needed = needed_gib(manifest, workload)
+    allowed = list(workload.constraints.gpu_classes)
+    fits = [name for name in allowed if needed <= memory_gib(name)] or allowed
+    living = alive()
+    return next((name for name in fits if name in living), fits[0])
 
 
 def greet(hello: Hello) -> None:
@@ -42,13 +44,3 @@ def reroute_waiting() -> None:
         chosen = choose_class(run.workload.sla, run.workload.model.facts)
         if chosen in living:
             state.reroute(run, chosen)
-
-
-def _holds(gpu_class: str, weight_bytes: int) -> bool:
-    gib = GPUS[gpu_class].memory_gib
-    return gib == 0 or weight_bytes < gib * 2**30
-
-
-def _first(allowed: Iterable[str], living: set[str]) -> str:
-    choices = list(allowed)
-    return next((name for name in choices if name in living), choices[0])

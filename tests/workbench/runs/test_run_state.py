@@ -179,6 +179,13 @@ def test_a_run_goes_to_the_first_allowed_class_that_has_a_worker(workload: Any, 
         services.create_run(workload, engineer, gpu_class="b200")
 
 
+def test_a_class_without_the_memory_is_not_chosen(db: None) -> None:
+    manifest = sample_results.manifest().model_copy(update={"parameters": 60_000_000_000})
+    document = sample_results.workload()
+    document.constraints.gpu_classes = ["l40s", "h200", "b200"]
+    assert workers.choose_class(document, manifest) == "h200"
+
+
 def test_a_waiting_run_says_so_and_moves_when_a_worker_comes(run: Run, workload: Any, engineer: Any) -> None:
     fixed = services.create_run(workload, engineer, gpu_class="h200")
     assert services.waiting_for(run) == "Waiting for a worker of class h200."

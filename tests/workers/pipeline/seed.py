@@ -1,4 +1,4 @@
-"""Run beside the stack: without an argument makes a member and a model, with one a workload of that name."""
+"""Run beside the stack: makes a member with a token, and a model."""
 
 import json
 import os
@@ -9,11 +9,11 @@ import django
 sys.path.insert(0, os.getcwd())
 django.setup()
 
-from tests.sample_results import manifest, workload  # noqa: E402
+from tests.sample_results import manifest  # noqa: E402
 from workbench.accounts import services, tokens  # noqa: E402
 from workbench.accounts.models import User  # noqa: E402
 from workbench.intake import blobs  # noqa: E402
-from workbench.intake.models import Model, StoredFile, Workload  # noqa: E402
+from workbench.intake.models import Model, StoredFile  # noqa: E402
 from workers.documents.model import ModelFile  # noqa: E402
 
 
@@ -28,16 +28,7 @@ def make_member_and_model() -> dict[str, str]:
         organisation=organisation, name="tiny", digest=facts.digest, manifest=facts.model_dump(), size=size
     )
     StoredFile.objects.create(model=model, path="weights.txt", sha256=sha256, size=size)
-    return {"organisation": str(organisation.id), "model": str(model.id), "token": token}
+    return {"digest": model.digest, "token": token}
 
 
-def make_workload(name: str) -> str:
-    model = Model.objects.get()
-    document = workload().model_copy(update={"name": name, "model": model.digest})
-    row = Workload.objects.create(
-        organisation=model.organisation, name=name, document=document.model_dump(mode="json"), model=model
-    )
-    return str(row.id)
-
-
-print(make_workload(sys.argv[1]) if len(sys.argv) > 1 else json.dumps(make_member_and_model()))
+print(json.dumps(make_member_and_model()))

@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 
+from tests.sample_results import workload
 from workbench.embedded.broker import find_redis_server, free_port
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -85,7 +86,7 @@ class Stack:
         self.start_worker()
         self.start_ledger()
         made = json.loads(self._python(str(Path(__file__).with_name("seed.py"))).splitlines()[-1])
-        self.organisation, self.model = made["organisation"], made["model"]
+        self.digest = made["digest"]
         self.api = httpx.Client(
             base_url=f"http://127.0.0.1:{self.web_port}/api/v1",
             headers={"Authorization": f"Bearer {made['token']}"},
@@ -124,8 +125,10 @@ class Stack:
 
     def submit(self, request: str) -> str:
         """Start a run whose stages behave as asked; its id."""
-        workload = self._python(str(Path(__file__).with_name("seed.py")), request).splitlines()[-1]
-        answer = self.api.post("/runs", json={"workload": workload})
+        document = workload().model_copy(update={"name": request, "model": self.digest})
+        handed_in = self.api.post("/workloads", json=document.model_dump(mode="json"))
+        assert handed_in.status_code == 201, handed_in.text
+        answer = self.api.post("/runs", json={"workload": handed_in.json()["id"]})
         assert answer.status_code == 201, answer.text
         return str(answer.json()["id"])
 

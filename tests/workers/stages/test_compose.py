@@ -51,6 +51,8 @@ ALLOWED = {"precisions": ["fp32", "int8"], "allow_unverified_quality": True}
 
 
 def test_whole_models_and_parts_are_tried_and_explained(context):
+    said = []
+    context._listener = said.append
     candidates = [candidate("torch_linear", 2.0), candidate("int8_dynamic_cpu", 1.0, "int8")]
     result = composed(context, candidates, constraints=ALLOWED)
     found = {trial.label: trial for trial in result.trials}
@@ -69,6 +71,7 @@ def test_whole_models_and_parts_are_tried_and_explained(context):
         ("int8_dynamic_cpu", "int8_dynamic_cpu-int8-1", "int8")
     ]
     assert Plan.model_validate(result.plan).runner == "eager"
+    assert [line.partial for line in said if line.partial][-1]["eager"].endswith(" ms")
 
 
 def test_lower_precision_of_the_whole_model_is_tried_where_allowed(context):

@@ -71,6 +71,7 @@ def test_every_offered_variant_is_a_candidate_with_a_reason(context):
     assert len(chosen) == 3
     assert sum(each.per_request for each in chosen) == 66
     assert said[-1].fraction == 1
+    assert said[-2].partial["candidates timed"] == "2"
 
 
 def test_lossy_variants_are_timed_when_the_workload_allows_them(context):
