@@ -142,3 +142,12 @@ def test_names_of_what_ran_are_seen():
     names = kernels_seen(lambda: x @ x, CPU)
     assert "aten::mm" in names
     assert not is_own(names)
+
+
+@pytest.mark.gpu
+def test_gpu_times_are_cold_and_without_host_gaps():
+    x = torch.randn(8 << 20, device="cuda")  # 32 MB: lies in the L2 when warm
+    found = interleaved({"read": lambda: x.sum(), "many": lambda: [x[:8].add(1) for _ in range(20)]}, "cuda")
+    assert 4 * x.numel() / found["read"].ms / 1e9 < 4.8
+    assert found["many"].ms < 20 * 0.02
+    assert 0 < empty_launch_ms("cuda").ms < 0.02

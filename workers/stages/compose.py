@@ -166,7 +166,16 @@ class _Composer:
         seconds = min(MEASURE_SECONDS, max(0.5, 0.1 * self.context.seconds_left))
         trial = self.trier.attempt(label, plan, make, seconds, lossy)
         self.done.append(trial)
+        self.context.say(min(0.95, 0.16 + 0.12 * count), f"tried the plan {label}", self._known())
         return trial
+
+    def _known(self) -> dict[str, str]:
+        """Every plan measured so far, for people who watch."""
+        return {
+            trial.label: f"{trial.primary.value:.4g} {trial.unit}" if trial.primary else trial.gate
+            for trial in self.done
+            if trial.gate != "refused"
+        }
 
     def _refuse(self, label: str, plan: Plan, reason: str) -> None:
         unit = self.document.workload.objectives[0].unit

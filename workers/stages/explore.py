@@ -60,7 +60,8 @@ def _explore(
     candidates: list[Candidate] = []
     wanted = read_cases(profile.cases, profile.ceilings)
     for position, (each, seconds) in enumerate(_shares(wanted, context)):
-        context.say(position / len(wanted), f"trying {each.case.op} variants: {_shape(each.case)}")
+        known = _known(candidates)
+        context.say(position / len(wanted), f"trying {each.case.op} variants: {_shape(each.case)}", known)
         lossy, forbidden = lossy_cases(each.case, document.workload.constraints, document.model)
         trials = try_case(bench, each.case, lossy, seconds, forbidden)
         _keep(choices, each.case, trials)
@@ -115,6 +116,15 @@ def lossy_cases(case: Case, constraints: Constraints, model: ModelManifest) -> t
             "allow_unverified_quality."
         )
     return lossy, ""
+
+
+def _known(candidates: list[Candidate]) -> dict[str, str] | None:
+    """What is known so far, for people who watch."""
+    timed = [each for each in candidates if each.ms is not None]
+    better = [each for each in timed if each.chosen and "faster than" in each.reason]
+    if not timed:
+        return None
+    return {"candidates timed": str(len(timed)), "shapes with something faster": str(len(better))}
 
 
 def candidate(trial: Trial, per_request: float) -> Candidate:
