@@ -89,6 +89,22 @@ def limit_line(axis: str, value: float, text: str) -> dict[str, list[dict[str, A
     return {"shapes": [shape], "annotations": [note]}
 
 
+def beyond(text: str) -> dict[str, list[dict[str, Any]]]:
+    """A note at the right edge about a limit that lies outside the plot."""
+    note = {
+        "x": 1,
+        "xref": "paper",
+        "y": 0,
+        "yref": "y",
+        "text": text,
+        "showarrow": False,
+        "xanchor": "right",
+        "yanchor": "bottom",
+        "font": {"color": LIMIT, "size": 12},
+    }
+    return {"annotations": [note]}
+
+
 def metric_label(metric: str, n: int | None = None) -> str:
     """The metric's name for people: TTF64, TPOT, batch latency."""
     if metric == "ttf_n":

@@ -1,6 +1,6 @@
 """Latency before and after as cumulative distributions; percentiles and tails come from every sample."""
 
-from workers.charts.base import AFTER, BEFORE, Chart, Figure, Table, layout, limit_line, metric_label
+from workers.charts.base import AFTER, BEFORE, Chart, Figure, Table, beyond, layout, limit_line, metric_label
 from workers.charts.text import number
 from workers.documents.measurement import Distribution
 from workers.documents.stages import Results
@@ -8,6 +8,8 @@ from workers.documents.workload import Objective
 
 Metric = tuple[str, int | None]
 DRAWN_POINTS = 2000
+FAR = 4
+"""A limit beyond this many times the slowest sample is named, not drawn: the line would squeeze the samples."""
 
 
 def metrics(results: Results) -> list[Metric]:
@@ -25,7 +27,12 @@ def _pair(results: Results, metric: Metric) -> list[tuple[str, str, Distribution
     if results.verify is None:
         return []
     sides = (("Before", BEFORE, results.verify.before), ("After", AFTER, results.verify.after))
-    return [(name, colour, each) for name, colour, side in sides for each in side if (each.metric, each.n) == metric]
+    return [
+        (name, colour, each)
+        for name, colour, side in sides
+        for each in side
+        if (each.metric, each.n) == metric and each.samples
+    ]
 
 
 def _objectives(results: Results, metric: Metric) -> list[Objective]:
@@ -67,8 +74,11 @@ def figure_of(results: Results, metric: Metric) -> Figure | None:
         xaxis={"rangemode": "tozero"},
         yaxis={"range": [0, 103]},
     )
+    slowest = max(sample for _, _, each in pair for sample in each.samples)
     for objective in _objectives(results, metric)[:1]:
-        form |= limit_line("x", objective.limit, f"limit {number(objective.limit)} {objective.unit}")
+        words = f"limit {number(objective.limit)} {objective.unit}"
+        far = objective.limit > FAR * slowest
+        form |= beyond(f"{words}, far to the right") if far else limit_line("x", objective.limit, words)
     return {"data": traces, "layout": form}
 
 

@@ -49,6 +49,16 @@ def test_latency_keeps_every_sample_and_draws_the_limit():
     assert figure["layout"]["shapes"][0]["x0"] == 100
 
 
+def test_a_limit_far_beyond_the_samples_is_named_instead_of_drawn():
+    document = results()
+    outcome = document.verify.outcomes[0]
+    outcome.objective = outcome.objective.model_copy(update={"limit": 60_000.0})
+    layout = latency.figure(document)["layout"]
+    assert "shapes" not in layout
+    assert layout["annotations"][0]["text"] == "limit 60,000 ms, far to the right"
+    assert "far to the right" in draw(latency.figure(document), "Latency")
+
+
 def test_of_many_samples_the_largest_is_always_drawn():
     document = results()
     document.verify.after[0].samples = [float(value) for value in range(50_001)]
@@ -56,6 +66,12 @@ def test_of_many_samples_the_largest_is_always_drawn():
     assert len(trace["x"]) < 2100
     assert (trace["x"][-1], trace["y"][-1]) == (50_000, 100)
     assert "50,001 samples" in trace["name"]
+
+
+def test_a_side_without_samples_is_left_out():
+    document = results()
+    document.verify.before[0].samples = []
+    assert len(latency.figure(document)["data"]) == 1
 
 
 def test_latency_offers_every_metric_with_the_first_objective_first():
