@@ -17,6 +17,10 @@ RUNNERS: dict[str, type[Runner]] = {runner.name: runner for runner in (EagerRunn
 
 def runner(name: str, model: torch.nn.Module, options: dict[str, Any] | None = None) -> Runner:
     """See `kernels.engine.runner`."""
+    if name == "megakernel":  # CuPy is not everywhere
+        from kernels.megakernel.runner import MegakernelRunner
+
+        return MegakernelRunner(model, options)
     if name not in RUNNERS:
         raise ValueError(f"runner: there is no {name!r} runner; there are {', '.join(RUNNERS)}")
     return RUNNERS[name](model, options)

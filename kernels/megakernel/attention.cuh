@@ -33,7 +33,7 @@ struct Range {
   int begin, end, first, stride;  // the split's keys [begin, end); this lane takes first, first + stride, ...
   int head, part, parts;          // the head (from the instruction's first) and the warp's part of its keys
   bool active;                    // the split has keys, and the warp a head
-  size_t base;                    // row of key 0 in the caches
+  size_t base;                    // row of key 0 in the caches; the next key lies KV_HEADS rows on
   int dim;                        // this lane holds dimensions [dim, dim + 8)
 };
 
@@ -49,9 +49,14 @@ __device__ __forceinline__ Range range_of(const Params& p, const Instruction& in
   r.end = min(r.begin + share, length);
   r.first = r.begin + r.part * kKeysPerWarp + lane / kLanesPerKey;
   r.stride = r.parts * kKeysPerWarp;
-  r.base = (((size_t)in.layer * BATCH + b) * KV_HEADS + in.kv_head) * p.capacity;
+  r.base = ((size_t)in.layer * BATCH + b) * p.capacity * KV_HEADS + in.kv_head;
   r.dim = lane % kLanesPerKey * 8;
   return r;
+}
+
+// Where this lane's part of a key lies in the caches, in elements.
+__device__ __forceinline__ size_t row_of(const Range& r, int key) {
+  return (r.base + (size_t)key * KV_HEADS) * HEAD_DIM + r.dim;
 }
 
 // The rows of `cache` that this lane meets from `key` on. A row is never read before it is written for good, so that
@@ -60,7 +65,7 @@ __device__ __forceinline__ void fetch_rows(const __nv_bfloat16* cache, const Ran
                                            uint4 (&rows)[kRounds]) {
 #pragma unroll
   for (int i = 0; i < kRounds; i++)
-    rows[i] = *(const uint4*)(cache + (r.base + max(min(key + i * r.stride, last), 0)) * HEAD_DIM + r.dim);
+    rows[i] = *(const uint4*)(cache + row_of(r, max(min(key + i * r.stride, last), 0)));
 }
 
 // 8 dimensions of N rows of q, k or v, summed over the product's planes.
@@ -131,7 +136,7 @@ __device__ __forceinline__ void attend_warp(const Params& p, Shared& s, const In
   const uint4 new_key = pack8(rows[1]), new_value = pack8(rows[2]);
   const bool meets = r.end == position + 1 && position >= r.first && (position - r.first) % r.stride == 0;
   if (meets && in.head + r.head == in.kv_head * kGroup) {  // one query head of the group appends
-    const size_t to = (r.base + position) * HEAD_DIM + r.dim;
+    const size_t to = row_of(r, position);
     *(uint4*)(p.k_cache + to) = new_key;
     *(uint4*)(p.v_cache + to) = new_value;
   }

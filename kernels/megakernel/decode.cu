@@ -38,11 +38,15 @@ struct Epilogue {
   u64* best;
 
   u32 tag;
+  int step;
 
   __device__ __forceinline__ void operator()(bool valid, int unit, int row, int b, float value, float above) const {
     const int out = (in.tile + unit) * 16 + row;
     if (in.op == kHead) {
-      if (valid && out < VOCAB) best[0] = larger(best[0], candidate(value * rms_scale(s, b), out));
+      if (!valid || out >= VOCAB) return;
+      value *= rms_scale(s, b);
+      *best = larger(*best, candidate(value, out));
+      if (p.logits) p.logits[((size_t)step * BATCH + b) * VOCAB + out] = value;
       return;
     }
     if (in.op != kOut && in.op != kDown) value *= rms_scale(s, b);
@@ -89,7 +93,7 @@ __device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPosition
     if (!load_input(p, s, in, step)) return false;
     if (in.op == kHead && threadIdx.x == 0) __threadfence();  // this token's keys and values, before any later read
     u64 best = 0;
-    gemv(p, s, ring, in, step, in.op == kGateUp, Epilogue{p, s, in, &best, tag});
+    gemv(p, s, ring, in, step, in.op == kGateUp, Epilogue{p, s, in, &best, tag, step});
     if (in.op == kHead) {
 #pragma unroll
       for (int o = 8; o; o >>= 1) best = larger(best, __shfl_xor_sync(~0u, best, o));
@@ -99,7 +103,8 @@ __device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPosition
         for (int i = threadIdx.x; i < kConsumers / 16; i += BATCH) best = larger(best, s.best[i]);
         u64* to = p.candidates + (blockIdx.x * BATCH + threadIdx.x) * 2;
         store_word(to, one_value((u32)(best >> 32), tag));
-        store_word(to + 1, one_value(~(u32)best, tag));
+        const u32 cancel = blockIdx.x == 0 && *p.host_cancel ? 1u << 31 : 0;
+        store_word(to + 1, one_value(~(u32)best | cancel, tag));
       }
     }
   }
@@ -108,33 +113,38 @@ __device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPosition
   return true;
 }
 
-// After the head: every SM reads all candidates and so agrees on the next token; SM 0 tells the host.
+// After the head: every SM reads all candidates and so agrees on the next token and on whether to go on; SM 0 tells the
+// host. False when the launch ends here.
 __device__ __forceinline__ bool choose(const Params& p, Shared& s, const Instruction end, int step) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const u32 tag = tag_at(step, LAYERS);
   for (int b = warp; b < BATCH; b += WARPS) {
     u64 best = 0;
+    bool cancelled = false;
     for (int i = lane; i - lane < gridDim.x; i += 32) {
       const u64* const from[1] = {p.candidates + (min(i, gridDim.x - 1) * BATCH + b) * 2};
       ulonglong2 words[1];
       await<false>(p, s, end, tag, from, words);
-      best = larger(best, (u64)value_of(words[0].x) << 32 | (u32)~value_of(words[0].y));
+      const u32 token = value_of(words[0].y);
+      cancelled |= token >> 31;
+      best = larger(best, (u64)value_of(words[0].x) << 32 | (u32)~(token & 0x7fffffffu));
     }
+    cancelled = __any_sync(~0u, cancelled);
 #pragma unroll
     for (int o = 16; o; o >>= 1) best = larger(best, __shfl_xor_sync(~0u, best, o));
     if (lane == 0) {
-      const int token = (int)~(u32)best;
-      s.token[b] = token;
-      if (blockIdx.x == 0) {
-        p.generated[step * BATCH + b] = token;
-        p.host_tokens[step * BATCH + b] = token;
-        __threadfence_system();
-      }
+      const int chosen = (int)~(u32)best;
+      if (blockIdx.x == 0) p.host_tokens[step * BATCH + b] = chosen;
+      for (int i = 0; i < p.stop_count; i++) s.stopped[b] |= chosen == p.stop[i];
+      s.token[b] = p.forced ? (int)p.forced[(step + 1) * BATCH + b] : chosen;
+      if (b == 0) s.cancelled = cancelled;
     }
   }
   if (threadIdx.x == 0) __threadfence();
   consumers_sync();
-  return !s.faulted;
+  bool going = false;
+  for (int b = 0; b < BATCH; b++) going |= !s.stopped[b];
+  return going && !s.faulted && !s.cancelled;
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1) decode(const __grid_constant__ Params p) {
@@ -148,7 +158,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) decode(const __grid_co
     asm volatile("fence.mbarrier_init.release.cluster;");
     s.stop = s.faulted = 0;
   }
-  if (threadIdx.x < BATCH) s.token[threadIdx.x] = p.first_token[threadIdx.x];
+  if (threadIdx.x < BATCH) {
+    s.token[threadIdx.x] = (int)p.first_token[threadIdx.x];
+    s.stopped[threadIdx.x] = 0;
+  }
   __syncthreads();
 
   if (threadIdx.x >= kConsumers) {

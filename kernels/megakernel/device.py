@@ -2,14 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kernels.megakernel.program import Program
-
-if TYPE_CHECKING:
-    import torch
 
 SOURCES = Path(__file__).parent
 SHARED_MOST = 227 * 1024
@@ -18,13 +15,16 @@ CHUNK = 16384
 POINTERS = (
     "weights", "weight_offset", "program", "program_start", "embedding", "norms", "bias", "qk_norm", "rope",
     "k_cache", "v_cache", "qkv", "attention", "attention_state", "out_planes", "down_planes", "gated",
-    "candidates", "fault", "first_token", "host_tokens", "host_cancel", "generated", "trace",
+    "candidates", "fault", "first_token", "forced", "logits", "host_tokens", "host_cancel", "trace",
 )  # fmt: skip
 SCALARS = (
-    "position", "count", "capacity", "qkv_planes", "out_plane_count", "down_plane_count", "trace_length", "stop_token",
+    "position", "count", "capacity", "qkv_planes", "out_plane_count", "down_plane_count", "trace_length", "stop_count",
 )  # fmt: skip
+STOP_TOKENS = 4
 PARAMS = np.dtype(
-    [(name, np.uint64) for name in POINTERS] + [("timeout_ns", np.uint64)] + [(name, np.int32) for name in SCALARS],
+    [(name, np.uint64) for name in (*POINTERS, "timeout_ns")]
+    + [(name, np.int32) for name in SCALARS]
+    + [("stop", np.int32, STOP_TOKENS)],
     align=True,
 )
 """`struct Params` of machine.cuh."""
@@ -32,10 +32,10 @@ PARAMS = np.dtype(
 
 @dataclass(frozen=True)
 class Tuning:
-    """Compile-time choices: consumer warps and the groups they work in, chunks in flight, keys that make another split worth it."""
+    """Compile-time choices: consumer warps, groups they take chunks in, chunks in flight, keys worth another split."""
 
     warps: int = 8
-    groups: int = 2
+    groups: int = 4
     in_flight: int = 3
     split_keys: int = 64
     trace: bool = False
@@ -54,7 +54,8 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "HIDDEN": shape.hidden, "INTER": shape.intermediate, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
         "HEAD_DIM": shape.head_dim, "LAYERS": shape.layers, "VOCAB": shape.vocab, "BATCH": batch,
         "QKV_BIAS": int(shape.qkv_bias), "QK_NORM": int(shape.qk_norm), "NORM_EPS": f"{shape.norm_eps!r}f",
-        "WARPS": tuning.warps, "GROUPS": tuning.groups, "STAGES": min(stages, 16), "IN_FLIGHT": min(tuning.in_flight, stages),
+        "WARPS": tuning.warps, "GROUPS": tuning.groups,
+        "STAGES": min(stages, 16), "IN_FLIGHT": min(tuning.in_flight, stages),
         "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": tuning.split_keys,
         "TRACE": int(tuning.trace),
     }  # fmt: skip
@@ -82,8 +83,3 @@ def compile_kernel(constants: dict[str, Any]) -> Any:
     kernel = module.get_function("decode")
     kernel.max_dynamic_shared_size_bytes = shared_bytes(constants)
     return kernel
-
-
-def pointer(tensor: "torch.Tensor | None") -> int:
-    """A device pointer, or 0 for none."""
-    return 0 if tensor is None else tensor.data_ptr()

@@ -32,7 +32,7 @@ struct Params {
   const float* bias;            // [LAYERS, kQkvRows]
   const float* qk_norm;         // [LAYERS, 2, HEAD_DIM]
   const float2* rope;           // [positions, HEAD_DIM / 2] cosine, sine
-  __nv_bfloat16* k_cache;       // [LAYERS, BATCH, KV_HEADS, capacity, HEAD_DIM]
+  __nv_bfloat16* k_cache;       // [LAYERS, BATCH, capacity, KV_HEADS, HEAD_DIM]
   __nv_bfloat16* v_cache;
   u64* qkv;                     // [planes, BATCH, kQkvRows / 2] two floats a word
   u64* attention;               // [BATCH, HEADS, MAX_SPLITS, HEAD_DIM / 2] two floats a word, not normalised
@@ -42,13 +42,15 @@ struct Params {
   u64* gated;                   // [INTER / 8, BATCH, 4] three bf16 a word; the fourth word is not used
   u64* candidates;              // [SMs, BATCH, 2] best logit (ordered bits) and its token, a word each
   u64* fault;                   // 0 while all is well, else bit 63, SM << 32, instruction << 8, op
-  const int* first_token;       // [BATCH]
+  const long long* first_token; // [BATCH]
+  const long long* forced;      // [count + 1, BATCH] tokens to take instead of the chosen ones, or null
+  float* logits;                // [count, BATCH, VOCAB], or null
   volatile int* host_tokens;    // [count, BATCH] pinned, -1 until written
-  const volatile int* host_cancel;
-  int* generated;               // [count, BATCH]
+  const volatile int* host_cancel;  // pinned: not 0 ends the launch after the token at hand
   u64* trace;                   // [SMs, trace_length, 8] clocks, when TRACE
   u64 timeout_ns;
-  int position, count, capacity, qkv_planes, out_plane_count, down_plane_count, trace_length, stop_token;
+  int position, count, capacity, qkv_planes, out_plane_count, down_plane_count, trace_length, stop_count;
+  int stop[4];                  // the launch ends when every sequence has met one of the first `stop_count`
 };
 
 // What the warps of an attention instruction merge: sums of values, and (maximum, sum of weights).
@@ -71,7 +73,7 @@ struct Shared {
   alignas(16) float residual[BATCH * HIDDEN];
   float squares[BATCH][WARPS];
   u64 best[kConsumers / 16];
-  int token[BATCH];
+  int token[BATCH], stopped[BATCH], cancelled;
   alignas(64) Instruction slots[2];
   alignas(8) u64 full[STAGES];
   u64 empty[STAGES];

@@ -1,7 +1,7 @@
 """Weights in the order in which the megakernel reads them."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kernels.megakernel.program import DOWN, GATE_UP, HEAD, OUT, QKV, Program
 
@@ -29,7 +29,7 @@ def interleaved(gate: "torch.Tensor", up: "torch.Tensor") -> "torch.Tensor":
     return torch.stack((gate.view(n // 8, 8, k), up.view(n // 8, 8, k)), dim=1).reshape(2 * n, k)
 
 
-def matrices(model: "torch.nn.Module", layer: int) -> Iterator[tuple[int, "torch.Tensor"]]:
+def matrices(model: Any, layer: int) -> Iterator[tuple[int, "torch.Tensor"]]:
     """The matrices of one layer of a transformers decoder by product, q, k, v packed in this order."""
     import torch
 
@@ -41,7 +41,7 @@ def matrices(model: "torch.nn.Module", layer: int) -> Iterator[tuple[int, "torch
     yield DOWN, mlp.down_proj.weight
 
 
-def pack(model: "torch.nn.Module", program: Program) -> tuple["torch.Tensor", "torch.Tensor"]:
+def pack(model: Any, program: Program) -> tuple["torch.Tensor", "torch.Tensor"]:
     """All weights as one bf16 vector, and each SM's byte offset into it, int64 [sms]. The model is left as it is."""
     import torch
 

@@ -5,6 +5,7 @@ reader waits until each word it needs carries the tag of this layer of this toke
 a matrix times `k_tiles` tiles of 16 columns, streamed in exactly this order.
 """
 
+import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -36,7 +37,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Section:
-    """Weights that one instruction streams: rows of tiles [tile, tile + units), columns of [k_tile, k_tile + k_tiles)."""
+    """Weights one instruction streams: row tiles [tile, tile + units), column tiles [k_tile, k_tile + k_tiles)."""
 
     matrix: int
     layer: int
@@ -105,7 +106,7 @@ def attention_work(shape: Shape, layout: Layout) -> list[tuple[int, int, int, in
         (kv, kv * group + low, high - low, split)
         for split in range(layout.splits)
         for kv in range(shape.kv_heads)
-        for low, high in zip(bounds[:-1], bounds[1:], strict=True)
+        for low, high in itertools.pairwise(bounds)
     ]
 
 

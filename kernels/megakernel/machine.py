@@ -1,0 +1,155 @@
+"""One model made ready for the megakernel on one GPU: packed weights, caches, buffers, and the launch."""
+
+from typing import Any
+
+import cupy
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels.megakernel import device
+from kernels.megakernel.pack import pack
+from kernels.megakernel.program import OP_NAMES, Layout, Program, build
+from kernels.megakernel.shape import Shape
+
+TIMEOUT_NS = 500_000_000
+"""How long one wait inside the kernel may take before the launch gives up."""
+WORD_ALIGNMENT = 16
+
+
+class MegakernelFault(RuntimeError):
+    """The kernel gave up; the message names the SM and the instruction that waited."""
+
+
+def words_needed(shape: Shape, layout: Layout) -> dict[str, int]:
+    """Words of 8 bytes of each buffer that SMs hand values over in; the order and shapes are those of `Params`."""
+    batch = layout.batch
+    heads = batch * shape.heads * layout.splits
+    return {
+        "qkv": layout.qkv_parts * batch * shape.qkv_rows // 2,
+        "attention": heads * shape.head_dim // 2,
+        "attention_state": heads * 2,
+        "out_planes": layout.out_parts * batch * shape.hidden // 2,
+        "down_planes": layout.down_parts * batch * shape.hidden // 2,
+        "gated": shape.intermediate // 8 * batch * 4,
+        "candidates": layout.sms * batch * 2,
+    }
+
+
+class Machine:
+    """The megakernel of a transformers model `model` (bf16, on a GPU) for `layout.batch` sequences.
+
+    `keys` and `values` are [layers, batch, capacity, kv_heads, head_dim] bf16: whoever prefills writes them.
+    """
+
+    def __init__(self, model: Any, shape: Shape, layout: Layout, capacity: int, tuning: device.Tuning) -> None:
+        self.shape, self.layout, self.capacity, self.tuning = shape, layout, capacity, tuning
+        self.gpu = model.lm_head.weight.device
+        self.program: Program = build(shape, layout)
+        self.constants = device.defines(self.program, tuning)
+        self.kernel = device.compile_kernel(self.constants)
+        self._held: dict[str, Tensor] = self._weights(model) | self._caches()
+        self.keys, self.values = self._held["k_cache"], self._held["v_cache"]
+        self.longest = max(len(each) for each in self.program.instructions)
+        self.trace = self._zeros(layout.sms, self.longest, 8, dtype=torch.int64)
+        self._fault = self._zeros(1, dtype=torch.int64)
+        self._place_words()
+
+    def _zeros(self, *size: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        return torch.zeros(size, dtype=dtype, device=self.gpu)
+
+    def _weights(self, model: Any) -> dict[str, Tensor]:
+        core, layers = model.model, model.model.layers
+        packed, offsets = pack(model, self.program)
+        norms = [norm.weight for each in layers for norm in (each.input_layernorm, each.post_attention_layernorm)]
+        held = {
+            "weights": packed,
+            "weight_offset": offsets.to(self.gpu),
+            "program": torch.from_numpy(np.concatenate(self.program.instructions)).to(self.gpu),
+            "program_start": torch.from_numpy(self.program.starts).to(self.gpu),
+            "embedding": core.embed_tokens.weight,
+            "norms": torch.stack([*norms, core.norm.weight]).float(),
+            "rope": self._rope(core.rotary_emb),
+        }
+        attentions = [each.self_attn for each in layers]
+        if self.shape.qkv_bias:
+            held["bias"] = torch.stack(
+                [torch.cat([a.q_proj.bias, a.k_proj.bias, a.v_proj.bias]) for a in attentions]
+            ).float()
+        if self.shape.qk_norm:
+            held["qk_norm"] = torch.stack([torch.stack([a.q_norm.weight, a.k_norm.weight]) for a in attentions]).float()
+        return held
+
+    def _rope(self, rotary: Any) -> Tensor:
+        """cosine and sine [capacity, head_dim / 2, 2] float32."""
+        positions = torch.arange(self.capacity, device=self.gpu)[None]
+        half = self.shape.head_dim // 2
+        with torch.no_grad():
+            cosine, sine = rotary(self._zeros(1), positions)
+        return torch.stack([cosine[0, :, :half], sine[0, :, :half]], dim=-1).float().contiguous()
+
+    def _caches(self) -> dict[str, Tensor]:
+        shape = self.shape
+        size = (shape.layers, self.layout.batch, self.capacity, shape.kv_heads, shape.head_dim)
+        return {name: self._zeros(*size, dtype=torch.bfloat16) for name in ("k_cache", "v_cache")}
+
+    def _place_words(self) -> None:
+        sizes = words_needed(self.shape, self.layout)
+        aligned = {name: -(-size // WORD_ALIGNMENT) * WORD_ALIGNMENT for name, size in sizes.items()}
+        self._words = self._zeros(sum(aligned.values()), dtype=torch.int64)
+        self._word_pointers, at = {}, 0
+        for name, size in aligned.items():
+            self._word_pointers[name] = self._words.data_ptr() + 8 * at
+            at += size
+
+    def clear(self) -> None:
+        """Readies the buffers for a launch, on the current stream."""
+        self._words.zero_()
+        self._fault.zero_()
+
+    def launch(
+        self,
+        first: Tensor,
+        position: int,
+        count: int,
+        host_tokens: np.ndarray,
+        host_cancel: np.ndarray,
+        *,
+        stop: tuple[int, ...] = (),
+        forced: Tensor | None = None,
+        logits: Tensor | None = None,
+    ) -> None:
+        """Enqueues one launch that makes `count` tokens on torch's current stream. `clear` comes before.
+
+        `first` [batch] int64 are the tokens at `position`; keys and values of what precedes lie in the caches.
+        `host_tokens` int32 [count, batch] is pinned and gets each token as it is made; `host_cancel` int32 [1] is
+        pinned. `forced` [count + 1, batch] int64 replaces what is chosen; `logits` [count, batch, vocab] float32 is
+        filled. Raises ValueError when the context does not fit or there are too many stop tokens.
+        """
+        if count < 1 or position < 0 or position + count > self.capacity:
+            raise ValueError(f"count: {count} tokens from position {position} do not fit in {self.capacity}")
+        if len(stop) > device.STOP_TOKENS:
+            raise ValueError(f"stop: at most {device.STOP_TOKENS} stop tokens, not {len(stop)}")
+        params = np.zeros((), dtype=device.PARAMS)
+        pointers = {name: tensor.data_ptr() for name, tensor in self._held.items()} | self._word_pointers
+        pointers |= {"first_token": first.data_ptr(), "fault": self._fault.data_ptr(), "trace": self.trace.data_ptr()}
+        pointers |= {"host_tokens": host_tokens.ctypes.data, "host_cancel": host_cancel.ctypes.data}
+        pointers |= {name: t.data_ptr() for name, t in (("forced", forced), ("logits", logits)) if t is not None}
+        scalars = {
+            "timeout_ns": TIMEOUT_NS, "position": position, "count": count, "capacity": self.capacity,
+            "qkv_planes": self.layout.qkv_parts, "out_plane_count": self.layout.out_parts,
+            "down_plane_count": self.layout.down_parts, "trace_length": self.longest, "stop_count": len(stop),
+        }  # fmt: skip
+        for name, value in (pointers | scalars).items():
+            params[name] = value
+        params["stop"][: len(stop)] = stop
+        threads = 32 * (self.tuning.warps + 1)
+        with cupy.cuda.ExternalStream(torch.cuda.current_stream(self.gpu).cuda_stream):
+            self.kernel((self.layout.sms,), (threads,), (params,), shared_mem=device.shared_bytes(self.constants))
+
+    def check(self) -> None:
+        """Raises MegakernelFault when the last launch gave up; waits for it to end."""
+        word = int(self._fault.item()) & (1 << 64) - 1
+        if word:
+            sm, index, op = word >> 32 & 0xFFFFFF, word >> 8 & 0xFFFFFF, word & 0xFF
+            raise MegakernelFault(f"SM {sm} waited too long at instruction {index} ({OP_NAMES[op]})")

@@ -1,0 +1,147 @@
+"""The megakernel runner: the prompt by the compact decoder under a CUDA graph, every later token by one launch."""
+
+import time
+from typing import Any
+
+import cupy
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels.engine import decoder
+from kernels.engine.base import Generation, Runner
+from kernels.engine.graphs import captured
+from kernels.engine.sessions import DecoderSession
+from kernels.megakernel.device import Tuning
+from kernels.megakernel.machine import TIMEOUT_NS, Machine
+from kernels.megakernel.program import Layout
+from kernels.megakernel.shape import shape_of
+
+CAPACITY_STEP = 64
+BATCHES = (1, 2, 4, 8)
+FORCED_MOST = 1024
+"""Steps of one teacher-forced launch."""
+
+
+def pinned(count: int, fill: int) -> tuple[Any, np.ndarray]:
+    """Pinned host memory of `count` int32, and the array over it; the first must be kept as long as the second."""
+    memory = cupy.cuda.alloc_pinned_memory(4 * count)
+    array = np.frombuffer(memory, np.int32, count)
+    array[:] = fill
+    return memory, array
+
+
+class MegakernelRunner(Runner):
+    """Options: `compile` (True: Inductor for the prompt), `layout` and `tuning` (fields of Layout and Tuning).
+
+    Raises ValueError for a model, device or dtype the megakernel does not serve, naming the feature.
+    """
+
+    name = "megakernel"
+
+    def __init__(self, model: torch.nn.Module, options: dict[str, Any] | None = None) -> None:
+        super().__init__(model, options)
+        self.shape = shape_of(model.config.to_dict())  # type: ignore[operator, union-attr]
+        weight = self.model.lm_head.weight
+        if weight.device.type != "cuda" or torch.cuda.get_device_capability(weight.device) != (9, 0):
+            raise ValueError("device: the megakernel needs a Hopper GPU (compute capability 9.0)")
+        if weight.dtype != torch.bfloat16:
+            raise ValueError(f"dtype: the megakernel needs bf16 weights, not {weight.dtype}")
+        self._machine: Machine | None = None
+        self._session: DecoderSession | None = None
+        self._cancel = pinned(1, 0)
+
+    @torch.no_grad()
+    def prepare(self, batch: int, prompt: int, tokens: int) -> None:
+        if batch not in BATCHES:
+            raise ValueError(f"batch: the megakernel serves {', '.join(map(str, BATCHES))}, not {batch}")
+        capacity = -(-(prompt + tokens) // CAPACITY_STEP) * CAPACITY_STEP
+        if self._machine is None or self._machine.capacity < capacity or self._machine.layout.batch != batch:
+            self._machine = None
+            layout = Layout(batch=batch, **self.options.get("layout", {}))
+            tuning = Tuning(**self.options.get("tuning", {}))
+            self._machine = Machine(self.model, self.shape, layout, capacity, tuning)
+        machine = self._machine
+        caches = list(zip(machine.keys, machine.values, strict=True))
+        compact = decoder.Decoder(self.model)
+        compiled = self._compile if self.options.get("compile", True) else lambda function: function
+        self._session = DecoderSession(compact, batch, prompt, machine.capacity, compiled, cache=caches)
+        self._session.prefill = captured(self._session._prefill, self._session.device)
+        self.generate(torch.zeros(batch, prompt, dtype=torch.int64, device=machine.gpu), tokens)
+
+    @staticmethod
+    def _compile(function: Any) -> Any:
+        return torch.compile(function, dynamic=False)
+
+    def cancel(self) -> None:
+        """Ends the generation at hand after its next token; `generate` then returns what there is."""
+        self._cancel[1][0] = 1
+
+    @torch.no_grad()
+    def generate(self, prompt: Tensor, tokens: int) -> Generation:
+        batch, length = prompt.shape
+        if self._session is None or not self._session.fits(batch, length, tokens):
+            self.prepare(batch, length, tokens)
+        session, machine = self._session, self._machine
+        assert session is not None
+        assert machine is not None
+        memory, made = pinned(tokens * batch, -1)
+        self._cancel[1][0] = 0
+        first = torch.empty(batch, 1, dtype=torch.int64, pin_memory=True)
+        ready = torch.cuda.Event()
+        start_ns = time.monotonic_ns()
+        session.prompt.copy_(prompt, non_blocking=True)
+        machine.clear()
+        session.prefill()
+        first.copy_(session.token, non_blocking=True)
+        ready.record()
+        if tokens > 1:
+            machine.launch(session.token, length, tokens - 1, made, self._cancel[1])
+        ready.synchronize()
+        times_ns = [time.monotonic_ns()]
+        rows = [first[:, 0].tolist()]
+        for row in made.reshape(tokens, batch)[: tokens - 1]:
+            if not self._arrived(row, machine):
+                break
+            times_ns.append(time.monotonic_ns())
+            rows.append(row.tolist())
+        del memory
+        return Generation([list(row) for row in zip(*rows, strict=True)], times_ns, start_ns, {"launches": 1})
+
+    def _arrived(self, row: np.ndarray, machine: Machine) -> bool:
+        """Waits until the row's tokens are there; False when the launch ended without them."""
+        began = time.monotonic_ns()
+        while row.min() < 0:
+            if time.monotonic_ns() - began > TIMEOUT_NS // 10 and torch.cuda.current_stream(machine.gpu).query():
+                machine.check()
+                return bool(row.min() >= 0)
+        return True
+
+    @torch.no_grad()
+    def logits(self, ids: Tensor) -> Tensor:
+        """Every position by the megakernel, from an empty cache; [rows, length, vocab] float32."""
+        if self._machine is None or ids.shape[1] > self._machine.capacity:
+            self.prepare(self._machine.layout.batch if self._machine else 1, ids.shape[1], 1)
+        machine = self._machine
+        assert machine is not None
+        ids = ids.to(machine.gpu)
+        batch, length = machine.layout.batch, ids.shape[1]
+        out = torch.empty(len(ids), length, self.shape.vocab, dtype=torch.float32, device=machine.gpu)
+        for begin in range(0, len(ids), batch):
+            rows = ids[begin : begin + batch]
+            filled = torch.nn.functional.pad(rows, (0, 1, 0, batch - len(rows))).T.contiguous()
+            for at in range(0, length, FORCED_MOST):
+                count = min(FORCED_MOST, length - at)
+                made = torch.empty(count, batch, self.shape.vocab, dtype=torch.float32, device=machine.gpu)
+                memory, host = pinned(count * batch, -1)
+                machine.clear()
+                forced = filled[at : at + count + 1].contiguous()
+                machine.launch(forced, at, count, host, self._cancel[1], forced=forced, logits=made)
+                machine.check()
+                del memory
+                out[begin : begin + len(rows), at : at + count] = made.transpose(0, 1)[: len(rows)]
+        return out
+
+    def close(self) -> None:
+        self._machine = self._session = None
+        super().close()

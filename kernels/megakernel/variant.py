@@ -1,0 +1,28 @@
+"""The megakernel as a whole-model variant. Imports without torch."""
+
+from kernels.engine.whole_model import WholeModel
+from kernels.hardware import Gpu
+from kernels.ops import ModelCase
+from kernels.registry import Refusal, register
+
+BATCH_MOST = 8
+
+
+@register
+class Megakernel(WholeModel):
+    """One persistent kernel that makes every token after the first in one launch."""
+
+    name = "megakernel"
+    summary = "one persistent kernel for all decode steps, weights streamed once a token"
+    peer = False
+    runner_name = "megakernel"
+    build_seconds = 60.0
+
+    def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
+        if gpu.sm != 90:
+            return Refusal(f"GPU is {gpu.name}: the megakernel is written for Hopper (compute capability 9.0)")
+        if case.weights != "bf16":
+            return Refusal(f"weights are {case.weights}: the megakernel takes bf16")
+        if case.batch not in (1, 2, 4, BATCH_MOST):
+            return Refusal(f"batch is {case.batch}: the megakernel serves 1, 2, 4 and 8")
+        return None
