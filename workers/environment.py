@@ -7,6 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 KEPT_NAMES = {"PATH", "LANG", "LC_ALL", "TZ", "VIRTUAL_ENV", "CC", "CXX"}
 KEPT_NAMES |= {"LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"}
+KEPT_NAMES |= {"WORKBENCH_COMMIT", "WORKBENCH_LEASE_ID"}  # where the figures come from
 KEPT_PREFIXES = ("CUDA_", "NVIDIA_", "OMP_", "MKL_", "TORCH_", "PYTORCH_", "TRITON_", "PYTHON", "WORKBENCH_STAGE_")
 COMPILER_CACHES = {
     "TORCHINDUCTOR_CACHE_DIR": "inductor",
