@@ -10,13 +10,13 @@ A lossy variant (int8, fp8 weights) is held to the same rule against the referen
 that is acceptable is for the quality of the whole model to say, never for this gate.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernels import inputs, reference
 from kernels.ops import AttentionCase, Case, LinearCase, LmHeadCase, RmsNormCase
@@ -101,14 +101,14 @@ class _Gate:
         packed = pack(self.variant, self.case, self.params, drawn)
         expected = self._expect(drawn)
         before = {name: _copy(value) for name, value in packed.items()}
-        poison(expected.shapes, self.device)
-        self._compare(self._call(packed), expected, f"on {kind} inputs")
+        with PoisonedEmpty():
+            first = self._call(packed)
         changed = next((name for name, value in before.items() if not _same(value, packed[name])), None)
         if changed is not None:
             raise Failed(f"It changed its input {changed!r}.")
-        with _PoisonedEmpty():
-            second = self._call(packed)
-        self._compare(second, expected, f"on {kind} inputs, called a second time")
+        self._compare(first, expected, f"on {kind} inputs")
+        poison(expected.shapes, self.device)
+        self._compare(self._call(packed), expected, f"on {kind} inputs, called a second time")
 
     def again(self, seed: int) -> None:
         """New inputs between two equal calls, the same tensors with new contents, and a second stream."""
@@ -254,16 +254,31 @@ def poison(shapes: list[tuple[torch.Size, torch.dtype]], device: torch.device, c
     del blocks
 
 
-class _PoisonedEmpty(TorchDispatchMode):
-    """Fills what torch.empty and its kin return with NaN, whatever the allocator would hand out."""
+class PoisonedEmpty:
+    """While it is entered, torch.empty and its kin give memory full of NaN (-1 for integers), whatever the allocator.
 
-    _EMPTY = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
+    They are replaced by name: a dispatch mode would keep Dynamo from compiling what is called under it, for good.
+    """
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        if func.overloadpacket.__name__ in self._EMPTY and made.numel():
-            made.fill_(math.nan if made.is_floating_point() else -1)
-        return made
+    _NAMES = ((torch, ("empty", "empty_like", "empty_strided")), (torch.Tensor, ("new_empty", "new_empty_strided")))
+
+    def __enter__(self) -> None:
+        self._usual = [(owner, name, getattr(owner, name)) for owner, names in self._NAMES for name in names]
+        for owner, name, usual in self._usual:
+            setattr(owner, name, _poisoned(usual))
+
+    def __exit__(self, *_: object) -> None:
+        for owner, name, usual in self._usual:
+            setattr(owner, name, usual)
+
+
+def _poisoned(usual: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    @functools.wraps(usual)
+    def made(*arguments: Any, **keywords: Any) -> torch.Tensor:
+        found = usual(*arguments, **keywords)
+        return found.fill_(math.nan if found.is_floating_point() else -1)
+
+    return made
 
 
 def rounding(case: Case, arguments: Arguments) -> float:

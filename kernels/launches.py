@@ -19,6 +19,7 @@ LIBRARIES: dict[str, str] = {
 _CPU_NOISE = re.compile(r"aten::(?:as_strided|view|t|transpose|reshape|empty|_unsafe_view|expand|select|slice|alias)\b")
 
 
+@torch.no_grad()
 def kernels_seen(call: Callable[[], Any], device: torch.device | str) -> list[str]:
     """Names of the GPU kernels that one call launches (on a CPU: of torch's operators), in order of first launch."""
     cuda = torch.device(device).type == "cuda"

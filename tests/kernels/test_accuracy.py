@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from kernels import accuracy, inputs, reference
+from kernels.launches import kernels_seen
 from kernels.ops import LinearCase, LmHeadCase
 from kernels.registry import variant
 from tests.kernels import planted
@@ -115,11 +116,29 @@ def test_unsupported_case_is_a_sentence():
 
 
 def test_poison_reaches_what_python_allocates():
-    with accuracy._PoisonedEmpty():
+    usual = torch.empty
+    with accuracy.PoisonedEmpty():
         assert torch.empty(3).isnan().all()
         assert torch.empty_like(torch.ones(2, dtype=torch.int64)).eq(-1).all()
+        assert torch.ones(2).new_empty(4).isnan().all()
+    assert torch.empty is usual
+
+
+def test_inputs_are_fresh_for_each_seed():
     assert inputs.draw(CASE, "cpu", 1)["x"].equal(inputs.draw(CASE, "cpu", 1)["x"])
     assert not inputs.draw(CASE, "cpu", 1)["x"].equal(inputs.draw(CASE, "cpu", 2)["x"])
+
+
+def test_compiled_variant_is_still_compiled_after_the_gate():
+    """Called under a torch dispatch mode, Dynamo would give the function up and eager code would be timed."""
+    case = LinearCase(m=3, n=16, k=24, dtype="fp32", weights="fp32", epilogue="swiglu")
+    report, function = accuracy.prove(variant("torch_linear_compiled"), case, "cpu")
+    assert report.passed, report.sentence
+    drawn = inputs.draw(case, "cpu", 1)
+    with torch.no_grad():
+        names = kernels_seen(lambda: function(**drawn), "cpu")
+    assert "aten::silu" not in names
+    assert any("Compiled" in name for name in names)
 
 
 def test_reference_is_float64():
