@@ -8,6 +8,7 @@ SHELL := /bin/bash
 
 VENV ?= .venv
 BIN := $(VENV)/bin
+PORT ?= 8000
 FLAVOUR ?= $(shell if nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then echo gpu; else echo cpu; fi)
 PINS := constraints/$(FLAVOUR).txt
 STAMP := $(VENV)/.installed-$(FLAVOUR)
@@ -28,8 +29,8 @@ $(STAMP): $(PINS) pyproject.toml scripts/setup.sh
 demo: setup  ## submit samples/voice-agent, print the verdict, leave demo/report.html and demo/plan.json
 	@$(BIN)/python samples/demo.py
 
-up: setup  ## serve on http://127.0.0.1:8000 with workers until Ctrl-C
-	@exec $(BIN)/workbench up
+up: setup  ## serve on http://127.0.0.1:8000 with workers until Ctrl-C; PORT=… for another port
+	@exec $(BIN)/workbench up --port $(PORT)
 
 test: setup  ## pytest
 	@$(BIN)/pytest $(ARGS)
