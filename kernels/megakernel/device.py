@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from kernels.megakernel.program import Program
+from kernels.megakernel.ring import safe_groups
 
 SOURCES = Path(__file__).parent
 SHARED_MOST = 227 * 1024
@@ -50,12 +51,13 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     stages = (SHARED_MOST - other) // CHUNK
     if stages < 2:
         raise ValueError(f"batch {batch}: the input of {longest} elements leaves no room for the weight ring")
+    stages, in_flight = min(stages, 16), min(tuning.in_flight, stages)
     return {
         "HIDDEN": shape.hidden, "INTER": shape.intermediate, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
         "HEAD_DIM": shape.head_dim, "LAYERS": shape.layers, "VOCAB": shape.vocab, "BATCH": batch,
         "QKV_BIAS": int(shape.qkv_bias), "QK_NORM": int(shape.qk_norm), "NORM_EPS": f"{shape.norm_eps!r}f",
-        "WARPS": tuning.warps, "GROUPS": tuning.groups,
-        "STAGES": min(stages, 16), "IN_FLIGHT": min(tuning.in_flight, stages),
+        "WARPS": tuning.warps, "GROUPS": safe_groups(stages, tuning.groups, in_flight),
+        "STAGES": stages, "IN_FLIGHT": in_flight,
         "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": tuning.split_keys,
         "TRACE": int(tuning.trace),
     }  # fmt: skip

@@ -43,9 +43,10 @@ class Machine:
     """
 
     def __init__(self, model: Any, shape: Shape, layout: Layout, capacity: int, tuning: device.Tuning) -> None:
-        self.shape, self.layout, self.capacity, self.tuning = shape, layout, capacity, tuning
+        self.shape, self.capacity, self.tuning = shape, capacity, tuning
         self.gpu = model.lm_head.weight.device
         self.program: Program = build(shape, layout)
+        self.layout = self.program.layout
         self.constants = device.defines(self.program, tuning)
         self.kernel = device.compile_kernel(self.constants)
         self._held: dict[str, Tensor] = self._weights(model) | self._caches()

@@ -6,7 +6,7 @@ a matrix times `k_tiles` tiles of 16 columns, streamed in exactly this order.
 """
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -67,6 +67,22 @@ class Program:
         return np.array([sum(s.units * s.k_tiles * 512 for s in sections) for sections in self.sections])
 
 
+def fitted(shape: Shape, layout: Layout) -> Layout:
+    """The layout with no more SMs than have gate and up rows, and no more column parts than SMs or column tiles.
+
+    An SM without such rows would only look on: it reads every plane into its copy of the residual, but nobody waits for
+    it, and what it has yet to read could be overwritten.
+    """
+    sms = max(1, min(layout.sms, shape.intermediate // 8))
+    attended, gated = shape.heads * shape.head_dim // 16, shape.intermediate // 16
+    return replace(
+        layout,
+        sms=sms,
+        out_parts=min(layout.out_parts, sms, attended),
+        down_parts=min(layout.down_parts, sms, gated),
+    )
+
+
 def shares(tiles: int, columns: int, parts: int, sms: int, turn: int) -> list[tuple[int, int, int, int, int]]:
     """Cuts a matrix of `tiles` x `columns` tiles for the SMs: (tile, units, k_tile, k_tiles, part) for each SM.
 
@@ -114,8 +130,10 @@ def build(shape: Shape, layout: Layout) -> Program:
     """The program of one token for every SM.
 
     Products that read the residual (QKV, GATE_UP, HEAD) are on every SM, with no units where it has no share: each SM
-    keeps its own copy of the residual and must read every plane before it is written again.
+    keeps its own copy of the residual and must read every plane before it is written again. The program's layout is
+    `layout` fitted to the shape.
     """
+    layout = fitted(shape, layout)
     program = Program(shape, layout)
     rows: list[list[dict[str, int]]] = [[] for _ in range(layout.sms)]
     program.sections = [[] for _ in range(layout.sms)]

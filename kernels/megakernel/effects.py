@@ -1,0 +1,160 @@
+"""What every instruction reads and writes, declared: the ground the validator stands on. Imports without torch.
+
+Values lie in *blocks*, the smallest pieces that an instruction reads or writes: 16 rows of a product, 16 dimensions of
+one head and split, 8 gated values, one SM's candidate. A block stands for the words of every sequence of the batch:
+an instruction reads those of all sequences before its readers may go on, so they need not be told apart.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from kernels.megakernel.program import ATTENTION, DOWN, END, FIELDS, GATE_UP, HEAD, OUT, QKV, Layout
+from kernels.megakernel.shape import Shape
+
+COLUMN = {name: i for i, name in enumerate(FIELDS)}
+TILE = 16
+GATED_BLOCK = 8
+CHUNK_FRAGMENTS = 32
+"""16 x 16 fragments of weights in one chunk of the ring."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """`repeat` runs of `count` blocks, `stride` apart, of what layer `layer` of this token leaves in `buffer`.
+
+    `always` is False for what only a longer context needs: splits of the keys after the first.
+    """
+
+    buffer: str
+    layer: int
+    first: int
+    count: int
+    repeat: int = 1
+    stride: int = 0
+    always: bool = True
+
+    @property
+    def blocks(self) -> np.ndarray:
+        """Indexes of the blocks, int64."""
+        return _blocks(self.first, self.count, self.repeat, self.stride)
+
+
+@lru_cache(maxsize=1 << 16)
+def _blocks(first: int, count: int, repeat: int, stride: int) -> np.ndarray:
+    return (first + np.arange(repeat)[:, None] * stride + np.arange(count)[None, :]).ravel()
+
+
+@dataclass(frozen=True)
+class Effects:
+    """`residual` is the version of its own copy of the residual that the SM must hold: -1 when it takes no part.
+
+    `appends` and `meets` are the (layer, key-value head) whose newest row it may write, and whose earlier rows it
+    reads. `chunks` are the ring's chunks it takes from the stream.
+    """
+
+    reads: tuple[Access, ...] = ()
+    writes: tuple[Access, ...] = ()
+    residual: int = -1
+    appends: tuple[int, int] | None = None
+    meets: tuple[int, int] | None = None
+    chunks: int = 0
+    always: bool = True
+
+
+def sizes(shape: Shape, layout: Layout) -> dict[str, int]:
+    """Blocks in each buffer."""
+    hidden = shape.hidden // TILE
+    return {
+        "qkv": layout.qkv_parts * (shape.qkv_rows // TILE),
+        "attention": layout.splits * shape.heads * (shape.head_dim // TILE),
+        "attention_state": layout.splits * shape.heads,
+        "out_planes": layout.out_parts * hidden,
+        "down_planes": layout.down_parts * hidden,
+        "gated": shape.intermediate // GATED_BLOCK,
+        "candidates": layout.sms,
+    }
+
+
+def effects(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
+    """The effects of one instruction, given by its FIELDS, on SM `sm`."""
+    return _OF[words["op"]](shape, layout, sm, words)
+
+
+def _chunks(words: dict[str, int]) -> int:
+    return words["units"] * -(-words["k_tiles"] // CHUNK_FRAGMENTS)
+
+
+def _planes(shape: Shape, layout: Layout, buffer: str, layer: int) -> Access:
+    return Access(buffer, layer, 0, sizes(shape, layout)[buffer])
+
+
+def _rows(buffer: str, words: dict[str, int], tiles: int) -> tuple[Access, ...]:
+    """What a product writes: `units` row tiles of its plane, or nothing."""
+    first = words["plane"] * tiles + words["tile"]
+    return (Access(buffer, words["layer"], first, words["units"]),) if words["units"] else ()
+
+
+def _qkv(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
+    layer = words["layer"]
+    reads = (_planes(shape, layout, "down_planes", layer - 1),) if layer else ()
+    writes = _rows("qkv", words, shape.qkv_rows // TILE)
+    return Effects(reads, writes, residual=2 * layer, chunks=_chunks(words))
+
+
+def _attention(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
+    each, total, layer = shape.head_dim // TILE, shape.qkv_rows // TILE, words["layer"]
+    kv, head, heads, split = (words[name] for name in ("kv_head", "head", "heads", "split"))
+    rows = ((head, heads), (shape.heads + kv, 1), (shape.heads + shape.kv_heads + kv, 1))
+    reads = tuple(Access("qkv", layer, at * each, n * each, layout.qkv_parts, total) for at, n in rows)
+    at = split * shape.heads + head
+    always = split == 0
+    writes = (
+        Access("attention", layer, at * each, heads * each, always=always),
+        Access("attention_state", layer, at, heads, always=always),
+    )
+    first_of_group = head == kv * (shape.heads // shape.kv_heads)
+    place = (layer, kv)
+    return Effects(reads, writes, appends=place if first_of_group else None, meets=place, always=always)
+
+
+def _out(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
+    each, layer = shape.head_dim // TILE, words["layer"]
+    first, count = words["k_tile"], words["k_tiles"]
+    head, last = first // each, (first + count - 1) // each
+    inputs = (("attention", first, count, shape.heads * each), ("attention_state", head, last - head + 1, shape.heads))
+    reads = [Access(buffer, layer, at, n) for buffer, at, n, _ in inputs]
+    if layout.splits > 1:
+        reads += [
+            Access(buffer, layer, at + stride, n, layout.splits - 1, stride, always=False)
+            for buffer, at, n, stride in inputs
+        ]
+    return Effects(tuple(reads), _rows("out_planes", words, shape.hidden // TILE), chunks=_chunks(words))
+
+
+def _gate_up(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
+    layer = words["layer"]
+    writes = _rows("gated", words | {"plane": 0}, 0)
+    return Effects(
+        (_planes(shape, layout, "out_planes", layer),), writes, residual=2 * layer + 1, chunks=_chunks(words)
+    )
+
+
+def _down(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
+    per_tile = TILE // GATED_BLOCK
+    reads = (Access("gated", words["layer"], words["k_tile"] * per_tile, words["k_tiles"] * per_tile),)
+    return Effects(reads, _rows("down_planes", words, shape.hidden // TILE), chunks=_chunks(words))
+
+
+def _head(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
+    reads = (_planes(shape, layout, "down_planes", words["layer"] - 1),)
+    writes = (Access("candidates", words["layer"], sm, 1),)
+    return Effects(reads, writes, residual=2 * words["layer"], chunks=_chunks(words))
+
+
+def _end(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
+    return Effects((_planes(shape, layout, "candidates", words["layer"]),), residual=2 * words["layer"] + 1)
+
+
+_OF = {QKV: _qkv, ATTENTION: _attention, OUT: _out, GATE_UP: _gate_up, DOWN: _down, HEAD: _head, END: _end}

@@ -1,0 +1,215 @@
+"""Proves that a program ends, and that no value is overwritten before its last reader has it. Imports without torch.
+
+Two tokens are played through as a graph of instructions. An instruction comes after the one before it on its SM, and
+after those that write the blocks it reads; nothing else orders SMs. Each instruction has a *clock*: for every SM, the
+last instruction that surely came before. A block may be written again when the clock of the writer has every reader.
+Two tokens are enough, since every token runs the same list and an order between two neighbours holds between all.
+
+How many splits of the keys are at work depends on the length of the context; an instruction of an idle split reads and
+writes nothing, and so orders nothing. Instructions of splits after the first are therefore told apart: they wait and
+are waited for as in the longest context, but pass on only that they themselves have run (each has a column of its own
+in the clock), never what came before them. What is then proved, with the fewest orders that any context has, holds for
+all contexts.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.megakernel.effects import Access, Effects, effects, sizes
+from kernels.megakernel.program import HEAD, Program
+from kernels.megakernel.structure import Problem, name_of, rows_of
+
+TOKENS = 2
+PROBLEMS_MOST = 20
+
+
+class Buffer:
+    """What a buffer's blocks hold: the epoch, its writer, and for each column of the clock the last reader."""
+
+    def __init__(self, blocks: int, columns: int) -> None:
+        self.epoch = np.full(blocks, -1, dtype=np.int64)
+        self.writer = np.full(blocks, -1, dtype=np.int32)
+        self.readers = np.full((blocks, columns), -1, dtype=np.int16)
+
+
+@dataclass(frozen=True)
+class Node:
+    """One instruction of one token. Its readers learn `column` = `value`, and if `strong` its whole clock."""
+
+    sm: int
+    index: int
+    token: int
+    words: dict[str, int]
+    effects: Effects
+    column: int
+    value: int
+
+    @property
+    def strong(self) -> bool:
+        return self.effects.always
+
+
+class Ordering:
+    """Plays a well-formed program (`structure` found nothing) and collects what is wrong with its order."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.sms, self.layers = program.layout.sms, program.shape.layers
+        self.problems: list[Problem] = []
+        self._weak: dict[tuple[int, int, int], int] = {}
+        lists = [self._list(sm) for sm in range(self.sms)]
+        self.nodes = [node for listed in lists for node in listed]
+        self.starts = np.cumsum([0, *(len(listed) for listed in lists)])
+        columns = self.sms + len(self._weak)
+        self.clocks = np.full((len(self.nodes), columns), -1, dtype=np.int16)
+        self.latest = np.full((self.sms, columns), -1, dtype=np.int16)
+        self.buffers = {name: Buffer(size, columns) for name, size in sizes(program.shape, program.layout).items()}
+        self._merged: dict[tuple[Access, int], np.ndarray] = {}
+
+    def _list(self, sm: int) -> list[Node]:
+        """The SM's instructions of all tokens."""
+        shape, layout, table = self.program.shape, self.program.layout, rows_of(self.program.instructions[sm])
+        done = [effects(shape, layout, sm, words) for words in table]
+        listed = []
+        for token in range(TOKENS):
+            for index, (words, effect) in enumerate(zip(table, done, strict=True)):
+                column, value = sm, token * len(table) + index
+                if not effect.always:
+                    place = words["kv_head"], words["head"], words["split"]
+                    column = self.sms + self._weak.setdefault(place, len(self._weak))
+                    value = token * self.layers + words["layer"]
+                listed.append(Node(sm, index, token, words, effect, column, value))
+        return listed
+
+    def epoch(self, node: Node, access: Access) -> int:
+        """Epochs of all layers and tokens in one order, as the kernel's tags before they wrap."""
+        return node.token * (self.layers + 1) + access.layer
+
+    def run(self) -> list[Problem]:
+        """All problems of order, at most about PROBLEMS_MOST."""
+        at = self.starts[:-1].copy()
+        moved = True
+        while moved and len(self.problems) < PROBLEMS_MOST:
+            moved = False
+            for sm in range(self.sms):
+                while at[sm] < self.starts[sm + 1] and self._ready(self.nodes[at[sm]]):
+                    self._execute(int(at[sm]))
+                    at[sm] += 1
+                    moved = True
+        if len(self.problems) < PROBLEMS_MOST:
+            stuck = [self.nodes[at[sm]] for sm in range(self.sms) if at[sm] < self.starts[sm + 1]]
+            self.problems += [self._stuck(node) for node in stuck[:3]]
+            if not stuck:
+                self.problems += [*self._unread(), *self._caches()]
+        return self.problems
+
+    def _ready(self, node: Node) -> bool:
+        return all(self._arrived(node, access) for access in node.effects.reads)
+
+    def _arrived(self, node: Node, access: Access) -> bool:
+        """Whether all blocks hold the epoch; what their writers pass on is then kept for all readers."""
+        key = access, node.token
+        if key in self._merged:
+            return True
+        buffer, blocks = self.buffers[access.buffer], access.blocks
+        if (buffer.epoch[blocks] != self.epoch(node, access)).any():
+            return False
+        learned = np.full(self.clocks.shape[1], -1, dtype=np.int16)
+        for writer in np.unique(buffer.writer[blocks]):
+            source = self.nodes[writer]
+            if source.strong:
+                np.maximum(learned, self.clocks[writer], out=learned)
+            learned[source.column] = max(learned[source.column], source.value)
+        self._merged[key] = learned
+        return True
+
+    def _execute(self, number: int) -> None:
+        node = self.nodes[number]
+        clock = self.clocks[number]
+        clock[:] = self.latest[node.sm]
+        for access in node.effects.reads:
+            np.maximum(clock, self._merged[access, node.token], out=clock)
+        clock[node.column] = max(clock[node.column], node.value)
+        for access in node.effects.reads:
+            self._read(node, access)
+        for access in node.effects.writes:
+            self._write(number, access, clock)
+        if node.strong:
+            self.latest[node.sm] = clock
+        else:
+            self.latest[node.sm, node.column] = node.value
+
+    def _read(self, node: Node, access: Access) -> None:
+        buffer, blocks = self.buffers[access.buffer], access.blocks
+        if (buffer.epoch[blocks] != self.epoch(node, access)).any():
+            self._problem("overwrite", node, f"what it reads in {access.buffer} may be overwritten before it is read")
+        buffer.readers[blocks, node.column] = node.value
+
+    def _write(self, number: int, access: Access, clock: np.ndarray) -> None:
+        node, buffer, blocks = self.nodes[number], self.buffers[access.buffer], access.blocks
+        epoch = self.epoch(node, access)
+        if (buffer.epoch[blocks] >= epoch).any():
+            self._problem("duplicate", node, f"it writes {access.buffer} where another has written this token's")
+        readers = buffer.readers[blocks]
+        late = readers > clock
+        if late.any():
+            column = int(np.argwhere(late)[0, 1])
+            who = f"SM {column}" if column < self.sms else "an attention instruction"
+            self._problem("overwrite", node, f"it writes {access.buffer} while {who} may still be reading it")
+        if ((buffer.epoch[blocks] >= 0) & (readers.max(axis=1) < 0)).any():
+            self._problem("unread", node, f"it writes {access.buffer} again before anyone has read it")
+        buffer.epoch[blocks], buffer.writer[blocks], buffer.readers[blocks] = epoch, number, -1
+
+    def _problem(self, kind: str, node: Node, sentence: str) -> None:
+        self.problems.append(Problem(kind, node.sm, node.index, f"{name_of(node.words)}: {sentence}"))
+
+    def _stuck(self, node: Node) -> Problem:
+        missing = next(access for access in node.effects.reads if not self._arrived(node, access))
+        buffer = self.buffers[missing.buffer]
+        found = buffer.epoch[missing.blocks]
+        wanted = self.epoch(node, missing)
+        block = int(missing.blocks[found != wanted][0])
+        ever = "is never written" if (found[found != wanted] < wanted).any() else "is overwritten"
+        sentence = (
+            f"{name_of(node.words)} of token {node.token} waits for ever: block {block} of {missing.buffer} {ever}"
+        )
+        return Problem("deadlock", node.sm, node.index, sentence)
+
+    def _unread(self) -> Iterator[Problem]:
+        for name, buffer in self.buffers.items():
+            unread = (buffer.epoch >= 0) & (buffer.readers.max(axis=1) < 0)
+            if unread.any():
+                node = self.nodes[buffer.writer[unread][0]]
+                yield Problem(
+                    "unread", node.sm, node.index, f"nobody reads what {name_of(node.words)} writes in {name}"
+                )
+
+    def _caches(self) -> Iterator[Problem]:
+        """Rows of the caches are published by the fence in their writer's HEAD, which comes before any reader."""
+        heads = [self._head_after(sm) for sm in range(self.sms)]
+        writers: dict[tuple[int, int], set[int]] = {}
+        late: set[tuple[int, int]] = set()
+        for node in self.nodes:
+            place = node.effects.appends
+            if place and node.token == 0:
+                writers.setdefault(place, set()).add(node.sm)
+                if heads[node.sm] < node.index:
+                    late.add((node.sm, node.index))
+        for sm, index in sorted(late)[:4]:
+            yield Problem("cache", sm, index, "it may append a key, but no head follows on its SM to publish it")
+        for number, node in enumerate(self.nodes):
+            if node.token == 0 or not node.effects.meets:
+                continue
+            sms = sorted(writers.get(node.effects.meets, ()))
+            unseen = [sm for sm in sms if self.clocks[number, sm] < heads[sm]]
+            if unseen:
+                sentence = f"{name_of(node.words)} may read a key that SM {unseen[0]} has not published"
+                yield Problem("cache", node.sm, node.index, sentence)
+                return
+
+    def _head_after(self, sm: int) -> int:
+        """The index of the SM's HEAD, or -1."""
+        ops = self.program.instructions[sm][:, 0]
+        return int(np.flatnonzero(ops == HEAD)[-1]) if (ops == HEAD).any() else -1

@@ -1,0 +1,193 @@
+"""What can be said of a program without running it: fields in range, weights and heads covered, streams in order."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.megakernel.effects import COLUMN, effects
+from kernels.megakernel.program import (
+    ATTENTION,
+    END,
+    FIELDS,
+    GATE_UP,
+    HEAD,
+    HEADS_MOST,
+    OP_NAMES,
+    QKV,
+    WORDS,
+    Layout,
+    Program,
+    Section,
+    products,
+)
+from kernels.megakernel.shape import Shape
+
+WHOLE_INPUT = (QKV, GATE_UP, HEAD)
+"""Products of the residual: the kernel multiplies their input from its first column on."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a program must not run. `kind` is one of KINDS; `sm` and `index` are -1 when it is nobody's alone."""
+
+    kind: str
+    sm: int
+    index: int
+    sentence: str
+
+    def __str__(self) -> str:
+        where = f"SM {self.sm}, instruction {self.index}: " if self.sm >= 0 else ""
+        return f"{self.kind}: {where}{self.sentence}"
+
+
+KINDS = (
+    "bounds", "stream", "coverage", "residual", "deadlock", "duplicate", "overwrite", "unread", "cache", "ring",
+)  # fmt: skip
+
+
+def rows_of(table: np.ndarray) -> list[dict[str, int]]:
+    """An SM's instructions by FIELDS."""
+    return [dict(zip(FIELDS, row, strict=False)) for row in table.tolist()]
+
+
+def name_of(words: dict[str, int]) -> str:
+    """An instruction in words, as in "down of layer 3"."""
+    op = words["op"]
+    return f"{OP_NAMES[op]} of layer {words['layer']}" if 0 <= op < len(OP_NAMES) else f"op {op}"
+
+
+def structure(program: Program) -> list[Problem]:
+    """Every problem of form. The later checks only make sense, and are only made, when fields are in range."""
+    problems = list(_bounds(program))
+    if problems:
+        return problems
+    rows = [rows_of(table) for table in program.instructions]
+    found: list[Problem] = []
+    for sm, listed in enumerate(rows):
+        found += _stream(program, sm, listed)
+        found += _residual(program, sm, listed)
+    return found + list(_products(program, rows)) + list(_attention(program, rows))
+
+
+def _bounds(program: Program) -> Iterator[Problem]:
+    layout = program.layout
+    if len(program.instructions) != layout.sms or len(program.sections) != layout.sms:
+        yield Problem("bounds", -1, -1, f"{len(program.instructions)} lists of instructions for {layout.sms} SMs")
+        return
+    cut = products(program.shape, layout)
+    for sm, table in enumerate(program.instructions):
+        if table.dtype != np.int32 or table.ndim != 2 or table.shape[1] != WORDS or not len(table):
+            yield Problem("bounds", sm, -1, f"instructions are {table.dtype} {table.shape}, not int32 [n, {WORDS}]")
+            continue
+        if table[-1, COLUMN["op"]] != END or (table[:-1, COLUMN["op"]] == END).any():
+            yield Problem("bounds", sm, len(table) - 1, "END must be the last instruction and no other")
+            continue
+        for index, words in enumerate(rows_of(table)):
+            for sentence in _fields(program.shape, layout, cut, index, words):
+                yield Problem("bounds", sm, index, f"{name_of(words)}: {sentence}")
+
+
+def _fields(
+    shape: Shape, layout: Layout, cut: dict[int, tuple[int, int, int]], index: int, words: dict[str, int]
+) -> Iterator[str]:
+    op, layer = words["op"], words["layer"]
+    if not END <= op <= HEAD:
+        yield "there is no such operation"
+        return
+    if words["index"] != index:
+        yield f"index is {words['index']}"
+    last = op in (HEAD, END)
+    if (layer != shape.layers) if last else not 0 <= layer < shape.layers:
+        yield f"layer must be {shape.layers if last else f'0 to {shape.layers - 1}'}"
+    if op in (ATTENTION, END):
+        if words["units"]:
+            yield f"it has {words['units']} units, which the producer would stream and nobody take"
+        if op == ATTENTION:
+            yield from _head_fields(shape, layout, words)
+        return
+    tiles, columns, parts = cut[op]
+    low, units, k_low, k_count = (words[name] for name in ("tile", "units", "k_tile", "k_tiles"))
+    if units < 0 or low < 0 or low + units > tiles:
+        yield f"row tiles {low} to {low + units} of {tiles}"
+    if (k_count < 1 and units) or k_count < 0 or k_low < 0 or k_low + k_count > columns:
+        yield f"column tiles {k_low} to {k_low + k_count} of {columns}"
+    if not 0 <= words["plane"] < parts:
+        yield f"plane {words['plane']} of {parts}"
+    if op in WHOLE_INPUT and units and k_low:
+        yield f"it begins at column tile {k_low}, but its input begins at 0"
+
+
+def _head_fields(shape: Shape, layout: Layout, words: dict[str, int]) -> Iterator[str]:
+    kv, head, heads, split = (words[name] for name in ("kv_head", "head", "heads", "split"))
+    group = shape.heads // shape.kv_heads
+    if not 0 <= kv < shape.kv_heads:
+        yield f"key-value head {kv} of {shape.kv_heads}"
+    if not 1 <= heads <= HEADS_MOST or head < kv * group or head + heads > (kv + 1) * group:
+        yield f"query heads {head} to {head + heads} are not up to {HEADS_MOST} of key-value head {kv}"
+    if not 0 <= split < layout.splits:
+        yield f"split {split} of {layout.splits}"
+
+
+def _stream(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator[Problem]:
+    """The packed weights lie in the order in which the instructions take them, and none are left over."""
+    wanted = [
+        (index, Section(w["op"], w["layer"], w["tile"], w["units"], w["k_tile"], w["k_tiles"]))
+        for index, w in enumerate(rows)
+        if w["units"]
+    ]
+    packed = program.sections[sm]
+    for (index, section), found in zip(wanted, packed, strict=False):
+        if section != found:
+            yield Problem("stream", sm, index, f"it takes {section}, but {found} is what the ring brings")
+            return
+    if len(wanted) != len(packed):
+        yield Problem("stream", sm, -1, f"{len(packed)} sections are packed for {len(wanted)} instructions")
+
+
+def _residual(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator[Problem]:
+    """The SM's copy of the residual is made new, added to and used in the order of the model, each once."""
+    due = 0
+    for index, words in enumerate(rows):
+        version = effects(program.shape, program.layout, sm, words).residual
+        if version < 0:
+            continue
+        if version != due:
+            yield Problem(
+                "residual", sm, index, f"{name_of(words)} wants addition {version} of the residual, not {due}"
+            )
+            return
+        due += 1
+    if due != 2 * program.shape.layers + 2:
+        yield Problem("residual", sm, -1, f"the residual is added to {due} times, not {2 * program.shape.layers + 2}")
+
+
+def _products(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[Problem]:
+    """Every 16 x 16 tile of every matrix is multiplied exactly once."""
+    shape = program.shape
+    parts: dict[tuple[int, int], list[dict[str, int]]] = {}
+    for listed in rows:
+        for words in listed:
+            if words["units"]:
+                parts.setdefault((words["op"], words["layer"]), []).append(words)
+    layers = range(shape.layers)
+    for op, (tiles, columns, _) in products(shape, program.layout).items():
+        for layer in (shape.layers,) if op == HEAD else layers:
+            used = np.zeros((tiles, columns), dtype=np.int16)
+            for w in parts.get((op, layer), []):
+                used[w["tile"] : w["tile"] + w["units"], w["k_tile"] : w["k_tile"] + w["k_tiles"]] += 1
+            if (used != 1).any():
+                row, column = np.argwhere(used != 1)[0].tolist()
+                what = f"{OP_NAMES[op]} of layer {layer}, tile at row {row * 16}, column {column * 16}"
+                yield Problem("coverage", -1, -1, f"{what}, is multiplied {used[row, column]} times")
+
+
+def _attention(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[Problem]:
+    """Every query head meets every split of the keys exactly once in every layer."""
+    shape, layout = program.shape, program.layout
+    met = np.zeros((shape.layers, layout.splits, shape.heads), dtype=np.int16)
+    for words in (w for listed in rows for w in listed if w["op"] == ATTENTION):
+        met[words["layer"], words["split"], words["head"] : words["head"] + words["heads"]] += 1
+    for layer, split, head in np.argwhere(met != 1)[:4].tolist():
+        times = met[layer, split, head]
+        yield Problem("coverage", -1, -1, f"layer {layer}: head {head} meets split {split} of the keys {times} times")

@@ -1,0 +1,37 @@
+"""Proves before any launch that a program cannot hang, cannot mix values up, and computes the model once.
+
+What is proved, for every number of splits a context may need:
+- fields are in range, so that no address lies outside its buffer (`bounds`);
+- each SM's weights lie in the stream in the order in which it takes them (`stream`), and the ring's barriers can tell
+  its laps apart (`ring`);
+- every tile of every matrix is multiplied once, and every head meets every split of the keys once (`coverage`);
+- each SM's copy of the residual is added to in the order of the model (`residual`);
+- no instruction waits for ever (`deadlock`), each block has one writer per layer and token (`duplicate`), and is
+  written again only when all its readers are done (`overwrite`, `unread`);
+- keys and values are published before the next token reads them (`cache`).
+"""
+
+from kernels.megakernel.ordering import Ordering
+from kernels.megakernel.program import Program
+from kernels.megakernel.structure import Problem, structure
+
+
+class InvalidProgram(ValueError):
+    """A program that must not run; `problems` says why."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = problems
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        super().__init__(f"{problems[0]}{more}")
+
+
+def validate(program: Program) -> list[Problem]:
+    """All problems found; an empty list is the proof. Takes seconds for a model of a billion weights."""
+    return structure(program) or Ordering(program).run()
+
+
+def check(program: Program) -> None:
+    """Raises InvalidProgram unless `validate` finds nothing."""
+    problems = validate(program)
+    if problems:
+        raise InvalidProgram(problems)
