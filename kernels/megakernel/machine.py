@@ -1,5 +1,6 @@
 """One model made ready for the megakernel on one GPU: packed weights, caches, buffers, and the launch."""
 
+import math
 from typing import Any
 
 import cupy
@@ -8,9 +9,11 @@ import torch
 from torch import Tensor
 
 from kernels.megakernel import device
-from kernels.megakernel.pack import pack
 from kernels.megakernel.program import OP_NAMES, Layout, Program, build
 from kernels.megakernel.shape import Shape
+from kernels.megakernel.uploads import uploads
+from kernels.megakernel.validate import check
+from kernels.megakernel.words import word_shapes
 
 TIMEOUT_NS = 500_000_000
 """How long one wait inside the kernel may take before the launch gives up."""
@@ -19,21 +22,6 @@ WORD_ALIGNMENT = 16
 
 class MegakernelFault(RuntimeError):
     """The kernel gave up; the message names the SM and the instruction that waited."""
-
-
-def words_needed(shape: Shape, layout: Layout) -> dict[str, int]:
-    """Words of 8 bytes of each buffer that SMs hand values over in; the order and shapes are those of `Params`."""
-    batch = layout.batch
-    heads = batch * shape.heads * layout.splits
-    return {
-        "qkv": layout.qkv_parts * batch * shape.qkv_rows // 2,
-        "attention": heads * shape.head_dim // 2,
-        "attention_state": heads * 2,
-        "out_planes": layout.out_parts * batch * shape.hidden // 2,
-        "down_planes": layout.down_parts * batch * shape.hidden // 2,
-        "gated": shape.intermediate // 8 * batch * 4,
-        "candidates": layout.sms * batch * 2,
-    }
 
 
 class Machine:
@@ -46,10 +34,11 @@ class Machine:
         self.shape, self.capacity, self.tuning = shape, capacity, tuning
         self.gpu = model.lm_head.weight.device
         self.program: Program = build(shape, layout)
+        check(self.program)
         self.layout = self.program.layout
         self.constants = device.defines(self.program, tuning)
         self.kernel = device.compile_kernel(self.constants)
-        self._held: dict[str, Tensor] = self._weights(model) | self._caches()
+        self._held: dict[str, Tensor] = uploads(model, self.program, capacity) | self._caches()
         self.keys, self.values = self._held["k_cache"], self._held["v_cache"]
         self.longest = max(len(each) for each in self.program.instructions)
         self.trace = self._zeros(layout.sms, self.longest, 8, dtype=torch.int64)
@@ -59,43 +48,13 @@ class Machine:
     def _zeros(self, *size: int, dtype: torch.dtype = torch.float32) -> Tensor:
         return torch.zeros(size, dtype=dtype, device=self.gpu)
 
-    def _weights(self, model: Any) -> dict[str, Tensor]:
-        core, layers = model.model, model.model.layers
-        packed, offsets = pack(model, self.program)
-        norms = [norm.weight for each in layers for norm in (each.input_layernorm, each.post_attention_layernorm)]
-        held = {
-            "weights": packed,
-            "weight_offset": offsets.to(self.gpu),
-            "program": torch.from_numpy(np.concatenate(self.program.instructions)).to(self.gpu),
-            "program_start": torch.from_numpy(self.program.starts).to(self.gpu),
-            "embedding": core.embed_tokens.weight,
-            "norms": torch.stack([*norms, core.norm.weight]).float(),
-            "rope": self._rope(core.rotary_emb),
-        }
-        attentions = [each.self_attn for each in layers]
-        if self.shape.qkv_bias:
-            held["bias"] = torch.stack(
-                [torch.cat([a.q_proj.bias, a.k_proj.bias, a.v_proj.bias]) for a in attentions]
-            ).float()
-        if self.shape.qk_norm:
-            held["qk_norm"] = torch.stack([torch.stack([a.q_norm.weight, a.k_norm.weight]) for a in attentions]).float()
-        return held
-
-    def _rope(self, rotary: Any) -> Tensor:
-        """cosine and sine [capacity, head_dim / 2, 2] float32."""
-        positions = torch.arange(self.capacity, device=self.gpu)[None]
-        half = self.shape.head_dim // 2
-        with torch.no_grad():
-            cosine, sine = rotary(self._zeros(1), positions)
-        return torch.stack([cosine[0, :, :half], sine[0, :, :half]], dim=-1).float().contiguous()
-
     def _caches(self) -> dict[str, Tensor]:
         shape = self.shape
         size = (shape.layers, self.layout.batch, self.capacity, shape.kv_heads, shape.head_dim)
         return {name: self._zeros(*size, dtype=torch.bfloat16) for name in ("k_cache", "v_cache")}
 
     def _place_words(self) -> None:
-        sizes = words_needed(self.shape, self.layout)
+        sizes = {name: math.prod(size) for name, size in word_shapes(self.shape, self.layout).items()}
         aligned = {name: -(-size // WORD_ALIGNMENT) * WORD_ALIGNMENT for name, size in sizes.items()}
         self._words = self._zeros(sum(aligned.values()), dtype=torch.int64)
         self._word_pointers, at = {}, 0

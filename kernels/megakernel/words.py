@@ -1,0 +1,93 @@
+"""The 8-byte words in which SMs hand values to each other, as primitives.cuh makes them. Imports without torch.
+
+A word carries its own tag in its lowest 16 bits, so that a reader needs neither a counter nor a fence: it reads until
+the tag is the one it waits for.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernels.megakernel.program import Layout
+from kernels.megakernel.shape import Shape
+
+Floats = NDArray[np.float32]
+Words = NDArray[np.uint64]
+TAG = np.uint64(0xFFFF)
+
+
+def word_shapes(shape: Shape, layout: Layout) -> dict[str, tuple[int, ...]]:
+    """The buffers of words, in the order and with the shapes of `Params`."""
+    batch, splits = layout.batch, layout.splits
+    return {
+        "qkv": (layout.qkv_parts, batch, shape.qkv_rows // 2),
+        "attention": (batch, shape.heads, splits, shape.head_dim // 2),
+        "attention_state": (batch, shape.heads, splits, 2),
+        "out_planes": (layout.out_parts, batch, shape.hidden // 2),
+        "down_planes": (layout.down_parts, batch, shape.hidden // 2),
+        "gated": (shape.intermediate // 8, batch, 4),
+        "candidates": (layout.sms, batch, 2),
+    }
+
+
+def tag_at(step: int, layer: int, layers: int) -> np.uint64:
+    """The tag of what the instructions of one layer of one token write."""
+    return np.uint64((step * (layers + 1) + layer + 1) & 0xFFFF)
+
+
+def bf16(x: Floats) -> Floats:
+    """Rounded to bfloat16, to the nearest and to even."""
+    return bf16_floats(bf16_bits(x))
+
+
+def bf16_bits(x: Floats) -> NDArray[np.uint16]:
+    bits = np.ascontiguousarray(x, dtype=np.float32).view(np.uint32)
+    rounded = (bits + np.uint32(0x7FFF) + (bits >> 16 & np.uint32(1))) >> 16
+    return np.where(np.isnan(x), np.uint32(0x7FC0), rounded).astype(np.uint16)
+
+
+def bf16_floats(bits: NDArray[np.uint16]) -> Floats:
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def two_floats(x: Floats, tag: np.uint64) -> Words:
+    """[..., 2n] floats as [..., n] words: each float keeps its upper 24 bits, rounded."""
+    bits = np.ascontiguousarray(x, dtype=np.float32).view(np.uint32)
+    upper = np.where(np.isfinite(x), bits.astype(np.uint64) + np.uint64(0x80), bits.astype(np.uint64)) >> np.uint64(8)
+    return upper[..., 0::2] << np.uint64(40) | upper[..., 1::2] << np.uint64(16) | tag
+
+
+def floats_of(words: Words) -> Floats:
+    """[..., n] words of two floats as [..., 2n] floats."""
+    first = (words >> np.uint64(32)).astype(np.uint32) & np.uint32(0xFFFFFF00)
+    second = (words >> np.uint64(8)).astype(np.uint32) & np.uint32(0xFFFFFF00)
+    return np.stack((first, second), axis=-1).view(np.float32).reshape(*words.shape[:-1], -1)
+
+
+def eight_gated(x: Floats, tag: np.uint64) -> Words:
+    """[..., 8] floats as [..., 4] words of three bfloat16 each; the fourth word is empty but for its tag."""
+    bits = np.zeros((*x.shape[:-1], 12), dtype=np.uint64)
+    bits[..., :8] = bf16_bits(x)
+    three = bits.reshape(*x.shape[:-1], 4, 3)
+    return three[..., 0] << np.uint64(48) | three[..., 1] << np.uint64(32) | three[..., 2] << np.uint64(16) | tag
+
+
+def gated_of(words: Words) -> Floats:
+    """[..., 4] words as [..., 8] floats."""
+    three = np.stack([words >> np.uint64(shift) & TAG for shift in (48, 32, 16)], axis=-1)
+    return bf16_floats(three.reshape(*words.shape[:-1], 12)[..., :8].astype(np.uint16))
+
+
+def one_value(bits: NDArray[np.uint32], tag: np.uint64) -> Words:
+    """32 bits and the tag; the half between is empty."""
+    return bits.astype(np.uint64) << np.uint64(32) | tag
+
+
+def value_of(words: Words) -> NDArray[np.uint32]:
+    return (words >> np.uint64(32)).astype(np.uint32)
+
+
+def ordered(x: Floats) -> NDArray[np.uint32]:
+    """Floats as integers that compare as the floats do; NaN is lowest."""
+    bits = np.ascontiguousarray(x, dtype=np.float32).view(np.uint32)
+    number = np.where(bits >> 31 == 1, ~bits, bits | np.uint32(0x80000000))
+    return np.where(np.isnan(x), np.uint32(0), number)
