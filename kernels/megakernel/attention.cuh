@@ -5,7 +5,7 @@
 #define kLowest __int_as_float(0xff800000)  // minus infinity: NVRTC has no INFINITY
 constexpr int kLanesPerKey = HEAD_DIM / 8;  // 16 bytes of a key a lane
 constexpr int kKeysPerWarp = 32 / kLanesPerKey;
-constexpr int kRounds = 4;                 // keys a lane has in flight
+constexpr int kRounds = 8;                 // keys a lane has in flight
 
 __device__ __forceinline__ int splits_of(int length) {
   const int wanted = (length + SPLIT_KEYS - 1) / SPLIT_KEYS;
@@ -74,14 +74,14 @@ __device__ __forceinline__ void load_rows(const Params& p, Shared& s, const Inst
                                           const int (&row)[N], float (&x)[N][8]) {
 #pragma unroll 1
   for (int plane = 0; plane < p.qkv_planes; plane++) {
-    const u64* from[2 * N];
+    u32 from[2 * N];
     ulonglong2 words[2 * N];
 #pragma unroll
     for (int n = 0; n < N; n++) {
-      from[2 * n] = p.qkv + (((size_t)plane * BATCH + b) * kQkvRows + row[n]) / 2;
+      from[2 * n] = ((plane * BATCH + b) * kQkvRows + row[n]) / 2;
       from[2 * n + 1] = from[2 * n] + 2;
     }
-    await<false>(p, s, in, tag, from, words);
+    await<false>(p, s, in, tag, p.qkv, from, words);
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
@@ -217,42 +217,60 @@ __device__ __forceinline__ void merge_warps(const Params& p, const Shared& s, co
   }
 }
 
-// input = k tiles [in.k_tile, + in.k_tiles) of the attention's output, merged over the splits. The words of the first
+// input = k tiles [in.k_tile, + in.k_tiles) of the attention's output, merged over the splits. A thread's words of
 // kAhead splits are all in flight at once.
 __device__ __forceinline__ void load_attended(const Params& p, Shared& s, const Instruction& in, u32 tag, int position) {
-  constexpr int kAhead = 3;
+  constexpr int kAhead = 3, kItems = 2;  // splits, and groups of 4 elements, that a thread reads together
   const int splits = splits_of(position + 1), columns = in.k_tiles * 16, length = columns * BATCH;
+  const u32 state = (u32)(p.attention_state - p.attention);
 #pragma unroll 1
-  for (int at_most = threadIdx.x * 4; at_most - threadIdx.x % 32 * 4 < length; at_most += kConsumers * 4) {
-    const int i = min(at_most, length - 4), row = in.k_tile * 16 + i % columns, b = i / columns;
-    const size_t at = ((size_t)b * HEADS + row / HEAD_DIM) * MAX_SPLITS;
-    float top = kLowest, total = 0, value[4] = {};
+  for (int round = threadIdx.x * 4; round - threadIdx.x % 32 * 4 < length; round += kConsumers * 4 * kItems) {
+    u32 at[kItems];
+    int dim[kItems];
+    float top[kItems], total[kItems] = {}, value[kItems][4] = {};
+#pragma unroll
+    for (int n = 0; n < kItems; n++) {
+      const int i = min(round + n * kConsumers * 4, length - 4), row = in.k_tile * 16 + i % columns;
+      at[n] = ((i / columns) * HEADS + row / HEAD_DIM) * MAX_SPLITS;
+      dim[n] = row % HEAD_DIM;
+      top[n] = kLowest;
+    }
 #pragma unroll 1
     for (int group = 0; group < splits; group += kAhead) {
-      const u64* from[2 * kAhead];
-      ulonglong2 words[2 * kAhead];
+      u32 from[2 * kAhead * kItems];
+      ulonglong2 words[2 * kAhead * kItems];
 #pragma unroll
-      for (int j = 0; j < kAhead; j++) {
-        const size_t split = at + min(group + j, splits - 1);
-        from[j] = p.attention_state + split * 2;
-        from[kAhead + j] = p.attention + (split * HEAD_DIM + row % HEAD_DIM) / 2;
-      }
-      await<true>(p, s, in, tag, from, words);
+      for (int n = 0; n < kItems; n++)
 #pragma unroll
-      for (int j = 0; j < kAhead; j++) {
-        if (group + j >= splits) break;
-        const ulonglong2 part = words[kAhead + j];
-        const float peak = __uint_as_float(value_of(words[j].x)), most = fmaxf(top, peak);
-        const float keep = exp2f(top - most), weight = exp2f(peak - most);
-        top = most;
-        total = total * keep + __uint_as_float(value_of(words[j].y)) * weight;
-        value[0] = value[0] * keep + first_float(part.x) * weight;
-        value[1] = value[1] * keep + second_float(part.x) * weight;
-        value[2] = value[2] * keep + first_float(part.y) * weight;
-        value[3] = value[3] * keep + second_float(part.y) * weight;
-      }
+        for (int j = 0; j < kAhead; j++) {
+          const u32 split = at[n] + min(group + j, splits - 1);
+          from[2 * (n * kAhead + j)] = state + split * 2;
+          from[2 * (n * kAhead + j) + 1] = (split * HEAD_DIM + dim[n]) / 2;
+        }
+      await<true>(p, s, in, tag, p.attention, from, words);
+#pragma unroll
+      for (int n = 0; n < kItems; n++)
+#pragma unroll
+        for (int j = 0; j < kAhead; j++) {
+          if (group + j >= splits) break;
+          const ulonglong2 summed = words[2 * (n * kAhead + j)], part = words[2 * (n * kAhead + j) + 1];
+          const float peak = __uint_as_float(value_of(summed.x)), most = fmaxf(top[n], peak);
+          const float keep = exp2f(top[n] - most), weight = exp2f(peak - most);
+          top[n] = most;
+          total[n] = total[n] * keep + __uint_as_float(value_of(summed.y)) * weight;
+          value[n][0] = value[n][0] * keep + first_float(part.x) * weight;
+          value[n][1] = value[n][1] * keep + second_float(part.x) * weight;
+          value[n][2] = value[n][2] * keep + first_float(part.y) * weight;
+          value[n][3] = value[n][3] * keep + second_float(part.y) * weight;
+        }
     }
-    const float inverse = 1.f / total;
-    store_input(s, i % columns, b, make_float4(value[0] * inverse, value[1] * inverse, value[2] * inverse, value[3] * inverse));
+#pragma unroll
+    for (int n = 0; n < kItems; n++) {
+      const int i = round + n * kConsumers * 4;
+      if (i >= length) break;
+      const float inverse = 1.f / total[n];
+      store_input(s, i % columns, i / columns,
+                  make_float4(value[n][0] * inverse, value[n][1] * inverse, value[n][2] * inverse, value[n][3] * inverse));
+    }
   }
 }

@@ -100,6 +100,7 @@ __device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPosition
       if (threadIdx.x % 16 == 0) s.best[threadIdx.x / 16] = best;  // 16 rows of sequence threadIdx.x / 16 % BATCH
       consumers_sync();
       if (threadIdx.x < BATCH) {
+        best = 0;
         for (int i = threadIdx.x; i < kConsumers / 16; i += BATCH) best = larger(best, s.best[i]);
         u64* to = p.candidates + (blockIdx.x * BATCH + threadIdx.x) * 2;
         store_word(to, one_value((u32)(best >> 32), tag));
@@ -122,9 +123,9 @@ __device__ __forceinline__ bool choose(const Params& p, Shared& s, const Instruc
     u64 best = 0;
     bool cancelled = false;
     for (int i = lane; i - lane < gridDim.x; i += 32) {
-      const u64* const from[1] = {p.candidates + (min(i, gridDim.x - 1) * BATCH + b) * 2};
+      const u32 from[1] = {(min(i, gridDim.x - 1) * BATCH + b) * 2};
       ulonglong2 words[1];
-      await<false>(p, s, end, tag, from, words);
+      await<false>(p, s, end, tag, p.candidates, from, words);
       const u32 token = value_of(words[0].y);
       cancelled |= token >> 31;
       best = larger(best, (u64)value_of(words[0].x) << 32 | (u32)~(token & 0x7fffffffu));
@@ -147,27 +148,8 @@ __device__ __forceinline__ bool choose(const Params& p, Shared& s, const Instruc
   return going && !s.faulted && !s.cancelled;
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads, 1) decode(const __grid_constant__ Params p) {
-  extern __shared__ __align__(1024) char memory[];
-  Shared& s = *(Shared*)memory;
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < STAGES; i++) {
-      barrier_init(shared_address(&s.full[i]), 1);
-      barrier_init(shared_address(&s.empty[i]), kGroupWarps);
-    }
-    asm volatile("fence.mbarrier_init.release.cluster;");
-    s.stop = s.faulted = 0;
-  }
-  if (threadIdx.x < BATCH) {
-    s.token[threadIdx.x] = (int)p.first_token[threadIdx.x];
-    s.stopped[threadIdx.x] = 0;
-  }
-  __syncthreads();
-
-  if (threadIdx.x >= kConsumers) {
-    if (threadIdx.x == kConsumers) produce(p, s);
-    return;
-  }
+// The consumers: token after token, this SM's instructions.
+__device__ __forceinline__ void consume(const Params& p, Shared& s) {
   RingPosition ring;
   const Instruction* program = p.program + p.program_start[blockIdx.x];
   for (int step = 0; step < p.count; step++) {
@@ -186,4 +168,30 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) decode(const __grid_co
   }
   __syncwarp();
   if (threadIdx.x == 0) *(volatile int*)&s.stop = 1;
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1) decode(const __grid_constant__ Params p) {
+  extern __shared__ __align__(1024) char memory[];
+  Shared& s = *(Shared*)memory;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < STAGES; i++) {
+      barrier_init(shared_address(&s.full[i]), 1);
+      barrier_init(shared_address(&s.empty[i]), kGroupWarps);
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;");
+    s.stop = s.faulted = 0;
+  }
+  if (threadIdx.x < BATCH) {
+    s.token[threadIdx.x] = (int)p.first_token[threadIdx.x];
+    s.stopped[threadIdx.x] = 0;
+  }
+  __syncthreads();
+
+  if (threadIdx.x >= kConsumers) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    if (threadIdx.x == kConsumers) produce(p, s);
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+    consume(p, s);
+  }
 }

@@ -59,7 +59,7 @@ __device__ __forceinline__ void gemv(const Params& p, Shared& s, RingPosition& r
 #pragma unroll 1
     for (int first = 0; first < in.k_tiles; first += kChunkFragments) {
       if (ring.turn == warp / kGroupWarps) {
-        wait_ring(s, &s.full[ring.slot], ring.phase);
+        wait_chunk(p, s, in, &s.full[ring.slot], ring.phase);
         multiply_chunk(sum, s.ring[ring.slot] + lane * 16, input + first * BATCH * 32, column < BATCH, in.k_tiles - first);
         __syncwarp();
         if (lane == 0) barrier_arrive(shared_address(&s.empty[ring.slot]));
@@ -120,11 +120,11 @@ __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const In
       }
     }
     for (int plane = 0; planes != nullptr && plane < count; plane++) {
-      const u64* from[kNormSteps];
+      u32 from[kNormSteps];
       ulonglong2 words[kNormSteps];
 #pragma unroll
-      for (int i = 0; i < kNormSteps; i++) from[i] = planes + ((size_t)plane * BATCH + b) * (HIDDEN / 2) + at[i] / 2;
-      await<true>(p, s, in, tag, from, words);
+      for (int i = 0; i < kNormSteps; i++) from[i] = (plane * BATCH + b) * (HIDDEN / 2) + at[i] / 2;
+      await<true>(p, s, in, tag, planes, from, words);
 #pragma unroll
       for (int i = 0; i < kNormSteps; i++) {
         x[i].x += first_float(words[i].x);
@@ -156,19 +156,18 @@ __device__ __forceinline__ float rms_scale(const Shared& s, int b) {
 
 // input = k tiles [in.k_tile, + in.k_tiles) of the gated vector: 8 elements lie in three words and one that is empty.
 __device__ __forceinline__ void load_gated(const Params& p, Shared& s, const Instruction& in, u32 tag) {
-  constexpr int kTogether = 2;
+  constexpr int kTogether = 4;
   const int groups = in.k_tiles * 2 * BATCH;
-  const u64* base = p.gated + (size_t)in.k_tile * 2 * BATCH * 4;
 #pragma unroll 1
   for (int round = threadIdx.x; round - threadIdx.x % 32 < groups; round += kConsumers * kTogether) {
-    const u64* from[2 * kTogether];
+    u32 from[2 * kTogether];
     ulonglong2 words[2 * kTogether];
 #pragma unroll
     for (int n = 0; n < kTogether; n++) {
-      from[2 * n] = base + (size_t)min(round + n * kConsumers, groups - 1) * 4;
+      from[2 * n] = (in.k_tile * 2 * BATCH + min(round + n * kConsumers, groups - 1)) * 4;
       from[2 * n + 1] = from[2 * n] + 2;
     }
-    await<true>(p, s, in, tag, from, words);
+    await<true>(p, s, in, tag, p.gated, from, words);
 #pragma unroll
     for (int n = 0; n < kTogether; n++) {
       const int group = round + n * kConsumers;  // 8 elements of one sequence

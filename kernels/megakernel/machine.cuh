@@ -6,7 +6,7 @@
 // HIDDEN INTER HEADS KV_HEADS HEAD_DIM LAYERS VOCAB BATCH (1, 2, 4, 8) QKV_BIAS QK_NORM NORM_EPS ROWS_PER_HEAD_GROUP
 // WARPS GROUPS (of warps that take chunks in turn) STAGES IN_FLIGHT INPUT_LENGTH (largest input vector of one instruction) MAX_SPLITS SPLIT_KEYS TRACE
 constexpr int kConsumers = WARPS * 32;
-constexpr int kThreads = kConsumers + 32;  // one more warp produces
+constexpr int kThreads = kConsumers + 128;  // one more warpgroup, of which one thread produces
 constexpr int kFragment = 512;             // bytes of a 16 x 16 bf16 fragment: 16 bytes a lane
 constexpr int kChunkFragments = 32;
 constexpr int kChunk = kChunkFragments * kFragment;
@@ -36,7 +36,7 @@ struct Params {
   __nv_bfloat16* v_cache;
   u64* qkv;                     // [planes, BATCH, kQkvRows / 2] two floats a word
   u64* attention;               // [BATCH, HEADS, MAX_SPLITS, HEAD_DIM / 2] two floats a word, not normalised
-  u64* attention_state;         // [BATCH, HEADS, MAX_SPLITS, 2] running maximum (base 2) and sum, a word each
+  u64* attention_state;         // [BATCH, HEADS, MAX_SPLITS, 2] running maximum (base 2) and sum, a word each; follows attention
   u64* out_planes;              // [planes, BATCH, HIDDEN / 2] two floats a word
   u64* down_planes;             // [planes, BATCH, HIDDEN / 2] two floats a word
   u64* gated;                   // [INTER / 8, BATCH, 4] three bf16 a word; the fourth word is not used
@@ -121,35 +121,44 @@ __device__ __forceinline__ bool given_up(const Params& p, Shared& s, const Instr
   return true;
 }
 
-// Reads N pairs of words, by whole warps, until all carry `tag`. With Watch one lane watches its first word before the
+// Reads N pairs of words, `from` words into `base`, by whole warps, until all carry `tag`. With Watch one lane watches its first word before the
 // others read, so that many waiting SMs do not take the memory system from the weights. When it takes too long, or
 // another SM gave up, marks the machine as faulted, which the caller sees after the next barrier.
 template <bool Watch, int N>
-__device__ __forceinline__ void await(const Params& p, Shared& s, const Instruction& in, u32 tag, const u64* const (&from)[N],
-                                      ulonglong2 (&words)[N]) {
+__device__ __forceinline__ void await(const Params& p, Shared& s, const Instruction& in, u32 tag, const u64* base,
+                                      const u32 (&from)[N], ulonglong2 (&words)[N]) {
   u64 began = 0;
   if (Watch && threadIdx.x % 32 == 0)
-    for (u32 spin = 0; tag_of(load_words(from[0]).x) != tag && !given_up(p, s, in, spin, began); spin++) {}
+    for (u32 spin = 0; tag_of(load_words(base + from[0]).x) != tag && !given_up(p, s, in, spin, began); spin++) {}
   if (Watch) __syncwarp();
 #pragma unroll
-  for (int i = 0; i < N; i++) words[i] = load_words(from[i]);
+  for (int i = 0; i < N; i++) words[i] = load_words(base + from[i]);
   for (u32 spin = 0;; spin++) {
     bool ready = true;
 #pragma unroll
     for (int i = 0; i < N; i++)
       if (tag_of(words[i].x) != tag || tag_of(words[i].y) != tag) {
         ready = false;
-        words[i] = load_words(from[i]);
+        words[i] = load_words(base + from[i]);
       }
     if (__all_sync(~0u, ready) || given_up(p, s, in, spin, began)) return;
   }
 }
 
-// Waits for a ring barrier; gives up when the machine stops.
-__device__ __forceinline__ bool wait_ring(const Shared& s, const u64* barrier, u32 phase) {
+// The consumers' wait for a chunk. When it takes too long the machine is marked as faulted and works on with what is
+// there until the next barrier.
+__device__ __forceinline__ void wait_chunk(const Params& p, Shared& s, const Instruction& in, const u64* barrier, u32 phase) {
   const u32 bar = shared_address(barrier);
+  u64 began = 0;
   for (u32 spin = 0; !barrier_done(bar, phase); spin++)
-    if ((spin & 255) == 255 && *(volatile const int*)&s.stop) return false;
+    if (given_up(p, s, in, spin, began)) return;
+}
+
+// The producer's wait; false once the consumers have stopped.
+__device__ __forceinline__ bool wait_running(const Shared& s, const u64* barrier, u32 phase) {
+  const u32 bar = shared_address(barrier);
+  while (!barrier_done(bar, phase))
+    if (*(volatile const int*)&s.stop) return false;
   return true;
 }
 
@@ -169,9 +178,9 @@ __device__ void produce(const Params& p, Shared& s) {
       for (int unit = 0; unit < work.x && running; unit++)
         for (int left = work.y; left > 0; left -= kChunkFragments) {
           const u32 bytes = min(left, kChunkFragments) * kFragment;
-          if (!wait_ring(s, &s.empty[at.slot], at.phase ^ 1)) { running = false; break; }
+          if (!wait_running(s, &s.empty[at.slot], at.phase ^ 1)) { running = false; break; }
           if (issued >= IN_FLIGHT) {
-            if (!wait_ring(s, &s.full[behind.slot], behind.phase)) { running = false; break; }
+            if (!wait_running(s, &s.full[behind.slot], behind.phase)) { running = false; break; }
             behind.advance();
           }
           const u32 bar = shared_address(&s.full[at.slot]);

@@ -103,7 +103,7 @@ class Machine:
         for name, value in (pointers | scalars).items():
             params[name] = value
         params["stop"][: len(stop)] = stop
-        threads = 32 * (self.tuning.warps + 1)
+        threads = 32 * self.tuning.warps + device.PRODUCER_THREADS
         with cupy.cuda.ExternalStream(torch.cuda.current_stream(self.gpu).cuda_stream):
             self.kernel((self.layout.sms,), (threads,), (params,), shared_mem=device.shared_bytes(self.constants))
 
