@@ -54,7 +54,7 @@ class Compiled(WholeModel):
 
     name = "compiled"
     summary = "static cache, Inductor, CUDA graphs on a GPU"
-    build_seconds = 60.0
+    build_seconds = 40.0
 
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
         return _no_compiler(gpu)
@@ -67,7 +67,7 @@ class CompiledTuned(WholeModel):
     name = "compiled_tuned"
     summary = "compiled, matrix-vector products generated and tuned"
     options = {"inductor": {"coordinate_descent_tuning": True}}
-    build_seconds = 80.0
+    build_seconds = 66.0
 
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
         if case.batch != 1:

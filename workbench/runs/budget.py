@@ -6,10 +6,10 @@ from workers.documents.stages import GPU_STAGES, Stage
 SHARES: dict[Stage, float] = {
     "admit": 0.05,
     "baseline": 0.15,
-    "profile": 0.10,
-    "explore": 0.25,
-    "compose": 0.20,
-    "verify": 0.25,
+    "profile": 0.15,
+    "explore": 0.20,
+    "compose": 0.25,
+    "verify": 0.20,
     "price": 0.0,
     "report": 0.0,
 }

@@ -11,6 +11,7 @@ from kernels.engine import Runner
 from kernels.plan import Expected, Plan
 from workers.charts.text import plain
 from workers.documents.stages import (
+    ComposeResult,
     ObjectiveOutcome,
     Quality,
     Speedup,
@@ -69,16 +70,24 @@ def take_turns(
         context.say(0.2 + 0.5 * done / (done + LEAST_REQUESTS), f"measured {pairs} pairs, {done} requests after")
 
 
-def _expected(objective: Objective, served: Sequence[Served], usd: float | None, workload: Workload) -> dict[str, Any]:
+def _expected(
+    objective: Objective,
+    served: Sequence[Served],
+    usd: float | None,
+    workload: Workload,
+    composed: ComposeResult | None,
+) -> dict[str, Any]:
+    """What a run of the plan should find. Its interval spans compose's too: a later run is another process as well."""
     middle = median_interval(pooled(served, objective.metric, objective.n, usd))
+    found = [middle, *(each.primary for each in (composed.trials if composed else []) if each.chosen and each.primary)]
     traffic = workload.traffic
     return {
         "metric": objective.metric,
         "n": objective.n,
         "unit": objective.unit,
         "value": middle.value,
-        "low": middle.low,
-        "high": middle.high,
+        "low": min(each.low for each in found),
+        "high": max(each.high for each in found),
         "batch": traffic.batch,
         "prompt_tokens": traffic.prompt_tokens,
         "output_tokens": traffic.output_tokens,
@@ -177,7 +186,8 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     gain = speedup(workload.objectives[0], past.served, now.served[:pairs], usd)
     verdict = _verdict(found, judged)
     measured = environment()
-    plan.expected = Expected(device=measured.device, **_expected(workload.objectives[0], now.served, usd, workload))
+    expected = _expected(workload.objectives[0], now.served, usd, workload, document.results.compose)
+    plan.expected = Expected(device=measured.device, **expected)
     return VerifyResult(
         environment=measured,
         plan=plan.model_dump(),

@@ -13,10 +13,12 @@ from workers.traces.attribution import Work
 from workers.traces.census import Counted
 
 _MATRIX = re.compile(r"gemm|gemv|nvjet|cutlass|cublas|wgmma|splitk(?!reduce)|_mm(_|\b)|dot_kernel", re.IGNORECASE)
+_ATTENTION = re.compile(r"fmha|flash|attention|sdpa", re.IGNORECASE)
 _HELPERS = re.compile(r"splitkreduce|reduce_1block|splitk_reduce", re.IGNORECASE)
 _PACKED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 _NAMED = (
-    (re.compile(r"fmha|flash|attention|softmax|cudnn.*sdpa", re.IGNORECASE), "attention"),
+    (_ATTENTION, "attention"),
+    (re.compile("softmax", re.IGNORECASE), "attention"),
     (re.compile(r"argmax|sampl|multinomial", re.IGNORECASE), "sampling"),
     (re.compile(r"rsqrt|norm", re.IGNORECASE), "norm and residual"),
     (re.compile(r"silu|gelu|sigmoid", re.IGNORECASE), "gated activation"),
@@ -69,7 +71,7 @@ def _named(replay: list[Work], sequence: list[str], phase: str) -> list[Work]:
 
 
 def _is_matrix(kernel: str) -> bool:
-    return bool(_MATRIX.search(kernel)) and not _HELPERS.search(kernel)
+    return bool(_MATRIX.search(kernel)) and not _HELPERS.search(kernel) and not _ATTENTION.search(kernel)
 
 
 def _fitting(sequence: list[str], count: int) -> list[str]:

@@ -31,12 +31,12 @@ def test_kernels_are_attributed_in_eager_and_under_cuda_graphs(context, gpu_clas
 
 
 def test_a_compiled_plan_is_verified_against_eager(context, gpu_class):
-    model = manifest(TINY)
+    model = manifest(TINY | {"dtype": "bfloat16"})
     results = Results()
     environment = profile.run(stage_input("profile", gpu_class=gpu_class, **SHAPE), context).environment
     plan = Plan(model_digest=model.digest, gpu=gpu_class, runner="compiled", dtype="bf16")
     results.compose = ComposeResult(environment=environment, trials=[], plan=plan.model_dump())
     found = verify.run(stage_input("verify", model, results, gpu_class=gpu_class, **SHAPE), context)
-    assert found.verdict == "met"
+    assert found.verdict == "met", found.sentence
     assert found.speedup.ratio.value > 1
     assert found.quality.tokens >= 4096

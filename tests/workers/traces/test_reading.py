@@ -108,6 +108,7 @@ PACKED_KERNELS = [
     ("nvjet_tst_64x8_64x16_qkv", "linear q_proj, k_proj, v_proj"),
     ("void cublasLt::splitKreduce_kernel<32>", "linear q_proj, k_proj, v_proj"),
     ("triton_poi_fused_cat_index_copy_neg_1", "rope and kv cache update"),
+    ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7", "attention"),
     ("triton_red_fused_softmax_2", "attention"),
     ("nvjet_tst_o", "linear o_proj"),
     ("nvjet_tst_gu", "linear gate_proj, up_proj"),
