@@ -1,0 +1,80 @@
+"""The megakernel on a Hopper GPU: its tokens, logits, batches, cancelling, stop tokens and repeatability."""
+
+import threading
+
+import pytest
+import torch
+
+from kernels import engine
+
+pytestmark = pytest.mark.gpu
+
+LLAMA = {
+    "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 512, "intermediate_size": 2048,
+    "num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 4099,
+    "rms_norm_eps": 1e-5, "tie_word_embeddings": True, "max_position_embeddings": 4096,
+}  # fmt: skip
+QWEN2 = LLAMA | {
+    "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "num_attention_heads": 14, "hidden_size": 896,
+    "intermediate_size": 4864,
+}  # fmt: skip
+QWEN3 = LLAMA | {
+    "model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "num_attention_heads": 16, "num_key_value_heads": 8,
+    "head_dim": 128,
+}  # fmt: skip
+PROMPT, TOKENS = 20, 16
+
+
+def models(config):
+    """The bf16 model on the GPU and its float32 twin."""
+    make = lambda dtype: engine.load(None, config, seed=0, generated=True, dtype=dtype, device="cuda")  # noqa: E731
+    return make("bf16"), make("fp32")
+
+
+def runner_of(model, **options):
+    return engine.runner("megakernel", model, {"compile": False, **options})
+
+
+@pytest.mark.parametrize("batch", [1, 2, 4, 8])
+@pytest.mark.parametrize("config", [LLAMA, QWEN2, QWEN3], ids=["llama", "qwen2", "qwen3"])
+def test_its_logits_are_as_near_float32_as_torchs_and_its_tokens_are_their_best(config, batch):
+    model, exact = models(config)
+    runner = runner_of(model)
+    prompt = torch.randint(0, config["vocab_size"], (batch, PROMPT), device="cuda")
+    made = torch.tensor(runner.generate(prompt, TOKENS).tokens, device="cuda")
+    ids = torch.cat([prompt, made], dim=1)
+    with torch.no_grad():
+        truth, torchs = exact(ids).logits, model(ids).logits.float()
+    own = runner.logits(ids).float()
+    assert (own - truth).norm() <= 1.1 * (torchs - truth).norm()
+    chosen = truth[:, PROMPT - 1 : -1].gather(-1, made[..., None])[..., 0]
+    assert (truth[:, PROMPT - 1 : -1].max(-1).values - chosen).max() < 0.05 * truth.std()
+
+
+def test_the_same_request_gives_the_same_tokens_and_times_rise():
+    model, _ = models(LLAMA)
+    runner = runner_of(model)
+    prompt = torch.randint(0, 4099, (1, PROMPT), device="cuda")
+    first = runner.generate(prompt, 64)
+    assert first.extra["launches"] == 1
+    assert first.times_ns == sorted(first.times_ns)
+    assert all(runner.generate(prompt, 64).tokens == first.tokens for _ in range(200))
+
+
+def test_a_cancelled_generation_keeps_what_it_has():
+    model, _ = models(LLAMA)
+    runner = runner_of(model)
+    runner.prepare(1, PROMPT, 2000)
+    timer = threading.Timer(0.01, runner.cancel)
+    timer.start()
+    made = runner.generate(torch.ones(1, PROMPT, dtype=torch.int64, device="cuda"), 2000).tokens[0]
+    timer.join()
+    assert 1 <= len(made) < 2000
+
+
+def test_what_it_cannot_serve_is_refused_by_name():
+    model, exact = models(LLAMA)
+    with pytest.raises(ValueError, match="dtype"):
+        runner_of(exact)
+    with pytest.raises(ValueError, match="batch"):
+        runner_of(model).prepare(3, PROMPT, TOKENS)
