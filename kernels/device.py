@@ -62,10 +62,12 @@ def _gpu_facts(index: int) -> dict[str, Any]:
 
 def _cpu_facts() -> dict[str, Any]:
     import psutil
+    import torch
 
-    usable = len(os.sched_getaffinity(0))
+    usable, threads = len(os.sched_getaffinity(0)), torch.get_num_threads()
+    fewer = f", {threads} {'thread' if threads == 1 else 'threads'}" if threads < usable else ""
     return {
-        "device": f"{_cpu_name()}, {usable} cores",
+        "device": f"{_cpu_name()}, {usable} cores{fewer}",
         "gpu_class": "cpu",
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 2),
     }

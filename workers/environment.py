@@ -4,6 +4,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from workers.cores import usable_cores
+
 ROOT = Path(__file__).resolve().parent.parent
 KEPT_NAMES = {"PATH", "LANG", "LC_ALL", "TZ", "VIRTUAL_ENV", "CC", "CXX"}
 KEPT_NAMES |= {"LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"}
@@ -38,6 +40,7 @@ def stage_environment(outer: Mapping[str, str], scratch: Path, caches: Path) -> 
         "PYTHONPATH": os.pathsep.join(search),
         "HOME": str(scratch),
         "TMPDIR": str(temporary),
+        "OMP_NUM_THREADS": outer.get("OMP_NUM_THREADS", str(usable_cores())),
         "GOMP_SPINCOUNT": outer.get("GOMP_SPINCOUNT", SPIN_COUNT),
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",

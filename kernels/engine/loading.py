@@ -19,6 +19,7 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from kernels.engine import weights
+from kernels.model_files.config import walk
 
 logger = logging.getLogger(__name__)
 
@@ -149,7 +150,8 @@ def _build(config: PreTrainedConfig, dtype: torch.dtype, device: str) -> PreTrai
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # a configuration whose numbers disagree fails anywhere inside the constructor
-        raise ValueError(f"config.json: transformers cannot build {built.__name__}: {_sentence(error)}") from error
+        said = _unknown(error, config) if isinstance(error, KeyError) else _sentence(error)
+        raise ValueError(f"config.json: transformers cannot build {built.__name__}: {said}") from error
 
 
 def _read(model_dir: Path, config: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
@@ -174,6 +176,13 @@ def _read(model_dir: Path, config: PreTrainedConfig, dtype: torch.dtype) -> PreT
     if unexpected:
         logger.warning("the safetensors hold %d tensors the model does not use: %s", len(unexpected), unexpected[0])
     return model
+
+
+def _unknown(error: KeyError, config: PreTrainedConfig) -> str:
+    """Which field holds the word that transformers looked up in vain."""
+    word = error.args[0] if error.args else ""
+    places = [place for place, _, item in walk(config.to_dict()) if item == word]
+    return f"{places[0] if places else 'a field'}: {word!r} is not known"
 
 
 def _sentence(error: Exception) -> str:

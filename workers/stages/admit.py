@@ -14,6 +14,7 @@ from kernels.ops import BYTES
 from workers.documents.prices import PriceBook
 from workers.documents.stages import AdmitResult, Feasibility, StageInput
 from workers.documents.workload import Workload
+from workers.stages import texts
 from workers.stages.context import Context, StageError
 
 FLOATS = ("bf16", "fp16", "fp32")
@@ -156,27 +157,33 @@ def _check_length(workload: Workload, kind: str, config: dict[str, Any]) -> None
         )
 
 
-def _check_files(document: StageInput, context: Context) -> list[str]:
-    manifest = document.model
-    if manifest.generated:
-        return ["The weights are generated from a seed: speed is that of the real model, quality cannot be measured."]
+def _check_files(document: StageInput, context: Context) -> None:
+    if document.model.generated:
+        return
     try:
         model_files.inspect(context.model_dir)
+        texts.check_tokenizer(context.model_dir)
     except model_files.ModelRefused as error:
         raise StageError(str(error), refused=True, file=error.file, field=error.field) from error
-    context.say(0.5, "comparing the tensors with the configuration")
-    return check_tensors(context.model_dir, manifest.config)
+
+
+def _compare_tensors(document: StageInput, context: Context) -> list[str]:
+    if document.model.generated:
+        return ["The weights are generated from a seed: speed is that of the real model, quality cannot be measured."]
+    return check_tensors(context.model_dir, document.model.config)
 
 
 def run(document: StageInput, context: Context) -> AdmitResult:
     """The admit stage. Raises StageError with `refused` when the model or the workload cannot be served."""
     context.say(0.1, "reading the model's configuration and headers")
-    notes = _check_files(document, context)
+    _check_files(document, context)
     workload, config = document.workload, document.model.config
     try:
         facts = engine.describe(config)
     except ValueError as error:
         raise StageError(str(error), refused=True, file="config.json") from error
+    context.say(0.5, "comparing the tensors with the configuration")
+    notes = _compare_tensors(document, context)
     check_workload(workload, facts.kind, config, document.gpu_class, document.prices)
     context.say(0.8, "checking the memory it needs")
     dtype = serving_dtype(facts.dtype, list(workload.constraints.precisions), document.gpu_class)

@@ -82,7 +82,11 @@ class _Composer:
         length = traffic.prompt_tokens + steps
         lossy = self._lower_dtype() is not None or bool(winners(self._candidates, lossy=True))
         most = max(COMPARED_TOKENS if lossy else 0, traffic.batch * length)
-        text = texts.from_text(self.context.model_dir, length, most) if self.kind == "decoder" else None
+        text = (
+            texts.from_text(self.context.model_dir, length, most, vocabulary(self.model))
+            if self.kind == "decoder"
+            else None
+        )
         tokens = text or texts.random(vocabulary(self.model), length, most)
         self.trier.yardstick = yardstick(engine.runner("eager", self.model), self.document, self.kind, tokens.ids)
 

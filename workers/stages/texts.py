@@ -7,7 +7,10 @@ from pathlib import Path
 import torch
 from tokenizers import Tokenizer
 
+from kernels.model_files import ModelRefused
+
 TEXT_FILES = ("quality.txt", "eval.txt")
+WRITTEN_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
@@ -19,8 +22,36 @@ class Tokens:
     source: str
 
 
-def from_text(model_dir: Path, length: int, most: int) -> Tokens | None:
+def check_tokenizer(model_dir: Path) -> None:
+    """Raises ModelRefused when there is a tokenizer.json that is no tokenizer."""
+    path = model_dir / "tokenizer.json"
+    if not path.is_file():
+        return
+    try:
+        Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises plain Exception
+        raise ModelRefused(path.name, "", f"it cannot be read as a tokenizer: {str(error)[:200]}") from None
+
+
+def for_quality(
+    model: torch.nn.Module, model_dir: Path, writes: bool, vocabulary: int, length: int, most: int
+) -> Tokens:
+    """About `most` tokens: the model's own text, what it writes where that is too short, else random ones.
+
+    `writes`: whether the model generates text that means something, by trained weights.
+    """
+    text = from_text(model_dir, length, most, vocabulary)
+    missing = most - (text.ids.numel() if text else 0)
+    if not writes or missing < length:
+        return text or random(vocabulary, length, most)
+    own = sampled(model, vocabulary, length, missing)
+    return own if text is None else Tokens(torch.cat([text.ids, own.ids]), False, f"{text.source} and {own.source}")
+
+
+def from_text(model_dir: Path, length: int, most: int, vocabulary: int) -> Tokens | None:
     """The model directory's own evaluation text by its own tokenizer, or None when either is missing or too short.
+
+    None as well when the tokenizer knows ids that the model of that `vocabulary` does not.
 
     Consecutive sequences of `length`; at most `most` tokens.
     """
@@ -32,7 +63,7 @@ def from_text(model_dir: Path, length: int, most: int) -> Tokens | None:
         text = stream.read(most * 16)
     found = Tokenizer.from_file(str(tokenizer)).encode(text, add_special_tokens=False).ids[:most]
     count = len(found) // length
-    if count == 0:
+    if count == 0 or max(found) >= vocabulary:
         return None
     return Tokens(torch.tensor(found[: count * length]).view(count, length), True, f"the model's {path.name}")
 
@@ -44,13 +75,13 @@ def random(vocabulary: int, length: int, most: int) -> Tokens:
     return Tokens(ids, False, "random tokens")
 
 
-def sampled(model: torch.nn.Module, vocabulary: int, length: int, most: int, batch: int) -> Tokens:
-    """Sequences that the model itself writes at temperature 1 from a random first token."""
+def sampled(model: torch.nn.Module, vocabulary: int, length: int, most: int) -> Tokens:
+    """Sequences that the model itself writes at temperature 1 from a random first token, many at once."""
     torch.manual_seed(20)
     device = next(model.parameters()).device
     count = -(-most // length)
     starts = torch.randint(vocabulary, (count, 1)).to(device)
-    written = [_write(model, group, length) for group in starts.split(batch)]
+    written = [_write(model, group, length) for group in starts.split(WRITTEN_AT_ONCE)]
     return Tokens(torch.cat(written), False, "tokens sampled from the model itself")
 
 

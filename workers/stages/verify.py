@@ -1,5 +1,6 @@
 """The plan against what the customer runs: in turns, at the workload's traffic, until the SLA is decided."""
 
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -23,7 +24,7 @@ from workers.documents.workload import Objective, Workload
 from workers.stages import quality, texts
 from workers.stages.context import Context, StageError
 from workers.stages.environment import watched
-from workers.stages.models import device_of, free, kind_of, load, prepared, vocabulary
+from workers.stages.models import device_of, dtype_of, free, kind_of, load, prepared, vocabulary
 from workers.stages.outcomes import outcomes, speedup
 from workers.stages.price import hourly_price
 from workers.stages.sampling import LEAST_REQUESTS, distributions, is_enough
@@ -33,6 +34,8 @@ from workers.statistics import Served, goodput, median_interval, overall, pooled
 TIMING_SHARE = 0.6
 """Of the stage's seconds, loading included; quality has the rest, less what finishing takes."""
 FINISHING_SHARE = 0.1
+QUALITY_SECONDS = 60.0
+"""Quality may take this long even when the stage's time is up: a verdict without it is worth nothing."""
 LEAST_PAIRS = 8
 """Even when time is up: one more than a p50 needs."""
 LONGEST_SEQUENCE = 1024
@@ -110,15 +113,13 @@ def measure_quality(
     except StageError:
         return None
     most = quality.LEAST_TOKENS + length * traffic.batch
-    tokens = None if generated else texts.from_text(context.model_dir, length, most)
-    if tokens is None and not generated and kind_of(model) == "decoder":
-        tokens = texts.sampled(reference, vocabulary(model), length, most, max(8, traffic.batch))
-    tokens = tokens or texts.random(vocabulary(model), length, most)
-    reserve = context.seconds_left * FINISHING_SHARE
+    writes = kind_of(model) == "decoder" and not generated
+    tokens = texts.for_quality(reference, context.model_dir, writes, vocabulary(model), length, most)
+    until = time.monotonic() + max(QUALITY_SECONDS, context.seconds_left * (1 - FINISHING_SHARE))
 
     def goes_on(done: int) -> bool:
         context.say(0.7 + 0.25 * min(1, done / quality.LEAST_TOKENS), f"compared {done:,} tokens with float32")
-        return done < quality.LEAST_TOKENS and context.seconds_left > reserve
+        return done < quality.LEAST_TOKENS and time.monotonic() < until
 
     runner = engine.runner("eager", reference)
     compared = quality.compare(runner, before, after, tokens, traffic.batch, goes_on)
@@ -138,6 +139,8 @@ def sentence(found: Sequence[ObjectiveOutcome], gain: Speedup, judged: Quality |
     )
     if judged is None:
         fidelity = "quality could not be measured, since the float32 model does not fit beside the others"
+    elif judged.acceptable and judged.tokens < quality.LEAST_TOKENS:
+        fidelity = f"{judged.called} is undecided after {judged.tokens:,} of {quality.LEAST_TOKENS:,} tokens"
     else:
         fidelity = f"{judged.called} is {'acceptable' if judged.acceptable else 'not acceptable'}"
     return f"{said[verdict]}: {'; '.join(parts)}; {faster}; {fidelity}."
@@ -156,10 +159,13 @@ def _objective_words(outcome: ObjectiveOutcome) -> str:
     return words
 
 
-def _verdict(found: Sequence[ObjectiveOutcome], judged: Quality | None) -> Verdict:
+def overall_verdict(found: Sequence[ObjectiveOutcome], judged: Quality | None, changed: bool) -> Verdict:
+    """Of the objectives and the quality: what `changed` the model is met only with its quality proven."""
     if judged is not None and not judged.acceptable:
         return "missed"
-    return overall([each.verdict for each in found])
+    verdict = overall([each.verdict for each in found])
+    proven = judged is not None and judged.tokens >= quality.LEAST_TOKENS
+    return "not_enough_samples" if verdict == "met" and changed and not proven else verdict
 
 
 def run(document: StageInput, context: Context) -> VerifyResult:
@@ -184,7 +190,8 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     found = outcomes(workload.objectives, past.served, now.served, usd)
     pairs = len(past.served)
     gain = speedup(workload.objectives[0], past.served, now.served[:pairs], usd)
-    verdict = _verdict(found, judged)
+    changed = bool(plan.ops) or (plan.runner, plan.dtype) != (workload.baseline_runner, dtype_of(document))
+    verdict = overall_verdict(found, judged, changed)
     measured = environment()
     expected = _expected(workload.objectives[0], now.served, usd, workload, document.results.compose)
     plan.expected = Expected(device=measured.device, **expected)

@@ -119,6 +119,19 @@ def test_an_unknown_architecture_is_refused(context):
     assert "llamalike" in failure.sentence
 
 
+def test_an_unknown_activation_is_refused_by_its_field(saved, tmp_path):
+    document, surroundings = uploaded(saved, tmp_path)
+    document.model.config["hidden_act"] = "unheard-of"
+    failure = refusal(document, surroundings).failure
+    assert (failure.file, "hidden_act: 'unheard-of' is not known" in failure.sentence) == ("config.json", True)
+
+
+def test_a_tokenizer_that_is_none_is_refused(saved, tmp_path):
+    document, surroundings = uploaded(saved, tmp_path)
+    (surroundings.model_dir / "tokenizer.json").write_text('{"a": 1}')
+    assert refusal(document, surroundings).failure.file == "tokenizer.json"
+
+
 @pytest.mark.parametrize(
     ("sla", "words"),
     [

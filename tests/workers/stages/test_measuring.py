@@ -99,4 +99,5 @@ def test_a_stage_without_time_stops_after_the_least_it_needs(context, measured):
     assert found.verdict == "not_enough_samples"
     assert found.outcomes[0].samples == verify.LEAST_PAIRS
     assert "samples of the 459 or more it takes" in found.sentence
+    assert found.quality.tokens >= 4096
     assert baseline.run(stage_input("baseline", **strict), late).requests == 2

@@ -7,8 +7,12 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from kernels.engine import load, runner
+from kernels.model_files import ModelRefused
 from tests.workers.stages.conftest import TINY
-from workers.stages import quality, texts
+from workers.documents.workload import Objective
+from workers.stages import quality, texts, verify
+from workers.stages.outcomes import outcomes
+from workers.statistics import Served
 
 WORDS = ["the", "kernel", "reads", "its", "weights", "once", "per", "token"]
 
@@ -77,7 +81,7 @@ def model_dir(tmp_path):
 
 def test_the_models_own_text_is_read_with_its_own_tokenizer(model_dir):
     (model_dir / "eval.txt").write_text(" ".join(WORDS * 20))
-    found = texts.from_text(model_dir, 32, 128)
+    found = texts.from_text(model_dir, 32, 128, 256)
     assert found.real
     assert found.ids.shape == (4, 32)
     assert found.ids[0, :8].tolist() == list(range(1, 9))
@@ -86,18 +90,52 @@ def test_the_models_own_text_is_read_with_its_own_tokenizer(model_dir):
 
 def test_perplexity_is_that_of_real_text_only(model_dir):
     (model_dir / "quality.txt").write_text(" ".join(WORDS * 100))
-    assert judged(model("bf16"), texts.from_text(model_dir, 64, 4096)).perplexity_after > 1
+    assert judged(model("bf16"), texts.from_text(model_dir, 64, 4096, 256)).perplexity_after > 1
     assert judged(model("bf16"), texts.random(256, 64, 512)).perplexity_after is None
 
 
 def test_text_without_a_tokenizer_or_too_short_is_not_used(tmp_path, model_dir):
-    assert texts.from_text(model_dir, 32, 128) is None
+    assert texts.from_text(model_dir, 32, 128, 256) is None
     (model_dir / "quality.txt").write_text("the kernel")
-    assert texts.from_text(model_dir, 32, 128) is None
+    assert texts.from_text(model_dir, 32, 128, 256) is None
+
+
+def test_ids_that_the_model_does_not_know_are_not_used(model_dir):
+    (model_dir / "quality.txt").write_text(" ".join(WORDS * 20))
+    assert texts.from_text(model_dir, 32, 128, vocabulary=len(WORDS)) is None
+
+
+def test_a_short_text_is_filled_up_with_what_the_model_writes(model_dir):
+    (model_dir / "quality.txt").write_text(" ".join(WORDS * 20))
+    found = texts.for_quality(model(), model_dir, writes=True, vocabulary=256, length=32, most=256)
+    assert found.ids.shape == (8, 32)
+    assert not found.real
+    assert found.source == "the model's quality.txt and tokens sampled from the model itself"
+    assert texts.for_quality(model(), model_dir, writes=False, vocabulary=256, length=32, most=256).ids.shape == (5, 32)
+
+
+def test_a_tokenizer_that_is_none_is_refused_by_name(model_dir):
+    texts.check_tokenizer(model_dir)
+    (model_dir / "tokenizer.json").write_text('{"a": 1}')
+    with pytest.raises(ModelRefused, match=r"tokenizer.json: it cannot be read as a tokenizer"):
+        texts.check_tokenizer(model_dir)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "changed", "expected"),
+    [(4096, True, "met"), (160, True, "not_enough_samples"), (None, True, "not_enough_samples"), (160, False, "met")],
+)
+def test_without_its_quality_proven_a_changed_model_meets_nothing(tokens, changed, expected):
+    measured = [5.0] * 20
+    past = [Served(0, 0, (int(each * 1e6),), 1, 1) for each in measured]
+    found = outcomes([Objective(metric="ttft", limit=10)], past, past, None)
+    quality_of = judged(model("bf16"), texts.random(256, 64, 512))
+    known = None if tokens is None else quality_of.model_copy(update={"tokens": tokens})
+    assert verify.overall_verdict(found, known, changed) == expected
 
 
 def test_a_model_without_text_writes_its_own():
-    found = texts.sampled(model(), 256, 24, 96, batch=2)
+    found = texts.sampled(model(), 256, 24, 96)
     assert found.ids.shape == (4, 24)
     assert not found.real
     assert "sampled from the model" in found.source
