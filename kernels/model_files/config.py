@@ -35,6 +35,7 @@ HIGHEST: dict[str, int] = {
 MAY_BE_ZERO = {"experts", "types"}
 MAX_PARAMETERS = 4 * 10**12
 SMALL_FRACTIONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_eps")
+BASES = ("rope_theta", "rope_local_base_freq", "rotary_emb_base")
 ATTENTION = {"eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"}
 REMOTE_CODE = {"auto_map", "custom_pipelines", "trust_remote_code"}
 FILE = "config.json"
@@ -86,6 +87,7 @@ def check_config(config: Any) -> None:
         reason = "quantised checkpoints are not taken; hand in the weights before quantisation"
         raise ModelRefused(FILE, "quantization_config", reason)
     _check_finite(config)
+    _check_bases(config)
     _check_identity(config)
     for prefix, section in _sections(config):
         _check_numbers(prefix, section)
@@ -109,6 +111,13 @@ def _check_finite(config: dict[str, Any]) -> None:
     for place, _, item in walk(config):
         if isinstance(item, float) and not math.isfinite(item):
             raise ModelRefused(FILE, place, f"{item} is not a number a model can have")
+
+
+def _check_bases(config: dict[str, Any]) -> None:
+    """The base of rotary embeddings is above 0: else every position is no number, or the same."""
+    for place, key, item in walk(config):
+        if key in BASES and item is not None and (type(item) not in (int, float) or item <= 0):
+            raise ModelRefused(FILE, place, f"must be a number above 0, but is {str(item)[:40]!r}")
 
 
 def _check_numbers(prefix: str, config: dict[str, Any]) -> None:

@@ -235,6 +235,8 @@ def test_config_that_is_not_utf8(tmp_path: Path) -> None:
         ({"num_key_value_heads": 3}, "num_key_value_heads"),
         ({"rope_theta": float("nan")}, "rope_theta"),
         ({"rms_norm_eps": -1}, "rms_norm_eps"),
+        ({"rope_theta": 0}, "rope_theta"),
+        ({"rope_parameters": {"rope_theta": -1.0, "rope_type": "default"}}, "rope_parameters.rope_theta"),
         ({"rope_scaling": {"factor": float("inf")}}, "rope_scaling.factor"),
         ({"text_config": {"hidden_size": 0}}, "text_config.hidden_size"),
         ({"hidden_size": None}, "hidden_size"),

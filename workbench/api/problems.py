@@ -1,6 +1,5 @@
 """Errors of the API: problem+json (RFC 9457) in the sentences that forms and the command line show too."""
 
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
@@ -12,6 +11,8 @@ from ninja import Field, NinjaAPI, Schema
 from ninja.errors import AuthenticationError, HttpError, Throttled, ValidationErrorContext
 from ninja.parser import Parser
 
+from kernels.model_files import ModelRefused
+from kernels.model_files.strict_json import parse_json
 from workbench.api.sentences import Problem, describe, field_path, invalid, sentence, sentences
 
 __all__ = ["Problem", "ProblemAPI", "invalid", "respond", "sentence", "sentences"]
@@ -59,8 +60,7 @@ def _on_problem(request: HttpRequest, error: Problem) -> HttpResponse:
 
 def _on_http_error(request: HttpRequest, error: HttpError) -> HttpResponse:
     if error.status_code == 400 and error.__cause__ is not None:  # ninja could not parse the body
-        deep = isinstance(error.__cause__, RecursionError)
-        reason = {"field": "body", "reason": f"is not valid JSON: {'nested too deeply' if deep else error.__cause__}"}
+        reason = {"field": "body", "reason": f"is not valid JSON: {error.__cause__}"}
         return respond(400, sentence(reason), [reason])
     return respond(error.status_code, str(error))
 
@@ -122,7 +122,10 @@ class _Parser(Parser):
     def parse_body(self, request: HttpRequest) -> Any:
         if rb"\u0000" in request.body:
             raise ValueError("text must not contain the character NUL")
-        return json.loads(request.body)
+        try:
+            return parse_json("", request.body)
+        except ModelRefused as error:
+            raise ValueError(": ".join(filter(None, [error.field, error.reason]))) from None
 
 
 class ProblemAPI(NinjaAPI):

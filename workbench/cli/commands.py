@@ -55,6 +55,8 @@ class Server:
         """The client. Raises CliError when there is no token."""
         if not self.token:
             raise CliError(f"WORKBENCH_TOKEN is not set; make a token at {self.url.rstrip('/')}/tokens/.")
+        if not (self.token.isascii() and self.token.isprintable()):
+            raise CliError("WORKBENCH_TOKEN is no token: it holds characters that none has.")
         return Api(self.url, self.token)
 
 
@@ -201,7 +203,8 @@ def _print_run(api: Api, run: dict[str, Any], as_json: bool) -> None:
 
 
 def _failure(error: dict[str, Any]) -> str:
-    return ": ".join(filter(None, [error["file"], error["field"], error["sentence"]]))
+    said: str = error["sentence"]
+    return ": ".join([*(part for part in (error["file"], error["field"]) if part and part not in said), said])
 
 
 def _json(document: Any) -> None:

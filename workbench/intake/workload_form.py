@@ -131,7 +131,7 @@ def flatten(document: Mapping[str, Any], path: str = "") -> Values:
         elif isinstance(value, bool | list):
             values[name] = value
         else:
-            values[name] = "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+            values[name] = "" if value is None else str(value).removesuffix(".0")
     shown = TEXTS | LISTS | FLAGS
     return {name: value for name, value in values.items() if path or name in shown or _ROW.match(name)}
 

@@ -1,14 +1,28 @@
 """The workload: what a customer wants of a model. The same document in browser, API, command line and worker."""
 
-from typing import Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from workers.documents.base import Document
 
 Metric = Literal["ttft", "ttf_n", "tpot", "itl", "e2e", "throughput", "batch_latency", "cost_per_mtok"]
 Precision = Literal["fp32", "bf16", "fp16", "int8", "fp8", "nvfp4", "int4"]
 GpuClass = Literal["h200", "h100", "b200", "a100", "l40s", "cpu"]
+
+BETWEEN_TOKENS = ("tpot", "itl")
+"""Metrics that take two tokens of one request."""
+
+
+def _no_flag(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError(f"should be a number, not {str(value).lower()}")
+    return value
+
+
+Count = Annotated[int, BeforeValidator(_no_flag)]
+Number = Annotated[float, BeforeValidator(_no_flag)]
+"""Numbers for which `true` and YAML's `yes` are not 1."""
 
 UNITS: dict[str, str] = {"throughput": "tokens/s", "cost_per_mtok": "USD/Mtok"}
 """Units of the metrics that are not times; every time is in ms."""
@@ -21,9 +35,9 @@ class Objective(Document):
     """
 
     metric: Metric
-    n: int | None = Field(default=None, ge=1, le=100_000, description="which token, for ttf_n")
-    percentile: float = Field(default=50, gt=0, lt=100)
-    limit: float = Field(gt=0)
+    n: Count | None = Field(default=None, ge=1, le=100_000, description="which token, for ttf_n")
+    percentile: Number = Field(default=50, ge=1, le=99.99)
+    limit: Number = Field(gt=0)
     unit: str = ""
     direction: Literal["at_most", "at_least", ""] = ""
 
@@ -52,10 +66,10 @@ class Objective(Document):
 class Traffic(Document):
     """What one request looks like and how many come at once; lengths in tokens."""
 
-    prompt_tokens: int = Field(default=128, ge=1, le=131_072)
-    output_tokens: int = Field(default=64, ge=1, le=32_768)
-    batch: int = Field(default=1, ge=1, le=1024, description="requests served together in one batch")
-    concurrency: int = Field(
+    prompt_tokens: Count = Field(default=128, ge=1, le=131_072)
+    output_tokens: Count = Field(default=64, ge=1, le=32_768)
+    batch: Count = Field(default=1, ge=1, le=1024, description="requests served together in one batch")
+    concurrency: Count = Field(
         default=1,
         ge=1,
         le=1024,
@@ -68,8 +82,8 @@ class Constraints(Document):
 
     precisions: list[Precision] = Field(default=["bf16", "fp16", "fp32"], min_length=1)
     gpu_classes: list[GpuClass] = Field(default=["h200", "h100", "cpu"], min_length=1)
-    minutes: float = Field(default=6, gt=0, le=240, description="time to spend on the whole run")
-    max_quality_loss: float = Field(
+    minutes: Number = Field(default=6, gt=0, le=240, description="time to spend on the whole run")
+    max_quality_loss: Number = Field(
         default=0.01,
         ge=0,
         le=1,
@@ -84,11 +98,11 @@ class Deployment(Document):
     """The customer's present deployment, as the customer states it."""
 
     metric: Metric = "ttf_n"
-    n: int | None = Field(default=None, ge=1)
-    latency_ms: float = Field(gt=0)
+    n: Count | None = Field(default=None, ge=1)
+    latency_ms: Number = Field(gt=0)
     gpu: str = Field(min_length=1, max_length=64)
-    usd_per_hour: float = Field(gt=0)
-    tokens_per_second: float | None = Field(default=None, gt=0)
+    usd_per_hour: Number = Field(gt=0)
+    tokens_per_second: Number | None = Field(default=None, gt=0)
 
 
 class Sla(Document):
@@ -101,7 +115,7 @@ class Sla(Document):
     constraints: Constraints = Constraints()
     baseline_runner: Literal["eager", "compiled"] = "eager"
     present: Deployment | None = None
-    duty_cycle: float = Field(default=1.0, gt=0, le=1, description="share of the hour the GPU serves this traffic")
+    duty_cycle: Number = Field(default=1.0, gt=0, le=1, description="share of the hour the GPU serves this traffic")
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:
@@ -110,6 +124,10 @@ class Sla(Document):
                 raise ValueError(
                     f"objectives: {objective.label} asks for token {objective.n}, "
                     f"but traffic.output_tokens is {self.traffic.output_tokens}"
+                )
+            if objective.metric in BETWEEN_TOKENS and self.traffic.output_tokens < 2:
+                raise ValueError(
+                    f"objectives: {objective.label} is a time between tokens, but traffic.output_tokens is 1"
                 )
         return self
 

@@ -59,9 +59,14 @@ def test_a_file_is_named_where_there_is_one():
 @pytest.mark.parametrize(
     ("body", "status", "reason"),
     [
-        ("{broken", 400, "is not valid JSON: Expecting property name enclosed in double quotes: line 1 column 2"),
-        ("[" * 100_000, 400, "is not valid JSON: nested too deeply"),
-        (b"\xff", 400, "is not valid JSON: 'utf-8' codec can't decode byte 0xff"),
+        (
+            "{broken",
+            400,
+            "is not valid JSON: line 1, column 2: broken JSON (Expecting property name enclosed in double quotes)",
+        ),
+        ("[" * 100_000, 400, "is not valid JSON: the JSON is nested too deeply"),
+        ('{"name": "a", "name": "b"}', 400, "is not valid JSON: name: the key is there twice"),
+        (b"\xff", 400, "is not valid JSON: byte 0: the file is not UTF-8 text"),
         ('{"name": "a\\u0000b"}', 400, "is not valid JSON: text must not contain the character NUL"),
         ("", 422, "is required"),
         ("[]", 422, "should be an object with named fields"),

@@ -107,6 +107,12 @@ def test_without_a_token_it_says_where_to_get_one(sla_file, monkeypatch):
     assert "WORKBENCH_TOKEN is not set; make a token at http://127.0.0.1:9/tokens/" in done.stderr
 
 
+def test_a_token_that_none_can_be_is_a_sentence(cli):
+    for token in ("kwb_ü", "kwb_a\nb"):
+        done = cli("--token", token, "runs")
+        assert (done.exit_code, "WORKBENCH_TOKEN is no token" in done.stderr) == (2, True)
+
+
 def test_a_wrong_token_and_a_dead_server_are_sentences(cli, monkeypatch):
     wrong = cli("--token", "kwb_wrong", "runs")
     assert (wrong.exit_code, "valid API token" in wrong.stderr) == (2, True)

@@ -12,7 +12,7 @@ from django.test import Client
 
 from workbench.accounts.models import User
 from workbench.intake.models import Model, Workload
-from workbench.intake.workload_form import WorkloadForm
+from workbench.intake.workload_form import WorkloadForm, flatten
 from workbench.runs.models import Run
 
 Clients = Callable[..., Client]
@@ -89,7 +89,12 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "percentile": (
         {"objectives": [{"metric": "ttft", "percentile": 100, "limit": 1}]},
         "objectives[0].percentile",
-        "should be less than 100",
+        "should be less than or equal to 99.99",
+    ),
+    "no token to wait for": (
+        {"traffic": {"output_tokens": 1}, "objectives": [{"metric": "itl", "percentile": 50, "limit": 5}]},
+        "objectives",
+        "ITL p50 is a time between tokens, but traffic.output_tokens is 1",
     ),
     "prompt": ({"traffic": {"prompt_tokens": 0}}, "traffic.prompt_tokens", "greater than or equal to 1"),
     "too long": ({"traffic": {"prompt_tokens": 131072}}, "traffic.prompt_tokens", "131,072 positions"),
@@ -111,6 +116,16 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
         "should be greater than 0",
     ),
 }
+
+
+def test_true_is_no_number(api: Clients, engineer: User) -> None:
+    answer = post(api(engineer), GOOD | {"objectives": [{"metric": "ttft", "limit": True}]})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0] == {
+        "file": "",
+        "field": "objectives[0].limit",
+        "reason": "should be a number, not true",
+    }
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -274,3 +289,15 @@ def test_an_account_reads_but_does_not_submit(api: Clients, browser: Callable[[U
     assert client.get("/workloads/").status_code == 200
     assert client.get("/workloads/new/").status_code == 403
     assert client.get("/models/upload/").status_code == 403
+
+
+def test_a_number_goes_into_the_form_with_every_digit() -> None:
+    assert flatten({"traffic": {"batch": 2}, "duty_cycle": 0.12345678, "name": "a"}) == {
+        "traffic.batch": "2",
+        "duty_cycle": "0.12345678",
+        "name": "a",
+    }
+    assert flatten({"objectives": [{"limit": 1234567.5, "percentile": 50.0}]}) == {
+        "objectives[0].limit": "1234567.5",
+        "objectives[0].percentile": "50",
+    }
