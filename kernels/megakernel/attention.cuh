@@ -220,7 +220,8 @@ __device__ __forceinline__ void merge_warps(const Params& p, const Shared& s, co
 // input = k tiles [in.k_tile, + in.k_tiles) of the attention's output, merged over the splits. A thread's words of
 // kAhead splits are all in flight at once.
 __device__ __forceinline__ void load_attended(const Params& p, Shared& s, const Instruction& in, u32 tag, int position) {
-  constexpr int kAhead = 3, kItems = 2;  // splits, and groups of 4 elements, that a thread reads together
+  // Groups of 4 elements, and splits, that a thread reads together.
+  constexpr int kItems = HEADS * HEAD_DIM / OUT_PLANES * BATCH > kConsumers * 4 ? 2 : 1, kAhead = kItems == 1 ? 6 : 3;
   const int splits = splits_of(position + 1), columns = in.k_tiles * 16, length = columns * BATCH;
   const u32 state = (u32)(p.attention_state - p.attention);
 #pragma unroll 1

@@ -19,7 +19,7 @@ __device__ __forceinline__ bool load_input(const Params& p, Shared& s, const Ins
     fetch_norm(weight, p.norms + (size_t)(in.layer * 2 + after_attention) * HIDDEN);
     const u64* planes = after_attention ? p.out_planes : in.layer ? p.down_planes : nullptr;
     load_normed(p, s, in, tag_at(step, in.layer - !after_attention), planes,
-                after_attention ? p.out_plane_count : p.down_plane_count, weight);
+                after_attention ? OUT_PLANES : DOWN_PLANES, weight);
   } else if (in.op == kOut) {
     load_attended(p, s, in, tag, p.position + step);
   } else {

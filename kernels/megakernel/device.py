@@ -24,7 +24,7 @@ POINTERS = (
     "candidates", "fault", "first_token", "forced", "logits", "host_tokens", "host_cancel", "trace",
 )  # fmt: skip
 SCALARS = (
-    "position", "count", "capacity", "qkv_planes", "out_plane_count", "down_plane_count", "trace_length", "stop_count",
+    "position", "count", "capacity", "qkv_planes", "trace_length", "stop_count",
 )  # fmt: skip
 STOP_TOKENS = 4
 PARAMS = np.dtype(
@@ -64,7 +64,7 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "WARPS": tuning.warps, "GROUPS": safe_groups(stages, tuning.groups, in_flight),
         "STAGES": stages, "IN_FLIGHT": in_flight,
         "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": tuning.split_keys,
-        "TRACE": int(tuning.trace),
+        "OUT_PLANES": layout.out_parts, "DOWN_PLANES": layout.down_parts, "TRACE": int(tuning.trace),
     }  # fmt: skip
 
 

@@ -89,6 +89,7 @@ __device__ __forceinline__ void gemv(const Params& p, Shared& s, RingPosition& r
   }
 }
 
+constexpr int kPlanesMost = OUT_PLANES > DOWN_PLANES ? OUT_PLANES : DOWN_PLANES;
 constexpr int kNormSteps = (HIDDEN + kConsumers * 4 - 1) / (kConsumers * 4);
 
 // A thread's share of a norm's weight, fetched while the counter is still waited for.
@@ -119,18 +120,20 @@ __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const In
         x[i] = *(const float4*)(s.residual + b * HIDDEN + at[i]);
       }
     }
-    for (int plane = 0; planes != nullptr && plane < count; plane++) {
-      u32 from[kNormSteps];
-      ulonglong2 words[kNormSteps];
+    if (planes != nullptr) {
+      u32 from[kNormSteps * kPlanesMost];
+      ulonglong2 words[kNormSteps * kPlanesMost];
 #pragma unroll
-      for (int i = 0; i < kNormSteps; i++) from[i] = (plane * BATCH + b) * (HIDDEN / 2) + at[i] / 2;
+      for (int i = 0; i < kNormSteps * kPlanesMost; i++)
+        from[i] = (min(i / kNormSteps, count - 1) * BATCH + b) * (HIDDEN / 2) + at[i % kNormSteps] / 2;
       await<true>(p, s, in, tag, planes, from, words);
 #pragma unroll
-      for (int i = 0; i < kNormSteps; i++) {
-        x[i].x += first_float(words[i].x);
-        x[i].y += second_float(words[i].x);
-        x[i].z += first_float(words[i].y);
-        x[i].w += second_float(words[i].y);
+      for (int i = 0; i < kNormSteps * kPlanesMost; i++) {
+        if (i / kNormSteps >= count) break;
+        x[i % kNormSteps].x += first_float(words[i].x);
+        x[i % kNormSteps].y += second_float(words[i].x);
+        x[i % kNormSteps].z += first_float(words[i].y);
+        x[i % kNormSteps].w += second_float(words[i].y);
       }
     }
     float squares = 0;

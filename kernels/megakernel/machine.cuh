@@ -4,7 +4,7 @@
 
 // Compile-time facts of the model and the launch, from `kernels.megakernel.compile`:
 // HIDDEN INTER HEADS KV_HEADS HEAD_DIM LAYERS VOCAB BATCH (1, 2, 4, 8) QKV_BIAS QK_NORM NORM_EPS ROWS_PER_HEAD_GROUP
-// WARPS GROUPS (of warps that take chunks in turn) STAGES IN_FLIGHT INPUT_LENGTH (largest input vector of one instruction) MAX_SPLITS SPLIT_KEYS TRACE
+// WARPS GROUPS (of warps that take chunks in turn) STAGES IN_FLIGHT INPUT_LENGTH (largest input vector of one instruction) MAX_SPLITS SPLIT_KEYS OUT_PLANES DOWN_PLANES TRACE
 constexpr int kConsumers = WARPS * 32;
 constexpr int kThreads = kConsumers + 128;  // one more warpgroup, of which one thread produces
 constexpr int kFragment = 512;             // bytes of a 16 x 16 bf16 fragment: 16 bytes a lane
@@ -49,7 +49,7 @@ struct Params {
   const volatile int* host_cancel;  // pinned: not 0 ends the launch after the token at hand
   u64* trace;                   // [SMs, trace_length, 8] clocks, when TRACE
   u64 timeout_ns;
-  int position, count, capacity, qkv_planes, out_plane_count, down_plane_count, trace_length, stop_count;
+  int position, count, capacity, qkv_planes, trace_length, stop_count;
   int stop[4];                  // the launch ends when every sequence has met one of the first `stop_count`
 };
 

@@ -97,8 +97,7 @@ class Machine:
         pointers |= {name: t.data_ptr() for name, t in (("forced", forced), ("logits", logits)) if t is not None}
         scalars = {
             "timeout_ns": TIMEOUT_NS, "position": position, "count": count, "capacity": self.capacity,
-            "qkv_planes": self.layout.qkv_parts, "out_plane_count": self.layout.out_parts,
-            "down_plane_count": self.layout.down_parts, "trace_length": self.longest, "stop_count": len(stop),
+            "qkv_planes": self.layout.qkv_parts, "trace_length": self.longest, "stop_count": len(stop),
         }  # fmt: skip
         for name, value in (pointers | scalars).items():
             params[name] = value

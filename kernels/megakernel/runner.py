@@ -19,6 +19,9 @@ from kernels.megakernel.shape import shape_of
 
 CAPACITY_STEP = 64
 BATCHES = (1, 2, 4, 8)
+LONG_CONTEXT = 384
+LONG_OUT_PARTS = 4
+"""Beyond this context attention has so many splits that an SM should merge only a part of the heads."""
 FORCED_MOST = 1024
 """Steps of one teacher-forced launch."""
 
@@ -58,7 +61,8 @@ class MegakernelRunner(Runner):
         capacity = -(-(prompt + tokens) // CAPACITY_STEP) * CAPACITY_STEP
         if self._machine is None or self._machine.capacity < capacity or self._machine.layout.batch != batch:
             self._machine = None
-            layout = Layout(batch=batch, **self.options.get("layout", {}))
+            parts = LONG_OUT_PARTS if capacity > LONG_CONTEXT else 1
+            layout = Layout(**{"batch": batch, "out_parts": parts, **self.options.get("layout", {})})
             tuning = Tuning(**self.options.get("tuning", {}))
             self._machine = Machine(self.model, self.shape, layout, capacity, tuning)
         machine = self._machine
