@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernels.megakernel.effects import Access, Effects, effects, sizes
-from kernels.megakernel.program import HEAD, Program
+from kernels.megakernel.program import END, HEAD, Program
 from kernels.megakernel.structure import Problem, name_of, rows_of
 
 TOKENS = 2
@@ -187,27 +187,29 @@ class Ordering:
                 )
 
     def _caches(self) -> Iterator[Problem]:
-        """Rows of the caches are published by the fence in their writer's HEAD, which comes before any reader."""
+        """Rows of the caches are plain stores: a fence in their writer's HEAD and one in their reader's END order them.
+
+        The END of each SM must therefore come after the HEAD of all SMs that write what it reads in the next token.
+        """
         heads = [self._head_after(sm) for sm in range(self.sms)]
         writers: dict[tuple[int, int], set[int]] = {}
-        late: set[tuple[int, int]] = set()
-        for node in self.nodes:
-            place = node.effects.appends
-            if place and node.token == 0:
-                writers.setdefault(place, set()).add(node.sm)
+        met: list[set[tuple[int, int]]] = [set() for _ in range(self.sms)]
+        for node in (each for each in self.nodes if each.token == 0):
+            if node.effects.appends:
+                writers.setdefault(node.effects.appends, set()).add(node.sm)
                 if heads[node.sm] < node.index:
-                    late.add((node.sm, node.index))
-        for sm, index in sorted(late)[:4]:
-            yield Problem("cache", sm, index, "it may append a key, but no head follows on its SM to publish it")
+                    yield self._unpublished(node, "no head follows on its SM to publish the key it may append")
+            if node.effects.meets:
+                met[node.sm].add(node.effects.meets)
         for number, node in enumerate(self.nodes):
-            if node.token == 0 or not node.effects.meets:
-                continue
-            sms = sorted(writers.get(node.effects.meets, ()))
-            unseen = [sm for sm in sms if self.clocks[number, sm] < heads[sm]]
-            if unseen:
-                sentence = f"{name_of(node.words)} may read a key that SM {unseen[0]} has not published"
-                yield Problem("cache", node.sm, node.index, sentence)
-                return
+            if node.token == 0 and node.words["op"] == END:
+                wanted = {sm for place in met[node.sm] for sm in writers.get(place, ())}
+                unseen = sorted(sm for sm in wanted if self.clocks[number, sm] < heads[sm])
+                if unseen:
+                    yield self._unpublished(node, f"keys of SM {unseen[0]} may be read before they are published")
+
+    def _unpublished(self, node: Node, sentence: str) -> Problem:
+        return Problem("cache", node.sm, node.index, f"{name_of(node.words)}: {sentence}")
 
     def _head_after(self, sm: int) -> int:
         """The index of the SM's HEAD, or -1."""

@@ -1,0 +1,69 @@
+"""Programs broken on purpose."""
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from kernels.megakernel.effects import COLUMN
+from kernels.megakernel.program import ATTENTION, END, Program, Section
+from kernels.megakernel.structure import rows_of
+
+OF_PRODUCT = ("layer", "units", "tile", "k_tile", "k_tiles", "plane")
+OF_ATTENTION = ("layer", "kv_head", "head", "heads", "split")
+
+
+def with_rows(program: Program, rows: dict[int, list[dict[str, int]]], repack: bool = True) -> Program:
+    """The program with other lists on some SMs, numbered afresh; `repack` lays the weights in the new order."""
+    broken = copy.deepcopy(program)
+    for sm, listed in rows.items():
+        table = np.zeros((len(listed), broken.instructions[sm].shape[1]), dtype=np.int32)
+        for index, words in enumerate(listed):
+            for name, value in (words | {"index": index}).items():
+                table[index, COLUMN[name]] = value
+        broken.instructions[sm] = table
+        if repack:
+            broken.sections[sm] = [
+                Section(w["op"], w["layer"], w["tile"], w["units"], w["k_tile"], w["k_tiles"])
+                for w in listed
+                if w["units"]
+            ]
+    return broken
+
+
+def without(program: Program, sm: int, index: int) -> Program:
+    """One instruction dropped."""
+    rows = rows_of(program.instructions[sm])
+    return with_rows(program, {sm: rows[:index] + rows[index + 1 :]})
+
+
+def swapped(program: Program, sm: int, first: int, second: int, repack: bool = True) -> Program:
+    """Two instructions of one SM in each other's place."""
+    rows = rows_of(program.instructions[sm])
+    rows[first], rows[second] = rows[second], rows[first]
+    return with_rows(program, {sm: rows}, repack)
+
+
+def changed(program: Program, sm: int, index: int, repack: bool = True, **fields: int) -> Program:
+    """Other values in fields of one instruction."""
+    rows = rows_of(program.instructions[sm])
+    rows[index] = rows[index] | fields
+    return with_rows(program, {sm: rows}, repack)
+
+
+def find(program: Program, op: int, **fields: int) -> tuple[int, int, dict[str, int]]:
+    """The first instruction of this kind with these fields: (SM, index, words)."""
+    for sm, table in enumerate(program.instructions):
+        for index, words in enumerate(rows_of(table)):
+            if words["op"] == op and all(words[name] == value for name, value in fields.items()):
+                return sm, index, words
+    raise LookupError(f"no instruction {op} with {fields}")
+
+
+def fields_that_matter(words: dict[str, Any]) -> tuple[str, ...]:
+    """The fields that the kernel looks at."""
+    if words["op"] == END:
+        return ("layer",)
+    if words["op"] == ATTENTION:
+        return OF_ATTENTION
+    return OF_PRODUCT if words["units"] else ("layer",)

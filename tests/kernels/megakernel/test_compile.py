@@ -1,0 +1,58 @@
+"""decode.cu compiles for Hopper without spilling a register, by the compiler that a launch uses."""
+
+from dataclasses import replace
+
+import pytest
+
+from kernels.megakernel import device
+from kernels.megakernel.program import Layout, build
+from kernels.megakernel.ring import ring_problem
+from kernels.megakernel.shape import shape_of
+from tests.kernels.megakernel.compiling import Resources, compile_log, resources
+from tests.kernels.megakernel.published import CONFIGS
+
+
+def constants(name: str, **layout: int) -> dict:
+    shape = replace(shape_of(CONFIGS[name]), norm_eps=1e-5)
+    return device.defines(build(shape, Layout(**layout)), device.Tuning())
+
+
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [
+        ("llama-3.2-1b", {}),
+        ("qwen2.5-1.5b", {}),
+        ("qwen3-0.6b", {}),
+        ("llama-3.2-1b", {"batch": 8, "down_parts": 4}),
+    ],
+    ids=["llama-3.2-1b", "qwen2.5-1.5b", "qwen3-0.6b", "llama-3.2-1b batch 8"],
+)
+def test_nothing_is_spilled(name: str, layout: dict[str, int]) -> None:
+    found = resources(compile_log(constants(name, **layout)))
+    assert found == Resources(stack=0, spill_stores=0, spill_loads=0, registers=found.registers)
+    assert found.registers * (device.Tuning().warps * 32 + 32) <= 65536
+
+
+def test_a_debug_build_compiles() -> None:
+    shape = shape_of(CONFIGS["llama-3.2-1b"])
+    program = build(shape, Layout())
+    assert resources(compile_log(device.defines(program, device.Tuning(trace=True)))).spill_stores == 0
+
+
+def test_an_error_in_the_source_is_told() -> None:
+    with pytest.raises(RuntimeError, match="error"):
+        compile_log(constants("llama-3.2-1b") | {"WARPS": "nonsense"})
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("batch", [1, 2, 4, 8])
+def test_every_ring_that_is_built_is_safe(name: str, batch: int) -> None:
+    """At batch 8 the ring gets short; where it would be too short the model is refused in a sentence."""
+    for parts in (1, 2, 4):
+        try:
+            found = constants(name, batch=batch, down_parts=parts)
+        except ValueError as refusal:
+            assert "leaves no room for the weight ring" in str(refusal)  # noqa: PT017
+            continue
+        assert ring_problem(found["STAGES"], found["GROUPS"], found["IN_FLIGHT"]) is None
+        assert device.shared_bytes(found) <= device.SHARED_MOST

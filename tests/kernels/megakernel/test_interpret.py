@@ -1,0 +1,158 @@
+"""The interpreter agrees with transformers, in any order of the SMs; broken programs hang or differ.
+
+Tolerance: logits may be as far from the float32 model's as those of torch's own bf16 model, at most; both round the
+inputs of products to bf16, and the interpreter keeps its sums in float32.
+"""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels.megakernel import program as program_module
+from kernels.megakernel.interpret import Deadlock, in_turn, laggard, shuffled
+from kernels.megakernel.program import ATTENTION, DOWN, GATE_UP, HEAD, Layout, Program, build
+from kernels.megakernel.shape import shape_of
+from kernels.megakernel.structure import WHOLE_INPUT, rows_of
+from kernels.megakernel.validate import check, validate
+from tests.kernels.megakernel.broken import changed, fields_that_matter, find, swapped, without
+from tests.kernels.megakernel.tiny_models import MODELS, exact, gpu, logits_after, model, program_of, start
+
+LAYOUTS: list[dict[str, Any]] = [{}, {"batch": 3, "out_parts": 2, "down_parts": 2, "sms": 5}, {"sms": 1, "splits": 1}]
+FEW = settings(max_examples=25, deadline=None, derandomize=True)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=["6 SMs", "batch 3 in parts", "one SM"])
+@pytest.mark.parametrize("name", MODELS)
+def test_it_generates_what_transformers_generates(name: str, layout: dict[str, Any]) -> None:
+    """From a prompt of 21 tokens, so that the splits of 8 keys grow from 3 to 4 on the way."""
+    program = program_of(name, **layout)
+    check(program)
+    begin = start(name, program.layout.batch, 21, 64)
+    machine = gpu(name, program, begin, 6, split_keys=8)
+    tokens = machine.run(in_turn())
+    expected, rounded = (logits_after(each(name), begin, tokens) for each in (exact, model))
+    assert np.abs(machine.logits - expected).max() <= np.abs(rounded - expected).max()
+    chosen = np.take_along_axis(expected, tokens[..., None], axis=-1)[..., 0]
+    assert (expected.max(axis=-1) - chosen).max() <= 2 * np.abs(rounded - expected).max()
+    np.testing.assert_array_equal(tokens, machine.logits.argmax(axis=-1))
+
+
+def test_it_appends_keys_and_values() -> None:
+    """After its run the caches hold what the float32 model has, to bf16's precision; later rows are untouched."""
+    begin = start("qwen3", 1, 9, 64)
+    machine = gpu("qwen3", program_of("qwen3"), begin, 5, split_keys=4)
+    tokens = machine.run(in_turn())
+    import torch
+
+    ids = torch.cat([begin.prompt, torch.from_numpy(np.concatenate([begin.first[None], tokens[:-1]])).T], dim=1)
+    with torch.no_grad():
+        caches = exact("qwen3")(ids, use_cache=True).past_key_values.layers
+    for found, part in ((machine.keys, "keys"), (machine.values, "values")):
+        expected = torch.stack([getattr(layer, part) for layer in caches]).transpose(2, 3).numpy()
+        np.testing.assert_allclose(found[:, :, :14], expected, atol=0.05, rtol=0.02)
+        assert np.isnan(found[:, :, 14:]).all()
+
+
+def test_forced_tokens_take_the_place_of_the_chosen() -> None:
+    begin = start("llama", 1, 5, 64)
+    forced = np.array([[7], [100], [3], [250]])
+    machine = gpu("llama", program_of("llama"), begin, 3, forced=forced)
+    machine.run(in_turn())
+    expected = logits_after(exact("llama"), begin, forced[1:])
+    rounded = logits_after(model("llama"), begin, forced[1:])
+    assert np.abs(machine.logits - expected).max() <= np.abs(rounded - expected).max()
+
+
+# orders ---------------------------------------------------------------------------------------------------------------
+
+PROGRAM = program_of("qwen2", out_parts=2, splits=3)
+
+
+def outcome(program: Program, order: Any) -> bytes:
+    """All logits of two tokens, or how the run went wrong."""
+    try:
+        machine = gpu("qwen2", program, start("qwen2", 1, 20, 64), 2, split_keys=4)
+        machine.run(order)
+    except Deadlock:
+        return b"hangs"
+    except (IndexError, ValueError, KeyError) as error:
+        return f"goes astray: {type(error).__name__}".encode()
+    return machine.logits.tobytes()
+
+
+@cache
+def healthy() -> bytes:
+    return outcome(PROGRAM, in_turn())
+
+
+@given(st.integers(0, 2**32 - 1))
+@FEW
+def test_any_order_gives_the_same_bits(seed: int) -> None:
+    assert outcome(PROGRAM, shuffled(seed)) == healthy()
+
+
+@pytest.mark.parametrize("slow", range(6))
+def test_a_slow_sm_changes_nothing(slow: int) -> None:
+    assert outcome(PROGRAM, laggard(slow)) == healthy()
+
+
+# broken programs ------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 5), st.integers(0, 999))
+@FEW
+def test_without_an_instruction_it_hangs_or_differs(sm: int, index: int) -> None:
+    broken = without(PROGRAM, sm, index % (len(PROGRAM.instructions[sm]) - 1))
+    assert validate(broken)
+    assert outcome(broken, in_turn()) != healthy()
+
+
+@given(st.integers(0, 5), st.integers(0, 999), st.integers(0, 9), st.integers(0, 12))
+@FEW
+def test_with_another_field_it_hangs_or_differs(sm: int, index: int, which: int, value: int) -> None:
+    at = index % (len(PROGRAM.instructions[sm]) - 1)
+    words = rows_of(PROGRAM.instructions[sm])[at]
+    # where to cut what is packed, and a plane of outputs that have none: the kernel itself does not look
+    idle = [name for name, ops in (("k_tile", WHOLE_INPUT), ("plane", (GATE_UP, HEAD))) if words["op"] in ops]
+    names = [name for name in fields_that_matter(words) if name not in idle]
+    name = names[which % len(names)]
+    broken = changed(PROGRAM, sm, at, **{name: value + (value == words[name])})
+    assert validate(broken)
+    assert outcome(broken, in_turn()) != healthy()
+
+
+@given(st.integers(0, 5), st.integers(0, 999), st.integers(0, 999))
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_two_instructions_in_each_others_place(sm: int, first: int, second: int) -> None:
+    """A swap is rejected, or harmless in every order: attention, whose splits may come in any."""
+    last = len(PROGRAM.instructions[sm]) - 1
+    program = swapped(PROGRAM, sm, first % last, second % last)
+    if not validate(program):
+        assert {outcome(program, order) for order in (in_turn(), *map(laggard, range(6)))} == {healthy()}
+
+
+def test_what_the_validator_calls_a_deadlock_hangs() -> None:
+    sm, index, _ = find(PROGRAM, DOWN, layer=1)
+    program = swapped(PROGRAM, sm, index - 1, index)
+    assert next(problem.kind for problem in validate(program)) == "deadlock"
+    assert outcome(program, in_turn()) == b"hangs"
+
+
+def test_a_repeated_attention_head_hangs() -> None:
+    sm, index, _ = find(PROGRAM, ATTENTION, layer=0, split=2)
+    assert outcome(changed(PROGRAM, sm, index, split=1), in_turn()) == b"hangs"
+
+
+def test_an_onlooker_that_is_late_finds_its_words_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More SMs than gate and up rows: in turn all goes well, but one slow SM hangs the GPU. `fitted` prevents it."""
+    monkeypatch.setattr(program_module, "fitted", lambda shape, layout: layout)
+    shape = shape_of(model("qwen2").config.to_dict())
+    program = build(shape, Layout(sms=40, splits=1))
+    assert {problem.kind for problem in validate(program)} == {"overwrite"}
+    late = int(validate(program)[0].sentence.split("SM ")[1].split()[0])
+    assert outcome(program, in_turn()) not in (b"hangs", healthy())
+    assert outcome(program, laggard(late)) == b"hangs"

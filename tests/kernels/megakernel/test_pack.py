@@ -1,0 +1,89 @@
+"""Packed weights: fragments as the matrix unit wants them, each SM's in the order in which it takes them."""
+
+import numpy as np
+import torch
+
+from kernels.megakernel.interpret import matrix_of
+from kernels.megakernel.pack import fragments, interleaved
+from kernels.megakernel.program import DOWN, GATE_UP, HEAD, OUT, QKV
+from kernels.megakernel.uploads import uploads
+from kernels.megakernel.words import bf16_floats
+from tests.kernels.megakernel.tiny_models import as_numpy, model, program_of
+
+
+def mma_m16n8k16(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """`mma.m16n8k16` by the register tables of the PTX manual: a [32 lanes, 8], b [32, 4] → product [16, 8]."""
+    left, right = np.zeros((16, 16), np.float32), np.zeros((16, 8), np.float32)
+    for lane in range(32):
+        group, thread = divmod(lane, 4)
+        for i in range(8):
+            row = group if i in (0, 1, 4, 5) else group + 8
+            left[row, thread * 2 + (i & 1) + (8 if i >= 4 else 0)] = a[lane, i]
+        for i in range(4):
+            right[thread * 2 + (i & 1) + (8 if i >= 2 else 0), group] = b[lane, i]
+    return left @ right
+
+
+def permuted(k: int) -> int:
+    """Where gemv.cuh keeps element k of a 16-element tile of the input."""
+    return ((k & 7) >> 1) * 4 + (k >> 3 & 1) * 2 + (k & 1)
+
+
+def test_fragments_are_what_the_matrix_unit_multiplies() -> None:
+    chance = torch.Generator().manual_seed(0)
+    weight = torch.randn(32, 48, generator=chance).to(torch.bfloat16)
+    x = torch.randn(8, 48, generator=chance).to(torch.bfloat16).float().numpy()
+    cut = fragments(weight).float().numpy()
+    for tile in range(2):
+        product = np.zeros((16, 8), np.float32)
+        for k_tile in range(3):
+            kept = np.zeros((8, 16), np.float32)
+            for k in range(16):
+                kept[:, permuted(k)] = x[:, k_tile * 16 + k]
+            b = kept.reshape(8, 4, 4).reshape(32, 4)  # lane 4 * column + t reads elements 4t to 4t + 3
+            product += mma_m16n8k16(cut[tile, k_tile].reshape(32, 8), b)
+        expected = weight[tile * 16 : tile * 16 + 16].float().numpy() @ x.T
+        np.testing.assert_allclose(product, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_interpreter_undoes_fragments() -> None:
+    weight = torch.arange(48 * 32).reshape(48, 32).to(torch.float32)
+    np.testing.assert_array_equal(matrix_of(fragments(weight).numpy()), weight.numpy())
+
+
+def test_gate_and_up_rows_take_turns_by_eight() -> None:
+    gate, up = torch.arange(32).reshape(16, 2), -torch.arange(32).reshape(16, 2)
+    mixed = interleaved(gate, up)
+    assert torch.equal(mixed[:8], gate[:8])
+    assert torch.equal(mixed[8:16], up[:8])
+    assert torch.equal(mixed[16:24], gate[8:])
+
+
+def test_every_stream_holds_its_sections_one_after_the_other() -> None:
+    name = "qwen2"
+    program = program_of(name, out_parts=2, down_parts=3)
+    arrays = {key: as_numpy(value) for key, value in uploads(model(name), program, 8).items()}
+    block = model(name).model.layers
+    matrices = {
+        (layer, op): weight
+        for layer in range(program.shape.layers)
+        for op, weight in (
+            (QKV, torch.cat([getattr(block[layer].self_attn, f"{part}_proj").weight for part in "qkv"])),
+            (OUT, block[layer].self_attn.o_proj.weight),
+            (GATE_UP, interleaved(block[layer].mlp.gate_proj.weight, block[layer].mlp.up_proj.weight)),
+            (DOWN, block[layer].mlp.down_proj.weight),
+        )
+    }
+    head = model(name).lm_head.weight
+    matrices[program.shape.layers, HEAD] = torch.cat([head, head.new_zeros(-len(head) % 16, head.shape[1])])
+    assert (arrays["weight_offset"] % 128 == 0).all()
+    for sm, sections in enumerate(program.sections):
+        at = int(arrays["weight_offset"][sm]) // 2
+        for s in sections:
+            size = s.units * s.k_tiles * 256
+            packed = bf16_floats(arrays["weights"][at : at + size]).reshape(s.units, s.k_tiles, 256)
+            rows = slice(s.tile * 16, (s.tile + s.units) * 16)
+            columns = slice(s.k_tile * 16, (s.k_tile + s.k_tiles) * 16)
+            expected = matrices[s.layer, s.matrix][rows, columns].detach().float().numpy()
+            np.testing.assert_array_equal(matrix_of(packed), expected)
+            at += size

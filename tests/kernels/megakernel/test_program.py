@@ -1,0 +1,48 @@
+"""The program: every SM's list, the shares it is dealt, and layouts fitted to small models."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels.megakernel.program import END, GATE_UP, HEAD, QKV, WORDS, Layout, build, fitted, shares
+from kernels.megakernel.shape import shape_of
+from tests.kernels.megakernel.published import CONFIGS
+
+
+@given(st.integers(1, 400), st.integers(1, 64), st.integers(1, 8), st.integers(8, 140), st.integers(0, 999))
+def test_shares_cover_a_matrix_once(tiles: int, columns: int, parts: int, sms: int, turn: int) -> None:
+    parts = min(parts, columns)
+    used = np.zeros((tiles, columns), dtype=int)
+    for tile, units, k_tile, k_tiles, part in shares(tiles, columns, parts, sms, turn):
+        used[tile : tile + units, k_tile : k_tile + k_tiles] += 1
+        assert 0 <= part < parts
+    assert (used == 1).all()
+
+
+def test_every_sm_ends_and_keeps_its_residual() -> None:
+    shape = shape_of(CONFIGS["llama-3.2-1b"])
+    program = build(shape, Layout())
+    assert len(program.instructions) == 132
+    for table in program.instructions:
+        ops = table[:, 0].tolist()
+        assert table.dtype == np.int32
+        assert table.shape[1] == WORDS
+        assert ops[-1] == END
+        assert (ops.count(QKV), ops.count(GATE_UP), ops.count(HEAD)) == (16, 16, 1)
+
+
+@pytest.mark.parametrize("name", ["llama-3.2-1b", "llama-3.1-8b", "qwen2.5-7b", "qwen3-4b"])
+def test_streams_are_balanced_and_hold_every_weight(name: str) -> None:
+    shape = shape_of(CONFIGS[name])
+    sizes = build(shape, Layout()).stream_bytes()
+    padding = -shape.vocab % 16 * shape.hidden * 2
+    assert sizes.sum() == shape.step_bytes + padding
+    assert sizes.max() < 1.05 * sizes.mean()
+
+
+def test_small_models_use_fewer_sms() -> None:
+    shape = shape_of(CONFIGS["llama-3.2-1b"] | {"intermediate_size": 64, "hidden_size": 64, "num_hidden_layers": 2})
+    layout = fitted(shape, Layout(out_parts=300, down_parts=9))
+    assert (layout.sms, layout.out_parts, layout.down_parts) == (8, 8, 4)
+    assert build(shape, Layout()).layout.sms == 8

@@ -1,0 +1,57 @@
+"""Which models the megakernel serves, and how it refuses the others."""
+
+import pytest
+
+from kernels.catalogue import entry, names
+from kernels.megakernel.shape import Unsupported, shape_of
+from tests.kernels.megakernel.published import CONFIGS
+
+SERVED = ["llama-3.2-1b", "qwen2.5-1.5b", "llama-3.1-8b", "tinyllama-1.1b", "qwen2.5-0.5b", "smollm2-135m"]
+
+
+def test_it_serves_the_large_decoders_of_the_catalogue() -> None:
+    served = []
+    for name in names():
+        try:
+            shape_of(entry(name)[0])
+        except Unsupported:
+            continue
+        served.append(name)
+    assert served == SERVED
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_it_serves_what_it_promises(name: str) -> None:
+    shape, config = shape_of(CONFIGS[name]), CONFIGS[name]
+    assert shape.qkv_bias == (config["model_type"] == "qwen2")
+    assert shape.qk_norm == (config["model_type"] == "qwen3")
+    assert shape.qkv_rows == (shape.heads + 2 * shape.kv_heads) * shape.head_dim
+
+
+def test_bytes_of_a_step_are_the_matrices_once() -> None:
+    assert shape_of(CONFIGS["llama-3.2-1b"]).step_bytes == 2_471_493_632  # 1,235,746,816 weights in matrices
+    assert shape_of(CONFIGS["llama-3.2-1b"]).kv_bytes(1000) == 2 * 2 * 16 * 8 * 64 * 1000
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"model_type": "gemma"}, "model_type 'gemma'"),
+        ({"head_dim": 96}, "head_dim 96"),
+        ({"num_key_value_heads": 5}, "num_key_value_heads 5"),
+        ({"hidden_size": 2056}, "hidden_size 2056"),
+        ({"intermediate_size": 8200}, "intermediate_size 8200"),
+        ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
+        ({"mlp_bias": True}, "mlp_bias"),
+        ({"attention_bias": True}, "attention_bias"),
+        ({"model_type": "mistral", "sliding_window": 4096}, "sliding_window 4096"),
+        ({"model_type": "qwen2", "sliding_window": 64, "use_sliding_window": True}, "sliding_window 64"),
+    ],
+)
+def test_a_refusal_names_the_feature(change: dict, named: str) -> None:
+    with pytest.raises(Unsupported, match=named):
+        shape_of(CONFIGS["llama-3.2-1b"] | change)
+
+
+def test_a_sliding_window_that_is_off_is_served() -> None:
+    assert shape_of(CONFIGS["qwen2.5-1.5b"] | {"sliding_window": 4096, "use_sliding_window": False})

@@ -1,0 +1,232 @@
+"""The validator accepts what `build` makes of every model, and rejects every schedule that is broken on purpose."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels.megakernel import ordering
+from kernels.megakernel import program as program_module
+from kernels.megakernel.effects import Access, Effects, effects
+from kernels.megakernel.ordering import Ordering
+from kernels.megakernel.program import ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV, Layout, Program, build
+from kernels.megakernel.shape import Shape, shape_of
+from kernels.megakernel.structure import rows_of
+from kernels.megakernel.validate import InvalidProgram, check, validate
+from tests.kernels.megakernel.broken import changed, fields_that_matter, find, swapped, with_rows, without
+from tests.kernels.megakernel.published import CONFIGS
+from tests.kernels.megakernel.tiny_models import program_of
+
+SMALL = program_of("qwen2", out_parts=2, splits=3)
+MANY = settings(max_examples=120, deadline=None, derandomize=True)
+SHORT_OF_ROWS = {"qwen2.5-0.5b", "smollm2-135m"}
+"""Too few rows of q, k, v and of the output projection to keep 132 SMs in order when the columns of `down` are cut."""
+PLACES = st.integers(0, 5), st.integers(0, 999)
+
+
+def kinds(program: Program) -> set[str]:
+    return {problem.kind for problem in validate(program)}
+
+
+# what it accepts ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["llama-3.2-1b", "qwen2.5-1.5b"])
+def test_it_accepts_whole_models(name: str) -> None:
+    assert validate(build(shape_of(CONFIGS[name]), Layout())) == []
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_it_accepts_three_layers_of_every_model(name: str) -> None:
+    shape = replace(shape_of(CONFIGS[name]), layers=3, vocab=4000)
+    check(build(shape, Layout()))
+
+
+@pytest.mark.parametrize("name", sorted(set(CONFIGS) - SHORT_OF_ROWS))
+def test_it_accepts_columns_cut_for_larger_batches(name: str) -> None:
+    shape = replace(shape_of(CONFIGS[name]), layers=3, vocab=4000)
+    check(build(shape, Layout(out_parts=2, down_parts=4, splits=32, batch=8)))
+
+
+@given(
+    st.integers(1, 30), st.integers(1, 50), st.integers(1, 3), st.integers(1, 9), st.sampled_from([64, 128]),
+    st.integers(1, 40), st.sampled_from([1, 3, 16]), st.integers(1, 3),
+)  # fmt: skip
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_it_accepts_small_models_of_any_size(
+    hidden: int, inner: int, kv: int, group: int, head_dim: int, sms: int, splits: int, out_parts: int
+) -> None:
+    shape = Shape(16 * hidden, 16 * inner, 2, kv * group, kv, head_dim, 101, 1e-5, False, False, True)
+    check(build(shape, Layout(sms=sms, splits=splits, out_parts=out_parts)))
+
+
+# what it rejects ------------------------------------------------------------------------------------------------------
+
+
+@given(*PLACES)
+@MANY
+def test_it_rejects_a_dropped_instruction(sm: int, index: int) -> None:
+    assert validate(without(SMALL, sm, index % len(SMALL.instructions[sm])))
+
+
+@given(*PLACES, st.integers(0, 9), st.integers(-1, 40))
+@MANY
+def test_it_rejects_another_value_in_any_field(sm: int, index: int, which: int, value: int) -> None:
+    rows = rows_of(SMALL.instructions[sm])
+    words = rows[index % len(rows)]
+    names = fields_that_matter(words)
+    name = names[which % len(names)]
+    if value == words[name]:
+        value += 1
+    assert validate(changed(SMALL, sm, index % len(rows), **{name: value})), f"{name} {words[name]} → {value}"
+
+
+@given(*PLACES, st.integers(1, 5))
+@MANY
+def test_it_rejects_a_duplicated_instruction(sm: int, index: int, away: int) -> None:
+    rows, theirs = rows_of(SMALL.instructions[sm]), rows_of(SMALL.instructions[(sm + away) % 6])
+    theirs.insert(min(index, len(theirs) - 1), rows[index % len(rows)])
+    assert validate(with_rows(SMALL, {(sm + away) % 6: theirs}))
+
+
+@given(*PLACES)
+@MANY
+def test_it_rejects_weights_in_another_order(sm: int, index: int) -> None:
+    rows = [i for i, words in enumerate(rows_of(SMALL.instructions[sm])) if words["units"]]
+    at = index % (len(rows) - 1)
+    assert kinds(swapped(SMALL, sm, rows[at], rows[at + 1], repack=False)) == {"stream"} | kinds_of_order(
+        sm, rows[at], rows[at + 1]
+    )
+
+
+def kinds_of_order(sm: int, first: int, second: int) -> set[str]:
+    """`structure` also sees that products of the residual are out of order."""
+    return kinds(swapped(SMALL, sm, first, second)) & {"residual"}
+
+
+def test_it_rejects_a_product_before_its_input() -> None:
+    sm, index, _ = find(SMALL, DOWN, layer=0)
+    assert rows_of(SMALL.instructions[sm])[index - 1]["op"] == GATE_UP
+    assert kinds(swapped(SMALL, sm, index - 1, index)) == {"deadlock"}
+
+
+def test_it_accepts_attention_in_another_order() -> None:
+    attention = program_of("qwen2", splits=12)
+    rows = rows_of(attention.instructions[0])
+    both = [i for i, words in enumerate(rows) if words["op"] == ATTENTION and words["layer"] == 0]
+    assert len(both) == 2
+    assert validate(swapped(attention, 0, *both)) == []
+
+
+def test_it_accepts_a_product_on_another_sm() -> None:
+    sm, index, _ = find(SMALL, OUT, layer=0)
+    theirs = next(i for i, words in enumerate(rows_of(SMALL.instructions[5])) if words["op"] == OUT)
+    rows, other = rows_of(SMALL.instructions[sm]), rows_of(SMALL.instructions[5])
+    other.insert(theirs, rows.pop(index))
+    assert sm != 5
+    assert validate(with_rows(SMALL, {sm: rows, 5: other})) == []
+
+
+def test_it_rejects_sms_that_only_look_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More SMs than gate and up rows: nobody waits for the idle ones, and planes are overwritten under them."""
+    monkeypatch.setattr(program_module, "fitted", lambda shape, layout: layout)
+    shape = Shape(64, 32, 2, 1, 1, 64, 40, 1e-5, False, False, True)
+    assert kinds(build(shape, Layout(sms=24, splits=1))) == {"overwrite"}
+
+
+@pytest.mark.parametrize("name", sorted(SHORT_OF_ROWS))
+def test_it_rejects_column_parts_that_free_a_plane_too_early(name: str) -> None:
+    """With the columns of `down` cut, a writer of its planes no longer waits for every SM."""
+    shape = replace(shape_of(CONFIGS[name]), layers=3, vocab=4000)
+    assert kinds(build(shape, Layout(out_parts=2, down_parts=4))) == {"overwrite"}
+
+
+def test_an_idle_split_orders_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that is in order only while a long context keeps all splits at work is rejected."""
+    shape = replace(shape_of(CONFIGS["qwen2.5-0.5b"]), layers=3, vocab=4000)
+    program = build(shape, Layout(out_parts=2, down_parts=4, splits=33))
+    assert kinds(program) == {"overwrite"}
+    monkeypatch.setattr(ordering, "effects", lambda *given: replace(effects(*given), always=True))
+    assert kinds(program) == set()
+
+
+def two_planes(program: Program) -> Program:
+    sm, index, _ = find(program, OUT, layer=1, plane=1)
+    return changed(program, sm, index, plane=0)
+
+
+def head_before_gate_up(program: Program) -> Program:
+    rows = rows_of(program.instructions[2])
+    ops = [words["op"] for words in rows]
+    return swapped(program, 2, ops.index(HEAD), ops.index(GATE_UP))
+
+
+def left_out(program: Program) -> Program:
+    sm, index, words = find(program, DOWN, layer=1)
+    return changed(program, sm, index, units=words["units"] - 1)
+
+
+def packed_twice(program: Program) -> Program:
+    broken = copy.deepcopy(program)
+    broken.sections[3].append(broken.sections[3][-1])
+    return broken
+
+
+def attention_with_units(program: Program) -> Program:
+    sm, index, _ = find(program, ATTENTION)
+    return changed(program, sm, index, units=1, k_tiles=1)
+
+
+def out_of_order(program: Program) -> Program:
+    sm, index, _ = find(program, DOWN, layer=0)
+    return swapped(program, sm, index - 1, index)
+
+
+def later_columns(program: Program) -> Program:
+    sm, index, words = find(program, QKV, layer=1)
+    return changed(program, sm, index, k_tile=1, k_tiles=words["k_tiles"] - 1)
+
+
+@pytest.mark.parametrize(
+    ("breaks", "kind"),
+    [
+        (attention_with_units, "bounds"),
+        (later_columns, "bounds"),
+        (packed_twice, "stream"),
+        (left_out, "coverage"),
+        (head_before_gate_up, "residual"),
+        (out_of_order, "deadlock"),
+        (two_planes, "duplicate"),
+    ],
+)
+def test_each_kind_of_problem_is_called_by_its_name(breaks: object, kind: str) -> None:
+    assert kind in kinds(breaks(SMALL))  # type: ignore[operator]
+    with pytest.raises(InvalidProgram, match=r"SM \d|layer \d|bounds|stream"):
+        check(breaks(SMALL))  # type: ignore[operator]
+
+
+def test_values_that_nobody_reads_are_found() -> None:
+    words = find(SMALL, DOWN, layer=0)[2]
+    every = [
+        (s, i)
+        for s, table in enumerate(SMALL.instructions)
+        for i, w in enumerate(rows_of(table))
+        if w["op"] == DOWN and w["layer"] == 0
+    ]
+    broken = SMALL
+    for s, i in every:
+        broken = changed(broken, s, i, k_tiles=words["k_tiles"] - 1)
+    assert "unread" in {problem.kind for problem in Ordering(broken).run()}
+
+
+def test_keys_must_be_published_before_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were each SM to read its own candidate only, nothing would order this token's keys and the next's readers."""
+
+    def alone(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
+        found = effects(shape, layout, sm, words)
+        return replace(found, reads=(Access("candidates", words["layer"], sm, 1),)) if words["op"] == END else found
+
+    monkeypatch.setattr(ordering, "effects", alone)
+    assert {"cache"} <= {problem.kind for problem in Ordering(SMALL).run()}

@@ -1,0 +1,58 @@
+"""Words carry two floats of 24 bits, or three bf16, or 32 bits, beside their tag."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels.megakernel import words
+from kernels.megakernel.effects import sizes
+from kernels.megakernel.words import word_shapes
+from tests.kernels.megakernel.tiny_models import program_of
+
+TAG = np.uint64(0xABCD)
+FLOATS = st.lists(st.floats(width=32), min_size=8, max_size=8)
+
+
+@given(FLOATS)
+def test_two_floats_keep_17_bits_of_each(values: list[float]) -> None:
+    x = np.array(values, dtype=np.float32)
+    packed = words.two_floats(x, TAG)
+    back = words.floats_of(packed)
+    assert ((packed & words.TAG) == TAG).all()
+    finite = np.isfinite(x) & (np.abs(x) < 3e38)
+    np.testing.assert_allclose(back[finite], x[finite], rtol=2.0**-16, atol=1e-40)
+    np.testing.assert_array_equal(np.isnan(back), np.isnan(x))
+    np.testing.assert_array_equal(back[np.isinf(x)], x[np.isinf(x)])
+
+
+@given(FLOATS)
+def test_gated_values_are_bf16(values: list[float]) -> None:
+    import torch
+
+    x = np.array(values, dtype=np.float32)
+    packed = words.eight_gated(x, TAG)
+    assert ((packed & words.TAG) == TAG).all()
+    np.testing.assert_array_equal(words.gated_of(packed), torch.from_numpy(x).to(torch.bfloat16).float().numpy())
+
+
+@given(FLOATS)
+def test_ordered_numbers_compare_as_floats(values: list[float]) -> None:
+    x = np.array(values, dtype=np.float32)
+    number = words.ordered(x)
+    for i in range(8):
+        for j in range(8):
+            if x[i] < x[j] or (np.isnan(x[i]) and not np.isnan(x[j])):
+                assert number[i] < number[j]
+
+
+def test_no_layer_of_two_tokens_has_the_same_tag() -> None:
+    tags = {int(words.tag_at(step, layer, 16)) for step in range(200) for layer in range(17)}
+    assert len(tags) == 200 * 17
+
+
+def test_blocks_and_words_are_of_the_same_buffers() -> None:
+    program = program_of("llama", batch=2, out_parts=2)
+    shapes, blocks = word_shapes(program.shape, program.layout), sizes(program.shape, program.layout)
+    assert set(shapes) == set(blocks)
+    for name, per_block in {"qkv": 8, "out_planes": 8, "gated": 4, "attention": 8, "attention_state": 2}.items():
+        assert np.prod(shapes[name]) == blocks[name] * per_block * 2
