@@ -9,10 +9,10 @@ import torch
 
 from kernels import engine
 from kernels.engine import Runner
+from kernels.engine.whole_model import rebuild_spread
 from kernels.plan import Expected, Plan
 from workers.charts.text import plain
 from workers.documents.stages import (
-    ComposeResult,
     ObjectiveOutcome,
     Quality,
     Speedup,
@@ -74,23 +74,24 @@ def take_turns(
 
 
 def _expected(
-    objective: Objective,
-    served: Sequence[Served],
-    usd: float | None,
-    workload: Workload,
-    composed: ComposeResult | None,
+    plan: Plan, objective: Objective, served: Sequence[Served], usd: float | None, document: StageInput
 ) -> dict[str, Any]:
-    """What a run of the plan should find. Its interval spans compose's too: a later run is another process as well."""
+    """What another run of the plan should find.
+
+    That is another process with another build: the interval spans this stage's and compose's, and what builds differ.
+    """
     middle = median_interval(pooled(served, objective.metric, objective.n, usd))
+    composed = document.results.compose
     found = [middle, *(each.primary for each in (composed.trials if composed else []) if each.chosen and each.primary)]
-    traffic = workload.traffic
+    spread = rebuild_spread(plan.options)
+    traffic = document.workload.traffic
     return {
         "metric": objective.metric,
         "n": objective.n,
         "unit": objective.unit,
         "value": middle.value,
-        "low": min(each.low for each in found),
-        "high": max(each.high for each in found),
+        "low": min(each.low for each in found) * (1 - spread),
+        "high": max(each.high for each in found) * (1 + spread),
         "batch": traffic.batch,
         "prompt_tokens": traffic.prompt_tokens,
         "output_tokens": traffic.output_tokens,
@@ -193,7 +194,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     changed = bool(plan.ops) or (plan.runner, plan.dtype) != (workload.baseline_runner, dtype_of(document))
     verdict = overall_verdict(found, judged, changed)
     measured = environment()
-    expected = _expected(workload.objectives[0], now.served, usd, workload, document.results.compose)
+    expected = _expected(plan, workload.objectives[0], now.served, usd, document)
     plan.expected = Expected(device=measured.device, **expected)
     return VerifyResult(
         environment=measured,

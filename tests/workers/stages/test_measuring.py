@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from kernels.engine.whole_model import rebuild_spread
 from kernels.plan import Plan
 from tests.workers.stages.conftest import TINY, stage_input
 from workers.documents.stages import ComposeResult, Results, StageInput
@@ -101,3 +102,8 @@ def test_a_stage_without_time_stops_after_the_least_it_needs(context, measured):
     assert "samples of the 459 or more it takes" in found.sentence
     assert found.quality.tokens >= 4096
     assert baseline.run(stage_input("baseline", **strict), late).requests == 2
+
+
+def test_a_plan_that_is_tuned_anew_is_expected_less_exactly():
+    tuned = {"inductor": {"coordinate_descent_tuning": True}}
+    assert rebuild_spread(tuned) == rebuild_spread({"mode": "max-autotune"}) > rebuild_spread({}) > 0
