@@ -39,9 +39,10 @@ def test_it_accepts_whole_models(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_it_accepts_three_layers_of_every_model(name: str) -> None:
+@pytest.mark.parametrize("out_parts", [1, 4])
+def test_it_accepts_three_layers_of_every_model(name: str, out_parts: int) -> None:
     shape = replace(shape_of(CONFIGS[name]), layers=3, vocab=4000)
-    check(build(shape, Layout()))
+    check(build(shape, Layout(out_parts=out_parts)))
 
 
 @pytest.mark.parametrize("name", sorted(set(CONFIGS) - SHORT_OF_ROWS))

@@ -1,0 +1,124 @@
+"""`python -m kernels megakernel`: prove a model's program, describe it, draw the timeline of a token."""
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from kernels import catalogue
+from kernels.megakernel import trace
+from kernels.megakernel.program import OP_NAMES, Layout, Program, build
+from kernels.megakernel.shape import Unsupported, shape_of
+from kernels.megakernel.structure import rows_of
+from kernels.megakernel.validate import validate
+
+SHOWN_MOST = 20
+
+
+class Refused(ValueError):
+    """A model or file that cannot be taken; the message is for the user."""
+
+
+def megakernel_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the sub-commands and their options."""
+    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, summary in (
+        ("validate", "prove on the CPU that the program of MODEL cannot hang or mix values up"),
+        ("describe", "show how the work of MODEL is cut"),
+    ):
+        own = commands.add_parser(name, help=summary, description=summary)
+        own.add_argument("model", metavar="MODEL", help="a name of the catalogue, a model's directory or a config.json")
+        for option, default in vars(Layout()).items():
+            own.add_argument(f"--{option.replace('_', '-')}", type=int, default=default, help=f"default {default}")
+    drawn = "turn a raw trace (npz) into a Chrome trace, for ui.perfetto.dev"
+    own = commands.add_parser("trace", help=drawn, description=drawn)
+    own.add_argument("raw", metavar="FILE", type=Path)
+    own.add_argument("-o", "--output", type=Path, help="default: FILE with the suffix .json")
+
+
+def megakernel(options: argparse.Namespace) -> int:
+    """Runs one sub-command. Returns 0, 1 for a program with problems, 2 for what cannot be taken."""
+    actions = {"validate": _validate, "describe": _describe, "trace": _trace}
+    try:
+        return actions[options.action](options)
+    except (Refused, Unsupported, trace.BadTrace, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def config_of(model: str) -> dict[str, Any]:
+    """The configuration by catalogue name, directory or file. Raises Refused."""
+    if model in catalogue.names():
+        return catalogue.entry(model)[0]
+    path = Path(model)
+    path = path / "config.json" if path.is_dir() else path
+    if not path.is_file():
+        raise Refused(
+            f"{model}: no file, no directory with a config.json, and not one of {', '.join(catalogue.names())}"
+        )
+    try:
+        config = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise Refused(f"{path}: not JSON: {error}") from None
+    if not isinstance(config, dict):
+        raise Refused(f"{path}: not a JSON object")
+    return config
+
+
+def _program(options: argparse.Namespace) -> Program:
+    layout = Layout(**{name: getattr(options, name) for name in vars(Layout())})
+    for name, value in vars(layout).items():
+        if value < 1:
+            raise Refused(f"--{name.replace('_', '-')}: {value} is less than 1")
+    try:
+        return build(shape_of(config_of(options.model)), layout)
+    except KeyError as error:
+        raise Refused(f"{options.model}: config.json has no {error}") from None
+
+
+def _validate(options: argparse.Namespace) -> int:
+    program = _program(options)
+    began = time.monotonic()
+    problems = validate(program)
+    seconds = time.monotonic() - began
+    for problem in problems[:SHOWN_MOST]:
+        print(problem)
+    if len(problems) > SHOWN_MOST:
+        print(f"… and {len(problems) - SHOWN_MOST} more")
+    count = sum(map(len, program.instructions))
+    what = f"{len(problems)} problems" if problems else "proven"
+    print(f"{options.model}: {count} instructions a token on {program.layout.sms} SMs: {what} ({seconds:.1f} s)")
+    return 1 if problems else 0
+
+
+def _describe(options: argparse.Namespace) -> int:
+    program = _program(options)
+    shape, layout = program.shape, program.layout
+    for title, part in (("shape", shape), ("layout", layout)):
+        print(f"{title}: " + ", ".join(f"{name} {value}" for name, value in vars(part).items()))
+    sizes = program.stream_bytes()
+    print(f"weights a token: {sizes.sum() / 1e9:.3f} GB; an SM {sizes.min() / 1e6:.2f} to {sizes.max() / 1e6:.2f} MB")
+    rows = [words for table in program.instructions for words in rows_of(table)]
+    counts, units, idle = (Counter[int]() for _ in range(3))
+    for words in rows:
+        counts[words["op"]] += 1
+        units[words["op"]] += words["units"]
+        idle[words["op"]] += words["k_tiles"] > 0 and words["units"] == 0
+    print(f"{'instruction':12} {'a token':>8} {'row tiles':>10} {'without':>8}")
+    for op, count in sorted(counts.items()):
+        print(f"{OP_NAMES[op]:12} {count:8} {units[op]:10} {idle[op]:8}")
+    return 0
+
+
+def _trace(options: argparse.Namespace) -> int:
+    program, raw = trace.load(options.raw)
+    output = options.output or options.raw.with_suffix(".json")
+    output.write_text(json.dumps(trace.chrome_trace(program, raw)), encoding="utf-8")
+    print(f"{'µs of the mean SM':18}" + "".join(f"{phase:>10}" for phase in trace.PHASES))
+    for name, spent in trace.summary(program, raw).items():
+        print(f"{name:18}" + "".join(f"{each:10.1f}" for each in spent))
+    print(f"{output}: open it in ui.perfetto.dev or chrome://tracing")
+    return 0

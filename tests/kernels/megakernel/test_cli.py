@@ -1,0 +1,121 @@
+"""`python -m kernels megakernel`: proofs, descriptions and timelines from the command line; bad input in a sentence."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kernels.__main__ import main
+from kernels.megakernel import trace
+from kernels.megakernel.program import ATTENTION, END, Program
+from kernels.megakernel.structure import rows_of
+from tests.kernels.megakernel.published import CONFIGS
+from tests.kernels.megakernel.tiny_models import program_of
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A directory with the configuration of a small model."""
+    small = CONFIGS["qwen2.5-0.5b"] | {"num_hidden_layers": 2, "vocab_size": 500}
+    (tmp_path / "config.json").write_text(json.dumps(small))
+    return tmp_path
+
+
+def timeline(program: Program) -> np.ndarray:
+    """Every instruction takes 100 ns: 30 of waiting, 60 of work, 10 of storing; attention does not mark its input."""
+    made = np.zeros((len(program.instructions), max(map(len, program.instructions)), 8), dtype=np.uint64)
+    for sm, table in enumerate(program.instructions):
+        for index, words in enumerate(rows_of(table)):
+            if words["op"] == END:
+                continue
+            start = 5_000_000 + sm + 100 * index
+            made[sm, index, :4] = start, 0 if words["op"] == ATTENTION else start + 30, start + 90, start + 100
+    return made
+
+
+def test_a_model_is_proven(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["megakernel", "validate", str(config)]) == 0
+    assert "on 132 SMs: proven" in capsys.readouterr().out
+
+
+def test_problems_are_listed(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["megakernel", "validate", str(config), "--down-parts", "4", "--out-parts", "2"]) == 1
+    out = capsys.readouterr().out
+    assert "overwrite: SM" in out
+    assert "problems" in out
+
+
+def test_a_model_is_described(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["megakernel", "describe", str(config / "config.json"), "--sms", "8"]) == 0
+    out = capsys.readouterr().out
+    assert "hidden 896" in out
+    assert "sms 8" in out
+    assert "gate_up            16       1216" in out  # 2 layers on 8 SMs; 4864 / 8 row tiles in each
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["describe", "nowhere"], "nowhere: no file"),
+        (["validate", "tiny-gemma"], "model_type 'gemma'"),
+        (["describe", "llama-3.2-1b", "--sms", "0"], "--sms: 0 is less than 1"),
+        (["trace", "nowhere.npz"], "nowhere.npz"),
+    ],
+)
+def test_bad_input_gets_a_sentence(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["megakernel", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("text", "said"), [("{", "not JSON"), ("[]", "not a JSON object"), ("{}", "model_type None")])
+def test_a_bad_config_gets_a_sentence(tmp_path: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.json").write_text(text)
+    assert main(["megakernel", "describe", str(tmp_path)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_config_without_a_size_gets_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    assert main(["megakernel", "validate", str(tmp_path)]) == 2
+    assert "config.json has no 'num_attention_heads'" in capsys.readouterr().err
+
+
+def test_a_trace_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = program_of("llama")
+    trace.save(tmp_path / "raw.npz", program, timeline(program))
+    assert main(["megakernel", "trace", str(tmp_path / "raw.npz")]) == 0
+    drawn = json.loads((tmp_path / "raw.json").read_text())["traceEvents"]
+    spans = [event for event in drawn if event["ph"] == "X"]
+    assert {event["tid"] for event in drawn} == set(range(6))
+    assert min(event["ts"] for event in spans) == 0
+    assert len(spans) == 4 * sum(len(table) - 1 for table in program.instructions)
+    first = [event for event in spans if event["tid"] == 2][:4]
+    assert [(event["name"], event["dur"]) for event in first] == [
+        ("qkv 0", 0.1), ("wait", 0.03), ("work", 0.06), ("hand on", 0.01),
+    ]  # fmt: skip
+    assert first[0]["ts"] == 0.002
+    assert all(event["dur"] != 0.03 for event in spans if event["cat"] == "attention")
+    assert "gate_up" in capsys.readouterr().out
+
+
+def test_the_summary_is_of_the_mean_sm() -> None:
+    program = program_of("llama")
+    spent = trace.summary(program, timeline(program))
+    assert spent["gate_up"] == pytest.approx((2 * 0.03, 2 * 0.06, 2 * 0.01))
+    assert spent["attention"][0] == 0
+
+
+def test_instructions_that_left_no_marks_are_not_drawn() -> None:
+    program = program_of("llama")
+    events = trace.chrome_trace(program, np.zeros_like(timeline(program)))["traceEvents"]
+    assert {event["ph"] for event in events} == {"M"}
+
+
+def test_a_file_that_is_no_trace_gets_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = program_of("llama")
+    trace.save(tmp_path / "short.npz", program, timeline(program)[:, :3])
+    np.savez(tmp_path / "other.npz", something=np.zeros(3))
+    for name, said in (("short.npz", "does not fit"), ("other.npz", "not a trace of the megakernel")):
+        assert main(["megakernel", "trace", str(tmp_path / name)]) == 2
+        assert said in capsys.readouterr().err
