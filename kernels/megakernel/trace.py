@@ -30,8 +30,14 @@ class BadTrace(ValueError):
 def save(path: Path, program: Program, trace: Trace) -> None:
     """Keeps a raw trace beside the program it was taken from, as npz."""
     tables = np.concatenate(program.instructions)
-    sizes = {"shape": json.dumps(asdict(program.shape)), "layout": json.dumps(asdict(program.layout))}
-    np.savez_compressed(path, trace=trace.astype(np.uint64), program=tables, program_start=program.starts, **sizes)
+    np.savez_compressed(
+        path,
+        trace=trace.astype(np.uint64),
+        program=tables,
+        program_start=program.starts,
+        shape=json.dumps(asdict(program.shape)),
+        layout=json.dumps(asdict(program.layout)),
+    )
 
 
 def load(path: Path) -> tuple[Program, Trace]:
