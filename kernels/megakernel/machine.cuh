@@ -106,8 +106,8 @@ struct RingPosition {
 };
 
 // The tag of what the instructions of one layer of one token write. A buffer is written once per tag, so a stale word
-// always carries another one; buffers are zero at launch.
-__device__ __forceinline__ u32 tag_at(int step, int layer) { return (u32)(step * (LAYERS + 1) + layer + 1) & 0xffffu; }
+// always carries another one; buffers are zero at launch, and no tag is.
+__device__ __forceinline__ u32 tag_at(int step, int layer) { return (u32)(step * (LAYERS + 1) + layer) % 0xffffu + 1; }
 
 // Whether a wait that has spun so often must end: it took too long, or another SM gave up. The first to give up leaves
 // its SM and instruction in the fault word.

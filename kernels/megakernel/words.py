@@ -30,8 +30,8 @@ def word_shapes(shape: Shape, layout: Layout) -> dict[str, tuple[int, ...]]:
 
 
 def tag_at(step: int, layer: int, layers: int) -> np.uint64:
-    """The tag of what the instructions of one layer of one token write."""
-    return np.uint64((step * (layers + 1) + layer + 1) & 0xFFFF)
+    """The tag of what the instructions of one layer of one token write; never 0, which words are at launch."""
+    return np.uint64((step * (layers + 1) + layer) % 0xFFFF + 1)
 
 
 def bf16(x: Floats) -> Floats:

@@ -50,6 +50,11 @@ def test_no_layer_of_two_tokens_has_the_same_tag() -> None:
     assert len(tags) == 200 * 17
 
 
+def test_no_tag_is_that_of_a_word_never_written() -> None:
+    """A split of the keys may come to life after any number of tokens, and its words are zero until then."""
+    assert min(int(words.tag_at(step, layer, 16)) for step in range(3850, 3860) for layer in range(17)) == 1
+
+
 def test_blocks_and_words_are_of_the_same_buffers() -> None:
     program = program_of("llama", batch=2, out_parts=2)
     shapes, blocks = word_shapes(program.shape, program.layout), sizes(program.shape, program.layout)
