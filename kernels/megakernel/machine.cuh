@@ -141,7 +141,8 @@ __device__ __forceinline__ void await(const Params& p, Shared& s, const Instruct
         ready = false;
         words[i] = load_words(base + from[i]);
       }
-    if (__all_sync(~0u, ready) || given_up(p, s, in, spin, began)) return;
+    if (__all_sync(~0u, ready)) return;
+    if ((spin & 1023) == 1023 && __any_sync(~0u, given_up(p, s, in, spin, began))) return;  // all lanes or none
   }
 }
 
