@@ -2,7 +2,10 @@
 
 import argparse
 import importlib
+import os
 import sys
+
+from kernels.cores import thread_settings
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("kernels.listing", "variants, and what each serves"),
@@ -23,6 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     chosen, rest = parser.parse_known_args(arguments[:1])[0].command, arguments[1:]
     module_name, summary = COMMANDS[chosen]
+    os.environ.update(thread_settings(os.environ))
     module = importlib.import_module(module_name)
     own = argparse.ArgumentParser(prog=f"python -m kernels {chosen}", description=summary)
     getattr(module, f"{chosen}_arguments")(own)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from workers.cores import usable_cores
+from kernels.cores import thread_settings
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT_NAMES = {"PATH", "LANG", "LC_ALL", "TZ", "VIRTUAL_ENV", "CC", "CXX"}
@@ -21,11 +21,6 @@ COMPILER_CACHES = {
 }
 
 
-SPIN_COUNT = "1000"
-"""How long an OpenMP thread spins at a barrier before it sleeps. libgomp's own 300,000 stalls a model by a factor of
-10 to 100 as soon as another process wants a core."""
-
-
 def stage_environment(outer: Mapping[str, str], scratch: Path, caches: Path) -> dict[str, str]:
     """Variables for a stage that works in `scratch` and keeps what its compilers make under `caches`."""
     kept = {name: value for name, value in outer.items() if name in KEPT_NAMES or name.startswith(KEPT_PREFIXES)}
@@ -40,8 +35,7 @@ def stage_environment(outer: Mapping[str, str], scratch: Path, caches: Path) -> 
         "PYTHONPATH": os.pathsep.join(search),
         "HOME": str(scratch),
         "TMPDIR": str(temporary),
-        "OMP_NUM_THREADS": outer.get("OMP_NUM_THREADS", str(usable_cores())),
-        "GOMP_SPINCOUNT": outer.get("GOMP_SPINCOUNT", SPIN_COUNT),
+        **thread_settings(outer),
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",

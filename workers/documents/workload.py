@@ -57,10 +57,14 @@ class Objective(Document):
         return self
 
     @property
+    def title(self) -> str:
+        """The metric's name for people: `TTF64`."""
+        return f"TTF{self.n}" if self.metric == "ttf_n" else self.metric.replace("_", " ").upper()
+
+    @property
     def label(self) -> str:
-        """A name for people: `TTF64 p50`."""
-        name = f"TTF{self.n}" if self.metric == "ttf_n" else self.metric.replace("_", " ").upper()
-        return f"{name} p{self.percentile:g}"
+        """The promise's name for people: `TTF64 p50`."""
+        return f"{self.title} p{self.percentile:g}"
 
 
 class Traffic(Document):

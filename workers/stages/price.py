@@ -188,6 +188,7 @@ def _sentence(result: PriceResult, price: GpuPrice, gpu: str) -> str:
         start = f"The SLA does not hold on {gpu} at this traffic, so no token served under it has a price there."
     else:
         start = f"A million tokens costs {plain(after.usd_per_mtok)} USD on {gpu} at {price.typical:.2f} USD per hour"
+        start += "" if after.holds_sla else " if the SLA holds there, for which there are too few samples"
         start += f", {plain(before.usd_per_mtok)} before." if before.usd_per_mtok else "; before, the SLA did not hold."
     start += f" At the same traffic and price, measured throughput gives {ratio:.2f}x the tokens per dollar."
     if result.present_ratio is not None:

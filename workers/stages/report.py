@@ -16,7 +16,7 @@ VERDICTS: dict[Verdict, str] = {"met": "Met", "missed": "Missed", "not_enough_sa
 
 
 def headline(verify: VerifyResult) -> str:
-    """The result in one line: `Met: TTF64 p50 81.0 ms (limit 100 ms), 3.47 times faster than before`."""
+    """The result in one line: `Met: TTF64 p50 81.0 ms (limit 100 ms), 3.47 times faster than before in the median`."""
     first = verify.outcomes[0]
     after = text.quantity(first.after, first.objective.unit)
     line = f"{VERDICTS[verify.verdict]}: {first.objective.label} {after} (limit {first.objective.limit:g})"
@@ -28,7 +28,8 @@ def speedup_words(verify: VerifyResult) -> str:
     ratio = verify.speedup.ratio.value
     if not verify.speedup.difference:
         return "no difference to before"
-    return f"{ratio:.2f} times faster than before" if ratio >= 1 else f"{1 / ratio:.2f} times slower than before"
+    words = f"{ratio:.2f} times faster" if ratio >= 1 else f"{1 / ratio:.2f} times slower"
+    return f"{words} than before in the median"
 
 
 def _charts(document: StageInput) -> list[dict[str, Any]]:

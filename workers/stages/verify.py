@@ -132,19 +132,24 @@ def sentence(found: Sequence[ObjectiveOutcome], gain: Speedup, judged: Quality |
     """The result in one honest sentence."""
     said = {"met": "The SLA is met", "missed": "The SLA is missed", "not_enough_samples": "The SLA is undecided"}
     parts = [_objective_words(each) for each in found]
-    ratio = gain.ratio
-    faster = (
-        f"{found[0].objective.label} is {ratio.value:.2f}x as good as before ({ratio.low:.2f} to {ratio.high:.2f})"
-        if gain.difference
-        else f"the change of {ratio.value:.2f}x lies inside the noise floor, which is no difference"
-    )
+    changed = _change_words(found[0].objective, gain)
     if judged is None:
         fidelity = "quality could not be measured, since the float32 model does not fit beside the others"
     elif judged.acceptable and judged.tokens < quality.LEAST_TOKENS:
         fidelity = f"{judged.called} is undecided after {judged.tokens:,} of {quality.LEAST_TOKENS:,} tokens"
     else:
         fidelity = f"{judged.called} is {'acceptable' if judged.acceptable else 'not acceptable'}"
-    return f"{said[verdict]}: {'; '.join(parts)}; {faster}; {fidelity}."
+    return f"{said[verdict]}: {'; '.join(parts)}; {changed}; {fidelity}."
+
+
+def _change_words(objective: Objective, gain: Speedup) -> str:
+    """The speedup, which is one of medians whatever percentile was promised."""
+    ratio = gain.ratio
+    if not gain.difference:
+        return f"the change of {ratio.value:.2f}x lies inside the noise floor, which is no difference"
+    change = f"the median {objective.title} is {ratio.value:.2f}x as good as before"
+    worse = ", so better keep what runs today" if ratio.value < 1 else ""
+    return f"{change} ({ratio.low:.2f} to {ratio.high:.2f}){worse}"
 
 
 def _objective_words(outcome: ObjectiveOutcome) -> str:

@@ -2,7 +2,10 @@
 
 import pytest
 
+from workers.documents.measurement import Interval
+from workers.documents.stages import Speedup
 from workers.documents.workload import Objective
+from workers.stages import verify
 from workers.stages.outcomes import outcomes, speedup
 from workers.stages.sampling import is_enough
 from workers.statistics import Served
@@ -53,3 +56,19 @@ def test_sampling_goes_on_until_every_objective_is_decided():
     assert is_enough([strict], served(80, 44), None)
     assert is_enough([strict], served(400, 44), None)
     assert not is_enough([E2E], served(80, 19), None)
+
+
+@pytest.mark.parametrize(
+    ("value", "difference", "words"),
+    [
+        (2.0, True, "the median TTF64 is 2.00x as good as before (1.99 to 2.01)"),
+        (0.5, True, "so better keep what runs today"),
+        (1.01, False, "lies inside the noise floor, which is no difference"),
+    ],
+)
+def test_the_speedup_is_said_of_the_median_and_a_slower_plan_is_no_advice(value, difference, words):
+    ratio = Interval(value=value, low=value - 0.01, high=value + 0.01)
+    gain = Speedup(metric="ttf_n", ratio=ratio, noise=ratio, difference=difference)
+    promise = Objective(metric="ttf_n", n=64, percentile=99, limit=100)
+    found = outcomes([promise], served(80, 9, tokens=64), served(80, 9, tokens=64), None)
+    assert words in verify.sentence(found, gain, None, "met")

@@ -84,10 +84,12 @@ def test_tokens_served_outside_the_sla_have_no_price():
 
 
 def test_an_open_verdict_is_priced_and_says_so():
-    line = price(workload(), BOOK, "h100", verified(after="not_enough_samples")).lines[1]
+    result = price(workload(), BOOK, "h100", verified(after="not_enough_samples"))
+    line = result.lines[1]
     assert line.holds_sla is None
     assert line.usd_per_mtok is not None
     assert "Too few samples" in line.note
+    assert "if the SLA holds there, for which there are too few samples" in result.sentence
 
 
 def test_sensitivity_spans_the_books_prices():

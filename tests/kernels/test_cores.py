@@ -1,11 +1,13 @@
 """Threads of a CPU stage: physical cores of its cpuset, within the container's quota."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from workers.cores import usable_cores
+from kernels.cores import thread_settings, usable_cores
 from workers.environment import stage_environment
 
 
@@ -37,7 +39,18 @@ def test_cores_not_threads_within_cpuset_and_quota(cpus, tmp_path, affinity, quo
     assert usable_cores(cpus, tmp_path / "cpu.max", affinity) == expected
 
 
-def test_a_stage_gets_that_many_threads_unless_told_otherwise(tmp_path):
-    made = stage_environment({}, tmp_path, tmp_path / "caches")
-    assert 1 <= int(made["OMP_NUM_THREADS"]) <= len(os.sched_getaffinity(0))
-    assert stage_environment({"OMP_NUM_THREADS": "3"}, tmp_path, tmp_path / "caches")["OMP_NUM_THREADS"] == "3"
+def test_threads_are_as_many_as_cores_unless_told_otherwise():
+    assert 1 <= int(thread_settings({})["OMP_NUM_THREADS"]) <= len(os.sched_getaffinity(0))
+    assert thread_settings({"OMP_NUM_THREADS": "3", "GOMP_SPINCOUNT": "7"}) == {
+        "OMP_NUM_THREADS": "3",
+        "GOMP_SPINCOUNT": "7",
+    }
+
+
+def test_a_stage_and_a_plan_run_by_hand_compute_with_the_same_settings(tmp_path, monkeypatch):
+    for name in ("OMP_NUM_THREADS", "GOMP_SPINCOUNT"):
+        monkeypatch.delenv(name, raising=False)
+    program = "import os, sys; from kernels.__main__ import main; main(['list']); print(dict(os.environ))"
+    alone = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    for name, value in stage_environment({}, tmp_path, tmp_path / "caches").items():
+        assert name not in ("OMP_NUM_THREADS", "GOMP_SPINCOUNT") or f"'{name}': '{value}'" in alone
