@@ -5,6 +5,7 @@ one head and split, 8 gated values, one SM's candidate. A block stands for the w
 an instruction reads those of all sequences before its readers may go on, so they need not be told apart.
 """
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from kernels.megakernel.program import ATTENTION, DOWN, END, FIELDS, GATE_UP, HEAD, OUT, QKV, Layout
 from kernels.megakernel.shape import Shape
+from kernels.megakernel.words import word_shapes
 
 COLUMN = {name: i for i, name in enumerate(FIELDS)}
 TILE = 16
@@ -75,6 +77,26 @@ def sizes(shape: Shape, layout: Layout) -> dict[str, int]:
         "gated": shape.intermediate // GATED_BLOCK,
         "candidates": layout.sms,
     }
+
+
+def words_of(shape: Shape, layout: Layout, access: Access) -> np.ndarray:
+    """The words of the access's blocks, of all sequences: flat indexes into the buffer, int64, ascending.
+
+    They are what the kernel may touch, 8 bytes each from the start of the buffer.
+    """
+    size = word_shapes(shape, layout)[access.buffer]
+    numbers = np.arange(math.prod(size)).reshape(size)
+    half, each = TILE // 2, shape.head_dim // TILE
+    if access.buffer == "attention":  # [batch, head, split, half, dimensions] → split, head, dimensions
+        parts = numbers.reshape(*size[:3], each, half).transpose(2, 1, 3, 0, 4)
+        by_block = parts.reshape(-1, size[0] * half)
+    elif access.buffer == "attention_state":
+        by_block = numbers.transpose(2, 1, 0, 3).reshape(-1, size[0] * 2)
+    elif access.buffer in ("gated", "candidates"):
+        by_block = numbers.reshape(size[0], -1)
+    else:  # [planes, batch, tiles, half]
+        by_block = numbers.reshape(*size[:2], -1, half).transpose(0, 2, 1, 3).reshape(-1, size[1] * half)
+    return np.sort(by_block[access.blocks].ravel())
 
 
 def effects(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:

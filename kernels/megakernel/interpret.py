@@ -100,7 +100,7 @@ class Sm:
         start, arrays = int(gpu.arrays["program_start"][number]), gpu.arrays
         self.table = rows_of(arrays["program"][start : start + len(gpu.program.instructions[number])])
         self.residual = np.zeros((self.layout.batch, self.shape.hidden), dtype=np.float32)
-        self.step, self.taken, self.at = 0, 0, "the beginning"
+        self.step, self.index, self.taken, self.at = 0, 0, 0, "the beginning"
         self.unpublished: list[tuple[tuple[int, ...], Floats, Floats]] = []
 
     def run(self) -> Steps:
@@ -110,7 +110,7 @@ class Sm:
             self.step = step
             self.taken = 0
             for words in self.table:
-                self.at = f"{name_of(words)} of token {self.step}"
+                self.index, self.at = words["index"], f"{name_of(words)} of token {self.step}"
                 yield from (todo | {HEAD: self._head, END: self._choose})[words["op"]](words)
                 yield True
 

@@ -14,7 +14,7 @@ FLOATS = st.lists(st.floats(width=32), min_size=8, max_size=8)
 
 
 @given(FLOATS)
-def test_two_floats_keep_17_bits_of_each(values: list[float]) -> None:
+def test_two_floats_keep_16_bits_of_each(values: list[float]) -> None:
     x = np.array(values, dtype=np.float32)
     packed = words.two_floats(x, TAG)
     back = words.floats_of(packed)
