@@ -18,6 +18,7 @@ MODULES: tuple[str, ...] = (
     "kernels.gemm.torch_linear",
     "kernels.fused.torch_fused",
     "kernels.engine.whole_model",
+    "kernels.megakernel.variant",
 )
 """The modules that register variants: one line each."""
 

@@ -1,5 +1,6 @@
 """Runners by name, and plans made runnable."""
 
+import importlib
 from typing import Any
 
 import torch
@@ -7,23 +8,25 @@ import torch
 from kernels.engine import decoder
 from kernels.engine.base import Runner
 from kernels.engine.compiled import CompiledRunner
-from kernels.engine.eager import EagerRunner
 from kernels.engine.planned import PlannedAttention, PlannedLinear, install
 from kernels.hardware import GPUS
 from kernels.plan import Plan
 
-RUNNERS: dict[str, type[Runner]] = {runner.name: runner for runner in (EagerRunner, CompiledRunner)}
+RUNNERS = {
+    "eager": "kernels.engine.eager.EagerRunner",
+    "compiled": "kernels.engine.compiled.CompiledRunner",
+    "megakernel": "kernels.megakernel.runner.MegakernelRunner",
+}
+"""Runners by name; imported when asked for, since not every machine has what each needs."""
 
 
 def runner(name: str, model: torch.nn.Module, options: dict[str, Any] | None = None) -> Runner:
     """See `kernels.engine.runner`."""
-    if name == "megakernel":  # CuPy is not everywhere
-        from kernels.megakernel.runner import MegakernelRunner
-
-        return MegakernelRunner(model, options)
     if name not in RUNNERS:
         raise ValueError(f"runner: there is no {name!r} runner; there are {', '.join(RUNNERS)}")
-    return RUNNERS[name](model, options)
+    module, class_name = RUNNERS[name].rsplit(".", 1)
+    made: Runner = getattr(importlib.import_module(module), class_name)(model, options)
+    return made
 
 
 def apply(model: torch.nn.Module, plan: Plan) -> Runner:
