@@ -107,6 +107,20 @@ def kinds_of_order(sm: int, first: int, second: int) -> set[str]:
     return kinds(swapped(SMALL, sm, first, second)) & {"residual"}
 
 
+@pytest.mark.parametrize("part", ["sms", "splits", "out_parts"])
+def test_it_rejects_buffers_that_are_too_small(part: str) -> None:
+    """Buffers are as large as the layout says; this program was built for a larger one."""
+    layout = replace(SMALL.layout, **{part: getattr(SMALL.layout, part) - 1})
+    assert kinds(replace(SMALL, layout=layout)) == {"bounds"}
+
+
+@pytest.mark.parametrize(
+    "part", [{"hidden": 176}, {"intermediate": 160}, {"layers": 1}, {"heads": 2}, {"vocab": 180}], ids=str
+)
+def test_it_rejects_the_program_of_a_larger_model(part: dict[str, int]) -> None:
+    assert kinds(replace(SMALL, shape=replace(SMALL.shape, **part))) == {"bounds"}
+
+
 def test_it_rejects_a_product_before_its_input() -> None:
     sm, index, _ = find(SMALL, DOWN, layer=0)
     assert rows_of(SMALL.instructions[sm])[index - 1]["op"] == GATE_UP
