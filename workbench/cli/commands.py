@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import httpx
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
@@ -28,15 +29,25 @@ out = Console(width=None if sys.stdout.isatty() else LOG_COLUMNS)
 
 
 class Commands(TyperGroup):
-    """Ends with a sentence and an exit code where a command raises CliError, never with a stack trace."""
+    """Ends with a sentence and an exit code where a command fails, never with a stack trace or a verdict's code."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except CliError as error:
             for line in error.lines:
-                err.print(f"workbench: {line}", style="red", markup=False, highlight=False, soft_wrap=True)
+                _complain(line)
             raise typer.Exit(error.code) from None
+        except KeyboardInterrupt:
+            _complain("Interrupted.")
+            raise typer.Exit(Exit.INTERRUPTED) from None
+        except (ValueError, LookupError, TypeError, httpx.HTTPError) as error:
+            _complain(f"The server's answer was not understood ({type(error).__name__}); is it of another version?")
+            raise typer.Exit(Exit.FAILED) from None
+
+
+def _complain(line: str) -> None:
+    err.print(f"workbench: {line}", style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 app = typer.Typer(

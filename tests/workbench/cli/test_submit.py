@@ -113,6 +113,21 @@ def test_a_token_that_none_can_be_is_a_sentence(cli):
         assert (done.exit_code, "WORKBENCH_TOKEN is no token" in done.stderr) == (2, True)
 
 
+def test_an_interrupt_is_no_verdict(cli, model_dir, sla_file, monkeypatch):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("workbench.cli.commands.upload", interrupted)
+    done = cli("submit", model_dir, "--sla", sla_file)
+    assert (done.exit_code, "Interrupted." in done.stderr) == (130, True)
+
+
+def test_an_answer_that_is_not_understood_is_no_verdict(cli, monkeypatch):
+    monkeypatch.setattr("workbench.cli.client.Api.get", lambda *_, **__: {"rows": []})
+    done = cli("runs")
+    assert (done.exit_code, "The server's answer was not understood (KeyError)" in done.stderr) == (3, True)
+
+
 def test_a_wrong_token_and_a_dead_server_are_sentences(cli, monkeypatch):
     wrong = cli("--token", "kwb_wrong", "runs")
     assert (wrong.exit_code, "valid API token" in wrong.stderr) == (2, True)
