@@ -11,6 +11,9 @@ from workers.documents.model import ModelManifest
 from workers.documents.stages import Results
 from workers.documents.workload import Workload
 
+PLACED = ("objectives", "latency", "time", "roofline", "plans", "decisions", "economics")
+"""Charts that the template shows in sections of their own; the others stand together at its end."""
+
 
 @dataclass(frozen=True)
 class Drawn:
@@ -86,13 +89,15 @@ def timeline_chart(times: list[StageTime]) -> Drawn | None:
 def context(workload: Workload, model: ModelManifest, results: Results, times: list[StageTime]) -> dict[str, Any]:
     """Everything `reports/_result.html` reads."""
     environment = provenance.environment(results, "verify") or provenance.environment(results, "baseline")
+    drawn = charts(results)
     return {
         "sla": workload,
         "manifest": model,
         "results": results,
         "verify": results.verify,
         "price": results.price,
-        "charts": charts(results),
+        "charts": drawn,
+        "other_charts": [each for key, each in drawn.items() if key not in PLACED],
         "more_latencies": more_latencies(results),
         "timeline": timeline_chart(times),
         "facts": provenance.facts(environment) if environment else [],

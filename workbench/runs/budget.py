@@ -3,16 +3,16 @@
 from workbench.runs.models import Run, StageRun
 from workers.documents.stages import GPU_STAGES, Stage
 
-SHARES: dict[Stage, float] = {
+USUAL_SHARE = 0.1
+SHARES: dict[str, float] = {
     "admit": 0.05,
     "baseline": 0.15,
     "profile": 0.15,
     "explore": 0.20,
     "compose": 0.25,
     "verify": 0.20,
-    "price": 0.0,
-    "report": 0.0,
 }
+"""Of the minutes; a GPU stage that is not named here counts as USUAL_SHARE."""
 LEAST_SECONDS = 20.0
 
 
@@ -27,5 +27,9 @@ def seconds_left(run: Run, stage: Stage, minutes: float) -> float:
     )
     if stage not in GPU_STAGES:
         return LEAST_SECONDS
-    ahead = sum(SHARES[name] for name in GPU_STAGES[GPU_STAGES.index(stage) :])
-    return max(LEAST_SECONDS, (minutes * 60 - spent) * SHARES[stage] / ahead)
+    ahead = sum(_share(name) for name in GPU_STAGES[GPU_STAGES.index(stage) :])
+    return max(LEAST_SECONDS, (minutes * 60 - spent) * _share(stage) / ahead)
+
+
+def _share(stage: Stage) -> float:
+    return SHARES.get(stage, USUAL_SHARE)

@@ -17,5 +17,3 @@ CHARTS: tuple[Chart, ...] = (
     economics.CHART,
 )
 """Every chart of a result, in the order of the page: one line each."""
-
-BY_KEY: dict[str, Chart] = {chart.key: chart for chart in CHARTS}

@@ -1,6 +1,6 @@
 """What goes into a stage and what comes out, in the order of the pipeline."""
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field
 
@@ -11,7 +11,7 @@ from workers.documents.prices import CostLine, PriceBook, Sensitivity
 from workers.documents.workload import Objective, Workload
 
 Stage = Literal["admit", "baseline", "profile", "explore", "compose", "verify", "price", "report"]
-STAGES: tuple[Stage, ...] = ("admit", "baseline", "profile", "explore", "compose", "verify", "price", "report")
+STAGES: tuple[Stage, ...] = get_args(Stage)
 GPU_STAGES: tuple[Stage, ...] = ("admit", "baseline", "profile", "explore", "compose", "verify")
 """Stages that run in a child process on a GPU host; price and report need no torch and run with the ledger."""
 

@@ -1,11 +1,12 @@
 """The pages of runs, reports and prices: what they show, to whom, and in which state."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import sample_runs
 
-from workbench.reports import publishing
+from workbench.reports import publishing, result_page
 from workbench.reports.models import PriceBookRow, Report
 from workbench.reports.services import add_price_book, price_book
 from workers.documents.prices import Price, PriceBook
@@ -37,6 +38,14 @@ def test_every_chart_has_its_data_and_its_table(browser, engineer, done):
     assert drawn == set(re.findall(r'<script id="(figure-[\w-]+)" type="application/json">', page))
     assert len(drawn) == 10
     assert not re.search(r"<script(?![^>]*(src=|application/json))", page), "the policy forbids inline scripts"
+
+
+def test_a_chart_more_is_one_line_in_the_list(browser, engineer, done, monkeypatch):
+    energy = replace(result_page.CHARTS[0], key="energy", title="Joules per token")
+    monkeypatch.setattr(result_page, "CHARTS", (*result_page.CHARTS, energy))
+    page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
+    assert '<h2 id="chart-energy">Joules per token' in page
+    assert 'id="figure-energy"' in page
 
 
 def test_result_of_an_unfinished_run_shows_what_is_known(browser, engineer, organisation):

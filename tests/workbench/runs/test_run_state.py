@@ -7,7 +7,7 @@ import pytest
 import sample_results
 from django.utils import timezone
 
-from workbench.runs import dispatch, services, state, workers
+from workbench.runs import budget, dispatch, services, state, workers
 from workbench.runs.budget import seconds_left
 from workbench.runs.models import Event, Run, StageRun, Worker
 from workbench.runs.sweep import sweep
@@ -168,6 +168,11 @@ def test_time_that_a_stage_leaves_goes_to_those_after_it(run: Run, key: StageKey
     assert seconds_left(run, "baseline", 6) == pytest.approx(358 * 0.15 / 0.95)
     StageRun.objects.filter(run=run, stage="admit").update(finished_at=start + timedelta(seconds=900))
     assert seconds_left(run, "verify", 6) == 20
+
+
+def test_a_stage_more_needs_no_line_in_the_budget(run, monkeypatch):
+    monkeypatch.setattr(budget, "GPU_STAGES", ("admit", "tune", "verify"))
+    assert seconds_left(run, "tune", 60) == pytest.approx(3600 * 0.1 / (0.1 + budget.SHARES["verify"]))
 
 
 def test_a_run_goes_to_the_first_allowed_class_that_has_a_worker(workload: Any, engineer: Any) -> None:
