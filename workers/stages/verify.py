@@ -37,7 +37,8 @@ FINISHING_SHARE = 0.1
 QUALITY_SECONDS = 60.0
 """Quality may take this long even when the stage's time is up: a verdict without it is worth nothing."""
 LEAST_PAIRS = 8
-"""Even when time is up: one more than a p50 needs."""
+LEAST_SECONDS = 8.0
+"""Of measuring in turns, even when time is up: one pair more than a p50 needs, and more of them where they are quick."""
 LONGEST_SEQUENCE = 1024
 DECODED_TOKENS = 32
 """Of a sequence that quality is measured on: the most tokens, and the most of them one by one after the prompt."""
@@ -58,10 +59,11 @@ def take_turns(
 ) -> None:
     """A B A B … until the objectives are decided after and pairs suffice, then after alone.
 
-    Stops when `reserve` seconds of the stage are left, but never before LEAST_PAIRS.
+    Stops when `reserve` seconds of the stage are left, but never before LEAST_PAIRS and LEAST_SECONDS.
     """
+    soonest = time.monotonic() + LEAST_SECONDS
     while True:
-        late = context.seconds_left <= reserve
+        late = context.seconds_left <= reserve and time.monotonic() > soonest
         pairs = len(before.served)
         enough = is_enough(workload.objectives, after.served, usd)
         if pairs >= LEAST_PAIRS and (late or (enough and pairs >= LEAST_REQUESTS)):
