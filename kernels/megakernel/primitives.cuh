@@ -41,7 +41,7 @@ __device__ __forceinline__ void mma_bf16(float (&d)[4], const uint4& a, const ui
 
 // words between SMs ---------------------------------------------------------------------------------------------------
 // SMs hand values to each other in 8-byte words that carry their own tag, so that a reader needs neither a counter nor
-// a fence: it reads until the tag is the one it waits for. A float keeps its upper 24 bits (17 of precision).
+// a fence: it reads until the tag is the one it waits for. A float keeps its upper 24 bits, 16 of them of precision.
 __device__ __forceinline__ u32 upper24(float x) {
   const u32 bits = __float_as_uint(x);
   return (bits & 0x7f800000u) == 0x7f800000u ? bits >> 8 : (bits + 0x80u) >> 8;  // rounds; infinity and NaN stay

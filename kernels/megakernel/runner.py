@@ -35,7 +35,7 @@ def pinned(count: int, fill: int) -> tuple[Any, np.ndarray]:
 
 
 class MegakernelRunner(Runner):
-    """Options: `compile` (True: Inductor for the prompt), `layout` and `tuning` (fields of Layout and Tuning).
+    """Options: `compile` (False; True compiles the prompt's pass with Inductor), `layout` and `tuning` (fields of Layout and Tuning).
 
     Raises ValueError for a model, device or dtype the megakernel does not serve, naming the feature.
     """
@@ -68,7 +68,7 @@ class MegakernelRunner(Runner):
         machine = self._machine
         caches = list(zip(machine.keys, machine.values, strict=True))
         compact = decoder.Decoder(self.model)
-        compiled = self._compile if self.options.get("compile", True) else lambda function: function
+        compiled = self._compile if self.options.get("compile", False) else lambda function: function
         self._session = DecoderSession(compact, batch, prompt, machine.capacity, compiled, cache=caches)
         self._session.prefill = captured(self._session._prefill, self._session.device)
         self.generate(torch.zeros(batch, prompt, dtype=torch.int64, device=machine.gpu), tokens)
