@@ -35,7 +35,7 @@ def pinned(count: int, fill: int) -> tuple[Any, np.ndarray]:
 
 
 class MegakernelRunner(Runner):
-    """Options: `compile` (False; True compiles the prompt's pass with Inductor), `layout` and `tuning` (fields of Layout and Tuning).
+    """Options: `compile` (False; True compiles the prompt's pass with Inductor), `layout` and `tuning` (their fields).
 
     Raises ValueError for a model, device or dtype the megakernel does not serve, naming the feature.
     """
