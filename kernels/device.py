@@ -144,6 +144,7 @@ class Telemetry:
 
     def __init__(self, device: str = "cuda", index: int = 0, interval: float = 0.05) -> None:
         """`interval` in seconds."""
+        self._others = None if device.startswith("cuda") else _OtherPrograms()
         self._sample = _gpu_sampler(index) if device.startswith("cuda") else _cpu_sample
         self._interval = interval
         self._samples: list[dict[str, float]] = []
@@ -157,6 +158,8 @@ class Telemetry:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stop.set()
         self._thread.join()
+        if self._others:
+            self._others.stop()
 
     def _work(self) -> None:
         while True:
@@ -179,10 +182,37 @@ class Telemetry:
             "power_w_median": statistics.median(power) if power else None,
             "temperature_c_max": max(heat, default=None),
             "throttle_reasons": [text for bit, text in _THROTTLES.items() if reasons & bit],
+            "others_cpu_share": self._others.share() if self._others else None,
         }
 
     def _values(self, name: str) -> list[float]:
         return [sample[name] for sample in list(self._samples) if name in sample]
+
+
+class _OtherPrograms:
+    """Which share of the machine's CPU time went to other programs, from this object's making to `stop`."""
+
+    def __init__(self) -> None:
+        self._begin = self._now()
+        self._end: tuple[float, float, float] | None = None
+
+    def stop(self) -> None:
+        self._end = self._now()
+
+    def share(self) -> float:
+        all_time, busy, own = (now - then for now, then in zip(self._end or self._now(), self._begin, strict=True))
+        return min(1.0, max(0.0, (busy - own) / all_time)) if all_time > 0 else 0.0
+
+    @staticmethod
+    def _now() -> tuple[float, float, float]:
+        """CPU seconds: of all cores, of them not idle, of them this process's."""
+        import psutil
+
+        times, own = psutil.cpu_times(), psutil.Process().cpu_times()
+        idle = times.idle + getattr(times, "iowait", 0.0)
+        guests = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # counted in user and nice as well
+        total = sum(times) - guests
+        return total, total - idle, own.user + own.system
 
 
 def _cpu_sample() -> dict[str, float]:

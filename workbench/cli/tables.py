@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from workers.charts import provenance
 from workers.documents.measurement import Environment
 from workers.documents.prices import CostLine
 from workers.documents.stages import ObjectiveOutcome, PriceResult, Results, VerifyResult
@@ -122,4 +123,5 @@ def measured_on(environment: Environment) -> str:
     """Where the figures were measured: device, versions, commit and time."""
     versions = ", ".join(f"{name} {version}" for name, version in sorted(environment.versions.items()))
     commit = f", commit {environment.commit[:12]}" if environment.commit else ""
-    return f"Measured on {environment.device} ({environment.gpu_class}), {versions}{commit}, {environment.at}."
+    state = "".join(f", {said}" for said in [provenance.clocks(environment)] if said)
+    return f"Measured on {environment.device} ({environment.gpu_class}){state}, {versions}{commit}, {environment.at}."

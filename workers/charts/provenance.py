@@ -4,6 +4,9 @@ from workers.charts.text import number
 from workers.documents.measurement import Environment
 from workers.documents.stages import Results, Stage
 
+NOTICEABLE = 0.05
+"""Share of the CPU that other programs may use before it is worth a word."""
+
 
 def environment(results: Results, stage: Stage) -> Environment | None:
     """The environment in which `stage` measured; price and report rest on the verification's."""
@@ -23,6 +26,8 @@ def clocks(found: Environment) -> str:
         said.append(f"{number(seen.power_w_median)} W")
     if seen.throttle_reasons:
         said.append("throttled: " + ", ".join(seen.throttle_reasons))
+    if seen.others_cpu_share is not None and seen.others_cpu_share >= NOTICEABLE:
+        said.append(f"other programs used {seen.others_cpu_share:.0%} of the CPU".replace("%", " %"))
     return ", ".join(said)
 
 

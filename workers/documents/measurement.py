@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from pydantic import Field
+
 from workers.documents.base import Basis, Document
 
 
@@ -14,6 +16,7 @@ class Telemetry(Document):
     power_w_median: float | None = None
     temperature_c_max: float | None = None
     throttle_reasons: list[str] = []
+    others_cpu_share: float | None = Field(default=None, description="of the CPU, what other programs used")
 
 
 class Environment(Document):

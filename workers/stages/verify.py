@@ -38,7 +38,7 @@ QUALITY_SECONDS = 60.0
 """Quality may take this long even when the stage's time is up: a verdict without it is worth nothing."""
 LEAST_PAIRS = 8
 LEAST_SECONDS = 8.0
-"""Of measuring in turns, even when time is up: one pair more than a p50 needs, and more of them where they are quick."""
+"""Of measuring in turns, even when time is up: one pair more than a p50 needs, more where they are quick."""
 LONGEST_SEQUENCE = 1024
 DECODED_TOKENS = 32
 """Of a sequence that quality is measured on: the most tokens, and the most of them one by one after the prompt."""

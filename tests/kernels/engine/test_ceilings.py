@@ -1,5 +1,8 @@
 """The device's facts, clocks and measured limits fit the documents."""
 
+import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -50,3 +53,13 @@ def test_telemetry_samples_while_it_runs() -> None:
 )
 def test_gpu_classes_are_found_by_name(name: str, known: str) -> None:
     assert gpu_class_of(name) == known
+
+
+def test_a_machine_that_is_shared_says_so() -> None:
+    spin = "while True: pass"
+    with Telemetry("cpu", interval=0.1) as telemetry:
+        rival = subprocess.Popen([sys.executable, "-c", spin])
+        time.sleep(1)
+        rival.kill()
+        rival.wait()
+    assert telemetry.summary()["others_cpu_share"] > 0.25 / (os.cpu_count() or 1)

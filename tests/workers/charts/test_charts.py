@@ -6,9 +6,10 @@ import plotly.graph_objects as go
 import pytest
 from sample_results import results
 
-from workers.charts import CHARTS, cells, latency, timeline
+from workers.charts import CHARTS, cells, latency, provenance, timeline
 from workers.charts.svg import draw
 from workers.charts.text import case_label, dollars, number, plain, quantity
+from workers.documents.measurement import Environment, Telemetry
 from workers.documents.stages import Results
 
 EACH = pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.key)
@@ -117,3 +118,13 @@ def test_case_labels_name_the_shape():
     linear = {"op": "linear", "m": 1, "n": 8, "k": 4, "dtype": "bf16", "weights": "int8", "epilogue": "swiglu"}
     assert case_label("linear", linear) == "linear 1×8×4 swiglu int8"
     assert case_label("rmsnorm", {"op": "rmsnorm", "m": 1, "n": 2048, "residual": True}) == "rmsnorm 1×2048"
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [(0.48, "2,600 MHz, other programs used 48 % of the CPU"), (0.01, "2,600 MHz"), (None, "2,600 MHz")],
+)
+def test_a_shared_machine_is_said_beside_its_figures(share, said):
+    seen = Telemetry(sm_mhz_median=2600, others_cpu_share=share)
+    found = Environment(device="d", gpu_class="cpu", versions={}, at="2026-11-20", telemetry=seen)
+    assert provenance.clocks(found) == said
