@@ -10,7 +10,6 @@ A lossy variant (int8, fp8 weights) is held to the same rule against the referen
 that is acceptable is for the quality of the whole model to say, never for this gate.
 """
 
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import torch
 
 from kernels import inputs, reference
 from kernels.ops import AttentionCase, Case, LinearCase, LmHeadCase, RmsNormCase
+from kernels.poison import PoisonedEmpty, poison
 from kernels.registry import Variant
 
 Arguments = dict[str, Any]
@@ -243,42 +243,6 @@ def pack(variant: Variant, case: Case, params: dict[str, Any], arguments: Argume
     if case.op not in ("linear", "lm_head"):
         return arguments
     return arguments | {"w": variant.pack(case, params, arguments["w"])}
-
-
-def poison(shapes: list[tuple[torch.Size, torch.dtype]], device: torch.device, copies: int = 4) -> None:
-    """Leaves freed blocks of the outputs' sizes full of NaN bytes, so that the allocator hands them out next."""
-    blocks = []
-    for shape, dtype in shapes:
-        size = max(1, shape.numel()) * dtype.itemsize
-        blocks += [torch.full((size,), 0xFF, dtype=torch.uint8, device=device) for _ in range(copies)]
-    del blocks
-
-
-class PoisonedEmpty:
-    """While it is entered, torch.empty and its kin give memory full of NaN (-1 for integers), whatever the allocator.
-
-    They are replaced by name: a dispatch mode would keep Dynamo from compiling what is called under it, for good.
-    """
-
-    _NAMES = ((torch, ("empty", "empty_like", "empty_strided")), (torch.Tensor, ("new_empty", "new_empty_strided")))
-
-    def __enter__(self) -> None:
-        self._usual = [(owner, name, getattr(owner, name)) for owner, names in self._NAMES for name in names]
-        for owner, name, usual in self._usual:
-            setattr(owner, name, _poisoned(usual))
-
-    def __exit__(self, *_: object) -> None:
-        for owner, name, usual in self._usual:
-            setattr(owner, name, usual)
-
-
-def _poisoned(usual: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    @functools.wraps(usual)
-    def made(*arguments: Any, **keywords: Any) -> torch.Tensor:
-        found = usual(*arguments, **keywords)
-        return found.fill_(math.nan if found.is_floating_point() else -1)
-
-    return made
 
 
 def rounding(case: Case, arguments: Arguments) -> float:

@@ -18,8 +18,6 @@ from kernels.plan import Expected, Plan
 if TYPE_CHECKING:
     from kernels.engine import Runner
 
-TIMES = ("ttft", "ttf_n", "tpot", "itl", "e2e", "batch_latency")
-
 
 class Refused(Exception):
     """The plan or the model cannot be run; the text is one sentence."""

@@ -175,18 +175,6 @@ def _cycles_per_ms(cycles: int = 2_000_000) -> float:
     return cycles / start.elapsed_time(end)
 
 
-def empty_call(device: torch.device | str) -> Call:
-    """A call that does nothing: on a GPU a kernel that returns at once. Its time is the floor of every other."""
-    if torch.device(device).type == "cuda":
-        return lambda: torch.cuda._sleep(0)
-    return lambda: None
-
-
-def empty_launch_ms(device: torch.device | str, seconds: float = 0.2) -> Timing:
-    """Time of an empty launch, measured like everything else."""
-    return interleaved({"empty": empty_call(device)}, device, Rule(seconds=seconds))["empty"]
-
-
 def _cpu_flush_bytes() -> int:
     try:
         cache = os.sysconf("SC_LEVEL3_CACHE_SIZE")

@@ -9,7 +9,7 @@ from kernels.believable import believable, floor_ms, impossible, least_bytes, le
 from kernels.hardware import GPUS
 from kernels.launches import is_own, kernels_seen, libraries
 from kernels.ops import AttentionCase, LinearCase
-from kernels.timing import Rule, empty_launch_ms, interleaved, median_interval
+from kernels.timing import Rule, interleaved, median_interval
 
 CPU = torch.device("cpu")
 
@@ -69,7 +69,6 @@ def test_real_times_are_ordered_as_the_work_is():
     small, large = torch.randn(64, 64), torch.randn(1024, 1024)
     found = interleaved({"small": lambda: small @ small, "large": lambda: large @ large}, CPU, Rule(seconds=0.5))
     assert found["small"].ms < found["large"].ms
-    assert 0 < empty_launch_ms(CPU, seconds=0.05).ms < found["large"].ms
 
 
 def test_faster_than_the_chip_is_impossible():
@@ -150,4 +149,3 @@ def test_gpu_times_are_cold_and_without_host_gaps():
     found = interleaved({"read": lambda: x.sum(), "many": lambda: [x[:8].add(1) for _ in range(20)]}, "cuda")
     assert 4 * x.numel() / found["read"].ms / 1e9 < 4.8
     assert found["many"].ms < 20 * 0.02
-    assert 0 < empty_launch_ms("cuda").ms < 0.02

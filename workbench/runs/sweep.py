@@ -1,6 +1,6 @@
 """What keeps runs moving when something died: called every half minute by the ledger's beat."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
 
 from django.conf import settings
@@ -18,9 +18,6 @@ class Swept:
 
     retried: int = 0
     published: int = 0
-
-    def as_dict(self) -> dict[str, int]:
-        return asdict(self)
 
 
 def sweep() -> Swept:

@@ -15,7 +15,6 @@ Table = tuple[list[str], list[list[Cell]]]
 BEFORE = "#8290a3"
 AFTER = "#12918f"
 LIMIT = "#cf4a3a"
-GOOD = "#2f9a56"
 BAD = "#cf4a3a"
 PALETTE = ("#12918f", "#5f82cc", "#c08a35", "#a267b5", "#6f9f3c", "#c4637a", "#8290a3")
 """Mid tones that stay legible on white and on dark grey."""

@@ -1,0 +1,44 @@
+"""Memory full of NaN for the gate: what a variant leaves unwritten, or reads before it wrote it, shows."""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+def poison(shapes: list[tuple[torch.Size, torch.dtype]], device: torch.device, copies: int = 4) -> None:
+    """Leaves freed blocks of the outputs' sizes full of NaN bytes, so that the allocator hands them out next."""
+    blocks = []
+    for shape, dtype in shapes:
+        size = max(1, shape.numel()) * dtype.itemsize
+        blocks += [torch.full((size,), 0xFF, dtype=torch.uint8, device=device) for _ in range(copies)]
+    del blocks
+
+
+class PoisonedEmpty:
+    """While it is entered, torch.empty and its kin give memory full of NaN (-1 for integers), whatever the allocator.
+
+    They are replaced by name: a dispatch mode would keep Dynamo from compiling what is called under it, for good.
+    """
+
+    _NAMES = ((torch, ("empty", "empty_like", "empty_strided")), (torch.Tensor, ("new_empty", "new_empty_strided")))
+
+    def __enter__(self) -> None:
+        self._usual = [(owner, name, getattr(owner, name)) for owner, names in self._NAMES for name in names]
+        for owner, name, usual in self._usual:
+            setattr(owner, name, _poisoned(usual))
+
+    def __exit__(self, *_: object) -> None:
+        for owner, name, usual in self._usual:
+            setattr(owner, name, usual)
+
+
+def _poisoned(usual: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    @functools.wraps(usual)
+    def made(*arguments: Any, **keywords: Any) -> torch.Tensor:
+        found = usual(*arguments, **keywords)
+        return found.fill_(math.nan if found.is_floating_point() else -1)
+
+    return made
