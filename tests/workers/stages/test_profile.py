@@ -84,10 +84,11 @@ def test_the_trace_is_kept_as_an_artifact(profiled):
 
 def test_a_planted_slow_operation_is_the_first_bottleneck(context, slow_model):
     found = profile.run(stage_input("profile"), context)
-    first = found.bottlenecks[0]
+    idle = sum(each.share for each in found.bottlenecks if each.bound == "idle")  # much, where the machine is busy
+    first = next(each for each in found.bottlenecks if each.bound != "idle")
     assert "SlowMLP" in first.op
     assert "sort" in first.op
-    assert first.share > 0.3
+    assert first.share > 0.3 * (1 - idle)
     assert "aten::sort" in first.sentence
     assert "take it out" in first.sentence
 
