@@ -2,12 +2,18 @@
 
 import uuid
 
+import pydantic
 from django.conf import settings
 from django.db import models
 
 from workbench.accounts.querysets import OrganisationQuerySet
+from workbench.api.sentences import sentence, sentences
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Workload as WorkloadDocument
+
+
+class UnreadableWorkload(ValueError):
+    """A stored document is no valid workload any more; the message is a sentence."""
 
 
 class Model(models.Model):
@@ -124,5 +130,17 @@ class Workload(models.Model):
 
     @property
     def sla(self) -> WorkloadDocument:
-        """The document, validated."""
-        return WorkloadDocument.model_validate(self.document)
+        """The document, validated. Raises UnreadableWorkload."""
+        try:
+            return WorkloadDocument.model_validate(self.document)
+        except pydantic.ValidationError as error:
+            reason = sentence(sentences(error)[0])
+            raise UnreadableWorkload(f"This version cannot read the stored workload: {reason}") from error
+
+    @property
+    def reading(self) -> tuple[WorkloadDocument | None, str]:
+        """The document and "", or None and the sentence that says why it cannot be read."""
+        try:
+            return self.sla, ""
+        except UnreadableWorkload as error:
+            return None, str(error)

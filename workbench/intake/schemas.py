@@ -130,7 +130,8 @@ class WorkloadOut(Schema):
     id: UUID
     name: str
     model: ModelRef
-    document: WorkloadDocument
+    document: WorkloadDocument | None = Field(description="null when `unreadable` says why")
+    unreadable: str = ""
     runs: list[UUID] = Field(description="its runs, newest first")
     created_at: datetime
 
@@ -138,11 +139,13 @@ class WorkloadOut(Schema):
 def workload_out(workload: Workload) -> dict[str, Any]:
     """A Workload as WorkloadOut."""
     model = workload.model
+    document, unreadable = workload.reading
     return {
         "id": workload.id,
         "name": workload.name,
         "model": {"id": model.id, "name": model.name, "digest": model.digest},
-        "document": workload.document,
+        "document": document,
+        "unreadable": unreadable,
         "runs": [run.id for run in workload.runs.all()],
         "created_at": workload.created_at,
     }

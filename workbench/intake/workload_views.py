@@ -32,7 +32,7 @@ def workload_list(request: HttpRequest) -> HttpResponse:
     """The organisation's workloads, newest first, each with its last run."""
     found = Workload.objects.for_user(request.user).select_related("model", "created_by").prefetch_related("runs")
     page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
-    rows = [(workload, workload.sla, next(iter(workload.runs.all()), None)) for workload in page]
+    rows = [(workload, *workload.reading, next(iter(workload.runs.all()), None)) for workload in page]
     return render(request, "intake/workloads.html", {"page": page, "rows": rows})
 
 
@@ -40,9 +40,11 @@ def workload_list(request: HttpRequest) -> HttpResponse:
 def workload_page(request: HttpRequest, workload_id: UUID) -> HttpResponse:
     """One workload: what it asks for, and its runs."""
     workload = _workload(request, workload_id)
+    document, unreadable = workload.reading
     context = {
         "workload": workload,
-        "sla": workload.sla,
+        "sla": document,
+        "unreadable": unreadable,
         "runs": workload.runs.select_related("created_by"),
         "document": json.dumps(workload.document, indent=2),
     }

@@ -4,7 +4,7 @@ import uuid
 from datetime import datetime
 from typing import Any
 
-from django.http import FileResponse, Http404
+from django.http import FileResponse
 from django.shortcuts import get_object_or_404
 from ninja import Query, Router, Schema, Status
 
@@ -16,6 +16,7 @@ from workbench.reports.documents import Snapshot
 from workbench.reports.models import Report
 from workbench.reports.run_views import report_response
 from workbench.runs.models import Run
+from workbench.runs.services import lacks
 from workers.documents.prices import PriceBook
 
 router = Router(tags=["reports"])
@@ -73,10 +74,11 @@ def _run(request: Any, run_id: uuid.UUID) -> Run:
 @router.get("/runs/{uuid:run_id}/report", summary="Take the report")
 def run_report(request: Any, run_id: uuid.UUID) -> FileResponse:
     """The self-contained HTML report that the run wrote."""
-    try:
-        return report_response(_run(request, run_id), download=True)
-    except Http404 as error:
-        raise Problem(404, "The run has no report yet: it is written by the last stage.") from error
+    run = _run(request, run_id)
+    response = report_response(run, download=True)
+    if response is None:
+        raise Problem(404, lacks(run, "report"))
+    return response
 
 
 @router.get("/reports", response=Page[ReportSummary], summary="List reports, newest first")

@@ -34,16 +34,19 @@ def stage_times(run: Run) -> list[StageTime]:
 
 
 def freeze(run: Run, user: Any) -> Report:
-    """A draft report with everything known of the run now. Raises ReportError when the run is not done."""
+    """A draft with everything known of the run now. Raises ReportError when the run is not done or not readable."""
     if run.state != Run.State.DONE or run.finished_at is None:
         raise ReportError(f"Only a finished run can be reported; this one is {run.get_state_display().lower()}.")
+    document, unreadable = run.workload.reading
+    if document is None:
+        raise ReportError(unreadable)
     known = results(run)
     snapshot = Snapshot(
         run_id=str(run.id),
         created_at=run.created_at.isoformat(),
         finished_at=run.finished_at.isoformat(),
         gpu_class=run.gpu_class,
-        workload=run.workload.sla,
+        workload=document,
         model=run.workload.model.facts,
         prices=known.price.book if known.price else price_book(run.organisation),
         stages=stage_times(run),

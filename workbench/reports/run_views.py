@@ -77,9 +77,11 @@ def result(request: HttpRequest, run_id: UUID) -> HttpResponse:
     """Everything that was found, the verdict first; of an unfinished run what is known so far."""
     run = get_run(request, run_id)
     known = services.results(run)
-    context = result_page.context(run.workload.sla, run.workload.model.facts, known, publishing.stage_times(run))
+    document, unreadable = run.workload.reading
+    context = result_page.context(document, run.workload.model.facts, known, publishing.stage_times(run))
     context |= {
         "run": run,
+        "unreadable": unreadable,
         "artifacts": run.artifacts.all(),
         "reports": Report.objects.filter(run=run).defer("snapshot"),
     }
@@ -89,10 +91,11 @@ def result(request: HttpRequest, run_id: UUID) -> HttpResponse:
 @require_safe
 def plan(request: HttpRequest, run_id: UUID) -> HttpResponse:
     """plan.json as it was verified; before that as it was composed."""
-    known = services.results(get_run(request, run_id))
+    run = get_run(request, run_id)
+    known = services.results(run)
     found = known.verify or known.compose
     if found is None:
-        raise Http404("The run has no plan yet.")
+        return _lacking(request, run, "plan")
     response = HttpResponse(json.dumps(found.plan, indent=2) + "\n", content_type="application/json")
     response["Content-Disposition"] = 'attachment; filename="plan.json"'
     return response
@@ -102,14 +105,18 @@ def plan(request: HttpRequest, run_id: UUID) -> HttpResponse:
 def report_file(request: HttpRequest, run_id: UUID) -> HttpResponse | FileResponse:
     """The self-contained report; `?download` saves it. It may not run scripts."""
     run = get_run(request, run_id)
-    return report_response(run, download="download" in request.GET)
+    return report_response(run, download="download" in request.GET) or _lacking(request, run, "report")
 
 
-def report_response(run: Run, download: bool) -> FileResponse:
-    """The report's file under a policy that forbids scripts. Raises Http404 before it is written."""
+def _lacking(request: HttpRequest, run: Run, what: str) -> HttpResponse:
+    return render(request, "404.html", {"reason": services.lacks(run, what), "run": run}, status=404)
+
+
+def report_response(run: Run, download: bool) -> FileResponse | None:
+    """The report's file under a policy that forbids scripts; None before it is written."""
     row = StoredArtifact.objects.filter(run=run, stage="report", name="report.html").first()
     if row is None:
-        raise Http404("The run has no report yet.")
+        return None
     response = FileResponse(path_of(row.sha256).open("rb"), content_type="text/html; charset=utf-8")
     response["Content-Security-Policy"] = REPORT_POLICY
     response["Content-Disposition"] = f'{"attachment" if download else "inline"}; filename="report-{run.id}.html"'

@@ -186,9 +186,10 @@ def result(request: Any, run_id: uuid.UUID) -> dict[str, Any]:
 @router.get("/runs/{uuid:run_id}/plan", response=dict[str, Any], summary="Take the plan")
 def plan(request: Any, run_id: uuid.UUID) -> dict[str, Any]:
     """plan.json, as `python -m kernels run --plan` takes it."""
-    found = services.results(_run(request, run_id))
+    run = _run(request, run_id)
+    found = services.results(run)
     if found.verify is None:
-        raise Problem(404, "The run has no plan yet: it is made by the stages compose and verify.")
+        raise Problem(404, services.lacks(run, "verified plan"))
     return found.verify.plan
 
 

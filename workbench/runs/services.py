@@ -2,13 +2,15 @@
 
 from typing import Any
 
-from workbench.intake.models import Workload
+from workbench.intake.models import UnreadableWorkload, Workload
 from workbench.reports.services import price_book
 from workbench.runs import state, workers
 from workbench.runs.budget import seconds_left
 from workbench.runs.models import Run, StageRun
 from workers.documents.stages import Results, Stage, StageInput
 from workers.documents.worker_api import StageKey
+
+ENDED = {"done": "ended", "failed": "failed", "cancelled": "was cancelled", "lost": "was lost"}
 
 
 class RunError(Exception):
@@ -20,8 +22,11 @@ class RunError(Exception):
 
 
 def create_run(workload: Workload, user: Any, gpu_class: str | None = None) -> Run:
-    """Start a run of an intake Workload. Raises RunError when `gpu_class` is not one that the workload allows."""
-    document = workload.sla
+    """Start a run of an intake Workload. Raises RunError when it cannot be read or does not allow `gpu_class`."""
+    try:
+        document = workload.sla
+    except UnreadableWorkload as error:
+        raise RunError(str(error), "workload") from error
     allowed = document.constraints.gpu_classes
     if gpu_class and gpu_class not in allowed:
         raise RunError(f"the workload allows {', '.join(allowed)}, not {gpu_class}", "gpu_class")
@@ -52,7 +57,7 @@ def results(run: Run) -> Results:
 
 
 def stage_input(run: Run, key: StageKey) -> StageInput:
-    """The document that the stage's process gets."""
+    """The document that the stage's process gets. Raises UnreadableWorkload."""
     workload = run.workload.sla
     stage: Stage = key.stage
     return StageInput(
@@ -67,6 +72,14 @@ def stage_input(run: Run, key: StageKey) -> StageInput:
         seconds_left=seconds_left(run, stage, workload.constraints.minutes),
         organisation=str(run.organisation_id),
     )
+
+
+def lacks(run: Run, what: str) -> str:
+    """Why the run has no plan or report (`what`), as a sentence: not yet, or it ended without, and why."""
+    if run.is_open:
+        return f"The run has no {what} yet: it is in the {run.stage} stage."
+    reason = (run.error or {}).get("sentence", "")
+    return f"The run ended without a {what}: it {ENDED[run.state]} in the {run.stage} stage. {reason}".strip()
 
 
 def waiting_for(run: Run) -> str:

@@ -13,11 +13,11 @@ from ninja import Query, Router, Status
 
 from workbench.api.problems import Problem, sentence, sentences
 from workbench.intake import blobs
-from workbench.intake.models import Model, StoredFile
+from workbench.intake.models import Model, StoredFile, UnreadableWorkload
 from workbench.runs import services, state, workers
 from workbench.runs.models import Run
 from workers.documents.model import ModelManifest
-from workers.documents.stages import Results, StageInput
+from workers.documents.stages import Results, StageFailure, StageInput
 from workers.documents.worker_api import Answer, Claim, Heartbeat, Hello, Outcome, ProgressReport, StageKey
 
 router = Router()
@@ -39,7 +39,11 @@ def claim(request: HttpRequest, body: Claim) -> StageInput:
     run = state.claim(body, body.worker, body.gpu_class)
     if run is None:
         raise _not_yours(body)
-    return services.stage_input(run, body)
+    try:
+        return services.stage_input(run, body)
+    except UnreadableWorkload as error:
+        state.fail(body, StageFailure(sentence=str(error), refused=True))
+        raise Problem(409, str(error)) from error
 
 
 @router.post("/heartbeat", response=Answer)

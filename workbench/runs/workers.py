@@ -41,6 +41,9 @@ def reroute_waiting() -> None:
     living = alive()
     waiting = Run.objects.filter(state=Run.State.QUEUED, started_at=None, gpu_class_fixed=False)
     for run in waiting.exclude(gpu_class__in=living).select_related("workload__model"):
-        chosen = choose_class(run.workload.sla, run.workload.model.facts)
+        document, _ = run.workload.reading
+        if document is None:
+            continue
+        chosen = choose_class(document, run.workload.model.facts)
         if chosen in living:
             state.reroute(run, chosen)

@@ -301,3 +301,28 @@ def test_a_number_goes_into_the_form_with_every_digit() -> None:
         "objectives[0].limit": "1234567.5",
         "objectives[0].percentile": "50",
     }
+
+
+def test_one_unreadable_workload_does_not_take_the_others_along(browser: Clients, api: Clients, engineer: User) -> None:
+    for name in ("broken", "whole"):
+        assert post(api(engineer), GOOD | {"name": name}).status_code == 201
+    broken = Workload.objects.get(name="broken")
+    broken.document["objectives"][0]["metric"] = "bogomips"
+    broken.save()
+    said = "This version cannot read the stored workload: objectives[0].metric"
+    client = browser(engineer)
+    page = client.get("/workloads/").content.decode()
+    assert said in page
+    assert "whole" in page
+    own = client.get(f"/workloads/{broken.id}/").content.decode()
+    assert said in own
+    assert "bogomips" in own
+    rows = {row["name"]: row for row in api(engineer).get("/api/v1/workloads").json()["items"]}
+    assert (rows["broken"]["document"], rows["whole"]["unreadable"]) == (None, "")
+    assert said in rows["broken"]["unreadable"]
+    assert api(engineer).get(f"/api/v1/workloads/{broken.id}").status_code == 200
+    refused = api(engineer).post("/api/v1/runs", {"workload": str(broken.id)}, content_type="application/json")
+    assert refused.status_code == 422
+    assert said in refused.json()["detail"]
+    assert client.post(f"/workloads/{broken.id}/run/", follow=True).status_code == 200
+    assert client.get(f"/workloads/new/?from={broken.id}").status_code == 200

@@ -111,7 +111,41 @@ def test_files_of_a_run(browser, engineer, done):
 def test_a_run_without_plan_or_report_is_not_found(browser, engineer, organisation):
     run = sample_runs.run(organisation, engineer, "running", "baseline")
     for name in ("plan.json", "report.html"):
-        assert browser(engineer).get(f"/runs/{run.id}/{name}").status_code == 404
+        answer = browser(engineer).get(f"/runs/{run.id}/{name}")
+        assert answer.status_code == 404
+        assert f"has no {name.split('.')[0]} yet: it is in the baseline stage" in answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("state", "why"), [("failed", "it failed in"), ("cancelled", "it was cancelled in"), ("lost", "it was lost in")]
+)
+def test_a_run_that_is_over_says_that_it_has_no_plan_and_why(browser, api, engineer, organisation, state, why):
+    run = sample_runs.run(organisation, engineer, state, "baseline", error={"sentence": "The card fell out."})
+    reason = run.error["sentence"]
+    page = browser(engineer).get(f"/runs/{run.id}/plan.json").content.decode()
+    assert f"The run ended without a plan: {why} the baseline stage. {reason}" in page
+    said = api(engineer).get(f"/api/v1/runs/{run.id}/plan").json()["detail"]
+    assert said == f"The run ended without a verified plan: {why} the baseline stage. {reason}"
+
+
+def test_a_workload_that_no_longer_validates_leaves_its_run_readable(browser, engineer, done):
+    done.workload.document["objectives"][0]["metric"] = "bogomips"
+    done.workload.save()
+    page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
+    assert "This version cannot read the stored workload: objectives[0].metric" in page
+    assert "TTF64 p50 is 81.0 ms against a limit of 100 ms" in page
+    assert browser(engineer).get(f"/runs/{done.id}/").status_code == 200
+    with pytest.raises(publishing.ReportError, match="cannot read the stored workload"):
+        publishing.freeze(done, engineer)
+
+
+@pytest.mark.parametrize("section", ["economics", "quality"])
+def test_every_number_of_a_table_says_where_it_comes_from(browser, engineer, done, section):
+    page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
+    table = page.split(f'<h2 id="{section}">')[1].split("<tbody>")[1].split("</tbody>")[0]
+    cells = re.findall(r'<td class="number">(.*?)</td>', table, re.DOTALL)
+    assert cells
+    assert all("basis-" in cell for cell in cells if not cell.strip().startswith("–"))
 
 
 def test_foreign_objects_are_not_found(browser, foreigner, done, report):

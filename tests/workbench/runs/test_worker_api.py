@@ -124,6 +124,19 @@ def test_a_models_files_are_served_by_path(worker: Call, run: Run) -> None:
     assert client.get("/api/v1/worker/models/unknown").status_code == 404
 
 
+def test_a_workload_that_no_longer_validates_ends_its_run_with_a_sentence(
+    worker: Call, run: Run, key: StageKey
+) -> None:
+    run.workload.document["objectives"] = []
+    run.workload.save()
+    assert worker("hello", {"worker": "gpu-0@host", "gpu_classes": ["cpu"]}).status_code == 204
+    claim = key.model_dump() | {"worker": "gpu-0@host", "gpu_class": ""}
+    assert worker("claim", claim).status_code == 409
+    run.refresh_from_db()
+    assert run.state == "failed"
+    assert "cannot read the stored workload: objectives" in run.error["sentence"]
+
+
 def test_hello_is_remembered(worker: Call) -> None:
     for _ in range(2):
         assert worker("hello", {"worker": "gpu-0@host", "gpu_classes": ["h200", "cpu"]}).status_code == 204
