@@ -20,7 +20,7 @@ class Megakernel(WholeModel):
 
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:
-            return Refusal(f"GPU is {gpu.name}: the megakernel is written for Hopper (compute capability 9.0)")
+            return Refusal(f"device is {gpu.name}: the megakernel is written for Hopper (compute capability 9.0)")
         if case.weights != "bf16":
             return Refusal(f"weights are {case.weights}: the megakernel takes bf16")
         if case.batch not in (1, 2, 4, BATCH_MOST):

@@ -67,8 +67,6 @@ def cancel(request: HttpRequest, run_id: UUID) -> HttpResponse:
         services.cancel_run(run, request.user)
     except services.RunError as error:
         messages.error(request, f"Not cancelled: {error}.")
-    else:
-        messages.success(request, "The run is cancelled, or will be as soon as its worker hears of it.")
     return redirect("run", run.id)
 
 
@@ -82,6 +80,7 @@ def result(request: HttpRequest, run_id: UUID) -> HttpResponse:
     context |= {
         "run": run,
         "unreadable": unreadable,
+        "no_verdict": services.lacks(run, "verdict"),
         "artifacts": run.artifacts.all(),
         "reports": Report.objects.filter(run=run).defer("snapshot"),
     }

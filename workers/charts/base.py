@@ -56,8 +56,10 @@ def layout(x: str, y: str, **more: Any) -> dict[str, Any]:
 
 def log_axis(values: list[float]) -> dict[str, Any]:
     """A logarithmic axis for `values`: ticks at the decades, over a short range between them as well."""
-    decades = math.log10(max(values) / min(values))
-    return {"type": "log", "dtick": 1 if decades > 2 else "D2" if decades > 1 else "D1", "exponentformat": "none"}
+    low, high = math.log10(min(values)), math.log10(max(values))
+    steps = (1,) if high - low > 2 else (1, 2, 5) if high - low > 1 else (1, 2, 3, 4, 5, 7)
+    ticks = [step * 10.0**decade for decade in range(math.floor(low) - 1, math.ceil(high) + 1) for step in steps]
+    return {"type": "log", "tickmode": "array", "tickvals": ticks, "ticktext": [f"{tick:,.10g}" for tick in ticks]}
 
 
 def limit_line(axis: str, value: float, text: str) -> dict[str, list[dict[str, Any]]]:

@@ -194,6 +194,7 @@ def run(document: StageInput, context: Context) -> AdmitResult:
         others = [each.gpu_class for each in classes if each.feasible]
         hint = f" {', '.join(others)} could hold it." if others else " No allowed GPU class can hold it."
         raise StageError(classes[0].reason + hint, refused=True, field="constraints.gpu_classes")
+    context.say(1.0, f"{facts.architecture} fits {document.gpu_class}")
     return AdmitResult(
         kind=facts.kind,
         family=facts.family,

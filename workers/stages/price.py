@@ -230,7 +230,7 @@ def run(document: StageInput, context: Context) -> PriceResult:
     """The price stage. Raises StageError when the model has not been verified."""
     if document.results.verify is None:
         raise StageError("price: the run has no verified result to price")
-    context.say(0.5, "pricing tokens before and after")
+    context.say(1.0, "priced tokens before and after")
     generates = document.model.kind == "decoder"
     return price(document.workload, document.prices, document.gpu_class, document.results.verify, generates)
 

@@ -107,6 +107,7 @@ def run(document: StageInput, context: Context) -> ProfileResult:
         replayed_share = table.attributed_share(replayed)
         replayed = table.with_idle(replayed, wall)
     shown = table.with_idle(rows, request_ms)
+    context.say(1.0, f"attributed {table.attributed_share(rows):.1%} of the device's time")
     return ProfileResult(
         environment=environment(),
         ceilings=limits,

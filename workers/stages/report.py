@@ -84,6 +84,7 @@ def run(document: StageInput, context: Context) -> ReportResult:
     html_file.parent.mkdir(parents=True, exist_ok=True)
     html_file.write_text(page, encoding="utf-8")
     plan_file.write_text(json.dumps(verify.plan, indent=2) + "\n", encoding="utf-8")
+    context.say(1.0, "wrote the report")
     return ReportResult(
         html=context.keep(html_file, "report.html", "text/html"),
         plan=context.keep(plan_file, "plan.json", "application/json"),

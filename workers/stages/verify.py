@@ -158,7 +158,7 @@ def _objective_words(outcome: ObjectiveOutcome) -> str:
     objective = outcome.objective
     value = f"{plain(outcome.after, 4)} {objective.unit}" if outcome.after is not None else "without a value"
     before = f" ({plain(outcome.before, 4)} before)" if outcome.before is not None else ""
-    limit = f"{objective.direction.replace('_', ' ')} {objective.limit:g}"
+    limit = f"{objective.direction.replace('_', ' ')} {objective.limit:,.10g} {objective.unit}"
     words = f"{objective.label} is {value}{before}, promised {limit}"
     if outcome.verdict == "not_enough_samples":
         words += (

@@ -117,7 +117,8 @@ def _memory(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str:
         return ""
     rate, best = row.least_bytes / row.ms / 1e6, 1000 * ceilings.read_tbps
     start = (
-        f"it moves {plain(rate)} of the {plain(best)} GB/s measured and could save {plain(row.headroom_ms or 0.0)} ms"
+        f"it moves {plain(rate)} GB/s of the {plain(best)} GB/s measured and could save "
+        f"{plain(row.headroom_ms or 0.0)} ms"
     )
     if row.op.startswith(("linear", "lm_head")):
         return f"{start}; a GEMM made for few rows, or weights in lower precision, would help."

@@ -51,7 +51,7 @@ def test_a_chart_more_is_one_line_in_the_list(browser, engineer, done, monkeypat
 def test_result_of_an_unfinished_run_shows_what_is_known(browser, engineer, organisation):
     run = sample_runs.run(organisation, engineer, "running", "explore")
     page = browser(engineer).get(f"/runs/{run.id}/result/").content.decode()
-    assert "No verdict yet" in page
+    assert "The run has no verdict yet: it is in the explore stage." in page
     assert 'id="figure-time"' in page
     assert 'id="economics"' not in page
 
@@ -126,6 +126,10 @@ def test_a_run_that_is_over_says_that_it_has_no_plan_and_why(browser, api, engin
     assert f"The run ended without a plan: {why} the baseline stage. {reason}" in page
     said = api(engineer).get(f"/api/v1/runs/{run.id}/plan").json()["detail"]
     assert said == f"The run ended without a verified plan: {why} the baseline stage. {reason}"
+    assert "Not run" in browser(engineer).get(f"/runs/{run.id}/").content.decode()
+    assert (
+        f"The run ended without a verdict: {why}" in browser(engineer).get(f"/runs/{run.id}/result/").content.decode()
+    )
 
 
 def test_a_workload_that_no_longer_validates_leaves_its_run_readable(browser, engineer, done):

@@ -7,6 +7,7 @@ import pytest
 from sample_results import results
 
 from workers.charts import CHARTS, cells, latency, provenance, timeline
+from workers.charts.base import log_axis
 from workers.charts.svg import draw
 from workers.charts.text import case_label, dollars, number, plain, quantity
 from workers.documents.measurement import Environment, Telemetry
@@ -128,3 +129,12 @@ def test_a_shared_machine_is_said_beside_its_figures(share, said):
     seen = Telemetry(sm_mhz_median=2600, others_cpu_share=share)
     found = Environment(device="d", gpu_class="cpu", versions={}, at="2026-11-20", telemetry=seen)
     assert provenance.clocks(found) == said
+
+
+@pytest.mark.parametrize(
+    ("values", "among"), [([0.03, 0.3], "0.05"), ([0.3, 8.0], "0.5"), ([0.02, 900.0], "0.1"), ([2.0, 5000.0], "1,000")]
+)
+def test_a_logarithmic_axis_writes_its_ticks_out(values, among):
+    axis = log_axis(values)
+    assert among in axis["ticktext"]
+    assert min(axis["tickvals"]) < values[0] < values[1] < max(axis["tickvals"])

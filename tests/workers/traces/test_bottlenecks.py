@@ -21,7 +21,7 @@ def row(op: str, bound: str, ms: float = 10.0, floor_ms: float | None = 2.0, **c
     ("found", "words"),
     [
         (row("idle", "idle"), "between 4,000 launches"),
-        (row("linear q_proj", "memory"), "0.8 of the 4,000 GB/s"),
+        (row("linear q_proj", "memory"), "0.8 GB/s of the 4,000 GB/s"),
         (row("linear q_proj", "memory", floor_ms=9.0), "90 % of the roofline already"),
         (row("linear q_proj", "compute", phase="prefill"), "20 % of the measured matrix rate"),
         (row("norm input_layernorm", "launch", ms=0.3), "an empty launch takes 2.0 µs"),
