@@ -6,22 +6,10 @@ import pytest
 import torch
 
 from kernels import engine
+from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
 pytestmark = pytest.mark.gpu
 
-LLAMA = {
-    "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 512, "intermediate_size": 2048,
-    "num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 4099,
-    "rms_norm_eps": 1e-5, "tie_word_embeddings": True, "max_position_embeddings": 4096,
-}  # fmt: skip
-QWEN2 = LLAMA | {
-    "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "num_attention_heads": 14, "hidden_size": 896,
-    "intermediate_size": 4864,
-}  # fmt: skip
-QWEN3 = LLAMA | {
-    "model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "num_attention_heads": 16, "num_key_value_heads": 8,
-    "head_dim": 128,
-}  # fmt: skip
 PROMPT, TOKENS = 20, 16
 
 
@@ -36,8 +24,9 @@ def runner_of(model, **options):
 
 
 @pytest.mark.parametrize("batch", [1, 2, 4, 8])
-@pytest.mark.parametrize("config", [LLAMA, QWEN2, QWEN3], ids=["llama", "qwen2", "qwen3"])
-def test_its_logits_are_as_near_float32_as_torchs_and_its_tokens_are_their_best(config, batch):
+@pytest.mark.parametrize("family", GPU_CONFIGS)
+def test_its_logits_are_as_near_float32_as_torchs_and_its_tokens_are_their_best(family, batch):
+    config = GPU_CONFIGS[family]
     model, exact = models(config)
     runner = runner_of(model)
     prompt = torch.randint(0, config["vocab_size"], (batch, PROMPT), device="cuda")
@@ -52,7 +41,7 @@ def test_its_logits_are_as_near_float32_as_torchs_and_its_tokens_are_their_best(
 
 
 def test_the_same_request_gives_the_same_tokens_and_times_rise():
-    model, _ = models(LLAMA)
+    model, _ = models(GPU_CONFIGS["llama"])
     runner = runner_of(model)
     prompt = torch.randint(0, 4099, (1, PROMPT), device="cuda")
     first = runner.generate(prompt, 64)
@@ -62,7 +51,7 @@ def test_the_same_request_gives_the_same_tokens_and_times_rise():
 
 
 def test_a_cancelled_generation_keeps_what_it_has():
-    model, _ = models(LLAMA)
+    model, _ = models(GPU_CONFIGS["llama"])
     runner = runner_of(model)
     runner.prepare(1, PROMPT, 2000)
     timer = threading.Timer(0.01, runner.cancel)
@@ -73,7 +62,7 @@ def test_a_cancelled_generation_keeps_what_it_has():
 
 
 def test_what_it_cannot_serve_is_refused_by_name():
-    model, exact = models(LLAMA)
+    model, exact = models(GPU_CONFIGS["llama"])
     with pytest.raises(ValueError, match="dtype"):
         runner_of(exact)
     with pytest.raises(ValueError, match="batch"):

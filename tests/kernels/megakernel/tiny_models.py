@@ -6,54 +6,60 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from kernels.megakernel.interpret import Gpu
 from kernels.megakernel.program import Layout, Program, build
 from kernels.megakernel.shape import shape_of
 from kernels.megakernel.uploads import uploads
 
-COMMON: dict[str, Any] = {"num_hidden_layers": 2, "max_position_embeddings": 512, "pad_token_id": 0}
+ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
 LLAMA3_ROPE = {
     "rope_type": "llama3", "rope_theta": 500000.0, "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }  # fmt: skip
 
 
-def _llama(**sizes: Any) -> torch.nn.Module:
-    return LlamaForCausalLM(LlamaConfig(**COMMON, **sizes))
+def _config(
+    family: str, hidden: int, intermediate: int, heads: int, kv_heads: int, head_dim: int, vocab: int, **others: Any
+) -> dict[str, Any]:
+    return {
+        "model_type": family, "architectures": [ARCHITECTURES[family]], "hidden_size": hidden,
+        "intermediate_size": intermediate, "num_hidden_layers": 2, "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads, "head_dim": head_dim, "vocab_size": vocab, "tie_word_embeddings": True,
+        "max_position_embeddings": 512,
+    } | others  # fmt: skip
 
 
 MODELS = {
     # 14 query heads on 2, hidden no power of two, a vocabulary that ends inside a tile
-    "llama": lambda: _llama(
-        hidden_size=112, intermediate_size=208, num_attention_heads=14, num_key_value_heads=2, head_dim=64,
-        vocab_size=333, tie_word_embeddings=True, rope_parameters=LLAMA3_ROPE,
+    "llama": _config("llama", 112, 208, 14, 2, 64, 333, pad_token_id=0, rope_parameters=LLAMA3_ROPE),
+    "llama-128": _config(
+        "llama", 256, 1040, 2, 1, 128, 129, pad_token_id=0, tie_word_embeddings=False, rms_norm_eps=1e-5
     ),
-    "llama-128": lambda: _llama(
-        hidden_size=256, intermediate_size=1040, num_attention_heads=2, num_key_value_heads=1, head_dim=128,
-        vocab_size=129, tie_word_embeddings=False, rms_norm_eps=1e-5,
-    ),
-    "qwen2": lambda: Qwen2ForCausalLM(
-        Qwen2Config(
-            **COMMON, hidden_size=192, intermediate_size=176, num_attention_heads=3, num_key_value_heads=1,
-            vocab_size=200, tie_word_embeddings=True,
-        )
-    ),
-    "qwen3": lambda: Qwen3ForCausalLM(
-        Qwen3Config(
-            **COMMON, hidden_size=80, intermediate_size=144, num_attention_heads=4, num_key_value_heads=2,
-            head_dim=128, vocab_size=97, tie_word_embeddings=True,
-        )
-    ),
-}  # fmt: skip
+    "qwen2": _config("qwen2", 192, 176, 3, 1, 64, 200, pad_token_id=0),
+    "qwen3": _config("qwen3", 80, 144, 4, 2, 128, 97, pad_token_id=0),
+}
+"""What the interpreter runs in a moment."""
+
+ON_GPU: dict[str, Any] = {"num_hidden_layers": 3, "rms_norm_eps": 1e-5, "max_position_embeddings": 4096}
+GPU_CONFIGS = {
+    "llama": _config("llama", 512, 2048, 8, 2, 64, 4099, **ON_GPU),
+    "qwen2": _config("qwen2", 896, 4864, 14, 2, 64, 4099, **ON_GPU),
+    "qwen3": _config("qwen3", 512, 2048, 16, 8, 128, 4099, **ON_GPU),
+}
+"""Large enough that every SM of an H200 has work."""
+
+
+def _made(name: str) -> Any:
+    return AutoModelForCausalLM.from_config(AutoConfig.for_model(**MODELS[name]))
 
 
 @cache
 def model(name: str) -> Any:
     """The model in bf16, its biases and norms too drawn at random."""
     torch.manual_seed(7)
-    made = MODELS[name]().to(torch.bfloat16).eval()
+    made = _made(name).to(torch.bfloat16).eval()
     with torch.no_grad():
         for key, parameter in made.named_parameters():
             if key.endswith("bias"):
@@ -68,7 +74,7 @@ def model(name: str) -> Any:
 @cache
 def exact(name: str) -> Any:
     """The same weights in float32."""
-    made = MODELS[name]()
+    made = _made(name)
     made.load_state_dict(model(name).state_dict())
     return made.float().eval()
 
