@@ -127,3 +127,10 @@ def test_what_the_form_prefers_keeps_its_order(page: Page) -> None:
     for name, order in (("gpu_classes", ["h200", "h100", "cpu"]), ("precisions", ["bf16", "fp16", "fp32"])):
         boxes = page.locator(f'[name="constraints.{name}"]:checked')
         assert [box.get_attribute("value") for box in boxes.all()] == order
+
+
+def test_files_without_a_folder_are_not_named_after_one_of_them(page: Page, folder: Path) -> None:
+    page.goto("/models/upload/")
+    page.get_by_label("Choose files").set_input_files([folder / "config.json"])
+    page.get_by_role("button", name="Upload", exact=True).click()
+    expect(page.get_by_role("heading", name="Unnamed model")).to_be_visible(timeout=SENT_MS)

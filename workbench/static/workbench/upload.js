@@ -176,7 +176,7 @@ async function begin() {
   const open = await call("GET", "?limit=200");
   const known = open.items.find((each) => each.state === "open" && same(each.files, state.files));
   if (known) return known;
-  const name = part("name").value.trim() || state.folder || state.files[0].path;
+  const name = part("name").value.trim() || state.folder || "Unnamed model";
   const files = state.files.map(({ path, file }) => ({ path, size: file.size }));
   return call("POST", "", { name: name.slice(0, 120), files });
 }
