@@ -43,6 +43,7 @@ class Machine:
         self.longest = max(len(each) for each in self.program.instructions)
         self.trace = self._zeros(layout.sms, self.longest, 8, dtype=torch.int64)
         self._fault = self._zeros(1, dtype=torch.int64)
+        self.launches = 0
         self._place_words()
 
     def _zeros(self, *size: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -105,6 +106,7 @@ class Machine:
         threads = 32 * self.tuning.warps + device.PRODUCER_THREADS
         with cupy.cuda.ExternalStream(torch.cuda.current_stream(self.gpu).cuda_stream):
             self.kernel((self.layout.sms,), (threads,), (params,), shared_mem=device.shared_bytes(self.constants))
+        self.launches += 1
 
     def check(self) -> None:
         """Raises MegakernelFault when the last launch gave up; waits for it to end."""

@@ -91,6 +91,7 @@ class MegakernelRunner(Runner):
         assert machine is not None
         memory, made = pinned(tokens * batch, -1)
         self._cancel[1][0] = 0
+        before = machine.launches
         first = torch.empty(batch, 1, dtype=torch.int64, pin_memory=True)
         ready = torch.cuda.Event()
         start_ns = time.monotonic_ns()
@@ -110,7 +111,9 @@ class MegakernelRunner(Runner):
             times_ns.append(time.monotonic_ns())
             rows.append(row.tolist())
         del memory
-        return Generation([list(row) for row in zip(*rows, strict=True)], times_ns, start_ns, {"launches": 1})
+        return Generation(
+            [list(row) for row in zip(*rows, strict=True)], times_ns, start_ns, {"launches": machine.launches - before}
+        )
 
     def _arrived(self, row: np.ndarray, machine: Machine) -> bool:
         """Waits until the row's tokens are there; False when the launch ended without them."""

@@ -1,7 +1,6 @@
 """The command against a live server, as a user runs it."""
 
 import json
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,23 +9,10 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from kernels.model_files.families import FAMILIES
+from tests.workbench.intake.conftest import CONFIG, safetensors
 from workbench.accounts import tokens
 from workbench.cli import app
 
-CONFIG: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 96,
-    "max_position_embeddings": 512,
-    "tie_word_embeddings": True,
-    "torch_dtype": "bfloat16",
-}
 SLA = "traffic: {prompt_tokens: 16, output_tokens: 8}\nobjectives:\n  - {metric: ttft, limit: 100}\n"
 
 
@@ -56,15 +42,8 @@ def model_dir(tmp_path: Path) -> Path:
     """A small Hugging Face model directory with zero weights, and things that do not belong to the model."""
     directory = tmp_path / "tiny"
     directory.mkdir()
-    header: dict[str, Any] = {}
-    offset = 0
-    for name, shape in FAMILIES["llama"].shapes(CONFIG):
-        size = 2 * shape[0] * (shape[1] if len(shape) > 1 else 1)
-        header["model." + name] = {"dtype": "BF16", "shape": shape, "data_offsets": [offset, offset + size]}
-        offset += size
-    raw = json.dumps(header).encode()
     (directory / "config.json").write_text(json.dumps(CONFIG))
-    (directory / "model.safetensors").write_bytes(struct.pack("<Q", len(raw)) + raw + bytes(offset))
+    (directory / "model.safetensors").write_bytes(safetensors(CONFIG))
     (directory / "tokenizer.json").write_text("{}")
     (directory / ".cache").mkdir()
     (directory / ".cache" / "lock").write_text("")
