@@ -14,6 +14,7 @@ from typing import Any
 
 from kernels import registry
 from kernels.candidates import DEFAULTS, Bench, Trial, try_case
+from kernels.nvrtc import cache_directory
 from kernels.ops import Case
 
 
@@ -81,8 +82,3 @@ class Choices:
         with tempfile.NamedTemporaryFile("w", dir=self.path.parent, delete=False) as file:
             json.dump(self._facts | {"choices": choices}, file, indent=1)
         os.replace(file.name, self.path)
-
-
-def cache_directory() -> Path:
-    """Where measured choices are kept."""
-    return Path(os.environ.get("KERNELS_CACHE") or Path.home() / ".cache" / "kernel-workbench")

@@ -1,18 +1,16 @@
-"""Compiles the megakernel for one model and launches it."""
+"""What the megakernel is compiled with for one model: its constants, its shared memory, the structure of a launch."""
 
-import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from kernels import nvrtc
 from kernels.megakernel.program import Program
 from kernels.megakernel.ring import safe_groups
 
 SOURCES = Path(__file__).parent
-SOURCE_NAMES = ("primitives.cuh", "machine.cuh", "gemv.cuh", "attention.cuh", "decode.cu")
 SHARED_MOST = 227 * 1024
 CHUNK = 16384
 PRODUCER_THREADS = 128
@@ -82,49 +80,5 @@ def shared_bytes(constants: dict[str, Any]) -> int:
 
 
 def compile_kernel(constants: dict[str, Any]) -> Any:
-    """The CuPy function for these constants, compiled by NVRTC for sm_90a; the binary is cached by content."""
-    import cupy
-
-    cubin = _cubin(tuple(f"-D{name}={value}" for name, value in constants.items()))
-    kernel = cupy.RawModule(path=str(cubin)).get_function("decode")
-    kernel.max_dynamic_shared_size_bytes = shared_bytes(constants)
-    return kernel
-
-
-def _cubin(defined: tuple[str, ...]) -> Path:
-    sources = [(SOURCES / name).read_text() for name in SOURCE_NAMES]
-    content = "\0".join((*sources, *defined))
-    cache = Path(os.environ.get("KERNELS_CACHE", Path.home() / ".cache" / "kernel-workbench"))
-    path = cache / f"megakernel-{hashlib.sha256(content.encode()).hexdigest()[:32]}.cubin"
-    if not path.exists():
-        binary = _compiled(sources[-1], defined)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(f".{os.getpid()}")
-        fresh.write_bytes(binary)
-        fresh.replace(path)
-    return path
-
-
-def _compiled(source: str, defined: tuple[str, ...]) -> bytes:
-    """NVRTC by itself: CuPy's own wrapper cannot name sm_90a, which setmaxnreg needs."""
-    from cupy.cuda import nvrtc
-
-    options = ("--std=c++17", f"-I{SOURCES}", *(f"-I{each}" for each in _cuda_includes()), "-arch=sm_90a", *defined)
-    program = nvrtc.createProgram(source, "decode.cu", (), ())
-    try:
-        nvrtc.compileProgram(program, options)
-        return nvrtc.getCUBIN(program)
-    except nvrtc.NVRTCError as error:
-        raise RuntimeError(f"the megakernel does not compile: {nvrtc.getProgramLog(program)}") from error
-    finally:
-        nvrtc.destroyProgram(program)
-
-
-def _cuda_includes() -> list[Path]:
-    """Where cuda_bf16.h may lie: the toolkit, or the toolkit's wheels."""
-    import cupy
-
-    toolkit = cupy.cuda.get_cuda_path()
-    wheels = Path(np.__file__).parents[1] / "nvidia"
-    found = [Path(toolkit) / "include"] if toolkit else []
-    return [each for each in (*found, *wheels.glob("*/include")) if (each / "cuda_bf16.h").exists()]
+    """The CuPy function for these constants."""
+    return nvrtc.load(SOURCES / "decode.cu", "decode", constants, shared_bytes(constants))

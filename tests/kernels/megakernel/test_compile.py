@@ -8,8 +8,10 @@ from kernels.megakernel import device
 from kernels.megakernel.program import Layout, build
 from kernels.megakernel.ring import ring_problem
 from kernels.megakernel.shape import shape_of
-from tests.kernels.megakernel.compiling import Resources, compile_log, resources
+from tests.kernels.compiling import Resources, compile_log, resources
 from tests.kernels.megakernel.published import CONFIGS
+
+DECODE = device.SOURCES / "decode.cu"
 
 
 def constants(name: str, **layout: int) -> dict:
@@ -28,7 +30,7 @@ def constants(name: str, **layout: int) -> dict:
     ids=["llama-3.2-1b", "qwen2.5-1.5b", "qwen3-0.6b", "llama-3.2-1b batch 8"],
 )
 def test_nothing_is_spilled(name: str, layout: dict[str, int]) -> None:
-    found = resources(compile_log(constants(name, **layout)))
+    found = resources(compile_log(DECODE, constants(name, **layout)))
     assert found == Resources(stack=0, spill_stores=0, spill_loads=0, registers=found.registers)
     assert found.registers * (device.Tuning().warps * 32 + 32) <= 65536
 
@@ -36,12 +38,12 @@ def test_nothing_is_spilled(name: str, layout: dict[str, int]) -> None:
 def test_a_debug_build_compiles() -> None:
     shape = shape_of(CONFIGS["llama-3.2-1b"])
     program = build(shape, Layout())
-    assert resources(compile_log(device.defines(program, device.Tuning(trace=True)))).spill_stores == 0
+    assert resources(compile_log(DECODE, device.defines(program, device.Tuning(trace=True)))).spill_stores == 0
 
 
 def test_an_error_in_the_source_is_told() -> None:
     with pytest.raises(RuntimeError, match="error"):
-        compile_log(constants("llama-3.2-1b") | {"WARPS": "nonsense"})
+        compile_log(DECODE, constants("llama-3.2-1b") | {"WARPS": "nonsense"})
 
 
 @pytest.mark.parametrize("name", CONFIGS)

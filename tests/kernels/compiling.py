@@ -1,16 +1,16 @@
-"""Compiles decode.cu as a launch does, by NVRTC, on a machine that needs no GPU; and reads what ptxas says of it."""
+"""Compiles CUDA sources as a launch does, by NVRTC, on a machine that needs no GPU; reads what ptxas says of them."""
 
 import ctypes
 import importlib.metadata
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernels.megakernel.device import SOURCES
+from kernels import nvrtc
 
 PACKAGES = ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime")
-ARCHITECTURE = "sm_90a"
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ def _file(package: str, name: str) -> Path:
     try:
         files = importlib.metadata.files(package) or []
     except importlib.metadata.PackageNotFoundError:
-        raise RuntimeError(f"{package} is not installed, and decode.cu cannot be compiled: make setup") from None
+        raise RuntimeError(f"{package} is not installed, and CUDA sources cannot be compiled: make setup") from None
     return next(Path(str(found.locate())) for found in files if found.name == name)
 
 
@@ -36,17 +36,16 @@ def _nvrtc() -> ctypes.CDLL:
     return ctypes.CDLL(str(_file(PACKAGES[0], "libnvrtc.so.13")))
 
 
-def compile_log(constants: dict[str, Any]) -> str:
-    """The log of compiling the kernel with these constants for ARCHITECTURE. Raises RuntimeError with the errors."""
+def compile_log(source: Path, constants: Mapping[str, Any]) -> str:
+    """The log of compiling a source with these macros. Raises RuntimeError with the errors."""
     library, program = _nvrtc(), ctypes.c_void_p()
-    options = [
-        "--std=c++17", f"--gpu-architecture={ARCHITECTURE}", "--ptxas-options=-v", f"-I{SOURCES}",
-        f"-I{_file(PACKAGES[1], 'cuda_bf16.h').parent}", *(f"-D{name}={value}" for name, value in constants.items()),
+    given = [
+        *nvrtc.options(source, constants), f"--gpu-architecture={nvrtc.ARCHITECTURE}", "--ptxas-options=-v",
+        f"-I{_file(PACKAGES[1], 'cuda_bf16.h').parent}",
     ]  # fmt: skip
-    source = (SOURCES / "decode.cu").read_bytes()
-    library.nvrtcCreateProgram(ctypes.byref(program), source, b"decode.cu", 0, None, None)
-    given = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
-    failed = library.nvrtcCompileProgram(program, len(options), given)
+    library.nvrtcCreateProgram(ctypes.byref(program), source.read_bytes(), source.name.encode(), 0, None, None)
+    options = (ctypes.c_char_p * len(given))(*(option.encode() for option in given))
+    failed = library.nvrtcCompileProgram(program, len(given), options)
     size = ctypes.c_size_t()
     library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
     log = ctypes.create_string_buffer(size.value)
@@ -58,7 +57,7 @@ def compile_log(constants: dict[str, Any]) -> str:
 
 
 def resources(log: str) -> Resources:
-    """What ptxas says of `decode`; raises ValueError when it says nothing."""
+    """What ptxas says of a source with one kernel; raises ValueError when it says nothing."""
     bytes_of = r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
     memory, registers = re.search(bytes_of, log), re.search(r"Used (\d+) registers", log)
     if not memory or not registers:
