@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernels import bench_document
-from kernels.bench_cases import GROUPS, cases
+from kernels.cases import GROUPS, cases
 from kernels.bench_document import BenchDocument, Row
 from kernels.hardware import GPUS, Gpu
 

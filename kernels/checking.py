@@ -4,7 +4,7 @@ import argparse
 import json
 from typing import Any
 
-from kernels.bench_cases import check_cases
+from kernels.cases import check_cases
 
 OPS = ("linear", "attention", "rmsnorm", "gated", "rope", "lm_head")
 

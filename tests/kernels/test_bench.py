@@ -7,7 +7,7 @@ import pytest
 from kernels import bench_document, ceilings
 from kernels.__main__ import main
 from kernels.bench import rows_of
-from kernels.bench_cases import GROUPS, cases, check_cases
+from kernels.cases import GROUPS, cases, check_cases
 from kernels.candidates import Trial
 from kernels.ops import LinearCase
 

@@ -1,0 +1,39 @@
+"""The shapes that `check` and `bench` use. Imports without torch."""
+
+from collections.abc import Callable
+
+from kernels.cases import attention, fused, linear
+from kernels.ops import Case, DType
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "attention": ("attention",),
+    "gemm": ("linear",),
+    "fused": ("rmsnorm", "gated", "rope", "lm_head"),
+    "decode": ("model",),
+}
+"""The ops that a bench group covers."""
+
+_BENCH: dict[str, Callable[[bool], list[Case]]] = {
+    "attention": attention.bench,
+    "gemm": linear.bench,
+    "fused": fused.bench,
+}
+_CHECK: dict[str, Callable[[DType, bool], list[Case]]] = {
+    "attention": attention.check,
+    "linear": linear.check,
+    "rmsnorm": fused.check_rmsnorm,
+    "gated": fused.check_gated,
+    "rope": fused.check_rope,
+    "lm_head": fused.check_lm_head,
+}
+
+
+def cases(group: str, cpu: bool) -> list[Case]:
+    """The cases of a group; `decode` has none here, since a model is a case of its own."""
+    return _BENCH[group](cpu) if group in _BENCH else []
+
+
+def check_cases(op: str, cpu: bool) -> list[Case]:
+    """Cases that exercise what an op can be, in every dtype that the device is good for."""
+    dtypes: tuple[DType, ...] = ("fp32", "bf16") if cpu else ("bf16", "fp16", "fp32")
+    return [case for dtype in dtypes for case in _CHECK[op](dtype, cpu)]

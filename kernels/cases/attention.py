@@ -1,0 +1,66 @@
+"""Attention shapes. Imports without torch."""
+
+from kernels.ops import AttentionCase, Case, DType
+
+TOKENS = 16_384
+"""Tokens of a prefill case in all, as attention papers count."""
+
+
+def bench(cpu: bool) -> list[Case]:
+    """What `bench attention` times: real models' shapes on a GPU, tiny ones on a CPU."""
+    return _tiny() if cpu else [*_prefill(), *_decode()]
+
+
+def check(dtype: DType, cpu: bool) -> list[Case]:
+    """What `check attention` proves in one dtype: odd and unequal lengths, grouped heads, windows."""
+    shapes = ((64, 64, None), (1, 77, None), (9, 77, 16))
+    return [
+        AttentionCase(
+            kind="decode" if q_len == 1 else "prefill",
+            head_dim=64,
+            heads=8,
+            kv_heads=2,
+            batch=2,
+            q_len=q_len,
+            kv_len=kv_len,
+            dtype=dtype,
+            kv_dtype=dtype,
+            window=window,
+        )
+        for q_len, kv_len, window in shapes
+    ]
+
+
+def _prefill() -> list[Case]:
+    return [
+        AttentionCase(
+            kind="prefill",
+            head_dim=head_dim,
+            heads=2048 // head_dim,
+            kv_heads=2048 // head_dim,
+            batch=TOKENS // length,
+            q_len=length,
+            kv_len=length,
+            causal=causal,
+        )
+        for head_dim in (64, 128)
+        for length in (1024, 4096, 16_384)
+        for causal in (False, True)
+    ]
+
+
+def _decode() -> list[Case]:
+    return [
+        AttentionCase(kind="decode", head_dim=64, heads=32, kv_heads=8, batch=batch, q_len=1, kv_len=kv_len)
+        for batch, kv_len in ((1, 192), (1, 4096), (16, 4096), (64, 8192))
+    ]
+
+
+def _tiny() -> list[Case]:
+    shapes = (("prefill", 128, 128), ("decode", 1, 192))
+    return [
+        AttentionCase(
+            kind=kind, head_dim=64, heads=4, kv_heads=2, batch=1, q_len=q, kv_len=kv, dtype="fp32", kv_dtype="fp32"
+        )
+        for kind, q, kv in shapes
+    ]
