@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernels import bench_document
-from kernels.cases import GROUPS, cases
 from kernels.bench_document import BenchDocument, Row
+from kernels.cases import GROUPS, cases
 from kernels.hardware import GPUS, Gpu
 
 if TYPE_CHECKING:

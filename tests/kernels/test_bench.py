@@ -7,8 +7,8 @@ import pytest
 from kernels import bench_document, ceilings
 from kernels.__main__ import main
 from kernels.bench import rows_of
-from kernels.cases import GROUPS, cases, check_cases
 from kernels.candidates import Trial
+from kernels.cases import GROUPS, cases, check_cases
 from kernels.ops import LinearCase
 
 ROW_FIELDS = {
