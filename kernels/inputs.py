@@ -62,7 +62,7 @@ def _linear(case: LinearCase, make: Maker, scale: float) -> dict[str, torch.Tens
         "x": make.normal(case.m, case.k, scale=scale),
         "w": make.normal(case.weight_rows, case.k, scale=1 / math.sqrt(case.k)),
     }
-    if case.epilogue == "bias":
+    if case.adds_bias:
         found["bias"] = make.normal(case.n, scale=scale)
     if case.epilogue == "residual":
         found["residual"] = make.normal(case.m, case.n, scale=scale)

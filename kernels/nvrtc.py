@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kernels.overlap import launch_overlapping
+
 ARCHITECTURE = "sm_90a"
 TILES = Path(__file__).parent / "tiles"
 """The header layer that every CUDA source may include."""
@@ -26,11 +28,28 @@ def load(source: Path, entry: str, defines: Mapping[str, Any] | None = None, sha
     return kernel
 
 
-def launch(kernel: Any, grid: tuple[int, ...], threads: int, arguments: tuple[Any, ...], shared_bytes: int = 0) -> None:
-    """Enqueues the kernel on torch's current stream. A tensor goes as its `data_ptr()`, a struct as a numpy 0-d."""
+def launch(
+    kernel: Any,
+    grid: tuple[int, ...],
+    threads: int,
+    arguments: tuple[Any, ...],
+    shared_bytes: int = 0,
+    overlap: bool = False,
+) -> None:
+    """Enqueues the kernel on torch's current stream. A tensor goes as its `data_ptr()`, a struct as a numpy 0-d.
+
+    With `overlap` it may start before the stream's previous kernel has ended, once every block of that one has run
+    `griddepcontrol.launch_dependents` or ended; it must run `griddepcontrol.wait` before it reads or writes anything
+    that earlier kernels touch. Works under CUDA-graph capture.
+    """
     import cupy
     import torch
 
+    if overlap:
+        launch_overlapping(
+            kernel.kernel.ptr, grid, threads, arguments, shared_bytes, torch.cuda.current_stream().cuda_stream
+        )
+        return
     with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
         kernel(grid, (threads,), arguments, shared_mem=shared_bytes)
 

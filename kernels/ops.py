@@ -10,6 +10,16 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 DType = Literal["fp32", "bf16", "fp16"]
 Weights = Literal["fp32", "bf16", "fp16", "int8", "fp8", "nvfp4", "int4"]
+Epilogue = Literal[
+    "none",
+    "bias",
+    "residual",
+    "swiglu",
+    "rmsnorm_scale",
+    "rmsnorm_scale_bias",
+    "rmsnorm_scale_swiglu",
+    "quantise",
+]
 
 BYTES: dict[str, float] = {
     "fp32": 4,
@@ -33,7 +43,10 @@ class _Case(BaseModel):
 
 
 class LinearCase(_Case):
-    """y[m, n] = epilogue(x[m, k] · w[n, k]ᵀ). For swiglu w is [2n, k], gate rows first, and y is [m, n]."""
+    """y[m, n] = epilogue(x[m, k] · w[n, k]ᵀ). For swiglu w is [2n, k], gate rows first, and y is [m, n].
+
+    `rmsnorm_scale`, alone or before a bias or swiglu, divides the product by the root mean square of its row of x.
+    """
 
     op: Literal["linear"] = "linear"
     m: int = Field(ge=0)
@@ -41,11 +54,26 @@ class LinearCase(_Case):
     k: int = Field(gt=0)
     dtype: DType = "bf16"
     weights: Weights = "bf16"
-    epilogue: Literal["none", "bias", "residual", "swiglu", "rmsnorm_scale", "quantise"] = "none"
+    epilogue: Epilogue = "none"
+
+    @property
+    def normalises(self) -> bool:
+        """Whether each row is divided by the root mean square of its x."""
+        return self.epilogue.startswith("rmsnorm_scale")
+
+    @property
+    def gates(self) -> bool:
+        """Whether w holds a gate and an up matrix that swiglu joins."""
+        return self.epilogue.endswith("swiglu")
+
+    @property
+    def adds_bias(self) -> bool:
+        """Whether the call takes a bias [n]."""
+        return self.epilogue.endswith("bias")
 
     @property
     def weight_rows(self) -> int:
-        return 2 * self.n if self.epilogue == "swiglu" else self.n
+        return 2 * self.n if self.gates else self.n
 
     @property
     def flops(self) -> float:
@@ -54,7 +82,7 @@ class LinearCase(_Case):
     @property
     def least_bytes(self) -> float:
         activation = BYTES[self.dtype]
-        extra = {"bias": self.n, "residual": self.m * self.n}.get(self.epilogue, 0)
+        extra = self.n if self.adds_bias else self.m * self.n if self.epilogue == "residual" else 0
         return (
             self.m * self.k * activation
             + self.weight_rows * self.k * BYTES[self.weights]

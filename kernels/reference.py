@@ -48,21 +48,23 @@ def linear(
     w: torch.Tensor,
     bias: torch.Tensor | None = None,
     residual: torch.Tensor | None = None,
+    eps: float = EPSILON,
 ) -> torch.Tensor:
     """y [m, n] = epilogue(x [m, k] · w [n, k]ᵀ).
 
-    `rmsnorm_scale` divides each row by the root mean square of its x (the norm's own weight is folded into w);
-    `quantise` is the plain product: a variant returns it as (values, scale per row), which the gate multiplies out.
+    `rmsnorm_scale` divides each row by the root mean square of its x (the norm's own weight is folded into w), before
+    a bias or swiglu; `quantise` is the plain product: a variant returns it as (values, scale per row), which the gate
+    multiplies out.
     """
     y = x @ w.T
+    if case.normalises:
+        wide = x if x.dtype == torch.float64 else x.float()
+        y = y * torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + eps).to(y.dtype)
     for added in (bias, residual):
         y = y if added is None else y + added
-    match case.epilogue:
-        case "swiglu":
-            gate, up = y.chunk(2, dim=-1)
-            return F.silu(gate) * up
-        case "rmsnorm_scale":
-            return y * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + EPSILON)
+    if case.gates:
+        gate, up = y.chunk(2, dim=-1)
+        y = F.silu(gate) * up
     return y
 
 

@@ -37,10 +37,11 @@ class Variant(ABC):
     precision of the weights, so that it needs the workload's permission and the quality gate. `build_seconds` is what
     building and the first call take at worst, so that a short run can leave it out.
 
-    Calls: linear `f(x, w, bias=None, residual=None) -> y`; attention `f(q, k, v) -> o`; rmsnorm
-    `f(x, w, residual=None, eps=1e-6) -> y` or `(y, x + residual)`; gated `f(gate_up) -> y`. The layouts are those of
-    the case's docstring. rope `f(q, k, cos, sin) -> (q, k)` with cos and sin [batch, q_len, head_dim]; lm_head
-    `f(x, w) -> ids [m] int64`. Where a variant packs its weight, `w` is what `pack` returned. Paged and appending
+    Calls: linear `f(x, w, bias=None, residual=None, eps=1e-6) -> y` (eps: that of a `rmsnorm_scale` epilogue);
+    attention `f(q, k, v) -> o`; rmsnorm `f(x, w, residual=None, eps=1e-6) -> y` or `(y, x + residual)`; gated
+    `f(gate_up) -> y`. The layouts are those of the case's docstring. rope `f(q, k, cos, sin) -> (q, k)` with cos
+    and sin [batch, q_len, head_dim]; lm_head `f(x, w) -> ids [m] int64`. Where a variant packs its weight, `w` is
+    what `pack` returned. Paged and appending
     variants take what `build` documents.
     """
 

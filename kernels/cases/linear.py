@@ -1,6 +1,17 @@
 """Shapes of matrix products. Imports without torch."""
 
-from kernels.ops import Case, DType, LinearCase
+from kernels.ops import Case, DType, Epilogue, LinearCase
+
+EPILOGUES: tuple[Epilogue, ...] = (
+    "none",
+    "bias",
+    "residual",
+    "swiglu",
+    "rmsnorm_scale",
+    "rmsnorm_scale_bias",
+    "rmsnorm_scale_swiglu",
+)
+"""What every floating-point product can end with."""
 
 
 def bench(cpu: bool) -> list[Case]:
@@ -25,7 +36,7 @@ def check(dtype: DType, cpu: bool) -> list[Case]:
     floating = [
         LinearCase(m=m, n=192, k=320, dtype=dtype, weights=dtype, epilogue=epilogue)
         for m in (1, 33)
-        for epilogue in ("none", "bias", "residual", "swiglu", "rmsnorm_scale")
+        for epilogue in EPILOGUES
     ]
     return [*floating, *(LinearCase(m=m, n=192, k=320, dtype=dtype, weights="int8") for m in (1, 33))]
 

@@ -21,17 +21,18 @@ def _plain(case: LinearCase) -> "Callable[..., torch.Tensor]":
 
     from kernels.reference import EPSILON
 
-    def product(x: "torch.Tensor", w: "torch.Tensor", bias: Any = None, residual: Any = None) -> "torch.Tensor":
-        y = F.linear(x, w, bias)
-        match case.epilogue:
-            case "residual":
-                return y + residual
-            case "swiglu":
-                gate, up = y.chunk(2, dim=-1)
-                return F.silu(gate) * up
-            case "rmsnorm_scale":
-                mean = x.float().square().mean(dim=-1, keepdim=True)
-                return y * (mean + EPSILON).rsqrt().to(y.dtype)
+    def product(
+        x: "torch.Tensor", w: "torch.Tensor", bias: Any = None, residual: Any = None, eps: float = EPSILON
+    ) -> "torch.Tensor":
+        y = F.linear(x, w, None if case.normalises else bias)
+        if case.normalises:
+            y = y * (x.float().square().mean(dim=-1, keepdim=True) + eps).rsqrt().to(y.dtype)
+            y = y if bias is None else y + bias
+        if case.epilogue == "residual":
+            return y + residual
+        if case.gates:
+            gate, up = y.chunk(2, dim=-1)
+            return F.silu(gate) * up
         return y
 
     return product
@@ -58,7 +59,7 @@ class TorchLinear(Variant):
         return _unquantised(case)
 
     def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(x, w, bias=None, residual=None) -> y. Takes no params; raises ValueError when given any."""
+        """f(x, w, bias=None, residual=None, eps=1e-6) -> y. Takes no params; raises ValueError when given any."""
         if params:
             raise ValueError(f"torch_linear takes no params, not {', '.join(sorted(params))}")
         return _plain(case)
@@ -80,7 +81,7 @@ class TorchLinearCompiled(Variant):
         return _unquantised(case)
 
     def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(x, w, bias=None, residual=None) -> y. Takes `mode` of torch.compile; compiles at the first call."""
+        """f(x, w, bias=None, residual=None, eps=1e-6) -> y. Takes torch.compile's `mode`; compiles at the first call."""
         import torch
 
         unknown = set(params) - {"mode"}
