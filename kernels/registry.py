@@ -41,8 +41,7 @@ class Variant(ABC):
     attention `f(q, k, v) -> o`; rmsnorm `f(x, w, residual=None, eps=1e-6) -> y` or `(y, x + residual)`; gated
     `f(gate_up) -> y`. The layouts are those of the case's docstring. rope `f(q, k, cos, sin) -> (q, k)` with cos
     and sin [batch, q_len, head_dim]; lm_head `f(x, w) -> ids [m] int64`. Where a variant packs its weight, `w` is
-    what `pack` returned. Paged and appending
-    variants take what `build` documents.
+    what `pack` returned. Paged and appending variants take what `build` documents.
     """
 
     name: ClassVar[str]

@@ -81,7 +81,7 @@ class TorchLinearCompiled(Variant):
         return _unquantised(case)
 
     def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(x, w, bias=None, residual=None, eps=1e-6) -> y. Takes torch.compile's `mode`; compiles at the first call."""
+        """f(x, w, bias=None, residual=None, eps=1e-6) -> y. Takes `mode` of torch.compile; compiles on first call."""
         import torch
 
         unknown = set(params) - {"mode"}
