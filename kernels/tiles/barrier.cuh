@@ -1,0 +1,97 @@
+// Barriers in shared memory (mbarriers), named barriers and cluster barriers.
+#pragma once
+
+#ifndef TILES_SPIN_LIMIT
+#define TILES_SPIN_LIMIT (1 << 24)  // tries before a wait traps, so that a lost arrival ends the kernel; 0: wait for ever
+#endif
+
+namespace tiles {
+
+using u32 = unsigned int;
+using u64 = unsigned long long;
+
+__device__ __forceinline__ u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
+
+// An mbarrier: a phase ends when `count` threads have arrived and all announced bytes have landed.
+struct Barrier {
+  u64 state;
+};
+
+__device__ __forceinline__ void init(Barrier& barrier, u32 count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&barrier)), "r"(count) : "memory");
+}
+
+// After `init`, before anyone (the copy engine, another block of the cluster) uses the barriers.
+__device__ __forceinline__ void fence_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;\n\tfence.proxy.async;" ::: "memory");
+}
+
+__device__ __forceinline__ void arrive(Barrier& barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&barrier)) : "memory");
+}
+
+// Arrives at the same barrier of block `rank` of the cluster.
+__device__ __forceinline__ void arrive_at(Barrier& barrier, u32 rank) {
+  asm volatile(
+      "{\n\t.reg .b32 remote;\n\tmapa.shared::cluster.u32 remote, %0, %1;\n\t"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n\t}" ::"r"(shared_address(&barrier)),
+      "r"(rank)
+      : "memory");
+}
+
+// Arrives and announces the bytes that copies will bring in this phase.
+__device__ __forceinline__ void expect(Barrier& barrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&barrier)), "r"(bytes)
+               : "memory");
+}
+
+__device__ __forceinline__ bool passed(Barrier& barrier, u32 parity) {
+  u32 done;
+  asm volatile(
+      "{\n\t.reg .pred p;\n\tmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
+      "selp.u32 %0, 1, 0, p;\n\t}"
+      : "=r"(done)
+      : "r"(shared_address(&barrier)), "r"(parity)
+      : "memory");
+  return done;
+}
+
+// Until the phase of this parity is over. A fresh barrier is in phase 0: waiting for parity 1 returns at once.
+__device__ __forceinline__ void wait(Barrier& barrier, u32 parity) {
+#if TILES_SPIN_LIMIT
+  for (u32 tries = 0; !passed(barrier, parity);)
+    if (++tries == TILES_SPIN_LIMIT) __trap();
+#else
+  while (!passed(barrier, parity)) {
+  }
+#endif
+}
+
+// Where a thread stands in a ring of STAGES barriers: wait(full[c.stage], c.parity); wait(empty[c.stage], c.parity ^ 1).
+template <int STAGES>
+struct Cursor {
+  int stage = 0;
+  u32 parity = 0;
+  __device__ __forceinline__ void advance() {
+    if (++stage == STAGES) stage = 0, parity ^= 1;
+  }
+};
+
+// Named barriers 1 to 15 (0 is __syncthreads) among `threads` threads.
+__device__ __forceinline__ void named_sync(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void named_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+__device__ __forceinline__ u32 cluster_rank() {
+  u32 rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+__device__ __forceinline__ void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+}  // namespace tiles

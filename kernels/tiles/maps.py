@@ -1,0 +1,77 @@
+"""Tensor maps for the copy engine: encoded by the driver, kept per tensor place, shape, strides and box."""
+
+import ctypes
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+
+TENSOR_MAP = np.dtype((np.void, 128))
+"""`TensorMap` of tma.cuh; a launch takes it by value as a 0-d array."""
+
+ROW_BYTES = 128
+"""Bytes of a box's innermost dimension: one row of a panel, in the 128-byte swizzle."""
+
+_TYPES = {"uint8": 0, "float8_e4m3fn": 0, "int8": 0, "int32": 4, "float32": 7, "float16": 6, "bfloat16": 9}
+"""CUtensorMapDataType of torch's dtypes; 8-bit values travel as bytes."""
+
+_SWIZZLE_128, _PROMOTE_L2_256, _ZEROS_OUTSIDE, _NO_INTERLEAVE = 3, 3, 0, 0
+
+
+def encode(tensor: "torch.Tensor", box: Sequence[int]) -> Any:
+    """The map of a tensor of 2 to 5 dimensions for boxes of this shape, both with the innermost dimension last.
+
+    A dimension of a box holds at most 256 values, the innermost one exactly 128 bytes. Reads outside the tensor give
+    zeros, writes there are dropped. Raises ValueError for what the copy engine cannot describe: an address that is not
+    a multiple of 16, an innermost stride other than 1, another stride that is not a multiple of 16 bytes, no elements.
+    """
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    _refuse(tensor, dtype, box)
+    return _encoded(tensor.data_ptr(), dtype, tensor.element_size(), tuple(tensor.shape), tensor.stride(), tuple(box))
+
+
+def _refuse(tensor: "torch.Tensor", dtype: str, box: Sequence[int]) -> None:
+    size = tensor.element_size()
+    if dtype not in _TYPES:
+        raise ValueError(f"tensor is {dtype}: the copy engine moves {', '.join(_TYPES)}")
+    if not 2 <= tensor.dim() <= 5 or len(box) != tensor.dim():
+        raise ValueError(f"box {list(box)} does not fit a tensor of {tensor.dim()} dimensions (2 to 5 are possible)")
+    if box[-1] * size != ROW_BYTES or not all(1 <= extent <= 256 for extent in box):
+        raise ValueError(f"box {list(box)}: its rows hold {ROW_BYTES} bytes and no dimension more than 256 values")
+    if tensor.numel() == 0:
+        raise ValueError(f"tensor of shape {list(tensor.shape)} has no elements")
+    if tensor.data_ptr() % 16:
+        raise ValueError(f"tensor begins at {tensor.data_ptr():#x}, which is no multiple of 16 bytes")
+    if tensor.stride(-1) != 1:
+        raise ValueError(f"tensor has an innermost stride of {tensor.stride(-1)}, not 1")
+    if any(stride * size % 16 or stride * size >= 2**40 for stride in tensor.stride()[:-1]):
+        raise ValueError(f"tensor has strides {list(tensor.stride())}: multiples of 16 bytes below 2^40 are possible")
+
+
+@lru_cache(maxsize=4096)
+def _encoded(
+    address: int, dtype: str, size: int, shape: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...]
+) -> Any:
+    rank = len(shape)
+    outer = [stride * size for stride in strides[:-1]]
+    memory = ctypes.create_string_buffer(128 + 64)
+    start = ctypes.addressof(memory) + -ctypes.addressof(memory) % 64
+    answer = _driver().cuTensorMapEncodeTiled(
+        ctypes.c_void_p(start), ctypes.c_int(_TYPES[dtype]), ctypes.c_uint32(rank), ctypes.c_void_p(address),
+        (ctypes.c_uint64 * rank)(*reversed(shape)), (ctypes.c_uint64 * (rank - 1))(*reversed(outer)),
+        (ctypes.c_uint32 * rank)(*reversed(box)), (ctypes.c_uint32 * rank)(*[1] * rank),
+        ctypes.c_int(_NO_INTERLEAVE), ctypes.c_int(_SWIZZLE_128), ctypes.c_int(_PROMOTE_L2_256),
+        ctypes.c_int(_ZEROS_OUTSIDE),
+    )  # fmt: skip
+    if answer:
+        raise RuntimeError(f"the driver refuses a tensor map with error {answer}: {shape} by {strides} in boxes {box}")
+    return np.frombuffer(ctypes.string_at(start, 128), TENSOR_MAP)[0:1].reshape(()).copy()
+
+
+@lru_cache(maxsize=1)
+def _driver() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")

@@ -1,0 +1,93 @@
+// From accumulators to 16-bit and 8-bit values, and their way to and from shared tiles.
+#pragma once
+#include "wgmma.cuh"
+
+namespace tiles {
+
+template <typename T>
+__device__ __forceinline__ u32 pack(float first, float second);
+template <>
+__device__ __forceinline__ u32 pack<bf16>(float first, float second) {
+  u32 both;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
+  return both;
+}
+template <>
+__device__ __forceinline__ u32 pack<f16>(float first, float second) {
+  u32 both;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
+  return both;
+}
+// Two values as e4m3 in the low 16 bits, saturated at ±448.
+template <>
+__device__ __forceinline__ u32 pack<e4m3>(float first, float second) {
+  unsigned short both;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(both) : "f"(second), "f"(first));
+  return both;
+}
+
+template <typename T>
+__device__ __forceinline__ float2 unpack(u32 both);
+template <>
+__device__ __forceinline__ float2 unpack<bf16>(u32 both) {
+  return make_float2(__uint_as_float(both << 16), __uint_as_float(both & 0xffff0000));
+}
+template <>
+__device__ __forceinline__ float2 unpack<f16>(u32 both) {
+  return __half22float2(*reinterpret_cast<__half2*>(&both));
+}
+
+template <int N>
+__device__ __forceinline__ void zero(Accumulator<N>& d) {
+#pragma unroll
+  for (int i = 0; i < N / 2; i++) d.at[i] = 0.f;
+}
+
+// Columns [16 · step, 16 · step + 16) of an accumulator as 16-bit values: what Product takes as A from registers, and
+// what store_matrices writes.
+template <typename T, int N>
+__device__ __forceinline__ void convert(u32 (&to)[4], const Accumulator<N>& from, int step) {
+#pragma unroll
+  for (int i = 0; i < 4; i++) to[i] = pack<T>(from.at[8 * step + 2 * i], from.at[8 * step + 2 * i + 1]);
+}
+
+// Columns [64 · part, 64 · part + 64) of an accumulator into a panel of 64 rows, or out of one (all 128 threads).
+template <typename T, int N>
+__device__ __forceinline__ void put_panel(T* panel, const Accumulator<N>& from, int part) {
+#pragma unroll
+  for (int step = 0; step < 4; step++) {
+    u32 values[4];
+    convert<T>(values, from, 4 * part + step);
+    store_matrices(matrices_address(panel, step), values);
+  }
+}
+template <typename T, int N>
+__device__ __forceinline__ void add_panel(Accumulator<N>& to, const T* panel, int part) {
+#pragma unroll
+  for (int step = 0; step < 4; step++) {
+    u32 values[4];
+    load_matrices(values, matrices_address(panel, step));
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const float2 pair = unpack<T>(values[i]);
+      to.at[32 * part + 8 * step + 2 * i] += pair.x;
+      to.at[32 * part + 8 * step + 2 * i + 1] += pair.y;
+    }
+  }
+}
+
+// The accumulator's row of this thread: the first of two, the second lies 8 below. And its first column of 8.
+__device__ __forceinline__ int own_row() { return threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4; }
+__device__ __forceinline__ int own_column() { return threadIdx.x % 4 * 2; }
+
+// Over the four lanes that hold one row.
+__device__ __forceinline__ float row_sum(float x) {
+  x += __shfl_xor_sync(~0u, x, 1);
+  return x + __shfl_xor_sync(~0u, x, 2);
+}
+__device__ __forceinline__ float row_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+  return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+
+}  // namespace tiles

@@ -1,0 +1,53 @@
+// Tiles in shared memory, in the 128-byte swizzle that copies write and warpgroup products read.
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "barrier.cuh"
+
+namespace tiles {
+
+using bf16 = __nv_bfloat16;
+using f16 = __half;
+struct e4m3 {
+  unsigned char bits;
+};
+
+// ROWS × COLS values as panels of 128 bytes a row: 64 columns of 16 bits, 128 of 8. Panel p holds the columns from
+// p · kPanelCols. Within a panel the 16-byte chunk c of row r lies at chunk c ^ (r mod 8).
+template <typename T, int ROWS, int COLS>
+struct SharedTile {
+  static constexpr int kPanelCols = 128 / sizeof(T), kPanels = COLS / kPanelCols, kRows = ROWS;
+  static constexpr u32 kBytes = ROWS * COLS * sizeof(T);
+  static_assert(COLS % kPanelCols == 0 && ROWS % 8 == 0, "whole panels of whole swizzle atoms");
+  alignas(1024) T at[ROWS * COLS];
+  __device__ __forceinline__ T* panel(int index, int row = 0) { return at + (index * ROWS + row) * kPanelCols; }
+  __device__ __forceinline__ const T* panel(int index, int row = 0) const {
+    return at + (index * ROWS + row) * kPanelCols;
+  }
+};
+
+// Byte offset of 16-byte chunk `chunk` of row `row` in a panel.
+__device__ __forceinline__ u32 swizzled(u32 row, u32 chunk) { return row * 128 + ((chunk ^ (row & 7)) << 4); }
+
+// Four 8×8 matrices of 16-bit values, that is 16 rows × 16 columns, as a warp holds them for products.
+__device__ __forceinline__ void load_matrices(u32 (&to)[4], u32 address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(address)
+               : "memory");
+}
+__device__ __forceinline__ void store_matrices(u32 address, const u32 (&from)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(from[0]),
+               "r"(from[1]), "r"(from[2]), "r"(from[3])
+               : "memory");
+}
+
+// Where this lane points load_matrices or store_matrices: columns [16 · step, 16 · step + 16) of the 16 rows of its warp
+// in a panel whose row 0 belongs to warp 0 of the warpgroup.
+__device__ __forceinline__ u32 matrices_address(const void* panel, int step) {
+  const u32 row = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 16, chunk = 2 * step + threadIdx.x % 32 / 16;
+  return shared_address(panel) + swizzled(row, chunk);
+}
+
+}  // namespace tiles

@@ -1,0 +1,37 @@
+// Roles of warps: who is elected, who holds how many registers, what one kernel hands to the next.
+#pragma once
+#include "barrier.cuh"
+
+namespace tiles {
+
+constexpr int kWarpgroup = 128;
+
+// Index of this thread's warpgroup; the same in all its threads, which the compiler is told.
+__device__ __forceinline__ int warpgroup() { return __shfl_sync(~0u, (int)threadIdx.x / kWarpgroup, 0); }
+__device__ __forceinline__ int warp_of_warpgroup() { return __shfl_sync(~0u, (int)threadIdx.x / 32 % 4, 0); }
+
+// True in one thread of the (whole) warp.
+__device__ __forceinline__ bool elected() {
+  u32 chosen;
+  asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\tselp.u32 %0, 1, 0, p;\n\t}" : "=r"(chosen));
+  return chosen;
+}
+
+// Registers a thread of this warpgroup keeps: a multiple of 8 from 24 to 240; their sum over the block is fixed.
+template <int REGISTERS>
+__device__ __forceinline__ void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
+template <int REGISTERS>
+__device__ __forceinline__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
+
+// Ordinary writes to shared memory, made visible to the copy engine and the tensor cores (then a barrier).
+__device__ __forceinline__ void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// Programmatic dependent launch: before the first read of what the previous kernel wrote; and when the next may begin.
+__device__ __forceinline__ void wait_previous_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+__device__ __forceinline__ void let_next_kernel_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
+}  // namespace tiles

@@ -1,0 +1,118 @@
+// Warpgroup products: Accumulator<N> (64 × N, float) += A (64 × K) · B (K × N), K the 32 bytes of one instruction.
+#pragma once
+#include "shared.cuh"
+
+namespace tiles {
+
+// 64 × N floats of a warpgroup. Thread t of warp w holds rows 16w + t/4 (+ 8) and columns 8i + 2(t mod 4) (+ 1):
+// at[4i], at[4i + 1] in the first row, at[4i + 2], at[4i + 3] in the second.
+template <int N>
+struct Accumulator {
+  float at[N / 2];
+};
+
+// Before the first product after registers were written; the products so far as one group; until at most PENDING
+// groups run.
+__device__ __forceinline__ void fence_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int PENDING>
+__device__ __forceinline__ void wait_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+// Keeps the compiler from moving reads or writes of these registers across this line.
+template <int N>
+__device__ __forceinline__ void pin(Accumulator<N>& registers) {
+#pragma unroll
+  for (int i = 0; i < N / 2; i++) asm volatile("" : "+f"(registers.at[i])::"memory");
+}
+
+// Descriptor of a swizzled operand whose rows are M (or N) and whose 128-byte rows run along K: [row][k].
+// The next instruction's K (16 values of 16 bits, 32 of 8) begins 32 bytes on: descriptor + 2.
+constexpr u64 kSwizzle128 = 1ull << 62;
+__device__ __forceinline__ u64 k_major(const void* panel) {
+  return kSwizzle128 | (u64)(1024 >> 4) << 32 | 1ull << 16 | (shared_address(panel) & 0x3ffff) >> 4;
+}
+// Descriptor of a 16-bit operand whose rows are K and whose 128-byte rows run along N (or M): [k][64 n], one panel of
+// `panel_bytes` for each 64. The next instruction's K begins 16 rows on: descriptor + 128.
+__device__ __forceinline__ u64 n_major(const void* panel, u32 panel_bytes) {
+  return kSwizzle128 | (u64)(1024 >> 4) << 32 | (u64)(panel_bytes >> 4) << 16 | (shared_address(panel) & 0x3ffff) >> 4;
+}
+constexpr int kNextK = 2, kNextRows = 128;
+
+template <typename T, int N>
+struct Product;  // Product<bf16, 128>::run<B_IS_N_MAJOR>(acc, a, b, keep): a is a descriptor, or u32[4] of registers
+
+#define TILES_O8(d, o) \
+  "+f"(d[o]), "+f"(d[o + 1]), "+f"(d[o + 2]), "+f"(d[o + 3]), "+f"(d[o + 4]), "+f"(d[o + 5]), "+f"(d[o + 6]), "+f"(d[o + 7])
+#define TILES_O16(d, o) TILES_O8(d, o), TILES_O8(d, o + 8)
+#define TILES_O32(d, o) TILES_O16(d, o), TILES_O16(d, o + 16)
+#define TILES_O48(d, o) TILES_O32(d, o), TILES_O16(d, o + 32)
+#define TILES_O64(d, o) TILES_O32(d, o), TILES_O32(d, o + 32)
+#define TILES_O96(d, o) TILES_O64(d, o), TILES_O32(d, o + 64)
+#define TILES_O128(d, o) TILES_O64(d, o), TILES_O64(d, o + 64)
+#define TILES_L8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define TILES_L16 TILES_L8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define TILES_L32 TILES_L16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define TILES_L48 TILES_L32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define TILES_L64 TILES_L48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define TILES_L96                                                                                                   \
+  TILES_L64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, " \
+            "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define TILES_L128                                                                                             \
+  TILES_L96 ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, " \
+            "%113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+
+// R registers of accumulator, then the operands from number P0 on.
+#define TILES_PRODUCT16(TYPE, PTX, N, R, P0, P1, P2, P3, P4, P5, P6)                                              \
+  template <>                                                                                                     \
+  struct Product<TYPE, N> {                                                                                       \
+    template <bool B_IS_N_MAJOR = false>                                                                          \
+    static __device__ __forceinline__ void run(Accumulator<N>& d, u64 a, u64 b, int keep = 1) {                   \
+      asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %" #P2 ", 0;\n\t"                                        \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." PTX "." PTX " {" TILES_L##R "}, %" #P0       \
+                   ", %" #P1 ", p, 1, 1, 0, %" #P3 ";\n\t}"                                                       \
+                   : TILES_O##R(d.at, 0)                                                                          \
+                   : "l"(a), "l"(b), "r"(keep), "n"(B_IS_N_MAJOR ? 1 : 0));                                       \
+    }                                                                                                             \
+    template <bool B_IS_N_MAJOR = false>                                                                          \
+    static __device__ __forceinline__ void run(Accumulator<N>& d, const u32 (&a)[4], u64 b, int keep = 1) {       \
+      asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %" #P5 ", 0;\n\t"                                        \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." PTX "." PTX " {" TILES_L##R "}, {%" #P0      \
+                   ", %" #P1 ", %" #P2 ", %" #P3 "}, %" #P4 ", p, 1, 1, %" #P6 ";\n\t}"                           \
+                   : TILES_O##R(d.at, 0)                                                                          \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep), "n"(B_IS_N_MAJOR ? 1 : 0));   \
+    }                                                                                                             \
+  };
+#define TILES_PRODUCT8(N, R, P0, P1, P2)                                                                          \
+  template <>                                                                                                     \
+  struct Product<e4m3, N> {                                                                                       \
+    static __device__ __forceinline__ void run(Accumulator<N>& d, u64 a, u64 b, int keep = 1) {                   \
+      asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %" #P2 ", 0;\n\t"                                        \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k32.f32.e4m3.e4m3 {" TILES_L##R "}, %" #P0             \
+                   ", %" #P1 ", p, 1, 1;\n\t}"                                                                    \
+                   : TILES_O##R(d.at, 0)                                                                          \
+                   : "l"(a), "l"(b), "r"(keep));                                                                  \
+    }                                                                                                             \
+  };
+#define TILES_PRODUCTS(N, R, P0, P1, P2, P3, P4, P5, P6)                         \
+  TILES_PRODUCT16(bf16, "bf16", N, R, P0, P1, P2, P3, P4, P5, P6)                \
+  TILES_PRODUCT16(f16, "f16", N, R, P0, P1, P2, P3, P4, P5, P6)                  \
+  TILES_PRODUCT8(N, R, P0, P1, P2)
+
+TILES_PRODUCTS(16, 8, 8, 9, 10, 11, 12, 13, 14)
+TILES_PRODUCTS(32, 16, 16, 17, 18, 19, 20, 21, 22)
+TILES_PRODUCTS(64, 32, 32, 33, 34, 35, 36, 37, 38)
+TILES_PRODUCTS(96, 48, 48, 49, 50, 51, 52, 53, 54)
+TILES_PRODUCTS(128, 64, 64, 65, 66, 67, 68, 69, 70)
+TILES_PRODUCTS(192, 96, 96, 97, 98, 99, 100, 101, 102)
+TILES_PRODUCTS(256, 128, 128, 129, 130, 131, 132, 133, 134)
+
+// One panel of K (128 bytes: four instructions): d += a · bᵀ, or d = a · bᵀ when `keep` is 0; both operands K-major.
+template <typename T, int N>
+__device__ __forceinline__ void multiply(Accumulator<N>& d, const T* a_panel, const T* b_panel, int keep = 1) {
+  const u64 a = k_major(a_panel), b = k_major(b_panel);
+#pragma unroll
+  for (int k = 0; k < 4; k++) Product<T, N>::run(d, a + k * kNextK, b + k * kNextK, k ? 1 : keep);
+}
+
+}  // namespace tiles

@@ -1,0 +1,98 @@
+"""The tiles layer: every header compiles without spills, impossible maps are refused, on a GPU the results are right."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kernels import nvrtc
+from kernels.tiles import maps
+from tests.kernels.compiling import compile_log
+
+PROOF = Path(__file__).with_name("proof.cu")
+TYPES = {torch.bfloat16: "bf16", torch.float16: "f16"}
+
+
+@pytest.mark.parametrize("name", TYPES.values())
+def test_every_part_compiles_without_spills(name: str) -> None:
+    log = compile_log(PROOF, {"TYPE": name})
+    assert log.count("0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads") == 4
+    assert "serialized" not in log
+
+
+def test_the_proof_uses_every_header() -> None:
+    headers = {path.name for path in nvrtc.TILES.glob("*.cuh")}
+    named = {name for name in headers for path in nvrtc.TILES.glob("*.cuh") if f'#include "{name}"' in path.read_text()}
+    assert headers - named == {"tiles.cuh"}
+    assert '#include "tiles.cuh"' in PROOF.read_text()
+
+
+@pytest.mark.parametrize(
+    ("tensor", "box", "word"),
+    [
+        (torch.zeros(8, 64, dtype=torch.float64), (8, 16), "float64"),
+        (torch.zeros(64, dtype=torch.bfloat16), (64,), "dimensions"),
+        (torch.zeros(8, 64, dtype=torch.bfloat16), (8, 32), "128 bytes"),
+        (torch.zeros(8, 64, dtype=torch.bfloat16), (257, 64), "256"),
+        (torch.zeros(0, 64, dtype=torch.bfloat16), (8, 64), "no elements"),
+        (torch.zeros(8 * 64 + 1, dtype=torch.bfloat16)[1:].view(8, 64), (8, 64), "multiple of 16"),
+        (torch.zeros(64, 128, dtype=torch.bfloat16).T, (8, 64), "innermost stride"),
+        (torch.zeros(8, 68, dtype=torch.bfloat16)[:, :64], (8, 64), "strides"),
+    ],
+)
+def test_a_map_that_cannot_be_is_refused(tensor: torch.Tensor, box: tuple[int, ...], word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        maps.encode(tensor, box)
+
+
+def _launch(entry: str, grid: int, threads: int, *arguments: Any, dtype: torch.dtype = torch.bfloat16) -> None:
+    kernel = nvrtc.load(PROOF, entry, {"TYPE": TYPES[dtype]}, 64 << 10)
+    nvrtc.launch(kernel, (grid,), threads, arguments, 64 << 10)
+    torch.cuda.synchronize()
+
+
+def _normal(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(shape, device="cuda").to(dtype)
+
+
+def _near(y: torch.Tensor, truth: torch.Tensor, share: float) -> None:
+    assert float((y.double() - truth).norm() / truth.norm()) < share
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("k", [64, 200, 1024])
+def test_a_product_of_two_blocks(dtype: torch.dtype, k: int) -> None:
+    x, w, y = (_normal(*shape, dtype=dtype) for shape in ((128, k), (128, k), (128, 128)))
+    truth = x.double() @ w.double().T + y.double()
+    boxes = ((x, (64, 64)), (w, (64, 64)), (y, (64, 64)))
+    _launch("product_16", 2, 128, *(maps.encode(*each) for each in boxes), -(-k // 64) * 64, dtype=dtype)
+    _near(y, truth, 4e-3)
+
+
+@pytest.mark.gpu
+def test_a_product_in_fp8() -> None:
+    x, w = (_normal(128, 512).to(torch.float8_e4m3fn) for _ in range(2))
+    y = _normal(128, 128, dtype=torch.bfloat16)
+    truth = x.double() @ w.double().T + y.double()
+    boxes = ((x, (64, 128)), (w, (64, 128)), (y, (64, 64)))
+    _launch("product_8", 2, 128, *(maps.encode(*each) for each in boxes), 512)
+    _near(y, truth, 4e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", TYPES)
+def test_a_product_whose_result_meets_another(dtype: torch.dtype) -> None:
+    x, w, v, y = (_normal(64, columns, dtype=dtype) for columns in (64, 64, 128, 128))
+    truth = (x.double() @ w.double().T).to(dtype).double() @ v.double()
+    _launch("chain", 1, 128, *(maps.encode(each, (64, 64)) for each in (x, w, y, v)), dtype=dtype)
+    _near(y, truth, 4e-3)
+
+
+@pytest.mark.gpu
+def test_roles_and_rows() -> None:
+    y = torch.full((64,), float("nan"), device="cuda")
+    _launch("roles", 1, 256, y.data_ptr())
+    first = (torch.arange(64) % 16 < 8).float()
+    assert torch.equal(y.cpu(), first * 3 * (600 + 12) + (1 - first) * 3)
