@@ -82,8 +82,7 @@ class CompiledRunner(Runner):
         assert session is not None
         read = _GpuReader(tokens, batch) if session.device.type == "cuda" else _CpuReader()
         start_ns = time.monotonic_ns()
-        session.prompt.copy_(prompt, non_blocking=True)
-        session.prefill()
+        session.begin(prompt)
         read.enqueue(session.token)
         for _ in range(tokens - 1):
             session.step()

@@ -20,11 +20,12 @@ from transformers.models.auto.modeling_auto import (
 
 from kernels.engine import weights
 from kernels.model_files.config import walk
+from kernels.ops import DType
 
 logger = logging.getLogger(__name__)
 
 DTYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+DTYPE_NAMES: dict[torch.dtype, DType] = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def describe(config: dict[str, Any], dtype: str | None = None) -> Facts:
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         weight_bytes=sum(parameter.nbytes for parameter in model.parameters()),
         kv_bytes_per_token=cached,
-        dtype=_NAMES.get(model.dtype, str(model.dtype)),
+        dtype=DTYPE_NAMES.get(model.dtype, str(model.dtype)),
     )
 
 

@@ -14,11 +14,11 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from kernels import registry
+from kernels.engine.loading import DTYPE_NAMES
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase, LinearCase, case_from
 from kernels.plan import PlannedOp
 
-_BITS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 UNCHANGED = ("torch_linear",)
 """Variants that are what torch does anyway."""
 
@@ -113,8 +113,8 @@ class PlannedAttention:
             batch=q.shape[0],
             q_len=q.shape[1],
             kv_len=k.shape[1],
-            dtype=_BITS[q.dtype],
-            kv_dtype=_BITS[k.dtype],
+            dtype=DTYPE_NAMES[q.dtype],
+            kv_dtype=DTYPE_NAMES[k.dtype],
             window=window if window is not None and window < k.shape[1] else None,
         )
         if case.key not in self._built:

@@ -8,6 +8,8 @@ import torch
 from kernels.engine import decoder
 from kernels.engine.base import Runner
 from kernels.engine.compiled import CompiledRunner
+from kernels.engine.kernels_runner import KernelsRunner
+from kernels.engine.parts import Parts
 from kernels.engine.planned import PlannedAttention, PlannedLinear, install
 from kernels.hardware import GPUS
 from kernels.plan import Plan
@@ -15,6 +17,7 @@ from kernels.plan import Plan
 RUNNERS = {
     "eager": "kernels.engine.eager.EagerRunner",
     "compiled": "kernels.engine.compiled.CompiledRunner",
+    "kernels": "kernels.engine.kernels_runner.KernelsRunner",
     "megakernel": "kernels.megakernel.runner.MegakernelRunner",
 }
 """Runners by name; imported when asked for, since not every machine has what each needs."""
@@ -32,6 +35,8 @@ def runner(name: str, model: torch.nn.Module, options: dict[str, Any] | None = N
 def apply(model: torch.nn.Module, plan: Plan) -> Runner:
     """See `kernels.engine.apply`."""
     gpu = GPUS.get(plan.gpu, GPUS["cpu"])
+    if plan.runner == "kernels" and not decoder.refusal(model):
+        return KernelsRunner(model, plan.options, Parts(plan.ops, gpu))
     linear, attention = PlannedLinear(plan.ops, gpu), PlannedAttention(plan.ops, gpu)
     if plan.runner == "compiled" and not decoder.refusal(model):
         return CompiledRunner(model, plan.options, linear or None, attention or None)

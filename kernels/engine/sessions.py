@@ -19,20 +19,47 @@ Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class Session(ABC):
-    """`prefill` reads `prompt` [b, p], `step` reads `token` [b, 1]; both leave the greedy next ids in `token`."""
+    """`begin` reads a prompt [b, p], `step` reads `token` [b, 1]; both leave the greedy next ids in `token`."""
 
-    def __init__(self, device: torch.device, batch: int, prompt: int, capacity: int) -> None:
+    step: Callable[[], object]
+
+    def __init__(self, device: torch.device, batch: int, capacity: int) -> None:
         self.device, self.batch, self.capacity = device, batch, capacity
-        self.prompt = torch.zeros(batch, prompt, dtype=torch.int64, device=device)
         self.token = torch.zeros(batch, 1, dtype=torch.int64, device=device)
 
+    @abstractmethod
     def capture(self) -> None:
-        """Compiles and captures both calls."""
+        """Compiles and captures what `begin` and `step` call."""
+
+    @abstractmethod
+    def begin(self, prompt: Tensor) -> None:
+        """Runs the prompt [b, p] from an empty cache."""
+
+    @abstractmethod
+    def fits(self, batch: int, prompt: int, tokens: int) -> bool:
+        """Whether it is ready for this shape; one decode step less than tokens is needed."""
+
+    @abstractmethod
+    def forced(self, ids: Tensor) -> Tensor:
+        """Logits [b, length, vocab] of ids [b, length ≤ capacity], by the captured calls."""
+
+
+class ExactSession(Session):
+    """Prompts of one length."""
+
+    def __init__(self, device: torch.device, batch: int, prompt: int, capacity: int) -> None:
+        super().__init__(device, batch, capacity)
+        self.prompt = torch.zeros(batch, prompt, dtype=torch.int64, device=device)
+
+    def capture(self) -> None:
         self.prefill = captured(self._prefill, self.device)
         self.step = captured(self._step, self.device)
 
+    def begin(self, prompt: Tensor) -> None:
+        self.prompt.copy_(prompt, non_blocking=True)
+        self.prefill()
+
     def fits(self, batch: int, prompt: int, tokens: int) -> bool:
-        """Whether this shape is the one prepared; one decode step less than tokens is needed."""
         return self.prompt.shape == (batch, prompt) and prompt + tokens <= self.capacity
 
     @abstractmethod
@@ -41,12 +68,8 @@ class Session(ABC):
     @abstractmethod
     def _step(self) -> None: ...
 
-    @abstractmethod
-    def forced(self, ids: Tensor) -> Tensor:
-        """Logits [b, length, vocab] of ids [b, length ≤ capacity], by the captured calls."""
 
-
-class DecoderSession(Session):
+class DecoderSession(ExactSession):
     """The compact decoder over a static cache; one compiled layer serves all layers."""
 
     def __init__(
@@ -114,7 +137,7 @@ def static_cache(model: Any, capacity: int) -> tuple[list[Any], Cache]:
     return layers, Cache(layers=layers)
 
 
-class ModuleSession(Session):
+class ModuleSession(ExactSession):
     """transformers' own module over its static cache, for every family without a decoder of ours."""
 
     def __init__(self, model: Any, batch: int, prompt: int, capacity: int, compiled: Compile) -> None:

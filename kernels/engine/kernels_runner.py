@@ -1,0 +1,37 @@
+"""The kernels runner: a plan's variants composed into one pass, under CUDA graphs."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from kernels.engine import decoder
+from kernels.engine.compiled import CompiledRunner
+from kernels.engine.kernels_session import KernelsSession, bucket
+from kernels.engine.parts import Parts
+from kernels.engine.sessions import ModuleSession, Session
+from kernels.hardware import GPUS
+
+
+class KernelsRunner(CompiledRunner):
+    """Takes no options. `parts` are the plan's; without them every op is torch's own.
+
+    A model that the compact decoder cannot run is captured as transformers' own modules, with whatever variants
+    `kernels.engine.planned.install` has put into them.
+    """
+
+    name = "kernels"
+
+    def __init__(
+        self, model: torch.nn.Module, options: dict[str, Any] | None = None, parts: Parts | None = None
+    ) -> None:
+        super().__init__(model, options)
+        self._parts = parts or Parts([], GPUS["cpu"])
+
+    def _make_session(self, batch: int, prompt: int, capacity: int) -> Session:
+        if decoder.refusal(self.model):
+            return ModuleSession(self.model, batch, prompt, capacity, self._compile)
+        return KernelsSession(decoder.Decoder(self.model), self._parts, batch, max(capacity, bucket(prompt)))
+
+    def _compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return function

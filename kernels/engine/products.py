@@ -1,0 +1,121 @@
+"""A layer's matrix products with what stands before and after them, in whichever form the plan has variants for."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from kernels.engine.parts import Parts
+from kernels.ops import DType, Epilogue, GatedCase, LinearCase, RmsNormCase
+
+
+@dataclass
+class Stream:
+    """The residual stream [m, hidden]; `delta` is what a layer left to be added by whoever comes next."""
+
+    x: Tensor
+    delta: Tensor | None = None
+
+    def settled(self) -> Tensor:
+        """The sum."""
+        if self.delta is not None:
+            self.x, self.delta = self.x + self.delta, None
+        return self.x
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What the products of one pass have in common."""
+
+    parts: Parts
+    m: int
+    dtype: DType
+    eps: float
+
+    def linear(self, shape: Sequence[int], epilogue: Epilogue) -> LinearCase:
+        """The case of a product by shape (n, k), in the model's own precision."""
+        n, k = shape
+        return LinearCase(m=self.m, n=n, k=k, dtype=self.dtype, weights=self.dtype, epilogue=epilogue)
+
+    def norm(self, stream: Stream, weight: Tensor) -> Tensor:
+        """The stream normalised; what was left to be added is added on the way."""
+        case = RmsNormCase(m=self.m, n=weight.shape[0], residual=stream.delta is not None, dtype=self.dtype)
+        function = self.parts.part(case).function
+        if stream.delta is None:
+            return function(stream.x, weight, eps=self.eps)
+        y, stream.x = function(stream.x, weight, residual=stream.delta, eps=self.eps)
+        stream.delta = None
+        return y
+
+
+Product = Callable[[Stream], Tensor]
+
+
+def normed_product(rows: Rows, norm: Tensor, w: Tensor, bias: Tensor | None) -> Product:
+    """stream ↦ rmsnorm(stream) · wᵀ + bias: one kernel that scales its rows, or a norm and a product."""
+    plain: Epilogue = "none" if bias is None else "bias"
+    fused = rows.linear(w.shape, "rmsnorm_scale" if bias is None else "rmsnorm_scale_bias")
+    if _nearer(rows.parts, fused, rows.linear(w.shape, plain)):
+        return _scaled(rows, fused, norm, w, bias)
+    product = _product(rows, rows.linear(w.shape, plain), w, bias)
+    return lambda stream: product(rows.norm(stream, norm))
+
+
+def gated_product(rows: Rows, norm: Tensor, w: Tensor, bias: Tensor | None) -> Product:
+    """stream ↦ silu(gate) · up of rmsnorm(stream) · wᵀ, gate rows first; in one kernel, in two, or in three."""
+    n, k = w.shape[0] // 2, w.shape[1]
+    if bias is None:
+        scaled, gated = rows.linear((n, k), "rmsnorm_scale_swiglu"), rows.linear((n, k), "swiglu")
+        apart = rows.linear((2 * n, k), "none")
+        if _nearer(rows.parts, scaled, gated, apart):
+            return _scaled(rows, scaled, norm, w, None)
+        if _nearer(rows.parts, gated, apart):
+            both = _product(rows, gated, w, None)
+            return lambda stream: both(rows.norm(stream, norm))
+    product = normed_product(rows, norm, w, bias)
+    activate = rows.parts.part(GatedCase(m=rows.m, n=n, dtype=rows.dtype)).function
+    return lambda stream: activate(product(stream))
+
+
+def added_product(rows: Rows, w: Tensor, bias: Tensor | None) -> Callable[[Tensor, Stream], None]:
+    """(y, stream) ↦ stream + y · wᵀ + bias: added by the product itself, or left to be added by what follows."""
+    added = rows.linear(w.shape, "residual")
+    plain = rows.linear(w.shape, "none" if bias is None else "bias")
+    if bias is None and _nearer(rows.parts, added, plain):
+        part = rows.parts.part(added)
+        packed = rows.parts.pack(part, w)
+
+        def add(y: Tensor, stream: Stream) -> None:
+            stream.x = part.function(y, packed, residual=stream.settled())
+
+        return add
+    product = _product(rows, plain, w, bias)
+
+    def leave(y: Tensor, stream: Stream) -> None:
+        stream.settled()
+        stream.delta = product(y)
+
+    return leave
+
+
+def _scaled(rows: Rows, case: LinearCase, norm: Tensor, w: Tensor, bias: Tensor | None) -> Product:
+    part = rows.parts.part(case)
+    packed = rows.parts.pack(part, w, norm)
+    more = {} if bias is None else {"bias": bias}
+    return lambda stream: part.function(stream.settled(), packed, eps=rows.eps, **more)
+
+
+def _product(rows: Rows, case: LinearCase, w: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
+    part = rows.parts.part(case)
+    packed = rows.parts.pack(part, w)
+    more = {} if bias is None else {"bias": bias}
+    return lambda x: part.function(x, packed, **more)
+
+
+def _nearer(parts: Parts, case: LinearCase, *others: LinearCase) -> bool:
+    """Whether the case is planned, and none of the others for a size nearer to its own."""
+    found = parts.planned(case)
+    if found is None:
+        return False
+    rivals = [part.distance for part in map(parts.planned, others) if part is not None]
+    return all(found.distance <= distance for distance in rivals)
