@@ -15,28 +15,30 @@ UNKNOWN_CHIP_MARGIN = 10.0
 def least_flops(case: Case) -> float:
     """FLOPs that no implementation can avoid; below `case.flops` where a window or causality leaves pairs out."""
     if isinstance(case, AttentionCase):
-        return 4.0 * case.batch * case.heads * case.head_dim * _pairs(case)
+        sequences = [(case.q_len, case.kv_len)] if case.lengths is None else [(each, each) for each in case.lengths]
+        pairs = sum(_pairs(case, q_len, kv_len) for q_len, kv_len in sequences)
+        return 4.0 * case.batch * case.heads * case.head_dim * pairs
     return case.flops
 
 
 def least_bytes(case: Case) -> float:
     """Bytes that no implementation can avoid; below `case.least_bytes` where a window hides keys."""
-    if isinstance(case, AttentionCase) and case.window is not None:
+    if isinstance(case, AttentionCase) and case.window is not None and case.lengths is None:
         seen = min(case.kv_len, case.q_len - 1 + case.window)
         hidden = 2 * case.batch * (case.kv_len - seen) * case.kv_heads * case.head_dim * BYTES[case.kv_dtype]
         return case.least_bytes - hidden
     return case.least_bytes
 
 
-def _pairs(case: AttentionCase) -> float:
-    """How many (query, key) pairs are visible."""
+def _pairs(case: AttentionCase, q_len: int, kv_len: int) -> float:
+    """How many (query, key) pairs of one sequence are visible."""
     if case.window is None:
-        hidden = min(case.q_len, case.kv_len)
-        return case.q_len * case.kv_len - (hidden * (hidden - 1) / 2 if case.causal else 0)
+        hidden = min(q_len, kv_len)
+        return q_len * kv_len - (hidden * (hidden - 1) / 2 if case.causal else 0)
     if not case.causal:
-        return case.q_len * min(case.window, case.kv_len)
-    first = case.kv_len - case.q_len + 1
-    return float(sum(max(0, min(case.window, first + query)) for query in range(case.q_len)))
+        return q_len * min(case.window, kv_len)
+    first = kv_len - q_len + 1
+    return float(sum(max(0, min(case.window, first + query)) for query in range(q_len)))
 
 
 def precision(case: Case) -> str:

@@ -4,9 +4,9 @@ A *case* is one operation at one shape. `flops` counts a multiply-add as two; `l
 once and every output written once. Formulas: `docs/architecture.md`, "Words and formulas".
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 DType = Literal["fp32", "bf16", "fp16"]
 Weights = Literal["fp32", "bf16", "fp16", "int8", "fp8", "nvfp4", "int4"]
@@ -93,7 +93,10 @@ class LinearCase(_Case):
 class AttentionCase(_Case):
     """softmax(q·kᵀ/√head_dim)·v; q [batch, q_len, heads, head_dim], k and v [batch, kv_len, kv_heads, head_dim].
 
-    Causal aligns the last query with the last key. `window` counts the keys a query sees, itself included.
+    Causal aligns the last query with the last key. `window` counts the keys a query sees, itself included; without
+    causality it sees as many on its other side. `lengths` packs sequences of these lengths one after the other
+    (varlen): batch is 1, q_len and kv_len are their sum, and a query sees its own sequence alone. Raises ValueError
+    where they are not.
     """
 
     op: Literal["attention"] = "attention"
@@ -110,16 +113,29 @@ class AttentionCase(_Case):
     window: int | None = None
     softcap: float | None = None
     paged: bool = False
+    lengths: tuple[Annotated[int, Field(ge=0)], ...] | None = None
+
+    @model_validator(mode="after")
+    def _packed(self) -> Self:
+        if self.lengths is not None and (self.batch, self.q_len, self.kv_len) != (1, *[sum(self.lengths)] * 2):
+            raise ValueError(f"lengths add up to {sum(self.lengths)}: batch must be 1, and q_len and kv_len that sum")
+        return self
 
     @property
     def flops(self) -> float:
-        full = 4.0 * self.batch * self.heads * self.q_len * self.kv_len * self.head_dim
-        return full / 2 if self.causal and self.q_len == self.kv_len > 1 else full
+        if self.lengths is not None:
+            return sum(_attention_flops(self, length, length) for length in self.lengths)
+        return self.batch * _attention_flops(self, self.q_len, self.kv_len)
 
     @property
     def least_bytes(self) -> float:
         q_and_o = 2 * self.batch * self.q_len * self.heads * self.head_dim * BYTES[self.dtype]
         return q_and_o + 2 * self.batch * self.kv_len * self.kv_heads * self.head_dim * BYTES[self.kv_dtype]
+
+
+def _attention_flops(case: AttentionCase, q_len: int, kv_len: int) -> float:
+    full = 4.0 * case.heads * q_len * kv_len * case.head_dim
+    return full / 2 if case.causal and q_len == kv_len > 1 else full
 
 
 class RmsNormCase(_Case):

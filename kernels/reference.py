@@ -94,6 +94,9 @@ def visible(case: AttentionCase, block: slice, device: torch.device) -> torch.Te
         seen &= key <= query
     if case.window is not None:
         seen &= (query - key).abs() < case.window
+    if case.lengths is not None:
+        sequence = torch.repeat_interleave(torch.tensor(case.lengths, device=device))
+        seen &= sequence[block][:, None] == sequence[None, :]
     return seen
 
 
@@ -135,7 +138,7 @@ def logits(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
 
 def native(case: Case, arguments: dict[str, Any]) -> Outputs:
     """What torch itself answers in the arguments' own precision: the yardstick of the accuracy gate."""
-    if isinstance(case, AttentionCase) and case.softcap is None and case.batch and case.q_len:
+    if isinstance(case, AttentionCase) and case.softcap is None and case.batch and case.q_len and case.kv_len:
         return (_sdpa(case, **arguments),)
     if isinstance(case, LinearCase) and case.epilogue == "quantise":
         return (_through_fp8(linear(case, **arguments)),)
@@ -150,8 +153,9 @@ def _through_fp8(y: torch.Tensor) -> torch.Tensor:
 
 
 def _sdpa(case: AttentionCase, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    square = case.causal and case.window is None and case.q_len == case.kv_len
-    plain = case.window is None and (not case.causal or case.q_len == 1)
+    free = case.window is None and case.lengths is None
+    square = case.causal and free and case.q_len == case.kv_len
+    plain = free and (not case.causal or case.q_len == 1)
     mask = None if square or plain else visible(case, slice(0, case.q_len), q.device)
     q, k, v = (each.to(q.dtype).transpose(1, 2) for each in (q, k, v))
     o = F.scaled_dot_product_attention(

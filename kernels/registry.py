@@ -15,6 +15,8 @@ from kernels.ops import Case
 
 MODULES: tuple[str, ...] = (
     "kernels.attention.torch_sdpa",
+    "kernels.attention.torch_varlen",
+    "kernels.attention.flash_triton",
     "kernels.gemm.torch_linear",
     "kernels.fused.torch_fused",
     "kernels.engine.whole_model",

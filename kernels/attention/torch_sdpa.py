@@ -22,7 +22,7 @@ class _Sdpa(Variant):
     repeats_heads: ClassVar[bool] = False
 
     def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
-        return _never(case) or self.limits(case, gpu)
+        return never(case) or self.limits(case, gpu)
 
     def limits(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
         """What this backend alone cannot do."""
@@ -78,7 +78,7 @@ class SdpaFlash(_Sdpa):
     def limits(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
         if gpu.gpu_class == "cpu":
             return None
-        return _half_only(case, gpu) or _no_mask(case) or _widest(case, 256)
+        return half_only(case, gpu) or _no_mask(case) or _widest(case, 256)
 
 
 @register
@@ -94,7 +94,7 @@ class SdpaCudnn(_Sdpa):
             return Refusal("device is cpu: cuDNN runs on NVIDIA GPUs only")
         if case.head_dim % 8:
             return Refusal(f"head_dim is {case.head_dim}: cuDNN takes multiples of 8")
-        return _half_only(case, gpu) or _no_mask(case) or _widest(case, 256 if gpu.sm >= 90 else 128)
+        return half_only(case, gpu) or _no_mask(case) or _widest(case, 256 if gpu.sm >= 90 else 128)
 
 
 @register
@@ -114,7 +114,8 @@ class SdpaMemEfficient(_Sdpa):
 
 def needs_mask(case: AttentionCase) -> bool:
     """Whether torch's is_causal (which aligns the first query with the first key) cannot say what the case means."""
-    return case.window is not None or (case.causal and case.q_len > 1 and case.q_len != case.kv_len)
+    unequal = case.causal and case.q_len > 1 and case.q_len != case.kv_len
+    return case.window is not None or case.lengths is not None or unequal
 
 
 def _mask(case: AttentionCase, device: "torch.device") -> "torch.Tensor":
@@ -123,7 +124,8 @@ def _mask(case: AttentionCase, device: "torch.device") -> "torch.Tensor":
     return visible(case, slice(0, case.q_len), device)
 
 
-def _never(case: AttentionCase) -> Refusal | None:
+def never(case: AttentionCase) -> Refusal | None:
+    """What torch's attention cannot do in any of its forms."""
     if case.softcap is not None:
         return Refusal(f"softcap is {case.softcap:g}: torch's attention has no soft cap")
     if case.paged:
@@ -139,7 +141,12 @@ def _never(case: AttentionCase) -> Refusal | None:
     return None
 
 
-def _half_only(case: AttentionCase, gpu: Gpu) -> Refusal | None:
+def _few(lengths: tuple[int, ...]) -> str:
+    return ", ".join(map(str, lengths[:4])) + (", …" if len(lengths) > 4 else "")
+
+
+def half_only(case: AttentionCase, gpu: Gpu) -> Refusal | None:
+    """Whether the dtype or the GPU is one that FlashAttention was not written for."""
     if case.dtype not in HALVES:
         return Refusal(f"dtype is {case.dtype}: this backend takes bf16 and fp16 only")
     if gpu.sm < 80:
@@ -150,6 +157,8 @@ def _half_only(case: AttentionCase, gpu: Gpu) -> Refusal | None:
 def _no_mask(case: AttentionCase) -> Refusal | None:
     if case.window is not None:
         return Refusal(f"window is {case.window}: this backend takes no mask")
+    if case.lengths is not None:
+        return Refusal(f"lengths are {_few(case.lengths)}: this backend takes no mask")
     if needs_mask(case):
         return Refusal(
             f"q_len is {case.q_len} and kv_len {case.kv_len}: causal over unequal lengths needs a mask, "

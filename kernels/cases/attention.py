@@ -1,5 +1,7 @@
 """Attention shapes. Imports without torch."""
 
+import random
+
 from kernels.ops import AttentionCase, Case, DType
 
 TOKENS = 16_384
@@ -12,9 +14,11 @@ def bench(cpu: bool) -> list[Case]:
 
 
 def check(dtype: DType, cpu: bool) -> list[Case]:
-    """What `check attention` proves in one dtype: odd and unequal lengths, grouped heads, windows."""
+    """What `check attention` proves in one dtype: odd and unequal lengths, grouped heads, windows; then prefill
+    cases at random over all that a case can be, the same in every run.
+    """
     shapes = ((64, 64, None), (1, 77, None), (9, 77, 16))
-    return [
+    named: list[Case] = [
         AttentionCase(
             kind="decode" if q_len == 1 else "prefill",
             head_dim=64,
@@ -29,6 +33,30 @@ def check(dtype: DType, cpu: bool) -> list[Case]:
         )
         for q_len, kv_len, window in shapes
     ]
+    draw = random.Random(f"prefill {dtype}")
+    return [*named, *(_drawn(draw, dtype, longest=40 if cpu else 700) for _ in range(4 if cpu else 40))]
+
+
+def _drawn(draw: random.Random, dtype: DType, longest: int) -> AttentionCase:
+    kv_heads, q_len, kv_len = draw.choice((1, 2, 4)), draw.randint(2, longest), draw.randint(1, longest)
+    lengths = tuple(draw.randint(0, longest) for _ in range(draw.randint(1, 5))) if draw.random() < 0.2 else None
+    if lengths is not None:
+        q_len = kv_len = sum(lengths)
+    return AttentionCase(
+        kind="prefill",
+        head_dim=draw.choice((64, 96, 128, 256)),
+        heads=kv_heads * draw.choice((1, 3, 4)),
+        kv_heads=kv_heads,
+        batch=1 if lengths is not None else draw.choice((1, 3)),
+        q_len=q_len,
+        kv_len=draw.choice((q_len, q_len, kv_len)) if lengths is None else kv_len,
+        causal=draw.random() < 0.6,
+        dtype=dtype,
+        kv_dtype=dtype,
+        window=draw.choice((None, None, None, 1, longest // 4)),
+        softcap=draw.choice((None, None, None, 30.0)),
+        lengths=lengths,
+    )
 
 
 def _prefill() -> list[Case]:

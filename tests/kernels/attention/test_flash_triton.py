@@ -1,0 +1,147 @@
+"""The Triton kernel is right at tiny shapes in the interpreter, compiles without spills, and refuses in a sentence."""
+
+import random
+
+import pytest
+import torch
+
+from kernels import registry
+from kernels.attention.flash_triton import TILES, FlashTriton
+from kernels.hardware import GPUS
+from kernels.ops import AttentionCase
+from tests.kernels import interpreting
+from tests.kernels.triton_compiling import stack_bytes
+
+BASE = AttentionCase(
+    kind="prefill", head_dim=64, heads=2, kv_heads=1, batch=1, q_len=36, kv_len=36, dtype="fp16", kv_dtype="fp16"
+)
+SMALL = {"block_m": 16, "block_n": 16, "warps": 4, "stages": 2}
+
+
+def like(**changes):
+    """The base case with these fields; both dtypes at once, and lengths with what follows from them."""
+    if "dtype" in changes:
+        changes["kv_dtype"] = changes["dtype"]
+    if "lengths" in changes:
+        changes |= {"batch": 1, "q_len": sum(changes["lengths"]), "kv_len": sum(changes["lengths"])}
+    return AttentionCase(**BASE.model_dump() | changes)
+
+
+def drawn(count):
+    """Cases at random over what the variant serves, tiny."""
+    draw = random.Random(3)
+    for _ in range(count):
+        kv_heads, q_len, kv_len = draw.choice((1, 2)), draw.randint(1, 34), draw.randint(1, 40)
+        yield like(
+            head_dim=draw.choice((64, 96)),
+            kv_heads=kv_heads,
+            heads=kv_heads * draw.choice((1, 2)),
+            batch=1,
+            q_len=q_len,
+            kv_len=draw.choice((q_len, kv_len)),
+            causal=draw.random() < 0.6,
+            window=draw.choice((None, None, 1, 20)),
+            softcap=draw.choice((None, None, 5.0)),
+            dtype=draw.choice(("fp16", "fp32")),
+        )
+
+
+def test_the_interpreter_agrees_with_the_reference():
+    named = [
+        like(head_dim=128, batch=1, q_len=17, causal=False),
+        like(head_dim=256, q_len=17, kv_len=33, batch=1, heads=2, dtype="fp32"),
+        like(lengths=(5, 0, 33)),
+        like(lengths=(20, 7), window=9, softcap=20.0, causal=False, dtype="fp32"),
+        like(q_len=30, kv_len=9, batch=1),
+        like(q_len=0),
+        like(kv_len=0),
+        like(batch=0),
+        like(lengths=()),
+    ]
+    assert interpreting.gate([("flash_triton", case, SMALL) for case in [*named, *drawn(5)]]) == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "tile"),
+    [
+        ({"head_dim": 64}, TILES[0][1][0]),
+        ({"head_dim": 64, "causal": False}, TILES[0][1][1]),
+        ({"head_dim": 96, "window": 100}, TILES[1][1][2]),
+        ({"head_dim": 128, "lengths": (100, 200), "softcap": 30.0}, TILES[1][1][0]),
+        ({"head_dim": 256}, TILES[2][1][0]),
+    ],
+)
+def test_it_compiles_for_hopper_without_spills(change, tile):
+    from kernels.attention.forward_triton import attention_forward, constants
+
+    block_m, block_n, warps, stages = tile
+    fixed = constants(like(dtype="bf16", **change), block_m, block_n)
+    types = dict.fromkeys(attention_forward.arg_names, "i32") | dict.fromkeys("qkvo", "*bf16") | {"tiles": "*i32"}
+    types |= dict.fromkeys([name for name in types if name.endswith(("_row", "_head", "_batch"))], "i32:16")
+    assert stack_bytes(attention_forward, types | {"scale": "fp32", "softcap": "fp32"}, fixed, warps, stages) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "gpu", "said"),
+    [
+        ({}, "cpu", "sm is 0"),
+        ({"dtype": "fp32"}, "h200", "dtype is fp32"),
+        ({"kv_dtype": "fp8"}, "h200", "kv_dtype is fp8"),
+        ({"paged": True}, "h200", "paged is true"),
+        ({"heads": 3, "kv_heads": 2}, "h200", "heads is 3"),
+        ({"head_dim": 320}, "h200", "head_dim is 320"),
+        ({"window": 0}, "h200", "window is 0"),
+        ({"softcap": -1.0}, "h200", "softcap is -1"),
+    ],
+)
+def test_refusals_name_the_field(change, gpu, said):
+    refusal = FlashTriton().serves(like(**change), GPUS[gpu])
+    assert refusal is not None
+    assert refusal.reason.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("q", torch.zeros(1, 36, 2, 32, dtype=torch.float16)),
+        ("k", torch.zeros(1, 36, 1, 64)),
+        ("v", torch.zeros(1, 36, 1, 128, dtype=torch.float16)[..., ::2]),
+        ("v", torch.zeros(1, 36, 1, 64, dtype=torch.float16, device="meta")),
+    ],
+)
+def test_a_bad_argument_is_named(name, wrong):
+    right = {"q": torch.zeros(1, 36, 2, 64, dtype=torch.float16)}
+    right |= {each: torch.zeros(1, 36, 1, 64, dtype=torch.float16) for each in "kv"}
+    with pytest.raises(ValueError, match=f"^{name} "):
+        FlashTriton().build(BASE, {})(**right | {name: wrong})
+
+
+@pytest.mark.parametrize("params", [{"tile": 3}, {"block_m": 24}, {"block_n": 8}, {"stages": 0}])
+def test_bad_params_are_named(params):
+    with pytest.raises(ValueError, match=next(iter(params))):
+        FlashTriton().build(BASE, params)
+
+
+def test_lengths_must_add_up():
+    with pytest.raises(ValueError, match="lengths add up to 7"):
+        AttentionCase(**BASE.model_dump() | {"lengths": (3, 4)})
+
+
+@pytest.mark.gpu
+def test_not_a_number_stays_in_its_sequence():
+    case = like(lengths=(50, 70), dtype="bf16")
+    q, k, v = (torch.randn(1, 120, heads, 64, device="cuda", dtype=torch.bfloat16) for heads in (2, 1, 1))
+    expected = registry.variant("flash_triton").build(case, {})(q, k, v)
+    for poisoned in (k, v):
+        poisoned[0, 60] = torch.nan
+    found = registry.variant("flash_triton").build(case, {})(q, k, v)
+    assert torch.equal(found[:, :50], expected[:, :50])
+    assert found[:, 60:].isnan().all()
+
+
+@pytest.mark.gpu
+def test_misaligned_pointers_and_odd_strides():
+    case = like(dtype="bf16")
+    build = FlashTriton().build(case, {})
+    wide = [torch.randn(1, 36, heads, 67, device="cuda", dtype=torch.bfloat16)[..., 1:65] for heads in (2, 1, 1)]
+    assert torch.equal(build(*wide), build(*(each.contiguous() for each in wide)))

@@ -1,0 +1,63 @@
+"""Puts Triton variants through the accuracy gate in Triton's interpreter, which needs no GPU (fp16 and fp32 only).
+
+Triton decides at its import whether it interprets, so the gate runs in a process of its own.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from kernels.ops import Case
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def gate(runs: list[tuple[str, Case, dict[str, Any]]]) -> dict[str, str]:
+    """For each (variant, case, params) whose gate did not pass, its key and what the gate says."""
+    given = json.dumps([(name, case.model_dump(), params) for name, case, params in runs])
+    done = subprocess.run(
+        [sys.executable, __file__],
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr[-4000:])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _let_tensors_be_bounds() -> None:
+    """Triton 3.6 turns a loop's bound into an integer in a way that numpy 2.4 refuses."""
+    from triton.runtime import interpreter
+
+    patch = interpreter._patch_lang_tensor
+
+    def patched(tensor: Any, scope: Any) -> None:
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+
+    interpreter._patch_lang_tensor = patched
+
+
+def _main() -> None:
+    from kernels import accuracy, registry
+    from kernels.ops import case_from
+
+    _let_tensors_be_bounds()
+    said = {}
+    for name, dumped, params in json.load(sys.stdin):
+        case = case_from.validate_python(dumped)
+        report = accuracy.check(registry.variant(name), case, "cpu", params)
+        if not report.passed:
+            said[f"{name} {case.key} {params}"] = report.sentence
+    print(json.dumps(said))
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,46 @@
+"""Compiles Triton kernels for sm_90 on a machine that needs no GPU; reads what the binary takes."""
+
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+TARGET = ("cuda", 90, 32)
+"""Back end, compute capability and warp size of a Hopper GPU."""
+
+
+def stack_bytes(kernel: Any, types: dict[str, str], constants: dict[str, Any], warps: int, stages: int) -> int:
+    """Bytes of stack a thread of the kernel takes: above 0 it spills registers.
+
+    `types` by argument, such as `*bf16`, `i32` or `fp32`; pointers are taken as aligned to 16 bytes and integers whose
+    type ends in `:16` as divisible by 16. Raises RuntimeError when the binary cannot be read.
+    """
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    names = kernel.arg_names
+    even = [name for name, kind in types.items() if kind.startswith("*") or kind.endswith(":16")]
+    source = ASTSource(
+        fn=kernel,
+        signature={name: "constexpr" if name in constants else types[name].removesuffix(":16") for name in names},
+        constexprs={(names.index(name),): value for name, value in constants.items()},
+        attrs={(names.index(name),): [["tt.divisibility", 16]] for name in even},
+    )
+    compiled = triton.compile(source, target=GPUTarget(*TARGET), options={"num_warps": warps, "num_stages": stages})
+    return _stack(compiled.asm["cubin"])
+
+
+def _stack(cubin: bytes) -> int:
+    import triton
+
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        said = subprocess.run([tool, "--dump-resource-usage", file.name], capture_output=True, text=True, check=False)
+    found = re.search(r"STACK:(\d+)", said.stdout)
+    if found is None:
+        raise RuntimeError(f"cuobjdump reports no resources: {said.stdout} {said.stderr}")
+    return int(found.group(1))
