@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from kernels import inputs, reference
+from kernels.in_place import rest_is_unchanged, written_slots
 from kernels.ops import AttentionCase, Case, LinearCase, LmHeadCase, RmsNormCase
 from kernels.poison import PoisonedEmpty, poison
 from kernels.registry import Variant
@@ -103,7 +104,7 @@ class _Gate:
         before = {name: _copy(value) for name, value in packed.items()}
         with PoisonedEmpty():
             first = self._call(packed)
-        changed = next((name for name, value in before.items() if not _same(value, packed[name])), None)
+        changed = next((name for name, value in before.items() if not self._kept(name, value, packed)), None)
         if changed is not None:
             raise Failed(f"It changed its input {changed!r}.")
         self._compare(first, expected, f"on {kind} inputs")
@@ -138,13 +139,25 @@ class _Gate:
             sentence += f" Rounding its inputs alone changes the result by {self.quantisation:.2%}."
         return GateReport(True, self.worst.error, self.worst.limit, sentence, quantisation=self.quantisation)
 
+    def _kept(self, name: str, before: Any, packed: Arguments) -> bool:
+        return _same(before, packed[name]) or rest_is_unchanged(self.case, name, before, packed)
+
     def _call(self, packed: Arguments) -> reference.Outputs:
         answer = self.function(**packed)
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         outputs = answer if isinstance(answer, tuple) else (answer,)
+        return *self._multiplied_out(outputs), *written_slots(self.case, packed)
+
+    def _multiplied_out(self, outputs: reference.Outputs) -> reference.Outputs:
+        """Quantised values times their scales, and the outputs after them."""
         if isinstance(self.case, LinearCase) and self.case.epilogue == "quantise" and len(outputs) == 2:
             return (outputs[0].float() * outputs[1].float(),)
+        if isinstance(self.case, RmsNormCase) and self.case.quantise:
+            values, scale, *rest = outputs
+            if values.dtype != torch.float8_e4m3fn:
+                raise Failed(f"Its values are {values.dtype} where the op quantises to float8_e4m3fn.")
+            return (values.float() * scale, *rest)
         return outputs
 
     def _on_second_stream(self, packed: Arguments) -> reference.Outputs:

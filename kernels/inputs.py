@@ -5,6 +5,7 @@ from typing import Literal
 
 import torch
 
+from kernels.cache_slots import PAGE_SIZE, shuffled_pages
 from kernels.ops import AttentionCase, Case, GatedCase, LinearCase, LmHeadCase, RmsNormCase, RopeCase
 
 Kind = Literal["normal", "large", "tiny"]
@@ -16,6 +17,9 @@ DTYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16,
 MAGNITUDES: dict[Kind, float] = {"normal": 1.0, "large": 16.0, "tiny": 1e-3}
 """Standard deviation of the activations; `large` keeps products of two inside the range of fp16."""
 
+SPARE_SLOTS = 40
+"""Slots of a cache beyond those that an append writes."""
+
 
 class Maker:
     """Draws tensors on one device from one seed."""
@@ -23,18 +27,22 @@ class Maker:
     def __init__(self, device: torch.device | str, seed: int, dtype: torch.dtype) -> None:
         self.device = torch.device(device)
         self.dtype = dtype
-        self._generator = torch.Generator(self.device).manual_seed(seed)
+        self.generator = torch.Generator(self.device).manual_seed(seed)
 
     def normal(self, *shape: int, scale: float = 1.0) -> torch.Tensor:
         """Normal values of standard deviation `scale`, drawn in float32 and rounded to the dtype."""
-        drawn = torch.randn(shape, generator=self._generator, device=self.device, dtype=torch.float32)
+        drawn = torch.randn(shape, generator=self.generator, device=self.device, dtype=torch.float32)
         return drawn.mul_(scale).to(self.dtype)
+
+    def integers(self, low: int, high: int, *shape: int) -> torch.Tensor:
+        """int64 from low to high - 1."""
+        return torch.randint(low, high, shape, generator=self.generator, device=self.device)
 
 
 def draw(case: Case, device: torch.device | str, seed: int, kind: Kind = "normal") -> dict[str, torch.Tensor]:
     """The arguments of one call of the case by name, fresh for each seed.
 
-    Raises ValueError for a case that has no such inputs (a whole model, a paged cache, fp8 keys).
+    Raises ValueError for a case that has no such inputs (a whole model, attention with paged or fp8 keys).
     """
     scale = MAGNITUDES[kind]
     match case:
@@ -46,7 +54,7 @@ def draw(case: Case, device: torch.device | str, seed: int, kind: Kind = "normal
             make = Maker(device, seed, DTYPES[case.dtype])
             found = {"x": make.normal(case.m, case.n, scale=scale), "w": make.normal(case.n)}
             return found | ({"residual": make.normal(case.m, case.n, scale=scale)} if case.residual else {})
-        case RopeCase() if not (case.append or case.paged):
+        case RopeCase() if case.append or not case.paged:
             return _rope(case, Maker(device, seed, DTYPES[case.dtype]), scale)
         case GatedCase():
             return {"gate_up": Maker(device, seed, DTYPES[case.dtype]).normal(case.m, 2 * case.n, scale=scale)}
@@ -85,4 +93,19 @@ def _rope(case: RopeCase, make: Maker, scale: float) -> dict[str, torch.Tensor]:
     rates = 10_000.0 ** (-torch.arange(0, case.head_dim, 2, device=make.device, dtype=torch.float32) / case.head_dim)
     angles = (17 + torch.arange(case.q_len, device=make.device, dtype=torch.float32))[:, None] * rates
     both = torch.cat([angles, angles], dim=-1).expand(case.batch, -1, -1)
-    return {"q": q, "k": k, "cos": both.cos().to(make.dtype), "sin": both.sin().to(make.dtype)}
+    found = {"q": q, "k": k, "cos": both.cos().to(make.dtype), "sin": both.sin().to(make.dtype)}
+    return found | _cache(case, make, scale) if case.append else found
+
+
+def _cache(case: RopeCase, make: Maker, scale: float) -> dict[str, torch.Tensor]:
+    """What an append takes beside q, k, cos and sin: caches that are nowhere empty, and positions in their middle."""
+    page_size = case.page_size or PAGE_SIZE
+    per_sequence = (case.q_len + SPARE_SLOTS) // page_size + 1
+    shape, table = (case.batch, per_sequence * page_size), {}
+    if case.paged:
+        page_table, pages = shuffled_pages(case.batch, per_sequence, make.generator)
+        shape, table = (pages, page_size), {"page_table": page_table}
+    caches = {name: make.normal(*shape, case.kv_heads, case.head_dim) for name in ("k_cache", "v_cache")}
+    position = make.integers(0, per_sequence * page_size - case.q_len + 1, case.batch)
+    v = make.normal(case.batch, case.q_len, case.kv_heads, case.head_dim, scale=scale)
+    return {"v": v, **caches, "position": position, **table}

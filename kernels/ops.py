@@ -139,13 +139,17 @@ def _attention_flops(case: AttentionCase, q_len: int, kv_len: int) -> float:
 
 
 class RmsNormCase(_Case):
-    """y[m, n] = x / rms(x) · w[n], with x + residual first when `residual`."""
+    """y[m, n] = x / rms(x) · w[n], with x + residual first when `residual`.
+
+    `quantise` gives y as values in fp8 (e4m3) and a float32 scale [m, 1]: y = values · scale, the largest value at 448.
+    """
 
     op: Literal["rmsnorm"] = "rmsnorm"
     m: int = Field(ge=0)
     n: int = Field(gt=0)
     residual: bool = False
     dtype: DType = "bf16"
+    quantise: Literal["fp8"] | None = None
 
     @property
     def flops(self) -> float:
@@ -153,11 +157,17 @@ class RmsNormCase(_Case):
 
     @property
     def least_bytes(self) -> float:
-        return (self.m * self.n * (4 if self.residual else 2) + self.n) * BYTES[self.dtype]
+        read = self.m * self.n * (3 if self.residual else 1) + self.n
+        written = self.m * (self.n + 4) if self.quantise else self.m * self.n * BYTES[self.dtype]
+        return read * BYTES[self.dtype] + written
 
 
 class RopeCase(_Case):
-    """Rotary embedding of q and k of one step, with k and v appended to the cache when `append`."""
+    """Rotary embedding of q and k of one step.
+
+    `append` also writes k and v into a cache [batch, capacity, kv_heads, head_dim], or with `paged` into pages
+    [pages, page_size, kv_heads, head_dim] of `page_size` tokens (None: 16).
+    """
 
     op: Literal["rope"] = "rope"
     batch: int = Field(ge=0)
@@ -168,6 +178,7 @@ class RopeCase(_Case):
     append: bool = False
     paged: bool = False
     dtype: DType = "bf16"
+    page_size: int | None = Field(default=None, gt=0)
 
     @property
     def flops(self) -> float:

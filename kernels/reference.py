@@ -23,9 +23,11 @@ Outputs = tuple[torch.Tensor, ...]
 def compute(case: Case, arguments: dict[str, Any], dtype: torch.dtype | None = torch.float64) -> Outputs:
     """The op's outputs from the call's arguments, calculated in `dtype` (None: in the arguments' own).
 
+    A norm that quantises gives y itself; an append the rotated q, and then what its slots of the caches hold.
     Raises ValueError for an op without a reference.
     """
-    given = {name: value if dtype is None else value.to(dtype) for name, value in arguments.items()}
+    wide = {name: value for name, value in arguments.items() if dtype is not None and value.is_floating_point()}
+    given = arguments | {name: value.to(dtype) for name, value in wide.items()}
     match case:
         case LinearCase():
             return (linear(case, **given),)
@@ -34,7 +36,8 @@ def compute(case: Case, arguments: dict[str, Any], dtype: torch.dtype | None = t
         case RmsNormCase():
             return rmsnorm(**given)
         case RopeCase():
-            return rope(**given)
+            turned = rope(*(given[name] for name in ("q", "k", "cos", "sin")))
+            return (*turned, given["v"]) if case.append else turned
         case GatedCase():
             return (gated(case, **given),)
         case LmHeadCase() if case.sampling == "argmax":
@@ -142,14 +145,23 @@ def native(case: Case, arguments: dict[str, Any]) -> Outputs:
         return (_sdpa(case, **arguments),)
     if isinstance(case, LinearCase) and case.epilogue == "quantise":
         return (_through_fp8(linear(case, **arguments)),)
+    if isinstance(case, RmsNormCase) and case.quantise:
+        y, *total = rmsnorm(**arguments)
+        return (_through_fp8(y), *total)
     return compute(case, arguments, dtype=None)
 
 
-def _through_fp8(y: torch.Tensor) -> torch.Tensor:
-    """y as fp8 (e4m3) with a scale per row holds it, in float32."""
+def to_fp8(y: torch.Tensor) -> Outputs:
+    """(values in fp8 (e4m3), scale per row [m, 1] float32) with y ≈ values · scale, the largest value at 448."""
     wide = y.float()
     scale = wide.abs().amax(dim=-1, keepdim=True).clamp_min(1e-30) / 448
-    return (wide / scale).to(torch.float8_e4m3fn).float() * scale
+    return (wide / scale).to(torch.float8_e4m3fn), scale
+
+
+def _through_fp8(y: torch.Tensor) -> torch.Tensor:
+    """y as fp8 with a scale per row holds it, in float32."""
+    values, scale = to_fp8(y)
+    return values.float() * scale
 
 
 def _sdpa(case: AttentionCase, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

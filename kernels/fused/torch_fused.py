@@ -1,7 +1,8 @@
 """What torch offers for the small ops between the matrix products: RMSNorm, gated activation, RoPE, LM head."""
 
+import shutil
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from kernels.hardware import Gpu
 from kernels.ops import GatedCase, LmHeadCase, RmsNormCase, RopeCase
@@ -26,16 +27,18 @@ class TorchRmsNorm(Variant):
         return None
 
     def build(self, case: RmsNormCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(x, w, residual=None, eps=1e-6) -> y or (y, x + residual)."""
+        """f(x, w, residual=None, eps=1e-6) -> y, or (values, scale) when it quantises, then x + residual."""
         import torch.nn.functional as F
+
+        from kernels.reference import to_fp8
 
         _no_params(self.name, params)
 
         def norm(x: Any, w: Any, residual: Any = None, eps: float = 1e-6) -> Any:
-            if residual is None:
-                return F.rms_norm(x, (case.n,), w, eps)
-            total = x + residual
-            return F.rms_norm(total, (case.n,), w, eps), total
+            total = x if residual is None else x + residual
+            y = F.rms_norm(total, (case.n,), w, eps)
+            outputs = (*(to_fp8(y) if case.quantise else (y,)), *(() if residual is None else (total,)))
+            return outputs if len(outputs) > 1 else y
 
         return norm
 
@@ -62,26 +65,46 @@ class TorchGated(Variant):
 
 @register
 class TorchRope(Variant):
-    """Rotation by halves, as transformers writes it."""
+    """Rotation by halves, as transformers writes it; an append is an indexed assignment after it."""
 
     name = "torch_rope"
     op = "rope"
-    summary = "torch's rotation by halves"
+    summary = "torch's rotation by halves, then an indexed assignment to the cache"
     peer = True
 
     def serves(self, case: RopeCase, gpu: Gpu) -> Refusal | None:
-        if case.append or case.paged:
-            return Refusal("append or paged is true: torch has no rotation that also writes the cache")
         if case.head_dim % 2:
             return Refusal(f"head_dim is {case.head_dim}: a rotation by halves needs an even one")
+        if case.paged and not case.append:
+            return Refusal("paged is true and append false: only an append writes pages")
         return None
 
     def build(self, case: RopeCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(q, k, cos, sin) -> (q, k)."""
+        """f(q, k, cos, sin) -> (q, k), or f(q, k, v, cos, sin, k_cache, v_cache, position, page_table=None) -> q."""
         from kernels import reference
+        from kernels.cache_slots import slots
 
         _no_params(self.name, params)
-        return reference.rope
+        if not case.append:
+            return reference.rope
+
+        def append(
+            q: Any,
+            k: Any,
+            v: Any,
+            cos: Any,
+            sin: Any,
+            k_cache: Any,
+            v_cache: Any,
+            position: Any,
+            page_table: Any = None,
+        ) -> Any:
+            q, k = reference.rope(q, k, cos, sin)
+            at = slots(position, case.q_len, page_table, k_cache.shape[1])
+            k_cache[at], v_cache[at] = k, v
+            return q
+
+        return append
 
 
 @register
@@ -106,3 +129,53 @@ class TorchLmHead(Variant):
 
         _no_params(self.name, params)
         return lambda x, w: F.linear(x, w).argmax(dim=-1)
+
+
+class _Compiled(Variant):
+    """torch's variant of the op, compiled by Inductor."""
+
+    peer = True
+    build_seconds = 20.0
+    eager: ClassVar[type[Variant]]
+
+    def serves(self, case: Any, gpu: Gpu) -> Refusal | None:
+        if gpu.gpu_class == "cpu" and shutil.which("g++") is None and shutil.which("clang++") is None:
+            return Refusal("device is cpu: Inductor needs a C++ compiler and there is none on this machine")
+        return self.eager().serves(case, gpu)
+
+    def build(self, case: Any, params: dict[str, Any]) -> Callable[..., Any]:
+        """The call of the eager variant. Compiles at the first call."""
+        import torch
+
+        _no_params(self.name, params)
+        return torch.compile(self.eager().build(case, {}), dynamic=False)
+
+
+@register
+class TorchRmsNormCompiled(_Compiled):
+    """One generated kernel for sum, norm and quantisation."""
+
+    name = "torch_rmsnorm_compiled"
+    op = "rmsnorm"
+    summary = "torch's rms_norm compiled by Inductor"
+    eager = TorchRmsNorm
+
+
+@register
+class TorchGatedCompiled(_Compiled):
+    """One generated elementwise kernel."""
+
+    name = "torch_gated_compiled"
+    op = "gated"
+    summary = "torch's activation and product compiled by Inductor"
+    eager = TorchGated
+
+
+@register
+class TorchRopeCompiled(_Compiled):
+    """The rotation, and the append, as generated kernels."""
+
+    name = "torch_rope_compiled"
+    op = "rope"
+    summary = "torch's rotation and append compiled by Inductor"
+    eager = TorchRope

@@ -1,6 +1,6 @@
-"""Puts Triton variants through the accuracy gate in Triton's interpreter, which needs no GPU (fp16 and fp32 only).
+"""Runs Triton variants through the accuracy gate, or tests of them, in Triton's interpreter (fp16 and fp32 only).
 
-Triton decides at its import whether it interprets, so the gate runs in a process of its own.
+It needs no GPU. Triton decides at its import whether it interprets, so both run in a process of their own.
 """
 
 import json
@@ -25,14 +25,28 @@ def gate(runs: list[tuple[str, Case, dict[str, Any]]]) -> dict[str, str]:
         text=True,
         check=False,
         cwd=ROOT,
-        env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env=_environment(),
     )
     if done.returncode:
         raise RuntimeError(done.stderr[-4000:])
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def _let_tensors_be_bounds() -> None:
+def run_tests(path: Path) -> None:
+    """Runs a file of tests in the interpreter. Raises AssertionError with pytest's report when one fails."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:django", "--noconftest",
+         "-o", "addopts=--import-mode=importlib", "-c", os.devnull, "--rootdir", str(ROOT), str(path)],
+        cwd=ROOT, env=_environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+def let_tensors_be_bounds() -> None:
     """Triton 3.6 turns a loop's bound into an integer in a way that numpy 2.4 refuses."""
     from triton.runtime import interpreter
 
@@ -49,7 +63,7 @@ def _main() -> None:
     from kernels import accuracy, registry
     from kernels.ops import case_from
 
-    _let_tensors_be_bounds()
+    let_tensors_be_bounds()
     said = {}
     for name, dumped, params in json.load(sys.stdin):
         case = case_from.validate_python(dumped)

@@ -1,0 +1,111 @@
+"""The small ops between the matrix products, written in Triton: RMSNorm, gated activation, RoPE with KV append."""
+
+from collections.abc import Callable
+from typing import Any
+
+from kernels.hardware import Gpu
+from kernels.ops import GatedCase, RmsNormCase, RopeCase
+from kernels.portable import chosen, not_here
+from kernels.registry import Refusal, Variant, register
+
+WIDEST_ROW = 16_384
+"""Elements of a row that one program still holds in registers."""
+
+
+@register
+class RmsNormTriton(Variant):
+    """One pass over whole rows: residual, norm and quantisation."""
+
+    name = "rmsnorm_triton"
+    op = "rmsnorm"
+    summary = "RMSNorm with residual and fp8 output in one pass"
+
+    def serves(self, case: RmsNormCase, gpu: Gpu) -> Refusal | None:
+        if case.n > WIDEST_ROW:
+            return Refusal(f"n is {case.n}: this variant holds rows of at most {WIDEST_ROW}")
+        return not_here(gpu, 89 if case.quantise else 80)
+
+    def build(self, case: RmsNormCase, params: dict[str, Any]) -> Callable[..., Any]:
+        """f(x, w, residual=None, eps=1e-6) -> y, or (values, scale) when it quantises, then x + residual.
+
+        Takes `rows` of a program and its `warps`.
+        """
+        import torch
+
+        from kernels.fused.rmsnorm_triton import rmsnorm
+
+        tuning = chosen(self.name, params, self.space(case)[0])
+        values = torch.float8_e4m3fn if case.quantise else None
+
+        def norm(x: Any, w: Any, residual: Any = None, eps: float = 1e-6) -> Any:
+            outputs = rmsnorm(x, w, residual, eps, values, **tuning)
+            return outputs if len(outputs) > 1 else outputs[0]
+
+        return norm
+
+    def space(self, case: RmsNormCase) -> list[dict[str, Any]]:
+        """As many rows to a program as make 2,048 elements, and neighbours of that."""
+        rows = max(1, 1 << (2048 // case.n).bit_length() - 1) if case.n <= 2048 else 1
+        warps = 4 if case.n <= 4096 else 8
+        several = case.m >= 1024
+        return [{"rows": rows, "warps": warps}] + [
+            {"rows": each, "warps": count} for each, count in ((rows * 2, warps), (rows, warps * 2)) if several
+        ]
+
+
+@register
+class GatedTriton(Variant):
+    """Activation and product in one pass."""
+
+    name = "gated_triton"
+    op = "gated"
+    summary = "SwiGLU and GeGLU in one pass"
+
+    def serves(self, case: GatedCase, gpu: Gpu) -> Refusal | None:
+        return not_here(gpu)
+
+    def build(self, case: GatedCase, params: dict[str, Any]) -> Callable[..., Any]:
+        """f(gate_up) -> y. Takes `block` columns of a program and its `warps`."""
+        from kernels.fused.gated_triton import gated
+
+        tuning = chosen(self.name, params, self.space(case)[0])
+        return lambda gate_up: gated(gate_up, case.activation, **tuning)
+
+    def space(self, case: GatedCase) -> list[dict[str, Any]]:
+        if case.m < 1024:
+            return [{"block": 512, "warps": 4}]
+        return [{"block": block, "warps": 4} for block in (1024, 2048)]
+
+
+@register
+class RopeTriton(Variant):
+    """q and k turned, k and v appended, in one launch."""
+
+    name = "rope_triton"
+    op = "rope"
+    summary = "rotation of q and k with KV append, contiguous and paged"
+
+    def serves(self, case: RopeCase, gpu: Gpu) -> Refusal | None:
+        if case.head_dim % 2:
+            return Refusal(f"head_dim is {case.head_dim}: a rotation by halves needs an even one")
+        if case.heads * case.head_dim > WIDEST_ROW:
+            return Refusal(f"heads is {case.heads}: this variant holds at most {WIDEST_ROW} elements of a token's q")
+        if case.paged and not case.append:
+            return Refusal("paged is true and append false: only an append writes pages")
+        return not_here(gpu)
+
+    def build(self, case: RopeCase, params: dict[str, Any]) -> Callable[..., Any]:
+        """f(q, k, cos, sin) -> (q, k); with append f(q, k, v, cos, sin, k_cache, v_cache, position, page_table=None)
+        -> q, as `rope_append` documents. Takes `warps`.
+        """
+        from functools import partial
+
+        from kernels.fused import rope_triton
+
+        tuning = chosen(self.name, params, self.space(case)[0])
+        return partial(rope_triton.rope_append if case.append else rope_triton.rope, **tuning)
+
+    def space(self, case: RopeCase) -> list[dict[str, Any]]:
+        if case.batch * case.q_len < 1024:
+            return [{"warps": 4}]
+        return [{"warps": warps} for warps in (4, 8)]

@@ -1,0 +1,136 @@
+"""The fused Triton kernels under the interpreter: the accuracy gate at odd shapes, and what a direct call refuses."""
+
+import pytest
+import torch
+
+from kernels import accuracy, inputs, reference
+from kernels.cases.fused import check_gated, check_rmsnorm, check_rope
+from kernels.fused.gated_triton import gated
+from kernels.fused.rmsnorm_triton import rmsnorm
+from kernels.fused.rope_triton import rope, rope_append
+from kernels.ops import RmsNormCase, RopeCase
+from kernels.registry import variant
+
+DTYPES = ("fp16", "fp32")
+
+
+def passes(name, case):
+    for params in variant(name).space(case):
+        report = accuracy.check(variant(name), case, "cpu", params)
+        assert report.passed, f"{case.key} {params}: {report.sentence}"
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rmsnorm(dtype):
+    for case in check_rmsnorm(dtype, cpu=True):
+        if case.quantise is None:
+            passes("rmsnorm_triton", case)
+
+
+@pytest.mark.parametrize("residual", [False, True])
+def test_rmsnorm_quantises_to_448(residual):
+    """The interpreter rounds to fp8 wrongly, so the values are taken in float32 and rounded by torch."""
+    case = RmsNormCase(m=5, n=320, residual=residual, dtype="fp16", quantise="fp8")
+    drawn = inputs.draw(case, "cpu", 3)
+    values, scale, *_ = rmsnorm(**drawn, values=torch.float32, rows=2)
+    truth = reference.compute(case, drawn)[0]
+    assert values.abs().amax(dim=-1) == pytest.approx(448.0, rel=1e-5)
+    assert scale.shape == (5, 1)
+    torch.testing.assert_close((values * scale).double(), truth, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gated(dtype):
+    for case in check_gated(dtype, cpu=True):
+        passes("gated_triton", case)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rope(dtype):
+    for case in check_rope(dtype, cpu=True)[:: 1 if dtype == "fp16" else 3]:
+        passes("rope_triton", case)
+
+
+def test_empty_tensors_give_empty_answers():
+    assert gated(torch.empty(0, 8), "silu").shape == (0, 4)
+    assert rmsnorm(torch.empty(0, 8), torch.ones(8))[0].shape == (0, 8)
+    q, k = rope(*(torch.empty(2, 0, heads, 8) for heads in (4, 2)), torch.empty(2, 0, 8), torch.empty(2, 0, 8))
+    assert q.shape == (2, 0, 4, 8)
+    assert k.shape == (2, 0, 2, 8)
+
+
+def test_rows_may_have_a_stride_and_any_alignment():
+    x, w = torch.randn(6, 41)[:, 3:], torch.randn(38)
+    torch.testing.assert_close(rmsnorm(x, w)[0], reference.rmsnorm(x, w)[0])
+    packed = torch.randn(3, 1, 50)[..., 1:33].unflatten(-1, (4, 8))
+    cos, sin = torch.randn(2, 3, 1, 8)
+    q, k = rope(packed[:, :, :3], packed[:, :, 3:], cos, sin)
+    torch.testing.assert_close((q, k), reference.rope(packed[:, :, :3], packed[:, :, 3:], cos, sin))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_nan_and_inf_stay_in_their_row(value):
+    x = torch.randn(3, 40)
+    x[1, 7] = value
+    y = rmsnorm(x, torch.ones(40), rows=2)[0]
+    assert torch.isfinite(y[[0, 2]]).all()
+    assert torch.isnan(y[1]).any()
+    y = gated(x, "silu")
+    assert torch.isfinite(y[[0, 2]]).all()
+    assert not torch.isfinite(y[1, 7])
+
+
+def append_call():
+    case = RopeCase(
+        batch=2, q_len=3, heads=4, kv_heads=2, head_dim=8, append=True, paged=True, page_size=4, dtype="fp32"
+    )
+    return inputs.draw(case, "cpu", 0)
+
+
+@pytest.mark.parametrize("position", [-5, 1 << 40])
+def test_nothing_is_written_outside_the_cache(position):
+    call = append_call()
+    before = call["k_cache"].clone()
+    call["position"][:] = position
+    rope_append(**call)
+    assert torch.equal(call["k_cache"], before)
+
+
+def test_a_page_that_there_is_not_is_not_written():
+    call = append_call()
+    before = call["v_cache"].clone()
+    call["page_table"][:] = torch.tensor([-1, 10_000], dtype=torch.int32)[:, None]
+    rope_append(**call)
+    assert torch.equal(call["v_cache"], before)
+
+
+WRONG = {
+    "q": torch.zeros(2, 3, 4, 7),
+    "k": torch.zeros(2, 4, 2, 8),
+    "v": torch.zeros(2, 3, 2, 9),
+    "cos": torch.zeros(2, 3, 9),
+    "sin": torch.zeros(2, 3, 8, dtype=torch.int32),
+    "k_cache": torch.zeros(2, 4, 3, 8),
+    "v_cache": torch.zeros(27, 2, 8, 4).permute(0, 3, 1, 2),
+    "position": torch.zeros(3, dtype=torch.int64),
+    "page_table": torch.zeros(2, 11, dtype=torch.int64),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_append_names_the_wrong_argument(name):
+    with pytest.raises(ValueError, match=f"^{name} "):
+        rope_append(**append_call() | {name: WRONG[name]})
+
+
+def test_norm_and_gate_name_the_wrong_argument():
+    x = torch.zeros(2, 8)
+    for name, call in {
+        "x": lambda: rmsnorm(torch.zeros(8, 2).T, torch.zeros(8)),
+        "w": lambda: rmsnorm(x, torch.zeros(7)),
+        "residual": lambda: rmsnorm(x, torch.zeros(8), x.half()),
+        "gate_up": lambda: gated(torch.zeros(2, 7), "silu"),
+        "activation": lambda: gated(x, "relu"),
+    }.items():
+        with pytest.raises(ValueError, match=f"^{name} "):
+            call()

@@ -1,0 +1,91 @@
+"""The fused Triton kernels: right under the interpreter, compiled for Hopper without spills, honest about limits."""
+
+from pathlib import Path
+
+import pytest
+
+from kernels import accuracy, registry
+from kernels.cases import check_cases
+from kernels.hardware import GPUS
+from kernels.ops import GatedCase, RmsNormCase, RopeCase
+from tests.kernels import interpreting
+from tests.kernels.triton_compiling import stack_bytes
+
+MINE = ("rmsnorm_triton", "gated_triton", "rope_triton")
+
+
+def test_they_are_right_under_the_interpreter():
+    interpreting.run_tests(Path(__file__).with_name("interpreted_fused.py"))
+
+
+def types(kernel, fixed, **pointers):
+    """The kernel's argument types: these pointers, and integers divisible by 16."""
+    return {name: pointers.get(name, "i32:16") for name in kernel.arg_names if name not in fixed}
+
+
+@pytest.mark.parametrize(("rows", "block", "warps"), [(1, 2048, 4), (2, 2048, 4), (1, 16384, 8)])
+def test_rmsnorm_compiles_without_spills(rows, block, warps):
+    from kernels.fused.rmsnorm_triton import _rmsnorm
+
+    fixed = {"RESIDUAL": True, "QUANTISE": True, "ROWS": rows, "BLOCK": block}
+    pointers = dict.fromkeys(("x", "w", "residual", "total"), "*bf16") | {"y": "*fp8e4nv", "scales": "*fp32"}
+    assert stack_bytes(_rmsnorm, types(_rmsnorm, fixed, **pointers, eps="fp32"), fixed, warps, 1) == 0
+
+
+@pytest.mark.parametrize("gelu", [False, True])
+def test_gated_compiles_without_spills(gelu):
+    from kernels.fused.gated_triton import _gated
+
+    fixed = {"GELU": gelu, "BLOCK": 1024}
+    assert stack_bytes(_gated, types(_gated, fixed, gate_up="*bf16", y="*bf16"), fixed, 4, 1) == 0
+
+
+@pytest.mark.parametrize("page_size", [0, 16])
+def test_rope_compiles_without_spills(page_size):
+    from kernels.fused.rope_triton import _rope
+
+    fixed = {"HEADS": 32, "KV_HEADS": 8, "HALF": 32, "APPEND": True, "PAGE_SIZE": page_size,
+             "HEADS_BLOCK": 32, "KV_BLOCK": 8, "HALF_BLOCK": 32}  # fmt: skip
+    pointers = dict.fromkeys(("q", "k", "v", "cos", "sin", "q_out", "k_out", "v_out"), "*bf16")
+    given = types(_rope, fixed, **pointers, position="*i64", page_table="*i32")
+    assert stack_bytes(_rope, given, fixed, 4, 1) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "case", "gpu", "said"),
+    [
+        ("rmsnorm_triton", RmsNormCase(m=1, n=20_000), "h200", "n is 20000"),
+        ("rmsnorm_triton", RmsNormCase(m=1, n=64, quantise="fp8"), "a100", "sm is 80"),
+        ("gated_triton", GatedCase(m=1, n=64), "cpu", "device is cpu"),
+        ("rope_triton", RopeCase(batch=1, q_len=1, heads=2, kv_heads=1, head_dim=63), "h200", "head_dim is 63"),
+        ("rope_triton", RopeCase(batch=1, q_len=1, heads=512, kv_heads=1, head_dim=64), "h200", "heads is 512"),
+        (
+            "rope_triton",
+            RopeCase(batch=1, q_len=1, heads=2, kv_heads=1, head_dim=64, paged=True),
+            "h200",
+            "paged is true",
+        ),
+    ],
+)
+def test_refusals_name_the_field(name, case, gpu, said):
+    refusal = registry.variant(name).serves(case, GPUS[gpu])
+    assert refusal is not None
+    assert refusal.reason.startswith(said)
+
+
+@pytest.mark.parametrize("name", MINE)
+def test_unknown_params_are_named(name):
+    variant = registry.variant(name)
+    case = check_cases(variant.op, cpu=True)[0]
+    with pytest.raises(ValueError, match="stages"):
+        variant.build(case, {"stages": 3})
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", MINE)
+def test_they_pass_the_gate_on_the_gpu(name):
+    variant = registry.variant(name)
+    for case in check_cases(variant.op, cpu=False):
+        for params in variant.space(case):
+            report = accuracy.check(variant, case, "cuda", params)
+            assert report.passed, f"{case.key} {params}: {report.sentence}"
