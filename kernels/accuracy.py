@@ -19,7 +19,7 @@ import torch
 
 from kernels import inputs, reference
 from kernels.in_place import rest_is_unchanged, written_slots
-from kernels.ops import AttentionCase, Case, LinearCase, LmHeadCase, RmsNormCase
+from kernels.ops import AttentionCase, Case, LinearCase, LmHeadCase, RmsNormCase, StepAttentionCase
 from kernels.poison import PoisonedEmpty, poison
 from kernels.registry import Variant
 
@@ -265,7 +265,7 @@ def rounding(case: Case, arguments: Arguments) -> float:
     match case:
         case LinearCase() | LmHeadCase():
             length = case.k
-        case AttentionCase():
+        case AttentionCase() | StepAttentionCase():
             length = max(case.head_dim, case.kv_len)
         case RmsNormCase():
             length = case.n

@@ -21,6 +21,7 @@ DEFAULTS: tuple[str, ...] = (
     "torch_linear",
     "sdpa_flash",
     "sdpa_math",
+    "torch_step_attention",
     "torch_rmsnorm",
     "torch_gated",
     "torch_rope",

@@ -9,6 +9,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,17 @@ from kernels.ops import Case
 
 @dataclass(frozen=True)
 class Choice:
-    """The variant for a case, and the sentence that says why. `ms` is None when nothing was measured."""
+    """The variant for a case, and the sentence that says why and against what; `at` is when (UTC).
+
+    `ms` is None when nothing was measured. `weights` is the precision of the weights where it was lowered.
+    """
 
     variant: str
     params: dict[str, Any]
     ms: float | None
     sentence: str
+    at: str = ""
+    weights: str = ""
 
 
 class Choices:
@@ -54,7 +60,9 @@ class Choices:
         won = next((trial for trial in trials if trial.chosen), None)
         if won is None:
             return self.fallback(case)
-        choice = Choice(won.variant, won.params, won.ms, won.reason)
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        weights = getattr(won.case, "weights", "") if won.lossy else ""
+        choice = Choice(won.variant, won.params, won.ms, won.reason, at, weights)
         self._write(self._read() | {case.key: vars(choice)})
         return choice
 

@@ -5,8 +5,9 @@ from typing import Literal
 
 import torch
 
+from kernels.attention import step_reference
 from kernels.cache_slots import PAGE_SIZE, shuffled_pages
-from kernels.ops import AttentionCase, Case, GatedCase, LinearCase, LmHeadCase, RmsNormCase, RopeCase
+from kernels.ops import AttentionCase, Case, GatedCase, LinearCase, LmHeadCase, RmsNormCase, RopeCase, StepAttentionCase
 
 Kind = Literal["normal", "large", "tiny"]
 KINDS: tuple[Kind, ...] = ("normal", "large", "tiny")
@@ -56,6 +57,8 @@ def draw(case: Case, device: torch.device | str, seed: int, kind: Kind = "normal
             return found | ({"residual": make.normal(case.m, case.n, scale=scale)} if case.residual else {})
         case RopeCase() if case.append or not case.paged:
             return _rope(case, Maker(device, seed, DTYPES[case.dtype]), scale)
+        case StepAttentionCase():
+            return step_reference.draw(case, Maker(device, seed, DTYPES[case.dtype]), scale)
         case GatedCase():
             return {"gate_up": Maker(device, seed, DTYPES[case.dtype]).normal(case.m, 2 * case.n, scale=scale)}
         case LmHeadCase():

@@ -138,6 +138,37 @@ def _attention_flops(case: AttentionCase, q_len: int, kv_len: int) -> float:
     return full / 2 if case.causal and q_len == kv_len > 1 else full
 
 
+class StepAttentionCase(_Case):
+    """One decode step between the QKV product and the output product: rotation, append to the cache, attention.
+
+    qkv is [batch, (heads + 2 · kv_heads) · head_dim], the caches [batch, capacity, kv_heads, head_dim]; `kv_len` is
+    what a query sees, its own token included, and `window` bounds it.
+    """
+
+    op: Literal["step_attention"] = "step_attention"
+    batch: int = Field(ge=0)
+    heads: int = Field(gt=0)
+    kv_heads: int = Field(gt=0)
+    head_dim: int = Field(gt=0)
+    kv_len: int = Field(gt=0)
+    window: int | None = None
+    dtype: DType = "bf16"
+
+    @property
+    def seen(self) -> int:
+        """Keys that the query attends to."""
+        return min(self.kv_len, self.window or self.kv_len)
+
+    @property
+    def flops(self) -> float:
+        return self.batch * self.head_dim * (4.0 * self.heads * self.seen + 6.0 * (self.heads + self.kv_heads))
+
+    @property
+    def least_bytes(self) -> float:
+        rows = 2 * self.heads + 2 * self.kv_heads + 2 * self.kv_heads * self.seen
+        return self.batch * self.head_dim * rows * BYTES[self.dtype]
+
+
 class RmsNormCase(_Case):
     """y[m, n] = x / rms(x) · w[n], with x + residual first when `residual`.
 
@@ -254,7 +285,7 @@ class ModelCase(_Case):
 
 
 Case = Annotated[
-    LinearCase | AttentionCase | RmsNormCase | RopeCase | GatedCase | LmHeadCase | ModelCase,
+    LinearCase | AttentionCase | StepAttentionCase | RmsNormCase | RopeCase | GatedCase | LmHeadCase | ModelCase,
     Field(discriminator="op"),
 ]
 case_from: TypeAdapter[Case] = TypeAdapter(Case)

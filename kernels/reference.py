@@ -9,7 +9,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from kernels.ops import AttentionCase, Case, GatedCase, LinearCase, LmHeadCase, RmsNormCase, RopeCase
+from kernels.attention import step_reference
+from kernels.ops import AttentionCase, Case, GatedCase, LinearCase, LmHeadCase, RmsNormCase, RopeCase, StepAttentionCase
 
 BLOCK_ELEMENTS = 1 << 26
 """Largest block of scores or logits that is held at once."""
@@ -33,6 +34,8 @@ def compute(case: Case, arguments: dict[str, Any], dtype: torch.dtype | None = t
             return (linear(case, **given),)
         case AttentionCase():
             return (attention(case, **given),)
+        case StepAttentionCase():
+            return step_reference.outputs(case, given)
         case RmsNormCase():
             return rmsnorm(**given)
         case RopeCase():

@@ -17,6 +17,8 @@ MODULES: tuple[str, ...] = (
     "kernels.attention.torch_sdpa",
     "kernels.attention.torch_varlen",
     "kernels.attention.flash_triton",
+    "kernels.attention.torch_step",
+    "kernels.attention.step_hopper",
     "kernels.gemm.torch_linear",
     "kernels.fused.torch_fused",
     "kernels.fused.triton_fused",

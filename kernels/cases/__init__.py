@@ -6,7 +6,7 @@ from kernels.cases import attention, fused, linear
 from kernels.ops import Case, DType
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "attention": ("attention",),
+    "attention": ("attention", "step_attention"),
     "gemm": ("linear",),
     "fused": ("rmsnorm", "gated", "rope", "lm_head"),
     "decode": ("model",),
@@ -14,12 +14,13 @@ GROUPS: dict[str, tuple[str, ...]] = {
 """The ops that a bench group covers."""
 
 _BENCH: dict[str, Callable[[bool], list[Case]]] = {
-    "attention": attention.bench,
+    "attention": lambda cpu: [*attention.bench(cpu), *attention.bench_step(cpu)],
     "gemm": linear.bench,
     "fused": fused.bench,
 }
 _CHECK: dict[str, Callable[[DType, bool], list[Case]]] = {
     "attention": attention.check,
+    "step_attention": attention.check_step,
     "linear": linear.check,
     "rmsnorm": fused.check_rmsnorm,
     "gated": fused.check_gated,

@@ -2,7 +2,7 @@
 
 import random
 
-from kernels.ops import AttentionCase, Case, DType
+from kernels.ops import AttentionCase, Case, DType, StepAttentionCase
 
 TOKENS = 16_384
 """Tokens of a prefill case in all, as attention papers count."""
@@ -91,4 +91,32 @@ def _tiny() -> list[Case]:
             kind=kind, head_dim=64, heads=4, kv_heads=2, batch=1, q_len=q, kv_len=kv, dtype="fp32", kv_dtype="fp32"
         )
         for kind, q, kv in shapes
+    ]
+
+
+def check_step(dtype: DType, cpu: bool) -> list[Case]:
+    """What `check step_attention` proves in one dtype: contexts of one and of several chunks, windows, batches."""
+    shapes = ((64, 8, 2, 1, 33, None), (128, 6, 1, 3, 200, None), (64, 4, 4, 2, 100, 16), (128, 8, 1, 1, 2100, None))
+    return [
+        StepAttentionCase(
+            batch=batch,
+            heads=heads,
+            kv_heads=kv_heads,
+            head_dim=head_dim,
+            kv_len=kv_len,
+            window=window,
+            dtype=dtype,
+        )
+        for head_dim, heads, kv_heads, batch, kv_len, window in shapes
+    ]
+
+
+def bench_step(cpu: bool) -> list[Case]:
+    """Decode steps of real models on a GPU, a tiny one on a CPU."""
+    if cpu:
+        return [StepAttentionCase(batch=1, heads=4, kv_heads=2, head_dim=64, kv_len=64, dtype="fp32")]
+    return [
+        StepAttentionCase(batch=batch, heads=heads, kv_heads=kv_heads, head_dim=head_dim, kv_len=kv_len)
+        for heads, kv_heads, head_dim in ((32, 8, 64), (12, 2, 128))
+        for batch, kv_len in ((1, 192), (1, 1088), (32, 192))
     ]

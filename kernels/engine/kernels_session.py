@@ -59,8 +59,12 @@ class KernelsSession(Session):
         chosen = self._prompts[bucket(length)]
         chosen.ids[:, :length].copy_(prompt, non_blocking=True)
         self._length.fill_(length)
-        chosen.run()
+        self.again(length)
         self._stream = chosen.stream
+
+    def again(self, length: int) -> None:
+        """Runs the last prompt of a bucket once more."""
+        self._prompts[bucket(length)].run()
 
     def forced(self, ids: Tensor) -> Tensor:
         length = min(ids.shape[1], max(self._prompts, default=ids.shape[1]))

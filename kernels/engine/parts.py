@@ -30,14 +30,19 @@ class Part:
     distance: float
 
 
+Packed = dict[tuple[Any, ...], tuple[Any, ...]]
+"""Packed weights by the tensors and the variant that they were packed from and for; the tensors are kept alive."""
+
+
 class Parts:
     """What `ops` plan, for calls of any size; torch's own variant where nothing planned can serve."""
 
-    def __init__(self, ops: Iterable[PlannedOp], gpu: Gpu) -> None:
+    def __init__(self, ops: Iterable[PlannedOp], gpu: Gpu, packed: Packed | None = None) -> None:
+        """`packed` are weights that other parts of the same model have packed, to be shared and added to."""
         self.gpu = gpu
         self._planned: dict[tuple[Any, ...], list[PlannedOp]] = {}
         self._found: dict[str, Part | None] = {}
-        self._packed: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self._packed: Packed = {} if packed is None else packed
         for op in ops:
             self._planned.setdefault(_kind(case_from.validate_python(op.case)), []).append(op)
 

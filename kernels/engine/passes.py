@@ -20,7 +20,7 @@ from kernels.engine import decoder
 from kernels.engine.loading import DTYPE_NAMES
 from kernels.engine.parts import Parts
 from kernels.engine.products import Rows, Stream, added_product, gated_product, normed_product
-from kernels.ops import AttentionCase, LmHeadCase, RmsNormCase, RopeCase
+from kernels.ops import AttentionCase, LmHeadCase, RmsNormCase, RopeCase, StepAttentionCase
 
 USUAL_SCALE_ERROR = 1e-6
 
@@ -92,41 +92,73 @@ class Pass:
         self, w: decoder.Weights, shape: decoder.Shape, keys: Tensor, values: Tensor
     ) -> Callable[[Tensor], Tensor]:
         """qkv [m, (heads + 2 · kv_heads) · head_dim] ↦ o [m, heads · head_dim]; k and v go into the cache."""
-        turn, attend = self._rope(w, shape), self._attend(shape, keys, values)
+        step = self._step(w, shape, keys, values)
+        if step is not None:
+            return step
+        turn, attend = self._rope(w, shape, keys, values), self._attend(shape, keys, values)
         count = [shape.heads, shape.kv_heads, shape.kv_heads]
 
         def run(qkv: Tensor) -> Tensor:
             heads = qkv.view(self.state.batch, self.queries, -1, shape.head_dim)
             q, k, v = heads.split(count, dim=2)
             at = self._positions()
-            q, k = turn(q.contiguous(), k.contiguous(), at)
-            keys.index_copy_(1, at, k)
-            values.index_copy_(1, at, v)
+            q, k = turn(q, k, v, at)
             return attend(q, k, v).reshape(self._rows.m, -1)
 
         return run
+
+    def _step(
+        self, w: decoder.Weights, shape: decoder.Shape, keys: Tensor, values: Tensor
+    ) -> Callable[[Tensor], Tensor] | None:
+        """The planned variant that does all of it for one token; None where there is none."""
+        if self.queries > 1 or w.q_norm is not None or not _usual_scale(shape):
+            return None
+        case = StepAttentionCase(
+            batch=self.state.batch,
+            heads=shape.heads,
+            kv_heads=shape.kv_heads,
+            head_dim=shape.head_dim,
+            kv_len=self.state.capacity,
+            window=shape.window if shape.window is not None and shape.window < self.state.capacity else None,
+            dtype=self.dtype,
+        )
+        found = self.parts.planned(case)
+        if found is None:
+            return None
+        function, state = found.function, self.state
+        return lambda qkv: function(qkv, state.cos, state.sin, keys, values, state.position)
 
     def _positions(self) -> Tensor:
         if self.queries == 1:
             return self.state.position
         return torch.arange(self.queries, device=self.state.position.device) + self.state.position
 
-    def _rope(self, w: decoder.Weights, shape: decoder.Shape) -> Callable[[Tensor, Tensor, Tensor], Any]:
+    def _rope(self, w: decoder.Weights, shape: decoder.Shape, keys: Tensor, values: Tensor) -> Callable[..., Any]:
+        """(q, k, v, positions) ↦ (q, k) rotated; k and v lie in the cache afterwards."""
         case = RopeCase(
             batch=self.state.batch,
             q_len=self.queries,
             heads=shape.heads,
             kv_heads=shape.kv_heads,
             head_dim=shape.head_dim,
+            append=True,
             dtype=self.dtype,
         )
-        rotate = self.parts.part(case).function
+        appending = self.parts.planned(case)
+        rotate = self.parts.part(case.model_copy(update={"append": False})).function if appending is None else None
 
-        def turn(q: Tensor, k: Tensor, at: Tensor) -> Any:
+        def turn(q: Tensor, k: Tensor, v: Tensor, at: Tensor) -> Any:
             if w.q_norm is not None and w.k_norm is not None:
                 q, k = self._head_norm(q, w.q_norm), self._head_norm(k, w.k_norm)
             cos, sin = (table[at].expand(self.state.batch, -1, -1) for table in (self.state.cos, self.state.sin))
-            return rotate(q, k, cos, sin)
+            if appending is not None:
+                q = appending.function(q, k, v, cos, sin, keys, values, self.state.position)
+                return q, keys[:, : self.queries]
+            assert rotate is not None
+            q, k = rotate(q.contiguous(), k.contiguous(), cos, sin)
+            keys.index_copy_(1, at, k)
+            values.index_copy_(1, at, v)
+            return q, k
 
         return turn
 
@@ -153,9 +185,13 @@ class Pass:
             kv_dtype=self.dtype,
             window=shape.window if shape.window is not None and shape.window < self.queries else None,
         )
-        usual = abs(shape.scaling * shape.head_dim**0.5 - 1) < USUAL_SCALE_ERROR
-        found = self.parts.planned(case) if usual else None
+        found = self.parts.planned(case) if _usual_scale(shape) else None
         if found is None:
             return lambda q, k, v: decoder.prefill_attention(q, k, v, shape.scaling, shape.window)
         function = found.function
-        return lambda q, k, v: function(q, k, v.contiguous())
+        return lambda q, k, v: function(q, k.contiguous(), v.contiguous())
+
+
+def _usual_scale(shape: decoder.Shape) -> bool:
+    """Whether scores are scaled by 1 / √head_dim, as every variant does."""
+    return abs(shape.scaling * shape.head_dim**0.5 - 1) < USUAL_SCALE_ERROR

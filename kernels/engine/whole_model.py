@@ -112,3 +112,28 @@ class CudaGraphs(WholeModel):
 
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
         return _gpu_only("CUDA graphs run", gpu)
+
+
+@register
+class Kernels(WholeModel):
+    """This library's variants composed: those measured as the best for the model's own shapes, under CUDA graphs.
+
+    Built without a plan it chooses from what `kernels.choice` keeps or measures now, and says why on stderr.
+    """
+
+    name = "kernels"
+    summary = "the fastest variant of every op, fused where that pays, under CUDA graphs"
+    peer = False
+    runner_name = "kernels"
+    build_seconds = 45.0
+
+    def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
+        return _gpu_only("CUDA graphs run", gpu)
+
+    def build(self, case: ModelCase, params: dict[str, Any]) -> Callable[[Any], Runner]:
+        def make(model: Any) -> Runner:
+            from kernels.engine.usual import kernels_runner
+
+            return kernels_runner(model, case)
+
+        return make

@@ -10,7 +10,7 @@ from kernels import engine, registry
 from kernels.engine.decoder import Decoder
 from kernels.engine.eager import EagerRunner
 from kernels.engine.kernels_session import bucket
-from kernels.ops import AttentionCase, GatedCase, LinearCase, LmHeadCase, RmsNormCase
+from kernels.ops import AttentionCase, GatedCase, LinearCase, LmHeadCase, RmsNormCase, StepAttentionCase
 from kernels.plan import Plan, PlannedOp
 from tests.kernels.engine.engine_models import COMPACT, CONFIGS
 
@@ -158,6 +158,18 @@ def test_buckets_hold_their_prompts() -> None:
         1024,
         1280,
     ]
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral"])
+def test_the_step_between_two_products_can_be_one_variant(name: str, random_ids: torch.Tensor) -> None:
+    model = load(name)
+    window = CONFIGS[name].get("sliding_window")
+    case = StepAttentionCase(batch=1, heads=4, kv_heads=2, head_dim=16, kv_len=30, window=window, dtype="fp32")
+    runner = applied(model, [planned(case, "torch_step_attention")])
+    runner.prepare(2, 20, 12)
+    assert [part.variant.name for part in runner._parts._found.values() if part].count("torch_step_attention") == 1
+    assert runner.generate(random_ids[:, :20], 12).tokens == EagerRunner(model).generate(random_ids[:, :20], 12).tokens
+    torch.testing.assert_close(runner.logits(random_ids), EagerRunner(model).logits(random_ids), atol=2e-4, rtol=1e-4)
 
 
 def test_lossy_weights_are_seen_in_the_logits(random_ids: torch.Tensor) -> None:

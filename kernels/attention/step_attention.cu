@@ -1,0 +1,256 @@
+// One decode step between the QKV product and the output product: rotates q and k, appends k and v, attends.
+//
+//   qkv [batch, (heads + 2 kv_heads) D] ─► q·rope ┐
+//   cache [batch, capacity, kv_heads, D]  ────────┴► scores ─► softmax ─► · v ─► (max, sum, o) ─► merged in the cluster
+//
+// A cluster of SPLITS blocks serves one key head of one sequence with all GROUP query heads of it; each block has a
+// stretch of the keys. Blocks copy their first CHUNK keys and values into shared memory before they wait for the
+// previous kernel, which can only be the QKV product: older slots of the cache, and the position, were written by the
+// step before. The block that owns the new token rotates k and appends k and v.
+#include "barrier.cuh"
+#include "registers.cuh"
+#include "warps.cuh"
+
+using namespace tiles;
+using Element = ELEMENT;
+
+constexpr int kThreads = 256, kWarps = kThreads / 32;
+constexpr int kLanes = HEAD_DIM / 8;  // lanes that share one key, 16 bytes each
+constexpr int kKeys = 32 / kLanes;    // keys a warp reads at once
+constexpr int kHalf = HEAD_DIM / 2;
+constexpr float kLog2e = 1.4426950408889634f;
+__device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000); }
+
+struct Shared {
+  union {
+    struct {
+      Element keys[CHUNK][HEAD_DIM], values[CHUNK][HEAD_DIM];
+    };
+    float partial[kWarps][GROUP][HEAD_DIM];  // once all keys are done
+  };
+  Element fresh_key[HEAD_DIM], fresh_value[HEAD_DIM];
+  float query[GROUP][HEAD_DIM];
+  float scores[GROUP][CHUNK];
+  float out[GROUP][HEAD_DIM], top[GROUP], total[GROUP], shrink[GROUP];
+};
+
+struct Call {
+  const Element *qkv, *cosines, *sines;
+  Element *keys, *values, *out;
+  const long long* position;
+  long long position_step;
+  int capacity, window;
+  float scale;
+};
+
+struct Eight {
+  float at[8];
+};
+
+__device__ __forceinline__ Eight read_eight(const Element* from) {
+  const uint4 raw = *reinterpret_cast<const uint4*>(from);
+  const u32 pairs[4] = {raw.x, raw.y, raw.z, raw.w};
+  Eight found;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float2 both = unpack<Element>(pairs[i]);
+    found.at[2 * i] = both.x, found.at[2 * i + 1] = both.y;
+  }
+  return found;
+}
+
+__device__ __forceinline__ void copy_async(void* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from) : "memory");
+}
+
+// Starts copying keys and values [first, first + count) of one head; the rows of one key are `row` elements apart.
+__device__ void fetch(Shared& shared, const Element* keys, const Element* values, int first, int count, int row) {
+  for (int i = threadIdx.x; i < count * kLanes; i += kThreads) {
+    const int key = i / kLanes, part = i % kLanes * 8;
+    const long long from = (long long)(first + key) * row + part;
+    copy_async(&shared.keys[key][part], keys + from);
+    copy_async(&shared.values[key][part], values + from);
+  }
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+__device__ __forceinline__ float2 rotated(const Element* x, const Element* cosine, const Element* sine, int i) {
+  const float low = (float)x[i], high = (float)x[i + kHalf];
+  return make_float2(low * (float)cosine[i] - high * (float)sine[i],
+                     high * (float)cosine[i + kHalf] + low * (float)sine[i + kHalf]);
+}
+
+// The scores of the chunk, in powers of two: query · key for every key and head.
+__device__ void score(Shared& shared, int count, int fresh) {
+  const int lane = threadIdx.x % 32, part = lane % kLanes * 8;
+  Eight query[GROUP];
+#pragma unroll
+  for (int g = 0; g < GROUP; ++g)
+#pragma unroll
+    for (int e = 0; e < 8; ++e) query[g].at[e] = shared.query[g][part + e];
+  for (int base = threadIdx.x / 32 * kKeys; base < count; base += kWarps * kKeys) {
+    const int key = base + lane / kLanes, safe = min(key, count - 1);
+    const Eight k = read_eight((safe == fresh ? shared.fresh_key : shared.keys[safe]) + part);
+#pragma unroll
+    for (int g = 0; g < GROUP; ++g) {
+      float sum = 0;
+#pragma unroll
+      for (int e = 0; e < 8; ++e) sum += query[g].at[e] * k.at[e];
+#pragma unroll
+      for (int step = kLanes / 2; step; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+      if (lane % kLanes == 0 && key < count) shared.scores[g][key] = sum;
+    }
+  }
+}
+
+// Turns scores into shares of the running maximum; `shrink` is what earlier sums are worth under the new one.
+__device__ void normalise(Shared& shared, int count) {
+  const int lane = threadIdx.x % 32;
+  for (int g = threadIdx.x / 32; g < GROUP; g += kWarps) {
+    const float before = shared.top[g];
+    float top = before, sum = 0;
+    for (int key = lane; key < count; key += 32) top = fmaxf(top, shared.scores[g][key]);
+#pragma unroll
+    for (int step = 16; step; step /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, step));
+    for (int key = lane; key < count; key += 32) {
+      const float found = shared.scores[g][key], share = found == -infinity() ? 0.f : exp2f(found - top);
+      shared.scores[g][key] = share;
+      sum += share;
+    }
+#pragma unroll
+    for (int step = 16; step; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+    if (lane == 0) {
+      const float shrink = before == -infinity() ? 0.f : exp2f(before - top);
+      shared.shrink[g] = shrink, shared.top[g] = top;
+      shared.total[g] = shared.total[g] * shrink + sum;
+    }
+  }
+}
+
+__device__ void weigh(Shared& shared, Eight (&out)[GROUP], int count, int fresh) {
+  const int lane = threadIdx.x % 32, part = lane % kLanes * 8;
+#pragma unroll
+  for (int g = 0; g < GROUP; ++g)
+#pragma unroll
+    for (int e = 0; e < 8; ++e) out[g].at[e] *= shared.shrink[g];
+  for (int key = threadIdx.x / 32 * kKeys + lane / kLanes; key < count; key += kWarps * kKeys) {
+    const Eight v = read_eight((key == fresh ? shared.fresh_value : shared.values[key]) + part);
+#pragma unroll
+    for (int g = 0; g < GROUP; ++g) {
+      const float share = shared.scores[g][key];
+#pragma unroll
+      for (int e = 0; e < 8; ++e) out[g].at[e] += share * v.at[e];
+    }
+  }
+}
+
+// Sums the block's partial outputs over its warps into shared.out.
+__device__ void gather(Shared& shared, Eight (&out)[GROUP]) {
+  const int lane = threadIdx.x % 32;
+  __syncthreads();
+#pragma unroll
+  for (int g = 0; g < GROUP; ++g)
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      float sum = out[g].at[e];
+#pragma unroll
+      for (int step = kLanes; step < 32; step *= 2) sum += __shfl_xor_sync(~0u, sum, step);
+      if (lane < kLanes) shared.partial[threadIdx.x / 32][g][lane * 8 + e] = sum;
+    }
+  __syncthreads();
+  for (int i = threadIdx.x; i < GROUP * HEAD_DIM; i += kThreads) {
+    float sum = 0;
+#pragma unroll
+    for (int warp = 0; warp < kWarps; ++warp) sum += shared.partial[warp][i / HEAD_DIM][i % HEAD_DIM];
+    shared.out[i / HEAD_DIM][i % HEAD_DIM] = sum;
+  }
+}
+
+__device__ __forceinline__ float of_block(const float& own, u32 rank) {
+  u32 address;
+  float found;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(&own)), "r"(rank));
+  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(found) : "r"(address) : "memory");
+  return found;
+}
+
+// Each block of the cluster merges its share of the outputs of one key head's query heads.
+__device__ void merge(const Shared& shared, Element* out, int rank) {
+  for (int i = rank * kThreads + threadIdx.x; i < GROUP * HEAD_DIM; i += SPLITS * kThreads) {
+    const int g = i / HEAD_DIM, d = i % HEAD_DIM;
+    float tops[SPLITS], top = -infinity(), sum = 0, total = 0;
+#pragma unroll
+    for (int split = 0; split < SPLITS; ++split) top = fmaxf(top, tops[split] = of_block(shared.top[g], split));
+#pragma unroll
+    for (int split = 0; split < SPLITS; ++split) {
+      const float weight = tops[split] == -infinity() ? 0.f : exp2f(tops[split] - top);
+      sum += weight * of_block(shared.out[g][d], split);
+      total += weight * of_block(shared.total[g], split);
+    }
+    out[i] = (Element)(sum / total);
+  }
+}
+
+extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThreads) step_attention(const Call call) {
+  extern __shared__ __align__(16) unsigned char memory[];
+  Shared& shared = *reinterpret_cast<Shared*>(memory);
+  const int split = blockIdx.x, head = blockIdx.y, sequence = blockIdx.z, kv_heads = gridDim.y;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row = kv_heads * HEAD_DIM;
+  let_next_kernel_start();
+
+  const long long position = call.position[sequence * call.position_step];
+  const bool inside = position >= 0 && position < call.capacity;
+  const int last = inside ? (int)position : 0, seen = call.window > 0 ? min(last + 1, call.window) : last + 1;
+  const int share = (seen + SPLITS - 1) / SPLITS, begin = last + 1 - seen + split * share;
+  const int end = min(begin + share, last + 1);
+  const long long cache = ((long long)sequence * call.capacity * kv_heads + head) * HEAD_DIM;
+  const Element *keys = call.keys + cache, *values = call.values + cache;
+  const bool owner = begin <= last && end == last + 1;
+  fetch(shared, keys, values, begin, min(end - begin, CHUNK), row);
+  if (threadIdx.x < GROUP) shared.top[threadIdx.x] = -infinity(), shared.total[threadIdx.x] = 0;
+  const Element *cosine = call.cosines + (long long)last * HEAD_DIM, *sine = call.sines + (long long)last * HEAD_DIM;
+  wait_previous_kernel();
+
+  const Element* from = call.qkv + (long long)sequence * (GROUP + 2) * row;
+  for (int g = warp; g < GROUP; g += kWarps)
+    for (int i = lane; i < kHalf; i += 32) {
+      const float2 turned = rotated(from + (head * GROUP + g) * HEAD_DIM, cosine, sine, i);
+      shared.query[g][i] = turned.x * call.scale * kLog2e;
+      shared.query[g][i + kHalf] = turned.y * call.scale * kLog2e;
+    }
+  if (owner && inside && warp == kWarps - 1)
+    for (int i = lane; i < kHalf; i += 32) {
+      const float2 turned = rotated(from + (GROUP * kv_heads + head) * HEAD_DIM, cosine, sine, i);
+      const Element* value = from + ((GROUP + 1) * kv_heads + head) * HEAD_DIM;
+      const long long to = cache + (long long)last * row;
+      call.keys[to + i] = shared.fresh_key[i] = (Element)turned.x;
+      call.keys[to + i + kHalf] = shared.fresh_key[i + kHalf] = (Element)turned.y;
+      call.values[to + i] = shared.fresh_value[i] = value[i];
+      call.values[to + i + kHalf] = shared.fresh_value[i + kHalf] = value[i + kHalf];
+    }
+
+  Eight out[GROUP] = {};
+  for (int at = begin; at < end; at += CHUNK) {
+    const int count = min(end - at, CHUNK);
+    if (at != begin) {
+      __syncthreads();
+      fetch(shared, keys, values, at, count, row);
+    }
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    __syncthreads();
+    score(shared, count, last - at);
+    __syncthreads();
+    normalise(shared, count);
+    __syncthreads();
+    weigh(shared, out, count, last - at);
+  }
+  gather(shared, out);
+  cluster_sync();
+  Element* to = call.out + ((long long)sequence * kv_heads + head) * GROUP * HEAD_DIM;
+  if (inside) {
+    merge(shared, to, split);
+  } else if (split == 0) {
+    for (int i = threadIdx.x; i < GROUP * HEAD_DIM; i += kThreads) to[i] = (Element)__int_as_float(0x7fffffff);
+  }
+  cluster_sync();
+}

@@ -1,0 +1,157 @@
+"""The decode step between two products as one kernel: a cluster of blocks per key head, keys split among them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernels.attention.torch_step import refusal
+from kernels.hardware import Gpu
+from kernels.ops import StepAttentionCase
+from kernels.registry import Refusal, Variant, register
+
+if TYPE_CHECKING:
+    import torch
+
+SOURCE = Path(__file__).parent / "step_attention.cu"
+THREADS, WARPS = 256, 8
+SPLITS = (1, 2, 4, 8)
+HEAD_DIMS = (64, 128, 256)
+GROUP_MOST = 8
+CHUNK_MOST = {64: 256, 128: 128, 256: 64}
+"""Keys that a block holds at once, by head_dim: 64 KB of keys and values."""
+LONGEST = 16_384
+"""Beyond this many keys, blocks of one cluster a head leave most of the GPU without work."""
+ELEMENTS = {"bf16": "bf16", "fp16": "f16"}
+
+
+@register
+class StepHopper(Variant):
+    """Rotation, append and attention of one step, launched while the QKV product still drains.
+
+    What it reads before it waits for the previous kernel are older slots of the caches, the tables and the position:
+    whoever writes those must have ended before the previous kernel began (a step's first kernel that is launched
+    without overlap sees to that).
+    """
+
+    name = "step_hopper"
+    op = "step_attention"
+    summary = "rotation, append and attention of one step in one kernel"
+    build_seconds = 1.0
+
+    def serves(self, case: StepAttentionCase, gpu: Gpu) -> Refusal | None:
+        if gpu.sm != 90:
+            return Refusal(f"device is {gpu.name}: clusters of this kernel are built for Hopper (sm_90)")
+        if case.dtype not in ELEMENTS:
+            return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
+        if case.head_dim not in HEAD_DIMS:
+            return Refusal(f"head_dim is {case.head_dim}: this variant takes {', '.join(map(str, HEAD_DIMS))}")
+        if case.heads > GROUP_MOST * case.kv_heads:
+            return Refusal(f"heads is {case.heads} on {case.kv_heads} kv_heads: at most {GROUP_MOST} on each")
+        if case.seen > LONGEST:
+            return Refusal(f"kv_len is {case.kv_len}: this variant splits a head among 8 blocks, for {LONGEST} keys")
+        return refusal(case)
+
+    def space(self, case: StepAttentionCase) -> list[dict[str, Any]]:
+        """Fewer splits where batch and heads fill the GPU by themselves."""
+        best = next((each for each in SPLITS if each * case.kv_heads * max(1, case.batch) >= 64), SPLITS[-1])
+        at = SPLITS.index(best)
+        return [{"splits": best}, *({"splits": each} for each in SPLITS[max(0, at - 1) : at])]
+
+    def build(self, case: StepAttentionCase, params: dict[str, Any]) -> Callable[..., Any]:
+        """f(qkv, cos, sin, k_cache, v_cache, position) -> o [batch, heads · head_dim].
+
+        cos and sin [capacity, head_dim]; position [1] or [batch] int64. A position outside the cache gives NaN.
+        `splits` blocks share the keys of one head. Raises ValueError that names the argument.
+        """
+        import numpy as np
+
+        from kernels import nvrtc
+
+        unknown = set(params) - {"splits"}
+        splits = params.get("splits", self.space(case)[0]["splits"])
+        if unknown or splits not in SPLITS:
+            raise ValueError(f"params: step_hopper takes splits of {SPLITS}, not {params}")
+        group, share = case.heads // case.kv_heads, -(-case.seen // splits)
+        chunk = min(CHUNK_MOST[case.head_dim], -(-share // 32) * 32)
+        defines = {"HEAD_DIM": case.head_dim, "GROUP": group, "SPLITS": splits, "CHUNK": chunk}
+        size = shared_bytes(case.head_dim, group, chunk)
+        kernel = nvrtc.load(SOURCE, "step_attention", defines | {"ELEMENT": ELEMENTS[case.dtype]}, size)
+        call = np.dtype(FIELDS, align=True)
+
+        def attend(
+            qkv: "torch.Tensor",
+            cos: "torch.Tensor",
+            sin: "torch.Tensor",
+            k_cache: "torch.Tensor",
+            v_cache: "torch.Tensor",
+            position: "torch.Tensor",
+        ) -> "torch.Tensor":
+            check(case, qkv, cos, sin, k_cache, v_cache, position)
+            out = qkv.new_empty(case.batch, case.heads * case.head_dim)
+            if not case.batch:
+                return out
+            tensors = (qkv, cos, sin, k_cache, v_cache, out, position)
+            step, window = (0 if len(position) == 1 else 1), case.window or 0
+            fields = (*(each.data_ptr() for each in tensors), step, k_cache.shape[1], window, case.head_dim**-0.5)
+            grid = (splits, case.kv_heads, case.batch)
+            nvrtc.launch(kernel, grid, THREADS, (np.array(fields, call),), size, overlap=True)
+            return out
+
+        return attend
+
+
+FIELDS = [
+    *((name, "u8") for name in ("qkv", "cosines", "sines", "keys", "values", "out", "position")),
+    ("position_step", "i8"),
+    ("capacity", "i4"),
+    ("window", "i4"),
+    ("scale", "f4"),
+]
+"""The kernel's `Call`, field by field."""
+
+
+def shared_bytes(head_dim: int, group: int, chunk: int) -> int:
+    """Size of the kernel's `Shared`."""
+    held = max(4 * chunk * head_dim, 4 * WARPS * group * head_dim)
+    size = held + 4 * head_dim + 4 * (group * head_dim + group * chunk + group * head_dim + 3 * group)
+    return -(-size // 16) * 16
+
+
+def check(
+    case: StepAttentionCase,
+    qkv: "torch.Tensor",
+    cos: "torch.Tensor",
+    sin: "torch.Tensor",
+    k_cache: "torch.Tensor",
+    v_cache: "torch.Tensor",
+    position: "torch.Tensor",
+) -> None:
+    """Raises ValueError that names the argument whose shape, dtype, layout or device the kernel cannot take."""
+    import torch
+
+    from kernels.inputs import DTYPES
+
+    capacity = k_cache.shape[1] if k_cache.ndim == 4 else -1
+    cache = (case.batch, capacity, case.kv_heads, case.head_dim)
+    shapes = {
+        "qkv": (qkv, (case.batch, (case.heads + 2 * case.kv_heads) * case.head_dim)),
+        "cos": (cos, (cos.shape[0], case.head_dim)),
+        "sin": (sin, tuple(cos.shape)),
+        "k_cache": (k_cache, cache),
+        "v_cache": (v_cache, cache),
+    }
+    for name, (given, shape) in shapes.items():
+        if tuple(given.shape) != shape:
+            raise ValueError(f"{name} has shape {list(given.shape)}, not {list(shape)}")
+        if given.dtype != DTYPES[case.dtype]:
+            raise ValueError(f"{name} has dtype {given.dtype}, not {DTYPES[case.dtype]}")
+        if not given.is_contiguous() or given.data_ptr() % 16:
+            raise ValueError(f"{name} is not contiguous, or not aligned to 16 bytes")
+        if given.device != qkv.device or given.device.type != "cuda":
+            raise ValueError(f"{name} is on {given.device}: this kernel needs all on one GPU")
+    if len(cos) < capacity:
+        raise ValueError(f"cos has {len(cos)} rows and the cache {capacity} slots")
+    if position.dtype != torch.int64 or tuple(position.shape) not in ((1,), (case.batch,)):
+        raise ValueError(f"position is {position.dtype} {list(position.shape)}, not int64 [1] or [{case.batch}]")
+    if position.device != qkv.device:
+        raise ValueError(f"position is on {position.device} and qkv on {qkv.device}")

@@ -1,0 +1,72 @@
+"""Times a decoder's captured passes as a whole, several plans side by side."""
+
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+
+from kernels.engine import decoder
+from kernels.engine.kernels_session import KernelsSession, bucket
+from kernels.engine.parts import Packed, Parts
+from kernels.engine.places import Traffic
+from kernels.hardware import Gpu
+from kernels.plan import PlannedOp
+from kernels.timing import median_interval
+
+ROUNDS = 5
+ROUND_MS = 6.0
+"""A round repeats the pass for about this long, at least twice."""
+
+
+class GraphTimer:
+    """A `kernels.engine.choosing.PassTimer` on the model's own device.
+
+    Within a round a pass follows itself, as decode steps do: the weights are larger than the cache, so each reads them
+    anew. Weights stay packed between calls.
+    """
+
+    def __init__(self, model: decoder.Decoder, gpu: Gpu, traffic: Traffic) -> None:
+        self._model, self._gpu, self._traffic = model, gpu, traffic
+        self._packed: Packed = {}
+
+    @torch.no_grad()
+    def __call__(self, queries: int, plans: Sequence[Sequence[PlannedOp]]) -> list[float]:
+        calls = [self._captured(queries, plan) for plan in plans]
+        once = [self._time(call, 2) for call in calls]
+        samples: list[list[float]] = [[] for _ in calls]
+        for _ in range(ROUNDS):
+            for call, ms, found in zip(calls, once, samples, strict=True):
+                found.append(self._time(call, max(2, int(ROUND_MS / max(ms, 1e-3)))))
+        return [median_interval(found)[0] for found in samples]
+
+    def _captured(self, queries: int, plan: Sequence[PlannedOp]) -> Callable[[int], None]:
+        traffic = self._traffic
+        capacity = max(traffic.prompt + traffic.tokens, bucket(traffic.prompt))
+        session = KernelsSession(self._model, Parts(plan, self._gpu, self._packed), traffic.batch, capacity)
+        if queries == 1:
+            session.capture()
+        else:
+            ids = torch.randint(len(self._model.embedding), (traffic.batch, traffic.prompt), device=session.device)
+            session.begin(ids)
+
+        def run(times: int) -> None:
+            session.state.position.fill_(max(0, capacity - 1 - times))
+            for _ in range(times):
+                session.step() if queries == 1 else session.again(traffic.prompt)
+
+        return run
+
+    def _time(self, run: Callable[[int], None], times: int) -> float:
+        """ms of one pass."""
+        device = self._model.embedding.device
+        times = min(times, self._traffic.tokens)
+        if device.type != "cuda":
+            start = time.perf_counter()
+            run(times)
+            return (time.perf_counter() - start) * 1e3 / times
+        first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        first.record()
+        run(times)
+        last.record()
+        last.synchronize()
+        return float(first.elapsed_time(last)) / times

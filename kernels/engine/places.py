@@ -1,0 +1,148 @@
+"""The cases that passes of a compact decoder consist of, in every form that its products can take."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from kernels.engine import decoder
+from kernels.engine.kernels_session import bucket
+from kernels.engine.loading import DTYPE_NAMES
+from kernels.ops import (
+    AttentionCase,
+    Case,
+    Epilogue,
+    GatedCase,
+    LinearCase,
+    LmHeadCase,
+    RmsNormCase,
+    RopeCase,
+    StepAttentionCase,
+)
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What the passes serve: `tokens` new ones after prompts of `prompt` tokens, `batch` at once."""
+
+    batch: int
+    prompt: int
+    tokens: int
+
+    @property
+    def phases(self) -> tuple[tuple[int, int], ...]:
+        """(queries of a pass, passes in one request): the decode step, then the prompt."""
+        return (1, max(1, self.tokens - 1)), (bucket(self.prompt), 1)
+
+
+class Places:
+    """The cases of one decoder's passes."""
+
+    def __init__(self, model: decoder.Decoder, traffic: Traffic) -> None:
+        self.traffic, self.layers = traffic, len(model.layers)
+        self._model, self._weights, self._shape = model, model.layers[0], model.shapes[0]
+        self._dtype = DTYPE_NAMES[model.embedding.dtype]
+
+    def arrangements(self, queries: int) -> list[tuple[Case, ...]]:
+        """Every way to arrange one layer's norms and products: the cases that run, one after the other.
+
+        A norm that also adds what the product before it left stands for that addition wherever it is made.
+        """
+        w, m = self._weights, self.traffic.batch * queries
+        found = []
+        for qkv, out, gate_up, down in product(
+            self._normed(m, w.qkv[0].shape, w.qkv_bias[0] is not None),
+            self._added(m, w.o.shape, w.o_bias is not None),
+            self._gated(m, w.gate_up[0].shape, w.gate_up_bias[0] is not None),
+            self._added(m, w.down.shape, w.down_bias is not None),
+        ):
+            cases = [*self._norm(m, qkv, down), *qkv, *out, *self._norm(m, gate_up, out), *gate_up, *down]
+            found.append(tuple(cases))
+        return found
+
+    def around(self, queries: int) -> dict[Case, int]:
+        """The cases that have one form only, and how often one pass runs them."""
+        found: dict[Case, int] = {}
+        for shape in self._model.shapes:
+            for case in self._attention(shape, queries):
+                found[case] = found.get(case, 0) + 1
+        vocab, hidden = self._model.lm_head.shape
+        batch = self.traffic.batch
+        found[RmsNormCase(m=batch, n=hidden, dtype=self._dtype)] = 1
+        found[LmHeadCase(m=batch, vocab=vocab, k=hidden, dtype=self._dtype, weights=self._dtype)] = 1
+        return found
+
+    def cases(self) -> dict[Case, float]:
+        """Every case of every form, and how often one request would run it."""
+        found: dict[Case, float] = {}
+        for queries, passes in self.traffic.phases:
+            once = {case for cases in self.arrangements(queries) for case in cases}
+            for case, count in {**dict.fromkeys(once, self.layers), **self.around(queries)}.items():
+                found[case] = found.get(case, 0) + count * passes
+        return found
+
+    def _attention(self, shape: decoder.Shape, queries: int) -> Iterator[Case]:
+        batch, capacity = self.traffic.batch, self.traffic.prompt + self.traffic.tokens
+        heads, kv_heads, head_dim = shape.heads, shape.kv_heads, shape.head_dim
+        if queries == 1:
+            if self._weights.q_norm is None:
+                window = shape.window if shape.window is not None and shape.window < capacity else None
+                yield StepAttentionCase(
+                    batch=batch,
+                    heads=heads,
+                    kv_heads=kv_heads,
+                    head_dim=head_dim,
+                    kv_len=capacity,
+                    window=window,
+                    dtype=self._dtype,
+                )
+            return
+        yield RopeCase(
+            batch=batch,
+            q_len=queries,
+            heads=heads,
+            kv_heads=kv_heads,
+            head_dim=head_dim,
+            append=True,
+            dtype=self._dtype,
+        )
+        yield AttentionCase(
+            kind="prefill",
+            head_dim=head_dim,
+            heads=heads,
+            kv_heads=kv_heads,
+            batch=batch,
+            q_len=queries,
+            kv_len=queries,
+            dtype=self._dtype,
+            kv_dtype=self._dtype,
+            window=shape.window if shape.window is not None and shape.window < queries else None,
+        )
+
+    def _linear(self, m: int, shape: tuple[int, ...], epilogue: Epilogue) -> LinearCase:
+        n, k = shape
+        return LinearCase(m=m, n=n, k=k, dtype=self._dtype, weights=self._dtype, epilogue=epilogue)
+
+    def _normed(self, m: int, shape: tuple[int, ...], bias: bool) -> list[tuple[Case, ...]]:
+        scaled: Epilogue = "rmsnorm_scale_bias" if bias else "rmsnorm_scale"
+        return [(self._linear(m, shape, scaled),), (self._linear(m, shape, "bias" if bias else "none"),)]
+
+    def _gated(self, m: int, shape: tuple[int, ...], bias: bool) -> list[tuple[Case, ...]]:
+        n, k = shape[0] // 2, shape[1]
+        activation = GatedCase(m=m, n=n, dtype=self._dtype)
+        apart: list[tuple[Case, ...]] = [(*cases, activation) for cases in self._normed(m, shape, bias)]
+        if bias:
+            return apart
+        together: list[Epilogue] = ["rmsnorm_scale_swiglu", "swiglu"]
+        return [*((self._linear(m, (n, k), epilogue),) for epilogue in together), *apart]
+
+    def _added(self, m: int, shape: tuple[int, ...], bias: bool) -> list[tuple[Case, ...]]:
+        plain = (self._linear(m, shape, "bias" if bias else "none"),)
+        return [plain] if bias else [(self._linear(m, shape, "residual"),), plain]
+
+    def _norm(self, m: int, follows: tuple[Case, ...], before: tuple[Case, ...]) -> list[Case]:
+        """What normalises, or at least adds up, between two products."""
+        first, last = follows[0], before[-1]
+        added = isinstance(last, LinearCase) and last.epilogue == "residual"
+        if isinstance(first, LinearCase) and first.normalises and added:
+            return []
+        return [RmsNormCase(m=m, n=self._model.norm.shape[0], residual=not added, dtype=self._dtype)]

@@ -1,0 +1,117 @@
+"""The step between two products: the kernel compiles without spills, refuses what it cannot serve, and is right."""
+
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+
+from kernels import accuracy, registry
+from kernels.attention import step_hopper
+from kernels.attention.step_reference import step_attention
+from kernels.cases.attention import bench_step, check_step
+from kernels.hardware import GPUS
+from kernels.inputs import draw
+from kernels.ops import StepAttentionCase
+from tests.kernels.compiling import compile_log, resources
+
+CASE = StepAttentionCase(batch=2, heads=8, kv_heads=2, head_dim=64, kv_len=100)
+SMALL = StepAttentionCase(batch=2, heads=4, kv_heads=2, head_dim=16, kv_len=9, dtype="fp32")
+
+
+@pytest.mark.parametrize(
+    ("head_dim", "group", "splits", "chunk", "element"),
+    [(64, 4, 8, 32, "bf16"), (128, 6, 8, 128, "bf16"), (128, 8, 1, 128, "f16"), (256, 8, 4, 64, "bf16")],
+)
+def test_it_compiles_without_spills(head_dim: int, group: int, splits: int, chunk: int, element: str) -> None:
+    constants = {"HEAD_DIM": head_dim, "GROUP": group, "SPLITS": splits, "CHUNK": chunk, "ELEMENT": element}
+    used = resources(compile_log(step_hopper.SOURCE, constants))
+    assert (used.spill_stores, used.spill_loads, used.stack) == (0, 0, 0)
+
+
+def test_shared_memory_fits_every_case() -> None:
+    for head_dim, group in product(step_hopper.HEAD_DIMS, (1, 4, step_hopper.GROUP_MOST)):
+        assert step_hopper.shared_bytes(head_dim, group, step_hopper.CHUNK_MOST[head_dim]) <= 227 * 1024
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"dtype": "fp32"}, "dtype is fp32"),
+        ({"head_dim": 96}, "head_dim is 96"),
+        ({"heads": 7}, "heads is 7, not a multiple of kv_heads 2"),
+        ({"heads": 32}, "heads is 32 on 2 kv_heads"),
+        ({"kv_len": 20_000}, "kv_len is 20000"),
+    ],
+)
+def test_what_it_cannot_serve_is_refused_by_name(change: dict[str, Any], reason: str) -> None:
+    variant = registry.variant("step_hopper")
+    assert variant.serves(CASE, GPUS["h200"]) is None
+    assert variant.serves(CASE, GPUS["a100"]).reason.startswith("device is NVIDIA A100")  # type: ignore[union-attr]
+    found = variant.serves(CASE.model_copy(update=change), GPUS["h200"])
+    assert found is not None
+    assert found.reason.startswith(reason)
+
+
+def test_a_window_bounds_what_counts_as_long() -> None:
+    case = CASE.model_copy(update={"kv_len": 100_000, "window": 4096})
+    assert registry.variant("step_hopper").serves(case, GPUS["h200"]) is None
+
+
+def test_torch_leaves_every_other_slot_alone() -> None:
+    drawn = draw(SMALL, "cpu", seed=1)
+    before = drawn["k_cache"].clone()
+    step_attention(SMALL, **drawn)
+    changed = (drawn["k_cache"] != before).any(-1).any(-1).nonzero().tolist()
+    assert changed == [[row, int(drawn["position"][row])] for row in range(2)]
+
+
+def test_slots_beyond_the_position_never_count() -> None:
+    drawn = draw(SMALL, "cpu", seed=1)
+    expected = step_attention(SMALL, **drawn)
+    for name in ("k_cache", "v_cache"):
+        drawn[name][:, 9:] = float("nan")
+    torch.testing.assert_close(step_attention(SMALL, **drawn), expected)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_it_passes_the_gate_on_a_gpu(dtype: Any) -> None:
+    variant = registry.variant("step_hopper")
+    cases = [*check_step(dtype, False), *(each.model_copy(update={"dtype": dtype}) for each in bench_step(False))]
+    for case, splits in product(cases, step_hopper.SPLITS):
+        report = accuracy.check(variant, case, "cuda", {"splits": splits})
+        assert report.passed, (case.key, splits, report.sentence)
+
+
+@pytest.mark.gpu
+def test_bad_arguments_are_named_on_a_gpu() -> None:
+    function = registry.variant("step_hopper").build(CASE, {})
+    good = draw(CASE, "cuda", seed=1)
+    shifted = torch.empty(good["qkv"].numel() + 1, dtype=torch.bfloat16, device="cuda")[1:].view_as(good["qkv"])
+    wrong = {
+        "qkv": shifted,
+        "k_cache": good["k_cache"][:, :, :1],
+        "v_cache": good["v_cache"].float(),
+        "cos": good["cos"][:5],
+        "position": good["position"].int(),
+    }
+    for name, value in wrong.items():
+        with pytest.raises(ValueError, match=name):
+            function(**(good | {name: value}))
+
+
+@pytest.mark.gpu
+def test_nan_and_positions_outside_the_cache_are_seen_on_a_gpu() -> None:
+    function = registry.variant("step_hopper").build(CASE, {})
+    drawn = draw(CASE, "cuda", seed=1)
+    cache = drawn["k_cache"].clone()
+    outside = function(**(drawn | {"position": torch.tensor([5, 10_000], device="cuda")}))
+    assert bool(torch.isfinite(outside[0]).all())
+    assert bool(outside[1].isnan().all())
+    assert torch.equal(drawn["k_cache"][1], cache[1])
+    drawn["k_cache"][0, 3, 0, 5] = float("nan")
+    poisoned = function(**drawn)
+    group = CASE.heads // CASE.kv_heads * CASE.head_dim
+    assert bool(poisoned[0, :group].isnan().all())
+    assert bool(torch.isfinite(poisoned[0, group:]).all())
