@@ -59,8 +59,8 @@ def linear(
     """y [m, n] = epilogue(x [m, k] · w [n, k]ᵀ).
 
     `rmsnorm_scale` divides each row by the root mean square of its x (the norm's own weight is folded into w), before
-    a bias or swiglu; `quantise` is the plain product: a variant returns it as (values, scale per row), which the gate
-    multiplies out.
+    a bias or swiglu; `quantise` is the plain product: a variant returns it as (values, scales), which the gate
+    multiplies out (`multiplied_out`).
     """
     y = x @ w.T
     if case.normalises:
@@ -152,6 +152,13 @@ def native(case: Case, arguments: dict[str, Any]) -> Outputs:
         y, *total = rmsnorm(**arguments)
         return (_through_fp8(y), *total)
     return compute(case, arguments, dtype=None)
+
+
+def multiplied_out(values: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+    """values [m, n] times scales, float32: [m, 1] one a row, [m, ⌈n / 128⌉] one for each 128 columns of a row."""
+    if scales.shape[1] > 1:
+        scales = scales.repeat_interleave(128, dim=1)[:, : values.shape[1]]
+    return values.float() * scales.float()
 
 
 def to_fp8(y: torch.Tensor) -> Outputs:

@@ -20,6 +20,7 @@ MODULES: tuple[str, ...] = (
     "kernels.attention.torch_step",
     "kernels.attention.step_hopper",
     "kernels.gemm.torch_linear",
+    "kernels.gemm.hopper",
     "kernels.fused.torch_fused",
     "kernels.fused.triton_fused",
     "kernels.engine.whole_model",

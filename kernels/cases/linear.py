@@ -1,17 +1,12 @@
 """Shapes of matrix products. Imports without torch."""
 
+import random
+from typing import get_args
+
 from kernels.ops import Case, DType, Epilogue, LinearCase
 
-EPILOGUES: tuple[Epilogue, ...] = (
-    "none",
-    "bias",
-    "residual",
-    "swiglu",
-    "rmsnorm_scale",
-    "rmsnorm_scale_bias",
-    "rmsnorm_scale_swiglu",
-)
-"""What every floating-point product can end with."""
+DRAWN = 16
+"""Cases that `check` draws at random for each dtype."""
 
 
 def bench(cpu: bool) -> list[Case]:
@@ -22,23 +17,48 @@ def bench(cpu: bool) -> list[Case]:
         *((m, 2048, 2048) for m in (1, 128)),
         *((m, 16_384, 2048) for m in (1, 16, 128, 1024)),
         *((m, 2048, 8192) for m in (1, 128)),
+        (1024, 6144, 4096),
         (4096, 4096, 4096),
         (8192, 28_672, 4096),
         (8192, 4096, 14_336),
         (8192, 8192, 8192),
     )
     gated = [LinearCase(m=m, n=8192, k=2048, epilogue="swiglu") for m in (1, 128, 1024)]
-    return [*(LinearCase(m=m, n=n, k=k) for m, n, k in shapes), *gated]
+    return [*(LinearCase(m=m, n=n, k=k) for m, n, k in shapes), *gated, *_fused()]
+
+
+def _fused() -> list[Case]:
+    """Llama-3.1-8B's products at 4,096 tokens, each with the work that follows or precedes it."""
+    return [
+        LinearCase(m=4096, n=6144, k=4096, epilogue="bias"),
+        LinearCase(m=4096, n=6144, k=4096, epilogue="rmsnorm_scale"),
+        LinearCase(m=4096, n=4096, k=4096, epilogue="residual"),
+        LinearCase(m=4096, n=14_336, k=4096, epilogue="swiglu"),
+        LinearCase(m=4096, n=14_336, k=4096, epilogue="quantise"),
+    ]
 
 
 def check(dtype: DType, cpu: bool) -> list[Case]:
-    """What `check linear` proves in one dtype: odd sizes, every epilogue, int8 weights."""
+    """What `check linear` proves in one dtype: odd sizes, every epilogue, int8 weights, shapes drawn at random."""
     floating = [
         LinearCase(m=m, n=192, k=320, dtype=dtype, weights=dtype, epilogue=epilogue)
         for m in (1, 33)
-        for epilogue in EPILOGUES
+        for epilogue in ("none", "bias", "residual", "swiglu", "rmsnorm_scale")
     ]
-    return [*floating, *(LinearCase(m=m, n=192, k=320, dtype=dtype, weights="int8") for m in (1, 33))]
+    drawn = [] if cpu else _drawn(dtype)
+    return [*floating, *(LinearCase(m=m, n=192, k=320, dtype=dtype, weights="int8") for m in (1, 33)), *drawn]
+
+
+def _drawn(dtype: DType) -> list[Case]:
+    """The same shapes each time: m to 2,300, n and k to 4,100 in eights, the epilogues in turn."""
+    dice = random.Random(20261120)
+    return [
+        LinearCase(
+            m=dice.randint(1, 2300), n=8 * dice.randint(1, 512), k=8 * dice.randint(1, 512), dtype=dtype, weights=dtype,
+            epilogue=get_args(Epilogue)[position % len(get_args(Epilogue))],
+        )
+        for position in range(DRAWN)
+    ]  # fmt: skip
 
 
 def _tiny() -> list[Case]:

@@ -15,15 +15,18 @@ RECOMPILE_LIMIT = 256
 """Shapes that one function may be compiled for; torch's own limit of 8 is less than one model has."""
 
 
-def _plain(case: LinearCase) -> "Callable[..., torch.Tensor]":
-    """The product and its epilogue as a model writes them, one torch call after the other."""
+def _plain(case: LinearCase) -> "Callable[..., Any]":
+    """The product and its epilogue as a model writes them, one torch call after the other.
+
+    `quantise` gives (values e4m3 [m, n], scales float32 [m, 1]).
+    """
     import torch.nn.functional as F
 
-    from kernels.reference import EPSILON
+    from kernels.reference import EPSILON, to_fp8
 
     def product(
         x: "torch.Tensor", w: "torch.Tensor", bias: Any = None, residual: Any = None, eps: float = EPSILON
-    ) -> "torch.Tensor":
+    ) -> Any:
         y = F.linear(x, w, None if case.normalises else bias)
         if case.normalises:
             y = y * (x.float().square().mean(dim=-1, keepdim=True) + eps).rsqrt().to(y.dtype)
@@ -33,7 +36,7 @@ def _plain(case: LinearCase) -> "Callable[..., torch.Tensor]":
         if case.gates:
             gate, up = y.chunk(2, dim=-1)
             return F.silu(gate) * up
-        return y
+        return to_fp8(y) if case.epilogue == "quantise" else y
 
     return product
 
@@ -41,8 +44,6 @@ def _plain(case: LinearCase) -> "Callable[..., torch.Tensor]":
 def _unquantised(case: LinearCase) -> Refusal | None:
     if case.weights != case.dtype:
         return Refusal(f"weights is {case.weights} and dtype {case.dtype}: this variant multiplies equal types only")
-    if case.epilogue == "quantise":
-        return Refusal("epilogue is quantise: torch has no product that quantises its result")
     return None
 
 

@@ -67,13 +67,13 @@ __device__ __forceinline__ void wait(Barrier& barrier, u32 parity) {
 #endif
 }
 
-// Where a thread stands in a ring of STAGES barriers: wait(full[c.stage], c.parity); wait(empty[c.stage], c.parity ^ 1).
-template <int STAGES>
+// Where a thread stands in a ring of Stages barriers: wait(full[c.stage], c.parity); wait(empty[c.stage], c.parity ^ 1).
+template <int Stages>
 struct Cursor {
   int stage = 0;
   u32 parity = 0;
   __device__ __forceinline__ void advance() {
-    if (++stage == STAGES) stage = 0, parity ^= 1;
+    if (++stage == Stages) stage = 0, parity ^= 1;
   }
 };
 

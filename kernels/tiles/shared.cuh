@@ -13,17 +13,17 @@ struct e4m3 {
   unsigned char bits;
 };
 
-// ROWS × COLS values as panels of 128 bytes a row: 64 columns of 16 bits, 128 of 8. Panel p holds the columns from
+// Rows × Cols values as panels of 128 bytes a row: 64 columns of 16 bits, 128 of 8. Panel p holds the columns from
 // p · kPanelCols. Within a panel the 16-byte chunk c of row r lies at chunk c ^ (r mod 8).
-template <typename T, int ROWS, int COLS>
+template <typename T, int Rows, int Cols>
 struct SharedTile {
-  static constexpr int kPanelCols = 128 / sizeof(T), kPanels = COLS / kPanelCols, kRows = ROWS;
-  static constexpr u32 kBytes = ROWS * COLS * sizeof(T);
-  static_assert(COLS % kPanelCols == 0 && ROWS % 8 == 0, "whole panels of whole swizzle atoms");
-  alignas(1024) T at[ROWS * COLS];
-  __device__ __forceinline__ T* panel(int index, int row = 0) { return at + (index * ROWS + row) * kPanelCols; }
+  static constexpr int kPanelCols = 128 / sizeof(T), kPanels = Cols / kPanelCols, kRows = Rows;
+  static constexpr u32 kBytes = Rows * Cols * sizeof(T);
+  static_assert(Cols % kPanelCols == 0 && Rows % 8 == 0, "whole panels of whole swizzle atoms");
+  alignas(1024) T at[Rows * Cols];
+  __device__ __forceinline__ T* panel(int index, int row = 0) { return at + (index * Rows + row) * kPanelCols; }
   __device__ __forceinline__ const T* panel(int index, int row = 0) const {
-    return at + (index * ROWS + row) * kPanelCols;
+    return at + (index * Rows + row) * kPanelCols;
   }
 };
 

@@ -52,15 +52,15 @@ TILES_COPIES(4, TILES_LIST(int c0, int c1, int c2, int c3), TILES_LIST("r"(c0), 
 #undef TILES_COPIES
 #undef TILES_LIST
 
-// A whole tile, panel by panel: the map's box is kPanelCols wide and ROWS high; c0 and the rest name its first value.
-template <typename T, int ROWS, int COLS, typename... Rest>
-__device__ __forceinline__ void load(SharedTile<T, ROWS, COLS>& to, const TensorMap& map, Barrier& barrier, int c0,
+// A whole tile, panel by panel: the map's box is kPanelCols wide and Rows high; c0 and the rest name its first value.
+template <typename T, int Rows, int Cols, typename... Rest>
+__device__ __forceinline__ void load(SharedTile<T, Rows, Cols>& to, const TensorMap& map, Barrier& barrier, int c0,
                                      Rest... rest) {
 #pragma unroll
   for (int p = 0; p < to.kPanels; p++) copy_in(to.panel(p), map, barrier, c0 + p * to.kPanelCols, rest...);
 }
-template <typename T, int ROWS, int COLS, typename... Rest>
-__device__ __forceinline__ void store(const TensorMap& map, const SharedTile<T, ROWS, COLS>& from, int c0,
+template <typename T, int Rows, int Cols, typename... Rest>
+__device__ __forceinline__ void store(const TensorMap& map, const SharedTile<T, Rows, Cols>& from, int c0,
                                       Rest... rest) {
 #pragma unroll
   for (int p = 0; p < from.kPanels; p++) copy_out(map, from.panel(p), c0 + p * from.kPanelCols, rest...);
@@ -68,15 +68,15 @@ __device__ __forceinline__ void store(const TensorMap& map, const SharedTile<T, 
 
 // A copy_out that counts is one committed by the same thread.
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// Until at most PENDING of this thread's committed groups still read shared memory.
-template <int PENDING = 0>
+// Until at most Pending of this thread's committed groups still read shared memory.
+template <int Pending = 0>
 __device__ __forceinline__ void wait_copies_read() {
-  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
 }
-// Until at most PENDING of them have not reached device memory.
-template <int PENDING = 0>
+// Until at most Pending of them have not reached device memory.
+template <int Pending = 0>
 __device__ __forceinline__ void wait_copies_done() {
-  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(PENDING) : "memory");
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(Pending) : "memory");
 }
 
 }  // namespace tiles

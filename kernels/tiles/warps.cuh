@@ -18,13 +18,13 @@ __device__ __forceinline__ bool elected() {
 }
 
 // Registers a thread of this warpgroup keeps: a multiple of 8 from 24 to 240; their sum over the block is fixed.
-template <int REGISTERS>
+template <int Registers>
 __device__ __forceinline__ void give_registers() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
 }
-template <int REGISTERS>
+template <int Registers>
 __device__ __forceinline__ void take_registers() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
 // Ordinary writes to shared memory, made visible to the copy engine and the tensor cores (then a barrier).

@@ -11,13 +11,13 @@ struct Accumulator {
   float at[N / 2];
 };
 
-// Before the first product after registers were written; the products so far as one group; until at most PENDING
+// Before the first product after registers were written; the products so far as one group; until at most Pending
 // groups run.
 __device__ __forceinline__ void fence_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int PENDING>
+template <int Pending>
 __device__ __forceinline__ void wait_products() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
 // Keeps the compiler from moving reads or writes of these registers across this line.
 template <int N>

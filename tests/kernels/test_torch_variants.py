@@ -106,7 +106,6 @@ def test_attention_refusals_name_the_field(change, gpu, variant, said):
     ("change", "gpu", "variant", "said"),
     [
         ({"weights": "fp8"}, "h200", "torch_linear", "weights is fp8"),
-        ({"epilogue": "quantise"}, "h200", "torch_linear", "epilogue is quantise"),
         ({"weights": "int8"}, "h200", "int8_dynamic_cpu", "gpu_class is h200"),
         ({}, "cpu", "int8_dynamic_cpu", "weights is bf16"),
         ({"weights": "int8", "epilogue": "swiglu"}, "cpu", "int8_dynamic_cpu", "epilogue is swiglu"),

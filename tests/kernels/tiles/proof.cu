@@ -2,18 +2,18 @@
 #include "tiles.cuh"
 using namespace tiles;
 
-template <typename T>
+template <typename T, typename Y>
 struct Operands {
   SharedTile<T, 64, 128 / sizeof(T)> x;
   SharedTile<T, 128, 128 / sizeof(T)> w;
-  SharedTile<bf16, 64, 128> y;
+  SharedTile<Y, 64, 128> y;
   Barrier full, empty;
 };
 
-template <typename T>
-__device__ __forceinline__ Operands<T>& begin(const TensorMap& x) {
+template <typename T, typename Y>
+__device__ __forceinline__ Operands<T, Y>& begin(const TensorMap& x) {
   extern __shared__ unsigned char raw[];
-  Operands<T>& s = *(Operands<T>*)(raw + (1024 - shared_address(raw) % 1024) % 1024);
+  Operands<T, Y>& s = *(Operands<T, Y>*)(raw + (1024 - shared_address(raw) % 1024) % 1024);
   if (threadIdx.x == 0) {
     prefetch(x);
     init(s.full, 1);
@@ -25,10 +25,10 @@ __device__ __forceinline__ Operands<T>& begin(const TensorMap& x) {
 }
 
 // y [128, 128] = x [128, k] · wᵀ [k, 128] + y: two blocks of 64 rows share w, of which each fetches one half for both.
-template <typename T>
+template <typename T, typename Y>
 __device__ __forceinline__ void product(const TensorMap& x, const TensorMap& w, const TensorMap& y, int k) {
   constexpr int kStep = 128 / sizeof(T);
-  Operands<T>& s = begin<T>(x);
+  Operands<T, Y>& s = begin<T, Y>(x);
   const int rank = cluster_rank();
   Accumulator<128> d;
   zero(d);
@@ -70,8 +70,8 @@ __device__ __forceinline__ void product(const TensorMap& x, const TensorMap& w, 
 #define PROOF extern "C" __global__ void __launch_bounds__(128, 1)
 #define MAPS const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap w, const __grid_constant__ TensorMap y
 
-PROOF __cluster_dims__(2) product_16(MAPS, int k) { product<TYPE>(x, w, y, k); }
-PROOF __cluster_dims__(2) product_8(MAPS, int k) { product<e4m3>(x, w, y, k); }
+PROOF __cluster_dims__(2) product_16(MAPS, int k) { product<TYPE, TYPE>(x, w, y, k); }
+PROOF __cluster_dims__(2) product_8(MAPS, int k) { product<e4m3, bf16>(x, w, y, k); }
 
 // y [64, 128] = (x [64, 64] · wᵀ) · v with w [64, 64] and v [64, 128]: the first product's result stays in registers.
 PROOF chain(MAPS, const __grid_constant__ TensorMap v) {

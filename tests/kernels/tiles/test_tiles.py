@@ -1,4 +1,4 @@
-"""The tiles layer: every header compiles without spills, impossible maps are refused, on a GPU the results are right."""
+"""The tiles layer: every header compiles without spills, impossible maps are refused, a GPU gives right results."""
 
 from pathlib import Path
 from typing import Any

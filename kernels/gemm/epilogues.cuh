@@ -1,0 +1,130 @@
+// What happens to a warpgroup's 64 rows of sums before they leave: one function for each epilogue, all on registers.
+#pragma once
+#include "tiles.cuh"
+
+namespace epilogue {
+using namespace tiles;
+
+enum Kind { kNone, kBias, kResidual, kSwiglu, kQuantise };
+
+// One value for each of the two rows that a thread holds.
+struct Rows {
+  float first, second;
+};
+
+template <int N>
+__device__ __forceinline__ void scale_rows(Accumulator<N>& d, Rows by) {
+#pragma unroll
+  for (int i = 0; i < N / 2; i++) d.at[i] *= i / 2 % 2 ? by.second : by.first;
+}
+__device__ __forceinline__ Rows one_scale(const float* x, const float* w) {
+  const float both = __ldg(x) * __ldg(w);
+  return {both, both};
+}
+__device__ __forceinline__ Rows scales_of(const float* scales, int row, int rows) {
+  row += own_row();
+  return {row < rows ? __ldg(scales + row) : 0.f, row + 8 < rows ? __ldg(scales + row + 8) : 0.f};
+}
+
+// The 64 columns of `part`: d[:, c] *= scales[column + c], where `columns` exist.
+template <int N>
+__device__ __forceinline__ void scale_columns(Accumulator<N>& d, int part, const float* scales, int column,
+                                              int columns) {
+#pragma unroll
+  for (int i = 0; i < 8; i++)
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+      const int c = column + 8 * i + own_column() + j;
+      const float s = c < columns ? __ldg(scales + c) : 0.f;
+      d.at[32 * part + 4 * i + j] *= s;
+      d.at[32 * part + 4 * i + 2 + j] *= s;
+    }
+}
+
+// The 64 columns of `part`: d[:, c] += bias[column + c], where `columns` (even) exist.
+template <typename T, int N>
+__device__ __forceinline__ void add_bias(Accumulator<N>& d, int part, const T* bias, int column, int columns) {
+#pragma unroll
+  for (int i = 0; i < 8; i++) {
+    const int c = column + 8 * i + own_column();
+    const float2 pair = c < columns ? unpack<T>(__ldg((const u32*)(bias + c))) : make_float2(0.f, 0.f);
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      d.at[32 * part + 4 * i + 2 * half] += pair.x;
+      d.at[32 * part + 4 * i + 2 * half + 1] += pair.y;
+    }
+  }
+}
+
+__device__ __forceinline__ float sigmoid(float x) {
+  float power, share;
+  asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * -1.4426950408889634f));
+  asm volatile("rcp.approx.ftz.f32 %0, %1;" : "=f"(share) : "f"(1.f + power));
+  return share;
+}
+
+// The 64 columns of `part` become silu(gate) · up of 128: of every 16, the first 8 are gates, the last 8 their ups.
+// In place, so parts go in order.
+template <int N>
+__device__ __forceinline__ void swiglu(Accumulator<N>& d, int part) {
+#pragma unroll
+  for (int i = 8 * part; i < 8 * part + 8; i++)
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+      const float gate = d.at[8 * i + j];
+      d.at[4 * i + j] = gate * sigmoid(gate) * d.at[8 * i + 4 + j];
+    }
+}
+
+// Sum of squares of 64 rows of x as they pass through shared memory: two threads a row, 64 bytes each.
+template <typename T>
+__device__ __forceinline__ float squares(const T* panel) {
+  const u32 row = threadIdx.x % kWarpgroup / 2, half = threadIdx.x % 2 * 4;
+  float sum = 0.f;
+#pragma unroll
+  for (int chunk = 0; chunk < 4; chunk++) {
+    const uint4 eight = *(const uint4*)((const char*)panel + swizzled(row, half + chunk));
+    const u32 words[4] = {eight.x, eight.y, eight.z, eight.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const float2 pair = unpack<T>(words[i]);
+      sum += pair.x * pair.x + pair.y * pair.y;
+    }
+  }
+  return sum;
+}
+
+// One over the root mean square of the rows, from the sums that `squares` left.
+__device__ __forceinline__ Rows root_mean_squares(float sum, int k, float epsilon) {
+  sum += __shfl_xor_sync(~0u, sum, 1);
+  const float mine = rsqrtf(sum / k + epsilon);
+  const int lane = threadIdx.x % 32 / 4 * 2;
+  return {__shfl_sync(~0u, mine, lane), __shfl_sync(~0u, mine, lane + 16)};
+}
+
+// Columns [128 · block, 128 · block + 128) as e4m3 into a panel of 64 rows, with one scale a row: largest value at 448.
+// `scales` begins at this block's column, `stride` from row to row.
+template <int N>
+__device__ __forceinline__ void quantise(e4m3* panel, const Accumulator<N>& d, int block, float* scales, int row,
+                                         int rows, int stride) {
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    float most = 0.f;
+#pragma unroll
+    for (int i = 0; i < 16; i++)
+#pragma unroll
+      for (int j = 0; j < 2; j++) most = fmaxf(most, fabsf(d.at[64 * block + 4 * i + 2 * half + j]));
+    most = fmaxf(row_max(most), 1e-30f);
+    const int r = own_row() + 8 * half;
+    if (threadIdx.x % 4 == 0 && row + r < rows) scales[(size_t)(row + r) * stride] = most / 448.f;
+    const float up = 448.f / most;
+#pragma unroll
+    for (int i = 0; i < 16; i++) {
+      const float* pair = d.at + 64 * block + 4 * i + 2 * half;
+      *(unsigned short*)((char*)panel + swizzled(r, i / 2) + i % 2 * 8 + own_column()) =
+          pack<e4m3>(pair[0] * up, pair[1] * up);
+    }
+  }
+}
+
+}  // namespace epilogue

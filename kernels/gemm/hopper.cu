@@ -1,0 +1,144 @@
+// y [m, n] = epilogue(x [m, k] · w [n, k]ᵀ): persistent, warp-specialised, in clusters of two blocks.
+//
+// A block makes 128 × BN tiles. Two warpgroups multiply 64 rows each; one thread of a third keeps a ring of STAGES
+// filled with 128 bytes of K of x (128 rows) and w (BN rows). The two blocks of a cluster take tiles one below the
+// other: each fetches half of w's rows for both. While a tile leaves through the copy engine the ring is already being
+// filled with the next one.
+//
+//   barrier     arrivals a phase                         means
+//   full[s]     1, and the bytes of both operands        stage s holds one step of K
+//   empty[s]    8 consumer warps of each block           nobody in the cluster reads stage s any more
+//   residual[c] 1, and the bytes of 64 rows of residual  consumer c's staging holds them
+#include "epilogues.cuh"
+#include "schedule.cuh"
+using namespace epilogue;
+
+#ifndef NORMALISE
+#define NORMALISE 0  // 1: each row is divided by the root mean square of its x
+#endif
+#ifndef SCALES
+#define SCALES 0  // of e4m3 operands: 1 one for each tensor, 2 one for each row
+#endif
+
+constexpr int kStep = 128 / sizeof(TYPE), kConsumers = 2;
+constexpr bool kIsResidual = EPILOGUE == kResidual;
+constexpr int kOutColumns = EPILOGUE == kSwiglu ? BN / 2 : BN;  // columns of y in a tile
+constexpr int kPanelColumns = 128 / sizeof(OUT), kPanels = kOutColumns / kPanelColumns;
+constexpr int kStaged = PANELS < kPanels ? PANELS : kPanels;  // panels of y a warpgroup writes at a time
+static_assert(kPanels % kStaged == 0 && (!kIsResidual || kStaged == kPanels), "whole rounds");
+
+struct Shared {
+  SharedTile<TYPE, kRows, kStep> x[STAGES];
+  SharedTile<TYPE, BN, kStep> w[STAGES];
+  SharedTile<OUT, 64, kStaged * kPanelColumns> y[kConsumers];
+  Barrier full[STAGES], empty[STAGES], residual[kConsumers];
+};
+
+__device__ __forceinline__ void produce(Shared& s, const Params& p, const TensorMap& x, const TensorMap& w) {
+  Tiles tiles(p);
+  Cursor<STAGES> at;
+  const int half = tiles.rank * (BN / kBlocks);
+  while (tiles.advance())
+    for (int k = 0; k < p.k; k += kStep, at.advance()) {
+      wait(s.empty[at.stage], at.parity ^ 1);
+      expect(s.full[at.stage], s.x[0].kBytes + s.w[0].kBytes);
+      copy_in(s.x[at.stage].at, x, s.full[at.stage], k, tiles.row);
+      copy_in_all(s.w[at.stage].panel(0, half), w, s.full[at.stage], 3, k, tiles.column * BN + half);
+    }
+}
+
+__device__ __forceinline__ void release(Barrier& empty) {
+  __syncwarp();
+  if (threadIdx.x % 32 < kBlocks) arrive_at(empty, threadIdx.x % 32);
+}
+
+// d = 64 rows of x times a tile of w; returns the sum of squares of this thread's part of x where it is wanted.
+template <bool SUM, typename T>
+__device__ __forceinline__ float multiply_tile(Accumulator<BN>& d, Shared& s, Cursor<STAGES>& at, int me, int k_end) {
+  float sum = 0.f;
+  int before = -1;
+  pin(d);
+  for (int k = 0; k < k_end; k += kStep, at.advance()) {
+    const T* mine = s.x[at.stage].panel(0, 64 * me);
+    wait(s.full[at.stage], at.parity);
+    fence_products();
+    multiply(d, mine, s.w[at.stage].panel(0), k);
+    commit_products();
+    if constexpr (SUM) sum += squares(mine);
+    wait_products<1>();
+    if (before >= 0) release(s.empty[before]);
+    before = at.stage;
+  }
+  wait_products<0>();
+  pin(d);
+  release(s.empty[before]);
+  return sum;
+}
+
+// One panel of y: columns from `column` on.
+template <Kind E, typename T>
+__device__ __forceinline__ void put(T* panel, Accumulator<BN>& d, int part, const Params& p, int row, int column) {
+  if (SCALES == 2) scale_columns(d, part, p.w_scales, column, p.columns);
+  if constexpr (E == kBias) add_bias(d, part, (const T*)p.bias, column, p.columns);
+  if constexpr (E == kSwiglu) swiglu(d, part);
+  if constexpr (E == kResidual) add_panel(d, panel, part);
+  if constexpr (E == kQuantise)
+    quantise(panel, d, part, p.y_scales + column / 128, row, p.rows, p.scale_stride);
+  else
+    put_panel(panel, d, part);
+}
+
+__device__ __forceinline__ void consume(Shared& s, const Params& p, const TensorMap& y, const TensorMap& residual) {
+  Tiles tiles(p);
+  Cursor<STAGES> at;
+  Accumulator<BN> d;
+  const int me = warpgroup(), leads = threadIdx.x % kWarpgroup == 0;
+  auto& staging = s.y[me];
+  for (u32 parity = 0; tiles.advance(); parity ^= 1) {
+    const int row = tiles.row + 64 * me, column = tiles.column * kOutColumns;
+    if (kIsResidual && leads) {
+      wait_copies_read();
+      expect(s.residual[me], staging.kBytes);
+      load(staging, residual, s.residual[me], column, row);
+    }
+    const float sum = multiply_tile<NORMALISE, TYPE>(d, s, at, me, p.k);
+    if (NORMALISE) scale_rows(d, root_mean_squares(sum, p.k, p.epsilon));
+    if (SCALES) scale_rows(d, SCALES == 1 ? one_scale(p.x_scales, p.w_scales) : scales_of(p.x_scales, row, p.rows));
+    if (kIsResidual) wait(s.residual[me], parity);
+#pragma unroll
+    for (int first = 0; first < kPanels; first += kStaged) {
+      if (!kIsResidual && leads) wait_copies_read();
+      if (!kIsResidual) named_sync(1 + me, kWarpgroup);
+#pragma unroll
+      for (int i = 0; i < kStaged; i++) {
+        const int c = column + (first + i) * kPanelColumns;
+        if (c < p.columns) put<EPILOGUE>(staging.panel(i), d, first + i, p, row, c);
+      }
+      fence_async_shared();
+      named_sync(1 + me, kWarpgroup);
+      if (leads) store(y, staging, column + first * kPanelColumns, row), commit_copies();
+    }
+  }
+  if (leads) wait_copies_done();
+}
+
+extern "C" __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kWarpgroup * (kConsumers + 1), 1)
+    gemm(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap w, const __grid_constant__ TensorMap y,
+         const __grid_constant__ TensorMap residual, const __grid_constant__ Params p) {
+  extern __shared__ unsigned char raw[];
+  Shared& s = *(Shared*)(raw + (1024 - shared_address(raw) % 1024) % 1024);
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < STAGES; i++) init(s.full[i], 1), init(s.empty[i], 4 * kConsumers * kBlocks);
+    for (int i = 0; i < kConsumers; i++) init(s.residual[i], 1);
+    fence_init();
+  }
+  cluster_sync();
+  if (warpgroup() == kConsumers) {
+    give_registers<40>();
+    if (warp_of_warpgroup() == 0 && elected()) produce(s, p, x, w);
+  } else {
+    take_registers<232>();
+    consume(s, p, y, residual);
+  }
+  cluster_sync();
+}

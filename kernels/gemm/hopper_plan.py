@@ -1,0 +1,73 @@
+"""Tiles, stages and shared memory of the Hopper products, and which are worth timing. Imports without torch."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from kernels.ops import LinearCase
+
+SHARED_MOST = 227 * 1024
+ROW_BYTES = 128
+ROWS = 128
+"""Rows of x in a tile."""
+
+PAIRS = 66
+"""Clusters of two blocks on the GPUs that these products are built for."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """128 × `columns` of the product; `stages` of 128 bytes of K in the ring; `panels` of y (64 rows by 128 bytes) that
+    a warpgroup stages at a time; `group` pairs of row tiles before the next columns begin."""
+
+    columns: int
+    stages: int
+    panels: int
+    group: int
+
+    @property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory of a block: ring, staging, barriers, and what aligning it may cost."""
+        ring = self.stages * (ROWS + self.columns) * ROW_BYTES
+        return ring + 2 * self.panels * 64 * ROW_BYTES + 16 * self.stages + 16 + 2 * 1024
+
+
+def tile_of(case: LinearCase, params: dict[str, Any]) -> Tile:
+    """The tile that params name, the first of `space` where they name none. Raises ValueError that names a param."""
+    unknown = set(params) - {"columns", "stages", "group"}
+    if unknown:
+        raise ValueError(f"gemm_hopper takes columns, stages and group, not {', '.join(sorted(unknown))}")
+    chosen = {"group": 8} | (params or space(case)[0])
+    columns = chosen.get("columns", 256)
+    if columns not in (128, 192, 256):
+        raise ValueError(f"columns is {columns}: 128, 192 or 256")
+    whole = panels_of(case, columns)
+    if chosen["group"] < 1:
+        raise ValueError(f"group is {chosen['group']}: at least 1")
+    for panels in (each for each in range(whole, 0, -1) if whole % each == 0):
+        tile = Tile(columns, chosen.get("stages", 3), panels, chosen["group"])
+        if tile.stages >= 2 and tile.shared_bytes <= SHARED_MOST and (panels == whole or case.epilogue != "residual"):
+            return tile
+    raise ValueError(f"stages is {chosen.get('stages')}: {columns} columns leave no room for so many, or it is below 2")
+
+
+def panels_of(case: LinearCase, columns: int) -> int:
+    """Panels of y in a tile of so many columns of the product."""
+    if case.epilogue == "quantise":
+        return columns // 128
+    return columns // 128 if case.gates else columns // 64
+
+
+def space(case: LinearCase) -> list[dict[str, Any]]:
+    """Tiles worth timing: the one whose last wave is fullest first."""
+    found = [{"columns": 256, "stages": 3}, {"columns": 192, "stages": 4}, {"columns": 128, "stages": 5}]
+    if case.epilogue != "residual":
+        found.append({"columns": 256, "stages": 4})
+    if case.gates or case.epilogue == "quantise":  # 192 columns are no whole number of their panels
+        found = [each for each in found if each["columns"] != 192]
+    return sorted(found, key=lambda each: (_work(case, each["columns"]), -each["stages"]))
+
+
+def _work(case: LinearCase, columns: int) -> float:
+    """Time of the longest share of tiles, in columns; narrow tiles move more bytes for each product."""
+    pairs = -(-case.m // (2 * ROWS)) * -(-case.weight_rows // columns)
+    return -(-pairs // PAIRS) * columns * (1 + 16 / columns)

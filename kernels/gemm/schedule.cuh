@@ -1,0 +1,34 @@
+// What a launch says, and which tiles a cluster makes in which order.
+#pragma once
+#include "tiles.cuh"
+
+constexpr int kRows = 128, kBlocks = 2;  // rows of a block's tile; blocks of a cluster, one below the other
+
+struct Params {
+  const void* bias;
+  const float *x_scales, *w_scales;
+  float* y_scales;
+  int rows, columns, k, row_tiles, column_tiles, group, scale_stride;
+  float epsilon;
+};
+
+// The tiles of one cluster, in an order that keeps `group` pairs of row tiles and as many column tiles in the L2.
+struct Tiles {
+  const Params& p;
+  const int rank, pairs, all;
+  int next, row, column;
+  __device__ __forceinline__ explicit Tiles(const Params& p)
+      : p(p),
+        rank(tiles::cluster_rank()),
+        pairs((p.row_tiles + 1) / 2),
+        all(pairs * p.column_tiles),
+        next(blockIdx.x / kBlocks) {}
+  __device__ __forceinline__ bool advance() {
+    if (next >= all) return false;
+    const int width = p.group * p.column_tiles, first = next / width * p.group, high = min(pairs - first, p.group);
+    row = ((first + next % width % high) * kBlocks + rank) * kRows;
+    column = next % width / high;
+    next += gridDim.x / kBlocks;
+    return true;
+  }
+};

@@ -1,0 +1,136 @@
+"""gemm_hopper: what it serves, how it packs, that every form compiles without spills; on a GPU, that it is right."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from kernels import accuracy, cases
+from kernels.gemm import hopper
+from kernels.gemm.hopper_plan import SHARED_MOST, panels_of, space, tile_of
+from kernels.hardware import GPUS
+from kernels.ops import LinearCase
+from kernels.registry import variant
+from tests.kernels.compiling import compile_log, resources
+
+EPILOGUES = tuple(hopper.KINDS)
+
+
+def case(**fields: Any) -> LinearCase:
+    return LinearCase(**{"m": 1024, "n": 1024, "k": 512} | fields)
+
+
+@pytest.mark.parametrize("epilogue", EPILOGUES)
+def test_it_compiles_without_spills(epilogue: str) -> None:
+    shape = case(epilogue=epilogue)
+    tile = tile_of(shape, {"columns": 256, "stages": 3 if epilogue == "residual" else 4})
+    found = resources(log := compile_log(hopper.SOURCE, hopper.constants(shape, tile)))
+    assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
+    assert "serialized" not in log
+
+
+@pytest.mark.parametrize("columns", [128, 192])
+def test_narrow_tiles_compile_in_fp16(columns: int) -> None:
+    shape = case(dtype="fp16", weights="fp16", epilogue="bias")
+    log = compile_log(hopper.SOURCE, hopper.constants(shape, tile_of(shape, {"columns": columns, "stages": 4})))
+    assert resources(log).spill_stores == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "gpu", "word"),
+    [
+        ({}, "b200", "gpu_class is b200"),
+        ({"dtype": "fp32", "weights": "fp32"}, "h200", "dtype is fp32"),
+        ({"weights": "int4"}, "h200", "weights int4"),
+        ({"k": 36}, "h200", "k is 36"),
+        ({"n": 12, "epilogue": "swiglu"}, "h200", "n is 12"),
+    ],
+)
+def test_it_refuses_in_a_sentence(fields: dict[str, Any], gpu: str, word: str) -> None:
+    refusal = variant("gemm_hopper").serves(case(**fields), GPUS[gpu])
+    assert refusal is not None
+    assert word in refusal.reason
+
+
+@pytest.mark.parametrize("epilogue", EPILOGUES)
+def test_every_tile_of_the_space_fits(epilogue: str) -> None:
+    shape = case(epilogue=epilogue)
+    for params in space(shape):
+        tile = tile_of(shape, params)
+        assert tile.shared_bytes <= SHARED_MOST
+        assert panels_of(shape, tile.columns) % tile.panels == 0
+
+
+def test_the_first_tile_fills_the_last_wave() -> None:
+    """1024 × 6144: 96 pairs of 256 columns take 66 clusters two rounds; 128 pairs of 192 take two shorter ones."""
+    assert space(case(n=6144, k=4096))[0]["columns"] == 192
+    assert space(case(m=8192, n=8192, k=8192))[0]["columns"] == 256
+
+
+@pytest.mark.parametrize(
+    ("params", "word"), [({"columns": 64}, "columns is 64"), ({"stages": 9}, "stages is 9"), ({"x": 1}, "not x")]
+)
+def test_params_that_cannot_be_are_named(params: dict[str, Any], word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        tile_of(case(), params)
+
+
+def test_gate_and_up_lie_interleaved() -> None:
+    shape = case(n=16, k=8, epilogue="swiglu")
+    w = torch.arange(32.0)[:, None].expand(32, 8)
+    rows = variant("gemm_hopper").pack(shape, {}, w)[:, 0].tolist()
+    assert rows == [*range(8), *range(16, 24), *range(8, 16), *range(24, 32)]
+
+
+def _gate(shape: LinearCase, params: dict[str, Any]) -> None:
+    report = accuracy.check(variant("gemm_hopper"), shape, "cuda", params)
+    assert report.passed, f"{shape.key} {params}: {report.sentence}"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("epilogue", EPILOGUES)
+@pytest.mark.parametrize("shape", [(300, 264, 328), (1, 8, 8), (1029, 1536, 1024)])
+def test_it_is_right(epilogue: str, shape: tuple[int, int, int]) -> None:
+    m, n, k = shape
+    for params in space(found := case(m=m, n=n, k=k, epilogue=epilogue)):
+        _gate(found, params)
+
+
+@pytest.mark.gpu
+def test_columns_that_are_no_multiple_of_8() -> None:
+    for epilogue in ("none", "bias", "residual"):
+        _gate(case(m=257, n=131, k=136, epilogue=epilogue, dtype="fp16", weights="fp16"), {})
+
+
+@pytest.mark.gpu
+def test_what_check_draws_is_right() -> None:
+    drawn = [each for each in cases.check_cases("linear", cpu=False) if isinstance(each, LinearCase)]
+    served = [each for each in drawn if variant("gemm_hopper").serves(each, GPUS["h200"]) is None]
+    assert len(served) > 10
+    for each in served:
+        _gate(each, {})
+
+
+@pytest.mark.gpu
+def test_no_rows_and_bad_arguments() -> None:
+    product = variant("gemm_hopper").build(shape := case(m=4, n=64, k=64), {})
+    x, w = (torch.randn(rows, 64, device="cuda", dtype=torch.bfloat16) for rows in (4, 64))
+    assert product(x[:0], w).shape == (0, 64)
+    crooked = torch.randn(4 * 64 + 1, device="cuda").bfloat16()[1:].view(4, 64)
+    for bad, word in ((x[:, :56], "x is"), (x.half(), "x is"), (crooked, "x: .*multiple of 16"), (x.cpu(), "x is")):
+        with pytest.raises(ValueError, match=word):
+            product(bad, w)
+    with pytest.raises(ValueError, match="bias is given"):
+        product(x, w, bias=w[:, 0].contiguous())
+    assert shape.m == 4
+
+
+@pytest.mark.gpu
+def test_nan_and_infinity_stay_in_their_rows() -> None:
+    product = variant("gemm_hopper").build(case(m=300, n=264, k=328), {})
+    x, w = (torch.randn(rows, 328, device="cuda", dtype=torch.bfloat16) for rows in (300, 264))
+    x[7, 3], x[200, 5] = float("nan"), float("inf")
+    y = product(x, w)
+    assert y[7].isnan().all()
+    assert not y[200].isfinite().any()
+    assert int((~y.isfinite()).any(dim=1).sum()) == 2
