@@ -1,14 +1,6 @@
 // The megakernel: one persistent block per SM runs its list of instructions once a token, until `count` tokens are
 // made. See docs/kernels/megakernel.md.
-#include "attention.cuh"
-
-// A logit and its token as one number that orders by logit, then by the smaller token. NaN orders lowest.
-__device__ __forceinline__ u64 candidate(float logit, int token) {
-  const u32 bits = __float_as_uint(logit);
-  const u32 ordered = logit != logit ? 0 : bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-  return (u64)ordered << 32 | (u32)~token;
-}
-__device__ __forceinline__ u64 larger(u64 a, u64 b) { return a > b ? a : b; }
+#include "sampling.cuh"
 
 // Brings the instruction's input vector into shared memory as its words arrive; false when the machine has given up.
 __device__ __forceinline__ bool load_input(const Params& p, Shared& s, const Instruction& in, int step) {
@@ -18,7 +10,7 @@ __device__ __forceinline__ bool load_input(const Params& p, Shared& s, const Ins
     float4 weight[kNormSteps];
     fetch_norm(weight, p.norms + (size_t)(in.layer * 2 + after_attention) * HIDDEN);
     const u64* planes = after_attention ? p.out_planes : in.layer ? p.down_planes : nullptr;
-    load_normed(p, s, in, tag_at(step, in.layer - !after_attention), planes,
+    load_normed(p, s, in, tag_at(step, in.layer - !after_attention), step, planes,
                 after_attention ? OUT_PLANES : DOWN_PLANES, weight);
   } else if (in.op == kOut) {
     load_attended(p, s, in, tag, p.position + step);
@@ -45,8 +37,8 @@ struct Epilogue {
     if (in.op == kHead) {
       if (!valid || out >= VOCAB) return;
       value *= rms_scale(s, b);
-      *best = larger(*best, candidate(value, out));
-      if (p.logits) p.logits[((size_t)step * BATCH + b) * VOCAB + out] = value;
+      *best = larger(*best, candidate(contender(p, b, value, out, step), out));
+      if (p.logits) p.logits[step * p.logits_stride + (size_t)b * VOCAB + out] = value;
       return;
     }
     if (in.op != kOut && in.op != kDown) value *= rms_scale(s, b);
@@ -73,6 +65,7 @@ struct Epilogue {
 __device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPosition& ring, const Instruction in, int step) {
   const int position = p.position + step;
   const u32 tag = tag_at(step, in.layer);
+  note_instruction(p, s, in.index);
   mark(p, step, in.index, 0);
   if (in.op == kAttention) {
     if (in.split >= splits_of(position + 1)) {
@@ -102,10 +95,12 @@ __device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPosition
       if (threadIdx.x < BATCH) {
         best = 0;
         for (int i = threadIdx.x; i < kConsumers / 16; i += BATCH) best = larger(best, s.best[i]);
-        u64* to = p.candidates + (blockIdx.x * BATCH + threadIdx.x) * 2;
-        store_word(to, one_value((u32)(best >> 32), tag));
         const u32 cancel = blockIdx.x == 0 && *p.host_cancel ? 1u << 31 : 0;
-        store_word(to + 1, one_value(~(u32)best | cancel, tag));
+        store_candidate(p.candidates + (blockIdx.x * BATCH + threadIdx.x) * 2, best, cancel, tag);
+      }
+      if (threadIdx.x == 0) {
+        s.head_first = in.tile * 16;
+        s.head_count = min(in.units * 16, VOCAB - s.head_first);
       }
     }
   }
@@ -117,35 +112,27 @@ __device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPosition
 // After the head: every SM reads all candidates and so agrees on the next token and on whether to go on; SM 0 tells the
 // host. False when the launch ends here.
 __device__ __forceinline__ bool choose(const Params& p, Shared& s, const Instruction end, int step) {
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const u32 tag = tag_at(step, LAYERS);
-  for (int b = warp; b < BATCH; b += WARPS) {
-    u64 best = 0;
-    bool cancelled = false;
-    for (int i = lane; i - lane < gridDim.x; i += 32) {
-      const u32 from[1] = {(min(i, gridDim.x - 1) * BATCH + b) * 2};
-      ulonglong2 words[1];
-      await<false>(p, s, end, tag, p.candidates, from, words);
-      const u32 token = value_of(words[0].y);
-      cancelled |= token >> 31;
-      best = larger(best, (u64)value_of(words[0].x) << 32 | (u32)~(token & 0x7fffffffu));
-    }
-    cancelled = __any_sync(~0u, cancelled);
-#pragma unroll
-    for (int o = 16; o; o >>= 1) best = larger(best, __shfl_xor_sync(~0u, best, o));
-    if (lane == 0) {
-      const int chosen = (int)~(u32)best;
-      if (blockIdx.x == 0) p.host_tokens[step * BATCH + b] = chosen;
-      for (int i = 0; i < p.stop_count; i++) s.stopped[b] |= chosen == p.stop[i];
-      s.token[b] = p.forced ? (int)p.forced[(step + 1) * BATCH + b] : chosen;
-      if (b == 0) s.cancelled = cancelled;
-    }
+  const int b = threadIdx.x / 32, lane = threadIdx.x % 32;
+  note_instruction(p, s, end.index);
+  bool cancelled = false, truncating = false, going = false;
+  if (b < BATCH) {
+    const u64 best = best_of_all(p, s, end, tag_at(step, LAYERS), p.candidates + b * 2, BATCH * 2, cancelled);
+    if (lane == 0) s.chosen[b] = best;
+  }
+  if (threadIdx.x == 0) s.cancelled = cancelled;
+  consumers_sync();
+  for (int i = 0; i < BATCH; i++) truncating |= truncates(p.sampling[i]);
+  if (s.faulted || (truncating && !draw_truncated(p, s, end, step))) return false;
+  if (b < BATCH && lane == 0) {
+    const int chosen = (int)~(u32)s.chosen[b];
+    if (blockIdx.x == 0) p.host_tokens[step * BATCH + b] = chosen;
+    for (int i = 0; i < p.stop_count; i++) s.stopped[b] |= chosen == p.stop[i];
+    s.token[b] = p.forced ? (int)p.forced[(step + 1) * BATCH + b] : chosen;
   }
   if (threadIdx.x == 0) __threadfence();
   consumers_sync();
-  bool going = false;
-  for (int b = 0; b < BATCH; b++) going |= !s.stopped[b];
-  return going && !s.faulted && !s.cancelled;
+  for (int i = 0; i < BATCH; i++) going |= !s.stopped[i];
+  return going && !s.cancelled;
 }
 
 // The consumers: token after token, this SM's instructions.
@@ -171,7 +158,6 @@ __device__ __forceinline__ void consume(const Params& p, Shared& s) {
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1) decode(const __grid_constant__ Params p) {
-  extern __shared__ __align__(1024) char memory[];
   Shared& s = *(Shared*)memory;
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; i++) {
@@ -180,6 +166,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) decode(const __grid_co
     }
     asm volatile("fence.mbarrier_init.release.cluster;");
     s.stop = s.faulted = 0;
+    s.round = 0;
   }
   if (threadIdx.x < BATCH) {
     s.token[threadIdx.x] = (int)p.first_token[threadIdx.x];

@@ -1,5 +1,6 @@
 """What the megakernel is compiled with for one model: its constants, its shared memory, the structure of a launch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from kernels import nvrtc
-from kernels.megakernel.program import Program
+from kernels.megakernel.program import HEAD, Program
 from kernels.megakernel.ring import safe_groups
+from kernels.megakernel.words import COUNT_MOST, bin_words
+from kernels.sampling import Sampling
 
 SOURCES = Path(__file__).parent
 SHARED_MOST = 227 * 1024
@@ -19,30 +22,52 @@ PRODUCER_THREADS = 128
 POINTERS = (
     "weights", "weight_offset", "program", "program_start", "embedding", "norms", "bias", "qk_norm", "rope",
     "k_cache", "v_cache", "qkv", "attention", "attention_state", "out_planes", "down_planes", "gated",
-    "candidates", "fault", "first_token", "forced", "logits", "host_tokens", "host_cancel", "trace",
+    "candidates", "counts", "fault", "first_token", "forced", "logits", "host_tokens", "host_cancel",
+    "trace", "touched", "residuals",
 )  # fmt: skip
 SCALARS = (
     "position", "count", "capacity", "qkv_planes", "trace_length", "stop_count",
 )  # fmt: skip
 STOP_TOKENS = 4
+BATCH_MOST = 8
+SAMPLING = np.dtype(
+    [("inverse_temperature", "f4"), ("top_p", "f4"), ("top_k", "i4"), ("stream", "u4"), ("seed", "u8")], align=True
+)
+"""`struct Sampling` of machine.cuh."""
 PARAMS = np.dtype(
-    [(name, np.uint64) for name in (*POINTERS, "timeout_ns")]
+    [(name, np.uint64) for name in (*POINTERS, "timeout_ns", "logits_stride", "words")]
     + [(name, np.int32) for name in SCALARS]
-    + [("stop", np.int32, STOP_TOKENS)],
+    + [("stop", np.int32, STOP_TOKENS), ("sampling", SAMPLING, BATCH_MOST)],
     align=True,
 )
 """`struct Params` of machine.cuh."""
 
 
+def sampling_words(sampling: Sequence[Sampling], vocab: int) -> np.ndarray:
+    """The sequences' options as SAMPLING [n]; what has no effect is left out."""
+    words = np.zeros(len(sampling), dtype=SAMPLING)
+    words["top_p"] = 1
+    for word, how in zip(words, sampling, strict=True):
+        if not how.greedy:
+            top_k = how.top_k if how.top_k < vocab else 0
+            word["inverse_temperature"] = 1 / how.temperature
+            word["top_p"], word["top_k"], word["stream"], word["seed"] = how.top_p, top_k, how.stream, how.seed
+    return words
+
+
 @dataclass(frozen=True)
 class Tuning:
-    """Compile-time choices: consumer warps, groups they take chunks in, chunks in flight, keys worth another split."""
+    """Compile-time choices: consumer warps, groups they take chunks in, chunks in flight, keys worth another split.
+
+    `trace` notes times, `debug` words and residuals (kernels.megakernel.debug); both take time.
+    """
 
     warps: int = 8
     groups: int = 2
     in_flight: int = 3
     split_keys: int = 64
     trace: bool = False
+    debug: bool = False
 
 
 def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
@@ -51,6 +76,9 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     longest = max(int(table[:, 5].max()) for table in program.instructions) * 16
     batch = layout.batch
     other = scratch_bytes(shape.hidden, shape.head_dim, batch, longest, tuning.warps)
+    mine = max(int(table[table[:, 0] == HEAD, 2].sum()) for table in program.instructions)
+    if mine * 16 > COUNT_MOST:
+        raise ValueError(f"vocab: {mine * 16} tokens on one SM are more than a word of a search can count")
     stages = (SHARED_MOST - other) // CHUNK
     if stages < 2:
         raise ValueError(f"batch {batch}: the input of {longest} elements leaves no room for the weight ring")
@@ -63,6 +91,7 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "STAGES": stages, "IN_FLIGHT": in_flight,
         "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": tuning.split_keys,
         "OUT_PLANES": layout.out_parts, "DOWN_PLANES": layout.down_parts, "TRACE": int(tuning.trace),
+        "DEBUG": int(tuning.debug),
     }  # fmt: skip
 
 
@@ -70,7 +99,8 @@ def scratch_bytes(hidden: int, head_dim: int, batch: int, longest: int, warps: i
     """An upper bound of sizeof(Shared) less the ring."""
     product = 2 * longest * batch + 2 * 8 * warps * 16 * batch * 4
     attention = 4 * warps * (head_dim + 2)
-    return max(product, attention) + batch * hidden * 4 + batch * warps * 12 + 2048
+    sample = 2 * 8 * warps * bin_words(batch) + 4 * bin_words(batch) + 48 * batch
+    return max(product, attention, sample) + batch * hidden * 4 + batch * warps * 12 + 2048
 
 
 def shared_bytes(constants: dict[str, Any]) -> int:

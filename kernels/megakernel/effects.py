@@ -53,11 +53,14 @@ class Effects:
     """`residual` is the version of its own copy of the residual that the SM must hold: -1 when it takes no part.
 
     `appends` and `meets` are the (layer, key-value head) whose newest row it may write, and whose earlier rows it
-    reads. `chunks` are the ring's chunks it takes from the stream.
+    reads. `chunks` are the ring's chunks it takes from the stream. `exchanges` are
+    blocks that all SMs write, each its own, and read in rounds of one instruction (kernels.megakernel.search); they
+    are touched only where top-k or top-p ask for it.
     """
 
     reads: tuple[Access, ...] = ()
     writes: tuple[Access, ...] = ()
+    exchanges: tuple[Access, ...] = ()
     residual: int = -1
     appends: tuple[int, int] | None = None
     meets: tuple[int, int] | None = None
@@ -76,6 +79,7 @@ def sizes(shape: Shape, layout: Layout) -> dict[str, int]:
         "down_planes": layout.down_parts * hidden,
         "gated": shape.intermediate // GATED_BLOCK,
         "candidates": layout.sms,
+        "counts": 2 * layout.sms,
     }
 
 
@@ -92,6 +96,8 @@ def words_of(shape: Shape, layout: Layout, access: Access) -> np.ndarray:
         by_block = parts.reshape(-1, size[0] * half)
     elif access.buffer == "attention_state":
         by_block = numbers.transpose(2, 1, 0, 3).reshape(-1, size[0] * 2)
+    elif access.buffer == "counts":
+        by_block = numbers.reshape(-1, size[-1])
     elif access.buffer in ("gated", "candidates"):
         by_block = numbers.reshape(size[0], -1)
     else:  # [planes, batch, tiles, half]
@@ -176,7 +182,9 @@ def _head(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effec
 
 
 def _end(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
-    return Effects((_planes(shape, layout, "candidates", words["layer"]),), residual=2 * words["layer"] + 1)
+    reads = (_planes(shape, layout, "candidates", words["layer"]),)
+    exchanges = (_planes(shape, layout, "counts", words["layer"]),)
+    return Effects(reads, exchanges=exchanges, residual=2 * words["layer"] + 1)
 
 
 _OF = {QKV: _qkv, ATTENTION: _attention, OUT: _out, GATE_UP: _gate_up, DOWN: _down, HEAD: _head, END: _end}

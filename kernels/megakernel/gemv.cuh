@@ -103,8 +103,8 @@ __device__ __forceinline__ void fetch_norm(float4 (&weight)[kNormSteps], const f
 
 // residual += the planes of the last product (or = the embedding of the new token); input = residual * norm weight,
 // not yet divided by its root mean square: that is one number, `rms_scale`, and multiplies the products instead.
-__device__ __forceinline__ void load_normed(const Params& p, Shared& s, const Instruction& in, u32 tag, const u64* planes,
-                                            int count, const float4 (&weight)[kNormSteps]) {
+__device__ __forceinline__ void load_normed(const Params& p, Shared& s, const Instruction& in, u32 tag, int step,
+                                            const u64* planes, int count, const float4 (&weight)[kNormSteps]) {
 #pragma unroll 1
   for (int b = 0; b < BATCH; b++) {
     float4 x[kNormSteps];
@@ -141,6 +141,11 @@ __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const In
     for (int i = 0; i < kNormSteps; i++) {
       if ((i * kConsumers + threadIdx.x) * 4 >= HIDDEN) break;
       *(float4*)(s.residual + b * HIDDEN + at[i]) = x[i];
+#if DEBUG
+      const int version = in.layer * 2 + (in.op == kGateUp);
+      if (blockIdx.x == 0)
+        *(float4*)(p.residuals + (((size_t)step * (2 * LAYERS + 1) + version) * BATCH + b) * HIDDEN + at[i]) = x[i];
+#endif
       squares += x[i].x * x[i].x + x[i].y * x[i].y + x[i].z * x[i].z + x[i].w * x[i].w;
       const float4 g = weight[i];
       store_input(s, at[i], b, make_float4(x[i].x * g.x, x[i].y * g.y, x[i].z * g.z, x[i].w * g.w));

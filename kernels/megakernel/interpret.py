@@ -12,24 +12,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernels.megakernel.draw import draw
 from kernels.megakernel.program import ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV, Program
 from kernels.megakernel.structure import name_of, rows_of
 from kernels.megakernel.words import (
     TAG,
     Floats,
     Words,
+    best_candidates,
     bf16,
     bf16_floats,
+    candidate_words,
+    candidates_of,
     eight_gated,
     floats_of,
     gated_of,
     one_value,
-    ordered,
     tag_at,
+    tokens_of,
     two_floats,
     value_of,
     word_shapes,
 )
+from kernels.sampling import Samplings, noisy, of_batch
 
 Steps = Generator[bool, None, Any]
 FRAGMENT = 256
@@ -61,11 +66,12 @@ class Gpu:
 
     def __init__(
         self, program: Program, arrays: dict[str, Any], keys: Floats, values: Floats, first: Any, position: int,
-        count: int, split_keys: int = 64, forced: NDArray[np.int64] | None = None,
+        count: int, split_keys: int = 64, forced: NDArray[np.int64] | None = None, sampling: Samplings = None,
     ) -> None:  # fmt: skip
         self.program, self.arrays, self.keys, self.values = program, arrays, keys, values
         self.position, self.count, self.split_keys, self.forced = position, count, split_keys, forced
         shape, layout = program.shape, program.layout
+        self.sampling = of_batch(sampling, layout.batch)
         self.words = {name: np.zeros(size, dtype=np.uint64) for name, size in word_shapes(shape, layout).items()}
         self.tokens = np.full((count, layout.batch), -1, dtype=np.int64)
         self.logits = np.full((count, layout.batch, shape.vocab), np.nan, dtype=np.float32)
@@ -101,6 +107,7 @@ class Sm:
         self.table = rows_of(arrays["program"][start : start + len(gpu.program.instructions[number])])
         self.residual = np.zeros((self.layout.batch, self.shape.hidden), dtype=np.float32)
         self.step, self.index, self.taken, self.at = 0, 0, 0, "the beginning"
+        self.own, self.round = slice(0, 0), 0
         self.unpublished: list[tuple[tuple[int, ...], Floats, Floats]] = []
 
     def run(self) -> Steps:
@@ -119,14 +126,14 @@ class Sm:
     def _tag(self, layer: int) -> np.uint64:
         return tag_at(self.step, layer, self.shape.layers)
 
-    def _take(self, buffer: str, at: Any, tag: np.uint64) -> Generator[bool, None, Words]:
+    def take(self, buffer: str, at: Any, tag: np.uint64) -> Generator[bool, None, Words]:
         """Waits until all words carry the tag."""
         words = self.gpu.words[buffer]
         while ((words[at] & TAG) != tag).any():
             yield False
         return words[at].copy()
 
-    def _store(self, buffer: str, at: Any, words: Words) -> None:
+    def store(self, buffer: str, at: Any, words: Words) -> None:
         self.gpu.words[buffer][at] = words
         self.gpu.stores += 1
 
@@ -141,7 +148,7 @@ class Sm:
             self.residual = bf16_floats(self.gpu.arrays["embedding"][self.token])
         else:
             for plane in range(len(self.gpu.words[buffer])):
-                words = yield from self._take(buffer, plane, self._tag(layer))
+                words = yield from self.take(buffer, plane, self._tag(layer))
                 self.residual = self.residual + floats_of(words)
                 yield True
         scale = 1 / np.sqrt((self.residual**2).mean(axis=1, keepdims=True) + np.float32(self.shape.norm_eps))
@@ -159,7 +166,7 @@ class Sm:
 
     def _store_rows(self, buffer: str, words: dict[str, int], tile: int, rows: Floats) -> None:
         at = words["plane"], slice(None), slice(tile * 8, tile * 8 + 8)
-        self._store(buffer, at, two_floats(rows, self._tag(words["layer"])))
+        self.store(buffer, at, two_floats(rows, self._tag(words["layer"])))
 
     def _qkv(self, words: dict[str, int]) -> Steps:
         layer = words["layer"]
@@ -182,19 +189,19 @@ class Sm:
         x, scale = yield from self._normed(2 * layer + 1, "out_planes", layer)
         for tile, rows in self._products(words, x):  # 8 rows of gate, and the 8 of up that belong to them
             gate, up = rows[:, :8] * scale, rows[:, 8:] * scale
-            self._store("gated", tile, eight_gated(gate / (1 + np.exp(-gate)) * up, self._tag(layer)))
+            self.store("gated", tile, eight_gated(gate / (1 + np.exp(-gate)) * up, self._tag(layer)))
             yield True
 
     def _down(self, words: dict[str, int]) -> Steps:
         first, count = words["k_tile"] * 2, words["k_tiles"] * 2
-        taken = yield from self._take("gated", slice(first, first + count), self._tag(words["layer"]))
+        taken = yield from self.take("gated", slice(first, first + count), self._tag(words["layer"]))
         x = gated_of(taken).transpose(1, 0, 2).reshape(self.layout.batch, count * 8)
         for tile, rows in self._products(words, x):
             self._store_rows("down_planes", words, tile, rows)
             yield True
 
     def _head(self, words: dict[str, int]) -> Steps:
-        """This SM's share of the vocabulary: its best logit of each sequence becomes a candidate."""
+        """This SM's share of the vocabulary: its best logit (or draw) of each sequence becomes a candidate."""
         layer, vocab = words["layer"], self.shape.vocab
         x, scale = yield from self._normed(2 * layer, "down_planes", layer - 1)
         self._publish()
@@ -203,18 +210,20 @@ class Sm:
             ids = np.arange(tile * 16, min(tile * 16 + 16, vocab), dtype=np.uint32)
             logits = (rows * scale)[:, : len(ids)]
             self.gpu.logits[self.step, :, ids] = logits.T
-            numbers = ordered(logits).astype(np.uint64) << np.uint64(32) | (~ids).astype(np.uint64)
-            best = np.maximum(best, numbers.max(axis=1))
-        low = ~(best & np.uint64(0xFFFFFFFF)).astype(np.uint32) & np.uint32(0x7FFFFFFF)
-        pair = np.stack([one_value(value_of(best), self._tag(layer)), one_value(low, self._tag(layer))], axis=-1)
-        self._store("candidates", self.number, pair)
+            for b, how in enumerate(self.gpu.sampling):
+                if not (how.greedy or how.truncates(vocab)):
+                    logits[b] = noisy(how, logits[b], ids, self.gpu.position + self.step + 1)
+            best = np.maximum(best, candidates_of(logits, ids).max(axis=1))
+        self.own = slice(words["tile"] * 16, min((words["tile"] + words["units"]) * 16, vocab))
+        self.store("candidates", self.number, candidate_words(best, self._tag(layer)))
 
     def _choose(self, words: dict[str, int]) -> Steps:
         """Every SM reads all candidates and so agrees on the next token: the largest logit, the smaller id if equal."""
-        pairs = yield from self._take("candidates", slice(None), self._tag(words["layer"]))
-        logit, token = value_of(pairs[..., 0]), value_of(pairs[..., 1])
-        best = np.lexsort((token, -logit.astype(np.int64)), axis=0)[0]
-        chosen = np.take_along_axis(token, best[None], axis=0)[0].astype(np.int64)
+        pairs = yield from self.take("candidates", slice(None), self._tag(words["layer"]))
+        best = best_candidates(pairs)
+        if any(how.truncates(self.shape.vocab) for how in self.gpu.sampling):
+            best = yield from draw(self, best)
+        chosen = tokens_of(best).astype(np.int64)
         if self.number == 0:
             self.gpu.tokens[self.step] = chosen
         self.token = chosen if self.gpu.forced is None else self.gpu.forced[self.step + 1]
@@ -240,7 +249,7 @@ class Sm:
         kv, first = words["kv_head"], words["head"]
         rows = [*range(first, first + words["heads"]), shape.heads + kv, shape.heads + shape.kv_heads + kv]
         at = (np.array(rows)[:, None] * d + np.arange(0, d, 2)) // 2
-        taken = yield from self._take("qkv", (slice(None), b, at), self._tag(words["layer"]))
+        taken = yield from self.take("qkv", (slice(None), b, at), self._tag(words["layer"]))
         x = floats_of(taken).sum(axis=0)
         queries, key, value = x[:-2], x[-2:-1], x[-1]
         if shape.qk_norm:
@@ -268,9 +277,9 @@ class Sm:
         top = scores.max(axis=1, keepdims=True)
         weights = np.exp2(scores - top)
         heads, tag = slice(words["head"], words["head"] + words["heads"]), self._tag(layer)
-        self._store("attention", (b, heads, split), two_floats(weights @ values, tag))
+        self.store("attention", (b, heads, split), two_floats(weights @ values, tag))
         state = np.concatenate([top, weights.sum(axis=1, keepdims=True)], axis=1)
-        self._store("attention_state", (b, heads, split), one_value(state.view(np.uint32), tag))
+        self.store("attention_state", (b, heads, split), one_value(state.view(np.uint32), tag))
 
     def _publish(self) -> None:
         """The fence in the head: from here on other SMs may read the keys and values of this token."""
@@ -286,11 +295,11 @@ class Sm:
         first, last = columns[0] // d, columns[-1] // d + 1
         states, sums = [], []
         for split in range(splits):
-            state = yield from self._take("attention_state", (slice(None), slice(first, last), split), tag)
+            state = yield from self.take("attention_state", (slice(None), slice(first, last), split), tag)
             states.append(value_of(state).view(np.float32))
             pairs = columns[::2] // 2
             at = (slice(None), pairs // (d // 2), split, pairs % (d // 2))
-            sums.append(floats_of((yield from self._take("attention", at, tag))))
+            sums.append(floats_of((yield from self.take("attention", at, tag))))
             yield True
         top, total = np.stack(states)[..., 0], np.stack(states)[..., 1]
         weights = np.exp2(top - top.max(axis=0))

@@ -22,6 +22,14 @@ struct Instruction {
 };
 static_assert(sizeof(Instruction) == 64, "an instruction is 16 words");
 
+// How one sequence's tokens are chosen: greedy when `inverse_temperature` is 0; top_k 0 and top_p 1 keep every token.
+struct Sampling {
+  float inverse_temperature, top_p;
+  int top_k;
+  u32 stream;
+  u64 seed;
+};
+
 struct Params {
   const char* weights;          // every SM's fragments in the order it uses them
   const u64* weight_offset;     // [SMs] bytes into weights
@@ -41,16 +49,20 @@ struct Params {
   u64* down_planes;             // [planes, BATCH, HIDDEN / 2] two floats a word
   u64* gated;                   // [INTER / 8, BATCH, 4] three bf16 a word; the fourth word is not used
   u64* candidates;              // [SMs, BATCH, 2] best logit (ordered bits) and its token, a word each
+  u64* counts;                  // [2, SMs, BATCH, kBins] mass and count of a bin of logits
   u64* fault;                   // 0 while all is well, else bit 63, SM << 32, instruction << 8, op
   const long long* first_token; // [BATCH]
   const long long* forced;      // [count + 1, BATCH] tokens to take instead of the chosen ones, or null
-  float* logits;                // [count, BATCH, VOCAB], or null
+  float* logits;                // [BATCH, VOCAB] for each step, `logits_stride` apart (0 when only the last matters), or null
   volatile int* host_tokens;    // [count, BATCH] pinned, -1 until written
   const volatile int* host_cancel;  // pinned: not 0 ends the launch after the token at hand
   u64* trace;                   // [SMs, trace_length, 8] clocks, when TRACE
-  u64 timeout_ns;
+  u32* touched;                 // [SMs, trace_length, 2, words / 32 + 1] bits of words read, and written, when DEBUG
+  float* residuals;             // [count, 2 * LAYERS + 1, BATCH, HIDDEN] of SM 0, when DEBUG
+  u64 timeout_ns, logits_stride, words;  // `words` from qkv on
   int position, count, capacity, qkv_planes, trace_length, stop_count;
   int stop[4];                  // the launch ends when every sequence has met one of the first `stop_count`
+  Sampling sampling[8];         // of each sequence
 };
 
 // What the warps of an attention instruction merge: sums of values, and (maximum, sum of weights).
@@ -64,19 +76,44 @@ struct ProductScratch {
   alignas(16) float partial[2][kUnitBatch][WARPS][16 * BATCH];
 };
 
+// The search for what top-k and top-p keep (sampling.cuh): bins of logits of each sequence, counted in one round.
+constexpr int kBins = BATCH <= 2 ? 32 : 64 / BATCH;
+constexpr int kBinWords = kBins * BATCH;
+enum Goal : int { kFound = 0, kCount = 1, kMass = 2 };
+struct Search {
+  int goal;                     // the threshold is found, or lies where a count, or a mass, of tokens is reached
+  float low, top;               // the threshold lies in [low, top), minus and plus infinity while unknown
+  float2 above;                 // mass and count of the tokens from `top` on
+  float wanted, largest, threshold;
+  float width;                  // of a bin while `low` is unknown
+};
+struct SampleScratch {
+  float2 part[WARPS][kBinWords], read[kConsumers * 2 / kBinWords][kBinWords];  // mass and count
+  float edge[BATCH][kBins];
+  Search search[BATCH];
+};
+
 struct Shared {
   alignas(128) char ring[STAGES][kChunk];
-  union {  // an instruction is a product or attention
+  union {  // an instruction is a product, attention or the choice of a token
     ProductScratch product;
     AttentionScratch attention;
+    SampleScratch sample;
   };
   alignas(16) float residual[BATCH * HIDDEN];
   float squares[BATCH][WARPS];
-  u64 best[kConsumers / 16];
+  u64 best[kConsumers / 16], chosen[BATCH];
   int token[BATCH], stopped[BATCH], cancelled;
+  int head_first, head_count;   // this SM's tokens
+  u32 round;                    // of the search, over the whole launch
   alignas(64) Instruction slots[2];
   alignas(8) u64 full[STAGES];
   u64 empty[STAGES];
+#if DEBUG
+  u32* touched;  // of the instruction at hand
+  const u64* words;
+  u64 word_count;
+#endif
   int stop;     // consumers are done or have given up: the producer must drain
   int faulted;
 };
@@ -93,7 +130,33 @@ __device__ __forceinline__ void mark(const Params& p, int step, int index, int w
 #endif
 }
 
+extern __shared__ __align__(1024) char memory[];  // a Shared
+
+#if DEBUG
+// Notes words that the instruction at hand reads or writes; one outside of all buffers as the word after the last.
+__device__ __forceinline__ void note(const u64* at, int words, bool written) {
+  const Shared& s = *(const Shared*)memory;
+  for (int i = 0; i < words; i++) {
+    const u64 word = at + i - s.words < s.word_count ? at + i - s.words : s.word_count;
+    atomicOr(s.touched + (written ? s.word_count / 32 + 1 : 0) + word / 32, 1u << word % 32);
+  }
+}
+#endif
+
 __device__ __forceinline__ void consumers_sync() { asm volatile("bar.sync 1, %0;" ::"n"(kConsumers) : "memory"); }
+
+// From here on words are noted as this instruction's, when DEBUG.
+__device__ __forceinline__ void note_instruction(const Params& p, Shared& s, int index) {
+#if DEBUG
+  consumers_sync();
+  if (threadIdx.x == 0) {
+    s.touched = p.touched + ((size_t)blockIdx.x * p.trace_length + index) * 2 * (p.words / 32 + 1);
+    s.words = p.qkv;
+    s.word_count = p.words;
+  }
+  consumers_sync();
+#endif
+}
 
 // Where a reader or writer of the ring stands; groups of warps take the chunks in turn.
 struct RingPosition {

@@ -14,6 +14,7 @@ from kernels.megakernel.shape import Shape
 from kernels.megakernel.uploads import uploads
 from kernels.megakernel.validate import check
 from kernels.megakernel.words import word_shapes
+from kernels.sampling import Samplings, of_batch
 
 TIMEOUT_NS = 500_000_000
 """How long one wait inside the kernel may take before the launch gives up."""
@@ -43,8 +44,11 @@ class Machine:
         self.longest = max(len(each) for each in self.program.instructions)
         self.trace = self._zeros(layout.sms, self.longest, 8, dtype=torch.int64)
         self._fault = self._zeros(1, dtype=torch.int64)
+        self._logits = self._zeros(layout.batch, shape.vocab)
         self.launches = 0
         self._place_words()
+        noted = self._words.numel() // 32 + 1 if tuning.debug else 0
+        self.touched = self._zeros(layout.sms, self.longest, 2, noted, dtype=torch.int32)
 
     def _zeros(self, *size: int, dtype: torch.dtype = torch.float32) -> Tensor:
         return torch.zeros(size, dtype=dtype, device=self.gpu)
@@ -58,14 +62,15 @@ class Machine:
         sizes = {name: math.prod(size) for name, size in word_shapes(self.shape, self.layout).items()}
         aligned = {name: -(-size // WORD_ALIGNMENT) * WORD_ALIGNMENT for name, size in sizes.items()}
         self._words = self._zeros(sum(aligned.values()), dtype=torch.int64)
-        self._word_pointers, at = {}, 0
+        self._word_pointers, self.word_starts, at = {}, {}, 0
         for name, size in aligned.items():
-            self._word_pointers[name] = self._words.data_ptr() + 8 * at
+            self._word_pointers[name], self.word_starts[name] = self._words.data_ptr() + 8 * at, at
             at += size
 
     def clear(self) -> None:
         """Readies the buffers for a launch, on the current stream."""
         self._words.zero_()
+        self.touched.zero_()
         self._fault.zero_()
 
     def launch(
@@ -79,27 +84,38 @@ class Machine:
         stop: tuple[int, ...] = (),
         forced: Tensor | None = None,
         logits: Tensor | None = None,
+        sampling: Samplings = None,
     ) -> None:
         """Enqueues one launch that makes `count` tokens on torch's current stream. `clear` comes before.
 
         `first` [batch] int64 are the tokens at `position`; keys and values of what precedes lie in the caches.
-        `host_tokens` int32 [count, batch] is pinned and gets each token as it is made; `host_cancel` int32 [1] is
-        pinned. `forced` [count + 1, batch] int64 replaces what is chosen; `logits` [count, batch, vocab] float32 is
-        filled. Raises ValueError when the context does not fit or there are too many stop tokens.
+        `sampling` says how the next ones are chosen. `host_tokens` int32 [count, batch] is pinned and gets each token
+        as it is made; `host_cancel` int32 [1] is pinned. `forced` [count + 1, batch] int64 replaces what is chosen;
+        `logits` [count, batch, vocab] float32 is filled. Raises ValueError when the context does not fit or there are too many stop tokens.
         """
         if count < 1 or position < 0 or position + count > self.capacity:
             raise ValueError(f"count: {count} tokens from position {position} do not fit in {self.capacity}")
         if len(stop) > device.STOP_TOKENS:
             raise ValueError(f"stop: at most {device.STOP_TOKENS} stop tokens, not {len(stop)}")
         params = np.zeros((), dtype=device.PARAMS)
+        batch, vocab = self.layout.batch, self.shape.vocab
+        how = of_batch(sampling, batch)
+        params["sampling"][:batch] = device.sampling_words(how, vocab)
+        stride = 0 if logits is None else batch * vocab
+        if logits is None and any(each.truncates(vocab) for each in how):
+            logits = self._logits
         pointers = {name: tensor.data_ptr() for name, tensor in self._held.items()} | self._word_pointers
         pointers |= {"first_token": first.data_ptr(), "fault": self._fault.data_ptr(), "trace": self.trace.data_ptr()}
         pointers |= {"host_tokens": host_tokens.ctypes.data, "host_cancel": host_cancel.ctypes.data}
         pointers |= {name: t.data_ptr() for name, t in (("forced", forced), ("logits", logits)) if t is not None}
         scalars = {
-            "timeout_ns": TIMEOUT_NS, "position": position, "count": count, "capacity": self.capacity,
-            "qkv_planes": self.layout.qkv_parts, "trace_length": self.longest, "stop_count": len(stop),
+            "timeout_ns": TIMEOUT_NS, "logits_stride": stride, "position": position, "count": count,
+            "capacity": self.capacity, "qkv_planes": self.layout.qkv_parts, "trace_length": self.longest,
+            "stop_count": len(stop), "words": self._words.numel(),
         }  # fmt: skip
+        if self.tuning.debug:
+            self.residuals = self._zeros(count, 2 * self.shape.layers + 1, batch, self.shape.hidden)
+            pointers |= {"touched": self.touched.data_ptr(), "residuals": self.residuals.data_ptr()}
         for name, value in (pointers | scalars).items():
             params[name] = value
         params["stop"][: len(stop)] = stop

@@ -55,11 +55,18 @@ __device__ __forceinline__ u64 one_value(u32 bits, u32 tag) { return (u64)bits <
 __device__ __forceinline__ u32 value_of(u64 word) { return (u32)(word >> 32); }
 __device__ __forceinline__ u32 tag_of(u64 word) { return (u32)word & 0xffffu; }
 
+#if DEBUG
+__device__ __forceinline__ void note(const u64* at, int words, bool written);  // machine.cuh
+#else
+__device__ __forceinline__ void note(const u64*, int, bool) {}
+#endif
 __device__ __forceinline__ void store_word(u64* to, u64 word) {
+  note(to, 1, true);
   asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
 }
 __device__ __forceinline__ ulonglong2 load_words(const u64* from) {
   ulonglong2 words;
+  note(from, 2, false);
   asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];" : "=l"(words.x), "=l"(words.y) : "l"(from) : "memory");
   return words;
 }

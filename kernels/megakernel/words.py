@@ -13,6 +13,8 @@ from kernels.megakernel.shape import Shape
 Floats = NDArray[np.float32]
 Words = NDArray[np.uint64]
 TAG = np.uint64(0xFFFF)
+COUNT_MOST = 0xFFFF
+"""Tokens that one word of a search can count."""
 
 
 def word_shapes(shape: Shape, layout: Layout) -> dict[str, tuple[int, ...]]:
@@ -26,7 +28,18 @@ def word_shapes(shape: Shape, layout: Layout) -> dict[str, tuple[int, ...]]:
         "down_planes": (layout.down_parts, batch, shape.hidden // 2),
         "gated": (shape.intermediate // 8, batch, 4),
         "candidates": (layout.sms, batch, 2),
+        "counts": (2, layout.sms, bin_words(batch)),
     }
+
+
+def bins_of(batch: int) -> int:
+    """The bins into which one round of the search for a threshold cuts each sequence's bracket."""
+    return 32 if batch <= 2 else 64 // batch
+
+
+def bin_words(batch: int) -> int:
+    """The words that an SM writes in one round."""
+    return bins_of(batch) * batch
 
 
 def tag_at(step: int, layer: int, layers: int) -> np.uint64:
@@ -86,8 +99,47 @@ def value_of(words: Words) -> NDArray[np.uint32]:
     return (words >> np.uint64(32)).astype(np.uint32)
 
 
+def bin_of(mass: Floats, count: NDArray[np.uint32], tag: np.uint64) -> Words:
+    """A bin of logits: the mass of its tokens, and how many they are."""
+    bits = np.ascontiguousarray(mass, dtype=np.float32).view(np.uint32).astype(np.uint64)
+    return bits << np.uint64(32) | count.astype(np.uint64) << np.uint64(16) | tag
+
+
+def sums_of(words: Words) -> list[tuple[Floats, Floats]]:
+    """Mass and count [bins] of each sequence, summed over the SMs of [sms, batch, bins] bins."""
+    mass = value_of(words).view(np.float32).sum(axis=0, dtype=np.float32)
+    count = (words >> np.uint64(16) & TAG).astype(np.float32).sum(axis=0)
+    return list(zip(mass, count, strict=True))
+
+
 def ordered(x: Floats) -> NDArray[np.uint32]:
     """Floats as integers that compare as the floats do; NaN is lowest."""
     bits = np.ascontiguousarray(x, dtype=np.float32).view(np.uint32)
     number = np.where(bits >> 31 == 1, ~bits, bits | np.uint32(0x80000000))
     return np.where(np.isnan(x), np.uint32(0), number)
+
+
+def candidates_of(x: Floats, tokens: NDArray[np.uint32]) -> Words:
+    """Floats [..., n] and their tokens [n] as numbers that order by the float, then by the smaller token."""
+    return ordered(x).astype(np.uint64) << np.uint64(32) | (~tokens.astype(np.uint32)).astype(np.uint64)
+
+
+def tokens_of(candidates: Words) -> NDArray[np.uint32]:
+    return ~(candidates & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+
+
+def logits_of(candidates: Words) -> Floats:
+    number = value_of(candidates)
+    return np.where(number >> 31 == 1, number & np.uint32(0x7FFFFFFF), ~number).astype(np.uint32).view(np.float32)
+
+
+def candidate_words(candidates: Words, tag: np.uint64) -> Words:
+    """[n] candidates as [n, 2] words; the token keeps 31 bits."""
+    token = tokens_of(candidates) & np.uint32(0x7FFFFFFF)
+    return np.stack([one_value(value_of(candidates), tag), one_value(token, tag)], axis=-1)
+
+
+def best_candidates(words: Words) -> Words:
+    """The best [n] of [sms, n, 2] words."""
+    token = value_of(words[..., 1])
+    return (value_of(words[..., 0]).astype(np.uint64) << np.uint64(32) | (~token).astype(np.uint64)).max(axis=0)

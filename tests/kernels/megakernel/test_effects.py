@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernels.megakernel.effects import effects, sizes, words_of
+from kernels.megakernel.debug import declared, differences
+from kernels.megakernel.effects import sizes
 from kernels.megakernel.interpret import Sm, in_turn, splits_of
-from kernels.megakernel.program import ATTENTION, END, OUT, Program
+from kernels.megakernel.program import DOWN, END, Program
 from kernels.megakernel.structure import rows_of
 from kernels.megakernel.words import word_shapes
+from kernels.sampling import Sampling
+from tests.kernels.megakernel.broken import find
 from tests.kernels.megakernel.tiny_models import gpu, program_of, start
 
 POSITION, COUNT, SPLIT_KEYS = 14, 4, 4
@@ -28,7 +31,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 def touched(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[int, int, int, str], dict[str, set[int]]]:
     """(SM, token, instruction, "reads" or "writes") → buffer → flat indexes of the words touched."""
     found: dict[tuple[int, int, int, str], dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
-    take, store = Sm._take, Sm._store
+    take, store = Sm.take, Sm.store
 
     def note(sm: Sm, what: str, buffer: str, at: Any) -> None:
         buffers = sm.gpu.words[buffer]
@@ -43,37 +46,24 @@ def touched(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[int, int, int, str], 
         note(self, "writes", buffer, at)
         store(self, buffer, at, words)
 
-    monkeypatch.setattr(Sm, "_take", noted_take)
-    monkeypatch.setattr(Sm, "_store", noted_store)
-    return found
-
-
-def declared(program: Program, sm: int, words: dict[str, int], splits: int) -> dict[str, dict[str, set[int]]]:
-    """What the effects say of an instruction while `splits` splits are at work."""
-    shape, layout = program.shape, program.layout
-    found: dict[str, dict[str, set[int]]] = {"reads": defaultdict(set), "writes": defaultdict(set)}
-    if words["op"] == ATTENTION and words["split"] >= splits:
-        return found
-    effect = effects(shape, layout, sm, words)
-    for what, accesses in (("reads", effect.reads), ("writes", effect.writes)):
-        for access in accesses:
-            indexes = words_of(shape, layout, access)
-            if words["op"] == OUT and what == "reads":
-                width = shape.head_dim // 2 if access.buffer == "attention" else 2
-                indexes = indexes[indexes // width % layout.splits < splits]
-            found[what][access.buffer] |= set(indexes.tolist())
+    monkeypatch.setattr(Sm, "take", noted_take)
+    monkeypatch.setattr(Sm, "store", noted_store)
     return found
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_instructions_touch_what_they_declare_and_nothing_else(name: str, touched: dict) -> None:
+@pytest.mark.parametrize("sampling", [None, Sampling(0.8, top_k=20, top_p=0.9)], ids=["greedy", "top-k and top-p"])
+def test_instructions_touch_what_they_declare_and_nothing_else(
+    name: str, sampling: Sampling | None, touched: dict
+) -> None:
     program = program_of(name, **LAYOUTS[name])
-    gpu(name, program, start(name, program.layout.batch, POSITION, 64), COUNT, split_keys=SPLIT_KEYS).run(in_turn())
+    begin = start(name, program.layout.batch, POSITION, 64)
+    gpu(name, program, begin, COUNT, split_keys=SPLIT_KEYS, sampling=sampling).run(in_turn())
     for sm, table in enumerate(program.instructions):
         for words in rows_of(table):
             for step in range(COUNT):
                 splits = splits_of(POSITION + step + 1, SPLIT_KEYS, program.layout.splits)
-                for what, expected in declared(program, sm, words, splits).items():
+                for what, expected in declared(program, sm, words, splits, sampling is not None).items():
                     assert touched[sm, step, words["index"], what] == expected
 
 
@@ -85,8 +75,38 @@ def test_blocks_are_cut_from_all_words() -> None:
     for sm, table in enumerate(program.instructions):
         for words in rows_of(table):
             if words["op"] == END or words["layer"] in (0, shape.layers):
-                for access in effects(shape, layout, sm, words).writes:
-                    written[access.buffer] += words_of(shape, layout, access).tolist()
+                for buffer, indexes in declared(program, sm, words, layout.splits, truncating=True)["writes"].items():
+                    written[buffer] += sorted(indexes)
     assert set(written) == set(sizes(shape, layout))
     for buffer, indexes in written.items():
         assert sorted(indexes) == list(range(math.prod(word_shapes(shape, layout)[buffer]))), buffer
+
+
+def bits_of(program: Program, starts: dict[str, int], words_in_all: int) -> np.ndarray:
+    """What a debug build notes of instructions that do as they declare, with all splits at work."""
+    longest = max(len(table) for table in program.instructions)
+    bits = np.zeros((program.layout.sms, longest, 2, words_in_all // 32 + 1, 32), dtype=np.uint8)
+    for sm, table in enumerate(program.instructions):
+        for words in rows_of(table):
+            for kind, buffers in enumerate(declared(program, sm, words, program.layout.splits).values()):
+                for buffer, indexes in buffers.items():
+                    at = np.array(sorted(indexes)) + starts[buffer]
+                    bits[sm, words["index"], kind, at // 32, at % 32] = 1
+    return np.packbits(bits, axis=-1, bitorder="little").view(np.uint32)[..., 0]
+
+
+def test_a_debug_build_is_held_against_the_declared_effects() -> None:
+    program = program_of("llama", out_parts=2)
+    starts, at = {}, 0
+    for name, size in word_shapes(program.shape, program.layout).items():
+        starts[name], at = at, at + math.prod(size)
+    splits = program.layout.splits
+    bits = bits_of(program, starts, at)
+    assert not list(differences(program, bits, starts, splits))
+    sm, index, _ = find(program, DOWN, layer=1)
+    bits[sm, index, 1, starts["qkv"] // 32] |= 1
+    bits[sm, index, 0, at // 32] |= 1 << at % 32
+    told = list(differences(program, bits, starts, splits))
+    assert len(told) == 2
+    assert f"SM {sm}, instruction {index}, down of layer 1: reads of no buffer: undeclared [{at}]" in told[0]
+    assert "writes of qkv: undeclared [0], declared but not seen []" in told[1]

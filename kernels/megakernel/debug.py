@@ -1,0 +1,87 @@
+"""What a debug build tells of a real launch, held against what is declared. Imports without torch.
+
+With `Tuning(debug=True)` the kernel notes every word that it reads or writes, bit by bit for each SM and instruction,
+in the functions that all accesses to words go through; and SM 0 keeps every version of its residual.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernels.megakernel.effects import effects, words_of
+from kernels.megakernel.program import ATTENTION, OUT, Program
+from kernels.megakernel.structure import name_of, rows_of
+from kernels.megakernel.words import word_shapes
+
+Touched = dict[str, dict[str, set[int]]]
+"""By "reads" and "writes": flat indexes into each buffer."""
+OUTSIDE = "no buffer"
+KINDS = ("reads", "writes")
+SHOWN = 3
+
+
+def declared(program: Program, sm: int, words: dict[str, int], splits: int, truncating: bool = False) -> Touched:
+    """What the effects say of an instruction while `splits` splits of the keys are at work.
+
+    `truncating` when some sequence has top-k or top-p.
+    """
+    shape, layout = program.shape, program.layout
+    found: Touched = {kind: {} for kind in KINDS}
+    if words["op"] == ATTENTION and words["split"] >= splits:
+        return found
+    effect = effects(shape, layout, sm, words)
+
+    def add(kind: str, buffer: str, indexes: NDArray[np.int64]) -> None:
+        found[kind].setdefault(buffer, set()).update(indexes.tolist())
+
+    for kind, accesses in (("reads", effect.reads), ("writes", effect.writes)):
+        for access in accesses:
+            indexes = words_of(shape, layout, access)
+            if words["op"] == OUT and kind == "reads":
+                width = shape.head_dim // 2 if access.buffer == "attention" else 2
+                indexes = indexes[indexes // width % layout.splits < splits]
+            add(kind, access.buffer, indexes)
+    for access in effect.exchanges if truncating else ():
+        indexes = words_of(shape, layout, access)
+        add("reads", access.buffer, indexes)
+        own = indexes // word_shapes(shape, layout)[access.buffer][-1] % layout.sms == sm
+        add("writes", access.buffer, indexes[own])
+    return found
+
+
+def noted(bits: NDArray[np.uint32], program: Program, starts: dict[str, int]) -> Touched:
+    """The words of one instruction from its bits [2, n]; `starts` is where each buffer begins among all words."""
+    shapes = word_shapes(program.shape, program.layout)
+    found: Touched = {}
+    for kind, line in zip(KINDS, bits, strict=True):
+        at = np.flatnonzero(np.unpackbits(np.ascontiguousarray(line).view(np.uint8), bitorder="little"))
+        found[kind], left = {}, set(at.tolist())
+        for name, start in starts.items():
+            own = at[(at >= start) & (at < start + int(np.prod(shapes[name])))]
+            if own.size:
+                found[kind][name] = set((own - start).tolist())
+                left -= set(own.tolist())
+        if left:
+            found[kind][OUTSIDE] = left
+    return found
+
+
+def differences(
+    program: Program, bits: NDArray[np.uint32], starts: dict[str, int], splits: int, truncating: bool = False
+) -> Iterator[str]:
+    """A sentence for each instruction and buffer whose words differ from the declared ones.
+
+    `bits` [sms, instructions, 2, n] are those of `Machine.touched`, of tokens that all had `splits` splits.
+    """
+    for sm, table in enumerate(program.instructions):
+        for words in rows_of(table):
+            expected = declared(program, sm, words, splits, truncating)
+            found = noted(bits[sm, words["index"]], program, starts)
+            for kind in KINDS:
+                for name in sorted({*expected[kind], *found[kind]}):
+                    wanted, real = expected[kind].get(name, set()), found[kind].get(name, set())
+                    if wanted != real:
+                        where = f"SM {sm}, instruction {words['index']}, {name_of(words)}"
+                        more, less = sorted(real - wanted)[:SHOWN], sorted(wanted - real)[:SHOWN]
+                        yield f"{where}: {kind} of {name}: undeclared {more}, declared but not seen {less}"

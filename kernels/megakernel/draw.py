@@ -1,0 +1,59 @@
+"""How the interpreter's SMs draw a token under top-k and top-p, together. Imports without torch."""
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernels.megakernel.search import Search, area_of, tag_of
+from kernels.megakernel.words import (
+    Words,
+    best_candidates,
+    bin_of,
+    bin_words,
+    bins_of,
+    candidate_words,
+    candidates_of,
+    logits_of,
+    sums_of,
+    value_of,
+)
+from kernels.sampling import noisy
+
+if TYPE_CHECKING:
+    from kernels.megakernel.interpret import Sm
+
+
+def draw(sm: "Sm", best: Words) -> Generator[bool, None, Words]:
+    """Candidates [batch]: `best`, and in place of those with top-k or top-p a draw among the tokens that are kept."""
+    vocab, batch, sampling = sm.shape.vocab, sm.layout.batch, sm.gpu.sampling
+    bins, logits = bins_of(batch), sm.gpu.logits[sm.step, :, sm.own]
+    searches = [Search(how, vocab, most, bins) for how, most in zip(sampling, logits_of(best), strict=True)]
+    while any(search.goal for search in searches):
+        tag = tag_of(sm.round)
+        own = [bin_of(*search.bins_of(row), tag) for search, row in zip(searches, logits, strict=True)]
+        words = yield from exchange(sm, np.concatenate(own))
+        for search, sums in zip(searches, sums_of(words.reshape(len(words), batch, bins)), strict=True):
+            if search.goal:
+                search.narrow(*sums)
+    picks = np.zeros(batch, dtype=np.uint64)
+    ids = np.arange(sm.own.start, sm.own.stop, dtype=np.uint32)
+    for b, (how, search) in enumerate(zip(sampling, searches, strict=True)):
+        keep = logits[b] >= search.threshold
+        if how.truncates(vocab) and keep.any():
+            scores = noisy(how, logits[b, keep], ids[keep], sm.gpu.position + sm.step + 1)
+            picks[b] = candidates_of(scores, ids[keep]).max()
+    tag = tag_of(sm.round)
+    words = yield from exchange(sm, np.append(candidate_words(picks, tag), np.full(bin_words(batch) - 2 * batch, tag)))
+    drawn = best_candidates(words[:, : 2 * batch].reshape(-1, batch, 2))
+    return np.where(value_of(drawn) > 0, drawn, best)
+
+
+def exchange(sm: "Sm", own: Words) -> Generator[bool, None, Words]:
+    """One round: writes this SM's words and takes those of all, [sms, bin_words]."""
+    area, tag = area_of(sm.round), tag_of(sm.round)
+    sm.store("counts", (area, sm.number), own)
+    yield True
+    words = yield from sm.take("counts", area, tag)
+    sm.round += 1
+    return words

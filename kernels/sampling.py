@@ -1,0 +1,125 @@
+"""How the next token is drawn, for every runner, and the reference of it in numpy. Imports without torch.
+
+A draw is an argmax: of `logit / temperature + gumbel` over the tokens that top-k and top-p keep, which has exactly the
+softmax's distribution over them (Gumbel-max). The noise of a token is a function of seed, stream, index of the token
+in its sequence and the token's id alone: the same request gives the same answer, whatever runs beside it.
+
+What is kept follows transformers: top-k first, then the nucleus of what is left. Tokens whose logits equal that of the
+last one kept are kept too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Numbers = NDArray[np.uint64]
+
+TEMPERATURES = (0.01, 100.0)
+_MULTIPLIERS = np.array([0xD2511F53, 0xCD9E8D57], dtype=np.uint64)
+_STEPS = np.array([0x9E3779B9, 0xBB67AE85], dtype=np.uint64)
+_LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+ROUNDS = 10
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How one sequence's tokens are chosen; the default is greedy.
+
+    `temperature` 0 is greedy, and nothing else then matters; `top_k` 0 and `top_p` 1 keep every token. `stream` tells
+    sequences of one seed apart. Raises ValueError naming the field.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+    stream: int = 0
+
+    def __post_init__(self) -> None:
+        low, high = TEMPERATURES
+        if self.temperature != 0 and not low <= self.temperature <= high:
+            raise ValueError(f"temperature: {self.temperature} is neither 0 nor in {low} to {high}")
+        if self.top_k < 0:
+            raise ValueError(f"top_k: {self.top_k} is less than 0")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p: {self.top_p} is not above 0 and at most 1")
+        for name, bits in (("seed", 64), ("stream", 32)):
+            if not 0 <= getattr(self, name) < 1 << bits:
+                raise ValueError(f"{name}: {getattr(self, name)} is no unsigned number of {bits} bits")
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0
+
+    def truncates(self, vocab: int) -> bool:
+        """Whether some of `vocab` tokens may be left out."""
+        return not self.greedy and (0 < self.top_k < vocab or self.top_p < 1)
+
+
+GREEDY = Sampling()
+Samplings = Sampling | Sequence[Sampling] | None
+"""What `generate` takes: one for each sequence; or one for all, each of which then has its row as its stream."""
+
+
+def of_batch(sampling: Samplings, batch: int) -> list[Sampling]:
+    """One for each of `batch` sequences. Raises ValueError for another number of them."""
+    if sampling is None:
+        return [GREEDY] * batch
+    if isinstance(sampling, Sampling):
+        fields = vars(sampling)
+        return [Sampling(**(fields | {"stream": sampling.stream + row})) for row in range(batch)]
+    if len(sampling) != batch:
+        raise ValueError(f"sampling: {len(sampling)} for {batch} sequences")
+    return list(sampling)
+
+
+def philox(key: tuple[int, int], counter: Numbers) -> Numbers:
+    """Philox 4x32-10 (Salmon et al., SC 2011): counters [..., 4] of 32 bits to as many random numbers [..., 4]."""
+    a, b, c, d = (counter[..., i].astype(np.uint64) for i in range(4))
+    first, second = np.uint64(key[0]), np.uint64(key[1])
+    for _ in range(ROUNDS):
+        one, two = a * _MULTIPLIERS[0], c * _MULTIPLIERS[1]
+        a, b, c, d = (two >> _HALF) ^ b ^ first, two & _LOW, (one >> _HALF) ^ d ^ second, one & _LOW
+        first, second = first + _STEPS[0] & _LOW, second + _STEPS[1] & _LOW
+    return np.stack([a, b, c, d], axis=-1)
+
+
+def gumbel(how: Sampling, index: int, tokens: NDArray[np.integer]) -> Floats:
+    """The noise of `tokens` [n] when they stand to become token `index` of their sequence."""
+    counter = np.zeros((len(tokens), 4), dtype=np.uint64)
+    counter[:, 0], counter[:, 1], counter[:, 2] = tokens, index, how.stream
+    bits = philox((how.seed & 0xFFFFFFFF, how.seed >> 32), counter)[:, 0].astype(np.float32)
+    uniform = np.minimum(bits * np.float32(2**-32) + np.float32(2**-33), np.float32(1 - 2**-24))
+    return -np.log(-np.log1p(-uniform))
+
+
+def noisy(how: Sampling, logits: Floats, tokens: NDArray[np.integer], index: int) -> Floats:
+    """logit / temperature + gumbel of `tokens` [n]: the largest is a draw from the softmax over them."""
+    return logits * np.float32(1 / how.temperature) + gumbel(how, index, tokens)
+
+
+def kept(logits: Floats, how: Sampling) -> NDArray[np.bool_]:
+    """Which tokens of `logits` [vocab] may be drawn; the nucleus' mass is taken in float64."""
+    falling = np.sort(logits)[::-1]
+    threshold = falling[how.top_k - 1] if 0 < how.top_k < len(falling) else np.float32(-np.inf)
+    if how.top_p < 1:
+        falling = falling[falling >= threshold].astype(np.float64)
+        mass = np.exp((falling - falling[0]) / how.temperature).cumsum()
+        threshold = np.float32(falling[np.searchsorted(mass, how.top_p * mass[-1])])
+    return logits >= threshold
+
+
+def scores(logits: Floats, how: Sampling, index: int) -> Floats:
+    """What competes to become token `index`: minus infinity for tokens that are not kept, the logits when greedy."""
+    if how.greedy:
+        return logits
+    drawn = noisy(how, logits, np.arange(len(logits)), index)
+    return np.where(kept(logits, how), drawn, np.float32(-np.inf))
+
+
+def choose(logits: Floats, how: Sampling, index: int) -> int:
+    """The token of `logits` [vocab] that becomes token `index` of its sequence; the smaller id when two are equal."""
+    return int(np.argmax(scores(logits, how, index)))
