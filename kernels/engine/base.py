@@ -4,6 +4,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from kernels.sampling import Samplings
+
 if TYPE_CHECKING:
     import torch
 
@@ -39,8 +41,11 @@ class Runner(ABC):
         """Compiles, captures and warms up for [batch, prompt] prompts and `tokens` new tokens."""
 
     @abstractmethod
-    def generate(self, prompt: "torch.Tensor", tokens: int) -> Generation:
-        """Greedy generation of exactly `tokens` ids from `prompt` [batch, length] int64; end-of-text is ignored."""
+    def generate(self, prompt: "torch.Tensor", tokens: int, sampling: Samplings = None) -> Generation:
+        """Exactly `tokens` ids from `prompt` [batch, length] int64; end-of-text is ignored.
+
+        Greedy unless `sampling` says otherwise. Raises ValueError where a runner only serves greedy.
+        """
 
     @abstractmethod
     def logits(self, ids: "torch.Tensor") -> "torch.Tensor":

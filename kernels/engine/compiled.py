@@ -14,6 +14,7 @@ from kernels.engine.graphs import captured
 from kernels.engine.inputs import forward_inputs, output_tensor
 from kernels.engine.loading import kind_of
 from kernels.engine.sessions import DecoderSession, ModuleSession, Session
+from kernels.sampling import Samplings, of_batch
 
 CAPACITY_STEP = 64
 """The cache's length is rounded up to a multiple of this."""
@@ -74,8 +75,10 @@ class CompiledRunner(Runner):
         return torch.compile(function, dynamic=False, options=inductor or None)
 
     @torch.no_grad()
-    def generate(self, prompt: Tensor, tokens: int) -> Generation:
+    def generate(self, prompt: Tensor, tokens: int, sampling: Samplings = None) -> Generation:
         batch, length = prompt.shape
+        if not all(how.greedy for how in of_batch(sampling, batch)):
+            raise ValueError(f"sampling: the {self.name} runner is greedy; the eager and megakernel runners sample")
         if self._session is None or not self._session.fits(batch, length, tokens):
             self.prepare(batch, length, tokens)
         session = self._session

@@ -3,12 +3,13 @@
 import time
 
 import torch
-from transformers import GenerationConfig
+from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 from transformers.generation.streamers import BaseStreamer
 
 from kernels.engine.base import Generation, Runner
 from kernels.engine.inputs import forward_inputs, output_tensor
 from kernels.engine.loading import kind_of
+from kernels.sampling import Sampling, Samplings, choose, of_batch
 
 
 class _TokenClock(BaseStreamer):
@@ -27,6 +28,18 @@ class _TokenClock(BaseStreamer):
         pass
 
 
+class _Drawn(LogitsProcessor):
+    """Leaves only the token that `kernels.sampling` draws, so that a greedy generation takes it."""
+
+    def __init__(self, sampling: list[Sampling]) -> None:
+        self._sampling = sampling
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        rows = zip(scores.float().cpu().numpy(), self._sampling, strict=True)
+        drawn = torch.tensor([choose(row, how, input_ids.shape[1]) for row, how in rows], device=scores.device)
+        return torch.full_like(scores, float("-inf")).scatter_(1, drawn[:, None], 0.0)
+
+
 class EagerRunner(Runner):
     """transformers' `generate`, op by op; ids are read by the host at every step, as a streaming server reads them."""
 
@@ -41,14 +54,22 @@ class EagerRunner(Runner):
                 self.encode(ids)
 
     @torch.no_grad()
-    def generate(self, prompt: torch.Tensor, tokens: int) -> Generation:
+    def generate(self, prompt: torch.Tensor, tokens: int, sampling: Samplings = None) -> Generation:
+        how = of_batch(sampling, len(prompt))
+        drawn = [] if all(each.greedy for each in how) else [_Drawn(how)]
         clock = _TokenClock()
         config = GenerationConfig(
             do_sample=False, max_new_tokens=tokens, min_new_tokens=tokens, eos_token_id=None, pad_token_id=0
         )
         start_ns = time.monotonic_ns()
         ids = prompt.to(self.model.device)
-        out = self.model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=config, streamer=clock)
+        out = self.model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            generation_config=config,
+            streamer=clock,
+            logits_processor=LogitsProcessorList(drawn),
+        )
         return Generation(out[:, prompt.shape[1] :].tolist(), clock.times_ns, start_ns)
 
     @torch.no_grad()

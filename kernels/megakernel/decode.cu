@@ -109,12 +109,23 @@ __device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPosition
   return true;
 }
 
+__device__ __forceinline__ bool stops(const Params& p, int token) {
+  bool found = false;
+  for (int i = 0; i < p.stop_count; i++) found |= token == p.stop[i];
+  return found;
+}
+__device__ __forceinline__ bool all_stopped(const Shared& s) {
+  bool all = true;
+  for (int b = 0; b < BATCH; b++) all &= s.stopped[b];
+  return all;
+}
+
 // After the head: every SM reads all candidates and so agrees on the next token and on whether to go on; SM 0 tells the
 // host. False when the launch ends here.
 __device__ __forceinline__ bool choose(const Params& p, Shared& s, const Instruction end, int step) {
   const int b = threadIdx.x / 32, lane = threadIdx.x % 32;
   note_instruction(p, s, end.index);
-  bool cancelled = false, truncating = false, going = false;
+  bool cancelled = false, truncating = false;
   if (b < BATCH) {
     const u64 best = best_of_all(p, s, end, tag_at(step, LAYERS), p.candidates + b * 2, BATCH * 2, cancelled);
     if (lane == 0) s.chosen[b] = best;
@@ -126,20 +137,19 @@ __device__ __forceinline__ bool choose(const Params& p, Shared& s, const Instruc
   if (b < BATCH && lane == 0) {
     const int chosen = (int)~(u32)s.chosen[b];
     if (blockIdx.x == 0) p.host_tokens[step * BATCH + b] = chosen;
-    for (int i = 0; i < p.stop_count; i++) s.stopped[b] |= chosen == p.stop[i];
+    s.stopped[b] |= stops(p, chosen);
     s.token[b] = p.forced ? (int)p.forced[(step + 1) * BATCH + b] : chosen;
   }
   if (threadIdx.x == 0) __threadfence();
   consumers_sync();
-  for (int i = 0; i < BATCH; i++) going |= !s.stopped[i];
-  return going && !s.cancelled;
+  return !s.cancelled;
 }
 
 // The consumers: token after token, this SM's instructions.
 __device__ __forceinline__ void consume(const Params& p, Shared& s) {
   RingPosition ring;
   const Instruction* program = p.program + p.program_start[blockIdx.x];
-  for (int step = 0; step < p.count; step++) {
+  for (int step = 0; step < p.count && !all_stopped(s); step++) {
     if (threadIdx.x < 16) ((int*)&s.slots[0])[threadIdx.x] = __ldg((const int*)program + threadIdx.x);
     consumers_sync();
     bool alive = true;
@@ -170,7 +180,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) decode(const __grid_co
   }
   if (threadIdx.x < BATCH) {
     s.token[threadIdx.x] = (int)p.first_token[threadIdx.x];
-    s.stopped[threadIdx.x] = 0;
+    s.stopped[threadIdx.x] = p.first_made && stops(p, s.token[threadIdx.x]);
   }
   __syncthreads();
 

@@ -26,7 +26,7 @@ POINTERS = (
     "trace", "touched", "residuals",
 )  # fmt: skip
 SCALARS = (
-    "position", "count", "capacity", "qkv_planes", "trace_length", "stop_count",
+    "position", "count", "capacity", "qkv_planes", "trace_length", "stop_count", "first_made",
 )  # fmt: skip
 STOP_TOKENS = 4
 BATCH_MOST = 8

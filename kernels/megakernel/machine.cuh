@@ -60,7 +60,7 @@ struct Params {
   u32* touched;                 // [SMs, trace_length, 2, words / 32 + 1] bits of words read, and written, when DEBUG
   float* residuals;             // [count, 2 * LAYERS + 1, BATCH, HIDDEN] of SM 0, when DEBUG
   u64 timeout_ns, logits_stride, words;  // `words` from qkv on
-  int position, count, capacity, qkv_planes, trace_length, stop_count;
+  int position, count, capacity, qkv_planes, trace_length, stop_count, first_made;  // first_made: not of the prompt
   int stop[4];                  // the launch ends when every sequence has met one of the first `stop_count`
   Sampling sampling[8];         // of each sequence
 };

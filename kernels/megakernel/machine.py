@@ -1,6 +1,7 @@
 """One model made ready for the megakernel on one GPU: packed weights, caches, buffers, and the launch."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import cupy
@@ -11,6 +12,7 @@ from torch import Tensor
 from kernels.megakernel import device
 from kernels.megakernel.program import OP_NAMES, Layout, Program, build
 from kernels.megakernel.shape import Shape
+from kernels.megakernel.turns import turn
 from kernels.megakernel.uploads import uploads
 from kernels.megakernel.validate import check
 from kernels.megakernel.words import word_shapes
@@ -81,7 +83,8 @@ class Machine:
         host_tokens: np.ndarray,
         host_cancel: np.ndarray,
         *,
-        stop: tuple[int, ...] = (),
+        stop: Sequence[int] = (),
+        first_made: bool = True,
         forced: Tensor | None = None,
         logits: Tensor | None = None,
         sampling: Samplings = None,
@@ -91,7 +94,9 @@ class Machine:
         `first` [batch] int64 are the tokens at `position`; keys and values of what precedes lie in the caches.
         `sampling` says how the next ones are chosen. `host_tokens` int32 [count, batch] is pinned and gets each token
         as it is made; `host_cancel` int32 [1] is pinned. `forced` [count + 1, batch] int64 replaces what is chosen;
-        `logits` [count, batch, vocab] float32 is filled. Raises ValueError when the context does not fit or there are too many stop tokens.
+        `logits` [count, batch, vocab] float32 is filled. The launch ends when every sequence has met one of the tokens
+        `stop`, of which `first` may be one when it is `first_made`, no token of the prompt. Raises ValueError when the
+        context does not fit or there are too many stop tokens.
         """
         if count < 1 or position < 0 or position + count > self.capacity:
             raise ValueError(f"count: {count} tokens from position {position} do not fit in {self.capacity}")
@@ -111,7 +116,7 @@ class Machine:
         scalars = {
             "timeout_ns": TIMEOUT_NS, "logits_stride": stride, "position": position, "count": count,
             "capacity": self.capacity, "qkv_planes": self.layout.qkv_parts, "trace_length": self.longest,
-            "stop_count": len(stop), "words": self._words.numel(),
+            "stop_count": len(stop), "first_made": int(first_made), "words": self._words.numel(),
         }  # fmt: skip
         if self.tuning.debug:
             self.residuals = self._zeros(count, 2 * self.shape.layers + 1, batch, self.shape.hidden)
@@ -120,7 +125,7 @@ class Machine:
             params[name] = value
         params["stop"][: len(stop)] = stop
         threads = 32 * self.tuning.warps + device.PRODUCER_THREADS
-        with cupy.cuda.ExternalStream(torch.cuda.current_stream(self.gpu).cuda_stream):
+        with turn(self.gpu), cupy.cuda.ExternalStream(torch.cuda.current_stream(self.gpu).cuda_stream):
             self.kernel((self.layout.sms,), (threads,), (params,), shared_mem=device.shared_bytes(self.constants))
         self.launches += 1
 

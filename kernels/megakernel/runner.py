@@ -1,6 +1,7 @@
 """The megakernel runner: the prompt by the compact decoder under a CUDA graph, every later token by one launch."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import cupy
@@ -13,15 +14,18 @@ from kernels.engine.base import Generation, Runner
 from kernels.engine.graphs import captured
 from kernels.engine.sessions import DecoderSession
 from kernels.megakernel.device import Tuning
-from kernels.megakernel.machine import TIMEOUT_NS, Machine
+from kernels.megakernel.machine import Machine
 from kernels.megakernel.program import Layout
 from kernels.megakernel.shape import shape_of
+from kernels.sampling import Samplings, of_batch
 
 CAPACITY_STEP = 64
 BATCHES = (1, 2, 4, 8)
 LONG_CONTEXT = 384
 LONG_OUT_PARTS = 4
 """Beyond this context attention has so many splits that an SM should merge only a part of the heads."""
+LOOK_NS = 1_000_000
+"""How long a token may take before the host looks whether the launch has ended without it."""
 FORCED_MOST = 1024
 """Steps of one teacher-forced launch."""
 
@@ -82,8 +86,16 @@ class MegakernelRunner(Runner):
         self._cancel[1][0] = 1
 
     @torch.no_grad()
-    def generate(self, prompt: Tensor, tokens: int) -> Generation:
+    def generate(
+        self, prompt: Tensor, tokens: int, sampling: Samplings = None, *, stop: Sequence[int] = ()
+    ) -> Generation:
+        """See `Runner.generate`. It may end early: when every sequence has met one of at most 4 tokens `stop`.
+
+        The first token is the prompt pass's when all sequences are greedy; else the kernel's, which then takes the
+        prompt's last token once more.
+        """
         batch, length = prompt.shape
+        greedy = all(how.greedy for how in of_batch(sampling, batch))
         if self._session is None or not self._session.fits(batch, length, tokens):
             self.prepare(batch, length, tokens)
         session, machine = self._session, self._machine
@@ -98,14 +110,20 @@ class MegakernelRunner(Runner):
         session.prompt.copy_(prompt, non_blocking=True)
         machine.clear()
         session.prefill()
-        first.copy_(session.token, non_blocking=True)
-        ready.record()
-        if tokens > 1:
-            machine.launch(session.token, length, tokens - 1, made, self._cancel[1])
-        ready.synchronize()
-        times_ns = [time.monotonic_ns()]
-        rows = [first[:, 0].tolist()]
-        for row in made.reshape(tokens, batch)[: tokens - 1]:
+        times_ns, rows = [], []
+        if greedy:
+            first.copy_(session.token, non_blocking=True)
+            ready.record()
+            if tokens > 1:
+                machine.launch(session.token, length, tokens - 1, made, self._cancel[1], stop=stop)
+            ready.synchronize()
+            times_ns.append(time.monotonic_ns())
+            rows.append(first[:, 0].tolist())
+        else:
+            last = session.prompt[:, -1].contiguous()
+            cancel = self._cancel[1]
+            machine.launch(last, length - 1, tokens, made, cancel, stop=stop, first_made=False, sampling=sampling)
+        for row in made.reshape(tokens, batch)[: tokens - len(rows)]:
             if not self._arrived(row, machine):
                 break
             times_ns.append(time.monotonic_ns())
@@ -119,7 +137,7 @@ class MegakernelRunner(Runner):
         """Waits until the row's tokens are there; False when the launch ended without them."""
         began = time.monotonic_ns()
         while row.min() < 0:
-            if time.monotonic_ns() - began > TIMEOUT_NS // 10 and torch.cuda.current_stream(machine.gpu).query():
+            if time.monotonic_ns() - began > LOOK_NS and torch.cuda.current_stream(machine.gpu).query():
                 machine.check()
                 return bool(row.min() >= 0)
         return True

@@ -38,7 +38,9 @@ def test_nothing_is_spilled(name: str, layout: dict[str, int]) -> None:
 def test_a_debug_build_compiles() -> None:
     shape = shape_of(CONFIGS["llama-3.2-1b"])
     program = build(shape, Layout())
-    assert resources(compile_log(DECODE, device.defines(program, device.Tuning(trace=True)))).spill_stores == 0
+    assert (
+        resources(compile_log(DECODE, device.defines(program, device.Tuning(trace=True, debug=True)))).spill_stores == 0
+    )
 
 
 def test_an_error_in_the_source_is_told() -> None:

@@ -1,26 +1,16 @@
-"""The megakernel on a Hopper GPU: its tokens, logits, batches, cancelling, stop tokens and repeatability."""
+"""The megakernel on a Hopper GPU: its tokens, logits, batches, cancelling and repeatability."""
 
 import threading
 
 import pytest
 import torch
 
-from kernels import engine
+from tests.kernels.megakernel.on_gpu import PROMPT, models, runner_of
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
 pytestmark = pytest.mark.gpu
 
-PROMPT, TOKENS = 20, 16
-
-
-def models(config):
-    """The bf16 model on the GPU and its float32 twin."""
-    make = lambda dtype: engine.load(None, config, seed=0, generated=True, dtype=dtype, device="cuda")  # noqa: E731
-    return make("bf16"), make("fp32")
-
-
-def runner_of(model, **options):
-    return engine.runner("megakernel", model, {"compile": False, **options})
+TOKENS = 16
 
 
 @pytest.mark.parametrize("batch", [1, 2, 4, 8])

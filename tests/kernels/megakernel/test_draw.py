@@ -1,0 +1,164 @@
+"""SMs find together what top-k and top-p keep, and draw from it; the rounds in which they do so cannot mix words up."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels.megakernel.interpret import in_turn, laggard, shuffled
+from kernels.megakernel.search import AREAS, Search, area_of, tag_of
+from kernels.sampling import GREEDY, Sampling, choose, kept
+from tests.kernels.megakernel.tiny_models import gpu, program_of, start
+
+NEAR = 1e-5
+"""Share of the mass within which float32 sums may place the edge of a nucleus."""
+
+
+def found(logits: np.ndarray, how: Sampling, bins: int = 32, sms: int = 7) -> tuple[np.float32, int]:
+    """The threshold that `sms` SMs find together, and in how many rounds."""
+    search, rounds = Search(how, len(logits), np.float32(np.nanmax(logits)), bins), 0
+    while search.goal:
+        parts = [search.bins_of(part) for part in np.array_split(logits, sms)]
+        search.narrow(*np.sum(parts, axis=0, dtype=np.float32))
+        rounds += 1
+        assert rounds < 200
+    return search.threshold, rounds
+
+
+def assert_kept(logits: np.ndarray, how: Sampling, threshold: np.float32) -> None:
+    """The tokens from the threshold on are those of the rule, for some nucleus within NEAR of what is asked."""
+    fields = vars(how)
+    least, most = (
+        kept(logits, Sampling(**(fields | {"top_p": float(np.clip(how.top_p * (1 + sign * NEAR), 1e-9, 1))})))
+        for sign in (-1, 1)
+    )
+    keep = logits >= threshold
+    assert not (least & ~keep).any()
+    assert not (keep & ~most).any()
+
+
+OPTIONS = st.builds(
+    Sampling,
+    temperature=st.sampled_from([0.01, 0.3, 1.0, 5.0, 100.0]),
+    top_k=st.sampled_from([0, 1, 2, 64, 65, 500, 2999]),
+    top_p=st.sampled_from([1.0, 0.999, 0.9, 0.5, 1e-6]),
+)
+
+
+@given(st.integers(0, 2**32), OPTIONS, st.sampled_from([0.0, 0.01, 1.0, 30.0]), st.sampled_from([8, 16, 32]))
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_the_threshold_is_exact(seed: int, how: Sampling, spread: float, bins: int) -> None:
+    """Whatever k, p and temperature, for logits all equal, nearly so, or far apart; many of them more than once."""
+    chance = np.random.default_rng(seed)
+    logits = (chance.standard_normal(3000) * spread + chance.normal() * 10).astype(np.float32)
+    logits[::3] = logits[1::3]
+    threshold, _ = found(logits, how, bins)
+    assert_kept(logits, how, threshold)
+
+
+def test_usual_options_take_few_rounds() -> None:
+    logits = (np.random.default_rng(1).standard_normal(128_256) * 2).astype(np.float32)
+    taken = [
+        found(logits, how, sms=132)[1]
+        for how in (Sampling(1.0, top_k=50), Sampling(0.7, top_p=0.9), Sampling(0.8, top_k=50, top_p=0.95))
+    ]
+    assert max(taken) <= 7, taken
+
+
+@pytest.mark.parametrize("strange", [np.nan, -np.inf])
+def test_strange_logits_are_never_kept_before_others(strange: float) -> None:
+    logits = np.linspace(-3, 3, 100, dtype=np.float32)
+    logits[::2] = strange
+    for how in (Sampling(1.0, top_k=10), Sampling(1.0, top_p=0.5), Sampling(1.0, top_k=90)):
+        threshold, _ = found(logits, how)
+        finite = np.isfinite(logits)
+        np.testing.assert_array_equal(logits[finite] >= threshold, kept(logits[finite], how))
+
+
+MIXED = [
+    Sampling(0.9, seed=5),
+    Sampling(0.8, top_k=12, seed=6),
+    GREEDY,
+    Sampling(1.3, top_p=0.7, seed=7),
+    Sampling(1.0, top_k=70, top_p=0.9, seed=2**63),
+    Sampling(1.0, top_k=100_000, seed=9),
+    Sampling(0.5, top_k=1, seed=1),
+    Sampling(2.0, top_k=200, top_p=0.99, seed=3),
+]
+
+
+@pytest.mark.parametrize("order", [in_turn(), shuffled(3), laggard(2)], ids=["in turn", "shuffled", "laggard"])
+@pytest.mark.parametrize("sampling", [MIXED[:1], MIXED[1:3], MIXED[3:5], MIXED], ids=lambda each: f"batch {len(each)}")
+def test_every_draw_is_that_of_the_reference(sampling: list[Sampling], order: object) -> None:
+    """On the interpreter's own logits, token by token, whatever the order of the SMs."""
+    program = program_of("llama", batch=len(sampling))
+    begin = start("llama", len(sampling), 11, 64)
+    machine = gpu("llama", program, begin, 4, split_keys=8, sampling=sampling)
+    tokens = machine.run(order)  # type: ignore[arg-type]
+    expected = [
+        [choose(machine.logits[step, b], how, 11 + step + 1) for b, how in enumerate(sampling)] for step in range(4)
+    ]
+    assert tokens.tolist() == expected
+
+
+def test_a_sequence_draws_the_same_beside_others() -> None:
+    """Its noise depends on its own options and position; products of one batch size on its own rows."""
+    how = Sampling(1.0, top_k=40, seed=12)
+    rows = []
+    for place in (0, 1):
+        begin = start("llama", 2, 11, 64)
+        if place:
+            begin = type(begin)(begin.prompt, begin.keys[:, ::-1], begin.values[:, ::-1], begin.first[::-1])
+        sampling = [how, GREEDY] if place == 0 else [GREEDY, how]
+        tokens = gpu("llama", program_of("llama", batch=2), begin, 4, sampling=sampling).run(in_turn())
+        rows.append(tokens[:, place].tolist())
+    assert rows[0] == rows[1]
+
+
+def mixed_up(areas: int, sms: int = 3, rounds: int = 6) -> bool:
+    """Plays every order of SMs that write and read rounds in `areas` areas: whether one can miss what it waits for.
+
+    A state is, for each SM, the round it is in and whether it has written and whom it has read in it.
+    """
+    begin = tuple((0, False, frozenset[int]()) for _ in range(sms))
+    seen, todo = set(), [(begin, tuple(tuple(-1 for _ in range(sms)) for _ in range(areas)))]
+    while todo:
+        state = todo.pop()
+        if state in seen:
+            continue
+        seen.add(state)
+        places, held = state
+        moved = all(place[0] == rounds for place in places)
+        for sm, (round_, written, read) in enumerate(places):
+            if round_ == rounds:
+                continue
+            area = round_ % areas
+            if not written:
+                row = (*held[area][:sm], round_, *held[area][sm + 1 :])
+                after = (*held[:area], row, *held[area + 1 :])
+                todo.append(((*places[:sm], (round_, True, read), *places[sm + 1 :]), after))
+                moved = True
+                continue
+            other = min(set(range(sms)) - read)
+            if held[area][other] > round_:
+                return True  # overwritten
+            if held[area][other] == round_:
+                last = len(read) == sms - 1
+                place = (round_ + 1, False, frozenset[int]()) if last else (round_, True, read | {other})
+                todo.append(((*places[:sm], place, *places[sm + 1 :]), held))
+                moved = True
+        if not moved:
+            return True
+    return False
+
+
+def test_two_areas_are_enough_and_needed() -> None:
+    assert not mixed_up(AREAS)
+    assert mixed_up(1)
+
+
+def test_no_word_of_a_round_looks_like_that_of_another() -> None:
+    """Each round writes all words of its area, so a stale one is two rounds old, or zero."""
+    for round_ in (0, 1, 65_533, 65_534, 65_535, 2**31):
+        assert area_of(round_) == area_of(round_ + 2) != area_of(round_ + 1)
+        assert int(tag_of(round_)) not in (0, int(tag_of(round_ + 2)))

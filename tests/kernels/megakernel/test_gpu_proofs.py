@@ -1,0 +1,89 @@
+"""What a real launch does is what was proven: words touched, residuals, other streams, ten thousand generations."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from kernels.megakernel.debug import differences
+from kernels.megakernel.interpret import splits_of
+from kernels.sampling import Sampling
+from tests.kernels.megakernel.on_gpu import PROMPT, models, runner_of
+from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("sampling", [None, Sampling(0.9, top_k=300, top_p=0.9)], ids=["greedy", "top-k and top-p"])
+@pytest.mark.parametrize("family", GPU_CONFIGS)
+def test_instructions_touch_what_they_declare(family, sampling):
+    model, _ = models(GPU_CONFIGS[family])
+    for batch, prompt, layout in ((1, PROMPT, {}), (2, 300, {"out_parts": 4})):
+        runner = runner_of(model, tuning={"debug": True}, layout=layout)
+        runner.generate(torch.ones(batch, prompt, dtype=torch.int64, device="cuda"), 8, sampling)
+        machine = runner._machine
+        bits = machine.touched.cpu().numpy().view(np.uint32)
+        splits = splits_of(prompt + 8, machine.tuning.split_keys, machine.layout.splits)
+        assert splits == splits_of(prompt, machine.tuning.split_keys, machine.layout.splits)
+        found = differences(machine.program, bits, machine.word_starts, splits, sampling is not None)
+        assert not list(found)[:3]
+
+
+@pytest.mark.parametrize("family", GPU_CONFIGS)
+def test_each_layer_leaves_the_residual_of_the_reference(family):
+    """Every layer's input, and the last one's output, as near to float32 as torch's bf16."""
+    model, exact = models(GPU_CONFIGS[family])
+    runner = runner_of(model, tuning={"debug": True})
+    ids = torch.randint(0, 4099, (1, 24), device="cuda")
+    runner.logits(ids)
+    own = runner._machine.residuals[:, ::2, 0].transpose(0, 1)  # [layers + 1, tokens, hidden]
+    truth, torchs = (inputs_of_layers(each, ids) for each in (exact, model))
+    assert own.shape == truth.shape
+    for layer in range(len(own)):
+        limit = 1.1 * (torchs[layer] - truth[layer]).norm() + 1e-6 * truth[layer].norm()
+        assert (own[layer] - truth[layer]).norm() <= limit, layer
+
+
+@torch.no_grad()
+def inputs_of_layers(model, ids):
+    """What goes into each layer and into the last norm, float32 [layers + 1, tokens, hidden] of one sequence."""
+    states = []
+    modules = (*model.model.layers, model.model.norm)
+    hooks = [each.register_forward_pre_hook(lambda _, given: states.append(given[0][0].float())) for each in modules]
+    model(ids)
+    for hook in hooks:
+        hook.remove()
+    return torch.stack(states)
+
+
+def test_two_models_on_two_streams_never_hang():
+    """Two threads, each with a model and a stream of its own, launch as fast as they can."""
+    made = {}
+    ready = threading.Barrier(2)
+    runners = {family: runner_of(models(GPU_CONFIGS[family])[0]) for family in ("llama", "qwen2")}
+    prompt = torch.ones(1, PROMPT, dtype=torch.int64, device="cuda")
+    expected = {family: runner.generate(prompt, 16).tokens for family, runner in runners.items()}
+
+    def generate(family):
+        with torch.cuda.stream(torch.cuda.Stream()):
+            ready.wait()
+            made[family] = [runners[family].generate(prompt, 16).tokens for _ in range(500)]
+
+    threads = [threading.Thread(target=generate, args=(family,), daemon=True) for family in runners]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert {family: rows == [expected[family]] * 500 for family, rows in made.items()} == dict.fromkeys(runners, True)
+
+
+@pytest.mark.slow
+def test_ten_thousand_generations_give_one_answer():
+    """Back to back, greedy and drawn in turns."""
+    runner = runner_of(models(GPU_CONFIGS["llama"])[0])
+    prompt = torch.randint(0, 4099, (1, PROMPT), device="cuda")
+    options = [None, Sampling(1.0, top_k=200, top_p=0.95, seed=1)]
+    expected = [runner.generate(prompt, 8, how).tokens for how in options]
+    for i in range(10_000):
+        assert runner.generate(prompt, 8, options[i % 2]).tokens == expected[i % 2], i

@@ -1,0 +1,113 @@
+"""Sampling on a Hopper GPU: every draw is the reference's, seeds repeat, stop tokens end a generation."""
+
+import numpy as np
+import pytest
+import torch
+
+from kernels.sampling import GREEDY, Sampling, choose, scores
+from tests.kernels.megakernel.on_gpu import PROMPT, models, runner_of
+from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
+
+pytestmark = pytest.mark.gpu
+
+MIXED = [
+    Sampling(0.9, seed=5),
+    Sampling(0.8, top_k=50, seed=6),
+    GREEDY,
+    Sampling(1.3, top_p=0.7, seed=7),
+    Sampling(1.0, top_k=700, top_p=0.9, seed=2**63),
+    Sampling(30.0, top_p=0.95, seed=9),
+    Sampling(0.5, top_k=1, seed=1),
+    Sampling(2.0, top_k=4000, top_p=0.99, seed=3),
+]
+TIE = 1e-4
+"""Scores nearer than this may change places by the rounding of a logarithm or of a sum of masses."""
+
+
+@pytest.mark.parametrize("sampling", [*(MIXED[i : i + 1] for i in range(8)), MIXED[:2], MIXED[4:], MIXED], ids=str)
+def test_every_draw_is_that_of_the_reference(sampling):
+    """On the kernel's own logits, token by token; with forced tokens, so that one launch shows many contexts."""
+    from kernels.megakernel.runner import pinned
+
+    batch, steps = len(sampling), 40
+    runner = runner_of(models(GPU_CONFIGS["llama"])[0])
+    runner.prepare(batch, PROMPT, 64)
+    machine = runner._machine
+    forced = torch.randint(0, 4099, (steps + 1, batch), device="cuda")
+    logits = torch.empty(steps, batch, 4099, device="cuda")
+    memory, made = pinned(steps * batch, -1)
+    machine.clear()
+    machine.launch(forced, 0, steps, made, runner._cancel[1], forced=forced, logits=logits, sampling=sampling)
+    machine.check()
+    rows, tokens, others = logits.cpu().numpy(), made.reshape(steps, batch), 0
+    for step in range(steps):
+        for b, how in enumerate(sampling):
+            score = scores(rows[step, b], how, step + 1)
+            assert score.max() - score[tokens[step, b]] < TIE, (step, how)
+            others += choose(rows[step, b], how, step + 1) != tokens[step, b]
+    assert others <= 1
+    del memory
+
+
+def test_a_seed_gives_the_same_answer_and_another_seed_another():
+    runner = runner_of(models(GPU_CONFIGS["llama"])[0])
+    prompt = torch.randint(0, 4099, (1, PROMPT), device="cuda")
+    how = Sampling(1.0, top_k=200, top_p=0.95, seed=1)
+    first = runner.generate(prompt, 32, how)
+    assert first.extra["launches"] == 1
+    assert len(first.times_ns) == len(first.tokens[0]) == 32
+    assert first.times_ns == sorted(first.times_ns)
+    assert all(runner.generate(prompt, 32, how).tokens == first.tokens for _ in range(20))
+    assert runner.generate(prompt, 32, Sampling(1.0, top_k=200, top_p=0.95, seed=2)).tokens != first.tokens
+    assert runner.generate(prompt, 32).tokens != first.tokens
+
+
+def test_equal_sequences_of_a_batch_draw_alike_wherever_they_stand():
+    runner = runner_of(models(GPU_CONFIGS["llama"])[0])
+    prompt = torch.randint(0, 4099, (1, PROMPT), device="cuda").repeat(4, 1)
+    how = Sampling(1.0, top_p=0.9, seed=4)
+    tokens = runner.generate(prompt, 24, [how] * 4).tokens
+    assert tokens[1:] == tokens[:1] * 3
+    streams = runner.generate(prompt, 24, how).tokens
+    assert streams[0] == tokens[0]
+    assert len({tuple(row) for row in streams}) == 4
+
+
+@pytest.mark.parametrize("how", [Sampling(1.5), Sampling(1.5, top_k=8), Sampling(1.5, top_p=0.6)], ids=str)
+def test_draws_follow_the_softmax(how):
+    """2,000 seeds at one place of one sequence, against the kernel's own logits."""
+    from kernels.megakernel.runner import pinned
+
+    runner = runner_of(models(GPU_CONFIGS["llama"] | {"vocab_size": 16})[0])
+    runner.prepare(1, PROMPT, 8)
+    machine, first = runner._machine, torch.ones(1, dtype=torch.int64, device="cuda")
+    logits = torch.empty(1, 1, 16, device="cuda")
+    memory, made = pinned(2000, -1)
+    for seed in range(2000):
+        machine.clear()
+        sampling = [Sampling(how.temperature, how.top_k, how.top_p, seed)]
+        machine.launch(first, 0, 1, made[seed : seed + 1], runner._cancel[1], logits=logits, sampling=sampling)
+    machine.check()
+    keep = np.isfinite(scores(logits[0, 0].cpu().numpy(), how, 1))
+    weights = np.exp(logits[0, 0].double().cpu().numpy() / how.temperature) * keep
+    expected = 2000 * weights / weights.sum()
+    counts = np.bincount(made, minlength=16)
+    assert not counts[~keep].any()
+    freedom = keep.sum() - 1
+    chi_square = ((counts - expected)[keep] ** 2 / expected[keep]).sum()
+    assert chi_square < freedom + 4 * (2 * freedom) ** 0.5 + 8
+    del memory
+
+
+def test_it_stops_at_a_stop_token():
+    runner = runner_of(models(GPU_CONFIGS["llama"])[0])
+    prompt = torch.randint(0, 4099, (2, PROMPT), device="cuda")
+    how = Sampling(1.0, seed=8)
+    whole = runner.generate(prompt, 40, how).tokens
+    stops = (whole[0][5], whole[1][9])
+    ends = [min(i for i, token in enumerate(row) if token in stops) for row in whole]
+    made = runner.generate(prompt, 40, how, stop=stops).tokens
+    assert made == [row[: max(ends) + 1] for row in whole]
+    equal = prompt[:1].repeat(2, 1)
+    greedy = runner.generate(equal, 40).tokens
+    assert [len(row) for row in runner.generate(equal, 40, stop=(greedy[0][0],)).tokens] == [1, 1]
