@@ -21,10 +21,10 @@ KINDS = ("reads", "writes")
 SHOWN = 3
 
 
-def declared(program: Program, sm: int, words: dict[str, int], splits: int, truncating: bool = False) -> Touched:
+def declared(program: Program, sm: int, words: dict[str, int], splits: int, drawing: bool = False) -> Touched:
     """What the effects say of an instruction while `splits` splits of the keys are at work.
 
-    `truncating` when some sequence has top-k or top-p.
+    `drawing` when some sequence has top-k or top-p; temperature alone uses one area of `counts` only.
     """
     shape, layout = program.shape, program.layout
     found: Touched = {kind: {} for kind in KINDS}
@@ -42,7 +42,7 @@ def declared(program: Program, sm: int, words: dict[str, int], splits: int, trun
                 width = shape.head_dim // 2 if access.buffer == "attention" else 2
                 indexes = indexes[indexes // width % layout.splits < splits]
             add(kind, access.buffer, indexes)
-    for access in effect.exchanges if truncating else ():
+    for access in effect.exchanges if drawing else ():
         indexes = words_of(shape, layout, access)
         add("reads", access.buffer, indexes)
         own = indexes // word_shapes(shape, layout)[access.buffer][-1] % layout.sms == sm
@@ -68,7 +68,7 @@ def noted(bits: NDArray[np.uint32], program: Program, starts: dict[str, int]) ->
 
 
 def differences(
-    program: Program, bits: NDArray[np.uint32], starts: dict[str, int], splits: int, truncating: bool = False
+    program: Program, bits: NDArray[np.uint32], starts: dict[str, int], splits: int, drawing: bool = False
 ) -> Iterator[str]:
     """A sentence for each instruction and buffer whose words differ from the declared ones.
 
@@ -76,7 +76,7 @@ def differences(
     """
     for sm, table in enumerate(program.instructions):
         for words in rows_of(table):
-            expected = declared(program, sm, words, splits, truncating)
+            expected = declared(program, sm, words, splits, drawing)
             found = noted(bits[sm, words["index"]], program, starts)
             for kind in KINDS:
                 for name in sorted({*expected[kind], *found[kind]}):

@@ -37,7 +37,7 @@ struct Epilogue {
     if (in.op == kHead) {
       if (!valid || out >= VOCAB) return;
       value *= rms_scale(s, b);
-      *best = larger(*best, candidate(contender(p, b, value, out, step), out));
+      *best = larger(*best, candidate(value, out));
       if (p.logits) p.logits[step * p.logits_stride + (size_t)b * VOCAB + out] = value;
       return;
     }
@@ -125,15 +125,15 @@ __device__ __forceinline__ bool all_stopped(const Shared& s) {
 __device__ __forceinline__ bool choose(const Params& p, Shared& s, const Instruction end, int step) {
   const int b = threadIdx.x / 32, lane = threadIdx.x % 32;
   note_instruction(p, s, end.index);
-  bool cancelled = false, truncating = false;
+  bool cancelled = false, drawing = false;
   if (b < BATCH) {
     const u64 best = best_of_all(p, s, end, tag_at(step, LAYERS), p.candidates + b * 2, BATCH * 2, cancelled);
     if (lane == 0) s.chosen[b] = best;
   }
   if (threadIdx.x == 0) s.cancelled = cancelled;
   consumers_sync();
-  for (int i = 0; i < BATCH; i++) truncating |= truncates(p.sampling[i]);
-  if (s.faulted || (truncating && !draw_truncated(p, s, end, step))) return false;
+  for (int i = 0; i < BATCH; i++) drawing |= drawn(p.sampling[i]);
+  if (s.faulted || (drawing && !draw(p, s, end, step))) return false;
   if (b < BATCH && lane == 0) {
     const int chosen = (int)~(u32)s.chosen[b];
     if (blockIdx.x == 0) p.host_tokens[step * BATCH + b] = chosen;

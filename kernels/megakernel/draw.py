@@ -1,4 +1,4 @@
-"""How the interpreter's SMs draw a token under top-k and top-p, together. Imports without torch."""
+"""How the interpreter's SMs draw a token together. Imports without torch."""
 
 from collections.abc import Generator
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def draw(sm: "Sm", best: Words) -> Generator[bool, None, Words]:
-    """Candidates [batch]: `best`, and in place of those with top-k or top-p a draw among the tokens that are kept."""
+    """Candidates [batch]: `best`, and where a sequence is not greedy a draw among the tokens that are kept."""
     vocab, batch, sampling = sm.shape.vocab, sm.layout.batch, sm.gpu.sampling
     bins, logits = bins_of(batch), sm.gpu.logits[sm.step, :, sm.own]
     searches = [Search(how, vocab, most, bins) for how, most in zip(sampling, logits_of(best), strict=True)]
@@ -40,7 +40,7 @@ def draw(sm: "Sm", best: Words) -> Generator[bool, None, Words]:
     ids = np.arange(sm.own.start, sm.own.stop, dtype=np.uint32)
     for b, (how, search) in enumerate(zip(sampling, searches, strict=True)):
         keep = logits[b] >= search.threshold
-        if how.truncates(vocab) and keep.any():
+        if not how.greedy and keep.any():
             scores = noisy(how, logits[b, keep], ids[keep], sm.gpu.position + sm.step + 1)
             picks[b] = candidates_of(scores, ids[keep]).max()
     tag = tag_of(sm.round)

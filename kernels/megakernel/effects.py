@@ -55,7 +55,7 @@ class Effects:
     `appends` and `meets` are the (layer, key-value head) whose newest row it may write, and whose earlier rows it
     reads. `chunks` are the ring's chunks it takes from the stream. `exchanges` are
     blocks that all SMs write, each its own, and read in rounds of one instruction (kernels.megakernel.search); they
-    are touched only where top-k or top-p ask for it.
+    are touched only when a token is drawn.
     """
 
     reads: tuple[Access, ...] = ()

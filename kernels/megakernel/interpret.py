@@ -34,7 +34,7 @@ from kernels.megakernel.words import (
     value_of,
     word_shapes,
 )
-from kernels.sampling import Samplings, noisy, of_batch
+from kernels.sampling import Samplings, of_batch
 
 Steps = Generator[bool, None, Any]
 FRAGMENT = 256
@@ -201,7 +201,7 @@ class Sm:
             yield True
 
     def _head(self, words: dict[str, int]) -> Steps:
-        """This SM's share of the vocabulary: its best logit (or draw) of each sequence becomes a candidate."""
+        """This SM's share of the vocabulary: its best logit of each sequence becomes a candidate."""
         layer, vocab = words["layer"], self.shape.vocab
         x, scale = yield from self._normed(2 * layer, "down_planes", layer - 1)
         self._publish()
@@ -210,9 +210,6 @@ class Sm:
             ids = np.arange(tile * 16, min(tile * 16 + 16, vocab), dtype=np.uint32)
             logits = (rows * scale)[:, : len(ids)]
             self.gpu.logits[self.step, :, ids] = logits.T
-            for b, how in enumerate(self.gpu.sampling):
-                if not (how.greedy or how.truncates(vocab)):
-                    logits[b] = noisy(how, logits[b], ids, self.gpu.position + self.step + 1)
             best = np.maximum(best, candidates_of(logits, ids).max(axis=1))
         self.own = slice(words["tile"] * 16, min((words["tile"] + words["units"]) * 16, vocab))
         self.store("candidates", self.number, candidate_words(best, self._tag(layer)))
@@ -221,7 +218,7 @@ class Sm:
         """Every SM reads all candidates and so agrees on the next token: the largest logit, the smaller id if equal."""
         pairs = yield from self.take("candidates", slice(None), self._tag(words["layer"]))
         best = best_candidates(pairs)
-        if any(how.truncates(self.shape.vocab) for how in self.gpu.sampling):
+        if not all(how.greedy for how in self.gpu.sampling):
             best = yield from draw(self, best)
         chosen = tokens_of(best).astype(np.int64)
         if self.number == 0:

@@ -107,7 +107,7 @@ class Machine:
         how = of_batch(sampling, batch)
         params["sampling"][:batch] = device.sampling_words(how, vocab)
         stride = 0 if logits is None else batch * vocab
-        if logits is None and any(each.truncates(vocab) for each in how):
+        if logits is None and not all(each.greedy for each in how):
             logits = self._logits
         pointers = {name: tensor.data_ptr() for name, tensor in self._held.items()} | self._word_pointers
         pointers |= {"first_token": first.data_ptr(), "fault": self._fault.data_ptr(), "trace": self.trace.data_ptr()}

@@ -34,6 +34,7 @@ __device__ __forceinline__ u32 philox(u64 key, u32 a, u32 b, u32 c) {
   return a;
 }
 
+__device__ __forceinline__ bool drawn(const Sampling& how) { return how.inverse_temperature > 0; }
 __device__ __forceinline__ bool truncates(const Sampling& how) { return how.top_k || how.top_p < 1.f; }
 
 // logit / temperature + gumbel: its largest over some tokens is a draw from the softmax over them.
@@ -41,13 +42,6 @@ __device__ __forceinline__ float noisy(const Sampling& how, float logit, int tok
   const float bits = (float)philox(how.seed, token, index, how.stream);
   const float uniform = fminf(fmaf(bits, 0x1p-32f, 0x1p-33f), 0x1.fffffep-1f);
   return logit * how.inverse_temperature - __logf(-log1pf(-uniform));
-}
-
-// What a logit competes with in the head: itself when its sequence is greedy, or when who may compete is still open.
-__device__ __forceinline__ float contender(const Params& p, int b, float logit, int token, int step) {
-  const Sampling& how = p.sampling[b];
-  if (how.inverse_temperature == 0.f || truncates(how)) return logit;
-  return noisy(how, logit, token, p.position + step + 1);
 }
 
 // One warp: the best of all SMs' candidates of sequence `b`, two words each at `from`, `stride` words from SM to SM.
@@ -262,9 +256,9 @@ __device__ __forceinline__ u64 best_kept(const Params& p, Shared& s, int step, i
   return best;
 }
 
-// Replaces the tokens of sequences with top-k or top-p, whose largest logits `s.chosen` holds, by a draw among those
-// that are kept. False when the machine has given up.
-__device__ __forceinline__ bool draw_truncated(const Params& p, Shared& s, const Instruction& end, int step) {
+// Replaces the candidates in `s.chosen`, the largest logits, by a draw among the tokens that are kept wherever a sequence
+// is not greedy. False when the machine has given up.
+__device__ __forceinline__ bool draw(const Params& p, Shared& s, const Instruction& end, int step) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   u32 round = s.round;
   if (threadIdx.x < BATCH)
@@ -295,7 +289,7 @@ __device__ __forceinline__ bool draw_truncated(const Params& p, Shared& s, const
   if (threadIdx.x >= 2 * BATCH && threadIdx.x < kBinWords) store_word(own + threadIdx.x, tag);  // no word keeps an old tag
 #pragma unroll 1
   for (int b = 0; b < BATCH; b++) {
-    const u64 best = truncates(p.sampling[b]) ? best_kept(p, s, step, b) : 0;
+    const u64 best = drawn(p.sampling[b]) ? best_kept(p, s, step, b) : 0;
     if (threadIdx.x == 0) store_candidate(own + b * 2, best, 0, tag);
   }
   if (warp < BATCH) {

@@ -99,7 +99,7 @@ def value_of(words: Words) -> NDArray[np.uint32]:
     return (words >> np.uint64(32)).astype(np.uint32)
 
 
-def bin_of(mass: Floats, count: NDArray[np.uint32], tag: np.uint64) -> Words:
+def bin_of(mass: Floats, count: Floats, tag: np.uint64) -> Words:
     """A bin of logits: the mass of its tokens, and how many they are."""
     bits = np.ascontiguousarray(mass, dtype=np.float32).view(np.uint32).astype(np.uint64)
     return bits << np.uint64(32) | count.astype(np.uint64) << np.uint64(16) | tag

@@ -75,7 +75,7 @@ def test_blocks_are_cut_from_all_words() -> None:
     for sm, table in enumerate(program.instructions):
         for words in rows_of(table):
             if words["op"] == END or words["layer"] in (0, shape.layers):
-                for buffer, indexes in declared(program, sm, words, layout.splits, truncating=True)["writes"].items():
+                for buffer, indexes in declared(program, sm, words, layout.splits, drawing=True)["writes"].items():
                     written[buffer] += sorted(indexes)
     assert set(written) == set(sizes(shape, layout))
     for buffer, indexes in written.items():
