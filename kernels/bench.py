@@ -25,9 +25,20 @@ def bench_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--variant", action="append", metavar="NAME", help="only this one and the peers; repeatable")
     parser.add_argument("--model", action="append", metavar="NAME", help="decode: these catalogue models")
     parser.add_argument("--runner", action="append", metavar="NAME", help="decode: these whole-model variants")
+    parser.add_argument("--batch", action="append", type=positive, metavar="N", help="decode: these batches")
+    parser.add_argument("--prompt", action="append", type=positive, metavar="N", help="decode: these prompts' lengths")
+    parser.add_argument("--weights", action="append", metavar="NAME", help="decode: beside the peers, these precisions")
+    parser.add_argument("--rounds", type=positive, default=30, help="decode: requests to each runner (default 30)")
     parser.add_argument("--only", metavar="TEXT", help="only cases whose key contains TEXT, such as m=128")
     parser.add_argument("--seconds", type=float, default=20.0, help="longest time for one case (default 20)")
     parser.add_argument("--compiled", action="store_true", help="also variants that take seconds to build")
+
+
+def positive(text: str) -> int:
+    """A whole number above 0 of the command line."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return int(text)
 
 
 def bench(options: argparse.Namespace) -> int:
@@ -73,9 +84,19 @@ def _ceilings(device: "torch.device") -> dict[str, Any]:
 def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Row]:
     device, gpu, _ = place()
     if options.group == "decode":
-        from kernels.bench_decode import decode_rows
+        from kernels import bench_decode
 
-        yield from decode_rows(options.model, options.runner, ceilings, (device, gpu), options.seconds)
+        chosen = bench_decode.Options(
+            models=options.model,
+            batches=options.batch,
+            prompts=options.prompt,
+            weights=options.weights,
+            runners=options.runner,
+            slow_builds=options.compiled,
+            rounds=options.rounds,
+            seconds=options.seconds,
+        )
+        yield from bench_decode.decode_rows(chosen, ceilings, (device, gpu))
         return
     from kernels.candidates import Bench, try_case
 
@@ -132,6 +153,8 @@ def rows_of(trials: "Sequence[Trial]") -> list[Row]:
 
 
 def _line(row: Row) -> str:
+    if row.ttf64_ms is not None:
+        return _decode_line(row)
     shape = " ".join(f"{name}={value}" for name, value in row.case.items() if value is not None and name != "op")
     if row.ms is None:
         return f"{row.variant:<22} {row.gate:<10} {shape}: {row.reason}"
@@ -139,6 +162,18 @@ def _line(row: Row) -> str:
     ratio = f" {row.ratio_to_best_peer:5.2f}x" if row.ratio_to_best_peer else ""
     return (
         f"{row.variant:<22} {row.gate:<10} {row.ms:9.4f} ms [{row.ms_low:.4f}, {row.ms_high:.4f}] {rate}{ratio} {shape}"
+    )
+
+
+def _decode_line(row: Row) -> str:
+    """First 64 tokens, a decode step and its share of the read bandwidth, and how much faster than the best peer."""
+    case = row.case
+    group = f"{case['model']} {case['weights']} batch {case['batch']} prompt {case['prompt']}"
+    share = f"{row.read_share:6.1%} of read" if row.read_share else ""
+    ratio = f" {row.ratio_to_best_peer:5.2f}x" if row.ratio_to_best_peer else ""
+    return (
+        f"{group:<40} {row.variant:<22} {row.gate:<10} {row.ttf64_ms:8.2f} ms [{row.ms_low:.2f}, {row.ms_high:.2f}] "
+        f"{row.ms_per_token:7.4f} ms/token {share}{ratio} ({row.rounds} rounds)"
     )
 
 

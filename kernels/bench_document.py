@@ -12,7 +12,8 @@ class Row(BaseModel):
     """One variant at one case. Times in ms with the 95 % interval of the median.
 
     `ratio_to_best_peer` is the best peer's time over this one's: above 1 is faster. `kernels` are the names seen on
-    the device. Decode rows carry `ttf64_ms` and `ms_per_token` as well.
+    the device. Decode rows carry as well `ttf64_ms` (which is `ms`), `ms_per_token`, `read_share`, the share of the
+    measured read bandwidth that a decode step's bytes take, and `rounds`, the requests behind the medians.
     """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -37,6 +38,8 @@ class Row(BaseModel):
     reason: str = ""
     ttf64_ms: float | None = None
     ms_per_token: float | None = None
+    read_share: float | None = None
+    rounds: int | None = None
 
 
 class BenchDocument(BaseModel):

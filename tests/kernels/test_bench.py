@@ -7,6 +7,7 @@ import pytest
 from kernels import bench_document, ceilings
 from kernels.__main__ import main
 from kernels.bench import rows_of
+from kernels.bench_decode import Options
 from kernels.candidates import Trial
 from kernels.cases import GROUPS, cases, check_cases
 from kernels.ops import LinearCase
@@ -63,12 +64,34 @@ def test_bench_writes_the_document_and_appends(tmp_path, capsys):
 
 def test_bench_decode_times_a_whole_model(tmp_path):
     path = tmp_path / "bench.json"
-    assert main(["bench", "decode", "--runner", "eager", "--seconds", "0.1", "--json", str(path)]) == 0
+    options = ["--runner", "eager", "--rounds", "6", "--seconds", "0.1", "--json", str(path)]
+    assert main(["bench", "decode", *options]) == 0
     (row,) = bench_document.read(path).rows
     assert row.variant == "eager"
     assert row.ttf64_ms == row.ms
     assert 0 < row.ms_per_token < row.ttf64_ms
     assert row.gate == "pass"
+    assert row.rounds == 5
+    assert row.read_share == pytest.approx(row.case["bytes_per_token"] / row.ms_per_token / 1e9 / 0.01)
+    case = {name: row.case[name] for name in ("model", "weights", "batch", "prompt", "tokens")}
+    assert case == {"model": "tiny-llama", "weights": "fp32", "batch": 1, "prompt": 128, "tokens": 64}
+    named = ["--batch", "2", "--prompt", "32", "--model", "tiny-qwen2"]
+    assert main(["bench", "decode", *options, *named, "--append"]) == 0
+    assert [(row.case["model"], row.case["batch"], row.case["prompt"]) for row in bench_document.read(path).rows] == [
+        ("tiny-llama", 1, 128),
+        ("tiny-qwen2", 2, 32),
+    ]
+
+
+def test_bench_decode_has_groups_for_every_figure():
+    assert {(model, batch, prompt) for model, batch, prompt in Options().groups(cpu=False)} >= {
+        (model, 1, prompt) for model in ("llama-3.2-1b", "qwen2.5-1.5b") for prompt in (128, 1024)
+    }
+    assert Options(models=["llama-3.1-8b"], prompts=[7, 9]).groups(cpu=False) == [
+        ("llama-3.1-8b", 1, 7),
+        ("llama-3.1-8b", 1, 9),
+    ]
+    assert {model for model, _, _ in Options(batches=[4]).groups(cpu=True)} == {"tiny-llama"}
 
 
 @pytest.mark.parametrize(
