@@ -57,7 +57,8 @@ def sampling_words(sampling: Sequence[Sampling], vocab: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Tuning:
-    """Compile-time choices: consumer warps, groups they take chunks in, chunks in flight, keys worth another split.
+    """Compile-time choices: consumer warps, groups they take chunks in, chunks in flight, keys worth another split;
+    bytes of weights brought into the second-level cache beyond the ring, and SM cycles for each 4 KB of them.
 
     `trace` notes times, `debug` words and residuals (kernels.megakernel.debug); both take time.
     """
@@ -66,6 +67,8 @@ class Tuning:
     groups: int = 2
     in_flight: int = 3
     split_keys: int = 64
+    prefetch_bytes: int = 131072
+    prefetch_cycles: int = 225
     trace: bool = False
     debug: bool = False
 
@@ -92,6 +95,7 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": tuning.split_keys,
         "OUT_PLANES": layout.out_parts, "DOWN_PLANES": layout.down_parts, "TRACE": int(tuning.trace),
         "DEBUG": int(tuning.debug),
+        "PREFETCH_BYTES": tuning.prefetch_bytes, "PREFETCH_CYCLES": tuning.prefetch_cycles,
     }  # fmt: skip
 
 

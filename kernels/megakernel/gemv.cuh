@@ -23,23 +23,30 @@ constexpr int kGroupWarps = WARPS / GROUPS;  // warps that share a chunk
 constexpr int kFragmentsEach = kChunkFragments / kGroupWarps;
 static_assert(kChunkFragments % kGroupWarps == 0, "a chunk is dealt evenly to a group of warps");
 
-// Multiplies this warp's fragments of a chunk by the inputs they meet; all loads come before the first product. `chunk`
-// and `input` point at the lane's own bytes.
-__device__ __forceinline__ void multiply_chunk(float (&sum)[2][4], const char* chunk, const char* input, bool has_column,
-                                               int fragments) {
+constexpr int kTogether = kFragmentsEach < 8 ? kFragmentsEach : 8;  // fragments that a warp loads before it multiplies
+constexpr int kChains = 4;                                          // independent sums of a warp
+
+// Multiplies this warp's fragments of a chunk by the inputs they meet. `chunk` and `input` point at the lane's own
+// bytes. Only a chunk that is not Full asks for each fragment whether it is there.
+template <bool Full>
+__device__ __forceinline__ void multiply_chunk(float (&sum)[kChains][4], const char* chunk, const char* input,
+                                               bool has_column, int fragments) {
   const int warp = threadIdx.x / 32 % kGroupWarps;
-  uint4 a[kFragmentsEach];
-  uint2 b[kFragmentsEach];
 #pragma unroll
-  for (int i = 0; i < kFragmentsEach; i++) {
-    const int f = i * kGroupWarps + warp;
-    a[i] = make_uint4(0, 0, 0, 0);
-    b[i] = make_uint2(0, 0);
-    if (f < fragments) a[i] = *(const uint4*)(chunk + f * kFragment);
-    if (f < fragments && (BATCH == 8 || has_column)) b[i] = *(const uint2*)(input + f * BATCH * 32);
+  for (int begin = 0; begin < kFragmentsEach; begin += kTogether) {
+    uint4 a[kTogether];
+    uint2 b[kTogether];
+#pragma unroll
+    for (int i = 0; i < kTogether; i++) {
+      const int f = (begin + i) * kGroupWarps + warp;
+      if (!Full) a[i] = make_uint4(0, 0, 0, 0);
+      b[i] = make_uint2(0, 0);
+      if (Full || f < fragments) a[i] = *(const uint4*)(chunk + f * kFragment);
+      if ((Full || f < fragments) && (BATCH == 8 || has_column)) b[i] = *(const uint2*)(input + f * BATCH * 32);
+    }
+#pragma unroll
+    for (int i = 0; i < kTogether; i++) mma_bf16(sum[i % kChains], a[i], b[i]);
   }
-#pragma unroll
-  for (int i = 0; i < kFragmentsEach; i++) mma_bf16(sum[i & 1], a[i], b[i]);
 }
 
 // Streams `in.units` tiles of 16 rows x in.k_tiles * 16 columns through the ring and multiplies them by the input.
@@ -55,12 +62,16 @@ __device__ __forceinline__ void gemv(const Params& p, Shared& s, RingPosition& r
   int buffer = 0;
 #pragma unroll 1
   for (int unit = 0; unit < in.units; unit++) {
-    float sum[2][4] = {};
+    float sum[kChains][4] = {};
 #pragma unroll 1
     for (int first = 0; first < in.k_tiles; first += kChunkFragments) {
       if (ring.turn == warp / kGroupWarps) {
         wait_chunk(p, s, in, &s.full[ring.slot], ring.phase);
-        multiply_chunk(sum, s.ring[ring.slot] + lane * 16, input + first * BATCH * 32, column < BATCH, in.k_tiles - first);
+        const char *chunk = s.ring[ring.slot] + lane * 16, *part = input + first * BATCH * 32;
+        if (in.k_tiles - first >= kChunkFragments)
+          multiply_chunk<true>(sum, chunk, part, column < BATCH, 0);
+        else
+          multiply_chunk<false>(sum, chunk, part, column < BATCH, in.k_tiles - first);
         __syncwarp();
         if (lane == 0) barrier_arrive(shared_address(&s.empty[ring.slot]));
       }
@@ -71,8 +82,8 @@ __device__ __forceinline__ void gemv(const Params& p, Shared& s, RingPosition& r
 #pragma unroll
     for (int c = 0; c < 2; c++)
       if (quad * 2 + c < BATCH) {
-        mine[(quad * 2 + c) * 16 + column] = sum[0][c] + sum[1][c];
-        mine[(quad * 2 + c) * 16 + column + 8] = sum[0][c + 2] + sum[1][c + 2];
+        mine[(quad * 2 + c) * 16 + column] = (sum[0][c] + sum[1][c]) + (sum[2][c] + sum[3][c]);
+        mine[(quad * 2 + c) * 16 + column + 8] = (sum[0][c + 2] + sum[1][c + 2]) + (sum[2][c + 2] + sum[3][c + 2]);
       }
     if (u == kUnitBatch - 1 || unit == in.units - 1) {
       if (unit == in.units - 1) mark(p, step, in.index, 2);
@@ -164,20 +175,20 @@ __device__ __forceinline__ float rms_scale(const Shared& s, int b) {
 
 // input = k tiles [in.k_tile, + in.k_tiles) of the gated vector: 8 elements lie in three words and one that is empty.
 __device__ __forceinline__ void load_gated(const Params& p, Shared& s, const Instruction& in, u32 tag) {
-  constexpr int kTogether = 4;
+  constexpr int kItems = 4;
   const int groups = in.k_tiles * 2 * BATCH;
 #pragma unroll 1
-  for (int round = threadIdx.x; round - threadIdx.x % 32 < groups; round += kConsumers * kTogether) {
-    u32 from[2 * kTogether];
-    ulonglong2 words[2 * kTogether];
+  for (int round = threadIdx.x; round - threadIdx.x % 32 < groups; round += kConsumers * kItems) {
+    u32 from[2 * kItems];
+    ulonglong2 words[2 * kItems];
 #pragma unroll
-    for (int n = 0; n < kTogether; n++) {
+    for (int n = 0; n < kItems; n++) {
       from[2 * n] = (in.k_tile * 2 * BATCH + min(round + n * kConsumers, groups - 1)) * 4;
       from[2 * n + 1] = from[2 * n] + 2;
     }
     await<true>(p, s, in, tag, p.gated, from, words);
 #pragma unroll
-    for (int n = 0; n < kTogether; n++) {
+    for (int n = 0; n < kItems; n++) {
       const int group = round + n * kConsumers;  // 8 elements of one sequence
       if (group >= groups) break;
       const int k8 = group / BATCH, b = group % BATCH;

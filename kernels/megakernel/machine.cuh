@@ -5,6 +5,7 @@
 // Compile-time facts of the model and the launch, from `kernels.megakernel.compile`:
 // HIDDEN INTER HEADS KV_HEADS HEAD_DIM LAYERS VOCAB BATCH (1, 2, 4, 8) QKV_BIAS QK_NORM NORM_EPS ROWS_PER_HEAD_GROUP
 // WARPS GROUPS (of warps that take chunks in turn) STAGES IN_FLIGHT INPUT_LENGTH (largest input vector of one instruction) MAX_SPLITS SPLIT_KEYS OUT_PLANES DOWN_PLANES TRACE
+// PREFETCH_BYTES (of weights beyond the ring, in the second-level cache) PREFETCH_CYCLES (for each 4 KB of them)
 constexpr int kConsumers = WARPS * 32;
 constexpr int kThreads = kConsumers + 128;  // one more warpgroup, of which one thread produces
 constexpr int kFragment = 512;             // bytes of a 16 x 16 bf16 fragment: 16 bytes a lane
@@ -32,7 +33,7 @@ struct Sampling {
 
 struct Params {
   const char* weights;          // every SM's fragments in the order it uses them
-  const u64* weight_offset;     // [SMs] bytes into weights
+  const u64* weight_offset;     // [SMs + 1] bytes into weights
   const Instruction* program;   // all SMs' instructions
   const int* program_start;     // [SMs]
   const __nv_bfloat16* embedding;  // [VOCAB, HIDDEN]
@@ -117,12 +118,6 @@ struct Shared {
   int stop;     // consumers are done or have given up: the producer must drain
   int faulted;
 };
-
-__device__ __forceinline__ u64 clock_now() {
-  u64 t;
-  asm volatile("mov.u64 %0, %clock64;" : "=l"(t));
-  return t;
-}
 
 __device__ __forceinline__ void mark(const Params& p, int step, int index, int what) {
 #if TRACE
@@ -218,11 +213,45 @@ __device__ __forceinline__ void wait_chunk(const Params& p, Shared& s, const Ins
     if (given_up(p, s, in, spin, began)) return;
 }
 
+// What the producer brings into the second-level cache beyond the ring: while consumers wait for a hand-over and the ring
+// is full, memory goes on delivering, and afterwards the ring refills at the cache's speed. Paced by the clock, since a
+// long queue at the memory would delay the words that SMs hand each other.
+struct Ahead {
+  static constexpr u32 kPiece = 4096;
+  const char *begin, *end;  // this SM's weights, of one token
+  const char* at;           // the next to ask for
+  u32 lead = 0;             // bytes asked for that the ring has not taken
+  u32 due;                  // when the next may be asked for, in cycles
+
+  // The ring takes `bytes` up to `next`: those that were not asked for ahead count against the pace.
+  __device__ __forceinline__ void taken(const char* next, u32 bytes) {
+    if (lead >= bytes) {
+      lead -= bytes;
+      return;
+    }
+    lead = 0;
+    at = next == end ? begin : next;
+    due += PREFETCH_CYCLES * (kChunk / kPiece);
+  }
+  __device__ __forceinline__ void ask() {
+    const u32 now = cycles();
+    if (lead >= PREFETCH_BYTES || (int)(now - due) < 0) return;
+    const u32 piece = min(kPiece, (u32)(end - at));
+    prefetch_l2(at, piece);
+    at += piece;
+    if (at == end) at = begin;
+    lead += piece;
+    due = ((int)(now - due) > PREFETCH_CYCLES ? now : due) + PREFETCH_CYCLES;
+  }
+};
+
 // The producer's wait; false once the consumers have stopped.
-__device__ __forceinline__ bool wait_running(const Shared& s, const u64* barrier, u32 phase) {
+__device__ __forceinline__ bool wait_running(const Shared& s, Ahead& ahead, const u64* barrier, u32 phase) {
   const u32 bar = shared_address(barrier);
-  while (!barrier_done(bar, phase))
+  while (!barrier_passed(bar, phase)) {
     if (*(volatile const int*)&s.stop) return false;
+    if (PREFETCH_BYTES) ahead.ask();
+  }
   return true;
 }
 
@@ -230,10 +259,14 @@ __device__ __forceinline__ bool wait_running(const Shared& s, const u64* barrier
 // the ring and for its own quota in flight, never for an activation.
 __device__ void produce(const Params& p, Shared& s) {
   RingPosition at, behind;
+  Ahead ahead;
+  ahead.begin = ahead.at = p.weights + p.weight_offset[blockIdx.x];
+  ahead.end = p.weights + p.weight_offset[blockIdx.x + 1];
+  ahead.due = cycles();
   int issued = 0;
   bool running = true;
   for (int step = 0; step < p.count && running; step++) {
-    const char* source = p.weights + p.weight_offset[blockIdx.x];
+    const char* source = ahead.begin;
     const Instruction* program = p.program + p.program_start[blockIdx.x];
     int2 next = make_int2(program->units, program->k_tiles);
     for (; program->op != kEnd && running; program++) {
@@ -242,15 +275,16 @@ __device__ void produce(const Params& p, Shared& s) {
       for (int unit = 0; unit < work.x && running; unit++)
         for (int left = work.y; left > 0; left -= kChunkFragments) {
           const u32 bytes = min(left, kChunkFragments) * kFragment;
-          if (!wait_running(s, &s.empty[at.slot], at.phase ^ 1)) { running = false; break; }
+          if (!wait_running(s, ahead, &s.empty[at.slot], at.phase ^ 1)) { running = false; break; }
           if (issued >= IN_FLIGHT) {
-            if (!wait_running(s, &s.full[behind.slot], behind.phase)) { running = false; break; }
+            if (!wait_running(s, ahead, &s.full[behind.slot], behind.phase)) { running = false; break; }
             behind.advance();
           }
           const u32 bar = shared_address(&s.full[at.slot]);
           barrier_expect(bar, bytes);
           bulk_copy(shared_address(s.ring[at.slot]), source, bytes, bar);
           source += bytes;
+          if (PREFETCH_BYTES) ahead.taken(source, bytes);
           at.advance();
           issued++;
         }

@@ -42,13 +42,13 @@ def matrices(model: Any, layer: int) -> Iterator[tuple[int, "torch.Tensor"]]:
 
 
 def pack(model: Any, program: Program) -> tuple["torch.Tensor", "torch.Tensor"]:
-    """All weights as one bf16 vector, and each SM's byte offset into it, int64 [sms]. The model is left as it is."""
+    """All weights as one bf16 vector, and each SM's byte offset into it and the end, int64 [sms + 1]. The model is left as it is."""
     import torch
 
     sizes = program.stream_bytes()
     aligned = -(-sizes // WEIGHT_ALIGNMENT) * WEIGHT_ALIGNMENT
-    offsets = torch.zeros(len(sizes), dtype=torch.int64)
-    offsets[1:] = torch.from_numpy(aligned.cumsum()[:-1])
+    offsets = torch.zeros(len(sizes) + 1, dtype=torch.int64)
+    offsets[1:] = torch.from_numpy(aligned.cumsum())
     head = model.lm_head.weight
     packed = torch.empty(int(aligned.sum()) // 2, dtype=torch.bfloat16, device=head.device)
     at = (offsets // 2).tolist()

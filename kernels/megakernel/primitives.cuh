@@ -24,6 +24,19 @@ __device__ __forceinline__ bool barrier_done(u32 bar, u32 parity) {
   return done;
 }
 
+// Whether the phase is over, without the wait of `barrier_done`.
+__device__ __forceinline__ bool barrier_passed(u32 bar, u32 parity) {
+  u32 done;
+  asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+               : "=r"(done) : "r"(bar), "r"(parity) : "memory");
+  return done;
+}
+
+// Asks for global memory to be brought into the second-level cache; `bytes` is a multiple of 16.
+__device__ __forceinline__ void prefetch_l2(const void* from, u32 bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
+
 // One bulk copy global -> shared that completes on `bar`; evict-first, since weights are read once a token.
 __device__ __forceinline__ void bulk_copy(u32 to, const void* from, u32 bytes, u32 bar) {
   asm volatile(
@@ -69,6 +82,11 @@ __device__ __forceinline__ ulonglong2 load_words(const u64* from) {
   note(from, 2, false);
   asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];" : "=l"(words.x), "=l"(words.y) : "l"(from) : "memory");
   return words;
+}
+__device__ __forceinline__ u32 cycles() {
+  u32 t;
+  asm volatile("mov.u32 %0, %clock;" : "=r"(t));
+  return t;
 }
 __device__ __forceinline__ u64 nanoseconds() {
   u64 t;
