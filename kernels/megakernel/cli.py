@@ -14,6 +14,7 @@ from kernels.megakernel.program import OP_NAMES, Layout, Program, build
 from kernels.megakernel.shape import Unsupported, shape_of
 from kernels.megakernel.structure import rows_of
 from kernels.megakernel.validate import validate
+from kernels.megakernel.weights import FORMATS
 
 SHOWN_MOST = 20
 
@@ -32,7 +33,9 @@ def megakernel_arguments(parser: argparse.ArgumentParser) -> None:
         own = commands.add_parser(name, help=summary, description=summary)
         own.add_argument("model", metavar="MODEL", help="a name of the catalogue, a model's directory or a config.json")
         for option, default in vars(Layout()).items():
-            own.add_argument(f"--{option.replace('_', '-')}", type=int, default=default, help=f"default {default}")
+            choices = list(FORMATS) if option == "weights" else None
+            flag = f"--{option.replace('_', '-')}"
+            own.add_argument(flag, type=type(default), default=default, choices=choices, help=f"default {default}")
     drawn = "turn a raw trace (npz) into a Chrome trace, for ui.perfetto.dev"
     own = commands.add_parser("trace", help=drawn, description=drawn)
     own.add_argument("raw", metavar="FILE", type=Path)
@@ -71,7 +74,7 @@ def config_of(model: str) -> dict[str, Any]:
 def _program(options: argparse.Namespace) -> Program:
     layout = Layout(**{name: getattr(options, name) for name in vars(Layout())})
     for name, value in vars(layout).items():
-        if value < 1:
+        if isinstance(value, int) and value < 1:
             raise Refused(f"--{name.replace('_', '-')}: {value} is less than 1")
     try:
         return build(shape_of(config_of(options.model)), layout)

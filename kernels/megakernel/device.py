@@ -10,12 +10,12 @@ import numpy as np
 from kernels import nvrtc
 from kernels.megakernel.program import HEAD, Program
 from kernels.megakernel.ring import safe_groups
+from kernels.megakernel.weights import FORMATS
 from kernels.megakernel.words import COUNT_MOST, bin_words
 from kernels.sampling import Sampling
 
 SOURCES = Path(__file__).parent
 SHARED_MOST = 227 * 1024
-CHUNK = 16384
 PRODUCER_THREADS = 128
 """A warpgroup, of which one thread works: so the consumers may have its registers."""
 
@@ -82,7 +82,7 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     mine = max(int(table[table[:, 0] == HEAD, 2].sum()) for table in program.instructions)
     if mine * 16 > COUNT_MOST:
         raise ValueError(f"vocab: {mine * 16} tokens on one SM are more than a word of a search can count")
-    stages = (SHARED_MOST - other) // CHUNK
+    stages = (SHARED_MOST - other) // program.form.slot_bytes
     if stages < 2:
         raise ValueError(f"batch {batch}: the input of {longest} elements leaves no room for the weight ring")
     stages, in_flight = min(stages, 16), min(tuning.in_flight, stages)
@@ -95,6 +95,7 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": tuning.split_keys,
         "OUT_PLANES": layout.out_parts, "DOWN_PLANES": layout.down_parts, "TRACE": int(tuning.trace),
         "DEBUG": int(tuning.debug),
+        "WEIGHT_BITS": program.form.bits,
         "PREFETCH_BYTES": tuning.prefetch_bytes, "PREFETCH_CYCLES": tuning.prefetch_cycles,
     }  # fmt: skip
 
@@ -110,7 +111,8 @@ def scratch_bytes(hidden: int, head_dim: int, batch: int, longest: int, warps: i
 def shared_bytes(constants: dict[str, Any]) -> int:
     """The dynamic shared memory of a block."""
     names = ("HIDDEN", "HEAD_DIM", "BATCH", "INPUT_LENGTH", "WARPS")
-    return constants["STAGES"] * CHUNK + scratch_bytes(*(constants[name] for name in names))
+    slot = next(form.slot_bytes for form in FORMATS.values() if form.bits == constants["WEIGHT_BITS"])
+    return constants["STAGES"] * slot + scratch_bytes(*(constants[name] for name in names))
 
 
 def compile_kernel(constants: dict[str, Any]) -> Any:

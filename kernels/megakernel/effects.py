@@ -13,13 +13,12 @@ import numpy as np
 
 from kernels.megakernel.program import ATTENTION, DOWN, END, FIELDS, GATE_UP, HEAD, OUT, QKV, Layout
 from kernels.megakernel.shape import Shape
+from kernels.megakernel.weights import format_of
 from kernels.megakernel.words import word_shapes
 
 COLUMN = {name: i for i, name in enumerate(FIELDS)}
 TILE = 16
 GATED_BLOCK = 8
-CHUNK_FRAGMENTS = 32
-"""16 x 16 fragments of weights in one chunk of the ring."""
 
 
 @dataclass(frozen=True)
@@ -110,8 +109,8 @@ def effects(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Eff
     return _OF[words["op"]](shape, layout, sm, words)
 
 
-def _chunks(words: dict[str, int]) -> int:
-    return words["units"] * -(-words["k_tiles"] // CHUNK_FRAGMENTS)
+def _chunks(layout: Layout, words: dict[str, int]) -> int:
+    return words["units"] * format_of(layout.weights).chunks(words["k_tiles"])
 
 
 def _planes(shape: Shape, layout: Layout, buffer: str, layer: int) -> Access:
@@ -128,7 +127,7 @@ def _qkv(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effect
     layer = words["layer"]
     reads = (_planes(shape, layout, "down_planes", layer - 1),) if layer else ()
     writes = _rows("qkv", words, shape.qkv_rows // TILE)
-    return Effects(reads, writes, residual=2 * layer, chunks=_chunks(words))
+    return Effects(reads, writes, residual=2 * layer, chunks=_chunks(layout, words))
 
 
 def _attention(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
@@ -158,27 +157,27 @@ def _out(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effect
             Access(buffer, layer, at + stride, n, layout.splits - 1, stride, always=False)
             for buffer, at, n, stride in inputs
         ]
-    return Effects(tuple(reads), _rows("out_planes", words, shape.hidden // TILE), chunks=_chunks(words))
+    return Effects(tuple(reads), _rows("out_planes", words, shape.hidden // TILE), chunks=_chunks(layout, words))
 
 
 def _gate_up(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
     layer = words["layer"]
     writes = _rows("gated", words | {"plane": 0}, 0)
     return Effects(
-        (_planes(shape, layout, "out_planes", layer),), writes, residual=2 * layer + 1, chunks=_chunks(words)
+        (_planes(shape, layout, "out_planes", layer),), writes, residual=2 * layer + 1, chunks=_chunks(layout, words)
     )
 
 
 def _down(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
     per_tile = TILE // GATED_BLOCK
     reads = (Access("gated", words["layer"], words["k_tile"] * per_tile, words["k_tiles"] * per_tile),)
-    return Effects(reads, _rows("down_planes", words, shape.hidden // TILE), chunks=_chunks(words))
+    return Effects(reads, _rows("down_planes", words, shape.hidden // TILE), chunks=_chunks(layout, words))
 
 
 def _head(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
     reads = (_planes(shape, layout, "down_planes", words["layer"] - 1),)
     writes = (Access("candidates", words["layer"], sm, 1),)
-    return Effects(reads, writes, residual=2 * words["layer"], chunks=_chunks(words))
+    return Effects(reads, writes, residual=2 * words["layer"], chunks=_chunks(layout, words))
 
 
 def _end(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:

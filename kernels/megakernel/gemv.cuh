@@ -1,6 +1,6 @@
 // Matrix-vector products on the matrix units: 16-row tiles of streamed weights times up to 8 input vectors.
 #pragma once
-#include "machine.cuh"
+#include "weights.cuh"
 
 // Where element k of an input vector lies in its 16-element tile: lane t of a fragment holds k = 2t, 2t+1, 2t+8, 2t+9.
 __device__ __forceinline__ int permuted(int k) { return ((k & 7) >> 1) * 4 + (k >> 3 & 1) * 2 + (k & 1); }
@@ -19,36 +19,6 @@ __device__ __forceinline__ float sum_over_warps(const Shared& s, int buffer, int
   return sum;
 }
 
-constexpr int kGroupWarps = WARPS / GROUPS;  // warps that share a chunk
-constexpr int kFragmentsEach = kChunkFragments / kGroupWarps;
-static_assert(kChunkFragments % kGroupWarps == 0, "a chunk is dealt evenly to a group of warps");
-
-constexpr int kTogether = kFragmentsEach < 8 ? kFragmentsEach : 8;  // fragments that a warp loads before it multiplies
-constexpr int kChains = 4;                                          // independent sums of a warp
-
-// Multiplies this warp's fragments of a chunk by the inputs they meet. `chunk` and `input` point at the lane's own
-// bytes. Only a chunk that is not Full asks for each fragment whether it is there.
-template <bool Full>
-__device__ __forceinline__ void multiply_chunk(float (&sum)[kChains][4], const char* chunk, const char* input,
-                                               bool has_column, int fragments) {
-  const int warp = threadIdx.x / 32 % kGroupWarps;
-#pragma unroll
-  for (int begin = 0; begin < kFragmentsEach; begin += kTogether) {
-    uint4 a[kTogether];
-    uint2 b[kTogether];
-#pragma unroll
-    for (int i = 0; i < kTogether; i++) {
-      const int f = (begin + i) * kGroupWarps + warp;
-      if (!Full) a[i] = make_uint4(0, 0, 0, 0);
-      b[i] = make_uint2(0, 0);
-      if (Full || f < fragments) a[i] = *(const uint4*)(chunk + f * kFragment);
-      if ((Full || f < fragments) && (BATCH == 8 || has_column)) b[i] = *(const uint2*)(input + f * BATCH * 32);
-    }
-#pragma unroll
-    for (int i = 0; i < kTogether; i++) mma_bf16(sum[i % kChains], a[i], b[i]);
-  }
-}
-
 // Streams `in.units` tiles of 16 rows x in.k_tiles * 16 columns through the ring and multiplies them by the input.
 // `epilogue(valid, unit, row, b, value, above)` is called by whole warps, once for each output row, neighbouring rows
 // in neighbouring lanes; when `paired`, for rows 0 to 7, with row + 8 as `above`.
@@ -57,21 +27,21 @@ __device__ __forceinline__ void gemv(const Params& p, Shared& s, RingPosition& r
                                      bool paired, Epilogue epilogue) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int column = lane >> 2, quad = lane & 3;
-  const char* input = (const char*)s.product.input + (column * 16 + quad * 4) * 2;
+  const char* input = (const char*)s.product.input;
   const int rows = paired ? 8 : 16;
   int buffer = 0;
 #pragma unroll 1
   for (int unit = 0; unit < in.units; unit++) {
-    float sum[kChains][4] = {};
+    float sum[kChains][4] = {}, row_scale[2] = {1.f, 1.f};
 #pragma unroll 1
-    for (int first = 0; first < in.k_tiles; first += kChunkFragments) {
+    for (int first = 0; first < in.k_tiles; first += kChunkTiles) {
       if (ring.turn == warp / kGroupWarps) {
         wait_chunk(p, s, in, &s.full[ring.slot], ring.phase);
-        const char *chunk = s.ring[ring.slot] + lane * 16, *part = input + first * BATCH * 32;
-        if (in.k_tiles - first >= kChunkFragments)
-          multiply_chunk<true>(sum, chunk, part, column < BATCH, 0);
+        const char *chunk = s.ring[ring.slot], *part = input + first * BATCH * 32;
+        if (in.k_tiles - first >= kChunkTiles)
+          multiply_chunk<true>(sum, row_scale, chunk, part, 0);
         else
-          multiply_chunk<false>(sum, chunk, part, column < BATCH, in.k_tiles - first);
+          multiply_chunk<false>(sum, row_scale, chunk, part, in.k_tiles - first);
         __syncwarp();
         if (lane == 0) barrier_arrive(shared_address(&s.empty[ring.slot]));
       }
@@ -82,8 +52,10 @@ __device__ __forceinline__ void gemv(const Params& p, Shared& s, RingPosition& r
 #pragma unroll
     for (int c = 0; c < 2; c++)
       if (quad * 2 + c < BATCH) {
-        mine[(quad * 2 + c) * 16 + column] = (sum[0][c] + sum[1][c]) + (sum[2][c] + sum[3][c]);
-        mine[(quad * 2 + c) * 16 + column + 8] = (sum[0][c + 2] + sum[1][c + 2]) + (sum[2][c + 2] + sum[3][c + 2]);
+        const float low = (sum[0][c] + sum[1][c]) + (sum[2][c] + sum[3][c]);
+        const float high = (sum[0][c + 2] + sum[1][c + 2]) + (sum[2][c + 2] + sum[3][c + 2]);
+        mine[(quad * 2 + c) * 16 + column] = low * row_scale[0];
+        mine[(quad * 2 + c) * 16 + column + 8] = high * row_scale[1];
       }
     if (u == kUnitBatch - 1 || unit == in.units - 1) {
       if (unit == in.units - 1) mark(p, step, in.index, 2);

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from kernels.megakernel.draw import draw
 from kernels.megakernel.program import ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV, Program
 from kernels.megakernel.structure import name_of, rows_of
+from kernels.megakernel.weights import matrix_of_unit
 from kernels.megakernel.words import (
     TAG,
     Floats,
@@ -37,7 +38,6 @@ from kernels.megakernel.words import (
 from kernels.sampling import Samplings, of_batch
 
 Steps = Generator[bool, None, Any]
-FRAGMENT = 256
 LOG2_E = np.float32(1.4426950408889634)
 
 
@@ -48,13 +48,6 @@ class Deadlock(RuntimeError):
 def splits_of(length: int, split_keys: int, most: int) -> int:
     """Over how many splits a context of `length` keys is divided."""
     return min(-(-length // split_keys), most)
-
-
-def matrix_of(fragments: Floats) -> Floats:
-    """Fragments [rows / 16, columns / 16, 256] back as a matrix [rows, columns]; the inverse of `pack.fragments`."""
-    tiles, columns, _ = fragments.shape
-    lanes = fragments.reshape(tiles, columns, 8, 4, 2, 2, 2)  # tile, k tile, g, t, column half, row half, pair
-    return lanes.transpose(0, 5, 2, 1, 4, 3, 6).reshape(tiles * 16, columns * 16)
 
 
 class Gpu:
@@ -156,13 +149,14 @@ class Sm:
 
     def _products(self, words: dict[str, int], x: Floats) -> Iterator[tuple[int, Floats]]:
         """Takes the instruction's weights from the stream, unit by unit: (row tile, [batch, 16] products)."""
-        offset = int(self.gpu.arrays["weight_offset"][self.number]) // 2
+        offset, form = int(self.gpu.arrays["weight_offset"][self.number]), self.gpu.program.form
         k = words["k_tiles"]
+        size = form.unit_bytes(k)
         for unit in range(words["units"]):
             begin = offset + self.taken
-            self.taken += k * FRAGMENT
-            fragments = bf16_floats(self.gpu.arrays["weights"][begin : begin + k * FRAGMENT])
-            yield words["tile"] + unit, x[:, : k * 16] @ matrix_of(fragments.reshape(1, k, FRAGMENT)).T
+            self.taken += size
+            matrix = matrix_of_unit(self.gpu.arrays["weights"][begin : begin + size], k, form)
+            yield words["tile"] + unit, x[:, : k * 16] @ matrix.T
 
     def _store_rows(self, buffer: str, words: dict[str, int], tile: int, rows: Floats) -> None:
         at = words["plane"], slice(None), slice(tile * 8, tile * 8 + 8)

@@ -5,12 +5,18 @@
 // Compile-time facts of the model and the launch, from `kernels.megakernel.compile`:
 // HIDDEN INTER HEADS KV_HEADS HEAD_DIM LAYERS VOCAB BATCH (1, 2, 4, 8) QKV_BIAS QK_NORM NORM_EPS ROWS_PER_HEAD_GROUP
 // WARPS GROUPS (of warps that take chunks in turn) STAGES IN_FLIGHT INPUT_LENGTH (largest input vector of one instruction) MAX_SPLITS SPLIT_KEYS OUT_PLANES DOWN_PLANES TRACE
+// WEIGHT_BITS (16: bf16, 8: fp8, 4: nvfp4)
 // PREFETCH_BYTES (of weights beyond the ring, in the second-level cache) PREFETCH_CYCLES (for each 4 KB of them)
 constexpr int kConsumers = WARPS * 32;
 constexpr int kThreads = kConsumers + 128;  // one more warpgroup, of which one thread produces
-constexpr int kFragment = 512;             // bytes of a 16 x 16 bf16 fragment: 16 bytes a lane
-constexpr int kChunkFragments = 32;
-constexpr int kChunk = kChunkFragments * kFragment;
+// How weights lie in a chunk of the ring: kernels/megakernel/weights.py.
+constexpr int kBlockTiles = 16 / WEIGHT_BITS;  // 16 x 16 tiles of a block
+constexpr int kBlockCodes = 512;               // bytes of their codes: 16 a lane
+constexpr int kBlock = kBlockCodes + (WEIGHT_BITS == 4 ? 64 : 0);
+constexpr int kChunkHeader = WEIGHT_BITS == 16 ? 0 : 64;
+constexpr int kChunkBlocks = 32;
+constexpr int kChunkTiles = kChunkBlocks * kBlockTiles;
+constexpr int kChunk = (kChunkHeader + kChunkBlocks * kBlock + 127) / 128 * 128;
 constexpr int kUnitBatch = 8;              // row tiles that are reduced together
 constexpr int kQkvRows = (HEADS + 2 * KV_HEADS) * HEAD_DIM;
 constexpr int kGroup = HEADS / KV_HEADS;
@@ -273,8 +279,8 @@ __device__ void produce(const Params& p, Shared& s) {
       const int2 work = next;
       next = make_int2(program[1].units, program[1].k_tiles);
       for (int unit = 0; unit < work.x && running; unit++)
-        for (int left = work.y; left > 0; left -= kChunkFragments) {
-          const u32 bytes = min(left, kChunkFragments) * kFragment;
+        for (int left = work.y; left > 0; left -= kChunkTiles) {
+          const u32 bytes = kChunkHeader + (min(left, kChunkTiles) + kBlockTiles - 1) / kBlockTiles * kBlock;
           if (!wait_running(s, ahead, &s.empty[at.slot], at.phase ^ 1)) { running = false; break; }
           if (issued >= IN_FLIGHT) {
             if (!wait_running(s, ahead, &s.full[behind.slot], behind.phase)) { running = false; break; }

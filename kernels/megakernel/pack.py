@@ -3,18 +3,19 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from kernels.megakernel.program import DOWN, GATE_UP, HEAD, OUT, QKV, Program
+from kernels.megakernel.program import DOWN, GATE_UP, HEAD, OUT, QKV, Program, Section
+from kernels.megakernel.weights import ALIGNMENT, CHUNK_BLOCKS, CODES_BYTES, MAGNITUDE_BITS, SIGN_BITS, Format
 
 if TYPE_CHECKING:
     import torch
 
-WEIGHT_ALIGNMENT = 128
+    from kernels.megakernel.quantise import Quantised
 
 
 def fragments(weight: "torch.Tensor") -> "torch.Tensor":
-    """A matrix [rows, columns] bf16 as matrix-unit fragments [rows / 16, columns / 16, 256].
+    """A matrix [rows, columns] of values or codes as matrix-unit fragments [rows / 16, columns / 16, 256].
 
-    Lane 4g + t of a fragment holds 8 values, 16 bytes: rows g and g + 8, columns 2t, 2t + 1, 2t + 8, 2t + 9.
+    Lane 4g + t of a fragment holds 8 values: rows g and g + 8, columns 2t, 2t + 1, 2t + 8, 2t + 9.
     """
     rows, columns = weight.shape
     split = weight.view(rows // 16, 2, 8, columns // 16, 2, 4, 2)  # tile, row half, g, k tile, column half, t, pair
@@ -41,32 +42,104 @@ def matrices(model: Any, layer: int) -> Iterator[tuple[int, "torch.Tensor"]]:
     yield DOWN, mlp.down_proj.weight
 
 
-def pack(model: Any, program: Program) -> tuple["torch.Tensor", "torch.Tensor"]:
-    """All weights as one bf16 vector, and each SM's byte offset into it and the end, int64 [sms + 1]. The model is left as it is."""
+def streams(found: "Quantised", form: Format, k_tile: int, k_tiles: int) -> "torch.Tensor":
+    """Column tiles [k_tile, + k_tiles) of a matrix as its units lie in the stream, uint8 [row tiles, unit bytes].
+
+    `found.codes` [rows, columns] are bf16 values or the codes of `form`, rows a multiple of 16.
+    """
     import torch
 
-    sizes = program.stream_bytes()
-    aligned = -(-sizes // WEIGHT_ALIGNMENT) * WEIGHT_ALIGNMENT
+    def cut(tiles: torch.Tensor) -> torch.Tensor:
+        part = tiles[:, k_tile : k_tile + k_tiles]
+        return torch.nn.functional.pad(part, (0, 0, 0, -k_tiles % form.tiles))
+
+    n, tiles = form.tiles, cut(fragments(found.codes))
+    count = len(tiles)
+    lanes = tiles.view(count, -1, n, 8, 4 // n, n, 8).transpose(2, 3)  # row tile, block, g, tile, quarter, product, code
+    words = _WORDS[form.bits](lanes).contiguous()
+    blocks = words.view(torch.uint8).reshape(count, -1, CODES_BYTES)
+    if found.block_scales is not None:  # row tile, row half, g, column tile
+        scales = found.block_scales.view(count, 2, 8, -1).permute(0, 3, 1, 2).reshape(count, -1, 16)
+        by_lane = cut(scales).view(count, -1, n, 2, 8).permute(0, 1, 4, 2, 3)
+        blocks = torch.cat([blocks, by_lane.reshape(count, -1, form.block_scales)], dim=2)
+    header = found.row_scales.view(count, -1).view(torch.uint8)[:, : form.header]
+    parts = [part for chunk in blocks.split(CHUNK_BLOCKS, dim=1) for part in (header, chunk.flatten(1))]
+    return torch.cat(parts, dim=1)
+
+
+def _bf16_words(values: "torch.Tensor") -> "torch.Tensor":
+    import torch
+
+    return values.to(torch.bfloat16)
+
+
+def _fp8_words(codes: "torch.Tensor") -> "torch.Tensor":
+    """[..., 8] e4m3 codes as [..., 2] words; the inverse of `weights.fp8_codes`."""
+    import torch
+
+    c = codes.unflatten(-1, (2, 4)).to(torch.int32)
+    sign, magnitude, exponent, mantissa = c >> 7, c & 0x7F, c >> 3 & 15, c & 7
+    word = torch.zeros_like(c[..., 0])
+    for half, other in ((0, 1), (1, 0)):
+        word |= (sign[..., half] << 15 | magnitude[..., half] << 4) << 16 * half
+        word |= (exponent[..., 2 + half] << 11 | mantissa[..., 2 + half]) << 16 * half
+        word |= sign[..., 2 + half] << 3 + 16 * other
+    return word
+
+
+def _nvfp4_words(codes: "torch.Tensor") -> "torch.Tensor":
+    """[..., 8] e2m1 codes as [..., 1] word; the inverse of `weights.nvfp4_codes`."""
+    import torch
+
+    c = codes.to(torch.int32)
+    word = torch.zeros_like(c[..., :1])
+    for register, (sign, low) in enumerate(zip(SIGN_BITS, MAGNITUDE_BITS, strict=True)):
+        for half in range(2):
+            code = c[..., 2 * register + half, None]
+            word |= (code >> 3 << sign | (code & 7) << low) << 16 * half
+    return word
+
+
+_WORDS = {16: _bf16_words, 8: _fp8_words, 4: _nvfp4_words}
+
+
+def quantised(weight: "torch.Tensor", weights: str) -> "Quantised":
+    """A matrix in a precision of `FORMATS`; in bf16 its codes are its values."""
+    import torch
+
+    from kernels.megakernel.quantise import QUANTISERS, Quantised
+
+    if weights != "bf16":
+        return QUANTISERS[weights](weight)
+    return Quantised(weight, torch.ones(len(weight), device=weight.device))
+
+
+def pack(model: Any, program: Program) -> tuple["torch.Tensor", "torch.Tensor"]:
+    """All weights as they stream, uint8, and where each SM's begin and the last ends, int64 [sms + 1].
+
+    The model is left as it is.
+    """
+    import torch
+
+    sizes, form = program.stream_bytes(), program.form
+    aligned = -(-sizes // ALIGNMENT) * ALIGNMENT
     offsets = torch.zeros(len(sizes) + 1, dtype=torch.int64)
     offsets[1:] = torch.from_numpy(aligned.cumsum())
     head = model.lm_head.weight
-    packed = torch.empty(int(aligned.sum()) // 2, dtype=torch.bfloat16, device=head.device)
-    at = (offsets // 2).tolist()
-    by_layer: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for sm, sections in enumerate(program.sections):
-        for i, section in enumerate(sections):
-            by_layer.setdefault((section.layer, section.matrix), []).append((sm, i))
-    starts = [[0] for _ in program.sections]
-    for sm, sections in enumerate(program.sections):
+    packed = torch.empty(int(aligned.sum()), dtype=torch.uint8, device=head.device)
+    places: dict[tuple[int, int], list[tuple[Section, int]]] = {}
+    for sections, offset in zip(program.sections, offsets.tolist(), strict=False):
+        at = offset
         for section in sections:
-            starts[sm].append(starts[sm][-1] + section.units * section.k_tiles * 256)
+            places.setdefault((section.layer, section.matrix), []).append((section, at))
+            at += section.units * form.unit_bytes(section.k_tiles)
 
     def place(matrix: int, layer: int, weight: "torch.Tensor") -> None:
-        cut = fragments(weight.to(torch.bfloat16))
-        for sm, i in by_layer.get((layer, matrix), []):
-            s = program.sections[sm][i]
-            piece = cut[s.tile : s.tile + s.units, s.k_tile : s.k_tile + s.k_tiles]
-            begin = at[sm] + starts[sm][i]
+        found, cut = quantised(weight, form.name), {}
+        for s, begin in places.get((layer, matrix), []):
+            if (s.k_tile, s.k_tiles) not in cut:
+                cut[s.k_tile, s.k_tiles] = streams(found, form, s.k_tile, s.k_tiles)
+            piece = cut[s.k_tile, s.k_tiles][s.tile : s.tile + s.units]
             packed[begin : begin + piece.numel()].view(piece.shape).copy_(piece)
 
     with torch.no_grad():

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kernels.megakernel.shape import Shape
+from kernels.megakernel.weights import Format, format_of
 
 FIELDS = (
     "op", "layer", "units", "tile", "k_tile", "k_tiles", "plane", "kv_head", "head", "heads", "split", "index",
@@ -25,7 +26,10 @@ HEADS_MOST = 4
 
 @dataclass(frozen=True)
 class Layout:
-    """How the work is cut: SMs, sequences, splits of the keys, and column parts (planes) of each product."""
+    """How the work is cut: SMs, sequences, splits of the keys, and column parts (planes) of each product.
+
+    `weights` is the precision they stream in, one of `weights.FORMATS`.
+    """
 
     sms: int = 132
     batch: int = 1
@@ -33,6 +37,7 @@ class Layout:
     qkv_parts: int = 1
     out_parts: int = 1
     down_parts: int = 1
+    weights: str = "bf16"
 
 
 @dataclass(frozen=True)
@@ -62,9 +67,15 @@ class Program:
         lengths = [len(each) for each in self.instructions]
         return np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int32)
 
+    @property
+    def form(self) -> Format:
+        """How its weights lie in the stream."""
+        return format_of(self.layout.weights)
+
     def stream_bytes(self) -> np.ndarray:
-        """Bytes of bf16 weights each SM reads per token, int64 [sms]."""
-        return np.array([sum(s.units * s.k_tiles * 512 for s in sections) for sections in self.sections])
+        """Bytes of weights, scales included, that each SM reads per token, int64 [sms]."""
+        form = self.form
+        return np.array([sum(s.units * form.unit_bytes(s.k_tiles) for s in sections) for sections in self.sections])
 
 
 def fitted(shape: Shape, layout: Layout) -> Layout:

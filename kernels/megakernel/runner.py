@@ -16,7 +16,9 @@ from kernels.engine.sessions import DecoderSession
 from kernels.megakernel.device import Tuning
 from kernels.megakernel.machine import Machine
 from kernels.megakernel.program import Layout
+from kernels.megakernel.quantise import rounded_decoder
 from kernels.megakernel.shape import shape_of
+from kernels.megakernel.weights import format_of
 from kernels.sampling import Samplings, of_batch
 
 CAPACITY_STEP = 64
@@ -39,9 +41,11 @@ def pinned(count: int, fill: int) -> tuple[Any, np.ndarray]:
 
 
 class MegakernelRunner(Runner):
-    """Options: `compile` (False; True compiles the prompt's pass with Inductor), `layout` and `tuning` (their fields).
+    """Options: `weights` (bf16, fp8 or nvfp4), `compile` (False; True compiles the prompt's pass with Inductor), `layout`
+    and `tuning` (their fields).
 
-    Raises ValueError for a model, device or dtype the megakernel does not serve, naming the feature.
+    In lower precision the prompt's pass takes the same rounded weights, from a bf16 copy made when it is prepared; the
+    embedding is looked up as it is, and the model is left as it is. Raises ValueError for a model, device or dtype the megakernel does not serve, naming the feature.
     """
 
     name = "megakernel"
@@ -54,6 +58,8 @@ class MegakernelRunner(Runner):
             raise ValueError("device: the megakernel needs a Hopper GPU (compute capability 9.0)")
         if weight.dtype != torch.bfloat16:
             raise ValueError(f"dtype: the megakernel needs bf16 weights, not {weight.dtype}")
+        self.weights = format_of(self.options.get("weights", "bf16")).name
+        self._compact: decoder.Decoder | None = None
         self._machine: Machine | None = None
         self._session: DecoderSession | None = None
         self._cancel = pinned(1, 0)
@@ -66,14 +72,16 @@ class MegakernelRunner(Runner):
         if self._machine is None or self._machine.capacity < capacity or self._machine.layout.batch != batch:
             self._machine = None
             parts = LONG_OUT_PARTS if capacity > LONG_CONTEXT else 1
-            layout = Layout(**{"batch": batch, "out_parts": parts, **self.options.get("layout", {})})
+            chosen = {"batch": batch, "out_parts": parts, "weights": self.weights, **self.options.get("layout", {})}
+            layout = Layout(**chosen)
             tuning = Tuning(**self.options.get("tuning", {}))
             self._machine = Machine(self.model, self.shape, layout, capacity, tuning)
         machine = self._machine
         caches = list(zip(machine.keys, machine.values, strict=True))
-        compact = decoder.Decoder(self.model)
+        if self._compact is None:
+            self._compact = rounded_decoder(decoder.Decoder(self.model), self.weights)
         compiled = self._compile if self.options.get("compile", False) else lambda function: function
-        self._session = DecoderSession(compact, batch, prompt, machine.capacity, compiled, cache=caches)
+        self._session = DecoderSession(self._compact, batch, prompt, machine.capacity, compiled, cache=caches)
         self._session.prefill = captured(self._session._prefill, self._session.device)
         self.generate(torch.zeros(batch, prompt, dtype=torch.int64, device=machine.gpu), tokens)
 
@@ -168,5 +176,5 @@ class MegakernelRunner(Runner):
         return out
 
     def close(self) -> None:
-        self._machine = self._session = None
+        self._machine = self._session = self._compact = None
         super().close()

@@ -22,6 +22,7 @@ from kernels.megakernel.program import (
     products,
 )
 from kernels.megakernel.shape import Shape
+from kernels.megakernel.weights import FORMATS
 
 WHOLE_INPUT = (QKV, GATE_UP, HEAD)
 """Products of the residual: the kernel multiplies their input from its first column on."""
@@ -72,6 +73,9 @@ def structure(program: Program) -> list[Problem]:
 
 def _bounds(program: Program) -> Iterator[Problem]:
     layout = program.layout
+    if layout.weights not in FORMATS:
+        yield Problem("bounds", -1, -1, f"weights {layout.weights!r} are not one of {', '.join(FORMATS)}")
+        return
     if len(program.instructions) != layout.sms or len(program.sections) != layout.sms:
         yield Problem("bounds", -1, -1, f"{len(program.instructions)} lists of instructions for {layout.sms} SMs")
         return

@@ -13,7 +13,7 @@ from kernels.megakernel.program import Program
 def uploads(model: Any, program: Program, capacity: int) -> dict[str, Tensor]:
     """The arrays of a transformers decoder (bf16) by their names in `Params`, on the model's device.
 
-    `weights` bf16 and `weight_offset` int64 [sms + 1] in bytes; `program` int32 [n, 16] and `program_start` int32 [sms];
+    `weights` uint8 and `weight_offset` int64 [sms + 1]; `program` int32 [n, 16] and `program_start` int32 [sms];
     `embedding` [vocab, hidden]; `norms` float32 [2 layers + 1, hidden]; `rope` float32 [capacity, head_dim / 2, 2];
     where the family has them `bias` float32 [layers, rows of q, k, v] and `qk_norm` float32 [layers, 2, head_dim].
     """

@@ -19,7 +19,16 @@ from kernels.megakernel.shape import shape_of
 from kernels.megakernel.structure import WHOLE_INPUT, rows_of
 from kernels.megakernel.validate import check, validate
 from tests.kernels.megakernel.broken import changed, fields_that_matter, find, swapped, without
-from tests.kernels.megakernel.tiny_models import MODELS, exact, gpu, logits_after, model, program_of, start
+from tests.kernels.megakernel.tiny_models import (
+    MODELS,
+    exact,
+    gpu,
+    logits_after,
+    model,
+    program_of,
+    rounded_model,
+    start,
+)
 
 LAYOUTS: list[dict[str, Any]] = [{}, {"batch": 3, "out_parts": 2, "down_parts": 2, "sms": 5}, {"sms": 1, "splits": 1}]
 FEW = settings(max_examples=25, deadline=None, derandomize=True)
@@ -39,6 +48,25 @@ def test_it_generates_what_transformers_generates(name: str, layout: dict[str, A
     chosen = np.take_along_axis(expected, tokens[..., None], axis=-1)[..., 0]
     assert (expected.max(axis=-1) - chosen).max() <= 2 * np.abs(rounded - expected).max()
     np.testing.assert_array_equal(tokens, machine.logits.argmax(axis=-1))
+
+
+@pytest.mark.parametrize("layout", [{"out_parts": 3, "down_parts": 2}, {"batch": 3, "sms": 4}], ids=["in parts", "batch 3"])
+@pytest.mark.parametrize("name", ["llama", "llama-128", "qwen2"])
+@pytest.mark.parametrize("weights", ["fp8", "nvfp4"])
+def test_in_lower_precision_it_is_the_model_of_the_rounded_weights(
+    weights: str, name: str, layout: dict[str, Any]
+) -> None:
+    """It reads the packed codes and scales, transformers the bf16 matrices that they stand for: the same tolerance."""
+    program = program_of(name, weights=weights, **layout)
+    check(program)
+    begin = start(name, program.layout.batch, 21, 64, weights)
+    machine = gpu(name, program, begin, 3, split_keys=8)
+    tokens = machine.run(in_turn())
+    expected = logits_after(exact(name, weights), begin, tokens)
+    rounded = logits_after(rounded_model(name, weights), begin, tokens)
+    assert np.abs(machine.logits - expected).max() <= np.abs(rounded - expected).max()
+    unrounded = logits_after(exact(name), begin, tokens)
+    assert np.abs(machine.logits - unrounded).max() > 2 * np.abs(machine.logits - expected).max()
 
 
 def test_it_appends_keys_and_values() -> None:

@@ -1,13 +1,14 @@
 """Packed weights: fragments as the matrix unit wants them, each SM's in the order in which it takes them."""
 
 import numpy as np
+import pytest
 import torch
 
-from kernels.megakernel.interpret import matrix_of
 from kernels.megakernel.pack import fragments, interleaved
 from kernels.megakernel.program import DOWN, GATE_UP, HEAD, OUT, QKV
+from kernels.megakernel.quantise import rounded
 from kernels.megakernel.uploads import uploads
-from kernels.megakernel.words import bf16_floats
+from kernels.megakernel.weights import FORMATS, matrix_of_unit
 from tests.kernels.megakernel.tiny_models import as_numpy, model, program_of
 
 
@@ -46,11 +47,6 @@ def test_fragments_are_what_the_matrix_unit_multiplies() -> None:
         np.testing.assert_allclose(product, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_the_interpreter_undoes_fragments() -> None:
-    weight = torch.arange(48 * 32).reshape(48, 32).to(torch.float32)
-    np.testing.assert_array_equal(matrix_of(fragments(weight).numpy()), weight.numpy())
-
-
 def test_gate_and_up_rows_take_turns_by_eight() -> None:
     gate, up = torch.arange(32).reshape(16, 2), -torch.arange(32).reshape(16, 2)
     mixed = interleaved(gate, up)
@@ -59,9 +55,10 @@ def test_gate_and_up_rows_take_turns_by_eight() -> None:
     assert torch.equal(mixed[16:24], gate[8:])
 
 
-def test_every_stream_holds_its_sections_one_after_the_other() -> None:
+@pytest.mark.parametrize("weights", FORMATS)
+def test_every_stream_holds_its_sections_one_after_the_other(weights: str) -> None:
     name = "qwen2"
-    program = program_of(name, out_parts=2, down_parts=3)
+    program = program_of(name, out_parts=2, down_parts=3, weights=weights)
     arrays = {key: as_numpy(value) for key, value in uploads(model(name), program, 8).items()}
     block = model(name).model.layers
     matrices = {
@@ -76,14 +73,16 @@ def test_every_stream_holds_its_sections_one_after_the_other() -> None:
     }
     head = model(name).lm_head.weight
     matrices[program.shape.layers, HEAD] = torch.cat([head, head.new_zeros(-len(head) % 16, head.shape[1])])
+    held = {place: rounded(weight.detach(), weights).float().numpy() for place, weight in matrices.items()}
     assert (arrays["weight_offset"] % 128 == 0).all()
     for sm, sections in enumerate(program.sections):
-        at = int(arrays["weight_offset"][sm]) // 2
+        at = int(arrays["weight_offset"][sm])
         for s in sections:
-            size = s.units * s.k_tiles * 256
-            packed = bf16_floats(arrays["weights"][at : at + size]).reshape(s.units, s.k_tiles, 256)
-            rows = slice(s.tile * 16, (s.tile + s.units) * 16)
+            size = program.form.unit_bytes(s.k_tiles)
             columns = slice(s.k_tile * 16, (s.k_tile + s.k_tiles) * 16)
-            expected = matrices[s.layer, s.matrix][rows, columns].detach().float().numpy()
-            np.testing.assert_array_equal(matrix_of(packed), expected)
-            at += size
+            for tile in range(s.tile, s.tile + s.units):
+                unit = matrix_of_unit(arrays["weights"][at : at + size], s.k_tiles, program.form)
+                np.testing.assert_array_equal(unit, held[s.layer, s.matrix][tile * 16 : tile * 16 + 16, columns])
+                at += size
+        assert at <= arrays["weight_offset"][sm + 1]
+    assert len(arrays["weights"]) == arrays["weight_offset"][-1]

@@ -1,5 +1,6 @@
 """Small decoders of every family, their prompts' caches, and what transformers makes of them."""
 
+import copy
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -10,6 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from kernels.megakernel.interpret import Gpu
 from kernels.megakernel.program import Layout, Program, build
+from kernels.megakernel.quantise import rounded
 from kernels.megakernel.shape import shape_of
 from kernels.megakernel.uploads import uploads
 
@@ -72,11 +74,27 @@ def model(name: str) -> Any:
 
 
 @cache
-def exact(name: str) -> Any:
+@torch.no_grad()
+def rounded_model(name: str, weights: str) -> Any:
+    """The model in bf16 with the values that its matrices have in a lower precision; the embedding as it was."""
+    if weights == "bf16":
+        return model(name)
+    made = copy.deepcopy(model(name))
+    made.lm_head.weight = torch.nn.Parameter(rounded(made.lm_head.weight, weights))
+    for layer in made.model.layers:
+        attention, mlp = layer.self_attn, layer.mlp
+        packed = [attention.q_proj, attention.k_proj, attention.v_proj], [mlp.gate_proj, mlp.up_proj]
+        for parts in (*packed, [attention.o_proj], [mlp.down_proj]):
+            together = rounded(torch.cat([part.weight for part in parts]), weights)
+            for part, rows in zip(parts, together.split([len(part.weight) for part in parts]), strict=True):
+                part.weight.copy_(rows)
+    return made
+
+
+@cache
+def exact(name: str, weights: str = "bf16") -> Any:
     """The same weights in float32."""
-    made = _made(name)
-    made.load_state_dict(model(name).state_dict())
-    return made.float().eval()
+    return copy.deepcopy(rounded_model(name, weights)).float().eval()
 
 
 def program_of(name: str, **layout: Any) -> Program:
@@ -95,9 +113,9 @@ class Start:
 
 
 @torch.no_grad()
-def start(name: str, batch: int, length: int, capacity: int) -> Start:
+def start(name: str, batch: int, length: int, capacity: int, weights: str = "bf16") -> Start:
     """A random prompt, its keys and values rounded to bf16. Rows beyond it are NaN, so that reading one shows."""
-    reference = exact(name)
+    reference = exact(name, weights)
     chance = torch.Generator().manual_seed(batch * 1000 + length)
     prompt = torch.randint(0, reference.config.vocab_size, (batch, length), generator=chance)
     out = reference(prompt, use_cache=True)

@@ -1,0 +1,152 @@
+"""Weights rounded to e4m3 with a scale per row, or to the NVFP4 layout; and back, exactly, as bf16.
+
+Row and tensor scales are powers of two: code times scales then has at most 6 significant bits, so that the values a
+plan runs with are bf16 matrices like any other, and prompt, decode and reference can share them. In e4m3, whose codes are
+floating-point, that costs nothing but range at the lower end.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernels.megakernel.weights import E2M1
+
+E4M3_MOST, E4M3_LEAST_NORMAL, E2M1_MOST = 448.0, 2.0**-6, 6.0
+BLOCK = 16
+"""Columns that share an e4m3 scale in nvfp4."""
+ROWS_TOGETHER = 8192
+"""Rows quantised at once, so that float32 copies stay small."""
+FULL_SCALES = (6.0, 5.0, 4.0)
+"""To which of e2m1's magnitudes the largest of a block is scaled: what rounds the block best is kept."""
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """`codes` uint8 [rows, columns]; `row_scales` float32 [rows]; nvfp4 also `block_scales` uint8 [rows, columns / 16]
+    (e4m3 codes, all of normal numbers)."""
+
+    codes: Tensor
+    row_scales: Tensor
+    block_scales: Tensor | None = None
+
+    def values(self) -> Tensor:
+        """The matrix they stand for, bf16 [rows, columns], without any rounding."""
+        out = torch.empty(self.codes.shape, dtype=torch.bfloat16, device=self.codes.device)
+        for rows in _groups(len(out)):
+            codes, scale = self.codes[rows], self.row_scales[rows, None]
+            if self.block_scales is None:
+                out[rows] = (codes.view(torch.float8_e4m3fn).float() * scale).bfloat16()
+            else:
+                table = torch.from_numpy(E2M1).to(codes.device)
+                values = torch.cat([table, -table])[codes.int()]
+                blocks = self.block_scales[rows].view(torch.float8_e4m3fn).float().repeat_interleave(BLOCK, dim=1)
+                out[rows] = (values * blocks * scale).bfloat16()
+        return out
+
+
+def _groups(rows: int) -> list[slice]:
+    return [slice(begin, begin + ROWS_TOGETHER) for begin in range(0, rows, ROWS_TOGETHER)]
+
+
+def _power_of_two(x: Tensor) -> Tensor:
+    """The least power of two that is not under x, float32; 1 where x is 0."""
+    mantissa, exponent = torch.frexp(x.float())
+    power = torch.ldexp(torch.ones_like(mantissa), exponent - (mantissa == 0.5).int())
+    return torch.where(x > 0, power, torch.ones_like(power))
+
+
+@torch.no_grad()
+def fp8(weight: Tensor) -> Quantised:
+    """e4m3 with a power of two per row, for a matrix [rows, columns]. Raises ValueError when a weight is not finite."""
+    _check(weight, "fp8")
+    scales = _power_of_two(weight.abs().amax(dim=1).float() / E4M3_MOST)
+    codes = torch.empty(weight.shape, dtype=torch.uint8, device=weight.device)
+    for rows in _groups(len(weight)):
+        codes[rows] = (weight[rows].float() / scales[rows, None]).to(torch.float8_e4m3fn).view(torch.uint8)
+    return Quantised(codes, scales)
+
+
+@torch.no_grad()
+def nvfp4(weight: Tensor) -> Quantised:
+    """e2m1 with an e4m3 scale per 16 columns and a power of two per matrix, for [rows, columns] bf16 or float32.
+
+    Raises ValueError when a weight is not finite or the columns are no multiple of 16.
+    """
+    _check(weight, "nvfp4")
+    if weight.shape[1] % BLOCK:
+        raise ValueError(f"weight: {weight.shape[1]} columns are no multiple of {BLOCK}, the block of nvfp4")
+    tensor = _power_of_two(weight.abs().amax().float() / (E4M3_MOST * E2M1_MOST))
+    codes = torch.empty(weight.shape, dtype=torch.uint8, device=weight.device)
+    scales = torch.empty(len(weight), weight.shape[1] // BLOCK, dtype=torch.uint8, device=weight.device)
+    for rows in _groups(len(weight)):
+        blocks = (weight[rows].float() / tensor).unflatten(1, (-1, BLOCK))
+        best_codes, best_scales, least = None, None, None
+        for full in FULL_SCALES:
+            scale = _block_scale(blocks, full)
+            found = _e2m1(blocks / scale.float()[..., None])
+            error = (_e2m1_values(found) * scale.float()[..., None] - blocks).square().sum(-1)
+            if least is None or best_codes is None or best_scales is None:
+                best_codes, best_scales, least = found, scale.view(torch.uint8), error
+                continue
+            better = error < least
+            best_codes = torch.where(better[..., None], found, best_codes)
+            best_scales = torch.where(better, scale.view(torch.uint8), best_scales)
+            least = torch.where(better, error, least)
+        assert best_codes is not None
+        codes[rows], scales[rows] = best_codes.flatten(1), best_scales
+    return Quantised(codes, tensor.expand(len(weight)).contiguous(), scales)
+
+
+def _block_scale(blocks: Tensor, full: float) -> Tensor:
+    """e4m3 scales of blocks [rows, n, 16] that bring the largest of each near `full`; never a subnormal number."""
+    wanted = (blocks.abs().amax(-1) / full).clamp(E4M3_LEAST_NORMAL, E4M3_MOST)
+    return wanted.to(torch.float8_e4m3fn)
+
+
+def _e2m1(x: Tensor) -> Tensor:
+    """Codes of the nearest e2m1 values, to even where two are as near, larger ones cut off; uint8."""
+    size = x.abs()
+    code = torch.zeros_like(x, dtype=torch.uint8)
+    for number, (low, high) in enumerate(zip(E2M1[:-1].tolist(), E2M1[1:].tolist(), strict=True)):
+        middle = (low + high) / 2
+        code += size >= middle if number % 2 else size > middle
+    return code | (x < 0).byte() << 3
+
+
+def _e2m1_values(codes: Tensor) -> Tensor:
+    table = torch.from_numpy(E2M1).to(codes.device)
+    return torch.cat([table, -table])[codes.int()]
+
+
+def _check(weight: Tensor, name: str) -> None:
+    if not bool(torch.isfinite(weight).all()):
+        raise ValueError(f"weight: it holds numbers that are not finite, which {name} cannot round")
+
+
+QUANTISERS: dict[str, Callable[[Tensor], Quantised]] = {"fp8": fp8, "nvfp4": nvfp4}
+
+
+def rounded(weight: Tensor, weights: str) -> Tensor:
+    """The values a precision's weights have, bf16: those of `weight` itself where `weights` is bf16."""
+    return weight.to(torch.bfloat16) if weights == "bf16" else QUANTISERS[weights](weight).values()
+
+
+@torch.no_grad()
+def rounded_decoder(compact: Any, weights: str) -> Any:
+    """A compact decoder with its matrices rounded in copies of their own; what it was made from stays as it is."""
+    if weights == "bf16":
+        return compact
+    compact.layers = [
+        layer._replace(
+            qkv=tuple(rounded(each, weights) for each in layer.qkv),
+            o=rounded(layer.o, weights),
+            gate_up=tuple(rounded(each, weights) for each in layer.gate_up),
+            down=rounded(layer.down, weights),
+        )
+        for layer in compact.layers
+    ]
+    compact.lm_head = rounded(compact.lm_head, weights)
+    return compact

@@ -1,0 +1,156 @@
+"""How the weights of a product lie in the stream, in each precision. Imports without torch.
+
+A *unit* is 16 rows of a matrix times some tiles of 16 columns. It streams as chunks of up to 32 *blocks*. A block is 512
+bytes, 16 a lane: as many tiles as these hold (1 in bf16, 2 in fp8, 4 in nvfp4), dealt to the lanes so that each needs
+consecutive elements of the input. A chunk of lower precision begins with one float32 scale per row; an nvfp4 block ends
+with the e4m3 scales of its tiles. `pack.py` writes this, `weights.cuh` and `matrix_of_unit` read it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bytes = NDArray[np.uint8]
+Floats = NDArray[np.float32]
+
+CHUNK_BLOCKS = 32
+CODES_BYTES = 512
+"""Of a block: 16 for each lane of a warp."""
+ROW_SCALES = 16
+ALIGNMENT = 128
+"""Of a slot of the ring and of each SM's stream."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """One precision of the weights: `bits` of a code, and bytes of scales before a chunk and behind a block."""
+
+    name: str
+    bits: int
+    header: int
+    block_scales: int
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of 16 columns in a block."""
+        return 16 // self.bits
+
+    @property
+    def block_bytes(self) -> int:
+        return CODES_BYTES + self.block_scales
+
+    @property
+    def chunk_tiles(self) -> int:
+        """Tiles in a whole chunk."""
+        return CHUNK_BLOCKS * self.tiles
+
+    @property
+    def slot_bytes(self) -> int:
+        """A slot of the ring: a whole chunk, aligned."""
+        return -(-(self.header + CHUNK_BLOCKS * self.block_bytes) // ALIGNMENT) * ALIGNMENT
+
+    def chunks(self, k_tiles: int) -> int:
+        """Chunks of a unit of `k_tiles` column tiles."""
+        return -(-k_tiles // self.chunk_tiles)
+
+    def unit_bytes(self, k_tiles: int) -> int:
+        """Bytes of a unit in the stream; a block that is not full is padded."""
+        return self.chunks(k_tiles) * self.header + -(-k_tiles // self.tiles) * self.block_bytes
+
+
+FORMATS = {
+    each.name: each
+    for each in (
+        Format("bf16", 16, header=0, block_scales=0),
+        Format("fp8", 8, header=4 * ROW_SCALES, block_scales=0),
+        Format("nvfp4", 4, header=4 * ROW_SCALES, block_scales=64),
+    )
+}
+"""fp8 is e4m3 with a scale per row; nvfp4 is e2m1 with an e4m3 scale per 16 columns and a float scale per matrix."""
+
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=np.float32)
+
+
+def format_of(name: str) -> Format:
+    """Raises ValueError naming the precisions there are."""
+    if name not in FORMATS:
+        raise ValueError(f"weights: {name!r} is not one of {', '.join(FORMATS)}")
+    return FORMATS[name]
+
+
+def e4m3_values(codes: Bytes) -> Floats:
+    """float32 values of e4m3 codes; 0x7f and 0xff, which are NaN, are never packed."""
+    exponent, mantissa = (codes >> 3 & 15).astype(np.int32), (codes & 7).astype(np.float32)
+    normal = np.ldexp(1 + mantissa / 8, exponent - 7)
+    found = np.where(exponent > 0, normal, mantissa / 8 * 2.0**-6)
+    return np.where(codes >> 7 == 1, -found, found).astype(np.float32)
+
+
+def e2m1_values(codes: Bytes) -> Floats:
+    """float32 values of 4-bit codes."""
+    return np.where(codes >> 3 == 1, -1, 1).astype(np.float32) * E2M1[codes & 7]
+
+
+def matrix_of_unit(stream: Bytes, k_tiles: int, form: Format) -> Floats:
+    """A unit's bytes as its matrix [16, k_tiles * 16] float32; the inverse of what `pack` does."""
+    parts, at = [], 0
+    for first in range(0, k_tiles, form.chunk_tiles):
+        blocks = -(-min(form.chunk_tiles, k_tiles - first) // form.tiles)
+        size = form.header + blocks * form.block_bytes
+        chunk = stream[at : at + size]
+        at += size
+        body = chunk[form.header :].reshape(blocks, form.block_bytes)
+        values = _values(body[:, :CODES_BYTES].copy().view("<u4").reshape(blocks, 32, 4), form)
+        if form.block_scales:  # [block, g, tile, row half]: lane 4g + t holds rows g and g + 8 of tile t
+            scales = e4m3_values(body[:, CODES_BYTES:]).reshape(blocks, 8, 4, 1, 1, 2, 1)
+            values = values.reshape(blocks, 8, 4, 4, 2, 2, 2) * scales
+        matrix = _rows(values.reshape(blocks, -1), form)
+        if form.header:
+            matrix = matrix * chunk[: form.header].copy().view("<f4")[:, None]
+        parts.append(matrix)
+    return np.concatenate(parts, axis=1)[:, : k_tiles * 16]
+
+
+def _values(words: NDArray[np.uint32], form: Format) -> Floats:
+    """Blocks of words [blocks, lanes, 4] as the values of their codes [blocks, lanes, products, 8]."""
+    blocks = len(words)
+    if form.bits == 16:
+        return (words.view("<u2").astype(np.uint32) << 16).view(np.float32).reshape(blocks, 32, 1, 8)
+    if form.bits == 8:
+        return e4m3_values(fp8_codes(words)).reshape(blocks, 32, 2, 8)
+    return e2m1_values(nvfp4_codes(words)).reshape(blocks, 32, 4, 8)
+
+
+def fp8_codes(words: NDArray[np.uint32]) -> Bytes:
+    """The four codes of each word [..., 4], in the order of the matrix unit's registers, low half first.
+
+    The first register's codes lie where bf16 has sign, lower exponent and mantissa; the second's in the other bits.
+    """
+    half = np.stack([words & 0xFFFF, words >> 16], axis=-1)
+    other = half[..., ::-1]  # the second register's signs are crossed
+    first = half >> 8 & 0x80 | half >> 4 & 0x7F
+    second = (other >> 3 & 1) << 7 | (half >> 11 & 15) << 3 | half & 7
+    return np.concatenate([first, second], axis=-1).astype(np.uint8)
+
+
+SIGN_BITS, MAGNITUDE_BITS = (15, 12, 13, 14), (6, 3, 0, 9)
+"""Where each half of an nvfp4 word keeps sign and lowest magnitude bit of the codes of the four registers."""
+
+
+def nvfp4_codes(words: NDArray[np.uint32]) -> Bytes:
+    """The eight codes of each word [..., 8], in the order of the matrix unit's registers, low half first."""
+    half = np.stack([words & 0xFFFF, words >> 16], axis=-1)
+    pairs = [
+        (half >> sign & 1) << 3 | half >> low & 7 for sign, low in zip(SIGN_BITS, MAGNITUDE_BITS, strict=True)
+    ]
+    return np.concatenate(pairs, axis=-1).astype(np.uint8)
+
+
+def _rows(values: Floats, form: Format) -> Floats:
+    """Values of blocks as rows [16, blocks * tiles * 16]."""
+    n = form.tiles
+    # block, g, tile, quarter, product, column half, row half, pair; lane 4g + t is tile and quarter together
+    lanes = values.reshape(-1, 8, n, 4 // n, n, 2, 2, 2)
+    ordered = lanes.transpose(6, 1, 0, 2, 5, 3, 4, 7)  # row half, g, block, tile, column half, quarter, product, pair
+    return np.ascontiguousarray(ordered).reshape(16, -1)

@@ -1,0 +1,69 @@
+"""weights.cuh on a Hopper GPU: one chunk of each precision, against the matrix that its bytes stand for."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from kernels import nvrtc
+from kernels.megakernel import device
+from kernels.megakernel.pack import quantised, streams
+from kernels.megakernel.program import Layout, build
+from kernels.megakernel.shape import shape_of
+from kernels.megakernel.weights import FORMATS, matrix_of_unit
+from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
+
+pytestmark = pytest.mark.gpu
+
+UNIT = Path(__file__).with_name("unit.cu")
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Binaries are cached by the headers beside their source, which here lie elsewhere."""
+    monkeypatch.setenv("KERNELS_CACHE", str(tmp_path))
+
+
+def products(weights: str, batch: int, matrix: torch.Tensor, x: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """A unit [16, 16 k] times x [batch, 16 k] by the kernel, and what its bytes stand for."""
+    form, tiles = FORMATS[weights], matrix.shape[1] // 16
+    shape = shape_of(GPU_CONFIGS["llama"])
+    constants = device.defines(build(shape, Layout(sms=1, batch=batch, weights=weights)), device.Tuning())
+    warps = constants["WARPS"] // constants["GROUPS"]
+    stream = streams(quantised(matrix, weights), form, 0, tiles)[0].contiguous().cuda()
+    permuted = x.view(batch, tiles, 2, 4, 2).permute(1, 0, 3, 2, 4).contiguous()  # tile, sequence, t, column half, pair
+    inputs = permuted.to(torch.bfloat16).cuda()
+    out = torch.full((warps, 16, 8), float("nan"), device="cuda")
+    shared = form.slot_bytes + inputs.nbytes
+    kernel = nvrtc.load(UNIT, "unit", constants, shared)
+    arguments = (stream.data_ptr(), stream.numel(), inputs.data_ptr(), inputs.nbytes, tiles, out.data_ptr())
+    nvrtc.launch(kernel, (1,), 32 * warps, arguments, shared)
+    held = matrix_of_unit(stream.cpu().numpy(), tiles, form).astype(np.float64)
+    return out.sum(0)[:, :batch].double().cpu().numpy(), held @ x.to(torch.bfloat16).double().numpy().T
+
+
+@pytest.mark.parametrize("share", [1.0, 0.4], ids=["a whole chunk", "a part"])
+@pytest.mark.parametrize("batch", [1, 2, 8])
+@pytest.mark.parametrize("weights", FORMATS)
+def test_a_chunk_is_multiplied(weights: str, batch: int, share: float) -> None:
+    tiles = int(FORMATS[weights].chunk_tiles * share)
+    chance = torch.Generator().manual_seed(batch)
+    matrix = torch.randn(16, tiles * 16, generator=chance)
+    x = torch.randn(batch, tiles * 16, generator=chance)
+    found, expected = products(weights, batch, matrix, x)
+    np.testing.assert_allclose(found, expected, atol=1e-5 * (tiles * 16) ** 0.5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("weights", FORMATS)
+def test_small_weights_beside_large_ones_are_not_lost(weights: str) -> None:
+    """Codes that are subnormal numbers, in e4m3 and on the way through bf16; the large ones meet zeros."""
+    tiles = FORMATS[weights].chunk_tiles
+    size = 2.0**-9 if weights == "fp8" else 0.5
+    matrix = torch.full((16, tiles * 16), 448.0 if weights == "fp8" else 6.0)
+    matrix[:, 1::2] = size * torch.sign(torch.randn(16, tiles * 8, generator=torch.Generator().manual_seed(0)))
+    x = torch.zeros(1, tiles * 16)
+    x[:, 1::2] = 1.0
+    found, expected = products(weights, 1, matrix, x)
+    assert np.abs(expected).max() > 0
+    np.testing.assert_array_equal(found, expected)
