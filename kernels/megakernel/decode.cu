@@ -185,10 +185,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) decode(const __grid_co
   __syncthreads();
 
   if (threadIdx.x >= kConsumers) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
     if (threadIdx.x == kConsumers) produce(p, s);
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
     consume(p, s);
   }
 }

@@ -55,7 +55,9 @@ def streams(found: "Quantised", form: Format, k_tile: int, k_tiles: int) -> "tor
 
     n, tiles = form.tiles, cut(fragments(found.codes))
     count = len(tiles)
-    lanes = tiles.view(count, -1, n, 8, 4 // n, n, 8).transpose(2, 3)  # row tile, block, g, tile, quarter, product, code
+    lanes = tiles.view(count, -1, n, 8, 4 // n, n, 8).transpose(
+        2, 3
+    )  # row tile, block, g, tile, quarter, product, code
     words = _WORDS[form.bits](lanes).contiguous()
     blocks = words.view(torch.uint8).reshape(count, -1, CODES_BYTES)
     if found.block_scales is not None:  # row tile, row half, g, column tile

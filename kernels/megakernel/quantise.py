@@ -1,8 +1,8 @@
 """Weights rounded to e4m3 with a scale per row, or to the NVFP4 layout; and back, exactly, as bf16.
 
-Row and tensor scales are powers of two: code times scales then has at most 6 significant bits, so that the values a
-plan runs with are bf16 matrices like any other, and prompt, decode and reference can share them. In e4m3, whose codes are
-floating-point, that costs nothing but range at the lower end.
+Row and tensor scales are powers of two: code times scales then has at most 6 significant bits, so that the values that
+a plan runs with are bf16 matrices like any other, and prompt, decode and reference can share them. In e4m3, whose codes
+are floating-point, that costs nothing but range at the lower end.
 """
 
 from collections.abc import Callable
@@ -40,10 +40,8 @@ class Quantised:
             if self.block_scales is None:
                 out[rows] = (codes.view(torch.float8_e4m3fn).float() * scale).bfloat16()
             else:
-                table = torch.from_numpy(E2M1).to(codes.device)
-                values = torch.cat([table, -table])[codes.int()]
                 blocks = self.block_scales[rows].view(torch.float8_e4m3fn).float().repeat_interleave(BLOCK, dim=1)
-                out[rows] = (values * blocks * scale).bfloat16()
+                out[rows] = (_e2m1_values(codes) * blocks * scale).bfloat16()
         return out
 
 
@@ -83,21 +81,25 @@ def nvfp4(weight: Tensor) -> Quantised:
     scales = torch.empty(len(weight), weight.shape[1] // BLOCK, dtype=torch.uint8, device=weight.device)
     for rows in _groups(len(weight)):
         blocks = (weight[rows].float() / tensor).unflatten(1, (-1, BLOCK))
-        best_codes, best_scales, least = None, None, None
-        for full in FULL_SCALES:
-            scale = _block_scale(blocks, full)
-            found = _e2m1(blocks / scale.float()[..., None])
-            error = (_e2m1_values(found) * scale.float()[..., None] - blocks).square().sum(-1)
-            if least is None or best_codes is None or best_scales is None:
-                best_codes, best_scales, least = found, scale.view(torch.uint8), error
-                continue
-            better = error < least
-            best_codes = torch.where(better[..., None], found, best_codes)
-            best_scales = torch.where(better, scale.view(torch.uint8), best_scales)
-            least = torch.where(better, error, least)
-        assert best_codes is not None
-        codes[rows], scales[rows] = best_codes.flatten(1), best_scales
+        codes[rows], scales[rows] = _best_blocks(blocks)
     return Quantised(codes, tensor.expand(len(weight)).contiguous(), scales)
+
+
+def _best_blocks(blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """Codes [rows, columns] and scales [rows, n] of blocks [rows, n, 16]: those that round best."""
+    tried = [_block_scale(blocks, full) for full in FULL_SCALES]
+    found = [_e2m1(blocks / scale.float()[..., None]) for scale in tried]
+    errors = [
+        (_e2m1_values(codes) * scale.float()[..., None] - blocks).square().sum(-1)
+        for codes, scale in zip(found, tried, strict=True)
+    ]
+    codes, scales, least = found[0], tried[0].view(torch.uint8), errors[0]
+    for other, scale, error in zip(found[1:], tried[1:], errors[1:], strict=True):
+        better = error < least
+        codes = torch.where(better[..., None], other, codes)
+        scales = torch.where(better, scale.view(torch.uint8), scales)
+        least = torch.minimum(error, least)
+    return codes.flatten(1), scales
 
 
 def _block_scale(blocks: Tensor, full: float) -> Tensor:

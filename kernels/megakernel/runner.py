@@ -41,11 +41,12 @@ def pinned(count: int, fill: int) -> tuple[Any, np.ndarray]:
 
 
 class MegakernelRunner(Runner):
-    """Options: `weights` (bf16, fp8 or nvfp4), `compile` (False; True compiles the prompt's pass with Inductor), `layout`
-    and `tuning` (their fields).
+    """Options: `weights` (bf16, fp8 or nvfp4), `compile` (False; True compiles the prompt's pass with Inductor),
+    `layout` and `tuning` (their fields).
 
     In lower precision the prompt's pass takes the same rounded weights, from a bf16 copy made when it is prepared; the
-    embedding is looked up as it is, and the model is left as it is. Raises ValueError for a model, device or dtype the megakernel does not serve, naming the feature.
+    embedding is looked up as it is, and the model is left as it is. Raises ValueError for a model, device, dtype or
+    precision the megakernel does not serve, naming the feature.
     """
 
     name = "megakernel"

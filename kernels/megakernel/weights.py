@@ -1,9 +1,9 @@
 """How the weights of a product lie in the stream, in each precision. Imports without torch.
 
-A *unit* is 16 rows of a matrix times some tiles of 16 columns. It streams as chunks of up to 32 *blocks*. A block is 512
-bytes, 16 a lane: as many tiles as these hold (1 in bf16, 2 in fp8, 4 in nvfp4), dealt to the lanes so that each needs
-consecutive elements of the input. A chunk of lower precision begins with one float32 scale per row; an nvfp4 block ends
-with the e4m3 scales of its tiles. `pack.py` writes this, `weights.cuh` and `matrix_of_unit` read it.
+A *unit* is 16 rows of a matrix times some tiles of 16 columns. It streams as chunks of up to 32 *blocks*. A block is
+512 bytes, 16 a lane: as many tiles as these hold (1 in bf16, 2 in fp8, 4 in nvfp4), dealt to the lanes so that each
+needs consecutive elements of the input. A chunk of lower precision begins with one float32 scale per row; an nvfp4
+block ends with the e4m3 scales of its tiles. `pack.py` writes this, `weights.cuh` and `matrix_of_unit` read it.
 """
 
 from dataclasses import dataclass
@@ -141,9 +141,7 @@ SIGN_BITS, MAGNITUDE_BITS = (15, 12, 13, 14), (6, 3, 0, 9)
 def nvfp4_codes(words: NDArray[np.uint32]) -> Bytes:
     """The eight codes of each word [..., 8], in the order of the matrix unit's registers, low half first."""
     half = np.stack([words & 0xFFFF, words >> 16], axis=-1)
-    pairs = [
-        (half >> sign & 1) << 3 | half >> low & 7 for sign, low in zip(SIGN_BITS, MAGNITUDE_BITS, strict=True)
-    ]
+    pairs = [(half >> sign & 1) << 3 | half >> low & 7 for sign, low in zip(SIGN_BITS, MAGNITUDE_BITS, strict=True)]
     return np.concatenate(pairs, axis=-1).astype(np.uint8)
 
 

@@ -1,6 +1,7 @@
 """decode.cu compiles for Hopper without spilling a register, by the compiler that a launch uses."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from tests.kernels.megakernel.published import CONFIGS
 DECODE = device.SOURCES / "decode.cu"
 
 
-def constants(name: str, **layout: int) -> dict:
+def constants(name: str, **layout: Any) -> dict:
     shape = replace(shape_of(CONFIGS[name]), norm_eps=1e-5)
     return device.defines(build(shape, Layout(**layout)), device.Tuning())
 
@@ -26,10 +27,16 @@ def constants(name: str, **layout: int) -> dict:
         ("qwen2.5-1.5b", {}),
         ("qwen3-0.6b", {}),
         ("llama-3.2-1b", {"batch": 8, "down_parts": 4}),
+        ("llama-3.2-1b", {"weights": "fp8"}),
+        ("qwen2.5-1.5b", {"weights": "fp8"}),
+        ("llama-3.2-1b", {"weights": "fp8", "batch": 8, "down_parts": 4}),
+        ("llama-3.2-1b", {"weights": "nvfp4"}),
+        ("qwen2.5-1.5b", {"weights": "nvfp4"}),
+        ("llama-3.2-1b", {"weights": "nvfp4", "batch": 8, "down_parts": 4}),
     ],
-    ids=["llama-3.2-1b", "qwen2.5-1.5b", "qwen3-0.6b", "llama-3.2-1b batch 8"],
+    ids=lambda value: value if isinstance(value, str) else " ".join(map(str, value.values())),
 )
-def test_nothing_is_spilled(name: str, layout: dict[str, int]) -> None:
+def test_nothing_is_spilled(name: str, layout: dict[str, Any]) -> None:
     found = resources(compile_log(DECODE, constants(name, **layout)))
     assert found == Resources(stack=0, spill_stores=0, spill_loads=0, registers=found.registers)
     assert found.registers * (device.Tuning().warps * 32 + 32) <= 65536

@@ -50,7 +50,9 @@ def test_it_generates_what_transformers_generates(name: str, layout: dict[str, A
     np.testing.assert_array_equal(tokens, machine.logits.argmax(axis=-1))
 
 
-@pytest.mark.parametrize("layout", [{"out_parts": 3, "down_parts": 2}, {"batch": 3, "sms": 4}], ids=["in parts", "batch 3"])
+@pytest.mark.parametrize(
+    "layout", [{"out_parts": 3, "down_parts": 2}, {"batch": 3, "sms": 4}], ids=["in parts", "batch 3"]
+)
 @pytest.mark.parametrize("name", ["llama", "llama-128", "qwen2"])
 @pytest.mark.parametrize("weights", ["fp8", "nvfp4"])
 def test_in_lower_precision_it_is_the_model_of_the_rounded_weights(

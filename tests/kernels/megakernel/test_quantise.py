@@ -1,0 +1,106 @@
+"""Weights in lower precision: rounded as well as their formats allow, held exactly, packed and unpacked exactly."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels.megakernel.pack import quantised, streams
+from kernels.megakernel.quantise import QUANTISERS, fp8, nvfp4, rounded
+from kernels.megakernel.weights import E2M1, FORMATS, e2m1_values, e4m3_values, format_of, matrix_of_unit
+
+LOWER = sorted(QUANTISERS)
+
+
+def matrix(rows: int, columns: int, seed: int, spread: float = 2.0) -> torch.Tensor:
+    """Random weights whose rows and columns differ in size by powers of `spread`."""
+    chance = torch.Generator().manual_seed(seed)
+    sizes = spread ** torch.randn(rows, 1, generator=chance) * spread ** torch.randn(1, columns, generator=chance)
+    return (torch.randn(rows, columns, generator=chance) * sizes).to(torch.bfloat16)
+
+
+def test_codes_stand_for_the_values_of_their_formats() -> None:
+    codes = np.arange(256, dtype=np.uint8)
+    numbers = codes[(codes & 0x7F) != 0x7F]
+    theirs = torch.from_numpy(numbers).view(torch.float8_e4m3fn).float().numpy()
+    np.testing.assert_array_equal(e4m3_values(numbers), theirs)
+    np.testing.assert_array_equal(e2m1_values(codes[:16]), np.concatenate([E2M1, -E2M1]))
+
+
+@given(st.integers(1, 3), st.integers(1, 300), st.integers(0, 5), st.integers(0, 99), st.sampled_from(sorted(FORMATS)))
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_a_stream_holds_exactly_the_rounded_matrix(tiles: int, k_tiles: int, k_tile: int, seed: int, name: str) -> None:
+    weight, form = matrix(16 * tiles, 16 * (k_tile + k_tiles), seed), FORMATS[name]
+    packed = streams(quantised(weight, name), form, k_tile, k_tiles).numpy()
+    assert packed.shape == (tiles, form.unit_bytes(k_tiles))
+    found = np.concatenate([matrix_of_unit(unit, k_tiles, form) for unit in packed])
+    np.testing.assert_array_equal(found, rounded(weight, name)[:, 16 * k_tile :].float().numpy())
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_bytes_are_those_of_the_format(name: str) -> None:
+    form = format_of(name)
+    weights = 16 * 16 * form.chunk_tiles
+    share = {"bf16": 2.0, "fp8": 1.0, "nvfp4": 0.5 + 1 / 16}[name]
+    assert form.unit_bytes(form.chunk_tiles) == share * weights + form.header
+    assert form.slot_bytes % 128 == 0
+    assert form.unit_bytes(1) % 16 == 0
+
+
+def test_fp8_rounds_to_the_nearest() -> None:
+    weight = matrix(32, 64, 1)
+    found = fp8(weight)
+    scaled = weight.float() / found.row_scales[:, None]
+    assert ((scaled.abs().amax(dim=1) <= 448) & (scaled.abs().amax(dim=1) > 224)).all()
+    grid = torch.from_numpy(e4m3_values(np.arange(127, dtype=np.uint8)))
+    grid = torch.cat([-grid, grid])
+    nearest = (scaled[..., None] - grid).abs().amin(-1) * found.row_scales[:, None]
+    assert torch.equal((found.values().float() - weight.float()).abs(), nearest)
+
+
+def test_nvfp4_rounds_no_worse_than_the_plain_recipe() -> None:
+    """Scales that bring the largest of each block to 6, and the nearest values."""
+    weight = matrix(64, 256, 2)
+    blocks = weight.float().unflatten(1, (-1, 16))
+    found = nvfp4(weight)
+    scale = (blocks.abs().amax(-1) / 6 / found.row_scales[0]).clamp(2**-6, 448).to(torch.float8_e4m3fn).float()
+    scale = scale[..., None] * found.row_scales[0]
+    grid = torch.from_numpy(np.concatenate([-E2M1, E2M1]))
+    plain = (blocks[..., None] / scale[..., None] - grid).abs().amin(-1) * scale
+    own = (found.values().float() - weight.float()).unflatten(1, (-1, 16))
+    assert (own.norm(dim=-1) <= plain.norm(dim=-1) * (1 + 1e-6)).all()
+    assert own.norm() < 0.98 * plain.norm()
+
+
+def test_fp8_values_are_rounded_to_themselves() -> None:
+    once = rounded(matrix(32, 64, 3), "fp8")
+    assert torch.equal(rounded(once, "fp8"), once)
+
+
+@pytest.mark.parametrize("name", LOWER)
+@pytest.mark.parametrize("size", [0.0, 1e-30, 1e30])
+def test_zeros_and_extreme_sizes(name: str, size: float) -> None:
+    weight = (matrix(16, 32, 4, spread=1.0).float() * size).to(torch.bfloat16)
+    found = rounded(weight, name).float()
+    assert torch.isfinite(found).all()
+    assert (found - weight.float()).norm() <= 0.12 * weight.float().norm()
+
+
+@pytest.mark.parametrize("name", LOWER)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_weights_that_are_no_numbers_are_refused(name: str, bad: float) -> None:
+    weight = matrix(16, 32, 5)
+    weight[3, 7] = bad
+    with pytest.raises(ValueError, match="weight: it holds numbers that are not finite"):
+        rounded(weight, name)
+
+
+def test_columns_that_end_inside_a_block_are_refused() -> None:
+    with pytest.raises(ValueError, match="24 columns"):
+        nvfp4(torch.zeros(16, 24))
+
+
+def test_an_unknown_precision_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ValueError, match="weights: 'int3' is not one of bf16, fp8, nvfp4"):
+        format_of("int3")
