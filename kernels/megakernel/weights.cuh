@@ -14,7 +14,7 @@ constexpr float kUndo = WEIGHT_BITS == 8 ? 1048576.f : WEIGHT_BITS == 4 ? 128.f 
 constexpr int kGroupWarps = WARPS / GROUPS;  // warps that share a chunk
 constexpr int kBlocksEach = kChunkBlocks / kGroupWarps;
 static_assert(kChunkBlocks % kGroupWarps == 0, "a chunk is dealt evenly to a group of warps");
-constexpr int kMost = WEIGHT_BITS == 4 ? 4 : 8;
+constexpr int kMost = WEIGHT_BITS == 4 || DEBUG ? 4 : 8;  // more would spill
 constexpr int kTogether = kBlocksEach < kMost ? kBlocksEach : kMost;  // blocks that a warp loads before it multiplies
 constexpr int kChains = 4;                                            // independent sums of a warp
 
