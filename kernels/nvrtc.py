@@ -23,7 +23,7 @@ def load(source: Path, entry: str, defines: Mapping[str, Any] | None = None, sha
     import cupy
 
     kernel = cupy.RawModule(path=str(_cubin(source, options(source, defines or {})))).get_function(entry)
-    if shared_bytes:
+    if shared_bytes > kernel.max_dynamic_shared_size_bytes:  # the same module may have been loaded for more
         kernel.max_dynamic_shared_size_bytes = shared_bytes
     return kernel
 

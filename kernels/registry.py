@@ -6,7 +6,7 @@ A variant's file imports torch, Triton and CuPy inside `build`, never at its top
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -59,6 +59,8 @@ class Variant(ABC):
     peer: ClassVar[bool] = False
     lossy: ClassVar[bool] = False
     build_seconds: ClassVar[float] = 0.0
+    in_a_model: ClassVar[Mapping[str, Any]] = {}
+    """Params that a plan adds where the calls stand in a model's captured pass, whose weights lie still."""
 
     @abstractmethod
     def serves(self, case: Any, gpu: Gpu) -> Refusal | None:

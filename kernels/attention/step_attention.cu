@@ -28,7 +28,8 @@ struct Shared {
     };
     float partial[kWarps][GROUP][HEAD_DIM];  // once all keys are done
   };
-  Element fresh_key[HEAD_DIM], fresh_value[HEAD_DIM];
+  float fresh_key[HEAD_DIM];  // not yet rounded
+  Element fresh_value[HEAD_DIM];
   float query[GROUP][HEAD_DIM];
   float scores[GROUP][CHUNK];
   float out[GROUP][HEAD_DIM], top[GROUP], total[GROUP], shrink[GROUP];
@@ -56,6 +57,13 @@ __device__ __forceinline__ Eight read_eight(const Element* from) {
     const float2 both = unpack<Element>(pairs[i]);
     found.at[2 * i] = both.x, found.at[2 * i + 1] = both.y;
   }
+  return found;
+}
+
+__device__ __forceinline__ Eight read_eight(const float* from) {
+  Eight found;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) found.at[i] = from[i];
   return found;
 }
 
@@ -90,7 +98,7 @@ __device__ void score(Shared& shared, int count, int fresh) {
     for (int e = 0; e < 8; ++e) query[g].at[e] = shared.query[g][part + e];
   for (int base = threadIdx.x / 32 * kKeys; base < count; base += kWarps * kKeys) {
     const int key = base + lane / kLanes, safe = min(key, count - 1);
-    const Eight k = read_eight((safe == fresh ? shared.fresh_key : shared.keys[safe]) + part);
+    const Eight k = safe == fresh ? read_eight(shared.fresh_key + part) : read_eight(shared.keys[safe] + part);
 #pragma unroll
     for (int g = 0; g < GROUP; ++g) {
       float sum = 0;
@@ -223,8 +231,8 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
       const float2 turned = rotated(from + (GROUP * kv_heads + head) * HEAD_DIM, cosine, sine, i);
       const Element* value = from + ((GROUP + 1) * kv_heads + head) * HEAD_DIM;
       const long long to = cache + (long long)last * row;
-      call.keys[to + i] = shared.fresh_key[i] = (Element)turned.x;
-      call.keys[to + i + kHalf] = shared.fresh_key[i + kHalf] = (Element)turned.y;
+      shared.fresh_key[i] = turned.x, shared.fresh_key[i + kHalf] = turned.y;
+      call.keys[to + i] = (Element)turned.x, call.keys[to + i + kHalf] = (Element)turned.y;
       call.values[to + i] = shared.fresh_value[i] = value[i];
       call.values[to + i + kHalf] = shared.fresh_value[i + kHalf] = value[i + kHalf];
     }

@@ -113,7 +113,7 @@ FIELDS = [
 def shared_bytes(head_dim: int, group: int, chunk: int) -> int:
     """Size of the kernel's `Shared`."""
     held = max(4 * chunk * head_dim, 4 * WARPS * group * head_dim)
-    size = held + 4 * head_dim + 4 * (group * head_dim + group * chunk + group * head_dim + 3 * group)
+    size = held + 6 * head_dim + 4 * (group * head_dim + group * chunk + group * head_dim + 3 * group)
     return -(-size // 16) * 16
 
 

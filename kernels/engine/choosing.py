@@ -7,8 +7,9 @@ of each case, are put into the captured pass in turn, and the pass as a whole is
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
+from kernels import registry
 from kernels.engine.places import Places
 from kernels.ops import Case, LinearCase, LmHeadCase
 from kernels.plan import PlannedOp
@@ -129,6 +130,14 @@ def _swap_note(queries: int, op: PlannedOp, rival: PlannedOp, before: float, aft
     return (
         f"{_name(queries)} with {described(rival)} in place of {described(op)}: {after:.4g} against {before:.4g} ms, "
         f"{verdict}."
+    )
+
+
+def planned_op(case: Case, variant: str, params: Mapping[str, Any], evidence_id: str = "") -> PlannedOp:
+    """The variant as an op of a plan, with what it may do in a model's pass."""
+    more = dict(registry.variant(variant).in_a_model)
+    return PlannedOp(
+        op=case.op, case=case.model_dump(), variant=variant, params={**more, **params}, evidence_id=evidence_id
     )
 
 

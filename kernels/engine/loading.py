@@ -114,6 +114,11 @@ def _ratio(numerator: int, config: Any, field: str) -> int:
     return numerator // denominator if denominator else 0
 
 
+def skeleton(config: dict[str, Any], dtype: str) -> PreTrainedModel:
+    """The model without its weights (meta device): shapes only. Raises ValueError when it cannot be built."""
+    return _build(configuration(config), DTYPES[dtype], "meta")
+
+
 def load(
     model_dir: Path | None,
     config: dict[str, Any],

@@ -17,6 +17,9 @@ ROUNDS = 5
 ROUND_MS = 6.0
 """A round repeats the pass for about this long, at least twice."""
 
+LEAST_FREE = 0.4
+"""Share of the GPU's memory that is free before plans are captured."""
+
 
 class GraphTimer:
     """A `kernels.engine.choosing.PassTimer` on the model's own device.
@@ -31,6 +34,7 @@ class GraphTimer:
 
     @torch.no_grad()
     def __call__(self, queries: int, plans: Sequence[Sequence[PlannedOp]]) -> list[float]:
+        self._make_room()
         calls = [self._captured(queries, plan) for plan in plans]
         once = [self._time(call, 2) for call in calls]
         samples: list[list[float]] = [[] for _ in calls]
@@ -38,6 +42,14 @@ class GraphTimer:
             for call, ms, found in zip(calls, once, samples, strict=True):
                 found.append(self._time(call, max(2, int(ROUND_MS / max(ms, 1e-3)))))
         return [median_interval(found)[0] for found in samples]
+
+    def _make_room(self) -> None:
+        """Forgets packed weights when they fill the GPU."""
+        device = self._model.embedding.device
+        if device.type == "cuda":
+            free, total = torch.cuda.mem_get_info(device)
+            if free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device) < LEAST_FREE * total:
+                self._packed.clear()
 
     def _captured(self, queries: int, plan: Sequence[PlannedOp]) -> Callable[[int], None]:
         traffic = self._traffic

@@ -9,16 +9,15 @@ import torch
 from kernels import registry
 from kernels.candidates import Bench
 from kernels.ceilings import gpu_class_of, here
-from kernels.choice import Choice, Choices
+from kernels.choice import Choices
 from kernels.engine import decoder
-from kernels.engine.choosing import Chosen, Option, choose
+from kernels.engine.choosing import Chosen, Option, choose, planned_op
 from kernels.engine.kernels_runner import KernelsRunner
 from kernels.engine.parts import Parts
 from kernels.engine.pass_timer import GraphTimer
 from kernels.engine.places import Places, Traffic
 from kernels.hardware import GPUS, Gpu
 from kernels.ops import Case, ModelCase
-from kernels.plan import PlannedOp
 from kernels.timing import Rule
 
 CASE_RULE = Rule(seconds=0.4, width=0.02, least=8)
@@ -40,7 +39,7 @@ def usual_ops(model: decoder.Decoder, traffic: Traffic) -> Chosen:
             continue
         choice = choices.choose(case, bench, CASE_SECONDS)
         if choice.ms is not None:
-            options[case.key] = [Option(planned(case, choice), choice.ms)]
+            options[case.key] = [Option(planned_op(case, choice.variant, choice.params), choice.ms)]
             notes.append(f"{case.op} {_sizes(case)}: {choice.variant}. {choice.sentence} Measured {choice.at}.")
     end = time.monotonic() + TUNING_SECONDS
     timer = GraphTimer(model, gpu, traffic) if device.type == "cuda" else None
@@ -68,11 +67,6 @@ def quick_variants() -> frozenset[str]:
     return frozenset(
         each.name for each in registry.variants() if not each.lossy and each.build_seconds <= CASE_SECONDS / 2
     )
-
-
-def planned(case: Case, choice: Choice) -> PlannedOp:
-    """The choice as an op of a plan."""
-    return PlannedOp(op=case.op, case=case.model_dump(), variant=choice.variant, params=choice.params)
 
 
 def _sizes(case: Case) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
+from kernels import registry
 from workers.documents.workload import Constraints, GpuClass, Precision, Sla
 
 Choices = list[tuple[str, str]]
@@ -83,6 +84,13 @@ def constraints() -> list[Input]:
     return [
         Input("constraints.gpu_classes", "GPU classes allowed", "checks", choices=_names(GpuClass, usual.gpu_classes)),
         Input("constraints.precisions", "Precisions allowed", "checks", choices=_names(Precision, usual.precisions)),
+        Input(
+            "constraints.exclude",
+            "Variants not to use",
+            "checks",
+            hint=_said(Constraints, "exclude"),
+            choices=[(each.name, each.name) for each in registry.variants() if not each.peer],
+        ),
         Input("constraints.minutes", "Minutes", hint=_said(Constraints, "minutes")),
         Input("constraints.max_quality_loss", "Quality loss, at most", hint=_said(Constraints, "max_quality_loss")),
         Input(

@@ -40,7 +40,13 @@ def _progress(upload: Upload) -> tuple[int, int]:
 def model_page(request: HttpRequest, model_id: UUID) -> HttpResponse:
     """One model: what its files say, and the workloads about it."""
     model = get_object_or_404(Model.objects.for_user(request.user).select_related("created_by"), pk=model_id)
-    context = {"model": model, "facts": model.facts, "workloads": model.workloads.all()[:PAGE_SIZE]}
+    facts, unreadable = model.reading
+    context = {
+        "model": model,
+        "facts": facts,
+        "unreadable": unreadable,
+        "workloads": model.workloads.all()[:PAGE_SIZE],
+    }
     return render(request, "intake/model.html", context)
 
 

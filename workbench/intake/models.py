@@ -12,8 +12,8 @@ from workers.documents.model import ModelManifest
 from workers.documents.workload import Workload as WorkloadDocument
 
 
-class UnreadableWorkload(ValueError):
-    """A stored document is no valid workload any more; the message is a sentence."""
+class Unreadable(ValueError):
+    """A stored workload or manifest is no valid document any more; the message is a sentence."""
 
 
 class Model(models.Model):
@@ -43,8 +43,20 @@ class Model(models.Model):
 
     @property
     def facts(self) -> ModelManifest:
-        """The manifest as a document."""
-        return ModelManifest.model_validate(self.manifest)
+        """The manifest as a document. Raises Unreadable."""
+        try:
+            return ModelManifest.model_validate(self.manifest)
+        except pydantic.ValidationError as error:
+            reason = sentence(sentences(error)[0])
+            raise Unreadable(f"This version cannot read the stored manifest of {self.name}: {reason}") from error
+
+    @property
+    def reading(self) -> tuple[ModelManifest | None, str]:
+        """The manifest and "", or None and the sentence that says why it cannot be read."""
+        try:
+            return self.facts, ""
+        except Unreadable as error:
+            return None, str(error)
 
 
 class StoredFile(models.Model):
@@ -130,17 +142,17 @@ class Workload(models.Model):
 
     @property
     def sla(self) -> WorkloadDocument:
-        """The document, validated. Raises UnreadableWorkload."""
+        """The document, validated. Raises Unreadable."""
         try:
             return WorkloadDocument.model_validate(self.document)
         except pydantic.ValidationError as error:
             reason = sentence(sentences(error)[0])
-            raise UnreadableWorkload(f"This version cannot read the stored workload: {reason}") from error
+            raise Unreadable(f"This version cannot read the stored workload: {reason}") from error
 
     @property
     def reading(self) -> tuple[WorkloadDocument | None, str]:
         """The document and "", or None and the sentence that says why it cannot be read."""
         try:
             return self.sla, ""
-        except UnreadableWorkload as error:
+        except Unreadable as error:
             return None, str(error)

@@ -15,28 +15,34 @@ SHA256 = r"^[0-9a-f]{64}$"
 
 
 class ModelOut(Schema):
-    """A model of the organisation; `digest` is what a workload names it by. Sizes in bytes."""
+    """A model of the organisation; `digest` is what a workload names it by. Sizes in bytes.
+
+    `unreadable` says why this version cannot read the stored manifest; what the manifest says is then null.
+    """
 
     id: UUID
     name: str
     digest: str
-    source: str
-    kind: Kind
-    architecture: str
-    model_type: str
-    parameters: int
-    weight_bytes: int
-    generated: bool
-    has_tokenizer: bool
+    source: str | None = None
+    kind: Kind | None = None
+    architecture: str | None = None
+    model_type: str | None = None
+    parameters: int | None = None
+    weight_bytes: int | None = None
+    generated: bool | None = None
+    has_tokenizer: bool | None = None
     size: int
-    files: list[ModelFile]
+    files: list[ModelFile] = []
     created_at: datetime
+    unreadable: str = ""
 
 
 def model_out(model: Model) -> dict[str, Any]:
     """A Model as ModelOut."""
-    kept = {"id": model.id, "name": model.name, "size": model.size, "created_at": model.created_at}
-    return model.manifest | kept
+    facts, unreadable = model.reading
+    kept = {"id": model.id, "name": model.name, "digest": model.digest, "size": model.size}
+    more = {"created_at": model.created_at, "unreadable": unreadable}
+    return (facts.model_dump() if facts else {}) | kept | more
 
 
 class CatalogueEntry(Schema):

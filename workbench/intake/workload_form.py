@@ -113,6 +113,9 @@ class WorkloadForm:
 
     def _bound(self, each: Input) -> Input:
         each.value = self.values.get(each.name, "")
+        if each.kind == "checks":
+            known = {name for name, _ in each.choices}
+            each.choices = [*each.choices, *((name, name) for name in each.value if name not in known)]
         each.errors = [reason["reason"] for reason in self.reasons if _belongs(reason["field"], each)]
         each.focus = each.name == self.focus
         return each

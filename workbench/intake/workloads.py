@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from kernels import registry
 from kernels.hardware import GPUS
 from kernels.model_files import needed_bytes
 from kernels.model_files.config import value
@@ -38,8 +39,15 @@ def check_workload(organisation: Any, user: Any, document: WorkloadDocument) -> 
     if unprintable := list(_text_reasons(document)):
         raise invalid(unprintable)
     model = model_for(organisation, user, document.model)
-    facts = model.facts
-    reasons = [*_kind_reasons(facts, document), *_length_reasons(facts, document), *_fit_reasons(facts, document)]
+    facts, unreadable = model.reading
+    if facts is None:
+        raise invalid([{"field": "model", "reason": unreadable}])
+    reasons = [
+        *_excluded_reasons(document),
+        *_kind_reasons(facts, document),
+        *_length_reasons(facts, document),
+        *_fit_reasons(facts, document),
+    ]
     if reasons:
         raise invalid(reasons)
     return model
@@ -51,6 +59,14 @@ def _text_reasons(document: WorkloadDocument) -> Iterator[dict[str, str]]:
     for field, text in texts.items():
         if not text.isprintable():
             yield {"field": field, "reason": "control characters are not allowed"}
+
+
+def _excluded_reasons(document: WorkloadDocument) -> Iterator[dict[str, str]]:
+    known = {each.name for each in registry.variants()}
+    for index, name in enumerate(document.constraints.exclude):
+        if name not in known:
+            reason = f"there is no variant {name!r}; python -m kernels list shows them"
+            yield {"field": f"constraints.exclude[{index}]", "reason": reason}
 
 
 def _kind_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[dict[str, str]]:

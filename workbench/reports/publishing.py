@@ -38,8 +38,9 @@ def freeze(run: Run, user: Any) -> Report:
     if run.state != Run.State.DONE or run.finished_at is None:
         raise ReportError(f"Only a finished run can be reported; this one is {run.get_state_display().lower()}.")
     document, unreadable = run.workload.reading
-    if document is None:
-        raise ReportError(unreadable)
+    manifest, unreadable_model = run.workload.model.reading
+    if document is None or manifest is None:
+        raise ReportError(unreadable or unreadable_model)
     known = results(run)
     snapshot = Snapshot(
         run_id=str(run.id),
@@ -47,7 +48,7 @@ def freeze(run: Run, user: Any) -> Report:
         finished_at=run.finished_at.isoformat(),
         gpu_class=run.gpu_class,
         workload=document,
-        model=run.workload.model.facts,
+        model=manifest,
         prices=known.price.book if known.price else price_book(run.organisation),
         stages=stage_times(run),
         results=known,

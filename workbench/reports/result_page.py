@@ -87,7 +87,7 @@ def timeline_chart(times: list[StageTime]) -> Drawn | None:
 
 
 def context(
-    workload: Workload | None, model: ModelManifest, results: Results, times: list[StageTime]
+    workload: Workload | None, model: ModelManifest | None, results: Results, times: list[StageTime]
 ) -> dict[str, Any]:
     """Everything `reports/_result.html` reads; `workload` is None when it cannot be read any more."""
     environment = provenance.environment(results, "verify") or provenance.environment(results, "baseline")

@@ -76,10 +76,11 @@ def result(request: HttpRequest, run_id: UUID) -> HttpResponse:
     run = get_run(request, run_id)
     known = services.results(run)
     document, unreadable = run.workload.reading
-    context = result_page.context(document, run.workload.model.facts, known, publishing.stage_times(run))
+    manifest, unreadable_model = run.workload.model.reading
+    context = result_page.context(document, manifest, known, publishing.stage_times(run))
     context |= {
         "run": run,
-        "unreadable": unreadable,
+        "unreadable": unreadable or unreadable_model,
         "no_verdict": services.lacks(run, "verdict"),
         "artifacts": run.artifacts.all(),
         "reports": Report.objects.filter(run=run).defer("snapshot"),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from workbench.intake.models import UnreadableWorkload, Workload
+from workbench.intake.models import Unreadable, Workload
 from workbench.reports.services import price_book
 from workbench.runs import state, workers
 from workbench.runs.budget import seconds_left
@@ -24,8 +24,8 @@ class RunError(Exception):
 def create_run(workload: Workload, user: Any, gpu_class: str | None = None) -> Run:
     """Start a run of an intake Workload. Raises RunError when it cannot be read or does not allow `gpu_class`."""
     try:
-        document = workload.sla
-    except UnreadableWorkload as error:
+        document, manifest = workload.sla, workload.model.facts
+    except Unreadable as error:
         raise RunError(str(error), "workload") from error
     allowed = document.constraints.gpu_classes
     if gpu_class and gpu_class not in allowed:
@@ -33,7 +33,7 @@ def create_run(workload: Workload, user: Any, gpu_class: str | None = None) -> R
     run = Run(
         organisation=workload.organisation,
         workload=workload,
-        gpu_class=gpu_class or workers.choose_class(document, workload.model.facts),
+        gpu_class=gpu_class or workers.choose_class(document, manifest),
         gpu_class_fixed=bool(gpu_class),
         created_by=user,
     )
@@ -57,7 +57,7 @@ def results(run: Run) -> Results:
 
 
 def stage_input(run: Run, key: StageKey) -> StageInput:
-    """The document that the stage's process gets. Raises UnreadableWorkload."""
+    """The document that the stage's process gets. Raises Unreadable."""
     workload = run.workload.sla
     stage: Stage = key.stage
     return StageInput(

@@ -13,7 +13,7 @@ from ninja import Query, Router, Status
 
 from workbench.api.problems import Problem, sentence, sentences
 from workbench.intake import blobs
-from workbench.intake.models import Model, StoredFile, UnreadableWorkload
+from workbench.intake.models import Model, StoredFile, Unreadable
 from workbench.runs import services, state, workers
 from workbench.runs.models import Run
 from workers.documents.model import ModelManifest
@@ -41,7 +41,7 @@ def claim(request: HttpRequest, body: Claim) -> StageInput:
         raise _not_yours(body)
     try:
         return services.stage_input(run, body)
-    except UnreadableWorkload as error:
+    except Unreadable as error:
         state.fail(body, StageFailure(sentence=str(error), refused=True))
         raise Problem(409, str(error)) from error
 
@@ -82,7 +82,10 @@ def manifest(request: HttpRequest, digest: str) -> ModelManifest:
     model = Model.objects.filter(digest=digest).first()
     if model is None:
         raise Http404
-    return model.facts
+    try:
+        return model.facts
+    except Unreadable as error:
+        raise Problem(409, str(error)) from error
 
 
 @router.get("/models/{digest}/files/{path:path}")

@@ -41,9 +41,9 @@ def reroute_waiting() -> None:
     living = alive()
     waiting = Run.objects.filter(state=Run.State.QUEUED, started_at=None, gpu_class_fixed=False)
     for run in waiting.exclude(gpu_class__in=living).select_related("workload__model"):
-        document, _ = run.workload.reading
-        if document is None:
+        document, manifest = run.workload.reading[0], run.workload.model.reading[0]
+        if document is None or manifest is None:
             continue
-        chosen = choose_class(document, run.workload.model.facts)
+        chosen = choose_class(document, manifest)
         if chosen in living:
             state.reroute(run, chosen)

@@ -114,6 +114,7 @@ class PlanTrial(Document):
     gate: str
     chosen: bool = False
     reason: str = ""
+    notes: list[str] = Field(default=[], description="what was timed in the whole model to find the plan's parts")
 
 
 class ComposeResult(Document):

@@ -86,6 +86,11 @@ class Constraints(Document):
 
     precisions: list[Precision] = Field(default=["bf16", "fp16", "fp32"], min_length=1)
     gpu_classes: list[GpuClass] = Field(default=["h200", "h100", "cpu"], min_length=1)
+    exclude: list[Annotated[str, Field(pattern=r"^[a-z0-9_]{1,64}$")]] = Field(
+        default=[],
+        max_length=64,
+        description="variants that may not be used, by their names, such as megakernel",
+    )
     minutes: Number = Field(default=6, gt=0, le=240, description="time to spend on the whole run")
     max_quality_loss: Number = Field(
         default=0.01,

@@ -10,14 +10,16 @@ from typing import Any
 
 from kernels import engine, registry
 from kernels.candidates import DEFAULTS
-from kernels.engine import Runner
+from kernels.engine import Runner, decoder
+from kernels.engine.choosing import Chosen
 from kernels.engine.whole_model import WholeModel
 from kernels.hardware import GPUS
 from kernels.ops import ModelCase
 from kernels.plan import Plan, PlannedOp
+from kernels.registry import Refusal
 from workers.documents.measurement import Candidate
 from workers.documents.stages import ComposeResult, PlanTrial, StageInput
-from workers.stages import texts
+from workers.stages import kernels_plan, texts
 from workers.stages.builds import Builds
 from workers.stages.context import Context, StageError
 from workers.stages.environment import watched
@@ -64,8 +66,11 @@ class _Composer:
         best = fastest(self.done, self._lower)
         if best is not None:
             base = Plan.model_validate(best.plan)
+            composes = kernels_plan.composes(self.document, self.model)
+            if composes:
+                self._try_kernels(lossy=True)
             del self.model
-            for lossy in (False, True):
+            for lossy in (False, True) if not composes else ():
                 self._try_with_ops(best.label, base, lossy)
             self._try_lower_dtype(best.label, base)
         explain(self.done, self._lower)
@@ -121,7 +126,7 @@ class _Composer:
             prompt=traffic.prompt_tokens,
             tokens=traffic.output_tokens,
         )
-        refusal = variant.serves(case, GPUS[self.document.gpu_class])
+        refusal = self._excluded(variant) or variant.serves(case, GPUS[self.document.gpu_class])
         expected = Builds(self.document).expect(variant.name, variant.build_seconds)
         left = self.context.seconds_left
         plan = self._plan(variant.runner_name, variant.options, [])
@@ -132,9 +137,32 @@ class _Composer:
                 variant.name, plan, f"Not tried: building takes about {expected:.0f} s and {left:.0f} s were left."
             )
         else:
-            trial = self._attempt(variant.name, plan, lambda: variant.build(case, {})(self.model), False)
-            if trial.build_seconds is not None:
+            if variant.name == kernels_plan.VARIANT:
+                trial = self._try_kernels(lossy=False)
+            else:
+                trial = self._attempt(variant.name, plan, lambda: variant.build(case, {})(self.model), False)
+            if trial is not None and trial.build_seconds is not None:
                 Builds(self.document).note(variant.name, trial.build_seconds)
+
+    def _excluded(self, variant: WholeModel) -> Refusal | None:
+        """The workload's word; what serves today is measured all the same, as the one to compare with."""
+        workload = self.document.workload
+        if variant.name in workload.constraints.exclude and variant.name != workload.baseline_runner:
+            return Refusal("The workload excludes it.")
+        return None
+
+    def _try_kernels(self, lossy: bool) -> PlanTrial | None:
+        """The plan of composed variants. None where lower precision changes nothing."""
+        chosen = Chosen()
+        if kernels_plan.composes(self.document, self.model):
+            compact, left = decoder.Decoder(self.model), self.context.seconds_left
+            chosen = kernels_plan.chosen_ops(self.document, compact, self._candidates, left, lossy)
+        if lossy and not any(registry.variant(op.variant).lossy for op in chosen.ops):
+            return None
+        plan = self._plan("kernels", {}, chosen.ops)
+        trial = self._attempt(kernels_plan.label(chosen), plan, lambda: engine.apply(self.model, plan), lossy)
+        trial.notes = chosen.notes
+        return trial
 
     def _try_with_ops(self, label: str, base: Plan, lossy: bool) -> None:
         """The base plan with the op variants that won; nothing where nothing but torch's own won."""

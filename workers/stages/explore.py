@@ -21,7 +21,8 @@ from kernels.timing import Rule
 from workers.documents.measurement import Candidate, Ceilings
 from workers.documents.model import ModelManifest
 from workers.documents.stages import ExploreResult, ProfileResult, StageInput
-from workers.documents.workload import Constraints
+from workers.documents.workload import Constraints, Workload
+from workers.stages import kernels_plan
 from workers.stages.context import Context, StageError
 from workers.stages.environment import watched
 from workers.stages.models import device_of, free
@@ -48,7 +49,9 @@ def run(document: StageInput, context: Context) -> ExploreResult:
     if profile is None:
         raise StageError("The explore stage needs the profile stage's result.")
     device = torch.device(device_of(document.gpu_class))
-    bench = Bench(device, GPUS[document.gpu_class], profile.ceilings.model_dump(), CASE_RULE)
+    bench = Bench(
+        device, GPUS[document.gpu_class], profile.ceilings.model_dump(), CASE_RULE, only=offered(document.workload)
+    )
     with watched(document) as environment:
         candidates = _explore(document, profile, context, bench, Choices(environment().model_dump()))
     return ExploreResult(environment=environment(), ceilings=profile.ceilings, candidates=candidates)
@@ -58,7 +61,7 @@ def _explore(
     document: StageInput, profile: ProfileResult, context: Context, bench: Bench, choices: Choices
 ) -> list[Candidate]:
     candidates: list[Candidate] = []
-    wanted = read_cases(profile.cases, profile.ceilings)
+    wanted = composed_cases(document, profile.ceilings) or read_cases(profile.cases, profile.ceilings)
     for position, (each, seconds) in enumerate(_shares(wanted, context)):
         known = _known(candidates)
         context.say(position / len(wanted), f"trying {each.case.op} variants: {_shape(each.case)}", known)
@@ -69,6 +72,21 @@ def _explore(
         free()
     context.say(1.0, f"{len(candidates)} candidates for {len(wanted)} cases")
     return candidates
+
+
+def offered(workload: Workload) -> frozenset[str]:
+    """The variants that the workload does not exclude."""
+    return frozenset(each.name for each in registry.variants()) - set(workload.constraints.exclude)
+
+
+def composed_cases(document: StageInput, ceilings: Ceilings) -> list[Wanted]:
+    """The cases of a plan of composed variants, which packs matrices and fuses what follows them, costliest first.
+
+    Empty where there can be no such plan: then the cases are the model's own, one by one, as the profile saw them.
+    """
+    found = kernels_plan.cases(document).items()
+    all_wanted = [Wanted(case, count, count * (floor_ms(case, ceilings.model_dump()) or 0.0)) for case, count in found]
+    return sorted(all_wanted, key=lambda each: -each.ms)
 
 
 def read_cases(rows: list[dict[str, Any]], ceilings: Ceilings) -> list[Wanted]:

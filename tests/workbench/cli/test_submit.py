@@ -43,6 +43,12 @@ def test_a_catalogue_name_needs_no_upload(cli, sla_file):
     assert Run.objects.get().gpu_class == "cpu"
 
 
+def test_an_sla_may_exclude_variants(cli, sla_file):
+    sla_file.write_text("objectives: [{metric: ttft, limit: 5}]\nconstraints: {exclude: [megakernel, kernels]}\n")
+    assert cli("submit", "tiny-llama", "--sla", sla_file).exit_code == 0
+    assert Run.objects.get().workload.sla.constraints.exclude == ["megakernel", "kernels"]
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

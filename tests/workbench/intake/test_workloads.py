@@ -109,6 +109,11 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
         "model",
         "GiB; the largest allowed GPU, h200, has 131.3 GiB",
     ),
+    "unknown variant": (
+        {"constraints": {"exclude": ["warp_drive"]}},
+        "constraints.exclude[0]",
+        "no variant 'warp_drive'",
+    ),
     "name": ({"name": "a\x1bb"}, "name", "control characters"),
     "present": (
         {"present": {"latency_ms": -1, "gpu": "B200", "usd_per_hour": 5}},
@@ -301,6 +306,43 @@ def test_a_number_goes_into_the_form_with_every_digit() -> None:
         "objectives[0].limit": "1234567.5",
         "objectives[0].percentile": "50",
     }
+
+
+def test_excluded_variants_come_by_form_and_api(browser: Clients, api: Clients, engineer: User) -> None:
+    document = GOOD | {"constraints": {"exclude": ["megakernel"]}}
+    assert post(api(engineer), document).json()["document"]["constraints"]["exclude"] == ["megakernel"]
+    browser(engineer).post("/workloads/new/", fields(document))
+    page = browser(engineer).get(f"/workloads/{Workload.objects.first().id}/").content.decode()  # type: ignore[union-attr]
+    assert "<dt>Not to be used</dt><dd>megakernel</dd>" in page
+    assert [each.sla.constraints.exclude for each in Workload.objects.all()] == [["megakernel"]] * 2
+    form = browser(engineer).get("/workloads/new/").content.decode()
+    assert 'name="constraints.exclude" value="megakernel"' in form
+    assert 'name="constraints.exclude" value="eager"' not in form
+
+
+def test_an_excluded_peer_stays_excluded_in_the_form() -> None:
+    form = WorkloadForm.empty([])
+    form.fill(GOOD | {"constraints": {"exclude": ["sdpa_math"]}})
+    exclude = next(each for each in form.constraints if each.name == "constraints.exclude")
+    assert ("sdpa_math", "sdpa_math") in exclude.choices
+
+
+def test_a_manifest_that_no_longer_validates_is_one_sentence(browser: Clients, api: Clients, engineer: User) -> None:
+    workload = post(api(engineer), GOOD).json()
+    model = Model.objects.get()
+    model.manifest["parameters"] = "many"
+    model.save()
+    said = "This version cannot read the stored manifest of llama-3.2-1b: parameters"
+    client = browser(engineer)
+    assert said in client.get(f"/models/{model.id}/").content.decode()
+    assert client.get("/models/").status_code == 200
+    (row,) = api(engineer).get("/api/v1/models").json()["items"]
+    assert (row["kind"], row["digest"]) == (None, model.digest)
+    assert row["unreadable"].startswith(said)
+    run = api(engineer).post("/api/v1/runs", {"workload": workload["id"]}, content_type="application/json")
+    assert run.status_code == 422
+    assert said in run.json()["detail"]
+    assert client.post(f"/workloads/{workload['id']}/run/", follow=True).status_code == 200
 
 
 def test_one_unreadable_workload_does_not_take_the_others_along(browser: Clients, api: Clients, engineer: User) -> None:

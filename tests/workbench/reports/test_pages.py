@@ -143,6 +143,16 @@ def test_a_workload_that_no_longer_validates_leaves_its_run_readable(browser, en
         publishing.freeze(done, engineer)
 
 
+def test_a_manifest_that_no_longer_validates_leaves_its_run_readable(browser, engineer, done):
+    done.workload.model.manifest.pop("config")
+    done.workload.model.save()
+    page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
+    assert "This version cannot read the stored manifest" in page
+    assert "TTF64 p50 is 81.0 ms against a limit of 100 ms" in page
+    with pytest.raises(publishing.ReportError, match="cannot read the stored manifest"):
+        publishing.freeze(done, engineer)
+
+
 @pytest.mark.parametrize("section", ["economics", "quality"])
 def test_every_number_of_a_table_says_where_it_comes_from(browser, engineer, done, section):
     page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()

@@ -3,13 +3,15 @@
 import pytest
 
 from kernels import registry
+from kernels.engine.decoder import Decoder
+from kernels.engine.loading import skeleton
 from kernels.ops import LinearCase
 from kernels.plan import Plan
 from tests.kernels import planted
 from tests.workers.stages.conftest import TINY, manifest, stage_input
 from workers.documents.measurement import Candidate, Ceilings, Environment, Interval
 from workers.documents.stages import ExploreResult, PlanTrial, Results
-from workers.stages import compose, trials
+from workers.stages import compose, kernels_plan, trials
 from workers.stages.builds import Builds
 
 ENVIRONMENT = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
@@ -81,6 +83,62 @@ def test_lower_precision_of_the_whole_model_is_tried_where_allowed(context):
     assert trial.plan["dtype"] == "bf16"
     strict = composed(context, [], constraints={"precisions": ["fp32", "bf16"]})
     assert not any("bf16" in each.label for each in strict.trials)
+
+
+@pytest.fixture
+def composing(monkeypatch):
+    """A kernels plan on the CPU, where the workbench itself makes none."""
+    monkeypatch.setattr(kernels_plan, "composes", lambda document, model: True)
+    monkeypatch.setattr(registry.variant("kernels"), "serves", lambda case, gpu: None)
+
+
+def kernels_candidates():
+    cases = kernels_plan.places(stage_input("compose"), Decoder(skeleton(TINY, "fp32"))).cases()
+    names = {"linear": "torch_linear", "attention": "sdpa_math", "step_attention": "torch_step_attention"}
+    names |= {"rmsnorm": "torch_rmsnorm", "gated": "torch_gated", "lm_head": "torch_lm_head"}
+    fused = ("residual", "rmsnorm_scale")
+    found = []
+    for case in cases:
+        if case.op in names:
+            ms = 0.1 if case.op == "rmsnorm" else 1.0 if getattr(case, "epilogue", "") in fused else 2.0
+            found.append(
+                Candidate(id=case.key, op=case.op, case=case.model_dump(), variant=names[case.op], gate="pass")
+            )
+            found[-1].ms = found[-1].ms_low = found[-1].ms_high = ms
+    return found
+
+
+def test_a_plan_is_composed_of_what_was_explored(context, composing):
+    result = composed(context, kernels_candidates())
+    trial = next(each for each in result.trials if each.label.startswith("kernels"))
+    assert trial.gate == "pass", trial.reason
+    assert trial.build_seconds is not None
+    plan = Plan.model_validate(trial.plan)
+    assert plan.runner == "kernels"
+    assert all(op.evidence_id for op in plan.ops)
+    assert {op.op for op in plan.ops} >= {"linear", "attention", "step_attention", "lm_head"}
+    assert {op.case["epilogue"] for op in plan.ops if op.op == "linear"} >= {"residual", "rmsnorm_scale"}
+    assert not any("+" in each.label for each in result.trials)
+
+
+def test_lower_precision_makes_a_kernels_plan_of_its_own(context, composing):
+    down = LinearCase(m=1, n=64, k=128, dtype="fp32", weights="fp32")
+    cheap = candidate("int8_dynamic_cpu", 0.01, "int8", case=down)
+    result = composed(context, [*kernels_candidates(), cheap], constraints=ALLOWED)
+    trial = next(each for each in result.trials if each.label == "kernels: int8_dynamic_cpu")
+    assert trial.gate == "pass", trial.reason
+    used = [op for op in Plan.model_validate(trial.plan).ops if op.variant == "int8_dynamic_cpu"]
+    assert [op.case["weights"] for op in used] == ["int8"]
+    exact = next(each for each in result.trials if each.label == "kernels")
+    assert not any(op["variant"] == "int8_dynamic_cpu" for op in exact.plan["ops"])
+
+
+def test_what_the_workload_excludes_is_not_tried(context, composing):
+    result = composed(context, kernels_candidates(), constraints={"exclude": ["kernels", "megakernel", "eager"]})
+    found = {trial.label: trial for trial in result.trials}
+    assert found["kernels"].reason == found["megakernel"].reason == "The workload excludes it."
+    assert found["kernels"].gate == "refused"
+    assert found["eager"].primary is not None
 
 
 def test_part_that_spoils_the_model_fails(context, monkeypatch):

@@ -115,6 +115,27 @@ def test_costliest_case_comes_first_and_unknown_ones_are_left_out():
     assert found[0].ms == 50.0
 
 
+def test_a_composed_plan_is_explored_in_the_forms_it_can_take():
+    """On a GPU the matrices are packed and fused: those are the shapes to try, not the model's own one by one."""
+    document = stage_input("explore", manifest(TINY | {"dtype": "bfloat16"}), gpu_class="h200")
+    found = explore.composed_cases(document, CEILINGS)
+    linear = [each.case for each in found if isinstance(each.case, LinearCase)]
+    assert {(case.n, case.k) for case in linear if case.epilogue == "rmsnorm_scale"} == {(128, 64), (256, 64)}
+    assert {case.m for case in linear} == {1, 64}
+    assert {"swiglu", "rmsnorm_scale_swiglu", "residual", "none"} <= {case.epilogue for case in linear}
+    assert {each.case.op for each in found} >= {"attention", "step_attention", "lm_head", "rmsnorm", "rope"}
+    assert [each.ms for each in found] == sorted((each.ms for each in found), reverse=True)
+    excluded = stage_input("explore", gpu_class="h200", constraints={"exclude": ["kernels"]})
+    assert explore.composed_cases(excluded, CEILINGS) == []
+    assert explore.composed_cases(stage_input("explore"), CEILINGS) == []
+
+
+def test_excluded_variants_are_not_tried(context):
+    result = explored(context, [row(ATTENTION, 2)], constraints={"exclude": ["sdpa_math"]})
+    assert "sdpa_flash" in {each.variant for each in result.candidates}
+    assert "sdpa_math" not in {each.variant for each in result.candidates}
+
+
 def test_without_time_nothing_is_tried_and_it_says_so(context):
     context._deadline = 0
     result = explored(context, [row(DECODE, 56)])

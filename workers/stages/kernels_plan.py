@@ -1,0 +1,77 @@
+"""The kernels plan of a run: which cases explore tries for it, and which candidates it takes."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from kernels import registry
+from kernels.engine import decoder, loading
+from kernels.engine.choosing import Chosen, Option, choose, planned_op
+from kernels.engine.pass_timer import GraphTimer
+from kernels.engine.places import Places, Traffic
+from kernels.hardware import GPUS
+from kernels.ops import Case, case_from
+from workers.documents.measurement import Candidate
+from workers.documents.stages import StageInput
+from workers.stages.models import dtype_of
+
+VARIANT = "kernels"
+TUNING_SHARE, TUNING_SECONDS = 0.25, 20.0
+"""Of compose's seconds, and at most: timing runners-up in the whole model."""
+
+
+def composes(document: StageInput, model: Any) -> bool:
+    """Whether a plan of composed variants can be made for the model, which may be a skeleton."""
+    allowed = VARIANT not in document.workload.constraints.exclude
+    return allowed and document.gpu_class != "cpu" and decoder.refusal(model) is None
+
+
+def cases(document: StageInput) -> dict[Case, float]:
+    """Every case that a kernels plan may consist of, and how often one request runs it; {} where there is none."""
+    if document.model.kind != "decoder":
+        return {}
+    model = loading.skeleton(document.model.config, dtype_of(document))
+    return places(document, decoder.Decoder(model)).cases() if composes(document, model) else {}
+
+
+def places(document: StageInput, model: decoder.Decoder) -> Places:
+    """The model's passes at the workload's traffic."""
+    traffic = document.workload.traffic
+    return Places(model, Traffic(traffic.batch, traffic.prompt_tokens, traffic.output_tokens))
+
+
+def chosen_ops(
+    document: StageInput, model: decoder.Decoder, candidates: Sequence[Candidate], seconds: float, lossy: bool
+) -> Chosen:
+    """The candidates that make the fastest passes; lossy ones among them only when asked for."""
+    wanted = places(document, model)
+    timer = None if document.gpu_class == "cpu" else GraphTimer(model, GPUS[document.gpu_class], wanted.traffic)
+    end = time.monotonic() + min(TUNING_SECONDS, TUNING_SHARE * seconds)
+    return choose(wanted, options(candidates, lossy), timer, lambda: time.monotonic() < end)
+
+
+def options(candidates: Sequence[Candidate], lossy: bool) -> dict[str, list[Option]]:
+    """What passed the gate and was timed, by the key of the case in the model's own precision, fastest first."""
+    found: dict[str, list[Option]] = {}
+    for each in candidates:
+        variant = registry.variant(each.variant)
+        if each.gate != "pass" or each.ms is None or (variant.lossy and not lossy):
+            continue
+        case = case_from.validate_python(each.case)
+        op = planned_op(case, each.variant, each.params, each.id)
+        found.setdefault(own_precision(case).key, []).append(Option(op, each.ms))
+    return {key: sorted(group, key=lambda option: option.ms) for key, group in found.items()}
+
+
+def own_precision(case: Case) -> Case:
+    """The case with its weights in the precision of its activations."""
+    return (
+        case.model_copy(update={"weights": case.dtype}) if hasattr(case, "weights") and hasattr(case, "dtype") else case
+    )
+
+
+def label(chosen: Chosen) -> str:
+    """`kernels: skinny, step_hopper, flash_hopper`: the variants that are not torch's own."""
+    variants = (registry.variant(op.variant) for op in chosen.ops)
+    own = [each.name for each in variants if each.lossy or not each.peer]
+    return f"{VARIANT}: {', '.join(dict.fromkeys(own))}" if own else VARIANT
