@@ -11,12 +11,14 @@ from typing import Any
 from kernels import catalogue
 from kernels.megakernel import trace
 from kernels.megakernel.program import OP_NAMES, Layout, Program, build
-from kernels.megakernel.shape import Unsupported, shape_of
+from kernels.megakernel.shape import shape_of
 from kernels.megakernel.structure import rows_of
 from kernels.megakernel.validate import validate
 from kernels.megakernel.weights import FORMATS
 
 SHOWN_MOST = 20
+DRAWN_MOST = 12
+"""SMs that are drawn as text."""
 
 
 class Refused(ValueError):
@@ -40,14 +42,26 @@ def megakernel_arguments(parser: argparse.ArgumentParser) -> None:
     own = commands.add_parser("trace", help=drawn, description=drawn)
     own.add_argument("raw", metavar="FILE", type=Path)
     own.add_argument("-o", "--output", type=Path, help="default: FILE with the suffix .json")
+    own.add_argument("--layer", type=int, help="the layer that is drawn as text (default: the middle one)")
+    recorded = "record the raw trace of a token of MODEL, weights from a seed, on this machine's Hopper GPU"
+    own = commands.add_parser("record", help=recorded, description=recorded)
+    own.add_argument("model", metavar="MODEL", help="as for validate")
+    own.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where the raw trace (npz) goes")
+    for option, default, what in (
+        ("prompt", 128, "tokens of the prompt"),
+        ("tokens", 64, "tokens to make; the middle one is recorded"),
+        ("batch", 1, "sequences"),
+        ("layers", 0, "layers, of those that the model has; 0 is all"),
+    ):
+        own.add_argument(f"--{option}", type=int, default=default, help=f"{what} (default {default})")
 
 
 def megakernel(options: argparse.Namespace) -> int:
     """Runs one sub-command. Returns 0, 1 for a program with problems, 2 for what cannot be taken."""
-    actions = {"validate": _validate, "describe": _describe, "trace": _trace}
+    actions = {"validate": _validate, "describe": _describe, "trace": _trace, "record": _record}
     try:
         return actions[options.action](options)
-    except (Refused, Unsupported, trace.BadTrace, OSError) as error:
+    except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
@@ -118,10 +132,38 @@ def _describe(options: argparse.Namespace) -> int:
 
 def _trace(options: argparse.Namespace) -> int:
     program, raw = trace.load(options.raw)
+    layer = program.shape.layers // 2 if options.layer is None else options.layer
+    if not 0 <= layer <= program.shape.layers:
+        raise Refused(f"--layer: {layer} is not 0 to {program.shape.layers}")
     output = options.output or options.raw.with_suffix(".json")
     output.write_text(json.dumps(trace.chrome_trace(program, raw)), encoding="utf-8")
+    _show(program, raw, layer)
+    print(f"{output}: open it in ui.perfetto.dev or chrome://tracing")
+    return 0
+
+
+def _record(options: argparse.Namespace) -> int:
+    from kernels.megakernel.record import record
+
+    config = config_of(options.model)
+    for name in ("prompt", "tokens", "batch"):
+        if getattr(options, name) < 1:
+            raise Refused(f"--{name}: {getattr(options, name)} is less than 1")
+    most = config.get("num_hidden_layers", 0)
+    if not 0 <= options.layers <= most:
+        raise Refused(f"--layers: {options.layers} is not 0 to {most}")
+    if options.layers:
+        config |= {"num_hidden_layers": options.layers}
+    program, raw = record(config, options.output, options.prompt, options.tokens, options.batch)
+    _show(program, raw, program.shape.layers // 2)
+    print(f"{options.output}: python -m kernels megakernel trace makes a Chrome trace of it")
+    return 0
+
+
+def _show(program: Program, raw: trace.Trace, layer: int) -> None:
+    """The summary and one layer of some SMs as text."""
+    sms = len(program.instructions)
+    print("\n".join(trace.drawing(program, raw, layer, range(0, sms, -(-sms // DRAWN_MOST)))))
     print(f"{'µs of the mean SM':18}" + "".join(f"{phase:>10}" for phase in trace.PHASES))
     for name, spent in trace.summary(program, raw).items():
         print(f"{name:18}" + "".join(f"{each:10.1f}" for each in spent))
-    print(f"{output}: open it in ui.perfetto.dev or chrome://tracing")
-    return 0

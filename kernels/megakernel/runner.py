@@ -13,9 +13,10 @@ from kernels.engine import decoder
 from kernels.engine.base import Generation, Runner
 from kernels.engine.graphs import captured
 from kernels.engine.sessions import DecoderSession
+from kernels.megakernel import trace
 from kernels.megakernel.device import Tuning
 from kernels.megakernel.machine import Machine
-from kernels.megakernel.program import Layout
+from kernels.megakernel.program import Layout, Program
 from kernels.megakernel.quantise import rounded_decoder
 from kernels.megakernel.shape import shape_of
 from kernels.megakernel.weights import format_of
@@ -175,6 +176,22 @@ class MegakernelRunner(Runner):
                 del memory
                 out[begin : begin + len(rows), at : at + count] = made.transpose(0, 1)[: len(rows)]
         return out
+
+    @property
+    def program(self) -> Program:
+        """The program of the prepared shape. Raises ValueError when nothing is prepared."""
+        if self._machine is None:
+            raise ValueError("program: the runner is not prepared")
+        return self._machine.program
+
+    def timeline(self) -> trace.Trace:
+        """The raw trace of the last generation's middle token, with the option `tuning` `{"trace": True}`.
+
+        Raises ValueError without that option, and when nothing is prepared.
+        """
+        if self._machine is None or not self._machine.tuning.trace:
+            raise ValueError('timeline: the runner is not prepared with {"tuning": {"trace": True}}')
+        return self._machine.trace.cpu().numpy().view(np.uint64)
 
     def close(self) -> None:
         self._machine = self._session = self._compact = None

@@ -1,11 +1,12 @@
 """The timeline of one token, as the kernel built with TRACE=1 leaves it. Imports without torch.
 
-A raw trace is uint64 [sms, instructions, 8]: for each instruction the GPU's clock in nanoseconds at its start (0), when
-its input had come (1), when its last weights were multiplied or its keys attended to (2), and at its end (3). A mark
-that was not made is 0.
+A raw trace is uint64 [sms, instructions, at least 4]: for each instruction the GPU's clock in nanoseconds at its start
+(0), when its input had come (1), when its last weights were multiplied or its keys attended to (2), and at its end (3).
+A mark that was not made is 0.
 """
 
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,11 +29,13 @@ class BadTrace(ValueError):
 
 
 def save(path: Path, program: Program, trace: Trace) -> None:
-    """Keeps a raw trace beside the program it was taken from, as npz."""
+    """Keeps a raw trace beside the program it was taken from, as npz; times from just before the first mark on."""
     tables = np.concatenate(program.instructions)
+    marks = trace[..., : DONE + 1].astype(np.uint64)
+    origin = marks[marks > 0].min(initial=np.iinfo(np.uint64).max) - np.uint64(1)
     np.savez_compressed(
         path,
-        trace=trace.astype(np.uint64),
+        trace=np.where(marks > 0, marks - origin, 0).astype(np.uint32),
         program=tables,
         program_start=program.starts,
         shape=json.dumps(asdict(program.shape)),
@@ -98,3 +101,37 @@ def summary(program: Program, trace: Trace) -> dict[str, tuple[float, float, flo
                 name = OP_NAMES[words["op"]]
                 spent[name] = spent.get(name, np.zeros(3)) + np.diff(marks_of(marks))
     return {name: tuple(each / 1000 / len(program.instructions)) for name, each in spent.items()}
+
+
+def drawing(program: Program, trace: Trace, layer: int, sms: Sequence[int], width: int = 100) -> list[str]:
+    """Lines of text: what each of `sms` does while the GPU is in `layer`, from left to right.
+
+    A letter of LETTERS while it works, the small letter while it hands on, a dot while it waits for input.
+    """
+    spans = {sm: list(_spans(program, trace, sm, layer)) for sm in range(len(program.instructions))}
+    times = [each[:2] for listed in spans.values() for each in listed]
+    if not times:
+        return [f"layer {layer} left no marks"]
+    begin, end = min(first for first, _ in times), max(last for _, last in times)
+    lines = [f"layer {layer}, {(end - begin) / 1000:.1f} µs from left to right; {LEGEND}"]
+    for sm in sms:
+        row = [" "] * width
+        for first, last, letter in spans[sm]:
+            low, high = (int((each - begin) * width / max(1, end - begin)) for each in (first, last))
+            row[low : max(high, low + 1)] = letter * (max(high, low + 1) - low)
+        lines.append(f"SM {sm:3} |{''.join(row[:width])}|")
+    return lines
+
+
+LETTERS = dict(zip(OP_NAMES, "EQAOGDH", strict=True))
+LEGEND = ", ".join(f"{letter} {name}" for name, letter in LETTERS.items() if name != "end") + ", . waits"
+
+
+def _spans(program: Program, trace: Trace, sm: int, layer: int) -> Iterator[tuple[int, int, str]]:
+    """(begin, end, letter) of every phase of the SM's instructions of a layer that left marks."""
+    for index, words in enumerate(rows_of(program.instructions[sm])):
+        marks = trace[sm, index]
+        if words["layer"] == layer and words["op"] != END and marks[START] and marks[DONE]:
+            letter = LETTERS[OP_NAMES[words["op"]]]
+            times = marks_of(marks)
+            yield from zip(times[:-1], times[1:], (".", letter, letter.lower()), strict=True)

@@ -1,5 +1,6 @@
 """`python -m kernels megakernel`: proofs, descriptions and timelines from the command line; bad input in a sentence."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from kernels.__main__ import main
 from kernels.megakernel import trace
-from kernels.megakernel.program import ATTENTION, END, Program
+from kernels.megakernel.program import ATTENTION, DOWN, END, GATE_UP, OUT, QKV, Program
 from kernels.megakernel.structure import rows_of
 from tests.kernels.megakernel.published import CONFIGS
 from tests.kernels.megakernel.tiny_models import program_of
@@ -61,6 +62,8 @@ def test_a_model_is_described(config: Path, capsys: pytest.CaptureFixture[str]) 
         (["validate", "tiny-gemma"], "model_type 'gemma'"),
         (["describe", "llama-3.2-1b", "--sms", "0"], "--sms: 0 is less than 1"),
         (["trace", "nowhere.npz"], "nowhere.npz"),
+        (["record", "tiny-llama", "-o", "raw.npz", "--layers", "99"], "--layers: 99 is not 0 to"),
+        (["record", "tiny-llama", "-o", "raw.npz", "--prompt", "0"], "--prompt: 0 is less than 1"),
     ],
 )
 def test_bad_input_gets_a_sentence(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,7 +99,29 @@ def test_a_trace_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     ]  # fmt: skip
     assert first[0]["ts"] == 0.002
     assert all(event["dur"] != 0.03 for event in spans if event["cat"] == "attention")
-    assert "gate_up" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "gate_up" in out
+    assert "layer 1, 0." in out
+    assert main(["megakernel", "trace", str(tmp_path / "raw.npz"), "--layer", "3"]) == 2
+    assert "--layer: 3 is not 0 to 2" in capsys.readouterr().err
+
+
+def test_a_layer_is_drawn_as_text() -> None:
+    program = program_of("llama", sms=1, splits=1)
+    legend, line = trace.drawing(program, timeline(program), 0, [0], width=100)
+    assert legend.startswith("layer 0, 0.8 µs")
+    assert "G gate_up" in legend
+    assert "A attention" in legend
+    rows = [words["op"] for words in rows_of(program.instructions[0]) if words["layer"] == 0]
+    assert line.startswith("SM   0 |...Q")
+    drawn = [letter for letter, _ in itertools.groupby(line[8:-1].replace(".", "").upper())]
+    letters = {QKV: "Q", ATTENTION: "A", OUT: "O", GATE_UP: "G", DOWN: "D"}
+    assert drawn == [letters[op] for op, _ in itertools.groupby(rows)]
+
+
+def test_a_layer_without_marks_says_so() -> None:
+    program = program_of("llama")
+    assert trace.drawing(program, np.zeros_like(timeline(program)), 0, [0]) == ["layer 0 left no marks"]
 
 
 def test_the_summary_is_of_the_mean_sm() -> None:
