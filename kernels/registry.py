@@ -25,6 +25,7 @@ MODULES: tuple[str, ...] = (
     "kernels.fused.triton_fused",
     "kernels.engine.whole_model",
     "kernels.megakernel.variant",
+    "kernels.megakernel.lossy",
 )
 """The modules that register variants: one line each."""
 

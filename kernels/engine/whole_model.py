@@ -21,6 +21,11 @@ class WholeModel(Variant):
     runner_name: ClassVar[str] = "compiled"
     options: ClassVar[dict[str, Any]] = {}
 
+    @property
+    def weights(self) -> str:
+        """The precision its weights are rounded to where that is one of its options; else that of the model."""
+        return str(self.options.get("weights", "bf16"))
+
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
         return None
 

@@ -21,8 +21,8 @@ class Megakernel(WholeModel):
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:
             return Refusal(f"device is {gpu.name}: the megakernel is written for Hopper (compute capability 9.0)")
-        if case.weights != "bf16":
-            return Refusal(f"weights are {case.weights}: the megakernel takes bf16")
+        if case.weights != self.weights:
+            return Refusal(f"weights are {case.weights}: {self.name} takes {self.weights}")
         if case.batch not in (1, 2, 4, BATCH_MOST):
             return Refusal(f"batch is {case.batch}: the megakernel serves 1, 2, 4 and 8")
         return None

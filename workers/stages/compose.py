@@ -23,6 +23,7 @@ from workers.stages import kernels_plan, texts
 from workers.stages.builds import Builds
 from workers.stages.context import Context, StageError
 from workers.stages.environment import watched
+from workers.stages.explore import lossy_refusal
 from workers.stages.models import device_of, dtype_of, kind_of, load, vocabulary
 from workers.stages.trials import MEASURE_SECONDS, PROBE_STEPS, Trier, yardstick
 
@@ -86,6 +87,7 @@ class _Composer:
         steps = min(PROBE_STEPS, traffic.output_tokens - 1) if self.kind == "decoder" else 0
         length = traffic.prompt_tokens + steps
         lossy = self._lower_dtype() is not None or bool(winners(self._candidates, lossy=True))
+        lossy = lossy or any(each.lossy and self._refusal(each) is None for each in self._whole_models())
         most = max(COMPARED_TOKENS if lossy else 0, traffic.batch * length)
         text = (
             texts.from_text(self.context.model_dir, length, most, vocabulary(self.model))
@@ -118,15 +120,26 @@ class _Composer:
         found = [each for each in registry.variants("model") if isinstance(each, WholeModel)]
         return sorted(found, key=lambda each: (each.name != today, each.build_seconds))
 
-    def _try_whole(self, variant: WholeModel) -> None:
+    def _case(self, variant: WholeModel) -> ModelCase:
         traffic = self.document.workload.traffic
-        case = ModelCase(
+        return ModelCase(
             model=self.document.model.digest,
+            weights=variant.weights,  # type: ignore[arg-type]
             batch=traffic.batch,
             prompt=traffic.prompt_tokens,
             tokens=traffic.output_tokens,
         )
-        refusal = self._excluded(variant) or variant.serves(case, GPUS[self.document.gpu_class])
+
+    def _refusal(self, variant: WholeModel) -> Refusal | None:
+        """Why the variant cannot serve, or the workload does not allow it or its precision."""
+        refusal = self._excluded(variant) or variant.serves(self._case(variant), GPUS[self.document.gpu_class])
+        if refusal is None and variant.lossy:
+            forbidden = lossy_refusal(variant.weights, self.document.workload.constraints, self.document.model)
+            return Refusal(forbidden) if forbidden else None
+        return refusal
+
+    def _try_whole(self, variant: WholeModel) -> None:
+        case, refusal = self._case(variant), self._refusal(variant)
         expected = Builds(self.document).expect(variant.name, variant.build_seconds)
         left = self.context.seconds_left
         plan = self._plan(variant.runner_name, variant.options, [])
@@ -140,7 +153,7 @@ class _Composer:
             if variant.name == kernels_plan.VARIANT:
                 trial = self._try_kernels(lossy=False)
             else:
-                trial = self._attempt(variant.name, plan, lambda: variant.build(case, {})(self.model), False)
+                trial = self._attempt(variant.name, plan, lambda: variant.build(case, {})(self.model), variant.lossy)
             if trial is not None and trial.build_seconds is not None:
                 Builds(self.document).note(variant.name, trial.build_seconds)
 
@@ -174,7 +187,8 @@ class _Composer:
         if self._rebuilding(label) > self.context.seconds_left:
             self._refuse(name, plan, f"Not tried: {self.context.seconds_left:.0f} s were left.")
             return
-        self._attempt(name, plan, lambda: engine.apply(load(self.document, self.context), plan), lossy)
+        lower = lossy or lowers_precision(base, self.dtype)
+        self._attempt(name, plan, lambda: engine.apply(load(self.document, self.context), plan), lower)
 
     def _try_lower_dtype(self, label: str, base: Plan) -> None:
         """The base plan in 16 bits, where the workload allows it and the model is served in 32."""
@@ -249,6 +263,12 @@ def winners(candidates: list[Candidate], lossy: bool) -> list[Candidate]:
 def is_lossy(candidate: Candidate) -> bool:
     """Whether the candidate's variant lowers the precision of the weights."""
     return registry.variant(candidate.variant).lossy
+
+
+def lowers_precision(plan: Plan, served: str) -> bool:
+    """Whether the plan runs the model in less than the precision it is served in, or any of its weights."""
+    whole = plan.dtype != served or plan.options.get("weights", "bf16") != "bf16"
+    return whole or any(registry.variant(op.variant).lossy for op in plan.ops)
 
 
 def _planned(candidate: Candidate) -> PlannedOp:

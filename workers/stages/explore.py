@@ -126,14 +126,19 @@ def lossy_cases(case: Case, constraints: Constraints, model: ModelManifest) -> t
         return [], ""
     allowed = [name for name in LOSSY if name in constraints.precisions]
     lossy: list[Case] = [case.model_copy(update={"weights": name}) for name in allowed or LOSSY]
-    if not allowed:
-        return lossy, "Lower precision of the weights is not among the precisions that the workload allows."
+    return lossy, lossy_refusal((allowed or LOSSY)[0], constraints, model)
+
+
+def lossy_refusal(weights: str, constraints: Constraints, model: ModelManifest) -> str:
+    """The sentence that forbids weights in this lower precision; "" when the workload allows them."""
+    if weights not in constraints.precisions:
+        return "Lower precision of the weights is not among the precisions that the workload allows."
     if model.generated and not constraints.allow_unverified_quality:
-        return lossy, (
+        return (
             "The weights are generated, so quality cannot be measured, and the workload does not say "
             "allow_unverified_quality."
         )
-    return lossy, ""
+    return ""
 
 
 def _known(candidates: list[Candidate]) -> dict[str, str] | None:

@@ -88,19 +88,28 @@ def _by_sequence(logits: torch.Tensor) -> torch.Tensor:
     return logits.flatten(1, -2) if logits.dim() > 2 else logits.unsqueeze(1)
 
 
-def judge(done: int, before: _Side, after: _Side, tokens: Tokens, generated: bool, largest_loss: float) -> Quality:
-    """The verdict on quality: acceptable when top-1 disagreement with float32 rises by at most `largest_loss`."""
+def judge(
+    done: int, before: _Side, after: _Side, tokens: Tokens, generated: bool, largest_loss: float | None
+) -> Quality:
+    """The verdict on quality: acceptable when top-1 disagreement with float32 rises by at most `largest_loss`.
+
+    None where the workload allows quality to stay unverified: then the logits must only be numbers.
+    """
     change = paired_difference(list(before.blocks()), list(after.blocks()))
     called = "numerical fidelity" if generated else "quality"
-    acceptable = change.value <= largest_loss and not after.broken
-    open_end = " (the interval does not exclude more)" if acceptable and change.high > largest_loss else ""
+    allowed = "any rise is allowed, since the workload lets quality be unverified"
+    if largest_loss is not None:
+        allowed = f"a rise of at most {100 * largest_loss:g} % is allowed"
+    most = 1.0 if largest_loss is None else largest_loss
+    acceptable = change.value <= most and not after.broken
+    open_end = " (the interval does not exclude more)" if acceptable and change.high > most else ""
     few = f" Fewer than the {LEAST_TOKENS:,} tokens that this takes were reached." if done < LEAST_TOKENS else ""
     few += f" For {after.broken:,} tokens the logits after are no numbers." if after.broken else ""
     sentence = (
         f"{called.capitalize()} over {done:,} tokens ({tokens.source}): the most likely token differs from the float32 "
         f"model's in {100 * before.disagreement:.2f} % of cases before and {100 * after.disagreement:.2f} % after, "
-        f"mean KL divergence {before.mean_kl:.2g} and {after.mean_kl:.2g} nats; a rise of at most "
-        f"{100 * largest_loss:g} % is allowed, so this is {'acceptable' if acceptable else 'not acceptable'}"
+        f"mean KL divergence {before.mean_kl:.2g} and {after.mean_kl:.2g} nats; {allowed}, "
+        f"so this is {'acceptable' if acceptable else 'not acceptable'}"
         f"{open_end}.{few}"
     )
     return Quality(

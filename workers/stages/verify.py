@@ -22,6 +22,7 @@ from workers.documents.stages import (
 )
 from workers.documents.workload import Objective, Workload
 from workers.stages import quality, texts
+from workers.stages.compose import lowers_precision
 from workers.stages.context import Context, StageError
 from workers.stages.environment import watched
 from workers.stages.models import device_of, dtype_of, free, kind_of, load, prepared, vocabulary
@@ -127,7 +128,16 @@ def measure_quality(
     runner = engine.runner("eager", reference)
     compared = quality.compare(runner, before, after, tokens, traffic.batch, goes_on)
     runner.close()
-    return quality.judge(*compared, tokens, generated, document.workload.constraints.max_quality_loss)
+    return quality.judge(*compared, tokens, generated, largest_loss(document))
+
+
+def largest_loss(document: StageInput) -> float | None:
+    """The rise of the disagreement that the workload allows; None for a plan of lower precision on generated weights,
+    which is only tried where the workload lets quality be unverified."""
+    lower = lowers_precision(plan_of(document), dtype_of(document))
+    if lower and document.model.generated and document.workload.constraints.allow_unverified_quality:
+        return None
+    return document.workload.constraints.max_quality_loss
 
 
 def sentence(found: Sequence[ObjectiveOutcome], gain: Speedup, judged: Quality | None, verdict: Verdict) -> str:

@@ -73,7 +73,15 @@ def test_whole_model_variants_say_what_they_cannot_do() -> None:
     case = ModelCase(model="tiny-llama", batch=4, prompt=8, tokens=8)
     able, refused = registry.offers(case, GPUS["cpu"])
     assert [each.name for each in able] == ["eager", "compiled"]
-    assert set(refused) == {"compiled_tuned", "compiled_max_autotune", "cuda_graphs", "kernels", "megakernel"}
+    assert set(refused) == {
+        "compiled_tuned",
+        "compiled_max_autotune",
+        "cuda_graphs",
+        "kernels",
+        "megakernel",
+        "megakernel_fp8",
+        "megakernel_nvfp4",
+    }
     assert registry.variant("compiled_tuned").serves(case, GPUS["h200"]).reason.startswith("batch is 4")  # type: ignore[union-attr]
 
 

@@ -5,6 +5,7 @@ import pytest
 from kernels import registry
 from kernels.engine.decoder import Decoder
 from kernels.engine.loading import skeleton
+from kernels.engine.whole_model import WholeModel
 from kernels.ops import LinearCase
 from kernels.plan import Plan
 from tests.kernels import planted
@@ -139,6 +140,48 @@ def test_what_the_workload_excludes_is_not_tried(context, composing):
     assert found["kernels"].reason == found["megakernel"].reason == "The workload excludes it."
     assert found["kernels"].gate == "refused"
     assert found["eager"].primary is not None
+
+
+class PlantedRounded(WholeModel):
+    """A whole model of lower precision that runs anywhere."""
+
+    name, runner_name = "planted_rounded", "eager"
+    lossy = True
+    options = {"weights": "fp8"}
+
+
+@pytest.mark.parametrize(
+    ("constraints", "said"),
+    [
+        ({"precisions": ["fp32", "int8"], "allow_unverified_quality": True}, "not among the precisions"),
+        ({"precisions": ["fp32", "fp8"]}, "does not say allow_unverified_quality"),
+    ],
+)
+def test_a_whole_model_of_lower_precision_needs_permission(context, monkeypatch, constraints, said):
+    registry.variants()
+    monkeypatch.setitem(registry._variants, "planted_rounded", PlantedRounded())
+    result = composed(context, [], constraints=constraints)
+    trial = next(each for each in result.trials if each.label == "planted_rounded")
+    assert trial.gate == "refused"
+    assert said in trial.reason
+
+
+def test_a_whole_model_of_lower_precision_is_tried_where_allowed(context, monkeypatch):
+    registry.variants()
+    monkeypatch.setitem(registry._variants, "planted_rounded", PlantedRounded())
+    compared = []
+    monkeypatch.setattr(
+        trials.Trier, "_disagreement", lambda self, logits: compared.append(logits.shape) or ("pass", "")
+    )
+    result = composed(context, [], constraints={"precisions": ["fp32", "fp8"], "allow_unverified_quality": True})
+    trial = next(each for each in result.trials if each.label == "planted_rounded")
+    assert trial.gate == "pass"
+    assert trial.plan["options"] == {"weights": "fp8"}
+    assert [shape[0] * shape[1] >= compose.COMPARED_TOKENS for shape in compared] == [True]
+    plan = Plan.model_validate(trial.plan)
+    assert compose.lowers_precision(plan, "fp32")
+    assert compose.lowers_precision(plan.model_copy(update={"options": {}}), "bf16")
+    assert not compose.lowers_precision(plan.model_copy(update={"options": {}}), "fp32")
 
 
 def test_part_that_spoils_the_model_fails(context, monkeypatch):

@@ -8,7 +8,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from kernels.engine import load, runner
 from kernels.model_files import ModelRefused
-from tests.workers.stages.conftest import TINY
+from kernels.plan import Plan
+from tests.workers.stages.conftest import TINY, stage_input
+from workers.documents.measurement import Environment
+from workers.documents.stages import ComposeResult
 from workers.documents.workload import Objective
 from workers.stages import quality, texts, verify
 from workers.stages.outcomes import outcomes
@@ -54,11 +57,33 @@ def test_a_loss_within_what_is_allowed_is_acceptable():
     assert judged(damaged, largest_loss=0.9).acceptable
 
 
-def test_nan_logits_never_pass():
+def test_any_loss_is_acceptable_where_quality_may_stay_unverified():
+    damaged = model("bf16")
+    with torch.no_grad():
+        damaged.model.layers[1].mlp.down_proj.weight.mul_(3)
+    found = judged(damaged, largest_loss=None)
+    assert found.acceptable
+    assert "lets quality be unverified" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("options", "allowed", "expected"),
+    [({"weights": "fp8"}, True, None), ({"weights": "fp8"}, False, 0.01), ({}, True, 0.01)],
+)
+def test_quality_may_stay_unverified_only_for_lower_precision(options, allowed, expected):
+    document = stage_input("verify", constraints={"precisions": ["fp32"], "allow_unverified_quality": allowed})
+    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32", options=options)
+    environment = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
+    document.results.compose = ComposeResult(environment=environment, trials=[], plan=plan.model_dump())
+    assert verify.largest_loss(document) == expected
+
+
+@pytest.mark.parametrize("largest_loss", [0.01, None])
+def test_nan_logits_never_pass(largest_loss):
     damaged = model("bf16")
     with torch.no_grad():
         damaged.model.norm.weight.fill_(float("nan"))
-    found = judged(damaged)
+    found = judged(damaged, largest_loss=largest_loss)
     assert not found.acceptable
     assert "4,096 tokens the logits after are no numbers" in found.sentence
 

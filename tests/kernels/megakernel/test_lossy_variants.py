@@ -1,0 +1,38 @@
+"""The megakernel's variants in lower precision: what they serve, and what a plan holds for them."""
+
+import pytest
+
+from kernels import registry
+from kernels.engine.whole_model import WholeModel
+from kernels.hardware import GPUS
+from kernels.megakernel.weights import FORMATS
+from kernels.ops import ModelCase
+
+NAMES = {"bf16": "megakernel", "fp8": "megakernel_fp8", "nvfp4": "megakernel_nvfp4"}
+
+
+def case(weights: str, batch: int = 1) -> ModelCase:
+    return ModelCase(model="llama-3.2-1b", weights=weights, batch=batch, prompt=128, tokens=64)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("weights", FORMATS)
+def test_each_serves_its_own_precision(weights: str) -> None:
+    variant = registry.variant(NAMES[weights])
+    assert isinstance(variant, WholeModel)
+    assert variant.lossy == (weights != "bf16")
+    assert variant.options.get("weights", "bf16") == variant.weights == weights
+    for other in (*FORMATS, "int4"):
+        refusal = variant.serves(case(other), GPUS["h200"])
+        if other == weights:
+            assert refusal is None
+        else:
+            assert refusal is not None
+            assert refusal.reason == f"weights are {other}: {NAMES[weights]} takes {weights}"
+
+
+@pytest.mark.parametrize("name", NAMES.values())
+def test_batch_and_gpu_are_refused_by_value(name: str) -> None:
+    variant = registry.variant(name)
+    weights = next(key for key, value in NAMES.items() if value == name)
+    assert "batch is 3" in getattr(variant.serves(case(weights, batch=3), GPUS["h200"]), "reason", "")
+    assert "Hopper" in getattr(variant.serves(case(weights), GPUS["a100"]), "reason", "")
