@@ -23,8 +23,8 @@ from workers.stages import kernels_plan, texts
 from workers.stages.builds import Builds
 from workers.stages.context import Context, StageError
 from workers.stages.environment import watched
-from workers.stages.explore import lossy_refusal
 from workers.stages.models import device_of, dtype_of, kind_of, load, vocabulary
+from workers.stages.precision import lossy_refusal, lowers_precision
 from workers.stages.trials import MEASURE_SECONDS, PROBE_STEPS, Trier, yardstick
 
 COMPARED_TOKENS = 2048
@@ -263,12 +263,6 @@ def winners(candidates: list[Candidate], lossy: bool) -> list[Candidate]:
 def is_lossy(candidate: Candidate) -> bool:
     """Whether the candidate's variant lowers the precision of the weights."""
     return registry.variant(candidate.variant).lossy
-
-
-def lowers_precision(plan: Plan, served: str) -> bool:
-    """Whether the plan runs the model in less than the precision it is served in, or any of its weights."""
-    whole = plan.dtype != served or plan.options.get("weights", "bf16") != "bf16"
-    return whole or any(registry.variant(op.variant).lossy for op in plan.ops)
 
 
 def _planned(candidate: Candidate) -> PlannedOp:

@@ -26,6 +26,7 @@ from workers.stages import kernels_plan
 from workers.stages.context import Context, StageError
 from workers.stages.environment import watched
 from workers.stages.models import device_of, free
+from workers.stages.precision import lossy_refusal
 
 LOSSY = ("int8", "fp8", "nvfp4", "int4")
 RESERVE = 0.9
@@ -127,18 +128,6 @@ def lossy_cases(case: Case, constraints: Constraints, model: ModelManifest) -> t
     allowed = [name for name in LOSSY if name in constraints.precisions]
     lossy: list[Case] = [case.model_copy(update={"weights": name}) for name in allowed or LOSSY]
     return lossy, lossy_refusal((allowed or LOSSY)[0], constraints, model)
-
-
-def lossy_refusal(weights: str, constraints: Constraints, model: ModelManifest) -> str:
-    """The sentence that forbids weights in this lower precision; "" when the workload allows them."""
-    if weights not in constraints.precisions:
-        return "Lower precision of the weights is not among the precisions that the workload allows."
-    if model.generated and not constraints.allow_unverified_quality:
-        return (
-            "The weights are generated, so quality cannot be measured, and the workload does not say "
-            "allow_unverified_quality."
-        )
-    return ""
 
 
 def _known(candidates: list[Candidate]) -> dict[str, str] | None:

@@ -22,11 +22,11 @@ from workers.documents.stages import (
 )
 from workers.documents.workload import Objective, Workload
 from workers.stages import quality, texts
-from workers.stages.compose import lowers_precision
 from workers.stages.context import Context, StageError
 from workers.stages.environment import watched
 from workers.stages.models import device_of, dtype_of, free, kind_of, load, prepared, vocabulary
 from workers.stages.outcomes import outcomes, speedup
+from workers.stages.precision import lowers_precision
 from workers.stages.price import hourly_price
 from workers.stages.sampling import LEAST_REQUESTS, distributions, is_enough
 from workers.stages.traffic import Clients

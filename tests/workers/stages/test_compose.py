@@ -14,6 +14,7 @@ from workers.documents.measurement import Candidate, Ceilings, Environment, Inte
 from workers.documents.stages import ExploreResult, PlanTrial, Results
 from workers.stages import compose, kernels_plan, trials
 from workers.stages.builds import Builds
+from workers.stages.precision import lowers_precision
 
 ENVIRONMENT = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
 CEILINGS = Ceilings(read_tbps=0.01, copy_tbps=0.01, matrix_tflops={"fp32": 0.1}, launch_us=1)
@@ -179,9 +180,9 @@ def test_a_whole_model_of_lower_precision_is_tried_where_allowed(context, monkey
     assert trial.plan["options"] == {"weights": "fp8"}
     assert [shape[0] * shape[1] >= compose.COMPARED_TOKENS for shape in compared] == [True]
     plan = Plan.model_validate(trial.plan)
-    assert compose.lowers_precision(plan, "fp32")
-    assert compose.lowers_precision(plan.model_copy(update={"options": {}}), "bf16")
-    assert not compose.lowers_precision(plan.model_copy(update={"options": {}}), "fp32")
+    assert lowers_precision(plan, "fp32")
+    assert lowers_precision(plan.model_copy(update={"options": {}}), "bf16")
+    assert not lowers_precision(plan.model_copy(update={"options": {}}), "fp32")
 
 
 def test_part_that_spoils_the_model_fails(context, monkeypatch):
