@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from kernels import inputs, reference
+from kernels import inputs, reference, scaled
 from kernels.in_place import rest_is_unchanged, written_slots
 from kernels.ops import AttentionCase, Case, LinearCase, LmHeadCase, RmsNormCase, StepAttentionCase
 from kernels.poison import PoisonedEmpty, poison
@@ -252,9 +252,11 @@ class _ExpectedIds(_Expected):
 
 
 def pack(variant: Variant, case: Case, params: dict[str, Any], arguments: Arguments) -> Arguments:
-    """The arguments with the weight `w` of linear and lm_head in the variant's own form."""
+    """The arguments with the weight of linear and lm_head in the variant's own form, and x in e4m3 for `scales`."""
     if case.op not in ("linear", "lm_head"):
         return arguments
+    if isinstance(case, LinearCase) and case.scales:
+        arguments = arguments | {"x": scaled.of_x(arguments["x"], case.scales)}
     return arguments | {"w": variant.pack(case, params, arguments["w"])}
 
 
@@ -293,7 +295,9 @@ def _copy(value: Any) -> Any:
 
 def _same(one: Any, two: Any) -> bool:
     if isinstance(one, torch.Tensor):
-        return one.shape == two.shape and one.dtype == two.dtype and bool(torch.equal(one, two))
+        if one.shape != two.shape or one.dtype != two.dtype:
+            return False
+        return bool(torch.equal(*(each.view(torch.uint8) if each.element_size() == 1 else each for each in (one, two))))
     if isinstance(one, tuple | list):
         return len(one) == len(two) and all(_same(a, b) for a, b in zip(one, two, strict=True))
     return True

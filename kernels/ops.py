@@ -21,6 +21,8 @@ Epilogue = Literal[
     "quantise",
 ]
 
+Scales = Literal["tensor", "row", "block"]
+
 BYTES: dict[str, float] = {
     "fp32": 4,
     "bf16": 2,
@@ -46,6 +48,7 @@ class LinearCase(_Case):
     """y[m, n] = epilogue(x[m, k] · w[n, k]ᵀ). For swiglu w is [2n, k], gate rows first, and y is [m, n].
 
     `rmsnorm_scale`, alone or before a bias or swiglu, divides the product by the root mean square of its row of x.
+    With `scales` (and fp8 weights) x and w are e4m3, each a pair (values, scales) as `kernels.scaled` lays them out.
     """
 
     op: Literal["linear"] = "linear"
@@ -55,6 +58,7 @@ class LinearCase(_Case):
     dtype: DType = "bf16"
     weights: Weights = "bf16"
     epilogue: Epilogue = "none"
+    scales: Scales | None = None
 
     @property
     def normalises(self) -> bool:
@@ -82,9 +86,10 @@ class LinearCase(_Case):
     @property
     def least_bytes(self) -> float:
         activation = BYTES[self.dtype]
+        x = BYTES["fp8"] if self.scales else activation
         extra = self.n if self.adds_bias else self.m * self.n if self.epilogue == "residual" else 0
         return (
-            self.m * self.k * activation
+            self.m * self.k * x
             + self.weight_rows * self.k * BYTES[self.weights]
             + (self.m * self.n + extra) * activation
         )

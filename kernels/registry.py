@@ -21,6 +21,8 @@ MODULES: tuple[str, ...] = (
     "kernels.attention.step_hopper",
     "kernels.gemm.torch_linear",
     "kernels.gemm.hopper",
+    "kernels.gemm.hopper_fp8",
+    "kernels.gemm.torch_scaled",
     "kernels.fused.torch_fused",
     "kernels.fused.triton_fused",
     "kernels.engine.whole_model",

@@ -3,7 +3,7 @@
 import random
 from typing import get_args
 
-from kernels.ops import Case, DType, Epilogue, LinearCase
+from kernels.ops import Case, DType, Epilogue, LinearCase, Scales
 
 DRAWN = 16
 """Cases that `check` draws at random for each dtype."""
@@ -24,7 +24,7 @@ def bench(cpu: bool) -> list[Case]:
         (8192, 8192, 8192),
     )
     gated = [LinearCase(m=m, n=8192, k=2048, epilogue="swiglu") for m in (1, 128, 1024)]
-    return [*(LinearCase(m=m, n=n, k=k) for m, n, k in shapes), *gated, *_fused()]
+    return [*(LinearCase(m=m, n=n, k=k) for m, n, k in shapes), *gated, *_fused(), *_scaled()]
 
 
 def _fused() -> list[Case]:
@@ -35,6 +35,14 @@ def _fused() -> list[Case]:
         LinearCase(m=4096, n=4096, k=4096, epilogue="residual"),
         LinearCase(m=4096, n=14_336, k=4096, epilogue="swiglu"),
         LinearCase(m=4096, n=14_336, k=4096, epilogue="quantise"),
+    ]
+
+
+def _scaled() -> list[Case]:
+    """Large products of e4m3 operands, by the granularity of their scales."""
+    shapes = ((1024, 16_384, 2048), (8192, 28_672, 4096), (8192, 4096, 14_336), (8192, 8192, 8192))
+    return [
+        LinearCase(m=m, n=n, k=k, weights="fp8", scales=scales) for scales in get_args(Scales) for m, n, k in shapes
     ]
 
 
@@ -50,15 +58,24 @@ def check(dtype: DType, cpu: bool) -> list[Case]:
 
 
 def _drawn(dtype: DType) -> list[Case]:
-    """The same shapes each time: m to 2,300, n and k to 4,100 in eights, the epilogues in turn."""
+    """The same shapes each time: m to 2,300, n and k to 4,100, the epilogues and granularities of scales in turn."""
     dice = random.Random(20261120)
-    return [
+    scaled = [
+        LinearCase(
+            m=dice.randint(1, 2300), n=16 * dice.randint(1, 256), k=512 * dice.randint(1, 8), dtype=dtype,
+            weights="fp8", epilogue=epilogue, scales=scales,
+        )
+        for scales in get_args(Scales)
+        for epilogue in ("none", "bias", "residual")
+    ]  # fmt: skip
+    plain = [
         LinearCase(
             m=dice.randint(1, 2300), n=8 * dice.randint(1, 512), k=8 * dice.randint(1, 512), dtype=dtype, weights=dtype,
             epilogue=get_args(Epilogue)[position % len(get_args(Epilogue))],
         )
         for position in range(DRAWN)
     ]  # fmt: skip
+    return [*plain, *scaled]
 
 
 def _tiny() -> list[Case]:

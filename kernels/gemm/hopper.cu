@@ -10,16 +10,11 @@
 //   empty[s]    8 consumer warps of each block           nobody in the cluster reads stage s any more
 //   residual[c] 1, and the bytes of 64 rows of residual  consumer c's staging holds them
 #include "epilogues.cuh"
-#include "schedule.cuh"
+#include "mainloops.cuh"
 using namespace epilogue;
 
-#ifndef NORMALISE
-#define NORMALISE 0  // 1: each row is divided by the root mean square of its x
-#endif
-#ifndef SCALES
-#define SCALES 0  // of e4m3 operands: 1 one for each tensor, 2 one for each row
-#endif
-
+// NORMALISE: each row is divided by the root mean square of its x. TWO_LEVELS: sums of 128 of k are added up apart.
+// SCALES of e4m3 operands: 0 none, 1 one for each tensor, 2 one for each row, 3 one for each block.
 constexpr int kStep = 128 / sizeof(TYPE), kConsumers = 2;
 constexpr bool kIsResidual = EPILOGUE == kResidual;
 constexpr int kOutColumns = EPILOGUE == kSwiglu ? BN / 2 : BN;  // columns of y in a tile
@@ -47,43 +42,18 @@ __device__ __forceinline__ void produce(Shared& s, const Params& p, const Tensor
     }
 }
 
-__device__ __forceinline__ void release(Barrier& empty) {
-  __syncwarp();
-  if (threadIdx.x % 32 < kBlocks) arrive_at(empty, threadIdx.x % 32);
-}
-
-// d = 64 rows of x times a tile of w; returns the sum of squares of this thread's part of x where it is wanted.
-template <bool SUM, typename T>
-__device__ __forceinline__ float multiply_tile(Accumulator<BN>& d, Shared& s, Cursor<STAGES>& at, int me, int k_end) {
-  float sum = 0.f;
-  int before = -1;
-  pin(d);
-  for (int k = 0; k < k_end; k += kStep, at.advance()) {
-    const T* mine = s.x[at.stage].panel(0, 64 * me);
-    wait(s.full[at.stage], at.parity);
-    fence_products();
-    multiply(d, mine, s.w[at.stage].panel(0), k);
-    commit_products();
-    if constexpr (SUM) sum += squares(mine);
-    wait_products<1>();
-    if (before >= 0) release(s.empty[before]);
-    before = at.stage;
-  }
-  wait_products<0>();
-  pin(d);
-  release(s.empty[before]);
-  return sum;
-}
-
-// One panel of y: columns from `column` on.
+// One panel of y, columns from `column` on: made of kShare times 64 columns of the accumulator.
 template <Kind E, typename T>
 __device__ __forceinline__ void put(T* panel, Accumulator<BN>& d, int part, const Params& p, int row, int column) {
-  if (SCALES == 2) scale_columns(d, part, p.w_scales, column, p.columns);
+  constexpr int kShare = BN / 64 / kPanels, kWide = E == kSwiglu ? 2 : 1;
+#pragma unroll
+  for (int i = 0; i < kShare; i++)
+    if (SCALES == 2) scale_columns(d, part * kShare + i, p.w_scales, column * kWide + 64 * i, p.columns * kWide);
   if constexpr (E == kBias) add_bias(d, part, (const T*)p.bias, column, p.columns);
   if constexpr (E == kSwiglu) swiglu(d, part);
   if constexpr (E == kResidual) add_panel(d, panel, part);
   if constexpr (E == kQuantise)
-    quantise(panel, d, part, p.y_scales + column / 128, row, p.rows, p.scale_stride);
+    quantise(panel, d, part, p.y_scales + column / 128, row, p.rows, p.y_scale_stride);
   else
     put_panel(panel, d, part);
 }
@@ -101,9 +71,14 @@ __device__ __forceinline__ void consume(Shared& s, const Params& p, const Tensor
       expect(s.residual[me], staging.kBytes);
       load(staging, residual, s.residual[me], column, row);
     }
-    const float sum = multiply_tile<NORMALISE, TYPE>(d, s, at, me, p.k);
-    if (NORMALISE) scale_rows(d, root_mean_squares(sum, p.k, p.epsilon));
-    if (SCALES) scale_rows(d, SCALES == 1 ? one_scale(p.x_scales, p.w_scales) : scales_of(p.x_scales, row, p.rows));
+    if constexpr (TWO_LEVELS) {
+      multiply_tile_in_two_levels<SCALES == 3, TYPE>(d, s, at, me, p, row, tiles.column * BN);
+    } else {
+      const float sum = multiply_tile<NORMALISE, TYPE>(d, s, at, me, p.k);
+      if (NORMALISE) scale_rows(d, root_mean_squares(sum, p.k, p.epsilon));
+    }
+    if (SCALES == 1) scale_rows(d, one_scale(p.x_scales, p.w_scales));
+    if (SCALES == 2) scale_rows(d, scales_of(p.x_scales, row, p.rows));
     if (kIsResidual) wait(s.residual[me], parity);
 #pragma unroll
     for (int first = 0; first < kPanels; first += kStaged) {
@@ -119,7 +94,6 @@ __device__ __forceinline__ void consume(Shared& s, const Params& p, const Tensor
       if (leads) store(y, staging, column + first * kPanelColumns, row), commit_copies();
     }
   }
-  if (leads) wait_copies_done();
 }
 
 extern "C" __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kWarpgroup * (kConsumers + 1), 1)
@@ -140,5 +114,6 @@ extern "C" __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kWarpgrou
     take_registers<232>();
     consume(s, p, y, residual);
   }
+  wait_copies_done();  // here, not at the end of `consume`: there ptxas would grant it 168 registers, not 232
   cluster_sync();
 }

@@ -17,12 +17,15 @@ PAIRS = 66
 @dataclass(frozen=True)
 class Tile:
     """128 × `columns` of the product; `stages` of 128 bytes of K in the ring; `panels` of y (64 rows by 128 bytes) that
-    a warpgroup stages at a time; `group` pairs of row tiles before the next columns begin."""
+    a warpgroup stages at a time; `group` pairs of row tiles before the next columns begin; `two_levels`: every 128 of
+    k is added to a second accumulator, which the matrix units' shorter sums of e4m3 products need for full precision.
+    """
 
     columns: int
     stages: int
     panels: int
     group: int
+    two_levels: bool = False
 
     @property
     def shared_bytes(self) -> int:
@@ -33,21 +36,24 @@ class Tile:
 
 def tile_of(case: LinearCase, params: dict[str, Any]) -> Tile:
     """The tile that params name, the first of `space` where they name none. Raises ValueError that names a param."""
-    unknown = set(params) - {"columns", "stages", "group"}
+    unknown = set(params) - {"columns", "stages", "group", "two_levels"}
     if unknown:
-        raise ValueError(f"gemm_hopper takes columns, stages and group, not {', '.join(sorted(unknown))}")
-    chosen = {"group": 8} | (params or space(case)[0])
-    columns = chosen.get("columns", 256)
-    if columns not in (128, 192, 256):
-        raise ValueError(f"columns is {columns}: 128, 192 or 256")
-    whole = panels_of(case, columns)
+        raise ValueError(f"this product takes columns, stages, group and two_levels, not {', '.join(sorted(unknown))}")
+    chosen = {"columns": 256, "stages": 3, "group": 8} | (params or space(case)[0])
+    columns, stages = chosen["columns"], chosen["stages"]
+    two_levels = bool(chosen.get("two_levels")) or case.scales == "block"
+    if columns not in ((128, 256) if two_levels else (128, 192, 256)):
+        raise ValueError(f"columns is {columns}: 128, 256 or, with one level of sums, 192")
+    if two_levels and not case.scales:
+        raise ValueError("two_levels is true: sums of 16-bit products have one level")
     if chosen["group"] < 1:
         raise ValueError(f"group is {chosen['group']}: at least 1")
+    whole = panels_of(case, columns)
     for panels in (each for each in range(whole, 0, -1) if whole % each == 0):
-        tile = Tile(columns, chosen.get("stages", 3), panels, chosen["group"])
-        if tile.stages >= 2 and tile.shared_bytes <= SHARED_MOST and (panels == whole or case.epilogue != "residual"):
+        tile = Tile(columns, stages, panels, chosen["group"], two_levels)
+        if stages >= 2 and tile.shared_bytes <= SHARED_MOST and (panels == whole or case.epilogue != "residual"):
             return tile
-    raise ValueError(f"stages is {chosen.get('stages')}: {columns} columns leave no room for so many, or it is below 2")
+    raise ValueError(f"stages is {stages}: {columns} columns leave no room for so many, or it is below 2")
 
 
 def panels_of(case: LinearCase, columns: int) -> int:
@@ -59,12 +65,14 @@ def panels_of(case: LinearCase, columns: int) -> int:
 
 def space(case: LinearCase) -> list[dict[str, Any]]:
     """Tiles worth timing: the one whose last wave is fullest first."""
-    found = [{"columns": 256, "stages": 3}, {"columns": 192, "stages": 4}, {"columns": 128, "stages": 5}]
+    found: list[dict[str, Any]] = [{"columns": 256, "stages": 3}, {"columns": 128, "stages": 5}]
     if case.epilogue != "residual":
         found.append({"columns": 256, "stages": 4})
-    if case.gates or case.epilogue == "quantise":  # 192 columns are no whole number of their panels
-        found = [each for each in found if each["columns"] != 192]
-    return sorted(found, key=lambda each: (_work(case, each["columns"]), -each["stages"]))
+    if not case.gates and case.epilogue != "quantise" and case.scales != "block":  # 192 are no whole panels of those
+        found.append({"columns": 192, "stages": 4})
+    found.sort(key=lambda each: (_work(case, each["columns"]), -each["stages"]))
+    levels = [each | {"two_levels": True} for each in found if each["columns"] != 192]
+    return [*found, *levels] if case.scales in ("tensor", "row") else found
 
 
 def _work(case: LinearCase, columns: int) -> float:

@@ -8,7 +8,7 @@ struct Params {
   const void* bias;
   const float *x_scales, *w_scales;
   float* y_scales;
-  int rows, columns, k, row_tiles, column_tiles, group, scale_stride;
+  int rows, columns, k, row_tiles, column_tiles, group, x_scale_stride, w_scale_stride, y_scale_stride;
   float epsilon;
 };
 

@@ -22,7 +22,7 @@ def _plain(case: LinearCase) -> "Callable[..., Any]":
     """
     import torch.nn.functional as F
 
-    from kernels.reference import EPSILON, to_fp8
+    from kernels.reference import EPSILON
 
     def product(
         x: "torch.Tensor", w: "torch.Tensor", bias: Any = None, residual: Any = None, eps: float = EPSILON
@@ -31,14 +31,23 @@ def _plain(case: LinearCase) -> "Callable[..., Any]":
         if case.normalises:
             y = y * (x.float().square().mean(dim=-1, keepdim=True) + eps).rsqrt().to(y.dtype)
             y = y if bias is None else y + bias
-        if case.epilogue == "residual":
-            return y + residual
-        if case.gates:
-            gate, up = y.chunk(2, dim=-1)
-            return F.silu(gate) * up
-        return to_fp8(y) if case.epilogue == "quantise" else y
+        return finished(case, y, residual)
 
     return product
+
+
+def finished(case: LinearCase, y: "torch.Tensor", residual: Any) -> Any:
+    """What follows a product and its bias: the residual's sum, swiglu, or (values e4m3 [m, n], scales [m, 1])."""
+    import torch.nn.functional as F
+
+    from kernels.reference import to_fp8
+
+    if case.epilogue == "residual":
+        return y + residual
+    if case.gates:
+        gate, up = y.chunk(2, dim=-1)
+        return F.silu(gate) * up
+    return to_fp8(y) if case.epilogue == "quantise" else y
 
 
 def _unquantised(case: LinearCase) -> Refusal | None:

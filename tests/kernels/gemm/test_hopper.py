@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from kernels import accuracy, cases
-from kernels.gemm import hopper
+from kernels.gemm import hopper_call
 from kernels.gemm.hopper_plan import SHARED_MOST, panels_of, space, tile_of
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase
 from kernels.registry import variant
 from tests.kernels.compiling import compile_log, resources
 
-EPILOGUES = tuple(hopper.KINDS)
+EPILOGUES = tuple(hopper_call.KINDS)
 
 
 def case(**fields: Any) -> LinearCase:
@@ -24,7 +24,7 @@ def case(**fields: Any) -> LinearCase:
 def test_it_compiles_without_spills(epilogue: str) -> None:
     shape = case(epilogue=epilogue)
     tile = tile_of(shape, {"columns": 256, "stages": 3 if epilogue == "residual" else 4})
-    found = resources(log := compile_log(hopper.SOURCE, hopper.constants(shape, tile)))
+    found = resources(log := compile_log(hopper_call.SOURCE, hopper_call.constants(shape, tile)))
     assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
     assert "serialized" not in log
 
@@ -32,7 +32,9 @@ def test_it_compiles_without_spills(epilogue: str) -> None:
 @pytest.mark.parametrize("columns", [128, 192])
 def test_narrow_tiles_compile_in_fp16(columns: int) -> None:
     shape = case(dtype="fp16", weights="fp16", epilogue="bias")
-    log = compile_log(hopper.SOURCE, hopper.constants(shape, tile_of(shape, {"columns": columns, "stages": 4})))
+    log = compile_log(
+        hopper_call.SOURCE, hopper_call.constants(shape, tile_of(shape, {"columns": columns, "stages": 4}))
+    )
     assert resources(log).spill_stores == 0
 
 

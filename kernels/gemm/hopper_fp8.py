@@ -1,0 +1,77 @@
+"""`gemm_hopper_fp8`: e4m3 times e4m3 with scales for each tensor, row or block, on the same kernel as `gemm_hopper`."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kernels.gemm import hopper_call
+from kernels.gemm.hopper_plan import space
+from kernels.hardware import Gpu
+from kernels.ops import LinearCase
+from kernels.registry import Refusal, Variant, register
+
+if TYPE_CHECKING:
+    import torch
+
+
+@register
+class GemmHopperFp8(Variant):
+    """Products of e4m3 operands; `block` scales are applied to every 128 of k in a second accumulator."""
+
+    name = "gemm_hopper_fp8"
+    op = "linear"
+    summary = "large fp8 products on wgmma, scales for each tensor, row or block"
+    lossy = True
+
+    def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
+        if gpu.sm != 90:
+            return Refusal(f"gpu_class is {gpu.gpu_class}: this variant is built for sm_90a only")
+        if case.weights != "fp8" or case.scales is None:
+            return Refusal(f"weights is {case.weights}, scales {case.scales}: this variant takes x and w in e4m3")
+        if case.dtype not in hopper_call.C_TYPES:
+            return Refusal(f"dtype is {case.dtype}: this variant writes bf16 or fp16")
+        if case.k % 16:
+            return Refusal(f"k is {case.k}: rows of x and w must be a multiple of 16 bytes")
+        if case.normalises or (case.scales == "block" and case.gates):
+            return Refusal(f"epilogue is {case.epilogue}: this variant does not have it for {case.scales} scales")
+        if case.gates and case.n % hopper_call.INTERLEAVED:
+            return Refusal(f"n is {case.n}: gate and up are interleaved by {hopper_call.INTERLEAVED} rows")
+        return None
+
+    def space(self, case: LinearCase) -> list[dict[str, Any]]:
+        return space(case)
+
+    def pack(
+        self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor"
+    ) -> "tuple[torch.Tensor, torch.Tensor]":
+        """(values e4m3 [n, k], scales) as `kernels.scaled.of_w` gives them, gate and up interleaved for swiglu."""
+        from kernels import scaled
+
+        return scaled.of_w(hopper_call.interleaved(weight) if case.gates else weight, _granularity(case))
+
+    def rounded(self, case: LinearCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+        return rounded(case, arguments)
+
+    def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., Any]":
+        """f(x, w, bias=None [n], residual=None [m, n]) -> y [m, n]; x and w are pairs (values, scales).
+
+        `quantise` as in gemm_hopper. Raises ValueError that names the argument.
+        """
+        return hopper_call.product(case, params)
+
+
+def rounded(case: LinearCase, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with the values that e4m3 and its scales hold."""
+    from kernels import scaled
+
+    granularity = _granularity(case)
+    held = {
+        "x": scaled.held(scaled.of_x(arguments["x"], granularity)),
+        "w": scaled.held(scaled.of_w(arguments["w"], granularity)),
+    }
+    return arguments | held
+
+
+def _granularity(case: LinearCase) -> Any:
+    if case.scales is None:
+        raise ValueError(f"scales is missing: {case.key}")
+    return case.scales

@@ -1,0 +1,109 @@
+"""gemm_hopper_fp8 and torch's scaled product: what they serve, how operands are scaled, that they are right."""
+
+from typing import Any, get_args
+
+import pytest
+import torch
+
+from kernels import accuracy, scaled
+from kernels.gemm import hopper_call
+from kernels.gemm.hopper_plan import space, tile_of
+from kernels.hardware import GPUS
+from kernels.ops import LinearCase, Scales
+from kernels.registry import variant
+from tests.kernels.compiling import compile_log, resources
+
+GRANULARITIES = get_args(Scales)
+
+
+def case(**fields: Any) -> LinearCase:
+    return LinearCase(**{"m": 1024, "n": 1024, "k": 512, "weights": "fp8", "scales": "row"} | fields)
+
+
+@pytest.mark.parametrize("scales", GRANULARITIES)
+@pytest.mark.parametrize("two_levels", [False, True])
+@pytest.mark.parametrize("epilogue", ["bias", "quantise"])
+def test_it_compiles_without_spills(scales: Scales, two_levels: bool, epilogue: str) -> None:
+    shape = case(scales=scales, epilogue=epilogue)
+    tile = tile_of(shape, {"columns": 256, "stages": 4, "two_levels": two_levels})
+    found = resources(log := compile_log(hopper_call.SOURCE, hopper_call.constants(shape, tile)))
+    assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
+    assert "serialized" not in log
+
+
+@pytest.mark.parametrize("scales", GRANULARITIES)
+def test_scaled_operands_hold_what_they_are_made_from(scales: Scales) -> None:
+    x = torch.randn(300, 400, generator=torch.Generator().manual_seed(3))
+    for make in (scaled.of_x, scaled.of_w):
+        values, scale = make(x, scales)
+        assert float(values.float().abs().max()) == scaled.LARGEST
+        assert float((scaled.held((values, scale)) - x).norm() / x.norm()) < 0.04
+        assert scale.numel() == {"tensor": 1, "row": 300, "block": 300 * 4 if make is scaled.of_x else 3 * 4}[scales]
+    assert scaled.of_x(x, "block")[1].stride() == (1, 300)
+
+
+def test_zeros_stay_zeros() -> None:
+    for scales in GRANULARITIES:
+        assert not scaled.held(scaled.of_x(torch.zeros(3, 130), scales)).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "word"),
+    [
+        ("gemm_hopper_fp8", {"scales": None}, "scales None"),
+        ("gemm_hopper_fp8", {"k": 24}, "k is 24"),
+        ("gemm_hopper_fp8", {"dtype": "fp32"}, "dtype is fp32"),
+        ("gemm_hopper_fp8", {"epilogue": "rmsnorm_scale"}, "epilogue is rmsnorm_scale"),
+        ("gemm_hopper_fp8", {"epilogue": "swiglu", "scales": "block"}, "epilogue is swiglu"),
+        ("gemm_hopper", {}, "weights fp8"),
+        ("torch_linear", {}, "weights is fp8"),
+        ("torch_scaled_mm", {"k": 640, "scales": "block"}, "k 640"),
+        ("torch_scaled_mm", {"dtype": "fp16"}, "dtype fp16"),
+    ],
+)
+def test_they_refuse_in_a_sentence(name: str, fields: dict[str, Any], word: str) -> None:
+    refusal = variant(name).serves(case(**fields), GPUS["h200"])
+    assert refusal is not None
+    assert word in refusal.reason
+
+
+def test_two_levels_are_for_e4m3_in_whole_blocks_of_columns() -> None:
+    with pytest.raises(ValueError, match="two_levels"):
+        tile_of(case(weights="bf16", scales=None), {"two_levels": True})
+    with pytest.raises(ValueError, match="columns is 192"):
+        tile_of(case(scales="block"), {"columns": 192})
+    assert all(tile_of(case(scales="block"), params).two_levels for params in space(case(scales="block")))
+
+
+def _gate(name: str, shape: LinearCase, params: dict[str, Any]) -> None:
+    report = accuracy.check(variant(name), shape, "cuda", params)
+    assert report.passed, f"{shape.key} {params}: {report.sentence}"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("scales", GRANULARITIES)
+@pytest.mark.parametrize("epilogue", ["none", "bias", "residual", "swiglu", "quantise"])
+def test_it_is_right(scales: Scales, epilogue: str) -> None:
+    shape = case(m=300, n=272, k=336, scales=scales, epilogue=epilogue)
+    if variant("gemm_hopper_fp8").serves(shape, GPUS["h200"]) is None:
+        for params in space(shape):
+            _gate("gemm_hopper_fp8", shape, params)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("scales", GRANULARITIES)
+def test_long_sums_are_right_in_two_levels(scales: Scales) -> None:
+    shape = case(m=256, n=512, k=14_336, scales=scales)
+    _gate("gemm_hopper_fp8", shape, {"columns": 256, "stages": 4, "two_levels": True})
+    _gate("torch_scaled_mm", shape, {"fast": False})
+
+
+@pytest.mark.gpu
+def test_scales_of_another_shape_are_named() -> None:
+    product = variant("gemm_hopper_fp8").build(shape := case(m=8, n=64, k=64), {})
+    x, w = (scaled.of_x(torch.randn(rows, 64, device="cuda"), "row") for rows in (8, 64))
+    assert product(x, w).shape == (8, shape.n)
+    with pytest.raises(ValueError, match="w's scales"):
+        product(x, (w[0], w[1][:8]))
+    with pytest.raises(ValueError, match="x is torch"):
+        product((x[0].bfloat16(), x[1]), w)
