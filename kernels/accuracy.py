@@ -293,11 +293,14 @@ def _copy(value: Any) -> Any:
     return tuple(_copy(each) for each in value) if isinstance(value, tuple | list) else value
 
 
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor's bytes, so that NaN equals itself."""
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
 def _same(one: Any, two: Any) -> bool:
     if isinstance(one, torch.Tensor):
-        if one.shape != two.shape or one.dtype != two.dtype:
-            return False
-        return bool(torch.equal(*(each.view(torch.uint8) if each.element_size() == 1 else each for each in (one, two))))
+        return one.shape == two.shape and one.dtype == two.dtype and torch.equal(_bits(one), _bits(two))
     if isinstance(one, tuple | list):
         return len(one) == len(two) and all(_same(a, b) for a, b in zip(one, two, strict=True))
     return True

@@ -15,18 +15,15 @@ UNKNOWN_CHIP_MARGIN = 10.0
 def least_flops(case: Case) -> float:
     """FLOPs that no implementation can avoid; below `case.flops` where a window or causality leaves pairs out."""
     if isinstance(case, AttentionCase):
-        sequences = [(case.q_len, case.kv_len)] if case.lengths is None else [(each, each) for each in case.lengths]
-        pairs = sum(_pairs(case, q_len, kv_len) for q_len, kv_len in sequences)
-        return 4.0 * case.batch * case.heads * case.head_dim * pairs
+        return 4.0 * case.heads * case.head_dim * sum(_pairs(case, *each) for each in case.sequences)
     return case.flops
 
 
 def least_bytes(case: Case) -> float:
     """Bytes that no implementation can avoid; below `case.least_bytes` where a window hides keys."""
     if isinstance(case, AttentionCase) and case.window is not None and case.lengths is None:
-        seen = min(case.kv_len, case.q_len - 1 + case.window)
-        hidden = 2 * case.batch * (case.kv_len - seen) * case.kv_heads * case.head_dim * BYTES[case.kv_dtype]
-        return case.least_bytes - hidden
+        hidden = sum(max(0, kv_len - (case.q_len - 1 + case.window)) for _, kv_len in case.sequences)
+        return case.least_bytes - 2 * hidden * case.kv_heads * case.head_dim * BYTES[case.kv_dtype]
     return case.least_bytes
 
 

@@ -43,7 +43,7 @@ class Maker:
 def draw(case: Case, device: torch.device | str, seed: int, kind: Kind = "normal") -> dict[str, torch.Tensor]:
     """The arguments of one call of the case by name, fresh for each seed.
 
-    Raises ValueError for a case that has no such inputs (a whole model, attention with paged or fp8 keys).
+    Raises ValueError for a case that has no such inputs (a whole model).
     """
     scale = MAGNITUDES[kind]
     match case:
@@ -81,13 +81,41 @@ def _linear(case: LinearCase, make: Maker, scale: float) -> dict[str, torch.Tens
 
 
 def _attention(case: AttentionCase, make: Maker, scale: float) -> dict[str, torch.Tensor]:
-    if case.paged or case.kv_dtype == "fp8":
-        raise ValueError(f"no test inputs for {case.key}")
     q = make.normal(case.batch, case.q_len, case.heads, case.head_dim, scale=scale)
-    make.dtype = DTYPES[case.kv_dtype]
+    make.dtype = DTYPES["fp32" if case.kv_dtype == "fp8" else case.kv_dtype]
     k = make.normal(case.batch, case.kv_len, case.kv_heads, case.head_dim)
     v = make.normal(case.batch, case.kv_len, case.kv_heads, case.head_dim, scale=scale)
-    return {"q": q, "k": k, "v": v}
+    return {"q": q, "k": k, "v": v} | (_cached(case, make, k, v) if case.cached else {})
+
+
+def _cached(case: AttentionCase, make: Maker, k: torch.Tensor, v: torch.Tensor) -> dict[str, torch.Tensor]:
+    """k and v as the case's cache holds them, with what it takes to read them. Slots that hold no key are NaN, and so
+    are pages that no sequence uses; their entries of the table are -1.
+    """
+    found, page_size = {"k": k, "v": v}, case.page_size or PAGE_SIZE
+    for name in ("k", "v") if case.kv_dtype == "fp8" else ():
+        found[f"{name}_scale"] = found[name].abs().amax(dim=(0, 1, 3)) / 448 if k.numel() else k.new_ones(case.kv_heads)
+        found[name] = (found[name] / found[f"{name}_scale"][:, None]).to(torch.float8_e4m3fn)
+    if case.kv_lengths is not None:
+        found["lengths"] = torch.tensor(case.kv_lengths, dtype=torch.int32, device=k.device)
+    per_sequence = -(-case.kv_len // page_size)
+    table, pages = shuffled_pages(case.batch, per_sequence, make.generator)
+    for name in ("k", "v"):
+        held = found[name].new_empty(case.batch, per_sequence * page_size, *k.shape[2:]) if case.paged else found[name]
+        held[:, : case.kv_len] = found[name]
+        for row, (_, length) in zip(
+            held.view(torch.uint8) if case.kv_dtype == "fp8" else held, case.sequences, strict=True
+        ):
+            row[length:] = 0x7F if case.kv_dtype == "fp8" else math.nan
+        found[name] = held
+        if case.paged:
+            spread = held.new_empty(pages, page_size, *k.shape[2:])
+            spread.view(torch.uint8).fill_(0x7F)
+            spread[table.flatten().long()] = held.unflatten(1, (per_sequence, page_size)).flatten(0, 1)
+            found[name] = spread
+    for row, (_, length) in zip(table, case.sequences, strict=True):
+        row[-(-length // page_size) :] = -1
+    return found | ({"page_table": table} if case.paged else {})
 
 
 def _rope(case: RopeCase, make: Maker, scale: float) -> dict[str, torch.Tensor]:

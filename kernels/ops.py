@@ -102,6 +102,9 @@ class AttentionCase(_Case):
     causality it sees as many on its other side. `lengths` packs sequences of these lengths one after the other
     (varlen): batch is 1, q_len and kv_len are their sum, and a query sees its own sequence alone. Raises ValueError
     where they are not.
+
+    A cache: `kv_lengths` are the keys that each sequence has in its kv_len slots (None: all); `paged` pages hold
+    `page_size` tokens (None: 16); an fp8 cache has a float32 scale for each KV head, of k and of v.
     """
 
     op: Literal["attention"] = "attention"
@@ -119,23 +122,39 @@ class AttentionCase(_Case):
     softcap: float | None = None
     paged: bool = False
     lengths: tuple[Annotated[int, Field(ge=0)], ...] | None = None
+    kv_lengths: tuple[Annotated[int, Field(ge=0)], ...] | None = None
+    page_size: int | None = Field(default=None, gt=0)
 
     @model_validator(mode="after")
     def _packed(self) -> Self:
         if self.lengths is not None and (self.batch, self.q_len, self.kv_len) != (1, *[sum(self.lengths)] * 2):
             raise ValueError(f"lengths add up to {sum(self.lengths)}: batch must be 1, and q_len and kv_len that sum")
+        found = self.kv_lengths
+        if found is not None and (len(found) != self.batch or max(found, default=0) > self.kv_len):
+            raise ValueError(f"kv_lengths has {len(found)} lengths: it needs {self.batch}, none above {self.kv_len}")
         return self
 
     @property
-    def flops(self) -> float:
+    def cached(self) -> bool:
+        """Whether k and v lie in a cache that takes more than its tensors to read."""
+        return self.paged or self.kv_lengths is not None or self.kv_dtype == "fp8"
+
+    @property
+    def sequences(self) -> list[tuple[int, int]]:
+        """Queries and keys of each sequence."""
         if self.lengths is not None:
-            return sum(_attention_flops(self, length, length) for length in self.lengths)
-        return self.batch * _attention_flops(self, self.q_len, self.kv_len)
+            return [(each, each) for each in self.lengths]
+        return [(self.q_len, each) for each in self.kv_lengths or [self.kv_len] * self.batch]
+
+    @property
+    def flops(self) -> float:
+        return sum(_attention_flops(self, *each) for each in self.sequences)
 
     @property
     def least_bytes(self) -> float:
         q_and_o = 2 * self.batch * self.q_len * self.heads * self.head_dim * BYTES[self.dtype]
-        return q_and_o + 2 * self.batch * self.kv_len * self.kv_heads * self.head_dim * BYTES[self.kv_dtype]
+        keys = sum(kv_len for _, kv_len in self.sequences)
+        return q_and_o + 2 * keys * self.kv_heads * self.head_dim * BYTES[self.kv_dtype]
 
 
 def _attention_flops(case: AttentionCase, q_len: int, kv_len: int) -> float:

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from kernels.attention import step_reference
+from kernels.cache_slots import each_sequence
 from kernels.ops import AttentionCase, Case, GatedCase, LinearCase, LmHeadCase, RmsNormCase, RopeCase, StepAttentionCase
 
 BLOCK_ELEMENTS = 1 << 26
@@ -32,6 +33,8 @@ def compute(case: Case, arguments: dict[str, Any], dtype: torch.dtype | None = t
     match case:
         case LinearCase():
             return (linear(case, **given),)
+        case AttentionCase() if case.cached:
+            return (each_sequence(case, given, lambda plain, one: attention(plain, **one)),)
         case AttentionCase():
             return (attention(case, **given),)
         case StepAttentionCase():
@@ -144,6 +147,8 @@ def logits(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
 
 def native(case: Case, arguments: dict[str, Any]) -> Outputs:
     """What torch itself answers in the arguments' own precision: the yardstick of the accuracy gate."""
+    if isinstance(case, AttentionCase) and case.cached:
+        return (each_sequence(case, arguments, lambda plain, one: native(plain, one)[0]),)
     if isinstance(case, AttentionCase) and case.softcap is None and case.batch and case.q_len and case.kv_len:
         return (_sdpa(case, **arguments),)
     if isinstance(case, LinearCase) and case.epilogue == "quantise":

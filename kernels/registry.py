@@ -19,6 +19,7 @@ MODULES: tuple[str, ...] = (
     "kernels.attention.flash_triton",
     "kernels.attention.torch_step",
     "kernels.attention.step_hopper",
+    "kernels.attention.decode_split",
     "kernels.gemm.torch_linear",
     "kernels.gemm.hopper",
     "kernels.gemm.hopper_fp8",
@@ -47,13 +48,14 @@ class Variant(ABC):
     building and the first call take at worst, so that a short run can leave it out.
 
     Calls: linear `f(x, w, bias=None, residual=None, eps=1e-6) -> y` (eps: that of a `rmsnorm_scale` epilogue);
-    attention `f(q, k, v) -> o`; rmsnorm `f(x, w, residual=None, eps=1e-6) -> y`, where the case quantises
-    `values, scale` for y, and with a residual x + residual at the end; gated `f(gate_up) -> y`. The layouts are those
-    of the case's docstring. rope `f(q, k, cos, sin) -> (q, k)` with cos and sin [batch, q_len, head_dim]; with append
+    attention `f(q, k, v) -> o`, of a cache `f(q, k, v, lengths=None, page_table=None, k_scale=None, v_scale=None)` with
+    lengths [batch] int32, page_table [batch, max_pages] int32 and scales [kv_heads] float32; rmsnorm
+    `f(x, w, residual=None, eps=1e-6) -> y`, where the case quantises `values, scale` for y, and with a residual
+    x + residual at the end; gated `f(gate_up) -> y`. The layouts are those of the case's docstring. rope
+    `f(q, k, cos, sin) -> (q, k)` with cos and sin [batch, q_len, head_dim]; with append
     `f(q, k, v, cos, sin, k_cache, v_cache, position, page_table=None) -> q`, which writes the rotated k, and v, into
-    slots position[b], position[b] + 1, … of sequence b (position [batch] int64 or int32; page_table
-    [batch, max_pages] int32) and leaves the rest of the caches as it is; lm_head `f(x, w) -> ids [m] int64`. Where a
-    variant packs its weight, `w` is what `pack` returned.
+    slots position[b], position[b] + 1, … of sequence b (position [batch] int64 or int32) and leaves the rest of the
+    caches as it is; lm_head `f(x, w) -> ids [m] int64`. Where a variant packs its weight, `w` is what `pack` returned.
     """
 
     name: ClassVar[str]

@@ -14,8 +14,8 @@ def bench(cpu: bool) -> list[Case]:
 
 
 def check(dtype: DType, cpu: bool) -> list[Case]:
-    """What `check attention` proves in one dtype: odd and unequal lengths, grouped heads, windows; then prefill
-    cases at random over all that a case can be, the same in every run.
+    """What `check attention` proves in one dtype: odd and unequal lengths, grouped heads, windows; then prefill and
+    decode cases at random over all that a case can be, the same in every run.
     """
     shapes = ((64, 64, None), (1, 77, None), (9, 77, 16))
     named: list[Case] = [
@@ -34,7 +34,9 @@ def check(dtype: DType, cpu: bool) -> list[Case]:
         for q_len, kv_len, window in shapes
     ]
     draw = random.Random(f"prefill {dtype}")
-    return [*named, *(_drawn(draw, dtype, longest=40 if cpu else 700) for _ in range(4 if cpu else 40))]
+    longest, count = (40, 4) if cpu else (700, 40)
+    prefill = [_drawn(draw, dtype, longest) for _ in range(count)]
+    return [*named, *prefill, *(_drawn_decode(draw, dtype, 3 * longest) for _ in range(count))]
 
 
 def _drawn(draw: random.Random, dtype: DType, longest: int) -> AttentionCase:
@@ -59,6 +61,29 @@ def _drawn(draw: random.Random, dtype: DType, longest: int) -> AttentionCase:
     )
 
 
+def _drawn_decode(draw: random.Random, dtype: DType, longest: int) -> AttentionCase:
+    kv_heads, group, batch = draw.choice((1, 2, 8)), draw.choice((1, 3, 4, 8)), draw.choice((1, 2, 5))
+    kv_len, paged = draw.randint(1, longest), draw.random() < 0.5
+    lengths = tuple(draw.choice((0, 1, kv_len, draw.randint(0, kv_len))) for _ in range(batch))
+    return AttentionCase(
+        kind="decode",
+        head_dim=draw.choice((64, 96, 128, 256)),
+        heads=kv_heads * group,
+        kv_heads=kv_heads,
+        batch=batch,
+        q_len=draw.choice((1, 1, 1, min(kv_len, 2), min(kv_len, 64 // group, 16))),
+        kv_len=kv_len,
+        causal=draw.random() < 0.8,
+        dtype=dtype,
+        kv_dtype="fp8" if draw.random() < 0.25 else dtype,
+        window=draw.choice((None, None, None, 1, longest // 4)),
+        softcap=draw.choice((None, None, None, 30.0)),
+        paged=paged,
+        page_size=draw.choice((None, 5, 32, 64, 256)) if paged else None,
+        kv_lengths=lengths if draw.random() < 0.6 else None,
+    )
+
+
 def _prefill() -> list[Case]:
     return [
         AttentionCase(
@@ -78,10 +103,16 @@ def _prefill() -> list[Case]:
 
 
 def _decode() -> list[Case]:
-    return [
-        AttentionCase(kind="decode", head_dim=64, heads=32, kv_heads=8, batch=batch, q_len=1, kv_len=kv_len)
-        for batch, kv_len in ((1, 192), (1, 4096), (16, 4096), (64, 8192))
-    ]
+    shapes = ((64, 1, 192), (64, 1, 4096), (64, 16, 4096), (64, 64, 8192))
+    targets = [(head_dim, *lengths) for head_dim in (64, 128) for lengths in ((8, 8192), (1, 65_536))]
+    plain = [_step(*each) for each in (*shapes, *targets, (64, 1, 131_072))]
+    paged = [_step(64, 8, 8192).model_copy(update={"paged": True, "page_size": size}) for size in (16, 64)]
+    fp8 = [_step(head_dim, 8, 8192).model_copy(update={"kv_dtype": "fp8"}) for head_dim in (64, 128)]
+    return [*plain, *paged, *fp8]
+
+
+def _step(head_dim: int, batch: int, kv_len: int) -> AttentionCase:
+    return AttentionCase(kind="decode", head_dim=head_dim, heads=32, kv_heads=8, batch=batch, q_len=1, kv_len=kv_len)
 
 
 def _tiny() -> list[Case]:

@@ -1,0 +1,161 @@
+"""One decode attention, laid out for a case and checked at each call. Imports Triton: for `build` alone."""
+
+import math
+from typing import Any
+
+import torch
+import triton
+
+from kernels.attention.decode_triton import Scratch, decode, row_constants
+from kernels.inputs import DTYPES
+from kernels.ops import AttentionCase
+from kernels.portable import expect
+
+LOG2E = math.log2(math.e)
+INTEGERS = (torch.int32, torch.int64)
+MOST_CHUNKS = 16
+"""Most rounds in which the last to arrive reads the parts: it is one program, and the others are done by then."""
+
+
+def processors() -> int:
+    """Streaming multiprocessors of the current GPU; 2 in Triton's interpreter, so that there are splits to merge."""
+    return torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count if gpu() else 2
+
+
+def gpu() -> bool:
+    """Whether kernels run on a GPU and not in the interpreter."""
+    return torch.cuda.is_available()
+
+
+def split_count(pairs: int, kv_len: int, block: int, per_sm: int) -> int:
+    """As many splits of each pair of sequence and KV head as fill the GPU once, none smaller than a tile of keys."""
+    return max(1, min(processors() * per_sm // max(1, pairs), triton.cdiv(max(1, kv_len), block)))
+
+
+def constants_for(case: AttentionCase, tuning: dict[str, int]) -> dict[str, int]:
+    """The kernel's constants of rows and splits. Where the parts of a few splits alone would take the last to arrive
+    another round of reading, those splits are left out.
+    """
+    group, warps = case.heads // case.kv_heads, tuning["warps"]
+    rows = max(1, case.q_len * group)
+    seen = case.kv_len if case.window is None else min(case.kv_len, case.window + case.q_len - 1)
+    splits = tuning["splits"] or split_count(case.batch * case.kv_heads, seen, tuning["block"], tuning["per_sm"])
+    chunk = row_constants(rows, group, case.head_dim, splits, warps)["CHUNK"]
+    rest = splits % chunk
+    if not tuning["splits"]:
+        splits = min(splits - rest if splits > chunk and 8 * rest <= splits else splits, MOST_CHUNKS * chunk)
+    return row_constants(rows, group, case.head_dim, splits, warps)
+
+
+class DecodeCall:
+    """The callable of `decode_split`: see its `build`. Holds the counters of its merge, one set for each stream.
+
+    `scale` multiplies q · k (None: 1/√head_dim). Under a CUDA graph: capture it with lengths or position in a tensor
+    that stays, and k and v of a fixed capacity, the case's kv_len; later replays read what the tensors hold then.
+    """
+
+    def __init__(self, case: AttentionCase, tuning: dict[str, int], scale: float | None = None) -> None:
+        self.case, self.tuning = case, tuning
+        self.constants = constants_for(case, tuning)
+        self.fetch = tuning["block"] if tuning["fetch"] and gpu() else 0  # the interpreter has no inline assembly
+        self.scratch = Scratch(
+            case.batch * case.kv_heads, self.constants["SPLITS"], self.constants["REAL"], case.head_dim
+        )
+        scale = 1 / math.sqrt(case.head_dim) if scale is None else scale
+        self.scale = scale if case.softcap is not None else scale * LOG2E
+
+    def __call__(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        lengths: torch.Tensor | None = None,
+        page_table: torch.Tensor | None = None,
+        k_scale: torch.Tensor | None = None,
+        v_scale: torch.Tensor | None = None,
+        position: torch.Tensor | None = None,
+        check: bool = False,
+    ) -> torch.Tensor:
+        case = self.case
+        if lengths is not None and position is not None:
+            raise ValueError("position is given beside lengths: it says the same")
+        counts, name = (lengths, "lengths") if position is None else (position, "position")
+        self._check(q, k, v, page_table, k_scale, v_scale, counts is not None)
+        if counts is not None:
+            expect(name, counts, (1 if counts.shape == (1,) else case.batch,), INTEGERS, q.device)
+        more = int(position is not None)
+        paged = page_table is not None
+        held = k.shape[1] if page_table is None else page_table.shape[1] * k.shape[1]
+        capacity = held if counts is not None else case.kv_len
+        if capacity > held:
+            raise ValueError(f"k holds {held} tokens of a sequence, fewer than the case's kv_len {capacity}")
+        if check:
+            check_cache(counts, capacity - more, page_table, k.shape[0], k.shape[1], name, more)
+        o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+        if not o.numel():
+            return o
+        parts, sums, arrivals = self.scratch.take(q.device)
+        grid = (case.kv_heads, self.constants["SPLITS"], case.batch)
+        decode[grid](
+            q, k, v, o, parts, sums, arrivals, q if counts is None else counts, page_table if paged else q,
+            q if k_scale is None else k_scale, q if v_scale is None else v_scale,
+            *q.stride()[:3], *o.stride()[:3], *k.stride()[:3], *v.stride()[:3],
+            0 if counts is None or counts.shape[0] == 1 else counts.stride(0),
+            page_table.stride(0) if page_table is not None else 0, more, capacity, k.shape[0], self.scale,
+            case.softcap or 0.0, BLOCK_N=self.tuning["block"], PAGE_SIZE=k.shape[1] if paged else 0, Q_LEN=case.q_len,
+            CAUSAL=case.causal and case.q_len > 1, WINDOW=case.window or 0, SOFTCAP=case.softcap is not None,
+            LENGTHS=counts is not None, FP8=k_scale is not None, STAGES=self.tuning["stages"], FETCH=self.fetch,
+            **self.constants, num_warps=self.tuning["warps"],
+        )  # fmt: skip
+        return o
+
+    def _check(self, q: Any, k: Any, v: Any, page_table: Any, k_scale: Any, v_scale: Any, counted: bool) -> None:
+        case = self.case
+        dtype = DTYPES[case.dtype]
+        if dtype == torch.float32 and q.is_cuda:
+            raise ValueError("q is torch.float32 where torch.bfloat16 or torch.float16 is needed")
+        expect("q", q, (case.batch, case.q_len, case.heads, case.head_dim), (dtype,), q.device)
+        if (page_table is None) == case.paged:
+            raise ValueError(f"page_table is {'missing' if case.paged else 'given'} and the case's paged {case.paged}")
+        first = None if case.paged else case.batch
+        tokens = None if case.paged or counted else case.kv_len
+        cache = torch.float8_e4m3fn if case.kv_dtype == "fp8" else dtype
+        for name, given in (("k", k), ("v", v)):
+            expect(name, given, (first, tokens, case.kv_heads, case.head_dim), (cache,), q.device)
+        if v.shape != k.shape:
+            raise ValueError(f"v has shape {list(v.shape)} and k {list(k.shape)}: equal ones are needed")
+        if page_table is not None:
+            expect("page_table", page_table, (case.batch, None), (torch.int32,), q.device)
+            if not k.shape[1]:
+                raise ValueError("k has pages of 0 tokens")
+        for name, given in (("k_scale", k_scale), ("v_scale", v_scale)):
+            if (given is None) == (case.kv_dtype == "fp8"):
+                missing = "missing" if given is None else "given"
+                raise ValueError(f"{name} is {missing} and the case's kv_dtype {case.kv_dtype}")
+            if given is not None:
+                expect(name, given, (case.kv_heads,), (torch.float32,), q.device)
+
+
+def check_cache(
+    counts: torch.Tensor | None,
+    most: int,
+    page_table: torch.Tensor | None,
+    pages: int,
+    page_size: int,
+    name: str = "lengths",
+    more: int = 0,
+) -> None:
+    """Reads lengths (or positions: `more` 1) and page table on the host. Raises ValueError for a length below 0 or
+    above `most`, and for a used entry of the table that is none of the `pages`.
+    """
+    found = counts.tolist() if counts is not None else [most]
+    for sequence, count in enumerate(found):
+        if not -more <= count <= most:
+            raise ValueError(f"{name} is {count} for sequence {sequence}: from {-more} to {most} can be")
+    if page_table is None:
+        return
+    for sequence, row in enumerate(page_table.tolist()):
+        used = -(-(found[sequence if len(found) > 1 else 0] + more) // page_size)
+        for page in row[:used]:
+            if not 0 <= page < pages:
+                raise ValueError(f"page_table has page {page} for sequence {sequence}: there are {pages}")

@@ -1,0 +1,93 @@
+"""Decode attention split along the keys: contiguous, paged and fp8 caches, unequal lengths. See decode_triton.py."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kernels.hardware import Gpu
+from kernels.ops import AttentionCase
+from kernels.portable import chosen, not_here
+from kernels.registry import Refusal, Variant, register
+
+if TYPE_CHECKING:
+    import torch
+
+MOST_ROWS = 64
+"""Queries times grouped heads that one program holds."""
+
+
+@register
+class DecodeSplit(Variant):
+    """A few queries over a long cache; the keys are shared out over the whole GPU."""
+
+    name = "decode_split"
+    op = "attention"
+    summary = "decode attention split along the keys, contiguous, paged and fp8 caches"
+
+    def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
+        if case.dtype not in ("bf16", "fp16"):
+            return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
+        return _refused(case) or not_here(gpu, 89 if case.kv_dtype == "fp8" else 80)
+
+    def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
+        """f(q, k, v, lengths=None, page_table=None, k_scale=None, v_scale=None, position=None, check=False) -> o.
+
+        q [batch, q_len, heads, head_dim]. k and v [batch, capacity, kv_heads, head_dim], or paged [pages, page_size,
+        kv_heads, head_dim] with page_table [batch, max_pages] int32. lengths [batch] or [1], int32 or int64, are read
+        on the device: the keys of each sequence (None: all there are); position, in their place, is lengths - 1. An
+        fp8 cache takes k_scale and v_scale [kv_heads] float32: k ≈ values · scale. Lengths and pages that cannot be
+        give NaN in their sequence; with `check` they are read on the host first and raise ValueError. So does every
+        shape, dtype, device or stride that does not fit, by the argument's name.
+
+        Takes `splits` (0: as many as fill the GPU with `per_sm` programs on each SM), `per_sm`, `block` keys of a tile,
+        `warps`, `stages`, `fetch` (1: asks the L2 for the first keys before q has arrived). Takes fp32 in Triton's
+        interpreter. It can be captured in a CUDA graph: see `DecodeCall`.
+        """
+        from kernels.attention.decode_call import DecodeCall
+
+        refusal = _refused(case)
+        if refusal is not None:
+            raise ValueError(f"case.{refusal.reason}")
+        return DecodeCall(case, chosen(self.name, params, self.space(case)[0]))
+
+    def space(self, case: AttentionCase) -> list[dict[str, Any]]:
+        names = ("per_sm", "block", "warps", "stages", "fetch")
+        return [{"splits": 0} | dict(zip(names, tile, strict=True)) for tile in _tiles(case)]
+
+
+def _tiles(case: AttentionCase) -> tuple[tuple[int, int, int, int, int], ...]:
+    """What is worth timing, the fastest on an H200 first: programs on an SM, keys of a tile, warps, stages, fetch.
+
+    `per_sm` programs fit on an SM at once; more would run in a second wave. A page table's reads take a stage more.
+    """
+    if case.q_len * (case.heads // case.kv_heads) > 16:
+        return ((1, 32, 4, 2, 0), (1, 64, 4, 2, 0)) if case.head_dim <= 128 else ((1, 32, 8, 2, 0),)
+    if case.head_dim > 128:
+        return (1, 64, 4, 3, 0), (2, 32, 4, 3, 0)
+    if case.kv_dtype == "fp8":
+        return (4, 64, 2, 4, 0), (8, 64, 2, 3, 0), (4, 128, 4, 3, 0)
+    if case.paged:
+        return (4, 64, 2, 4, 0) if case.head_dim <= 64 else (2, 64, 2, 4, 0), (2, 64, 4, 4, 0), (3, 32, 2, 4, 0)
+    if case.head_dim <= 64:
+        return (2, 128, 4, 3, 0), (2, 128, 4, 3, 1), (4, 64, 2, 3, 0), (2, 64, 4, 4, 1), (1, 128, 4, 3, 1)
+    return (1, 128, 8, 3, 0), (1, 128, 8, 3, 1), (1, 64, 4, 3, 1), (3, 32, 2, 3, 0), (2, 64, 4, 3, 1)
+
+
+def _refused(case: AttentionCase) -> Refusal | None:
+    if case.heads % case.kv_heads:
+        return Refusal(f"heads is {case.heads}, not a multiple of kv_heads {case.kv_heads}")
+    rows = case.q_len * case.heads // case.kv_heads
+    if rows > MOST_ROWS:
+        return Refusal(f"q_len is {case.q_len}: this variant takes {MOST_ROWS} queries times grouped heads, not {rows}")
+    if case.head_dim > 256:
+        return Refusal(f"head_dim is {case.head_dim}: this variant takes at most 256")
+    if case.kv_dtype not in (case.dtype, "fp8"):
+        return Refusal(f"kv_dtype is {case.kv_dtype} and dtype {case.dtype}: this variant takes equal ones, or fp8")
+    if case.lengths is not None:
+        return Refusal(f"lengths packs {len(case.lengths)} sequences: this variant reads each from a cache of its own")
+    if case.window is not None and case.window < 1:
+        return Refusal(f"window is {case.window}: a query sees at least itself")
+    if case.softcap is not None and not case.softcap > 0:
+        return Refusal(f"softcap is {case.softcap:g}: it must be above 0")
+    if case.batch > 65_535:
+        return Refusal(f"batch is {case.batch}: this variant takes at most 65535 sequences")
+    return None

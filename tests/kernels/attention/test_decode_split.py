@@ -1,0 +1,96 @@
+"""decode_split: right under the interpreter, compiled for Hopper without spills, honest about its limits."""
+
+from pathlib import Path
+
+import pytest
+
+from kernels import accuracy, registry
+from kernels.cases import check_cases
+from kernels.hardware import GPUS
+from kernels.ops import AttentionCase
+from tests.kernels import interpreting
+from tests.kernels.triton_compiling import stack_bytes
+
+BASE = AttentionCase(kind="decode", head_dim=64, heads=32, kv_heads=8, batch=8, q_len=1, kv_len=8192)
+VARIANT = registry.variant("decode_split")
+
+
+def test_it_is_right_under_the_interpreter():
+    interpreting.run_tests(Path(__file__).with_name("interpreted_decode.py"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"head_dim": 128},
+        {"head_dim": 256, "kv_heads": 32},
+        {"head_dim": 96, "softcap": 30.0, "window": 1024},
+        {"paged": True, "page_size": 16},
+        {"paged": True, "page_size": 64, "head_dim": 128},
+        {"kv_dtype": "fp8"},
+        {"q_len": 16},
+        {"q_len": 8, "heads": 64, "head_dim": 128},
+    ],
+    ids=str,
+)
+def test_nothing_is_spilled(change):
+    from kernels.attention.decode_triton import decode, row_constants
+
+    case = BASE.model_copy(update=change)
+    for tuning in VARIANT.space(case)[:2]:
+        group = case.heads // case.kv_heads
+        fixed = {
+            "BLOCK_N": tuning["block"], "PAGE_SIZE": case.page_size or 0, "Q_LEN": case.q_len, "CAUSAL": case.q_len > 1,
+            "WINDOW": case.window or 0, "SOFTCAP": case.softcap is not None, "LENGTHS": case.paged,
+            "FP8": case.kv_dtype == "fp8", "STAGES": tuning["stages"], "FETCH": 0 if case.paged else tuning["block"],
+            **row_constants(case.q_len * group, group, case.head_dim, 16, tuning["warps"]),
+        }  # fmt: skip
+        cache = "*fp8e4nv" if case.kv_dtype == "fp8" else "*bf16"
+        pointers = {"q": "*bf16", "k": cache, "v": cache, "o": "*bf16", "parts": "*fp32", "sums": "*fp32",
+                    "arrivals": "*i32", "lengths": "*i32", "page_table": "*i32", "k_scale": "*fp32", "v_scale": "*fp32",
+                    "scale": "fp32", "softcap": "fp32", "more": "i32"}  # fmt: skip
+        types = {name: pointers.get(name, "i32:16") for name in decode.arg_names if name not in fixed}
+        assert stack_bytes(decode, types, fixed, tuning["warps"], 3) == 0, tuning
+
+
+@pytest.mark.parametrize(
+    ("change", "gpu", "said"),
+    [
+        ({"dtype": "fp32", "kv_dtype": "fp32"}, "h200", "dtype is fp32"),
+        ({"kv_dtype": "fp16"}, "h200", "kv_dtype is fp16"),
+        ({"kv_dtype": "fp8"}, "a100", "sm is 80"),
+        ({"q_len": 17}, "h200", "q_len is 17"),
+        ({"head_dim": 320}, "h200", "head_dim is 320"),
+        ({"heads": 9}, "h200", "heads is 9"),
+        ({"window": 0}, "h200", "window is 0"),
+        ({"softcap": 0.0}, "h200", "softcap is 0"),
+        ({"batch": 70_000}, "h200", "batch is 70000"),
+        ({"lengths": (3, 5)}, "h200", "lengths packs 2"),
+        ({}, "cpu", "device is cpu"),
+    ],
+)
+def test_refusals_name_the_field(change, gpu, said):
+    refusal = VARIANT.serves(BASE.model_copy(update=change), GPUS[gpu])
+    assert refusal is not None
+    assert refusal.reason.startswith(said)
+
+
+def test_it_serves_what_it_says():
+    assert VARIANT.serves(BASE, GPUS["a100"]) is None
+    assert VARIANT.serves(BASE.model_copy(update={"kv_dtype": "fp8", "paged": True}), GPUS["h200"]) is None
+
+
+@pytest.mark.parametrize(("lengths", "said"), [((1, 2), "2 lengths"), ((9000,) * 8, "none above 8192")])
+def test_lengths_that_do_not_fit_the_case_are_refused(lengths, said):
+    with pytest.raises(ValueError, match=said):
+        AttentionCase(**BASE.model_dump() | {"kv_lengths": lengths})
+
+
+@pytest.mark.gpu
+def test_it_passes_the_gate_on_the_gpu():
+    for case in check_cases("attention", cpu=False):
+        if VARIANT.serves(case, GPUS["h200"]) is None:
+            for params in VARIANT.space(case):
+                report = accuracy.check(VARIANT, case, "cuda", params)
+                assert report.passed, f"{case.key} {params}: {report.sentence}"
