@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 FAMILIES = ("llama", "qwen2", "qwen3", "mistral")
+HEAD_DIMS = (32, 64, 128)
 
 
 class Unsupported(ValueError):
@@ -66,8 +67,8 @@ def shape_of(config: dict[str, Any]) -> Shape:
 
 
 def _check(shape: Shape, config: dict[str, Any]) -> None:
-    if shape.head_dim not in (64, 128):
-        raise Unsupported(f"head_dim {shape.head_dim}: the megakernel serves 64 and 128")
+    if shape.head_dim not in HEAD_DIMS:
+        raise Unsupported(f"head_dim {shape.head_dim}: the megakernel serves {', '.join(map(str, HEAD_DIMS))}")
     if shape.heads % shape.kv_heads:
         raise Unsupported(f"num_key_value_heads {shape.kv_heads} does not divide num_attention_heads {shape.heads}")
     for name, value in (("hidden_size", shape.hidden), ("intermediate_size", shape.intermediate)):

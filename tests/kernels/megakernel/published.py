@@ -1,4 +1,4 @@
-"""The published configurations that the megakernel promises to serve, as much of config.json as it reads."""
+"""The published configurations, and the sample model's, that the megakernel promises to serve, as much of config.json as it reads."""
 
 from typing import Any
 
@@ -30,5 +30,6 @@ CONFIGS = {
     "smollm2-360m": _config("llama", 960, 2560, 32, 15, 5, 64, 49152),
     "smollm2-1.7b": _config("llama", 2048, 8192, 24, 32, 32, 64, 49152),
     "tinyllama-1.1b": _config("llama", 2048, 5632, 22, 32, 4, 64, 32000, tie_word_embeddings=False),
+    "voice-agent": _config("llama", 256, 512, 4, 8, 4, 32, 4096),  # samples/voice-agent
     "mistral-7b": _config("mistral", 4096, 14336, 32, 32, 8, 128, 32768, sliding_window=None),
 }  # fmt: skip

@@ -26,6 +26,7 @@ def constants(name: str, **layout: Any) -> dict:
         ("llama-3.2-1b", {}),
         ("qwen2.5-1.5b", {}),
         ("qwen3-0.6b", {}),
+        ("voice-agent", {}),
         ("llama-3.2-1b", {"batch": 8, "down_parts": 4}),
         ("llama-3.2-1b", {"weights": "fp8"}),
         ("qwen2.5-1.5b", {"weights": "fp8"}),

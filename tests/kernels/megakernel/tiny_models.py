@@ -39,6 +39,7 @@ MODELS = {
     "llama-128": _config(
         "llama", 256, 1040, 2, 1, 128, 129, pad_token_id=0, tie_word_embeddings=False, rms_norm_eps=1e-5
     ),
+    "llama-32": _config("llama", 96, 160, 6, 2, 32, 150, pad_token_id=0),
     "qwen2": _config("qwen2", 192, 176, 3, 1, 64, 200, pad_token_id=0),
     "qwen3": _config("qwen3", 80, 144, 4, 2, 128, 97, pad_token_id=0),
 }
@@ -47,10 +48,11 @@ MODELS = {
 ON_GPU: dict[str, Any] = {"num_hidden_layers": 3, "rms_norm_eps": 1e-5, "max_position_embeddings": 4096}
 GPU_CONFIGS = {
     "llama": _config("llama", 512, 2048, 8, 2, 64, 4099, **ON_GPU),
+    "llama-32": _config("llama", 256, 512, 8, 4, 32, 4096, **ON_GPU),
     "qwen2": _config("qwen2", 896, 4864, 14, 2, 64, 4099, **ON_GPU),
     "qwen3": _config("qwen3", 512, 2048, 16, 8, 128, 4099, **ON_GPU),
 }
-"""Large enough that every SM of an H200 has work."""
+"""Large enough that every SM of an H200 has work; with head_dim 32, half of them."""
 
 
 def _made(name: str) -> Any:
