@@ -7,10 +7,11 @@ import pytest
 from kernels import bench_document, ceilings
 from kernels.__main__ import main
 from kernels.bench import rows_of
-from kernels.bench_decode import Options
+from kernels.bench_decode import Options, _wanted
 from kernels.candidates import Trial
 from kernels.cases import GROUPS, cases, check_cases
-from kernels.ops import LinearCase
+from kernels.hardware import GPUS
+from kernels.ops import LinearCase, ModelCase
 
 ROW_FIELDS = {
     *("op", "case", "variant", "peer", "ms", "ms_low", "ms_high", "tflops", "gbps", "floor_share"),
@@ -81,6 +82,24 @@ def test_bench_decode_times_a_whole_model(tmp_path):
         ("tiny-llama", 1, 128),
         ("tiny-qwen2", 2, 32),
     ]
+
+
+def test_bench_decode_offers_every_precision_beside_the_peers():
+    """Each with the bytes that its own weights and the bf16 keys and values take."""
+    case = ModelCase(
+        model="llama-3.2-1b", batch=1, prompt=128, tokens=64, parameters=1_000_000, bytes_per_token=2_100_000
+    )
+    found = {each.name: own for each, own in _wanted(case, Options(), GPUS["h200"])}
+    assert {"eager", "compiled", "cuda_graphs", "megakernel", "megakernel_fp8", "megakernel_nvfp4"} <= set(found)
+    assert "compiled_max_autotune" not in found
+    assert found["megakernel_fp8"].weights == "fp8"
+    assert found["megakernel_fp8"].bytes_per_token == 1_100_000
+    assert found["megakernel_nvfp4"].bytes_per_token == 662_500
+    only = Options(weights=["nvfp4"], slow_builds=True)
+    weights = {each.name: own.weights for each, own in _wanted(case, only, GPUS["h200"])}
+    assert weights["compiled_max_autotune"] == "bf16"
+    assert weights["megakernel_nvfp4"] == "nvfp4"
+    assert "megakernel" not in weights
 
 
 def test_bench_decode_has_groups_for_every_figure():

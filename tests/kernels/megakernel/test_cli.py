@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from kernels.__main__ import main
 from kernels.megakernel import trace
@@ -69,6 +70,14 @@ def test_a_model_is_described(config: Path, capsys: pytest.CaptureFixture[str]) 
 def test_bad_input_gets_a_sentence(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["megakernel", *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_machine_without_a_gpu_cannot_record(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert main(["megakernel", "record", "tiny-llama", "-o", "raw.npz"]) == 2
+    assert "error: device: a timeline is recorded on a Hopper GPU" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("text", "said"), [("{", "not JSON"), ("[]", "not a JSON object"), ("{}", "model_type None")])

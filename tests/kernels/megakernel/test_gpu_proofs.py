@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from kernels.megakernel import trace
 from kernels.megakernel.debug import differences
 from kernels.megakernel.interpret import splits_of
 from kernels.sampling import Sampling
@@ -76,6 +77,25 @@ def test_two_models_on_two_streams_never_hang():
     for thread in threads:
         thread.join(timeout=60)
     assert {family: rows == [expected[family]] * 500 for family, rows in made.items()} == dict.fromkeys(runners, True)
+
+
+def test_a_timeline_is_recorded(tmp_path):
+    """Each instruction's marks rise, and instructions of an SM follow each other."""
+    from kernels.megakernel.record import record
+
+    path = tmp_path / "raw.npz"
+    record(GPU_CONFIGS["llama"], path, PROMPT, 8, 1)
+    program, raw = trace.load(path)
+    for sm, table in enumerate(program.instructions):
+        last = 0
+        for index in range(len(table) - 1):
+            marks = raw[sm, index]
+            assert last <= marks[trace.START]
+            if marks[trace.DONE]:
+                times = trace.marks_of(marks)
+                assert times == sorted(times)
+                last = times[-1]
+    assert trace.summary(program, raw)["gate_up"][1] > 0
 
 
 @pytest.mark.slow
