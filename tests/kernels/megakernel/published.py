@@ -1,4 +1,4 @@
-"""The published configurations, and the sample model's, that the megakernel promises to serve, as much of config.json as it reads."""
+"""The published configurations, and the sample model's, that the megakernel promises to serve: what it reads of them."""
 
 from typing import Any
 
