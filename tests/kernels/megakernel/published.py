@@ -1,4 +1,4 @@
-"""The published configurations, and the sample model's, that the megakernel promises to serve: what it reads of them."""
+"""Published configurations that the megakernel promises to serve, and the sample model's: what it reads of them."""
 
 from typing import Any
 
