@@ -102,8 +102,13 @@ def noisy(how: Sampling, logits: Floats, tokens: NDArray[np.integer], index: int
 
 
 def kept(logits: Floats, how: Sampling) -> NDArray[np.bool_]:
-    """Which tokens of `logits` [vocab] may be drawn; the nucleus' mass is taken in float64."""
-    falling = np.sort(logits)[::-1]
+    """Which tokens of `logits` [vocab] may be drawn; the nucleus' mass is taken in float64.
+
+    NaN is never kept. When the largest is no finite number, only what equals it is.
+    """
+    falling = np.sort(logits[~np.isnan(logits)])[::-1]
+    if not falling.size or not np.isfinite(falling[0]):
+        return logits == falling[0] if falling.size else np.zeros(len(logits), dtype=bool)
     threshold = falling[how.top_k - 1] if 0 < how.top_k < len(falling) else np.float32(-np.inf)
     if how.top_p < 1:
         falling = falling[falling >= threshold].astype(np.float64)
@@ -122,4 +127,5 @@ def scores(logits: Floats, how: Sampling, index: int) -> Floats:
 
 def choose(logits: Floats, how: Sampling, index: int) -> int:
     """The token of `logits` [vocab] that becomes token `index` of its sequence; the smaller id when two are equal."""
-    return int(np.argmax(scores(logits, how, index)))
+    found = scores(logits, how, index)
+    return int(np.argmax(np.where(np.isnan(found), np.float32(-np.inf), found)))

@@ -77,6 +77,15 @@ def test_equal_logits_are_kept_together_and_noise_is_finite() -> None:
     assert np.isfinite(gumbel(Sampling(1.0, seed=2**64 - 1, stream=5), 9, np.arange(200_000))).all()
 
 
+@pytest.mark.parametrize("how", [GREEDY, Sampling(1.0), Sampling(1.0, top_k=2), Sampling(1.0, top_p=0.5)], ids=str)
+def test_nan_is_never_drawn_and_infinity_always(how: Sampling) -> None:
+    nan, infinity = np.float32("nan"), np.float32("inf")
+    for index in range(20):
+        assert choose(np.array([nan, 1.0, nan, 1.5, -infinity], dtype=np.float32), how, index) in (1, 3)
+        assert choose(np.array([nan, 1.0, infinity, 1.5, infinity], dtype=np.float32), how, index) == 2
+    assert choose(np.array([nan, nan], dtype=np.float32), how, 0) == 0
+
+
 def test_greedy_takes_the_first_of_the_largest() -> None:
     assert choose(np.array([0.0, 3.0, 3.0], dtype=np.float32), GREEDY, 5) == 1
 

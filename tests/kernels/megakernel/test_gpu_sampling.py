@@ -62,6 +62,21 @@ def test_a_seed_gives_the_same_answer_and_another_seed_another():
     assert runner.generate(prompt, 32).tokens != first.tokens
 
 
+def test_a_drawn_answer_is_that_of_its_own_logits():
+    """Logits of the whole answer, once more and forced: the kernel drew each token from the step's own logits.
+
+    The prompt's keys and values come from another pass here, so scores may differ by rounding.
+    """
+    runner = runner_of(models(GPU_CONFIGS["llama"])[0])
+    prompt = torch.randint(0, 4099, (1, PROMPT), device="cuda")
+    how = Sampling(1.0, seed=3)
+    made = runner.generate(prompt, 24, how).tokens[0]
+    rows = runner.logits(torch.cat([prompt, torch.tensor([made], device="cuda")], dim=1))[0, PROMPT - 1 : -1]
+    for i, (row, token) in enumerate(zip(rows.cpu().numpy(), made, strict=True)):
+        score = scores(row, how, PROMPT + i)
+        assert score.max() - score[token] < 0.3, i
+
+
 def test_equal_sequences_of_a_batch_draw_alike_wherever_they_stand():
     runner = runner_of(models(GPU_CONFIGS["llama"])[0])
     prompt = torch.randint(0, 4099, (1, PROMPT), device="cuda").repeat(4, 1)
