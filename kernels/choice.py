@@ -23,7 +23,7 @@ from kernels.ops import Case
 class Choice:
     """The variant for a case, and the sentence that says why and against what; `at` is when (UTC).
 
-    `ms` is None when nothing was measured. `weights` is the precision of the weights where it was lowered.
+    `ms` is None when nothing was measured.
     """
 
     variant: str
@@ -31,7 +31,6 @@ class Choice:
     ms: float | None
     sentence: str
     at: str = ""
-    weights: str = ""
 
 
 class Choices:
@@ -61,8 +60,7 @@ class Choices:
         if won is None:
             return self.fallback(case)
         at = datetime.now(UTC).isoformat(timespec="seconds")
-        weights = getattr(won.case, "weights", "") if won.lossy else ""
-        choice = Choice(won.variant, won.params, won.ms, won.reason, at, weights)
+        choice = Choice(won.variant, won.params, won.ms, won.reason, at)
         self._write(self._read() | {case.key: vars(choice)})
         return choice
 

@@ -64,6 +64,8 @@ class Variant(ABC):
     peer: ClassVar[bool] = False
     lossy: ClassVar[bool] = False
     build_seconds: ClassVar[float] = 0.0
+    device_lengths: ClassVar[bool] = False
+    """Attention: its call takes `position` [batch] or [1], read on the device, and a cache longer than is seen."""
     in_a_model: ClassVar[Mapping[str, Any]] = {}
     """Params that a plan adds where the calls stand in a model's captured pass, whose weights lie still."""
 

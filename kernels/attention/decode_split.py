@@ -22,6 +22,7 @@ class DecodeSplit(Variant):
     name = "decode_split"
     op = "attention"
     summary = "decode attention split along the keys, contiguous, paged and fp8 caches"
+    device_lengths = True
 
     def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
         if case.dtype not in ("bf16", "fp16"):

@@ -11,15 +11,21 @@ from typing import Any, Protocol
 
 from kernels import registry
 from kernels.engine.places import Places
-from kernels.ops import Case, LinearCase, LmHeadCase
+from kernels.ops import AttentionCase, Case, LinearCase, LmHeadCase
 from kernels.plan import PlannedOp
 
 ARRANGEMENTS = 4
 """Arrangements of a layer that are tried in the whole model."""
 BEHIND = 1.3
 """A runner-up that is slower than this, by itself, is not tried in the whole model."""
+MISSING_MS = 1e6
+"""Counts for a case without any option: taken only where no other form has one."""
 LEAST_GAIN = 0.003
 """Share of a pass's time that a change must save to be kept."""
+
+
+SHOWN = ("linear", "attention", "step_attention")
+"""Ops that tell one arrangement from another."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ def _choose_pass(
     goes_on: Callable[[], bool],
     chosen: Chosen,
 ) -> None:
-    around = [_best(options, case) for case in places.around(queries)]
+    around = [_best(options, case) for case in places.around()]
     ranked = sorted(places.arrangements(queries), key=lambda cases: _sum(options, cases))
     plans = [_merged(around, [_best(options, case) for case in cases]) for cases in ranked[:ARRANGEMENTS]]
     fixed = list(chosen.ops)
@@ -91,8 +97,8 @@ def _race(
     times = timer(queries, [[*fixed, *plan] for plan in plans])
     at = min(range(len(times)), key=times.__getitem__)
     for plan, ms in zip(plans, times, strict=True):
-        products = " + ".join(op.case["epilogue"] for op in plan if op.op == "linear")
-        chosen.notes.append(f"{_name(queries)} with products that end in {products}: {ms:.4g} ms.")
+        parts = " + ".join(op.case.get("epilogue", op.op) for op in plan if op.op in SHOWN)
+        chosen.notes.append(f"{_name(queries)} of {parts}: {ms:.4g} ms.")
     return plans[at], times[at]
 
 
@@ -109,8 +115,8 @@ def _best(options: Options, case: Case) -> PlannedOp | None:
 
 
 def _sum(options: Options, cases: Iterable[Case]) -> float:
-    """What the cases take one after the other; a case without any option cannot be used."""
-    return sum(options[case.key][0].ms if options.get(case.key) else float("inf") for case in cases)
+    """What the cases take one after the other."""
+    return sum(options[case.key][0].ms if options.get(case.key) else MISSING_MS for case in cases)
 
 
 def _merged(*groups: Iterable[PlannedOp | None]) -> list[PlannedOp]:
@@ -131,6 +137,12 @@ def _swap_note(queries: int, op: PlannedOp, rival: PlannedOp, before: float, aft
         f"{_name(queries)} with {described(rival)} in place of {described(op)}: {after:.4g} against {before:.4g} ms, "
         f"{verdict}."
     )
+
+
+def usable(case: Case, variant: str) -> bool:
+    """Whether a pass can call the variant: a step's attention must read the length on the device."""
+    decodes = isinstance(case, AttentionCase) and case.kind == "decode"
+    return registry.variant(variant).device_lengths or not decodes
 
 
 def planned_op(case: Case, variant: str, params: Mapping[str, Any], evidence_id: str = "") -> PlannedOp:

@@ -50,6 +50,10 @@ class Shape:
     scaling: float
     window: int | None = None
 
+    def window_within(self, length: int) -> int | None:
+        """The window, or None where sequences of this length never reach its end."""
+        return self.window if self.window is not None and self.window < length else None
+
 
 def refusal(model: Any) -> str | None:
     """Why this decoder cannot run the transformers model, or None."""
@@ -124,21 +128,21 @@ def _weights(layer: Any, pack: bool) -> Weights:
     gate_up = [mlp.gate_proj, mlp.up_proj]
     return Weights(
         input_norm=layer.input_layernorm.weight,
-        qkv=_joined(qkv, "weight", pack),
-        qkv_bias=_joined(qkv, "bias", pack),
+        qkv=joined(qkv, "weight", pack),
+        qkv_bias=joined(qkv, "bias", pack),
         q_norm=attention.q_norm.weight if hasattr(attention, "q_norm") else None,
         k_norm=attention.k_norm.weight if hasattr(attention, "k_norm") else None,
         o=attention.o_proj.weight,
         o_bias=attention.o_proj.bias,
         post_norm=layer.post_attention_layernorm.weight,
-        gate_up=_joined(gate_up, "weight", pack),
-        gate_up_bias=_joined(gate_up, "bias", pack),
+        gate_up=joined(gate_up, "weight", pack),
+        gate_up_bias=joined(gate_up, "bias", pack),
         down=mlp.down_proj.weight,
         down_bias=mlp.down_proj.bias,
     )
 
 
-def _joined(modules: list[Any], name: str, pack: bool) -> tuple[Any, ...]:
+def joined(modules: list[Any], name: str, pack: bool) -> tuple[Any, ...]:
     """The modules' tensors; packed, one tensor whose rows the modules' own parameters become views of."""
     parts = [getattr(module, name) for module in modules]
     if not pack or parts[0] is None:

@@ -119,7 +119,7 @@ class Pass:
             kv_heads=shape.kv_heads,
             head_dim=shape.head_dim,
             kv_len=self.state.capacity,
-            window=shape.window if shape.window is not None and shape.window < self.state.capacity else None,
+            window=shape.window_within(self.state.capacity),
             dtype=self.dtype,
         )
         found = self.parts.planned(case)
@@ -169,23 +169,26 @@ class Pass:
 
     def _attend(self, shape: decoder.Shape, keys: Tensor, values: Tensor) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
         """(q, k, v) of this pass ↦ o: the prompt's own keys for a prompt from position 0, the cache for a step."""
-        if self.queries == 1:
-            return lambda q, k, v: decoder.decode_attention(
-                q, keys, values, self.state.position, shape.scaling, shape.window
-            )
+        length = self.state.capacity if self.queries == 1 else self.queries
         case = AttentionCase(
-            kind="prefill",
+            kind="decode" if self.queries == 1 else "prefill",
             head_dim=shape.head_dim,
             heads=shape.heads,
             kv_heads=shape.kv_heads,
             batch=self.state.batch,
             q_len=self.queries,
-            kv_len=self.queries,
+            kv_len=length,
             dtype=self.dtype,
             kv_dtype=self.dtype,
-            window=shape.window if shape.window is not None and shape.window < self.queries else None,
+            window=shape.window_within(length),
         )
         found = self.parts.planned(case) if _usual_scale(shape) else None
+        position = self.state.position
+        if self.queries == 1:
+            if found is None or not found.variant.device_lengths:
+                return lambda q, k, v: decoder.decode_attention(q, keys, values, position, shape.scaling, shape.window)
+            decode = found.function
+            return lambda q, k, v: decode(q, keys, values, position=position)
         if found is None:
             return lambda q, k, v: decoder.prefill_attention(q, k, v, shape.scaling, shape.window)
         function = found.function

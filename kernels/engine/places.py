@@ -29,6 +29,11 @@ class Traffic:
     tokens: int
 
     @property
+    def longest(self) -> int:
+        """Tokens of a sequence in the end."""
+        return self.prompt + self.tokens
+
+    @property
     def phases(self) -> tuple[tuple[int, int], ...]:
         """(queries of a pass, passes in one request): the decode step, then the prompt."""
         return (1, max(1, self.tokens - 1)), (bucket(self.prompt), 1)
@@ -43,79 +48,82 @@ class Places:
         self._dtype = DTYPE_NAMES[model.embedding.dtype]
 
     def arrangements(self, queries: int) -> list[tuple[Case, ...]]:
-        """Every way to arrange one layer's norms and products: the cases that run, one after the other.
+        """Every way to arrange one layer's norms, products and attention: the cases that run, one after the other.
 
-        A norm that also adds what the product before it left stands for that addition wherever it is made.
+        Layers that differ in their attention give all of its cases. A norm that also adds what the product before it
+        left stands for that addition wherever it is made.
         """
         w, m = self._weights, self.traffic.batch * queries
         found = []
-        for qkv, out, gate_up, down in product(
+        for qkv, attention, out, gate_up, down in product(
             self._normed(m, w.qkv[0].shape, w.qkv_bias[0] is not None),
+            self._attention(queries),
             self._added(m, w.o.shape, w.o_bias is not None),
             self._gated(m, w.gate_up[0].shape, w.gate_up_bias[0] is not None),
             self._added(m, w.down.shape, w.down_bias is not None),
         ):
-            cases = [*self._norm(m, qkv, down), *qkv, *out, *self._norm(m, gate_up, out), *gate_up, *down]
+            cases = [*self._norm(m, qkv, down), *qkv, *attention, *out, *self._norm(m, gate_up, out), *gate_up, *down]
             found.append(tuple(cases))
         return found
 
-    def around(self, queries: int) -> dict[Case, int]:
-        """The cases that have one form only, and how often one pass runs them."""
-        found: dict[Case, int] = {}
-        for shape in self._model.shapes:
-            for case in self._attention(shape, queries):
-                found[case] = found.get(case, 0) + 1
+    def around(self) -> list[Case]:
+        """What stands after the last layer: one form, for the last token of each row."""
         vocab, hidden = self._model.lm_head.shape
         batch = self.traffic.batch
-        found[RmsNormCase(m=batch, n=hidden, dtype=self._dtype)] = 1
-        found[LmHeadCase(m=batch, vocab=vocab, k=hidden, dtype=self._dtype, weights=self._dtype)] = 1
-        return found
+        head = LmHeadCase(m=batch, vocab=vocab, k=hidden, dtype=self._dtype, weights=self._dtype)
+        return [RmsNormCase(m=batch, n=hidden, dtype=self._dtype), head]
 
     def cases(self) -> dict[Case, float]:
         """Every case of every form, and how often one request would run it."""
         found: dict[Case, float] = {}
         for queries, passes in self.traffic.phases:
             once = {case for cases in self.arrangements(queries) for case in cases}
-            for case, count in {**dict.fromkeys(once, self.layers), **self.around(queries)}.items():
+            for case, count in {**dict.fromkeys(once, self.layers), **dict.fromkeys(self.around(), 1)}.items():
                 found[case] = found.get(case, 0) + count * passes
         return found
 
-    def _attention(self, shape: decoder.Shape, queries: int) -> Iterator[Case]:
-        batch, capacity = self.traffic.batch, self.traffic.prompt + self.traffic.tokens
-        heads, kv_heads, head_dim = shape.heads, shape.kv_heads, shape.head_dim
-        if queries == 1:
-            if self._weights.q_norm is None:
-                window = shape.window if shape.window is not None and shape.window < capacity else None
-                yield StepAttentionCase(
-                    batch=batch,
-                    heads=heads,
-                    kv_heads=kv_heads,
-                    head_dim=head_dim,
-                    kv_len=capacity,
-                    window=window,
-                    dtype=self._dtype,
-                )
-            return
+    def _attention(self, queries: int) -> list[tuple[Case, ...]]:
+        """A step in one kernel, where heads have no norms of their own, or rotation with append and then attention."""
+        shapes = dict.fromkeys(self._model.shapes)
+        apart = [case for shape in shapes for case in self._apart(shape, queries)]
+        forms = [tuple(dict.fromkeys(apart))]
+        if queries == 1 and self._weights.q_norm is None:
+            forms.insert(0, tuple(dict.fromkeys(self._step(shape) for shape in shapes)))
+        return forms
+
+    def _step(self, shape: decoder.Shape) -> Case:
+        return StepAttentionCase(
+            batch=self.traffic.batch,
+            heads=shape.heads,
+            kv_heads=shape.kv_heads,
+            head_dim=shape.head_dim,
+            kv_len=self.traffic.longest,
+            window=shape.window_within(self.traffic.longest),
+            dtype=self._dtype,
+        )
+
+    def _apart(self, shape: decoder.Shape, queries: int) -> Iterator[Case]:
+        length = self.traffic.longest if queries == 1 else queries
         yield RopeCase(
-            batch=batch,
+            batch=self.traffic.batch,
             q_len=queries,
-            heads=heads,
-            kv_heads=kv_heads,
-            head_dim=head_dim,
+            heads=shape.heads,
+            kv_heads=shape.kv_heads,
+            head_dim=shape.head_dim,
             append=True,
             dtype=self._dtype,
         )
         yield AttentionCase(
-            kind="prefill",
-            head_dim=head_dim,
-            heads=heads,
-            kv_heads=kv_heads,
-            batch=batch,
+            kind="decode" if queries == 1 else "prefill",
+            head_dim=shape.head_dim,
+            heads=shape.heads,
+            kv_heads=shape.kv_heads,
+            batch=self.traffic.batch,
             q_len=queries,
-            kv_len=queries,
+            kv_len=length,
             dtype=self._dtype,
             kv_dtype=self._dtype,
-            window=shape.window if shape.window is not None and shape.window < queries else None,
+            window=shape.window_within(length),
         )
 
     def _linear(self, m: int, shape: tuple[int, ...], epilogue: Epilogue) -> LinearCase:

@@ -44,6 +44,10 @@ class PlannedLinear:
     def __bool__(self) -> bool:
         return bool(self._planned)
 
+    def has(self, n: int, k: int) -> bool:
+        """Whether a variant is planned for weights of this shape."""
+        return (n, k) in self._planned
+
     @torch.compiler.disable
     def __call__(self, x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
         rows, (n, k) = x.numel() // x.shape[-1], w.shape

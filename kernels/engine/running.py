@@ -9,6 +9,7 @@ from kernels.engine import decoder
 from kernels.engine.base import Runner
 from kernels.engine.compiled import CompiledRunner
 from kernels.engine.kernels_runner import KernelsRunner
+from kernels.engine.modules import install_norms, pack_projections
 from kernels.engine.parts import Parts
 from kernels.engine.planned import PlannedAttention, PlannedLinear, install
 from kernels.hardware import GPUS
@@ -41,4 +42,7 @@ def apply(model: torch.nn.Module, plan: Plan) -> Runner:
     if plan.runner == "compiled" and not decoder.refusal(model):
         return CompiledRunner(model, plan.options, linear or None, attention or None)
     install(model, linear, attention)
+    if plan.runner == "kernels":
+        install_norms(model, Parts(plan.ops, gpu))
+        pack_projections(model, linear, linear.has)
     return runner(plan.runner, model, plan.options)

@@ -9,15 +9,15 @@ import torch
 from kernels import registry
 from kernels.candidates import Bench
 from kernels.ceilings import gpu_class_of, here
-from kernels.choice import Choices
+from kernels.choice import Choice, Choices
 from kernels.engine import decoder
-from kernels.engine.choosing import Chosen, Option, choose, planned_op
+from kernels.engine.choosing import Chosen, Option, choose, planned_op, usable
 from kernels.engine.kernels_runner import KernelsRunner
 from kernels.engine.parts import Parts
 from kernels.engine.pass_timer import GraphTimer
 from kernels.engine.places import Places, Traffic
 from kernels.hardware import GPUS, Gpu
-from kernels.ops import Case, ModelCase
+from kernels.ops import Case, LinearCase, LmHeadCase
 from kernels.timing import Rule
 
 CASE_RULE = Rule(seconds=0.4, width=0.02, least=8)
@@ -26,35 +26,68 @@ CASE_SECONDS = 8.0
 TUNING_SECONDS = 15.0
 
 
-def usual_ops(model: decoder.Decoder, traffic: Traffic) -> Chosen:
-    """The chosen ops for the traffic on the model's device; the notes say of each why, against what, measured when."""
+class ChoosingRunner(KernelsRunner):
+    """A kernels runner that chooses its ops for the shape it is prepared for, and says on stderr why.
+
+    Option `weights`: a lower precision whose variants compete as well.
+    """
+
+    @torch.no_grad()
+    def prepare(self, batch: int, prompt: int, tokens: int) -> None:
+        if not decoder.refusal(self.model):
+            traffic = Traffic(batch, prompt, tokens)
+            chosen = usual_ops(decoder.Decoder(self.model), traffic, self.options.get("weights", ""))
+            for note in chosen.notes:
+                print(f"  {note}", file=sys.stderr)
+            self._parts = Parts(chosen.ops, gpu_of(self.model.device))
+        super().prepare(batch, prompt, tokens)
+
+
+def usual_ops(model: decoder.Decoder, traffic: Traffic, weights: str = "") -> Chosen:
+    """The chosen ops for the traffic on the model's device; the notes say of each why, against what, measured when.
+
+    `weights` is a lower precision whose variants compete with those that keep the model's own.
+    """
     device = model.embedding.device
     gpu = gpu_of(device)
-    places, choices = Places(model, traffic), Choices(here(device=device.type))
-    bench = Bench(device, gpu, {}, CASE_RULE, only=quick_variants())
+    places, finder = Places(model, traffic), _Finder(device, gpu)
     options: dict[str, list[Option]] = {}
-    notes = []
     for case in places.cases():
-        if not registry.offers(case, gpu)[0]:
-            continue
-        choice = choices.choose(case, bench, CASE_SECONDS)
-        if choice.ms is not None:
-            options[case.key] = [Option(planned_op(case, choice.variant, choice.params), choice.ms)]
-            notes.append(f"{case.op} {_sizes(case)}: {choice.variant}. {choice.sentence} Measured {choice.at}.")
+        own = [case, *_lowered(case, weights)]
+        found = [option for option in map(finder.option, own) if option is not None]
+        if found:
+            options[case.key] = sorted(found, key=lambda option: option.ms)
     end = time.monotonic() + TUNING_SECONDS
     timer = GraphTimer(model, gpu, traffic) if device.type == "cuda" else None
     chosen = choose(places, options, timer, lambda: time.monotonic() < end)
-    return Chosen(chosen.ops, [*notes, *chosen.notes])
+    return Chosen(chosen.ops, [*finder.notes, *chosen.notes])
 
 
-def kernels_runner(model: Any, case: ModelCase) -> KernelsRunner:
-    """The runner with the usual ops for the case; a model that the compact decoder cannot run gets torch's own."""
-    if decoder.refusal(model):
-        return KernelsRunner(model)
-    chosen = usual_ops(decoder.Decoder(model), Traffic(case.batch, case.prompt, case.tokens))
-    for note in chosen.notes:
-        print(f"  {note}", file=sys.stderr)
-    return KernelsRunner(model, parts=Parts(chosen.ops, gpu_of(model.device)))
+class _Finder:
+    """The choice for a case as an option, with a note on it."""
+
+    def __init__(self, device: torch.device, gpu: Gpu) -> None:
+        self._choices = Choices(here(device=device.type))
+        self._gpu, self._device = gpu, device
+        self.notes: list[str] = []
+
+    def option(self, case: Case) -> Option | None:
+        """None where no variant is offered, or none passed."""
+        names = {each.name for each in registry.offers(case, self._gpu)[0] if usable(case, each.name)}
+        if not names & quick_variants():
+            return None
+        bench = Bench(self._device, self._gpu, {}, CASE_RULE, only=quick_variants() & names)
+        choice = self._choices.choose(case, bench, CASE_SECONDS)
+        if choice.ms is None or not usable(case, choice.variant):
+            return None
+        self.notes.append(_note(case, choice))
+        return Option(planned_op(case, choice.variant, choice.params), choice.ms)
+
+
+def _lowered(case: Case, weights: str) -> list[Case]:
+    if not weights or not isinstance(case, LinearCase | LmHeadCase):
+        return []
+    return [case.model_copy(update={"weights": weights})]
 
 
 def gpu_of(device: torch.device) -> Gpu:
@@ -63,12 +96,11 @@ def gpu_of(device: torch.device) -> Gpu:
 
 
 def quick_variants() -> frozenset[str]:
-    """Variants that keep the precision and are built within CASE_SECONDS."""
-    return frozenset(
-        each.name for each in registry.variants() if not each.lossy and each.build_seconds <= CASE_SECONDS / 2
-    )
+    """Variants that are built within half of CASE_SECONDS."""
+    return frozenset(each.name for each in registry.variants() if each.build_seconds <= CASE_SECONDS / 2)
 
 
-def _sizes(case: Case) -> str:
-    values = case.model_dump(exclude={"op", "dtype", "weights", "kv_dtype"}, exclude_none=True)
-    return " ".join(f"{name}={value}" for name, value in values.items() if value is not False)
+def _note(case: Case, choice: Choice) -> str:
+    values: dict[str, Any] = case.model_dump(exclude={"op", "dtype", "kv_dtype"}, exclude_none=True)
+    sizes = " ".join(f"{name}={value}" for name, value in values.items() if value is not False)
+    return f"{case.op} {sizes}: {choice.variant}, {1000 * (choice.ms or 0):.4g} µs. {choice.sentence} ({choice.at})"

@@ -119,26 +119,39 @@ class CudaGraphs(WholeModel):
         return _gpu_only("CUDA graphs run", gpu)
 
 
-@register
-class Kernels(WholeModel):
-    """This library's variants composed: those measured as the best for the model's own shapes, under CUDA graphs.
+class _Kernels(WholeModel):
+    """Built without a plan it chooses from what `kernels.choice` keeps or measures now, and says why on stderr."""
 
-    Built without a plan it chooses from what `kernels.choice` keeps or measures now, and says why on stderr.
-    """
-
-    name = "kernels"
-    summary = "the fastest variant of every op, fused where that pays, under CUDA graphs"
     peer = False
     runner_name = "kernels"
-    build_seconds = 45.0
 
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
         return _gpu_only("CUDA graphs run", gpu)
 
     def build(self, case: ModelCase, params: dict[str, Any]) -> Callable[[Any], Runner]:
         def make(model: Any) -> Runner:
-            from kernels.engine.usual import kernels_runner
+            from kernels.engine.usual import ChoosingRunner
 
-            return kernels_runner(model, case)
+            return ChoosingRunner(model, self.options | params)
 
         return make
+
+
+@register
+class Kernels(_Kernels):
+    """This library's variants composed: those measured as the best for the model's own shapes, under CUDA graphs."""
+
+    name = "kernels"
+    summary = "the fastest variant of every op, fused where that pays, under CUDA graphs"
+    build_seconds = 45.0
+
+
+@register
+class KernelsFp8(_Kernels):
+    """The same with variants that round weights to fp8 among them."""
+
+    name = "kernels_fp8"
+    summary = "the same, weights in fp8 where that is faster"
+    lossy = True
+    options = {"weights": "fp8"}
+    build_seconds = 60.0

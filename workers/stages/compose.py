@@ -115,9 +115,13 @@ class _Composer:
         return sum(trial.primary is not None for trial in self.done) > 1
 
     def _whole_models(self) -> list[WholeModel]:
-        """What serves today first, then by how long they take to build."""
+        """What serves today first, then by how long they take to build.
+
+        A kernels plan of lower precision is made afterwards, from whatever lossy variants were explored.
+        """
         today = self.document.workload.baseline_runner
         found = [each for each in registry.variants("model") if isinstance(each, WholeModel)]
+        found = [each for each in found if not (each.lossy and each.runner_name == kernels_plan.VARIANT)]
         return sorted(found, key=lambda each: (each.name != today, each.build_seconds))
 
     def _case(self, variant: WholeModel) -> ModelCase:

@@ -6,7 +6,7 @@ from typing import Any
 
 from kernels import registry
 from kernels.engine import decoder, loading
-from kernels.engine.choosing import Chosen, Option, choose, planned_op
+from kernels.engine.choosing import Chosen, Option, choose, planned_op, usable
 from kernels.engine.pass_timer import GraphTimer
 from kernels.engine.places import Places, Traffic
 from kernels.hardware import GPUS
@@ -58,6 +58,8 @@ def options(candidates: Sequence[Candidate], lossy: bool) -> dict[str, list[Opti
         if each.gate != "pass" or each.ms is None or (variant.lossy and not lossy):
             continue
         case = case_from.validate_python(each.case)
+        if not usable(case, each.variant):
+            continue
         op = planned_op(case, each.variant, each.params, each.id)
         found.setdefault(own_precision(case).key, []).append(Option(op, each.ms))
     return {key: sorted(group, key=lambda option: option.ms) for key, group in found.items()}

@@ -7,11 +7,13 @@ import pytest
 import torch
 
 from kernels import engine
+from kernels.choice import Choice, Choices
 from kernels.engine.choosing import Option, choose
 from kernels.engine.decoder import Decoder
 from kernels.engine.eager import EagerRunner
 from kernels.engine.pass_timer import GraphTimer
 from kernels.engine.places import Places, Traffic
+from kernels.engine.usual import ChoosingRunner
 from kernels.hardware import GPUS
 from kernels.ops import Case, LinearCase, StepAttentionCase
 from kernels.plan import Plan, PlannedOp
@@ -125,3 +127,23 @@ def test_passes_are_timed_as_a_whole() -> None:
     ops = choose(places, options_of(places, lambda case: 1.0), None, always).ops
     timer = GraphTimer(Decoder(model), GPUS["cpu"], TRAFFIC)
     assert all(ms > 0 for queries in (1, 64) for ms in timer(queries, [ops, []]))
+
+
+def test_a_runner_without_a_plan_takes_the_kept_choices_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, random_ids: torch.Tensor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[Case] = []
+
+    def kept(self: Choices, case: Case, bench: Any, seconds: float = 0) -> Choice:
+        asked.append(case)
+        name = option(case, 1.0).op.variant
+        return Choice(name, {}, None if case.op == "rope" else 0.002, "The only one.", "2026-11-20T21:00:00+00:00")
+
+    monkeypatch.setattr(Choices, "choose", kept)
+    model = load("llama")
+    runner = ChoosingRunner(model, {"weights": "int8"})
+    assert runner.generate(random_ids[:1, :20], 8).tokens == EagerRunner(model).generate(random_ids[:1, :20], 8).tokens
+    said = capsys.readouterr().err
+    assert "linear m=1 n=128 k=64 weights=fp32 epilogue=rmsnorm_scale: torch_linear, 2 µs. The only one. (2026-" in said
+    assert {case.weights for case in asked if isinstance(case, LinearCase)} == {"fp32", "int8"}
+    assert any(part and part.variant.name == "torch_step_attention" for part in runner._parts._found.values())

@@ -78,6 +78,7 @@ def test_whole_model_variants_say_what_they_cannot_do() -> None:
         "compiled_max_autotune",
         "cuda_graphs",
         "kernels",
+        "kernels_fp8",
         "megakernel",
         "megakernel_fp8",
         "megakernel_nvfp4",

@@ -1,0 +1,108 @@
+"""A plan's norms and packed projections, put into transformers' own modules."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from kernels.engine.decoder import joined
+from kernels.engine.loading import DTYPE_NAMES
+from kernels.engine.parts import Parts
+from kernels.ops import RmsNormCase
+
+GROUPS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
+"""Projections of one input, by the names that transformers' families give them."""
+
+Linear = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+
+
+def install_norms(model: nn.Module, parts: Parts) -> int:
+    """Puts the planned RMSNorms in place of the modules that calculate just that. Returns how many."""
+    found = [module for module in model.modules() if _is_rms_norm(module)]
+    for module in found:
+        module.forward = _norm_forward(module, parts)  # type: ignore[method-assign, assignment]
+    return len(found)
+
+
+def _epsilon(module: nn.Module) -> float | None:
+    found = getattr(module, "variance_epsilon", getattr(module, "eps", None))
+    return float(found) if isinstance(found, float) else None
+
+
+@torch.no_grad()
+def _is_rms_norm(module: nn.Module) -> bool:
+    """Whether the module gives x / rms(x) · weight: some families add one to the weight, or normalise otherwise."""
+    weight = getattr(module, "weight", None)
+    eps = _epsilon(module)
+    if not type(module).__name__.endswith("RMSNorm") or not isinstance(weight, Tensor) or eps is None:
+        return False
+    x = torch.linspace(-2, 3, len(weight), device=weight.device).to(weight.dtype)[None]
+    wide = x.float()
+    expected = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps) * weight.float()
+    return bool(torch.allclose(module(x).float(), expected, rtol=2e-2, atol=1e-2))
+
+
+def _norm_forward(module: Any, parts: Parts) -> Callable[[Tensor], Tensor]:
+    eps, usual = _epsilon(module), module.forward
+
+    def forward(x: Tensor) -> Tensor:
+        rows = x.reshape(-1, x.shape[-1])
+        case = RmsNormCase(m=len(rows), n=rows.shape[1], dtype=DTYPE_NAMES[x.dtype])
+        part = parts.planned(case)
+        return usual(x) if part is None else part.function(rows, module.weight, eps=eps).view(x.shape)
+
+    return forward
+
+
+def pack_projections(model: nn.Module, linear: Linear, is_planned: Callable[[int, int], bool]) -> int:
+    """Makes one product of projections of the same input. Returns how many groups were packed.
+
+    Groups with a projection that has a planned variant of its own shape (n, k) are left apart.
+    """
+    count = 0
+    for owner in model.modules():
+        for names in GROUPS:
+            modules = [getattr(owner, name, None) for name in names]
+            if _can_pack(modules) and not any(is_planned(*each.weight.shape) for each in modules):  # type: ignore[union-attr]
+                _Packed(modules, linear)
+                count += 1
+    return count
+
+
+def _can_pack(modules: list[Any]) -> bool:
+    if any(type(module) is not nn.Linear for module in modules):
+        return False
+    return len({(module.in_features, module.bias is None) for module in modules}) == 1
+
+
+class _Packed:
+    """The product of the group's first module serves the others, as long as all are given the very same tensor."""
+
+    def __init__(self, modules: list[Any], linear: Linear) -> None:
+        self._modules, self._linear = modules, linear
+        self._sizes = [len(module.weight) for module in modules]
+        (self._weight,) = joined(modules, "weight", pack=True)
+        (self._bias,) = joined(modules, "bias", pack=True)
+        self._x: Tensor | None = None
+        self._parts: tuple[Tensor, ...] = ()
+        self._apart = False
+        for index, module in enumerate(modules):
+            module.forward = self._forward(index)
+
+    def _forward(self, index: int) -> Callable[[Tensor], Tensor]:
+        module, last = self._modules[index], index == len(self._modules) - 1
+
+        def forward(x: Tensor) -> Tensor:
+            if index and self._x is not x:
+                self._apart = True
+            if self._apart:
+                return self._linear(x, module.weight, module.bias)
+            if index == 0:
+                self._x, self._parts = x, self._linear(x, self._weight, self._bias).split(self._sizes, dim=-1)
+            found = self._parts[index]
+            if last:
+                self._x, self._parts = None, ()
+            return found
+
+        return forward
