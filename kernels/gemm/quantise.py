@@ -1,0 +1,100 @@
+"""Weights in lower precision: fp8 per row, NVFP4, and 4-bit integers per group of 128. Imports torch."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+
+from kernels.inputs import DTYPES
+
+E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+"""The magnitudes of e2m1 by code; bit 3 of a code is the sign."""
+
+NVFP4_BLOCK = 16
+INT4_GROUP = 128
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """A weight [rows, k] as codes, and what makes values of them.
+
+    fp8: codes float8_e4m3fn, `scales` [rows] float32. nvfp4: codes uint8 (e2m1), `scales` [rows, k / 16]
+    float8_e4m3fn times `tensor_scale`. int4: codes uint8 0 to 15, `scales` [rows, k / 128] in the activations' dtype,
+    `zeros` [rows, k / 128] float32: 8 where symmetric. The last block or group may be short.
+    """
+
+    codes: torch.Tensor
+    scales: torch.Tensor
+    tensor_scale: float = 1.0
+    zeros: torch.Tensor | None = None
+
+
+def quantised(weight: torch.Tensor, weights: str, dtype: str, zero: bool = False) -> Quantised:
+    """The weight [rows, k] as fp8, nvfp4 or int4 (beside activations of `dtype`). Raises ValueError for others."""
+    if weights == "fp8":
+        return fp8_rows(weight)
+    if weights == "nvfp4":
+        return nvfp4(weight)
+    if weights == "int4":
+        return int4_groups(weight, DTYPES[dtype], zero)
+    raise ValueError(f"weights is {weights}: fp8, nvfp4 and int4 are known")
+
+
+def fp8_rows(weight: torch.Tensor) -> Quantised:
+    """e4m3 with the largest value of each row at 448."""
+    wide = weight.float()
+    scales = wide.abs().amax(dim=1).clamp_min(1e-30) / 448
+    return Quantised((wide / scales[:, None]).to(torch.float8_e4m3fn), scales)
+
+
+def nvfp4(weight: torch.Tensor) -> Quantised:
+    """e2m1 with an e4m3 scale per 16 values of a row, and one float32 scale for the whole tensor."""
+    blocks = _groups(weight.float(), NVFP4_BLOCK)
+    tensor_scale = max(float(blocks.abs().max()) / (6 * 448), 1e-30)
+    scales = (blocks.abs().amax(dim=2) / (6 * tensor_scale)).clamp(max=448).to(torch.float8_e4m3fn)
+    unit = scales.float() * tensor_scale
+    shares = torch.where(unit[..., None] > 0, blocks / unit[..., None].clamp_min(1e-38), torch.zeros_like(blocks))
+    middles = torch.tensor([(low + high) / 2 for low, high in pairwise(E2M1)], device=weight.device)
+    codes = torch.bucketize(shares.abs(), middles) + 8 * (shares < 0)
+    return Quantised(codes.to(torch.uint8).flatten(1)[:, : weight.shape[1]].contiguous(), scales, tensor_scale)
+
+
+def int4_groups(weight: torch.Tensor, dtype: torch.dtype, zero: bool) -> Quantised:
+    """Integers 0 to 15 per group of 128 of a row: (code - zero) · scale; zero is 8, or found for each group."""
+    groups = _groups(weight.float(), INT4_GROUP)
+    if zero:
+        low, high = groups.amin(dim=2).clamp(max=0), groups.amax(dim=2).clamp(min=0)
+        scales = _held((high - low) / 15, dtype)
+        zeros = (-low / scales.float()).round().clamp(0, 15)
+    else:
+        scales = _held(groups.abs().amax(dim=2) / 7, dtype)
+        zeros = torch.full(scales.shape, 8.0, device=weight.device)
+    codes = ((groups / scales.float()[..., None]).round() + zeros[..., None]).clamp(0, 15)
+    return Quantised(codes.to(torch.uint8).flatten(1)[:, : weight.shape[1]].contiguous(), scales, zeros=zeros)
+
+
+def values(quantised: Quantised) -> torch.Tensor:
+    """The float32 values [rows, k] that the codes stand for."""
+    codes, scales = quantised.codes, quantised.scales.float()
+    if codes.dtype == torch.float8_e4m3fn:
+        return codes.float() * scales[:, None]
+    if quantised.zeros is None:
+        signed = torch.tensor([*E2M1, *(-each for each in E2M1)], device=codes.device)[codes.int()]
+        return signed * (_spread(scales, NVFP4_BLOCK, codes.shape[1]) * quantised.tensor_scale)
+    zeros = _spread(quantised.zeros, INT4_GROUP, codes.shape[1])
+    return (codes.float() - zeros) * _spread(scales, INT4_GROUP, codes.shape[1])
+
+
+def _groups(wide: torch.Tensor, size: int) -> torch.Tensor:
+    """[rows, k] as [rows, groups, size], the last group filled with zeros."""
+    missing = -wide.shape[1] % size
+    return torch.nn.functional.pad(wide, (0, missing)).view(wide.shape[0], -1, size)
+
+
+def _spread(each: torch.Tensor, size: int, k: int) -> torch.Tensor:
+    return each.repeat_interleave(size, dim=1)[:, :k]
+
+
+def _held(scales: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Scales in `dtype`, never zero."""
+    return scales.clamp_min(1e-6).to(dtype)

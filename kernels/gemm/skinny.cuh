@@ -1,0 +1,350 @@
+// y[m, rows] = x[m, k] · w[rows, k]ᵀ for up to 16 rows of x: weights streamed once, at the speed of the memory.
+//
+//   consumers, WARPS   chunk by chunk: weights from the ring to fp16 or bf16, 16 × 16 tiles times x on the matrix units;
+//                      K_WARPS of them share a row tile and add up, in a fixed order, when a unit of rows is done. Their
+//                      first unit is a rehearsal on no data, which brings the code into the caches while weights travel
+//   one producer       bulk copies of this block's weights into the ring; waits for free chunks only, so with a dependent
+//                      launch the ring is full before the previous kernel has ended
+//   one fetcher        once the previous kernel has ended: x by bulk copies, row scales, bias and residual by loads
+//   SPLITS blocks      of a cluster share rows and divide k; the sums meet in their shared memories, in a fixed order
+#pragma once
+#include "skinny_weights.cuh"
+
+#if SPLITS > 1
+#define SKINNY_CLUSTER __cluster_dims__(SPLITS, 1, 1)
+#else
+#define SKINNY_CLUSTER
+#endif
+
+namespace skinny {
+
+using Weight = Step<kWeights>;
+constexpr int kThreads = WARPS * 32, kBlock = kThreads + 64;
+constexpr int kUnitTiles = WARPS / K_WARPS * ROW_TILES;
+constexpr int kTileRows = PAIRED ? 8 : 16;  // outputs of a tile: paired, row r and row r + 8 are gate and up
+constexpr int kUnitOutputs = kUnitTiles * kTileRows;
+constexpr int kStepBytes = WARPS * ROW_TILES * Weight::kBytes;
+constexpr int kChunkBytes = CHUNK * kStepBytes;
+constexpr int kMostStages = 16;
+constexpr bool kRowScales = kWeights == kFp8 || kWeights == kNvfp4;
+constexpr bool kScaled = kQuantised && !HALF;  // bf16 rows of x become fp16, each times a power of two
+
+struct Params {
+  const char* stream;       // [units, SPLITS, steps, kStepBytes]
+  const Value* x;           // [m, k]
+  const float* row_scales;  // [units · kUnitTiles · 16], or null
+  const Value* bias;        // [n], or null
+  const Value* residual;    // [m, n], or null
+  void* y;                  // [m, n]
+  int m, n, k, units, steps, x_bytes, stages, kept_units, most_units;
+  float eps;
+};
+
+constexpr int kColumn = 20;  // floats a column of 16 partial sums takes: no two lanes meet in a bank
+struct Shared {
+  Barrier full[kMostStages], empty[kMostStages], fetched;
+  float squares[16][WARPS];
+  u32 largest[16];
+  float unscale[16], norm[16], squares_sum[16];
+  float partial[2][WARPS * ROW_TILES * N_TILES][8 * kColumn];
+};
+
+// Dynamic shared memory: Shared | kept sums [kept_units][m][kUnitTiles][16] | row scales and bias [most_units][rows] |
+// residual [m][most_units][outputs] | x rows of x_bytes | ring of chunks.
+struct Places {
+  Shared* shared;
+  float *kept, *scales, *bias;
+  Value* residual;
+  char *x, *ring;
+  __device__ __forceinline__ Places(char* at, const Params& p) {
+    shared = (Shared*)at;
+    at += (sizeof(Shared) + 127) / 128 * 128;
+    kept = (float*)at;
+    at += p.kept_units * p.m * kUnitTiles * 64;
+    scales = (float*)at;
+    if (kRowScales) at += p.most_units * kUnitTiles * 64;
+    bias = (float*)at;
+    if (p.bias) at += p.most_units * kUnitOutputs * 4;
+    residual = (Value*)at;
+    if (p.residual) at += p.m * p.most_units * kUnitOutputs * 2;
+    x = (char*)(((unsigned long long)at + 127) / 128 * 128);
+    ring = x + (p.x_bytes * p.m + 127) / 128 * 128;
+  }
+};
+
+// The units of this block, and its rank among those that divide k.
+struct Share {
+  int first, end, rank;
+  __device__ __forceinline__ Share(const Params& p) {
+    const int groups = gridDim.x / SPLITS, group = blockIdx.x / SPLITS;
+    rank = SPLITS > 1 ? blockIdx.x % SPLITS : 0;
+    first = (long long)p.units * group / groups, end = (long long)p.units * (group + 1) / groups;
+  }
+};
+
+struct Ring {
+  int stage = 0;
+  u32 parity = 0;
+  __device__ __forceinline__ void advance(int stages) {
+    if (++stage == stages) stage = 0, parity ^= 1;
+  }
+};
+
+__device__ __forceinline__ void bulk_copy(void* to, const void* from, u32 bytes, Barrier& barrier, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(
+          shared_address(to)),
+      "l"(from), "r"(bytes), "r"(shared_address(&barrier)), "l"(policy)
+      : "memory");
+}
+
+// One thread. The weights of the block, chunk after chunk.
+struct Producer {
+  const char* from;
+  long long skip;
+  int left, each, of_unit = 0;
+  Ring ring;
+  __device__ __forceinline__ Producer(const Params& p, const Share& share) {
+    const long long unit_bytes = (long long)p.steps * kStepBytes;
+    from = p.stream + ((long long)share.first * SPLITS + share.rank) * unit_bytes;
+    skip = (SPLITS - 1) * unit_bytes;
+    each = p.steps / CHUNK, left = (share.end - share.first) * each;
+  }
+  __device__ __forceinline__ void send(const Params& p, const Places& at) {
+    Barrier& full = at.shared->full[ring.stage];
+    expect(full, kChunkBytes);
+    bulk_copy(at.ring + ring.stage * kChunkBytes, from, kChunkBytes, full, kEvictFirst);
+    from += kChunkBytes;
+    if (++of_unit == each) of_unit = 0, from += skip;
+    ring.advance(p.stages);
+    left--;
+  }
+  __device__ __forceinline__ void fill(const Params& p, const Places& at) {
+    Shared& s = *at.shared;
+    for (int i = 0; i < p.stages; i++) init(s.full[i], 1), init(s.empty[i], WARPS);
+    fence_init();
+    for (int i = min(p.stages, left); i; i--) send(p, at);
+  }
+  __device__ __forceinline__ void stream(const Params& p, const Places& at) {
+    while (left) {
+      wait(at.shared->empty[ring.stage], ring.parity ^ 1);
+      send(p, at);
+    }
+  }
+};
+
+// One warp: everything else that the block reads. 33 arrivals: a lane's copies, and each lane's stores.
+__device__ __forceinline__ void fetch(const Params& p, const Places& at, const Share& share) {
+  Barrier& fetched = at.shared->fetched;
+  const int lane = threadIdx.x % 32, columns = p.steps * K_WARPS * Weight::kK, begin = share.rank * columns;
+  const int there = max(0, min(columns, p.k - begin)), units = share.end - share.first;
+  if (lane == 0) init(fetched, 33), fence_init();
+  __syncwarp();
+  wait_previous_kernel();
+  if (lane == 0) {
+    expect(fetched, p.m * there * 2);
+    for (int m = 0; m < p.m && there; m++)
+      bulk_copy(at.x + m * p.x_bytes, p.x + (long long)m * p.k + begin, there * 2, fetched, kEvictLast);
+  }
+  const int packed = share.first * kUnitTiles * 16, first = share.first * kUnitOutputs;
+  if (kRowScales)
+    for (int i = lane; i < units * kUnitTiles * 16; i += 32) at.scales[i] = p.row_scales[packed + i];
+  if (p.bias)
+    for (int i = lane; i < units * kUnitOutputs; i += 32) at.bias[i] = first + i < p.n ? (float)p.bias[first + i] : 0.f;
+  if (p.residual)
+    for (int m = 0; m < p.m; m++)
+      for (int i = lane; i < units * kUnitOutputs; i += 32)
+        if (first + i < p.n) at.residual[m * p.most_units * kUnitOutputs + i] = p.residual[(long long)m * p.n + first + i];
+  for (int m = 0; m < p.m; m++)
+    for (int i = there + lane * 8; i < columns; i += 256) *(uint4*)(at.x + m * p.x_bytes + i * 2) = make_uint4(0, 0, 0, 0);
+  arrive(fetched);
+}
+
+__device__ __forceinline__ u32 largest_of(u32 largest, const uint4& v) {
+  constexpr u32 kSigns = 0x7fff7fff;
+  return __vmaxu2(largest, __vmaxu2(__vmaxu2(v.x & kSigns, v.y & kSigns), __vmaxu2(v.z & kSigns, v.w & kSigns)));
+}
+
+__device__ __forceinline__ float squares_of(const uint4& v) {
+  const float2 a = unpack<Value>(v.x), b = unpack<Value>(v.y), c = unpack<Value>(v.z), d = unpack<Value>(v.w);
+  return a.x * a.x + a.y * a.y + (b.x * b.x + b.y * b.y) + (c.x * c.x + c.y * c.y) + (d.x * d.x + d.y * d.y);
+}
+__device__ __forceinline__ u32 scaled(u32 pair, float scale) {
+  const float2 v = unpack<bf16>(pair);
+  return pack<f16>(v.x * scale, v.y * scale);
+}
+// 2^(14 - exponent of the row's largest value), as bits; a row with infinities takes the least scale.
+__device__ __forceinline__ u32 scale_exponent(u32 largest) { return min(268u - (largest >> 7), 253u); }
+
+// Sums of squares and largest values of the rows of x; rows for quantised weights become fp16. A warp takes every
+// (WARPS / parts)-th row, and a part of it.
+__device__ __forceinline__ void prepare(const Params& p, const Places& at) {
+  if (!kScaled && !NORM) return;
+  Shared& s = *at.shared;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, words = p.steps * K_WARPS * Weight::kK / 8;
+  int side_by_side = 1;
+  while (side_by_side < min(p.m, WARPS)) side_by_side *= 2;
+  const int parts = WARPS / side_by_side, part = warp % parts;
+  for (int row = warp / parts; row < p.m; row += side_by_side) {
+    const uint4* from = (const uint4*)(at.x + row * p.x_bytes);
+    u32 largest = 0;
+    float squares = 0;
+#pragma unroll 4
+    for (int word = part * 32 + lane; word < words; word += parts * 32) {
+      const uint4 v = from[word];
+      if (kScaled) largest = largest_of(largest, v);
+      if (NORM) squares += squares_of(v);
+    }
+    if (kScaled) {
+      largest = __reduce_max_sync(~0u, max(largest & 0xffff, largest >> 16));
+      if (lane == 0) atomicMax(&s.largest[row], largest);
+    }
+    if (NORM) {
+#pragma unroll
+      for (int o = 16; o; o >>= 1) squares += __shfl_xor_sync(~0u, squares, o);
+      if (lane == 0) s.squares[row][part] = squares;
+    }
+  }
+  named_sync(1, kThreads);
+  if (threadIdx.x < p.m) {
+    if (kScaled) s.unscale[threadIdx.x] = __uint_as_float((254 - scale_exponent(s.largest[threadIdx.x])) << 23);
+    float sum = 0;
+    if (NORM)
+      for (int i = 0; i < parts; i++) sum += s.squares[threadIdx.x][i];
+    s.squares_sum[threadIdx.x] = sum;
+    s.norm[threadIdx.x] = rsqrtf(sum / p.k + p.eps);
+  }
+  if (!kScaled) return;
+  for (int row = warp / parts; row < p.m; row += side_by_side) {
+    const float scale = __uint_as_float(scale_exponent(s.largest[row]) << 23);
+    uint4* to = (uint4*)(at.x + row * p.x_bytes);
+#pragma unroll 4
+    for (int word = part * 32 + lane; word < words; word += parts * 32) {
+      const uint4 v = to[word];
+      to[word] = make_uint4(scaled(v.x, scale), scaled(v.y, scale), scaled(v.z, scale), scaled(v.w, scale));
+    }
+  }
+  named_sync(1, kThreads);
+}
+
+// A row's sum over the warps that share its tile.
+__device__ __forceinline__ float summed(const Params& p, const Shared& s, int buffer, int tile, int m, int row) {
+  float sum = 0;
+#pragma unroll
+  for (int w = 0; w < K_WARPS; w++)
+    sum += s.partial[buffer][((tile / ROW_TILES * K_WARPS + w) * ROW_TILES + tile % ROW_TILES) * N_TILES + m / 8]
+                    [m % 8 * kColumn + row];
+  return kScaled ? sum * s.unscale[m] : sum;
+}
+
+// Calls finish(unit, tile, row, m, value, above) for every output of a unit, counted within the block; neighbouring rows
+// in neighbouring threads. The sums of a split product, and those to be looked at again, are kept instead.
+template <class Finish>
+__device__ __forceinline__ void finish_unit(const Params& p, const Places& at, int unit, Finish finish) {
+  constexpr int kRows = KEEP ? 16 : kTileRows;
+  const int buffer = unit & 1;
+  for (int i = threadIdx.x; i < kUnitTiles * kRows * p.m; i += kThreads) {
+    const int row = i % kRows, tile = i / kRows % kUnitTiles, m = i / (kRows * kUnitTiles);
+    const float value = summed(p, *at.shared, buffer, tile, m, row);
+    const float above = PAIRED && !KEEP ? summed(p, *at.shared, buffer, tile, m, row + 8) : 0.f;
+    if (unit < 0) continue;
+    if (KEEP)
+      at.kept[((unit * p.m + m) * kUnitTiles + tile) * 16 + row] = value;
+    else
+      finish(unit, tile, row, m, value, above);
+  }
+}
+
+template <class Finish>
+__device__ __forceinline__ void consume(const Params& p, const Places& at, const Share& share, Finish finish) {
+  Shared& s = *at.shared;
+  const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  const char* x[N_TILES];
+#pragma unroll
+  for (int i = 0; i < N_TILES; i++)
+    x[i] = at.x + min(8 * i + g, p.m - 1) * p.x_bytes + warp % K_WARPS * Weight::kK * 2 + t * 16;
+  Ring ring;
+  for (int unit = -1; unit < share.end - share.first; unit++) {
+    const bool rehearsal = unit < 0;
+    Sums sums[ROW_TILES] = {};
+    for (int step = 0; step < (rehearsal ? CHUNK : p.steps); step += CHUNK) {
+      if (!rehearsal) wait(s.full[ring.stage], ring.parity);
+      const char* w = at.ring + ring.stage * kChunkBytes + warp * ROW_TILES * Weight::kBytes;
+#pragma unroll
+      for (int i = 0; i < CHUNK; i++) {
+        const char* here[N_TILES];
+#pragma unroll
+        for (int n = 0; n < N_TILES; n++) here[n] = x[n] + (step + i) * (K_WARPS * Weight::kK * 2);
+        Weight::run(sums, w + i * kStepBytes, here);
+      }
+      __syncwarp();
+      if (rehearsal) continue;
+      if (threadIdx.x % 32 == 0) arrive(s.empty[ring.stage]);
+      ring.advance(p.stages);
+    }
+#pragma unroll
+    for (int i = 0; i < ROW_TILES * N_TILES * 4; i++)
+      s.partial[unit & 1][warp * ROW_TILES * N_TILES + i / 4][(2 * t + i % 2) * kColumn + g + i % 4 / 2 * 8] =
+          sums[i / 4 / N_TILES][i / 4 % N_TILES][i % 4];
+    named_sync(1, kThreads);
+    finish_unit(p, at, unit, finish);
+    if (rehearsal) {
+      __syncthreads();
+      wait(s.fetched, 0);
+      prepare(p, at);
+    }
+  }
+}
+
+__device__ __forceinline__ float of_rank(const float* mine, int rank) {
+  u32 address;
+  float value;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(mine)), "r"(rank));
+  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
+  return value;
+}
+__device__ __forceinline__ float over_ranks(const float* mine) {
+  float sum = 0;
+#pragma unroll
+  for (int rank = 0; rank < SPLITS; rank++) sum += of_rank(mine, rank);
+  return sum;
+}
+
+// Adds what the blocks of the cluster kept; each finishes its share of the outputs.
+template <class Finish>
+__device__ __forceinline__ void join_splits(const Params& p, const Places& at, const Share& share, Finish finish) {
+  Shared& s = *at.shared;
+  cluster_sync();
+  if (threadIdx.x < p.m && NORM) s.norm[threadIdx.x] = rsqrtf(over_ranks(&s.squares_sum[threadIdx.x]) / p.k + p.eps);
+  __syncthreads();
+  const int outputs = (share.end - share.first) * p.m * kUnitOutputs;
+  for (int i = share.rank * kBlock + threadIdx.x; i < outputs; i += SPLITS * kBlock) {
+    const int row = i % kTileRows, tile = i / kTileRows % kUnitTiles, rest = i / kUnitOutputs;
+    const int m = rest % p.m, unit = rest / p.m;
+    const float* value = &at.kept[((unit * p.m + m) * kUnitTiles + tile) * 16 + row];
+    finish(unit, tile, row, m, over_ranks(value), PAIRED ? over_ranks(value + 8) : 0.f);
+  }
+  cluster_sync();  // nobody leaves while others read its sums
+}
+
+// The whole block. Returns to all threads; `at.kept` then holds the block's sums where KEEP is set and SPLITS is 1.
+template <class Finish>
+__device__ __forceinline__ void product(const Params& p, const Places& at, const Share& share, Finish finish) {
+  let_next_kernel_start();
+  if (threadIdx.x < kThreads) {
+    if (threadIdx.x < 16) at.shared->largest[threadIdx.x] = 0;
+    consume(p, at, share, finish);
+  } else if (threadIdx.x < kThreads + 32) {
+    Producer producer(p, share);
+    if (threadIdx.x == kThreads) producer.fill(p, at);
+    __syncthreads();
+    if (threadIdx.x == kThreads) producer.stream(p, at);
+    __syncwarp();
+  } else {
+    fetch(p, at, share);
+    __syncthreads();
+  }
+  if (SPLITS > 1) join_splits(p, at, share, finish);
+}
+
+}  // namespace skinny

@@ -1,0 +1,132 @@
+"""Products with up to 16 rows of x, as decoding needs them: the weights are streamed once, at the memory's speed."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kernels.gemm.skinny_cut import Cut, cuts, weight_kind
+from kernels.hardware import Gpu
+from kernels.ops import LinearCase
+from kernels.registry import Refusal, Variant, register
+
+if TYPE_CHECKING:
+    import torch
+
+MOST_ROWS = 16
+PARAMS = ("splits", "k_warps", "row_tiles", "overlap", "zero")
+
+
+class _Skinny(Variant):
+    """What the variants of all weight types share.
+
+    Params: `splits`, `k_warps`, `row_tiles` (how the product is cut; `pack` and `build` must be given the same),
+    `overlap` (a dependent launch: weights are read before the kernel ahead has ended, so they must have been written,
+    and waited for, long before), `zero` (int4: with a zero per group).
+    """
+
+    op = "linear"
+    weights: str = ""
+
+    def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
+        if gpu.sm != 90:
+            return Refusal(f"gpu is {gpu.name}: this variant is written for sm_90a")
+        if case.dtype not in ("bf16", "fp16"):
+            return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
+        if case.weights != (self.weights or case.dtype):
+            return Refusal(f"weights is {case.weights}: this variant multiplies {self.weights or case.dtype}")
+        if case.m > MOST_ROWS:
+            return Refusal(f"m is {case.m}: this variant takes up to {MOST_ROWS} rows")
+        if case.k % 8:
+            return Refusal(f"k is {case.k}: this variant reads 8 values at once")
+        if case.epilogue == "quantise":
+            return Refusal("epilogue is quantise: this variant writes the activations' type")
+        if not _cuts(case, False):
+            return Refusal(f"k is {case.k}: {case.m} rows of it do not fit into shared memory")
+        return None
+
+    def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
+        """f(x [m, k], w, bias=None [n], residual=None [m, n], eps=1e-6) -> y [m, n]; w is what `pack` returned."""
+        from kernels.gemm.skinny_call import SkinnyLinear
+
+        return SkinnyLinear(case, cut_of(case, params), bool(params.get("overlap")))
+
+    def space(self, case: LinearCase) -> list[dict[str, Any]]:
+        """The best guess, and the best with another number of splits."""
+        found = _cuts(case, False)
+        other = next((each for each in found if each.splits != found[0].splits), found[0])
+        return [_params(each) for each in dict.fromkeys((found[0], other))]
+
+    def pack(self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor") -> "tuple[torch.Tensor, ...]":
+        """(stream uint8,) or, for fp8 and nvfp4, (stream, scale of each packed row float32).
+
+        Raises ValueError when weight is not [weight_rows, k].
+        """
+        from kernels.gemm.skinny_call import packed
+
+        if tuple(weight.shape) != (case.weight_rows, case.k):
+            raise ValueError(f"weight has shape {list(weight.shape)}, not [{case.weight_rows}, {case.k}]")
+        return packed(cut_of(case, params), weight, case.dtype, case.gates)
+
+
+@register
+class Skinny(_Skinny):
+    """Weights of the activations' own type."""
+
+    name = "skinny"
+    summary = "streamed product for up to 16 rows"
+
+
+class _Lossy(_Skinny):
+    lossy = True
+
+    def rounded(self, case: LinearCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+        from kernels.gemm.quantise import quantised, values
+
+        return arguments | {"w": values(quantised(arguments["w"], self.weights, case.dtype, bool(params.get("zero"))))}
+
+
+@register
+class SkinnyFp8(_Lossy):
+    """e4m3 weights with a scale per row."""
+
+    name = "skinny_fp8"
+    summary = "streamed product for up to 16 rows, fp8 weights"
+    weights = "fp8"
+
+
+@register
+class SkinnyNvfp4(_Lossy):
+    """e2m1 weights with an e4m3 scale per 16, in NVFP4's layout of numbers."""
+
+    name = "skinny_nvfp4"
+    summary = "streamed product for up to 16 rows, NVFP4 weights"
+    weights = "nvfp4"
+
+
+@register
+class SkinnyInt4(_Lossy):
+    """4-bit integers with a scale, and perhaps a zero, per group of 128."""
+
+    name = "skinny_int4"
+    summary = "streamed product for up to 16 rows, 4-bit integer weights"
+    weights = "int4"
+
+
+def _cuts(case: LinearCase, zero: bool) -> list[Cut]:
+    rows = 2 * (-(-case.n // 8) * 8) if case.gates else case.n
+    return cuts(weight_kind(case, zero), max(1, case.m), rows, case.k)
+
+
+def _params(cut: Cut) -> dict[str, Any]:
+    return {"splits": cut.splits, "k_warps": cut.k_warps, "row_tiles": cut.row_tiles}
+
+
+def cut_of(case: LinearCase, params: dict[str, Any]) -> Cut:
+    """How params cut the case, the best guess where they do not say. Raises ValueError that names a wrong one."""
+    unknown = set(params) - set(PARAMS)
+    if unknown:
+        raise ValueError(f"skinny takes {', '.join(PARAMS)}, not {', '.join(sorted(unknown))}")
+    wanted = {name: params[name] for name in PARAMS[:3] if name in params}
+    for cut in _cuts(case, bool(params.get("zero"))):
+        if all(getattr(cut, name) == value for name, value in wanted.items()):
+            return cut
+    raise ValueError(f"splits, k_warps, row_tiles: no way to cut {case.key} has {wanted}")

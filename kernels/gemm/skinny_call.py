@@ -1,0 +1,166 @@
+"""A skinny product to be called: packs its weight, checks its arguments, launches its kernel. Needs CUDA to run."""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels import nvrtc
+from kernels.gemm import skinny_pack as order
+from kernels.gemm.quantise import quantised
+from kernels.gemm.skinny_cut import KINDS, SHARED_MOST, Cut
+from kernels.inputs import DTYPES
+from kernels.ops import LinearCase
+from kernels.reference import EPSILON
+
+SOURCE = Path(__file__).with_name("skinny.cu")
+
+PARAMS = np.dtype(
+    [(name, np.uint64) for name in ("stream", "x", "row_scales", "bias", "residual", "y")]
+    + [(name, np.int32) for name in ("m", "n", "k", "units", "steps", "x_bytes", "stages", "kept_units", "most_units")]
+    + [("eps", np.float32)],
+    align=True,
+)
+"""`Params` of skinny.cuh."""
+
+
+def packed(cut: Cut, weight: Tensor, dtype: str, gates: bool) -> tuple[Tensor, ...]:
+    """A weight [rows, k] as (stream uint8,) or, for fp8 and nvfp4, (stream, scale of each packed row float32)."""
+    arranged = order.paired if gates else _as_it_is
+    if cut.kind == "same":
+        return (order.pack_same(arranged(weight), cut),)
+    zero = cut.kind == "int4_zero"
+    held = quantised(weight, "int4" if zero else cut.kind, dtype, zero)
+    codes = arranged(held.codes.view(torch.uint8))
+    if cut.kind == "fp8":
+        return order.pack_fp8(codes, cut), order.padded_rows(arranged(held.scales), cut)
+    if held.zeros is None:
+        placed = replace(held, codes=codes, scales=arranged(held.scales.view(torch.uint8)))
+        scales = torch.full((cut.units * cut.unit_rows,), held.tensor_scale * 2**14, device=weight.device)
+        return order.pack_nvfp4(placed, cut), scales
+    placed = replace(held, codes=codes, scales=arranged(held.scales), zeros=arranged(held.zeros))
+    return (order.pack_int4(placed, cut),)
+
+
+def _as_it_is(weight: Tensor) -> Tensor:
+    return weight
+
+
+def macros(cut: Cut, dtype: str, gates: bool, normalises: bool) -> dict[str, int]:
+    """What skinny.cuh is compiled with."""
+    return {
+        "HALF": int(dtype == "fp16"),
+        "WEIGHTS": KINDS.index(cut.kind),
+        "N_TILES": 2 if cut.m > 8 else 1,
+        "WARPS": cut.warps,
+        "K_WARPS": cut.k_warps,
+        "ROW_TILES": cut.row_tiles,
+        "SPLITS": cut.splits,
+        "CHUNK": cut.chunk,
+        "PAIRED": int(gates),
+        "NORM": int(normalises),
+        "BLOCKS": 2 if cut.m <= 8 or cut.row_tiles == 1 else 1,
+        "KEEP": int(cut.keep or cut.splits > 1),
+    }
+
+
+@cache
+def kernel(source: Path, entry: str, given: tuple[tuple[str, int], ...]) -> Any:
+    """The compiled entry, one for each set of macros."""
+    return nvrtc.load(source, entry, dict(given), SHARED_MOST)
+
+
+@cache
+def sm_count(device: int) -> int:
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def parameters(cut: Cut, sms: int, overlap: bool, **given: Any) -> Any:
+    """`Params` as a numpy scalar; what is not given is 0."""
+    found = np.zeros((), PARAMS)
+    own = {
+        "m": cut.m, "k": cut.k, "units": cut.units, "steps": cut.steps, "x_bytes": cut.x_bytes,
+        "stages": cut.stages(sms, overlap), "kept_units": cut.kept_units(sms),
+        "most_units": cut.most_units(sms),
+    }  # fmt: skip
+    for name, value in (own | given).items():
+        found[name] = value.data_ptr() if isinstance(value, Tensor) else value
+    return found
+
+
+class SkinnyLinear:
+    """f(x [m, k], w, bias=None [n], residual=None [m, n], eps) -> y [m, n], w as `packed` returns it."""
+
+    def __init__(self, case: LinearCase, cut: Cut, overlap: bool) -> None:
+        self.case, self.cut, self.overlap = case, cut, overlap
+        self.macros = tuple(macros(cut, case.dtype, case.gates, case.normalises).items())
+
+    def __call__(
+        self,
+        x: Tensor,
+        w: tuple[Tensor, ...],
+        bias: Tensor | None = None,
+        residual: Tensor | None = None,
+        eps: float = EPSILON,
+    ) -> Tensor:
+        case, cut = self.case, self.cut
+        self._check(x, w, bias, residual)
+        y = torch.empty(case.m, case.n, dtype=x.dtype, device=x.device)
+        if case.m == 0:
+            return y
+        sms = sm_count(x.device.index)
+        given = {"bias": bias, "residual": residual, "row_scales": w[1] if len(w) > 1 else None}
+        there = {name: value for name, value in given.items() if value is not None}
+        params = parameters(cut, sms, self.overlap, stream=w[0], x=x, y=y, n=case.n, eps=eps, **there)
+        shared = cut.shared_bytes(sms, self.overlap)
+        nvrtc.launch(
+            kernel(SOURCE, "skinny_linear", self.macros),
+            (cut.groups(sms) * cut.splits,),
+            cut.warps * 32 + 64,
+            (params,),
+            shared,
+            self.overlap,
+        )
+        return y
+
+    def _check(self, x: Tensor, w: tuple[Tensor, ...], bias: Tensor | None, residual: Tensor | None) -> None:
+        case, cut = self.case, self.cut
+        check_tensor("x", x, (case.m, case.k), DTYPES[case.dtype])
+        if x.data_ptr() % 16:
+            raise ValueError(f"x begins at {x.data_ptr():#x}, which is no multiple of 16 bytes")
+        check_stream(w, cut)
+        for name, value, shape, wanted in (
+            ("bias", bias, (case.n,), case.adds_bias),
+            ("residual", residual, (case.m, case.n), case.epilogue == "residual"),
+        ):
+            if (value is not None) != wanted:
+                raise ValueError(f"{name} is {'missing' if wanted else 'given'} and epilogue is {case.epilogue}")
+            if value is not None:
+                check_tensor(name, value, shape, DTYPES[case.dtype])
+
+
+def check_tensor(name: str, value: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """Raises ValueError when the argument is not a contiguous CUDA tensor of this shape and dtype."""
+    if tuple(value.shape) != shape:
+        raise ValueError(f"{name} has shape {list(value.shape)}, not {list(shape)}")
+    if value.dtype != dtype:
+        raise ValueError(f"{name} is {value.dtype}, not {dtype}")
+    if not value.is_contiguous():
+        raise ValueError(f"{name} is not contiguous")
+    if value.device.type != "cuda":
+        raise ValueError(f"{name} is on {value.device}, not on a GPU")
+
+
+def check_stream(w: tuple[Tensor, ...], cut: Cut) -> None:
+    """Raises ValueError when w is not a weight packed for this cut."""
+    if not isinstance(w, tuple | list) or len(w) != (2 if cut.kind in ("fp8", "nvfp4") else 1):
+        raise ValueError(f"w is not what pack returns for {cut.kind} weights")
+    check_tensor("w[0]", w[0], (cut.units * cut.splits * cut.steps * cut.step_bytes,), torch.uint8)
+    if w[0].data_ptr() % 16:
+        raise ValueError(f"w[0] begins at {w[0].data_ptr():#x}, which is no multiple of 16 bytes")
+    if len(w) > 1:
+        check_tensor("w[1]", w[1], (cut.units * cut.unit_rows,), torch.float32)

@@ -1,0 +1,152 @@
+"""How a skinny product is cut into units, steps and splits, and how much shared memory that takes. No torch.
+
+A *step* is what one warp reads at once: 16 rows × `STEP_K` columns, `STEP_BYTES` long. A *unit* is the rows that a
+block finishes together. The blocks of a cluster (`splits`) share units and divide k.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from kernels.ops import LinearCase
+
+KINDS = ("same", "fp8", "nvfp4", "int4", "int4_zero")
+"""Types of weight in the order of `Kind` in skinny_weights.cuh."""
+
+STEP_K = {"same": 32, "fp8": 32, "nvfp4": 64, "int4": 128, "int4_zero": 128}
+STEP_BYTES = {"same": 1024, "fp8": 512, "nvfp4": 576, "int4": 1056, "int4_zero": 1088}
+
+SHARED_MOST = 232_448
+"""Bytes of shared memory that a block may have."""
+
+SHARED_HALF = 115_712
+"""Bytes that leave room for a second block on the SM: the next kernel's, which fills its ring ahead of time."""
+
+RING_ALONE = 128 << 10
+RING_LEAST = 32 << 10
+CHUNK_MOST = 20 << 10
+MOST_STAGES = 16
+CLUSTERS_LOST = {4: 4}
+"""Clusters fewer than the SMs would hold: a GPC with an SM too many leaves it idle."""
+
+SPLIT_US, UNIT_US = 2.0, 0.1
+"""What joining the splits costs, and finishing a unit."""
+
+SM_KB_PER_US = 33.7
+"""What one of 132 SMs streams when all do."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A product [m, rows] over k, rows counted as they are packed, and how it is dealt out."""
+
+    kind: str
+    m: int
+    rows: int
+    k: int
+    splits: int = 1
+    k_warps: int = 8
+    row_tiles: int = 1
+    warps: int = 8
+    keep: bool = False
+
+    @cached_property
+    def unit_rows(self) -> int:
+        return self.warps // self.k_warps * self.row_tiles * 16
+
+    @cached_property
+    def units(self) -> int:
+        return -(-self.rows // self.unit_rows)
+
+    @cached_property
+    def steps(self) -> int:
+        """Steps of a warp in one unit of one split."""
+        return -(-self.k // (self.splits * self.k_warps * STEP_K[self.kind]))
+
+    @cached_property
+    def split_k(self) -> int:
+        """Columns of one split, padded."""
+        return self.steps * self.k_warps * STEP_K[self.kind]
+
+    @cached_property
+    def step_bytes(self) -> int:
+        """Bytes that all warps of a block read in one step."""
+        return self.warps * self.row_tiles * STEP_BYTES[self.kind]
+
+    @cached_property
+    def chunk(self) -> int:
+        """Steps that one bulk copy brings: a divisor of those of a unit."""
+        return max(
+            n for n in range(1, self.steps + 1) if self.steps % n == 0 and (n == 1 or n * self.step_bytes <= CHUNK_MOST)
+        )
+
+    @cached_property
+    def x_bytes(self) -> int:
+        """Bytes of a row of x in shared memory: rows begin 64 bytes apart modulo 128, so that no two meet in a bank."""
+        return -(-self.split_k * 2 // 128) * 128 + 64
+
+    def groups(self, sms: int) -> int:
+        """How many blocks (clusters, when split) divide the units; clusters of 4 leave out what a GPC cannot hold."""
+        return max(1, min(self.units, sms // self.splits - CLUSTERS_LOST.get(self.splits, 0)))
+
+    def most_units(self, sms: int) -> int:
+        """Units of the block that has most."""
+        return -(-self.units // self.groups(sms))
+
+    def kept_units(self, sms: int) -> int:
+        """Units whose sums a block keeps to the end."""
+        return self.most_units(sms) if self.keep or self.splits > 1 else 0
+
+    def fixed_bytes(self, sms: int, bias: bool = True, residual: bool = True) -> int:
+        """Shared memory but for the ring: barriers, partial sums, kept sums, scales, bias, residual, x."""
+        columns = 2 if self.m > 8 else 1
+        own = (2 * 16 + 1) * 8 + 16 * self.warps * 4 + 4 * 64 + 2 * self.warps * self.row_tiles * columns * 640
+        rows = self.most_units(sms) * self.unit_rows
+        kept = self.kept_units(sms) * self.m * self.unit_rows * 4
+        scales = rows * 4 if self.kind in ("fp8", "nvfp4") else 0
+        beside = scales + (rows * 4 if bias else 0) + (rows * 2 * self.m if residual else 0)
+        return _line(own) + _line(kept + beside + 128) + _line(self.x_bytes * self.m)
+
+    def stages(self, sms: int, overlap: bool) -> int:
+        """Chunks of the ring; 0 when the shared memory is too small."""
+        chunk = self.chunk * self.step_bytes
+        fixed = self.fixed_bytes(sms)
+        beside = (SHARED_HALF - fixed) // chunk
+        if overlap and beside * chunk >= RING_LEAST:
+            return min(MOST_STAGES, beside)
+        stages = min(MOST_STAGES, RING_ALONE // chunk, (SHARED_MOST - fixed) // chunk)
+        return stages if stages >= 2 else 0
+
+    def shared_bytes(self, sms: int, overlap: bool) -> int:
+        return self.fixed_bytes(sms) + self.stages(sms, overlap) * self.chunk * self.step_bytes
+
+    def microseconds(self, sms: int) -> float:
+        """A guess at the time without the launch: the stream, its imbalance, x read by every block, the joins."""
+        unit = self.steps * self.step_bytes / 1000
+        even = self.units * self.splits * unit / sms / SM_KB_PER_US
+        worst = self.most_units(sms) * unit / SM_KB_PER_US
+        inputs = self.m * self.split_k * 2 / 1000 / 2 / SM_KB_PER_US
+        return (even + worst) / 2 + inputs + (SPLIT_US if self.splits > 1 else 0) + UNIT_US * self.most_units(sms)
+
+
+def _line(size: int) -> int:
+    """Rounded up to 128 bytes."""
+    return -(-size // 128) * 128
+
+
+def weight_kind(case: LinearCase, zero: bool = False) -> str:
+    """The loader's name for the case's weights."""
+    if case.weights == case.dtype:
+        return "same"
+    return "int4_zero" if case.weights == "int4" and zero else case.weights
+
+
+def cuts(kind: str, m: int, rows: int, k: int, keep: bool = False, sms: int = 132) -> list[Cut]:
+    """Every cut that fits into shared memory, the best guess first."""
+    wide = (1, 2) if kind not in ("same", "fp8") and m > 8 else (1,)
+    found = [
+        Cut(kind, m, rows, k, splits, k_warps, row_tiles, keep=keep)
+        for splits in ((1,) if keep else (1, 2, 4))
+        for k_warps in (8, 4, 2)
+        for row_tiles in wide
+    ]
+    return sorted((each for each in found if each.stages(sms, False)), key=lambda each: each.microseconds(sms))

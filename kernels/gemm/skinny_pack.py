@@ -1,0 +1,107 @@
+"""Weights in the order in which a skinny product streams them: [units, splits, steps, warps, tiles, step]. Needs torch.
+
+Of every 32 columns lane 4g + t of a warp holds those from 8t to 8t + 7, in rows g and g + 8 of its tile, so that it
+meets 8 neighbouring values of x. Inside a step the order is that of the matrix units' operand registers; see
+skinny_weights.cuh.
+"""
+
+import torch
+from torch import Tensor
+
+from kernels.gemm.quantise import INT4_GROUP, NVFP4_BLOCK, Quantised
+from kernels.gemm.skinny_cut import STEP_K, Cut
+
+
+def paired(weight: Tensor) -> Tensor:
+    """gate and up [2n, ...] as tiles of 8 gate rows and the 8 up rows that belong to them, n padded to 8."""
+    gate, up = weight.chunk(2)
+    padded = [_pad_rows(each, 8).unflatten(0, (-1, 8)) for each in (gate, up)]
+    return torch.stack(padded, dim=1).flatten(0, 2)
+
+
+def pack_same(weight: Tensor, cut: Cut) -> Tensor:
+    """bf16 or fp16 [rows, k] as the stream, uint8: for each product of the step 16 bytes a lane."""
+    cells = _cells(weight.view(torch.int16), cut, 1)
+    return _bytes(cells.permute(*_OUTER, 8, 9, _J, _G, _T, _PAIR, _HALF, _E)).flatten()
+
+
+def pack_fp8(codes: Tensor, cut: Cut) -> Tensor:
+    """float8_e4m3fn [rows, k] as the stream, uint8: both products of the step in one 16-byte word a lane."""
+    cells = _cells(codes.view(torch.uint8), cut, 1)
+    return _bytes(cells.permute(*_OUTER, 8, 9, _G, _T, _J, _PAIR, _HALF, _E)).flatten()
+
+
+def pack_nvfp4(quantised: Quantised, cut: Cut) -> Tensor:
+    """e2m1 codes and e4m3 scales as the stream, uint8: 512 bytes of codes, 64 of scales."""
+    words = _words(quantised.codes, cut, (9, 6, 3, 0), (15, 12, 14, 13))
+    scales = _per_group(quantised.scales.view(torch.uint8), cut, NVFP4_BLOCK, (2, 2)).permute(*_OUTER, _G, 9, 8, _HALF)
+    return torch.cat([words, _bytes(scales).flatten(6)], dim=-1).flatten()
+
+
+def pack_int4(quantised: Quantised, cut: Cut) -> Tensor:
+    """4-bit codes, scales and, where the cut says so, zeros as the stream, uint8: 1024 bytes of codes, 32 or 64."""
+    if quantised.zeros is None:
+        raise ValueError("quantised has no zeros: it is not of 4-bit integers")
+    words = _words(quantised.codes, cut, (0, 4, 8, 12), None)
+    scales = _per_group(quantised.scales.view(torch.int16), cut, INT4_GROUP, ()).permute(*_OUTER, _G, _HALF)
+    if cut.kind == "int4_zero":
+        zeros = _per_group(quantised.zeros, cut, INT4_GROUP, ()).permute(*_OUTER, _G, _HALF)
+        taken = -(torch.tensor([1024.0, 64.0], device=zeros.device) + zeros)  # of row g, and of row g + 8
+        scales = torch.cat([scales, taken.half().view(torch.int16)], dim=-1)
+    return torch.cat([words, _bytes(scales).flatten(6)], dim=-1).flatten()
+
+
+def padded_rows(each: Tensor, cut: Cut) -> Tensor:
+    """One value for each packed row, zeros for those that fill up the last unit."""
+    return torch.nn.functional.pad(each, (0, cut.units * cut.unit_rows - each.shape[0]))
+
+
+_OUTER = (0, 5, 6, 1, 7, 2)
+"""units, splits, steps, row warps, k warps, tiles: where a row's and a column's dimensions go."""
+
+_HALF, _G, _T, _J, _PAIR, _E = 3, 4, 10, 11, 12, 13
+"""Dimensions of `_cells`: half of a tile, row g of it, and of 32 columns lane t, product, pair of values, value."""
+
+
+def _row_shape(cut: Cut) -> tuple[int, ...]:
+    return (cut.units, cut.warps // cut.k_warps, cut.row_tiles, 2, 8)
+
+
+def _cells(weight: Tensor, cut: Cut, blocks: int) -> Tensor:
+    """[rows, k] by its place: rows, then split, step, k warp, `blocks` of 64 columns, 32 of them, and their order."""
+    full = _pad(weight, cut.units * cut.unit_rows, cut.splits * cut.split_k)
+    halves = STEP_K[cut.kind] // 32 // blocks
+    return full.view(*_row_shape(cut), cut.splits, cut.steps, cut.k_warps, blocks, halves, 4, 2, 2, 2)
+
+
+def _words(codes: Tensor, cut: Cut, places: tuple[int, ...], signs: tuple[int, ...] | None) -> Tensor:
+    """4-bit codes as 32-bit words, by their bytes [.., bytes of a step]: 8 codes each, pair i at bit places[i] of both
+    halves, its sign apart where `signs` says so.
+    """
+    cells = _cells(codes, cut, STEP_K[cut.kind] // 64).permute(*_OUTER, 8, _G, _T, 9, _J, _PAIR, _HALF, _E)
+    words = torch.zeros(cells.shape[:-3], dtype=torch.int32, device=codes.device)
+    for i, place in enumerate(places):
+        for e in range(2):
+            code = cells[..., i // 2, i % 2, e].int()
+            words |= (code if signs is None else code & 7) << place + 16 * e
+            if signs is not None:
+                words |= (code >> 3) << signs[i] + 16 * e
+    return _bytes(words).flatten(6)
+
+
+def _per_group(each: Tensor, cut: Cut, size: int, inner: tuple[int, ...]) -> Tensor:
+    """One value per row and group of columns, [rows, groups], by its place as in `_cells`."""
+    full = _pad(each, cut.units * cut.unit_rows, cut.splits * cut.split_k // size)
+    return full.view(*_row_shape(cut), cut.splits, cut.steps, cut.k_warps, *inner)
+
+
+def _pad(each: Tensor, rows: int, columns: int) -> Tensor:
+    return torch.nn.functional.pad(each, (0, columns - each.shape[1], 0, rows - each.shape[0]))
+
+
+def _pad_rows(each: Tensor, multiple: int) -> Tensor:
+    return torch.nn.functional.pad(each, (*(0, 0) * (each.dim() - 1), 0, -each.shape[0] % multiple))
+
+
+def _bytes(each: Tensor) -> Tensor:
+    return each.contiguous().view(torch.uint8)

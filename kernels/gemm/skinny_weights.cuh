@@ -1,0 +1,188 @@
+// One step of a warp: ROW_TILES tiles of 16 weight rows × kK columns, times 8 · N_TILES rows of x. A loader for each type
+// of weight. `w` lies in shared memory in the order of kernels/gemm/skinny_pack.py; lane 4g + t holds rows g and g + 8,
+// and of every 32 columns those from 8t to 8t + 7, so that its piece of x is one 16-byte word of a plain row.
+#pragma once
+#include "tiles.cuh"
+
+namespace skinny {
+using namespace tiles;
+
+enum Kind { kSame, kFp8, kNvfp4, kInt4, kInt4Zero };
+constexpr Kind kWeights = (Kind)WEIGHTS;
+constexpr bool kQuantised = kWeights != kSame;
+constexpr bool kHalfProducts = HALF || kQuantised;  // quantised weights become fp16, and so must x
+
+#if HALF
+using Value = f16;
+#else
+using Value = bf16;
+#endif
+using Sums = float[N_TILES][4];
+
+// d[16, 8] += a[16, 16] · b[16, 8]
+__device__ __forceinline__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  if constexpr (kHalfProducts)
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  else
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+__device__ __forceinline__ uint4 fragment(const char* at) { return *(const uint4*)(at + threadIdx.x % 32 * 16); }
+
+struct Inputs {  // x of 32 columns: two products' worth
+  uint4 at[N_TILES];
+  __device__ __forceinline__ Inputs(const char* const (&x)[N_TILES], int columns) {
+#pragma unroll
+    for (int i = 0; i < N_TILES; i++) at[i] = *(const uint4*)(x[i] + columns * 2);
+  }
+  __device__ __forceinline__ void multiply(Sums& sums, const u32 (&a)[4], int half) const {
+#pragma unroll
+    for (int i = 0; i < N_TILES; i++)
+      half ? mma(sums[i], a, at[i].z, at[i].w) : mma(sums[i], a, at[i].x, at[i].y);
+  }
+};
+
+template <Kind KIND>
+struct Step;
+
+// bf16 or fp16, as x is.
+template <>
+struct Step<kSame> {
+  static constexpr int kK = 32, kBytes = 1024;
+  static __device__ __forceinline__ void run(Sums (&sums)[ROW_TILES], const char* w, const char* const (&x)[N_TILES]) {
+    const Inputs in(x, 0);
+#pragma unroll
+    for (int tile = 0; tile < ROW_TILES; tile++)
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        const uint4 f = fragment(w + tile * kBytes + half * 512);
+        const u32 a[4] = {f.x, f.y, f.z, f.w};
+        in.multiply(sums[tile], a, half);
+      }
+  }
+};
+
+// e4m3: a word holds a pair of row g and the same columns of row g + 8.
+template <>
+struct Step<kFp8> {
+  static constexpr int kK = 32, kBytes = 512;
+  static __device__ __forceinline__ u32 two(u32 bytes) {
+    u32 both;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(both) : "h"((unsigned short)bytes));
+    return both;
+  }
+  static __device__ __forceinline__ void run(Sums (&sums)[ROW_TILES], const char* w, const char* const (&x)[N_TILES]) {
+    const Inputs in(x, 0);
+#pragma unroll
+    for (int tile = 0; tile < ROW_TILES; tile++) {
+      const uint4 f = fragment(w + tile * kBytes);
+      const u32 first[4] = {two(f.x), two(f.x >> 16), two(f.y), two(f.y >> 16)};
+      const u32 second[4] = {two(f.z), two(f.z >> 16), two(f.w), two(f.w >> 16)};
+      in.multiply(sums[tile], first, 0);
+      in.multiply(sums[tile], second, 1);
+    }
+  }
+};
+
+// e2m1 with an e4m3 scale per 16 columns. The three bits of a magnitude, put at bits 9 to 11 of an fp16, are its value
+// · 2^-14, subnormals included; times the scale it is still exact. 2^14 is part of the row's scale.
+template <>
+struct Step<kNvfp4> {
+  static constexpr int kK = 64, kBytes = 512 + 64;
+  static __device__ __forceinline__ u32 times(u32 a, __half2 scale) {
+    const __half2 product = __hmul2(*(__half2*)&a, scale);
+    return *(const u32*)&product;
+  }
+  static __device__ __forceinline__ void run(Sums (&sums)[ROW_TILES], const char* w, const char* const (&x)[N_TILES]) {
+    const int lane = threadIdx.x % 32;
+    const Inputs in[2] = {{x, 0}, {x, 32}};
+#pragma unroll
+    for (int tile = 0; tile < ROW_TILES; tile++) {
+      const uint4 f = fragment(w + tile * kBytes);
+      const u32 scales = *(const u32*)(w + tile * kBytes + 512 + lane / 2 * 4);
+      const u32 words[4] = {f.x, f.y, f.z, f.w};
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        const u32 pair = Step<kFp8>::two(i < 2 ? scales : scales >> 16);
+        const __half2 low = __low2half2(*(const __half2*)&pair), high = __high2half2(*(const __half2*)&pair);
+        const u32 q = words[i];
+        const u32 a[4] = {times(q & 0x8e008e00, low), times(q << 3 & 0x8e008e00, high),
+                          times((q << 6 & 0x0e000e00) | (q << 1 & 0x80008000), low),
+                          times((q << 9 & 0x0e000e00) | (q << 2 & 0x80008000), high)};
+        in[i / 2].multiply(sums[tile], a, i % 2);
+      }
+    }
+  }
+};
+
+// 4-bit integers with a scale, and perhaps a zero, per 128 columns. An integer in the last bits of the fp16 1024 is
+// 1024 + q; four bits higher it is 1024 + 16 q.
+template <bool ZERO>
+struct Int4Step {
+  static constexpr int kK = 128, kBytes = 1024 + (ZERO ? 64 : 32);
+  static __device__ __forceinline__ u32 join(u32 q, u32 mask) {
+    u32 both;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(both) : "r"(q), "r"(mask), "r"(0x64006400u));
+    return both;
+  }
+  static __device__ __forceinline__ u32 low(u32 q, __half2 minus) {
+    const u32 raw = join(q, 0x000f000fu);
+    const __half2 value = __hadd2(*(const __half2*)&raw, minus);
+    return *(const u32*)&value;
+  }
+  static __device__ __forceinline__ u32 high(u32 q, __half2 minus) {
+    const u32 raw = join(q, 0x00f000f0u);
+    const __half2 value = __hfma2(*(const __half2*)&raw, __float2half2_rn(0.0625f), minus);
+    return *(const u32*)&value;
+  }
+  static __device__ __forceinline__ float wide(u32 bits) {
+    if constexpr (HALF) return __half2float(__ushort_as_half((unsigned short)bits));
+    return __uint_as_float(bits << 16);
+  }
+  static __device__ __forceinline__ void run(Sums (&sums)[ROW_TILES], const char* w, const char* const (&x)[N_TILES]) {
+    const int g = threadIdx.x % 32 / 4;
+    Sums group[ROW_TILES] = {};
+    u32 scales[ROW_TILES];
+    __half2 below[ROW_TILES], above[ROW_TILES];  // what is taken off row g, and row g + 8
+#pragma unroll
+    for (int tile = 0; tile < ROW_TILES; tile++) {
+      const char* at = w + tile * kBytes + 1024 + g * (ZERO ? 8 : 4);
+      scales[tile] = *(const u32*)at;
+      below[tile] = __float2half2_rn(-1032.f), above[tile] = __float2half2_rn(-72.f);
+      if constexpr (ZERO) {
+        const __half2 both = *(const __half2*)(at + 4);
+        below[tile] = __low2half2(both), above[tile] = __high2half2(both);
+      }
+    }
+#pragma unroll(ROW_TILES == 1 ? 2 : 1)
+    for (int columns = 0; columns < kK; columns += 64) {
+      const Inputs in[2] = {{x, columns}, {x, columns + 32}};
+#pragma unroll
+      for (int tile = 0; tile < ROW_TILES; tile++) {
+        const uint4 f = fragment(w + tile * kBytes + columns * 8);
+        const u32 words[4] = {f.x, f.y, f.z, f.w};
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+          const u32 q = words[i], next = q >> 8;
+          const u32 a[4] = {low(q, below[tile]), high(q, above[tile]), low(next, below[tile]), high(next, above[tile])};
+          in[i / 2].multiply(group[tile], a, i % 2);
+        }
+      }
+    }
+#pragma unroll
+    for (int tile = 0; tile < ROW_TILES; tile++)
+#pragma unroll
+      for (int i = 0; i < N_TILES * 4; i++)
+        sums[tile][i / 4][i % 4] += wide(i % 4 < 2 ? scales[tile] & 0xffff : scales[tile] >> 16) * group[tile][i / 4][i % 4];
+  }
+};
+template <>
+struct Step<kInt4> : Int4Step<false> {};
+template <>
+struct Step<kInt4Zero> : Int4Step<true> {};
+
+}  // namespace skinny

@@ -1,0 +1,66 @@
+"""What the warps of skinny.cuh compute from a packed stream, lane by lane, in numpy-like torch: the layout's reader."""
+
+import torch
+
+from kernels.gemm.quantise import E2M1
+from kernels.gemm.skinny_cut import STEP_BYTES, STEP_K, Cut
+
+
+def weight_of(stream: torch.Tensor, cut: Cut, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """The values [units · unit_rows, splits · split_k] that the lanes multiply, before row scales."""
+    size = STEP_BYTES[cut.kind]
+    steps = stream.view(cut.units, cut.splits, cut.steps, cut.warps // cut.k_warps, cut.k_warps, cut.row_tiles, size)
+    step_k = STEP_K[cut.kind]
+    tiles = torch.stack([_step(each, cut.kind, dtype) for each in steps.reshape(-1, size)])
+    tiles = tiles.view(*steps.shape[:-1], 16, step_k)  # unit, split, step, row warp, k warp, tile, row, column
+    return tiles.permute(0, 3, 5, 6, 1, 2, 4, 7).reshape(cut.units * cut.unit_rows, cut.splits * cut.split_k)
+
+
+def _step(content: torch.Tensor, kind: str, dtype: torch.dtype) -> torch.Tensor:
+    """One step of one tile, [16, step_k]."""
+    found = torch.zeros(16, STEP_K[kind])
+    for lane in range(32):
+        g, t = lane // 4, lane % 4
+        for product, registers in enumerate(_products(content, kind, dtype, lane)):
+            column = product // 2 * 32 + 8 * t + product % 2 * 4
+            for i, pair in enumerate(registers):  # a0: row g, a1: row g + 8, a2 and a3 two columns on
+                found[g + i % 2 * 8, column + i // 2 * 2 : column + i // 2 * 2 + 2] = pair
+    return found
+
+
+def _products(content, kind, dtype, lane):
+    """The operand registers a0 to a3 of each 16 × 16 product, as pairs of values."""
+    fragments = content[: STEP_BYTES[kind] // 512 * 512].view(-1, 32, 16)[:, lane]
+    if kind == "same":
+        for each in fragments:
+            yield each.view(dtype).float().view(4, 2)
+    elif kind == "fp8":
+        yield from fragments[0].view(torch.float8_e4m3fn).float().view(2, 4, 2)
+    elif kind == "nvfp4":
+        scales = content[512:].view(torch.float8_e4m3fn).float().view(16, 2, 2)[lane // 2]
+        for i, word in enumerate(_integers(fragments)):
+            yield torch.stack([_e2m1(word, j) * scales[i // 2, j % 2] for j in range(4)])
+    else:
+        g = lane // 4
+        tail = content[1024:].view(8, -1)[g]
+        scales = tail[:4].view(dtype).float()
+        taken = tail[4:].view(torch.float16).float() if len(tail) > 4 else torch.tensor([-1032.0, -72.0])
+        zeros = -taken - torch.tensor([1024.0, 64.0])
+        for word in _integers(fragments):
+            yield torch.stack(
+                [
+                    torch.tensor([(word >> 4 * j & 15) - zeros[j % 2], (word >> 16 + 4 * j & 15) - zeros[j % 2]])
+                    * scales[j % 2]
+                    for j in range(4)
+                ]
+            )
+
+
+def _integers(fragments):
+    return [int(each) & 0xFFFFFFFF for each in fragments.contiguous().view(torch.int32).flatten()]
+
+
+def _e2m1(word: int, j: int) -> torch.Tensor:
+    """Pair j by the shifts of the kernel: magnitude at bits 9 to 11 of each half, sign at bit 15."""
+    magnitude, sign = (word << (0, 3, 6, 9)[j], word << (0, 3, 1, 2)[j])
+    return torch.tensor([(-1) ** (sign >> 15 + half & 1) * E2M1[magnitude >> 9 + half & 7] for half in (0, 16)])

@@ -1,0 +1,171 @@
+"""The skinny product's layout, cuts, refusals and sources; what needs a GPU is in test_skinny_gpu.py."""
+
+import dataclasses
+import itertools
+
+import pytest
+import torch
+
+from kernels import registry
+from kernels.gemm.quantise import quantised, values
+from kernels.gemm.skinny_call import SOURCE, SkinnyLinear, macros, packed
+from kernels.gemm.skinny_cut import KINDS, SHARED_HALF, SHARED_MOST, Cut, cuts
+from kernels.hardware import GPUS
+from kernels.ops import LinearCase
+from tests.kernels.compiling import compile_log, resources
+from tests.kernels.gemm.lane_by_lane import weight_of
+
+CUTS = {
+    "same": {"splits": 2, "k_warps": 2},
+    "fp8": {"k_warps": 4},
+    "nvfp4": {"k_warps": 2, "row_tiles": 2},
+    "int4": {"splits": 2, "k_warps": 1},
+    "int4_zero": {"k_warps": 2},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("gates", [False, True])
+def test_lanes_find_every_value(kind, gates):
+    cut = Cut(kind, m=1, rows=88, k=264, **CUTS[kind])
+    weight = torch.randn(2 * 44 if gates else 88, 264, generator=torch.Generator().manual_seed(1))
+    weight = weight.bfloat16()
+    if gates:
+        cut = dataclasses.replace(cut, rows=96)
+    stream, *scales = packed(cut, weight, "bf16", gates)
+    found = weight_of(stream, cut, torch.bfloat16)
+    if kind in ("fp8", "nvfp4"):
+        found *= (scales[0] / (2**14 if kind == "nvfp4" else 1))[:, None]
+    zero = kind == "int4_zero"
+    true = weight.float() if kind == "same" else values(quantised(weight, kind.removesuffix("_zero"), "bf16", zero))
+    if gates:
+        rows = [tile * 16 + half * 8 + row for half in range(2) for tile in range(6) for row in range(8)]
+        rows = [row for i, row in enumerate(rows) if i % 48 < 44]
+        torch.testing.assert_close(found[rows][:, :264], true, rtol=1e-6, atol=0)
+    else:
+        torch.testing.assert_close(found[:88, :264], true, rtol=1e-6, atol=0)
+    if kind != "int4_zero":
+        assert found[:, 264:].abs().sum() == 0 or kind == "int4"
+
+
+@pytest.mark.parametrize(
+    ("weights", "zero", "limit"),
+    [("fp8", False, 0.03), ("nvfp4", False, 0.11), ("int4", False, 0.13), ("int4", True, 0.12)],
+)
+def test_rounding_costs_what_the_format_costs(weights, zero, limit):
+    weight = torch.randn(64, 512, generator=torch.Generator().manual_seed(2))
+    error = (values(quantised(weight, weights, "bf16", zero)) - weight).norm() / weight.norm()
+    assert limit / 3 < error < limit
+
+
+@pytest.mark.parametrize("weights", ["fp8", "nvfp4", "int4"])
+def test_rows_of_zeros_and_single_spikes_survive(weights):
+    weight = torch.zeros(16, 256)
+    weight[3, 7] = 5.0
+    held = values(quantised(weight, weights, "fp16"))
+    assert held[3, 7] == pytest.approx(5.0, rel=0.02)
+    assert held.abs().sum() == held[3, 7].abs()
+
+
+SHAPES = [
+    (16384, 2048),
+    (2048, 8192),
+    (3072, 2048),
+    (2048, 1536),
+    (17920, 1536),
+    (1536, 8960),
+    (28672, 4096),
+    (4096, 14336),
+    (192, 320),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cuts_cover_the_product_and_fit(kind):
+    for (rows, k), m in itertools.product(SHAPES, (1, 4, 8, 16)):
+        found = cuts(kind, m, rows, k)
+        assert found, (rows, k, m)
+        for cut in found:
+            assert cut.units * cut.unit_rows >= rows
+            assert cut.splits * cut.split_k >= k
+            assert cut.shared_bytes(132, False) <= SHARED_MOST
+            assert 2 <= cut.stages(132, True) <= 16
+            assert cut.x_bytes % 128 == 64
+        best = found[0]
+        padded = best.splits * best.split_k * best.units * best.unit_rows
+        assert padded < 1.08 * rows * k or rows * k < 4_000_000
+        assert best.shared_bytes(132, True) <= SHARED_HALF or m * k > 8192
+
+
+def test_the_best_cut_streams_little_more_than_the_weight():
+    assert cuts("same", 1, 2048, 1536)[0].k_warps * 32 * cuts("same", 1, 2048, 1536)[0].steps == 1536
+
+
+@pytest.mark.parametrize(
+    ("change", "gpu", "reason"),
+    [
+        ({"m": 17}, "h200", "m is 17"),
+        ({"k": 36}, "h200", "k is 36"),
+        ({"k": 2**20, "m": 16}, "h200", "k is 1048576"),
+        ({"dtype": "fp32"}, "h200", "dtype is fp32"),
+        ({"weights": "int8"}, "h200", "weights is int8"),
+        ({"epilogue": "quantise"}, "h200", "epilogue is quantise"),
+        ({}, "a100", "gpu is NVIDIA A100"),
+    ],
+)
+def test_it_refuses_with_the_field_and_the_value(change, gpu, reason):
+    refusal = registry.variant("skinny").serves(LinearCase(m=4, n=64, k=64).model_copy(update=change), GPUS[gpu])
+    assert refusal is not None
+    assert reason in refusal.reason
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"x": torch.zeros(3, 64, dtype=torch.bfloat16)}, "x"),
+        ({"x": torch.zeros(2, 64)}, "x"),
+        ({"x": torch.zeros(64, 2, dtype=torch.bfloat16).T}, "x"),
+        ({"x": torch.zeros(2, 64, dtype=torch.bfloat16)}, "x is on cpu"),
+    ],
+)
+def test_a_direct_call_names_the_argument(change, name):
+    case = LinearCase(m=2, n=64, k=64)
+    variant = registry.variant("skinny")
+    with pytest.raises(ValueError, match=name):
+        variant.build(case, {})(**{"w": variant.pack(case, {}, torch.zeros(64, 64, dtype=torch.bfloat16))} | change)
+
+
+def test_unknown_params_and_shapes_are_named():
+    case, variant = LinearCase(m=2, n=64, k=64), registry.variant("skinny")
+    with pytest.raises(ValueError, match="tile"):
+        variant.build(case, {"tile": 3})
+    with pytest.raises(ValueError, match="splits"):
+        variant.build(case, {"splits": 3})
+    with pytest.raises(ValueError, match="weight has shape"):
+        variant.pack(case, {}, torch.zeros(32, 64, dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize(
+    ("kind", "m", "dtype", "epilogue"),
+    [
+        ("same", 1, "bf16", "none"),
+        ("same", 16, "fp16", "rmsnorm_scale_swiglu"),
+        ("fp8", 16, "bf16", "rmsnorm_scale_bias"),
+        ("nvfp4", 16, "bf16", "residual"),
+        ("int4", 16, "bf16", "rmsnorm_scale_swiglu"),
+        ("int4_zero", 16, "fp16", "none"),
+    ],
+)
+def test_nothing_is_spilled(kind, m, dtype, epilogue):
+    case = LinearCase(m=m, n=4096, k=4096, epilogue=epilogue)
+    for splits in (1, 4):
+        cut = next(each for each in cuts(kind, m, case.weight_rows, case.k) if each.splits == splits)
+        found = resources(compile_log(SOURCE, macros(cut, dtype, case.gates, case.normalises)))
+        assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
+        assert found.registers * (1 if m > 8 and cut.row_tiles > 1 else 2) * (cut.warps * 32 + 64) <= 65536
+
+
+def test_an_empty_product_needs_no_launch():
+    case = LinearCase(m=0, n=64, k=64)
+    assert registry.variant("skinny").serves(case, GPUS["h200"]) is None
+    assert isinstance(registry.variant("skinny").build(case, {}), SkinnyLinear)
