@@ -1,11 +1,10 @@
 // y[m, rows] = x[m, k] · w[rows, k]ᵀ for up to 16 rows of x: weights streamed once, at the speed of the memory.
 //
 //   consumers, WARPS   chunk by chunk: weights from the ring to fp16 or bf16, 16 × 16 tiles times x on the matrix units;
-//                      K_WARPS of them share a row tile and add up, in a fixed order, when a unit of rows is done. Their
-//                      first unit is a rehearsal on no data, which brings the code into the caches while weights travel
-//   one producer       bulk copies of this block's weights into the ring; waits for free chunks only, so with a dependent
-//                      launch the ring is full before the previous kernel has ended
-//   one fetcher        once the previous kernel has ended: x by bulk copies, row scales, bias and residual by loads
+//                      K_WARPS of them share a row tile and add up, in a fixed order, when a unit of rows is done
+//   one producer       bulk copies of x, and of this block's weights into the ring; with a dependent launch the ring is
+//                      full before the previous kernel has ended and x is waited for
+//   one fetcher warp   row scales, bias and residual
 //   SPLITS blocks      of a cluster share rows and divide k; the sums meet in their shared memories, in a fixed order
 #pragma once
 #include "skinny_weights.cuh"
@@ -36,7 +35,7 @@ struct Params {
   const Value* bias;        // [n], or null
   const Value* residual;    // [m, n], or null
   void* y;                  // [m, n]
-  int m, n, k, units, steps, x_bytes, stages, kept_units, most_units;
+  int m, n, k, units, steps, x_bytes, stages, kept_units, most_units, overlap;
   float eps;
 };
 
@@ -56,29 +55,32 @@ struct Places {
   float *kept, *scales, *bias;
   Value* residual;
   char *x, *ring;
-  __device__ __forceinline__ Places(char* at, const Params& p) {
-    shared = (Shared*)at;
-    at += (sizeof(Shared) + 127) / 128 * 128;
-    kept = (float*)at;
+  __device__ __forceinline__ Places(char* memory, const Params& p) {
+    u32 at = (sizeof(Shared) + 127) / 128 * 128;
+    shared = (Shared*)memory;
+    kept = (float*)(memory + at);
     at += p.kept_units * p.m * kUnitTiles * 64;
-    scales = (float*)at;
+    scales = (float*)(memory + at);
     if (kRowScales) at += p.most_units * kUnitTiles * 64;
-    bias = (float*)at;
+    bias = (float*)(memory + at);
     if (p.bias) at += p.most_units * kUnitOutputs * 4;
-    residual = (Value*)at;
+    residual = (Value*)(memory + at);
     if (p.residual) at += p.m * p.most_units * kUnitOutputs * 2;
-    x = (char*)(((unsigned long long)at + 127) / 128 * 128);
+    at = (at + 127) / 128 * 128;
+    x = memory + at;
     ring = x + (p.x_bytes * p.m + 127) / 128 * 128;
   }
 };
 
 // The units of this block, and its rank among those that divide k.
 struct Share {
-  int first, end, rank;
+  int first, end, rank, columns, there;  // columns of x, padded, and how many there are
   __device__ __forceinline__ Share(const Params& p) {
     const int groups = gridDim.x / SPLITS, group = blockIdx.x / SPLITS;
     rank = SPLITS > 1 ? blockIdx.x % SPLITS : 0;
     first = (long long)p.units * group / groups, end = (long long)p.units * (group + 1) / groups;
+    columns = p.steps * K_WARPS * Weight::kK;
+    there = max(0, min(columns, p.k - rank * columns));
   }
 };
 
@@ -96,6 +98,46 @@ __device__ __forceinline__ void bulk_copy(void* to, const void* from, u32 bytes,
           shared_address(to)),
       "l"(from), "r"(bytes), "r"(shared_address(&barrier)), "l"(policy)
       : "memory");
+}
+
+// One thread: this rank's columns of x. One warp: row scales, bias, residual, zeros behind the last column of x.
+__device__ __forceinline__ void fetch_inputs(const Params& p, const Places& at, const Share& share) {
+  const int begin = share.rank * share.columns;
+  wait_previous_kernel();
+  expect(at.shared->fetched, p.m * share.there * 2);
+  if (share.there == 0) return;
+#pragma unroll 1
+  for (int m = 0; m < p.m; m++)
+    bulk_copy(at.x + m * p.x_bytes, p.x + (long long)m * p.k + begin, share.there * 2, at.shared->fetched, kEvictLast);
+}
+template <class To, class From>
+__device__ __forceinline__ void fetch_row(To* to, const From* from, int count) {
+  constexpr int kBatch = 4;
+#pragma unroll 1
+  for (int base = threadIdx.x % 32; base < count; base += 32 * kBatch) {
+    From v[kBatch];
+#pragma unroll
+    for (int i = 0; i < kBatch; i++)
+      if (base + i * 32 < count) v[i] = from[base + i * 32];
+#pragma unroll
+    for (int i = 0; i < kBatch; i++)
+      if (base + i * 32 < count) to[base + i * 32] = (To)v[i];
+  }
+}
+__device__ __forceinline__ void fetch_others(const Params& p, const Places& at, const Share& share) {
+  const int units = share.end - share.first, packed = share.first * kUnitTiles * 16, first = share.first * kUnitOutputs;
+  const int outputs = min(units * kUnitOutputs, p.n - first);
+  wait_previous_kernel();
+  if (kRowScales) fetch_row(at.scales, p.row_scales + packed, units * kUnitTiles * 16);
+  if (p.bias) fetch_row(at.bias, p.bias + first, outputs);
+  if (p.residual)
+#pragma unroll 1
+    for (int m = 0; m < p.m; m++)
+      fetch_row(at.residual + m * p.most_units * kUnitOutputs, p.residual + (long long)m * p.n + first, outputs);
+#pragma unroll 1
+  for (int i = share.there + threadIdx.x % 32 * 8; i < share.columns; i += 256)
+#pragma unroll 1
+    for (int m = 0; m < p.m; m++) *(uint4*)(at.x + m * p.x_bytes + i * 2) = make_uint4(0, 0, 0, 0);
 }
 
 // One thread. The weights of the block, chunk after chunk.
@@ -119,46 +161,26 @@ struct Producer {
     ring.advance(p.stages);
     left--;
   }
-  __device__ __forceinline__ void fill(const Params& p, const Places& at) {
+  // Bytes that are asked for first come first: x, unless a previous kernel may still be writing it.
+  __device__ __forceinline__ void fill(const Params& p, const Places& at, const Share& share) {
     Shared& s = *at.shared;
+#pragma unroll 1
     for (int i = 0; i < p.stages; i++) init(s.full[i], 1), init(s.empty[i], WARPS);
+    init(s.fetched, 33);
     fence_init();
+    if (!p.overlap) fetch_inputs(p, at, share);
+#pragma unroll 1
     for (int i = min(p.stages, left); i; i--) send(p, at);
+    if (p.overlap) fetch_inputs(p, at, share);
   }
   __device__ __forceinline__ void stream(const Params& p, const Places& at) {
+#pragma unroll 1
     while (left) {
       wait(at.shared->empty[ring.stage], ring.parity ^ 1);
       send(p, at);
     }
   }
 };
-
-// One warp: everything else that the block reads. 33 arrivals: a lane's copies, and each lane's stores.
-__device__ __forceinline__ void fetch(const Params& p, const Places& at, const Share& share) {
-  Barrier& fetched = at.shared->fetched;
-  const int lane = threadIdx.x % 32, columns = p.steps * K_WARPS * Weight::kK, begin = share.rank * columns;
-  const int there = max(0, min(columns, p.k - begin)), units = share.end - share.first;
-  if (lane == 0) init(fetched, 33), fence_init();
-  __syncwarp();
-  wait_previous_kernel();
-  if (lane == 0) {
-    expect(fetched, p.m * there * 2);
-    for (int m = 0; m < p.m && there; m++)
-      bulk_copy(at.x + m * p.x_bytes, p.x + (long long)m * p.k + begin, there * 2, fetched, kEvictLast);
-  }
-  const int packed = share.first * kUnitTiles * 16, first = share.first * kUnitOutputs;
-  if (kRowScales)
-    for (int i = lane; i < units * kUnitTiles * 16; i += 32) at.scales[i] = p.row_scales[packed + i];
-  if (p.bias)
-    for (int i = lane; i < units * kUnitOutputs; i += 32) at.bias[i] = first + i < p.n ? (float)p.bias[first + i] : 0.f;
-  if (p.residual)
-    for (int m = 0; m < p.m; m++)
-      for (int i = lane; i < units * kUnitOutputs; i += 32)
-        if (first + i < p.n) at.residual[m * p.most_units * kUnitOutputs + i] = p.residual[(long long)m * p.n + first + i];
-  for (int m = 0; m < p.m; m++)
-    for (int i = there + lane * 8; i < columns; i += 256) *(uint4*)(at.x + m * p.x_bytes + i * 2) = make_uint4(0, 0, 0, 0);
-  arrive(fetched);
-}
 
 __device__ __forceinline__ u32 largest_of(u32 largest, const uint4& v) {
   constexpr u32 kSigns = 0x7fff7fff;
@@ -185,11 +207,12 @@ __device__ __forceinline__ void prepare(const Params& p, const Places& at) {
   int side_by_side = 1;
   while (side_by_side < min(p.m, WARPS)) side_by_side *= 2;
   const int parts = WARPS / side_by_side, part = warp % parts;
+#pragma unroll 1
   for (int row = warp / parts; row < p.m; row += side_by_side) {
     const uint4* from = (const uint4*)(at.x + row * p.x_bytes);
     u32 largest = 0;
     float squares = 0;
-#pragma unroll 4
+#pragma unroll 2
     for (int word = part * 32 + lane; word < words; word += parts * 32) {
       const uint4 v = from[word];
       if (kScaled) largest = largest_of(largest, v);
@@ -210,15 +233,17 @@ __device__ __forceinline__ void prepare(const Params& p, const Places& at) {
     if (kScaled) s.unscale[threadIdx.x] = __uint_as_float((254 - scale_exponent(s.largest[threadIdx.x])) << 23);
     float sum = 0;
     if (NORM)
+#pragma unroll 1
       for (int i = 0; i < parts; i++) sum += s.squares[threadIdx.x][i];
     s.squares_sum[threadIdx.x] = sum;
     s.norm[threadIdx.x] = rsqrtf(sum / p.k + p.eps);
   }
   if (!kScaled) return;
+#pragma unroll 1
   for (int row = warp / parts; row < p.m; row += side_by_side) {
     const float scale = __uint_as_float(scale_exponent(s.largest[row]) << 23);
     uint4* to = (uint4*)(at.x + row * p.x_bytes);
-#pragma unroll 4
+#pragma unroll 2
     for (int word = part * 32 + lane; word < words; word += parts * 32) {
       const uint4 v = to[word];
       to[word] = make_uint4(scaled(v.x, scale), scaled(v.y, scale), scaled(v.z, scale), scaled(v.w, scale));
@@ -243,11 +268,11 @@ template <class Finish>
 __device__ __forceinline__ void finish_unit(const Params& p, const Places& at, int unit, Finish finish) {
   constexpr int kRows = KEEP ? 16 : kTileRows;
   const int buffer = unit & 1;
+#pragma unroll 1
   for (int i = threadIdx.x; i < kUnitTiles * kRows * p.m; i += kThreads) {
     const int row = i % kRows, tile = i / kRows % kUnitTiles, m = i / (kRows * kUnitTiles);
     const float value = summed(p, *at.shared, buffer, tile, m, row);
     const float above = PAIRED && !KEEP ? summed(p, *at.shared, buffer, tile, m, row + 8) : 0.f;
-    if (unit < 0) continue;
     if (KEEP)
       at.kept[((unit * p.m + m) * kUnitTiles + tile) * 16 + row] = value;
     else
@@ -264,11 +289,15 @@ __device__ __forceinline__ void consume(const Params& p, const Places& at, const
   for (int i = 0; i < N_TILES; i++)
     x[i] = at.x + min(8 * i + g, p.m - 1) * p.x_bytes + warp % K_WARPS * Weight::kK * 2 + t * 16;
   Ring ring;
-  for (int unit = -1; unit < share.end - share.first; unit++) {
-    const bool rehearsal = unit < 0;
+  __syncthreads();
+  wait(s.fetched, 0);
+  prepare(p, at);
+#pragma unroll 1
+  for (int unit = 0; unit < share.end - share.first; unit++) {
     Sums sums[ROW_TILES] = {};
-    for (int step = 0; step < (rehearsal ? CHUNK : p.steps); step += CHUNK) {
-      if (!rehearsal) wait(s.full[ring.stage], ring.parity);
+#pragma unroll 1
+    for (int step = 0; step < p.steps; step += CHUNK) {
+      wait(s.full[ring.stage], ring.parity);
       const char* w = at.ring + ring.stage * kChunkBytes + warp * ROW_TILES * Weight::kBytes;
 #pragma unroll
       for (int i = 0; i < CHUNK; i++) {
@@ -278,7 +307,6 @@ __device__ __forceinline__ void consume(const Params& p, const Places& at, const
         Weight::run(sums, w + i * kStepBytes, here);
       }
       __syncwarp();
-      if (rehearsal) continue;
       if (threadIdx.x % 32 == 0) arrive(s.empty[ring.stage]);
       ring.advance(p.stages);
     }
@@ -288,11 +316,6 @@ __device__ __forceinline__ void consume(const Params& p, const Places& at, const
           sums[i / 4 / N_TILES][i / 4 % N_TILES][i % 4];
     named_sync(1, kThreads);
     finish_unit(p, at, unit, finish);
-    if (rehearsal) {
-      __syncthreads();
-      wait(s.fetched, 0);
-      prepare(p, at);
-    }
   }
 }
 
@@ -318,6 +341,7 @@ __device__ __forceinline__ void join_splits(const Params& p, const Places& at, c
   if (threadIdx.x < p.m && NORM) s.norm[threadIdx.x] = rsqrtf(over_ranks(&s.squares_sum[threadIdx.x]) / p.k + p.eps);
   __syncthreads();
   const int outputs = (share.end - share.first) * p.m * kUnitOutputs;
+#pragma unroll 1
   for (int i = share.rank * kBlock + threadIdx.x; i < outputs; i += SPLITS * kBlock) {
     const int row = i % kTileRows, tile = i / kTileRows % kUnitTiles, rest = i / kUnitOutputs;
     const int m = rest % p.m, unit = rest / p.m;
@@ -336,13 +360,14 @@ __device__ __forceinline__ void product(const Params& p, const Places& at, const
     consume(p, at, share, finish);
   } else if (threadIdx.x < kThreads + 32) {
     Producer producer(p, share);
-    if (threadIdx.x == kThreads) producer.fill(p, at);
+    if (threadIdx.x == kThreads) producer.fill(p, at, share);
     __syncthreads();
     if (threadIdx.x == kThreads) producer.stream(p, at);
     __syncwarp();
   } else {
-    fetch(p, at, share);
     __syncthreads();
+    fetch_others(p, at, share);
+    arrive(at.shared->fetched);
   }
   if (SPLITS > 1) join_splits(p, at, share, finish);
 }

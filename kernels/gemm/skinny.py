@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     import torch
 
 MOST_ROWS = 16
-PARAMS = ("splits", "k_warps", "row_tiles", "overlap", "zero")
+CUTS = ("splits", "k_warps", "row_tiles", "warps")
+PARAMS = (*CUTS, "overlap", "zero")
 
 
 class _Skinny(Variant):
     """What the variants of all weight types share.
 
-    Params: `splits`, `k_warps`, `row_tiles` (how the product is cut; `pack` and `build` must be given the same),
+    Params: `splits`, `k_warps`, `row_tiles`, `warps` (how the product is cut; the same for `pack` and `build`),
     `overlap` (a dependent launch: weights are read before the kernel ahead has ended, so they must have been written,
     and waited for, long before), `zero` (int4: with a zero per group).
     """
@@ -50,10 +51,12 @@ class _Skinny(Variant):
         return SkinnyLinear(case, cut_of(case, params), bool(params.get("overlap")))
 
     def space(self, case: LinearCase) -> list[dict[str, Any]]:
-        """The best guess, and the best with another number of splits."""
+        """The best guess, the best with half or twice its warps, and the best with another number of splits."""
         found = _cuts(case, False)
-        other = next((each for each in found if each.splits != found[0].splits), found[0])
-        return [_params(each) for each in dict.fromkeys((found[0], other))]
+        best = found[0]
+        alike = [each for each in found if each.splits == best.splits and each.warps != best.warps][:1]
+        other = [each for each in found if each.splits != best.splits and each.splits < 4][:1]
+        return [_params(each) for each in (best, *alike, *other)]
 
     def pack(self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor") -> "tuple[torch.Tensor, ...]":
         """(stream uint8,) or, for fp8 and nvfp4, (stream, scale of each packed row float32).
@@ -117,7 +120,7 @@ def _cuts(case: LinearCase, zero: bool) -> list[Cut]:
 
 
 def _params(cut: Cut) -> dict[str, Any]:
-    return {"splits": cut.splits, "k_warps": cut.k_warps, "row_tiles": cut.row_tiles}
+    return {name: getattr(cut, name) for name in CUTS}
 
 
 def cut_of(case: LinearCase, params: dict[str, Any]) -> Cut:
@@ -125,8 +128,8 @@ def cut_of(case: LinearCase, params: dict[str, Any]) -> Cut:
     unknown = set(params) - set(PARAMS)
     if unknown:
         raise ValueError(f"skinny takes {', '.join(PARAMS)}, not {', '.join(sorted(unknown))}")
-    wanted = {name: params[name] for name in PARAMS[:3] if name in params}
+    wanted = {name: params[name] for name in CUTS if name in params}
     for cut in _cuts(case, bool(params.get("zero"))):
         if all(getattr(cut, name) == value for name, value in wanted.items()):
             return cut
-    raise ValueError(f"splits, k_warps, row_tiles: no way to cut {case.key} has {wanted}")
+    raise ValueError(f"{', '.join(CUTS)}: no way to cut {case.key} has {wanted}")

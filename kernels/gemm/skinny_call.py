@@ -21,7 +21,10 @@ SOURCE = Path(__file__).with_name("skinny.cu")
 
 PARAMS = np.dtype(
     [(name, np.uint64) for name in ("stream", "x", "row_scales", "bias", "residual", "y")]
-    + [(name, np.int32) for name in ("m", "n", "k", "units", "steps", "x_bytes", "stages", "kept_units", "most_units")]
+    + [
+        (name, np.int32)
+        for name in ("m", "n", "k", "units", "steps", "x_bytes", "stages", "kept_units", "most_units", "overlap")
+    ]
     + [("eps", np.float32)],
     align=True,
 )
@@ -63,7 +66,7 @@ def macros(cut: Cut, dtype: str, gates: bool, normalises: bool) -> dict[str, int
         "CHUNK": cut.chunk,
         "PAIRED": int(gates),
         "NORM": int(normalises),
-        "BLOCKS": 2 if cut.m <= 8 or cut.row_tiles == 1 else 1,
+        "BLOCKS": cut.blocks,
         "KEEP": int(cut.keep or cut.splits > 1),
     }
 
@@ -85,7 +88,7 @@ def parameters(cut: Cut, sms: int, overlap: bool, **given: Any) -> Any:
     own = {
         "m": cut.m, "k": cut.k, "units": cut.units, "steps": cut.steps, "x_bytes": cut.x_bytes,
         "stages": cut.stages(sms, overlap), "kept_units": cut.kept_units(sms),
-        "most_units": cut.most_units(sms),
+        "most_units": cut.most_units(sms), "overlap": overlap,
     }  # fmt: skip
     for name, value in (own | given).items():
         found[name] = value.data_ptr() if isinstance(value, Tensor) else value

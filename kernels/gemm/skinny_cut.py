@@ -68,6 +68,11 @@ class Cut:
         return self.steps * self.k_warps * STEP_K[self.kind]
 
     @cached_property
+    def blocks(self) -> int:
+        """Blocks whose registers an SM must be able to hold at once."""
+        return 2 if self.warps == 8 and self.m * self.row_tiles <= 16 else 1
+
+    @cached_property
     def step_bytes(self) -> int:
         """Bytes that all warps of a block read in one step."""
         return self.warps * self.row_tiles * STEP_BYTES[self.kind]
@@ -142,11 +147,13 @@ def weight_kind(case: LinearCase, zero: bool = False) -> str:
 
 def cuts(kind: str, m: int, rows: int, k: int, keep: bool = False, sms: int = 132) -> list[Cut]:
     """Every cut that fits into shared memory, the best guess first."""
-    wide = (1, 2) if kind not in ("same", "fp8") and m > 8 else (1,)
+    four_bit = kind not in ("same", "fp8")
     found = [
-        Cut(kind, m, rows, k, splits, k_warps, row_tiles, keep=keep)
+        Cut(kind, m, rows, k, splits, k_warps, row_tiles, warps, keep)
         for splits in ((1,) if keep else (1, 2, 4))
-        for k_warps in (8, 4, 2)
-        for row_tiles in wide
+        for warps in ((16, 8) if four_bit else (8,))
+        for k_warps in (16, 8, 4, 2)
+        for row_tiles in ((1, 2) if four_bit and m > 8 and warps == 8 else (1,))
+        if k_warps <= warps
     ]
     return sorted((each for each in found if each.stages(sms, False)), key=lambda each: each.microseconds(sms))

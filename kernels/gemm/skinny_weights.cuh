@@ -22,11 +22,11 @@ using Sums = float[N_TILES][4];
 // d[16, 8] += a[16, 16] · b[16, 8]
 __device__ __forceinline__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   if constexpr (kHalfProducts)
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   else
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
@@ -123,6 +123,7 @@ struct Step<kNvfp4> {
 // 1024 + q; four bits higher it is 1024 + 16 q.
 template <bool ZERO>
 struct Int4Step {
+  static constexpr int kUnrolled = ROW_TILES == 1 ? 2 : 1;
   static constexpr int kK = 128, kBytes = 1024 + (ZERO ? 64 : 32);
   static __device__ __forceinline__ u32 join(u32 q, u32 mask) {
     u32 both;
@@ -158,7 +159,7 @@ struct Int4Step {
         below[tile] = __low2half2(both), above[tile] = __high2half2(both);
       }
     }
-#pragma unroll(ROW_TILES == 1 ? 2 : 1)
+#pragma unroll kUnrolled
     for (int columns = 0; columns < kK; columns += 64) {
       const Inputs in[2] = {{x, columns}, {x, columns + 32}};
 #pragma unroll
