@@ -3,10 +3,21 @@
 import random
 from typing import get_args
 
-from kernels.ops import Case, DType, Epilogue, LinearCase, Scales
+from kernels.ops import Case, DType, Epilogue, LinearCase, Scales, Weights
 
 DRAWN = 16
 """Cases that `check` draws at random for each dtype."""
+
+
+MODELS: dict[str, tuple[tuple[int, int], ...]] = {
+    "llama-3.2-1b": ((3072, 2048), (2048, 2048), (16_384, 2048), (2048, 8192)),
+    "qwen2.5-1.5b": ((2048, 1536), (1536, 1536), (17_920, 1536), (1536, 8960)),
+    "llama-3.1-8b": ((6144, 4096), (4096, 4096), (28_672, 4096), (4096, 14_336)),
+}
+"""(n, k) of q, k, v packed; o; gate, up packed; down."""
+
+STREAMED: tuple[Weights, ...] = ("bf16", "fp8", "nvfp4", "int4")
+"""Weights that a decode step may stream."""
 
 
 def bench(cpu: bool) -> list[Case]:
@@ -24,7 +35,21 @@ def bench(cpu: bool) -> list[Case]:
         (8192, 8192, 8192),
     )
     gated = [LinearCase(m=m, n=8192, k=2048, epilogue="swiglu") for m in (1, 128, 1024)]
-    return [*(LinearCase(m=m, n=n, k=k) for m, n, k in shapes), *gated, *_fused(), *_scaled()]
+    return [*(LinearCase(m=m, n=n, k=k) for m, n, k in shapes), *gated, *_fused(), *_scaled(), *_decode(), *_prompt()]
+
+
+def _decode() -> list[Case]:
+    """The products of a decode step, in every type of weight."""
+    shapes = [shape for model in MODELS.values() for shape in model]
+    return [
+        LinearCase(m=m, n=n, k=k, weights=weights) for m in (1, 4, 8, 16) for n, k in shapes for weights in STREAMED
+    ]
+
+
+def _prompt() -> list[Case]:
+    """The products of a short prompt."""
+    shapes = [shape for model in MODELS.values() for shape in model]
+    return [LinearCase(m=m, n=n, k=k) for m in (32, 64, 128, 256) for n, k in shapes]
 
 
 def _fused() -> list[Case]:
@@ -53,7 +78,7 @@ def check(dtype: DType, cpu: bool) -> list[Case]:
         for m in (1, 33)
         for epilogue in ("none", "bias", "residual", "swiglu", "rmsnorm_scale")
     ]
-    drawn = [] if cpu else _drawn(dtype)
+    drawn = [] if cpu else [*_drawn(dtype), *_streamed(dtype)]
     return [*floating, *(LinearCase(m=m, n=192, k=320, dtype=dtype, weights="int8") for m in (1, 33)), *drawn]
 
 
@@ -76,6 +101,19 @@ def _drawn(dtype: DType) -> list[Case]:
         for position in range(DRAWN)
     ]  # fmt: skip
     return [*plain, *scaled]
+
+
+def _streamed(dtype: DType) -> list[Case]:
+    """Few rows, and weights in few bits."""
+    dice = random.Random(16)
+    return [
+        LinearCase(
+            m=dice.randint(1, 16), n=8 * dice.randint(1, 512), k=8 * dice.randint(1, 1024), dtype=dtype,
+            weights=weights, epilogue=epilogue,
+        )
+        for weights in STREAMED[1:]
+        for epilogue in get_args(Epilogue)[:-1]
+    ]  # fmt: skip
 
 
 def _tiny() -> list[Case]:

@@ -34,6 +34,8 @@ class _Skinny(Variant):
             return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
         if case.weights != (self.weights or case.dtype):
             return Refusal(f"weights is {case.weights}: this variant multiplies {self.weights or case.dtype}")
+        if case.scales is not None:
+            return Refusal(f"scales is {case.scales}: this variant takes x in {case.dtype}")
         if case.m > MOST_ROWS:
             return Refusal(f"m is {case.m}: this variant takes up to {MOST_ROWS} rows")
         if case.k % 8:
