@@ -19,8 +19,8 @@ BLOCK = 16
 """Columns that share an e4m3 scale in nvfp4."""
 ROWS_TOGETHER = 8192
 """Rows quantised at once, so that float32 copies stay small."""
-FULL_SCALES = (6.0, 5.0, 4.0)
-"""To which of e2m1's magnitudes the largest of a block is scaled: what rounds the block best is kept."""
+FULL_SCALES = (8.0, 7.0, 6.5, 6.0, 5.5, 5.0, 4.5, 4.0, 3.5, 3.0)
+"""What the largest of a block is scaled to: above 6 it is cut off. The one that rounds the block best is kept."""
 
 
 @dataclass(frozen=True)

@@ -75,14 +75,11 @@ def model(name: str) -> Any:
     return made
 
 
-@cache
 @torch.no_grad()
-def rounded_model(name: str, weights: str) -> Any:
-    """The model in bf16 with the values that its matrices have in a lower precision; the embedding as it was."""
-    if weights == "bf16":
-        return model(name)
-    made = copy.deepcopy(model(name))
-    made.lm_head.weight = torch.nn.Parameter(rounded(made.lm_head.weight, weights))
+def with_rounded_weights(original: Any, weights: str) -> Any:
+    """A copy with the values that the matrices have in a lower precision; the embedding as it was."""
+    made = copy.deepcopy(original)
+    made.lm_head.weight = torch.nn.Parameter(rounded(made.lm_head.weight, weights), requires_grad=False)
     for layer in made.model.layers:
         attention, mlp = layer.self_attn, layer.mlp
         packed = [attention.q_proj, attention.k_proj, attention.v_proj], [mlp.gate_proj, mlp.up_proj]
@@ -91,6 +88,12 @@ def rounded_model(name: str, weights: str) -> Any:
             for part, rows in zip(parts, together.split([len(part.weight) for part in parts]), strict=True):
                 part.weight.copy_(rows)
     return made
+
+
+@cache
+def rounded_model(name: str, weights: str) -> Any:
+    """The model in bf16 with weights of that precision."""
+    return model(name) if weights == "bf16" else with_rounded_weights(model(name), weights)
 
 
 @cache

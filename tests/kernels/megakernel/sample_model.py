@@ -1,0 +1,36 @@
+"""The trained model of samples/voice-agent, and how far a runner of it is from float32 on its own text."""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from kernels import engine
+from kernels.engine import Runner
+from workers.stages import quality, texts
+
+DIRECTORY = Path(__file__).parents[3] / "samples" / "voice-agent"
+LENGTH = 128
+
+
+@cache
+def sample(dtype: str, device: str) -> Any:
+    """The model with its trained weights."""
+    config = json.loads((DIRECTORY / "config.json").read_text())
+    return engine.load(DIRECTORY, config, dtype=dtype, device=device)
+
+
+def on_its_text(own: Runner, device: str) -> tuple[texts.Tokens, tuple[int, quality._Side, quality._Side]]:
+    """4,096 tokens of its text, and `quality.compare` of torch's bf16 model and `own` on them."""
+    tokens = texts.from_text(DIRECTORY, LENGTH, quality.LEAST_TOKENS, sample("fp32", device).config.vocab_size)
+    assert tokens is not None
+    reference, torchs = (engine.runner("eager", sample(dtype, device)) for dtype in ("fp32", "bf16"))
+    return tokens, quality.compare(reference, torchs, own, tokens, 1, lambda done: done < quality.LEAST_TOKENS)
+
+
+def kl_blocks(side: quality._Side) -> np.ndarray:
+    """Mean KL divergence of each block of neighbouring tokens."""
+    return torch.cat(side.kl).reshape(-1, quality.BLOCK).mean(dim=1).numpy()

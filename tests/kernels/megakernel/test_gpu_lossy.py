@@ -1,0 +1,62 @@
+"""The megakernel's precisions on a Hopper GPU: each is the model of its rounded weights; quality on trained ones."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from kernels import engine
+from tests.kernels.megakernel.sample_model import kl_blocks, on_its_text, sample
+from tests.kernels.megakernel.tiny_models import GPU_CONFIGS, with_rounded_weights
+from workers.stages import quality
+from workers.statistics import paired_difference
+
+pytestmark = pytest.mark.gpu
+
+PROMPT, TOKENS = 20, 16
+
+
+def generated(family: str, dtype: str) -> Any:
+    return engine.load(None, GPU_CONFIGS[family], seed=0, generated=True, dtype=dtype, device="cuda")
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize("family", ["llama", "llama-32", "qwen2"])
+@pytest.mark.parametrize("weights", ["fp8", "nvfp4"])
+def test_it_is_the_model_of_the_rounded_weights(weights: str, family: str, batch: int) -> None:
+    """Prompt and decode: as near to float32 as torch's bf16 model with the same rounded weights."""
+    model = generated(family, "bf16")
+    before = [parameter.clone() for parameter in model.parameters()]
+    rounded = with_rounded_weights(model, weights)
+    exact = with_rounded_weights(model, weights).float()
+    runner = engine.runner("megakernel", model, {"weights": weights})
+    prompt = torch.randint(0, model.config.vocab_size, (batch, PROMPT), device="cuda")
+    made = torch.tensor(runner.generate(prompt, TOKENS).tokens, device="cuda")
+    ids = torch.cat([prompt, made], dim=1)
+    with torch.no_grad():
+        truth, torchs = exact(ids).logits, rounded(ids).logits.float()
+    own = runner.logits(ids).float()
+    assert (own - truth).norm() <= 1.1 * (torchs - truth).norm()
+    chosen = truth[:, PROMPT - 1 : -1].gather(-1, made[..., None])[..., 0]
+    assert (truth[:, PROMPT - 1 : -1].max(-1).values - chosen).max() < 0.05 * truth.std()
+    assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
+
+
+def test_bf16_loses_no_more_than_torchs_own_on_trained_weights() -> None:
+    """KL divergence and disagreement over 4,096 tokens: at most 1.1 times torch's, as far as the interval can say."""
+    runner = engine.runner("megakernel", sample("bf16", "cuda"))
+    _, (done, torchs, own) = on_its_text(runner, "cuda")
+    assert done == quality.LEAST_TOKENS
+    assert paired_difference(list(1.1 * kl_blocks(torchs)), list(kl_blocks(own))).low <= 0
+    assert paired_difference(list(1.1 * torchs.blocks()), list(own.blocks())).low <= 0
+    assert not own.broken
+
+
+@pytest.mark.parametrize(("weights", "acceptable", "kl_most"), [("fp8", True, 0.0005), ("nvfp4", False, 0.005)])
+def test_lower_precision_on_trained_weights(weights: str, acceptable: bool, kl_most: float) -> None:
+    runner = engine.runner("megakernel", sample("bf16", "cuda"), {"weights": weights})
+    tokens, compared = on_its_text(runner, "cuda")
+    found = quality.judge(*compared, tokens, generated=False, largest_loss=0.012)
+    print(found.sentence)
+    assert found.kl_before < found.kl_after < kl_most
+    assert found.acceptable == acceptable
