@@ -143,7 +143,7 @@ class Kernels(_Kernels):
 
     name = "kernels"
     summary = "the fastest variant of every op, fused where that pays, under CUDA graphs"
-    build_seconds = 45.0
+    build_seconds = 20.0
 
 
 @register
@@ -154,4 +154,4 @@ class KernelsFp8(_Kernels):
     summary = "the same, weights in fp8 where that is faster"
     lossy = True
     options = {"weights": "fp8"}
-    build_seconds = 60.0
+    build_seconds = 20.0

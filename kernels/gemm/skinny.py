@@ -26,6 +26,7 @@ class _Skinny(Variant):
 
     op = "linear"
     weights: str = ""
+    in_a_model = {"overlap": True}
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:
