@@ -28,6 +28,9 @@ def bench_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", action="append", type=positive, metavar="N", help="decode: these batches")
     parser.add_argument("--prompt", action="append", type=positive, metavar="N", help="decode: these prompts' lengths")
     parser.add_argument("--weights", action="append", metavar="NAME", help="decode: beside the peers, these precisions")
+    parser.add_argument(
+        "--fidelity", type=positive, default=0, metavar="N", help="decode: compare N tokens with the float32 model"
+    )
     parser.add_argument("--rounds", type=positive, default=30, help="decode: requests to each runner (default 30)")
     parser.add_argument("--only", metavar="TEXT", help="only cases whose key contains TEXT, such as m=128")
     parser.add_argument("--seconds", type=float, default=20.0, help="longest time for one case (default 20)")
@@ -95,6 +98,7 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Row
             slow_builds=options.compiled,
             rounds=options.rounds,
             seconds=options.seconds,
+            fidelity=options.fidelity,
         )
         yield from bench_decode.decode_rows(chosen, ceilings, (device, gpu))
         return
@@ -173,8 +177,14 @@ def _decode_line(row: Row) -> str:
     ratio = f" {row.ratio_to_best_peer:5.2f}x" if row.ratio_to_best_peer else ""
     return (
         f"{group:<40} {row.variant:<22} {row.gate:<10} {row.ttf64_ms:8.2f} ms [{row.ms_low:.2f}, {row.ms_high:.2f}] "
-        f"{row.ms_per_token:7.4f} ms/token {share}{ratio} ({row.rounds} rounds)"
+        f"{row.ms_per_token:7.4f} ms/token {share}{ratio} ({row.rounds} rounds){_fidelity(row)}"
     )
+
+
+def _fidelity(row: Row) -> str:
+    if row.kl is None or row.disagreement is None:
+        return ""
+    return f" KL {row.kl:.2g} nats, other token {row.disagreement:.2%} of {row.tokens:,}"
 
 
 def _store(options: argparse.Namespace, document: BenchDocument) -> int:

@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 
-from kernels import catalogue, engine, registry
+from kernels import catalogue, engine, fidelity, registry
 from kernels.believable import floor_ms, impossible
 from kernels.bench_document import Row
 from kernels.engine import Runner
 from kernels.engine.whole_model import WholeModel
+from kernels.fidelity import Fidelity
 from kernels.hardware import Gpu
 from kernels.launches import is_own, kernels_seen
 from kernels.ops import BYTES, ModelCase
@@ -40,7 +41,10 @@ FEWEST, SLOW = 5, 3.0
 
 @dataclass(frozen=True)
 class Options:
-    """What to measure; None is what the tables and the variants offer. `seconds` bounds one group's rounds."""
+    """What to measure; None is what the tables and the variants offer. `seconds` bounds one group's rounds.
+
+    `fidelity` tokens are compared with the float32 model, by eager and by every variant that is no peer.
+    """
 
     models: Sequence[str] | None = None
     batches: Sequence[int] | None = None
@@ -50,6 +54,7 @@ class Options:
     slow_builds: bool = False
     rounds: int = 30
     seconds: float = 20.0
+    fidelity: int = 0
 
     def groups(self, cpu: bool) -> list[tuple[str, int, int]]:
         """(model, batch, prompt): the table, or every combination of what is named. Raises KeyError."""
@@ -71,6 +76,7 @@ class _Run:
     runner: Runner
     gate: str
     reason: str = ""
+    fidelity: Fidelity | None = None
     ttf64_ms: list[float] = field(default_factory=list)
     per_token_ms: list[float] = field(default_factory=list)
 
@@ -144,9 +150,24 @@ def _measured(model: Any, case: ModelCase, options: Options, gpu: Gpu, ceilings:
             if run.gate == "pass" and (done < FEWEST or (run.ms() or 0) < SLOW * fastest):
                 run.serve(ids)
     best = min((run.ms() or 0 for run in runs if run.ttf64_ms and run.variant.peer), default=None)
+    if options.fidelity:
+        _compare([run for run in runs if run.gate == "pass"], model, case, options.fidelity)
     for run in runs:
         yield _row(run, gpu, ceilings, best, ids)
         run.runner.close()
+
+
+def _compare(runs: Sequence[_Run], model: Any, case: ModelCase, tokens: int) -> None:
+    """Notes how far torch's eager model and our own runners are from float32, on random tokens."""
+    compared = {run.variant.name: run for run in runs if run.variant.name == "eager" or not run.variant.peer}
+    config, _ = catalogue.entry(case.model)
+    exact = engine.load(None, config, seed=0, generated=True, dtype="fp32", device=model.device.type)
+    count = -(-tokens // (fidelity.LENGTH * case.batch)) * case.batch
+    ids = torch.randint(model.config.vocab_size, (count, fidelity.LENGTH), generator=torch.Generator().manual_seed(6))
+    runners = {name: run.runner for name, run in compared.items()}
+    found = fidelity.fidelity(engine.runner("eager", exact), runners, ids, case.batch)
+    for name, run in compared.items():
+        run.fidelity = found[name]
 
 
 def _wanted(case: ModelCase, options: Options, gpu: Gpu) -> list[tuple[WholeModel, ModelCase]]:
@@ -218,5 +239,6 @@ def _row(run: _Run, gpu: Gpu, ceilings: dict[str, Any], best: float | None, ids:
             "ms_per_token": per_token,
             "read_share": case.bytes_per_token / per_token / 1e9 / read if read else None,
             "rounds": len(run.ttf64_ms),
+            **(vars(run.fidelity) if run.fidelity else {}),
         }
     )

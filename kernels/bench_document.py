@@ -13,7 +13,8 @@ class Row(BaseModel):
 
     `ratio_to_best_peer` is the best peer's time over this one's: above 1 is faster. `kernels` are the names seen on
     the device. Decode rows carry as well `ttf64_ms` (which is `ms`), `ms_per_token`, `read_share`, the share of the
-    measured read bandwidth that a decode step's bytes take, and `rounds`, the requests behind the medians.
+    measured read bandwidth that a decode step's bytes take, and `rounds`, the requests behind the medians; where asked
+    for also `kl` (mean, nats) and `disagreement` (of the most likely token) from the float32 model over `tokens`.
     """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -40,6 +41,9 @@ class Row(BaseModel):
     ms_per_token: float | None = None
     read_share: float | None = None
     rounds: int | None = None
+    kl: float | None = None
+    disagreement: float | None = None
+    tokens: int | None = None
 
 
 class BenchDocument(BaseModel):

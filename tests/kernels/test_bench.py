@@ -76,8 +76,11 @@ def test_bench_decode_times_a_whole_model(tmp_path):
     assert row.read_share == pytest.approx(row.case["bytes_per_token"] / row.ms_per_token / 1e9 / 0.01)
     case = {name: row.case[name] for name in ("model", "weights", "batch", "prompt", "tokens")}
     assert case == {"model": "tiny-llama", "weights": "fp32", "batch": 1, "prompt": 128, "tokens": 64}
-    named = ["--batch", "2", "--prompt", "32", "--model", "tiny-qwen2"]
+    assert row.kl is None
+    named = ["--batch", "2", "--prompt", "32", "--model", "tiny-qwen2", "--fidelity", "300"]
     assert main(["bench", "decode", *options, *named, "--append"]) == 0
+    compared = bench_document.read(path).rows[1]
+    assert (compared.kl, compared.disagreement, compared.tokens) == (0, 0, 512)
     assert [(row.case["model"], row.case["batch"], row.case["prompt"]) for row in bench_document.read(path).rows] == [
         ("tiny-llama", 1, 128),
         ("tiny-qwen2", 2, 32),

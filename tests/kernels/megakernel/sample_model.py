@@ -23,12 +23,14 @@ def sample(dtype: str, device: str) -> Any:
     return engine.load(DIRECTORY, config, dtype=dtype, device=device)
 
 
-def on_its_text(own: Runner, device: str) -> tuple[texts.Tokens, tuple[int, quality._Side, quality._Side]]:
-    """4,096 tokens of its text, and `quality.compare` of torch's bf16 model and `own` on them."""
-    tokens = texts.from_text(DIRECTORY, LENGTH, quality.LEAST_TOKENS, sample("fp32", device).config.vocab_size)
+def on_its_text(
+    own: Runner, device: str, most: int = quality.LEAST_TOKENS
+) -> tuple[texts.Tokens, tuple[int, quality._Side, quality._Side]]:
+    """`most` tokens of its text, and `quality.compare` of torch's bf16 model and `own` on them."""
+    tokens = texts.from_text(DIRECTORY, LENGTH, most, sample("fp32", device).config.vocab_size)
     assert tokens is not None
     reference, torchs = (engine.runner("eager", sample(dtype, device)) for dtype in ("fp32", "bf16"))
-    return tokens, quality.compare(reference, torchs, own, tokens, 1, lambda done: done < quality.LEAST_TOKENS)
+    return tokens, quality.compare(reference, torchs, own, tokens, 1, lambda done: done < most)
 
 
 def kl_blocks(side: quality._Side) -> np.ndarray:

@@ -1,0 +1,42 @@
+"""How far a runner's logits are from the float32 model's: on generated weights numerical fidelity, never quality."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kernels.engine import Runner
+
+LENGTH = 128
+"""Tokens of a sequence."""
+
+
+@dataclass
+class Fidelity:
+    """Mean KL divergence from the float32 model in nats, and how often another token is the most likely one."""
+
+    tokens: int = 0
+    kl: float = 0.0
+    disagreement: float = 0.0
+
+    def add(self, expected: Tensor, own: Tensor) -> None:
+        """Log-probabilities [batch, length, vocab] of the float32 model and of the runner."""
+        count = expected.shape[0] * expected.shape[1]
+        kl = float((expected.exp() * (expected - own)).sum(-1).double().mean())
+        other = float((expected.argmax(-1) != own.argmax(-1)).double().mean())
+        share = count / (self.tokens + count)
+        self.kl += (kl - self.kl) * share
+        self.disagreement += (other - self.disagreement) * share
+        self.tokens += count
+
+
+@torch.no_grad()
+def fidelity(reference: Runner, runners: Mapping[str, Runner], ids: Tensor, batch: int) -> dict[str, Fidelity]:
+    """Teacher-forced over ids [sequences, length], `batch` sequences at a time."""
+    found = {name: Fidelity() for name in runners}
+    for rows in ids.split(batch):
+        expected = torch.log_softmax(reference.logits(rows).float(), dim=-1)
+        for name, runner in runners.items():
+            found[name].add(expected, torch.log_softmax(runner.logits(rows).float(), dim=-1))
+    return found
