@@ -103,10 +103,12 @@ def _race(
 
 
 def _rivals(options: Options, op: PlannedOp) -> list[PlannedOp]:
-    """The best of every other variant, and the other params of this one, that are not too far behind."""
+    """Other params for the model's pass, and the other options that are not too far behind by themselves."""
     held = next((each for each in options.values() if any(option.op is op for option in each)), ())
     best = min((option.ms for option in held), default=0.0)
-    return [option.op for option in held if option.op is not op and option.ms <= BEHIND * best]
+    others = [option.op for option in held if option.op is not op and option.ms <= BEHIND * best]
+    beside = [{**op.params, **more} for more in registry.variant(op.variant).in_a_model]
+    return [*(op.model_copy(update={"params": params}) for params in beside if params != op.params), *others]
 
 
 def _best(options: Options, case: Case) -> PlannedOp | None:
@@ -147,9 +149,9 @@ def usable(case: Case, variant: str) -> bool:
 
 def planned_op(case: Case, variant: str, params: Mapping[str, Any], evidence_id: str = "") -> PlannedOp:
     """The variant as an op of a plan, with what it may do in a model's pass."""
-    more = dict(registry.variant(variant).in_a_model)
+    more = registry.variant(variant).in_a_model[0]
     return PlannedOp(
-        op=case.op, case=case.model_dump(), variant=variant, params={**more, **params}, evidence_id=evidence_id
+        op=case.op, case=case.model_dump(), variant=variant, params={**params, **more}, evidence_id=evidence_id
     )
 
 

@@ -35,7 +35,7 @@ struct Params {
   const Value* bias;        // [n], or null
   const Value* residual;    // [m, n], or null
   void* y;                  // [m, n]
-  int m, n, k, units, steps, x_bytes, stages, kept_units, most_units, overlap;
+  int m, n, k, units, steps, x_bytes, stages, kept_units, most_units, overlap, ahead;
   float eps;
 };
 
@@ -161,6 +161,17 @@ struct Producer {
     ring.advance(p.stages);
     left--;
   }
+  // Asks the second-level cache for what follows the ring, while the previous kernel leaves the memory idle.
+  __device__ __forceinline__ void look_ahead(const Params& p) const {
+    const char* at = from;
+    int of = of_unit;
+#pragma unroll 1
+    for (int i = min(p.ahead, left); i; i--) {
+      asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(at), "r"(kChunkBytes) : "memory");
+      at += kChunkBytes;
+      if (++of == each) of = 0, at += skip;
+    }
+  }
   // Bytes that are asked for first come first: x, unless a previous kernel may still be writing it.
   __device__ __forceinline__ void fill(const Params& p, const Places& at, const Share& share) {
     Shared& s = *at.shared;
@@ -171,6 +182,7 @@ struct Producer {
     if (!p.overlap) fetch_inputs(p, at, share);
 #pragma unroll 1
     for (int i = min(p.stages, left); i; i--) send(p, at);
+    if (p.ahead) look_ahead(p);
     if (p.overlap) fetch_inputs(p, at, share);
   }
   __device__ __forceinline__ void stream(const Params& p, const Places& at) {

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 16
 CUTS = ("splits", "k_warps", "row_tiles", "warps")
-PARAMS = (*CUTS, "overlap", "zero")
+PARAMS = (*CUTS, "overlap", "ahead", "zero")
 
 
 class _Skinny(Variant):
@@ -21,12 +21,13 @@ class _Skinny(Variant):
 
     Params: `splits`, `k_warps`, `row_tiles`, `warps` (how the product is cut; the same for `pack` and `build`),
     `overlap` (a dependent launch: weights are read before the kernel ahead has ended, so they must have been written,
-    and waited for, long before), `zero` (int4: with a zero per group).
+    and waited for, long before), `ahead` (KiB beyond its ring that each block then brings into the L2), `zero` (int4:
+    with a zero per group).
     """
 
     op = "linear"
     weights: str = ""
-    in_a_model = {"overlap": True}
+    in_a_model = tuple({"overlap": True, "ahead": kib} for kib in (64, 0, 128, 192))
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:
@@ -51,7 +52,7 @@ class _Skinny(Variant):
         """f(x [m, k], w, bias=None [n], residual=None [m, n], eps=1e-6) -> y [m, n]; w is what `pack` returned."""
         from kernels.gemm.skinny_call import SkinnyLinear
 
-        return SkinnyLinear(case, cut_of(case, params), bool(params.get("overlap")))
+        return SkinnyLinear(case, cut_of(case, params), bool(params.get("overlap")), 1024 * params.get("ahead", 0))
 
     def space(self, case: LinearCase) -> list[dict[str, Any]]:
         """The best guess, the best with half or twice its warps, and the best with another number of splits."""

@@ -23,7 +23,19 @@ PARAMS = np.dtype(
     [(name, np.uint64) for name in ("stream", "x", "row_scales", "bias", "residual", "y")]
     + [
         (name, np.int32)
-        for name in ("m", "n", "k", "units", "steps", "x_bytes", "stages", "kept_units", "most_units", "overlap")
+        for name in (
+            "m",
+            "n",
+            "k",
+            "units",
+            "steps",
+            "x_bytes",
+            "stages",
+            "kept_units",
+            "most_units",
+            "overlap",
+            "ahead",
+        )
     ]
     + [("eps", np.float32)],
     align=True,
@@ -82,13 +94,13 @@ def sm_count(device: int) -> int:
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
-def parameters(cut: Cut, sms: int, overlap: bool, **given: Any) -> Any:
+def parameters(cut: Cut, sms: int, overlap: bool, ahead: int = 0, **given: Any) -> Any:
     """`Params` as a numpy scalar; what is not given is 0."""
     found = np.zeros((), PARAMS)
     own = {
         "m": cut.m, "k": cut.k, "units": cut.units, "steps": cut.steps, "x_bytes": cut.x_bytes,
         "stages": cut.stages(sms, overlap), "kept_units": cut.kept_units(sms),
-        "most_units": cut.most_units(sms), "overlap": overlap,
+        "most_units": cut.most_units(sms), "overlap": overlap, "ahead": ahead // (cut.chunk * cut.step_bytes),
     }  # fmt: skip
     for name, value in (own | given).items():
         found[name] = value.data_ptr() if isinstance(value, Tensor) else value
@@ -96,10 +108,13 @@ def parameters(cut: Cut, sms: int, overlap: bool, **given: Any) -> Any:
 
 
 class SkinnyLinear:
-    """f(x [m, k], w, bias=None [n], residual=None [m, n], eps) -> y [m, n], w as `packed` returns it."""
+    """f(x [m, k], w, bias=None [n], residual=None [m, n], eps) -> y [m, n], w as `packed` returns it.
 
-    def __init__(self, case: LinearCase, cut: Cut, overlap: bool) -> None:
-        self.case, self.cut, self.overlap = case, cut, overlap
+    `ahead` is how many bytes beyond the ring each block brings into the L2 while the kernel before it still runs.
+    """
+
+    def __init__(self, case: LinearCase, cut: Cut, overlap: bool, ahead: int = 0) -> None:
+        self.case, self.cut, self.overlap, self.ahead = case, cut, overlap, ahead if overlap else 0
         self.macros = tuple(macros(cut, case.dtype, case.gates, case.normalises).items())
 
     def __call__(
@@ -118,7 +133,7 @@ class SkinnyLinear:
         sms = sm_count(x.device.index)
         given = {"bias": bias, "residual": residual, "row_scales": w[1] if len(w) > 1 else None}
         there = {name: value for name, value in given.items() if value is not None}
-        params = parameters(cut, sms, self.overlap, stream=w[0], x=x, y=y, n=case.n, eps=eps, **there)
+        params = parameters(cut, sms, self.overlap, self.ahead, stream=w[0], x=x, y=y, n=case.n, eps=eps, **there)
         shared = cut.shared_bytes(sms, self.overlap)
         nvrtc.launch(
             kernel(SOURCE, "skinny_linear", self.macros),
