@@ -19,12 +19,9 @@ MOST_CHUNKS = 16
 
 def processors() -> int:
     """Streaming multiprocessors of the current GPU; 2 in Triton's interpreter, so that there are splits to merge."""
-    return torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count if gpu() else 2
-
-
-def gpu() -> bool:
-    """Whether kernels run on a GPU and not in the interpreter."""
-    return torch.cuda.is_available()
+    if not torch.cuda.is_available():
+        return 2
+    return torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count
 
 
 def split_count(pairs: int, kv_len: int, block: int, per_sm: int) -> int:
@@ -57,7 +54,6 @@ class DecodeCall:
     def __init__(self, case: AttentionCase, tuning: dict[str, int], scale: float | None = None) -> None:
         self.case, self.tuning = case, tuning
         self.constants = constants_for(case, tuning)
-        self.fetch = tuning["block"] if tuning["fetch"] and gpu() else 0  # the interpreter has no inline assembly
         self.scratch = Scratch(
             case.batch * case.kv_heads, self.constants["SPLITS"], self.constants["REAL"], case.head_dim
         )
@@ -94,6 +90,8 @@ class DecodeCall:
         o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
         if not o.numel():
             return o
+        if case.kv_dtype == "fp8":
+            v = _pairs(v)
         parts, sums, arrivals = self.scratch.take(q.device)
         grid = (case.kv_heads, self.constants["SPLITS"], case.batch)
         decode[grid](
@@ -104,7 +102,7 @@ class DecodeCall:
             page_table.stride(0) if page_table is not None else 0, more, capacity, k.shape[0], self.scale,
             case.softcap or 0.0, BLOCK_N=self.tuning["block"], PAGE_SIZE=k.shape[1] if paged else 0, Q_LEN=case.q_len,
             CAUSAL=case.causal and case.q_len > 1, WINDOW=case.window or 0, SOFTCAP=case.softcap is not None,
-            LENGTHS=counts is not None, FP8=k_scale is not None, STAGES=self.tuning["stages"], FETCH=self.fetch,
+            LENGTHS=counts is not None, FP8=k_scale is not None, STAGES=self.tuning["stages"],
             **self.constants, num_warps=self.tuning["warps"],
         )  # fmt: skip
         return o
@@ -134,6 +132,13 @@ class DecodeCall:
                 raise ValueError(f"{name} is {missing} and the case's kv_dtype {case.kv_dtype}")
             if given is not None:
                 expect(name, given, (case.kv_heads,), (torch.float32,), q.device)
+
+
+def _pairs(v: torch.Tensor) -> torch.Tensor:
+    """An fp8 cache as int16, two values in each. Raises ValueError where a row does not begin at an even value."""
+    if v.shape[-1] % 2 or v.storage_offset() % 2 or any(step % 2 for step in v.stride()[:3]):
+        raise ValueError(f"v has strides {v.stride()} in fp8: even ones, and an even head_dim, are needed")
+    return v.view(torch.int16)
 
 
 def check_cache(

@@ -13,62 +13,78 @@ import triton.language as tl
 
 
 @triton.jit
-def page_of(start, n, inside, page_table, pages, PAGE_SIZE: tl.constexpr, BLOCK_N: tl.constexpr):
-    """Page and slot of keys n = start, start + 1, … (int64 [BLOCK_N]), and which lie on pages that there are."""
-    if PAGE_SIZE % BLOCK_N == 0:
-        page = tl.load(page_table + start // PAGE_SIZE) + tl.zeros([BLOCK_N], tl.int32)
+def places(
+    start, end, page_table, pages, k_page, k_token, v_page, v_token, PAGE_SIZE: tl.constexpr, COUNT: tl.constexpr
+):
+    """Offsets in k and in v of keys start, start + 1, … (int64 [COUNT]), and which lie before end, on real pages."""
+    n = start + tl.arange(0, COUNT)
+    known = n < end
+    if PAGE_SIZE == 0:
+        slot = n.to(tl.int64)
+        return slot * k_token, slot * v_token, known
+    if PAGE_SIZE % COUNT == 0:
+        page = tl.load(page_table + start // PAGE_SIZE) + tl.zeros([COUNT], tl.int32)
     else:
-        page = tl.load(page_table + n // PAGE_SIZE, mask=inside, other=-1)
-    known = inside & (page >= 0) & (page < pages)
-    return tl.where(known, page, 0).to(tl.int64), (n % PAGE_SIZE).to(tl.int64), known
+        page = tl.load(page_table + n // PAGE_SIZE, mask=known, other=-1)
+    known = known & (page >= 0) & (page < pages)
+    page, slot = tl.where(known, page, 0).to(tl.int64), (n % PAGE_SIZE).to(tl.int64)
+    return page * k_page + slot * k_token, page * v_page + slot * v_token, known
+
+
+@triton.jit
+def halves(pairs, dtype: tl.constexpr):
+    """The two e4m3 values in each int16, widened."""
+    low = (pairs & 0xFF).to(tl.int8).to(tl.float8e4nv, bitcast=True).to(dtype)
+    return low, (pairs >> 8).to(tl.int8).to(tl.float8e4nv, bitcast=True).to(dtype)
 
 
 @triton.jit
 def attend(
-    q, scale, last, top, total, acc, k, v, page_table, begin, end, pages, k_page, k_token, v_page, v_token, softcap,
-    HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr, PAGE_SIZE: tl.constexpr,
-    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, STAGES: tl.constexpr,
+    q, scale, last, top, total, acc, odd, k, v, page_table, begin, end, pages, k_page, k_token, v_page, v_token,
+    softcap, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr, PAGE_SIZE: tl.constexpr,
+    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, STAGES: tl.constexpr, FP8: tl.constexpr,
 ):  # fmt: skip
     """Keys begin … end of one KV head: q [rows, BLOCK_D] at positions last [rows]; scale [rows] makes q·k base-2 scores
     (with SOFTCAP plain ones). Returns the running maximum, sum and products.
+
+    An fp8 v comes as int16, two values in each: its tile is then transposed by 16-bit units on the way to the tensor
+    cores, as bf16 is, and acc and odd hold the products of even and odd dimensions. Otherwise odd stays as it is.
     """
     d = tl.arange(0, BLOCK_D)
+    e = tl.arange(0, BLOCK_D // 2 if FP8 else BLOCK_D)
     for start in tl.range(begin, end, BLOCK_N, num_stages=STAGES):
         n = start + tl.arange(0, BLOCK_N)
         inside = n < end
-        page, slot, known = tl.zeros([BLOCK_N], tl.int64), n.to(tl.int64), inside
-        if PAGE_SIZE:
-            page, slot, known = page_of(start, n, inside, page_table, pages, PAGE_SIZE, BLOCK_N)
-        k_at, v_at = page * k_page + slot * k_token, page * v_page + slot * v_token
+        k_at, v_at, known = places(
+            start, end, page_table, pages, k_page, k_token, v_page, v_token, PAGE_SIZE, BLOCK_N
+        )  # fmt: skip
         keys = tl.load(k + k_at[None, :] + d[:, None], mask=known[None, :] & (d < HEAD_DIM)[:, None], other=0.0)
         scores = tl.dot(q, keys.to(q.dtype), input_precision="ieee") * scale[:, None]
         if SOFTCAP:  # cap · tanh(s / cap), in base 2
             scores = softcap * 1.4426950408889634 * (2 * tl.sigmoid(scores * (2 / softcap)) - 1)
+        if PAGE_SIZE:
+            scores = tl.where((inside & (known == 0))[None, :], float("nan"), scores)
         seen = inside[None, :]
         if CAUSAL:
             seen = seen & (n[None, :] <= last[:, None])
         if WINDOW:
             seen = seen & (last[:, None] - n[None, :] < WINDOW) & (n[None, :] - last[:, None] < WINDOW)
         scores = tl.where(seen, scores, float("-inf"))
-        if PAGE_SIZE:
-            scores = tl.where((inside & (known == 0))[None, :], float("nan"), scores)
         higher = tl.maximum(top, tl.max(scores, axis=1))
         base = tl.where(higher == float("-inf"), 0.0, higher)
         p = tl.exp2(scores - base[:, None])
         fade = tl.exp2(top - base)
         total = total * fade + tl.sum(p, axis=1)
-        values = tl.load(v + v_at[:, None] + d[None, :], mask=known[:, None] & (d < HEAD_DIM)[None, :], other=0.0)
-        acc = tl.dot(p.to(q.dtype), values.to(q.dtype), acc * fade[:, None], input_precision="ieee")
+        mask = known[:, None] & (e < (HEAD_DIM // 2 if FP8 else HEAD_DIM))[None, :]
+        values = tl.load(v + v_at[:, None] + e[None, :], mask=mask, other=0)
+        if FP8:
+            low, high = halves(values, q.dtype)
+            acc = tl.dot(p.to(q.dtype), low, acc * fade[:, None])
+            odd = tl.dot(p.to(q.dtype), high, odd * fade[:, None])
+        else:
+            acc = tl.dot(p.to(q.dtype), values, acc * fade[:, None], input_precision="ieee")
         top = higher
-    return top, total, acc
-
-
-@triton.jit
-def fetch(pointers):
-    """Asks for the 128-byte lines at the pointers without waiting: the first keys are on their way while q arrives."""
-    tl.inline_asm_elementwise(
-        "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [pointers], dtype=tl.int32, is_pure=False, pack=1
-    )
+    return top, total, acc, odd
 
 
 @triton.jit
@@ -163,7 +179,7 @@ def decode(
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr, PAGE_SIZE: tl.constexpr,
     Q_LEN: tl.constexpr, GROUP: tl.constexpr, REAL: tl.constexpr, ROWS: tl.constexpr, REAL_BLOCK: tl.constexpr,
     CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, LENGTHS: tl.constexpr, FP8: tl.constexpr,
-    SPLITS: tl.constexpr, CHUNK: tl.constexpr, STAGES: tl.constexpr, FETCH: tl.constexpr,
+    SPLITS: tl.constexpr, CHUNK: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """One split of one KV head of one sequence; lengths[b] + more keys are in the cache (LENGTHS false: `capacity`)."""
     head, split, sequence = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
@@ -182,10 +198,6 @@ def decode(
         v += sequence * v_first
     k += head.to(tl.int64) * k_head
     v += head.to(tl.int64) * v_head
-    if FETCH and PAGE_SIZE == 0:
-        ahead = tl.minimum(begin + tl.arange(0, FETCH), tl.maximum(length - 1, 0)).to(tl.int64)
-        fetch(k + ahead * k_token)
-        fetch(v + ahead * v_token)
 
     row, d = tl.arange(0, ROWS), tl.arange(0, BLOCK_D)
     at = sequence * q_batch + (row // GROUP)[:, None] * q_token + (head * GROUP + row % GROUP)[:, None] * q_head
@@ -199,13 +211,15 @@ def decode(
         queries = (wide / largest[:, None]).to(tl.float16)
         scales *= largest * tl.load(k_scale + head)
         factor *= tl.load(v_scale + head)
-    top, total, acc = attend(
+    acc = tl.zeros([ROWS, BLOCK_D // 2 if FP8 else BLOCK_D], tl.float32)
+    top, total, acc, odd = attend(
         queries, scales, length - Q_LEN + row // GROUP,
-        tl.full([ROWS], float("-inf"), tl.float32), tl.zeros([ROWS], tl.float32), tl.zeros([ROWS, BLOCK_D], tl.float32),
-        k, v, page_table + sequence * table_step,
-        begin, end, pages, k_first, k_token, v_first, v_token, softcap,
-        HEAD_DIM, BLOCK_D, BLOCK_N, PAGE_SIZE, CAUSAL, WINDOW, SOFTCAP, STAGES,
+        tl.full([ROWS], float("-inf"), tl.float32), tl.zeros([ROWS], tl.float32), acc, acc,
+        k, v, page_table + sequence * table_step, begin, end, pages, k_first, k_token, v_first, v_token, softcap,
+        HEAD_DIM, BLOCK_D, BLOCK_N, PAGE_SIZE, CAUSAL, WINDOW, SOFTCAP, STAGES, FP8,
     )  # fmt: skip
+    if FP8:
+        acc = tl.reshape(tl.join(acc, odd), [ROWS, BLOCK_D])
     finish(
         top, total, acc, factor, parts, sums, arrivals, sequence * tl.num_programs(0) + head, split,
         sequence * o_batch + head.to(tl.int64) * GROUP * o_head, o, o_token, o_head,
@@ -216,22 +230,34 @@ def decode(
 class Scratch:
     """What a split kernel leaves for the merge: fresh parts at each call, and counters that go back to zero.
 
-    The counters belong to one built function and one stream: calls on one stream come one after the other.
+    The counters belong to one built function and one stream, where calls come one after the other. All CUDA graphs of
+    one function share a set of their own, zeroed before any capture: replay them one after the other.
     """
 
     def __init__(self, pairs: int, splits: int, rows: int, head_dim: int) -> None:
         self.pairs, self.splits, self.rows, self.head_dim = pairs, splits, rows, head_dim
-        self._arrivals: dict[tuple[torch.device, int], torch.Tensor] = {}
+        self._arrivals: dict[tuple[torch.device, int | None], torch.Tensor] = {}
+        if torch.cuda.is_available():
+            self._counters(torch.device("cuda", torch.cuda.current_device()), None)
 
     def take(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """parts, sums and arrivals for one call on the device's current stream."""
-        stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
-        key = (device, stream)
-        if key not in self._arrivals:
-            self._arrivals[key] = torch.zeros(self.pairs, dtype=torch.int32, device=device)
+        """parts, sums and arrivals for one call on the device's current stream. Raises ValueError under the capture of
+        a graph on another device than the one that was current when the function was built.
+        """
+        stream: int | None = 0
+        if device.type == "cuda":
+            capturing = torch.cuda.is_current_stream_capturing()
+            stream = None if capturing else torch.cuda.current_stream(device).cuda_stream
+            if capturing and (device, stream) not in self._arrivals:
+                raise ValueError(f"q is on {device}, where this function was not built: a graph cannot capture it")
         count = self.pairs * self.splits * self.rows if self.splits > 1 else 1
         parts = torch.empty(count * self.head_dim, dtype=torch.float32, device=device)
-        return parts, torch.empty(count, dtype=torch.float32, device=device), self._arrivals[key]
+        return parts, torch.empty(count, dtype=torch.float32, device=device), self._counters(device, stream)
+
+    def _counters(self, device: torch.device, stream: int | None) -> torch.Tensor:
+        if (device, stream) not in self._arrivals:
+            self._arrivals[device, stream] = torch.zeros(self.pairs, dtype=torch.int32, device=device)
+        return self._arrivals[device, stream]
 
 
 def row_constants(rows: int, group: int, head_dim: int, splits: int, warps: int) -> dict[str, int]:

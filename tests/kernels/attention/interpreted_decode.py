@@ -13,7 +13,7 @@ from tests.kernels.interpreting import let_tensors_be_bounds
 
 let_tensors_be_bounds()
 
-TUNING = {"splits": 3, "per_sm": 1, "block": 16, "warps": 1, "stages": 2, "fetch": 0}
+TUNING = {"splits": 3, "per_sm": 1, "block": 16, "warps": 1, "stages": 2}
 
 
 def like(**changes):

@@ -43,13 +43,13 @@ def test_nothing_is_spilled(change):
         fixed = {
             "BLOCK_N": tuning["block"], "PAGE_SIZE": case.page_size or 0, "Q_LEN": case.q_len, "CAUSAL": case.q_len > 1,
             "WINDOW": case.window or 0, "SOFTCAP": case.softcap is not None, "LENGTHS": case.paged,
-            "FP8": case.kv_dtype == "fp8", "STAGES": tuning["stages"], "FETCH": 0 if case.paged else tuning["block"],
+            "FP8": case.kv_dtype == "fp8", "STAGES": tuning["stages"],
             **row_constants(case.q_len * group, group, case.head_dim, 16, tuning["warps"]),
         }  # fmt: skip
-        cache = "*fp8e4nv" if case.kv_dtype == "fp8" else "*bf16"
-        pointers = {"q": "*bf16", "k": cache, "v": cache, "o": "*bf16", "parts": "*fp32", "sums": "*fp32",
-                    "arrivals": "*i32", "lengths": "*i32", "page_table": "*i32", "k_scale": "*fp32", "v_scale": "*fp32",
-                    "scale": "fp32", "softcap": "fp32", "more": "i32"}  # fmt: skip
+        pointers = dict.fromkeys(("q", "k", "v", "o"), "*bf16") | dict.fromkeys(("lengths", "page_table"), "*i32")
+        pointers |= dict.fromkeys(("parts", "sums", "k_scale", "v_scale"), "*fp32") | {"arrivals": "*i32"}
+        pointers |= {"scale": "fp32", "softcap": "fp32", "more": "i32"}
+        pointers |= {"k": "*fp8e4nv", "v": "*i16"} if case.kv_dtype == "fp8" else {}
         types = {name: pointers.get(name, "i32:16") for name in decode.arg_names if name not in fixed}
         assert stack_bytes(decode, types, fixed, tuning["warps"], 3) == 0, tuning
 
@@ -61,6 +61,7 @@ def test_nothing_is_spilled(change):
         ({"kv_dtype": "fp16"}, "h200", "kv_dtype is fp16"),
         ({"kv_dtype": "fp8"}, "a100", "sm is 80"),
         ({"q_len": 17}, "h200", "q_len is 17"),
+        ({"q_len": 9, "kv_dtype": "fp8"}, "h200", "q_len is 9"),
         ({"head_dim": 320}, "h200", "head_dim is 320"),
         ({"heads": 9}, "h200", "heads is 9"),
         ({"window": 0}, "h200", "window is 0"),
@@ -94,3 +95,25 @@ def test_it_passes_the_gate_on_the_gpu():
             for params in VARIANT.space(case):
                 report = accuracy.check(VARIANT, case, "cuda", params)
                 assert report.passed, f"{case.key} {params}: {report.sentence}"
+
+
+@pytest.mark.gpu
+def test_captured_graphs_follow_the_position_and_agree_with_plain_calls():
+    import torch
+
+    case = BASE.model_copy(update={"batch": 1, "kv_len": 2048})
+    call = VARIANT.build(case, {})
+    q = torch.randn(1, 1, 32, 64, device="cuda", dtype=torch.bfloat16)
+    k, v = torch.randn(2, 1, 2048, 8, 64, device="cuda", dtype=torch.bfloat16)
+    position = torch.zeros(1, dtype=torch.int64, device="cuda")
+    call(q, k, v, position=position)
+    graphs, outs = [torch.cuda.CUDAGraph() for _ in range(2)], []
+    for graph in graphs:
+        with torch.cuda.graph(graph):
+            outs.append(call(q, k, v, position=position))
+    for at in (0, 1, 63, 64, 700, 2047):
+        position.fill_(at)
+        for graph, out in reversed(list(zip(graphs, outs, strict=True))):
+            graph.replay()
+            torch.cuda.synchronize()
+            assert torch.equal(out, call(q, k, v, position=position))
