@@ -56,6 +56,18 @@ def test_a_model_is_described(config: Path, capsys: pytest.CaptureFixture[str]) 
     assert "gate_up            16       1216" in out  # 2 layers on 8 SMs; 4864 / 8 row tiles in each
 
 
+def test_a_precision_may_be_named(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = []
+    for weights in ("bf16", "fp8", "nvfp4"):
+        assert main(["megakernel", "describe", str(config), "--weights", weights]) == 0
+        sizes.append(float(capsys.readouterr().out.split("weights a token: ")[1].split()[0]))
+    assert sizes[1] == pytest.approx(sizes[0] / 2, rel=0.05)
+    assert sizes[2] == pytest.approx(sizes[0] * 0.28125, rel=0.05)
+    with pytest.raises(SystemExit):
+        main(["megakernel", "describe", str(config), "--weights", "int3"])
+    assert "invalid choice: 'int3'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -107,6 +107,19 @@ def kinds_of_order(sm: int, first: int, second: int) -> set[str]:
     return kinds(swapped(SMALL, sm, first, second)) & {"residual"}
 
 
+@pytest.mark.parametrize("weights", ["fp8", "nvfp4"])
+def test_precision_changes_the_stream_and_not_the_proof(weights: str) -> None:
+    """The same instructions; a broken one is rejected all the same, and so is a precision that there is not."""
+    program = program_of("qwen2", out_parts=2, splits=3, weights=weights)
+    assert validate(program) == []
+    assert all((one == other).all() for one, other in zip(program.instructions, SMALL.instructions, strict=True))
+    assert (program.stream_bytes() < SMALL.stream_bytes()).all()
+    for sm, table in enumerate(program.instructions):
+        assert all(validate(without(program, sm, index)) for index in range(0, len(table), 5))
+    unknown = replace(program, layout=replace(program.layout, weights="int3"))
+    assert [problem.kind for problem in validate(unknown)] == ["bounds"]
+
+
 @pytest.mark.parametrize("part", ["sms", "splits", "out_parts"])
 def test_it_rejects_buffers_that_are_too_small(part: str) -> None:
     """Buffers are as large as the layout says; this program was built for a larger one."""
