@@ -54,6 +54,7 @@ def megakernel_arguments(parser: argparse.ArgumentParser) -> None:
         ("layers", 0, "layers, of those that the model has; 0 is all"),
     ):
         own.add_argument(f"--{option}", type=int, default=default, help=f"{what} (default {default})")
+    own.add_argument("--weights", choices=list(FORMATS), default="bf16", help="their precision (default bf16)")
 
 
 def megakernel(options: argparse.Namespace) -> int:
@@ -154,7 +155,7 @@ def _record(options: argparse.Namespace) -> int:
         raise Refused(f"--layers: {options.layers} is not 0 to {most}")
     if options.layers:
         config |= {"num_hidden_layers": options.layers}
-    program, raw = record(config, options.output, options.prompt, options.tokens, options.batch)
+    program, raw = record(config, options.output, options.prompt, options.tokens, options.batch, options.weights)
     _show(program, raw, program.shape.layers // 2)
     print(f"{options.output}: python -m kernels megakernel trace makes a Chrome trace of it")
     return 0

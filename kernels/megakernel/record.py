@@ -10,7 +10,9 @@ from kernels.megakernel import trace
 from kernels.megakernel.program import Program
 
 
-def record(config: dict[str, Any], path: Path, prompt: int, tokens: int, batch: int) -> tuple[Program, trace.Trace]:
+def record(
+    config: dict[str, Any], path: Path, prompt: int, tokens: int, batch: int, weights: str = "bf16"
+) -> tuple[Program, trace.Trace]:
     """Generates with weights from a seed and keeps the middle token's timeline at `path`; gives it back as well.
 
     Raises ValueError where the megakernel cannot run.
@@ -18,7 +20,7 @@ def record(config: dict[str, Any], path: Path, prompt: int, tokens: int, batch: 
     if not torch.cuda.is_available():
         raise ValueError("device: a timeline is recorded on a Hopper GPU, and there is none")
     model = engine.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
-    runner: Any = engine.runner("megakernel", model, {"tuning": {"trace": True}})
+    runner: Any = engine.runner("megakernel", model, {"weights": weights, "tuning": {"trace": True}})
     ids = torch.randint(config["vocab_size"], (batch, prompt), device="cuda")
     for _ in range(3):
         runner.generate(ids, tokens)
