@@ -46,6 +46,11 @@ class Parts:
         for op in ops:
             self._planned.setdefault(_kind(case_from.validate_python(op.case)), []).append(op)
 
+    @property
+    def lossy(self) -> bool:
+        """Whether any planned variant lowers the precision of the weights."""
+        return any(registry.variant(op.variant).lossy for ops in self._planned.values() for op in ops)
+
     def planned(self, case: Case) -> Part | None:
         """The planned variant nearest to the case that serves it; None where there is none."""
         if case.key not in self._found:

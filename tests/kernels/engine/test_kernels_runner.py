@@ -178,8 +178,9 @@ def test_lossy_weights_are_seen_in_the_logits(random_ids: torch.Tensor) -> None:
     case = LinearCase(m=1, n=128, k=64, dtype="fp32", weights="int8")
     runner = applied(model, [planned(case, "int8_dynamic_cpu")])
     runner.prepare(1, 20, 4)
-    difference = (runner.logits(random_ids[:1]) - expected).abs().amax(dim=-1)
-    assert 1e-3 < float(difference.max()) < 1.0
+    difference = (runner.logits(random_ids[:1, :20]) - expected[:, :20]).abs().amax(dim=-1)[0]
+    assert float(difference[10:].min()) > 1e-3  # the case is planned for steps and near prompts alike
+    assert float(difference.max()) < 1.0
 
 
 def test_each_weight_is_packed_once_and_unchanged_ones_are_views(random_ids: torch.Tensor) -> None:
