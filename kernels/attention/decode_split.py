@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 MOST_ROWS = 64
 """Queries times grouped heads that one program holds."""
 
-MOST_ROWS_FP8 = 32
-"""The same with an fp8 cache: with 64 rows Triton 3.6 takes other matrix instructions, and one case was wrong."""
+SAFE_ROWS = 32
+"""The same with an fp8 cache or a head_dim up to 32. Above it the rows are padded to 64 and Triton 3.6 takes `wgmma`
+in place of `mma`, and where a tile of values is 32 columns wide the answer was wrong on an H200.
+"""
 
 
 @register
@@ -79,7 +81,7 @@ def _refused(case: AttentionCase) -> Refusal | None:
     if case.heads % case.kv_heads:
         return Refusal(f"heads is {case.heads}, not a multiple of kv_heads {case.kv_heads}")
     rows = case.q_len * case.heads // case.kv_heads
-    most = MOST_ROWS_FP8 if case.kv_dtype == "fp8" else MOST_ROWS
+    most = SAFE_ROWS if case.kv_dtype == "fp8" or case.head_dim <= 32 else MOST_ROWS
     if rows > most:
         return Refusal(f"q_len is {case.q_len}: this variant takes {most} queries times grouped heads here, not {rows}")
     if case.head_dim > 256:

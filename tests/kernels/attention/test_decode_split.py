@@ -38,7 +38,7 @@ def test_nothing_is_spilled(change):
     from kernels.attention.decode_triton import decode, row_constants
 
     case = BASE.model_copy(update=change)
-    for tuning in VARIANT.space(case)[:2]:
+    for tuning in VARIANT.space(case)[:1]:
         group = case.heads // case.kv_heads
         fixed = {
             "BLOCK_N": tuning["block"], "PAGE_SIZE": case.page_size or 0, "Q_LEN": case.q_len, "CAUSAL": case.q_len > 1,
@@ -62,6 +62,7 @@ def test_nothing_is_spilled(change):
         ({"kv_dtype": "fp8"}, "a100", "sm is 80"),
         ({"q_len": 17}, "h200", "q_len is 17"),
         ({"q_len": 9, "kv_dtype": "fp8"}, "h200", "q_len is 9"),
+        ({"q_len": 9, "head_dim": 32}, "h200", "q_len is 9"),
         ({"head_dim": 320}, "h200", "head_dim is 320"),
         ({"heads": 9}, "h200", "heads is 9"),
         ({"window": 0}, "h200", "window is 0"),
