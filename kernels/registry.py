@@ -17,6 +17,7 @@ MODULES: tuple[str, ...] = (
     "kernels.attention.torch_sdpa",
     "kernels.attention.torch_varlen",
     "kernels.attention.flash_triton",
+    "kernels.attention.flash_hopper",
     "kernels.attention.torch_step",
     "kernels.attention.step_hopper",
     "kernels.attention.decode_split",

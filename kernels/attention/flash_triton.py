@@ -79,6 +79,8 @@ class FlashTriton(Variant):
 
 
 def _refused(case: AttentionCase) -> Refusal | None:
+    if case.kind == "decode":
+        return Refusal("kind is decode: this variant works on 64 queries of a head, or more, at a time")
     if case.paged:
         return Refusal("paged is true: this variant reads contiguous keys and values only")
     if case.kv_dtype != case.dtype:

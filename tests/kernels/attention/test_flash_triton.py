@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from kernels import registry
+from kernels import accuracy, registry
 from kernels.attention.flash_triton import TILES, FlashTriton
 from kernels.hardware import GPUS
 from kernels.ops import AttentionCase
@@ -86,6 +86,7 @@ def test_it_compiles_for_hopper_without_spills(change, tile):
     [
         ({}, "cpu", "sm is 0"),
         ({"dtype": "fp32"}, "h200", "dtype is fp32"),
+        ({"kind": "decode"}, "h200", "kind is decode"),
         ({"kv_dtype": "fp8"}, "h200", "kv_dtype is fp8"),
         ({"paged": True}, "h200", "paged is true"),
         ({"heads": 3, "kv_heads": 2}, "h200", "heads is 3"),
@@ -137,6 +138,15 @@ def test_not_a_number_stays_in_its_sequence():
     found = registry.variant("flash_triton").build(case, {})(q, k, v)
     assert torch.equal(found[:, :50], expected[:, :50])
     assert found[:, 60:].isnan().all()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["flash_triton", "torch_varlen", "sdpa_math", "sdpa_mem_efficient"])
+@pytest.mark.parametrize("causal", [True, False])
+def test_packed_sequences_pass_the_gate(name, causal):
+    case = like(lengths=(50, 1, 0, 170), causal=causal, dtype="bf16")
+    report = accuracy.check(registry.variant(name), case, "cuda")
+    assert report.passed, report.sentence
 
 
 @pytest.mark.gpu

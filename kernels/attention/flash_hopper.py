@@ -1,0 +1,153 @@
+"""FlashAttention in CUDA C++ for Hopper: copy engine, warpgroup products, exponentials overlapped with products."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kernels.attention.arguments import check
+from kernels.attention.schedule import schedule
+from kernels.hardware import Gpu
+from kernels.ops import AttentionCase
+from kernels.registry import Refusal, Variant, register
+
+if TYPE_CHECKING:
+    import torch
+
+SOURCE = Path(__file__).with_suffix(".cu")
+ENTRY = "flash_hopper"
+TYPES = {"bf16": "bf16", "fp16": "f16"}
+
+PARAMS = ("consumers", "keys", "slots")
+SHAPES: dict[int, tuple[tuple[int, int, int], ...]] = {
+    64: ((3, 128, 8), (2, 128, 8)),
+    128: ((2, 128, 5),),
+}
+"""The params worth timing for each head_dim, as `PARAMS`."""
+
+SHAPE = np.dtype([("schedule", "u8"), ("group", "i4"), ("q_len", "i4"), ("kv_len", "i4"), ("scale", "f4")])
+"""`Shape` of the source."""
+
+SHARED_BYTES = 227 << 10
+"""Shared memory that one block of Hopper may have."""
+
+
+@register
+class FlashHopper(Variant):
+    """Causal or not, windows, grouped heads, any lengths; head_dim 64 and 128, bf16 and fp16, sequences of one length.
+
+    Products with the queries of one warpgroup run while the others calculate exponentials; what was
+    summed so far is rescaled only when a maximum grew much. Source: Shah et al., FlashAttention-3 (2024).
+    """
+
+    name = "flash_hopper"
+    op = "attention"
+    summary = "FlashAttention in CUDA C++ for Hopper (sm_90a)"
+
+    def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
+        if gpu.sm != 90:
+            return Refusal(f"sm is {gpu.sm}: this variant is written for Hopper, sm 90")
+        return _refused(case)
+
+    def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
+        """f(q, k, v) -> o, contiguous.
+
+        Params: `consumers`, warpgroups of 64 queries each (2 or 3); `keys` of a block; `slots`, blocks of keys or of
+        values in flight. Raises ValueError for a case or params that it cannot take; a call raises ValueError that
+        names the argument that does not fit the case, or that the copy engine cannot read: its address and its strides
+        must be multiples of 16 bytes.
+        """
+        import torch
+
+        from kernels import nvrtc
+
+        refusal = _refused(case)
+        if refusal is not None:
+            raise ValueError(f"case.{refusal.reason}")
+        given = _params(case, params)
+        rows, threads, shared = 64 * given["consumers"], 128 * (given["consumers"] + 1), shared_bytes(case, given)
+        kernel = nvrtc.load(SOURCE, ENTRY, constants(case, given), shared)
+        scale = math.log2(math.e) / math.sqrt(case.head_dim)
+        tables: dict[torch.device, torch.Tensor] = {}
+
+        def table(device: torch.device) -> torch.Tensor:
+            if device not in tables:
+                blocks = torch.cuda.get_device_properties(device).multi_processor_count
+                tables[device] = torch.from_numpy(schedule(case, rows, given["keys"], blocks)).to(device)
+            return tables[device]
+
+        def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            check(case, q, k, v)
+            o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+            if k.numel() == 0 or o.numel() == 0:
+                return o.zero_()
+            boxes = (("q", q, 64), ("k", k, given["keys"]), ("v", v, given["keys"]), ("o", o, 64))
+            tiles = table(q.device)
+            values = (tiles.data_ptr(), case.heads // case.kv_heads, case.q_len, case.kv_len, scale)
+            shape = np.array(values, dtype=SHAPE).view(f"V{SHAPE.itemsize}")
+            nvrtc.launch(kernel, (tiles.shape[1],), threads, (*(_map(*each) for each in boxes), shape), shared)
+            return o
+
+        return attend
+
+    def space(self, case: AttentionCase) -> list[dict[str, Any]]:
+        return [dict(zip(PARAMS, shape, strict=True)) for shape in SHAPES[case.head_dim]]
+
+
+def constants(case: AttentionCase, params: dict[str, int]) -> dict[str, Any]:
+    """The macros of the source for the case."""
+    fixed = {"TYPE": TYPES[case.dtype], "HEAD_DIM": case.head_dim, "CAUSAL": int(case.causal)}
+    return fixed | {"WINDOW": case.window or 0} | {name.upper(): params[name] for name in PARAMS}
+
+
+def shared_bytes(case: AttentionCase, params: dict[str, int]) -> int:
+    """Shared memory of a block: queries, outputs, the ring, barriers, and what aligning them to 1024 bytes takes."""
+    rows = 2 * 64 * params["consumers"] + params["slots"] * params["keys"]
+    return rows * case.head_dim * 2 + 16 * params["slots"] + 32 * params["consumers"] + 1024
+
+
+def _refused(case: AttentionCase) -> Refusal | None:
+    if case.kind == "decode":
+        return Refusal("kind is decode: this variant works on 64 queries of a head at a time")
+    if case.head_dim not in SHAPES:
+        return Refusal(f"head_dim is {case.head_dim}: this variant takes 64 and 128")
+    if case.dtype not in TYPES:
+        return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
+    if case.kv_dtype != case.dtype:
+        return Refusal(f"kv_dtype is {case.kv_dtype} and dtype {case.dtype}: this variant wants them equal")
+    if case.paged:
+        return Refusal("paged is true: this variant reads contiguous keys and values only")
+    if case.lengths is not None:
+        return Refusal("lengths is given: this variant takes sequences of one length only")
+    if case.softcap is not None:
+        return Refusal(f"softcap is {case.softcap:g}: this variant has no soft cap")
+    if case.heads % case.kv_heads:
+        return Refusal(f"heads is {case.heads}, not a multiple of kv_heads {case.kv_heads}")
+    if case.window is not None and case.window < 1:
+        return Refusal(f"window is {case.window}: a query sees at least itself")
+    return None
+
+
+def _params(case: AttentionCase, params: dict[str, Any]) -> dict[str, int]:
+    """The params with the missing ones filled in. Raises ValueError for an unknown name or a bad value."""
+    given = dict(zip(PARAMS, SHAPES[case.head_dim][0], strict=True)) | params
+    allowed = {"consumers": (2, 3), "keys": (64, 96, 128, 192), "slots": range(2, 17)}
+    for name, value in given.items():
+        if name not in allowed:
+            raise ValueError(f"{FlashHopper.name} takes {', '.join(PARAMS)}, not {name}")
+        if value not in allowed[name]:
+            raise ValueError(f"{name} is {value!r}, not one of {list(allowed[name])}")
+    if shared_bytes(case, given) > SHARED_BYTES:
+        raise ValueError(f"slots is {given['slots']}: {shared_bytes(case, given)} bytes of shared memory are too many")
+    return given
+
+
+def _map(name: str, tensor: "torch.Tensor", rows: int) -> Any:
+    from kernels.tiles.maps import encode
+
+    try:
+        return encode(tensor, (1, rows, 1, 64))
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None

@@ -1,0 +1,85 @@
+// The running softmax of one warpgroup's 64 rows of scores; each thread holds parts of two rows.
+#pragma once
+#include <math_constants.h>
+
+#include "tiles.cuh"
+
+namespace tiles {
+
+// Exponentials may reach 2^kHeadroom before a row's base moves: most blocks then leave the sums so far alone.
+constexpr float kHeadroom = 8;
+// While the base is at least -kDeepest, no score up to 0 takes an exponential over 2^kDeepest, the range of fp16.
+constexpr float kDeepest = 14;
+constexpr int kAlways = -2147483647 - 1;
+
+__device__ __forceinline__ float exp2_special(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ __forceinline__ float max_or_nan(float a, float b) {
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+
+// One row: its exponentials are 2^(score · scale - base). A block with a score whose bits, as an integer, are at least
+// `limit` moves the base. Positive floats are ordered as their bits are, and negative ones have negative bits: so three
+// scores are compared by one instruction.
+struct Row {
+  int limit = kAlways;
+  float base = -CUDART_MAX_NORMAL_F, sum = 0;  // sum: of this thread's exponentials
+
+  // Moves the base up to the largest score; returns what the sums so far are to be multiplied by.
+  __device__ __forceinline__ float grow(float top, float scale) {
+    top = max_or_nan(top, __shfl_xor_sync(~0u, top, 1));
+    top = max_or_nan(top, __shfl_xor_sync(~0u, top, 2));
+    const float before = base;
+    base = max_or_nan(base, top * scale);
+    limit = base >= -kDeepest ? __float_as_int(fmaxf(0.f, __fdividef(base + kHeadroom, scale))) : kAlways;
+    const float shrink = exp2_special(before - base);
+    sum *= shrink;
+    return shrink;
+  }
+
+  // One over the sum of all four threads of the row; 0 for a row that saw nothing.
+  __device__ __forceinline__ float inverse() const {
+    const float all = row_sum(sum);
+    return all == 0 ? 0 : __fdividef(1, all);
+  }
+};
+
+// Scores to exponentials, added to the rows' sums. When a base moves, rescale(shrink) multiplies row r of what these
+// weighed so far by shrink[r].
+template <int N, typename Rescale>
+__device__ __forceinline__ void exponentials(Accumulator<N>& s, Row (&rows)[2], float scale, const Rescale& rescale) {
+  int bits[4] = {kAlways, kAlways, kAlways, kAlways};
+#pragma unroll
+  for (int i = 0; i < N / 2; i += 2) {
+    int& top = bits[i / 2 % 4];
+    top = __vimax3_s32(top, __float_as_int(s.at[i]), __float_as_int(s.at[i + 1]));
+  }
+  const bool over = max(bits[0], bits[2]) >= rows[0].limit || max(bits[1], bits[3]) >= rows[1].limit;
+  if (__any_sync(~0u, over)) {
+    float top[2] = {-CUDART_INF_F, -CUDART_INF_F}, shrink[2];
+#pragma unroll
+    for (int i = 0; i < N / 2; i++) top[i / 2 % 2] = max_or_nan(top[i / 2 % 2], s.at[i]);
+#pragma unroll
+    for (int r = 0; r < 2; r++) shrink[r] = rows[r].grow(top[r], scale);
+    rescale(shrink);
+  }
+#pragma unroll
+  for (int i = 0; i < N / 2; i++) {
+    Row& row = rows[i / 2 % 2];
+    s.at[i] = exp2_special(fmaf(s.at[i], scale, -row.base));
+    row.sum += s.at[i];
+  }
+}
+
+template <int N>
+__device__ __forceinline__ void scale_rows(Accumulator<N>& o, const float (&by)[2]) {
+#pragma unroll
+  for (int i = 0; i < N / 2; i++) o.at[i] *= by[i / 2 % 2];
+}
+
+}  // namespace tiles

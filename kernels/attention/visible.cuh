@@ -1,0 +1,48 @@
+// Which keys which query sees, and which tiles a block works on. Macros: KEYS (of a block), CAUSAL, WINDOW (0: none).
+#pragma once
+#include <math_constants.h>
+
+#include "tiles.cuh"
+
+namespace tiles {
+
+struct alignas(16) Tile {
+  int batch, head, row, is_one;  // row: the first query; warpgroups below 0 have nothing to do
+};
+
+struct Shape {
+  const Tile* schedule;  // [rounds][blocks]
+  int group, q_len, kv_len;
+  float scale;  // log2 e included
+};
+
+// Keys [first_key(row), end_key(row)) are those that a query sees; both rise with the row.
+__device__ __forceinline__ int end_key(const Shape& shape, int row) {
+  const int at = row + shape.kv_len - shape.q_len;
+  return max(0, CAUSAL ? min(shape.kv_len, at + 1) : WINDOW ? min(shape.kv_len, at + WINDOW) : shape.kv_len);
+}
+__device__ __forceinline__ int first_key(const Shape& shape, int row) {
+  return WINDOW ? max(0, row + shape.kv_len - shape.q_len - WINDOW + 1) : 0;
+}
+// Blocks [first_block(first row), end_block(last row)) hold them.
+__device__ __forceinline__ int first_block(const Shape& shape, int row) { return first_key(shape, row) / KEYS; }
+__device__ __forceinline__ int end_block(const Shape& shape, int row) { return (end_key(shape, row) + KEYS - 1) / KEYS; }
+__device__ __forceinline__ Tile tile_at(const Shape& shape, int round) {
+  return shape.schedule[round * gridDim.x + blockIdx.x];
+}
+
+// -infinity where a query of this warpgroup's 64 rows from `first` on does not see a key of the block.
+template <int N>
+__device__ __forceinline__ void hide(Accumulator<N>& s, const Shape& shape, int first, int block) {
+  const int key = block * KEYS, row = first + own_row();
+  if (key >= first_key(shape, first + 63) && key + KEYS <= end_key(shape, first)) return;
+  const int begin[2] = {first_key(shape, row), first_key(shape, row + 8)};
+  const int end[2] = {end_key(shape, row), end_key(shape, row + 8)};
+#pragma unroll
+  for (int i = 0; i < N / 2; i++) {
+    const int r = i / 2 % 2, at = key + own_column() + i / 4 * 8 + i % 2;
+    if ((unsigned)(at - begin[r]) >= (unsigned)(end[r] - begin[r])) s.at[i] = -CUDART_INF_F;
+  }
+}
+
+}  // namespace tiles
