@@ -18,6 +18,7 @@ __device__ __forceinline__ bool load_input(const Params& p, Shared& s, const Ins
     load_gated(p, s, in, tag);
   }
   consumers_sync();
+  if (in.op != kOut && in.op != kDown) set_scale(s);
   mark(p, step, in.index, 1);
   return !s.faulted;
 }
@@ -36,14 +37,14 @@ struct Epilogue {
     const int out = (in.tile + unit) * 16 + row;
     if (in.op == kHead) {
       if (!valid || out >= VOCAB) return;
-      value *= rms_scale(s, b);
+      value *= s.scale[b];
       *best = larger(*best, candidate(value, out));
       if (p.logits) p.logits[step * p.logits_stride + (size_t)b * VOCAB + out] = value;
       return;
     }
-    if (in.op != kOut && in.op != kDown) value *= rms_scale(s, b);
+    if (in.op != kOut && in.op != kDown) value *= s.scale[b];
     if (in.op == kGateUp) {
-      value = value / (1.f + __expf(-value)) * above * rms_scale(s, b);
+      value = __fdividef(value, 1.f + __expf(-value)) * above * s.scale[b];
       const u32 bits = __bfloat16_as_ushort(__float2bfloat16(value));
       const u32 next = __shfl_down_sync(~0u, bits, 1), third = __shfl_down_sync(~0u, bits, 2);
       if (valid && row % 3 == 0)
@@ -52,7 +53,6 @@ struct Epilogue {
       if (valid && row == 7) store_word(p.gated + ((size_t)(in.tile + unit) * BATCH + b) * 4 + 3, tag);
       return;
     }
-    if (QKV_BIAS && in.op == kQkv && in.plane == 0) value += __ldg(p.bias + in.layer * kQkvRows + out);
     const float next = __shfl_down_sync(~0u, value, 1);
     u64* planes = in.op == kQkv ? p.qkv : in.op == kOut ? p.out_planes : p.down_planes;
     const int length = in.op == kQkv ? kQkvRows : HIDDEN;
@@ -62,7 +62,7 @@ struct Epilogue {
 };
 
 // One instruction of the consumers; false when the machine has given up.
-__device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPosition& ring, const Instruction in, int step) {
+__device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPlace& ring, const Instruction in, int step) {
   const int position = p.position + step;
   const u32 tag = tag_at(step, in.layer);
   note_instruction(p, s, in.index);
@@ -147,7 +147,7 @@ __device__ __forceinline__ bool choose(const Params& p, Shared& s, const Instruc
 
 // The consumers: token after token, this SM's instructions.
 __device__ __forceinline__ void consume(const Params& p, Shared& s) {
-  RingPosition ring;
+  RingPlace ring;
   const Instruction* program = p.program + p.program_start[blockIdx.x];
   for (int step = 0; step < p.count && !all_stopped(s); step++) {
     if (threadIdx.x < 16) ((int*)&s.slots[0])[threadIdx.x] = __ldg((const int*)program + threadIdx.x);
@@ -185,10 +185,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) decode(const __grid_co
   __syncthreads();
 
   if (threadIdx.x >= kConsumers) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     if (threadIdx.x == kConsumers) produce(p, s);
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
     consume(p, s);
   }
 }

@@ -57,8 +57,9 @@ def sampling_words(sampling: Sequence[Sampling], vocab: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Tuning:
-    """Compile-time choices: consumer warps, groups they take chunks in, chunks in flight, keys worth another split;
-    bytes of weights brought into the second-level cache beyond the ring, and SM cycles for each 4 KB of them.
+    """Compile-time choices: consumer warps, groups they take chunks in, chunks in flight from memory and, when they
+    were brought into the second-level cache, from there; elements of a head's keys worth another split; bytes of
+    weights brought into that cache beyond the ring, and SM cycles for each 4 KB of them.
 
     `trace` notes times, `debug` words and residuals (kernels.megakernel.debug); both take time.
     """
@@ -66,8 +67,9 @@ class Tuning:
     warps: int = 8
     groups: int = 2
     in_flight: int = 3
-    split_keys: int = 64
-    prefetch_bytes: int = 131072
+    ahead_in_flight: int = 8
+    split_elements: int = 4096
+    prefetch_bytes: int = 65536
     prefetch_cycles: int = 225
     trace: bool = False
     debug: bool = False
@@ -85,14 +87,17 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     stages = (SHARED_MOST - other) // program.form.slot_bytes
     if stages < 2:
         raise ValueError(f"batch {batch}: the input of {longest} elements leaves no room for the weight ring")
-    stages, in_flight = min(stages, 16), min(tuning.in_flight, stages)
+    stages = min(stages, 16)
+    in_flight, ahead = min(tuning.in_flight, stages), min(tuning.ahead_in_flight, stages)
+    if stages % tuning.groups:  # then a ring is safe with fewer in flight
+        ahead = max(in_flight, min(ahead, stages - tuning.groups))
     return {
         "HIDDEN": shape.hidden, "INTER": shape.intermediate, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
         "HEAD_DIM": shape.head_dim, "LAYERS": shape.layers, "VOCAB": shape.vocab, "BATCH": batch,
         "QKV_BIAS": int(shape.qkv_bias), "QK_NORM": int(shape.qk_norm), "NORM_EPS": f"{shape.norm_eps!r}f",
-        "WARPS": tuning.warps, "GROUPS": safe_groups(stages, tuning.groups, in_flight),
-        "STAGES": stages, "IN_FLIGHT": in_flight,
-        "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": tuning.split_keys,
+        "WARPS": tuning.warps, "GROUPS": safe_groups(stages, tuning.groups, max(in_flight, ahead)),
+        "STAGES": stages, "IN_FLIGHT": in_flight, "AHEAD_IN_FLIGHT": ahead,
+        "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": tuning.split_elements // shape.head_dim,
         "OUT_PLANES": layout.out_parts, "DOWN_PLANES": layout.down_parts, "TRACE": int(tuning.trace),
         "DEBUG": int(tuning.debug),
         "WEIGHT_BITS": program.form.bits,

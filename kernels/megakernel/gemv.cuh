@@ -23,30 +23,31 @@ __device__ __forceinline__ float sum_over_warps(const Shared& s, int buffer, int
 // `epilogue(valid, unit, row, b, value, above)` is called by whole warps, once for each output row, neighbouring rows
 // in neighbouring lanes; when `paired`, for rows 0 to 7, with row + 8 as `above`.
 template <class Epilogue>
-__device__ __forceinline__ void gemv(const Params& p, Shared& s, RingPosition& ring, const Instruction& in, int step,
+__device__ __forceinline__ void gemv(const Params& p, Shared& s, RingPlace& ring, const Instruction& in, int step,
                                      bool paired, Epilogue epilogue) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int column = lane >> 2, quad = lane & 3;
   const char* input = (const char*)s.product.input;
-  const int rows = paired ? 8 : 16;
+  const int rows = paired ? 8 : 16, chunks = (in.k_tiles + kChunkTiles - 1) / kChunkTiles;
   int buffer = 0;
 #pragma unroll 1
   for (int unit = 0; unit < in.units; unit++) {
     float sum[kChains][4] = {}, row_scale[2] = {1.f, 1.f};
+    int chunk = ring.until;
 #pragma unroll 1
-    for (int first = 0; first < in.k_tiles; first += kChunkTiles) {
-      if (ring.turn == warp / kGroupWarps) {
-        wait_chunk(p, s, in, &s.full[ring.slot], ring.phase);
-        const char *chunk = s.ring[ring.slot], *part = input + first * BATCH * 32;
-        if (in.k_tiles - first >= kChunkTiles)
-          multiply_chunk<true>(sum, row_scale, chunk, part, 0);
-        else
-          multiply_chunk<false>(sum, row_scale, chunk, part, in.k_tiles - first);
-        __syncwarp();
-        if (lane == 0) barrier_arrive(shared_address(&s.empty[ring.slot]));
-      }
+    for (; chunk < chunks; chunk += GROUPS) {
+      wait_chunk(p, s, in, &s.full[ring.slot], ring.phase);
+      const int first = chunk * kChunkTiles;
+      const char *from = s.ring[ring.slot], *part = input + first * BATCH * 32;
+      if (in.k_tiles - first >= kChunkTiles)
+        multiply_chunk<true>(sum, row_scale, from, part, 0);
+      else
+        multiply_chunk<false>(sum, row_scale, from, part, in.k_tiles - first);
+      __syncwarp();
+      if (lane == 0) barrier_arrive(shared_address(&s.empty[ring.slot]));
       ring.advance();
     }
+    ring.until = chunk - chunks;
     const int u = unit % kUnitBatch;
     float* mine = s.product.partial[buffer][u][warp];
 #pragma unroll
@@ -85,7 +86,7 @@ __device__ __forceinline__ void fetch_norm(float4 (&weight)[kNormSteps], const f
 }
 
 // residual += the planes of the last product (or = the embedding of the new token); input = residual * norm weight,
-// not yet divided by its root mean square: that is one number, `rms_scale`, and multiplies the products instead.
+// not yet divided by its root mean square: that is one number, `scale`, and multiplies the products instead.
 __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const Instruction& in, u32 tag, int step,
                                             const u64* planes, int count, const float4 (&weight)[kNormSteps]) {
 #pragma unroll 1
@@ -138,11 +139,13 @@ __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const In
   }
 }
 
-__device__ __forceinline__ float rms_scale(const Shared& s, int b) {
+// After a barrier: what the products of the residual are multiplied by. Another barrier comes before it is used.
+__device__ __forceinline__ void set_scale(Shared& s) {
+  if (threadIdx.x >= BATCH) return;
   float sum = 0;
 #pragma unroll
-  for (int w = 0; w < WARPS; w++) sum += s.squares[b][w];
-  return rsqrtf(sum / HIDDEN + NORM_EPS);
+  for (int w = 0; w < WARPS; w++) sum += s.squares[threadIdx.x][w];
+  s.scale[threadIdx.x] = rsqrtf(sum / HIDDEN + NORM_EPS);
 }
 
 // input = k tiles [in.k_tile, + in.k_tiles) of the gated vector: 8 elements lie in three words and one that is empty.

@@ -166,10 +166,7 @@ class Sm:
         layer = words["layer"]
         x, scale = yield from self._normed(2 * layer, "down_planes" if layer else None, layer - 1)
         for tile, rows in self._products(words, x):
-            rows = rows * scale
-            if self.shape.qkv_bias and words["plane"] == 0:
-                rows = rows + self.gpu.arrays["bias"][layer, tile * 16 : tile * 16 + 16]
-            self._store_rows("qkv", words, tile, rows)
+            self._store_rows("qkv", words, tile, rows * scale)
             yield True
 
     def _out(self, words: dict[str, int]) -> Steps:
@@ -242,6 +239,8 @@ class Sm:
         at = (np.array(rows)[:, None] * d + np.arange(0, d, 2)) // 2
         taken = yield from self.take("qkv", (slice(None), b, at), self._tag(words["layer"]))
         x = floats_of(taken).sum(axis=0)
+        if shape.qkv_bias:
+            x = x + self.gpu.arrays["bias"][words["layer"]].reshape(-1, d)[rows]
         queries, key, value = x[:-2], x[-2:-1], x[-1]
         if shape.qk_norm:
             weight = self.gpu.arrays["qk_norm"][words["layer"]]

@@ -4,7 +4,8 @@
 
 // Compile-time facts of the model and the launch, from `kernels.megakernel.compile`:
 // HIDDEN INTER HEADS KV_HEADS HEAD_DIM LAYERS VOCAB BATCH (1, 2, 4, 8) QKV_BIAS QK_NORM NORM_EPS ROWS_PER_HEAD_GROUP
-// WARPS GROUPS (of warps that take chunks in turn) STAGES IN_FLIGHT INPUT_LENGTH (largest input vector of one instruction) MAX_SPLITS SPLIT_KEYS OUT_PLANES DOWN_PLANES TRACE
+// WARPS GROUPS (of warps that take chunks in turn) STAGES IN_FLIGHT AHEAD_IN_FLIGHT (chunks, when memory or the second-level
+// cache has them) INPUT_LENGTH (largest input vector of one instruction) MAX_SPLITS SPLIT_KEYS OUT_PLANES DOWN_PLANES TRACE
 // WEIGHT_BITS (16: bf16, 8: fp8, 4: nvfp4)
 // PREFETCH_BYTES (of weights beyond the ring, in the second-level cache) PREFETCH_CYCLES (for each 4 KB of them)
 constexpr int kConsumers = WARPS * 32;
@@ -17,6 +18,7 @@ constexpr int kChunkHeader = WEIGHT_BITS == 16 ? 0 : 64;
 constexpr int kChunkBlocks = 32;
 constexpr int kChunkTiles = kChunkBlocks * kBlockTiles;
 constexpr int kChunk = (kChunkHeader + kChunkBlocks * kBlock + 127) / 128 * 128;
+constexpr int kGroupWarps = WARPS / GROUPS;  // warps that share a chunk
 constexpr int kUnitBatch = 8;              // row tiles that are reduced together
 constexpr int kQkvRows = (HEADS + 2 * KV_HEADS) * HEAD_DIM;
 constexpr int kGroup = HEADS / KV_HEADS;
@@ -102,26 +104,25 @@ struct SampleScratch {
 
 struct Shared {
   alignas(128) char ring[STAGES][kChunk];
+  u64 full[STAGES], empty[STAGES];
+  int stop;  // consumers are done or have given up: the producer must drain
   union {  // an instruction is a product, attention or the choice of a token
     ProductScratch product;
     AttentionScratch attention;
     SampleScratch sample;
   };
   alignas(16) float residual[BATCH * HIDDEN];
-  float squares[BATCH][WARPS];
+  float squares[BATCH][WARPS], scale[BATCH];  // of the residual, by warp; what products of it are multiplied by
   u64 best[kConsumers / 16], chosen[BATCH];
   int token[BATCH], stopped[BATCH], cancelled;
   int head_first, head_count;   // this SM's tokens
   u32 round;                    // of the search, over the whole launch
   alignas(64) Instruction slots[2];
-  alignas(8) u64 full[STAGES];
-  u64 empty[STAGES];
 #if DEBUG
   u32* touched;  // of the instruction at hand
   const u64* words;
   u64 word_count;
 #endif
-  int stop;     // consumers are done or have given up: the producer must drain
   int faulted;
 };
 
@@ -158,16 +159,6 @@ __device__ __forceinline__ void note_instruction(const Params& p, Shared& s, int
   consumers_sync();
 #endif
 }
-
-// Where a reader or writer of the ring stands; groups of warps take the chunks in turn.
-struct RingPosition {
-  int slot = 0, turn = 0;
-  u32 phase = 0;
-  __device__ __forceinline__ void advance() {
-    turn = (turn + 1) % GROUPS;
-    if (++slot == STAGES) { slot = 0; phase ^= 1; }
-  }
-};
 
 // The tag of what the instructions of one layer of one token write. A buffer is written once per tag, so a stale word
 // always carries another one; buffers are zero at launch, and no tag is.
@@ -207,97 +198,5 @@ __device__ __forceinline__ void await(const Params& p, Shared& s, const Instruct
       }
     if (__all_sync(~0u, ready)) return;
     if ((spin & 1023) == 1023 && __any_sync(~0u, given_up(p, s, in, spin, began))) return;  // all lanes or none
-  }
-}
-
-// The consumers' wait for a chunk. When it takes too long the machine is marked as faulted and works on with what is
-// there until the next barrier.
-__device__ __forceinline__ void wait_chunk(const Params& p, Shared& s, const Instruction& in, const u64* barrier, u32 phase) {
-  const u32 bar = shared_address(barrier);
-  u64 began = 0;
-  for (u32 spin = 0; !barrier_done(bar, phase); spin++)
-    if (given_up(p, s, in, spin, began)) return;
-}
-
-// What the producer brings into the second-level cache beyond the ring: while consumers wait for a hand-over and the ring
-// is full, memory goes on delivering, and afterwards the ring refills at the cache's speed. Paced by the clock, since a
-// long queue at the memory would delay the words that SMs hand each other.
-struct Ahead {
-  static constexpr u32 kPiece = 4096;
-  const char *begin, *end;  // this SM's weights, of one token
-  const char* at;           // the next to ask for
-  u32 lead = 0;             // bytes asked for that the ring has not taken
-  u32 due;                  // when the next may be asked for, in cycles
-
-  // The ring takes `bytes` up to `next`: those that were not asked for ahead count against the pace.
-  __device__ __forceinline__ void taken(const char* next, u32 bytes) {
-    if (lead >= bytes) {
-      lead -= bytes;
-      return;
-    }
-    lead = 0;
-    at = next == end ? begin : next;
-    due += PREFETCH_CYCLES * (kChunk / kPiece);
-  }
-  __device__ __forceinline__ void ask() {
-    const u32 now = cycles();
-    if (lead >= PREFETCH_BYTES || (int)(now - due) < 0) return;
-    const u32 piece = min(kPiece, (u32)(end - at));
-    prefetch_l2(at, piece);
-    at += piece;
-    if (at == end) at = begin;
-    lead += piece;
-    due = ((int)(now - due) > PREFETCH_CYCLES ? now : due) + PREFETCH_CYCLES;
-  }
-};
-
-// The producer's wait; false once the consumers have stopped.
-__device__ __forceinline__ bool wait_running(const Shared& s, Ahead& ahead, const u64* barrier, u32 phase) {
-  const u32 bar = shared_address(barrier);
-  while (!barrier_passed(bar, phase)) {
-    if (*(volatile const int*)&s.stop) return false;
-    if (PREFETCH_BYTES) ahead.ask();
-  }
-  return true;
-}
-
-// The producer: one thread that streams this SM's weights in program order, token after token. It waits for room in
-// the ring and for its own quota in flight, never for an activation.
-__device__ void produce(const Params& p, Shared& s) {
-  RingPosition at, behind;
-  Ahead ahead;
-  ahead.begin = ahead.at = p.weights + p.weight_offset[blockIdx.x];
-  ahead.end = p.weights + p.weight_offset[blockIdx.x + 1];
-  ahead.due = cycles();
-  int issued = 0;
-  bool running = true;
-  for (int step = 0; step < p.count && running; step++) {
-    const char* source = ahead.begin;
-    const Instruction* program = p.program + p.program_start[blockIdx.x];
-    int2 next = make_int2(program->units, program->k_tiles);
-    for (; program->op != kEnd && running; program++) {
-      const int2 work = next;
-      next = make_int2(program[1].units, program[1].k_tiles);
-      for (int unit = 0; unit < work.x && running; unit++)
-        for (int left = work.y; left > 0; left -= kChunkTiles) {
-          const u32 bytes = kChunkHeader + (min(left, kChunkTiles) + kBlockTiles - 1) / kBlockTiles * kBlock;
-          if (!wait_running(s, ahead, &s.empty[at.slot], at.phase ^ 1)) { running = false; break; }
-          if (issued >= IN_FLIGHT) {
-            if (!wait_running(s, ahead, &s.full[behind.slot], behind.phase)) { running = false; break; }
-            behind.advance();
-          }
-          const u32 bar = shared_address(&s.full[at.slot]);
-          barrier_expect(bar, bytes);
-          bulk_copy(shared_address(s.ring[at.slot]), source, bytes, bar);
-          source += bytes;
-          if (PREFETCH_BYTES) ahead.taken(source, bytes);
-          at.advance();
-          issued++;
-        }
-    }
-  }
-  for (int left = min(issued, IN_FLIGHT); left > 0; left--) {  // nothing may land after the block is gone
-    while (!barrier_done(shared_address(&s.full[behind.slot]), behind.phase)) {}
-    behind.advance();
   }
 }

@@ -1,6 +1,6 @@
 // Streamed weights as operands of the matrix units: a chunk's blocks times the inputs they meet, in each precision.
 #pragma once
-#include "machine.cuh"
+#include "stream.cuh"
 
 // A block is 512 bytes, 16 a lane: kBlockTiles tiles of 16 x 16. Lane 4g + t holds rows g and g + 8 of 4 * kBlockTiles
 // consecutive elements of the input, in the order in which `store_input` keeps them, and multiplies them in kBlockTiles
@@ -11,7 +11,6 @@
 //   enough), and the row's scale times 2^7.
 constexpr float kUndo = WEIGHT_BITS == 8 ? 1048576.f : WEIGHT_BITS == 4 ? 128.f : 1.f;
 
-constexpr int kGroupWarps = WARPS / GROUPS;  // warps that share a chunk
 constexpr int kBlocksEach = kChunkBlocks / kGroupWarps;
 static_assert(kChunkBlocks % kGroupWarps == 0, "a chunk is dealt evenly to a group of warps");
 constexpr int kMost = WEIGHT_BITS == 4 || DEBUG ? 4 : 8;  // more would spill

@@ -25,8 +25,8 @@ def test_instructions_touch_what_they_declare(family, sampling):
         runner.generate(torch.ones(batch, prompt, dtype=torch.int64, device="cuda"), 8, sampling)
         machine = runner._machine
         bits = machine.touched.cpu().numpy().view(np.uint32)
-        splits = splits_of(prompt + 8, machine.tuning.split_keys, machine.layout.splits)
-        assert splits == splits_of(prompt, machine.tuning.split_keys, machine.layout.splits)
+        splits = splits_of(prompt + 8, machine.constants["SPLIT_KEYS"], machine.layout.splits)
+        assert splits == splits_of(prompt, machine.constants["SPLIT_KEYS"], machine.layout.splits)
         found = differences(machine.program, bits, machine.word_starts, splits, sampling is not None)
         assert not list(found)[:3]
 

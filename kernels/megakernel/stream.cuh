@@ -1,0 +1,121 @@
+// The weights' way to an SM: memory, the second-level cache, the ring in shared memory.
+#pragma once
+#include "machine.cuh"
+
+// Where a group of warps stands in the ring; groups take the chunks in turn.
+struct RingPlace {
+  int slot, until;  // of the group's next chunk; how many chunks of other groups come before it
+  u32 phase = 0;
+  __device__ __forceinline__ RingPlace() { slot = until = threadIdx.x / 32 / kGroupWarps; }
+  __device__ __forceinline__ void advance() {
+    slot += GROUPS;
+    if (slot >= STAGES) {
+      slot -= STAGES;
+      phase ^= 1;
+    }
+  }
+};
+
+// The consumers' wait for a chunk. When it takes too long the machine is marked as faulted and works on with what is
+// there until the next barrier.
+__device__ __forceinline__ void wait_chunk(const Params& p, Shared& s, const Instruction& in, const u64* barrier, u32 phase) {
+  const u32 bar = shared_address(barrier);
+  u64 began = 0;
+  for (u32 spin = 0; !barrier_done(bar, phase); spin++)
+    if (given_up(p, s, in, spin, began)) return;
+}
+
+// Where the producer stands in the ring.
+struct Slot {
+  u32 number = 0, phase = 0;
+  __device__ __forceinline__ void advance() {
+    if (++number == STAGES) {
+      number = 0;
+      phase ^= 1;
+    }
+  }
+};
+
+// What the producer brings into the second-level cache beyond the ring, while consumers wait for a hand-over and the
+// ring is full. Paced by the clock, since a long queue at the memory would delay the words that SMs hand each other;
+// what the ring has to ask the memory for counts.
+struct Ahead {
+  static constexpr u32 kPiece = 4096;
+  const char *begin, *end;  // this SM's weights, of one token
+  const char* at;           // the next to ask for
+  u32 lead = 0;             // bytes asked for that the ring has not taken
+  u32 due;                  // when the next may be asked for, in cycles
+
+  // The ring takes `bytes` up to `next`.
+  __device__ __forceinline__ void taken(const char* next, u32 bytes) {
+    if (lead >= bytes) {
+      lead -= bytes;
+      return;
+    }
+    lead = 0;
+    at = next == end ? begin : next;
+    due += PREFETCH_CYCLES * (kChunk / kPiece);
+  }
+  __device__ __forceinline__ void ask() {
+    const u32 now = cycles();
+    if (lead >= PREFETCH_BYTES || (int)(now - due) < 0) return;
+    const u32 piece = min(kPiece, (u32)(end - at));
+    prefetch_l2(at, piece);
+    at += piece;
+    if (at == end) at = begin;
+    lead += piece;
+    due = ((int)(now - due) > PREFETCH_CYCLES ? now : due) + PREFETCH_CYCLES;
+  }
+};
+
+// The producer's wait; false once the consumers have stopped.
+__device__ __forceinline__ bool wait_running(const Shared& s, Ahead& ahead, const u64* barrier, u32 phase) {
+  const u32 bar = shared_address(barrier);
+  while (!barrier_passed(bar, phase)) {
+    if (*(volatile const int*)&s.stop) return false;
+    if (PREFETCH_BYTES) ahead.ask();
+  }
+  return true;
+}
+
+// The producer: one thread that streams this SM's weights in program order, token after token. It waits for room in
+// the ring and for its own quota in flight, never for an activation.
+__device__ void produce(const Params& p, Shared& s) {
+  Slot at, behind;
+  Ahead ahead;
+  ahead.begin = ahead.at = p.weights + p.weight_offset[blockIdx.x];
+  ahead.end = p.weights + p.weight_offset[blockIdx.x + 1];
+  ahead.due = cycles();
+  int flying = 0;
+  bool running = true;
+  for (int step = 0; step < p.count && running; step++) {
+    const char* source = ahead.begin;
+    const Instruction* program = p.program + p.program_start[blockIdx.x];
+    int2 next = make_int2(program->units, program->k_tiles);
+    for (; program->op != kEnd && running; program++) {
+      const int2 work = next;
+      next = make_int2(program[1].units, program[1].k_tiles);
+      for (int unit = 0; unit < work.x && running; unit++)
+        for (int left = work.y; left > 0; left -= kChunkTiles) {
+          const u32 bytes = kChunkHeader + (min(left, kChunkTiles) + kBlockTiles - 1) / kBlockTiles * kBlock;
+          if (!wait_running(s, ahead, &s.empty[at.number], at.phase ^ 1)) { running = false; break; }
+          for (const int most = ahead.lead >= bytes ? AHEAD_IN_FLIGHT : IN_FLIGHT; running && flying >= most; flying--) {
+            running = wait_running(s, ahead, &s.full[behind.number], behind.phase);
+            if (running) behind.advance();
+          }
+          if (!running) break;
+          const u32 bar = shared_address(&s.full[at.number]);
+          barrier_expect(bar, bytes);
+          bulk_copy(shared_address(s.ring[at.number]), source, bytes, bar);
+          source += bytes;
+          if (PREFETCH_BYTES) ahead.taken(source, bytes);
+          at.advance();
+          flying++;
+        }
+    }
+  }
+  for (; flying > 0; flying--) {  // nothing may land after the block is gone
+    while (!barrier_done(shared_address(&s.full[behind.number]), behind.phase)) {}
+    behind.advance();
+  }
+}
