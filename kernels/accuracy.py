@@ -177,7 +177,10 @@ class _Gate:
         own = reference.native(self.case, {name: used[name].to(drawn[name].dtype) for name in drawn})
         if isinstance(self.case, LmHeadCase):
             logits = reference.logits(used["x"].double(), used["w"].double())
-            return _ExpectedIds(truth, own, rounding(self.case, drawn), logits)
+            if self.case.sampling == "argmax":
+                return _ExpectedIds(truth, own, rounding(self.case, drawn), logits)
+            settings = {name: drawn[name] for name in ("temperature", "top_p", "seed")}
+            return _ExpectedDraws(truth, own, rounding(self.case, drawn), logits, settings)
         return _Expected(truth, own, rounding(self.case, drawn))
 
     def _compare(self, outputs: reference.Outputs, expected: "_Expected", when: str) -> None:
@@ -249,6 +252,43 @@ class _ExpectedIds(_Expected):
         )
         limit = 2 * torchs + self.rounding
         return [_Margin(short, limit, short <= limit)]
+
+
+@dataclass
+class _ExpectedDraws(_Expected):
+    """Drawn tokens: the error is how far the number that decided lies outside of the chosen token's share.
+
+    A token that is not among those kept has its share at the end. The limit is twice torch's own error plus what
+    float32 rounding of the logits does to a probability.
+    """
+
+    logits: torch.Tensor
+    settings: dict[str, torch.Tensor]
+
+    def margins(self, position: int, output: torch.Tensor, when: str) -> list[_Margin]:
+        truth, own = self.truth[position], self.own[position]
+        if output.shape != truth.shape:
+            raise Failed(f"It returned shape {list(output.shape)} where the op has {list(truth.shape)}.")
+        if output.numel() == 0:
+            return []
+        order, until, wanted = reference.distribution(self.logits, top_k=reference.TOP_K, **self.settings)
+        off, torchs = (float(_outside(ids, order, until, wanted).max()) for ids in (output, own))
+        heat = self.settings["temperature"]
+        coldest = float(heat[heat > 0].min()) if bool((heat > 0).any()) else 1.0
+        single = torch.finfo(torch.float32).eps * math.sqrt(self.logits.shape[1])
+        limit = 2 * torchs + single * max(1.0, float(self.logits.abs().max()) / coldest)
+        return [_Margin(off, limit, off <= limit)]
+
+
+def _outside(ids: torch.Tensor, order: torch.Tensor, until: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """Of each row, how far `wanted` lies outside of the share of its id (1 at the end where it has none)."""
+    before = torch.cat([torch.zeros_like(until[:, :1]), until[:, :-1]], dim=1)
+    found = order == ids.long()[:, None]
+    low = torch.where(found, before, torch.zeros_like(before)).sum(dim=1)
+    high = torch.where(found, until, torch.zeros_like(until)).sum(dim=1)
+    missing = ~found.any(dim=1)
+    low, high = low + missing.double(), high + missing.double()
+    return (low - wanted).clamp_min(0) + (wanted - high).clamp_min(0)
 
 
 def pack(variant: Variant, case: Case, params: dict[str, Any], arguments: Arguments) -> Arguments:

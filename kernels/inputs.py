@@ -27,7 +27,7 @@ class Maker:
 
     def __init__(self, device: torch.device | str, seed: int, dtype: torch.dtype) -> None:
         self.device = torch.device(device)
-        self.dtype = dtype
+        self.dtype, self.seed = dtype, seed
         self.generator = torch.Generator(self.device).manual_seed(seed)
 
     def normal(self, *shape: int, scale: float = 1.0) -> torch.Tensor:
@@ -64,7 +64,8 @@ def draw(case: Case, device: torch.device | str, seed: int, kind: Kind = "normal
         case LmHeadCase():
             make = Maker(device, seed, DTYPES[case.dtype])
             x = make.normal(case.m, case.k, scale=scale)
-            return {"x": x, "w": make.normal(case.vocab, case.k, scale=1 / math.sqrt(case.k))}
+            found = {"x": x, "w": make.normal(case.vocab, case.k, scale=1 / math.sqrt(case.k))}
+            return found | (_sampling(case.m, make) if case.sampling != "argmax" else {})
     raise ValueError(f"no test inputs for {case.key}")
 
 
@@ -78,6 +79,19 @@ def _linear(case: LinearCase, make: Maker, scale: float) -> dict[str, torch.Tens
     if case.epilogue == "residual":
         found["residual"] = make.normal(case.m, case.n, scale=scale)
     return found
+
+
+def _sampling(m: int, make: Maker) -> dict[str, torch.Tensor]:
+    """Temperatures, top_p and seeds of m rows; every fourth row is greedy."""
+    draw = torch.Generator().manual_seed(m + make.seed)
+    temperature = 0.5 + torch.rand(m, generator=draw)
+    temperature[3::4] = 0
+    found = {
+        "temperature": temperature,
+        "top_p": 0.5 + torch.rand(m, generator=draw) / 2,
+        "seed": torch.randint(-(2**62), 2**62, (m,), generator=draw),
+    }
+    return {name: value.to(make.device) for name, value in found.items()}
 
 
 def _attention(case: AttentionCase, make: Maker, scale: float) -> dict[str, torch.Tensor]:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 DType = Literal["fp32", "bf16", "fp16"]
 Weights = Literal["fp32", "bf16", "fp16", "int8", "fp8", "nvfp4", "int4"]
+Sampling = Literal["argmax", "top_k_p"]
 Epilogue = Literal[
     "none",
     "bias",
@@ -270,7 +271,7 @@ class LmHeadCase(_Case):
     m: int = Field(ge=0)
     vocab: int = Field(gt=0)
     k: int = Field(gt=0)
-    sampling: Literal["argmax", "top_k_p"] = "argmax"
+    sampling: Sampling = "argmax"
     dtype: DType = "bf16"
     weights: Weights = "bf16"
 

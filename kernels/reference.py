@@ -19,6 +19,9 @@ BLOCK_ELEMENTS = 1 << 26
 EPSILON = 1e-6
 """The epsilon of RMSNorm where the call does not give one."""
 
+TOP_K = 50
+"""The candidates that sampling keeps where the call does not say."""
+
 Outputs = tuple[torch.Tensor, ...]
 
 
@@ -48,6 +51,9 @@ def compute(case: Case, arguments: dict[str, Any], dtype: torch.dtype | None = t
             return (gated(case, **given),)
         case LmHeadCase() if case.sampling == "argmax":
             return (lm_head(**given),)
+        case LmHeadCase():
+            settings = {name: arguments[name] for name in ("temperature", "top_p", "seed")}
+            return (sample(logits(given["x"], given["w"]), **settings),)
     raise ValueError(f"no reference for {case.key}")
 
 
@@ -143,6 +149,38 @@ def logits(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     """x [m, k] · w [vocab, k]ᵀ, [m, vocab], in x's dtype, by blocks of the vocabulary."""
     rows = max(1, BLOCK_ELEMENTS // max(1, x.shape[-1]))
     return torch.cat([x @ block.to(x.dtype).T for block in w.split(rows)], dim=-1)
+
+
+def sample(logits: torch.Tensor, temperature: Any, top_p: Any, seed: Any, top_k: int = TOP_K) -> torch.Tensor:
+    """ids [m] int64 drawn from logits [m, vocab], as `LmHeadSkinny.build` says; the settings are [m]."""
+    order, until, wanted = distribution(logits, temperature, top_p, seed, top_k)
+    place = (until <= wanted[:, None]).sum(dim=1).clamp(max=order.shape[1] - 1)
+    return order.gather(1, place[:, None])[:, 0]
+
+
+def distribution(
+    logits: torch.Tensor, temperature: Any, top_p: Any, seed: Any, top_k: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Of each row: its top_k tokens in falling order [m, top_k], the probability up to each of those that are kept
+    (1 from the last kept one on), and the number in [0, 1) that decides. At temperature 0 only the first is kept.
+    """
+    best, order = logits.double().topk(min(top_k, logits.shape[1]), dim=1)
+    heat = temperature.double()[:, None]
+    share = torch.softmax((best - best[:, :1]) / heat.clamp_min(1e-30), dim=1)
+    until = share.cumsum(dim=1)
+    kept = (until - share < top_p.double()[:, None]) & (heat > 0)
+    kept[:, 0] = True
+    until = (share * kept).cumsum(dim=1)
+    until = torch.where(kept, until / until[:, -1:], torch.ones_like(until))
+    return order, until, uniform(seed)
+
+
+def uniform(seed: torch.Tensor) -> torch.Tensor:
+    """splitmix64 of each int64 seed, its upper 24 bits as a float64 in [0, 1)."""
+    z = seed + -0x61C8864680B583EB  # 0x9e3779b97f4a7c15
+    for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
+        z = (z ^ z >> shift & (1 << 64 - shift) - 1) * factor  # 0xbf58476d1ce4e5b9, 0x94d049bb133111eb
+    return ((z ^ z >> 31 & (1 << 33) - 1) >> 40 & (1 << 24) - 1).double() / (1 << 24)
 
 
 def native(case: Case, arguments: dict[str, Any]) -> Outputs:

@@ -26,6 +26,7 @@ MODULES: tuple[str, ...] = (
     "kernels.gemm.hopper_fp8",
     "kernels.gemm.torch_scaled",
     "kernels.gemm.skinny",
+    "kernels.gemm.lm_head",
     "kernels.fused.torch_fused",
     "kernels.fused.triton_fused",
     "kernels.engine.whole_model",

@@ -1,6 +1,8 @@
 """Shapes of norms, gates, rotary embeddings and LM heads. Imports without torch."""
 
-from kernels.ops import Case, DType, GatedCase, LmHeadCase, RmsNormCase, RopeCase
+from typing import get_args
+
+from kernels.ops import Case, DType, GatedCase, LmHeadCase, RmsNormCase, RopeCase, Sampling, Weights
 
 LARGE = 16_384
 """Rows at which an op is bound by memory alone: its tensors are several times the L2."""
@@ -50,7 +52,13 @@ def check_rope(dtype: DType, cpu: bool) -> list[Case]:
 
 
 def check_lm_head(dtype: DType, cpu: bool) -> list[Case]:
-    return [LmHeadCase(m=3, vocab=1009, k=256, dtype=dtype, weights=dtype)]
+    kinds: tuple[Weights, ...] = (dtype,) if cpu else (dtype, "fp8", "nvfp4", "int4")
+    return [
+        LmHeadCase(m=m, vocab=vocab, k=k, dtype=dtype, weights=weights, sampling=sampling)
+        for m, vocab, k in ((3, 1009, 256), (8, 5003, 1032))
+        for weights in kinds
+        for sampling in get_args(Sampling)
+    ]
 
 
 def _of_model(rows: tuple[int, ...], hidden: int, intermediate: int, vocab: int, dtype: DType) -> list[Case]:
@@ -69,5 +77,15 @@ def _of_model(rows: tuple[int, ...], hidden: int, intermediate: int, vocab: int,
             for m in rows
             for append, paged in ((False, False), (True, False), (True, True))
         ),
-        LmHeadCase(m=1, vocab=vocab, k=hidden, dtype=dtype, weights=dtype),
+        *(
+            LmHeadCase(m=m, vocab=vocab, k=hidden, dtype=dtype, weights=weights, sampling=sampling)
+            for m in ((1,) if dtype == "fp32" else (1, 8, 16))
+            for weights in heads_weights(dtype)
+            for sampling in get_args(Sampling)
+        ),
     ]
+
+
+def heads_weights(dtype: DType) -> tuple[Weights, ...]:
+    """The types of weight that an LM head is timed in."""
+    return (dtype,) if dtype == "fp32" else (dtype, "fp8", "nvfp4", "int4")

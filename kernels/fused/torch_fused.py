@@ -131,6 +131,36 @@ class TorchLmHead(Variant):
         return lambda x, w: F.linear(x, w).argmax(dim=-1)
 
 
+@register
+class TorchLmHeadSampling(Variant):
+    """The whole logits, then top-k, softmax, top-p and a draw."""
+
+    name = "torch_lm_head_sampling"
+    op = "lm_head"
+    summary = "torch's product with the whole vocabulary, then a draw from the best"
+    peer = True
+
+    def serves(self, case: LmHeadCase, gpu: Gpu) -> Refusal | None:
+        if case.sampling != "top_k_p":
+            return Refusal(f"sampling is {case.sampling}: this variant draws from the best")
+        if case.weights != case.dtype:
+            return Refusal(f"weights is {case.weights} and dtype {case.dtype}: torch wants them equal")
+        return None
+
+    def build(self, case: LmHeadCase, params: dict[str, Any]) -> Callable[..., Any]:
+        """f(x, w, temperature, top_p, seed, top_k=50) -> ids [m] int64, as `LmHeadSkinny.build` has it."""
+        import torch.nn.functional as F
+
+        from kernels import reference
+
+        _no_params(self.name, params)
+
+        def draw(x: Any, w: Any, temperature: Any, top_p: Any, seed: Any, top_k: int = reference.TOP_K) -> Any:
+            return reference.sample(F.linear(x, w), temperature, top_p, seed, top_k)
+
+        return draw
+
+
 class _Compiled(Variant):
     """torch's variant of the op, compiled by Inductor."""
 

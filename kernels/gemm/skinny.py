@@ -120,7 +120,8 @@ class SkinnyInt4(_Lossy):
 
 def _cuts(case: LinearCase, zero: bool) -> list[Cut]:
     rows = 2 * (-(-case.n // 8) * 8) if case.gates else case.n
-    return cuts(weight_kind(case, zero), max(1, case.m), rows, case.k)
+    row_bytes = 4 * case.adds_bias + 2 * case.m * (case.epilogue == "residual")
+    return cuts(weight_kind(case, zero), max(1, case.m), rows, case.k, row_bytes=row_bytes)
 
 
 def _params(cut: Cut) -> dict[str, Any]:

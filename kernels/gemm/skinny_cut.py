@@ -37,7 +37,11 @@ SM_KB_PER_US = 33.7
 
 @dataclass(frozen=True)
 class Cut:
-    """A product [m, rows] over k, rows counted as they are packed, and how it is dealt out."""
+    """A product [m, rows] over k, rows counted as they are packed, and how it is dealt out.
+
+    `keep`: a block keeps its sums to the end. `spare`: bytes of shared memory that the kernel uses otherwise.
+    `row_bytes`: bytes of bias and residual for each row.
+    """
 
     kind: str
     m: int
@@ -48,6 +52,8 @@ class Cut:
     row_tiles: int = 1
     warps: int = 8
     keep: bool = False
+    spare: int = 0
+    row_bytes: int = 0
 
     @cached_property
     def unit_rows(self) -> int:
@@ -101,15 +107,15 @@ class Cut:
         """Units whose sums a block keeps to the end."""
         return self.most_units(sms) if self.keep or self.splits > 1 else 0
 
-    def fixed_bytes(self, sms: int, bias: bool = True, residual: bool = True) -> int:
+    def fixed_bytes(self, sms: int) -> int:
         """Shared memory but for the ring: barriers, partial sums, kept sums, scales, bias, residual, x."""
         columns = 2 if self.m > 8 else 1
         own = (2 * 16 + 1) * 8 + 16 * self.warps * 4 + 4 * 64 + 2 * self.warps * self.row_tiles * columns * 640
         rows = self.most_units(sms) * self.unit_rows
         kept = self.kept_units(sms) * self.m * self.unit_rows * 4
         scales = rows * 4 if self.kind in ("fp8", "nvfp4") else 0
-        beside = scales + (rows * 4 if bias else 0) + (rows * 2 * self.m if residual else 0)
-        return _line(own) + _line(kept + beside + 128) + _line(self.x_bytes * self.m)
+        beside = scales + rows * self.row_bytes
+        return self.spare + _line(own) + _line(kept + beside + 128) + _line(self.x_bytes * self.m)
 
     def stages(self, sms: int, overlap: bool) -> int:
         """Chunks of the ring; 0 when the shared memory is too small."""
@@ -122,7 +128,8 @@ class Cut:
         return stages if stages >= 2 else 0
 
     def shared_bytes(self, sms: int, overlap: bool) -> int:
-        return self.fixed_bytes(sms) + self.stages(sms, overlap) * self.chunk * self.step_bytes
+        """Dynamic shared memory of a launch."""
+        return self.fixed_bytes(sms) - self.spare + self.stages(sms, overlap) * self.chunk * self.step_bytes
 
     def microseconds(self, sms: int) -> float:
         """A guess at the time without the launch: the stream, its imbalance, x read by every block, the joins."""
@@ -145,11 +152,13 @@ def weight_kind(case: LinearCase, zero: bool = False) -> str:
     return "int4_zero" if case.weights == "int4" and zero else case.weights
 
 
-def cuts(kind: str, m: int, rows: int, k: int, keep: bool = False, sms: int = 132) -> list[Cut]:
+def cuts(
+    kind: str, m: int, rows: int, k: int, keep: bool = False, spare: int = 0, row_bytes: int = 0, sms: int = 132
+) -> list[Cut]:
     """Every cut that fits into shared memory, the best guess first."""
     four_bit = kind not in ("same", "fp8")
     found = [
-        Cut(kind, m, rows, k, splits, k_warps, row_tiles, warps, keep)
+        Cut(kind, m, rows, k, splits, k_warps, row_tiles, warps, keep, spare, row_bytes)
         for splits in ((1,) if keep else (1, 2, 4))
         for warps in ((16, 8) if four_bit else (8,))
         for k_warps in (16, 8, 4, 2)

@@ -1,0 +1,221 @@
+// The next token of each row of x without writing the logits: every block keeps its candidates, one small kernel joins
+// them. A candidate is 64 bits: the logit, made an integer of the same order, above the complement of its token, so that
+// the larger one wins and, of equal logits, the earlier token.
+//
+//   TOP = 0   argmax: a block's candidate for each row
+//   TOP = 64  sampling: a block's 64 best, sorted; the joined 64 are cut to top_k, then to top_p, and one is drawn
+#include "skinny.cuh"
+
+using namespace skinny;
+
+constexpr int kTop = TOP ? TOP : 1, kPairs = 2;  // a sorted list: candidates lane and lane + 32
+constexpr int kJoiners = 16;                     // warps of the joining kernel
+
+__device__ __forceinline__ u32 ordered(float x) {
+  const u32 bits = __float_as_uint(x);
+  if (x != x) return 0xffffffff;  // NaN is the largest, as torch has it
+  return bits & 0x80000000 ? ~bits : bits | 0x80000000;
+}
+__device__ __forceinline__ float value_of(u64 candidate) {
+  const u32 key = candidate >> 32;
+  return __uint_as_float(key & 0x80000000 ? key & 0x7fffffff : ~key);
+}
+__device__ __forceinline__ u64 candidate(float x, int token) { return (u64)ordered(x) << 32 | (u32)~token; }
+__device__ __forceinline__ int token_of(u64 candidate) { return (int)~(u32)candidate; }
+__device__ __forceinline__ u64 larger(u64 a, u64 b) { return a > b ? a : b; }
+
+// Puts a list that rises and then falls (or the reverse, from SIZE on) in falling order.
+using List = u64[kPairs];
+template <int SIZE>
+__device__ __forceinline__ void settle(List& list) {
+#pragma unroll
+  for (int stride = SIZE / 2; stride; stride /= 2) {
+    if (stride == 32) {
+      const u64 first = larger(list[0], list[1]);
+      list[1] = list[0] ^ list[1] ^ first, list[0] = first;
+      continue;
+    }
+#pragma unroll
+    for (int e = 0; e < kPairs; e++) {
+      const int i = threadIdx.x % 32 + 32 * e;
+      const u64 other = __shfl_xor_sync(~0u, list[e], stride);
+      const bool keeps_larger = !(i & stride) == !(i & SIZE);
+      list[e] = keeps_larger == (other > list[e]) ? other : list[e];
+    }
+  }
+}
+__device__ __forceinline__ void sort(List& list) {
+  settle<2>(list), settle<4>(list), settle<8>(list), settle<16>(list), settle<32>(list), settle<64>(list);
+}
+// The 64 largest of two sorted lists, sorted.
+__device__ __forceinline__ void join(List& list, const List& with) {
+  List best;
+#pragma unroll
+  for (int e = 0; e < kPairs; e++)
+    best[e] = larger(list[e], __shfl_sync(~0u, with[1 - e], 31 - threadIdx.x % 32));
+  list[0] = best[0], list[1] = best[1];
+  settle<64>(list);
+}
+
+// The kept logits of row m of x, in the order of their tokens.
+struct Logits {
+  const Params& p;
+  const Places& at;
+  const Share& share;
+  int m, count;
+  __device__ __forceinline__ Logits(const Params& p, const Places& at, const Share& share, int m)
+      : p(p), at(at), share(share), m(m) {
+    count = min((share.end - share.first) * kUnitOutputs, p.n - share.first * kUnitOutputs);
+  }
+  __device__ __forceinline__ float operator[](int i) const {
+    const float sum = at.kept[(i / kUnitOutputs * p.m + m) * kUnitOutputs + i % kUnitOutputs];
+    return kRowScales ? sum * at.scales[i] : sum;
+  }
+};
+
+// One warp: the 64 best of a row. The 64th largest logit is found bit by bit.
+__device__ __forceinline__ void best_of_row(List& list, const Logits& logits, u64* room) {
+  const int lane = threadIdx.x % 32, first = logits.share.first * kUnitOutputs;
+  u32 threshold = 0;
+  int above = logits.count;
+#pragma unroll 1
+  for (int bit = 31; bit >= 0 && above > kTop; bit--) {
+    const u32 tried = threshold | 1u << bit;
+    int count = 0;
+#pragma unroll 4
+    for (int i = lane; i < logits.count; i += 32) count += ordered(logits[i]) >= tried;
+    count = __reduce_add_sync(~0u, count);
+    if (count >= kTop) threshold = tried, above = count;
+  }
+  int equal_left = kTop, written = 0;  // of those at the threshold, the earliest tokens that still fit
+  if (above > kTop) {
+    int count = 0;
+#pragma unroll 4
+    for (int i = lane; i < logits.count; i += 32) count += ordered(logits[i]) > threshold;
+    equal_left = kTop - __reduce_add_sync(~0u, count);
+  }
+#pragma unroll 1
+  for (int base = 0; base < logits.count; base += 32) {
+    const float x = base + lane < logits.count ? logits[base + lane] : 0.f;
+    const u32 key = base + lane < logits.count ? ordered(x) : 0;
+    const bool there = base + lane < logits.count && key >= threshold;
+    const u32 equals = __ballot_sync(~0u, there && key == threshold), lower = (1u << lane) - 1;
+    const bool taken = there && (key > threshold || __popc(equals & lower) < equal_left);
+    const u32 all = __ballot_sync(~0u, taken);
+    if (taken) room[written + __popc(all & lower)] = candidate(x, first + base + lane);
+    written += __popc(all), equal_left -= min(equal_left, __popc(equals));
+  }
+  __syncwarp();
+#pragma unroll
+  for (int e = 0; e < kPairs; e++) list[e] = lane + 32 * e < written ? room[lane + 32 * e] : 0;
+  __syncwarp();
+  sort(list);
+}
+
+// y: candidates [m][gridDim.x][kTop].
+extern "C" __global__ void __launch_bounds__(kBlock, 1) lm_head_candidates(const __grid_constant__ Params p) {
+  extern __shared__ __align__(128) char memory[];
+  const Places at(memory, p);
+  const Share share(p);
+  __shared__ u64 best[16];
+  __shared__ u64 room[WARPS][64];
+  if (threadIdx.x < 16) best[threadIdx.x] = 0;
+  product(p, at, share, [&](int unit, int tile, int row, int m, float value, float) {
+    const int local = (unit * kUnitTiles + tile) * 16 + row, n = share.first * kUnitOutputs + local;
+    if (n >= p.n) return;
+    const u64 mine = candidate(kRowScales ? value * at.scales[local] : value, n);
+    if (mine > *(volatile u64*)&best[m]) atomicMax(&best[m], mine);
+  });
+  __syncthreads();
+  u64* out = (u64*)p.y;
+  if (!TOP) {
+    if (threadIdx.x < p.m) out[threadIdx.x * gridDim.x + blockIdx.x] = best[threadIdx.x];
+    return;
+  }
+  if (threadIdx.x >= kThreads) return;
+  for (int m = threadIdx.x / 32; m < p.m; m += WARPS) {
+    List list;
+    best_of_row(list, Logits(p, at, share, m), room[threadIdx.x / 32]);
+#pragma unroll
+    for (int e = 0; e < kPairs; e++) out[(m * gridDim.x + blockIdx.x) * kTop + threadIdx.x % 32 + 32 * e] = list[e];
+  }
+}
+
+// A number in [0, 1) with 24 bits from a seed (splitmix64).
+__device__ __forceinline__ float uniform(u64 seed) {
+  seed += 0x9e3779b97f4a7c15;
+  seed = (seed ^ seed >> 30) * 0xbf58476d1ce4e5b9;
+  seed = (seed ^ seed >> 27) * 0x94d049bb133111eb;
+  return (float)((seed ^ seed >> 31) >> 40) * 0x1p-24f;
+}
+
+__device__ __forceinline__ float sum_until(float x) {
+#pragma unroll
+  for (int o = 1; o < 32; o *= 2) {
+    const float before = __shfl_up_sync(~0u, x, o);
+    if (threadIdx.x % 32 >= o) x += before;
+  }
+  return x;
+}
+
+// One warp draws from the sorted list: the first top_k, of these the fewest whose share reaches top_p.
+__device__ __forceinline__ int drawn(const List& list, float temperature, int top_k, float top_p, u64 seed) {
+  const int lane = threadIdx.x % 32;
+  const u64 first = __shfl_sync(~0u, list[0], 0);
+  if (!(temperature > 0)) return token_of(first);
+  float share[kPairs], until[kPairs];
+#pragma unroll
+  for (int e = 0; e < kPairs; e++)
+    share[e] = lane + 32 * e < top_k && list[e] ? __expf((value_of(list[e]) - value_of(first)) / temperature) : 0.f;
+  until[0] = sum_until(share[0]);
+  const float half = __shfl_sync(~0u, until[0], 31);
+  until[1] = half + sum_until(share[1]);
+  const float all = __shfl_sync(~0u, until[1], 31);
+  float kept = 0;
+#pragma unroll
+  for (int e = 0; e < kPairs; e++)
+    if (share[e] > 0 && (until[e] - share[e] < top_p * all || lane + 32 * e == 0)) kept = fmaxf(kept, until[e]);
+  kept = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(kept)));
+  const float wanted = uniform(seed) * kept;
+  u32 place = 64;
+#pragma unroll
+  for (int e = 0; e < kPairs; e++)
+    if (share[e] > 0 && until[e] > wanted) place = min(place, lane + 32u * e);
+  place = min(__reduce_min_sync(~0u, place), 63u);
+  const u64 low = __shfl_sync(~0u, list[0], place % 32), high = __shfl_sync(~0u, list[1], place % 32);
+  return token_of(place < 32 ? low : high);
+}
+
+// One block a row: joins the candidates of all blocks. ids: [m] int64.
+extern "C" __global__ void __launch_bounds__(kJoiners * 32)
+    lm_head_join(const u64* candidates, long long* ids, int blocks, int top_k, const float* temperature,
+                 const float* top_p, const long long* seed) {
+  __shared__ u64 lists[kJoiners][64];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, m = blockIdx.x;
+  wait_previous_kernel();
+  const u64* mine = candidates + (long long)m * blocks * kTop;
+  List list = {0, 0};
+  if (TOP) {
+#pragma unroll 1
+    for (int block = warp; block < blocks; block += kJoiners) {
+      const List other = {mine[block * kTop + lane], mine[block * kTop + lane + 32]};
+      join(list, other);
+    }
+  } else {
+    for (int block = threadIdx.x; block < blocks; block += kJoiners * 32) list[0] = larger(list[0], mine[block]);
+    sort(list);
+  }
+#pragma unroll 1
+  for (int half = kJoiners / 2; half; half /= 2) {
+    lists[warp][lane] = list[0], lists[warp][lane + 32] = list[1];
+    __syncthreads();
+    if (warp < half) {
+      const List other = {lists[warp + half][lane], lists[warp + half][lane + 32]};
+      join(list, other);
+    }
+    __syncthreads();
+  }
+  if (warp) return;
+  const int token = TOP ? drawn(list, temperature[m], top_k, top_p[m], (u64)seed[m]) : token_of(list[0]);
+  if (lane == 0) ids[m] = token;
+}

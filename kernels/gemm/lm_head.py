@@ -1,0 +1,124 @@
+"""The LM head with up to 16 rows of x: the weights streamed once, and no logits written."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kernels.gemm.skinny import CUTS, MOST_ROWS
+from kernels.gemm.skinny_cut import Cut, cuts
+from kernels.hardware import Gpu
+from kernels.ops import LmHeadCase
+from kernels.registry import Refusal, Variant, register
+
+if TYPE_CHECKING:
+    import torch
+
+CANDIDATES_BYTES = 8 << 10
+"""Static shared memory of a block's candidates."""
+
+
+class _LmHead(Variant):
+    """What the variants of all weight types share. Params: `k_warps`, `warps`, `overlap`, as the skinny product's."""
+
+    op = "lm_head"
+    weights: str = ""
+
+    def serves(self, case: LmHeadCase, gpu: Gpu) -> Refusal | None:
+        if gpu.sm != 90:
+            return Refusal(f"gpu is {gpu.name}: this variant is written for sm_90a")
+        if case.dtype not in ("bf16", "fp16"):
+            return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
+        if case.weights != (self.weights or case.dtype):
+            return Refusal(f"weights is {case.weights}: this variant multiplies {self.weights or case.dtype}")
+        if case.m > MOST_ROWS:
+            return Refusal(f"m is {case.m}: this variant takes up to {MOST_ROWS} rows")
+        if case.k % 8:
+            return Refusal(f"k is {case.k}: this variant reads 8 values at once")
+        if not _cuts(case):
+            return Refusal(f"m is {case.m}: {case.m} rows of {case.k} do not fit into shared memory")
+        return None
+
+    def build(self, case: LmHeadCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
+        """f(x [m, k], w) -> ids [m] int64; w is what `pack` returned.
+
+        With sampling f(x, w, temperature, top_p, seed, top_k=50): temperature and top_p float32 [m], seed int64 [m], a
+        new one for each token, top_k from 1 to 64. Of the top_k largest logits, divided by the temperature, the fewest
+        whose probability among them reaches top_p are kept, and one is drawn; temperature 0 takes the largest. The same
+        arguments give the same tokens.
+        """
+        from kernels.gemm.lm_head_call import LmHead
+
+        return LmHead(case, _cut_of(case, params), bool(params.get("overlap")))
+
+    def space(self, case: LmHeadCase) -> list[dict[str, Any]]:
+        """The best guess."""
+        best = _cuts(case)[0]
+        return [{"k_warps": best.k_warps, "warps": best.warps}]
+
+    def pack(self, case: LmHeadCase, params: dict[str, Any], weight: "torch.Tensor") -> "tuple[torch.Tensor, ...]":
+        """(stream uint8,) or, for fp8 and nvfp4, (stream, row scales). Raises ValueError for another shape."""
+        from kernels.gemm.skinny_call import packed
+
+        if tuple(weight.shape) != (case.vocab, case.k):
+            raise ValueError(f"weight has shape {list(weight.shape)}, not [{case.vocab}, {case.k}]")
+        return packed(_cut_of(case, params), weight, case.dtype, False)
+
+
+def _cuts(case: LmHeadCase) -> list[Cut]:
+    kind = "same" if case.weights == case.dtype else str(case.weights)
+    found = cuts(kind, max(1, case.m), case.vocab, case.k, keep=case.sampling != "argmax", spare=CANDIDATES_BYTES)
+    return [each for each in found if each.splits == 1 and each.row_tiles == 1]
+
+
+def _cut_of(case: LmHeadCase, params: dict[str, Any]) -> Cut:
+    unknown = set(params) - {*CUTS, "overlap"}
+    if unknown:
+        raise ValueError(f"lm_head_skinny takes {', '.join(CUTS)} and overlap, not {', '.join(sorted(unknown))}")
+    wanted = {name: value for name, value in params.items() if name in CUTS}
+    for cut in _cuts(case):
+        if all(getattr(cut, name) == value for name, value in wanted.items()):
+            return cut
+    raise ValueError(f"{', '.join(CUTS)}: no way to cut {case.key} has {wanted}")
+
+
+@register
+class LmHeadSkinny(_LmHead):
+    """Weights of the activations' own type."""
+
+    name = "lm_head_skinny"
+    summary = "streamed LM head, argmax or sampling without logits"
+
+
+class _Lossy(_LmHead):
+    lossy = True
+
+    def rounded(self, case: LmHeadCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+        from kernels.gemm.quantise import quantised, values
+
+        return arguments | {"w": values(quantised(arguments["w"], self.weights, case.dtype))}
+
+
+@register
+class LmHeadSkinnyFp8(_Lossy):
+    """e4m3 weights with a scale per row."""
+
+    name = "lm_head_skinny_fp8"
+    summary = "streamed LM head, fp8 weights"
+    weights = "fp8"
+
+
+@register
+class LmHeadSkinnyNvfp4(_Lossy):
+    """e2m1 weights with an e4m3 scale per 16."""
+
+    name = "lm_head_skinny_nvfp4"
+    summary = "streamed LM head, NVFP4 weights"
+    weights = "nvfp4"
+
+
+@register
+class LmHeadSkinnyInt4(_Lossy):
+    """4-bit integers with a scale per group of 128."""
+
+    name = "lm_head_skinny_int4"
+    summary = "streamed LM head, 4-bit integer weights"
+    weights = "int4"

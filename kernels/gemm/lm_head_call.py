@@ -1,0 +1,82 @@
+"""The LM head to be called: streamed product, candidates of each block, joined by a small kernel. Needs CUDA to run."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels import nvrtc
+from kernels.gemm.skinny_call import check_stream, check_tensor, kernel, macros, parameters, sm_count
+from kernels.gemm.skinny_cut import Cut
+from kernels.inputs import DTYPES
+from kernels.ops import LmHeadCase
+from kernels.reference import TOP_K
+
+SOURCE = Path(__file__).with_name("lm_head.cu")
+
+CANDIDATES = 64
+"""What a block keeps of a row when sampling: the largest top_k there is."""
+
+JOIN_THREADS = 512
+
+
+class LmHead:
+    """f(x [m, k], w, ...) -> ids [m] int64, w as `packed` returns it; see `LmHeadSkinny.build`."""
+
+    def __init__(self, case: LmHeadCase, cut: Cut, overlap: bool) -> None:
+        self.case, self.cut, self.overlap = case, cut, overlap
+        self.top = CANDIDATES if case.sampling == "top_k_p" else 0
+        self.macros = tuple((macros(cut, case.dtype, False, False) | {"TOP": self.top}).items())
+
+    def __call__(
+        self,
+        x: Tensor,
+        w: tuple[Tensor, ...],
+        temperature: Tensor | None = None,
+        top_p: Tensor | None = None,
+        seed: Tensor | None = None,
+        top_k: int = TOP_K,
+    ) -> Tensor:
+        case, cut = self.case, self.cut
+        check_tensor("x", x, (case.m, case.k), DTYPES[case.dtype])
+        if x.data_ptr() % 16:
+            raise ValueError(f"x begins at {x.data_ptr():#x}, which is no multiple of 16 bytes")
+        check_stream(w, cut)
+        settings = self._settings(temperature, top_p, seed, top_k)
+        ids = torch.empty(case.m, dtype=torch.int64, device=x.device)
+        if case.m == 0:
+            return ids
+        sms = sm_count(x.device.index)
+        blocks, shared = cut.groups(sms), cut.shared_bytes(sms, self.overlap)
+        found = torch.empty(case.m, blocks, self.top or 1, dtype=torch.int64, device=x.device)
+        scales = {"row_scales": w[1]} if len(w) > 1 else {}
+        params = parameters(cut, sms, self.overlap, stream=w[0], x=x, y=found, n=case.vocab, **scales)
+        nvrtc.launch(
+            kernel(SOURCE, "lm_head_candidates", self.macros),
+            (blocks,),
+            cut.warps * 32 + 64,
+            (params,),
+            shared,
+            self.overlap,
+        )
+        arguments = (found.data_ptr(), ids.data_ptr(), np.int32(blocks), np.int32(min(top_k, case.vocab)), *settings)
+        nvrtc.launch(kernel(SOURCE, "lm_head_join", self.macros), (case.m,), JOIN_THREADS, arguments, 0, True)
+        return ids
+
+    def _settings(self, *given: Any) -> tuple[int, ...]:
+        """The addresses of temperature, top_p and seed. Raises ValueError that names the one that is wrong."""
+        *tensors, top_k = given
+        if not 1 <= top_k <= CANDIDATES:
+            raise ValueError(f"top_k is {top_k}: from 1 to {CANDIDATES} are possible")
+        addresses = []
+        for name, value, dtype in zip(
+            ("temperature", "top_p", "seed"), tensors, (torch.float32, torch.float32, torch.int64), strict=True
+        ):
+            if (value is not None) != bool(self.top):
+                raise ValueError(f"{name} is {'missing' if self.top else 'given'} and sampling is {self.case.sampling}")
+            if value is not None:
+                check_tensor(name, value, (self.case.m,), dtype)
+            addresses.append(0 if value is None else value.data_ptr())
+        return tuple(addresses)
