@@ -27,6 +27,7 @@ MODULES: tuple[str, ...] = (
     "kernels.gemm.torch_scaled",
     "kernels.gemm.skinny",
     "kernels.gemm.lm_head",
+    "kernels.gemm.small",
     "kernels.fused.torch_fused",
     "kernels.fused.triton_fused",
     "kernels.engine.whole_model",

@@ -51,8 +51,8 @@ class LmHead:
         sms = sm_count(x.device.index)
         blocks, shared = cut.groups(sms), cut.shared_bytes(sms, self.overlap)
         found = torch.empty(case.m, blocks, self.top or 1, dtype=torch.int64, device=x.device)
-        scales = {"row_scales": w[1]} if len(w) > 1 else {}
-        params = parameters(cut, sms, self.overlap, stream=w[0], x=x, y=found, n=case.vocab, **scales)
+        given: dict[str, Any] = {"row_scales": w[1]} if len(w) > 1 else {}
+        params = parameters(cut, sms, self.overlap, stream=w[0], x=x, y=found, n=case.vocab, **given)
         nvrtc.launch(
             kernel(SOURCE, "lm_head_candidates", self.macros),
             (blocks,),

@@ -1,0 +1,68 @@
+"""Products with 17 to 256 rows of x, as prompts need them: k split over a cluster, joined in a fixed order."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kernels.gemm.small_cut import SmallCut, cuts
+from kernels.hardware import Gpu
+from kernels.ops import LinearCase
+from kernels.registry import Refusal, Variant, register
+
+if TYPE_CHECKING:
+    import torch
+
+MOST_ROWS = 256
+TRIED = 4
+"""Cuts that are worth timing."""
+
+
+@register
+class SmallGemm(Variant):
+    """The transposed product on the warpgroups' matrix units, weights as they are.
+
+    Params: `groups` (of 64 rows of w a block), `splits` (blocks that divide k), `overlap` (a dependent launch: w is
+    read before the kernel ahead has ended, so it must have been written, and waited for, long before).
+    """
+
+    name = "small_gemm"
+    op = "linear"
+    summary = "split product for 17 to 256 rows"
+
+    def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
+        if gpu.sm != 90:
+            return Refusal(f"gpu is {gpu.name}: this variant is written for sm_90a")
+        if case.dtype not in ("bf16", "fp16"):
+            return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
+        if case.weights != case.dtype or case.scales is not None:
+            return Refusal(
+                f"weights is {case.weights} and dtype {case.dtype}: this variant multiplies equal types only"
+            )
+        if case.m > MOST_ROWS:
+            return Refusal(f"m is {case.m}: this variant takes up to {MOST_ROWS} rows")
+        if case.k % 8:
+            return Refusal(f"k is {case.k}: the copy engine needs rows of a multiple of 16 bytes")
+        if case.epilogue == "quantise":
+            return Refusal("epilogue is quantise: this variant writes the activations' type")
+        return None
+
+    def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
+        """f(x [m, k], w [weight_rows, k], bias=None [n], residual=None [m, n], eps=1e-6) -> y [m, n]."""
+        from kernels.gemm.small_call import SmallLinear
+
+        return SmallLinear(case, cut_of(case, params), bool(params.get("overlap")))
+
+    def space(self, case: LinearCase) -> list[dict[str, Any]]:
+        """The best guesses."""
+        return [{"groups": each.groups, "splits": each.splits} for each in cuts(case)[:TRIED]]
+
+
+def cut_of(case: LinearCase, params: dict[str, Any]) -> SmallCut:
+    """How params cut the case, the best guess where they do not say. Raises ValueError that names a wrong one."""
+    unknown = set(params) - {"groups", "splits", "overlap"}
+    if unknown:
+        raise ValueError(f"small_gemm takes groups, splits and overlap, not {', '.join(sorted(unknown))}")
+    wanted = {name: value for name, value in params.items() if name != "overlap"}
+    for cut in cuts(case):
+        if all(getattr(cut, name) == value for name, value in wanted.items()):
+            return cut
+    raise ValueError(f"groups, splits: no way to cut {case.key} has {wanted}")

@@ -1,0 +1,85 @@
+"""A small product to be called: checks its arguments, describes them to the copy engine, launches. Needs CUDA."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels import nvrtc
+from kernels.gemm.skinny_call import check_tensor
+from kernels.gemm.small_cut import PANEL, SmallCut
+from kernels.inputs import DTYPES
+from kernels.ops import LinearCase
+from kernels.reference import EPSILON
+from kernels.tiles.maps import encode
+
+SOURCE = Path(__file__).with_name("small.cu")
+
+PARAMS = np.dtype(
+    [(name, np.uint64) for name in ("y", "bias", "residual")]
+    + [(name, np.int32) for name in ("m", "n", "k")]
+    + [("eps", np.float32)],
+    align=True,
+)
+"""`Params` of small.cu."""
+
+
+@cache
+def _kernel(given: tuple[tuple[str, int], ...], shared_bytes: int) -> Any:
+    return nvrtc.load(SOURCE, "small_gemm", dict(given), shared_bytes)
+
+
+class SmallLinear:
+    """f(x [m, k], w [weight_rows, k], bias=None [n], residual=None [m, n], eps) -> y [m, n]."""
+
+    def __init__(self, case: LinearCase, cut: SmallCut, overlap: bool) -> None:
+        self.case, self.cut, self.overlap = case, cut, overlap
+        self.macros = tuple(cut.macros().items())
+
+    def __call__(
+        self,
+        x: Tensor,
+        w: Tensor,
+        bias: Tensor | None = None,
+        residual: Tensor | None = None,
+        eps: float = EPSILON,
+    ) -> Tensor:
+        case, cut = self.case, self.cut
+        self._check(x, w, bias, residual)
+        y = torch.empty(case.m, case.n, dtype=x.dtype, device=x.device)
+        if case.m == 0:
+            return y
+        params = np.zeros((), PARAMS)
+        params["m"], params["n"], params["k"], params["eps"], params["y"] = case.m, case.n, case.k, eps, y.data_ptr()
+        for name, value in (("bias", bias), ("residual", residual)):
+            params[name] = 0 if value is None else value.data_ptr()
+        maps = encode(w, (64, PANEL)), encode(x, (cut.columns, PANEL))
+        nvrtc.launch(
+            _kernel(self.macros, cut.shared_bytes),
+            (cut.tiles * cut.splits,),
+            cut.threads,
+            (*maps, params),
+            cut.shared_bytes,
+            self.overlap,
+        )
+        return y
+
+    def _check(self, x: Tensor, w: Tensor, bias: Tensor | None, residual: Tensor | None) -> None:
+        case = self.case
+        dtype = DTYPES[case.dtype]
+        check_tensor("x", x, (case.m, case.k), dtype)
+        check_tensor("w", w, (case.weight_rows, case.k), dtype)
+        for name, value in (("x", x), ("w", w)):
+            if value.data_ptr() % 16:
+                raise ValueError(f"{name} begins at {value.data_ptr():#x}, which is no multiple of 16 bytes")
+        for name, extra, shape, wanted in (
+            ("bias", bias, (case.n,), case.adds_bias),
+            ("residual", residual, (case.m, case.n), case.epilogue == "residual"),
+        ):
+            if (extra is not None) != wanted:
+                raise ValueError(f"{name} is {'missing' if wanted else 'given'} and epilogue is {case.epilogue}")
+            if extra is not None:
+                check_tensor(name, extra, shape, dtype)

@@ -1,0 +1,135 @@
+"""The small product's cuts, refusals and source; on a GPU the gate, overlapping chains and bad values."""
+
+import pytest
+import torch
+
+from kernels import accuracy, inputs, registry
+from kernels.gemm.small_call import SOURCE
+from kernels.gemm.small_cut import cuts
+from kernels.hardware import GPUS
+from kernels.ops import LinearCase
+from tests.kernels.compiling import compile_log, resources
+
+SHAPES = [(2048, 2048), (16_384, 2048), (2048, 8192), (1536, 8960), (28_672, 4096), (100, 64), (8, 8)]
+
+
+@pytest.mark.parametrize("m", [1, 17, 33, 100, 129, 256])
+@pytest.mark.parametrize("epilogue", ["none", "rmsnorm_scale_swiglu"])
+def test_cuts_cover_the_product_and_fit(m, epilogue):
+    for n, k in SHAPES:
+        case = LinearCase(m=m, n=n, k=k, epilogue=epilogue)
+        for cut in cuts(case):
+            assert cut.columns >= m
+            assert cut.tiles * (64 if case.gates else 64 * cut.groups) >= n
+            assert cut.splits <= -(-k // 64)
+            assert cut.stages * cut.stage_bytes <= cut.shared_bytes
+            assert cut.blocks * (cut.shared_bytes + 4096) <= 2 * 115_712
+            assert cut.threads <= 384
+
+
+@pytest.mark.parametrize(
+    ("change", "gpu", "reason"),
+    [
+        ({"m": 257}, "h200", "m is 257"),
+        ({"k": 36}, "h200", "k is 36"),
+        ({"weights": "fp8"}, "h200", "weights is fp8"),
+        ({"dtype": "fp32", "weights": "fp32"}, "h200", "dtype is fp32"),
+        ({"epilogue": "quantise"}, "h200", "epilogue is quantise"),
+        ({}, "a100", "gpu is NVIDIA A100"),
+    ],
+)
+def test_it_refuses_with_the_field_and_the_value(change, gpu, reason):
+    refusal = registry.variant("small_gemm").serves(LinearCase(m=64, n=64, k=64).model_copy(update=change), GPUS[gpu])
+    assert refusal is not None
+    assert reason in refusal.reason
+
+
+def test_a_wrong_argument_is_named():
+    case, variant = LinearCase(m=32, n=64, k=64), registry.variant("small_gemm")
+    with pytest.raises(ValueError, match="tile"):
+        variant.build(case, {"tile": 3})
+    with pytest.raises(ValueError, match="splits"):
+        variant.build(case, {"splits": 3})
+    with pytest.raises(ValueError, match="x is on cpu"):
+        variant.build(case, {})(torch.zeros(32, 64, dtype=torch.bfloat16), torch.zeros(64, 64, dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize(
+    ("m", "dtype", "epilogue"),
+    [
+        (32, "bf16", "none"),
+        (128, "fp16", "rmsnorm_scale_swiglu"),
+        (192, "bf16", "residual"),
+        (256, "bf16", "rmsnorm_scale_bias"),
+    ],
+)
+def test_nothing_is_spilled_and_products_run_on(m, dtype, epilogue):
+    case = LinearCase(m=m, n=2048, k=2048, dtype=dtype, weights=dtype, epilogue=epilogue)
+    for cut in cuts(case)[:2]:
+        log = compile_log(SOURCE, cut.macros())
+        found = resources(log)
+        assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
+        assert "serialized" not in log
+        assert found.registers * cut.blocks * cut.threads <= 65_536
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+@pytest.mark.parametrize(
+    ("m", "n", "k", "epilogue"),
+    [
+        (17, 200, 1000, "none"),
+        (33, 4104, 328, "bias"),
+        (64, 72, 2048, "residual"),
+        (100, 200, 520, "swiglu"),
+        (128, 520, 4096, "rmsnorm_scale"),
+        (190, 203, 1032, "rmsnorm_scale_bias"),
+        (256, 200, 1032, "rmsnorm_scale_swiglu"),
+        (1, 1, 8, "none"),
+        (0, 8, 64, "none"),
+    ],
+)
+def test_every_cut_passes_the_gate(dtype, m, n, k, epilogue):
+    variant = registry.variant("small_gemm")
+    case = LinearCase(m=m, n=n, k=k, dtype=dtype, weights=dtype, epilogue=epilogue)
+    for params in [*variant.space(case), {"overlap": True}]:
+        report = accuracy.check(variant, case, "cuda", params)
+        assert report.passed, (params, report.sentence)
+
+
+@pytest.mark.gpu
+def test_a_chain_that_overlaps_in_a_graph_gives_the_same_bits():
+    case = LinearCase(m=40, n=2048, k=2048, epilogue="residual")
+    variant, drawn = registry.variant("small_gemm"), inputs.draw(case, "cuda", 3)
+    torch.cuda.synchronize()
+
+    def chain(params):
+        call, x = variant.build(case, params), drawn["x"]
+        for _ in range(6):
+            x = call(x, drawn["w"], residual=drawn["residual"])
+        return x
+
+    expected = chain({})
+    chain({"overlap": True})
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = chain({"overlap": True})
+    for _ in range(20):
+        found.zero_()
+        graph.replay()
+        assert torch.equal(found, expected)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_row_with_no_answer_leaves_the_others_alone(value):
+    case = LinearCase(m=40, n=64, k=256)
+    variant, drawn = registry.variant("small_gemm"), inputs.draw(case, "cuda", 5)
+    call = variant.build(case, {})
+    before = call(**drawn)
+    drawn["x"][7, 9] = value
+    after = call(**drawn)
+    kept = [row for row in range(40) if row != 7]
+    assert torch.equal(after[kept], before[kept])
+    assert not torch.isfinite(after[7]).any()
