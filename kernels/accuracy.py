@@ -19,7 +19,7 @@ import torch
 
 from kernels import inputs, reference, scaled
 from kernels.in_place import rest_is_unchanged, written_slots
-from kernels.ops import AttentionCase, Case, LinearCase, LmHeadCase, RmsNormCase, StepAttentionCase
+from kernels.ops import AttentionCase, Case, GroupedCase, LinearCase, LmHeadCase, RmsNormCase, StepAttentionCase
 from kernels.poison import PoisonedEmpty, poison
 from kernels.registry import Variant
 
@@ -292,8 +292,8 @@ def _outside(ids: torch.Tensor, order: torch.Tensor, until: torch.Tensor, wanted
 
 
 def pack(variant: Variant, case: Case, params: dict[str, Any], arguments: Arguments) -> Arguments:
-    """The arguments with the weight of linear and lm_head in the variant's own form, and x in e4m3 for `scales`."""
-    if case.op not in ("linear", "lm_head"):
+    """The arguments with the weight of a product in the variant's own form, and x in e4m3 for `scales`."""
+    if case.op not in ("linear", "grouped", "lm_head"):
         return arguments
     if isinstance(case, LinearCase) and case.scales:
         arguments = arguments | {"x": scaled.of_x(arguments["x"], case.scales)}
@@ -305,7 +305,7 @@ def rounding(case: Case, arguments: Arguments) -> float:
     smaller, the random walk of a float32 sum over the longest reduction of the case, epsilon·√length.
     """
     match case:
-        case LinearCase() | LmHeadCase():
+        case LinearCase() | GroupedCase() | LmHeadCase():
             length = case.k
         case AttentionCase() | StepAttentionCase():
             length = max(case.head_dim, case.kv_len)

@@ -19,6 +19,7 @@ from kernels.timing import Rule, Timer, Timing, interleaved
 
 DEFAULTS: tuple[str, ...] = (
     "torch_linear",
+    "torch_grouped_loop",
     "sdpa_flash",
     "sdpa_math",
     "torch_step_attention",

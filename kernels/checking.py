@@ -6,7 +6,7 @@ from typing import Any
 
 from kernels.cases import check_cases
 
-OPS = ("linear", "attention", "step_attention", "rmsnorm", "gated", "rope", "lm_head")
+OPS = ("linear", "grouped", "attention", "step_attention", "rmsnorm", "gated", "rope", "lm_head")
 
 
 def check_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,17 @@ import torch
 
 from kernels.attention import step_reference
 from kernels.cache_slots import PAGE_SIZE, shuffled_pages
-from kernels.ops import AttentionCase, Case, GatedCase, LinearCase, LmHeadCase, RmsNormCase, RopeCase, StepAttentionCase
+from kernels.ops import (
+    AttentionCase,
+    Case,
+    GatedCase,
+    GroupedCase,
+    LinearCase,
+    LmHeadCase,
+    RmsNormCase,
+    RopeCase,
+    StepAttentionCase,
+)
 
 Kind = Literal["normal", "large", "tiny"]
 KINDS: tuple[Kind, ...] = ("normal", "large", "tiny")
@@ -35,6 +45,10 @@ class Maker:
         drawn = torch.randn(shape, generator=self.generator, device=self.device, dtype=torch.float32)
         return drawn.mul_(scale).to(self.dtype)
 
+    def uniform(self, *shape: int) -> torch.Tensor:
+        """float32 from 0 to 1."""
+        return torch.rand(shape, generator=self.generator, device=self.device)
+
     def integers(self, low: int, high: int, *shape: int) -> torch.Tensor:
         """int64 from low to high - 1."""
         return torch.randint(low, high, shape, generator=self.generator, device=self.device)
@@ -49,6 +63,8 @@ def draw(case: Case, device: torch.device | str, seed: int, kind: Kind = "normal
     match case:
         case LinearCase():
             return _linear(case, Maker(device, seed, DTYPES[case.dtype]), scale)
+        case GroupedCase():
+            return _grouped(case, Maker(device, seed, DTYPES[case.dtype]), scale)
         case AttentionCase():
             return _attention(case, Maker(device, seed, DTYPES[case.dtype]), scale)
         case RmsNormCase():
@@ -92,6 +108,18 @@ def _sampling(m: int, make: Maker) -> dict[str, torch.Tensor]:
         "seed": torch.randint(-(2**62), 2**62, (m,), generator=draw),
     }
     return {name: value.to(make.device) for name, value in found.items()}
+
+
+def _grouped(case: GroupedCase, make: Maker, scale: float) -> dict[str, torch.Tensor]:
+    """Rows fall to experts by chance, with unequal chances: some experts get none where there are many."""
+    chances = make.normal(case.experts).float().mul(0.5).softmax(dim=0)
+    chosen = torch.searchsorted(chances.cumsum(0), torch.sort(make.uniform(case.rows)).values)
+    counts = torch.bincount(chosen.clamp_max(case.experts - 1), minlength=case.experts)
+    return {
+        "x": make.normal(case.rows, case.k, scale=scale),
+        "w": make.normal(case.experts, case.weight_rows, case.k, scale=1 / math.sqrt(case.k)),
+        "ends": counts.cumsum(0).to(torch.int32),
+    }
 
 
 def _attention(case: AttentionCase, make: Maker, scale: float) -> dict[str, torch.Tensor]:

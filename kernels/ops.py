@@ -96,6 +96,34 @@ class LinearCase(_Case):
         )
 
 
+class GroupedCase(_Case):
+    """y[rows, n] = epilogue(x[rows, k] · w[e]ᵀ) of a mixture of experts: rows sorted by expert e, w [experts, n, k].
+
+    `ends` [experts] int32 says where the rows of each expert end. For swiglu w is [experts, 2n, k], gate rows first.
+    """
+
+    op: Literal["grouped"] = "grouped"
+    rows: int = Field(ge=0)
+    experts: int = Field(gt=0)
+    n: int = Field(gt=0)
+    k: int = Field(gt=0)
+    dtype: DType = "bf16"
+    epilogue: Literal["none", "swiglu"] = "none"
+
+    @property
+    def weight_rows(self) -> int:
+        return 2 * self.n if self.epilogue == "swiglu" else self.n
+
+    @property
+    def flops(self) -> float:
+        return 2.0 * self.rows * self.weight_rows * self.k
+
+    @property
+    def least_bytes(self) -> float:
+        """Counts one expert's weights: how many have rows is not part of the case."""
+        return (self.rows * (self.k + self.n) + self.weight_rows * self.k) * BYTES[self.dtype]
+
+
 class AttentionCase(_Case):
     """softmax(q·kᵀ/√head_dim)·v; q [batch, q_len, heads, head_dim], k and v [batch, kv_len, kv_heads, head_dim].
 
@@ -310,7 +338,15 @@ class ModelCase(_Case):
 
 
 Case = Annotated[
-    LinearCase | AttentionCase | StepAttentionCase | RmsNormCase | RopeCase | GatedCase | LmHeadCase | ModelCase,
+    LinearCase
+    | GroupedCase
+    | AttentionCase
+    | StepAttentionCase
+    | RmsNormCase
+    | RopeCase
+    | GatedCase
+    | LmHeadCase
+    | ModelCase,
     Field(discriminator="op"),
 ]
 case_from: TypeAdapter[Case] = TypeAdapter(Case)

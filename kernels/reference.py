@@ -11,7 +11,17 @@ import torch.nn.functional as F
 
 from kernels.attention import step_reference
 from kernels.cache_slots import each_sequence
-from kernels.ops import AttentionCase, Case, GatedCase, LinearCase, LmHeadCase, RmsNormCase, RopeCase, StepAttentionCase
+from kernels.ops import (
+    AttentionCase,
+    Case,
+    GatedCase,
+    GroupedCase,
+    LinearCase,
+    LmHeadCase,
+    RmsNormCase,
+    RopeCase,
+    StepAttentionCase,
+)
 
 BLOCK_ELEMENTS = 1 << 26
 """Largest block of scores or logits that is held at once."""
@@ -38,6 +48,8 @@ def compute(case: Case, arguments: dict[str, Any], dtype: torch.dtype | None = t
             return (linear(case, **given),)
         case AttentionCase() if case.cached:
             return (each_sequence(case, given, lambda plain, one: attention(plain, **one)),)
+        case GroupedCase():
+            return (grouped(case, **given),)
         case AttentionCase():
             return (attention(case, **given),)
         case StepAttentionCase():
@@ -81,6 +93,13 @@ def linear(
         gate, up = y.chunk(2, dim=-1)
         y = F.silu(gate) * up
     return y
+
+
+def grouped(case: GroupedCase, x: torch.Tensor, w: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    """y [rows, n]: each expert's rows of x [rows, k], up to its end, times its w [n, k]ᵀ, and the epilogue."""
+    expert = LinearCase(m=case.rows, n=case.n, k=case.k, epilogue=case.epilogue)
+    starts = [0, *ends.tolist()]
+    return torch.cat([linear(expert, x[a:b], each) for a, b, each in zip(starts, starts[1:], w, strict=False)])
 
 
 def attention(case: AttentionCase, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

@@ -28,6 +28,8 @@ MODULES: tuple[str, ...] = (
     "kernels.gemm.skinny",
     "kernels.gemm.lm_head",
     "kernels.gemm.small",
+    "kernels.gemm.torch_grouped",
+    "kernels.gemm.grouped_hopper",
     "kernels.fused.torch_fused",
     "kernels.fused.triton_fused",
     "kernels.engine.whole_model",
@@ -59,7 +61,8 @@ class Variant(ABC):
     `f(q, k, cos, sin) -> (q, k)` with cos and sin [batch, q_len, head_dim]; with append
     `f(q, k, v, cos, sin, k_cache, v_cache, position, page_table=None) -> q`, which writes the rotated k, and v, into
     slots position[b], position[b] + 1, … of sequence b (position [batch] int64 or int32) and leaves the rest of the
-    caches as it is; lm_head `f(x, w) -> ids [m] int64`. Where a variant packs its weight, `w` is what `pack` returned.
+    caches as it is; lm_head `f(x, w) -> ids [m] int64`; grouped `f(x, w, ends) -> y`. Where a variant packs its
+    weight, `w` is what `pack` returned.
     """
 
     name: ClassVar[str]

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from kernels.cases import attention, fused, linear
+from kernels.cases import attention, fused, grouped, linear
 from kernels.ops import Case, DType
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "attention": ("attention", "step_attention"),
-    "gemm": ("linear",),
+    "gemm": ("linear", "grouped"),
     "fused": ("rmsnorm", "gated", "rope", "lm_head"),
     "decode": ("model",),
 }
@@ -15,13 +15,14 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 _BENCH: dict[str, Callable[[bool], list[Case]]] = {
     "attention": lambda cpu: [*attention.bench(cpu), *attention.bench_step(cpu)],
-    "gemm": linear.bench,
+    "gemm": lambda cpu: [*linear.bench(cpu), *grouped.bench(cpu)],
     "fused": fused.bench,
 }
 _CHECK: dict[str, Callable[[DType, bool], list[Case]]] = {
     "attention": attention.check,
     "step_attention": attention.check_step,
     "linear": linear.check,
+    "grouped": grouped.check,
     "rmsnorm": fused.check_rmsnorm,
     "gated": fused.check_gated,
     "rope": fused.check_rope,

@@ -26,33 +26,40 @@ __device__ __forceinline__ Rows scales_of(const float* scales, int row, int rows
   return {row < rows ? __ldg(scales + row) : 0.f, row + 8 < rows ? __ldg(scales + row + 8) : 0.f};
 }
 
-// The 64 columns of `part`: d[:, c] *= scales[column + c], where `columns` exist.
-template <int N>
-__device__ __forceinline__ void scale_columns(Accumulator<N>& d, int part, const float* scales, int column,
-                                              int columns) {
+// A tile's values by column on their way into shared memory: N of them from `from` on, zeros from `end` (even) on.
+template <typename V, int N>
+__device__ __forceinline__ void fetch_columns(V (&to)[N], const V* from, int column, int end) {
+  constexpr int kWord = 4 / sizeof(V);
 #pragma unroll
-  for (int i = 0; i < 8; i++)
-#pragma unroll
-    for (int j = 0; j < 2; j++) {
-      const int c = column + 8 * i + own_column() + j;
-      const float s = c < columns ? __ldg(scales + c) : 0.f;
-      d.at[32 * part + 4 * i + j] *= s;
-      d.at[32 * part + 4 * i + 2 + j] *= s;
-    }
+  for (int first = 0; first < N; first += kWord * kWarpgroup) {
+    const int c = first + threadIdx.x % kWarpgroup * kWord;
+    if (c < N) copy_word(to + c, from + (column + c < end ? column + c : 0), column + c < end);
+  }
 }
 
-// The 64 columns of `part`: d[:, c] += bias[column + c], where `columns` (even) exist.
-template <typename T, int N>
-__device__ __forceinline__ void add_bias(Accumulator<N>& d, int part, const T* bias, int column, int columns) {
+// The 64 columns of `part`: d[:, c] *= scales[c].
+template <int N>
+__device__ __forceinline__ void scale_columns(Accumulator<N>& d, int part, const float* scales) {
 #pragma unroll
   for (int i = 0; i < 8; i++) {
-    const int c = column + 8 * i + own_column();
-    const float2 pair = c < columns ? unpack<T>(__ldg((const u32*)(bias + c))) : make_float2(0.f, 0.f);
+    const float2 s = *(const float2*)(scales + 64 * part + 8 * i + own_column());
+    d.at[32 * part + 4 * i] *= s.x;
+    d.at[32 * part + 4 * i + 1] *= s.y;
+    d.at[32 * part + 4 * i + 2] *= s.x;
+    d.at[32 * part + 4 * i + 3] *= s.y;
+  }
+}
+
+// The 64 columns of `part`: d[:, c] += bias[c].
+template <typename T, int N>
+__device__ __forceinline__ void add_bias(Accumulator<N>& d, int part, const T* bias) {
 #pragma unroll
-    for (int half = 0; half < 2; half++) {
-      d.at[32 * part + 4 * i + 2 * half] += pair.x;
-      d.at[32 * part + 4 * i + 2 * half + 1] += pair.y;
-    }
+  for (int i = 0; i < 8; i++) {
+    const float2 b = unpack<T>(*(const u32*)(bias + 64 * part + 8 * i + own_column()));
+    d.at[32 * part + 4 * i] += b.x;
+    d.at[32 * part + 4 * i + 1] += b.y;
+    d.at[32 * part + 4 * i + 2] += b.x;
+    d.at[32 * part + 4 * i + 3] += b.y;
   }
 }
 

@@ -26,6 +26,8 @@ struct Shared {
   SharedTile<TYPE, kRows, kStep> x[STAGES];
   SharedTile<TYPE, BN, kStep> w[STAGES];
   SharedTile<OUT, 64, kStaged * kPanelColumns> y[kConsumers];
+  float w_scales[kConsumers][SCALES == 2 ? BN : 1];
+  OUT bias[kConsumers][EPILOGUE == kBias ? BN : 2];
   Barrier full[STAGES], empty[STAGES], residual[kConsumers];
 };
 
@@ -44,12 +46,13 @@ __device__ __forceinline__ void produce(Shared& s, const Params& p, const Tensor
 
 // One panel of y, columns from `column` on: made of kShare times 64 columns of the accumulator.
 template <Kind E, typename T>
-__device__ __forceinline__ void put(T* panel, Accumulator<BN>& d, int part, const Params& p, int row, int column) {
-  constexpr int kShare = BN / 64 / kPanels, kWide = E == kSwiglu ? 2 : 1;
+__device__ __forceinline__ void put(T* panel, Accumulator<BN>& d, int part, Shared& s, int me, const Params& p, int row,
+                                    int column) {
+  constexpr int kShare = BN / 64 / kPanels;
 #pragma unroll
   for (int i = 0; i < kShare; i++)
-    if (SCALES == 2) scale_columns(d, part * kShare + i, p.w_scales, column * kWide + 64 * i, p.columns * kWide);
-  if constexpr (E == kBias) add_bias(d, part, (const T*)p.bias, column, p.columns);
+    if (SCALES == 2) scale_columns(d, part * kShare + i, s.w_scales[me]);
+  if constexpr (E == kBias) add_bias(d, part, s.bias[me]);
   if constexpr (E == kSwiglu) swiglu(d, part);
   if constexpr (E == kResidual) add_panel(d, panel, part);
   if constexpr (E == kQuantise)
@@ -64,30 +67,37 @@ __device__ __forceinline__ void consume(Shared& s, const Params& p, const Tensor
   Accumulator<BN> d;
   const int me = warpgroup(), leads = threadIdx.x % kWarpgroup == 0;
   auto& staging = s.y[me];
+  Rows by = {1.f, 1.f};
+  if (SCALES == 1) by = one_scale(p.x_scales, p.w_scales);
   for (u32 parity = 0; tiles.advance(); parity ^= 1) {
     const int row = tiles.row + 64 * me, column = tiles.column * kOutColumns;
-    if (kIsResidual && leads) {
-      wait_copies_read();
-      expect(s.residual[me], staging.kBytes);
-      load(staging, residual, s.residual[me], column, row);
-    }
+    const auto early = [&] {
+      if (EPILOGUE == kBias) fetch_columns(s.bias[me], (const OUT*)p.bias, column, p.columns);
+      if (SCALES == 2) by = scales_of(p.x_scales, row, p.rows);
+      if (SCALES == 2) fetch_columns(s.w_scales[me], p.w_scales, tiles.column * BN, p.columns * (BN / kOutColumns));
+      if (kIsResidual && leads) {
+        wait_copies_read();
+        expect(s.residual[me], staging.kBytes);
+        load(staging, residual, s.residual[me], column, row);
+      }
+    };
     if constexpr (TWO_LEVELS) {
-      multiply_tile_in_two_levels<SCALES == 3, TYPE>(d, s, at, me, p, row, tiles.column * BN);
+      multiply_tile_in_two_levels<SCALES == 3, TYPE>(d, s, at, me, p, row, tiles.column * BN, early);
     } else {
-      const float sum = multiply_tile<NORMALISE, TYPE>(d, s, at, me, p.k);
+      const float sum = multiply_tile<NORMALISE, TYPE>(d, s, at, me, p.k, early);
       if (NORMALISE) scale_rows(d, root_mean_squares(sum, p.k, p.epsilon));
     }
-    if (SCALES == 1) scale_rows(d, one_scale(p.x_scales, p.w_scales));
-    if (SCALES == 2) scale_rows(d, scales_of(p.x_scales, row, p.rows));
+    if (SCALES == 1 || SCALES == 2) scale_rows(d, by);
     if (kIsResidual) wait(s.residual[me], parity);
+    wait_words();
 #pragma unroll
     for (int first = 0; first < kPanels; first += kStaged) {
       if (!kIsResidual && leads) wait_copies_read();
-      if (!kIsResidual) named_sync(1 + me, kWarpgroup);
+      named_sync(1 + me, kWarpgroup);
 #pragma unroll
       for (int i = 0; i < kStaged; i++) {
         const int c = column + (first + i) * kPanelColumns;
-        if (c < p.columns) put<EPILOGUE>(staging.panel(i), d, first + i, p, row, c);
+        if (c < p.columns) put<EPILOGUE>(staging.panel(i), d, first + i, s, me, p, row, c);
       }
       fence_async_shared();
       named_sync(1 + me, kWarpgroup);
@@ -99,8 +109,9 @@ __device__ __forceinline__ void consume(Shared& s, const Params& p, const Tensor
 extern "C" __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kWarpgroup * (kConsumers + 1), 1)
     gemm(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap w, const __grid_constant__ TensorMap y,
          const __grid_constant__ TensorMap residual, const __grid_constant__ Params p) {
-  extern __shared__ unsigned char raw[];
-  Shared& s = *(Shared*)(raw + (1024 - shared_address(raw) % 1024) % 1024);
+  extern __shared__ __align__(1024) unsigned char raw[];
+  Shared& s = *(Shared*)raw;
+  if (shared_address(raw) % 1024) __trap();
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; i++) init(s.full[i], 1), init(s.empty[i], 4 * kConsumers * kBlocks);
     for (int i = 0; i < kConsumers; i++) init(s.residual[i], 1);

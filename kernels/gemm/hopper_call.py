@@ -109,8 +109,8 @@ def _launch(
     for name, value in zip(names, (m, case.n, case.k, row_tiles, column_tiles, tile.group), strict=True):
         filled[name] = value
     y_box = (64, 128 // y.element_size())
-    x_map, w_map, y_map = _map("x", x, (128, step)), _map("w", w, (tile.columns // 2, step)), _map("y", y, y_box)
-    residual_map = y_map if residual is None else _map("residual", residual, y_box)
+    x_map, w_map, y_map = map_of("x", x, (128, step)), map_of("w", w, (tile.columns // 2, step)), map_of("y", y, y_box)
+    residual_map = y_map if residual is None else map_of("residual", residual, y_box)
     pairs = torch.cuda.get_device_properties(x.device).multi_processor_count // 2
     blocks = 2 * min(-(-row_tiles // 2) * column_tiles, pairs)
     nvrtc.launch(kernel, (blocks,), THREADS, (x_map, w_map, y_map, residual_map, filled), tile.shared_bytes)
@@ -176,7 +176,8 @@ def _plain(case: LinearCase) -> "torch.dtype":
     return DTYPES[case.dtype]
 
 
-def _map(name: str, tensor: "torch.Tensor", box: tuple[int, int]) -> Any:
+def map_of(name: str, tensor: "torch.Tensor", box: tuple[int, int]) -> Any:
+    """The tensor map of an argument; raises ValueError that names it."""
     from kernels.tiles import maps
 
     try:

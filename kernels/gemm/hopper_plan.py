@@ -18,7 +18,8 @@ PAIRS = 66
 class Tile:
     """128 × `columns` of the product; `stages` of 128 bytes of K in the ring; `panels` of y (64 rows by 128 bytes) that
     a warpgroup stages at a time; `group` pairs of row tiles before the next columns begin; `two_levels`: every 128 of
-    k is added to a second accumulator, which the matrix units' shorter sums of e4m3 products need for full precision.
+    k is added to a second accumulator, which the matrix units' shorter sums of e4m3 products need for full precision;
+    `vectors`: bytes of bias and scales that a column has for each of two warpgroups.
     """
 
     columns: int
@@ -26,12 +27,13 @@ class Tile:
     panels: int
     group: int
     two_levels: bool = False
+    vectors: int = 0
 
     @property
     def shared_bytes(self) -> int:
-        """Dynamic shared memory of a block: ring, staging, barriers, and what aligning it may cost."""
+        """Dynamic shared memory of a block: ring, staging, what columns have, barriers."""
         ring = self.stages * (ROWS + self.columns) * ROW_BYTES
-        return ring + 2 * self.panels * 64 * ROW_BYTES + 16 * self.stages + 16 + 2 * 1024
+        return ring + 2 * self.panels * 64 * ROW_BYTES + 2 * self.vectors * self.columns + 16 * self.stages + 64
 
 
 def tile_of(case: LinearCase, params: dict[str, Any]) -> Tile:
@@ -48,9 +50,9 @@ def tile_of(case: LinearCase, params: dict[str, Any]) -> Tile:
         raise ValueError("two_levels is true: sums of 16-bit products have one level")
     if chosen["group"] < 1:
         raise ValueError(f"group is {chosen['group']}: at least 1")
-    whole = panels_of(case, columns)
+    whole, vectors = panels_of(case, columns), 4 * (case.scales == "row") + 2 * case.adds_bias
     for panels in (each for each in range(whole, 0, -1) if whole % each == 0):
-        tile = Tile(columns, stages, panels, chosen["group"], two_levels)
+        tile = Tile(columns, stages, panels, chosen["group"], two_levels, vectors)
         if stages >= 2 and tile.shared_bytes <= SHARED_MOST and (panels == whole or case.epilogue != "residual"):
             return tile
     raise ValueError(f"stages is {stages}: {columns} columns leave no room for so many, or it is below 2")
@@ -66,7 +68,7 @@ def panels_of(case: LinearCase, columns: int) -> int:
 def space(case: LinearCase) -> list[dict[str, Any]]:
     """Tiles worth timing: the one whose last wave is fullest first."""
     found: list[dict[str, Any]] = [{"columns": 256, "stages": 3}, {"columns": 128, "stages": 5}]
-    if case.epilogue != "residual":
+    if case.epilogue != "residual" and not (case.scales == "row" and case.adds_bias):  # what they stage leaves no room
         found.append({"columns": 256, "stages": 4})
     if not case.gates and case.epilogue != "quantise" and case.scales != "block":  # 192 are no whole panels of those
         found.append({"columns": 192, "stages": 4})

@@ -66,6 +66,13 @@ __device__ __forceinline__ void store(const TensorMap& map, const SharedTile<T, 
   for (int p = 0; p < from.kPanels; p++) copy_out(map, from.panel(p), c0 + p * from.kPanelCols, rest...);
 }
 
+// Four bytes by this thread itself, without waiting: from device memory into shared memory, zeros unless `real`.
+__device__ __forceinline__ void copy_word(void* to, const void* from, bool real) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)), "l"(from), "r"(real ? 4 : 0)
+               : "memory");
+}
+__device__ __forceinline__ void wait_words() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
 // A copy_out that counts is one committed by the same thread.
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // Until at most Pending of this thread's committed groups still read shared memory.

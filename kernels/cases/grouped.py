@@ -1,0 +1,29 @@
+"""Shapes of mixture-of-experts layers. Imports without torch."""
+
+from kernels.ops import Case, DType, GroupedCase
+
+
+def bench(cpu: bool) -> list[Case]:
+    """Mixtral-8x7B (2 of 8 experts) at 1,024 and 4,096 tokens, Qwen3-30B-A3B (8 of 128) at 4,096; tiny on a CPU."""
+    if cpu:
+        return [GroupedCase(rows=96, experts=4, n=128, k=256, dtype="fp32", epilogue="swiglu")]
+    mixtral = [
+        GroupedCase(rows=2 * tokens, experts=8, n=n, k=k, epilogue=epilogue)
+        for tokens in (1024, 4096)
+        for n, k, epilogue in ((14_336, 4096, "swiglu"), (4096, 14_336, "none"))
+    ]
+    qwen = [
+        GroupedCase(rows=8 * 4096, experts=128, n=n, k=k, epilogue=epilogue)
+        for n, k, epilogue in ((768, 2048, "swiglu"), (2048, 768, "none"))
+    ]
+    return [*mixtral, *qwen]
+
+
+def check(dtype: DType, cpu: bool) -> list[Case]:
+    """Few and many experts, fewer rows than experts, odd sizes, no rows."""
+    shapes = ((0, 4, 64, 64), (5, 16, 72, 136), (300, 4, 264, 320), (1000, 60, 200, 72))
+    return [
+        GroupedCase(rows=rows, experts=experts, n=n, k=k, dtype=dtype, epilogue=epilogue)
+        for rows, experts, n, k in shapes
+        for epilogue in ("none", "swiglu")
+    ]

@@ -1,0 +1,134 @@
+"""`grouped_hopper`: the products of a mixture-of-experts layer in one launch, by hand for sm_90a."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kernels.gemm.hopper_call import C_TYPES, INTERLEAVED, THREADS, interleaved, map_of
+from kernels.gemm.hopper_plan import PAIRS, ROW_BYTES, ROWS, SHARED_MOST
+from kernels.hardware import Gpu
+from kernels.ops import GroupedCase
+from kernels.registry import Refusal, Variant, register
+
+if TYPE_CHECKING:
+    import torch
+
+SOURCE = Path(__file__).with_name("grouped.cu")
+MOST_EXPERTS = 512
+PARAMS = np.dtype(
+    [("ends", np.uint64), ("y", np.uint64)]
+    + [(name, np.int32) for name in ("rows", "columns", "k", "weight_rows", "column_pairs")],
+    align=True,
+)
+"""`struct GroupedParams` of grouped.cu."""
+
+
+@register
+class GroupedHopper(Variant):
+    """One persistent launch for all experts; docs/kernels/grouped-hopper.md."""
+
+    name = "grouped_hopper"
+    op = "grouped"
+    summary = "all experts' products in one persistent launch"
+
+    def serves(self, case: GroupedCase, gpu: Gpu) -> Refusal | None:
+        if gpu.sm != 90:
+            return Refusal(f"gpu_class is {gpu.gpu_class}: this variant is built for sm_90a only")
+        if case.dtype not in C_TYPES:
+            return Refusal(f"dtype is {case.dtype}: this variant multiplies bf16 or fp16")
+        if case.k % 8 or case.n % INTERLEAVED:
+            return Refusal(f"n is {case.n} and k {case.k}: rows of y, x and w must be a multiple of 16 bytes")
+        if case.experts > MOST_EXPERTS:
+            return Refusal(f"experts is {case.experts}: this variant counts at most {MOST_EXPERTS}")
+        return None
+
+    def space(self, case: GroupedCase) -> list[dict[str, Any]]:
+        """256 columns, or 128 where two blocks side by side would leave many of theirs empty."""
+        wide, narrow = {"columns": 256}, {"columns": 128}
+        wasted = -case.weight_rows % 512 / case.weight_rows
+        return [wide, narrow] if wasted < 0.2 else [narrow, wide]
+
+    def pack(self, case: GroupedCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
+        """w as it is; for swiglu each expert's gate and up interleaved by 8 rows, [experts, 2n, k]."""
+        if case.epilogue != "swiglu":
+            return weight
+        import torch
+
+        return torch.stack([interleaved(each) for each in weight])
+
+    def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
+        """f(x [rows, k], w [experts, n, k], ends [experts] int32) -> y [rows, n], rows sorted by expert.
+
+        `ends` never leaves the device; one that is out of order or beyond the rows reads and writes nothing outside
+        them. Rows behind the last end are not written. Raises ValueError that names the argument.
+        """
+        from kernels import nvrtc
+
+        unknown, columns = set(params) - {"columns"}, params.get("columns", 256)
+        if unknown or columns not in (128, 256):
+            raise ValueError(f"params are {params}: columns is 128 or 256, and there is nothing else")
+        found, shared_bytes = constants(case, columns)
+        kernel = nvrtc.load(SOURCE, "grouped", found, shared_bytes)
+
+        def product(x: "torch.Tensor", w: "torch.Tensor", ends: "torch.Tensor") -> "torch.Tensor":
+            return _run(kernel, case, columns, shared_bytes, x, w, ends)
+
+        return product
+
+
+def constants(case: GroupedCase, columns: int) -> tuple[dict[str, Any], int]:
+    """The macros of grouped.cu and its dynamic shared memory: as many stages as fit, at most 6."""
+    gates = case.epilogue == "swiglu"
+    panels = min(2, columns // (128 if gates else 64))
+    other = 2 * panels * 64 * ROW_BYTES + 8 * case.experts + 256
+    stage = (ROWS + columns) * ROW_BYTES
+    stages = min(6, (SHARED_MOST - other) // stage)
+    found = {
+        "TYPE": C_TYPES[case.dtype], "EPILOGUE": "kSwiglu" if gates else "kNone", "BN": columns, "STAGES": stages,
+        "PANELS": panels, "EXPERTS": case.experts,
+    }  # fmt: skip
+    return found, stages * stage + other
+
+
+def _run(
+    kernel: Any,
+    case: GroupedCase,
+    columns: int,
+    shared_bytes: int,
+    x: "torch.Tensor",
+    w: "torch.Tensor",
+    ends: "torch.Tensor",
+) -> "torch.Tensor":
+    import torch
+
+    from kernels import nvrtc
+    from kernels.inputs import DTYPES
+
+    dtype, rows = DTYPES[case.dtype], x.shape[0]
+    expected = {"x": (x, (rows, case.k), dtype), "w": (w, (case.experts, case.weight_rows, case.k), dtype)}
+    for name, (tensor, shape, kind) in (expected | {"ends": (ends, (case.experts,), torch.int32)}).items():
+        if tuple(tensor.shape) != shape or tensor.dtype != kind or tensor.device.type != "cuda":
+            raise ValueError(
+                f"{name} is {tensor.dtype} {list(tensor.shape)} on {tensor.device}, "
+                f"where the case takes {kind} {list(shape)} on a GPU"
+            )
+    if not (w.is_contiguous() and ends.is_contiguous()):
+        raise ValueError("w and ends must be contiguous")
+    y = torch.empty(rows, case.n, dtype=dtype, device=x.device)
+    if not rows:
+        return y
+    pairs = -(-case.weight_rows // (2 * columns))
+    filled = np.zeros((), PARAMS)
+    for name, value in zip(
+        PARAMS.names or (),
+        (ends.data_ptr(), y.data_ptr(), rows, case.n, case.k, case.weight_rows, pairs),
+        strict=True,
+    ):
+        filled[name] = value
+    flat = w.view(-1, case.k)
+    maps = (map_of("x", x, (ROWS // 2, 64)), map_of("w", flat, (columns, 64)), map_of("y", y, (64, 64)))
+    most_tiles = rows // ROWS + case.experts  # each expert may end in the middle of a tile
+    nvrtc.launch(kernel, (2 * min(PAIRS, most_tiles * pairs),), THREADS, (*maps, filled), shared_bytes)
+    return y

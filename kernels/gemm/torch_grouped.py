@@ -1,0 +1,78 @@
+"""What torch offers for a mixture of experts: a loop of products, and `torch._grouped_mm`."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kernels.hardware import Gpu
+from kernels.ops import GroupedCase
+from kernels.registry import Refusal, Variant, register
+
+if TYPE_CHECKING:
+    import torch
+
+
+def _gated(case: GroupedCase, y: "torch.Tensor") -> "torch.Tensor":
+    import torch.nn.functional as F
+
+    if case.epilogue == "none":
+        return y
+    gate, up = y.chunk(2, dim=-1)
+    return F.silu(gate) * up
+
+
+@register
+class TorchGroupedLoop(Variant):
+    """torch.mm (cuBLAS on a GPU) once for each expert with rows; reads `ends` on the host."""
+
+    name = "torch_grouped_loop"
+    op = "grouped"
+    summary = "a loop of torch.mm over the experts"
+    peer = True
+
+    def serves(self, case: GroupedCase, gpu: Gpu) -> Refusal | None:
+        return None
+
+    def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
+        """f(x, w, ends) -> y. Takes no params; raises ValueError when given any."""
+        import torch
+
+        if params:
+            raise ValueError(f"torch_grouped_loop takes no params, not {', '.join(sorted(params))}")
+
+        def product(x: "torch.Tensor", w: "torch.Tensor", ends: "torch.Tensor") -> "torch.Tensor":
+            y = torch.empty(case.rows, case.weight_rows, dtype=x.dtype, device=x.device)
+            start = 0
+            for expert, end in enumerate(ends.tolist()):
+                if end > start:
+                    torch.mm(x[start:end], w[expert].t(), out=y[start:end])
+                start = end
+            return _gated(case, y)
+
+        return product
+
+
+@register
+class TorchGrouped(Variant):
+    """torch's own grouped product (CUTLASS), the gate after it."""
+
+    name = "torch_grouped_mm"
+    op = "grouped"
+    summary = "torch._grouped_mm over the experts"
+    peer = True
+
+    def serves(self, case: GroupedCase, gpu: Gpu) -> Refusal | None:
+        if gpu.sm != 90:
+            return Refusal(f"gpu_class is {gpu.gpu_class}: torch's grouped product is built for compute capability 9.0")
+        if case.dtype != "bf16":
+            return Refusal(f"dtype is {case.dtype}: torch's grouped product takes bf16")
+        if case.k % 8 or case.n % 8 or not case.rows:
+            return Refusal(f"rows is {case.rows}, n {case.n} and k {case.k}: n and k in eights, and at least one row")
+        return None
+
+    def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
+        """f(x, w, ends) -> y. Takes no params; raises ValueError when given any."""
+        import torch
+
+        if params:
+            raise ValueError(f"torch_grouped_mm takes no params, not {', '.join(sorted(params))}")
+        return lambda x, w, ends: _gated(case, torch._grouped_mm(x, w.transpose(-2, -1), offs=ends))

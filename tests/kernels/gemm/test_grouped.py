@@ -1,0 +1,81 @@
+"""Products of a mixture of experts: the cases, what the variants serve, that the kernel compiles and is right."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from kernels import accuracy, inputs
+from kernels.cases import check_cases
+from kernels.gemm import grouped_hopper
+from kernels.gemm.hopper_plan import SHARED_MOST
+from kernels.hardware import GPUS
+from kernels.ops import GroupedCase
+from kernels.registry import variant
+from tests.kernels.compiling import compile_log, resources
+
+
+def case(**fields: Any) -> GroupedCase:
+    return GroupedCase(**{"rows": 300, "experts": 4, "n": 264, "k": 320} | fields)
+
+
+@pytest.mark.parametrize("epilogue", ["none", "swiglu"])
+@pytest.mark.parametrize("columns", [128, 256])
+def test_it_compiles_without_spills(epilogue: str, columns: int) -> None:
+    found, shared_bytes = grouped_hopper.constants(case(experts=128, epilogue=epilogue), columns)
+    assert shared_bytes <= SHARED_MOST
+    used = resources(log := compile_log(grouped_hopper.SOURCE, found))
+    assert (used.stack, used.spill_stores, used.spill_loads) == (0, 0, 0)
+    assert "serialized" not in log
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "gpu", "word"),
+    [
+        ("grouped_hopper", {}, "a100", "gpu_class is a100"),
+        ("grouped_hopper", {"dtype": "fp32"}, "h200", "dtype is fp32"),
+        ("grouped_hopper", {"n": 260}, "h200", "n is 260"),
+        ("grouped_hopper", {"experts": 600}, "h200", "experts is 600"),
+        ("torch_grouped_mm", {"dtype": "fp16"}, "h200", "dtype is fp16"),
+        ("torch_grouped_mm", {"rows": 0}, "h200", "rows is 0"),
+    ],
+)
+def test_they_refuse_in_a_sentence(name: str, fields: dict[str, Any], gpu: str, word: str) -> None:
+    refusal = variant(name).serves(case(**fields), GPUS[gpu])
+    assert refusal is not None
+    assert word in refusal.reason
+
+
+def test_rows_fall_to_experts_in_order_and_to_some_not_at_all() -> None:
+    drawn = inputs.draw(case(rows=40, experts=64), "cpu", 5)
+    ends = drawn["ends"].tolist()
+    assert ends == sorted(ends)
+    assert ends[-1] == 40
+    assert len(set(ends)) < 64
+
+
+@pytest.mark.parametrize("shape", check_cases("grouped", cpu=True), ids=lambda each: each.key)
+def test_the_loop_is_right_on_a_cpu(shape: GroupedCase) -> None:
+    report = accuracy.check(variant("torch_grouped_loop"), shape, "cpu")
+    assert report.passed, report.sentence
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", check_cases("grouped", cpu=False), ids=lambda each: each.key)
+@pytest.mark.parametrize("columns", [128, 256])
+def test_it_is_right(shape: GroupedCase, columns: int) -> None:
+    if variant("grouped_hopper").serves(shape, GPUS["h200"]) is None:
+        report = accuracy.check(variant("grouped_hopper"), shape, "cuda", {"columns": columns})
+        assert report.passed, report.sentence
+
+
+@pytest.mark.gpu
+def test_disordered_ends_stay_inside_the_rows() -> None:
+    shape = case(rows=256, n=64, k=64)
+    product = variant("grouped_hopper").build(shape, {})
+    drawn = inputs.draw(shape, "cuda", 1)
+    for ends in ([-5, 9000, 3, 256], [2**31 - 1] * 4, [-(2**31)] * 4):
+        product(drawn["x"], drawn["w"], torch.tensor(ends, dtype=torch.int32, device="cuda"))
+    torch.cuda.synchronize()
+    with pytest.raises(ValueError, match="ends is"):
+        product(drawn["x"], drawn["w"], drawn["ends"].long())
