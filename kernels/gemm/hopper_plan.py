@@ -10,6 +10,9 @@ ROW_BYTES = 128
 ROWS = 128
 """Rows of x in a tile."""
 
+LONG_SUM = 8192
+"""Values of k beyond which one level of e4m3 sums may be too short for the accuracy gate."""
+
 PAIRS = 66
 """Clusters of two blocks on the GPUs that these products are built for."""
 
@@ -74,7 +77,9 @@ def space(case: LinearCase) -> list[dict[str, Any]]:
         found.append({"columns": 192, "stages": 4})
     found.sort(key=lambda each: (_work(case, each["columns"]), -each["stages"]))
     levels = [each | {"two_levels": True} for each in found if each["columns"] != 192]
-    return [*found, *levels] if case.scales in ("tensor", "row") else found
+    if case.scales not in ("tensor", "row"):
+        return found
+    return [*levels, *found] if case.k > LONG_SUM else [*found, *levels]
 
 
 def _work(case: LinearCase, columns: int) -> float:

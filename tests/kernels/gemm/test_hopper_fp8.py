@@ -75,6 +75,11 @@ def test_two_levels_are_for_e4m3_in_whole_blocks_of_columns() -> None:
     assert all(tile_of(case(scales="block"), params).two_levels for params in space(case(scales="block")))
 
 
+def test_long_sums_try_two_levels_first() -> None:
+    assert tile_of(case(k=14_336), {}).two_levels
+    assert not tile_of(case(k=4096), {}).two_levels
+
+
 def _gate(name: str, shape: LinearCase, params: dict[str, Any]) -> None:
     report = accuracy.check(variant(name), shape, "cuda", params)
     assert report.passed, f"{shape.key} {params}: {report.sentence}"
