@@ -5,7 +5,7 @@ candidate is kept, with the reason it was chosen or not.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -33,6 +33,8 @@ RESERVE = 0.9
 """Share of the stage's seconds that is given out to cases."""
 CASE_RULE = Rule(seconds=1.5, width=0.02, least=8)
 """When the timing of one case stops."""
+COMPOSED_SECONDS = 0.4
+"""The same where compose times the best of them again in the whole model."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,11 @@ def _explore(
     document: StageInput, profile: ProfileResult, context: Context, bench: Bench, choices: Choices
 ) -> list[Candidate]:
     candidates: list[Candidate] = []
-    wanted = composed_cases(document, profile.ceilings) or read_cases(profile.cases, profile.ceilings)
+    wanted = composed_cases(document, profile.ceilings)
+    if wanted:
+        bench = replace(bench, rule=replace(CASE_RULE, seconds=COMPOSED_SECONDS))
+    else:
+        wanted = read_cases(profile.cases, profile.ceilings)
     for position, (each, seconds) in enumerate(_shares(wanted, context)):
         known = _known(candidates)
         context.say(position / len(wanted), f"trying {each.case.op} variants: {_shape(each.case)}", known)
