@@ -132,6 +132,8 @@ def check(
     from kernels.inputs import DTYPES
 
     capacity = k_cache.shape[1] if k_cache.ndim == 4 else -1
+    if len(cos) < capacity:
+        raise ValueError(f"cos has {len(cos)} rows and the cache {capacity} slots")
     cache = (case.batch, capacity, case.kv_heads, case.head_dim)
     shapes = {
         "qkv": (qkv, (case.batch, (case.heads + 2 * case.kv_heads) * case.head_dim)),
@@ -149,8 +151,6 @@ def check(
             raise ValueError(f"{name} is not contiguous, or not aligned to 16 bytes")
         if given.device != qkv.device or given.device.type != "cuda":
             raise ValueError(f"{name} is on {given.device}: this kernel needs all on one GPU")
-    if len(cos) < capacity:
-        raise ValueError(f"cos has {len(cos)} rows and the cache {capacity} slots")
     if position.dtype != torch.int64 or tuple(position.shape) not in ((1,), (case.batch,)):
         raise ValueError(f"position is {position.dtype} {list(position.shape)}, not int64 [1] or [{case.batch}]")
     if position.device != qkv.device:

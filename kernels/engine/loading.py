@@ -2,6 +2,7 @@
 
 import logging
 import os
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -52,7 +53,7 @@ def configuration(config: dict[str, Any]) -> PreTrainedConfig:
     if model_type not in transformers.CONFIG_MAPPING:
         raise ValueError(f"config.json: model_type {model_type!r} is not an architecture that transformers knows")
     try:
-        return transformers.CONFIG_MAPPING[model_type].from_dict(dict(config))
+        return transformers.CONFIG_MAPPING[model_type].from_dict(deepcopy(config))
     except Exception as error:  # transformers validates with many exception types
         raise ValueError(f"config.json: {_sentence(error)}") from error
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kernels.gemm.skinny import CUTS, MOST_ROWS
-from kernels.gemm.skinny_cut import Cut, cuts
+from kernels.gemm.skinny_cut import CANDIDATES_BYTES, Cut, cuts
 from kernels.hardware import Gpu
 from kernels.ops import LmHeadCase
 from kernels.registry import Refusal, Variant, register
@@ -12,15 +12,13 @@ from kernels.registry import Refusal, Variant, register
 if TYPE_CHECKING:
     import torch
 
-CANDIDATES_BYTES = 8 << 10
-"""Static shared memory of a block's candidates."""
-
 
 class _LmHead(Variant):
     """What the variants of all weight types share. Params: `k_warps`, `warps`, `overlap`, as the skinny product's."""
 
     op = "lm_head"
     weights: str = ""
+    in_a_model = ({"overlap": True}, {"overlap": False})
 
     def serves(self, case: LmHeadCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:

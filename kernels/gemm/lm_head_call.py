@@ -9,7 +9,7 @@ from torch import Tensor
 
 from kernels import nvrtc
 from kernels.gemm.skinny_call import check_stream, check_tensor, kernel, macros, parameters, sm_count
-from kernels.gemm.skinny_cut import Cut
+from kernels.gemm.skinny_cut import CANDIDATES_BYTES, SHARED_MOST, Cut
 from kernels.inputs import DTYPES
 from kernels.ops import LmHeadCase
 from kernels.reference import TOP_K
@@ -54,7 +54,7 @@ class LmHead:
         given: dict[str, Any] = {"row_scales": w[1]} if len(w) > 1 else {}
         params = parameters(cut, sms, self.overlap, stream=w[0], x=x, y=found, n=case.vocab, **given)
         nvrtc.launch(
-            kernel(SOURCE, "lm_head_candidates", self.macros),
+            kernel(SOURCE, "lm_head_candidates", self.macros, SHARED_MOST - CANDIDATES_BYTES),
             (blocks,),
             cut.warps * 32 + 64,
             (params,),
@@ -62,7 +62,7 @@ class LmHead:
             self.overlap,
         )
         arguments = (found.data_ptr(), ids.data_ptr(), np.int32(blocks), np.int32(min(top_k, case.vocab)), *settings)
-        nvrtc.launch(kernel(SOURCE, "lm_head_join", self.macros), (case.m,), JOIN_THREADS, arguments, 0, True)
+        nvrtc.launch(kernel(SOURCE, "lm_head_join", self.macros, 0), (case.m,), JOIN_THREADS, arguments, 0, True)
         return ids
 
     def _settings(self, *given: Any) -> tuple[int, ...]:

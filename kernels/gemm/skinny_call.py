@@ -84,9 +84,9 @@ def macros(cut: Cut, dtype: str, gates: bool, normalises: bool) -> dict[str, int
 
 
 @cache
-def kernel(source: Path, entry: str, given: tuple[tuple[str, int], ...]) -> Any:
-    """The compiled entry, one for each set of macros."""
-    return nvrtc.load(source, entry, dict(given), SHARED_MOST)
+def kernel(source: Path, entry: str, given: tuple[tuple[str, int], ...], shared_bytes: int = SHARED_MOST) -> Any:
+    """The compiled entry, one for each set of macros; what it declares as static shared memory counts beside."""
+    return nvrtc.load(source, entry, dict(given), shared_bytes)
 
 
 @cache

@@ -15,6 +15,8 @@ KINDS = ("same", "fp8", "nvfp4", "int4", "int4_zero")
 STEP_K = {"same": 32, "fp8": 32, "nvfp4": 64, "int4": 128, "int4_zero": 128}
 STEP_BYTES = {"same": 1024, "fp8": 512, "nvfp4": 576, "int4": 1056, "int4_zero": 1088}
 
+CANDIDATES_BYTES = 8 << 10
+"""Static shared memory of an LM head's candidates."""
 SHARED_MOST = 232_448
 """Bytes of shared memory that a block may have."""
 

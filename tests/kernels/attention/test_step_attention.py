@@ -84,20 +84,34 @@ def test_it_passes_the_gate_on_a_gpu(dtype: Any) -> None:
         assert report.passed, (case.key, splits, report.sentence)
 
 
+def wrong_arguments(good: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    shifted = good["qkv"].new_empty(good["qkv"].numel() + 1)[1:].view_as(good["qkv"])
+    return {
+        "cos": good["cos"][:5],
+        "qkv": shifted,
+        "k_cache": good["k_cache"][:, :, :1],
+        "v_cache": good["v_cache"].float(),
+        "sin": good["sin"][:, ::2],
+    }
+
+
+def test_bad_arguments_are_named() -> None:
+    good = draw(CASE, "cpu", seed=1)
+    wrong = wrong_arguments(good)
+    for name in ("cos", "qkv"):
+        with pytest.raises(ValueError, match=f"^{name} "):
+            step_hopper.check(CASE, **(good | {name: wrong[name]}))
+    with pytest.raises(ValueError, match="qkv is on cpu: this kernel needs all on one GPU"):
+        step_hopper.check(CASE, **good)
+
+
 @pytest.mark.gpu
 def test_bad_arguments_are_named_on_a_gpu() -> None:
     function = registry.variant("step_hopper").build(CASE, {})
     good = draw(CASE, "cuda", seed=1)
-    shifted = torch.empty(good["qkv"].numel() + 1, dtype=torch.bfloat16, device="cuda")[1:].view_as(good["qkv"])
-    wrong = {
-        "qkv": shifted,
-        "k_cache": good["k_cache"][:, :, :1],
-        "v_cache": good["v_cache"].float(),
-        "cos": good["cos"][:5],
-        "position": good["position"].int(),
-    }
+    wrong = wrong_arguments(good) | {"position": good["position"].int()}
     for name, value in wrong.items():
-        with pytest.raises(ValueError, match=name):
+        with pytest.raises(ValueError, match=f"^{name} "):
             function(**(good | {name: value}))
 
 

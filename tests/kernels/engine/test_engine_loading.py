@@ -131,3 +131,11 @@ def test_every_catalogue_entry_can_be_built(name: str) -> None:
 def test_an_unknown_catalogue_name_is_refused() -> None:
     with pytest.raises(KeyError, match=r"no catalogue model 'gpt-5'; there are llama-3\.2-1b"):
         catalogue.entry("gpt-5")
+
+
+def test_describing_a_configuration_leaves_it_as_it_is() -> None:
+    """transformers writes into nested settings; the digest of a generated model is that of its configuration."""
+    config = CONFIGS["llama"] | {"rope_theta": 10_000.0, "rope_scaling": dict(CONFIGS["llama"]["rope_scaling"])}
+    before = weights.generated_digest(config, 0)
+    engine.describe(config)
+    assert weights.generated_digest(config, 0) == before
