@@ -21,7 +21,7 @@ from kernels.megakernel.words import (
 from kernels.sampling import noisy
 
 if TYPE_CHECKING:
-    from kernels.megakernel.interpret import Sm
+    from kernels.megakernel.block import Sm
 
 
 def draw(sm: "Sm", best: Words) -> Generator[bool, None, Words]:

@@ -1,53 +1,24 @@
 """The megakernel on a CPU: runs the very arrays that are uploaded, SM by SM, in any order. Imports without torch.
 
 What `decode.cu` does with 132 blocks this does with as many Python generators, in float32 with the kernel's roundings
-(inputs of products, keys and values to bf16; words to 24 bits; sums in another order). A generator yields True when it
-has got on and False when words that it needs are not there. It is meant to be read: it says what each instruction
-computes, and nothing of how the GPU makes it fast.
+(inputs of products, keys and values to bf16; words to 24 bits; sums in another order). Here are the memory that they
+share and the order in which they move; what one of them does is in block.py.
 """
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.megakernel.draw import draw
-from kernels.megakernel.program import ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV, Program
-from kernels.megakernel.structure import name_of, rows_of
-from kernels.megakernel.weights import matrix_of_unit
-from kernels.megakernel.words import (
-    TAG,
-    Floats,
-    Words,
-    best_candidates,
-    bf16,
-    bf16_floats,
-    candidate_words,
-    candidates_of,
-    eight_gated,
-    floats_of,
-    gated_of,
-    one_value,
-    tag_at,
-    tokens_of,
-    two_floats,
-    value_of,
-    word_shapes,
-)
+from kernels.megakernel.block import Sm
+from kernels.megakernel.program import Program
+from kernels.megakernel.words import Floats, word_shapes
 from kernels.sampling import Samplings, of_batch
-
-Steps = Generator[bool, None, Any]
-LOG2_E = np.float32(1.4426950408889634)
 
 
 class Deadlock(RuntimeError):
     """Every SM waits for words that nobody will write; the message names the first few and their instructions."""
-
-
-def splits_of(length: int, split_keys: int, most: int) -> int:
-    """Over how many splits a context of `length` keys is divided."""
-    return min(-(-length // split_keys), most)
 
 
 class Gpu:
@@ -88,213 +59,6 @@ class Gpu:
             except StopIteration:
                 del running[number]
         return self.tokens
-
-
-class Sm:
-    """One block: its list of instructions, its place in its stream of weights, its copy of the residual."""
-
-    def __init__(self, gpu: Gpu, number: int, first: NDArray[np.int64]) -> None:
-        self.gpu, self.number, self.token = gpu, number, first
-        self.shape, self.layout = gpu.program.shape, gpu.program.layout
-        start, arrays = int(gpu.arrays["program_start"][number]), gpu.arrays
-        self.table = rows_of(arrays["program"][start : start + len(gpu.program.instructions[number])])
-        self.residual = np.zeros((self.layout.batch, self.shape.hidden), dtype=np.float32)
-        self.step, self.index, self.taken, self.at = 0, 0, 0, "the beginning"
-        self.own, self.round = slice(0, 0), 0
-        self.unpublished: list[tuple[tuple[int, ...], Floats, Floats]] = []
-
-    def run(self) -> Steps:
-        """Every token, instruction by instruction."""
-        todo = {QKV: self._qkv, ATTENTION: self._attention, OUT: self._out, GATE_UP: self._gate_up, DOWN: self._down}
-        for step in range(self.gpu.count):
-            self.step = step
-            self.taken = 0
-            for words in self.table:
-                self.index, self.at = words["index"], f"{name_of(words)} of token {self.step}"
-                yield from (todo | {HEAD: self._head, END: self._choose})[words["op"]](words)
-                yield True
-
-    # words ------------------------------------------------------------------------------------------------------------
-
-    def _tag(self, layer: int) -> np.uint64:
-        return tag_at(self.step, layer, self.shape.layers)
-
-    def take(self, buffer: str, at: Any, tag: np.uint64) -> Generator[bool, None, Words]:
-        """Waits until all words carry the tag."""
-        words = self.gpu.words[buffer]
-        while ((words[at] & TAG) != tag).any():
-            yield False
-        return words[at].copy()
-
-    def store(self, buffer: str, at: Any, words: Words) -> None:
-        self.gpu.words[buffer][at] = words
-        self.gpu.stores += 1
-
-    # products ---------------------------------------------------------------------------------------------------------
-
-    def _normed(self, norm: int, buffer: str | None, layer: int) -> Generator[bool, None, tuple[Floats, Floats]]:
-        """Adds the planes to the residual (or begins it anew with the token's embedding).
-
-        Gives the input [batch, hidden], not yet divided by its root mean square, and what to multiply products by.
-        """
-        if buffer is None:
-            self.residual = bf16_floats(self.gpu.arrays["embedding"][self.token])
-        else:
-            for plane in range(len(self.gpu.words[buffer])):
-                words = yield from self.take(buffer, plane, self._tag(layer))
-                self.residual = self.residual + floats_of(words)
-                yield True
-        scale = 1 / np.sqrt((self.residual**2).mean(axis=1, keepdims=True) + np.float32(self.shape.norm_eps))
-        return bf16(self.residual * self.gpu.arrays["norms"][norm]), scale
-
-    def _products(self, words: dict[str, int], x: Floats) -> Iterator[tuple[int, Floats]]:
-        """Takes the instruction's weights from the stream, unit by unit: (row tile, [batch, 16] products)."""
-        offset, form = int(self.gpu.arrays["weight_offset"][self.number]), self.gpu.program.form
-        k = words["k_tiles"]
-        size = form.unit_bytes(k)
-        for unit in range(words["units"]):
-            begin = offset + self.taken
-            self.taken += size
-            matrix = matrix_of_unit(self.gpu.arrays["weights"][begin : begin + size], k, form)
-            yield words["tile"] + unit, x[:, : k * 16] @ matrix.T
-
-    def _store_rows(self, buffer: str, words: dict[str, int], tile: int, rows: Floats) -> None:
-        at = words["plane"], slice(None), slice(tile * 8, tile * 8 + 8)
-        self.store(buffer, at, two_floats(rows, self._tag(words["layer"])))
-
-    def _qkv(self, words: dict[str, int]) -> Steps:
-        layer = words["layer"]
-        x, scale = yield from self._normed(2 * layer, "down_planes" if layer else None, layer - 1)
-        for tile, rows in self._products(words, x):
-            self._store_rows("qkv", words, tile, rows * scale)
-            yield True
-
-    def _out(self, words: dict[str, int]) -> Steps:
-        x = yield from self._attended(words)
-        for tile, rows in self._products(words, x):
-            self._store_rows("out_planes", words, tile, rows)
-            yield True
-
-    def _gate_up(self, words: dict[str, int]) -> Steps:
-        layer = words["layer"]
-        x, scale = yield from self._normed(2 * layer + 1, "out_planes", layer)
-        for tile, rows in self._products(words, x):  # 8 rows of gate, and the 8 of up that belong to them
-            gate, up = rows[:, :8] * scale, rows[:, 8:] * scale
-            self.store("gated", tile, eight_gated(gate / (1 + np.exp(-gate)) * up, self._tag(layer)))
-            yield True
-
-    def _down(self, words: dict[str, int]) -> Steps:
-        first, count = words["k_tile"] * 2, words["k_tiles"] * 2
-        taken = yield from self.take("gated", slice(first, first + count), self._tag(words["layer"]))
-        x = gated_of(taken).transpose(1, 0, 2).reshape(self.layout.batch, count * 8)
-        for tile, rows in self._products(words, x):
-            self._store_rows("down_planes", words, tile, rows)
-            yield True
-
-    def _head(self, words: dict[str, int]) -> Steps:
-        """This SM's share of the vocabulary: its best logit of each sequence becomes a candidate."""
-        layer, vocab = words["layer"], self.shape.vocab
-        x, scale = yield from self._normed(2 * layer, "down_planes", layer - 1)
-        self._publish()
-        best = np.zeros(self.layout.batch, dtype=np.uint64)
-        for tile, rows in self._products(words, x):
-            ids = np.arange(tile * 16, min(tile * 16 + 16, vocab), dtype=np.uint32)
-            logits = (rows * scale)[:, : len(ids)]
-            self.gpu.logits[self.step, :, ids] = logits.T
-            best = np.maximum(best, candidates_of(logits, ids).max(axis=1))
-        self.own = slice(words["tile"] * 16, min((words["tile"] + words["units"]) * 16, vocab))
-        self.store("candidates", self.number, candidate_words(best, self._tag(layer)))
-
-    def _choose(self, words: dict[str, int]) -> Steps:
-        """Every SM reads all candidates and so agrees on the next token: the largest logit, the smaller id if equal."""
-        pairs = yield from self.take("candidates", slice(None), self._tag(words["layer"]))
-        best = best_candidates(pairs)
-        if not all(how.greedy for how in self.gpu.sampling):
-            best = yield from draw(self, best)
-        chosen = tokens_of(best).astype(np.int64)
-        if self.number == 0:
-            self.gpu.tokens[self.step] = chosen
-        self.token = chosen if self.gpu.forced is None else self.gpu.forced[self.step + 1]
-
-    # attention --------------------------------------------------------------------------------------------------------
-
-    def _attention(self, words: dict[str, int]) -> Steps:
-        """Some query heads of one key-value head over one split of the keys, for every sequence."""
-        length = self.gpu.position + self.step + 1
-        splits = splits_of(length, self.gpu.split_keys, self.layout.splits)
-        if words["split"] >= splits:
-            return
-        share = -(-length // splits)
-        keys = slice(words["split"] * share, min((words["split"] + 1) * share, length))
-        for b in range(self.layout.batch):
-            heads = yield from self._heads(words, b)
-            self._attend(words, b, keys, *heads)
-            yield True
-
-    def _heads(self, words: dict[str, int], b: int) -> Generator[bool, None, tuple[Floats, Floats, Floats]]:
-        """The queries [heads, head_dim], scaled, and the newest key and value, in bf16."""
-        shape, d = self.shape, self.shape.head_dim
-        kv, first = words["kv_head"], words["head"]
-        rows = [*range(first, first + words["heads"]), shape.heads + kv, shape.heads + shape.kv_heads + kv]
-        at = (np.array(rows)[:, None] * d + np.arange(0, d, 2)) // 2
-        taken = yield from self.take("qkv", (slice(None), b, at), self._tag(words["layer"]))
-        x = floats_of(taken).sum(axis=0)
-        if shape.qkv_bias:
-            x = x + self.gpu.arrays["bias"][words["layer"]].reshape(-1, d)[rows]
-        queries, key, value = x[:-2], x[-2:-1], x[-1]
-        if shape.qk_norm:
-            weight = self.gpu.arrays["qk_norm"][words["layer"]]
-            queries, key = (
-                y * weight[i] / np.sqrt((y**2).mean(axis=1, keepdims=True) + np.float32(shape.norm_eps))
-                for i, y in enumerate((queries, key))
-            )
-        return self._rotated(queries) * LOG2_E / np.sqrt(np.float32(d)), bf16(self._rotated(key))[0], bf16(value)
-
-    def _rotated(self, x: Floats) -> Floats:
-        """[n, head_dim] turned by the position's angles; the second half of the dimensions goes with the first."""
-        cosine, sine = self.gpu.arrays["rope"][self.gpu.position + self.step].T
-        a, b = np.split(x, 2, axis=1)
-        return np.concatenate([a * cosine - b * sine, b * cosine + a * sine], axis=1)
-
-    def _attend(self, words: dict[str, int], b: int, span: slice, q: Floats, key: Floats, value: Floats) -> None:
-        layer, kv, split, newest = words["layer"], words["kv_head"], words["split"], self.gpu.position + self.step
-        keys, values = self.gpu.keys[layer, b, span, kv].copy(), self.gpu.values[layer, b, span, kv].copy()
-        if span.stop == newest + 1:
-            keys[-1], values[-1] = key, value
-            if words["head"] == kv * (self.shape.heads // self.shape.kv_heads):
-                self.unpublished.append(((layer, b, newest, kv), key, value))
-        scores = q @ keys.T
-        top = scores.max(axis=1, keepdims=True)
-        weights = np.exp2(scores - top)
-        heads, tag = slice(words["head"], words["head"] + words["heads"]), self._tag(layer)
-        self.store("attention", (b, heads, split), two_floats(weights @ values, tag))
-        state = np.concatenate([top, weights.sum(axis=1, keepdims=True)], axis=1)
-        self.store("attention_state", (b, heads, split), one_value(state.view(np.uint32), tag))
-
-    def _publish(self) -> None:
-        """The fence in the head: from here on other SMs may read the keys and values of this token."""
-        for at, key, value in self.unpublished:
-            self.gpu.keys[at], self.gpu.values[at] = key, value
-        self.unpublished.clear()
-
-    def _attended(self, words: dict[str, int]) -> Generator[bool, None, Floats]:
-        """The attention's output in the instruction's columns, merged over the splits, [batch, k_tiles * 16] bf16."""
-        d, tag = self.shape.head_dim, self._tag(words["layer"])
-        splits = splits_of(self.gpu.position + self.step + 1, self.gpu.split_keys, self.layout.splits)
-        columns = np.arange(words["k_tile"] * 16, (words["k_tile"] + words["k_tiles"]) * 16)
-        first, last = columns[0] // d, columns[-1] // d + 1
-        states, sums = [], []
-        for split in range(splits):
-            state = yield from self.take("attention_state", (slice(None), slice(first, last), split), tag)
-            states.append(value_of(state).view(np.float32))
-            pairs = columns[::2] // 2
-            at = (slice(None), pairs // (d // 2), split, pairs % (d // 2))
-            sums.append(floats_of((yield from self.take("attention", at, tag))))
-            yield True
-        top, total = np.stack(states)[..., 0], np.stack(states)[..., 1]
-        weights = np.exp2(top - top.max(axis=0))
-        share = weights / (weights * total).sum(axis=0)
-        return bf16((np.stack(sums) * share[:, :, columns // d - first]).sum(axis=0))
 
 
 # orders ---------------------------------------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kernels.megakernel.block import Sm, splits_of
 from kernels.megakernel.debug import declared, differences
 from kernels.megakernel.effects import sizes
-from kernels.megakernel.interpret import Sm, in_turn, splits_of
+from kernels.megakernel.interpret import in_turn
 from kernels.megakernel.program import DOWN, END, Program
 from kernels.megakernel.structure import rows_of
 from kernels.megakernel.words import word_shapes
