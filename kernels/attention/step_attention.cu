@@ -6,7 +6,9 @@
 // A cluster of SPLITS blocks serves one key head of one sequence with all GROUP query heads of it; each block has a
 // stretch of the keys. Blocks copy their first CHUNK keys and values into shared memory before they wait for the
 // previous kernel, which can only be the QKV product: older slots of the cache, and the position, were written by the
-// step before. The block that owns the new token rotates k and appends k and v.
+// step before. The block that owns the new token rotates k and appends k and v. Outputs are shared out among the
+// blocks of the cluster, which merge their own: from what they read in the others' shared memory (PUSH 0: nobody may
+// leave before all have read), or from what the others have written into theirs (PUSH 1).
 #include "barrier.cuh"
 #include "registers.cuh"
 #include "warps.cuh"
@@ -18,6 +20,7 @@ constexpr int kThreads = 256, kWarps = kThreads / 32;
 constexpr int kLanes = HEAD_DIM / 8;  // lanes that share one key, 16 bytes each
 constexpr int kKeys = 32 / kLanes;    // keys a warp reads at once
 constexpr int kHalf = HEAD_DIM / 2;
+constexpr int kOwn = GROUP * HEAD_DIM / SPLITS;  // outputs that a block merges
 constexpr float kLog2e = 1.4426950408889634f;
 __device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000); }
 
@@ -32,7 +35,8 @@ struct Shared {
   Element fresh_value[HEAD_DIM];
   float query[GROUP][HEAD_DIM];
   float scores[GROUP][CHUNK];
-  float out[GROUP][HEAD_DIM], top[GROUP], total[GROUP], shrink[GROUP];
+  float out[GROUP][HEAD_DIM], top[GROUP], total[GROUP], shrink[GROUP];  // out: PUSH, [SPLITS][kOwn] of every block
+  float tops[SPLITS][GROUP], totals[SPLITS][GROUP];
 };
 
 struct Call {
@@ -152,8 +156,22 @@ __device__ void weigh(Shared& shared, Eight (&out)[GROUP], int count, int fresh)
   }
 }
 
-// Sums the block's partial outputs over its warps into shared.out.
-__device__ void gather(Shared& shared, Eight (&out)[GROUP]) {
+__device__ __forceinline__ u32 in_block(const float& own, u32 rank) {
+  u32 address;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(&own)), "r"(rank));
+  return address;
+}
+__device__ __forceinline__ float of_block(const float& own, u32 rank) {
+  float found;
+  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(found) : "r"(in_block(own, rank)) : "memory");
+  return found;
+}
+__device__ __forceinline__ void to_block(const float& own, u32 rank, float value) {
+  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(in_block(own, rank)), "f"(value) : "memory");
+}
+
+// Sums the block's partial outputs over its warps, into its own shared.out or those of the blocks that merge them.
+__device__ void gather(Shared& shared, Eight (&out)[GROUP], int split) {
   const int lane = threadIdx.x % 32;
   __syncthreads();
 #pragma unroll
@@ -170,30 +188,33 @@ __device__ void gather(Shared& shared, Eight (&out)[GROUP]) {
     float sum = 0;
 #pragma unroll
     for (int warp = 0; warp < kWarps; ++warp) sum += shared.partial[warp][i / HEAD_DIM][i % HEAD_DIM];
-    shared.out[i / HEAD_DIM][i % HEAD_DIM] = sum;
+    if (PUSH)
+      to_block((&shared.out[0][0])[split * kOwn + i % kOwn], i / kOwn, sum);
+    else
+      shared.out[i / HEAD_DIM][i % HEAD_DIM] = sum;
   }
+  if (PUSH)
+    for (int i = threadIdx.x; i < SPLITS * GROUP; i += kThreads) {
+      const int rank = i / GROUP, g = i % GROUP;
+      to_block(shared.tops[split][g], rank, shared.top[g]);
+      to_block(shared.totals[split][g], rank, shared.total[g]);
+    }
 }
 
-__device__ __forceinline__ float of_block(const float& own, u32 rank) {
-  u32 address;
-  float found;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(&own)), "r"(rank));
-  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(found) : "r"(address) : "memory");
-  return found;
-}
-
-// Each block of the cluster merges its share of the outputs of one key head's query heads.
+// Merges the block's share of the outputs of one key head's query heads.
 __device__ void merge(const Shared& shared, Element* out, int rank) {
-  for (int i = rank * kThreads + threadIdx.x; i < GROUP * HEAD_DIM; i += SPLITS * kThreads) {
-    const int g = i / HEAD_DIM, d = i % HEAD_DIM;
+  for (int own = threadIdx.x; own < kOwn; own += kThreads) {
+    const int i = rank * kOwn + own, g = i / HEAD_DIM;
     float tops[SPLITS], top = -infinity(), sum = 0, total = 0;
 #pragma unroll
-    for (int split = 0; split < SPLITS; ++split) top = fmaxf(top, tops[split] = of_block(shared.top[g], split));
+    for (int split = 0; split < SPLITS; ++split)
+      top = fmaxf(top, tops[split] = PUSH ? shared.tops[split][g] : of_block(shared.top[g], split));
 #pragma unroll
     for (int split = 0; split < SPLITS; ++split) {
       const float weight = tops[split] == -infinity() ? 0.f : exp2f(tops[split] - top);
-      sum += weight * of_block(shared.out[g][d], split);
-      total += weight * of_block(shared.total[g], split);
+      const float* all = &shared.out[0][0];
+      sum += weight * (PUSH ? all[split * kOwn + own] : of_block(all[i], split));
+      total += weight * (PUSH ? shared.totals[split][g] : of_block(shared.total[g], split));
     }
     out[i] = (Element)(sum / total);
   }
@@ -205,6 +226,7 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
   const int split = blockIdx.x, head = blockIdx.y, sequence = blockIdx.z, kv_heads = gridDim.y;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row = kv_heads * HEAD_DIM;
   let_next_kernel_start();
+  if (PUSH) asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");  // here, so that others may write
 
   const long long position = call.position[sequence * call.position_step];
   const bool inside = position >= 0 && position < call.capacity;
@@ -252,13 +274,14 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
     __syncthreads();
     weigh(shared, out, count, last - at);
   }
-  gather(shared, out);
+  if (PUSH) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+  gather(shared, out, split);
   cluster_sync();
   Element* to = call.out + ((long long)sequence * kv_heads + head) * GROUP * HEAD_DIM;
   if (inside) {
     merge(shared, to, split);
-  } else if (split == 0) {
-    for (int i = threadIdx.x; i < GROUP * HEAD_DIM; i += kThreads) to[i] = (Element)__int_as_float(0x7fffffff);
+  } else {
+    for (int i = threadIdx.x; i < kOwn; i += kThreads) to[split * kOwn + i] = (Element)__int_as_float(0x7fffffff);
   }
-  cluster_sync();
+  if (!PUSH) cluster_sync();
 }

@@ -52,29 +52,31 @@ class StepHopper(Variant):
         return refusal(case)
 
     def space(self, case: StepAttentionCase) -> list[dict[str, Any]]:
-        """Fewer splits where batch and heads fill the GPU by themselves."""
+        """Fewer splits where batch and heads fill the GPU by themselves; both ways to merge."""
         best = next((each for each in SPLITS if each * case.kv_heads * max(1, case.batch) >= 64), SPLITS[-1])
         at = SPLITS.index(best)
-        return [{"splits": best}, *({"splits": each} for each in SPLITS[max(0, at - 1) : at])]
+        splits = (best, *SPLITS[max(0, at - 1) : at])
+        return [{"splits": each, "push": push} for each in splits for push in (0, 1)]
 
     def build(self, case: StepAttentionCase, params: dict[str, Any]) -> Callable[..., Any]:
         """f(qkv, cos, sin, k_cache, v_cache, position) -> o [batch, heads · head_dim].
 
         cos and sin [capacity, head_dim]; position [1] or [batch] int64. A position outside the cache gives NaN.
-        `splits` blocks share the keys of one head. Raises ValueError that names the argument.
+        `splits` blocks share the keys of one head; with `push` each writes its parts to the block that merges them,
+        else that one reads them. Raises ValueError that names the argument.
         """
         import numpy as np
 
         from kernels import nvrtc
 
-        unknown = set(params) - {"splits"}
-        splits = params.get("splits", self.space(case)[0]["splits"])
-        if unknown or splits not in SPLITS:
-            raise ValueError(f"params: step_hopper takes splits of {SPLITS}, not {params}")
+        unknown = set(params) - {"splits", "push"}
+        splits, push = params.get("splits", self.space(case)[0]["splits"]), params.get("push", 0)
+        if unknown or splits not in SPLITS or push not in (0, 1):
+            raise ValueError(f"params: step_hopper takes splits of {SPLITS} and push of 0 or 1, not {params}")
         group, share = case.heads // case.kv_heads, -(-case.seen // splits)
         chunk = min(CHUNK_MOST[case.head_dim], -(-share // 32) * 32)
-        defines = {"HEAD_DIM": case.head_dim, "GROUP": group, "SPLITS": splits, "CHUNK": chunk}
-        size = shared_bytes(case.head_dim, group, chunk)
+        defines = {"HEAD_DIM": case.head_dim, "GROUP": group, "SPLITS": splits, "CHUNK": chunk, "PUSH": push}
+        size = shared_bytes(case.head_dim, group, chunk, splits)
         kernel = nvrtc.load(SOURCE, "step_attention", defines | {"ELEMENT": ELEMENTS[case.dtype]}, size)
         call = np.dtype(FIELDS, align=True)
 
@@ -110,10 +112,10 @@ FIELDS = [
 """The kernel's `Call`, field by field."""
 
 
-def shared_bytes(head_dim: int, group: int, chunk: int) -> int:
+def shared_bytes(head_dim: int, group: int, chunk: int, splits: int) -> int:
     """Size of the kernel's `Shared`."""
     held = max(4 * chunk * head_dim, 4 * WARPS * group * head_dim)
-    size = held + 6 * head_dim + 4 * (group * head_dim + group * chunk + group * head_dim + 3 * group)
+    size = held + 6 * head_dim + 4 * group * (2 * head_dim + chunk + 3 + 2 * splits)
     return -(-size // 16) * 16
 
 

@@ -15,6 +15,10 @@ FINE_UNTIL, FINE, COARSE = 256, 64, 256
 """Buckets end at the multiples of FINE up to FINE_UNTIL, then at those of COARSE."""
 
 
+TOKEN_SLACK = 0.03
+"""Share of the largest logit by which rounding may let a token win that is not the best."""
+
+
 def bucket(length: int) -> int:
     """The length that a prompt is filled up to on its right."""
     step = FINE if length <= FINE_UNTIL else COARSE
@@ -36,7 +40,8 @@ class KernelsSession(Session):
         )
         self._step_pass = Pass(model, parts, self.state, 1)
         self._prompts: dict[int, _Prompt] = {}
-        self._stream = self.token
+        self._stream = self._step_stream = self.token
+        self._served = 0
 
     def capture(self) -> None:
         """Captures the decode step."""
@@ -54,6 +59,10 @@ class KernelsSession(Session):
 
     def begin(self, prompt: Tensor) -> None:
         """Runs the prompt [b, length] in its bucket's graph, which is captured now if no one has yet."""
+        self._served = prompt.shape[1]
+        self._begin(prompt)
+
+    def _begin(self, prompt: Tensor) -> None:
         length = prompt.shape[1]
         self.capture_prompt(length)
         chosen = self._prompts[bucket(length)]
@@ -67,20 +76,38 @@ class KernelsSession(Session):
         self._prompts[bucket(length)].run()
 
     def forced(self, ids: Tensor) -> Tensor:
-        """A plan of lower precision reads half of the ids as a prompt and half one by one: both may have lost some."""
-        length = min(ids.shape[1], max(self._prompts, default=ids.shape[1]))
+        """Reads as many as the last request's prompt had at once, the others one by one, as that request did.
+
+        A plan of lower precision reads half of the ids as a prompt and half one by one: both may have lost some. Raises
+        RuntimeError when a token that the plan's head chose on the way is not the best by these logits.
+        """
+        length = min(ids.shape[1], self._served or ids.shape[1])
         if self.parts.lossy:
             length = min(length, max(1, ids.shape[1] // 2))
-        self.begin(ids[:, :length])
+        self._begin(ids[:, :length])
         streams = [self._stream.view(self.batch, -1, self._stream.shape[-1])[:, :length].clone()]
+        chosen = [self.token.clone()]
         for at in range(length, ids.shape[1]):
             self.token.copy_(ids[:, at : at + 1])
             self.step()
             streams.append(self._step_stream[:, None].clone())
-        return self._step_pass.logits(torch.cat(streams, dim=1))
+            chosen.append(self.token.clone())
+        logits = self._step_pass.logits(torch.cat(streams, dim=1))
+        check_chosen(logits[:, length - 1 :], torch.cat(chosen, dim=1))
+        return logits
 
     def _step(self) -> None:
         self._step_stream = self._step_pass.run(self.token)
+
+
+def check_chosen(logits: Tensor, tokens: Tensor) -> None:
+    """Raises RuntimeError unless each of tokens [b, n] is the best of logits [b, n, vocab], or nearly so."""
+    inside = (tokens >= 0) & (tokens < logits.shape[-1])
+    own = logits.gather(-1, tokens.clamp(0, logits.shape[-1] - 1)[..., None])[..., 0]
+    short = (logits.amax(-1) - own) / logits.abs().amax().clamp_min(1e-30)
+    wrong = int((~inside | (short > TOKEN_SLACK)).sum())
+    if wrong:
+        raise RuntimeError(f"{wrong} of {tokens.numel()} tokens that the head chose are not the best by their logits")
 
 
 class _Prompt:

@@ -19,19 +19,23 @@ CASE = StepAttentionCase(batch=2, heads=8, kv_heads=2, head_dim=64, kv_len=100)
 SMALL = StepAttentionCase(batch=2, heads=4, kv_heads=2, head_dim=16, kv_len=9, dtype="fp32")
 
 
+@pytest.mark.parametrize("push", [0, 1])
 @pytest.mark.parametrize(
     ("head_dim", "group", "splits", "chunk", "element"),
     [(64, 4, 8, 32, "bf16"), (128, 6, 8, 128, "bf16"), (128, 8, 1, 128, "f16"), (256, 8, 4, 64, "bf16")],
 )
-def test_it_compiles_without_spills(head_dim: int, group: int, splits: int, chunk: int, element: str) -> None:
+def test_it_compiles_without_spills(
+    head_dim: int, group: int, splits: int, chunk: int, element: str, push: int
+) -> None:
     constants = {"HEAD_DIM": head_dim, "GROUP": group, "SPLITS": splits, "CHUNK": chunk, "ELEMENT": element}
+    constants["PUSH"] = push
     used = resources(compile_log(step_hopper.SOURCE, constants))
     assert (used.spill_stores, used.spill_loads, used.stack) == (0, 0, 0)
 
 
 def test_shared_memory_fits_every_case() -> None:
     for head_dim, group in product(step_hopper.HEAD_DIMS, (1, 4, step_hopper.GROUP_MOST)):
-        assert step_hopper.shared_bytes(head_dim, group, step_hopper.CHUNK_MOST[head_dim]) <= 227 * 1024
+        assert step_hopper.shared_bytes(head_dim, group, step_hopper.CHUNK_MOST[head_dim], 8) <= 227 * 1024
 
 
 @pytest.mark.parametrize(
@@ -79,9 +83,9 @@ def test_slots_beyond_the_position_never_count() -> None:
 def test_it_passes_the_gate_on_a_gpu(dtype: Any) -> None:
     variant = registry.variant("step_hopper")
     cases = [*check_step(dtype, False), *(each.model_copy(update={"dtype": dtype}) for each in bench_step(False))]
-    for case, splits in product(cases, step_hopper.SPLITS):
-        report = accuracy.check(variant, case, "cuda", {"splits": splits})
-        assert report.passed, (case.key, splits, report.sentence)
+    for case, splits, push in product(cases, step_hopper.SPLITS, (0, 1)):
+        report = accuracy.check(variant, case, "cuda", {"splits": splits, "push": push})
+        assert report.passed, (case.key, splits, push, report.sentence)
 
 
 def wrong_arguments(good: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -9,7 +9,7 @@ import torch
 from kernels import engine, registry
 from kernels.engine.decoder import Decoder
 from kernels.engine.eager import EagerRunner
-from kernels.engine.kernels_session import bucket
+from kernels.engine.kernels_session import bucket, check_chosen
 from kernels.ops import AttentionCase, GatedCase, LinearCase, LmHeadCase, RmsNormCase, StepAttentionCase
 from kernels.plan import Plan, PlannedOp
 from tests.kernels.engine.engine_models import COMPACT, CONFIGS
@@ -181,6 +181,27 @@ def test_lossy_weights_are_seen_in_the_logits(random_ids: torch.Tensor) -> None:
     difference = (runner.logits(random_ids[:1, :20]) - expected[:, :20]).abs().amax(dim=-1)[0]
     assert float(difference[10:].min()) > 1e-3  # the case is planned for steps and near prompts alike
     assert float(difference.max()) < 1.0
+
+
+def test_a_head_that_chooses_wrongly_is_found(random_ids: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logits do not come from the head, so that a wrong head would not show in them."""
+    variant = registry.variant("torch_lm_head")
+    monkeypatch.setattr(variant, "build", lambda case, params: lambda x, w: (x @ w.T).argmin(dim=-1))
+    case = LmHeadCase(m=1, vocab=300, k=64, dtype="fp32", weights="fp32")
+    runner = applied(load("llama"), [planned(case, "torch_lm_head")])
+    runner.prepare(1, 20, 4)
+    with pytest.raises(RuntimeError, match="17 of 17 tokens that the head chose are not the best"):
+        runner.logits(random_ids[:1])
+
+
+@pytest.mark.parametrize("token", [-1, 300])
+def test_a_token_outside_the_vocabulary_is_found(token: int) -> None:
+    logits = torch.randn(1, 2, 300)
+    best = logits.argmax(-1)
+    check_chosen(logits, best)
+    best[0, 1] = token
+    with pytest.raises(RuntimeError, match="1 of 2 tokens"):
+        check_chosen(logits, best)
 
 
 def test_each_weight_is_packed_once_and_unchanged_ones_are_views(random_ids: torch.Tensor) -> None:
