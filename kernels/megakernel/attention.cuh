@@ -68,7 +68,7 @@ __device__ __forceinline__ void fetch_rows(const __nv_bfloat16* cache, const Ran
     rows[i] = *(const uint4*)(cache + row_of(r, max(min(key + i * r.stride, last), 0)));
 }
 
-// 8 dimensions of N rows of q, k or v: the bias, which is fetched before they have come, and the product's planes.
+// 8 dimensions of N rows of q, k or v: the bias, which is fetched before they have come, and the products.
 template <int N>
 __device__ __forceinline__ void load_rows(const Params& p, Shared& s, const Instruction& in, u32 tag, int b,
                                           const int (&row)[N], float (&x)[N][8]) {
@@ -77,26 +77,23 @@ __device__ __forceinline__ void load_rows(const Params& p, Shared& s, const Inst
 #pragma unroll
     for (int i = 0; i < 2; i++)
       *(float4*)&x[n][4 * i] = QKV_BIAS ? __ldg((const float4*)(p.bias + in.layer * kQkvRows + row[n]) + i) : float4{};
-#pragma unroll 1
-  for (int plane = 0; plane < p.qkv_planes; plane++) {
-    u32 from[2 * N];
-    ulonglong2 words[2 * N];
+  u32 from[2 * N];
+  ulonglong2 words[2 * N];
 #pragma unroll
-    for (int n = 0; n < N; n++) {
-      from[2 * n] = ((plane * BATCH + b) * kQkvRows + row[n]) / 2;
-      from[2 * n + 1] = from[2 * n] + 2;
-    }
-    await<false>(p, s, in, tag, p.qkv, from, words);
-#pragma unroll
-    for (int n = 0; n < N; n++)
-#pragma unroll
-      for (int i = 0; i < 2; i++) {
-        const ulonglong2 w = words[2 * n + i];
-        const float y[4] = {first_float(w.x), second_float(w.x), first_float(w.y), second_float(w.y)};
-#pragma unroll
-        for (int e = 0; e < 4; e++) x[n][4 * i + e] += y[e];
-      }
+  for (int n = 0; n < N; n++) {
+    from[2 * n] = (b * kQkvRows + row[n]) / 2;
+    from[2 * n + 1] = from[2 * n] + 2;
   }
+  await<false>(p, s, in, tag, p.qkv, from, words);
+#pragma unroll
+  for (int n = 0; n < N; n++)
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      const ulonglong2 w = words[2 * n + i];
+      const float y[4] = {first_float(w.x), second_float(w.x), first_float(w.y), second_float(w.y)};
+#pragma unroll
+      for (int e = 0; e < 4; e++) x[n][4 * i + e] += y[e];
+    }
 }
 
 // Normalises (when the family does), rotates and scales a head's vector that a group of lanes holds.

@@ -95,12 +95,18 @@ class Sm:
         if buffer is None:
             self.residual = bf16_floats(self.gpu.arrays["embedding"][self.token])
         else:
-            for plane in range(len(self.gpu.words[buffer])):
+            for plane in self._planes(buffer, layer):
                 words = yield from self.take(buffer, plane, self._tag(layer))
                 self.residual = self.residual + floats_of(words)
                 yield True
         scale = 1 / np.sqrt((self.residual**2).mean(axis=1, keepdims=True) + np.float32(self.shape.norm_eps))
         return bf16(self.residual * self.gpu.arrays["norms"][norm]), scale
+
+    def _planes(self, buffer: str, layer: int) -> range:
+        """The planes of one layer; layers take turns in the two halves of `down_planes`."""
+        if buffer == "out_planes":
+            return range(self.layout.out_parts)
+        return range(layer % 2 * self.layout.down_parts, (layer % 2 + 1) * self.layout.down_parts)
 
     def _products(self, words: dict[str, int], x: Floats) -> Iterator[tuple[int, Floats]]:
         """Takes the instruction's weights from the stream, unit by unit: (row tile, [batch, 16] products)."""
@@ -114,7 +120,8 @@ class Sm:
             yield words["tile"] + unit, x[:, : k * 16] @ matrix.T
 
     def _store_rows(self, buffer: str, words: dict[str, int], tile: int, rows: Floats) -> None:
-        at = words["plane"], slice(None), slice(tile * 8, tile * 8 + 8)
+        first = self._planes(buffer, words["layer"])[0] if buffer == "down_planes" else 0
+        at = first + words["plane"], slice(None), slice(tile * 8, tile * 8 + 8)
         self.store(buffer, at, two_floats(rows, self._tag(words["layer"])))
 
     def _qkv(self, words: dict[str, int]) -> Steps:

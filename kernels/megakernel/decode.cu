@@ -2,16 +2,17 @@
 // made. See docs/kernels/megakernel.md.
 #include "sampling.cuh"
 
+constexpr int kDownWords = DOWN_PLANES * BATCH * HIDDEN / 2;  // that one layer leaves in down_planes
+
 // Brings the instruction's input vector into shared memory as its words arrive; false when the machine has given up.
 __device__ __forceinline__ bool load_input(const Params& p, Shared& s, const Instruction& in, int step) {
   const u32 tag = tag_at(step, in.layer);
   if (in.op == kQkv || in.op == kGateUp || in.op == kHead) {
     const bool after_attention = in.op == kGateUp;
-    float4 weight[kNormSteps];
-    fetch_norm(weight, p.norms + (size_t)(in.layer * 2 + after_attention) * HIDDEN);
-    const u64* planes = after_attention ? p.out_planes : in.layer ? p.down_planes : nullptr;
-    load_normed(p, s, in, tag_at(step, in.layer - !after_attention), step, planes,
-                after_attention ? OUT_PLANES : DOWN_PLANES, weight);
+    const int layer = in.layer - !after_attention;  // whose planes they are
+    const u64* planes = after_attention ? p.out_planes : in.layer ? p.down_planes + kDownWords * (layer & 1) : nullptr;
+    load_normed(p, s, in, tag_at(step, layer), step, planes, after_attention ? OUT_PLANES : DOWN_PLANES,
+                p.norms + (size_t)(in.layer * 2 + after_attention) * HIDDEN);
   } else if (in.op == kOut) {
     load_attended(p, s, in, tag, p.position + step);
   } else {
@@ -54,7 +55,7 @@ struct Epilogue {
       return;
     }
     const float next = __shfl_down_sync(~0u, value, 1);
-    u64* planes = in.op == kQkv ? p.qkv : in.op == kOut ? p.out_planes : p.down_planes;
+    u64* planes = in.op == kQkv ? p.qkv : in.op == kOut ? p.out_planes : p.down_planes + kDownWords * (in.layer & 1);
     const int length = in.op == kQkv ? kQkvRows : HIDDEN;
     if (valid && row % 2 == 0)
       store_word(planes + (((size_t)in.plane * BATCH + b) * length + out) / 2, two_floats(value, next, tag));

@@ -19,6 +19,9 @@ SHARED_MOST = 227 * 1024
 PRODUCER_THREADS = 128
 """A warpgroup, of which one thread works: so the consumers may have its registers."""
 
+UNIT_BATCH = {1: 8, 2: 8, 4: 4, 8: 2}
+"""kUnitBatch of machine.cuh: row tiles that are reduced together."""
+
 POINTERS = (
     "weights", "weight_offset", "program", "program_start", "embedding", "norms", "bias", "qk_norm", "rope",
     "k_cache", "v_cache", "qkv", "attention", "attention_state", "out_planes", "down_planes", "gated",
@@ -26,7 +29,7 @@ POINTERS = (
     "trace", "touched", "residuals",
 )  # fmt: skip
 SCALARS = (
-    "position", "count", "capacity", "qkv_planes", "trace_length", "stop_count", "first_made",
+    "position", "count", "capacity", "trace_length", "stop_count", "first_made",
 )  # fmt: skip
 STOP_TOKENS = 4
 BATCH_MOST = 8
@@ -107,7 +110,7 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
 
 def scratch_bytes(hidden: int, head_dim: int, batch: int, longest: int, warps: int) -> int:
     """An upper bound of sizeof(Shared) less the ring."""
-    product = 2 * longest * batch + 2 * 8 * warps * 16 * batch * 4
+    product = 2 * longest * batch + 2 * UNIT_BATCH[batch] * warps * 16 * batch * 4
     attention = 4 * warps * (head_dim + 2)
     sample = 2 * 8 * warps * bin_words(batch) + 4 * bin_words(batch) + 48 * batch
     return max(product, attention, sample) + batch * hidden * 4 + batch * warps * 12 + 2048

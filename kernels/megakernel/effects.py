@@ -71,11 +71,11 @@ def sizes(shape: Shape, layout: Layout) -> dict[str, int]:
     """Blocks in each buffer."""
     hidden = shape.hidden // TILE
     return {
-        "qkv": layout.qkv_parts * (shape.qkv_rows // TILE),
+        "qkv": shape.qkv_rows // TILE,
         "attention": layout.splits * shape.heads * (shape.head_dim // TILE),
         "attention_state": layout.splits * shape.heads,
         "out_planes": layout.out_parts * hidden,
-        "down_planes": layout.down_parts * hidden,
+        "down_planes": 2 * layout.down_parts * hidden,
         "gated": shape.intermediate // GATED_BLOCK,
         "candidates": layout.sms,
         "counts": 2 * layout.sms,
@@ -114,7 +114,11 @@ def _chunks(layout: Layout, words: dict[str, int]) -> int:
 
 
 def _planes(shape: Shape, layout: Layout, buffer: str, layer: int) -> Access:
-    return Access(buffer, layer, 0, sizes(shape, layout)[buffer])
+    """Everything that one layer leaves in the buffer; layers take turns in the two halves of `down_planes`."""
+    count = sizes(shape, layout)[buffer]
+    if buffer != "down_planes":
+        return Access(buffer, layer, 0, count)
+    return Access(buffer, layer, layer % 2 * (count // 2), count // 2)
 
 
 def _rows(buffer: str, words: dict[str, int], tiles: int) -> tuple[Access, ...]:
@@ -131,10 +135,10 @@ def _qkv(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effect
 
 
 def _attention(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
-    each, total, layer = shape.head_dim // TILE, shape.qkv_rows // TILE, words["layer"]
+    each, layer = shape.head_dim // TILE, words["layer"]
     kv, head, heads, split = (words[name] for name in ("kv_head", "head", "heads", "split"))
     rows = ((head, heads), (shape.heads + kv, 1), (shape.heads + shape.kv_heads + kv, 1))
-    reads = tuple(Access("qkv", layer, at * each, n * each, layout.qkv_parts, total) for at, n in rows)
+    reads = tuple(Access("qkv", layer, at * each, n * each) for at, n in rows)
     at = split * shape.heads + head
     always = split == 0
     writes = (
@@ -171,7 +175,9 @@ def _gate_up(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Ef
 def _down(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
     per_tile = TILE // GATED_BLOCK
     reads = (Access("gated", words["layer"], words["k_tile"] * per_tile, words["k_tiles"] * per_tile),)
-    return Effects(reads, _rows("down_planes", words, shape.hidden // TILE), chunks=_chunks(layout, words))
+    plane = words["layer"] % 2 * layout.down_parts + words["plane"]
+    writes = _rows("down_planes", words | {"plane": plane}, shape.hidden // TILE)
+    return Effects(reads, writes, chunks=_chunks(layout, words))
 
 
 def _head(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:

@@ -74,28 +74,29 @@ __device__ __forceinline__ void gemv(const Params& p, Shared& s, RingPlace& ring
 }
 
 constexpr int kPlanesMost = OUT_PLANES > DOWN_PLANES ? OUT_PLANES : DOWN_PLANES;
-constexpr int kNormSteps = (HIDDEN + kConsumers * 4 - 1) / (kConsumers * 4);
-
-// A thread's share of a norm's weight, fetched while the counter is still waited for.
-__device__ __forceinline__ void fetch_norm(float4 (&weight)[kNormSteps], const float* norm) {
-#pragma unroll
-  for (int i = 0; i < kNormSteps; i++) {
-    const int k = (i * kConsumers + threadIdx.x) * 4;
-    if (k < HIDDEN) weight[i] = __ldg((const float4*)(norm + k));
-  }
-}
+constexpr int kSequenceThreads = kConsumers / BATCH, kSequenceWarps = WARPS / BATCH;  // that load one sequence's input
+static_assert(kSequenceWarps > 0, "a sequence has a warp of its own");
+constexpr int kNormSteps = (HIDDEN + kSequenceThreads * 4 - 1) / (kSequenceThreads * 4);
+constexpr int kNormMost = kPlanesMost > 8 ? 1 : 16 / kPlanesMost;  // steps whose words a thread has in flight at once
+constexpr int kNormTogether = kNormSteps < kNormMost ? kNormSteps : kNormMost;
 
 // residual += the planes of the last product (or = the embedding of the new token); input = residual * norm weight,
-// not yet divided by its root mean square: that is one number, `scale`, and multiplies the products instead.
+// not yet divided by its root mean square: that is one number, `scale`, and multiplies the products instead. Sequences
+// are loaded side by side.
 __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const Instruction& in, u32 tag, int step,
-                                            const u64* planes, int count, const float4 (&weight)[kNormSteps]) {
+                                            const u64* planes, int count, const float* norm) {
+  const int b = threadIdx.x / kSequenceThreads;
+  float squares = 0;
 #pragma unroll 1
-  for (int b = 0; b < BATCH; b++) {
-    float4 x[kNormSteps];
-    int at[kNormSteps];
+  for (int first = 0; first < kNormSteps; first += kNormTogether) {
+    float4 x[kNormTogether], weight[kNormTogether];
+    int at[kNormTogether];
 #pragma unroll
-    for (int i = 0; i < kNormSteps; i++) {
-      at[i] = min((i * kConsumers + (int)threadIdx.x) * 4, HIDDEN - 4);
+    for (int i = 0; i < kNormTogether; i++) {
+      at[i] = ((first + i) * kSequenceThreads + (int)threadIdx.x % kSequenceThreads) * 4;
+      x[i] = weight[i] = float4{};
+      if (at[i] >= HIDDEN) continue;
+      weight[i] = __ldg((const float4*)(norm + at[i]));
       if (planes == nullptr) {
         const uint2 raw = __ldg((const uint2*)(p.embedding + (size_t)s.token[b] * HIDDEN + at[i]));
         const float2 low = unpack_bf16(raw.x), high = unpack_bf16(raw.y);
@@ -105,25 +106,24 @@ __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const In
       }
     }
     if (planes != nullptr) {
-      u32 from[kNormSteps * kPlanesMost];
-      ulonglong2 words[kNormSteps * kPlanesMost];
+      u32 from[kNormTogether * kPlanesMost];
+      ulonglong2 words[kNormTogether * kPlanesMost];
 #pragma unroll
-      for (int i = 0; i < kNormSteps * kPlanesMost; i++)
-        from[i] = (min(i / kNormSteps, count - 1) * BATCH + b) * (HIDDEN / 2) + at[i % kNormSteps] / 2;
+      for (int i = 0; i < kNormTogether * kPlanesMost; i++)
+        from[i] = (min(i / kNormTogether, count - 1) * BATCH + b) * (HIDDEN / 2) + min(at[i % kNormTogether], HIDDEN - 4) / 2;
       await<true>(p, s, in, tag, planes, from, words);
 #pragma unroll
-      for (int i = 0; i < kNormSteps * kPlanesMost; i++) {
-        if (i / kNormSteps >= count) break;
-        x[i % kNormSteps].x += first_float(words[i].x);
-        x[i % kNormSteps].y += second_float(words[i].x);
-        x[i % kNormSteps].z += first_float(words[i].y);
-        x[i % kNormSteps].w += second_float(words[i].y);
+      for (int i = 0; i < kNormTogether * kPlanesMost; i++) {
+        if (i / kNormTogether >= count) break;
+        x[i % kNormTogether].x += first_float(words[i].x);
+        x[i % kNormTogether].y += second_float(words[i].x);
+        x[i % kNormTogether].z += first_float(words[i].y);
+        x[i % kNormTogether].w += second_float(words[i].y);
       }
     }
-    float squares = 0;
 #pragma unroll
-    for (int i = 0; i < kNormSteps; i++) {
-      if ((i * kConsumers + threadIdx.x) * 4 >= HIDDEN) break;
+    for (int i = 0; i < kNormTogether; i++) {
+      if (at[i] >= HIDDEN) break;
       *(float4*)(s.residual + b * HIDDEN + at[i]) = x[i];
 #if DEBUG
       const int version = in.layer * 2 + (in.op == kGateUp);
@@ -134,9 +134,9 @@ __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const In
       const float4 g = weight[i];
       store_input(s, at[i], b, make_float4(x[i].x * g.x, x[i].y * g.y, x[i].z * g.z, x[i].w * g.w));
     }
-    squares = warp_sum(squares);
-    if (threadIdx.x % 32 == 0) s.squares[b][threadIdx.x / 32] = squares;
   }
+  squares = warp_sum(squares);
+  if (threadIdx.x % 32 == 0) s.squares[threadIdx.x / 32] = squares;
 }
 
 // After a barrier: what the products of the residual are multiplied by. Another barrier comes before it is used.
@@ -144,7 +144,7 @@ __device__ __forceinline__ void set_scale(Shared& s) {
   if (threadIdx.x >= BATCH) return;
   float sum = 0;
 #pragma unroll
-  for (int w = 0; w < WARPS; w++) sum += s.squares[threadIdx.x][w];
+  for (int w = 0; w < kSequenceWarps; w++) sum += s.squares[threadIdx.x * kSequenceWarps + w];
   s.scale[threadIdx.x] = rsqrtf(sum / HIDDEN + NORM_EPS);
 }
 

@@ -19,7 +19,7 @@ constexpr int kChunkBlocks = 32;
 constexpr int kChunkTiles = kChunkBlocks * kBlockTiles;
 constexpr int kChunk = (kChunkHeader + kChunkBlocks * kBlock + 127) / 128 * 128;
 constexpr int kGroupWarps = WARPS / GROUPS;  // warps that share a chunk
-constexpr int kUnitBatch = 8;              // row tiles that are reduced together
+constexpr int kUnitBatch = BATCH == 8 ? 2 : BATCH == 4 ? 4 : 8;  // row tiles that are reduced together
 constexpr int kQkvRows = (HEADS + 2 * KV_HEADS) * HEAD_DIM;
 constexpr int kGroup = HEADS / KV_HEADS;
 
@@ -51,11 +51,11 @@ struct Params {
   const float2* rope;           // [positions, HEAD_DIM / 2] cosine, sine
   __nv_bfloat16* k_cache;       // [LAYERS, BATCH, capacity, KV_HEADS, HEAD_DIM]
   __nv_bfloat16* v_cache;
-  u64* qkv;                     // [planes, BATCH, kQkvRows / 2] two floats a word
+  u64* qkv;                     // [BATCH, kQkvRows / 2] two floats a word
   u64* attention;               // [BATCH, HEADS, MAX_SPLITS, HEAD_DIM / 2] two floats a word, not normalised
   u64* attention_state;         // [BATCH, HEADS, MAX_SPLITS, 2] running maximum (base 2) and sum, a word each; follows attention
   u64* out_planes;              // [planes, BATCH, HIDDEN / 2] two floats a word
-  u64* down_planes;             // [planes, BATCH, HIDDEN / 2] two floats a word
+  u64* down_planes;             // [2, planes, BATCH, HIDDEN / 2] two floats a word; layers take turns
   u64* gated;                   // [INTER / 8, BATCH, 4] three bf16 a word; the fourth word is not used
   u64* candidates;              // [SMs, BATCH, 2] best logit (ordered bits) and its token, a word each
   u64* counts;                  // [2, SMs, BATCH, kBins] mass and count of a bin of logits
@@ -69,7 +69,7 @@ struct Params {
   u32* touched;                 // [SMs, trace_length, 2, words / 32 + 1] bits of words read, and written, when DEBUG
   float* residuals;             // [count, 2 * LAYERS + 1, BATCH, HIDDEN] of SM 0, when DEBUG
   u64 timeout_ns, logits_stride, words;  // `words` from qkv on
-  int position, count, capacity, qkv_planes, trace_length, stop_count, first_made;  // first_made: not of the prompt
+  int position, count, capacity, trace_length, stop_count, first_made;  // first_made: not of the prompt
   int stop[4];                  // the launch ends when every sequence has met one of the first `stop_count`
   Sampling sampling[8];         // of each sequence
 };
@@ -112,7 +112,7 @@ struct Shared {
     SampleScratch sample;
   };
   alignas(16) float residual[BATCH * HIDDEN];
-  float squares[BATCH][WARPS], scale[BATCH];  // of the residual, by warp; what products of it are multiplied by
+  float squares[WARPS], scale[BATCH];  // of the residual, by the warp that loaded it; what products of it are multiplied by
   u64 best[kConsumers / 16], chosen[BATCH];
   int token[BATCH], stopped[BATCH], cancelled;
   int head_first, head_count;   // this SM's tokens

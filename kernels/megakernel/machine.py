@@ -115,7 +115,7 @@ class Machine:
         pointers |= {name: t.data_ptr() for name, t in (("forced", forced), ("logits", logits)) if t is not None}
         scalars = {
             "timeout_ns": TIMEOUT_NS, "logits_stride": stride, "position": position, "count": count,
-            "capacity": self.capacity, "qkv_planes": self.layout.qkv_parts, "trace_length": self.longest,
+            "capacity": self.capacity, "trace_length": self.longest,
             "stop_count": len(stop), "first_made": int(first_made), "words": self._words.numel(),
         }  # fmt: skip
         if self.tuning.debug:

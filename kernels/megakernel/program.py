@@ -22,6 +22,8 @@ WORDS = 16
 END, QKV, ATTENTION, OUT, GATE_UP, DOWN, HEAD = range(7)
 OP_NAMES = ("end", "qkv", "attention", "out", "gate_up", "down", "head")
 HEADS_MOST = 4
+LONG_CONTEXT, LONG_OUT_PARTS = 384, 4
+GATED_KILOBYTES_MOST = 40
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,6 @@ class Layout:
     sms: int = 132
     batch: int = 1
     splits: int = 16
-    qkv_parts: int = 1
     out_parts: int = 1
     down_parts: int = 1
     weights: str = "bf16"
@@ -94,6 +95,25 @@ def fitted(shape: Shape, layout: Layout) -> Layout:
     )
 
 
+def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16", sms: int = 132) -> Layout:
+    """The layout for a context of up to `capacity` tokens.
+
+    Long contexts have so many splits of the keys that an SM should merge those of a part of the heads only. `down` is
+    cut by columns for as long as that takes more off the busiest SM's chunks of weights and the gated values it reads,
+    which must find room beside the ring, than it adds planes to be read by all: a plane is worth about a chunk, and so
+    are 4 KB of gated values.
+    """
+    tiles, kilobytes = shape.hidden // 16, 2 * batch * shape.intermediate / 1024
+
+    def cost(parts: int) -> tuple[bool, float]:
+        chunks = -(-tiles * parts // sms) * (shape.intermediate / 16 / parts / 32)
+        return kilobytes / parts > GATED_KILOBYTES_MOST, chunks + parts + kilobytes / 4 / parts
+
+    parts = min((1, 2, 4, 8, 16), key=cost)
+    out_parts = LONG_OUT_PARTS if capacity > LONG_CONTEXT else 1
+    return Layout(sms=sms, batch=batch, out_parts=out_parts, down_parts=parts, weights=weights)
+
+
 def shares(tiles: int, columns: int, parts: int, sms: int, turn: int) -> list[tuple[int, int, int, int, int]]:
     """Cuts a matrix of `tiles` x `columns` tiles for the SMs: (tile, units, k_tile, k_tiles, part) for each SM.
 
@@ -116,7 +136,7 @@ def products(shape: Shape, layout: Layout) -> dict[int, tuple[int, int, int]]:
     """Row tiles, column tiles and column parts of each product."""
     k = shape.hidden // 16
     return {
-        QKV: (shape.qkv_rows // 16, k, layout.qkv_parts),
+        QKV: (shape.qkv_rows // 16, k, 1),
         OUT: (k, shape.heads * shape.head_dim // 16, layout.out_parts),
         GATE_UP: (shape.intermediate // 8, k, 1),
         DOWN: (k, shape.intermediate // 16, layout.down_parts),

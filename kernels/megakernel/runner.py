@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import cupy
@@ -16,7 +17,7 @@ from kernels.engine.sessions import DecoderSession
 from kernels.megakernel import trace
 from kernels.megakernel.device import Tuning
 from kernels.megakernel.machine import Machine
-from kernels.megakernel.program import Layout, Program
+from kernels.megakernel.program import Program, usual
 from kernels.megakernel.quantise import rounded_decoder
 from kernels.megakernel.shape import shape_of
 from kernels.megakernel.weights import format_of
@@ -24,9 +25,6 @@ from kernels.sampling import Samplings, of_batch
 
 CAPACITY_STEP = 64
 BATCHES = (1, 2, 4, 8)
-LONG_CONTEXT = 384
-LONG_OUT_PARTS = 4
-"""Beyond this context attention has so many splits that an SM should merge only a part of the heads."""
 LOOK_NS = 1_000_000
 """How long a token may take before the host looks whether the launch has ended without it."""
 FORCED_MOST = 1024
@@ -73,9 +71,7 @@ class MegakernelRunner(Runner):
         capacity = -(-(prompt + tokens) // CAPACITY_STEP) * CAPACITY_STEP
         if self._machine is None or self._machine.capacity < capacity or self._machine.layout.batch != batch:
             self._machine = None
-            parts = LONG_OUT_PARTS if capacity > LONG_CONTEXT else 1
-            chosen = {"batch": batch, "out_parts": parts, "weights": self.weights, **self.options.get("layout", {})}
-            layout = Layout(**chosen)
+            layout = replace(usual(self.shape, batch, capacity, self.weights), **self.options.get("layout", {}))
             tuning = Tuning(**self.options.get("tuning", {}))
             self._machine = Machine(self.model, self.shape, layout, capacity, tuning)
         machine = self._machine

@@ -21,11 +21,11 @@ def word_shapes(shape: Shape, layout: Layout) -> dict[str, tuple[int, ...]]:
     """The buffers of words, in the order and with the shapes of `Params`."""
     batch, splits = layout.batch, layout.splits
     return {
-        "qkv": (layout.qkv_parts, batch, shape.qkv_rows // 2),
+        "qkv": (1, batch, shape.qkv_rows // 2),
         "attention": (batch, shape.heads, splits, shape.head_dim // 2),
         "attention_state": (batch, shape.heads, splits, 2),
         "out_planes": (layout.out_parts, batch, shape.hidden // 2),
-        "down_planes": (layout.down_parts, batch, shape.hidden // 2),
+        "down_planes": (2 * layout.down_parts, batch, shape.hidden // 2),
         "gated": (shape.intermediate // 8, batch, 4),
         "candidates": (layout.sms, batch, 2),
         "counts": (2, layout.sms, bin_words(batch)),

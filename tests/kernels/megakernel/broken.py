@@ -1,16 +1,29 @@
 """Programs broken on purpose."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from kernels.megakernel.effects import COLUMN
-from kernels.megakernel.program import ATTENTION, END, Program, Section
+from kernels.megakernel.effects import COLUMN, Access, Effects, effects
+from kernels.megakernel.program import ATTENTION, END, Layout, Program, Section
+from kernels.megakernel.shape import Shape
 from kernels.megakernel.structure import rows_of
 
 OF_PRODUCT = ("layer", "units", "tile", "k_tile", "k_tiles", "plane")
 OF_ATTENTION = ("layer", "kv_head", "head", "heads", "split")
+
+
+def one_half(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
+    """The effects that there would be if layers did not take turns in the halves of `down_planes`."""
+    half = layout.down_parts * (shape.hidden // 16)
+
+    def moved(accesses: tuple[Access, ...]) -> tuple[Access, ...]:
+        return tuple(replace(a, first=a.first % half) if a.buffer == "down_planes" else a for a in accesses)
+
+    found = effects(shape, layout, sm, words)
+    return replace(found, reads=moved(found.reads), writes=moved(found.writes))
 
 
 def with_rows(program: Program, rows: dict[int, list[dict[str, int]]], repack: bool = True) -> Program:

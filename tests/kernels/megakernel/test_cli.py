@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from kernels.__main__ import main
-from kernels.megakernel import trace
+from kernels.megakernel import ordering, trace
 from kernels.megakernel.program import ATTENTION, DOWN, END, GATE_UP, OUT, QKV, Program
 from kernels.megakernel.structure import rows_of
+from tests.kernels.megakernel.broken import one_half
 from tests.kernels.megakernel.published import CONFIGS
 from tests.kernels.megakernel.tiny_models import program_of
 
@@ -41,7 +42,8 @@ def test_a_model_is_proven(config: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "on 132 SMs: proven" in capsys.readouterr().out
 
 
-def test_problems_are_listed(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_problems_are_listed(config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ordering, "effects", one_half)
     assert main(["megakernel", "validate", str(config), "--down-parts", "4", "--out-parts", "2"]) == 1
     out = capsys.readouterr().out
     assert "overwrite: SM" in out

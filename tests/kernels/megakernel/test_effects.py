@@ -69,13 +69,13 @@ def test_instructions_touch_what_they_declare_and_nothing_else(
 
 
 def test_blocks_are_cut_from_all_words() -> None:
-    """One layer, the head included, writes every word of every buffer once."""
+    """One layer, the head included, writes every word of every buffer once; two layers do of `down_planes`."""
     program = program_of("llama", batch=2, out_parts=2)
     shape, layout = program.shape, program.layout
     written: dict[str, list[int]] = defaultdict(list)
     for sm, table in enumerate(program.instructions):
         for words in rows_of(table):
-            if words["op"] == END or words["layer"] in (0, shape.layers):
+            if words["op"] in (END, DOWN) or words["layer"] in (0, shape.layers):
                 for buffer, indexes in declared(program, sm, words, layout.splits, drawing=True)["writes"].items():
                     written[buffer] += sorted(indexes)
     assert set(written) == set(sizes(shape, layout))
