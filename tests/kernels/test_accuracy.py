@@ -5,7 +5,7 @@ import torch
 
 from kernels import accuracy, inputs, reference
 from kernels.launches import kernels_seen
-from kernels.ops import LinearCase, LmHeadCase
+from kernels.ops import LinearCase, LmHeadCase, ModelCase
 from kernels.poison import PoisonedEmpty
 from kernels.registry import variant
 from tests.kernels import planted
@@ -112,8 +112,8 @@ def test_next_token_may_only_differ_within_rounding():
 
 
 def test_unsupported_case_is_a_sentence():
-    case = LmHeadCase(m=3, vocab=97, k=32, dtype="fp32", weights="fp32", sampling="top_k_p")
-    assert "no reference for" in accuracy.check(variant("torch_lm_head"), case, "cpu").sentence
+    case = ModelCase(model="tiny-llama", batch=1, prompt=1, tokens=1)
+    assert "no test inputs for" in accuracy.check(variant("torch_lm_head"), case, "cpu").sentence
 
 
 def test_poison_reaches_what_python_allocates():
