@@ -20,12 +20,18 @@ def read_json(name: str, path: Path, max_bytes: int) -> Any:
 def parse_json(name: str, raw: bytes) -> Any:
     """The document in `raw`, UTF-8. NaN and infinities parse, so that the caller can name their field.
 
-    Raises ModelRefused with line and column when it is broken, and when a key is there twice.
+    Raises ModelRefused with line and column when it is broken, when a key is there twice, and when an escape stands for
+    half of a character: Python takes that, other readers of the file do not.
     """
     if raw.count(b'"') + raw.count(b",") + raw.count(b"{") + raw.count(b"[") > MAX_ENTRIES:
         raise ModelRefused(name, "", f"the file has more than {MAX_ENTRIES:,} entries, more than any model's")
     try:
-        return json.loads(raw.decode("utf-8"), object_pairs_hook=lambda pairs: _unique(name, pairs))
+        document = json.loads(raw.decode("utf-8"), object_pairs_hook=lambda pairs: _unique(name, pairs))
+        if b"\\ud" in raw.lower():
+            json.dumps(document, ensure_ascii=False).encode("utf-8")
+        return document
+    except UnicodeEncodeError:
+        raise ModelRefused(name, "", "an escape stands for half of a character") from None
     except UnicodeDecodeError as error:
         raise ModelRefused(name, f"byte {error.start}", "the file is not UTF-8 text") from None
     except json.JSONDecodeError as error:

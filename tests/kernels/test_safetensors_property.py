@@ -77,6 +77,16 @@ def test_corruption_never_passes_silently(
     assert accepted == library(broken)
 
 
+def test_half_a_character_is_refused_as_the_library_does() -> None:
+    """Found by the test above: Python's JSON takes a lone surrogate, the library's does not."""
+    raw = b'{"\\ud800 dc00": {"dtype": "F32", "shape": [], "data_offsets": [0, 4]}}'
+    with pytest.raises(ModelRefused, match="half of a character"):
+        read(struct.pack("<Q", len(raw)) + raw + bytes(4))
+    whole = raw.replace(b"\\ud800 dc00", b"\\uD83D\\uDE00")
+    content = struct.pack("<Q", len(whole)) + whole + bytes(4)
+    assert read(content) == library(content) == {"\U0001f600": ("F32", [])}
+
+
 @given(st.binary(max_size=200))
 @settings(max_examples=150, deadline=None)
 def test_random_bytes_are_refused(content: bytes) -> None:
