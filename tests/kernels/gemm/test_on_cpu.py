@@ -1,0 +1,139 @@
+"""The CUDA sources of products with few rows and of the LM head, run thread by thread on a CPU: the right answers."""
+
+import ctypes
+
+import numpy as np
+import pytest
+import torch
+
+from kernels import inputs, reference, registry
+from kernels.gemm import lm_head, lm_head_call, skinny_call, small, small_call
+from kernels.gemm.skinny_cut import cuts
+from kernels.ops import LinearCase, LmHeadCase
+from tests.kernels.on_cpu.translate import library
+
+SMS = 5
+
+SKINNY = """
+extern "C" int run(const Params* p, int blocks, int threads, long shared_bytes) {
+  return fibers::run(blocks, threads, SPLITS, shared_bytes, [&] { skinny_linear(*p); });
+}"""
+HEAD = """
+extern "C" int run(const Params* p, int blocks, int threads, long shared_bytes) {
+  return fibers::run(blocks, threads, 1, shared_bytes, [&] { lm_head_candidates(*p); });
+}
+extern "C" int join_blocks(const u64* found, long long* ids, int m, int blocks, int top_k, const float* temperature,
+                           const float* top_p, const long long* seed) {
+  return fibers::run(m, 512, 1, 0, [&] { lm_head_join(found, ids, blocks, top_k, temperature, top_p, seed); });
+}"""
+SMALL = """
+extern "C" int run(const unsigned short* w, int rows, const unsigned short* x, int m, int k, const Params* p,
+                   int blocks, int threads, long shared_bytes) {
+  const TensorMap of_w{w, rows, k, 64}, of_x{x, m, k, COLS};
+  return fibers::run(blocks, threads, SPLITS, shared_bytes, [&] { small_gemm(of_w, of_x, *p); });
+}"""
+
+
+def pointer(value):
+    return None if value is None else ctypes.c_void_p(value.data_ptr())
+
+
+def address(params):
+    return params.ctypes.data_as(ctypes.c_void_p)
+
+
+def assert_right(y, case, arguments):
+    """Within rounding of the result: the sums are float32."""
+    truth = reference.compute(case, arguments)[0]
+    assert (y.double() - truth).abs().max() <= torch.finfo(y.dtype).eps * truth.abs().max()
+
+
+@pytest.mark.parametrize(
+    ("kind", "m", "n", "k", "epilogue", "dtype", "picked"),
+    [
+        ("same", 9, 72, 520, "rmsnorm_scale_swiglu", "bf16", {"splits": 2}),
+        ("fp8", 3, 200, 264, "bias", "bf16", {"splits": 1}),
+        ("nvfp4", 16, 72, 264, "residual", "bf16", {"splits": 4, "warps": 16}),
+        ("int4", 5, 72, 520, "swiglu", "fp16", {"warps": 16}),
+        ("int4_zero", 16, 40, 264, "rmsnorm_scale_bias", "bf16", {"row_tiles": 2}),
+    ],
+)
+def test_skinny(kind, m, n, k, epilogue, dtype, picked):
+    weights, zero = kind.removesuffix("_zero"), {"zero": True} if kind.endswith("_zero") else {}
+    case = LinearCase(m=m, n=n, k=k, dtype=dtype, weights=dtype if kind == "same" else weights, epilogue=epilogue)
+    variant = registry.variant("skinny" if kind == "same" else f"skinny_{weights}")
+    rows = 2 * (-(-n // 8) * 8) if case.gates else n
+    found = cuts(kind, m, rows, k, row_bytes=4 + 2 * m)
+    cut = next(each for each in found if all(getattr(each, name) == value for name, value in picked.items()))
+    given = inputs.draw(case, "cpu", 1)
+    stream, *scales = skinny_call.packed(cut, given["w"], dtype, case.gates)
+    extra = {name: given[name] for name in ("bias", "residual") if name in given}
+    extra |= {"row_scales": scales[0]} if scales else {}
+    y = torch.full((m, n), float("nan"), dtype=inputs.DTYPES[dtype])
+    params = skinny_call.parameters(cut, SMS, False, stream=stream, x=given["x"], y=y, n=n, eps=1e-6, **extra)
+    kernel = library(skinny_call.SOURCE, SKINNY, skinny_call.macros(cut, dtype, case.gates, case.normalises))
+    blocks, shared = cut.groups(SMS) * cut.splits, ctypes.c_long(cut.shared_bytes(SMS, False))
+    assert kernel.run(address(params), blocks, cut.warps * 32 + 64, shared) == 0
+    assert_right(y, case, variant.rounded(case, zero, given))
+
+
+@pytest.mark.parametrize(
+    ("m", "vocab", "k", "sampling", "weights"),
+    [
+        (5, 1009, 64, "argmax", "fp8"),
+        (16, 777, 72, "top_k_p", "nvfp4"),
+        (6, 40, 64, "top_k_p", "bf16"),
+    ],
+)
+def test_lm_head(m, vocab, k, sampling, weights):
+    case = LmHeadCase(m=m, vocab=vocab, k=k, sampling=sampling, weights=weights)
+    variant = registry.variant("lm_head_skinny" if weights == "bf16" else f"lm_head_skinny_{weights}")
+    cut, top = lm_head._cuts(case)[0], lm_head_call.CANDIDATES if sampling == "top_k_p" else 0
+    given = inputs.draw(case, "cpu", 2)
+    stream, *scales = variant.pack(case, {}, given["w"])
+    blocks, ids = cut.groups(SMS), torch.full((m,), -1, dtype=torch.int64)
+    found = torch.full((m, blocks, top or 1), -1, dtype=torch.int64)
+    extra = {"row_scales": scales[0]} if scales else {}
+    params = skinny_call.parameters(cut, SMS, False, stream=stream, x=given["x"], y=found, n=vocab, **extra)
+    kernel = library(lm_head_call.SOURCE, HEAD, skinny_call.macros(cut, "bf16", False, False) | {"TOP": top})
+    shared = ctypes.c_long(cut.shared_bytes(SMS, False))
+    assert kernel.run(address(params), blocks, cut.warps * 32 + 64, shared) == 0
+    settings = (pointer(given.get(name)) for name in ("temperature", "top_p", "seed"))
+    assert kernel.join_blocks(pointer(found), pointer(ids), m, blocks, min(50, vocab), *settings) == 0
+    assert torch.equal(ids, reference.compute(case, variant.rounded(case, {}, given))[0])
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "epilogue", "dtype", "params"),
+    [
+        (33, 104, 328, "bias", "bf16", {"groups": 1, "splits": 4}),
+        (64, 72, 520, "residual", "fp16", {"groups": 1, "splits": 8}),
+        (128, 203, 200, "rmsnorm_scale_bias", "bf16", {"groups": 2, "splits": 2}),
+        (190, 72, 264, "rmsnorm_scale_swiglu", "bf16", {"splits": 1}),
+    ],
+)
+def test_small(m, n, k, epilogue, dtype, params):
+    case = LinearCase(m=m, n=n, k=k, dtype=dtype, weights=dtype, epilogue=epilogue)
+    cut, given = small.cut_of(case, params), inputs.draw(case, "cpu", 1)
+    y = torch.full((m, n), float("nan"), dtype=inputs.DTYPES[dtype])
+    found = np.zeros((), small_call.PARAMS)
+    found["m"], found["n"], found["k"], found["eps"], found["y"] = m, n, k, 1e-6, y.data_ptr()
+    for name in ("bias", "residual"):
+        found[name] = given[name].data_ptr() if name in given else 0
+    kernel = library(small_call.SOURCE, SMALL, cut.macros())
+    ran = kernel.run(
+        pointer(given["w"]), case.weight_rows, pointer(given["x"]), m, k, address(found), cut.tiles * cut.splits,
+        cut.threads, ctypes.c_long(cut.shared_bytes),
+    )  # fmt: skip
+    assert ran == 0
+    assert_right(y, case, given)
+
+
+def test_threads_that_wait_for_each_other_are_told():
+    cut = cuts("same", 1, 16, 64)[0]
+    kernel = library(skinny_call.SOURCE, SKINNY, skinny_call.macros(cut, "bf16", False, False))
+    stream = torch.zeros(cut.units * cut.steps * cut.step_bytes, dtype=torch.uint8)
+    x, y = (torch.zeros(1, each, dtype=torch.bfloat16) for each in (64, 16))
+    params = skinny_call.parameters(cut, SMS, False, stream=stream, x=x, y=y, n=16, eps=1e-6)
+    shared = ctypes.c_long(cut.shared_bytes(SMS, False))
+    assert kernel.run(address(params), 1, cut.warps * 32 + 32, shared) == 1  # without the warp that fetches the rest

@@ -1,0 +1,188 @@
+// A grid of CUDA threads on one CPU thread. Every CUDA thread is a fiber that runs until it must wait for others; warp
+// operations meet at slots, barriers count arrivals. When all fibers wait for each other the run ends with an error.
+#pragma once
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+using std::max;
+using std::min;
+
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __cluster_dims__(...)
+#define __grid_constant__
+
+struct uint3 { unsigned x, y, z; };
+struct uint2 { unsigned x, y; };
+struct uint4 { unsigned x, y, z, w; };
+struct float2 { float x, y; };
+struct float4 { float x, y, z, w; };
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+inline float2 make_float2(float x, float y) { return {x, y}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+
+namespace fibers {
+
+struct Meeting { int arrived = 0; unsigned turn = 0; };
+struct Warp { unsigned char slot[32][64]; Meeting meeting; };
+struct Block {
+  std::vector<char> memory;  // dynamic shared memory, then static variables by name
+  char* base;
+  size_t used;
+  std::map<std::string, char*> variables;
+  std::vector<Warp> warps;
+  std::map<int, Meeting> barriers;
+  int threads, index;
+};
+struct Fiber {
+  ucontext_t context;
+  std::vector<char> stack;
+  unsigned thread;
+  int block;
+  bool done = false;
+};
+
+inline std::vector<Block>* cluster;
+inline Meeting all_of_cluster;
+inline Fiber* now;
+inline ucontext_t scheduler;
+inline int idle_rounds;
+inline const std::function<void()>* entry;
+
+inline Block& block() { return (*cluster)[now->block]; }
+inline Warp& warp() { return block().warps[now->thread / 32]; }
+inline int lane() { return now->thread % 32; }
+inline void yield() { swapcontext(&now->context, &scheduler); }
+inline void meet(Meeting& at, int count) {
+  const unsigned turn = at.turn;
+  if (++at.arrived == count) at.arrived = 0, at.turn++, idle_rounds = 0;
+  else while (at.turn == turn) yield();
+}
+inline void meet_warp() { meet(warp().meeting, 32); }
+
+template <class T>
+T* put(const T& value) {
+  memcpy(warp().slot[lane()], &value, sizeof value);
+  meet_warp();
+  return (T*)warp().slot;
+}
+template <class T>
+T slot(int lane) {
+  T value;
+  memcpy(&value, warp().slot[lane & 31], sizeof value);
+  return value;
+}
+template <class T, class Join>
+T fold(T value, Join join) {
+  put(value);
+  T all = slot<T>(0);
+  for (int i = 1; i < 32; i++) all = join(all, slot<T>(i));
+  meet_warp();
+  return all;
+}
+template <class T>
+T from_lane(T value, int lane) {
+  put(value);
+  const T found = slot<T>(lane);
+  meet_warp();
+  return found;
+}
+
+// A __shared__ variable of this block.
+template <class T>
+T& variable(const char* name) {
+  Block& b = block();
+  if (!b.variables.count(name)) {
+    b.used = (b.used + 127) / 128 * 128;
+    b.variables[name] = b.base + b.used;
+    b.used += sizeof(T);
+    if (b.used + 1024 > b.memory.size()) fprintf(stderr, "too many __shared__ variables\n"), abort();
+  }
+  return *(T*)b.variables[name];
+}
+// The same place in the shared memory of another block of the cluster.
+template <class T>
+T& of_rank(const T* mine, int rank) { return *(T*)((*cluster)[rank].base + ((char*)mine - block().base)); }
+
+inline unsigned grid;
+
+// Runs body() on every thread, cluster after cluster. 0, or 1 when all wait for each other.
+inline int run(int blocks, int threads, int cluster_size, size_t shared_bytes, const std::function<void()>& body) {
+  grid = blocks, entry = &body;
+  for (int first = 0; first < blocks; first += cluster_size) {
+    std::vector<Block> together(cluster_size);
+    cluster = &together, all_of_cluster = {}, idle_rounds = 0;
+    std::vector<std::unique_ptr<Fiber>> all;
+    for (int b = 0; b < cluster_size; b++) {
+      Block& one = together[b];
+      one.memory.assign(shared_bytes + 65536, (char)0xff);  // NaN, so that a read of what was never written shows
+      one.base = (char*)(((size_t)one.memory.data() + 1023) / 1024 * 1024);
+      one.used = shared_bytes, one.warps.resize(threads / 32), one.threads = threads, one.index = first + b;
+      for (int t = 0; t < threads; t++) {
+        auto fiber = std::make_unique<Fiber>();
+        fiber->stack.resize(96 << 10), fiber->thread = t, fiber->block = b;
+        getcontext(&fiber->context);
+        fiber->context.uc_stack.ss_sp = fiber->stack.data(), fiber->context.uc_stack.ss_size = fiber->stack.size();
+        fiber->context.uc_link = &scheduler;
+        makecontext(&fiber->context, +[] { (*entry)(), now->done = true; }, 0);
+        all.push_back(std::move(fiber));
+      }
+    }
+    for (bool left = true; left;) {
+      left = false;
+      for (auto& fiber : all) {
+        if (fiber->done) continue;
+        now = fiber.get();
+        swapcontext(&scheduler, &now->context);
+        if (now->done) idle_rounds = 0;
+        else left = true;
+      }
+      if (++idle_rounds > 200) return 1;
+    }
+  }
+  return 0;
+}
+
+}  // namespace fibers
+
+#define threadIdx (uint3{fibers::now->thread, 0, 0})
+#define blockIdx (uint3{(unsigned)fibers::block().index, 0, 0})
+#define gridDim (uint3{fibers::grid, 1, 1})
+
+inline void __syncwarp() { fibers::meet_warp(); }
+inline void __syncthreads() { fibers::meet(fibers::block().barriers[0], fibers::block().threads); }
+template <class T> T __shfl_sync(unsigned, T value, int lane) { return fibers::from_lane(value, lane); }
+template <class T> T __shfl_xor_sync(unsigned, T value, int o) { return fibers::from_lane(value, fibers::lane() ^ o); }
+template <class T> T __shfl_up_sync(unsigned, T value, int o) {
+  return fibers::from_lane(value, fibers::lane() >= o ? fibers::lane() - o : fibers::lane());
+}
+inline unsigned __reduce_max_sync(unsigned, unsigned v) {
+  return fibers::fold(v, [](unsigned a, unsigned b) { return max(a, b); });
+}
+inline unsigned __reduce_min_sync(unsigned, unsigned v) {
+  return fibers::fold(v, [](unsigned a, unsigned b) { return min(a, b); });
+}
+inline int __reduce_add_sync(unsigned, int v) { return fibers::fold(v, [](int a, int b) { return a + b; }); }
+inline unsigned __ballot_sync(unsigned, bool yes) {
+  return fibers::fold(yes ? 1u << fibers::lane() : 0u, [](unsigned a, unsigned b) { return a | b; });
+}
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
+inline unsigned __float_as_uint(float x) { unsigned bits; memcpy(&bits, &x, 4); return bits; }
+template <class T> T atomicMax(T* at, T value) { const T old = *at; *at = max(old, value); return old; }
+inline unsigned __vmaxu2(unsigned a, unsigned b) { return max(a >> 16, b >> 16) << 16 | max(a & 0xffff, b & 0xffff); }
+inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
+inline float __expf(float x) { return std::exp(x); }

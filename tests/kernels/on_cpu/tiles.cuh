@@ -1,0 +1,110 @@
+// The part of the tiles layer that kernels use which run on fibers: barriers, copies, conversions, products.
+#pragma once
+#include "fibers.hpp"
+
+namespace tiles {
+
+using u32 = unsigned;
+using u64 = unsigned long long;
+
+struct bf16 {
+  unsigned short bits;
+  bf16() = default;
+  bf16(float x) {
+    const u32 wide = __float_as_uint(x);
+    bits = (wide & 0x7fffffff) > 0x7f800000 ? 0x7fff : (wide + 0x7fff + (wide >> 16 & 1)) >> 16;
+  }
+  operator float() const { return __uint_as_float((u32)bits << 16); }
+};
+struct f16 {
+  unsigned short bits;
+  f16() = default;
+  f16(float x) { const _Float16 half = (_Float16)x; memcpy(&bits, &half, 2); }
+  operator float() const { _Float16 half; memcpy(&half, &bits, 2); return (float)half; }
+};
+template <class T> float2 unpack(u32 both) {
+  T first, second;
+  first.bits = both & 0xffff, second.bits = both >> 16;
+  return {first, second};
+}
+template <class T> u32 pack(float first, float second) { return T(first).bits | (u32)T(second).bits << 16; }
+
+struct Barrier { int count, missing; long bytes; u32 phase; };
+inline void init(Barrier& b, u32 count) { b = {(int)count, (int)count, 0, 0}; }
+inline void fence_init() {}
+inline void settle(Barrier& b) {
+  if (b.missing < 0) fprintf(stderr, "more arrivals than a barrier counts\n"), abort();
+  if (b.missing == 0 && b.bytes == 0) b.missing = b.count, b.phase ^= 1, fibers::idle_rounds = 0;
+}
+inline void arrive(Barrier& b) { b.missing--, settle(b); }
+inline void expect(Barrier& b, u32 bytes) { b.bytes += bytes, arrive(b); }
+inline void land(Barrier& b, u32 bytes) { b.bytes -= bytes, settle(b); }
+inline void wait(Barrier& b, u32 parity) { while (b.phase == parity) fibers::yield(); }
+template <int Stages>
+struct Cursor {
+  int stage = 0;
+  u32 parity = 0;
+  void advance() { if (++stage == Stages) stage = 0, parity ^= 1; }
+};
+inline void named_sync(int id, int threads) { fibers::meet(fibers::block().barriers[id], threads); }
+inline void cluster_sync() {
+  fibers::meet(fibers::all_of_cluster, (int)fibers::cluster->size() * fibers::block().threads);
+}
+inline void wait_previous_kernel() {}
+inline void let_next_kernel_start() {}
+inline bool elected() { return fibers::lane() == 0; }
+constexpr int kWarpgroup = 128;
+inline int warpgroup() { return fibers::now->thread / kWarpgroup; }
+constexpr u64 kEvictFirst = 0, kEvictLast = 0;
+
+// A map of a matrix [rows][cols] of 16-bit values for boxes of `box` rows and 64 columns, in the 128-byte swizzle.
+struct TensorMap { const unsigned short* data; int rows, cols, box; };
+inline int swizzled(int row, int column) { return row * 64 + ((column / 8 ^ row % 8) * 8) + column % 8; }
+inline void copy_in(void* to, const TensorMap& map, Barrier& barrier, int c0, int r0, u64 = 0) {
+  for (int r = 0; r < map.box; r++)
+    for (int c = 0; c < 64; c++) {
+      const bool inside = r0 + r < map.rows && c0 + c < map.cols;
+      ((unsigned short*)to)[swizzled(r, c)] = inside ? map.data[(long)(r0 + r) * map.cols + c0 + c] : 0;
+    }
+  land(barrier, map.box * 128);
+}
+template <class T, int Rows, int Columns>
+struct SharedTile {
+  static_assert(Columns == 64, "one panel");
+  static constexpr u32 kBytes = Rows * Columns * sizeof(T);
+  alignas(1024) T at[Rows * Columns];
+  T* panel(int, int row = 0) { return at + row * 64; }
+};
+
+template <int N> struct Accumulator { float at[N / 2]; };
+template <int N> void zero(Accumulator<N>& d) { for (float& x : d.at) x = 0; }
+template <int N> void pin(Accumulator<N>&) {}
+inline void fence_products() {}
+inline void commit_products() {}
+template <int Pending> void wait_products() {}
+inline int own_row() { return fibers::now->thread / 32 % 4 * 16 + fibers::lane() / 4; }
+inline int own_column() { return fibers::now->thread % 4 * 2; }
+template <class T, int N>
+void multiply(Accumulator<N>& d, const T* a, const T* b, int keep = 1) {
+  for (int i = 0; i < N / 2; i++) {
+    const int row = own_row() + i % 4 / 2 * 8, column = i / 4 * 8 + own_column() + i % 2;
+    float sum = keep ? d.at[i] : 0;
+    for (int k = 0; k < 64; k++) sum += (float)a[swizzled(row, k)] * (float)b[swizzled(column, k)];
+    d.at[i] = sum;
+  }
+}
+
+}  // namespace tiles
+
+struct __half { unsigned short bits; };
+struct __half2 { tiles::f16 x, y; };
+inline __half2 __hmul2(__half2 a, __half2 b) { return {(float)a.x * (float)b.x, (float)a.y * (float)b.y}; }
+inline __half2 __hadd2(__half2 a, __half2 b) { return {(float)a.x + (float)b.x, (float)a.y + (float)b.y}; }
+inline __half2 __hfma2(__half2 a, __half2 b, __half2 c) {
+  return {(float)a.x * (float)b.x + (float)c.x, (float)a.y * (float)b.y + (float)c.y};
+}
+inline __half2 __low2half2(__half2 a) { return {a.x, a.x}; }
+inline __half2 __high2half2(__half2 a) { return {a.y, a.y}; }
+inline __half2 __float2half2_rn(float x) { return {x, x}; }
+inline __half __ushort_as_half(unsigned short bits) { return {bits}; }
+inline float __half2float(__half x) { tiles::f16 value; value.bits = x.bits; return value; }
