@@ -1,6 +1,7 @@
 """decode.cu compiles for Hopper without spilling a register, by the compiler that a launch uses."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from kernels.megakernel import device
 from kernels.megakernel.program import Layout, build
 from kernels.megakernel.ring import ring_problem
 from kernels.megakernel.shape import shape_of
+from kernels.megakernel.weights import FORMATS
 from tests.kernels.compiling import Resources, compile_log, resources
 from tests.kernels.megakernel.published import CONFIGS
 
@@ -41,6 +43,12 @@ def test_nothing_is_spilled(name: str, layout: dict[str, Any]) -> None:
     found = resources(compile_log(DECODE, constants(name, **layout)))
     assert found == Resources(stack=0, spill_stores=0, spill_loads=0, registers=found.registers)
     assert found.registers * (device.Tuning().warps * 32 + 32) <= 65536
+
+
+@pytest.mark.parametrize("weights", FORMATS)
+def test_the_unit_that_a_gpu_test_runs_compiles(weights: str) -> None:
+    unit = Path(__file__).with_name("unit.cu")
+    assert resources(compile_log(unit, constants("llama-3.2-1b", weights=weights, batch=2))).spill_stores == 0
 
 
 def test_a_debug_build_compiles() -> None:
