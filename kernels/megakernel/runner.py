@@ -59,6 +59,8 @@ class MegakernelRunner(Runner):
         if weight.dtype != torch.bfloat16:
             raise ValueError(f"dtype: the megakernel needs bf16 weights, not {weight.dtype}")
         self.weights = format_of(self.options.get("weights", "bf16")).name
+        if "weights" in self.options.get("layout", {}):
+            raise ValueError("layout: the precision is named by the option weights, for the prompt's pass as well")
         self._compact: decoder.Decoder | None = None
         self._machine: Machine | None = None
         self._session: DecoderSession | None = None
