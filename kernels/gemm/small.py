@@ -11,7 +11,7 @@ from kernels.registry import Refusal, Variant, register
 if TYPE_CHECKING:
     import torch
 
-MOST_ROWS = 256
+LEAST_ROWS, MOST_ROWS = 17, 256
 TRIED = 4
 """Cuts that are worth timing."""
 
@@ -37,8 +37,8 @@ class SmallGemm(Variant):
             return Refusal(
                 f"weights is {case.weights} and dtype {case.dtype}: this variant multiplies equal types only"
             )
-        if case.m > MOST_ROWS:
-            return Refusal(f"m is {case.m}: this variant takes up to {MOST_ROWS} rows")
+        if not LEAST_ROWS <= case.m <= MOST_ROWS:
+            return Refusal(f"m is {case.m}: this variant takes {LEAST_ROWS} to {MOST_ROWS} rows")
         if case.k % 8:
             return Refusal(f"k is {case.k}: the copy engine needs rows of a multiple of 16 bytes")
         if case.epilogue == "quantise":
