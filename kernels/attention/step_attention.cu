@@ -9,9 +9,7 @@
 // step before. The block that owns the new token rotates k and appends k and v. Outputs are shared out among the
 // blocks of the cluster, which merge their own: from what they read in the others' shared memory (PUSH 0: nobody may
 // leave before all have read), or from what the others have written into theirs (PUSH 1).
-#include "barrier.cuh"
-#include "registers.cuh"
-#include "warps.cuh"
+#include "tiles.cuh"
 
 using namespace tiles;
 using Element = ELEMENT;
@@ -74,6 +72,11 @@ __device__ __forceinline__ Eight read_eight(const float* from) {
 __device__ __forceinline__ void copy_async(void* to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from) : "memory");
 }
+__device__ __forceinline__ void wait_async_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+__device__ __forceinline__ void arrive_in_cluster() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void wait_for_cluster() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
 
 // Starts copying keys and values [first, first + count) of one head; the rows of one key are `row` elements apart.
 __device__ void fetch(Shared& shared, const Element* keys, const Element* values, int first, int count, int row) {
@@ -83,7 +86,6 @@ __device__ void fetch(Shared& shared, const Element* keys, const Element* values
     copy_async(&shared.keys[key][part], keys + from);
     copy_async(&shared.values[key][part], values + from);
   }
-  asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
 __device__ __forceinline__ float2 rotated(const Element* x, const Element* cosine, const Element* sine, int i) {
@@ -226,7 +228,7 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
   const int split = blockIdx.x, head = blockIdx.y, sequence = blockIdx.z, kv_heads = gridDim.y;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row = kv_heads * HEAD_DIM;
   let_next_kernel_start();
-  if (PUSH) asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");  // here, so that others may write
+  if (PUSH) arrive_in_cluster();  // this block is here, so that others may write into it
 
   const long long position = call.position[sequence * call.position_step];
   const bool inside = position >= 0 && position < call.capacity;
@@ -266,7 +268,7 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
       __syncthreads();
       fetch(shared, keys, values, at, count, row);
     }
-    asm volatile("cp.async.wait_all;" ::: "memory");
+    wait_async_copies();
     __syncthreads();
     score(shared, count, last - at);
     __syncthreads();
@@ -274,7 +276,7 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
     __syncthreads();
     weigh(shared, out, count, last - at);
   }
-  if (PUSH) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+  if (PUSH) wait_for_cluster();
   gather(shared, out, split);
   cluster_sync();
   Element* to = call.out + ((long long)sequence * kv_heads + head) * GROUP * HEAD_DIM;

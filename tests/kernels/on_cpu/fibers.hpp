@@ -117,11 +117,13 @@ T& variable(const char* name) {
 template <class T>
 T& of_rank(const T* mine, int rank) { return *(T*)((*cluster)[rank].base + ((char*)mine - block().base)); }
 
-inline unsigned grid;
+inline uint3 grid;
+inline uint3 place(unsigned index) { return {index % grid.x, index / grid.x % grid.y, index / grid.x / grid.y}; }
 
-// Runs body() on every thread, cluster after cluster. 0, or 1 when all wait for each other.
-inline int run(int blocks, int threads, int cluster_size, size_t shared_bytes, const std::function<void()>& body) {
-  grid = blocks, entry = &body;
+// Runs body() on every thread, cluster after cluster (along x). 0, or 1 when all wait for each other.
+inline int run(uint3 shape, int threads, int cluster_size, size_t shared_bytes, const std::function<void()>& body) {
+  grid = shape, entry = &body;
+  const int blocks = shape.x * shape.y * shape.z;
   for (int first = 0; first < blocks; first += cluster_size) {
     std::vector<Block> together(cluster_size);
     cluster = &together, all_of_cluster = {}, idle_rounds = 0;
@@ -156,11 +158,15 @@ inline int run(int blocks, int threads, int cluster_size, size_t shared_bytes, c
   return 0;
 }
 
+inline int run(int blocks, int threads, int cluster_size, size_t shared_bytes, const std::function<void()>& body) {
+  return run(uint3{(unsigned)blocks, 1, 1}, threads, cluster_size, shared_bytes, body);
+}
+
 }  // namespace fibers
 
 #define threadIdx (uint3{fibers::now->thread, 0, 0})
-#define blockIdx (uint3{(unsigned)fibers::block().index, 0, 0})
-#define gridDim (uint3{fibers::grid, 1, 1})
+#define blockIdx (fibers::place(fibers::block().index))
+#define gridDim (fibers::grid)
 
 inline void __syncwarp() { fibers::meet_warp(); }
 inline void __syncthreads() { fibers::meet(fibers::block().barriers[0], fibers::block().threads); }
@@ -181,6 +187,7 @@ inline unsigned __ballot_sync(unsigned, bool yes) {
 }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
+inline float __int_as_float(int bits) { return __uint_as_float(bits); }
 inline unsigned __float_as_uint(float x) { unsigned bits; memcpy(&bits, &x, 4); return bits; }
 template <class T> T atomicMax(T* at, T value) { const T old = *at; *at = max(old, value); return old; }
 inline unsigned __vmaxu2(unsigned a, unsigned b) { return max(a >> 16, b >> 16) << 16 | max(a & 0xffff, b & 0xffff); }

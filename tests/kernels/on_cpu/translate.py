@@ -33,6 +33,13 @@ BODIES: dict[str, str] = {
     "u32 join(": "return (q & mask) | 0x64006400u;",
     "void bulk_copy(": "memcpy(to, from, bytes), land(barrier, bytes);",
     "void look_ahead(": "",
+    "void copy_async(": "memcpy(to, from, 16);",
+    "void wait_async_copies(": "",
+    "void arrive_in_cluster(": "",
+    "void wait_for_cluster(": "cluster_sync();",
+    "u32 in_block(": "return 0;",
+    "float of_block(": "return fibers::of_rank(&own, rank);",
+    "void to_block(": "fibers::of_rank(&own, rank) = value;",
     "float of_rank(": "return fibers::of_rank(mine, rank);",
     "float4 of_rank(": "return *(const float4*)&fibers::of_rank(mine, rank);",
 }

@@ -1,0 +1,78 @@
+"""The CUDA source of a decode step's attention, run thread by thread on a CPU: right, and without a deadlock."""
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from kernels import inputs, reference
+from kernels.attention import step_hopper
+from kernels.ops import StepAttentionCase
+from tests.kernels.on_cpu.translate import library
+
+CHUNK = 32
+"""Few keys at once, so that there are several rounds."""
+ENTRY = """
+extern "C" int run(const Call* call, int kv_heads, int batch, long shared_bytes) {
+  const uint3 grid{SPLITS, (unsigned)kv_heads, (unsigned)batch};
+  return fibers::run(grid, kThreads, SPLITS, shared_bytes, [&] { step_attention(*call); });
+}
+extern "C" long size_of_shared() { return sizeof(Shared); }"""
+
+
+def attended(case: StepAttentionCase, given: dict[str, torch.Tensor], splits: int, push: int) -> Any:
+    """o of the kernel; the caches in `given` have the new slots afterwards."""
+    group = case.heads // case.kv_heads
+    macros: dict[str, Any] = {"HEAD_DIM": case.head_dim, "GROUP": group, "SPLITS": splits, "CHUNK": CHUNK}
+    kernel = library(step_hopper.SOURCE, ENTRY, macros | {"PUSH": push, "ELEMENT": step_hopper.ELEMENTS[case.dtype]})
+    size = step_hopper.shared_bytes(case.head_dim, group, CHUNK, splits)
+    assert kernel.size_of_shared() <= size
+    o = torch.full((case.batch, case.heads * case.head_dim), float("nan"), dtype=given["qkv"].dtype)
+    call = np.zeros((), np.dtype(step_hopper.FIELDS, align=True))
+    names = {"qkv": "qkv", "cosines": "cos", "sines": "sin", "keys": "k_cache", "values": "v_cache"}
+    for field, name in (names | {"position": "position"}).items():
+        call[field] = given[name].data_ptr()
+    call["out"], call["position_step"], call["capacity"] = o.data_ptr(), 1, given["k_cache"].shape[1]
+    call["window"], call["scale"] = case.window or 0, case.head_dim**-0.5
+    ran = kernel.run(call.ctypes.data_as(ctypes.c_void_p), case.kv_heads, case.batch, ctypes.c_long(size))
+    assert ran == 0, "all threads wait for each other"
+    return o
+
+
+@pytest.mark.parametrize(
+    ("case", "splits", "push"),
+    [
+        (StepAttentionCase(batch=2, heads=8, kv_heads=2, head_dim=64, kv_len=90), 4, 1),
+        (StepAttentionCase(batch=1, heads=6, kv_heads=1, head_dim=128, kv_len=77, dtype="fp16"), 2, 0),
+        (StepAttentionCase(batch=1, heads=4, kv_heads=4, head_dim=64, kv_len=60, window=16), 2, 1),
+        (StepAttentionCase(batch=1, heads=2, kv_heads=1, head_dim=64, kv_len=1), 4, 0),
+    ],
+)
+def test_it_is_right(case: StepAttentionCase, splits: int, push: int) -> None:
+    given = inputs.draw(case, "cpu", 1)
+    truth = reference.compute(case, given)
+    own = reference.native(case, given)
+    before = given["k_cache"].clone()
+    o = attended(case, given, splits, push)
+    limit = 2 * (own[0].double() - truth[0]).abs().max() + torch.finfo(o.dtype).eps * truth[0].abs().max()
+    assert (o.double() - truth[0]).abs().max() <= limit
+    rows = torch.arange(case.batch)
+    torch.testing.assert_close(
+        given["k_cache"][rows, given["position"]][:, None].double(), truth[1], atol=0.02, rtol=0.02
+    )
+    assert torch.equal(given["v_cache"][rows, given["position"]][:, None], own[2])
+    given["k_cache"][rows, given["position"]] = before[rows, given["position"]]
+    assert torch.equal(given["k_cache"], before)
+
+
+def test_a_position_outside_the_cache_gives_nan_and_writes_nothing() -> None:
+    case = StepAttentionCase(batch=2, heads=2, kv_heads=1, head_dim=64, kv_len=20)
+    given = inputs.draw(case, "cpu", 1)
+    given["position"] = torch.tensor([given["k_cache"].shape[1], 19])
+    before = given["k_cache"].clone()
+    o = attended(case, given, 2, 1)
+    assert bool(o[0].isnan().all())
+    assert bool(torch.isfinite(o[1]).all())
+    assert torch.equal(given["k_cache"][0], before[0])
