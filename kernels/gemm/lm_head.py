@@ -48,9 +48,10 @@ class _LmHead(Variant):
         return LmHead(case, _cut_of(case, params), bool(params.get("overlap")))
 
     def space(self, case: LmHeadCase) -> list[dict[str, Any]]:
-        """The best guess."""
-        best = _cuts(case)[0]
-        return [{"k_warps": best.k_warps, "warps": best.warps}]
+        """The best guess, and the best with half or twice its warps."""
+        found = _cuts(case)
+        alike = [each for each in found if each.warps != found[0].warps][:1]
+        return [{"k_warps": each.k_warps, "warps": each.warps} for each in (found[0], *alike)]
 
     def pack(self, case: LmHeadCase, params: dict[str, Any], weight: "torch.Tensor") -> "tuple[torch.Tensor, ...]":
         """(stream uint8,) or, for fp8 and nvfp4, (stream, row scales). Raises ValueError for another shape."""
