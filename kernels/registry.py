@@ -89,6 +89,13 @@ class Variant(ABC):
         """The weight `w` in the form the callable takes; done once when a model is prepared, never timed."""
         return weight
 
+    def packing(self, case: Any, params: dict[str, Any]) -> str:
+        """What `pack` makes of a weight: only calls of equal strings may share what it returned.
+
+        As it stands, for a `pack` that reads neither m nor, but for its gates, the epilogue: n tells those apart.
+        """
+        return f"{case.model_dump(exclude={'m', 'epilogue'})} {params}"
+
     def rounded(self, case: Any, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
         """The call's arguments with the values a lossy variant's lower precision holds: its own reference's inputs."""
         return arguments

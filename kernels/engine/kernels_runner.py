@@ -28,6 +28,10 @@ class KernelsRunner(CompiledRunner):
         super().__init__(model, options)
         self._parts = parts or Parts([], GPUS["cpu"])
 
+    def close(self) -> None:
+        del self._parts
+        super().close()
+
     def _make_session(self, batch: int, prompt: int, capacity: int) -> Session:
         if decoder.refusal(self.model):
             return ModuleSession(self.model, batch, prompt, capacity, self._compile)

@@ -72,7 +72,8 @@ class Parts:
 
     def pack(self, part: Part, weight: Tensor, norm: Tensor | None = None) -> Any:
         """The weight [n, k] as the part takes it, once for all calls; `norm` [k] is folded in beforehand."""
-        slot = (weight.data_ptr(), part.variant.name, str(part.params), 0 if norm is None else norm.data_ptr())
+        packing = part.variant.packing(part.case, part.params)
+        slot = (weight.data_ptr(), part.variant.name, packing, 0 if norm is None else norm.data_ptr())
         if slot not in self._packed:
             folded = weight if norm is None else folded_in(weight, norm)
             self._packed[slot] = (part.variant.pack(part.case, part.params, folded), weight, norm)

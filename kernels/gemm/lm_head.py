@@ -61,6 +61,9 @@ class _LmHead(Variant):
             raise ValueError(f"weight has shape {list(weight.shape)}, not [{case.vocab}, {case.k}]")
         return packed(_cut_of(case, params), weight, case.dtype, False)
 
+    def packing(self, case: LmHeadCase, params: dict[str, Any]) -> str:
+        return _cut_of(case, params).layout
+
 
 def _cuts(case: LmHeadCase) -> list[Cut]:
     kind = "same" if case.weights == case.dtype else str(case.weights)

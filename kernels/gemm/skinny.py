@@ -73,6 +73,9 @@ class _Skinny(Variant):
             raise ValueError(f"weight has shape {list(weight.shape)}, not [{case.weight_rows}, {case.k}]")
         return packed(cut_of(case, params), weight, case.dtype, case.gates)
 
+    def packing(self, case: LinearCase, params: dict[str, Any]) -> str:
+        return f"{cut_of(case, params).layout} gates={case.gates}"
+
 
 @register
 class Skinny(_Skinny):

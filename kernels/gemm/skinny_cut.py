@@ -97,6 +97,12 @@ class Cut:
         """Bytes of a row of x in shared memory: rows begin 64 bytes apart modulo 128, so that no two meet in a bank."""
         return -(-self.split_k * 2 // 128) * 128 + 64
 
+    @property
+    def layout(self) -> str:
+        """What decides where a packed weight's values lie: cuts of equal layouts read the same stream."""
+        names = ("kind", "rows", "k", "splits", "k_warps", "row_tiles", "warps")
+        return " ".join(f"{name}={getattr(self, name)}" for name in names)
+
     def groups(self, sms: int) -> int:
         """How many blocks (clusters, when split) divide the units; clusters of 4 leave out what a GPC cannot hold."""
         return max(1, min(self.units, sms // self.splits - CLUSTERS_LOST.get(self.splits, 0)))

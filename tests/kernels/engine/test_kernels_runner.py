@@ -1,5 +1,7 @@
 """The kernels runner: any mix of variants gives the model's own logits, and prompts of any length their own tokens."""
 
+import gc
+import weakref
 from itertools import product
 from typing import Any
 
@@ -10,6 +12,8 @@ from kernels import engine, registry
 from kernels.engine.decoder import Decoder
 from kernels.engine.eager import EagerRunner
 from kernels.engine.kernels_session import bucket, check_chosen
+from kernels.engine.parts import Part, Parts
+from kernels.hardware import GPUS
 from kernels.ops import AttentionCase, GatedCase, LinearCase, LmHeadCase, RmsNormCase, StepAttentionCase
 from kernels.plan import Plan, PlannedOp
 from tests.kernels.engine.engine_models import COMPACT, CONFIGS
@@ -211,6 +215,42 @@ def test_each_weight_is_packed_once_and_unchanged_ones_are_views(random_ids: tor
     packed = {held[0].data_ptr() for held in runner._parts._packed.values()}
     own = {layer.qkv[0].data_ptr() for layer in Decoder(model).layers}
     assert own <= packed
+
+
+def part(variant: str, params: dict[str, Any], **fields: Any) -> Part:
+    case = LinearCase(**{"m": 64, "n": 64, "k": 512} | fields)
+    return Part(registry.variant(variant), case, params, lambda: None, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "shared"),
+    [
+        (part("gemm_hopper", {}, n=32, epilogue="swiglu"), part("gemm_hopper", {}), False),
+        (part("gemm_hopper", {}), part("gemm_hopper", {}, m=256, epilogue="residual"), True),
+        (part("skinny", {}, m=1, n=32, epilogue="swiglu"), part("skinny", {}, m=1), False),
+        (part("skinny", {"k_warps": 4}, m=1), part("skinny", {"k_warps": 8}, m=1), False),
+        (part("skinny", {"splits": 1, "k_warps": 8}, m=1), part("skinny", {"splits": 1, "k_warps": 8}, m=9), True),
+        (part("skinny", {}, m=1), part("skinny", {"overlap": True, "ahead": 64}, m=1), True),
+    ],
+)
+def test_only_calls_that_read_the_same_layout_share_a_packed_weight(one: Part, other: Part, shared: bool) -> None:
+    """One weight may be packed for a gated product and a plain one, or for a step of one row and of nine."""
+    weight = torch.randn(64, 512).bfloat16()
+    parts = Parts([], GPUS["h200"])
+    first, second = parts.pack(one, weight), parts.pack(other, weight)
+    assert (len(parts._packed) == 1) is shared
+    for held, each in ((first, one), (second, other)):
+        torch.testing.assert_close(held, each.variant.pack(each.case, each.params, weight), rtol=0, atol=0)
+
+
+def test_closing_lets_packed_weights_go(random_ids: torch.Tensor) -> None:
+    runner = applied(load("llama"), [linear(1, 128, 64, "rmsnorm_scale")])
+    runner.generate(random_ids[:1, :20], 2)
+    folded = [weakref.ref(held[0]) for held in runner._parts._packed.values() if held[2] is not None]
+    assert folded
+    runner.close()
+    gc.collect()
+    assert all(each() is None for each in folded)
 
 
 @pytest.mark.parametrize("name", ["gemma3", "gpt2"])
