@@ -33,8 +33,8 @@ class PlannedLinear:
     def __init__(self, ops: Iterable[PlannedOp], gpu: Gpu) -> None:
         self._gpu = gpu
         self._planned: dict[tuple[int, int], list[_Choice]] = {}
-        self._at: dict[tuple[int, int, int], _Choice | None] = {}
-        self._packed: dict[tuple[int, str], tuple[Tensor, Any]] = {}
+        self._at: dict[tuple[int, int, int, bool], _Choice | None] = {}
+        self._packed: dict[tuple[int, str, str], tuple[Tensor, Any]] = {}
         for op in ops:
             case = LinearCase.model_validate(op.case) if op.op == "linear" else None
             if case and case.epilogue in ("none", "bias") and op.variant not in UNCHANGED:
@@ -51,26 +51,32 @@ class PlannedLinear:
     @torch.compiler.disable
     def __call__(self, x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
         rows, (n, k) = x.numel() // x.shape[-1], w.shape
-        if (rows, n, k) not in self._at:
-            self._at[rows, n, k] = self._nearest(rows, n, k)
-        choice = self._at[rows, n, k]
+        at = (rows, n, k, bias is not None)
+        if at not in self._at:
+            self._at[at] = self._nearest(*at)
+        choice = self._at[at]
         if choice is None:
             return F.linear(x, w, bias)
         out = choice.function(x.reshape(rows, k), self._weight(choice, w), bias)
         return out.reshape(*x.shape[:-1], n)
 
-    def _nearest(self, rows: int, n: int, k: int) -> "_Choice | None":
+    def _nearest(self, rows: int, n: int, k: int, bias: bool) -> "_Choice | None":
         planned = self._planned.get((n, k), [])
         if not planned or not rows:
             return None
-        near = min(planned, key=lambda choice: abs(math.log(rows / max(1, choice.case.m))))
-        if near.case.m == rows:
+        wanted = {"m": rows, "epilogue": "bias" if bias else "none"}
+
+        def distance(choice: _Choice) -> tuple[bool, float]:
+            return choice.case.epilogue != wanted["epilogue"], abs(math.log(rows / max(1, choice.case.m)))
+
+        near = min(planned, key=distance)
+        case = near.case.model_copy(update=wanted)
+        if case == near.case:
             return near
-        case = near.case.model_copy(update={"m": rows})
         return None if near.variant.serves(case, self._gpu) else _Choice(near.variant, case, near.params)
 
     def _weight(self, choice: "_Choice", w: Tensor) -> Any:
-        slot = (w.data_ptr(), choice.variant.name)
+        slot = (w.data_ptr(), choice.variant.name, choice.variant.packing(choice.case, choice.params))
         if slot not in self._packed:
             self._packed[slot] = w, choice.variant.pack(choice.case, choice.params, w)
         return self._packed[slot][1]

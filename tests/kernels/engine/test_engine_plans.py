@@ -7,6 +7,7 @@ import torch
 
 from kernels import engine, registry
 from kernels.engine.eager import EagerRunner
+from kernels.engine.planned import PlannedLinear
 from kernels.hardware import GPUS
 from kernels.ops import AttentionCase, LinearCase, ModelCase
 from kernels.plan import Plan, PlannedOp
@@ -46,6 +47,34 @@ def test_each_planned_matrix_is_packed_once(random_ids: torch.Tensor) -> None:
     runner.prepare(1, 20, 16)
     runner.generate(random_ids[:1, :20], 16)
     assert len(runner._linear._packed) == 2 * len(model.model.layers)  # type: ignore[attr-defined]
+
+
+def test_each_call_gets_the_weight_in_its_own_layout_and_its_own_epilogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    variant = registry.variant("skinny")
+    seen: dict[tuple[int, str], tuple[torch.Tensor, dict[str, int]]] = {}
+
+    def build(case: LinearCase, params: dict[str, int]) -> Any:
+        def call(x: torch.Tensor, w: tuple[torch.Tensor], bias: torch.Tensor | None) -> torch.Tensor:
+            assert (bias is not None) == case.adds_bias
+            seen[case.m, case.epilogue] = w[0], params
+            return x.new_zeros(len(x), case.n)
+
+        return call
+
+    monkeypatch.setattr(variant, "build", build)
+    planned = [(LinearCase(m=1, n=64, k=512), {"k_warps": 4}), (LinearCase(m=9, n=64, k=512), {"k_warps": 8})]
+    ops = [PlannedOp(op="linear", case=case.model_dump(), variant="skinny", params=params) for case, params in planned]
+    linear, weight = PlannedLinear(ops, GPUS["h200"]), torch.randn(64, 512).bfloat16()
+    for rows, bias in ((1, None), (9, None), (9, torch.zeros(64).bfloat16()), (2, None)):
+        assert linear(torch.zeros(rows, 512).bfloat16(), weight, bias).shape == (rows, 64)
+    assert {at: params["k_warps"] for at, (_, params) in seen.items()} == {
+        (1, "none"): 4,
+        (9, "none"): 8,
+        (9, "bias"): 8,
+        (2, "none"): 4,
+    }
+    for packed, params in seen.values():
+        assert torch.equal(packed, variant.pack(planned[0][0], params, weight)[0])
 
 
 @pytest.mark.parametrize("runner", ["eager", "compiled"])
