@@ -39,7 +39,7 @@ def _rope(
     high_sin = tl.load(sin + angles + HALF, mask=half, other=0.0).to(tl.float32)[None, :]
 
     first, second = sequence, token
-    head = tl.arange(0, KV_BLOCK)
+    head = tl.arange(0, KV_BLOCK).to(tl.int64)
     inside = (head < KV_HEADS)[:, None] & half[None, :]
     if APPEND:
         slot = tl.load(position + sequence * position_step).to(tl.int64) + token
@@ -60,7 +60,7 @@ def _rope(
         tl.store(v_out + to, low.to(v_out.dtype.element_ty), mask=inside)
         tl.store(v_out + to + HALF, high.to(v_out.dtype.element_ty), mask=inside)
 
-    head = tl.arange(0, HEADS_BLOCK)
+    head = tl.arange(0, HEADS_BLOCK).to(tl.int64)
     inside = (head < HEADS)[:, None] & half[None, :]
     at = sequence * q_batch + token * q_token + head[:, None] * q_head + d[None, :]
     to = (program.to(tl.int64) * HEADS + head[:, None]) * (2 * HALF) + d[None, :]

@@ -51,6 +51,16 @@ def test_rope(dtype):
         passes("rope_triton", case)
 
 
+def test_heads_may_lie_further_apart_than_int32_counts():
+    """A view of [heads, tokens] that is transposed has a head's stride of a whole sequence."""
+    far = torch.zeros(2**31 + 4096, dtype=torch.float16)
+    q = far.as_strided((1, 1, 3, 16), (0, 0, 2**30 + 64, 1))
+    q.copy_(torch.randn(q.shape, generator=torch.Generator().manual_seed(1)))
+    near, angles = q.clone(), torch.rand(1, 1, 16, dtype=torch.float16)
+    for given, expected in zip(rope(q, q, angles, angles), reference.rope(near, near, angles, angles), strict=True):
+        torch.testing.assert_close(given, expected, rtol=1e-2, atol=1e-2)
+
+
 def test_empty_tensors_give_empty_answers():
     assert gated(torch.empty(0, 8), "silu").shape == (0, 4)
     assert rmsnorm(torch.empty(0, 8), torch.ones(8))[0].shape == (0, 8)
