@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,7 @@ def _cubin(source: Path, given: tuple[str, ...]) -> Path:
     if not path.exists():
         binary = _compiled(source, given)
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(f".{os.getpid()}")
+        fresh = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
         fresh.write_bytes(binary)
         fresh.replace(path)
     return path

@@ -1,4 +1,4 @@
-"""What the variants written in Triton have in common: where they run, and what they say of wrong arguments."""
+"""What variants have in common: where Triton's run, and what all say of wrong arguments."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -46,5 +46,16 @@ def expect(
         raise ValueError(f"{name} is {given.dtype} where {' or '.join(map(str, dtypes))} is needed")
     if given.device != device:
         raise ValueError(f"{name} is on {given.device} and the first argument on {device}")
+    expect_current(name, given)
     if given.numel() and given.shape[-1] > 1 and given.stride(-1) != 1:
         raise ValueError(f"{name} has stride {given.stride(-1)} in its last dimension where 1 is needed")
+
+
+def expect_current(name: str, given: "torch.Tensor") -> None:
+    """Raises ValueError that names the argument when it lies on another GPU than the current one: kernels go to the
+    current GPU's stream, where nothing orders them after the work of another.
+    """
+    import torch
+
+    if given.device.type == "cuda" and given.device.index != torch.cuda.current_device():
+        raise ValueError(f"{name} is on {given.device} and the current device is cuda:{torch.cuda.current_device()}")

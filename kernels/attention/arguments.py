@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from kernels.ops import AttentionCase
+from kernels.portable import expect_current
 
 if TYPE_CHECKING:
     import torch
@@ -21,5 +22,6 @@ def check(case: AttentionCase, q: "torch.Tensor", k: "torch.Tensor", v: "torch.T
             raise ValueError(f"{name} has dtype {given.dtype}, not {DTYPES[case.dtype]}")
         if given.device != q.device:
             raise ValueError(f"{name} is on {given.device} and q on {q.device}")
+        expect_current(name, given)
         if given.stride(-1) != 1 and given.numel():
             raise ValueError(f"{name} has stride {given.stride(-1)} along head_dim, not 1")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.attention.torch_step import refusal
 from kernels.hardware import Gpu
 from kernels.ops import StepAttentionCase
+from kernels.portable import expect_current
 from kernels.registry import Refusal, Variant, register
 
 if TYPE_CHECKING:
@@ -153,6 +154,7 @@ def check(
             raise ValueError(f"{name} is not contiguous, or not aligned to 16 bytes")
         if given.device != qkv.device or given.device.type != "cuda":
             raise ValueError(f"{name} is on {given.device}: this kernel needs all on one GPU")
+        expect_current(name, given)
     if position.dtype != torch.int64 or tuple(position.shape) not in ((1,), (case.batch,)):
         raise ValueError(f"position is {position.dtype} {list(position.shape)}, not int64 [1] or [{case.batch}]")
     if position.device != qkv.device:

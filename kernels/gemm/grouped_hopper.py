@@ -10,6 +10,7 @@ from kernels.gemm.hopper_call import C_TYPES, INTERLEAVED, THREADS, interleaved,
 from kernels.gemm.hopper_plan import PAIRS, ROW_BYTES, ROWS, SHARED_MOST
 from kernels.hardware import Gpu
 from kernels.ops import GroupedCase
+from kernels.portable import expect_current
 from kernels.registry import Refusal, Variant, register
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ def _run(
                 f"{name} is {tensor.dtype} {list(tensor.shape)} on {tensor.device}, "
                 f"where the case takes {kind} {list(shape)} on a GPU"
             )
+        expect_current(name, tensor)
     if not (w.is_contiguous() and ends.is_contiguous()):
         raise ValueError("w and ends must be contiguous")
     y = torch.empty(rows, case.n, dtype=dtype, device=x.device)

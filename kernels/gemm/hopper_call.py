@@ -8,6 +8,7 @@ import numpy as np
 
 from kernels.gemm.hopper_plan import Tile, tile_of
 from kernels.ops import LinearCase, Scales
+from kernels.portable import expect_current
 
 if TYPE_CHECKING:
     import torch
@@ -168,6 +169,7 @@ def _expect(name: str, tensor: "torch.Tensor", shape: tuple[int, ...], case: Lin
             f"{name} is {tensor.dtype} {list(tensor.shape)} on {tensor.device}, "
             f"where the case takes {dtype} {list(shape)} on a GPU"
         )
+    expect_current(name, tensor)
 
 
 def _plain(case: LinearCase) -> "torch.dtype":

@@ -15,6 +15,7 @@ from kernels.gemm.quantise import quantised
 from kernels.gemm.skinny_cut import KINDS, SHARED_MOST, Cut
 from kernels.inputs import DTYPES
 from kernels.ops import LinearCase
+from kernels.portable import expect_current
 from kernels.reference import EPSILON
 
 SOURCE = Path(__file__).with_name("skinny.cu")
@@ -95,13 +96,15 @@ def sm_count(device: int) -> int:
 
 
 def parameters(cut: Cut, sms: int, overlap: bool, ahead: int = 0, **given: Any) -> Any:
-    """`Params` as a numpy scalar; what is not given is 0."""
+    """`Params` as a numpy scalar; what is not given is 0. Raises ValueError where no ring fits on so few SMs."""
     found = np.zeros((), PARAMS)
     own = {
         "m": cut.m, "k": cut.k, "units": cut.units, "steps": cut.steps, "x_bytes": cut.x_bytes,
         "stages": cut.stages(sms, overlap), "kept_units": cut.kept_units(sms),
         "most_units": cut.most_units(sms), "overlap": overlap, "ahead": ahead // (cut.chunk * cut.step_bytes),
     }  # fmt: skip
+    if not own["stages"]:
+        raise ValueError(f"m is {cut.m}: with {sms} SMs each has too many rows of w for the shared memory")
     for name, value in (own | given).items():
         found[name] = value.data_ptr() if isinstance(value, Tensor) else value
     return found
@@ -162,7 +165,7 @@ class SkinnyLinear:
 
 
 def check_tensor(name: str, value: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    """Raises ValueError when the argument is not a contiguous CUDA tensor of this shape and dtype."""
+    """Raises ValueError when the argument is not a contiguous tensor of this shape and dtype on the current GPU."""
     if tuple(value.shape) != shape:
         raise ValueError(f"{name} has shape {list(value.shape)}, not {list(shape)}")
     if value.dtype != dtype:
@@ -171,6 +174,7 @@ def check_tensor(name: str, value: Tensor, shape: tuple[int, ...], dtype: torch.
         raise ValueError(f"{name} is not contiguous")
     if value.device.type != "cuda":
         raise ValueError(f"{name} is on {value.device}, not on a GPU")
+    expect_current(name, value)
 
 
 def check_stream(w: tuple[Tensor, ...], cut: Cut) -> None:

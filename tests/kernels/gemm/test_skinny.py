@@ -8,7 +8,7 @@ import torch
 
 from kernels import registry
 from kernels.gemm.quantise import quantised, values
-from kernels.gemm.skinny_call import SOURCE, SkinnyLinear, macros, packed
+from kernels.gemm.skinny_call import SOURCE, macros, packed, parameters
 from kernels.gemm.skinny_cut import KINDS, SHARED_HALF, SHARED_MOST, Cut, cuts
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase
@@ -165,7 +165,9 @@ def test_nothing_is_spilled(kind, m, dtype, epilogue):
         assert told.registers * cut.blocks * (cut.warps * 32 + 64) <= 65536
 
 
-def test_an_empty_product_needs_no_launch():
-    case = LinearCase(m=0, n=64, k=64)
-    assert registry.variant("skinny").serves(case, GPUS["h200"]) is None
-    assert isinstance(registry.variant("skinny").build(case, {}), SkinnyLinear)
+def test_a_gpu_too_small_for_the_cut_is_named():
+    """Few SMs have so many units each that what is kept of them leaves no room for the ring."""
+    cut = cuts("same", 16, 128_256, 2048, keep=True)[0]
+    assert parameters(cut, 132, False)["stages"] >= 2
+    with pytest.raises(ValueError, match="with 16 SMs"):
+        parameters(cut, 16, False)
