@@ -16,7 +16,7 @@ from kernels.engine.whole_model import WholeModel
 from kernels.hardware import GPUS
 from kernels.ops import ModelCase
 from kernels.plan import Plan, PlannedOp
-from kernels.registry import Refusal
+from kernels.registry import Refusal, Variant
 from workers.documents.measurement import Candidate
 from workers.documents.stages import ComposeResult, PlanTrial, StageInput
 from workers.stages import kernels_plan, texts
@@ -69,7 +69,7 @@ class _Composer:
             base = Plan.model_validate(best.plan)
             composes = kernels_plan.composes(self.document, self.model)
             if composes:
-                self._try_kernels(lossy=True)
+                self._try_lossy_kernels()
             del self.model
             for lossy in (False, True) if not composes else ():
                 self._try_with_ops(best.label, base, lossy)
@@ -161,7 +161,7 @@ class _Composer:
             if trial is not None and trial.build_seconds is not None:
                 Builds(self.document).note(variant.name, trial.build_seconds)
 
-    def _excluded(self, variant: WholeModel) -> Refusal | None:
+    def _excluded(self, variant: Variant) -> Refusal | None:
         """The workload's word; what serves today is measured all the same, as the one to compare with."""
         workload = self.document.workload
         if variant.name in workload.constraints.exclude and variant.name != workload.baseline_runner:
@@ -180,6 +180,13 @@ class _Composer:
         trial = self._attempt(kernels_plan.label(chosen), plan, lambda: engine.apply(self.model, plan), lossy)
         trial.notes = chosen.notes
         return trial
+
+    def _try_lossy_kernels(self) -> None:
+        excluded = self._excluded(registry.variant(kernels_plan.LOSSY_VARIANT))
+        if excluded is None:
+            self._try_kernels(lossy=True)
+        else:
+            self._refuse(kernels_plan.LOSSY_VARIANT, self._plan(kernels_plan.VARIANT, {}, []), excluded.reason)
 
     def _try_with_ops(self, label: str, base: Plan, lossy: bool) -> None:
         """The base plan with the op variants that won; nothing where nothing but torch's own won."""

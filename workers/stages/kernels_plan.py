@@ -15,7 +15,7 @@ from workers.documents.measurement import Candidate
 from workers.documents.stages import StageInput
 from workers.stages.models import dtype_of
 
-VARIANT = "kernels"
+VARIANT, LOSSY_VARIANT = "kernels", "kernels_fp8"
 TUNING_SHARE, TUNING_SECONDS = 0.25, 20.0
 """Of compose's seconds, and at most: timing runners-up in the whole model."""
 

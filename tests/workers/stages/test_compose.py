@@ -143,6 +143,16 @@ def test_what_the_workload_excludes_is_not_tried(context, composing):
     assert found["eager"].primary is not None
 
 
+def test_a_kernels_plan_of_lower_precision_can_be_excluded_by_itself(context, composing):
+    cheap = candidate("int8_dynamic_cpu", 0.01, "int8", case=LinearCase(m=1, n=64, k=128, dtype="fp32", weights="fp32"))
+    constraints = ALLOWED | {"exclude": ["kernels_fp8"]}
+    result = composed(context, [*kernels_candidates(), cheap], constraints=constraints)
+    found = {trial.label: trial for trial in result.trials}
+    assert (found["kernels_fp8"].gate, found["kernels_fp8"].reason) == ("refused", "The workload excludes it.")
+    assert found["kernels"].gate == "pass"
+    assert not any("int8" in label for label in found)
+
+
 class PlantedRounded(WholeModel):
     """A whole model of lower precision that runs anywhere."""
 
