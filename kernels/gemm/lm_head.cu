@@ -158,15 +158,17 @@ __device__ __forceinline__ float sum_until(float x) {
   return x;
 }
 
-// One warp draws from the sorted list: the first top_k, of these the fewest whose share reaches top_p.
+// One warp draws from the sorted list: the first top_k, of these the fewest whose share reaches top_p. A largest logit
+// that is no finite number is taken itself.
 __device__ __forceinline__ int drawn(const List& list, float temperature, int top_k, float top_p, u64 seed) {
   const int lane = threadIdx.x % 32;
   const u64 first = __shfl_sync(~0u, list[0], 0);
-  if (!(temperature > 0)) return token_of(first);
+  const float largest = value_of(first);
+  if (!(temperature > 0) || largest - largest != 0) return token_of(first);
   float share[kPairs], until[kPairs];
 #pragma unroll
   for (int e = 0; e < kPairs; e++)
-    share[e] = lane + 32 * e < top_k && list[e] ? __expf((value_of(list[e]) - value_of(first)) / temperature) : 0.f;
+    share[e] = lane + 32 * e < top_k && list[e] ? __expf((value_of(list[e]) - largest) / temperature) : 0.f;
   until[0] = sum_until(share[0]);
   const float half = __shfl_sync(~0u, until[0], 31);
   until[1] = half + sum_until(share[1]);

@@ -40,8 +40,9 @@ class _LmHead(Variant):
 
         With sampling f(x, w, temperature, top_p, seed, top_k=50): temperature and top_p float32 [m], seed int64 [m], a
         new one for each token, top_k from 1 to 64. Of the top_k largest logits, divided by the temperature, the fewest
-        whose probability among them reaches top_p are kept, and one is drawn; temperature 0 takes the largest. The same
-        arguments give the same tokens.
+        whose probability among them reaches top_p are kept, and one is drawn; temperature 0 takes the largest, and so
+        does a row whose largest logit is infinite or NaN (which counts as the largest of all). The same arguments give
+        the same tokens.
         """
         from kernels.gemm.lm_head_call import LmHead
 

@@ -128,6 +128,21 @@ def test_equal_logits_go_to_the_earliest_tokens():
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_rows_without_numbers_take_the_largest_and_leave_the_others_alone(value):
+    case = LmHeadCase(m=3, vocab=1000, k=64, sampling="top_k_p")
+    variant, drawn = registry.variant("lm_head_skinny"), inputs.draw(case, "cuda", 4)
+    drawn["w"] = variant.pack(case, {}, drawn["w"])
+    call, drawn["temperature"] = variant.build(case, {}), torch.ones(3, device="cuda")
+    greedy = variant.build(case.model_copy(update={"sampling": "argmax"}), {})
+    before = call(**drawn)
+    drawn["x"][1, 5] = value
+    after = call(**drawn)
+    assert after[[0, 2]].tolist() == before[[0, 2]].tolist()
+    assert int(after[1]) == int(greedy(drawn["x"], variant.pack(case, {}, inputs.draw(case, "cuda", 4)["w"]))[1])
+
+
+@pytest.mark.gpu
 def test_draws_follow_the_distribution():
     case = LmHeadCase(m=16, vocab=5000, k=256, sampling="top_k_p")
     variant, drawn = registry.variant("lm_head_skinny"), inputs.draw(case, "cuda", 9)
