@@ -27,17 +27,18 @@ ELEMENTS = {"bf16": "bf16", "fp16": "f16"}
 
 @register
 class StepHopper(Variant):
-    """Rotation, append and attention of one step, launched while the QKV product still drains.
+    """Rotation, append and attention of one step; with `overlap` launched while the QKV product still drains.
 
-    What it reads before it waits for the previous kernel are older slots of the caches, the tables and the position:
-    whoever writes those must have ended before the previous kernel began (a step's first kernel that is launched
-    without overlap sees to that).
+    What it then reads before it waits for the previous kernel are older slots of the caches, the tables and the
+    position: whoever writes those must have ended before the previous kernel began (a step's first kernel that is
+    launched without overlap sees to that).
     """
 
     name = "step_hopper"
     op = "step_attention"
     summary = "rotation, append and attention of one step in one kernel"
     build_seconds = 1.0
+    in_a_model = ({"overlap": True},)
 
     def serves(self, case: StepAttentionCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:
@@ -64,16 +65,18 @@ class StepHopper(Variant):
 
         cos and sin [capacity, head_dim]; position [1] or [batch] int64. A position outside the cache gives NaN.
         `splits` blocks share the keys of one head; with `push` each writes its parts to the block that merges them,
-        else that one reads them. Raises ValueError that names the argument.
+        else that one reads them. `overlap` is a dependent launch: see the class. Raises ValueError that names the
+        argument.
         """
         import numpy as np
 
         from kernels import nvrtc
 
-        unknown = set(params) - {"splits", "push"}
+        unknown = set(params) - {"splits", "push", "overlap"}
         splits, push = params.get("splits", self.space(case)[0]["splits"]), params.get("push", 0)
         if unknown or splits not in SPLITS or push not in (0, 1):
-            raise ValueError(f"params: step_hopper takes splits of {SPLITS} and push of 0 or 1, not {params}")
+            raise ValueError(f"params: step_hopper takes splits of {SPLITS}, push of 0 or 1, and overlap, not {params}")
+        overlap = bool(params.get("overlap"))
         group, share = case.heads // case.kv_heads, -(-case.seen // splits)
         chunk = min(CHUNK_MOST[case.head_dim], -(-share // 32) * 32)
         defines = {"HEAD_DIM": case.head_dim, "GROUP": group, "SPLITS": splits, "CHUNK": chunk, "PUSH": push}
@@ -97,7 +100,7 @@ class StepHopper(Variant):
             step, window = (0 if len(position) == 1 else 1), case.window or 0
             fields = (*(each.data_ptr() for each in tensors), step, k_cache.shape[1], window, case.head_dim**-0.5)
             grid = (splits, case.kv_heads, case.batch)
-            nvrtc.launch(kernel, grid, THREADS, (np.array(fields, call),), size, overlap=True)
+            nvrtc.launch(kernel, grid, THREADS, (np.array(fields, call),), size, overlap)
             return out
 
         return attend

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 import torch
 
-from kernels import accuracy, registry
+from kernels import accuracy, nvrtc, registry
 from kernels.attention import step_hopper
 from kernels.attention.step_reference import step_attention
 from kernels.cases.attention import bench_step, check_step
+from kernels.engine.choosing import planned_op
 from kernels.hardware import GPUS
 from kernels.inputs import draw
 from kernels.ops import StepAttentionCase
@@ -62,6 +63,21 @@ def test_a_window_bounds_what_counts_as_long() -> None:
     assert registry.variant("step_hopper").serves(case, GPUS["h200"]) is None
 
 
+@pytest.mark.parametrize("params", [{}, {"overlap": True}])
+def test_only_a_plan_lets_it_begin_before_what_precedes_it(
+    params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A direct call may follow the very kernel that wrote the position."""
+    launched: list[bool] = []
+    monkeypatch.setattr(nvrtc, "load", lambda *given: None)
+    monkeypatch.setattr(nvrtc, "launch", lambda *given: launched.append(given[-1]))
+    monkeypatch.setattr(step_hopper, "check", lambda *given: None)
+    drawn = draw(CASE, "cpu", seed=1)
+    registry.variant("step_hopper").build(CASE, params)(**drawn)
+    assert launched == [bool(params)]
+    assert planned_op(CASE, "step_hopper", {"splits": 8}).params == {"splits": 8, "overlap": True}
+
+
 def test_torch_leaves_every_other_slot_alone() -> None:
     drawn = draw(SMALL, "cpu", seed=1)
     before = drawn["k_cache"].clone()
@@ -84,8 +100,9 @@ def test_it_passes_the_gate_on_a_gpu(dtype: Any) -> None:
     variant = registry.variant("step_hopper")
     cases = [*check_step(dtype, False), *(each.model_copy(update={"dtype": dtype}) for each in bench_step(False))]
     for case, splits, push in product(cases, step_hopper.SPLITS, (0, 1)):
-        report = accuracy.check(variant, case, "cuda", {"splits": splits, "push": push})
-        assert report.passed, (case.key, splits, push, report.sentence)
+        for overlap in (False, True):
+            report = accuracy.check(variant, case, "cuda", {"splits": splits, "push": push, "overlap": overlap})
+            assert report.passed, (case.key, splits, push, overlap, report.sentence)
 
 
 def wrong_arguments(good: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
