@@ -45,7 +45,10 @@ def positive(text: str) -> int:
 
 
 def bench(options: argparse.Namespace) -> int:
-    """Times a group. Returns 0; 1 when no row passed or the document could not be appended to; 2 for a wrong name."""
+    """Times a group. Returns 0; 1 when no row passed or the document could not be appended to; 2 for a wrong call."""
+    if wrong := _wrong(options):
+        print(f"kernels bench: {wrong}", file=sys.stderr)
+        return 2
     device, _, environment = place()
     note = "A CPU, tiny shapes: these figures say nothing about a GPU." if device.type == "cpu" else ""
     if note:
@@ -57,14 +60,25 @@ def bench(options: argparse.Namespace) -> int:
         rows=[],
         note=note,
     )
-    try:
-        for row in _rows(options, document.ceilings):
-            document.rows.append(row)
-            print(_line(row), flush=True)
-    except KeyError as error:
-        print(f"kernels bench: {error.args[0]}", file=sys.stderr)
-        return 2
+    for row in _rows(options, document.ceilings):
+        document.rows.append(row)
+        print(_line(row), flush=True)
     return _store(options, document)
+
+
+def _wrong(options: argparse.Namespace) -> str:
+    """What of the call cannot be done, said before minutes are measured; "" when all can."""
+    from kernels import catalogue, registry
+
+    decode = options.group == "decode"
+    for option in ("variant", "only") if decode else ("model", "runner", "batch", "prompt", "weights", "fidelity"):
+        if getattr(options, option):
+            return f"--{option} is not for {options.group}" + ("; --runner names its variants" * (option == "variant"))
+    if options.json is not None and not options.json.resolve().parent.is_dir():
+        return f"--json: there is no directory {options.json.resolve().parent}"
+    if absent := next((each for each in options.model or [] if each not in catalogue.names()), ""):
+        return f"no catalogue model {absent!r}; there are {', '.join(catalogue.names())}"
+    return registry.misnamed(options.runner or [] if decode else options.variant or [], GROUPS[options.group])
 
 
 def place() -> "tuple[torch.device, Gpu, dict[str, Any]]":
@@ -107,21 +121,25 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Row
     place_of_trial = Bench(device, gpu, ceilings, only=_only(options))
     for case in cases(options.group, device.type == "cpu"):
         if options.only in (None, "") or options.only in case.key:
-            yield from rows_of(try_case(place_of_trial, case, seconds=options.seconds))
+            trials = try_case(place_of_trial, case, seconds=options.seconds)
+            yield from rows_of(trials)
+            _say_refused(options.variant or [], trials)
 
 
 def _only(options: argparse.Namespace) -> frozenset[str]:
-    """The variants to try: those named and every peer; slow builders only when asked for."""
+    """The variants to try: those named and every peer; slow builders only when named or asked for."""
     from kernels import registry
 
     named = set(options.variant or [])
-    for name in named:
-        registry.variant(name)
-    return frozenset(
-        each.name
-        for each in registry.variants()
-        if (not named or each.name in named or each.peer) and (options.compiled or not each.build_seconds)
-    )
+    usual = (each for each in registry.variants() if options.compiled or not each.build_seconds)
+    return frozenset(named.union(each.name for each in usual if not named or each.peer))
+
+
+def _say_refused(named: Sequence[str], trials: "Sequence[Trial]") -> None:
+    """A line for each variant that was named but not tried."""
+    for trial in trials:
+        if trial.variant in named and trial.gate == "refused":
+            print(f"{trial.variant:<22} {trial.gate:<10} {_shape(trial.case.model_dump())}: {trial.reason}", flush=True)
 
 
 def rows_of(trials: "Sequence[Trial]") -> list[Row]:
@@ -159,7 +177,7 @@ def rows_of(trials: "Sequence[Trial]") -> list[Row]:
 def _line(row: Row) -> str:
     if row.ttf64_ms is not None:
         return _decode_line(row)
-    shape = " ".join(f"{name}={value}" for name, value in row.case.items() if value is not None and name != "op")
+    shape = _shape(row.case)
     if row.ms is None:
         return f"{row.variant:<22} {row.gate:<10} {shape}: {row.reason}"
     rate = f"{row.tflops or 0:8.2f} TFLOP/s {row.gbps or 0:8.1f} GB/s"
@@ -167,6 +185,10 @@ def _line(row: Row) -> str:
     return (
         f"{row.variant:<22} {row.gate:<10} {row.ms:9.4f} ms [{row.ms_low:.4f}, {row.ms_high:.4f}] {rate}{ratio} {shape}"
     )
+
+
+def _shape(case: dict[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in case.items() if value is not None and name != "op")
 
 
 def _decode_line(row: Row) -> str:
@@ -194,6 +216,6 @@ def _store(options: argparse.Namespace, document: BenchDocument) -> int:
                 document = bench_document.appended(bench_document.read(options.json), document)
             bench_document.write(options.json, document)
         except (OSError, ValueError) as error:
-            print(f"{options.json}: {error}", file=sys.stderr)
+            print(f"kernels bench: {options.json}: {error}", file=sys.stderr)
             return 1
     return 0 if any(row.gate == "pass" for row in document.rows) else 1

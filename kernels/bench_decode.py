@@ -57,13 +57,11 @@ class Options:
     fidelity: int = 0
 
     def groups(self, cpu: bool) -> list[tuple[str, int, int]]:
-        """(model, batch, prompt): the table, or every combination of what is named. Raises KeyError."""
+        """(model, batch, prompt): the table, or every combination of what is named."""
         table: tuple[tuple[str, int, int], ...] = CPU_TABLE if cpu else TABLE
         if not (self.models or self.batches or self.prompts):
             return list(table)
         models = self.models or list(dict.fromkeys(model for model, _, _ in table))
-        for model in models:
-            catalogue.entry(model)
         return list(itertools.product(models, self.batches or (1,), self.prompts or (128,)))
 
 
@@ -90,10 +88,8 @@ class _Run:
 
 
 def decode_rows(options: Options, ceilings: dict[str, Any], place: tuple[torch.device, Gpu]) -> Iterator[Row]:
-    """Rows of every group and runner. Raises KeyError for names there are none of."""
+    """Rows of every group and runner. Raises KeyError for a model that the catalogue has not."""
     device, gpu = place
-    for name in options.runners or []:
-        registry.variant(name)
     dtype = "fp32" if device.type == "cpu" else "bf16"
     for name, groups in itertools.groupby(options.groups(device.type == "cpu"), key=lambda group: group[0]):
         config, _ = catalogue.entry(name)

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from typing import Any
 
 from kernels.cases import check_cases
@@ -18,10 +19,15 @@ def check_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check(options: argparse.Namespace) -> int:
-    """Runs the gate. Returns 0 when every variant that serves a case passed it, 1 otherwise."""
+    """Runs the gate. Returns 0 when every variant that serves a case passed it, 1 otherwise, 2 for a wrong name."""
     from kernels import accuracy, registry
     from kernels.bench import place
 
+    if misnamed := registry.misnamed(
+        [options.variant] if options.variant else [], (options.op,) if options.op else OPS
+    ):
+        print(f"kernels check: {misnamed}", file=sys.stderr)
+        return 2
     device, gpu, _ = place()
     rows: list[dict[str, Any]] = []
     for case in (case for op in OPS if options.op in (None, op) for case in check_cases(op, device.type == "cpu")):
@@ -37,21 +43,24 @@ def check(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"device": str(device), "rows": rows}, indent=1))
     else:
-        _print(rows)
+        _print(rows, refused=options.variant is not None)
         passed = sum(row["gate"] == "pass" for row in rows)
         print(f"On {gpu.name}: {passed} passed, {len(failures)} failed, {len(rows) - passed - len(failures)} refused.")
     return 1 if failures or not rows else 0
 
 
 def _wanted(options: argparse.Namespace, name: str, build_seconds: float) -> bool:
-    return options.variant in (None, name) and (options.compiled or not build_seconds)
+    if options.variant:
+        return bool(options.variant == name)
+    return options.compiled or not build_seconds
 
 
 def _row(case: str, variant: str, gate: str, sentence: str) -> dict[str, Any]:
     return {"variant": variant, "case": case, "gate": gate, "sentence": sentence}
 
 
-def _print(rows: list[dict[str, Any]]) -> None:
+def _print(rows: list[dict[str, Any]], refused: bool) -> None:
+    """Every row, those of refused cases only where they are asked for."""
     for row in rows:
-        if row["gate"] != "refused":
-            print(f"{row['gate']:<5} {row['variant']:<22} {row['case']}: {row['sentence']}")
+        if refused or row["gate"] != "refused":
+            print(f"{row['gate']:<7} {row['variant']:<22} {row['case']}: {row['sentence']}")

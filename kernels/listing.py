@@ -29,5 +29,5 @@ def list(options: argparse.Namespace) -> int:
     width = max(len(str(row["variant"])) for row in rows)
     for row in rows:
         marks = ", ".join(mark for mark in ("peer", "lossy") if row[mark])
-        print(f"{row['variant']:<{width}}  {row['op']:<9}  {row['summary']}{f' ({marks})' if marks else ''}")
+        print(f"{row['variant']:<{width}}  {row['op']:<14}  {row['summary']}{f' ({marks})' if marks else ''}")
     return 0

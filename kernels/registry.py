@@ -4,9 +4,10 @@ Adding a variant means adding one file that calls `register` at import, and its 
 A variant's file imports torch, Triton and CuPy inside `build`, never at its top.
 """
 
+import difflib
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -124,11 +125,29 @@ def variants(op: str | None = None) -> list[Variant]:
 
 
 def variant(name: str) -> Variant:
-    """The variant of that name. Raises KeyError with the names there are."""
+    """The variant of that name. Raises KeyError with the sentence of `unknown`."""
     found = {each.name: each for each in variants()}
     if name not in found:
-        raise KeyError(f"no variant {name!r}; there are {', '.join(sorted(found))}")
+        raise KeyError(unknown(name))
     return found[name]
+
+
+def unknown(name: str) -> str:
+    """The sentence about a name that no variant has, with the names that are like it."""
+    like = difflib.get_close_matches(name.lower(), [each.name for each in variants()], n=3)
+    meant = f"; did you mean {' or '.join(like)}?" if like else ";"
+    return f"there is no variant {name!r}{meant} `python -m kernels list` shows all of them"
+
+
+def misnamed(names: Iterable[str], ops: Collection[str]) -> str:
+    """The sentence about the first name that no variant of the ops has; "" when every one is right."""
+    known = {each.name: each.op for each in variants()}
+    for name in names:
+        if name not in known:
+            return unknown(name)
+        if known[name] not in ops:
+            return f"{name} is a variant of {known[name]}, not of {', '.join(ops)}"
+    return ""
 
 
 def offers(case: Case, gpu: Gpu) -> tuple[list[Variant], dict[str, Refusal]]:

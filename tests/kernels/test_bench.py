@@ -1,10 +1,11 @@
 """`python -m kernels list`, `check` and `bench` on this machine, at tiny shapes."""
 
 import json
+import re
 
 import pytest
 
-from kernels import bench_document, ceilings
+from kernels import bench_decode, bench_document, candidates, ceilings
 from kernels.__main__ import main
 from kernels.bench import rows_of
 from kernels.bench_decode import Options, _wanted
@@ -122,13 +123,36 @@ def test_bench_decode_has_groups_for_every_figure():
         (["bench", "decode", "--runner", "gone"], "gone"),
         (["bench", "decode", "--model", "gone"], "gone"),
         (["bench", "gemm", "--variant", "gone"], "gone"),
+        (["bench", "gemm", "--variant", "skiny"], "did you mean skinny"),
+        (["bench", "gemm", "--variant", "flash_triton"], "a variant of attention, not of linear, grouped"),
+        (["bench", "gemm", "--runner", "eager"], "--runner is not for gemm"),
+        (["bench", "decode", "--variant", "eager"], "--runner names its variants"),
+        (["bench", "gemm", "--json", "/nowhere/at/all.json"], "/nowhere/at"),
+        (["check", "--variant", "gone"], "gone"),
+        (["check", "rope", "--variant", "skinny"], "a variant of linear, not of rope"),
+        (["check", "--variant", "eager"], "a variant of model"),
     ],
 )
-def test_unknown_names_are_one_sentence(arguments, said, capsys):
+def test_a_wrong_call_is_one_sentence_before_anything_is_measured(arguments, said, capsys, monkeypatch):
+    monkeypatch.setattr(bench_decode, "decode_rows", measured_nothing)
+    monkeypatch.setattr(candidates, "try_case", measured_nothing)
     assert main(arguments) == 2
     error = capsys.readouterr().err
     assert said in error
     assert "Traceback" not in error
+
+
+def measured_nothing(*_: object, **__: object) -> None:
+    raise AssertionError("measured")
+
+
+def test_a_named_variant_is_told_why_it_is_refused(capsys):
+    assert main(["check", "rope", "--variant", "rope_triton"]) == 0
+    assert "refused rope_triton" in capsys.readouterr().out
+    main(["bench", "fused", "--variant", "rope_triton", "--only", "op=rope m=", "--seconds", "0.2"])
+    assert "rope_triton" not in capsys.readouterr().out
+    main(["bench", "fused", "--variant", "gated_triton", "--only", "op=gated m=1", "--seconds", "0.2"])
+    assert re.search(r"gated_triton +refused .*: \S+", capsys.readouterr().out)
 
 
 def test_ratio_is_the_best_peers_time_over_this_ones():

@@ -65,7 +65,9 @@ def _excluded_reasons(document: WorkloadDocument) -> Iterator[dict[str, str]]:
     known = {each.name for each in registry.variants()}
     for index, name in enumerate(document.constraints.exclude):
         if name not in known:
-            reason = f"there is no variant {name!r}; python -m kernels list shows them"
+            yield {"field": f"constraints.exclude[{index}]", "reason": registry.unknown(name)}
+        elif name == document.baseline_runner:
+            reason = f"{name} is what runs today (baseline_runner), which everything is compared with"
             yield {"field": f"constraints.exclude[{index}]", "reason": reason}
 
 

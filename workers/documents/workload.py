@@ -86,7 +86,7 @@ class Constraints(Document):
 
     precisions: list[Precision] = Field(default=["bf16", "fp16", "fp32"], min_length=1)
     gpu_classes: list[GpuClass] = Field(default=["h200", "h100", "cpu"], min_length=1)
-    exclude: list[Annotated[str, Field(pattern=r"^[a-z0-9_]{1,64}$")]] = Field(
+    exclude: list[Annotated[str, Field(min_length=1, max_length=64)]] = Field(
         default=[],
         max_length=64,
         description="variants that may not be used, by their names, such as megakernel",

@@ -114,6 +114,16 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
         "constraints.exclude[0]",
         "no variant 'warp_drive'",
     ),
+    "misspelt variant": (
+        {"constraints": {"exclude": ["kernels", "Mega-Kernel"]}},
+        "constraints.exclude[1]",
+        "no variant 'Mega-Kernel'; did you mean megakernel",
+    ),
+    "baseline excluded": (
+        {"constraints": {"exclude": ["eager"]}},
+        "constraints.exclude[0]",
+        "eager is what runs today",
+    ),
     "name": ({"name": "a\x1bb"}, "name", "control characters"),
     "present": (
         {"present": {"latency_ms": -1, "gpu": "B200", "usd_per_hour": 5}},
