@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.reports.documents import StageTime
-from workers.charts import CHARTS, cells, latency, provenance, timeline
+from workers.charts import CHARTS, cells, decisions, latency, provenance, timeline
 from workers.charts.base import Figure, Table, metric_label
 from workers.charts.svg import draw
 from workers.documents.model import ModelManifest
@@ -104,6 +104,7 @@ def context(
         "timeline": timeline_chart(times),
         "facts": provenance.facts(environment) if environment else [],
         "provenance": provenance.sentence(results, "verify"),
-        "candidates": results.explore.candidates if results.explore else [],
+        "candidates": decisions.tried(results),
+        "refused": decisions.refused(results),
         "trials": results.compose.trials if results.compose else [],
     }

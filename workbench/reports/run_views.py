@@ -17,6 +17,7 @@ from workbench.reports import publishing, result_page
 from workbench.reports.models import Report
 from workbench.runs import services
 from workbench.runs.models import Run, StageRun, StoredArtifact
+from workers.charts import decisions
 
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; sandbox"
 SHOWN_EVENTS = 200
@@ -36,6 +37,8 @@ def _seconds(stage: StageRun) -> float | None:
 
 def _live_context(run: Run) -> dict[str, Any]:
     stages = list(run.stages.all())
+    known = services.results(run)
+    tried = len(decisions.tried(known))
     begun, ended = run.started_at or run.created_at, run.finished_at or timezone.now()
     return {
         "run": run,
@@ -44,7 +47,9 @@ def _live_context(run: Run) -> dict[str, Any]:
         "elapsed": (ended - begun).total_seconds(),
         "events": run.events.order_by("-id")[:SHOWN_EVENTS],
         "waiting": services.waiting_for(run),
-        "known": services.results(run),
+        "known": known,
+        "tried": tried,
+        "refused": len(decisions.candidates(known)) - tried,
         "partial": next((stage for stage in stages if stage.partial), None),
     }
 

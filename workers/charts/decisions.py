@@ -1,4 +1,6 @@
-"""Every candidate that was timed, case by case, and which was chosen."""
+"""Every candidate that was timed, case by case, and which was chosen; the refused ones together, reason by reason."""
+
+from dataclasses import dataclass, field
 
 from workers.charts.base import AFTER, BAD, BEFORE, Chart, Figure, Table, layout, log_axis
 from workers.charts.text import case_label
@@ -15,6 +17,33 @@ GROUPS = (
 
 def candidates(results: Results) -> list[Candidate]:
     return results.explore.candidates if results.explore else []
+
+
+def tried(results: Results) -> list[Candidate]:
+    """Those that went through the gate, case by case."""
+    return [each for each in candidates(results) if each.gate != "refused"]
+
+
+@dataclass
+class Refused:
+    """Variants of one op that were refused for one reason, and the cases where they were."""
+
+    op: str
+    reason: str
+    variants: list[str] = field(default_factory=list)
+    cases: list[str] = field(default_factory=list)
+
+
+def refused(results: Results) -> list[Refused]:
+    """The refused candidates by op and reason, in the order of their first case."""
+    groups: dict[tuple[str, str], Refused] = {}
+    for each in candidates(results):
+        if each.gate == "refused":
+            group = groups.setdefault((each.op, each.reason), Refused(each.op.replace("_", " "), each.reason))
+            label = case_label(each.op, each.case)
+            group.variants += [each.variant] if each.variant not in group.variants else []
+            group.cases += [label] if label not in group.cases else []
+    return sorted(groups.values(), key=lambda group: group.op)
 
 
 def _group(candidate: Candidate) -> str:
@@ -77,7 +106,7 @@ def table(results: Results) -> Table:
             "yes" if each.chosen else "no",
             each.reason,
         ]
-        for each in candidates(results)
+        for each in sorted(candidates(results), key=lambda each: each.gate == "refused")
     ]
 
 

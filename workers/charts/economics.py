@@ -31,7 +31,9 @@ def figure(results: Results) -> Figure | None:
 def table(results: Results) -> Table:
     points = results.price.sensitivity if results.price else []
     return ["USD per GPU-hour", "before, USD per M tokens", "after, USD per M tokens"], [
-        [each.usd_per_hour, each.before, each.after] for each in points
+        [each.usd_per_hour, each.before, each.after]
+        for each in points
+        if each.before is not None or each.after is not None
     ]
 
 

@@ -77,7 +77,8 @@ def _explore(
         _keep(choices, each.case, trials)
         candidates += [candidate(trial, each.per_request) for trial in trials]
         free()
-    context.say(1.0, f"{len(candidates)} candidates for {len(wanted)} cases")
+    refused = sum(each.gate == "refused" for each in candidates)
+    context.say(1.0, f"tried {len(candidates) - refused} candidates for {len(wanted)} cases, refused {refused}")
     return candidates
 
 

@@ -91,7 +91,7 @@ def _line_note(price: GpuPrice, rate: float, holds: bool | None, traffic: Traffi
         said.append(f"Output tokens; over prompt and output tokens together {plain(cost * share)} USD/M.")
     else:
         said.append("Tokens are those the model reads.")
-    return " ".join([*said, price.note]).strip()
+    return " ".join(said)
 
 
 def _stated_rate(present: Deployment, traffic: Traffic) -> tuple[float | None, Basis, str]:

@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 import pytest
 from sample_results import results
 
-from workers.charts import CHARTS, cells, latency, provenance, timeline
+from workers.charts import CHARTS, cells, decisions, economics, latency, provenance, timeline
 from workers.charts.base import log_axis
 from workers.charts.svg import draw
 from workers.charts.text import case_label, dollars, number, plain, quantity
@@ -87,6 +87,27 @@ def test_decisions_keep_refused_candidates_in_the_table():
     drawn = [name for trace in chart.figure(results())["data"] for name in trace["text"]]
     assert "cached_output" in drawn
     assert "fp8_linear" not in drawn
+
+
+def test_refused_candidates_are_told_reason_by_reason():
+    document = results()
+    candidates = document.explore.candidates
+    (one,) = (each for each in candidates if each.gate == "refused")
+    elsewhere = {**one.case, "n": 4096}
+    candidates += [one.model_copy(update=more) for more in ({"variant": "fp8_other"}, {"case": elsewhere})]
+    (group,) = decisions.refused(document)
+    assert (group.op, group.reason) == ("linear", one.reason)
+    assert group.variants == ["fp8_linear", "fp8_other"]
+    assert group.cases == ["linear 1×16384×2048", "linear 1×4096×2048"]
+    assert one not in decisions.tried(document)
+    assert len(decisions.tried(document)) == len(candidates) - 3
+
+
+def test_prices_that_no_side_has_are_no_table():
+    document = results()
+    for point in document.price.sensitivity:
+        point.before = point.after = None
+    assert economics.table(document)[1] == []
 
 
 def test_timeline_starts_each_stage_where_it_began():
