@@ -131,9 +131,8 @@ def _prove(bench: Bench, variant: Variant, trial: Trial, end: float) -> Callable
     """A call of the variant on random inputs, once it has passed the gate; None otherwise, with the trial's reason."""
     left = end - time.monotonic()
     if left < variant.build_seconds or left <= 0:
-        trial.reason = (
-            f"Not tried: it may take {variant.build_seconds:.0f} s to build and {max(0, left):.0f} s were left."
-        )
+        wanted = f"building may take {variant.build_seconds:.0f} s, more than" if variant.build_seconds else "no time"
+        trial.reason = f"Not tried: {wanted} was left for this case."
         return None
     report, function = accuracy.prove(variant, trial.case, bench.device, trial.params)
     trial.gate, trial.error, trial.error_limit = report.gate, report.error, report.limit

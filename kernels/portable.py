@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def not_here(gpu: Gpu, least_sm: int = 80) -> Refusal | None:
     """Triton's kernels need an NVIDIA GPU of compute capability 8.0, or what `least_sm` / 10 says, or later."""
     if gpu.gpu_class == "cpu":
-        return Refusal("device is cpu: this variant runs on NVIDIA GPUs only")
+        return Refusal("device is CPU: this variant runs on NVIDIA GPUs only")
     if gpu.sm < least_sm:
         return Refusal(f"sm is {gpu.sm}: this variant needs compute capability {least_sm / 10:.1f} or later")
     return None

@@ -48,7 +48,7 @@ class FlashHopper(Variant):
 
     def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:
-            return Refusal(f"sm is {gpu.sm}: this variant is written for Hopper, sm 90")
+            return Refusal(f"device is {gpu.name}: this variant is written for Hopper (sm_90a)")
         return _refused(case)
 
     def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":

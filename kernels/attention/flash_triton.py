@@ -33,7 +33,7 @@ class FlashTriton(Variant):
 
     def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm < 80:
-            return Refusal(f"sm is {gpu.sm}: this variant needs a GPU of compute capability 8.0 or later")
+            return Refusal(f"device is {gpu.name}: this variant needs compute capability 8.0 or later")
         if case.dtype not in ("bf16", "fp16"):
             return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
         return _refused(case)

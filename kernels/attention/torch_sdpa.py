@@ -91,7 +91,7 @@ class SdpaCudnn(_Sdpa):
 
     def limits(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
         if gpu.gpu_class == "cpu":
-            return Refusal("device is cpu: cuDNN runs on NVIDIA GPUs only")
+            return Refusal("device is CPU: cuDNN runs on NVIDIA GPUs only")
         if case.head_dim % 8:
             return Refusal(f"head_dim is {case.head_dim}: cuDNN takes multiples of 8")
         return half_only(case, gpu) or _no_mask(case) or _widest(case, 256 if gpu.sm >= 90 else 128)
@@ -108,7 +108,7 @@ class SdpaMemEfficient(_Sdpa):
 
     def limits(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
         if gpu.gpu_class == "cpu":
-            return Refusal("device is cpu: torch has its memory-efficient attention on GPUs only")
+            return Refusal("device is CPU: torch has its memory-efficient attention on GPUs only")
         return None
 
 
@@ -150,7 +150,7 @@ def half_only(case: AttentionCase, gpu: Gpu) -> Refusal | None:
     if case.dtype not in HALVES:
         return Refusal(f"dtype is {case.dtype}: this backend takes bf16 and fp16 only")
     if gpu.sm < 80:
-        return Refusal(f"sm is {gpu.sm}: this backend needs compute capability 8.0 or later")
+        return Refusal(f"device is {gpu.name}: this backend needs compute capability 8.0 or later")
     return None
 
 

@@ -46,12 +46,12 @@ def rebuild_spread(options: dict[str, Any]) -> float:
 
 def _no_compiler(gpu: Gpu) -> Refusal | None:
     if gpu.gpu_class == "cpu" and shutil.which("g++") is None and shutil.which("clang++") is None:
-        return Refusal("device is cpu: Inductor needs a C++ compiler and there is none on this machine")
+        return Refusal("device is CPU: Inductor needs a C++ compiler and there is none on this machine")
     return None
 
 
 def _gpu_only(what: str, gpu: Gpu) -> Refusal | None:
-    return Refusal(f"device is cpu: {what} on NVIDIA GPUs only") if gpu.gpu_class == "cpu" else None
+    return Refusal(f"device is CPU: {what} on NVIDIA GPUs only") if gpu.gpu_class == "cpu" else None
 
 
 @register

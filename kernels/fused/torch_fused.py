@@ -170,7 +170,7 @@ class _Compiled(Variant):
 
     def serves(self, case: Any, gpu: Gpu) -> Refusal | None:
         if gpu.gpu_class == "cpu" and shutil.which("g++") is None and shutil.which("clang++") is None:
-            return Refusal("device is cpu: Inductor needs a C++ compiler and there is none on this machine")
+            return Refusal("device is CPU: Inductor needs a C++ compiler and there is none on this machine")
         return self.eager().serves(case, gpu)
 
     def build(self, case: Any, params: dict[str, Any]) -> Callable[..., Any]:

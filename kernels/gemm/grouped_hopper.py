@@ -36,7 +36,7 @@ class GroupedHopper(Variant):
 
     def serves(self, case: GroupedCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:
-            return Refusal(f"gpu_class is {gpu.gpu_class}: this variant is built for sm_90a only")
+            return Refusal(f"device is {gpu.name}: this variant is built for sm_90a only")
         if case.dtype not in C_TYPES:
             return Refusal(f"dtype is {case.dtype}: this variant multiplies bf16 or fp16")
         if case.k % 8 or case.n % INTERLEAVED:

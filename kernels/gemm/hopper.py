@@ -23,7 +23,7 @@ class GemmHopper(Variant):
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:
-            return Refusal(f"gpu_class is {gpu.gpu_class}: this variant is built for sm_90a only")
+            return Refusal(f"device is {gpu.name}: this variant is built for sm_90a only")
         if case.dtype not in hopper_call.C_TYPES or case.weights != case.dtype:
             return Refusal(f"dtype is {case.dtype} and weights {case.weights}: bf16 times bf16 or fp16 times fp16 only")
         if case.k % 8:

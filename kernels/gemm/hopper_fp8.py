@@ -24,7 +24,7 @@ class GemmHopperFp8(Variant):
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:
-            return Refusal(f"gpu_class is {gpu.gpu_class}: this variant is built for sm_90a only")
+            return Refusal(f"device is {gpu.name}: this variant is built for sm_90a only")
         if case.weights != "fp8" or case.scales is None:
             return Refusal(f"weights is {case.weights}, scales {case.scales}: this variant takes x and w in e4m3")
         if case.dtype not in hopper_call.C_TYPES:

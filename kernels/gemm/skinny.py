@@ -31,7 +31,7 @@ class _Skinny(Variant):
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:
-            return Refusal(f"gpu is {gpu.name}: this variant is written for sm_90a")
+            return Refusal(f"device is {gpu.name}: this variant is written for sm_90a")
         if case.dtype not in ("bf16", "fp16"):
             return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
         if case.weights != (self.weights or case.dtype):

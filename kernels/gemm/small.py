@@ -30,7 +30,7 @@ class SmallGemm(Variant):
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:
-            return Refusal(f"gpu is {gpu.name}: this variant is written for sm_90a")
+            return Refusal(f"device is {gpu.name}: this variant is written for sm_90a")
         if case.dtype not in ("bf16", "fp16"):
             return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
         if case.weights != case.dtype or case.scales is not None:

@@ -62,7 +62,7 @@ class TorchGrouped(Variant):
 
     def serves(self, case: GroupedCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:
-            return Refusal(f"gpu_class is {gpu.gpu_class}: torch's grouped product is built for compute capability 9.0")
+            return Refusal(f"device is {gpu.name}: torch's grouped product is built for compute capability 9.0")
         if case.dtype != "bf16":
             return Refusal(f"dtype is {case.dtype}: torch's grouped product takes bf16")
         if case.k % 8 or case.n % 8 or not case.rows:

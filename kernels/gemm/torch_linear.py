@@ -87,7 +87,7 @@ class TorchLinearCompiled(Variant):
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
         if gpu.gpu_class == "cpu" and shutil.which("g++") is None and shutil.which("clang++") is None:
-            return Refusal("device is cpu: Inductor needs a C++ compiler and there is none on this machine")
+            return Refusal("device is CPU: Inductor needs a C++ compiler and there is none on this machine")
         return _unquantised(case)
 
     def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
@@ -117,7 +117,7 @@ class Int8DynamicCpu(Variant):
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
         if gpu.gpu_class != "cpu":
-            return Refusal(f"gpu_class is {gpu.gpu_class}: this variant runs on the CPU only")
+            return Refusal(f"device is {gpu.name}: this variant runs on the CPU only")
         if case.weights != "int8":
             return Refusal(f"weights is {case.weights}: this variant multiplies int8 weights only")
         if case.k == 1:

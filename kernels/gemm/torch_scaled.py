@@ -24,7 +24,7 @@ class TorchScaled(Variant):
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm < 89:
-            return Refusal(f"gpu_class is {gpu.gpu_class}: fp8 products need compute capability 8.9")
+            return Refusal(f"device is {gpu.name}: fp8 products need compute capability 8.9")
         if case.weights != "fp8" or case.scales is None or case.dtype != "bf16":
             return Refusal(f"weights is {case.weights}, scales {case.scales}, dtype {case.dtype}: x and w in e4m3 only")
         if case.k % 16 or case.n % 16 or (case.scales == "block" and case.k % 512):

@@ -92,8 +92,8 @@ BASE = AttentionCase(kind="prefill", head_dim=64, heads=4, kv_heads=4, batch=1, 
         ({"q_len": 16}, "cpu", "sdpa_math", "q_len is 16 and kv_len 8"),
         ({"batch": 0}, "cpu", "sdpa_math", "batch or a length is 0"),
         ({"heads": 3, "kv_heads": 2}, "cpu", "sdpa_math", "heads is 3"),
-        ({}, "cpu", "sdpa_cudnn", "device is cpu"),
-        ({}, "cpu", "sdpa_mem_efficient", "device is cpu"),
+        ({}, "cpu", "sdpa_cudnn", "device is CPU"),
+        ({}, "cpu", "sdpa_mem_efficient", "device is CPU"),
     ],
 )
 def test_attention_refusals_name_the_field(change, gpu, variant, said):
@@ -106,7 +106,7 @@ def test_attention_refusals_name_the_field(change, gpu, variant, said):
     ("change", "gpu", "variant", "said"),
     [
         ({"weights": "fp8"}, "h200", "torch_linear", "weights is fp8"),
-        ({"weights": "int8"}, "h200", "int8_dynamic_cpu", "gpu_class is h200"),
+        ({"weights": "int8"}, "h200", "int8_dynamic_cpu", "device is NVIDIA H200"),
         ({}, "cpu", "int8_dynamic_cpu", "weights is bf16"),
         ({"weights": "int8", "epilogue": "swiglu"}, "cpu", "int8_dynamic_cpu", "epilogue is swiglu"),
         ({"weights": "int8", "k": 1}, "cpu", "int8_dynamic_cpu", "k is 1"),

@@ -69,7 +69,7 @@ def test_nothing_is_spilled(change):
         ({"softcap": 0.0}, "h200", "softcap is 0"),
         ({"batch": 70_000}, "h200", "batch is 70000"),
         ({"lengths": (3, 5)}, "h200", "lengths packs 2"),
-        ({}, "cpu", "device is cpu"),
+        ({}, "cpu", "device is CPU"),
     ],
 )
 def test_refusals_name_the_field(change, gpu, said):

@@ -31,8 +31,8 @@ def test_it_compiles_without_spills(shape, change):
 @pytest.mark.parametrize(
     ("change", "gpu", "said"),
     [
-        ({}, "a100", "sm is 80"),
-        ({}, "b200", "sm is 100"),
+        ({}, "a100", "device is NVIDIA A100"),
+        ({}, "b200", "device is NVIDIA B200"),
         ({"kind": "decode"}, "h200", "kind is decode"),
         ({"head_dim": 96}, "h200", "head_dim is 96"),
         ({"dtype": "fp32", "kv_dtype": "fp32"}, "h200", "dtype is fp32"),

@@ -84,7 +84,7 @@ def test_it_compiles_for_hopper_without_spills(change, tile):
 @pytest.mark.parametrize(
     ("change", "gpu", "said"),
     [
-        ({}, "cpu", "sm is 0"),
+        ({}, "cpu", "device is CPU"),
         ({"dtype": "fp32"}, "h200", "dtype is fp32"),
         ({"kind": "decode"}, "h200", "kind is decode"),
         ({"kv_dtype": "fp8"}, "h200", "kv_dtype is fp8"),

@@ -32,7 +32,7 @@ def test_it_compiles_without_spills(epilogue: str, columns: int) -> None:
 @pytest.mark.parametrize(
     ("name", "fields", "gpu", "word"),
     [
-        ("grouped_hopper", {}, "a100", "gpu_class is a100"),
+        ("grouped_hopper", {}, "a100", "device is NVIDIA A100"),
         ("grouped_hopper", {"dtype": "fp32"}, "h200", "dtype is fp32"),
         ("grouped_hopper", {"n": 260}, "h200", "n is 260"),
         ("grouped_hopper", {"experts": 600}, "h200", "experts is 600"),

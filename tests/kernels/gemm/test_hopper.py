@@ -41,7 +41,7 @@ def test_narrow_tiles_compile_in_fp16(columns: int) -> None:
 @pytest.mark.parametrize(
     ("fields", "gpu", "word"),
     [
-        ({}, "b200", "gpu_class is b200"),
+        ({}, "b200", "device is NVIDIA B200"),
         ({"dtype": "fp32", "weights": "fp32"}, "h200", "dtype is fp32"),
         ({"weights": "int4"}, "h200", "weights int4"),
         ({"k": 36}, "h200", "k is 36"),

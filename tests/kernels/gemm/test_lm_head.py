@@ -76,7 +76,7 @@ def test_the_gate_tells_a_wrong_draw():
         ({"k": 36}, "h200", "k is 36"),
         ({"weights": "fp8"}, "h200", "weights is fp8"),
         ({"dtype": "fp32", "weights": "fp32"}, "h200", "dtype is fp32"),
-        ({}, "a100", "gpu is NVIDIA A100"),
+        ({}, "a100", "device is NVIDIA A100"),
     ],
 )
 def test_it_refuses_with_the_field_and_the_value(change, gpu, reason):

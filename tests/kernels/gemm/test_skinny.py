@@ -110,7 +110,7 @@ def test_the_best_cut_streams_little_more_than_the_weight():
         ({"dtype": "fp32"}, "h200", "dtype is fp32"),
         ({"weights": "int8"}, "h200", "weights is int8"),
         ({"epilogue": "quantise"}, "h200", "epilogue is quantise"),
-        ({}, "a100", "gpu is NVIDIA A100"),
+        ({}, "a100", "device is NVIDIA A100"),
     ],
 )
 def test_it_refuses_with_the_field_and_the_value(change, gpu, reason):

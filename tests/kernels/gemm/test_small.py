@@ -36,7 +36,7 @@ def test_cuts_cover_the_product_and_fit(m, epilogue):
         ({"weights": "fp8"}, "h200", "weights is fp8"),
         ({"dtype": "fp32", "weights": "fp32"}, "h200", "dtype is fp32"),
         ({"epilogue": "quantise"}, "h200", "epilogue is quantise"),
-        ({}, "a100", "gpu is NVIDIA A100"),
+        ({}, "a100", "device is NVIDIA A100"),
     ],
 )
 def test_it_refuses_with_the_field_and_the_value(change, gpu, reason):
