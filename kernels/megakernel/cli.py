@@ -63,7 +63,7 @@ def megakernel(options: argparse.Namespace) -> int:
     try:
         return actions[options.action](options)
     except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"kernels megakernel: {error}", file=sys.stderr)
         return 2
 
 

@@ -51,7 +51,7 @@ def load(path: Path) -> tuple[Program, Trace]:
             shape, layout = (json.loads(str(kept[name])) for name in ("shape", "layout"))
         program = Program(Shape(**shape), Layout(**layout), np.split(tables, starts[1:]))
     except (KeyError, ValueError, TypeError) as error:
-        raise BadTrace(f"{path}: not a trace of the megakernel: {error}") from None
+        raise BadTrace(f"{path}: not a trace of the megakernel ({type(error).__name__})") from None
     lists = program.instructions
     if trace.ndim != 3 or len(trace) != len(lists) or trace.shape[1] < max(map(len, lists)):
         raise BadTrace(f"{path}: trace {trace.shape} does not fit {len(lists)} lists of instructions")

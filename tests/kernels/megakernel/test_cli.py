@@ -91,7 +91,7 @@ def test_a_machine_without_a_gpu_cannot_record(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert main(["megakernel", "record", "tiny-llama", "-o", "raw.npz"]) == 2
-    assert "error: device: a timeline is recorded on a Hopper GPU" in capsys.readouterr().err
+    assert "kernels megakernel: device: a timeline is recorded on a Hopper GPU" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("text", "said"), [("{", "not JSON"), ("[]", "not a JSON object"), ("{}", "model_type None")])

@@ -136,7 +136,7 @@ def test_an_answer_that_is_not_understood_is_no_verdict(cli, monkeypatch):
 
 def test_a_wrong_token_and_a_dead_server_are_sentences(cli, monkeypatch):
     wrong = cli("--token", "kwb_wrong", "runs")
-    assert (wrong.exit_code, "valid API token" in wrong.stderr) == (2, True)
+    assert (wrong.exit_code, "does not know the token" in wrong.stderr) == (2, True)
     monkeypatch.setattr("workbench.cli.client.time", SimpleNamespace(sleep=lambda _: None, monotonic=time.monotonic))
     dead = cli("--url", "http://127.0.0.1:9", "runs")
     assert (dead.exit_code, "http://127.0.0.1:9 cannot be reached" in dead.stderr) == (3, True)

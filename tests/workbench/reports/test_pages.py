@@ -23,11 +23,14 @@ def report(done, engineer):
 
 
 def test_result_says_the_verdict_first_and_labels_its_numbers(browser, engineer, done):
+    done.workload.document["constraints"]["exclude"] = ["skinny", "megakernel"]
+    done.workload.save()
     page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
     assert page.index('data-verdict="met"') < page.index('id="objectives"') < page.index('id="economics"')
     assert "TTF64 p50 is 81.0 ms against a limit of 100 ms" in page
     assert "Test device; 1,980 MHz" in page
     assert "weights: fp8 is not among the allowed precisions." in page
+    assert "<dt>Not to be used</dt><dd>skinny, megakernel</dd>" in page
     for basis in ("basis-measured", "basis-modelled", "basis-stated"):
         assert basis in page
 
