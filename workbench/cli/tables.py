@@ -44,7 +44,9 @@ def model_list(models: list[dict[str, Any]], catalogue: list[dict[str, Any]], co
     for row in catalogue:
         table.add_row(row["name"], row["architecture"], f"{row['parameters']:,}", "catalogue")
     for row in models:
-        if row["source"] == "upload":
+        if row["unreadable"]:
+            table.add_row(f"{row['name']}\n{row['digest']}", Text(row["unreadable"], "red"), "–", "–")
+        elif row["source"] == "upload":
             table.add_row(f"{row['name']}\n{row['digest']}", row["architecture"], f"{row['parameters']:,}", "upload")
     console.print(table)
 

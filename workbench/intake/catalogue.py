@@ -45,7 +45,7 @@ def _from_catalogue(organisation: Any, user: Any, name: str) -> Model:
     config, _ = catalogue.entry(name)
     digest = generated_digest(config, SEED)
     found = Model.objects.filter(organisation=organisation, digest=digest).first()
-    if found is not None:
+    if found is not None and found.reading[0] is not None:
         return found
     sha256, size = blobs.store([json.dumps(config, indent=2).encode()])
     manifest = manifest_of(
@@ -75,7 +75,10 @@ def manifest_of(facts: Facts, name: str, source: Any, digest: str, files: list[M
 
 @transaction.atomic
 def save_model(organisation: Any, user: Any, manifest: ModelManifest) -> Model:
-    """The row of a model whose files are blobs already; the row there is, when the organisation has the digest."""
+    """The row of a model whose files are blobs already; the row there is, when the organisation has the digest.
+
+    A manifest that cannot be read any more is replaced.
+    """
     model, created = Model.objects.get_or_create(
         organisation=organisation,
         digest=manifest.digest,
@@ -89,4 +92,7 @@ def save_model(organisation: Any, user: Any, manifest: ModelManifest) -> Model:
     if created:
         rows = [StoredFile(model=model, path=f.path, sha256=f.sha256, size=f.size) for f in manifest.files]
         StoredFile.objects.bulk_create(rows)
+    elif model.reading[0] is None:
+        model.manifest = manifest.model_dump(mode="json")
+        model.save(update_fields=["manifest"])
     return model

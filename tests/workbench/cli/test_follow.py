@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from django.utils import timezone
 
+from workbench.intake.models import Model
 from workbench.runs.models import Run, StageRun
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -92,6 +93,8 @@ def test_runs_and_models_are_listed(cli, make_run):
     assert made <= set(cli("runs").stdout.split())
     assert "tiny-llama" in cli("models").stdout
     assert json.loads(cli("models", "--json").stdout)["models"][0]["name"] == "tiny-llama"
+    Model.objects.update(manifest={})
+    assert "This version cannot read the stored manifest" in cli("models").stdout
 
 
 def test_plan_and_report_are_written(cli, finished_run, tmp_path):

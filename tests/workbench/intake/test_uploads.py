@@ -48,6 +48,16 @@ def test_the_same_model_twice_is_one_model(api: Api, engineer: User, model_files
     assert not Upload.objects.exists()
 
 
+def test_the_same_files_again_mend_a_manifest_that_cannot_be_read(
+    api: Api, engineer: User, model_files: Files, upload_model: Any
+) -> None:
+    whole = upload_model(api(engineer), model_files).json()
+    Model.objects.update(manifest={"name": "of another version"})
+    assert api(engineer).get(f"/api/v1/models/{whole['id']}").json()["unreadable"]
+    again = upload_model(api(engineer), model_files)
+    assert (again.status_code, again.json()) == (201, whole)
+
+
 def test_a_broken_upload_goes_on_where_it_stopped(api: Api, engineer: User, model_files: Files) -> None:
     client = api(engineer)
     upload = announce(client, model_files).json()["id"]

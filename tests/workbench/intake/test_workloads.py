@@ -353,6 +353,9 @@ def test_a_manifest_that_no_longer_validates_is_one_sentence(browser: Clients, a
     assert run.status_code == 422
     assert said in run.json()["detail"]
     assert client.post(f"/workloads/{workload['id']}/run/", follow=True).status_code == 200
+    assert post(api(engineer), GOOD).status_code == 201
+    model.refresh_from_db()
+    assert model.reading[1] == ""
 
 
 def test_one_unreadable_workload_does_not_take_the_others_along(browser: Clients, api: Clients, engineer: User) -> None:
