@@ -145,12 +145,7 @@ def rmsnorm(x: torch.Tensor, w: torch.Tensor, residual: torch.Tensor | None = No
 def rope(q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> Outputs:
     """q and k [batch, q_len, heads, head_dim] rotated by halves; cos and sin [batch, q_len, head_dim]."""
     cos, sin = cos[:, :, None], sin[:, :, None]
-    return tuple(each * cos + _turned(each) * sin for each in (q, k))
-
-
-def _turned(x: torch.Tensor) -> torch.Tensor:
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat([-second, first], dim=-1)
+    return tuple(each * cos + step_reference.turned(each) * sin for each in (q, k))
 
 
 def gated(case: GatedCase, gate_up: torch.Tensor) -> torch.Tensor:

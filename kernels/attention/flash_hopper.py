@@ -12,6 +12,7 @@ from kernels.attention.schedule import schedule
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase
 from kernels.registry import Refusal, Variant, register
+from kernels.tiles.maps import named
 
 if TYPE_CHECKING:
     import torch
@@ -86,10 +87,11 @@ class FlashHopper(Variant):
             if k.numel() == 0 or o.numel() == 0:
                 return o.zero_()
             boxes = (("q", q, 64), ("k", k, given["keys"]), ("v", v, given["keys"]), ("o", o, 64))
+            maps = (named(name, tensor, (1, extent, 1, 64)) for name, tensor, extent in boxes)
             tiles = table(q.device)
             values = (tiles.data_ptr(), case.heads // case.kv_heads, case.q_len, case.kv_len, scale)
             shape = np.array(values, dtype=SHAPE).view(f"V{SHAPE.itemsize}")
-            nvrtc.launch(kernel, (tiles.shape[1],), threads, (*(_map(*each) for each in boxes), shape), shared)
+            nvrtc.launch(kernel, (tiles.shape[1],), threads, (*maps, shape), shared)
             return o
 
         return attend
@@ -144,12 +146,3 @@ def _params(case: AttentionCase, params: dict[str, Any]) -> dict[str, int]:
     if shared_bytes(case, given) > SHARED_BYTES:
         raise ValueError(f"slots is {given['slots']}: {shared_bytes(case, given)} bytes of shared memory are too many")
     return given
-
-
-def _map(name: str, tensor: "torch.Tensor", rows: int) -> Any:
-    from kernels.tiles.maps import encode
-
-    try:
-        return encode(tensor, (1, rows, 1, 64))
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None

@@ -24,7 +24,7 @@ def step_attention(
     heads, kv_heads, head_dim = case.heads, case.kv_heads, case.head_dim
     q, k, v = qkv.view(case.batch, -1, head_dim).split([heads, kv_heads, kv_heads], dim=1)
     cosine, sine = (table[position][:, None] for table in (cos, sin))
-    q, k = (each * cosine + _turned(each) * sine for each in (q, k))
+    q, k = (each * cosine + turned(each) * sine for each in (q, k))
     at = position.expand(case.batch)
     rows = torch.arange(case.batch, device=qkv.device)
     k_cache[rows, at] = k.to(k_cache.dtype)
@@ -42,7 +42,8 @@ def step_attention(
     return out.to(qkv.dtype).reshape(case.batch, heads * head_dim)
 
 
-def _turned(x: Tensor) -> Tensor:
+def turned(x: Tensor) -> Tensor:
+    """[…, head_dim] with its halves exchanged, the new first one negated: what the sine multiplies."""
     first, second = x.chunk(2, dim=-1)
     return torch.cat([-second, first], dim=-1)
 

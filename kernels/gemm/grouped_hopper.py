@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernels.gemm.hopper_call import C_TYPES, INTERLEAVED, THREADS, interleaved, map_of
+from kernels.gemm.hopper_call import C_TYPES, INTERLEAVED, THREADS, interleaved
 from kernels.gemm.hopper_plan import PAIRS, ROW_BYTES, ROWS, SHARED_MOST
 from kernels.hardware import Gpu
 from kernels.ops import GroupedCase
 from kernels.portable import expect_current
 from kernels.registry import Refusal, Variant, register
+from kernels.tiles.maps import named
 
 if TYPE_CHECKING:
     import torch
@@ -130,7 +131,7 @@ def _run(
     ):
         filled[name] = value
     flat = w.view(-1, case.k)
-    maps = (map_of("x", x, (ROWS // 2, 64)), map_of("w", flat, (columns, 64)), map_of("y", y, (64, 64)))
+    maps = (named("x", x, (ROWS // 2, 64)), named("w", flat, (columns, 64)), named("y", y, (64, 64)))
     most_tiles = rows // ROWS + case.experts  # each expert may end in the middle of a tile
     nvrtc.launch(kernel, (2 * min(PAIRS, most_tiles * pairs),), THREADS, (*maps, filled), shared_bytes)
     return y

@@ -9,6 +9,7 @@ import numpy as np
 from kernels.gemm.hopper_plan import Tile, tile_of
 from kernels.ops import LinearCase, Scales
 from kernels.portable import expect_current
+from kernels.tiles.maps import named
 
 if TYPE_CHECKING:
     import torch
@@ -110,8 +111,8 @@ def _launch(
     for name, value in zip(names, (m, case.n, case.k, row_tiles, column_tiles, tile.group), strict=True):
         filled[name] = value
     y_box = (64, 128 // y.element_size())
-    x_map, w_map, y_map = map_of("x", x, (128, step)), map_of("w", w, (tile.columns // 2, step)), map_of("y", y, y_box)
-    residual_map = y_map if residual is None else map_of("residual", residual, y_box)
+    x_map, w_map, y_map = named("x", x, (128, step)), named("w", w, (tile.columns // 2, step)), named("y", y, y_box)
+    residual_map = y_map if residual is None else named("residual", residual, y_box)
     pairs = torch.cuda.get_device_properties(x.device).multi_processor_count // 2
     blocks = 2 * min(-(-row_tiles // 2) * column_tiles, pairs)
     nvrtc.launch(kernel, (blocks,), THREADS, (x_map, w_map, y_map, residual_map, filled), tile.shared_bytes)
@@ -176,13 +177,3 @@ def _plain(case: LinearCase) -> "torch.dtype":
     from kernels.inputs import DTYPES
 
     return DTYPES[case.dtype]
-
-
-def map_of(name: str, tensor: "torch.Tensor", box: tuple[int, int]) -> Any:
-    """The tensor map of an argument; raises ValueError that names it."""
-    from kernels.tiles import maps
-
-    try:
-        return maps.encode(tensor, box)
-    except ValueError as refusal:
-        raise ValueError(f"{name}: {refusal}") from None

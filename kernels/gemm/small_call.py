@@ -14,7 +14,7 @@ from kernels.gemm.small_cut import PANEL, SmallCut
 from kernels.inputs import DTYPES
 from kernels.ops import LinearCase
 from kernels.reference import EPSILON
-from kernels.tiles.maps import encode
+from kernels.tiles.maps import named
 
 SOURCE = Path(__file__).with_name("small.cu")
 
@@ -54,7 +54,7 @@ class SmallLinear:
         params["m"], params["n"], params["k"], params["eps"], params["y"] = case.m, case.n, case.k, eps, y.data_ptr()
         for name, value in (("bias", bias), ("residual", residual)):
             params[name] = 0 if value is None else value.data_ptr()
-        maps = encode(w, (64, PANEL)), encode(x, (cut.columns, PANEL))
+        maps = named("w", w, (64, PANEL)), named("x", x, (cut.columns, PANEL))
         nvrtc.launch(
             _kernel(self.macros, cut.shared_bytes),
             (cut.tiles * cut.splits,),
@@ -70,9 +70,6 @@ class SmallLinear:
         dtype = DTYPES[case.dtype]
         check_tensor("x", x, (case.m, case.k), dtype)
         check_tensor("w", w, (case.weight_rows, case.k), dtype)
-        for name, value in (("x", x), ("w", w)):
-            if value.data_ptr() % 16:
-                raise ValueError(f"{name} begins at {value.data_ptr():#x}, which is no multiple of 16 bytes")
         for name, extra, shape, wanted in (
             ("bias", bias, (case.n,), case.adds_bias),
             ("residual", residual, (case.m, case.n), case.epilogue == "residual"),

@@ -46,6 +46,12 @@ PARAMS = np.dtype(
 """`struct Params` of machine.cuh."""
 
 
+def check_present(wanted: int, there: int) -> None:
+    """Raises ValueError when blocks of a launch, which wait for each other, cannot all be on the GPU at once."""
+    if wanted > there:
+        raise ValueError(f"sms: the layout has {wanted} SMs and the GPU {there}")
+
+
 def sampling_words(sampling: Sequence[Sampling], vocab: int) -> np.ndarray:
     """The sequences' options as SAMPLING [n]; what has no effect is left out."""
     words = np.zeros(len(sampling), dtype=SAMPLING)

@@ -36,6 +36,7 @@ class Machine:
     def __init__(self, model: Any, shape: Shape, layout: Layout, capacity: int, tuning: device.Tuning) -> None:
         self.shape, self.capacity, self.tuning = shape, capacity, tuning
         self.gpu = model.lm_head.weight.device
+        device.check_present(layout.sms, torch.cuda.get_device_properties(self.gpu).multi_processor_count)
         self.program: Program = build(shape, layout)
         check(self.program)
         self.layout = self.program.layout

@@ -73,7 +73,9 @@ class MegakernelRunner(Runner):
         capacity = -(-(prompt + tokens) // CAPACITY_STEP) * CAPACITY_STEP
         if self._machine is None or self._machine.capacity < capacity or self._machine.layout.batch != batch:
             self._machine = None
-            layout = replace(usual(self.shape, batch, capacity, self.weights), **self.options.get("layout", {}))
+            sms = torch.cuda.get_device_properties(self.model.device).multi_processor_count
+            layout = usual(self.shape, batch, capacity, self.weights, sms)
+            layout = replace(layout, **self.options.get("layout", {}))
             tuning = Tuning(**self.options.get("tuning", {}))
             self._machine = Machine(self.model, self.shape, layout, capacity, tuning)
         machine = self._machine

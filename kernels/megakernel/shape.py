@@ -37,10 +37,6 @@ class Shape:
         layer = self.hidden * (self.qkv_rows + self.heads * self.head_dim + 3 * self.intermediate)
         return 2 * (self.layers * layer + self.vocab * self.hidden)
 
-    def kv_bytes(self, length: int) -> int:
-        """Bytes of bf16 keys and values that a token reads at a context of `length`."""
-        return 2 * 2 * self.layers * self.kv_heads * self.head_dim * length
-
 
 def shape_of(config: dict[str, Any]) -> Shape:
     """The shape of a config.json. Raises Unsupported naming the first feature that is not served."""

@@ -34,6 +34,14 @@ def encode(tensor: "torch.Tensor", box: Sequence[int]) -> Any:
     return _encoded(tensor.data_ptr(), dtype, tensor.element_size(), tuple(tensor.shape), tensor.stride(), tuple(box))
 
 
+def named(name: str, tensor: "torch.Tensor", box: Sequence[int]) -> Any:
+    """The map of a call's argument: `encode`, whose ValueError names it."""
+    try:
+        return encode(tensor, box)
+    except ValueError as refusal:
+        raise ValueError(f"{name}: {refusal}") from None
+
+
 def _refuse(tensor: "torch.Tensor", dtype: str, box: Sequence[int]) -> None:
     size = tensor.element_size()
     if dtype not in _TYPES:

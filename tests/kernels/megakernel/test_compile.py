@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from kernels.megakernel import device
-from kernels.megakernel.program import Layout, build
+from kernels.megakernel.program import Layout, build, usual
 from kernels.megakernel.ring import ring_problem
 from kernels.megakernel.shape import shape_of
+from kernels.megakernel.validate import check
 from kernels.megakernel.weights import FORMATS
 from tests.kernels.compiling import Resources, compile_log, resources
 from tests.kernels.megakernel.published import CONFIGS
@@ -77,3 +78,13 @@ def test_every_ring_that_is_built_is_safe(name: str, batch: int) -> None:
             continue
         assert ring_problem(found["STAGES"], found["GROUPS"], found["IN_FLIGHT"]) is None
         assert device.shared_bytes(found) <= device.SHARED_MOST
+
+
+@pytest.mark.parametrize("name", ["llama-3.2-1b", "qwen2.5-1.5b"])
+def test_a_gpu_with_fewer_sms_gets_a_program_of_its_own(name: str) -> None:
+    shape = shape_of(CONFIGS[name])
+    layout = usual(shape, sms=114)
+    check(build(shape, layout))
+    device.check_present(layout.sms, 114)
+    with pytest.raises(ValueError, match="sms: the layout has 132 SMs and the GPU 114"):
+        device.check_present(usual(shape).sms, 114)

@@ -46,6 +46,11 @@ def test_a_map_that_cannot_be_is_refused(tensor: torch.Tensor, box: tuple[int, .
         maps.encode(tensor, box)
 
 
+def test_the_argument_whose_map_is_impossible_is_named() -> None:
+    with pytest.raises(ValueError, match=r"^x: tensor has an innermost stride of 64, not 1"):
+        maps.named("x", torch.empty(64, 64, dtype=torch.bfloat16).T, (64, 64))
+
+
 def _launch(entry: str, grid: int, threads: int, *arguments: Any, dtype: torch.dtype = torch.bfloat16) -> None:
     kernel = nvrtc.load(PROOF, entry, {"TYPE": TYPES[dtype]}, 64 << 10)
     nvrtc.launch(kernel, (grid,), threads, arguments, 64 << 10)
