@@ -88,19 +88,37 @@ def test_skinny(kind, m, n, k, epilogue, dtype, picked):
 def test_lm_head(m, vocab, k, sampling, weights):
     case = LmHeadCase(m=m, vocab=vocab, k=k, sampling=sampling, weights=weights)
     variant = registry.variant("lm_head_skinny" if weights == "bf16" else f"lm_head_skinny_{weights}")
-    cut, top = lm_head._cuts(case)[0], lm_head_call.CANDIDATES if sampling == "top_k_p" else 0
     given = inputs.draw(case, "cpu", 2)
+    assert torch.equal(tokens(case, variant, given), reference.compute(case, variant.rounded(case, {}, given))[0])
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_a_row_whose_largest_logit_is_no_number_takes_it(value):
+    case = LmHeadCase(m=6, vocab=40, k=64, sampling="top_k_p")
+    variant, given = registry.variant("lm_head_skinny"), inputs.draw(case, "cpu", 2)
+    given["temperature"] += 0.5
+    before = tokens(case, variant, given)
+    given["x"][1, 5] = value
+    after, logits = tokens(case, variant, given), reference.logits(given["x"].double(), given["w"].double())
+    largest = logits[1].isnan() if value != value else logits[1] == float("inf")
+    assert int(after[1]) == int(largest.nonzero()[0])
+    assert torch.equal(after[[0, 2, 3, 4, 5]], before[[0, 2, 3, 4, 5]])
+
+
+def tokens(case, variant, given):
+    """What both kernels of the LM head answer."""
+    cut, top = lm_head._cuts(case)[0], lm_head_call.CANDIDATES if case.sampling == "top_k_p" else 0
     stream, *scales = variant.pack(case, {}, given["w"])
-    blocks, ids = cut.groups(SMS), torch.full((m,), -1, dtype=torch.int64)
-    found = torch.full((m, blocks, top or 1), -1, dtype=torch.int64)
+    blocks, ids = cut.groups(SMS), torch.full((case.m,), -1, dtype=torch.int64)
+    found = torch.full((case.m, blocks, top or 1), -1, dtype=torch.int64)
     extra = {"row_scales": scales[0]} if scales else {}
-    params = skinny_call.parameters(cut, SMS, False, stream=stream, x=given["x"], y=found, n=vocab, **extra)
+    params = skinny_call.parameters(cut, SMS, False, stream=stream, x=given["x"], y=found, n=case.vocab, **extra)
     kernel = library(lm_head_call.SOURCE, HEAD, skinny_call.macros(cut, "bf16", False, False) | {"TOP": top})
     shared = ctypes.c_long(cut.shared_bytes(SMS, False))
     assert kernel.run(address(params), blocks, cut.warps * 32 + 64, shared) == 0
     settings = (pointer(given.get(name)) for name in ("temperature", "top_p", "seed"))
-    assert kernel.join_blocks(pointer(found), pointer(ids), m, blocks, min(50, vocab), *settings) == 0
-    assert torch.equal(ids, reference.compute(case, variant.rounded(case, {}, given))[0])
+    assert kernel.join_blocks(pointer(found), pointer(ids), case.m, blocks, min(50, case.vocab), *settings) == 0
+    return ids
 
 
 @pytest.mark.parametrize(
