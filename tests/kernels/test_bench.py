@@ -2,8 +2,10 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from kernels import bench_decode, bench_document, candidates, ceilings
 from kernels.__main__ import main
@@ -104,6 +106,19 @@ def test_bench_decode_offers_every_precision_beside_the_peers():
     assert weights["compiled_max_autotune"] == "bf16"
     assert weights["megakernel_nvfp4"] == "nvfp4"
     assert "megakernel" not in weights
+
+
+@pytest.mark.parametrize(("planted", "gate"), [(0.0, "pass"), (0.02, "pass"), (0.5, "fail")])
+def test_bench_decode_looks_at_every_row_of_a_batch(planted, gate):
+    generator = torch.Generator().manual_seed(1)
+    expected = torch.randn(8, 16, 50, generator=generator)
+    wrong = expected.clone()
+    wrong[5] += planted * torch.randn(16, 50, generator=generator)
+    runner = SimpleNamespace(prepare=lambda *sizes: None, logits=lambda ids: wrong[: len(ids), : ids.shape[1]])
+    variant = SimpleNamespace(build=lambda case, params: lambda model: runner)
+    case = ModelCase(model="tiny-llama", weights="bf16", batch=8, prompt=16, tokens=64)
+    run = bench_decode._prepared(variant, case, None, torch.zeros(8, 16, dtype=torch.int64), expected)
+    assert run.gate == gate, run.reason
 
 
 def test_bench_decode_has_groups_for_every_figure():

@@ -115,7 +115,7 @@ def test_what_check_draws_is_right() -> None:
 
 @pytest.mark.gpu
 def test_no_rows_and_bad_arguments() -> None:
-    product = variant("gemm_hopper").build(shape := case(m=4, n=64, k=64), {})
+    product = variant("gemm_hopper").build(case(m=4, n=64, k=64), {})
     x, w = (torch.randn(rows, 64, device="cuda", dtype=torch.bfloat16) for rows in (4, 64))
     assert product(x[:0], w).shape == (0, 64)
     crooked = torch.randn(4 * 64 + 1, device="cuda").bfloat16()[1:].view(4, 64)
@@ -124,7 +124,6 @@ def test_no_rows_and_bad_arguments() -> None:
             product(bad, w)
     with pytest.raises(ValueError, match="bias is given"):
         product(x, w, bias=w[:, 0].contiguous())
-    assert shape.m == 4
 
 
 @pytest.mark.gpu
