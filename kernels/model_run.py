@@ -54,6 +54,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         if options.requests < 1:
             raise Refused(f"--requests: {options.requests} is not a positive number")
+        if options.json and not options.json.resolve().parent.is_dir():
+            raise Refused(f"--json: there is no directory {options.json.resolve().parent}")
         plan = read_plan(options.plan)
         document = run_plan(plan, options.model, options.requests, options.device)
     except (Refused, ValueError) as error:
@@ -90,9 +92,9 @@ def read_model(directory: Path, plan: Plan) -> tuple[dict[str, Any], bool, int]:
     generated = not list(directory.rglob("*.safetensors"))
     found = generated_digest(config, seed) if generated else _files_digest(directory)
     if found != plan.model_digest:
-        what = f"its configuration with seed {seed}" if generated else "its files"
+        what = f"its configuration with seed {seed} has" if generated else "its files have"
         raise Refused(
-            f"{directory}: the plan is for the model {plan.model_digest[:12]}…, but {what} has the digest {found[:12]}…"
+            f"{directory}: the plan is for the model {plan.model_digest[:12]}…, but {what} the digest {found[:12]}…"
         )
     return config, generated, seed
 
@@ -110,10 +112,16 @@ def _files_digest(directory: Path) -> str:
 
 def run_plan(plan: Plan, directory: Path, requests: int, device: str | None = None) -> RunDocument:
     """Loads, prepares and measures. Raises Refused or ValueError with one sentence."""
+    import torch
+
     from kernels import engine
     from kernels.ceilings import Telemetry, here
     from kernels.engine.loading import kind_of
 
+    if device == "cuda" and not torch.cuda.is_available():
+        raise Refused("--device: torch finds no NVIDIA GPU on this machine")
+    if plan.runner == "megakernel" and (device == "cpu" or not torch.cuda.is_available()):
+        raise Refused("the plan's runner is megakernel, which is written for Hopper GPUs; here it would be a CPU")
     config, generated, seed = read_model(directory, plan)
     model: Any = engine.load(directory, config, seed=seed, generated=generated, dtype=plan.dtype, device=device)
     environment = here(device=model.device.type)

@@ -1,7 +1,7 @@
 """The inputs of the workload form. Their names are the paths of the document's fields."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -24,17 +24,26 @@ RUNNERS: Choices = [("eager", "transformers, eager"), ("compiled", "compiled, st
 
 @dataclass
 class Input:
-    """One input as the template draws it. `kind`: text, number, select, checks or check."""
+    """One input as the template draws it. `kind`: text, number, select, checks or check.
+
+    `titles` says more of some choices of checks, by their values.
+    """
 
     name: str
     label: str
     kind: str = "number"
     hint: str = ""
     choices: Choices = field(default_factory=list)
+    titles: Mapping[str, str] = field(default_factory=dict)
     required: bool = False
     value: Any = ""
     errors: list[str] = field(default_factory=list)
     focus: bool = False
+
+    @property
+    def checks(self) -> list[tuple[str, str, str]]:
+        """Value, label and title of every choice."""
+        return [(value, label, self.titles.get(value, "")) for value, label in self.choices]
 
     @property
     def id(self) -> str:
@@ -81,6 +90,7 @@ def objective(index: int) -> list[Input]:
 
 def constraints() -> list[Input]:
     usual = Constraints()
+    variants = [each for each in registry.variants() if not each.peer]
     return [
         Input("constraints.gpu_classes", "GPU classes allowed", "checks", choices=_names(GpuClass, usual.gpu_classes)),
         Input("constraints.precisions", "Precisions allowed", "checks", choices=_names(Precision, usual.precisions)),
@@ -89,7 +99,8 @@ def constraints() -> list[Input]:
             "Variants not to use",
             "checks",
             hint=_said(Constraints, "exclude"),
-            choices=[(each.name, each.name) for each in registry.variants() if not each.peer],
+            choices=[(each.name, each.name) for each in variants],
+            titles={each.name: each.summary for each in variants},
         ),
         Input("constraints.minutes", "Minutes", hint=_said(Constraints, "minutes")),
         Input("constraints.max_quality_loss", "Quality loss, at most", hint=_said(Constraints, "max_quality_loss")),

@@ -82,6 +82,21 @@ def test_a_plan_for_another_model_is_refused(directory: Path, capsys: pytest.Cap
     assert "its configuration with seed 4 has the digest" in capsys.readouterr().err
 
 
+def test_what_cannot_be_done_here_is_one_sentence(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(write_plan(directory), directory, "--json", "/nowhere/run.json") == 2
+    assert "--json: there is no directory /nowhere" in capsys.readouterr().err
+    assert run(write_plan(directory, runner="megakernel"), directory) == 2
+    assert "written for Hopper GPUs" in capsys.readouterr().err
+
+
+def test_a_gpu_that_is_not_there_is_one_sentence(
+    directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert run(write_plan(directory), directory, "--device", "cuda") == 2
+    assert "torch finds no NVIDIA GPU" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [("{", "plan.json: the document: Invalid JSON"), ('{"gpu": "cpu"}', "plan.json: model_digest: Field required")],

@@ -10,6 +10,7 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
+from kernels import registry
 from workbench.accounts.models import User
 from workbench.intake.models import Model, Workload
 from workbench.intake.workload_form import WorkloadForm, flatten
@@ -328,6 +329,7 @@ def test_excluded_variants_come_by_form_and_api(browser: Clients, api: Clients, 
     form = browser(engineer).get("/workloads/new/").content.decode()
     assert 'name="constraints.exclude" value="megakernel"' in form
     assert 'name="constraints.exclude" value="eager"' not in form
+    assert f'title="{registry.variant("megakernel").summary}"' in form
 
 
 def test_an_excluded_peer_stays_excluded_in_the_form() -> None:
