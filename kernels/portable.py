@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kernels.hardware import Gpu
-from kernels.registry import Refusal
+from kernels.hardware import GPUS, Gpu
+from kernels.registry import Refusal, Variant
 
 if TYPE_CHECKING:
     import torch
@@ -49,6 +49,13 @@ def expect(
     expect_current(name, given)
     if given.numel() and given.shape[-1] > 1 and given.stride(-1) != 1:
         raise ValueError(f"{name} has stride {given.stride(-1)} in its last dimension where 1 is needed")
+
+
+def expect_served(variant: Variant, case: Any) -> None:
+    """Raises ValueError that names the field of a case that the variant serves on no Hopper GPU: its build's guard."""
+    refusal = variant.serves(case, GPUS["h200"])
+    if refusal is not None:
+        raise ValueError(f"case.{refusal.reason}")
 
 
 def expect_current(name: str, given: "torch.Tensor") -> None:

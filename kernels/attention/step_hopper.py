@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.attention.torch_step import refusal
 from kernels.hardware import Gpu
 from kernels.ops import StepAttentionCase
-from kernels.portable import expect_current
+from kernels.portable import expect_current, expect_served
 from kernels.registry import Refusal, Variant, register
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class StepHopper(Variant):
 
         from kernels import nvrtc
 
+        expect_served(self, case)
         unknown = set(params) - {"splits", "push", "overlap"}
         splits, push = params.get("splits", self.space(case)[0]["splits"]), params.get("push", 0)
         if unknown or splits not in SPLITS or push not in (0, 1):

@@ -14,6 +14,8 @@ def refusal(case: StepAttentionCase) -> Refusal | None:
         return Refusal(f"heads is {case.heads}, not a multiple of kv_heads {case.kv_heads}")
     if case.head_dim % 2:
         return Refusal(f"head_dim is {case.head_dim}: a rotation by halves needs an even one")
+    if case.window is not None and case.window < 1:
+        return Refusal(f"window is {case.window}: a query sees at least itself")
     return None
 
 

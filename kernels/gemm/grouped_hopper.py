@@ -10,7 +10,7 @@ from kernels.gemm.hopper_call import C_TYPES, INTERLEAVED, THREADS, interleaved
 from kernels.gemm.hopper_plan import PAIRS, ROW_BYTES, ROWS, SHARED_MOST
 from kernels.hardware import Gpu
 from kernels.ops import GroupedCase
-from kernels.portable import expect_current
+from kernels.portable import expect_current, expect_served
 from kernels.registry import Refusal, Variant, register
 from kernels.tiles.maps import named
 
@@ -68,6 +68,7 @@ class GroupedHopper(Variant):
         """
         from kernels import nvrtc
 
+        expect_served(self, case)
         unknown, columns = set(params) - {"columns"}, params.get("columns", 256)
         if unknown or columns not in (128, 256):
             raise ValueError(f"params are {params}: columns is 128 or 256, and there is nothing else")

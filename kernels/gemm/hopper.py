@@ -7,6 +7,7 @@ from kernels.gemm import hopper_call
 from kernels.gemm.hopper_plan import space
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
+from kernels.portable import expect_served
 from kernels.registry import Refusal, Variant, register
 
 if TYPE_CHECKING:
@@ -45,4 +46,5 @@ class GemmHopper(Variant):
         `quantise` gives (values e4m3 [m, n], scales float32 [m, ⌈n / 128⌉]), a scale for each row and 128 columns.
         Raises ValueError that names the argument: of another shape, dtype or device, misaligned, not contiguous.
         """
+        expect_served(self, case)
         return hopper_call.product(case, params)

@@ -7,6 +7,7 @@ from kernels.gemm import hopper_call
 from kernels.gemm.hopper_plan import space
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
+from kernels.portable import expect_served
 from kernels.registry import Refusal, Variant, register
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class GemmHopperFp8(Variant):
 
         `quantise` as in gemm_hopper. Raises ValueError that names the argument.
         """
+        expect_served(self, case)
         return hopper_call.product(case, params)
 
 

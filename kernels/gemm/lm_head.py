@@ -7,6 +7,7 @@ from kernels.gemm.skinny import CUTS, MOST_ROWS
 from kernels.gemm.skinny_cut import CANDIDATES_BYTES, Cut, cuts
 from kernels.hardware import Gpu
 from kernels.ops import LmHeadCase
+from kernels.portable import expect_served
 from kernels.registry import Refusal, Variant, register
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class _LmHead(Variant):
         """
         from kernels.gemm.lm_head_call import LmHead
 
+        expect_served(self, case)
         return LmHead(case, _cut_of(case, params), bool(params.get("overlap")))
 
     def space(self, case: LmHeadCase) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.gemm.skinny_cut import Cut, cuts, weight_kind
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
+from kernels.portable import expect_served
 from kernels.registry import Refusal, Variant, register
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class _Skinny(Variant):
         """f(x [m, k], w, bias=None [n], residual=None [m, n], eps=1e-6) -> y [m, n]; w is what `pack` returned."""
         from kernels.gemm.skinny_call import SkinnyLinear
 
+        expect_served(self, case)
         return SkinnyLinear(case, cut_of(case, params), bool(params.get("overlap")), 1024 * params.get("ahead", 0))
 
     def space(self, case: LinearCase) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.gemm.small_cut import SmallCut, cuts
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
+from kernels.portable import expect_served
 from kernels.registry import Refusal, Variant, register
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class SmallGemm(Variant):
         """f(x [m, k], w [weight_rows, k], bias=None [n], residual=None [m, n], eps=1e-6) -> y [m, n]."""
         from kernels.gemm.small_call import SmallLinear
 
+        expect_served(self, case)
         return SmallLinear(case, cut_of(case, params), bool(params.get("overlap")))
 
     def space(self, case: LinearCase) -> list[dict[str, Any]]:

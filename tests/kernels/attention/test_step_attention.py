@@ -47,6 +47,7 @@ def test_shared_memory_fits_every_case() -> None:
         ({"heads": 7}, "heads is 7, not a multiple of kv_heads 2"),
         ({"heads": 32}, "heads is 32 on 2 kv_heads"),
         ({"kv_len": 20_000}, "kv_len is 20000"),
+        ({"window": 0}, "window is 0"),
     ],
 )
 def test_what_it_cannot_serve_is_refused_by_name(change: dict[str, Any], reason: str) -> None:
