@@ -10,7 +10,6 @@ A lossy variant (int8, fp8 weights) is held to the same rule against the referen
 that is acceptable is for the quality of the whole model to say, never for this gate.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +17,9 @@ from typing import Any
 import torch
 
 from kernels import inputs, reference, scaled
+from kernels.expected import Expected, ExpectedDraws, ExpectedIds, Failed, Margin, rms, rounding
 from kernels.in_place import rest_is_unchanged, written_slots
-from kernels.ops import AttentionCase, Case, GroupedCase, LinearCase, LmHeadCase, RmsNormCase, StepAttentionCase
+from kernels.ops import Case, LinearCase, LmHeadCase, RmsNormCase
 from kernels.poison import PoisonedEmpty, poison
 from kernels.registry import Variant
 
@@ -39,23 +39,6 @@ class GateReport:
     sentence: str
     gate: str = "pass"
     quantisation: float | None = None
-
-
-class Failed(Exception):
-    """The variant broke a rule; the message is the sentence."""
-
-
-@dataclass(frozen=True)
-class _Margin:
-    """One comparison: relative error, relative limit, and whether it holds."""
-
-    error: float
-    limit: float
-    holds: bool
-
-    @property
-    def used(self) -> float:
-        return self.error / self.limit if self.limit else math.inf
 
 
 def check(
@@ -93,7 +76,7 @@ class _Gate:
         self, variant: Variant, case: Case, device: torch.device, params: dict[str, Any], function: Callable[..., Any]
     ) -> None:
         self.variant, self.case, self.device, self.params, self.function = variant, case, device, params, function
-        self.worst: _Margin | None = None
+        self.worst: Margin | None = None
         self.quantisation: float | None = None
 
     def fresh(self, kind: inputs.Kind, seed: int) -> None:
@@ -168,22 +151,22 @@ class _Gate:
         with torch.cuda.stream(stream):
             return self._call(packed)
 
-    def _expect(self, drawn: Arguments) -> "_Expected":
+    def _expect(self, drawn: Arguments) -> Expected:
         used = self.variant.rounded(self.case, self.params, drawn)
         truth = reference.compute(self.case, used)
         if used is not drawn:
             true = reference.compute(self.case, drawn)[0]
-            self.quantisation = max(self.quantisation or 0.0, _rms(truth[0] - true) / max(_rms(true), 1e-300))
+            self.quantisation = max(self.quantisation or 0.0, rms(truth[0] - true) / max(rms(true), 1e-300))
         own = reference.native(self.case, {name: used[name].to(drawn[name].dtype) for name in drawn})
         if isinstance(self.case, LmHeadCase):
             logits = reference.logits(used["x"].double(), used["w"].double())
             if self.case.sampling == "argmax":
-                return _ExpectedIds(truth, own, rounding(self.case, drawn), logits)
+                return ExpectedIds(truth, own, rounding(self.case, drawn), logits)
             settings = {name: drawn[name] for name in ("temperature", "top_p", "seed")}
-            return _ExpectedDraws(truth, own, rounding(self.case, drawn), logits, settings)
-        return _Expected(truth, own, rounding(self.case, drawn))
+            return ExpectedDraws(truth, own, rounding(self.case, drawn), logits, settings)
+        return Expected(truth, own, rounding(self.case, drawn))
 
-    def _compare(self, outputs: reference.Outputs, expected: "_Expected", when: str) -> None:
+    def _compare(self, outputs: reference.Outputs, expected: Expected, when: str) -> None:
         if len(outputs) != len(expected.truth):
             raise Failed(f"It returned {len(outputs)} outputs where the op has {len(expected.truth)}.")
         for position, output in enumerate(outputs):
@@ -197,100 +180,6 @@ class _Gate:
                     self.worst = margin
 
 
-@dataclass
-class _Expected:
-    """The float64 truth and torch's own answer for one call."""
-
-    truth: reference.Outputs
-    own: reference.Outputs
-    rounding: float
-
-    @property
-    def shapes(self) -> list[tuple[torch.Size, torch.dtype]]:
-        return [(each.shape, each.dtype) for each in self.own]
-
-    def margins(self, position: int, output: torch.Tensor, when: str) -> list[_Margin]:
-        truth, own = self.truth[position], self.own[position]
-        if output.shape != truth.shape:
-            raise Failed(f"It returned shape {list(output.shape)} where the op has {list(truth.shape)}.")
-        if output.numel() == 0:
-            return []
-        missing = int((~torch.isfinite(output)).sum())
-        if missing:
-            raise Failed(
-                f"{missing} of {output.numel()} values {when} are NaN or infinite: wrong, or never written "
-                "(the output's memory was filled with NaN beforehand)."
-            )
-        difference, torchs = output.double() - truth, own.double() - truth
-        largest, spread = float(truth.abs().max()), _rms(truth)
-        found = [
-            (float(difference.abs().max()), 2 * float(torchs.abs().max()) + self.rounding * largest),
-            (_rms(difference), 2 * _rms(torchs) + self.rounding * spread),
-        ]
-        scale = max(largest, 1e-300)
-        return [_Margin(error / scale, limit / scale, error <= limit) for error, limit in found]
-
-
-@dataclass
-class _ExpectedIds(_Expected):
-    """Next tokens: the error is how far the chosen logit lies below the best one."""
-
-    logits: torch.Tensor
-
-    def margins(self, position: int, output: torch.Tensor, when: str) -> list[_Margin]:
-        truth, own = self.truth[position], self.own[position]
-        if output.shape != truth.shape:
-            raise Failed(f"It returned shape {list(output.shape)} where the op has {list(truth.shape)}.")
-        if output.numel() == 0:
-            return []
-        if bool(((output < 0) | (output >= self.logits.shape[1])).any()):
-            raise Failed(f"It returned a token {when} that is not in the vocabulary, or was never written.")
-        best, scale = self.logits.max(dim=-1).values, float(self.logits.abs().max())
-        short, torchs = (
-            float((best - self.logits.gather(1, ids.long()[:, None])[:, 0]).max()) / max(scale, 1e-300)
-            for ids in (output, own)
-        )
-        limit = 2 * torchs + self.rounding
-        return [_Margin(short, limit, short <= limit)]
-
-
-@dataclass
-class _ExpectedDraws(_Expected):
-    """Drawn tokens: the error is how far the number that decided lies outside of the chosen token's share.
-
-    A token that is not among those kept has its share at the end. The limit is twice torch's own error plus what
-    float32 rounding of the logits does to a probability.
-    """
-
-    logits: torch.Tensor
-    settings: dict[str, torch.Tensor]
-
-    def margins(self, position: int, output: torch.Tensor, when: str) -> list[_Margin]:
-        truth, own = self.truth[position], self.own[position]
-        if output.shape != truth.shape:
-            raise Failed(f"It returned shape {list(output.shape)} where the op has {list(truth.shape)}.")
-        if output.numel() == 0:
-            return []
-        order, until, wanted = reference.distribution(self.logits, top_k=reference.TOP_K, **self.settings)
-        off, torchs = (float(_outside(ids, order, until, wanted).max()) for ids in (output, own))
-        heat = self.settings["temperature"]
-        coldest = float(heat[heat > 0].min()) if bool((heat > 0).any()) else 1.0
-        single = torch.finfo(torch.float32).eps * math.sqrt(self.logits.shape[1])
-        limit = 2 * torchs + single * max(1.0, float(self.logits.abs().max()) / coldest)
-        return [_Margin(off, limit, off <= limit)]
-
-
-def _outside(ids: torch.Tensor, order: torch.Tensor, until: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-    """Of each row, how far `wanted` lies outside of the share of its id (1 at the end where it has none)."""
-    before = torch.cat([torch.zeros_like(until[:, :1]), until[:, :-1]], dim=1)
-    found = order == ids.long()[:, None]
-    low = torch.where(found, before, torch.zeros_like(before)).sum(dim=1)
-    high = torch.where(found, until, torch.zeros_like(until)).sum(dim=1)
-    missing = ~found.any(dim=1)
-    low, high = low + missing.double(), high + missing.double()
-    return (low - wanted).clamp_min(0) + (wanted - high).clamp_min(0)
-
-
 def pack(variant: Variant, case: Case, params: dict[str, Any], arguments: Arguments) -> Arguments:
     """The arguments with the weight of a product in the variant's own form, and x in e4m3 for `scales`."""
     if case.op not in ("linear", "grouped", "lm_head"):
@@ -300,28 +189,7 @@ def pack(variant: Variant, case: Case, params: dict[str, Any], arguments: Argume
     return arguments | {"w": variant.pack(case, params, arguments["w"])}
 
 
-def rounding(case: Case, arguments: Arguments) -> float:
-    """The relative error that rounding alone may leave: half the epsilon of the case's dtype, or, where that is
-    smaller, the random walk of a float32 sum over the longest reduction of the case, epsilon·√length.
-    """
-    match case:
-        case LinearCase() | GroupedCase() | LmHeadCase():
-            length = case.k
-        case AttentionCase() | StepAttentionCase():
-            length = max(case.head_dim, case.kv_len)
-        case RmsNormCase():
-            length = case.n
-        case _:
-            length = 1
-    dtype = next(iter(arguments.values())).dtype
-    return max(torch.finfo(dtype).eps / 2, torch.finfo(torch.float32).eps * math.sqrt(length))
-
-
-def _rms(values: torch.Tensor) -> float:
-    return float(values.square().mean().sqrt())
-
-
-def _stale(outputs: reference.Outputs, earlier: reference.Outputs, expected: _Expected) -> bool:
+def _stale(outputs: reference.Outputs, earlier: reference.Outputs, expected: Expected) -> bool:
     """Whether the outputs are an earlier call's although the right answers differ."""
     same = all(_same(one, two) for one, two in zip(outputs, earlier, strict=True))
     return same and not all(_same(one, two) for one, two in zip(earlier, expected.own, strict=True))

@@ -4,12 +4,10 @@ Tried are every whole-model variant, and the best of them with the op variants t
 keep the precision, then the lossy ones where the workload allows them.
 """
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 from kernels import engine, registry
-from kernels.candidates import DEFAULTS
 from kernels.engine import Runner, decoder
 from kernels.engine.choosing import Chosen
 from kernels.engine.whole_model import WholeModel
@@ -19,7 +17,7 @@ from kernels.plan import Plan, PlannedOp
 from kernels.registry import Refusal, Variant
 from workers.documents.measurement import Candidate
 from workers.documents.stages import ComposeResult, PlanTrial, StageInput
-from workers.stages import kernels_plan, texts
+from workers.stages import kernels_plan, ranking, texts
 from workers.stages.builds import Builds
 from workers.stages.context import Context, StageError
 from workers.stages.environment import watched
@@ -31,8 +29,6 @@ COMPARED_TOKENS = 2048
 """Tokens that a plan of lower precision is compared on; one that keeps the precision, on one batch."""
 GRACE_SECONDS = 30.0
 """A run without any alternative to compare is worth this much more than the stage's share of the time."""
-APPLIED = ("linear", "attention")
-"""Ops whose variants `kernels.engine.apply` puts into a model."""
 
 
 def run(document: StageInput, context: Context) -> ComposeResult:
@@ -64,7 +60,7 @@ class _Composer:
         self._set_yardstick()
         for variant in self._whole_models():
             self._try_whole(variant)
-        best = fastest(self.done, self._lower)
+        best = ranking.fastest(self.done, self._lower)
         if best is not None:
             base = Plan.model_validate(best.plan)
             composes = kernels_plan.composes(self.document, self.model)
@@ -74,7 +70,7 @@ class _Composer:
             for lossy in (False, True) if not composes else ():
                 self._try_with_ops(best.label, base, lossy)
             self._try_lower_dtype(best.label, base)
-        explain(self.done, self._lower)
+        ranking.explain(self.done, self._lower)
         return self.done
 
     @property
@@ -86,7 +82,7 @@ class _Composer:
         traffic = self.document.workload.traffic
         steps = min(PROBE_STEPS, traffic.output_tokens - 1) if self.kind == "decoder" else 0
         length = traffic.prompt_tokens + steps
-        lossy = self._lower_dtype() is not None or bool(winners(self._candidates, lossy=True))
+        lossy = self._lower_dtype() is not None or bool(ranking.winners(self._candidates, lossy=True))
         lossy = lossy or any(each.lossy and self._refusal(each) is None for each in self._whole_models())
         most = max(COMPARED_TOKENS if lossy else 0, traffic.batch * length)
         text = (
@@ -190,10 +186,10 @@ class _Composer:
 
     def _try_with_ops(self, label: str, base: Plan, lossy: bool) -> None:
         """The base plan with the op variants that won; nothing where nothing but torch's own won."""
-        ops = winners(self._candidates, lossy)
-        if not ops or (lossy and ops == winners(self._candidates, lossy=False)):
+        ops = ranking.winners(self._candidates, lossy)
+        if not ops or (lossy and ops == ranking.winners(self._candidates, lossy=False)):
             return
-        plan = base.model_copy(update={"ops": [_planned(each) for each in ops]})
+        plan = base.model_copy(update={"ops": [ranking.planned(each) for each in ops]})
         name = f"{label} + {' + '.join(dict.fromkeys(each.variant for each in ops))}"
         if self._rebuilding(label) > self.context.seconds_left:
             self._refuse(name, plan, f"Not tried: {self.context.seconds_left:.0f} s were left.")
@@ -247,89 +243,6 @@ class _Composer:
             options=options,
             ops=ops,
         )
-
-
-def winners(candidates: list[Candidate], lossy: bool) -> list[Candidate]:
-    """Per case the variant that beats torch's own by more than the noise, lossy ones among them only when asked for.
-
-    Cases where torch's own won are left out: a plan says only what is different.
-    """
-    groups: dict[str, list[Candidate]] = {}
-    for each in candidates:
-        if each.op in APPLIED and each.gate == "pass" and each.ms is not None:
-            groups.setdefault(json.dumps({**each.case, "weights": ""}, sort_keys=True), []).append(each)
-    found = []
-    for group in groups.values():
-        default = next((each for name in DEFAULTS for each in group if each.variant == name), None)
-        rivals = [each for each in group if each is not default and (lossy or not is_lossy(each))]
-        if default is None or not rivals:
-            continue
-        best = min(rivals, key=lambda each: each.ms or 0.0)
-        noise = f"difference to {default.variant} lies inside"
-        if (best.ms_high or 0.0) < (default.ms_low or 0.0) and noise not in best.reason:
-            found.append(best)
-    return found
-
-
-def is_lossy(candidate: Candidate) -> bool:
-    """Whether the candidate's variant lowers the precision of the weights."""
-    return registry.variant(candidate.variant).lossy
-
-
-def _planned(candidate: Candidate) -> PlannedOp:
-    return PlannedOp(
-        op=candidate.op,
-        case=candidate.case,
-        variant=candidate.variant,
-        params=candidate.params,
-        evidence_id=candidate.id,
-    )
-
-
-def fastest(trials: list[PlanTrial], lower_is_better: bool) -> PlanTrial | None:
-    """The best trial that passed; one that comes later must beat the earlier by more than both intervals."""
-    best: PlanTrial | None = None
-    for trial in trials:
-        if trial.gate == "pass" and trial.primary and (best is None or better(trial, best, lower_is_better)):
-            best = trial
-    return best
-
-
-def better(one: PlanTrial, other: PlanTrial, lower_is_better: bool) -> bool:
-    """Whether the intervals of the two lie apart, with `one` on the right side."""
-    if one.primary is None or other.primary is None:
-        return False
-    return one.primary.high < other.primary.low if lower_is_better else one.primary.low > other.primary.high
-
-
-def explain(trials: list[PlanTrial], lower_is_better: bool) -> None:
-    """Flags the winner, and says of every trial that was measured why it was or was not taken."""
-    winner = fastest(trials, lower_is_better)
-    if winner is None:
-        return
-    winner.chosen = True
-    first = next(each for each in trials if each.gate == "pass" and each.primary)
-    for trial in trials:
-        if trial.gate != "pass" or trial.primary is None:
-            continue
-        if trial is not winner:
-            trial.reason = _compared(trial, winner, lower_is_better)
-        elif trial is first:
-            trial.reason = "What serves today; nothing was faster by more than the noise."
-        else:
-            trial.reason = f"The best of all: {_times(trial, first, lower_is_better):.2f}x faster than {first.label}."
-
-
-def _compared(trial: PlanTrial, winner: PlanTrial, lower_is_better: bool) -> str:
-    if better(winner, trial, lower_is_better):
-        return f"{_times(winner, trial, lower_is_better):.2f}x slower than {winner.label}."
-    return f"The difference to {winner.label} lies inside the noise."
-
-
-def _times(one: PlanTrial, other: PlanTrial, lower_is_better: bool) -> float:
-    """How many times better `one` is than `other`."""
-    a, b = (each.primary.value if each.primary else 0.0 for each in (one, other))
-    return b / max(a, 1e-12) if lower_is_better else a / max(b, 1e-12)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from tests.kernels import planted
 from tests.workers.stages.conftest import TINY, manifest, stage_input
 from workers.documents.measurement import Candidate, Ceilings, Environment, Interval
 from workers.documents.stages import ExploreResult, PlanTrial, Results
-from workers.stages import compose, kernels_plan, trials
+from workers.stages import compose, kernels_plan, ranking, trials
 from workers.stages.builds import Builds
 from workers.stages.precision import lowers_precision
 
@@ -242,13 +242,13 @@ def test_winners_beat_torch_by_more_than_the_noise():
     slow, prompt = candidate("torch_linear", 2.0), GATE_UP.model_copy(update={"m": 16})
     fast = candidate("torch_linear_compiled", 1.0)
     int8 = candidate("int8_dynamic_cpu", 0.5, "int8")
-    assert compose.winners([slow, fast, int8], lossy=False) == [fast]
-    assert compose.winners([slow, fast, int8], lossy=True) == [int8]
-    assert compose.winners([slow, candidate("torch_linear_compiled", 1.99)], lossy=False) == []
-    assert compose.winners([slow, fast.model_copy(update={"gate": "impossible"})], lossy=False) == []
+    assert ranking.winners([slow, fast, int8], lossy=False) == [fast]
+    assert ranking.winners([slow, fast, int8], lossy=True) == [int8]
+    assert ranking.winners([slow, candidate("torch_linear_compiled", 1.99)], lossy=False) == []
+    assert ranking.winners([slow, fast.model_copy(update={"gate": "impossible"})], lossy=False) == []
     noisy = fast.model_copy(update={"reason": "The difference to torch_linear lies inside the noise (-3.0%)."})
-    assert compose.winners([slow, noisy], lossy=False) == []
-    assert compose.winners([slow, candidate("torch_linear_compiled", 1.0, case=prompt)], lossy=False) == []
+    assert ranking.winners([slow, noisy], lossy=False) == []
+    assert ranking.winners([slow, candidate("torch_linear_compiled", 1.0, case=prompt)], lossy=False) == []
 
 
 def trial(label, value, width=0.01, gate="pass"):
@@ -259,7 +259,7 @@ def trial(label, value, width=0.01, gate="pass"):
 
 def test_the_best_plan_must_be_better_than_the_noise():
     found = [trial("eager", 100), trial("compiled", 50), trial("tuned", 49.5), trial("broken", 1, gate="fail")]
-    compose.explain(found, lower_is_better=True)
+    ranking.explain(found, lower_is_better=True)
     assert [each.chosen for each in found] == [False, True, False, False]
     assert found[0].reason == "2.00x slower than compiled."
     assert found[1].reason == "The best of all: 2.00x faster than eager."
@@ -268,7 +268,7 @@ def test_the_best_plan_must_be_better_than_the_noise():
 
 def test_more_is_better_for_throughput():
     found = [trial("eager", 100), trial("compiled", 50)]
-    compose.explain(found, lower_is_better=False)
+    ranking.explain(found, lower_is_better=False)
     assert found[0].chosen
     assert found[0].reason == "What serves today; nothing was faster by more than the noise."
     assert found[1].reason == "2.00x slower than eager."

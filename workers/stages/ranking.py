@@ -1,0 +1,96 @@
+"""Which candidates and which plans are better, by more than the noise; and the sentence that says so."""
+
+import json
+
+from kernels import registry
+from kernels.candidates import DEFAULTS
+from kernels.plan import PlannedOp
+from workers.documents.measurement import Candidate
+from workers.documents.stages import PlanTrial
+
+APPLIED = ("linear", "attention")
+"""Ops whose variants `kernels.engine.apply` puts into a model."""
+
+
+def winners(candidates: list[Candidate], lossy: bool) -> list[Candidate]:
+    """Per case the variant that beats torch's own by more than the noise, lossy ones among them only when asked for.
+
+    Cases where torch's own won are left out: a plan says only what is different.
+    """
+    groups: dict[str, list[Candidate]] = {}
+    for each in candidates:
+        if each.op in APPLIED and each.gate == "pass" and each.ms is not None:
+            groups.setdefault(json.dumps({**each.case, "weights": ""}, sort_keys=True), []).append(each)
+    found = []
+    for group in groups.values():
+        default = next((each for name in DEFAULTS for each in group if each.variant == name), None)
+        rivals = [each for each in group if each is not default and (lossy or not is_lossy(each))]
+        if default is None or not rivals:
+            continue
+        best = min(rivals, key=lambda each: each.ms or 0.0)
+        noise = f"difference to {default.variant} lies inside"
+        if (best.ms_high or 0.0) < (default.ms_low or 0.0) and noise not in best.reason:
+            found.append(best)
+    return found
+
+
+def is_lossy(candidate: Candidate) -> bool:
+    """Whether the candidate's variant lowers the precision of the weights."""
+    return registry.variant(candidate.variant).lossy
+
+
+def planned(candidate: Candidate) -> PlannedOp:
+    """The candidate as an op of a plan."""
+    return PlannedOp(
+        op=candidate.op,
+        case=candidate.case,
+        variant=candidate.variant,
+        params=candidate.params,
+        evidence_id=candidate.id,
+    )
+
+
+def fastest(trials: list[PlanTrial], lower_is_better: bool) -> PlanTrial | None:
+    """The best trial that passed; one that comes later must beat the earlier by more than both intervals."""
+    best: PlanTrial | None = None
+    for trial in trials:
+        if trial.gate == "pass" and trial.primary and (best is None or better(trial, best, lower_is_better)):
+            best = trial
+    return best
+
+
+def better(one: PlanTrial, other: PlanTrial, lower_is_better: bool) -> bool:
+    """Whether the intervals of the two lie apart, with `one` on the right side."""
+    if one.primary is None or other.primary is None:
+        return False
+    return one.primary.high < other.primary.low if lower_is_better else one.primary.low > other.primary.high
+
+
+def explain(trials: list[PlanTrial], lower_is_better: bool) -> None:
+    """Flags the winner, and says of every trial that was measured why it was or was not taken."""
+    winner = fastest(trials, lower_is_better)
+    if winner is None:
+        return
+    winner.chosen = True
+    first = next(each for each in trials if each.gate == "pass" and each.primary)
+    for trial in trials:
+        if trial.gate != "pass" or trial.primary is None:
+            continue
+        if trial is not winner:
+            trial.reason = _compared(trial, winner, lower_is_better)
+        elif trial is first:
+            trial.reason = "What serves today; nothing was faster by more than the noise."
+        else:
+            trial.reason = f"The best of all: {_times(trial, first, lower_is_better):.2f}x faster than {first.label}."
+
+
+def _compared(trial: PlanTrial, winner: PlanTrial, lower_is_better: bool) -> str:
+    if better(winner, trial, lower_is_better):
+        return f"{_times(winner, trial, lower_is_better):.2f}x slower than {winner.label}."
+    return f"The difference to {winner.label} lies inside the noise."
+
+
+def _times(one: PlanTrial, other: PlanTrial, lower_is_better: bool) -> float:
+    """How many times better `one` is than `other`."""
+    a, b = (each.primary.value if each.primary else 0.0 for each in (one, other))
+    return b / max(a, 1e-12) if lower_is_better else a / max(b, 1e-12)
