@@ -17,8 +17,9 @@ TILES = Path(__file__).parent / "tiles"
 def load(source: Path, entry: str, defines: Mapping[str, Any] | None = None, shared_bytes: int = 0) -> Any:
     """The CuPy function `entry` of a CUDA source, compiled with these macros.
 
-    The binary is cached by the content of the source and of the headers beside it and in `tiles/`, in the directory of
-    `cache_directory`. `shared_bytes` is the dynamic shared memory a launch may ask for. `entry` is an extern "C" name.
+    The binary is cached, in the directory of `cache_directory`, by the compiler's version and the content of the source
+    and of the headers beside it and in `tiles/`. `shared_bytes` is the dynamic shared memory a launch may ask for.
+    `entry` is an extern "C" name.
     Raises RuntimeError with the compiler's log.
     """
     import cupy
@@ -67,8 +68,11 @@ def cache_directory() -> Path:
 
 
 def _cubin(source: Path, given: tuple[str, ...]) -> Path:
+    from cupy.cuda import nvrtc
+
     headers = sorted({*source.parent.glob("*.cuh"), *TILES.glob("*.cuh")})
-    content = "\0".join((*(each.read_text() for each in (source, *headers)), ARCHITECTURE, *given))
+    compiler = ".".join(map(str, nvrtc.getVersion()))
+    content = "\0".join((*(each.read_text() for each in (source, *headers)), compiler, ARCHITECTURE, *given))
     path = cache_directory() / f"{source.stem}-{hashlib.sha256(content.encode()).hexdigest()[:32]}.cubin"
     if not path.exists():
         binary = _compiled(source, given)

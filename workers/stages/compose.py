@@ -139,16 +139,10 @@ class _Composer:
         return refusal
 
     def _try_whole(self, variant: WholeModel) -> None:
-        case, refusal = self._case(variant), self._refusal(variant)
-        expected = Builds(self.document).expect(variant.name, variant.build_seconds)
-        left = self.context.seconds_left
+        case, refusal = self._case(variant), self._refusal(variant) or self._too_long(variant)
         plan = self._plan(variant.runner_name, variant.options, [])
         if refusal is not None:
             self._refuse(variant.name, plan, refusal.reason)
-        elif self.done and expected > left + (0.0 if self._has_alternative else GRACE_SECONDS):
-            self._refuse(
-                variant.name, plan, f"Not tried: building takes about {expected:.0f} s and {left:.0f} s were left."
-            )
         else:
             if variant.name == kernels_plan.VARIANT:
                 trial = self._try_kernels(lossy=False)
@@ -156,6 +150,14 @@ class _Composer:
                 trial = self._attempt(variant.name, plan, lambda: variant.build(case, {})(self.model), variant.lossy)
             if trial is not None and trial.build_seconds is not None:
                 Builds(self.document).note(variant.name, trial.build_seconds)
+
+    def _too_long(self, variant: Variant) -> Refusal | None:
+        """Whether building it takes longer than is left; the first plan of all is built whatever is left."""
+        expected = Builds(self.document).expect(variant.name, variant.build_seconds)
+        left = self.context.seconds_left
+        if not self.done or expected <= left + (0.0 if self._has_alternative else GRACE_SECONDS):
+            return None
+        return Refusal(f"Not tried: building takes about {expected:.0f} s and {left:.0f} s were left.")
 
     def _excluded(self, variant: Variant) -> Refusal | None:
         """The workload's word; what serves today is measured all the same, as the one to compare with."""
@@ -178,11 +180,12 @@ class _Composer:
         return trial
 
     def _try_lossy_kernels(self) -> None:
-        excluded = self._excluded(registry.variant(kernels_plan.LOSSY_VARIANT))
-        if excluded is None:
+        variant = registry.variant(kernels_plan.LOSSY_VARIANT)
+        refusal = self._excluded(variant) or self._too_long(variant)
+        if refusal is None:
             self._try_kernels(lossy=True)
         else:
-            self._refuse(kernels_plan.LOSSY_VARIANT, self._plan(kernels_plan.VARIANT, {}, []), excluded.reason)
+            self._refuse(variant.name, self._plan(kernels_plan.VARIANT, {}, []), refusal.reason)
 
     def _try_with_ops(self, label: str, base: Plan, lossy: bool) -> None:
         """The base plan with the op variants that won; nothing where nothing but torch's own won."""
