@@ -41,7 +41,7 @@ PARAMS = np.dtype(
     + [("eps", np.float32)],
     align=True,
 )
-"""`Params` of skinny.cuh."""
+"""`Params` of skinny_stream.cuh."""
 
 
 def packed(cut: Cut, weight: Tensor, dtype: str, gates: bool) -> tuple[Tensor, ...]:

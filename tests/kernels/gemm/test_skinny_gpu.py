@@ -6,6 +6,7 @@ import torch
 from kernels import accuracy, inputs, registry
 from kernels.gemm.skinny_cut import cuts
 from kernels.ops import LinearCase
+from tests.kernels.gemm.overlapping import assert_same_bits
 
 pytestmark = pytest.mark.gpu
 VARIANTS = {"same": "skinny", "fp8": "skinny_fp8", "nvfp4": "skinny_nvfp4", "int4": "skinny_int4"}
@@ -43,25 +44,7 @@ def test_every_cut_passes_the_gate(kind, dtype, m, n, k, epilogue):
 def test_a_chain_that_overlaps_in_a_graph_gives_the_same_bits(kind):
     case = case_of(kind, 4, 2048, 2048, "residual")
     variant, drawn = registry.variant(VARIANTS[kind]), inputs.draw(case, "cuda", 3)
-    weight = variant.pack(case, {}, drawn["w"] / 2)
-    torch.cuda.synchronize()
-
-    def chain(params):
-        call, x = variant.build(case, params), drawn["x"]
-        for _ in range(6):
-            x = call(x, weight, residual=drawn["residual"])
-        return x
-
-    expected = chain({})
-    chain({"overlap": True})
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        found = chain({"overlap": True})
-    for _ in range(20):
-        found.zero_()
-        graph.replay()
-        assert torch.equal(found, expected)
+    assert_same_bits(variant, case, drawn["x"], variant.pack(case, {}, drawn["w"] / 2), drawn["residual"])
 
 
 @pytest.mark.parametrize("kind", ["same", "fp8"])

@@ -9,6 +9,7 @@ from kernels.gemm.small_cut import cuts
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase
 from tests.kernels.compiling import compile_log, resources
+from tests.kernels.gemm.overlapping import assert_same_bits
 
 SHAPES = [(2048, 2048), (16_384, 2048), (2048, 8192), (1536, 8960), (28_672, 4096), (100, 64), (8, 8)]
 
@@ -101,24 +102,7 @@ def test_every_cut_passes_the_gate(dtype, m, n, k, epilogue):
 def test_a_chain_that_overlaps_in_a_graph_gives_the_same_bits():
     case = LinearCase(m=40, n=2048, k=2048, epilogue="residual")
     variant, drawn = registry.variant("small_gemm"), inputs.draw(case, "cuda", 3)
-    torch.cuda.synchronize()
-
-    def chain(params):
-        call, x = variant.build(case, params), drawn["x"]
-        for _ in range(6):
-            x = call(x, drawn["w"], residual=drawn["residual"])
-        return x
-
-    expected = chain({})
-    chain({"overlap": True})
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        found = chain({"overlap": True})
-    for _ in range(20):
-        found.zero_()
-        graph.replay()
-        assert torch.equal(found, expected)
+    assert_same_bits(variant, case, drawn["x"], drawn["w"], drawn["residual"])
 
 
 @pytest.mark.gpu

@@ -1,0 +1,191 @@
+// What a block of the skinny product is compiled and launched with, where its parts lie in shared memory, and the warps
+// that bring x, weights, scales, bias and residual there.
+#pragma once
+#include "skinny_weights.cuh"
+
+#if SPLITS > 1
+#define SKINNY_CLUSTER __cluster_dims__(SPLITS, 1, 1)
+#else
+#define SKINNY_CLUSTER
+#endif
+
+namespace skinny {
+
+using Weight = Step<kWeights>;
+constexpr int kThreads = WARPS * 32, kBlock = kThreads + 64;
+constexpr int kUnitTiles = WARPS / K_WARPS * ROW_TILES;
+constexpr int kTileRows = PAIRED ? 8 : 16;  // outputs of a tile: paired, row r and row r + 8 are gate and up
+constexpr int kUnitOutputs = kUnitTiles * kTileRows;
+constexpr int kStepBytes = WARPS * ROW_TILES * Weight::kBytes;
+constexpr int kChunkBytes = CHUNK * kStepBytes;
+constexpr int kMostStages = 16;
+constexpr bool kRowScales = kWeights == kFp8 || kWeights == kNvfp4;
+constexpr bool kScaled = kQuantised && !HALF;  // bf16 rows of x become fp16, each times a power of two
+
+struct Params {
+  const char* stream;       // [units, SPLITS, steps, kStepBytes]
+  const Value* x;           // [m, k]
+  const float* row_scales;  // [units · kUnitTiles · 16], or null
+  const Value* bias;        // [n], or null
+  const Value* residual;    // [m, n], or null
+  void* y;                  // [m, n]
+  int m, n, k, units, steps, x_bytes, stages, kept_units, most_units, overlap, ahead;
+  float eps;
+};
+
+constexpr int kColumn = 20;  // floats a column of 16 partial sums takes: no two lanes meet in a bank
+struct Shared {
+  Barrier full[kMostStages], empty[kMostStages], fetched;
+  float squares[16][WARPS];
+  u32 largest[16];
+  float unscale[16], norm[16], squares_sum[16];
+  float partial[2][WARPS * ROW_TILES * N_TILES][8 * kColumn];
+};
+
+// Dynamic shared memory: Shared | kept sums [kept_units][m][kUnitTiles][16] | row scales and bias [most_units][rows] |
+// residual [m][most_units][outputs] | x rows of x_bytes | ring of chunks.
+struct Places {
+  Shared* shared;
+  float *kept, *scales, *bias;
+  Value* residual;
+  char *x, *ring;
+  __device__ __forceinline__ Places(char* memory, const Params& p) {
+    u32 at = (sizeof(Shared) + 127) / 128 * 128;
+    shared = (Shared*)memory;
+    kept = (float*)(memory + at);
+    at += p.kept_units * p.m * kUnitTiles * 64;
+    scales = (float*)(memory + at);
+    if (kRowScales) at += p.most_units * kUnitTiles * 64;
+    bias = (float*)(memory + at);
+    if (p.bias) at += p.most_units * kUnitOutputs * 4;
+    residual = (Value*)(memory + at);
+    if (p.residual) at += p.m * p.most_units * kUnitOutputs * 2;
+    at = (at + 127) / 128 * 128;
+    x = memory + at;
+    ring = x + (p.x_bytes * p.m + 127) / 128 * 128;
+  }
+};
+
+// The units of this block, and its rank among those that divide k.
+struct Share {
+  int first, end, rank, columns, there;  // columns of x, padded, and how many there are
+  __device__ __forceinline__ Share(const Params& p) {
+    const int groups = gridDim.x / SPLITS, group = blockIdx.x / SPLITS;
+    rank = SPLITS > 1 ? blockIdx.x % SPLITS : 0;
+    first = (long long)p.units * group / groups, end = (long long)p.units * (group + 1) / groups;
+    columns = p.steps * K_WARPS * Weight::kK;
+    there = max(0, min(columns, p.k - rank * columns));
+  }
+};
+
+struct Ring {
+  int stage = 0;
+  u32 parity = 0;
+  __device__ __forceinline__ void advance(int stages) {
+    if (++stage == stages) stage = 0, parity ^= 1;
+  }
+};
+
+__device__ __forceinline__ void bulk_copy(void* to, const void* from, u32 bytes, Barrier& barrier, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(
+          shared_address(to)),
+      "l"(from), "r"(bytes), "r"(shared_address(&barrier)), "l"(policy)
+      : "memory");
+}
+
+// One thread: this rank's columns of x. One warp: row scales, bias, residual, zeros behind the last column of x.
+__device__ __forceinline__ void fetch_inputs(const Params& p, const Places& at, const Share& share) {
+  const int begin = share.rank * share.columns;
+  wait_previous_kernel();
+  expect(at.shared->fetched, p.m * share.there * 2);
+  if (share.there == 0) return;
+#pragma unroll 1
+  for (int m = 0; m < p.m; m++)
+    bulk_copy(at.x + m * p.x_bytes, p.x + (long long)m * p.k + begin, share.there * 2, at.shared->fetched, kEvictLast);
+}
+template <class To, class From>
+__device__ __forceinline__ void fetch_row(To* to, const From* from, int count) {
+  constexpr int kBatch = 4;
+#pragma unroll 1
+  for (int base = threadIdx.x % 32; base < count; base += 32 * kBatch) {
+    From v[kBatch];
+#pragma unroll
+    for (int i = 0; i < kBatch; i++)
+      if (base + i * 32 < count) v[i] = from[base + i * 32];
+#pragma unroll
+    for (int i = 0; i < kBatch; i++)
+      if (base + i * 32 < count) to[base + i * 32] = (To)v[i];
+  }
+}
+__device__ __forceinline__ void fetch_others(const Params& p, const Places& at, const Share& share) {
+  const int units = share.end - share.first, packed = share.first * kUnitTiles * 16, first = share.first * kUnitOutputs;
+  const int outputs = min(units * kUnitOutputs, p.n - first);
+  wait_previous_kernel();
+  if (kRowScales) fetch_row(at.scales, p.row_scales + packed, units * kUnitTiles * 16);
+  if (p.bias) fetch_row(at.bias, p.bias + first, outputs);
+  if (p.residual)
+#pragma unroll 1
+    for (int m = 0; m < p.m; m++)
+      fetch_row(at.residual + m * p.most_units * kUnitOutputs, p.residual + (long long)m * p.n + first, outputs);
+#pragma unroll 1
+  for (int i = share.there + threadIdx.x % 32 * 8; i < share.columns; i += 256)
+#pragma unroll 1
+    for (int m = 0; m < p.m; m++) *(uint4*)(at.x + m * p.x_bytes + i * 2) = make_uint4(0, 0, 0, 0);
+}
+
+// One thread. The weights of the block, chunk after chunk.
+struct Producer {
+  const char* from;
+  long long skip;
+  int left, each, of_unit = 0;
+  Ring ring;
+  __device__ __forceinline__ Producer(const Params& p, const Share& share) {
+    const long long unit_bytes = (long long)p.steps * kStepBytes;
+    from = p.stream + ((long long)share.first * SPLITS + share.rank) * unit_bytes;
+    skip = (SPLITS - 1) * unit_bytes;
+    each = p.steps / CHUNK, left = (share.end - share.first) * each;
+  }
+  __device__ __forceinline__ void send(const Params& p, const Places& at) {
+    Barrier& full = at.shared->full[ring.stage];
+    expect(full, kChunkBytes);
+    bulk_copy(at.ring + ring.stage * kChunkBytes, from, kChunkBytes, full, kEvictFirst);
+    from += kChunkBytes;
+    if (++of_unit == each) of_unit = 0, from += skip;
+    ring.advance(p.stages);
+    left--;
+  }
+  // Asks the second-level cache for what follows the ring, while the previous kernel leaves the memory idle.
+  __device__ __forceinline__ void look_ahead(const Params& p) const {
+    const char* at = from;
+    int of = of_unit;
+#pragma unroll 1
+    for (int i = min(p.ahead, left); i; i--) {
+      asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(at), "r"(kChunkBytes) : "memory");
+      at += kChunkBytes;
+      if (++of == each) of = 0, at += skip;
+    }
+  }
+  // Bytes that are asked for first come first: x, unless a previous kernel may still be writing it.
+  __device__ __forceinline__ void fill(const Params& p, const Places& at, const Share& share) {
+    Shared& s = *at.shared;
+#pragma unroll 1
+    for (int i = 0; i < p.stages; i++) init(s.full[i], 1), init(s.empty[i], WARPS);
+    init(s.fetched, 33);
+    fence_init();
+    if (!p.overlap) fetch_inputs(p, at, share);
+#pragma unroll 1
+    for (int i = min(p.stages, left); i; i--) send(p, at);
+    if (p.ahead) look_ahead(p);
+    if (p.overlap) fetch_inputs(p, at, share);
+  }
+  __device__ __forceinline__ void stream(const Params& p, const Places& at) {
+#pragma unroll 1
+    while (left) {
+      wait(at.shared->empty[ring.stage], ring.parity ^ 1);
+      send(p, at);
+    }
+  }
+};
+
+}  // namespace skinny

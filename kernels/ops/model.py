@@ -1,0 +1,32 @@
+"""Whole models. Imports without torch."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from kernels.ops.base import BaseCase, Weights
+
+
+class ModelCase(BaseCase):
+    """A whole model generating `tokens` from `prompt` tokens. `model` is a catalogue name or a digest.
+
+    FLOPs and bytes need the configuration, so they are given: `parameters` that a token multiplies and
+    `bytes_per_token` that a decode step must read.
+    """
+
+    op: Literal["model"] = "model"
+    model: str
+    weights: Weights = "bf16"
+    batch: int = Field(ge=1)
+    prompt: int = Field(ge=1)
+    tokens: int = Field(ge=1)
+    parameters: int = 0
+    bytes_per_token: float = 0
+
+    @property
+    def flops(self) -> float:
+        return 2.0 * self.parameters * self.batch * (self.prompt + self.tokens - 1)
+
+    @property
+    def least_bytes(self) -> float:
+        return self.bytes_per_token * self.tokens
