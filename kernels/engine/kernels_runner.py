@@ -7,8 +7,9 @@ import torch
 
 from kernels.engine import decoder
 from kernels.engine.compiled import CompiledRunner
-from kernels.engine.kernels_session import KernelsSession, bucket
+from kernels.engine.kernels_session import KernelsSession
 from kernels.engine.parts import Parts
+from kernels.engine.prompts import bucket
 from kernels.engine.sessions import ModuleSession, Session
 from kernels.hardware import GPUS
 
@@ -26,7 +27,7 @@ class KernelsRunner(CompiledRunner):
         self, model: torch.nn.Module, options: dict[str, Any] | None = None, parts: Parts | None = None
     ) -> None:
         super().__init__(model, options)
-        self._parts = parts or Parts([], GPUS["cpu"])
+        self._parts = Parts([], GPUS["cpu"]) if parts is None else parts
 
     def close(self) -> None:
         del self._parts

@@ -1,7 +1,5 @@
 """Buffers and graphs of the kernels runner: one graph for a decode step, one for each bucket of prompt lengths."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -9,71 +7,39 @@ from kernels.engine import decoder
 from kernels.engine.graphs import captured
 from kernels.engine.parts import Parts
 from kernels.engine.passes import Pass, State
+from kernels.engine.prompts import Prompts
 from kernels.engine.sessions import Session
-
-FINE_UNTIL, FINE, COARSE = 256, 64, 256
-"""Buckets end at the multiples of FINE up to FINE_UNTIL, then at those of COARSE."""
-
 
 TOKEN_SLACK = 0.03
 """Share of the largest logit by which rounding may let a token win that is not the best."""
 
 
-def bucket(length: int) -> int:
-    """The length that a prompt is filled up to on its right."""
-    step = FINE if length <= FINE_UNTIL else COARSE
-    return -(-length // step) * step
-
-
 class KernelsSession(Session):
-    """The compact decoder by a plan's variants. A prompt of any length up to the capacity runs in its bucket's graph:
-    the ids to the right of it are never seen by those before them, and their keys are overwritten by later steps.
-    """
+    """The compact decoder by a plan's variants, for prompts of any length up to the capacity."""
 
     def __init__(self, model: decoder.Decoder, parts: Parts, batch: int, capacity: int) -> None:
         super().__init__(model.embedding.device, batch, capacity)
         self.model, self.parts = model, parts
         position = torch.zeros(1, dtype=torch.int64, device=self.device)
-        self._length = torch.ones(1, dtype=torch.int64, device=self.device)
         self.state = State(
             batch, capacity, *model.rope_table(capacity), model.cache(batch, capacity), position, self.token
         )
+        self.prompts = Prompts(model, parts, self.state, whole=True)
         self._step_pass = Pass(model, parts, self.state, 1)
-        self._prompts: dict[int, _Prompt] = {}
-        self._stream = self._step_stream = self.token
+        self._step_stream = self.token
         self._served = 0
 
     def capture(self) -> None:
         """Captures the decode step."""
         self.step = captured(self._step, self.device)
 
-    def capture_prompt(self, length: int) -> None:
-        """Captures the bucket of that length, unless it is there."""
-        size = bucket(length)
-        if size not in self._prompts:
-            self._length.fill_(1)
-            self._prompts[size] = _Prompt(self, size)
-
     def fits(self, batch: int, prompt: int, tokens: int) -> bool:
-        return batch == self.batch and max(bucket(prompt), prompt + tokens) <= self.capacity
+        return self.prompts.fits(batch, prompt, tokens)
 
     def begin(self, prompt: Tensor) -> None:
         """Runs the prompt [b, length] in its bucket's graph, which is captured now if no one has yet."""
         self._served = prompt.shape[1]
-        self._begin(prompt)
-
-    def _begin(self, prompt: Tensor) -> None:
-        length = prompt.shape[1]
-        self.capture_prompt(length)
-        chosen = self._prompts[bucket(length)]
-        chosen.ids[:, :length].copy_(prompt, non_blocking=True)
-        self._length.fill_(length)
-        self.again(length)
-        self._stream = chosen.stream
-
-    def again(self, length: int) -> None:
-        """Runs the last prompt of a bucket once more."""
-        self._prompts[bucket(length)].run()
+        self.prompts.read(prompt)
 
     def forced(self, ids: Tensor) -> Tensor:
         """Reads as many as the last request's prompt had at once, the others one by one, as that request did.
@@ -84,8 +50,8 @@ class KernelsSession(Session):
         length = min(ids.shape[1], self._served or ids.shape[1])
         if self.parts.lossy:
             length = min(length, max(1, ids.shape[1] // 2))
-        self._begin(ids[:, :length])
-        streams = [self._stream.view(self.batch, -1, self._stream.shape[-1])[:, :length].clone()]
+        stream = self.prompts.read(ids[:, :length])
+        streams = [stream.view(self.batch, -1, stream.shape[-1])[:, :length].clone()]
         chosen = [self.token.clone()]
         for at in range(length, ids.shape[1]):
             self.token.copy_(ids[:, at : at + 1])
@@ -108,18 +74,3 @@ def check_chosen(logits: Tensor, tokens: Tensor) -> None:
     wrong = int((~inside | (short > TOKEN_SLACK)).sum())
     if wrong:
         raise RuntimeError(f"{wrong} of {tokens.numel()} tokens that the head chose are not the best by their logits")
-
-
-class _Prompt:
-    """The graph of one bucket."""
-
-    def __init__(self, session: KernelsSession, size: int) -> None:
-        self.ids = torch.zeros(session.batch, size, dtype=torch.int64, device=session.device)
-        self.stream = self.ids
-        one_pass = Pass(session.model, session.parts, session.state, size)
-
-        def prefill() -> None:
-            session.state.position.zero_()
-            self.stream = one_pass.run(self.ids, session._length)
-
-        self.run: Callable[[], object] = captured(prefill, session.device)

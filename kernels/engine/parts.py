@@ -46,6 +46,10 @@ class Parts:
         for op in ops:
             self._planned.setdefault(_kind(case_from.validate_python(op.case)), []).append(op)
 
+    def __bool__(self) -> bool:
+        """Whether anything is planned."""
+        return bool(self._planned)
+
     @property
     def lossy(self) -> bool:
         """Whether any planned variant lowers the precision of the weights."""

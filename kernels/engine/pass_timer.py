@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 import torch
 
 from kernels.engine import decoder
-from kernels.engine.kernels_session import KernelsSession, bucket
+from kernels.engine.kernels_session import KernelsSession
 from kernels.engine.parts import Packed, Parts
 from kernels.engine.places import Traffic
+from kernels.engine.prompts import bucket
 from kernels.hardware import Gpu
 from kernels.plan import PlannedOp
 from kernels.timing import median_interval
@@ -64,7 +65,7 @@ class GraphTimer:
         def run(times: int) -> None:
             session.state.position.fill_(max(0, capacity - 1 - times))
             for _ in range(times):
-                session.step() if queries == 1 else session.again(traffic.prompt)
+                session.step() if queries == 1 else session.prompts.again(traffic.prompt)
 
         return run
 

@@ -10,7 +10,7 @@ the plan has for it, or torch's own.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -38,15 +38,29 @@ class State:
     token: Tensor
 
 
-class Pass:
-    """A pass over `queries` tokens of each row; `run` is made of calls on fixed buffers, ready to be captured."""
+class Where(NamedTuple):
+    """Where the tokens of a pass stand: `at` [q] int64, and the angles of these positions, [b, q, head_dim]."""
 
-    def __init__(self, model: decoder.Decoder, parts: Parts, state: State, queries: int) -> None:
-        self.model, self.parts, self.state, self.queries = model, parts, state, queries
+    at: Tensor
+    cos: Tensor
+    sin: Tensor
+
+
+class Pass:
+    """A pass over `queries` tokens of each row; `run` is made of calls on fixed buffers, ready to be captured.
+
+    More than one query is a prompt, which begins at position 0. Unless the pass is to be `whole`, only the last token
+    of each row goes on after the last attention: the others are there for their keys and values.
+    """
+
+    def __init__(self, model: decoder.Decoder, parts: Parts, state: State, queries: int, *, whole: bool = True) -> None:
+        self.model, self.parts, self.state, self.queries, self.whole = model, parts, state, queries, whole
         self.dtype = DTYPE_NAMES[model.embedding.dtype]
         self._rows = Rows(parts, state.batch * queries, self.dtype, model.eps)
-        self._layers = [self._layer(index) for index in range(len(model.layers))]
         self._last = Rows(parts, state.batch, self.dtype, model.eps)
+        self._rotates = False
+        self._prompt_at = torch.arange(queries, device=state.position.device)
+        self._layers = [self._layer(index) for index in range(len(model.layers))]
         vocab, hidden = model.lm_head.shape
         case = LmHeadCase(m=state.batch, vocab=vocab, k=hidden, dtype=self.dtype, weights=self.dtype)
         self._head = parts.part(case)
@@ -56,60 +70,80 @@ class Pass:
         """Reads ids [b, queries] from the state's position on and writes the greedy next ids into its token.
 
         `length` [1] int64 is how many of the ids count (None: all); the others stand to the right of them. Moves the
-        position on, and returns the residual stream after the last layer, [b · queries, hidden].
+        position on, and returns the residual stream after the last layer: [b · queries, hidden], or [b, hidden] of the
+        last tokens where the pass is not whole.
         """
         stream = Stream(F.embedding(ids, self.model.embedding).view(self._rows.m, -1))
+        where = self._where() if self._rotates else None
+        last = None if length is None else length - 1
         for layer in self._layers:
-            layer(stream)
+            layer(stream, where, last)
         x = stream.settled()
-        last = x.view(self.state.batch, self.queries, -1)
-        last = last[:, -1] if length is None else last.index_select(1, length - 1)[:, 0]
-        found = self._head.function(self._last.norm(Stream(last.contiguous()), self.model.norm), self._head_weight)
+        ends = self._ends(x, last) if self.whole else x
+        found = self._head.function(self._last.norm(Stream(ends), self.model.norm), self._head_weight)
         self.state.token.copy_(found[:, None])
         self.state.position.add_(self.queries if length is None else length)
         return x
+
+    def _where(self) -> Where:
+        state = self.state
+        if self.queries == 1:
+            at, tables = state.position, (state.cos[state.position], state.sin[state.position])
+        else:
+            at, tables = self._prompt_at, (state.cos[: self.queries], state.sin[: self.queries])
+        return Where(at, *(table.expand(state.batch, -1, -1) for table in tables))
+
+    def _ends(self, x: Tensor, last: Tensor | None) -> Tensor:
+        """The rows [b, …] of the last tokens among x [b · queries, …]; `last` [1] is their index."""
+        rows = x.view(self.state.batch, self.queries, -1)
+        return (rows[:, -1] if last is None else rows.index_select(1, last)[:, 0]).contiguous()
 
     def logits(self, x: Tensor) -> Tensor:
         """Logits [..., vocab] of a residual stream [..., hidden], with the head's weight as the plan holds it."""
         hidden = decoder.rms_norm(x, self.model.norm, self.model.eps)
         return F.linear(hidden, self.parts.held(self._head, self.model.lm_head, hidden))
 
-    def _layer(self, index: int) -> Callable[[Stream], None]:
+    def _layer(self, index: int) -> Callable[[Stream, Where | None, Tensor | None], None]:
         w, shape = self.model.layers[index], self.model.shapes[index]
+        cut = not self.whole and index == len(self.model.layers) - 1
+        rows = self._last if cut else self._rows
         qkv = normed_product(self._rows, w.input_norm, w.qkv[0], w.qkv_bias[0])
         attend = self._attention(w, shape, *self.state.cache[index])
-        out = added_product(self._rows, w.o, w.o_bias)
-        gate_up = gated_product(self._rows, w.post_norm, w.gate_up[0], w.gate_up_bias[0])
-        down = added_product(self._rows, w.down, w.down_bias)
+        out = added_product(rows, w.o, w.o_bias)
+        gate_up = gated_product(rows, w.post_norm, w.gate_up[0], w.gate_up_bias[0])
+        down = added_product(rows, w.down, w.down_bias)
 
-        def run(stream: Stream) -> None:
-            out(attend(qkv(stream)), stream)
+        def run(stream: Stream, where: Where | None, last: Tensor | None) -> None:
+            y = attend(qkv(stream), where)
+            if cut:
+                y, stream.x = self._ends(y, last), self._ends(stream.settled(), last)
+            out(y, stream)
             down(gate_up(stream), stream)
 
         return run
 
     def _attention(
         self, w: decoder.Weights, shape: decoder.Shape, keys: Tensor, values: Tensor
-    ) -> Callable[[Tensor], Tensor]:
+    ) -> Callable[[Tensor, Where | None], Tensor]:
         """qkv [m, (heads + 2 · kv_heads) · head_dim] ↦ o [m, heads · head_dim]; k and v go into the cache."""
         step = self._step(w, shape, keys, values)
         if step is not None:
             return step
         turn, attend = self._rope(w, shape, keys, values), self._attend(shape, keys, values)
         count = [shape.heads, shape.kv_heads, shape.kv_heads]
+        self._rotates = True
 
-        def run(qkv: Tensor) -> Tensor:
+        def run(qkv: Tensor, where: Where | None) -> Tensor:
+            assert where is not None
             heads = qkv.view(self.state.batch, self.queries, -1, shape.head_dim)
             q, k, v = heads.split(count, dim=2)
-            at = self._positions()
-            q, k = turn(q, k, v, at)
-            return attend(q, k, v).reshape(self._rows.m, -1)
+            return attend(turn(q, k, v, where)).reshape(self._rows.m, -1)
 
         return run
 
     def _step(
         self, w: decoder.Weights, shape: decoder.Shape, keys: Tensor, values: Tensor
-    ) -> Callable[[Tensor], Tensor] | None:
+    ) -> Callable[[Tensor, Where | None], Tensor] | None:
         """The planned variant that does all of it for one token; None where there is none."""
         if self.queries > 1 or w.q_norm is not None or not _usual_scale(shape):
             return None
@@ -126,15 +160,12 @@ class Pass:
         if found is None:
             return None
         function, state = found.function, self.state
-        return lambda qkv: function(qkv, state.cos, state.sin, keys, values, state.position)
+        return lambda qkv, where: function(qkv, state.cos, state.sin, keys, values, state.position)
 
-    def _positions(self) -> Tensor:
-        if self.queries == 1:
-            return self.state.position
-        return torch.arange(self.queries, device=self.state.position.device) + self.state.position
-
-    def _rope(self, w: decoder.Weights, shape: decoder.Shape, keys: Tensor, values: Tensor) -> Callable[..., Any]:
-        """(q, k, v, positions) ↦ (q, k) rotated; k and v lie in the cache afterwards."""
+    def _rope(
+        self, w: decoder.Weights, shape: decoder.Shape, keys: Tensor, values: Tensor
+    ) -> Callable[[Tensor, Tensor, Tensor, Where], Tensor]:
+        """(q, k, v, where) ↦ q rotated; the rotated k, and v, lie in the cache afterwards."""
         case = RopeCase(
             batch=self.state.batch,
             q_len=self.queries,
@@ -147,18 +178,17 @@ class Pass:
         appending = self.parts.planned(case)
         rotate = self.parts.part(case.model_copy(update={"append": False})).function if appending is None else None
 
-        def turn(q: Tensor, k: Tensor, v: Tensor, at: Tensor) -> Any:
+        def turn(q: Tensor, k: Tensor, v: Tensor, where: Where) -> Tensor:
             if w.q_norm is not None and w.k_norm is not None:
                 q, k = self._head_norm(q, w.q_norm), self._head_norm(k, w.k_norm)
-            cos, sin = (table[at].expand(self.state.batch, -1, -1) for table in (self.state.cos, self.state.sin))
             if appending is not None:
-                q = appending.function(q, k, v, cos, sin, keys, values, self.state.position)
-                return q, keys[:, : self.queries]
+                turned: Tensor = appending.function(q, k, v, where.cos, where.sin, keys, values, self.state.position)
+                return turned
             assert rotate is not None
-            q, k = rotate(q.contiguous(), k.contiguous(), cos, sin)
-            keys.index_copy_(1, at, k)
-            values.index_copy_(1, at, v)
-            return q, k
+            q, k = rotate(q.contiguous(), k.contiguous(), where.cos, where.sin)
+            keys.index_copy_(1, where.at, k)
+            values.index_copy_(1, where.at, v)
+            return q
 
         return turn
 
@@ -167,8 +197,8 @@ class Pass:
         case = RmsNormCase(m=len(rows), n=rows.shape[1], dtype=self.dtype)
         return self.parts.part(case).function(rows, weight, eps=self._rows.eps).view(x.shape)
 
-    def _attend(self, shape: decoder.Shape, keys: Tensor, values: Tensor) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-        """(q, k, v) of this pass ↦ o: the prompt's own keys for a prompt from position 0, the cache for a step."""
+    def _attend(self, shape: decoder.Shape, keys: Tensor, values: Tensor) -> Callable[[Tensor], Tensor]:
+        """q of this pass ↦ o: over the prompt's own keys in the cache, or, in a step, over all before it."""
         length = self.state.capacity if self.queries == 1 else self.queries
         case = AttentionCase(
             kind="decode" if self.queries == 1 else "prefill",
@@ -186,13 +216,14 @@ class Pass:
         position = self.state.position
         if self.queries == 1:
             if found is None or not found.variant.device_lengths:
-                return lambda q, k, v: decoder.decode_attention(q, keys, values, position, shape.scaling, shape.window)
+                return lambda q: decoder.decode_attention(q, keys, values, position, shape.scaling, shape.window)
             decode = found.function
-            return lambda q, k, v: decode(q, keys, values, position=position)
+            return lambda q: decode(q, keys, values, position=position)
+        k, v = keys[:, : self.queries], values[:, : self.queries]
         if found is None:
-            return lambda q, k, v: decoder.prefill_attention(q, k, v, shape.scaling, shape.window)
+            return lambda q: decoder.prefill_attention(q, k, v, shape.scaling, shape.window)
         function = found.function
-        return lambda q, k, v: function(q, k.contiguous(), v.contiguous())
+        return lambda q: function(q, k, v)
 
 
 def _usual_scale(shape: decoder.Shape) -> bool:

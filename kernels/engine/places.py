@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from kernels.engine import decoder
-from kernels.engine.kernels_session import bucket
 from kernels.engine.loading import DTYPE_NAMES
+from kernels.engine.prompts import bucket
 from kernels.ops import (
     AttentionCase,
     Case,
@@ -72,6 +72,14 @@ class Places:
         batch = self.traffic.batch
         head = LmHeadCase(m=batch, vocab=vocab, k=hidden, dtype=self._dtype, weights=self._dtype)
         return [RmsNormCase(m=batch, n=hidden, dtype=self._dtype), head]
+
+    def head_norms(self, queries: int) -> list[Case]:
+        """The norms that heads of q and of k have of their own, in some families."""
+        if self._weights.q_norm is None:
+            return []
+        rows, shape = self.traffic.batch * queries, self._shape
+        counts = (shape.heads, shape.kv_heads)
+        return [RmsNormCase(m=rows * count, n=shape.head_dim, dtype=self._dtype) for count in counts]
 
     def cases(self) -> dict[Case, float]:
         """Every case of every form, and how often one request would run it."""

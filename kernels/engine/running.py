@@ -8,7 +8,6 @@ import torch
 from kernels.engine import decoder
 from kernels.engine.base import Runner
 from kernels.engine.compiled import CompiledRunner
-from kernels.engine.kernels_runner import KernelsRunner
 from kernels.engine.modules import install_norms, pack_projections
 from kernels.engine.parts import Parts
 from kernels.engine.planned import PlannedAttention, PlannedLinear, install
@@ -22,22 +21,29 @@ RUNNERS = {
     "megakernel": "kernels.megakernel.runner.MegakernelRunner",
 }
 """Runners by name; imported when asked for, since not every machine has what each needs."""
+COMPOSED = ("kernels", "megakernel")
+"""Runners that take a plan's ops as parts of the compact decoder's passes; a megakernel, of its prompts' alone."""
 
 
 def runner(name: str, model: torch.nn.Module, options: dict[str, Any] | None = None) -> Runner:
     """See `kernels.engine.runner`."""
+    made: Runner = _class(name)(model, options)
+    return made
+
+
+def _class(name: str) -> Any:
     if name not in RUNNERS:
         raise ValueError(f"runner: there is no {name!r} runner; there are {', '.join(RUNNERS)}")
     module, class_name = RUNNERS[name].rsplit(".", 1)
-    made: Runner = getattr(importlib.import_module(module), class_name)(model, options)
-    return made
+    return getattr(importlib.import_module(module), class_name)
 
 
 def apply(model: torch.nn.Module, plan: Plan) -> Runner:
     """See `kernels.engine.apply`."""
     gpu = GPUS.get(plan.gpu, GPUS["cpu"])
-    if plan.runner == "kernels" and not decoder.refusal(model):
-        return KernelsRunner(model, plan.options, Parts(plan.ops, gpu))
+    if plan.runner in COMPOSED and not decoder.refusal(model):
+        composed: Runner = _class(plan.runner)(model, plan.options, Parts(plan.ops, gpu))
+        return composed
     linear, attention = PlannedLinear(plan.ops, gpu), PlannedAttention(plan.ops, gpu)
     if plan.runner == "compiled" and not decoder.refusal(model):
         return CompiledRunner(model, plan.options, linear or None, attention or None)

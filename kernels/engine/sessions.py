@@ -81,14 +81,12 @@ class DecoderSession(ExactSession):
         compiled: Compile,
         linear: decoder.Linear = F.linear,
         attention: decoder.Attention | None = None,
-        cache: list[tuple[Tensor, Tensor]] | None = None,
     ) -> None:
-        """`cache` takes the place of a new one: keys and values [batch, capacity, kv_heads, head_dim] per layer."""
         super().__init__(model.embedding.device, batch, prompt, capacity)
         self.model, self._linear, self._attention = model, linear, attention
         self.position = torch.zeros(1, dtype=torch.int64, device=self.device)
         self._cos, self._sin = model.rope_table(capacity)
-        self._cache = cache or model.cache(batch, capacity)
+        self._cache = model.cache(batch, capacity)
         self._embed, self._layer, self._finish = (
             compiled(function) for function in (decoder.embed, decoder.layer, decoder.finish)
         )

@@ -1,4 +1,4 @@
-"""The megakernel runner: the prompt by the compact decoder under a CUDA graph, every later token by one launch."""
+"""The megakernel runner: the prompt by composed variants under a CUDA graph, every later token by one launch."""
 
 import time
 from collections.abc import Sequence
@@ -12,8 +12,12 @@ from torch import Tensor
 
 from kernels.engine import decoder
 from kernels.engine.base import Generation, Runner
-from kernels.engine.graphs import captured
-from kernels.engine.sessions import DecoderSession
+from kernels.engine.parts import Parts
+from kernels.engine.passes import State
+from kernels.engine.places import Places, Traffic
+from kernels.engine.prompt_ops import prompt_ops
+from kernels.engine.prompts import Prompts, bucket
+from kernels.engine.usual import gpu_of
 from kernels.megakernel import trace
 from kernels.megakernel.device import Tuning
 from kernels.megakernel.machine import Machine
@@ -40,17 +44,19 @@ def pinned(count: int, fill: int) -> tuple[Any, np.ndarray]:
 
 
 class MegakernelRunner(Runner):
-    """Options: `weights` (bf16, fp8 or nvfp4), `compile` (False; True compiles the prompt's pass with Inductor),
-    `layout` and `tuning` (their fields).
+    """Options: `weights` (bf16, fp8 or nvfp4), `layout` and `tuning` (their fields).
 
-    In lower precision the prompt's pass takes the same rounded weights, from a bf16 copy made when it is prepared; the
-    embedding is looked up as it is, and the model is left as it is. Raises ValueError for a model, device, dtype or
+    The prompt's pass is made of the plan's variants `parts`, or, without any, of the usual ones for the prompt that a
+    cache was made for. In lower precision it takes the same rounded weights, from a bf16 copy made when it is prepared;
+    the embedding is looked up as it is, and the model is left as it is. Raises ValueError for a model, device, dtype or
     precision the megakernel does not serve, naming the feature.
     """
 
     name = "megakernel"
 
-    def __init__(self, model: torch.nn.Module, options: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, model: torch.nn.Module, options: dict[str, Any] | None = None, parts: Parts | None = None
+    ) -> None:
         super().__init__(model, options)
         self.shape = shape_of(model.config.to_dict())  # type: ignore[operator, union-attr]
         weight = self.model.lm_head.weight
@@ -63,33 +69,37 @@ class MegakernelRunner(Runner):
             raise ValueError("layout: the precision is named by the option weights, for the prompt's pass as well")
         self._compact: decoder.Decoder | None = None
         self._machine: Machine | None = None
-        self._session: DecoderSession | None = None
+        self._parts = parts
+        self._prompts: Prompts | None = None
         self._cancel = pinned(1, 0)
 
     @torch.no_grad()
     def prepare(self, batch: int, prompt: int, tokens: int) -> None:
         if batch not in BATCHES:
             raise ValueError(f"batch: the megakernel serves {', '.join(map(str, BATCHES))}, not {batch}")
-        capacity = -(-(prompt + tokens) // CAPACITY_STEP) * CAPACITY_STEP
-        if self._machine is None or self._machine.capacity < capacity or self._machine.layout.batch != batch:
-            self._machine = None
+        if self._prompts is None or not self._prompts.fits(batch, prompt, tokens):
+            capacity = -(-max(bucket(prompt), prompt + tokens) // CAPACITY_STEP) * CAPACITY_STEP
+            self._machine = self._prompts = None
             sms = torch.cuda.get_device_properties(self.model.device).multi_processor_count
             layout = usual(self.shape, batch, capacity, self.weights, sms)
             layout = replace(layout, **self.options.get("layout", {}))
             tuning = Tuning(**self.options.get("tuning", {}))
             self._machine = Machine(self.model, self.shape, layout, capacity, tuning)
-        machine = self._machine
-        caches = list(zip(machine.keys, machine.values, strict=True))
+            self._prompts = self._prompts_of(self._machine, Traffic(batch, prompt, tokens))
+        self.generate(torch.zeros(batch, prompt, dtype=torch.int64, device=self.model.device), tokens)
+
+    def _prompts_of(self, machine: Machine, traffic: Traffic) -> Prompts:
+        """Prompts that leave their keys and values in the machine's caches."""
         if self._compact is None:
             self._compact = rounded_decoder(decoder.Decoder(self.model), self.weights)
-        compiled = self._compile if self.options.get("compile", False) else lambda function: function
-        self._session = DecoderSession(self._compact, batch, prompt, machine.capacity, compiled, cache=caches)
-        self._session.prefill = captured(self._session._prefill, self._session.device)
-        self.generate(torch.zeros(batch, prompt, dtype=torch.int64, device=machine.gpu), tokens)
-
-    @staticmethod
-    def _compile(function: Any) -> Any:
-        return torch.compile(function, dynamic=False)
+        gpu = gpu_of(machine.gpu)
+        parts = self._parts or Parts(prompt_ops(Places(self._compact, traffic), gpu), gpu)
+        cos, sin = self._compact.rope_table(machine.capacity)
+        caches = list(zip(machine.keys, machine.values, strict=True))
+        position = torch.zeros(1, dtype=torch.int64, device=machine.gpu)
+        token = torch.zeros(traffic.batch, 1, dtype=torch.int64, device=machine.gpu)
+        state = State(traffic.batch, machine.capacity, cos, sin, caches, position, token)
+        return Prompts(self._compact, parts, state, whole=False)
 
     def cancel(self) -> None:
         """Ends the generation at hand after its next token; `generate` then returns what there is."""
@@ -106,32 +116,34 @@ class MegakernelRunner(Runner):
         """
         batch, length = prompt.shape
         greedy = all(how.greedy for how in of_batch(sampling, batch))
-        if self._session is None or not self._session.fits(batch, length, tokens):
+        if self._prompts is None or not self._prompts.fits(batch, length, tokens):
             self.prepare(batch, length, tokens)
-        session, machine = self._session, self._machine
-        assert session is not None
+        prompts, machine = self._prompts, self._machine
+        assert prompts is not None
         assert machine is not None
+        prompts.capture(length)
         memory, made = pinned(tokens * batch, -1)
         self._cancel[1][0] = 0
         before = machine.launches
         first = torch.empty(batch, 1, dtype=torch.int64, pin_memory=True)
         ready = torch.cuda.Event()
         start_ns = time.monotonic_ns()
-        session.prompt.copy_(prompt, non_blocking=True)
-        machine.clear()
-        session.prefill()
+        prompts.read(prompt)
         times_ns, rows = [], []
         if greedy:
-            first.copy_(session.token, non_blocking=True)
+            token = prompts.state.token
+            first.copy_(token, non_blocking=True)
             ready.record()
             if tokens > 1:
-                machine.launch(session.token, length, tokens - 1, made, self._cancel[1], stop=stop)
+                machine.clear()
+                machine.launch(token, length, tokens - 1, made, self._cancel[1], stop=stop)
             ready.synchronize()
             times_ns.append(time.monotonic_ns())
             rows.append(first[:, 0].tolist())
         else:
-            last = session.prompt[:, -1].contiguous()
+            last = prompt[:, -1].to(machine.gpu).contiguous()
             cancel = self._cancel[1]
+            machine.clear()
             machine.launch(last, length - 1, tokens, made, cancel, stop=stop, first_made=False, sampling=sampling)
         for row in made.reshape(tokens, batch)[: tokens - len(rows)]:
             if not self._arrived(row, machine):
@@ -194,5 +206,5 @@ class MegakernelRunner(Runner):
         return self._machine.trace.cpu().numpy().view(np.uint64)
 
     def close(self) -> None:
-        self._machine = self._session = self._compact = None
+        self._machine = self._prompts = self._compact = self._parts = None
         super().close()

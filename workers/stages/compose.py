@@ -54,6 +54,7 @@ class _Composer:
         self.kind = kind_of(self.model)
         self.trier = Trier(document, self.device, self.kind)
         self.done: list[PlanTrial] = []
+        self._chosen: dict[bool, Chosen] = {}
 
     def trials(self) -> list[PlanTrial]:
         """Every trial, the winner flagged, each with its reason."""
@@ -67,7 +68,7 @@ class _Composer:
             if composes:
                 self._try_lossy_kernels()
             del self.model
-            for lossy in (False, True) if not composes else ():
+            for lossy in () if composes or base.ops else (False, True):
                 self._try_with_ops(best.label, base, lossy)
             self._try_lower_dtype(best.label, base)
         ranking.explain(self.done, self._lower)
@@ -146,6 +147,8 @@ class _Composer:
         else:
             if variant.name == kernels_plan.VARIANT:
                 trial = self._try_kernels(lossy=False)
+            elif variant.runner_name == kernels_plan.MEGAKERNEL:
+                trial = self._try_megakernel(variant, plan)
             else:
                 trial = self._attempt(variant.name, plan, lambda: variant.build(case, {})(self.model), variant.lossy)
             if trial is not None and trial.build_seconds is not None:
@@ -168,10 +171,7 @@ class _Composer:
 
     def _try_kernels(self, lossy: bool) -> PlanTrial | None:
         """The plan of composed variants. None where lower precision changes nothing."""
-        chosen = Chosen()
-        if kernels_plan.composes(self.document, self.model):
-            compact, left = decoder.Decoder(self.model), self.context.seconds_left
-            chosen = kernels_plan.chosen_ops(self.document, compact, self._candidates, left, lossy)
+        chosen = self._chosen_ops(lossy)
         if lossy and not any(registry.variant(op.variant).lossy for op in chosen.ops):
             return None
         plan = self._plan("kernels", {}, chosen.ops)
@@ -186,6 +186,22 @@ class _Composer:
             self._try_kernels(lossy=True)
         else:
             self._refuse(variant.name, self._plan(kernels_plan.VARIANT, {}, []), refusal.reason)
+
+    def _try_megakernel(self, variant: WholeModel, plan: Plan) -> PlanTrial:
+        """The megakernel, its prompts by what the kernels plan has for them."""
+        ops = kernels_plan.prompt_ops(self.document, self.model, self._chosen_ops(lossy=False).ops)
+        plan = plan.model_copy(update={"ops": ops})
+        return self._attempt(variant.name, plan, lambda: engine.apply(self.model, plan), variant.lossy)
+
+    def _chosen_ops(self, lossy: bool) -> Chosen:
+        """What a kernels plan consists of, chosen once; nothing where there can be no such plan."""
+        if lossy not in self._chosen:
+            chosen = Chosen()
+            if kernels_plan.composes(self.document, self.model):
+                compact, left = decoder.Decoder(self.model), self.context.seconds_left
+                chosen = kernels_plan.chosen_ops(self.document, compact, self._candidates, left, lossy)
+            self._chosen[lossy] = chosen
+        return self._chosen[lossy]
 
     def _try_with_ops(self, label: str, base: Plan, lossy: bool) -> None:
         """The base plan with the op variants that won; nothing where nothing but torch's own won."""

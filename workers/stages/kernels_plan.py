@@ -6,16 +6,18 @@ from typing import Any
 
 from kernels import registry
 from kernels.engine import decoder, loading
+from kernels.engine import prompt_ops as usual
 from kernels.engine.choosing import Chosen, Option, choose, planned_op, usable
 from kernels.engine.pass_timer import GraphTimer
 from kernels.engine.places import Places, Traffic
 from kernels.hardware import GPUS
 from kernels.ops import Case, case_from
+from kernels.plan import PlannedOp
 from workers.documents.measurement import Candidate
 from workers.documents.stages import StageInput
 from workers.stages.models import dtype_of
 
-VARIANT, LOSSY_VARIANT = "kernels", "kernels_fp8"
+VARIANT, LOSSY_VARIANT, MEGAKERNEL = "kernels", "kernels_fp8", "megakernel"
 TUNING_SHARE, TUNING_SECONDS = 0.25, 20.0
 """Of compose's seconds, and at most: timing runners-up in the whole model."""
 
@@ -48,6 +50,19 @@ def chosen_ops(
     timer = None if document.gpu_class == "cpu" else GraphTimer(model, GPUS[document.gpu_class], wanted.traffic)
     end = time.monotonic() + min(TUNING_SECONDS, TUNING_SHARE * seconds)
     return choose(wanted, options(candidates, lossy), timer, lambda: time.monotonic() < end)
+
+
+def prompt_ops(document: StageInput, model: Any, ops: Sequence[PlannedOp]) -> list[PlannedOp]:
+    """The ops of a megakernel's prompts: those of a kernels plan's `ops` that prompts run, else the usual ones.
+
+    [] for a model that the compact decoder, and so the megakernel, cannot run.
+    """
+    if decoder.refusal(model):
+        return []
+    wanted = places(document, decoder.Decoder(model))
+    exclude = document.workload.constraints.exclude
+    found = usual.of_prompts(ops, wanted.traffic)
+    return found or usual.prompt_ops(wanted, GPUS[document.gpu_class], exclude)
 
 
 def options(candidates: Sequence[Candidate], lossy: bool) -> dict[str, list[Option]]:

@@ -11,8 +11,9 @@ import torch
 from kernels import engine, registry
 from kernels.engine.decoder import Decoder
 from kernels.engine.eager import EagerRunner
-from kernels.engine.kernels_session import bucket, check_chosen
+from kernels.engine.kernels_session import check_chosen
 from kernels.engine.parts import Part, Parts
+from kernels.engine.prompts import bucket
 from kernels.hardware import GPUS
 from kernels.ops import AttentionCase, GatedCase, LinearCase, LmHeadCase, RmsNormCase, StepAttentionCase
 from kernels.plan import Plan, PlannedOp
@@ -141,7 +142,7 @@ def test_one_session_serves_prompts_of_any_length(name: str) -> None:
         ids = torch.randint(3, 300, (1, length), generator=generator)
         assert runner.generate(ids, 8).tokens == eager.generate(ids, 8).tokens, length
     assert runner._session is session
-    assert sorted(session._prompts) == [64, 128]
+    assert session.prompts.buckets == [64, 128]
 
 
 def test_a_longer_context_gets_a_larger_cache(random_ids: torch.Tensor) -> None:

@@ -14,4 +14,4 @@ def models(config: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def runner_of(model: Any, **options: Any) -> Any:
-    return engine.runner("megakernel", model, {"compile": False, **options})
+    return engine.runner("megakernel", model, options)

@@ -1,0 +1,84 @@
+"""The ops of a prompt's pass where no plan names any: by size, from what was measured on an H200.
+
+Nothing is timed here: benchmarks/notes/whole-model.md says where each preference comes from.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+
+from kernels import registry
+from kernels.candidates import DEFAULTS
+from kernels.engine.choosing import planned_op
+from kernels.engine.places import Places, Traffic
+from kernels.engine.prompts import bucket
+from kernels.hardware import Gpu
+from kernels.ops import AttentionCase, Case, LinearCase
+from kernels.plan import PlannedOp
+
+LONG = 1024
+"""Rows of a prompt's products from which the hand-written Hopper kernels win: SwiGLU within the product, and attention.
+Below, cuBLAS with a Triton kernel beside it is faster."""
+ALONGSIDE = {"rmsnorm": ("rmsnorm_triton",), "gated": ("gated_triton",), "rope": ("rope_triton",)}
+"""What runs between the products, at any size."""
+SMALL_TILE = {"block_m": 64, "block_n": 64, "warps": 4, "stages": 2}
+"""Tiles of `flash_triton` up to a head_dim of SMALL_HEADS where tiles of LARGE_ROWS queries would not reach all SMs."""
+SMALL_HEADS, LARGE_ROWS = 128, 128
+
+
+def prompt_ops(places: Places, gpu: Gpu, exclude: Collection[str] = ()) -> list[PlannedOp]:
+    """The ops for the traffic's prompts, without the variants in `exclude`; torch's own where no other serves."""
+    usable = {each.name for each in registry.variants() if each.name not in exclude}
+    rows = places.traffic.batch * bucket(places.traffic.prompt)
+    fused = gpu.sm == 90 and "gemm_hopper" in usable and rows >= LONG
+    cases = dict.fromkeys([*_layer(places, fused), *places.around()])
+    return [op for op in (_op(case, gpu, usable) for case in cases) if op is not None]
+
+
+def of_prompts(ops: Collection[PlannedOp], traffic: Traffic) -> list[PlannedOp]:
+    """Those of a whole plan's ops that its prompts run; the head, which every pass has, is among them."""
+    batch, queries = traffic.batch, bucket(traffic.prompt)
+
+    def mine(op: PlannedOp) -> bool:
+        if op.op == "lm_head":
+            return True
+        return op.case["q_len"] == queries if "q_len" in op.case else op.case.get("m") == batch * queries
+
+    return [op for op in ops if mine(op)]
+
+
+def _layer(places: Places, fused: bool) -> Iterator[Case]:
+    """The cases of one layer, its products plain but for a fused SwiGLU; and those of rows that go on alone."""
+    queries = bucket(places.traffic.prompt)
+    allowed = {"none", "bias", "swiglu"} if fused else {"none", "bias"}
+    cases = next(cases for cases in places.arrangements(queries) if _epilogues(cases) <= allowed)
+    yield from cases
+    yield from places.head_norms(queries)
+    for case in cases:
+        if isinstance(case, LinearCase) and case.gates:  # of the last tokens, for which large tiles are a waste
+            yield case.model_copy(update={"m": places.traffic.batch, "n": case.weight_rows, "epilogue": "none"})
+
+
+def _epilogues(cases: Iterable[Case]) -> set[str]:
+    return {case.epilogue for case in cases if isinstance(case, LinearCase)}
+
+
+def _op(case: Case, gpu: Gpu, usable: set[str]) -> PlannedOp | None:
+    for name in (*_preferred(case), *DEFAULTS):
+        variant = registry.variant(name)
+        if name in usable and variant.op == case.op and variant.serves(case, gpu) is None:
+            return planned_op(case, name, _params(case, name, gpu))
+    return None
+
+
+def _preferred(case: Case) -> tuple[str, ...]:
+    if isinstance(case, LinearCase):
+        return ("gemm_hopper",) if case.gates else ()
+    if isinstance(case, AttentionCase):
+        return ("flash_hopper", "flash_triton") if case.q_len >= LONG else ("flash_triton",)
+    return ALONGSIDE.get(case.op, ())
+
+
+def _params(case: Case, name: str, gpu: Gpu) -> dict[str, int]:
+    if not isinstance(case, AttentionCase) or name != "flash_triton" or case.head_dim > SMALL_HEADS:
+        return {}
+    tiles = case.batch * case.heads * -(-case.q_len // LARGE_ROWS)
+    return SMALL_TILE if tiles < gpu.sms else {}

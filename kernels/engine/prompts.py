@@ -1,0 +1,83 @@
+"""The prompt's pass of every runner that composes variants: one CUDA graph for each bucket of prompt lengths."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from kernels.engine import decoder
+from kernels.engine.graphs import captured
+from kernels.engine.parts import Parts
+from kernels.engine.passes import Pass, State
+
+FINE_UNTIL, FINE, COARSE = 256, 64, 256
+"""Buckets end at the multiples of FINE up to FINE_UNTIL, then at those of COARSE."""
+
+
+def bucket(length: int) -> int:
+    """The length that a prompt is filled up to on its right."""
+    step = FINE if length <= FINE_UNTIL else COARSE
+    return -(-length // step) * step
+
+
+class Prompts:
+    """Reads prompts into the state's cache by a plan's variants. A prompt of any length up to the capacity runs in its
+    bucket's graph: the ids to the right of it are never seen by those before them, and their keys are overwritten by
+    later steps.
+    """
+
+    def __init__(self, model: decoder.Decoder, parts: Parts, state: State, *, whole: bool) -> None:
+        """Unless `whole`, nothing but the last token goes on after the last attention (see `Pass`)."""
+        self.model, self.parts, self.state, self._whole = model, parts, state, whole
+        self._length = torch.ones(1, dtype=torch.int64, device=state.position.device)
+        self._graphs: dict[int, _Bucket] = {}
+
+    @property
+    def buckets(self) -> list[int]:
+        """The lengths whose graphs are captured."""
+        return sorted(self._graphs)
+
+    def fits(self, batch: int, prompt: int, tokens: int) -> bool:
+        """Whether the cache holds `batch` prompts, filled up, and what is generated after them."""
+        return batch == self.state.batch and max(bucket(prompt), prompt + tokens) <= self.state.capacity
+
+    def capture(self, length: int) -> None:
+        """Captures the bucket of that length, unless it is there."""
+        size = bucket(length)
+        if size not in self._graphs:
+            self._length.fill_(1)
+            one_pass = Pass(self.model, self.parts, self.state, size, whole=self._whole)
+            self._graphs[size] = _Bucket(one_pass, self._length)
+
+    def read(self, prompt: Tensor) -> Tensor:
+        """Runs the prompt [b, length] in its bucket's graph, which is captured now if no one has yet.
+
+        Leaves the greedy next ids in the state's token and the length in its position. Returns the residual stream of
+        the whole bucket as `Pass.run` does, to be overwritten by the next prompt.
+        """
+        length = prompt.shape[1]
+        self.capture(length)
+        chosen = self._graphs[bucket(length)]
+        chosen.ids[:, :length].copy_(prompt, non_blocking=True)
+        self._length.fill_(length)
+        chosen.run()
+        return chosen.stream
+
+    def again(self, length: int) -> None:
+        """Runs the last prompt of that length's bucket once more."""
+        self._graphs[bucket(length)].run()
+
+
+class _Bucket:
+    """The graph of one bucket."""
+
+    def __init__(self, one_pass: Pass, length: Tensor) -> None:
+        state = one_pass.state
+        self.ids = torch.zeros(state.batch, one_pass.queries, dtype=torch.int64, device=length.device)
+        self.stream = self.ids
+
+        def prefill() -> None:
+            state.position.zero_()
+            self.stream = one_pass.run(self.ids, length)
+
+        self.run: Callable[[], object] = captured(prefill, length.device)

@@ -1,0 +1,157 @@
+"""The prompt's pass that the composed runners share: the same cache and token as the decoder session leaves."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kernels import engine
+from kernels.engine.decoder import Decoder
+from kernels.engine.parts import Parts
+from kernels.engine.passes import State
+from kernels.engine.places import Places, Traffic
+from kernels.engine.prompt_ops import of_prompts, prompt_ops
+from kernels.engine.prompts import Prompts, bucket
+from kernels.engine.sessions import DecoderSession
+from kernels.hardware import GPUS
+from kernels.megakernel.quantise import rounded_decoder
+from kernels.ops import RmsNormCase, StepAttentionCase
+from kernels.plan import PlannedOp
+from tests.kernels import interpreting
+from tests.kernels.engine.engine_models import COMPACT, CONFIGS
+
+CAPACITY = 192
+
+
+def load(name: str, dtype: str = "fp32") -> Any:
+    return engine.load(None, CONFIGS[name], seed=3, generated=True, dtype=dtype, device="cpu")
+
+
+def stacked_state(model: Decoder, batch: int) -> State:
+    """A state over one tensor [layers, batch, capacity, kv_heads, head_dim] each, as the megakernel has them."""
+    shape = model.shapes[0]
+    size = (len(model.layers), batch, CAPACITY, shape.kv_heads, shape.head_dim)
+    keys, values = (model.embedding.new_full(size, float("nan")) for _ in range(2))
+    position, token = torch.zeros(1, dtype=torch.int64), torch.zeros(batch, 1, dtype=torch.int64)
+    cos, sin = model.rope_table(CAPACITY)
+    return State(batch, CAPACITY, cos, sin, list(zip(keys, values, strict=True)), position, token)
+
+
+def prompt_of(batch: int, length: int) -> torch.Tensor:
+    return torch.randint(3, 300, (batch, length), generator=torch.Generator().manual_seed(length))
+
+
+@torch.no_grad()
+def compare(model: Decoder, parts: Parts, ids: torch.Tensor, whole: bool, tolerance: float) -> Prompts:
+    """Runs the prompt both ways and demands the same keys, values, token and position."""
+    batch, length = ids.shape
+    session = DecoderSession(model, batch, length, CAPACITY, lambda function: function)
+    session.prompt.copy_(ids)
+    session._prefill()
+    prompts = Prompts(model, parts, stacked_state(model, batch), whole=whole)
+    stream = prompts.read(ids)
+    for found, expected in zip(prompts.state.cache, session._cache, strict=True):
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one[:, :length], other[:, :length], atol=tolerance, rtol=tolerance)
+            assert one[:, bucket(length) :].isnan().all()
+    assert torch.equal(prompts.state.token, session.token)
+    assert prompts.state.position.item() == length
+    assert len(stream) == (batch * bucket(length) if whole else batch)
+    return prompts
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(("batch", "length"), [(1, 20), (2, 64), (1, 100)])
+@pytest.mark.parametrize("name", COMPACT)
+def test_cache_and_token_are_the_decoder_sessions(name: str, batch: int, length: int, whole: bool) -> None:
+    model = Decoder(load(name))
+    parts = Parts([], GPUS["cpu"])
+    prompts = compare(model, parts, prompt_of(batch, length), whole, 2e-4)
+    assert prompts.buckets == [bucket(length)]
+
+
+def test_a_second_prompt_does_not_see_the_first() -> None:
+    model = Decoder(load("llama"))
+    prompts = compare(model, Parts([], GPUS["cpu"]), prompt_of(1, 60), whole=False, tolerance=2e-4)
+    keys = prompts.state.cache[-1][0][:, :60].clone()
+    prompts.read(prompt_of(1, 64))
+    prompts.read(prompt_of(1, 60))
+    assert torch.equal(prompts.state.cache[-1][0][:, :60], keys)
+    assert prompts.buckets == [64]
+
+
+@pytest.mark.parametrize("weights", ["bf16", "fp8", "nvfp4"])
+def test_rounded_weights_are_used_as_they_are(weights: str) -> None:
+    model = rounded_decoder(Decoder(load("llama", "bf16")), weights)
+    compare(model, Parts([], GPUS["cpu"]), prompt_of(1, 64), whole=False, tolerance=0.05)
+
+
+def test_what_fits_is_what_the_cache_holds_filled_up() -> None:
+    model = Decoder(load("llama"))
+    prompts = Prompts(model, Parts([], GPUS["cpu"]), stacked_state(model, 2), whole=False)
+    assert prompts.fits(2, 130, 62)
+    assert not prompts.fits(2, 130, 63)
+    assert not prompts.fits(2, 193, 1)
+    assert not prompts.fits(1, 130, 62)
+
+
+def usual(name: str, prompt: int, gpu: str, batch: int = 1, dtype: str = "bf16", **more: Any) -> list[PlannedOp]:
+    places = Places(Decoder(load(name, dtype)), Traffic(batch, prompt, 8))
+    return prompt_ops(places, GPUS[gpu], **more)
+
+
+def names(ops: list[PlannedOp]) -> set[str]:
+    return {op.variant for op in ops}
+
+
+TRITON = {"rmsnorm_triton", "gated_triton", "rope_triton"}
+WIDE = {"hidden_size": 256, "intermediate_size": 512}  # heads of 64
+
+
+def test_usual_ops_follow_size_and_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CONFIGS, "wide", CONFIGS["llama"] | WIDE)
+    torchs = {"torch_linear", "torch_lm_head"}
+    assert names(usual("wide", 128, "h200")) == {*TRITON, *torchs, "flash_triton"}
+    assert names(usual("wide", 1024, "h200")) == {*TRITON - {"gated_triton"}, *torchs, "flash_hopper", "gemm_hopper"}
+    assert names(usual("wide", 1024, "a100")) == {*TRITON, *torchs, "flash_triton"}
+    assert not names(usual("wide", 128, "cpu")) & {*TRITON, "flash_triton"}
+
+
+def test_what_is_excluded_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CONFIGS, "wide", CONFIGS["llama"] | WIDE)
+    found = usual("wide", 1024, "h200", exclude=["gemm_hopper", "flash_hopper", "rope_triton"])
+    assert names(found) == {"rmsnorm_triton", "gated_triton", "flash_triton", "torch_rope", "torch_linear"} | {
+        "torch_lm_head"
+    }
+
+
+def test_last_tokens_go_on_by_products_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not through the large tiles of the fused product that the other layers have."""
+    monkeypatch.setitem(CONFIGS, "wide", CONFIGS["llama"] | WIDE)
+    alone = [op for op in usual("wide", 1024, "h200", batch=2) if op.op == "linear" and op.case["m"] == 2]
+    assert [(op.case["n"], op.case["epilogue"], op.variant) for op in alone] == [(1024, "none", "torch_linear")]
+
+
+@pytest.mark.parametrize("name", ["qwen2", "qwen3"])
+def test_every_call_is_planned(name: str) -> None:
+    """Of the usual ops: so that a plan of them says what runs."""
+    model, gpu = Decoder(load(name)), GPUS["cpu"]
+    parts = Parts(prompt_ops(Places(model, Traffic(1, 64, 8)), gpu), gpu)
+    compare(model, parts, prompt_of(1, 64), whole=False, tolerance=2e-4)
+    called = [part for part in parts._found.values() if part is not None]
+    assert called
+    assert all(part.distance < float("inf") for part in called)
+
+
+def test_a_plans_prompt_ops_are_those_of_its_bucket() -> None:
+    cases: list[Any] = [RmsNormCase(m=m, n=64) for m in (2, 128)]
+    cases.append(StepAttentionCase(batch=2, heads=4, kv_heads=2, head_dim=16, kv_len=80))
+    cases += [place.model_copy() for place in Places(Decoder(load("llama")), Traffic(2, 50, 8)).around()]
+    ops = [PlannedOp(op=case.op, case=case.model_dump(), variant="any") for case in cases]
+    found = [(op.op, op.case["m"]) for op in of_prompts(ops, Traffic(2, 50, 8))]
+    assert found == [("rmsnorm", 128), ("lm_head", 2)]
+
+
+def test_the_triton_variants_leave_the_same_cache() -> None:
+    interpreting.run_tests(Path(__file__).with_name("interpreted_prompts.py"))
