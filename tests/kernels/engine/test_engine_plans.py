@@ -120,3 +120,21 @@ def test_a_whole_model_variant_builds_its_runner(random_ids: torch.Tensor) -> No
     case = ModelCase(model="", batch=2, prompt=20, tokens=4)
     runner = registry.variant("compiled").build(case, UNCOMPILED)(model)
     assert runner.generate(random_ids[:, :20], 4).tokens == EagerRunner(model).generate(random_ids[:, :20], 4).tokens
+
+
+class Recorder:
+    """In place of a runner that needs a GPU."""
+
+    def __init__(self, model: Any, options: dict[str, Any], parts: Any) -> None:
+        self.options, self.parts = options, parts
+
+
+def test_a_megakernel_is_given_the_plans_ops_for_its_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernels.engine.running.RUNNERS", {"megakernel": f"{__name__}.Recorder"})
+    case = AttentionCase(kind="prefill", head_dim=16, heads=4, kv_heads=2, batch=1, q_len=64, kv_len=64)
+    op = PlannedOp(op="attention", case=case.model_dump(), variant="sdpa_flash")
+    given: Any = engine.apply(load("llama"), plan("megakernel", [op]))
+    assert given.options == UNCOMPILED
+    assert given.parts.planned(case).variant.name == "sdpa_flash"
+    without: Any = engine.apply(load("llama"), plan("megakernel", []))
+    assert not without.parts

@@ -5,6 +5,8 @@ import threading
 import pytest
 import torch
 
+from kernels.engine.decoder import Decoder
+from kernels.engine.sessions import DecoderSession
 from tests.kernels.megakernel.on_gpu import PROMPT, models, runner_of
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
@@ -49,6 +51,30 @@ def test_a_cancelled_generation_keeps_what_it_has():
     made = runner.generate(torch.ones(1, PROMPT, dtype=torch.int64, device="cuda"), 2000).tokens[0]
     timer.join()
     assert 1 <= len(made) < 2000
+
+
+@pytest.mark.parametrize("family", GPU_CONFIGS)
+def test_prompts_leave_keys_and_values_as_near_float32_as_torchs(family):
+    """By graphs of one machine, whatever the length."""
+    config = GPU_CONFIGS[family]
+    model, exact = models(config)
+    runner = runner_of(model)
+    runner.prepare(2, 100, TOKENS)
+    machine = runner._machine
+    for length in (1, 20, 64, 65, 100):
+        ids = torch.randint(0, config["vocab_size"], (2, length), device="cuda")
+        runner.generate(ids, 1)
+        sessions = [DecoderSession(Decoder(each), 2, length, 128, lambda function: function) for each in (exact, model)]
+        with torch.no_grad():
+            for session in sessions:
+                session.prompt.copy_(ids)
+                session._prefill()
+        truth, torchs = (
+            torch.cat([torch.stack(pair) for pair in session._cache])[:, :, :length].float() for session in sessions
+        )
+        own = torch.stack([machine.keys, machine.values], dim=1).flatten(0, 1)[:, :, :length].float()
+        assert (own - truth).norm() <= 1.1 * (torchs - truth).norm()
+    assert runner._machine is machine
 
 
 def test_what_it_cannot_serve_is_refused_by_name():

@@ -3,8 +3,10 @@
 import pytest
 
 from kernels import registry
+from kernels.engine import running
 from kernels.engine.decoder import Decoder
 from kernels.engine.loading import skeleton
+from kernels.engine.prompts import bucket
 from kernels.engine.whole_model import WholeModel
 from kernels.ops import LinearCase
 from kernels.plan import Plan
@@ -121,6 +123,36 @@ def test_a_plan_is_composed_of_what_was_explored(context, composing):
     assert {op.op for op in plan.ops} >= {"linear", "attention", "step_attention", "lm_head"}
     assert {op.case["epilogue"] for op in plan.ops if op.op == "linear"} >= {"residual", "rmsnorm_scale"}
     assert not any("+" in each.label for each in result.trials)
+
+
+class PlantedMegakernel(WholeModel):
+    """In place of the megakernel, which needs a GPU."""
+
+    name, runner_name = "megakernel", "megakernel"
+
+
+def test_a_megakernels_prompts_are_those_of_the_kernels_plan(context, composing, monkeypatch):
+    registry.variants()
+    monkeypatch.setitem(registry._variants, "megakernel", PlantedMegakernel())
+    monkeypatch.setitem(running.RUNNERS, "megakernel", "kernels.engine.kernels_runner.KernelsRunner")
+    chosen = []
+    real = kernels_plan.chosen_ops
+    monkeypatch.setattr(kernels_plan, "chosen_ops", lambda *given: chosen.append(given) or real(*given))
+    found = {trial.label.split(":")[0]: trial for trial in composed(context, kernels_candidates()).trials}
+    assert found["megakernel"].gate == "pass", found["megakernel"].reason
+    mega, whole = (Plan.model_validate(found[name].plan).ops for name in ("megakernel", "kernels"))
+    queries = bucket(stage_input("compose").workload.traffic.prompt_tokens)
+    assert mega
+    assert all(op in whole and op.evidence_id for op in mega)
+    assert {op.case.get("q_len") or op.case["m"] for op in mega if op.op != "lm_head"} == {queries}
+    assert [lossy for *_, lossy in chosen].count(False) == 1
+
+
+def test_a_megakernels_prompts_are_the_usual_ones_where_nothing_was_explored():
+    document = stage_input("compose", constraints={"exclude": ["kernels", "torch_gated"]})
+    ops = kernels_plan.prompt_ops(document, skeleton(TINY, "fp32"), [])
+    assert {op.op for op in ops} >= {"linear", "rmsnorm", "attention", "lm_head"}
+    assert not any(op.variant == "torch_gated" for op in ops)
 
 
 def test_lower_precision_makes_a_kernels_plan_of_its_own(context, composing):
