@@ -17,8 +17,13 @@ from kernels.plan import PlannedOp
 LONG = 1024
 """Rows of a prompt's products from which the hand-written Hopper kernels win: SwiGLU within the product, and attention.
 Below, cuBLAS with a Triton kernel beside it is faster."""
-ALONGSIDE = {"rmsnorm": ("rmsnorm_triton",), "gated": ("gated_triton",), "rope": ("rope_triton",)}
-"""What runs between the products, at any size."""
+ANY_SIZE = {
+    "rmsnorm": ("rmsnorm_triton",),
+    "gated": ("gated_triton",),
+    "rope": ("rope_triton",),
+    "lm_head": ("lm_head_skinny",),
+}
+"""What runs between the products, and the streamed head, at any size."""
 SMALL_TILE = {"block_m": 64, "block_n": 64, "warps": 4, "stages": 2}
 """Tiles of `flash_triton` up to a head_dim of SMALL_HEADS where tiles of LARGE_ROWS queries would not reach all SMs."""
 SMALL_HEADS, LARGE_ROWS = 128, 128
@@ -74,7 +79,7 @@ def _preferred(case: Case) -> tuple[str, ...]:
         return ("gemm_hopper",) if case.gates else ()
     if isinstance(case, AttentionCase):
         return ("flash_hopper", "flash_triton") if case.q_len >= LONG else ("flash_triton",)
-    return ALONGSIDE.get(case.op, ())
+    return ANY_SIZE.get(case.op, ())
 
 
 def _params(case: Case, name: str, gpu: Gpu) -> dict[str, int]:

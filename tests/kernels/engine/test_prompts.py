@@ -111,16 +111,17 @@ WIDE = {"hidden_size": 256, "intermediate_size": 512}  # heads of 64
 
 def test_usual_ops_follow_size_and_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CONFIGS, "wide", CONFIGS["llama"] | WIDE)
-    torchs = {"torch_linear", "torch_lm_head"}
-    assert names(usual("wide", 128, "h200")) == {*TRITON, *torchs, "flash_triton"}
-    assert names(usual("wide", 1024, "h200")) == {*TRITON - {"gated_triton"}, *torchs, "flash_hopper", "gemm_hopper"}
-    assert names(usual("wide", 1024, "a100")) == {*TRITON, *torchs, "flash_triton"}
+    hopper = {"torch_linear", "lm_head_skinny"}
+    assert names(usual("wide", 128, "h200")) == {*TRITON, *hopper, "flash_triton"}
+    assert names(usual("wide", 1024, "h200")) == {*TRITON - {"gated_triton"}, *hopper, "flash_hopper", "gemm_hopper"}
+    assert names(usual("wide", 1024, "a100")) == {*TRITON, "torch_linear", "torch_lm_head", "flash_triton"}
+    assert "torch_lm_head" in names(usual("wide", 64, "h200", batch=32))
     assert not names(usual("wide", 128, "cpu")) & {*TRITON, "flash_triton"}
 
 
 def test_what_is_excluded_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CONFIGS, "wide", CONFIGS["llama"] | WIDE)
-    found = usual("wide", 1024, "h200", exclude=["gemm_hopper", "flash_hopper", "rope_triton"])
+    found = usual("wide", 1024, "h200", exclude=["gemm_hopper", "flash_hopper", "rope_triton", "lm_head_skinny"])
     assert names(found) == {"rmsnorm_triton", "gated_triton", "flash_triton", "torch_rope", "torch_linear"} | {
         "torch_lm_head"
     }
