@@ -1,213 +1,180 @@
 // y[m, n] = epilogue(x[m, k] · w[n, k]ᵀ) for 17 to 256 rows of x: the transposed product, so that 64 rows of w fill the
-// warpgroup's M and all of x its N; SPLITS blocks of a cluster divide k and add up in a fixed order.
+// warpgroup's M and COLS rows of x its N. A cluster is SPLITS blocks that divide k times SHARE neighbours along n.
 //
-//   one thread     copies 64 columns of this block's rows of w, and of x, into a ring; w of the first stages before the
-//                  previous kernel has ended
-//   WGS warpgroups multiply 64 rows of w by x
+//   one thread     starts the barriers and at once copies this block's rows of w, 64 columns a stage; then, all blocks
+//                  being there and the previous kernel ended, its part of x into the stages of all SHARE neighbours
+//   WGS warpgroups multiply 64 rows of w by x; leave the sums with the blocks that own them, add up what others left
 //   3 warps        with RMSNorm: sums of squares of the rows of x, from the same stages
-//   all            sums to shared memory, there added over the cluster, a share of the outputs by each block
-#include "tiles.cuh"
+#include "small_epilogue.cuh"
 
-using namespace tiles;
-
-#if HALF
-using Value = f16;
-#else
-using Value = bf16;
-#endif
-#if SPLITS > 1
-#define SMALL_CLUSTER __cluster_dims__(SPLITS, 1, 1)
+#if SHARE * SPLITS > 1
+#define SMALL_CLUSTER __cluster_dims__(SHARE * SPLITS, 1, 1)
 #else
 #define SMALL_CLUSTER
 #endif
 
-constexpr int kRows = WGS * 64, kOutputs = PAIRED ? 64 : kRows;  // paired: 64 rows of gate and the 64 of up
-constexpr int kPitch = kRows + 4;                                // floats between the columns of the sums
-constexpr int kConsumers = WGS * 128, kThreads = kConsumers + (NORM ? 128 : 32);
-static_assert(!PAIRED || WGS == 2, "one warpgroup for gate, one for up");
+constexpr int kRows = WGS * 64, kOutputs = PAIRED ? kRows / 2 : kRows;  // paired: 8 rows of gate, 8 of up by turns
+constexpr int kConsumers = WGS * 128, kThreads = kConsumers + (NORM ? 128 : 32), kPart = COLS / SHARE;
+constexpr int kOwn = (COLS / 8 + SPLITS - 1) / SPLITS;  // of 8 rows of x, those whose sums a block owns
 
 struct Stage {
   SharedTile<Value, kRows, 64> w;
   SharedTile<Value, COLS, 64> x;
 };
-constexpr u32 kStageBytes = decltype(Stage::w)::kBytes + decltype(Stage::x)::kBytes;
-
 struct Shared {
-  Barrier full[STAGES], empty[STAGES];
-  float squares[COLS], norm[COLS];
+  Barrier full[STAGES], empty[STAGES], ready, joined;  // ready: no block reads its ring; joined: all sums are here
+  float squares[SPLITS][COLS];
+};
+// What this block computes: kOutputs columns of y from `row`, COLS rows from `token`, panels [first, end) of k.
+struct Work {
+  int share, split, row, token, first, panels;
+  __device__ __forceinline__ Work(const Params& p) {
+    const int rank = blockIdx.x % (SHARE * SPLITS), cluster = blockIdx.x / (SHARE * SPLITS), all = (p.k + 63) / 64;
+    share = rank % SHARE, split = rank / SHARE;
+    row = (cluster / TOKEN_TILES * SHARE + share) * kOutputs, token = cluster % TOKEN_TILES * COLS;
+    first = all * split / SPLITS, panels = all * (split + 1) / SPLITS - first;
+  }
 };
 
-struct Params {
-  Value* y;               // [m, n]
-  const Value* bias;      // [n], or null
-  const Value* residual;  // [m, n], or null
-  int m, n, k;
-  float eps;
-};
-
-// One thread. Rows of w from `row`, panels [first, end) of 64 columns.
-__device__ __forceinline__ void copy_weights(Stage& to, const TensorMap& map, Barrier& full, int n, int row, int panel) {
-#pragma unroll
-  for (int g = 0; g < WGS; g++)
-    copy_in(to.w.panel(0, g * 64), map, full, panel * 64, PAIRED && g ? n + row : row + g * 64);
+__device__ __forceinline__ void copy_w(Stage& to, const TensorMap& w, Barrier& full, const Work& work, int i) {
+  expect(full, decltype(Stage::w)::kBytes + decltype(Stage::x)::kBytes);
+  if (PAIRED) copy_in(to.w.at, w, full, (work.first + i) * 64, 0, 0, work.row / 8);
+  else copy_in(to.w.at, w, full, (work.first + i) * 64, work.row);
 }
-__device__ __forceinline__ void produce(Shared& s, Stage* ring, const TensorMap& w, const TensorMap& x, int n, int row,
-                                        int first, int end) {
-  const int ahead = min(STAGES, end - first);
-  for (int i = 0; i < ahead; i++) {
-    expect(s.full[i], kStageBytes);
-    copy_weights(ring[i], w, s.full[i], n, row, first + i);
-  }
-  wait_previous_kernel();
-  for (int i = 0; i < ahead; i++) copy_in(ring[i].x.panel(0), x, s.full[i], (first + i) * 64, 0, kEvictLast);
-  Cursor<STAGES> cursor;
-  for (int i = 0; i < ahead; i++) cursor.advance();
-  for (int panel = first + ahead; panel < end; panel++, cursor.advance()) {
-    Barrier& full = s.full[cursor.stage];
-    wait(s.empty[cursor.stage], cursor.parity ^ 1);
-    expect(full, kStageBytes);
-    copy_weights(ring[cursor.stage], w, full, n, row, panel);
-    copy_in(ring[cursor.stage].x.panel(0), x, full, panel * 64, 0, kEvictLast);
+__device__ __forceinline__ void copy_x(Stage& to, const TensorMap& x, Barrier& full, const Work& work, int i) {
+  const int part = work.share * kPart, column = (work.first + i) * 64;
+  if (SHARE == 1) copy_in(to.x.at, x, full, column, work.token, kEvictLast);
+  else
+    copy_in_all(to.x.panel(0, part), x, full, ((1 << SHARE) - 1) << work.split * SHARE, column, work.token + part,
+                kEvictLast);
+}
+__device__ __forceinline__ void start(Shared& s, Stage* ring, const TensorMap& w, const Work& work) {
+  for (int i = 0; i < STAGES; i++) init(s.full[i], 1), init(s.empty[i], SHARE * (WGS + (NORM ? 3 : 0)));
+  init(s.ready, SPLITS * (WGS + (NORM ? 3 : 0))), init(s.joined, 1);
+  fence_async_shared();
+  for (int i = 0; i < min(STAGES, work.panels); i++) copy_w(ring[i], w, s.full[i], work, i);
+  const int own = max(0, min(kOwn, COLS / 8 - work.split * kOwn));
+  if (SPLITS > 1) expect(s.joined, SPLITS * own * (kConsumers * 16 + (NORM ? 32 : 0)));
+  fence_init();
+}
+__device__ __forceinline__ void produce(Shared& s, Stage* ring, const TensorMap& w, const TensorMap& x, const Work& work) {
+  Cursor<STAGES> at;
+  for (int i = 0; i < work.panels; i++, at.advance()) {
+    if (i >= STAGES) wait(s.empty[at.stage], at.parity ^ 1), copy_w(ring[at.stage], w, s.full[at.stage], work, i);
+    copy_x(ring[at.stage], x, s.full[at.stage], work, i);
   }
 }
+// Lanes 0 to SPLITS - 1: the ring is read, and sums may take its place.
+__device__ __forceinline__ void offer(Barrier& ready, const Work& work, int lane) {
+  if (ALIAS && lane < SPLITS) arrive_at(ready, lane * SHARE + work.share);
+}
+// Lanes 0 to SHARE - 1: a stage is read, which all who write to it must know; nobody asks for those not filled again.
+__device__ __forceinline__ void release(Barrier& empty, const Work& work, int i, int lane) {
+  if (i + STAGES >= work.panels || lane >= SHARE) return;
+  if (SHARE == 1) arrive(empty);
+  else arrive_at(empty, work.split * SHARE + lane);
+}
 
-// One warpgroup: its 64 rows of w times x, into `sums` [COLS][kPitch], which lies where the ring was.
-__device__ __forceinline__ void multiply_all(Shared& s, Stage* ring, float* sums, int group, int panels, int m) {
-  Accumulator<COLS> d;
+__device__ __forceinline__ void multiply_all(Accumulator<COLS>& d, Shared& s, Stage* ring, const Work& work) {
+  const int group = warpgroup();
+  Cursor<STAGES> at;
+  int before = 0;
   pin(d);
-  Cursor<STAGES> cursor;
-  int before = -1;
-  for (int i = 0; i < panels; i++, cursor.advance()) {
-    wait(s.full[cursor.stage], cursor.parity);
+  for (int i = 0; i < work.panels; i++, at.advance()) {
+    wait(s.full[at.stage], at.parity);
     fence_products();
-    multiply<Value, COLS>(d, ring[cursor.stage].w.panel(0, group * 64), ring[cursor.stage].x.panel(0), i);
+    multiply<Value, COLS>(d, ring[at.stage].w.panel(0, group * 64), ring[at.stage].x.panel(0), i);
     commit_products();
     wait_products<1>();
-    if (before >= 0 && threadIdx.x % kWarpgroup == 0) arrive(s.empty[before]);
-    before = cursor.stage;
+    if (i) release(s.empty[before], work, i - 1, threadIdx.x % kWarpgroup);
+    before = at.stage;
   }
   wait_products<0>();
   pin(d);
-  named_sync(1, NORM ? kConsumers + 96 : kConsumers);
-  const int row = group * 64 + own_row();
-#pragma unroll
-  for (int i = 0; i < COLS / 2; i++) {
-    const int column = i / 4 * 8 + own_column() + i % 2;
-    if (column < m) sums[column * kPitch + row + i % 4 / 2 * 8] = d.at[i];
-  }
 }
 
-// Three warps: sums of squares of the rows of x, from the stages that pass by.
-__device__ __forceinline__ void sum_squares(Shared& s, Stage* ring, int panels, int m) {
-  const int thread = threadIdx.x - kConsumers - 32;
-  float sum[(COLS + 95) / 96] = {};
-  Cursor<STAGES> cursor;
-  for (int i = 0; i < panels; i++, cursor.advance()) {
-    wait(s.full[cursor.stage], cursor.parity);
+// Three warps: sums of squares of the rows of x, from the stages that pass by, for the blocks that own the rows.
+__device__ __forceinline__ void sum_squares(Shared& s, Stage* ring, const Work& work) {
+  constexpr int kMine = (COLS + 95) / 96;
+  float sum[kMine] = {};
+  const int first = threadIdx.x - kConsumers - 32;
+  Cursor<STAGES> at;
+  for (int i = 0; i < work.panels; i++, at.advance()) {
+    wait(s.full[at.stage], at.parity);
 #pragma unroll
-    for (int r = 0; r < (COLS + 95) / 96; r++) {
-      const int row = thread + r * 96;
-      if (row >= COLS) break;
+    for (int r = 0; r < kMine; r++)
 #pragma unroll
       for (int c = 0; c < 8; c++) {
-        const uint4 v = *(const uint4*)((const char*)ring[cursor.stage].x.panel(0, row) + ((c + thread) % 8) * 16);
-        const u32 words[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-          const float2 two = unpack<Value>(words[j]);
-          sum[r] += two.x * two.x + two.y * two.y;
-        }
+        if (r * 96 + first >= COLS) break;
+        const uint4 v = *(const uint4*)((const char*)ring[at.stage].x.panel(0, r * 96 + first) + (c + first) % 8 * 16);
+        const float2 a = unpack<Value>(v.x), b = unpack<Value>(v.y), e = unpack<Value>(v.z), f = unpack<Value>(v.w);
+        sum[r] += a.x * a.x + a.y * a.y + (b.x * b.x + b.y * b.y) + (e.x * e.x + e.y * e.y) + (f.x * f.x + f.y * f.y);
       }
-    }
     __syncwarp();
-    if (threadIdx.x % 32 == 0) arrive(s.empty[cursor.stage]);
+    release(s.empty[at.stage], work, i, threadIdx.x % 32);
   }
-  for (int r = 0; r < (COLS + 95) / 96; r++)
-    if (thread + r * 96 < COLS) s.squares[thread + r * 96] = sum[r];
-  named_sync(1, kConsumers + 96);
+  offer(s.ready, work, threadIdx.x % 32);
+#pragma unroll
+  for (int r = 0; r < kMine; r++) {
+    const int row = r * 96 + first;
+    if (row >= COLS) break;
+    if (SPLITS == 1) s.squares[0][row] = sum[r];
+    else put_at(&s.squares[work.split][row], row / 8 / kOwn * SHARE + work.share, sum[r], s.joined);
+  }
 }
 
-__device__ __forceinline__ float4 of_rank(const float* mine, int rank) {
-  float4 v;
-  u32 address;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(mine)), "r"(rank));
-  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-               : "r"(address)
-               : "memory");
-  return v;
-}
-__device__ __forceinline__ float4 over_ranks(const float* mine) {
-  if (SPLITS == 1) return *(const float4*)mine;
-  float4 sum = make_float4(0, 0, 0, 0);
+// One warpgroup: its products, the sums to the blocks that own them, the outputs of those it owns.
+__device__ __forceinline__ void consume(Shared& s, Stage* ring, float4* sums, const Params& p, const Work& work) {
+  const int thread = threadIdx.x, n = work.row + thread / 32 * (PAIRED ? 8 : 16), own = n + thread % 32 / 4;
+  float2 bias = {0.f, 0.f};
+  if (p.bias && own < p.n) bias.x = (float)p.bias[own];
+  if (p.bias && own + 8 < p.n && !PAIRED) bias.y = (float)p.bias[own + 8];
+  uint2 residual[kOwn] = {};
 #pragma unroll
-  for (int rank = 0; rank < SPLITS; rank++) {
-    const float4 v = of_rank(mine, rank);
-    sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
-  }
-  return sum;
-}
-
-// Four neighbouring outputs of one row of y.
-__device__ __forceinline__ void finish(const Params& p, float norm, const float4& first, const float4& second, int m, int n) {
-  float value[4] = {first.x, first.y, first.z, first.w};
-  const float above[4] = {second.x, second.y, second.z, second.w};
-  const long long place = (long long)m * p.n + n;
+  for (int i = 0; RESIDUAL && i < kOwn; i++) residual[i] = residual_of(p, work.token + (work.split * kOwn + i) * 8, n);
+  Accumulator<COLS> d;
+  multiply_all(d, s, ring, work);
+  offer(s.ready, work, thread % kWarpgroup);
+  if (ALIAS) wait(s.ready, 0);
 #pragma unroll
-  for (int j = 0; j < 4; j++) {
-    if (n + j >= p.n) continue;
-    if (NORM) value[j] *= norm;
-    if (p.bias) value[j] += (float)p.bias[n + j];
-    if (PAIRED) value[j] = value[j] / (1 + __expf(-value[j])) * (NORM ? above[j] * norm : above[j]);
-    if (p.residual) value[j] += (float)p.residual[place + j];
-  }
-  if (p.n % 4 == 0) {
-    if (n < p.n) *(uint2*)(p.y + place) = make_uint2(pack<Value>(value[0], value[1]), pack<Value>(value[2], value[3]));
-    return;
-  }
+  for (int i = 0; SPLITS > 1 && i < COLS / 8; i++)
+    put_at(&sums[(work.split * kOwn + i % kOwn) * kConsumers + thread], i / kOwn * SHARE + work.share,
+           make_float4(d.at[4 * i], d.at[4 * i + 1], d.at[4 * i + 2], d.at[4 * i + 3]), s.joined);
+  if (SPLITS > 1) wait(s.joined, 0);
+  else if (NORM) __syncthreads();
 #pragma unroll
-  for (int j = 0; j < 4; j++)
-    if (n + j < p.n) p.y[place + j] = (Value)value[j];
+  for (int i = 0; i < kOwn; i++) {
+    const int column = (work.split * kOwn + i) * 8;
+    if (column >= COLS || work.token + column >= p.m) break;
+    float4 v = make_float4(d.at[4 * i], d.at[4 * i + 1], d.at[4 * i + 2], d.at[4 * i + 3]);
+#pragma unroll
+    for (int split = 0; SPLITS > 1 && split < SPLITS; split++) {
+      const float4 one = sums[(split * kOwn + i) * kConsumers + thread];
+      v = split ? make_float4(v.x + one.x, v.y + one.y, v.z + one.z, v.w + one.w) : one;
+    }
+    finish(p, s.squares[0] + column, v, work.token + column, n, bias, residual[i]);
+  }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS) SMALL_CLUSTER
+extern "C" __global__ void __launch_bounds__(kThreads, 1) SMALL_CLUSTER
     small_gemm(const __grid_constant__ TensorMap w, const __grid_constant__ TensorMap x, const __grid_constant__ Params p) {
   extern __shared__ __align__(1024) char memory[];
   __shared__ Shared s;
   Stage* ring = (Stage*)memory;
-  float* sums = (float*)memory;
-  const int rank = SPLITS > 1 ? blockIdx.x % SPLITS : 0, row = blockIdx.x / SPLITS * kOutputs, panels = (p.k + 63) / 64;
-  const int first = panels * rank / SPLITS, end = panels * (rank + 1) / SPLITS;
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < STAGES; i++) init(s.full[i], 1), init(s.empty[i], WGS + (NORM ? 3 : 0));
-    fence_init();
-  }
-  __syncthreads();
-  let_next_kernel_start();
+  const Work work(p);
   const int warp = threadIdx.x / 32;
+  if (threadIdx.x == kConsumers) start(s, ring, w, work);
+  __syncwarp();
+  __syncthreads();
+  if (SHARE * SPLITS > 1) cluster_meet();
+  let_next_kernel_start();
+  wait_previous_kernel();
   if (threadIdx.x < kConsumers) {
-    multiply_all(s, ring, sums, warpgroup(), end - first, p.m);
-  } else if (warp == kConsumers / 32) {
-    if (elected()) produce(s, ring, w, x, p.n, row, first, end);
-    __syncwarp();
-    wait_previous_kernel();
-  } else {
-    sum_squares(s, ring, end - first, p.m);
+    consume(s, ring, (float4*)(ring + (ALIAS ? 0 : STAGES)), p, work);
+    return;
   }
-  if (SPLITS > 1) cluster_sync();
-  else __syncthreads();
-  if (NORM) {
-    for (int m = threadIdx.x * 4; m < COLS; m += kThreads * 4) {
-      const float4 q = over_ranks(&s.squares[m]);
-      *(float4*)&s.norm[m] = make_float4(rsqrtf(q.x / p.k + p.eps), rsqrtf(q.y / p.k + p.eps), rsqrtf(q.z / p.k + p.eps),
-                                         rsqrtf(q.w / p.k + p.eps));
-    }
-    __syncthreads();
-  }
-  for (int i = rank * kThreads + threadIdx.x; i < p.m * (kOutputs / 4); i += SPLITS * kThreads) {
-    const int m = i / (kOutputs / 4), n = i % (kOutputs / 4) * 4;
-    const float* at = &sums[m * kPitch + n];
-    finish(p, NORM ? s.norm[m] : 1.f, over_ranks(at), PAIRED ? over_ranks(at + 64) : make_float4(0, 0, 0, 0), m, row + n);
-  }
-  if (SPLITS > 1) cluster_sync();  // nobody leaves while others read its sums
+  if (NORM && warp > kConsumers / 32) sum_squares(s, ring, work);
+  else if (threadIdx.x == kConsumers) produce(s, ring, w, x, work);
+  __syncwarp();
+  if (NORM && SPLITS == 1) __syncthreads();
 }

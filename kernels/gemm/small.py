@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     import torch
 
 LEAST_ROWS, MOST_ROWS = 17, 256
-TRIED = 4
+CUT_PARAMS = ("groups", "splits", "share", "tokens")
+TRIED = 3
 """Cuts that are worth timing."""
 
 
@@ -21,8 +22,9 @@ TRIED = 4
 class SmallGemm(Variant):
     """The transposed product on the warpgroups' matrix units, weights as they are.
 
-    Params: `groups` (of 64 rows of w a block), `splits` (blocks that divide k), `overlap` (a dependent launch: w is
-    read before the kernel ahead has ended, so it must have been written, and waited for, long before).
+    Params: `groups` (of 64 rows of w a block), `splits` (blocks that divide k), `share` (blocks that copy x for each
+    other), `tokens` (tiles of rows of x), `overlap` (a dependent launch: w is read before the kernel ahead has ended, so it
+    must have been written, and waited for, long before).
     """
 
     name = "small_gemm"
@@ -42,6 +44,8 @@ class SmallGemm(Variant):
             return Refusal(f"m is {case.m}: this variant takes {LEAST_ROWS} to {MOST_ROWS} rows")
         if case.k % 8:
             return Refusal(f"k is {case.k}: the copy engine needs rows of a multiple of 16 bytes")
+        if case.n % 8:
+            return Refusal(f"n is {case.n}: rows of y must begin at multiples of 16 bytes")
         if case.epilogue == "quantise":
             return Refusal("epilogue is quantise: this variant writes the activations' type")
         return None
@@ -54,17 +58,20 @@ class SmallGemm(Variant):
         return SmallLinear(case, cut_of(case, params), bool(params.get("overlap")))
 
     def space(self, case: LinearCase) -> list[dict[str, Any]]:
-        """The best guesses."""
-        return [{"groups": each.groups, "splits": each.splits} for each in cuts(case)[:TRIED]]
+        """The best guesses, each with the best way to share x."""
+        best: dict[tuple[int, int, int], SmallCut] = {}
+        for cut in cuts(case):
+            best.setdefault((cut.groups, cut.splits, cut.tokens), cut)
+        return [{name: getattr(cut, name) for name in CUT_PARAMS} for cut in list(best.values())[:TRIED]]
 
 
 def cut_of(case: LinearCase, params: dict[str, Any]) -> SmallCut:
     """How params cut the case, the best guess where they do not say. Raises ValueError that names a wrong one."""
-    unknown = set(params) - {"groups", "splits", "overlap"}
+    unknown = set(params) - {*CUT_PARAMS, "overlap"}
     if unknown:
-        raise ValueError(f"small_gemm takes groups, splits and overlap, not {', '.join(sorted(unknown))}")
+        raise ValueError(f"small_gemm takes {', '.join(CUT_PARAMS)} and overlap, not {', '.join(sorted(unknown))}")
     wanted = {name: value for name, value in params.items() if name != "overlap"}
     for cut in cuts(case):
         if all(getattr(cut, name) == value for name, value in wanted.items()):
             return cut
-    raise ValueError(f"groups, splits: no way to cut {case.key} has {wanted}")
+    raise ValueError(f"{', '.join(CUT_PARAMS)}: no way to cut {case.key} has {wanted}")

@@ -54,16 +54,23 @@ class SmallLinear:
         params["m"], params["n"], params["k"], params["eps"], params["y"] = case.m, case.n, case.k, eps, y.data_ptr()
         for name, value in (("bias", bias), ("residual", residual)):
             params[name] = 0 if value is None else value.data_ptr()
-        maps = named("w", w, (64, PANEL)), named("x", x, (cut.columns, PANEL))
+        maps = self._weights(w), named("x", x, (cut.columns // cut.share, PANEL))
         nvrtc.launch(
             _kernel(self.macros, cut.shared_bytes),
-            (cut.tiles * cut.splits,),
+            (cut.blocks,),
             cut.threads,
             (*maps, params),
             cut.shared_bytes,
             self.overlap,
         )
         return y
+
+    def _weights(self, w: Tensor) -> Any:
+        """The map of w; with a gate 8 of its rows and the 8 of up that belong to them by turns."""
+        case, rows = self.case, self.cut.rows
+        if not case.gates:
+            return named("w", w, (rows, PANEL))
+        return named("w", w.view(2, case.n // 8, 8, case.k).transpose(0, 1), (rows // 16, 2, 8, PANEL))
 
     def _check(self, x: Tensor, w: Tensor, bias: Tensor | None, residual: Tensor | None) -> None:
         case = self.case

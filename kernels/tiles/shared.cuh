@@ -27,6 +27,25 @@ struct SharedTile {
   }
 };
 
+// A value to the same place in the shared memory of block `rank` of the cluster; its bytes count towards `arrived` there.
+__device__ __forceinline__ void put_at(float* to, u32 rank, float value, Barrier& arrived) {
+  asm volatile(
+      "{\n\t.reg .b32 there, barrier;\n\tmapa.shared::cluster.u32 there, %0, %2;\n\t"
+      "mapa.shared::cluster.u32 barrier, %1, %2;\n\t"
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [there], %3, [barrier];\n\t}" ::"r"(shared_address(to)),
+      "r"(shared_address(&arrived)), "r"(rank), "f"(value)
+      : "memory");
+}
+__device__ __forceinline__ void put_at(float4* to, u32 rank, const float4& v, Barrier& arrived) {
+  asm volatile(
+      "{\n\t.reg .b32 there, barrier;\n\tmapa.shared::cluster.u32 there, %0, %2;\n\t"
+      "mapa.shared::cluster.u32 barrier, %1, %2;\n\t"
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [there], {%3, %4, %5, %6}, [barrier];\n\t}" ::"r"(
+          shared_address(to)),
+      "r"(shared_address(&arrived)), "r"(rank), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
+      : "memory");
+}
+
 // Byte offset of 16-byte chunk `chunk` of row `row` in a panel.
 __device__ __forceinline__ u32 swizzled(u32 row, u32 chunk) { return row * 128 + ((chunk ^ (row & 7)) << 4); }
 

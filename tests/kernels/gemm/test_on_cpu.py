@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from kernels import inputs, reference, registry
-from kernels.gemm import lm_head, lm_head_call, skinny_call, small, small_call
+from kernels.gemm import lm_head, lm_head_call, skinny_call, small_call, small_cut
 from kernels.gemm.skinny_cut import cuts
 from kernels.ops import LinearCase, LmHeadCase
 from tests.kernels.on_cpu.translate import library
@@ -29,8 +29,8 @@ extern "C" int join_blocks(const u64* found, long long* ids, int m, int blocks, 
 SMALL = """
 extern "C" int run(const unsigned short* w, int rows, const unsigned short* x, int m, int k, const Params* p,
                    int blocks, int threads, long shared_bytes) {
-  const TensorMap of_w{w, rows, k, 64}, of_x{x, m, k, COLS};
-  return fibers::run(blocks, threads, SPLITS, shared_bytes, [&] { small_gemm(of_w, of_x, *p); });
+  const TensorMap of_w{w, rows, k, kRows}, of_x{x, m, k, COLS / SHARE};
+  return fibers::run(blocks, threads, SHARE * SPLITS, shared_bytes, [&] { small_gemm(of_w, of_x, *p); });
 }"""
 
 
@@ -122,26 +122,29 @@ def tokens(case, variant, given):
 
 
 @pytest.mark.parametrize(
-    ("m", "n", "k", "epilogue", "dtype", "params"),
+    ("m", "n", "k", "epilogue", "dtype", "picked", "ring"),
     [
-        (33, 104, 328, "bias", "bf16", {"groups": 1, "splits": 4}),
-        (64, 72, 520, "residual", "fp16", {"groups": 1, "splits": 8}),
-        (128, 203, 200, "rmsnorm_scale_bias", "bf16", {"groups": 2, "splits": 2}),
-        (190, 72, 264, "rmsnorm_scale_swiglu", "bf16", {"splits": 1}),
+        (33, 104, 328, "bias", "bf16", (1, 3, 2, 1), {}),
+        (64, 72, 520, "residual", "fp16", (1, 8, 1, 1), {"ALIAS": 1}),
+        (120, 136, 392, "rmsnorm_scale_bias", "bf16", (1, 2, 4, 1), {"STAGES": 2, "ALIAS": 1}),
+        (190, 40, 264, "rmsnorm_scale_swiglu", "bf16", (1, 2, 2, 2), {}),
+        (32, 200, 328, "none", "bf16", (1, 1, 4, 1), {"STAGES": 2}),
+        (20, 72, 200, "swiglu", "fp16", (4, 1, 1, 1), {"STAGES": 2}),
     ],
 )
-def test_small(m, n, k, epilogue, dtype, params):
+def test_small(m, n, k, epilogue, dtype, picked, ring):
+    """Whole, split and shared; stages that are filled again; sums that take the place of the ring."""
     case = LinearCase(m=m, n=n, k=k, dtype=dtype, weights=dtype, epilogue=epilogue)
-    cut, given = small.cut_of(case, params), inputs.draw(case, "cpu", 1)
+    cut, given = small_cut.SmallCut(case, *picked), inputs.draw(case, "cpu", 1)
     y = torch.full((m, n), float("nan"), dtype=inputs.DTYPES[dtype])
     found = np.zeros((), small_call.PARAMS)
     found["m"], found["n"], found["k"], found["eps"], found["y"] = m, n, k, 1e-6, y.data_ptr()
     for name in ("bias", "residual"):
         found[name] = given[name].data_ptr() if name in given else 0
-    kernel = library(small_call.SOURCE, SMALL, cut.macros())
+    kernel = library(small_call.SOURCE, SMALL, cut.macros() | ring)
     ran = kernel.run(
-        pointer(given["w"]), case.weight_rows, pointer(given["x"]), m, k, address(found), cut.tiles * cut.splits,
-        cut.threads, ctypes.c_long(cut.shared_bytes),
+        pointer(given["w"]), case.weight_rows, pointer(given["x"]), m, k, address(found), cut.blocks, cut.threads,
+        ctypes.c_long(cut.shared_bytes + cut.sums_bytes),
     )  # fmt: skip
     assert ran == 0
     assert_right(y, case, given)

@@ -186,6 +186,12 @@ inline unsigned __ballot_sync(unsigned, bool yes) {
   return fibers::fold(yes ? 1u << fibers::lane() : 0u, [](unsigned a, unsigned b) { return a | b; });
 }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline unsigned __byte_perm(unsigned a, unsigned b, unsigned order) {
+  const unsigned long long both = (unsigned long long)b << 32 | a;
+  unsigned chosen = 0;
+  for (int i = 0; i < 4; i++) chosen |= (unsigned)(both >> (order >> 4 * i & 7) * 8 & 255) << 8 * i;
+  return chosen;
+}
 inline float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
 inline float __int_as_float(int bits) { return __uint_as_float(bits); }
 inline unsigned __float_as_uint(float x) { unsigned bits; memcpy(&bits, &x, 4); return bits; }

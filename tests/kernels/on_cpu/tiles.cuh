@@ -37,8 +37,12 @@ inline void settle(Barrier& b) {
   if (b.missing == 0 && b.bytes == 0) b.missing = b.count, b.phase ^= 1, fibers::idle_rounds = 0;
 }
 inline void arrive(Barrier& b) { b.missing--, settle(b); }
+inline void arrive_at(Barrier& b, u32 rank) { arrive(fibers::of_rank(&b, rank)); }
 inline void expect(Barrier& b, u32 bytes) { b.bytes += bytes, arrive(b); }
 inline void land(Barrier& b, u32 bytes) { b.bytes -= bytes, settle(b); }
+template <class T> void put_at(T* to, u32 rank, const T& value, Barrier& arrived) {
+  fibers::of_rank(to, rank) = value, land(fibers::of_rank(&arrived, rank), sizeof value);
+}
 inline void wait(Barrier& b, u32 parity) { while (b.phase == parity) fibers::yield(); }
 template <int Stages>
 struct Cursor {
@@ -50,6 +54,8 @@ inline void named_sync(int id, int threads) { fibers::meet(fibers::block().barri
 inline void cluster_sync() {
   fibers::meet(fibers::all_of_cluster, (int)fibers::cluster->size() * fibers::block().threads);
 }
+inline void cluster_meet() { cluster_sync(); }
+inline void fence_async_shared() {}
 inline void wait_previous_kernel() {}
 inline void let_next_kernel_start() {}
 inline bool elected() { return fibers::lane() == 0; }
@@ -57,7 +63,8 @@ constexpr int kWarpgroup = 128;
 inline int warpgroup() { return fibers::now->thread / kWarpgroup; }
 constexpr u64 kEvictFirst = 0, kEvictLast = 0;
 
-// A map of a matrix [rows][cols] of 16-bit values for boxes of `box` rows and 64 columns, in the 128-byte swizzle.
+// A map of a matrix [rows][cols] of 16-bit values for boxes of `box` rows and 64 columns, in the 128-byte swizzle. With
+// four coordinates the rows are 8 of the first half and 8 of the second by turns.
 struct TensorMap { const unsigned short* data; int rows, cols, box; };
 inline int swizzled(int row, int column) { return row * 64 + ((column / 8 ^ row % 8) * 8) + column % 8; }
 inline void copy_in(void* to, const TensorMap& map, Barrier& barrier, int c0, int r0, u64 = 0) {
@@ -67,6 +74,19 @@ inline void copy_in(void* to, const TensorMap& map, Barrier& barrier, int c0, in
       ((unsigned short*)to)[swizzled(r, c)] = inside ? map.data[(long)(r0 + r) * map.cols + c0 + c] : 0;
     }
   land(barrier, map.box * 128);
+}
+inline void copy_in(void* to, const TensorMap& map, Barrier& barrier, int c0, int, int, int c3, u64 = 0) {
+  for (int r = 0; r < map.box; r++)
+    for (int c = 0; c < 64; c++) {
+      const int row = (c3 + r / 16) * 8 + r % 8, half = map.rows / 2;
+      const bool inside = row < half && c0 + c < map.cols;
+      ((unsigned short*)to)[swizzled(r, c)] = inside ? map.data[(long)(row + r / 8 % 2 * half) * map.cols + c0 + c] : 0;
+    }
+  land(barrier, map.box * 128);
+}
+inline void copy_in_all(void* to, const TensorMap& map, Barrier& barrier, unsigned short blocks, int c0, int r0, u64 = 0) {
+  for (int rank = 0; rank < 16; rank++)
+    if (blocks >> rank & 1) copy_in(&fibers::of_rank((char*)to, rank), map, fibers::of_rank(&barrier, rank), c0, r0);
 }
 template <class T, int Rows, int Columns>
 struct SharedTile {
@@ -81,7 +101,8 @@ template <int N> void zero(Accumulator<N>& d) { for (float& x : d.at) x = 0; }
 template <int N> void pin(Accumulator<N>&) {}
 inline void fence_products() {}
 inline void commit_products() {}
-template <int Pending> void wait_products() {}
+// A product is the whole warpgroup's: its end is the same for all.
+template <int Pending> void wait_products() { fibers::meet(fibers::block().barriers[16 + warpgroup()], kWarpgroup); }
 inline int own_row() { return fibers::now->thread / 32 % 4 * 16 + fibers::lane() / 4; }
 inline int own_column() { return fibers::now->thread % 4 * 2; }
 template <class T, int N>

@@ -76,7 +76,7 @@ def _closing(source: str, opening: int) -> int:
 @cache
 def _library(source: Path, entry: str, macros: tuple[tuple[str, int], ...]) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory() as folder:
-        for header in source.parent.glob("skinny*.cuh"):
+        for header in (*source.parent.glob("skinny*.cuh"), *source.parent.glob("small*.cuh")):
             (Path(folder) / header.name).write_text(translated(header.read_text()))
         main = Path(folder) / "main.cpp"
         main.write_text(translated(source.read_text()) + entry)
