@@ -23,8 +23,8 @@ class SmallGemm(Variant):
     """The transposed product on the warpgroups' matrix units, weights as they are.
 
     Params: `groups` (of 64 rows of w a block), `splits` (blocks that divide k), `share` (blocks that copy x for each
-    other), `tokens` (tiles of rows of x), `overlap` (a dependent launch: w is read before the kernel ahead has ended, so it
-    must have been written, and waited for, long before).
+    other), `tokens` (tiles of rows of x), `overlap` (a dependent launch: w is read before the kernel ahead has ended,
+    so it must have been written, and waited for, long before).
     """
 
     name = "small_gemm"
