@@ -1,4 +1,4 @@
-// y[m, n] = epilogue(x[m, k] · w[n, k]ᵀ) for 17 to 256 rows of x: the transposed product, so that 64 rows of w fill the
+// y[m, n] = epilogue(x[m, k] · w[n, k]ᵀ) for 9 to 256 rows of x: the transposed product, so that 64 rows of w fill the
 // warpgroup's M and COLS rows of x its N. A cluster is SPLITS blocks that divide k times SHARE neighbours along n.
 //
 //   one thread     starts the barriers and at once copies this block's rows of w, 64 columns a stage; then, all blocks

@@ -1,4 +1,4 @@
-"""Products with 17 to 256 rows of x, as prompts need them: k split over a cluster, joined in a fixed order."""
+"""Products with 9 to 256 rows of x, as prompts need them: k split over a cluster, joined in a fixed order."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from kernels.registry import Refusal, Variant, register
 if TYPE_CHECKING:
     import torch
 
-LEAST_ROWS, MOST_ROWS = 17, 256
+LEAST_ROWS, MOST_ROWS = 9, 256
 CUT_PARAMS = ("groups", "splits", "share", "tokens")
 TRIED = 3
 """Cuts that are worth timing."""
@@ -29,7 +29,7 @@ class SmallGemm(Variant):
 
     name = "small_gemm"
     op = "linear"
-    summary = "split product for 17 to 256 rows"
+    summary = "split product for 9 to 256 rows"
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from kernels.ops import LinearCase
 
-COLUMNS = (32, 64, 96, 128, 192, 256)
+COLUMNS = (16, 32, 64, 96, 128, 192, 256)
 """Rows of x that a block takes, the N of its warpgroup products."""
 
 PANEL = 64

@@ -128,7 +128,7 @@ def tokens(case, variant, given):
         (64, 72, 520, "residual", "fp16", (1, 8, 1, 1), {"ALIAS": 1}),
         (120, 136, 392, "rmsnorm_scale_bias", "bf16", (1, 2, 4, 1), {"STAGES": 2, "ALIAS": 1}),
         (190, 40, 264, "rmsnorm_scale_swiglu", "bf16", (1, 2, 2, 2), {}),
-        (32, 200, 328, "none", "bf16", (1, 1, 4, 1), {"STAGES": 2}),
+        (16, 200, 328, "none", "bf16", (1, 1, 2, 1), {"STAGES": 2}),
         (20, 72, 200, "swiglu", "fp16", (4, 1, 1, 1), {"STAGES": 2}),
     ],
 )
