@@ -27,19 +27,10 @@ __device__ __forceinline__ u32 scaled(u32 pair, float scale) {
 // 2^(14 - exponent of the row's largest value), as bits; a row with infinities takes the least scale.
 __device__ __forceinline__ u32 scale_exponent(u32 largest) { return min(268u - (largest >> 7), 253u); }
 
-// The sum of 128 fp16 values that 16 lanes hold.
-__device__ __forceinline__ void sum_group(float* to, const uint4& v) {
-  const float2 a = unpack<f16>(v.x), b = unpack<f16>(v.y), c = unpack<f16>(v.z), d = unpack<f16>(v.w);
-  float sum = a.x + a.y + (b.x + b.y) + (c.x + c.y + (d.x + d.y));
-#pragma unroll
-  for (int o = 1; o < 16; o *= 2) sum += __shfl_xor_sync(~0u, sum, o);
-  if (threadIdx.x % 16 == 0) *to = sum;
-}
-
 // Sums of squares and largest values of the rows of x; rows for quantised weights become fp16. A warp takes every
 // (WARPS / parts)-th row, and a part of it.
 __device__ __forceinline__ void prepare(const Params& p, const Places& at) {
-  if (!kScaled && !NORM && !kGrouped) return;
+  if (!kScaled && !NORM) return;
   Shared& s = *at.shared;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, words = p.steps * K_WARPS * Weight::kK / 8;
   int side_by_side = 1;
@@ -76,16 +67,15 @@ __device__ __forceinline__ void prepare(const Params& p, const Places& at) {
     s.squares_sum[threadIdx.x] = sum;
     s.norm[threadIdx.x] = rsqrtf(sum / p.k + p.eps);
   }
-  if (!kScaled && !kGrouped) return;
+  if (!kScaled) return;
 #pragma unroll 1
   for (int row = warp / parts; row < p.m; row += side_by_side) {
-    const float scale = kScaled ? __uint_as_float(scale_exponent(s.largest[row]) << 23) : 1.f;
+    const float scale = __uint_as_float(scale_exponent(s.largest[row]) << 23);
     uint4* to = (uint4*)(at.x + row * p.x_bytes);
 #pragma unroll 2
     for (int word = part * 32 + lane; word < words; word += parts * 32) {
-      uint4 v = to[word];
-      if (kScaled) to[word] = v = make_uint4(scaled(v.x, scale), scaled(v.y, scale), scaled(v.z, scale), scaled(v.w, scale));
-      if (kGrouped) sum_group(&at.x_sums[word / 16 * 16 + row], v);
+      const uint4 v = to[word];
+      to[word] = make_uint4(scaled(v.x, scale), scaled(v.y, scale), scaled(v.z, scale), scaled(v.w, scale));
     }
   }
   named_sync(1, kThreads);
@@ -143,7 +133,7 @@ __device__ __forceinline__ void consume(const Params& p, const Places& at, const
         const char* here[N_TILES];
 #pragma unroll
         for (int n = 0; n < N_TILES; n++) here[n] = x[n] + (step + i) * (K_WARPS * Weight::kK * 2);
-        Weight::run(sums, w + i * kStepBytes, here, at.x_sums + ((step + i) * K_WARPS + warp % K_WARPS) * 16 + 2 * t);
+        Weight::run(sums, w + i * kStepBytes, here);
       }
       __syncwarp();
       if (threadIdx.x % 32 == 0) arrive(s.empty[ring.stage]);

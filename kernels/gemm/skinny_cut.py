@@ -116,15 +116,14 @@ class Cut:
         return self.most_units(sms) if self.keep or self.splits > 1 else 0
 
     def fixed_bytes(self, sms: int) -> int:
-        """Shared memory but for the ring: barriers, partial sums, sums of x, kept sums, scales, bias, residual, x."""
+        """Shared memory but for the ring: barriers, partial sums, kept sums, scales, bias, residual, x."""
         columns = 2 if self.m > 8 else 1
         own = (2 * 16 + 1) * 8 + 16 * self.warps * 4 + 4 * 64 + 2 * self.warps * self.row_tiles * columns * 640
         rows = self.most_units(sms) * self.unit_rows
         kept = self.kept_units(sms) * self.m * self.unit_rows * 4
         scales = rows * 4 if self.kind in ("fp8", "nvfp4") else 0
         beside = scales + rows * self.row_bytes
-        x_sums = self.steps * self.k_warps * 64 if self.kind in ("int4", "int4_zero") else 0
-        return self.spare + _line(own) + x_sums + _line(kept + beside + 128) + _line(self.x_bytes * self.m)
+        return self.spare + _line(own) + _line(kept + beside + 128) + _line(self.x_bytes * self.m)
 
     def stages(self, sms: int, overlap: bool) -> int:
         """Chunks of the ring; 0 when the shared memory is too small."""

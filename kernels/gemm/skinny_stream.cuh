@@ -42,18 +42,16 @@ struct Shared {
   float partial[2][WARPS * ROW_TILES * N_TILES][8 * kColumn];
 };
 
-// Dynamic shared memory: Shared | sums of x [128s of columns][16] |
-// kept sums [kept_units][m][kUnitTiles][16] | row scales and bias [most_units][rows] | residual [m][most_units][outputs] | x rows of x_bytes | ring of chunks.
+// Dynamic shared memory: Shared | kept sums [kept_units][m][kUnitTiles][16] | row scales and bias [most_units][rows] |
+// residual [m][most_units][outputs] | x rows of x_bytes | ring of chunks.
 struct Places {
   Shared* shared;
-  float *x_sums, *kept, *scales, *bias;
+  float *kept, *scales, *bias;
   Value* residual;
   char *x, *ring;
   __device__ __forceinline__ Places(char* memory, const Params& p) {
     u32 at = (sizeof(Shared) + 127) / 128 * 128;
     shared = (Shared*)memory;
-    x_sums = (float*)(memory + at);
-    if (kGrouped) at += p.steps * K_WARPS * 64;
     kept = (float*)(memory + at);
     at += p.kept_units * p.m * kUnitTiles * 64;
     scales = (float*)(memory + at);

@@ -10,7 +10,6 @@ using namespace tiles;
 enum Kind { kSame, kFp8, kNvfp4, kInt4, kInt4Zero };
 constexpr Kind kWeights = (Kind)WEIGHTS;
 constexpr bool kQuantised = kWeights != kSame;
-constexpr bool kGrouped = kWeights == kInt4 || kWeights == kInt4Zero;  // needs the sum of x over every 128 columns
 constexpr bool kHalfProducts = HALF || kQuantised;  // quantised weights become fp16, and so must x
 
 #if HALF
@@ -54,8 +53,7 @@ struct Step;
 template <>
 struct Step<kSame> {
   static constexpr int kK = 32, kBytes = 1024;
-  static __device__ __forceinline__ void run(Sums (&sums)[ROW_TILES], const char* w, const char* const (&x)[N_TILES],
-                                             const float*) {
+  static __device__ __forceinline__ void run(Sums (&sums)[ROW_TILES], const char* w, const char* const (&x)[N_TILES]) {
     const Inputs in(x, 0);
 #pragma unroll
     for (int tile = 0; tile < ROW_TILES; tile++)
@@ -77,8 +75,7 @@ struct Step<kFp8> {
     asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(both) : "h"((unsigned short)bytes));
     return both;
   }
-  static __device__ __forceinline__ void run(Sums (&sums)[ROW_TILES], const char* w, const char* const (&x)[N_TILES],
-                                             const float*) {
+  static __device__ __forceinline__ void run(Sums (&sums)[ROW_TILES], const char* w, const char* const (&x)[N_TILES]) {
     const Inputs in(x, 0);
 #pragma unroll
     for (int tile = 0; tile < ROW_TILES; tile++) {
@@ -100,8 +97,7 @@ struct Step<kNvfp4> {
     const __half2 product = __hmul2(*(__half2*)&a, scale);
     return *(const u32*)&product;
   }
-  static __device__ __forceinline__ void run(Sums (&sums)[ROW_TILES], const char* w, const char* const (&x)[N_TILES],
-                                             const float*) {
+  static __device__ __forceinline__ void run(Sums (&sums)[ROW_TILES], const char* w, const char* const (&x)[N_TILES]) {
     const int lane = threadIdx.x % 32;
     const Inputs in[2] = {{x, 0}, {x, 32}};
 #pragma unroll
@@ -123,9 +119,8 @@ struct Step<kNvfp4> {
   }
 };
 
-// 4-bit integers with a scale, and perhaps a zero z, per 128 columns. An integer q in the last bits of the fp16 1024 is
-// 1024 + q (row g), four bits higher 1024 + 16 q (row g + 8): multiplied as they are, from -(1024 + z), or -(1024 + 16 z),
-// times the sum of x on, which `x_sums` holds for the 128 columns.
+// 4-bit integers with a scale, and perhaps a zero, per 128 columns. An integer in the last bits of the fp16 1024 is
+// 1024 + q; four bits higher it is 1024 + 16 q.
 template <bool ZERO>
 struct Int4Step {
   static constexpr int kUnrolled = ROW_TILES == 1 ? 2 : 1;
@@ -135,28 +130,34 @@ struct Int4Step {
     asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(both) : "r"(q), "r"(mask), "r"(0x64006400u));
     return both;
   }
+  static __device__ __forceinline__ u32 low(u32 q, __half2 minus) {
+    const u32 raw = join(q, 0x000f000fu);
+    const __half2 value = __hadd2(*(const __half2*)&raw, minus);
+    return *(const u32*)&value;
+  }
+  static __device__ __forceinline__ u32 high(u32 q, __half2 minus) {
+    const u32 raw = join(q, 0x00f000f0u);
+    const __half2 value = __hfma2(*(const __half2*)&raw, __float2half2_rn(0.0625f), minus);
+    return *(const u32*)&value;
+  }
   static __device__ __forceinline__ float wide(u32 bits) {
     if constexpr (HALF) return __half2float(__ushort_as_half((unsigned short)bits));
     return __uint_as_float(bits << 16);
   }
-  static __device__ __forceinline__ void run(Sums (&sums)[ROW_TILES], const char* w, const char* const (&x)[N_TILES],
-                                             const float* x_sums) {
+  static __device__ __forceinline__ void run(Sums (&sums)[ROW_TILES], const char* w, const char* const (&x)[N_TILES]) {
     const int g = threadIdx.x % 32 / 4;
-    Sums group[ROW_TILES];
-    float below[ROW_TILES], above[ROW_TILES];  // scales of row g, and of row g + 8
+    Sums group[ROW_TILES] = {};
+    u32 scales[ROW_TILES];
+    __half2 below[ROW_TILES], above[ROW_TILES];  // what is taken off row g, and row g + 8
 #pragma unroll
     for (int tile = 0; tile < ROW_TILES; tile++) {
       const char* at = w + tile * kBytes + 1024 + g * (ZERO ? 8 : 4);
-      const u32 scales = *(const u32*)at;
-      below[tile] = wide(scales & 0xffff), above[tile] = wide(scales >> 16) * 0.0625f;
-      float2 taken = {-1032.f, -1152.f};
+      scales[tile] = *(const u32*)at;
+      below[tile] = __float2half2_rn(-1032.f), above[tile] = __float2half2_rn(-72.f);
       if constexpr (ZERO) {
-        const u32 both = *(const u32*)(at + 4);
-        taken = unpack<f16>(both), taken.y *= 16;
+        const __half2 both = *(const __half2*)(at + 4);
+        below[tile] = __low2half2(both), above[tile] = __high2half2(both);
       }
-#pragma unroll
-      for (int i = 0; i < N_TILES * 4; i++)
-        group[tile][i / 4][i % 4] = (i % 4 < 2 ? taken.x : taken.y) * x_sums[i / 4 * 8 + i % 2];
     }
 #pragma unroll kUnrolled
     for (int columns = 0; columns < kK; columns += 64) {
@@ -167,8 +168,8 @@ struct Int4Step {
         const u32 words[4] = {f.x, f.y, f.z, f.w};
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-          const u32 q = words[i], next = q >> 8, low = 0x000f000f, high = 0x00f000f0;
-          const u32 a[4] = {join(q, low), join(q, high), join(next, low), join(next, high)};
+          const u32 q = words[i], next = q >> 8;
+          const u32 a[4] = {low(q, below[tile]), high(q, above[tile]), low(next, below[tile]), high(next, above[tile])};
           in[i / 2].multiply(group[tile], a, i % 2);
         }
       }
@@ -177,7 +178,7 @@ struct Int4Step {
     for (int tile = 0; tile < ROW_TILES; tile++)
 #pragma unroll
       for (int i = 0; i < N_TILES * 4; i++)
-        sums[tile][i / 4][i % 4] += (i % 4 < 2 ? below : above)[tile] * group[tile][i / 4][i % 4];
+        sums[tile][i / 4][i % 4] += wide(i % 4 < 2 ? scales[tile] & 0xffff : scales[tile] >> 16) * group[tile][i / 4][i % 4];
   }
 };
 template <>
