@@ -16,8 +16,8 @@ SHARED_MOST = 232_448 - 4096
 STAGES_LEAST, STAGES_MOST = 3, 12
 CLUSTER_MOST = 8
 
-GPCS = (18, 18, 18, 18, 16, 16, 14, 14)
-"""SMs of the GPCs, of which a cluster takes one: a guess that agrees with 32 clusters of 4 and 16 of 8 not fitting."""
+AT_ONCE = {1: 132, 2: 66, 3: 39, 4: 30, 5: 22, 6: 17, 7: 15, 8: 15}
+"""Clusters of so many blocks, one block an SM, that an H200 runs at once (`cuOccupancyMaxActiveClusters`)."""
 
 MEMORY_KB_PER_US, CACHE_KB_PER_US, SM_KB_PER_US = 4300.0, 9000.0, 100.0
 """What the memory gives, the second-level cache, and what one SM takes in."""
@@ -125,7 +125,7 @@ class SmallCut:
     @property
     def waves(self) -> int:
         """Times that all clusters which fit at once have to run."""
-        return -(-self.clusters // sum(each // (self.share * self.splits) for each in GPCS))
+        return -(-self.clusters // AT_ONCE[self.share * self.splits])
 
     def microseconds(self) -> float:
         """A guess without the launch: beginning, streaming, joining, writing."""
