@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from kernels import scaled
 from kernels.attention import step_reference
 from kernels.cache_slots import each_sequence
 from kernels.ops import (
@@ -218,17 +219,9 @@ def multiplied_out(values: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
     return values.float() * scales.float()
 
 
-def to_fp8(y: torch.Tensor) -> Outputs:
-    """(values in fp8 (e4m3), scale per row [m, 1] float32) with y ≈ values · scale, the largest value at 448."""
-    wide = y.float()
-    scale = wide.abs().amax(dim=-1, keepdim=True).clamp_min(1e-30) / 448
-    return (wide / scale).to(torch.float8_e4m3fn), scale
-
-
 def _through_fp8(y: torch.Tensor) -> torch.Tensor:
     """y as fp8 with a scale per row holds it, in float32."""
-    values, scale = to_fp8(y)
-    return values.float() * scale
+    return scaled.held(scaled.of_x(y, "row"))
 
 
 def _sdpa(case: AttentionCase, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

@@ -34,9 +34,9 @@ def held(scaled: Scaled) -> torch.Tensor:
 
 
 def _quantised(x: torch.Tensor, scales: Scales, rows: int) -> Scaled:
-    most = _largest(x.float().abs(), scales, rows)
-    found = most.clamp_min(1e-30) / LARGEST
-    return (x.float() / _spread(found, x.shape)).to(torch.float8_e4m3fn), found
+    wide = x.float()
+    found = _largest(wide.abs(), scales, rows).clamp_min(1e-30) / LARGEST
+    return (wide / _spread(found, x.shape)).to(torch.float8_e4m3fn), found
 
 
 def _largest(x: torch.Tensor, scales: Scales, rows: int) -> torch.Tensor:

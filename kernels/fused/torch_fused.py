@@ -30,14 +30,14 @@ class TorchRmsNorm(Variant):
         """f(x, w, residual=None, eps=1e-6) -> y, or (values, scale) when it quantises, then x + residual."""
         import torch.nn.functional as F
 
-        from kernels.reference import to_fp8
+        from kernels.scaled import of_x
 
         _no_params(self.name, params)
 
         def norm(x: Any, w: Any, residual: Any = None, eps: float = 1e-6) -> Any:
             total = x if residual is None else x + residual
             y = F.rms_norm(total, (case.n,), w, eps)
-            outputs = (*(to_fp8(y) if case.quantise else (y,)), *(() if residual is None else (total,)))
+            outputs = (*(of_x(y, "row") if case.quantise else (y,)), *(() if residual is None else (total,)))
             return outputs if len(outputs) > 1 else y
 
         return norm

@@ -1,14 +1,11 @@
 """Weights in lower precision: fp8 per row, NVFP4, and 4-bit integers per group of 128. Imports torch."""
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 
+from kernels import e2m1, scaled
 from kernels.inputs import DTYPES
-
-E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-"""The magnitudes of e2m1 by code; bit 3 of a code is the sign."""
 
 NVFP4_BLOCK = 16
 INT4_GROUP = 128
@@ -42,9 +39,8 @@ def quantised(weight: torch.Tensor, weights: str, dtype: str, zero: bool = False
 
 def fp8_rows(weight: torch.Tensor) -> Quantised:
     """e4m3 with the largest value of each row at 448."""
-    wide = weight.float()
-    scales = wide.abs().amax(dim=1).clamp_min(1e-30) / 448
-    return Quantised((wide / scales[:, None]).to(torch.float8_e4m3fn), scales)
+    codes, scales = scaled.of_w(weight, "row")
+    return Quantised(codes, scales.squeeze(1))
 
 
 def nvfp4(weight: torch.Tensor) -> Quantised:
@@ -54,9 +50,7 @@ def nvfp4(weight: torch.Tensor) -> Quantised:
     scales = (blocks.abs().amax(dim=2) / (6 * tensor_scale)).clamp(max=448).to(torch.float8_e4m3fn)
     unit = scales.float() * tensor_scale
     shares = torch.where(unit[..., None] > 0, blocks / unit[..., None].clamp_min(1e-38), torch.zeros_like(blocks))
-    middles = torch.tensor([(low + high) / 2 for low, high in pairwise(E2M1)], device=weight.device)
-    codes = torch.bucketize(shares.abs(), middles) + 8 * (shares < 0)
-    return Quantised(codes.to(torch.uint8).flatten(1)[:, : weight.shape[1]].contiguous(), scales, tensor_scale)
+    return Quantised(e2m1.codes(shares).flatten(1)[:, : weight.shape[1]].contiguous(), scales, tensor_scale)
 
 
 def int4_groups(weight: torch.Tensor, dtype: torch.dtype, zero: bool) -> Quantised:
@@ -79,8 +73,7 @@ def values(quantised: Quantised) -> torch.Tensor:
     if codes.dtype == torch.float8_e4m3fn:
         return codes.float() * scales[:, None]
     if quantised.zeros is None:
-        signed = torch.tensor([*E2M1, *(-each for each in E2M1)], device=codes.device)[codes.int()]
-        return signed * (_spread(scales, NVFP4_BLOCK, codes.shape[1]) * quantised.tensor_scale)
+        return e2m1.values(codes) * (_spread(scales, NVFP4_BLOCK, codes.shape[1]) * quantised.tensor_scale)
     zeros = _spread(quantised.zeros, INT4_GROUP, codes.shape[1])
     return (codes.float() - zeros) * _spread(scales, INT4_GROUP, codes.shape[1])
 

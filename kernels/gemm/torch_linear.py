@@ -40,14 +40,14 @@ def finished(case: LinearCase, y: "torch.Tensor", residual: Any) -> Any:
     """What follows a product and its bias: the residual's sum, swiglu, or (values e4m3 [m, n], scales [m, 1])."""
     import torch.nn.functional as F
 
-    from kernels.reference import to_fp8
+    from kernels.scaled import of_x
 
     if case.epilogue == "residual":
         return y + residual
     if case.gates:
         gate, up = y.chunk(2, dim=-1)
         return F.silu(gate) * up
-    return to_fp8(y) if case.epilogue == "quantise" else y
+    return of_x(y, "row") if case.epilogue == "quantise" else y
 
 
 def _unquantised(case: LinearCase) -> Refusal | None:

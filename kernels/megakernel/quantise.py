@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.megakernel.weights import E2M1
+from kernels import e2m1
 
 E4M3_MOST, E4M3_LEAST_NORMAL, E2M1_MOST = 448.0, 2.0**-6, 6.0
 BLOCK = 16
@@ -41,7 +41,7 @@ class Quantised:
                 out[rows] = (codes.view(torch.float8_e4m3fn).float() * scale).bfloat16()
             else:
                 blocks = self.block_scales[rows].view(torch.float8_e4m3fn).float().repeat_interleave(BLOCK, dim=1)
-                out[rows] = (_e2m1_values(codes) * blocks * scale).bfloat16()
+                out[rows] = (e2m1.values(codes) * blocks * scale).bfloat16()
         return out
 
 
@@ -88,9 +88,9 @@ def nvfp4(weight: Tensor) -> Quantised:
 def _best_blocks(blocks: Tensor) -> tuple[Tensor, Tensor]:
     """Codes [rows, columns] and scales [rows, n] of blocks [rows, n, 16]: those that round best."""
     tried = [_block_scale(blocks, full) for full in FULL_SCALES]
-    found = [_e2m1(blocks / scale.float()[..., None]) for scale in tried]
+    found = [e2m1.codes(blocks / scale.float()[..., None]) for scale in tried]
     errors = [
-        (_e2m1_values(codes) * scale.float()[..., None] - blocks).square().sum(-1)
+        (e2m1.values(codes) * scale.float()[..., None] - blocks).square().sum(-1)
         for codes, scale in zip(found, tried, strict=True)
     ]
     codes, scales, least = found[0], tried[0].view(torch.uint8), errors[0]
@@ -106,21 +106,6 @@ def _block_scale(blocks: Tensor, full: float) -> Tensor:
     """e4m3 scales of blocks [rows, n, 16] that bring the largest of each near `full`; never a subnormal number."""
     wanted = (blocks.abs().amax(-1) / full).clamp(E4M3_LEAST_NORMAL, E4M3_MOST)
     return wanted.to(torch.float8_e4m3fn)
-
-
-def _e2m1(x: Tensor) -> Tensor:
-    """Codes of the nearest e2m1 values, to even where two are as near, larger ones cut off; uint8."""
-    size = x.abs()
-    code = torch.zeros_like(x, dtype=torch.uint8)
-    for number, (low, high) in enumerate(zip(E2M1[:-1].tolist(), E2M1[1:].tolist(), strict=True)):
-        middle = (low + high) / 2
-        code += size >= middle if number % 2 else size > middle
-    return code | (x < 0).byte() << 3
-
-
-def _e2m1_values(codes: Tensor) -> Tensor:
-    table = torch.from_numpy(E2M1).to(codes.device)
-    return torch.cat([table, -table])[codes.int()]
 
 
 def _check(weight: Tensor, name: str) -> None:

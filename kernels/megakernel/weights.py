@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kernels.ops import E2M1
+
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
@@ -69,8 +71,6 @@ FORMATS = {
 }
 """fp8 is e4m3 with a scale per row; nvfp4 is e2m1 with an e4m3 scale per 16 columns and a float scale per matrix."""
 
-E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=np.float32)
-
 
 def format_of(name: str) -> Format:
     """Raises ValueError naming the precisions there are."""
@@ -89,7 +89,7 @@ def e4m3_values(codes: Bytes) -> Floats:
 
 def e2m1_values(codes: Bytes) -> Floats:
     """float32 values of 4-bit codes."""
-    return np.where(codes >> 3 == 1, -1, 1).astype(np.float32) * E2M1[codes & 7]
+    return np.where(codes >> 3 == 1, -1, 1).astype(np.float32) * np.array(E2M1, dtype=np.float32)[codes & 7]
 
 
 def matrix_of_unit(stream: Bytes, k_tiles: int, form: Format) -> Floats:

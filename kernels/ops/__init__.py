@@ -9,14 +9,15 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter
 
 from kernels.ops.attention import AttentionCase, StepAttentionCase
-from kernels.ops.base import BYTES, DType, Epilogue, Sampling, Scales, Weights
+from kernels.ops.base import BYTES, E2M1, DType, Epilogue, Sampling, Scales, Weights
 from kernels.ops.model import ModelCase
 from kernels.ops.products import GroupedCase, LinearCase, LmHeadCase
 from kernels.ops.rowwise import GatedCase, RmsNormCase, RopeCase
 
 __all__ = [
-    "BYTES", "AttentionCase", "Case", "DType", "Epilogue", "GatedCase", "GroupedCase", "LinearCase", "LmHeadCase",
-    "ModelCase", "RmsNormCase", "RopeCase", "Sampling", "Scales", "StepAttentionCase", "Weights", "case_from",
+    "BYTES", "E2M1", "AttentionCase", "Case", "DType", "Epilogue", "GatedCase", "GroupedCase", "LinearCase",
+    "LmHeadCase", "ModelCase", "RmsNormCase", "RopeCase", "Sampling", "Scales", "StepAttentionCase", "Weights",
+    "case_from",
 ]  # fmt: skip
 
 Case = Annotated[

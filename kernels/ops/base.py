@@ -31,6 +31,9 @@ BYTES: dict[str, float] = {
 }
 """Bytes per element, scales included."""
 
+E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+"""The magnitudes of a 4-bit number by its lower three bits; the fourth is the sign."""
+
 
 class BaseCase(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)

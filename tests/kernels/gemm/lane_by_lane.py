@@ -2,8 +2,8 @@
 
 import torch
 
-from kernels.gemm.quantise import E2M1
 from kernels.gemm.skinny_cut import STEP_BYTES, STEP_K, Cut
+from kernels.ops import E2M1
 
 
 def weight_of(stream: torch.Tensor, cut: Cut, dtype: torch.dtype = torch.float32) -> torch.Tensor:

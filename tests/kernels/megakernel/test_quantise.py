@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from kernels.megakernel.pack import quantised, streams
 from kernels.megakernel.quantise import QUANTISERS, fp8, nvfp4, rounded
-from kernels.megakernel.weights import E2M1, FORMATS, e2m1_values, e4m3_values, format_of, matrix_of_unit
+from kernels.megakernel.weights import FORMATS, e2m1_values, e4m3_values, format_of, matrix_of_unit
+from kernels.ops import E2M1
 
 LOWER = sorted(QUANTISERS)
 
@@ -25,7 +26,7 @@ def test_codes_stand_for_the_values_of_their_formats() -> None:
     numbers = codes[(codes & 0x7F) != 0x7F]
     theirs = torch.from_numpy(numbers).view(torch.float8_e4m3fn).float().numpy()
     np.testing.assert_array_equal(e4m3_values(numbers), theirs)
-    np.testing.assert_array_equal(e2m1_values(codes[:16]), np.concatenate([E2M1, -E2M1]))
+    np.testing.assert_array_equal(e2m1_values(codes[:16]), [*E2M1, *(-each for each in E2M1)])
 
 
 @given(st.integers(1, 3), st.integers(1, 300), st.integers(0, 5), st.integers(0, 99), st.sampled_from(sorted(FORMATS)))
@@ -66,7 +67,7 @@ def test_nvfp4_rounds_no_worse_than_the_plain_recipe() -> None:
     found = nvfp4(weight)
     scale = (blocks.abs().amax(-1) / 6 / found.row_scales[0]).clamp(2**-6, 448).to(torch.float8_e4m3fn).float()
     scale = scale[..., None] * found.row_scales[0]
-    grid = torch.from_numpy(np.concatenate([-E2M1, E2M1]))
+    grid = torch.tensor([*E2M1, *(-each for each in E2M1)])
     plain = (blocks[..., None] / scale[..., None] - grid).abs().amin(-1) * scale
     own = (found.values().float() - weight.float()).unflatten(1, (-1, 16))
     assert (own.norm(dim=-1) <= plain.norm(dim=-1) * (1 + 1e-6)).all()
