@@ -176,16 +176,18 @@ __device__ __forceinline__ bool given_up(const Params& p, Shared& s, const Instr
   return true;
 }
 
-// Reads N pairs of words, `from` words into `base`, by whole warps, until all carry `tag`. With Watch one lane watches its first word before the
-// others read, so that many waiting SMs do not take the memory system from the weights. When it takes too long, or
+// Reads N pairs of words, `from` words into `base`, by whole warps, until all carry `tag`. Lanes that miss some ask for
+// them again. With Watch and more than one sequence, where a warp waits for many, one lane watches its first word before
+// the others read, so that waiting SMs do not take the memory system from the weights. When it takes too long, or
 // another SM gave up, marks the machine as faulted, which the caller sees after the next barrier.
 template <bool Watch, int N>
 __device__ __forceinline__ void await(const Params& p, Shared& s, const Instruction& in, u32 tag, const u64* base,
                                       const u32 (&from)[N], ulonglong2 (&words)[N]) {
+  constexpr bool kOneWatches = Watch && BATCH > 1;
   u64 began = 0;
-  if (Watch && threadIdx.x % 32 == 0)
+  if (kOneWatches && threadIdx.x % 32 == 0)
     for (u32 spin = 0; tag_of(load_words(base + from[0]).x) != tag && !given_up(p, s, in, spin, began); spin++) {}
-  if (Watch) __syncwarp();
+  if (kOneWatches) __syncwarp();
 #pragma unroll
   for (int i = 0; i < N; i++) words[i] = load_words(base + from[i]);
   for (u32 spin = 0;; spin++) {
