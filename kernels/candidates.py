@@ -160,7 +160,8 @@ def _tune(bench: Bench, ready: list[_Runnable]) -> list[_Runnable]:
         for position, each in enumerate(group):
             each.trial.take(times[str(position)], floor_ms(each.trial.case, bench.ceilings))
             ratio = times[str(position)].ms / max(times[first].ms, 1e-12)
-            each.trial.reason = f"{ratio:.2f}x slower than its own params {group[int(first)].trial.params}."
+            best_params = ", ".join(f"{name} {value}" for name, value in group[int(first)].trial.params.items())
+            each.trial.reason = f"{ratio:.2f}x slower than the same with {best_params}."
         best.append(group[int(first)])
     return best
 

@@ -15,7 +15,7 @@ from kernels.ops.products import GroupedCase, LinearCase, LmHeadCase
 from kernels.ops.rowwise import GatedCase, RmsNormCase, RopeCase
 
 __all__ = [
-    "BYTES", "E2M1", "AttentionCase", "Case", "DType", "Epilogue", "GatedCase", "GroupedCase", "LinearCase",
+    "BYTES", "E2M1", "PARTS", "AttentionCase", "Case", "DType", "Epilogue", "GatedCase", "GroupedCase", "LinearCase",
     "LmHeadCase", "ModelCase", "RmsNormCase", "RopeCase", "Sampling", "Scales", "StepAttentionCase", "Weights",
     "case_from",
 ]  # fmt: skip
@@ -32,5 +32,18 @@ Case = Annotated[
     | ModelCase,
     Field(discriminator="op"),
 ]
+PARTS = {
+    "model": "the whole model",
+    "attention": "attention",
+    "step_attention": "attention",
+    "linear": "products",
+    "grouped": "products",
+    "lm_head": "the LM head",
+    "rmsnorm": "norms",
+    "rope": "rotations",
+    "gated": "gates",
+}
+"""What the work of an op is called, in the order in which it is told."""
+
 case_from: TypeAdapter[Case] = TypeAdapter(Case)
 """`case_from.validate_python({...})` gives the case a document names."""

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from workers.charts import provenance
+from workers.charts import plans, provenance
 from workers.documents.measurement import Environment
 from workers.documents.prices import CostLine
 from workers.documents.stages import ObjectiveOutcome, PriceResult, Results, VerifyResult
@@ -67,6 +67,10 @@ def outcome(results: Results, console: Console) -> None:
     if results.verify is None:
         return
     console.print(before_after(results.verify, results.price))
+    plan = plans.chosen(results)
+    if plan is not None:
+        console.print(Text(f"Plan: {plan.label}. {plan.summary}".rstrip()))
+        console.print(Text(plans.why(results)))
     if results.verify.quality is not None:
         console.print(Text(results.verify.quality.sentence))
     if results.price is not None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from kernels import registry
+from kernels.ops import PARTS
 from workers.documents.workload import Constraints, GpuClass, Precision, Sla
 
 Choices = list[tuple[str, str]]
@@ -26,7 +27,8 @@ RUNNERS: Choices = [("eager", "transformers, eager"), ("compiled", "compiled, st
 class Input:
     """One input as the template draws it. `kind`: text, number, select, checks or check.
 
-    `titles` says more of some choices of checks, by their values.
+    `about` says more of some choices of checks, by their values, and `headings` under which of them they stand: those
+    unfold, since they are many.
     """
 
     name: str
@@ -34,16 +36,21 @@ class Input:
     kind: str = "number"
     hint: str = ""
     choices: Choices = field(default_factory=list)
-    titles: Mapping[str, str] = field(default_factory=dict)
+    about: Mapping[str, str] = field(default_factory=dict)
+    headings: Mapping[str, str] = field(default_factory=dict)
     required: bool = False
     value: Any = ""
     errors: list[str] = field(default_factory=list)
     focus: bool = False
 
     @property
-    def checks(self) -> list[tuple[str, str, str]]:
-        """Value, label and title of every choice."""
-        return [(value, label, self.titles.get(value, "")) for value, label in self.choices]
+    def groups(self) -> list[tuple[str, list[tuple[str, str, str]]]]:
+        """Each heading with the value, label and explanation of its choices."""
+        found: dict[str, list[tuple[str, str, str]]] = {}
+        for value, label in self.choices:
+            group = found.setdefault(self.headings.get(value, "Others"), [])
+            group.append((value, label, self.about.get(value, "")))
+        return list(found.items())
 
     @property
     def id(self) -> str:
@@ -90,17 +97,15 @@ def objective(index: int) -> list[Input]:
 
 def constraints() -> list[Input]:
     usual = Constraints()
-    variants = [each for each in registry.variants() if not each.peer]
+    variants = sorted((each for each in registry.variants() if not each.peer), key=lambda each: each.op != "model")
     return [
         Input("constraints.gpu_classes", "GPU classes allowed", "checks", choices=_names(GpuClass, usual.gpu_classes)),
-        Input("constraints.precisions", "Precisions allowed", "checks", choices=_names(Precision, usual.precisions)),
         Input(
-            "constraints.exclude",
-            "Variants not to use",
+            "constraints.precisions",
+            "Precisions allowed",
             "checks",
-            hint=_said(Constraints, "exclude"),
-            choices=[(each.name, each.name) for each in variants],
-            titles={each.name: each.summary for each in variants},
+            hint="int8, fp8, nvfp4 and int4 round the weights: a plan that does so is kept only within the quality loss.",
+            choices=_names(Precision, usual.precisions),
         ),
         Input("constraints.minutes", "Minutes", hint=_said(Constraints, "minutes")),
         Input("constraints.max_quality_loss", "Quality loss, at most", hint=_said(Constraints, "max_quality_loss")),
@@ -109,6 +114,15 @@ def constraints() -> list[Input]:
             "Allow unverified quality",
             "check",
             hint=_said(Constraints, "allow_unverified_quality"),
+        ),
+        Input(
+            "constraints.exclude",
+            "Variants not to use",
+            "checks",
+            hint=_said(Constraints, "exclude"),
+            choices=[(each.name, each.name) for each in variants],
+            about={each.name: each.summary for each in variants},
+            headings={each.name: PARTS.get(each.op, each.op).capitalize() for each in variants},
         ),
     ]
 

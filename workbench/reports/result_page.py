@@ -4,14 +4,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.reports.documents import StageTime
-from workers.charts import CHARTS, cells, decisions, latency, provenance, timeline
+from workers.charts import CHARTS, cells, decisions, latency, plans, provenance, timeline
 from workers.charts.base import Figure, Table, metric_label
 from workers.charts.svg import draw
 from workers.documents.model import ModelManifest
 from workers.documents.stages import Results
 from workers.documents.workload import Workload
 
-PLACED = ("objectives", "latency", "time", "roofline", "plans", "decisions", "economics")
+PLACED = ("objectives", "latency", "chosen", "time", "roofline", "plans", "decisions", "economics")
 """Charts that the template shows in sections of their own; the others stand together at its end."""
 
 
@@ -106,5 +106,7 @@ def context(
         "provenance": provenance.sentence(results, "verify"),
         "candidates": decisions.tried(results),
         "refused": decisions.refused(results),
-        "trials": results.compose.trials if results.compose else [],
+        "trials": plans.ranked(results),
+        "chosen_plan": plans.chosen(results),
+        "why_chosen": plans.why(results),
     }

@@ -4,12 +4,13 @@ A chart is one file with `figure(results)` and `table(results)` and one line in 
 with plotly.js; the self-contained report draws the same figures with `workers.charts.svg`.
 """
 
-from workers.charts import decisions, economics, latency, objectives, plans, roofline, time_spent
+from workers.charts import chosen, decisions, economics, latency, objectives, plans, roofline, time_spent
 from workers.charts.base import Chart
 
 CHARTS: tuple[Chart, ...] = (
     objectives.CHART,
     latency.CHART,
+    chosen.CHART,
     time_spent.CHART,
     roofline.CHART,
     plans.CHART,

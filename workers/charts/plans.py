@@ -1,16 +1,62 @@
-"""The whole-model plans that were tried, by the first objective's metric."""
+"""The whole-model plans that were tried, by the first objective's metric; and why the one that was chosen was."""
 
 from workers.charts.base import AFTER, BEFORE, Chart, Figure, Table, layout
-from workers.charts.text import quantity
+from workers.charts.text import quantity, times
+from workers.documents.measurement import Interval
 from workers.documents.stages import PlanTrial, Results
 
 
-def _trials(results: Results) -> list[PlanTrial]:
-    return results.compose.trials if results.compose else []
+def ranked(results: Results) -> list[PlanTrial]:
+    """The best first, then those that were measured no more, or never."""
+    trials = results.compose.trials if results.compose else []
+    timed = [each for each in trials if each.primary is not None]
+    timed.sort(key=lambda each: (not each.chosen, _cost(each)))
+    others = [each for each in trials if each.primary is None]
+    return timed + sorted(others, key=lambda each: each.gate == "refused")
+
+
+def _cost(trial: PlanTrial) -> float:
+    """What is less the better the plan is."""
+    value = _primary(trial).value
+    return -value if trial.unit.endswith("/s") else value
+
+
+def _primary(trial: PlanTrial) -> Interval:
+    assert trial.primary is not None
+    return trial.primary
+
+
+def chosen(results: Results) -> PlanTrial | None:
+    """The plan that was taken."""
+    return next((each for each in ranked(results) if each.chosen), None)
+
+
+def why(results: Results) -> str:
+    """`44.6 ms in a quick comparison of 5 plans: 1.72x faster than the next, compiled (76.7 ms), and …`, or ""."""
+    best, timed = chosen(results), [each for each in ranked(results) if each.primary is not None and not each.chosen]
+    if best is None or best.primary is None or not timed:
+        return ""
+    rivals = [f"the next, {timed[0].label}"]
+    today = next(each for each in results.compose.trials if each.primary) if results.compose else best
+    if today is not best and today is not timed[0]:
+        rivals.append(f"{today.label}, what serves today")
+    pairs = zip(rivals, (timed[0], today), strict=False)
+    against = ", and ".join(f"{_times(best, each)} {name} ({_said(each)})" for name, each in pairs)
+    return f"{_said(best)} in a quick comparison of {len(timed) + 1} plans: {against}."
+
+
+def _times(best: PlanTrial, other: PlanTrial) -> str:
+    low, high = sorted((_primary(best).value, _primary(other).value))
+    better = low > 0 and _cost(best) < _cost(other)
+    return f"{times(high / low, best.unit)} than" if better else "no worse, within the noise, than"
+
+
+def _said(trial: PlanTrial) -> str:
+    return quantity(_primary(trial).value, trial.unit)
 
 
 def figure(results: Results) -> Figure | None:
-    timed = [(each, each.primary) for each in reversed(_trials(results)) if each.primary is not None]
+    timed = [(each, each.primary) for each in reversed(ranked(results)) if each.primary is not None]
     if not timed:
         return None
     trace = {
@@ -37,11 +83,12 @@ def figure(results: Results) -> Figure | None:
 
 
 def table(results: Results) -> Table:
-    headers = ["plan", "median", "low", "high", "unit", "gate", "chosen", "reason"]
+    headers = ["plan", "what it runs", "median", "low", "high", "unit", "gate", "chosen", "reason"]
     rows: list[list[str | float | int | None]] = []
-    for each in _trials(results):
+    for each in ranked(results):
         spread = (each.primary.value, each.primary.low, each.primary.high) if each.primary else (None, None, None)
-        rows.append([each.label, *spread, each.unit, each.gate, "yes" if each.chosen else "no", each.reason])
+        answer = "yes" if each.chosen else "no"
+        rows.append([each.label, each.summary, *spread, each.unit, each.gate, answer, each.reason])
     return headers, rows
 
 

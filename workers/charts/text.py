@@ -60,14 +60,34 @@ def scaled(value: float | None, unit: str = "") -> str:
     return f"{number(value)} {unit}".rstrip()
 
 
+def times(ratio: float, unit: str = "") -> str:
+    """A ratio of before to after in words: `2.00x faster`, `1.25x slower`; of prices `2.00x cheaper`."""
+    better, worse = ("cheaper", "dearer") if unit.startswith("USD") else ("faster", "slower")
+    return f"{ratio:.2f}x {better}" if ratio >= 1 else f"{1 / ratio:.2f}x {worse}"
+
+
+FUSED = {
+    "bias": "with bias",
+    "residual": "with residual",
+    "swiglu": "with SwiGLU",
+    "rmsnorm_scale": "after RMSNorm",
+    "rmsnorm_scale_bias": "after RMSNorm, with bias",
+    "rmsnorm_scale_swiglu": "after RMSNorm, with SwiGLU",
+    "quantise": "into fp8",
+}
+"""What is computed along with a product, by its epilogue."""
+MORE = {"residual": "with residual", "quantise": "into fp8", "append": "with KV append", "paged": "in pages"}
+"""What is computed along with another op, by the field of its case that says so."""
+
+
 def case_label(op: str, case: dict[str, Any]) -> str:
-    """A case in a few words: `linear 128×2048×8192 swiglu`, `attention decode 32×64 kv 160`."""
+    """A case in a few words: `linear 128×2048×8192 with SwiGLU`, `attention decode 1×32h×64 1×160`."""
     if op in ("linear", "lm_head"):
-        columns = case.get("n", case.get("vocab"))
-        label = f"{op.replace('_', ' ')} {case.get('m')}×{columns}×{case.get('k')}"
-        if case.get("epilogue", "none") != "none":
-            label += f" {case['epilogue']}"
-        return label if case.get("weights") == case.get("dtype") else f"{label} {case.get('weights')}"
+        label = f"{op.replace('_', ' ')} {case.get('m')}×{case.get('n', case.get('vocab'))}×{case.get('k')}"
+        weights = "" if case.get("weights") == case.get("dtype") else str(case.get("weights"))
+        epilogue = case.get("epilogue", "none")
+        fused = "" if epilogue == "none" else FUSED.get(epilogue, epilogue)
+        return " ".join(each for each in (label, weights, fused) if each)
     if op == "attention":
         kind = case.get("kind", "")
         length = f"{case.get('q_len')}×{case.get('kv_len')}"
@@ -75,4 +95,5 @@ def case_label(op: str, case: dict[str, Any]) -> str:
     if op == "model":
         return f"whole model, batch {case.get('batch')}, {case.get('prompt')}+{case.get('tokens')} tokens"
     shape = "×".join(str(value) for value in case.values() if isinstance(value, int) and not isinstance(value, bool))
-    return f"{op} {shape}"
+    more = [words for name, words in MORE.items() if case.get(name)]
+    return " ".join([op.replace("_", " "), shape, *more])

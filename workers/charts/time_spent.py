@@ -6,10 +6,15 @@ from workers.charts.base import PALETTE, Chart, Figure, Table, layout
 from workers.documents.stages import OpRow, Results
 
 SHOWN = 12
+IDLE, IDLE_PHASE = "waiting for the host", "idle"
+"""What stands on the chart for the row of no op and of no phase."""
 
 
 def _rows(results: Results) -> list[OpRow]:
-    return sorted(results.profile.rows, key=lambda row: -row.ms) if results.profile else []
+    """The costliest first, the time between kernels by a name that says what it is."""
+    rows = results.profile.rows if results.profile else []
+    told = [row.model_copy(update={"op": IDLE, "phase": IDLE_PHASE}) if row.bound == "idle" else row for row in rows]
+    return sorted(told, key=lambda row: -row.ms)
 
 
 def _largest_ops(rows: list[OpRow]) -> list[str]:

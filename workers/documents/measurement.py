@@ -67,13 +67,14 @@ class Candidate(Document):
     """One variant tried for one case: its time, error, gate and the reason it was chosen or not.
 
     `gate`: pass, fail, impossible (faster than the chip could be), refused (cannot serve the case), error.
-    `per_request`: how often the case runs in one request. Times in ms.
+    `per_request`: how often the case runs in one request. `summary`: what the variant is. Times in ms.
     """
 
     id: str
     op: str
     case: dict[str, Any]
     variant: str
+    summary: str = ""
     params: dict[str, Any] = {}
     peer: bool = False
     gate: str

@@ -107,6 +107,7 @@ class PlanTrial(Document):
     """A whole-model plan that was tried: a quick measurement, and why it was or was not taken."""
 
     label: str
+    summary: str = Field(default="", description="what the plan runs, in a sentence")
     plan: dict[str, Any]
     primary: Interval | None = Field(default=None, description="the first objective's metric, quick measurement")
     unit: str = "ms"

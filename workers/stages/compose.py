@@ -23,7 +23,7 @@ from workers.stages.context import Context, StageError
 from workers.stages.environment import watched
 from workers.stages.models import device_of, dtype_of, kind_of, load, vocabulary
 from workers.stages.precision import lossy_refusal, lowers_precision
-from workers.stages.trials import MEASURE_SECONDS, PROBE_STEPS, Trier, yardstick
+from workers.stages.trials import MEASURE_SECONDS, PROBE_STEPS, Trier, untried, yardstick
 
 COMPARED_TOKENS = 2048
 """Tokens that a plan of lower precision is compared on; one that keeps the precision, on one batch."""
@@ -250,8 +250,7 @@ class _Composer:
         }
 
     def _refuse(self, label: str, plan: Plan, reason: str) -> None:
-        unit = self.document.workload.objectives[0].unit
-        self.done.append(PlanTrial(label=label, plan=plan.model_dump(), unit=unit, gate="refused", reason=reason))
+        self.done.append(untried(label, plan, self.document.workload, "refused", reason))
 
     def _plan(self, runner: str, options: dict[str, Any], ops: list[PlannedOp]) -> Plan:
         return Plan(

@@ -153,6 +153,7 @@ def candidate(trial: Trial, per_request: float) -> Candidate:
         op=trial.case.op,
         case=trial.case.model_dump(),
         variant=trial.variant,
+        summary=registry.variant(trial.variant).summary,
         params=trial.params,
         peer=trial.peer,
         gate=trial.gate,

@@ -88,7 +88,6 @@ def own_precision(case: Case) -> Case:
 
 
 def label(chosen: Chosen) -> str:
-    """`kernels: skinny, step_hopper, flash_hopper`: the variants that are not torch's own."""
-    variants = (registry.variant(op.variant) for op in chosen.ops)
-    own = [each.name for each in variants if each.lossy or not each.peer]
-    return f"{VARIANT}: {', '.join(dict.fromkeys(own))}" if own else VARIANT
+    """`kernels`, or `kernels_fp8` by the precision of its lossy weights."""
+    lower = {op.case["weights"]: None for op in chosen.ops if registry.variant(op.variant).lossy}
+    return "_".join([VARIANT, *lower])

@@ -6,7 +6,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
 
-from workers.charts import CHARTS, cells, provenance, text
+from workers.charts import CHARTS, cells, plans, provenance, text
 from workers.charts.svg import draw
 from workers.documents.stages import ReportResult, StageInput, Verdict, VerifyResult
 from workers.documents.workload import Sla
@@ -16,7 +16,7 @@ VERDICTS: dict[Verdict, str] = {"met": "Met", "missed": "Missed", "not_enough_sa
 
 
 def headline(verify: VerifyResult) -> str:
-    """The result in one line: `Met: TTF64 p50 81.0 ms (limit 100 ms), 3.47 times faster than before in the median`."""
+    """The result in one line: `Met: TTF64 p50 81.0 ms (limit 100 ms), 3.47x faster than before in the median`."""
     first = verify.outcomes[0]
     after = text.quantity(first.after, first.objective.unit)
     line = f"{VERDICTS[verify.verdict]}: {first.objective.label} {after} (limit {first.objective.limit:g})"
@@ -28,8 +28,7 @@ def speedup_words(verify: VerifyResult) -> str:
     ratio = verify.speedup.ratio.value
     if not verify.speedup.difference:
         return "no difference to before"
-    words = f"{ratio:.2f} times faster" if ratio >= 1 else f"{1 / ratio:.2f} times slower"
-    return f"{words} than before in the median"
+    return f"{text.times(ratio, verify.outcomes[0].objective.unit)} than before in the median"
 
 
 def _charts(document: StageInput) -> list[dict[str, Any]]:
@@ -67,6 +66,8 @@ def render(document: StageInput) -> str:
         headline=headline(verify),
         speedup_words=speedup_words(verify),
         charts=_charts(document),
+        chosen_plan=plans.chosen(document.results),
+        why_chosen=plans.why(document.results),
         facts=provenance.facts(verify.environment),
         provenance=provenance.sentence(document.results, "verify"),
         sla=Sla.model_validate(workload.model_dump(exclude={"model"})).model_dump_json(indent=2, exclude_none=True),

@@ -10,6 +10,8 @@ from kernels.engine import Runner
 from kernels.plan import Plan
 from workers.documents.measurement import Interval
 from workers.documents.stages import PlanTrial, StageInput
+from workers.documents.workload import Workload
+from workers.stages import summaries
 from workers.stages.models import prepared, vocabulary
 from workers.stages.price import hourly_price
 from workers.stages.traffic import Clients
@@ -52,9 +54,7 @@ class Trier:
         self, label: str, plan: Plan, make: Callable[[], Runner], seconds: float, lossy: bool = False
     ) -> PlanTrial:
         """Builds, compares and measures the plan; what goes wrong is the trial's reason, never an exception."""
-        trial = PlanTrial(
-            label=label, plan=plan.model_dump(), unit=self.document.workload.objectives[0].unit, gate="error"
-        )
+        trial = untried(label, plan, self.document.workload, "error")
         try:
             start = time.monotonic()
             with prepared(make(), self.document) as runner:
@@ -117,6 +117,12 @@ class Trier:
         price = hourly_price(self.document.prices, self.document.gpu_class)
         samples = pooled(clients.served, objective.metric, objective.n, price)
         return median_interval(samples) if samples else None
+
+
+def untried(label: str, plan: Plan, workload: Workload, gate: str, reason: str = "") -> PlanTrial:
+    """A trial of the plan before it was measured, if ever it is."""
+    summary, unit = summaries.of_plan(plan), workload.objectives[0].unit
+    return PlanTrial(label=label, summary=summary, plan=plan.model_dump(), unit=unit, gate=gate, reason=reason)
 
 
 def yardstick(runner: Runner, document: StageInput, kind: str, ids: torch.Tensor) -> Yardstick:

@@ -11,7 +11,7 @@ from kernels import engine
 from kernels.engine import Runner
 from kernels.engine.whole_model import rebuild_spread
 from kernels.plan import Expected, Plan
-from workers.charts.text import plain
+from workers.charts.text import plain, times
 from workers.documents.stages import (
     ObjectiveOutcome,
     Quality,
@@ -159,9 +159,10 @@ def _change_words(objective: Objective, gain: Speedup) -> str:
     ratio = gain.ratio
     if not gain.difference:
         return f"the change of {ratio.value:.2f}x lies inside the noise floor, which is no difference"
-    change = f"the median {objective.title} is {ratio.value:.2f}x as good as before"
+    low, high = (ratio.low, ratio.high) if ratio.value >= 1 else (1 / ratio.high, 1 / ratio.low)
+    change = f"the median {objective.title} is {times(ratio.value, objective.unit)} than before"
     worse = ", so better keep what runs today" if ratio.value < 1 else ""
-    return f"{change} ({ratio.low:.2f} to {ratio.high:.2f}){worse}"
+    return f"{change} ({low:.2f} to {high:.2f}){worse}"
 
 
 def _objective_words(outcome: ObjectiveOutcome) -> str:

@@ -6,11 +6,11 @@ import plotly.graph_objects as go
 import pytest
 from sample_results import results
 
-from workers.charts import CHARTS, cells, decisions, economics, latency, provenance, timeline
+from workers.charts import CHARTS, cells, chosen, decisions, economics, latency, plans, provenance, timeline
 from workers.charts.base import log_axis
 from workers.charts.svg import draw
 from workers.charts.text import case_label, dollars, number, plain, quantity
-from workers.documents.measurement import Environment, Telemetry
+from workers.documents.measurement import Environment, Interval, Telemetry
 from workers.documents.stages import Results
 
 EACH = pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.key)
@@ -103,6 +103,49 @@ def test_refused_candidates_are_told_reason_by_reason():
     assert len(decisions.tried(document)) == len(candidates) - 3
 
 
+def test_the_plan_stands_operation_by_operation_beside_torchs_best():
+    headers, ((case, variant, summary, calls, mine, torchs, times),) = chosen.table(results())
+    assert len(headers) == 7
+    assert (case, variant, summary, calls) == ("linear 1×8192×2048", "cublaslt", "cuBLASLt", 1)
+    assert (mine, torchs, times) == (pytest.approx(11.7), pytest.approx(13.1), pytest.approx(13.1 / 11.7))
+
+
+def test_an_operation_without_evidence_is_named_all_the_same():
+    document = results()
+    document.explore = None
+    assert chosen.table(document)[1] == [["linear 1×8192×2048", "cublaslt", "", None, None, None, None]]
+
+
+@pytest.mark.parametrize(
+    ("after", "unit", "words"),
+    [
+        (81.0, "ms", "81.0 ms in a quick comparison of 2 plans: 3.46x faster than the next, eager (280 ms)."),
+        (280.0, "ms", "280 ms in a quick comparison of 2 plans: no worse, within the noise, than the next, eager"),
+        (560.0, "tokens/s", "560 tokens/s in a quick comparison of 2 plans: 2.00x faster than the next, eager"),
+        (140.0, "USD/Mtok", "2.00x cheaper than the next, eager"),
+    ],
+)
+def test_the_chosen_plan_says_against_what(after, unit, words):
+    document = results()
+    for trial in document.compose.trials:
+        trial.unit = unit
+    document.compose.trials[1].primary = Interval(value=after, low=after, high=after)
+    assert words in plans.why(document)
+    assert plans.ranked(document)[0] is plans.chosen(document)
+
+
+def test_what_serves_today_is_compared_as_well_and_alone_there_is_nothing_to_compare():
+    document = results()
+    trials = document.compose.trials
+    trials.insert(1, trials[1].model_copy(update={"label": "cuda_graphs", "chosen": False}))
+    trials[1].primary = Interval(value=90, low=90, high=90)
+    assert "the next, cuda_graphs (90.0 ms), and 3.46x faster than eager, what serves today (280 ms)" in plans.why(
+        document
+    )
+    del trials[:2]
+    assert plans.why(document) == plans.why(Results()) == ""
+
+
 def test_prices_that_no_side_has_are_no_table():
     document = results()
     for point in document.price.sensitivity:
@@ -138,8 +181,10 @@ def test_units_and_money():
 
 def test_case_labels_name_the_shape():
     linear = {"op": "linear", "m": 1, "n": 8, "k": 4, "dtype": "bf16", "weights": "int8", "epilogue": "swiglu"}
-    assert case_label("linear", linear) == "linear 1×8×4 swiglu int8"
-    assert case_label("rmsnorm", {"op": "rmsnorm", "m": 1, "n": 2048, "residual": True}) == "rmsnorm 1×2048"
+    assert case_label("linear", linear) == "linear 1×8×4 int8 with SwiGLU"
+    assert (
+        case_label("rmsnorm", {"op": "rmsnorm", "m": 1, "n": 2048, "residual": True}) == "rmsnorm 1×2048 with residual"
+    )
 
 
 @pytest.mark.parametrize(

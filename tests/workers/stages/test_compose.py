@@ -129,6 +129,7 @@ class PlantedMegakernel(WholeModel):
     """In place of the megakernel, which needs a GPU."""
 
     name, runner_name = "megakernel", "megakernel"
+    summary = "planted"
 
 
 def test_a_megakernels_prompts_are_those_of_the_kernels_plan(context, composing, monkeypatch):
@@ -159,8 +160,9 @@ def test_lower_precision_makes_a_kernels_plan_of_its_own(context, composing):
     down = LinearCase(m=1, n=64, k=128, dtype="fp32", weights="fp32")
     cheap = candidate("int8_dynamic_cpu", 0.01, "int8", case=down)
     result = composed(context, [*kernels_candidates(), cheap], constraints=ALLOWED)
-    trial = next(each for each in result.trials if each.label == "kernels: int8_dynamic_cpu")
+    trial = next(each for each in result.trials if each.label == "kernels_int8")
     assert trial.gate == "pass", trial.reason
+    assert trial.summary.endswith("; products by int8_dynamic_cpu.")
     used = [op for op in Plan.model_validate(trial.plan).ops if op.variant == "int8_dynamic_cpu"]
     assert [op.case["weights"] for op in used] == ["int8"]
     exact = next(each for each in result.trials if each.label == "kernels")
@@ -189,6 +191,7 @@ class PlantedRounded(WholeModel):
     """A whole model of lower precision that runs anywhere."""
 
     name, runner_name = "planted_rounded", "eager"
+    summary = "planted"
     lossy = True
     options = {"weights": "fp8"}
 

@@ -1,0 +1,45 @@
+"""A plan in a sentence: the runner by its own summary, the kernels that are not torch's own by what they do."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from kernels import registry
+from kernels.plan import Plan
+from workers.stages.summaries import of_plan
+
+OPS = [
+    ("linear", "torch_linear"),
+    ("lm_head", "lm_head_skinny"),
+    ("linear", "skinny"),
+    ("step_attention", "step_hopper"),
+    ("linear", "gemm_hopper"),
+    ("attention", "flash_hopper"),
+    ("linear", "skinny"),
+]
+
+
+def plan(runner: Any, options: dict[str, Any] | None = None, ops: Sequence[tuple[str, str]] = ()) -> Plan:
+    planned: list[Any] = [{"op": op, "case": {}, "variant": variant} for op, variant in ops]
+    return Plan(model_digest="d", gpu="h200", runner=runner, options=options or {}, ops=planned)
+
+
+def test_a_composed_plan_names_its_attention_and_its_products():
+    said = of_plan(plan("kernels", ops=OPS))
+    parts = "attention by step_hopper and flash_hopper, products by skinny and gemm_hopper, the LM head by"
+    assert said.endswith(f"; {parts} lm_head_skinny.")
+    assert "torch_linear" not in said
+
+
+@pytest.mark.parametrize(
+    ("runner", "options", "name"),
+    [("compiled", {"compile": False}, "cuda_graphs"), ("megakernel", {"weights": "fp8"}, "megakernel_fp8")],
+)
+def test_a_runner_is_told_by_the_variant_of_its_options(runner, options, name):
+    assert of_plan(plan(runner, options)).lower() == f"{registry.variant(name).summary}.".lower()
+
+
+def test_the_ops_of_a_megakernel_are_those_of_its_prompts():
+    assert of_plan(plan("megakernel", ops=OPS)).endswith("lm_head_skinny.")
+    assert "; for prompts attention by step_hopper" in of_plan(plan("megakernel", ops=OPS))

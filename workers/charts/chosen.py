@@ -1,0 +1,94 @@
+"""The operations of the plan that was chosen: what runs each, and torch's best at the same shape."""
+
+from dataclasses import dataclass
+
+from workers.charts.base import AFTER, BEFORE, Chart, Figure, Table, layout
+from workers.charts.text import case_label
+from workers.documents.measurement import Candidate
+from workers.documents.stages import Results
+
+SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Part:
+    """One operation of the plan. Times are of one call, ms; None where it was not timed."""
+
+    case: str
+    variant: str
+    summary: str
+    calls: float | None
+    ms: float | None
+    torch_ms: float | None
+
+    @property
+    def ms_per_request(self) -> float:
+        return (self.ms or 0.0) * (self.calls or 0.0)
+
+
+def parts(results: Results) -> list[Part]:
+    """The plan's operations, those that cost most of a request first."""
+    plan = results.verify.plan if results.verify else results.compose.plan if results.compose else {}
+    candidates = results.explore.candidates if results.explore else []
+    evidence = {each.id: each for each in candidates}
+    found = [_part(op, evidence.get(op.get("evidence_id") or ""), candidates) for op in plan.get("ops", [])]
+    return sorted(found, key=lambda part: -part.ms_per_request)
+
+
+def _part(op: dict[str, object], timed: Candidate | None, candidates: list[Candidate]) -> Part:
+    label, variant = case_label(str(op["op"]), op["case"]), str(op["variant"])  # type: ignore[arg-type]
+    if timed is None:
+        return Part(label, variant, "", None, None, None)
+    same = {**timed.case, "weights": timed.case.get("dtype")} if "weights" in timed.case else timed.case
+    theirs = [each.ms for each in candidates if each.peer and each.gate == "pass" and each.ms and each.case == same]
+    return Part(label, variant, timed.summary, timed.per_request, timed.ms, min(theirs, default=None))
+
+
+def figure(results: Results) -> Figure | None:
+    shown = [each for each in parts(results) if each.ms][:SHOWN][::-1]
+    if not shown:
+        return None
+    traces = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "y": [f"{each.case}: {each.variant}" for each in shown],
+            "x": [(ms(each) or 0.0) * (each.calls or 0.0) for each in shown],
+            "marker": {"color": colour},
+            "hovertemplate": "%{y}: %{x:.4g} ms<extra></extra>",
+        }
+        for name, colour, ms in (
+            ("torch's best", BEFORE, lambda each: each.torch_ms),
+            ("in the plan", AFTER, lambda each: each.ms),
+        )
+    ]
+    form = layout("ms per request", "", height=130 + 38 * len(shown), barmode="group", xaxis={"rangemode": "tozero"})
+    return {"data": traces, "layout": form}
+
+
+def table(results: Results) -> Table:
+    headers = ["operation", "runs on", "what it is", "calls", "µs a call", "torch's best, µs", "times faster"]
+    return headers, [
+        [
+            each.case,
+            each.variant,
+            each.summary,
+            None if each.calls is None else round(each.calls),
+            None if each.ms is None else 1000 * each.ms,
+            None if each.torch_ms is None else 1000 * each.torch_ms,
+            each.torch_ms / each.ms if each.torch_ms and each.ms else None,
+        ]
+        for each in parts(results)
+    ]
+
+
+CHART = Chart(
+    "chosen",
+    "The plan, operation by operation",
+    "Each operation timed by itself with a cold cache, times its calls in one request; in the plan they overlap.",
+    "explore",
+    "measured",
+    figure,
+    table,
+)

@@ -1,0 +1,36 @@
+"""What a plan runs, in a sentence: its runner, and which kernels do which part; of a megakernel, of its prompts."""
+
+from kernels import registry
+from kernels.engine.whole_model import WholeModel
+from kernels.ops import PARTS
+from kernels.plan import Plan, PlannedOp
+
+
+def of_plan(plan: Plan) -> str:
+    """`Static cache and CUDA graphs, nothing compiled; attention by flash_triton and step_hopper, products by skinny.`
+
+    Torch's own variants, which run wherever nothing else is named, are not told.
+    """
+    known = (each for each in registry.variants("model") if isinstance(each, WholeModel))
+    runners = [each for each in known if each.runner_name == plan.runner]
+    runner = next((each for each in runners if each.options == plan.options), runners[0] if runners else None)
+    parts = ", ".join(f"{part} by {_joined(names)}" for part, names in _by_part(plan.ops).items())
+    if parts and plan.runner == "megakernel":
+        parts = f"for prompts {parts}"
+    said = "; ".join(each for each in (runner.summary if runner else plan.runner, parts) if each)
+    return f"{said[:1].upper()}{said[1:]}."
+
+
+def _by_part(ops: list[PlannedOp]) -> dict[str, list[str]]:
+    """The variants of each part that are not torch's own, in the order of `PARTS`."""
+    found: dict[str, list[str]] = {part: [] for part in PARTS.values()}
+    for op in ops:
+        variant, part = registry.variant(op.variant), PARTS.get(op.op, op.op)
+        names = found.setdefault(part, [])
+        if (variant.lossy or not variant.peer) and variant.name not in names:
+            names.append(variant.name)
+    return {part: names for part, names in found.items() if names}
+
+
+def _joined(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
