@@ -2,10 +2,19 @@
 
 import argparse
 import json
+import multiprocessing
 import sys
-from typing import Any
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from kernels.cases import check_cases
+from kernels.ops import Case
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernels.hardware import Gpu
 
 OPS = ("linear", "grouped", "attention", "step_attention", "rmsnorm", "gated", "rope", "lm_head")
 
@@ -15,30 +24,33 @@ def check_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("op", nargs="?", choices=OPS, help="only this op")
     parser.add_argument("--variant", help="only this variant")
     parser.add_argument("--compiled", action="store_true", help="also variants that take seconds to build")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="share the cases out among N processes")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def check(options: argparse.Namespace) -> int:
     """Runs the gate. Returns 0 when every variant that serves a case passed it, 1 otherwise, 2 for a wrong name."""
-    from kernels import accuracy, registry
+    from kernels import registry
     from kernels.bench import place
 
-    if misnamed := registry.misnamed(
-        [options.variant] if options.variant else [], (options.op,) if options.op else OPS
-    ):
+    ops = (options.op,) if options.op else OPS
+    if misnamed := registry.misnamed([options.variant] if options.variant else [], ops):
         print(f"kernels check: {misnamed}", file=sys.stderr)
         return 2
     device, gpu, _ = place()
-    rows: list[dict[str, Any]] = []
-    for case in (case for op in OPS if options.op in (None, op) for case in check_cases(op, device.type == "cpu")):
-        able, refused = registry.offers(case, gpu)
-        for variant in able:
-            if _wanted(options, variant.name, variant.build_seconds):
-                report = accuracy.check(variant, case, device)
-                rows.append(_row(case.key, variant.name, report.gate, report.sentence))
-        for name, refusal in refused.items():
-            if _wanted(options, name, 0):
-                rows.append(_row(case.key, name, "refused", refusal.reason))
+    cases = [case for op in ops for case in check_cases(op, device.type == "cpu")]
+    wanted = [
+        each.name
+        for op in ops
+        for each in registry.variants(op)
+        if (each.name == options.variant if options.variant else options.compiled or not each.build_seconds)
+    ]
+    one = partial(rows_of, wanted, device, gpu)
+    if options.jobs > 1:
+        with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
+            rows = [row for found in pool.map(one, cases) for row in found]
+    else:
+        rows = [row for case in cases for row in one(case)]
     failures = [row for row in rows if row["gate"] not in ("pass", "refused")]
     if options.json:
         print(json.dumps({"device": str(device), "rows": rows}, indent=1))
@@ -49,10 +61,20 @@ def check(options: argparse.Namespace) -> int:
     return 1 if failures or not rows else 0
 
 
-def _wanted(options: argparse.Namespace, name: str, build_seconds: float) -> bool:
-    if options.variant:
-        return bool(options.variant == name)
-    return options.compiled or not build_seconds
+def rows_of(wanted: list[str], device: "torch.device", gpu: "Gpu", case: Case) -> list[dict[str, Any]]:
+    """The gate's rows of one case: of each wanted variant, or why it refuses."""
+    import torch
+
+    from kernels import accuracy, registry
+
+    able, refused = registry.offers(case, gpu)
+    rows = []
+    for variant in (each for each in able if each.name in wanted):
+        report = accuracy.check(variant, case, device)
+        rows.append(_row(case.key, variant.name, report.gate, report.sentence))
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    return rows + [_row(case.key, name, "refused", why.reason) for name, why in refused.items() if name in wanted]
 
 
 def _row(case: str, variant: str, gate: str, sentence: str) -> dict[str, Any]:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     import torch
 
 HALVES = ("bf16", "fp16")
+MOST_SCORES = 8
+"""GiB of float32 scores that `sdpa_math` may hold: it has several of their size."""
 
 
 class _Sdpa(Variant):
@@ -65,6 +67,14 @@ class SdpaMath(_Sdpa):
     name = "sdpa_math"
     summary = "torch's attention written as products and a softmax"
     backend = "MATH"
+
+    def limits(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
+        size = 4 * case.batch * case.heads * case.q_len * case.kv_len / 2**30
+        if size > MOST_SCORES:
+            return Refusal(
+                f"q_len is {case.q_len} and kv_len {case.kv_len}: the scores alone would take {size:.0f} GiB"
+            )
+        return None
 
 
 @register

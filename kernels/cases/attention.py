@@ -2,10 +2,17 @@
 
 import random
 
+from kernels.cases.drawing import size
 from kernels.ops import AttentionCase, Case, DType, StepAttentionCase
 
 TOKENS = 16_384
 """Tokens of a prefill case in all, as attention papers count."""
+
+CONTEXT = 131_072
+"""Keys of the longest cache."""
+
+SCORES = 1 << 30
+"""Scores of a drawn case that needs a mask, for which torch's own attention keeps them all in memory."""
 
 
 def bench(cpu: bool) -> list[Case]:
@@ -14,8 +21,8 @@ def bench(cpu: bool) -> list[Case]:
 
 
 def check(dtype: DType, cpu: bool) -> list[Case]:
-    """What `check attention` proves in one dtype: odd and unequal lengths, grouped heads, windows; then prefill and
-    decode cases at random over all that a case can be, the same in every run.
+    """What `check attention` proves in one dtype: odd and unequal lengths, grouped heads, windows; then prefill cases
+    to 16k tokens and decode cases to 128k keys at random over all that a case can be, the same in every run.
     """
     shapes = ((64, 64, None), (1, 77, None), (9, 77, 16))
     named: list[Case] = [
@@ -33,41 +40,60 @@ def check(dtype: DType, cpu: bool) -> list[Case]:
         )
         for q_len, kv_len, window in shapes
     ]
-    draw = random.Random(f"prefill {dtype}")
-    longest, count = (40, 4) if cpu else (700, 40)
-    prefill = [_drawn(draw, dtype, longest) for _ in range(count)]
-    return [*named, *prefill, *(_drawn_decode(draw, dtype, 3 * longest) for _ in range(count))]
+    draw, count = random.Random(f"prefill {dtype}"), 4 if cpu else 40
+    prefill = [_drawn(draw, dtype, 40 if cpu else TOKENS) for _ in range(count)]
+    return [*named, *prefill, *(_drawn_decode(draw, dtype, 120 if cpu else CONTEXT) for _ in range(count))]
 
 
 def _drawn(draw: random.Random, dtype: DType, longest: int) -> AttentionCase:
-    kv_heads, q_len, kv_len = draw.choice((1, 2, 4)), draw.randint(2, longest), draw.randint(1, longest)
-    lengths = tuple(draw.randint(0, longest) for _ in range(draw.randint(1, 5))) if draw.random() < 0.2 else None
-    if lengths is not None:
-        q_len = kv_len = sum(lengths)
+    head_dim, q_len = draw.choice((64, 96, 128, 256)), size(draw, 2, longest)
+    lengths = _packed(draw, longest) if draw.random() < 0.2 else None
+    q_len = q_len if lengths is None else sum(lengths)
+    kv_len = q_len if lengths is not None or draw.random() < 0.67 else size(draw, 1, longest)
+    causal, window = draw.random() < 0.6, draw.choice((None, None, None, 1, longest // 4))
+    masked = window is not None or lengths is not None or (causal and q_len != kv_len)
+    batch = 1 if lengths is not None else size(draw, 1, max(1, min(16, longest // max(q_len, kv_len))))
+    most_heads = min(2048 // head_dim, SCORES // (batch * max(1, q_len * kv_len)) if masked else 32)
+    kv_heads, group = _heads(draw, max(1, most_heads))
     return AttentionCase(
         kind="prefill",
-        head_dim=draw.choice((64, 96, 128, 256)),
-        heads=kv_heads * draw.choice((1, 3, 4)),
+        head_dim=head_dim,
+        heads=kv_heads * group,
         kv_heads=kv_heads,
-        batch=1 if lengths is not None else draw.choice((1, 3)),
+        batch=batch,
         q_len=q_len,
-        kv_len=draw.choice((q_len, q_len, kv_len)) if lengths is None else kv_len,
-        causal=draw.random() < 0.6,
+        kv_len=kv_len,
+        causal=causal,
         dtype=dtype,
         kv_dtype=dtype,
-        window=draw.choice((None, None, None, 1, longest // 4)),
+        window=window,
         softcap=draw.choice((None, None, None, 30.0)),
         lengths=lengths,
     )
 
 
+def _packed(draw: random.Random, longest: int) -> tuple[int, ...]:
+    """Lengths of up to 16 sequences, some of them 0, that add up to `longest` at most."""
+    count = draw.randint(1, 16)
+    each = size(draw, 1, max(1, longest // count))
+    return tuple(draw.randint(0, each) for _ in range(count))
+
+
+def _heads(draw: random.Random, most: int) -> tuple[int, int]:
+    """KV heads and the heads of each, at most so many heads in all."""
+    kv_heads = draw.choice([each for each in (1, 2, 4, 8, 16, 32) if each <= most])
+    return kv_heads, draw.choice([each for each in (1, 1, 3, 4, 8) if kv_heads * each <= most])
+
+
 def _drawn_decode(draw: random.Random, dtype: DType, longest: int) -> AttentionCase:
-    kv_heads, group, batch = draw.choice((1, 2, 8)), draw.choice((1, 3, 4, 8)), draw.choice((1, 2, 5))
-    kv_len, paged = draw.randint(1, longest), draw.random() < 0.5
+    head_dim, kv_len = draw.choice((64, 96, 128, 256)), size(draw, 1, longest)
+    batch = size(draw, 1, max(1, min(64, longest // kv_len)))
+    kv_heads, group = _heads(draw, min(64, 4096 // head_dim))
+    paged = draw.random() < 0.5
     lengths = tuple(draw.choice((0, 1, kv_len, draw.randint(0, kv_len))) for _ in range(batch))
     return AttentionCase(
         kind="decode",
-        head_dim=draw.choice((64, 96, 128, 256)),
+        head_dim=head_dim,
         heads=kv_heads * group,
         kv_heads=kv_heads,
         batch=batch,
@@ -126,20 +152,27 @@ def _tiny() -> list[Case]:
 
 
 def check_step(dtype: DType, cpu: bool) -> list[Case]:
-    """What `check step_attention` proves in one dtype: contexts of one and of several chunks, windows, batches."""
+    """What `check step_attention` proves in one dtype: contexts of one and of several chunks, windows, batches; then
+    cases at random to 128k keys and 32 sequences.
+    """
     shapes = ((64, 8, 2, 1, 33, None), (128, 6, 1, 3, 200, None), (64, 4, 4, 2, 100, 16), (128, 8, 1, 1, 2100, None))
-    return [
-        StepAttentionCase(
-            batch=batch,
-            heads=heads,
-            kv_heads=kv_heads,
-            head_dim=head_dim,
-            kv_len=kv_len,
-            window=window,
-            dtype=dtype,
-        )
-        for head_dim, heads, kv_heads, batch, kv_len, window in shapes
-    ]
+    draw = random.Random(f"step {dtype}")
+    return [_step_case(dtype, *each) for each in (*shapes, *(_drawn_step(draw) for _ in range(0 if cpu else 12)))]
+
+
+def _drawn_step(draw: random.Random) -> tuple[int, int, int, int, int, int | None]:
+    head_dim, kv_len = draw.choice((64, 128)), size(draw, 1, CONTEXT)
+    kv_heads, group = _heads(draw, 2048 // head_dim)
+    batch = size(draw, 1, max(1, min(32, CONTEXT // kv_len)))
+    return head_dim, kv_heads * group, kv_heads, batch, kv_len, draw.choice((None, None, 1, 512))
+
+
+def _step_case(
+    dtype: DType, head_dim: int, heads: int, kv_heads: int, batch: int, kv_len: int, window: int | None
+) -> StepAttentionCase:
+    return StepAttentionCase(
+        batch=batch, heads=heads, kv_heads=kv_heads, head_dim=head_dim, kv_len=kv_len, window=window, dtype=dtype
+    )
 
 
 def bench_step(cpu: bool) -> list[Case]:

@@ -1,7 +1,9 @@
 """Shapes of norms, gates, rotary embeddings and LM heads. Imports without torch."""
 
-from typing import get_args
+import random
+from typing import Any, get_args
 
+from kernels.cases.drawing import size
 from kernels.ops import Case, DType, GatedCase, LmHeadCase, RmsNormCase, RopeCase, Sampling, Weights
 
 LARGE = 16_384
@@ -17,45 +19,57 @@ def bench(cpu: bool) -> list[Case]:
 
 def check_rmsnorm(dtype: DType, cpu: bool) -> list[Case]:
     return [
-        RmsNormCase(m=5, n=n, residual=residual, dtype=dtype, quantise=quantise)
-        for n in (320, 1000)
+        RmsNormCase(m=m, n=n, residual=residual, dtype=dtype, quantise=quantise)
+        for m, n in ((5, 320), (5, 1000), *_drawn("rmsnorm", cpu))
         for residual in (False, True)
         for quantise in (None, "fp8")
     ]
 
 
 def check_gated(dtype: DType, cpu: bool) -> list[Case]:
-    return [GatedCase(m=5, n=n, activation=each, dtype=dtype) for n in (320, 1001) for each in ("silu", "gelu")]
+    sizes = ((5, 320), (5, 1001), *_drawn("gated", cpu))
+    return [GatedCase(m=m, n=n, activation=each, dtype=dtype) for m, n in sizes for each in ("silu", "gelu")]
+
+
+def _drawn(op: str, cpu: bool) -> list[tuple[int, int]]:
+    """Rows and columns at random, the same each time, to those of Llama-3.1-8B at the most rows that are timed."""
+    draw = random.Random(op)
+    return [] if cpu else [(size(draw, 1, LARGE), size(draw, 1, 14_336)) for _ in range(6)]
 
 
 def check_rope(dtype: DType, cpu: bool) -> list[Case]:
-    turned = [
-        RopeCase(batch=2, q_len=3, heads=heads, kv_heads=2, head_dim=head_dim, dtype=dtype)
-        for heads, head_dim in ((4, 64), (14, 96))
+    draw = random.Random("rope")
+    shapes = [(2, 3, 4, 2, 64), (2, 3, 14, 2, 96)]
+    appended = [(2, q_len, 4, 2, 64) for q_len in (1, 6)]
+    for found in () if cpu else (shapes, appended, appended):
+        found += [_drawn_rope(draw) for _ in range(4)]
+    return [
+        *(_rope(dtype, *each) for each in shapes),
+        *(
+            _rope(dtype, *each, append=True, paged=paged, page_size=page_size)
+            for each in appended
+            for paged, page_size in ((False, None), (True, None), (True, 5))
+        ),
     ]
-    appended = [
-        RopeCase(
-            batch=2,
-            q_len=q_len,
-            heads=4,
-            kv_heads=2,
-            head_dim=64,
-            append=True,
-            paged=paged,
-            page_size=size,
-            dtype=dtype,
-        )
-        for q_len in (1, 6)
-        for paged, size in ((False, None), (True, None), (True, 5))
-    ]
-    return [*turned, *appended]
+
+
+def _rope(dtype: DType, batch: int, q_len: int, heads: int, kv_heads: int, head_dim: int, **cache: Any) -> RopeCase:
+    return RopeCase(batch=batch, q_len=q_len, heads=heads, kv_heads=kv_heads, head_dim=head_dim, dtype=dtype, **cache)
+
+
+def _drawn_rope(draw: random.Random) -> tuple[int, int, int, int, int]:
+    kv_heads, q_len = draw.choice((1, 2, 8)), size(draw, 1, LARGE)
+    heads = kv_heads * draw.choice((1, 3, 4, 7))
+    return size(draw, 1, max(1, min(32, LARGE // q_len))), q_len, heads, kv_heads, draw.choice((64, 96, 128))
 
 
 def check_lm_head(dtype: DType, cpu: bool) -> list[Case]:
     kinds: tuple[Weights, ...] = (dtype,) if cpu else (dtype, "fp8", "nvfp4", "int4")
+    draw = random.Random("lm_head")
+    drawn = [] if cpu else [(draw.randint(1, 16), size(draw, 64, 152_064), size(draw, 8, 4096, 8)) for _ in range(3)]
     return [
         LmHeadCase(m=m, vocab=vocab, k=k, dtype=dtype, weights=weights, sampling=sampling)
-        for m, vocab, k in ((3, 1009, 256), (8, 5003, 1032))
+        for m, vocab, k in ((3, 1009, 256), (8, 5003, 1032), *drawn)
         for weights in kinds
         for sampling in get_args(Sampling)
     ]

@@ -1,5 +1,8 @@
 """Shapes of mixture-of-experts layers. Imports without torch."""
 
+import random
+
+from kernels.cases.drawing import size
 from kernels.ops import Case, DType, GroupedCase
 
 
@@ -20,10 +23,20 @@ def bench(cpu: bool) -> list[Case]:
 
 
 def check(dtype: DType, cpu: bool) -> list[Case]:
-    """Few and many experts, fewer rows than experts, odd sizes, no rows."""
+    """Few and many experts, fewer rows than experts, odd sizes, no rows; then sizes at random to those that are timed,
+    128 experts' weights bounded by 4 GiB.
+    """
     shapes = ((0, 4, 64, 64), (5, 16, 72, 136), (300, 4, 264, 320), (1000, 60, 200, 72))
+    draw = random.Random(f"grouped {dtype}")
+    drawn = () if cpu else tuple(_drawn(draw) for _ in range(8))
     return [
         GroupedCase(rows=rows, experts=experts, n=n, k=k, dtype=dtype, epilogue=epilogue)
-        for rows, experts, n, k in shapes
+        for rows, experts, n, k in (*shapes, *drawn)
         for epilogue in ("none", "swiglu")
     ]
+
+
+def _drawn(draw: random.Random) -> tuple[int, int, int, int]:
+    experts, k = size(draw, 1, 128), size(draw, 8, 14_336, 8)
+    widest = min(14_336, (1 << 30) // (experts * k) // 8 * 8)
+    return size(draw, 1, 32_768), experts, size(draw, 8, max(8, widest), 8), k

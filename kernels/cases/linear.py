@@ -3,11 +3,8 @@
 import random
 from typing import get_args
 
+from kernels.cases.drawing import size
 from kernels.ops import Case, DType, Epilogue, LinearCase, Scales, Weights
-
-DRAWN = 16
-"""Cases that `check` draws at random for each dtype."""
-
 
 MODELS: dict[str, tuple[tuple[int, int], ...]] = {
     "llama-3.2-1b": ((3072, 2048), (2048, 2048), (16_384, 2048), (2048, 8192)),
@@ -78,29 +75,33 @@ def check(dtype: DType, cpu: bool) -> list[Case]:
         for m in (1, 33)
         for epilogue in ("none", "bias", "residual", "swiglu", "rmsnorm_scale")
     ]
-    drawn = [] if cpu else [*_drawn(dtype), *_streamed(dtype)]
+    drawn = [] if cpu else [*_drawn(dtype), *_scaled_drawn(dtype), *_streamed(dtype), *_named(dtype)]
     return [*floating, *(LinearCase(m=m, n=192, k=320, dtype=dtype, weights="int8") for m in (1, 33)), *drawn]
 
 
 def _drawn(dtype: DType) -> list[Case]:
-    """The same shapes each time: m to 2,300, n and k to 4,100, the epilogues and granularities of scales in turn."""
+    """The same shapes each time, to the largest that is timed; the epilogues in turn, small and large m for each."""
     dice = random.Random(20261120)
-    scaled = [
+    return [
         LinearCase(
-            m=dice.randint(1, 2300), n=16 * dice.randint(1, 256), k=512 * dice.randint(1, 8), dtype=dtype,
+            m=size(dice, low, most), n=size(dice, 8, 28_672, 8), k=size(dice, 8, 14_336, 8), dtype=dtype, weights=dtype,
+            epilogue=epilogue,
+        )
+        for epilogue in get_args(Epilogue)
+        for low, most in ((1, 16), (17, 256), (257, 8192), (257, 8192))
+    ]  # fmt: skip
+
+
+def _scaled_drawn(dtype: DType) -> list[Case]:
+    dice = random.Random(8)
+    return [
+        LinearCase(
+            m=size(dice, 1, 8192), n=size(dice, 16, 28_672, 16), k=size(dice, 512, 14_336, 512), dtype=dtype,
             weights="fp8", epilogue=epilogue, scales=scales,
         )
         for scales in get_args(Scales)
-        for epilogue in ("none", "bias", "residual")
+        for epilogue in ("none", "none", "bias", "residual")
     ]  # fmt: skip
-    plain = [
-        LinearCase(
-            m=dice.randint(1, 2300), n=8 * dice.randint(1, 512), k=8 * dice.randint(1, 512), dtype=dtype, weights=dtype,
-            epilogue=get_args(Epilogue)[position % len(get_args(Epilogue))],
-        )
-        for position in range(DRAWN)
-    ]  # fmt: skip
-    return [*plain, *scaled]
 
 
 def _streamed(dtype: DType) -> list[Case]:
@@ -108,12 +109,23 @@ def _streamed(dtype: DType) -> list[Case]:
     dice = random.Random(16)
     return [
         LinearCase(
-            m=dice.randint(1, 16), n=8 * dice.randint(1, 512), k=8 * dice.randint(1, 1024), dtype=dtype,
+            m=dice.randint(1, 16), n=size(dice, 8, 28_672, 8), k=size(dice, 8, 14_336, 8), dtype=dtype,
             weights=weights, epilogue=epilogue,
         )
         for weights in STREAMED[1:]
         for epilogue in get_args(Epilogue)[:-1]
     ]  # fmt: skip
+
+
+def _named(dtype: DType) -> list[Case]:
+    """Some of the cases that are timed, drawn from them all; the largest product always."""
+    timed = bench(cpu=False)
+    drawn = [max(timed, key=lambda each: each.flops), *random.Random(4).sample(timed, 12)]
+    return [
+        each.model_copy(update={"dtype": dtype} | ({"weights": dtype} if each.weights == "bf16" else {}))
+        for each in drawn
+        if isinstance(each, LinearCase)
+    ]
 
 
 def _tiny() -> list[Case]:
