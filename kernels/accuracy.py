@@ -149,14 +149,15 @@ class _Gate:
         stream = torch.cuda.Stream(self.device)
         stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(stream):
-            return self._call(packed)
+            outputs = self._call(packed)
+        torch.cuda.current_stream(self.device).wait_stream(stream)  # scales were multiplied out there
+        return outputs
 
     def _expect(self, drawn: Arguments) -> Expected:
         used = self.variant.rounded(self.case, self.params, drawn)
         truth = reference.compute(self.case, used)
         if used is not drawn:
-            true = reference.compute(self.case, drawn)[0]
-            self.quantisation = max(self.quantisation or 0.0, rms(truth[0] - true) / max(rms(true), 1e-300))
+            self.quantisation = max(self.quantisation or 0.0, self._rounding_alone(used, drawn))
         own = reference.native(self.case, {name: used[name].to(drawn[name].dtype) for name in drawn})
         if isinstance(self.case, LmHeadCase):
             logits = reference.logits(used["x"].double(), used["w"].double())
@@ -165,6 +166,14 @@ class _Gate:
             settings = {name: drawn[name] for name in ("temperature", "top_p", "seed")}
             return ExpectedDraws(truth, own, rounding(self.case, drawn), logits, settings)
         return Expected(truth, own, rounding(self.case, drawn))
+
+    def _rounding_alone(self, used: Arguments, drawn: Arguments) -> float:
+        """What the values of `used` change of the op's result (an LM head: of its logits) on those `drawn`."""
+        if isinstance(self.case, LmHeadCase):
+            rounded, true = (reference.logits(each["x"].double(), each["w"].double()) for each in (used, drawn))
+        else:
+            rounded, true = (reference.compute(self.case, each)[0] for each in (used, drawn))
+        return rms(rounded - true) / max(rms(true), 1e-300)
 
     def _compare(self, outputs: reference.Outputs, expected: Expected, when: str) -> None:
         if len(outputs) != len(expected.truth):

@@ -60,10 +60,27 @@ def bench(options: argparse.Namespace) -> int:
         rows=[],
         note=note,
     )
+    try:
+        if options.append and options.json is not None and options.json.exists():
+            document = bench_document.appended(bench_document.read(options.json), document)
+    except (OSError, ValueError) as error:
+        return _say_of_file(options, error)
+    passed = False
     for row in _rows(options, document.ceilings):
+        passed = passed or row.gate == "pass"
         document.rows.append(row)
         print(_line(row), flush=True)
-    return _store(options, document)
+        try:
+            if options.json is not None:  # after each row, so that what is stopped has lost none
+                bench_document.write(options.json, document)
+        except OSError as error:
+            return _say_of_file(options, error)
+    return 0 if passed else 1
+
+
+def _say_of_file(options: argparse.Namespace, error: Exception) -> int:
+    print(f"kernels bench: {options.json}: {error}", file=sys.stderr)
+    return 1
 
 
 def _wrong(options: argparse.Namespace) -> str:
@@ -207,15 +224,3 @@ def _fidelity(row: Row) -> str:
     if row.kl is None or row.disagreement is None:
         return ""
     return f" KL {row.kl:.2g} nats, other token {row.disagreement:.2%} of {row.tokens:,}"
-
-
-def _store(options: argparse.Namespace, document: BenchDocument) -> int:
-    if options.json is not None:
-        try:
-            if options.append and options.json.exists():
-                document = bench_document.appended(bench_document.read(options.json), document)
-            bench_document.write(options.json, document)
-        except (OSError, ValueError) as error:
-            print(f"kernels bench: {options.json}: {error}", file=sys.stderr)
-            return 1
-    return 0 if any(row.gate == "pass" for row in document.rows) else 1

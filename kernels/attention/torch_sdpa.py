@@ -104,6 +104,8 @@ class SdpaCudnn(_Sdpa):
             return Refusal("device is CPU: cuDNN runs on NVIDIA GPUs only")
         if case.head_dim % 8:
             return Refusal(f"head_dim is {case.head_dim}: cuDNN takes multiples of 8")
+        if case.kv_len == 1:
+            return Refusal("kv_len is 1: cuDNN takes two keys or more")
         return half_only(case, gpu) or _no_mask(case) or _widest(case, 256 if gpu.sm >= 90 else 128)
 
 
@@ -140,6 +142,8 @@ def never(case: AttentionCase) -> Refusal | None:
         return Refusal(f"softcap is {case.softcap:g}: torch's attention has no soft cap")
     if case.paged:
         return Refusal("paged is true: torch's attention reads contiguous keys and values only")
+    if case.kv_lengths is not None:
+        return Refusal(f"kv_lengths are {_few(case.kv_lengths)}: torch's attention takes no lengths of a cache")
     if case.kv_dtype != case.dtype:
         return Refusal(f"kv_dtype is {case.kv_dtype} and dtype {case.dtype}: torch's attention wants them equal")
     if case.heads % case.kv_heads:

@@ -29,6 +29,8 @@ class TorchScaled(Variant):
             return Refusal(f"weights is {case.weights}, scales {case.scales}, dtype {case.dtype}: x and w in e4m3 only")
         if case.k % 16 or case.n % 16 or (case.scales == "block" and case.k % 512):
             return Refusal(f"n is {case.n} and k {case.k}: multiples of 16, and of 512 for k with block scales")
+        if case.m % 4 and case.scales == "block":
+            return Refusal(f"m is {case.m}: with block scales cuBLASLt takes rows of scales of 16 bytes only")
         if case.normalises:
             return Refusal(f"epilogue is {case.epilogue}: rows of e4m3 values are not normalised")
         return None
