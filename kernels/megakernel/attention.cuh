@@ -220,11 +220,10 @@ __device__ __forceinline__ void merge_warps(const Params& p, const Shared& s, co
 }
 
 // input = k tiles [in.k_tile, + in.k_tiles) of the attention's output, merged over the splits. A thread's words of
-// kAhead splits are all in flight at once.
-__device__ __forceinline__ void load_attended(const Params& p, Shared& s, const Instruction& in, u32 tag, int position) {
-  // Groups of 4 elements, and splits, that a thread reads together.
-  constexpr int kItems = HEADS * HEAD_DIM / OUT_PLANES * BATCH > kConsumers * 4 ? 2 : 1, kAhead = kItems == 1 ? 6 : 3;
-  const int splits = splits_of(position + 1), columns = in.k_tiles * 16, length = columns * BATCH;
+// kItems groups of 4 elements and kAhead splits are all in flight at once.
+template <int kItems, int kAhead>
+__device__ __forceinline__ void load_splits(const Params& p, Shared& s, const Instruction& in, u32 tag, int splits) {
+  const int columns = in.k_tiles * 16, length = columns * BATCH;
   const u32 state = (u32)(p.attention_state - p.attention);
 #pragma unroll 1
   for (int round = threadIdx.x * 4; round - threadIdx.x % 32 * 4 < length; round += kConsumers * 4 * kItems) {
@@ -276,4 +275,13 @@ __device__ __forceinline__ void load_attended(const Params& p, Shared& s, const 
                   make_float4(value[n][0] * inverse, value[n][1] * inverse, value[n][2] * inverse, value[n][3] * inverse));
     }
   }
+}
+
+__device__ __forceinline__ void load_attended(const Params& p, Shared& s, const Instruction& in, u32 tag, int position) {
+  constexpr bool kLong = HEADS * HEAD_DIM / OUT_PLANES * BATCH > kConsumers * 4;
+  const int splits = splits_of(position + 1);
+  if (BATCH > 1 && splits == 1)
+    load_splits<kLong ? 4 : 1, 1>(p, s, in, tag, splits);
+  else
+    load_splits<kLong ? 2 : 1, kLong ? 3 : 6>(p, s, in, tag, splits);
 }

@@ -181,17 +181,15 @@ class Sm:
     # attention --------------------------------------------------------------------------------------------------------
 
     def _attention(self, words: dict[str, int]) -> Steps:
-        """Some query heads of one key-value head over one split of the keys, for every sequence."""
+        """Some query heads of one key-value head over one split of the keys of one sequence."""
         length = self.gpu.position + self.step + 1
         splits = splits_of(length, self.gpu.split_keys, self.layout.splits)
         if words["split"] >= splits:
             return
         share = -(-length // splits)
         keys = slice(words["split"] * share, min((words["split"] + 1) * share, length))
-        for b in range(self.layout.batch):
-            heads = yield from self._heads(words, b)
-            self._attend(words, b, keys, *heads)
-            yield True
+        heads = yield from self._heads(words, words["sequence"])
+        self._attend(words, words["sequence"], keys, *heads)
 
     def _heads(self, words: dict[str, int], b: int) -> Generator[bool, None, tuple[Floats, Floats, Floats]]:
         """The queries [heads, head_dim], scaled, and the newest key and value, in bf16."""

@@ -11,8 +11,11 @@ __device__ __forceinline__ bool load_input(const Params& p, Shared& s, const Ins
     const bool after_attention = in.op == kGateUp;
     const int layer = in.layer - !after_attention;  // whose planes they are
     const u64* planes = after_attention ? p.out_planes : in.layer ? p.down_planes + kDownWords * (layer & 1) : nullptr;
-    load_normed(p, s, in, tag_at(step, layer), step, planes, after_attention ? OUT_PLANES : DOWN_PLANES,
-                p.norms + (size_t)(in.layer * 2 + after_attention) * HIDDEN);
+    const float* norm = p.norms + (size_t)(in.layer * 2 + after_attention) * HIDDEN;
+    if (OUT_PLANES != DOWN_PLANES && after_attention)
+      load_normed<OUT_PLANES>(p, s, in, tag_at(step, layer), step, planes, norm);
+    else
+      load_normed<DOWN_PLANES>(p, s, in, tag_at(step, layer), step, planes, norm);
   } else if (in.op == kOut) {
     load_attended(p, s, in, tag, p.position + step);
   } else {
@@ -73,16 +76,12 @@ __device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPlace& r
       consumers_sync();
       return true;
     }
-#pragma unroll 1
-    for (int b = 0; b < BATCH; b++) {
-      const Range range = range_of(p, in, position, b);
-      if (range.active) attend_warp(p, s, in, tag, range, position, b);
-      consumers_sync();
-      mark(p, step, in.index, 2);
-      merge_warps(p, s, in, tag, b);
-      if (b < BATCH - 1) consumers_sync();
-      if (s.faulted) return false;
-    }
+    const Range range = range_of(p, in, position, in.sequence);
+    if (range.active) attend_warp(p, s, in, tag, range, position, in.sequence);
+    consumers_sync();
+    mark(p, step, in.index, 2);
+    merge_warps(p, s, in, tag, in.sequence);
+    if (s.faulted) return false;
   } else {
     if (!load_input(p, s, in, step)) return false;
     if (in.op == kHead && threadIdx.x == 0) __threadfence();  // this token's keys and values, before any later read

@@ -1,12 +1,13 @@
 """What every instruction reads and writes, declared: the ground the validator stands on. Imports without torch.
 
 Values lie in *blocks*, the smallest pieces that an instruction reads or writes: 16 rows of a product, 16 dimensions of
-one head and split, 8 gated values, one SM's candidate. A block stands for the words of every sequence of the batch:
-an instruction reads those of all sequences before its readers may go on, so they need not be told apart.
+one head and split, 8 gated values, one SM's candidate. Those of attention, its input and its output, are of one
+sequence. Any other stands for the words of every sequence of the batch: an instruction reads those of all sequences
+before its readers may go on, so they need not be told apart.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -51,18 +52,18 @@ def _blocks(first: int, count: int, repeat: int, stride: int) -> np.ndarray:
 class Effects:
     """`residual` is the version of its own copy of the residual that the SM must hold: -1 when it takes no part.
 
-    `appends` and `meets` are the (layer, key-value head) whose newest row it may write, and whose earlier rows it
-    reads. `chunks` are the ring's chunks it takes from the stream. `exchanges` are
-    blocks that all SMs write, each its own, and read in rounds of one instruction (kernels.megakernel.search); they
-    are touched only when a token is drawn.
+    `appends` and `meets` are the (layer, key-value head, sequence) whose newest row it may write, and whose earlier
+    rows it reads. `chunks` are the ring's chunks it takes from the stream. `exchanges` are blocks that all SMs write,
+    each its own, and read in rounds of one instruction (kernels.megakernel.search); they are touched only when a token
+    is drawn.
     """
 
     reads: tuple[Access, ...] = ()
     writes: tuple[Access, ...] = ()
     exchanges: tuple[Access, ...] = ()
     residual: int = -1
-    appends: tuple[int, int] | None = None
-    meets: tuple[int, int] | None = None
+    appends: tuple[int, int, int] | None = None
+    meets: tuple[int, int, int] | None = None
     chunks: int = 0
     always: bool = True
 
@@ -71,9 +72,9 @@ def sizes(shape: Shape, layout: Layout) -> dict[str, int]:
     """Blocks in each buffer."""
     hidden = shape.hidden // TILE
     return {
-        "qkv": shape.qkv_rows // TILE,
-        "attention": layout.splits * shape.heads * (shape.head_dim // TILE),
-        "attention_state": layout.splits * shape.heads,
+        "qkv": layout.batch * (shape.qkv_rows // TILE),
+        "attention": layout.splits * layout.batch * shape.heads * (shape.head_dim // TILE),
+        "attention_state": layout.splits * layout.batch * shape.heads,
         "out_planes": layout.out_parts * hidden,
         "down_planes": 2 * layout.down_parts * hidden,
         "gated": shape.intermediate // GATED_BLOCK,
@@ -90,11 +91,12 @@ def words_of(shape: Shape, layout: Layout, access: Access) -> np.ndarray:
     size = word_shapes(shape, layout)[access.buffer]
     numbers = np.arange(math.prod(size)).reshape(size)
     half, each = TILE // 2, shape.head_dim // TILE
-    if access.buffer == "attention":  # [batch, head, split, half, dimensions] → split, head, dimensions
-        parts = numbers.reshape(*size[:3], each, half).transpose(2, 1, 3, 0, 4)
-        by_block = parts.reshape(-1, size[0] * half)
+    if access.buffer == "attention":  # [batch, head, split, dimensions] → split, sequence, head, dimensions
+        by_block = numbers.reshape(*size[:3], each, half).transpose(2, 0, 1, 3, 4).reshape(-1, half)
     elif access.buffer == "attention_state":
-        by_block = numbers.transpose(2, 1, 0, 3).reshape(-1, size[0] * 2)
+        by_block = numbers.transpose(2, 0, 1, 3).reshape(-1, 2)
+    elif access.buffer == "qkv":
+        by_block = numbers.reshape(-1, half)
     elif access.buffer == "counts":
         by_block = numbers.reshape(-1, size[-1])
     elif access.buffer in ("gated", "candidates"):
@@ -130,23 +132,25 @@ def _rows(buffer: str, words: dict[str, int], tiles: int) -> tuple[Access, ...]:
 def _qkv(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
     layer = words["layer"]
     reads = (_planes(shape, layout, "down_planes", layer - 1),) if layer else ()
-    writes = _rows("qkv", words, shape.qkv_rows // TILE)
+    tiles = shape.qkv_rows // TILE
+    writes = tuple(replace(each, repeat=layout.batch, stride=tiles) for each in _rows("qkv", words, tiles))
     return Effects(reads, writes, residual=2 * layer, chunks=_chunks(layout, words))
 
 
 def _attention(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
     each, layer = shape.head_dim // TILE, words["layer"]
     kv, head, heads, split = (words[name] for name in ("kv_head", "head", "heads", "split"))
+    sequence, first = words["sequence"], words["sequence"] * (shape.qkv_rows // TILE)
     rows = ((head, heads), (shape.heads + kv, 1), (shape.heads + shape.kv_heads + kv, 1))
-    reads = tuple(Access("qkv", layer, at * each, n * each) for at, n in rows)
-    at = split * shape.heads + head
+    reads = tuple(Access("qkv", layer, first + at * each, n * each) for at, n in rows)
+    at = (split * layout.batch + sequence) * shape.heads + head
     always = split == 0
     writes = (
         Access("attention", layer, at * each, heads * each, always=always),
         Access("attention_state", layer, at, heads, always=always),
     )
     first_of_group = head == kv * (shape.heads // shape.kv_heads)
-    place = (layer, kv)
+    place = (layer, kv, sequence)
     return Effects(reads, writes, appends=place if first_of_group else None, meets=place, always=always)
 
 
@@ -155,10 +159,11 @@ def _out(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effect
     first, count = words["k_tile"], words["k_tiles"]
     head, last = first // each, (first + count - 1) // each
     inputs = (("attention", first, count, shape.heads * each), ("attention_state", head, last - head + 1, shape.heads))
-    reads = [Access(buffer, layer, at, n) for buffer, at, n, _ in inputs]
+    batch = layout.batch
+    reads = [Access(buffer, layer, at, n, batch, stride) for buffer, at, n, stride in inputs]
     if layout.splits > 1:
         reads += [
-            Access(buffer, layer, at + stride, n, layout.splits - 1, stride, always=False)
+            Access(buffer, layer, at + batch * stride, n, (layout.splits - 1) * batch, stride, always=False)
             for buffer, at, n, stride in inputs
         ]
     return Effects(tuple(reads), _rows("out_planes", words, shape.hidden // TILE), chunks=_chunks(layout, words))

@@ -73,18 +73,18 @@ __device__ __forceinline__ void gemv(const Params& p, Shared& s, RingPlace& ring
   }
 }
 
-constexpr int kPlanesMost = OUT_PLANES > DOWN_PLANES ? OUT_PLANES : DOWN_PLANES;
 constexpr int kSequenceThreads = kConsumers / BATCH, kSequenceWarps = WARPS / BATCH;  // that load one sequence's input
 static_assert(kSequenceWarps > 0, "a sequence has a warp of its own");
 constexpr int kNormSteps = (HIDDEN + kSequenceThreads * 4 - 1) / (kSequenceThreads * 4);
-constexpr int kNormMost = kPlanesMost > 8 ? 1 : 16 / kPlanesMost;  // steps whose words a thread has in flight at once
-constexpr int kNormTogether = kNormSteps < kNormMost ? kNormSteps : kNormMost;
 
 // residual += the planes of the last product (or = the embedding of the new token); input = residual * norm weight,
 // not yet divided by its root mean square: that is one number, `scale`, and multiplies the products instead. Sequences
 // are loaded side by side.
+template <int Planes>
 __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const Instruction& in, u32 tag, int step,
-                                            const u64* planes, int count, const float* norm) {
+                                            const u64* planes, const float* norm) {
+  constexpr int kMost = Planes > 8 ? 1 : Planes > 1 ? 16 / Planes : 8;  // steps whose words a thread has in flight
+  constexpr int kNormTogether = kNormSteps < kMost ? kNormSteps : kMost;
   const int b = threadIdx.x / kSequenceThreads;
   float squares = 0;
 #pragma unroll 1
@@ -106,15 +106,14 @@ __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const In
       }
     }
     if (planes != nullptr) {
-      u32 from[kNormTogether * kPlanesMost];
-      ulonglong2 words[kNormTogether * kPlanesMost];
+      u32 from[kNormTogether * Planes];
+      ulonglong2 words[kNormTogether * Planes];
 #pragma unroll
-      for (int i = 0; i < kNormTogether * kPlanesMost; i++)
-        from[i] = (min(i / kNormTogether, count - 1) * BATCH + b) * (HIDDEN / 2) + min(at[i % kNormTogether], HIDDEN - 4) / 2;
+      for (int i = 0; i < kNormTogether * Planes; i++)
+        from[i] = (i / kNormTogether * BATCH + b) * (HIDDEN / 2) + min(at[i % kNormTogether], HIDDEN - 4) / 2;
       await<true>(p, s, in, tag, planes, from, words);
 #pragma unroll
-      for (int i = 0; i < kNormTogether * kPlanesMost; i++) {
-        if (i / kNormTogether >= count) break;
+      for (int i = 0; i < kNormTogether * Planes; i++) {
         x[i % kNormTogether].x += first_float(words[i].x);
         x[i % kNormTogether].y += second_float(words[i].x);
         x[i % kNormTogether].z += first_float(words[i].y);

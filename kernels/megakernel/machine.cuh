@@ -27,7 +27,7 @@ enum Op : int { kEnd = 0, kQkv = 1, kAttention = 2, kOut = 3, kGateUp = 4, kDown
 
 // One instruction: 16 words, laid out by kernels.megakernel.program.FIELDS.
 struct Instruction {
-  int op, layer, units, tile, k_tile, k_tiles, plane, kv_head, head, heads, split, index, unused[4];
+  int op, layer, units, tile, k_tile, k_tiles, plane, kv_head, head, heads, split, index, sequence, unused[3];
 };
 static_assert(sizeof(Instruction) == 64, "an instruction is 16 words");
 

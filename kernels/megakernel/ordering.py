@@ -77,7 +77,7 @@ class Ordering:
             for index, (words, effect) in enumerate(zip(table, done, strict=True)):
                 column, value = sm, token * len(table) + index
                 if not effect.always:
-                    place = words["kv_head"], words["head"], words["split"]
+                    place = words["sequence"], words["head"], words["split"]
                     column = self.sms + self._weak.setdefault(place, len(self._weak))
                     value = token * self.layers + words["layer"]
                 listed.append(Node(sm, index, token, words, effect, column, value))
@@ -192,8 +192,8 @@ class Ordering:
         The END of each SM must therefore come after the HEAD of all SMs that write what it reads in the next token.
         """
         heads = [self._head_after(sm) for sm in range(self.sms)]
-        writers: dict[tuple[int, int], set[int]] = {}
-        met: list[set[tuple[int, int]]] = [set() for _ in range(self.sms)]
+        writers: dict[tuple[int, int, int], set[int]] = {}
+        met: list[set[tuple[int, int, int]]] = [set() for _ in range(self.sms)]
         for node in (each for each in self.nodes if each.token == 0):
             if node.effects.appends:
                 writers.setdefault(node.effects.appends, set()).add(node.sm)

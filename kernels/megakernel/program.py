@@ -15,6 +15,7 @@ from kernels.megakernel.weights import Format, format_of
 
 FIELDS = (
     "op", "layer", "units", "tile", "k_tile", "k_tiles", "plane", "kv_head", "head", "heads", "split", "index",
+    "sequence",
 )  # fmt: skip
 WORDS = 16
 """The words of an instruction, as `struct Instruction` in machine.cuh; the rest of its 16 words is unused."""
@@ -30,7 +31,8 @@ GATED_KILOBYTES_MOST = 40
 class Layout:
     """How the work is cut: SMs, sequences, splits of the keys, and column parts (planes) of each product.
 
-    `weights` is the precision they stream in, one of `weights.FORMATS`.
+    `heads` are the query heads of an attention instruction, at most HEADS_MOST; `weights` is the precision they stream
+    in, one of `weights.FORMATS`.
     """
 
     sms: int = 132
@@ -38,6 +40,7 @@ class Layout:
     splits: int = 16
     out_parts: int = 1
     down_parts: int = 1
+    heads: int = HEADS_MOST
     weights: str = "bf16"
 
 
@@ -98,10 +101,11 @@ def fitted(shape: Shape, layout: Layout) -> Layout:
 def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16", sms: int = 132) -> Layout:
     """The layout for a context of up to `capacity` tokens.
 
-    Long contexts have so many splits of the keys that an SM should merge those of a part of the heads only. `down` is
-    cut by columns for as long as that takes more off the busiest SM's chunks of weights and the gated values it reads,
-    which must find room beside the ring, than it adds planes to be read by all: a plane is worth about a chunk, and so
-    are 4 KB of gated values.
+    With more than one sequence an attention instruction has as few heads as still give each SM one, and keys are split
+    for as long as there are SMs without one: what is split must be merged, by all. Long contexts have so many splits of
+    the keys that an SM should merge those of a part of the heads only. `down` is cut by columns for as long as that
+    takes more off the busiest SM's chunks of weights and the gated values it reads, which must find room beside the
+    ring, than it adds planes to be read by all: a plane is worth about a chunk, and so are 4 KB of gated values.
     """
     tiles, kilobytes = shape.hidden // 16, 2 * batch * shape.intermediate / 1024
 
@@ -110,8 +114,13 @@ def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16"
         return kilobytes / parts > GATED_KILOBYTES_MOST, chunks + parts + kilobytes / 4 / parts
 
     parts = min((1, 2, 4, 8, 16), key=cost)
-    out_parts = LONG_OUT_PARTS if capacity > LONG_CONTEXT else 1
-    return Layout(sms=sms, batch=batch, out_parts=out_parts, down_parts=parts, weights=weights)
+    long = capacity > LONG_CONTEXT
+    layout = Layout(sms, batch, out_parts=LONG_OUT_PARTS if long else 1, down_parts=parts, weights=weights)
+    if batch == 1:
+        return layout
+    heads = HEADS_MOST if long else max(1, min(HEADS_MOST, -(-batch * shape.heads // sms)))
+    once = len(attention_work(shape, replace(layout, heads=heads, splits=1)))
+    return replace(layout, heads=heads, splits=max(1, min(layout.splits, sms // once)))
 
 
 def shares(tiles: int, columns: int, parts: int, sms: int, turn: int) -> list[tuple[int, int, int, int, int]]:
@@ -144,14 +153,15 @@ def products(shape: Shape, layout: Layout) -> dict[int, tuple[int, int, int]]:
     }
 
 
-def attention_work(shape: Shape, layout: Layout) -> list[tuple[int, int, int, int]]:
-    """(kv_head, first query head, query heads, split) of every attention instruction, the first splits first."""
+def attention_work(shape: Shape, layout: Layout) -> list[dict[str, int]]:
+    """The fields of every attention instruction of a layer, the first splits first."""
     group = shape.heads // shape.kv_heads
-    pieces = -(-group // HEADS_MOST)
+    pieces = -(-group // layout.heads)
     bounds = [round(group * i / pieces) for i in range(pieces + 1)]
     return [
-        (kv, kv * group + low, high - low, split)
+        {"kv_head": kv, "head": kv * group + low, "heads": high - low, "split": split, "sequence": sequence}
         for split in range(layout.splits)
+        for sequence in range(layout.batch)
         for kv in range(shape.kv_heads)
         for low, high in itertools.pairwise(bounds)
     ]
@@ -184,9 +194,8 @@ def build(shape: Shape, layout: Layout) -> Program:
 
     for layer in range(shape.layers):
         product(QKV, layer, everyone=True)
-        for i, (kv, head, heads, split) in enumerate(attention_work(shape, layout)):
-            words = {"op": ATTENTION, "layer": layer, "kv_head": kv, "head": head, "heads": heads, "split": split}
-            rows[i % layout.sms].append(words)
+        for i, words in enumerate(attention_work(shape, layout)):
+            rows[i % layout.sms].append({"op": ATTENTION, "layer": layer} | words)
         product(OUT, layer, everyone=False)
         product(GATE_UP, layer, everyone=True)
         product(DOWN, layer, everyone=False)

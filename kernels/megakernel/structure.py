@@ -131,6 +131,8 @@ def _head_fields(shape: Shape, layout: Layout, words: dict[str, int]) -> Iterato
         yield f"query heads {head} to {head + heads} are not up to {HEADS_MOST} of key-value head {kv}"
     if not 0 <= split < layout.splits:
         yield f"split {split} of {layout.splits}"
+    if not 0 <= words["sequence"] < layout.batch:
+        yield f"sequence {words['sequence']} of {layout.batch}"
 
 
 def _stream(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator[Problem]:
@@ -187,11 +189,12 @@ def _products(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[Pr
 
 
 def _attention(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[Problem]:
-    """Every query head meets every split of the keys exactly once in every layer."""
+    """Every query head of every sequence meets every split of the keys exactly once in every layer."""
     shape, layout = program.shape, program.layout
-    met = np.zeros((shape.layers, layout.splits, shape.heads), dtype=np.int16)
+    met = np.zeros((shape.layers, layout.splits, layout.batch, shape.heads), dtype=np.int16)
     for words in (w for listed in rows for w in listed if w["op"] == ATTENTION):
-        met[words["layer"], words["split"], words["head"] : words["head"] + words["heads"]] += 1
-    for layer, split, head in np.argwhere(met != 1)[:4].tolist():
-        times = met[layer, split, head]
-        yield Problem("coverage", -1, -1, f"layer {layer}: head {head} meets split {split} of the keys {times} times")
+        met[words["layer"], words["split"], words["sequence"], words["head"] : words["head"] + words["heads"]] += 1
+    for layer, split, sequence, head in np.argwhere(met != 1)[:4].tolist():
+        times = met[layer, split, sequence, head]
+        what = f"layer {layer}, sequence {sequence}: head {head} meets split {split} of the keys {times} times"
+        yield Problem("coverage", -1, -1, what)

@@ -12,7 +12,7 @@ from kernels.megakernel.shape import Shape
 from kernels.megakernel.structure import rows_of
 
 OF_PRODUCT = ("layer", "units", "tile", "k_tile", "k_tiles", "plane")
-OF_ATTENTION = ("layer", "kv_head", "head", "heads", "split")
+OF_ATTENTION = ("layer", "kv_head", "head", "heads", "split", "sequence")
 
 
 def one_half(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
