@@ -104,7 +104,7 @@ def constraints() -> list[Input]:
             "constraints.precisions",
             "Precisions allowed",
             "checks",
-            hint="int8, fp8, nvfp4 and int4 round the weights: a plan that does so is kept only within the quality loss.",
+            hint="int8, fp8, nvfp4 and int4 round the weights: such a plan is kept only within the quality loss.",
             choices=_names(Precision, usual.precisions),
         ),
         Input("constraints.minutes", "Minutes", hint=_said(Constraints, "minutes")),
