@@ -151,7 +151,7 @@ class KernelsFp8(_Kernels):
     """The same with variants that round weights to fp8 among them."""
 
     name = "kernels_fp8"
-    summary = "the same, weights in fp8 where that is faster"
+    summary = "the kernels plan with weights in fp8 where that is faster"
     lossy = True
     options = {"weights": "fp8"}
     build_seconds = 20.0

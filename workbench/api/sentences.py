@@ -34,7 +34,7 @@ def describe(error: Mapping[str, Any], path: str) -> tuple[str, str]:
         return path, "should be an object with named fields"
     if kind == "json_invalid":
         return path, f"is not valid JSON: {error.get('ctx', {}).get('error', message)}"
-    words = message.removeprefix("Input ").replace(" after validation", "")
+    words = message.removeprefix("Input ").replace(" after validation", "").partition(", unable to parse")[0]
     given = error.get("input")
     shown = f", not {given!r}" if isinstance(given, str | int | float | bool) and len(repr(given)) <= 60 else ""
     return path, words[:1].lower() + words[1:] + shown

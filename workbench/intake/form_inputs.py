@@ -65,7 +65,16 @@ def _names(literal: Any, usual: Sequence[str]) -> Choices:
 
 def _said(document: Any, name: str) -> str:
     text = document.model_fields[name].description or ""
-    return text[:1].upper() + text[1:] + "." if text else ""
+    return _capital(text) + "." if text else ""
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _place(variant: registry.Variant) -> int:
+    """Where the variant's part of the work is told."""
+    return [*PARTS, variant.op].index(variant.op)
 
 
 def general() -> list[Input]:
@@ -97,7 +106,7 @@ def objective(index: int) -> list[Input]:
 
 def constraints() -> list[Input]:
     usual = Constraints()
-    variants = sorted((each for each in registry.variants() if not each.peer), key=lambda each: each.op != "model")
+    variants = sorted((each for each in registry.variants() if not each.peer), key=_place)
     return [
         Input("constraints.gpu_classes", "GPU classes allowed", "checks", choices=_names(GpuClass, usual.gpu_classes)),
         Input(
@@ -122,7 +131,7 @@ def constraints() -> list[Input]:
             hint=_said(Constraints, "exclude"),
             choices=[(each.name, each.name) for each in variants],
             about={each.name: each.summary for each in variants},
-            headings={each.name: PARTS.get(each.op, each.op).capitalize() for each in variants},
+            headings={each.name: _capital(PARTS.get(each.op, each.op)) for each in variants},
         ),
     ]
 
