@@ -50,7 +50,11 @@ def test_check_gates_an_op(capsys):
 def test_bench_writes_the_document_and_appends(tmp_path, capsys):
     path = tmp_path / "bench.json"
     assert main(["bench", "attention", "--seconds", "0.5", "--only", "kind=decode", "--json", str(path)]) == 0
-    assert "A CPU, tiny shapes" in capsys.readouterr().out
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("A CPU, tiny shapes")
+    assert printed[1].startswith("Ceilings here: ")
+    assert printed[1].endswith(" µs.")
+    assert all("% of floor" in line for line in printed[2:] if " ms [" in line)
     first = json.loads(path.read_text())
     assert {"device", "gpu_uuid", "lease_id", "versions", "commit", "ceilings", "rows"} <= set(first)
     assert all(set(row) >= ROW_FIELDS for row in first["rows"])

@@ -36,12 +36,14 @@ def why(results: Results) -> str:
     best, timed = chosen(results), [each for each in ranked(results) if each.primary is not None and not each.chosen]
     if best is None or best.primary is None or not timed:
         return ""
-    rivals = [f"the next, {timed[0].label}"]
     today = next(each for each in results.compose.trials if each.primary) if results.compose else best
-    if today is not best and today is not timed[0]:
-        rivals.append(f"{today.label}, what serves today")
-    pairs = zip(rivals, (timed[0], today), strict=False)
-    against = ", and ".join(f"{_times(best, each)} {name} ({_said(each)})" for name, each in pairs)
+    if best is today:
+        nearest = f"{_said(best)} against {_said(timed[0])} with {timed[0].label}"
+        return f"It serves today, and nothing was faster by more than the noise: {nearest} in a quick comparison."
+    rivals = {f"the next, {timed[0].label}": timed[0]}
+    if today is not timed[0]:
+        rivals[f"{today.label}, what serves today"] = today
+    against = ", and ".join(f"{_times(best, each)} {name} ({_said(each)})" for name, each in rivals.items())
     return f"{_said(best)} in a quick comparison of {len(timed) + 1} plans: {against}."
 
 
