@@ -24,6 +24,19 @@ class Generation:
     extra: dict[str, Any] = field(default_factory=dict)
 
 
+def check_request(prompt: "torch.Tensor", tokens: int) -> None:
+    """Raises ValueError, naming the argument, unless `prompt` is [batch, length] of ids, none empty, and `tokens` >= 1.
+
+    Ids of no token of the vocabulary are not looked for here: that would wait for the GPU.
+    """
+    if prompt.dim() != 2 or not prompt.numel():
+        raise ValueError(f"prompt: [batch, length] with a token or more is needed, not {list(prompt.shape)}")
+    if prompt.is_floating_point() or prompt.is_complex():
+        raise ValueError(f"prompt: ids are whole numbers, not {prompt.dtype}")
+    if tokens < 1:
+        raise ValueError(f"tokens: at least one is made, not {tokens}")
+
+
 class Runner(ABC):
     """A model made ready to run on one device. Built once, then called many times.
 
@@ -44,7 +57,8 @@ class Runner(ABC):
     def generate(self, prompt: "torch.Tensor", tokens: int, sampling: Samplings = None) -> Generation:
         """Exactly `tokens` ids from `prompt` [batch, length] int64; end-of-text is ignored.
 
-        Greedy unless `sampling` says otherwise. Raises ValueError where a runner only serves greedy.
+        Greedy unless `sampling` says otherwise. Raises ValueError where a runner only serves greedy, and as
+        `check_request` does.
         """
 
     @abstractmethod

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from kernels.engine import decoder
-from kernels.engine.base import Generation, Runner
+from kernels.engine.base import Generation, Runner, check_request
 from kernels.engine.graphs import captured
 from kernels.engine.inputs import forward_inputs, output_tensor
 from kernels.engine.loading import kind_of
@@ -76,6 +76,7 @@ class CompiledRunner(Runner):
 
     @torch.no_grad()
     def generate(self, prompt: Tensor, tokens: int, sampling: Samplings = None) -> Generation:
+        check_request(prompt, tokens)
         batch, length = prompt.shape
         if not all(how.greedy for how in of_batch(sampling, batch)):
             raise ValueError(f"sampling: the {self.name} runner is greedy; the eager and megakernel runners sample")

@@ -6,7 +6,7 @@ import torch
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 from transformers.generation.streamers import BaseStreamer
 
-from kernels.engine.base import Generation, Runner
+from kernels.engine.base import Generation, Runner, check_request
 from kernels.engine.inputs import forward_inputs, output_tensor
 from kernels.engine.loading import kind_of
 from kernels.sampling import Sampling, Samplings, choose, of_batch
@@ -55,6 +55,7 @@ class EagerRunner(Runner):
 
     @torch.no_grad()
     def generate(self, prompt: torch.Tensor, tokens: int, sampling: Samplings = None) -> Generation:
+        check_request(prompt, tokens)
         how = of_batch(sampling, len(prompt))
         drawn = [] if all(each.greedy for each in how) else [_Drawn(how)]
         clock = _TokenClock()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from kernels.engine import decoder
-from kernels.engine.base import Generation, Runner
+from kernels.engine.base import Generation, Runner, check_request
 from kernels.engine.parts import Parts
 from kernels.engine.passes import State
 from kernels.engine.places import Places, Traffic
@@ -114,6 +114,7 @@ class MegakernelRunner(Runner):
         The first token is the prompt pass's when all sequences are greedy; else the kernel's, which then takes the
         prompt's last token once more.
         """
+        check_request(prompt, tokens)
         batch, length = prompt.shape
         greedy = all(how.greedy for how in of_batch(sampling, batch))
         if self._prompts is None or not self._prompts.fits(batch, length, tokens):
@@ -166,7 +167,13 @@ class MegakernelRunner(Runner):
 
     @torch.no_grad()
     def logits(self, ids: Tensor) -> Tensor:
-        """Every position by the megakernel, from an empty cache; [rows, length, vocab] float32."""
+        """Every position by the megakernel, from an empty cache; [rows, length, vocab] float32.
+
+        Raises ValueError for ids of no token of the vocabulary: the kernel would read beyond the embedding.
+        """
+        check_request(ids, 1)
+        if ids.min() < 0 or ids.max() >= self.shape.vocab:
+            raise ValueError(f"ids: {int(ids.min())} to {int(ids.max())} are not all of 0 to {self.shape.vocab - 1}")
         if self._machine is None or ids.shape[1] > self._machine.capacity:
             self.prepare(self._machine.layout.batch if self._machine else 1, ids.shape[1], 1)
         machine = self._machine

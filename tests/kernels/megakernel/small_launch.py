@@ -1,0 +1,50 @@
+"""A few launches of small models, straight through `Machine`, for compute-sanitizer:
+
+    PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --kernel-name kns=decode --tool racecheck \\
+        python -m tests.kernels.megakernel.small_launch qwen2 1 bf16
+
+Every tensor then is an allocation of its own, so that an address beyond one is seen.
+"""
+
+import sys
+
+import numpy as np
+import torch
+
+from kernels import engine
+from kernels.megakernel import machine
+from kernels.megakernel.device import Tuning
+from kernels.megakernel.program import usual
+from kernels.megakernel.runner import pinned
+from kernels.megakernel.shape import shape_of
+from kernels.sampling import GREEDY, Sampling
+from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
+
+CAPACITY, POSITION, TOKENS = 192, 130, 3
+DRAWN = [Sampling(0.9, top_k=50, top_p=0.9, seed=1), GREEDY]
+
+
+def main(family: str, batch: int, weights: str, layers: int = 2) -> None:
+    """Greedy, and drawn where every second sequence is; raises MegakernelFault when the kernel gives up."""
+    machine.TIMEOUT_NS = 100 * 10**9  # a checked kernel is slow
+    config = GPU_CONFIGS[family] | {"num_hidden_layers": layers}
+    model = engine.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
+    shape = shape_of(model.config.to_dict())
+    sms = torch.cuda.get_device_properties(0).multi_processor_count
+    layout = usual(shape, batch, CAPACITY, weights, sms)
+    made = machine.Machine(model, shape, layout, CAPACITY, Tuning())
+    for cache in (made.keys, made.values):
+        cache.normal_()
+    first = torch.ones(batch, dtype=torch.int64, device="cuda")
+    for sampling in (None, (DRAWN * batch)[:batch]):
+        (memory, tokens), (held, cancel) = pinned(TOKENS * batch, -1), pinned(1, 0)
+        made.clear()
+        made.launch(first, POSITION, TOKENS, tokens, cancel, sampling=sampling)
+        made.check()
+        assert np.all(tokens >= 0), tokens
+        print(family, batch, weights, tokens.tolist())
+        del memory, held
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])

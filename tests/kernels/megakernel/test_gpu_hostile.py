@@ -1,0 +1,107 @@
+"""The megakernel at the edges: tags that come round, numbers that are none, rows that nobody wrote, bad requests."""
+
+import numpy as np
+import pytest
+import torch
+
+from kernels.sampling import GREEDY, Sampling, choose
+from tests.kernels.megakernel.on_gpu import PROMPT, models, runner_of
+from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
+
+pytestmark = pytest.mark.gpu
+
+
+def launched(runner, first, position, count, **options):
+    """Tokens [count, batch] of one launch by the runner's machine, and its logits when `options` ask for them."""
+    from kernels.megakernel.runner import pinned
+
+    machine = runner._machine
+    memory, made = pinned(count * machine.layout.batch, -1)
+    machine.clear()
+    machine.launch(first, position, count, made, runner._cancel[1], **options)
+    machine.check()
+    tokens = made.reshape(count, -1).copy()
+    del memory
+    return tokens
+
+
+def test_tags_and_rounds_come_round_unseen():
+    """16 bits of tags pass zero after 16,384 tokens of three layers, those of a search's rounds sooner."""
+    runner = runner_of(models(GPU_CONFIGS["llama"])[0])
+    whole, at = 17_000, 16_000
+    runner.prepare(1, PROMPT, whole + 1)
+    how = Sampling(1.0, top_k=300, top_p=0.95, seed=2)
+    first = torch.ones(1, dtype=torch.int64, device="cuda")
+    through = launched(runner, first, 0, whole, sampling=how)
+    assert through.min() >= 0
+    again = launched(
+        runner, torch.tensor(through[at - 1], dtype=torch.int64, device="cuda"), at, whole - at, sampling=how
+    )
+    assert np.array_equal(through[at:], again)
+    assert len(set(through[at:, 0].tolist())) > 100
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_rows_that_nobody_wrote_are_not_read(batch):
+    """Keys and values of all positions that are not made yet are NaN."""
+    runner = runner_of(models(GPU_CONFIGS["qwen3"])[0])
+    ids = torch.randint(0, 4099, (batch, 300), device="cuda")
+    runner.prepare(batch, PROMPT, 320)
+    expected = runner.logits(ids)
+    for cache in (runner._machine.keys, runner._machine.values):
+        cache.fill_(torch.nan)
+    assert torch.equal(runner.logits(ids), expected)
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, 3e38])
+def test_weights_that_are_no_numbers_end_a_generation_as_the_rule_says(value):
+    """No wait is for ever, and what is drawn from logits without a finite largest is what numpy draws."""
+    model, _ = models(GPU_CONFIGS["qwen2"])
+    with torch.no_grad():
+        model.model.layers[1].mlp.down_proj.weight[5, 7] = value
+    runner = runner_of(model)
+    runner.prepare(4, PROMPT, 40)
+    sampling = [GREEDY, Sampling(0.9), Sampling(1.1, top_k=40), Sampling(0.8, top_p=0.5)]
+    forced = torch.randint(0, 4099, (9, 4), device="cuda")
+    logits = torch.empty(8, 4, 4099, device="cuda")
+    made = launched(runner, forced, 0, 8, forced=forced, logits=logits, sampling=sampling)
+    rows = logits.cpu().numpy()
+    if value is torch.nan:
+        assert np.isnan(rows).all()
+    for step in range(8):
+        for b, how in enumerate(sampling):
+            assert made[step, b] == choose(rows[step, b], how, step + 1), (step, how)
+    assert len(runner.generate(torch.ones(4, PROMPT, dtype=torch.int64, device="cuda"), 20).tokens[0]) == 20
+
+
+def test_one_broken_sequence_leaves_the_others_of_its_batch_alone():
+    model, _ = models(GPU_CONFIGS["llama"])
+    with torch.no_grad():
+        model.model.embed_tokens.weight[7] = torch.nan
+        model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.nan_to_num())
+    runner = runner_of(model)
+    prompt = torch.randint(8, 4099, (2, PROMPT), device="cuda")
+    runner.prepare(2, PROMPT, 16)
+    expected = runner.logits(prompt)
+    prompt[1, 3] = 7
+    found = runner.logits(prompt)
+    assert torch.equal(found[0], expected[0])
+    assert torch.equal(found[1, :3], expected[1, :3])
+    assert found[1, 3:].isnan().all()
+
+
+def test_requests_that_it_cannot_answer_are_refused_by_name():
+    runner = runner_of(models(GPU_CONFIGS["llama"])[0])
+    ids = torch.ones(1, 5, dtype=torch.int64, device="cuda")
+    for bad in (ids[:, :0], ids[0], ids.float()):
+        with pytest.raises(ValueError, match=r"^prompt: "):
+            runner.generate(bad, 4)
+    with pytest.raises(ValueError, match=r"^tokens: "):
+        runner.generate(ids, 0)
+    for beyond in (ids - 2, ids + 4098):
+        with pytest.raises(ValueError, match=r"^ids: "):
+            runner.logits(beyond)
+    with pytest.raises(ValueError, match=r"^stop: "):
+        runner.generate(ids, 4, stop=(1, 2, 3, 4, 5))
+    with pytest.raises(ValueError, match=r"^count: "):
+        runner._machine.launch(ids[0], 0, 10**6, np.zeros(1, np.int32), runner._cancel[1])
