@@ -5,9 +5,10 @@
 
 static_assert(BATCH <= WARPS, "each sequence's token is chosen by a warp of its own");
 
-// A logit and its token as one number that orders by logit, then by the smaller token. NaN orders lowest.
+// A logit and its token as one number that orders by logit, then by the smaller token. NaN orders lowest; the two zeros
+// are one.
 __device__ __forceinline__ u64 candidate(float logit, int token) {
-  const u32 bits = __float_as_uint(logit);
+  const u32 bits = __float_as_uint(logit + 0.f);
   const u32 ordered = logit != logit ? 0 : bits & 0x80000000u ? ~bits : bits | 0x80000000u;
   return (u64)ordered << 32 | (u32)~token;
 }

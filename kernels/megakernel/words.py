@@ -113,8 +113,8 @@ def sums_of(words: Words) -> list[tuple[Floats, Floats]]:
 
 
 def ordered(x: Floats) -> NDArray[np.uint32]:
-    """Floats as integers that compare as the floats do; NaN is lowest."""
-    bits = np.ascontiguousarray(x, dtype=np.float32).view(np.uint32)
+    """Floats as integers that compare as the floats do, the two zeros alike; NaN is lowest."""
+    bits = np.ascontiguousarray(x + np.float32(0), dtype=np.float32).view(np.uint32)
     number = np.where(bits >> 31 == 1, ~bits, bits | np.uint32(0x80000000))
     return np.where(np.isnan(x), np.uint32(0), number)
 

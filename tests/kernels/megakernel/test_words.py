@@ -43,6 +43,8 @@ def test_ordered_numbers_compare_as_floats(values: list[float]) -> None:
         for j in range(8):
             if x[i] < x[j] or (np.isnan(x[i]) and not np.isnan(x[j])):
                 assert number[i] < number[j]
+            if x[i] == x[j]:  # zeros of both signs too
+                assert number[i] == number[j]
 
 
 def test_no_layer_of_two_tokens_has_the_same_tag() -> None:
@@ -59,5 +61,6 @@ def test_blocks_and_words_are_of_the_same_buffers() -> None:
     program = program_of("llama", batch=2, out_parts=2)
     shapes, blocks = word_shapes(program.shape, program.layout), sizes(program.shape, program.layout)
     assert set(shapes) == set(blocks)
-    for name, per_block in {"qkv": 8, "out_planes": 8, "gated": 4, "attention": 8, "attention_state": 2}.items():
-        assert np.prod(shapes[name]) == blocks[name] * per_block * 2
+    of_one = {"qkv": 8, "attention": 8, "attention_state": 2}  # words of a block: of one sequence, or of both
+    for name, words_of_block in (of_one | {"out_planes": 2 * 8, "gated": 2 * 4}).items():
+        assert np.prod(shapes[name]) == blocks[name] * words_of_block
