@@ -27,6 +27,7 @@ def main(argv: list[str] | None = None) -> int:
     chosen, rest = parser.parse_known_args(arguments[:1])[0].command, arguments[1:]
     module_name, summary = COMMANDS[chosen]
     os.environ.update(thread_settings(os.environ))
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler would report on itself
     module = importlib.import_module(module_name)
     own = argparse.ArgumentParser(prog=f"python -m kernels {chosen}", description=summary)
     getattr(module, f"{chosen}_arguments")(own)

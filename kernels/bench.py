@@ -157,7 +157,7 @@ def _say_refused(named: Sequence[str], trials: "Sequence[Trial]") -> None:
     """A line for each variant that was named but not tried."""
     for trial in trials:
         if trial.variant in named and trial.gate == "refused":
-            print(f"{trial.variant:<22} {trial.gate:<10} {_shape(trial.case.model_dump())}: {trial.reason}", flush=True)
+            print(f"{trial.variant:<22} {trial.gate:<10} {_named(trial.case.model_dump())}: {trial.reason}", flush=True)
 
 
 def rows_of(trials: "Sequence[Trial]") -> list[Row]:
@@ -195,7 +195,7 @@ def rows_of(trials: "Sequence[Trial]") -> list[Row]:
 def _line(row: Row) -> str:
     if row.ttf64_ms is not None:
         return _decode_line(row)
-    shape = _shape(row.case)
+    shape = _named(row.case) + (f" | {_named(row.params)}" if row.params else "")
     if row.ms is None:
         return f"{row.variant:<22} {row.gate:<10} {shape}: {row.reason}"
     rate = f"{row.tflops or 0:8.2f} TFLOP/s {row.gbps or 0:8.1f} GB/s {row.floor_share or 0:6.1%} of floor"
@@ -212,8 +212,8 @@ def _ceilings_line(ceilings: Mapping[str, Any]) -> str:
     return f"Ceilings here: {memory}, {rates}; an empty launch takes {ceilings['launch_us']:.2g} µs."
 
 
-def _shape(case: dict[str, Any]) -> str:
-    return " ".join(f"{name}={value}" for name, value in case.items() if value is not None and name != "op")
+def _named(values: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items() if value is not None and name != "op")
 
 
 def _decode_line(row: Row) -> str:

@@ -105,9 +105,13 @@ def test_the_dockerfile_copies_what_exists_and_drops_root() -> None:
 @pytest.mark.parametrize("flavour", ["cpu", "gpu"])
 def test_constraints_pin_every_dependency_of_the_project(flavour: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
-    if flavour == "gpu":
-        wanted += project["optional-dependencies"]["gpu"]
+    extras = project["optional-dependencies"]
+    wanted = [
+        *project["dependencies"],
+        *extras["workbench"],
+        *extras["dev"],
+        *(extras["gpu"] if flavour == "gpu" else []),
+    ]
     lines = (ROOT / "constraints" / f"{flavour}.txt").read_text().splitlines()
     pinned = {line.split("==")[0].lower().replace("_", "-") for line in lines if "==" in line and line[0] != "#"}
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line) for line in lines if line and line[0] != "#")

@@ -1,0 +1,38 @@
+"""Every kernel has a page in docs/kernels with its picture, its figures and its limits."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kernels import registry
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs" / "kernels").glob("*.md"))
+LAYERS = {"tiles"}
+"""Pages of what is no variant, and has no figures of its own."""
+
+
+@pytest.mark.parametrize("variant", [each.name for each in registry.variants() if not each.peer])
+def test_every_variant_of_ours_is_on_a_page(variant):
+    family = re.sub(r"_(fp8|nvfp4|int4)$", "", variant)
+    assert any(re.search(rf"\b{family}\b", page.read_text()) for page in PAGES if page.stem not in LAYERS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_has_a_picture_and_says_where_the_kernel_ends(page):
+    text = page.read_text()
+    assert text.startswith("# ")
+    assert "\n```\n" in text
+    assert "\n## Limits\n" in text
+    assert page.stem in LAYERS or re.search(r"\n## Figures[\n,]", text)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*PAGES, *(ROOT / "docs").glob("*.md"), ROOT / "README.md", *(ROOT / "benchmarks").rglob("*.md")],
+    ids=lambda page: page.stem,
+)
+def test_links_lead_to_files_that_are_there(page):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), target
