@@ -172,7 +172,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) decode(const __grid_co
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; i++) {
       barrier_init(shared_address(&s.full[i]), 1);
-      barrier_init(shared_address(&s.empty[i]), kGroupWarps);
+      barrier_init(shared_address(&s.empty[i]), kGroupArrivals);
     }
     asm volatile("fence.mbarrier_init.release.cluster;");
     s.stop = s.faulted = 0;

@@ -19,6 +19,9 @@ constexpr int kChunkBlocks = 32;
 constexpr int kChunkTiles = kChunkBlocks * kBlockTiles;
 constexpr int kChunk = (kChunkHeader + kChunkBlocks * kBlock + 127) / 128 * 128;
 constexpr int kGroupWarps = WARPS / GROUPS;  // warps that share a chunk
+// Who says that a chunk is free: each warp, or, for racecheck, which does not see that __syncwarp orders a lane's reads
+// before another lane's arrival, each lane.
+constexpr int kGroupArrivals = DEBUG ? 32 * kGroupWarps : kGroupWarps;
 constexpr int kUnitBatch = BATCH == 8 ? 2 : BATCH == 4 ? 4 : 8;  // row tiles that are reduced together
 constexpr int kQkvRows = (HEADS + 2 * KV_HEADS) * HEAD_DIM;
 constexpr int kGroup = HEADS / KV_HEADS;

@@ -1,9 +1,12 @@
 """A few launches of small models, straight through `Machine`, for compute-sanitizer:
 
-    PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --kernel-name kns=decode --tool racecheck \\
+    PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --kernel-name kns=decode --tool memcheck \\
         python -m tests.kernels.megakernel.small_launch qwen2 1 bf16
 
-Every tensor then is an allocation of its own, so that an address beyond one is seen.
+Every tensor then is an allocation of its own, so that an address beyond one is seen. With `--tool racecheck` it takes
+one more word, `debug`: that build lets each lane say that it has read a chunk, which racecheck can follow. For
+`--tool initcheck --check-api-memory-access no`, which sees no write of torch's kernels behind the filter, all that is
+there before a launch is written from the host, and nothing else.
 """
 
 import sys
@@ -24,7 +27,7 @@ CAPACITY, POSITION, TOKENS = 192, 130, 3
 DRAWN = [Sampling(0.9, top_k=50, top_p=0.9, seed=1), GREEDY]
 
 
-def main(family: str, batch: int, weights: str, layers: int = 2) -> None:
+def main(family: str, batch: int, weights: str, debug: bool = False, layers: int = 2) -> None:
     """Greedy, and drawn where every second sequence is; raises MegakernelFault when the kernel gives up."""
     machine.TIMEOUT_NS = 100 * 10**9  # a checked kernel is slow
     config = GPU_CONFIGS[family] | {"num_hidden_layers": layers}
@@ -32,10 +35,16 @@ def main(family: str, batch: int, weights: str, layers: int = 2) -> None:
     shape = shape_of(model.config.to_dict())
     sms = torch.cuda.get_device_properties(0).multi_processor_count
     layout = usual(shape, batch, CAPACITY, weights, sms)
-    made = machine.Machine(model, shape, layout, CAPACITY, Tuning())
-    for cache in (made.keys, made.values):
-        cache.normal_()
+    made = machine.Machine(model, shape, layout, CAPACITY, Tuning(debug=debug))
     first = torch.ones(batch, dtype=torch.int64, device="cuda")
+    caches = [
+        cache[layer, row, :POSITION] for cache in (made.keys, made.values) for layer, row in np.ndindex(layers, batch)
+    ]
+    for rows in caches:
+        rows.normal_()
+    arrays = [each for name, each in made._held.items() if name not in ("k_cache", "v_cache")]
+    for there in (*caches, *arrays, made._words, made._fault, first):
+        there.copy_(there.cpu())
     for sampling in (None, (DRAWN * batch)[:batch]):
         (memory, tokens), (held, cancel) = pinned(TOKENS * batch, -1), pinned(1, 0)
         made.clear()
@@ -47,4 +56,4 @@ def main(family: str, batch: int, weights: str, layers: int = 2) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3], "debug" in sys.argv)

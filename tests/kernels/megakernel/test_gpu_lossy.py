@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from kernels import engine
-from tests.kernels.megakernel.sample_model import kl_blocks, on_its_text, sample
+from tests.kernels.megakernel.sample_model import on_its_text, sample
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS, with_rounded_weights
 from workers.stages import quality
-from workers.statistics import paired_difference
 
 pytestmark = pytest.mark.gpu
 
@@ -40,16 +39,6 @@ def test_it_is_the_model_of_the_rounded_weights(weights: str, family: str, batch
     chosen = truth[:, PROMPT - 1 : -1].gather(-1, made[..., None])[..., 0]
     assert (truth[:, PROMPT - 1 : -1].max(-1).values - chosen).max() < 0.05 * truth.std()
     assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
-
-
-def test_bf16_loses_no_more_than_torchs_own_on_trained_weights() -> None:
-    """KL divergence and disagreement over 4,096 tokens: at most 1.1 times torch's, as far as the interval can say."""
-    runner = engine.runner("megakernel", sample("bf16", "cuda"))
-    _, (done, torchs, own) = on_its_text(runner, "cuda")
-    assert done == quality.LEAST_TOKENS
-    assert paired_difference(list(1.1 * kl_blocks(torchs)), list(kl_blocks(own))).low <= 0
-    assert paired_difference(list(1.1 * torchs.blocks()), list(own.blocks())).low <= 0
-    assert not own.broken
 
 
 @pytest.mark.parametrize(("weights", "acceptable", "kl_most"), [("fp8", True, 0.0005), ("nvfp4", False, 0.005)])
