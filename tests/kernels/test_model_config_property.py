@@ -10,21 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.model_files import Facts, ModelRefused, inspect, inspect_config, kv_bytes_per_token, needed_bytes
+from tests.kernels.model_folders import LLAMA
 
-CONFIG: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
+CONFIG: dict[str, Any] = LLAMA | {
     "head_dim": 8,
-    "vocab_size": 96,
     "max_position_embeddings": 512,
     "rms_norm_eps": 1e-5,
-    "tie_word_embeddings": True,
-    "torch_dtype": "bfloat16",
     "text_config": {"hidden_size": 8},
     "type_vocab_size": 2,
     "n_inner": None,

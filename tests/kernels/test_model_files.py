@@ -3,7 +3,6 @@
 import io
 import json
 import pickle
-import struct
 import subprocess
 import sys
 import zipfile
@@ -14,63 +13,7 @@ from typing import Any
 import pytest
 
 from kernels.model_files import ModelRefused, check_paths, inspect, inspect_config, kv_bytes_per_token, needed_bytes
-from kernels.model_files.families import FAMILIES, head_shape, is_tied
-
-LLAMA: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 96,
-    "tie_word_embeddings": True,
-    "torch_dtype": "bfloat16",
-}
-
-
-def safetensors(tensors: dict[str, tuple[str, list[int], bytes]]) -> bytes:
-    header, offset = {}, 0
-    for name, (dtype, shape, data) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + len(data)]}
-        offset += len(data)
-    return with_header(json.dumps(header).encode(), b"".join(data for _, _, data in tensors.values()))
-
-
-def with_header(header: bytes, data: bytes = b"") -> bytes:
-    return struct.pack("<Q", len(header)) + header + data
-
-
-def weights_of(config: dict[str, Any]) -> dict[str, tuple[str, list[int], bytes]]:
-    family = FAMILIES[config["model_type"]]
-    shapes = {family.prefix + name: shape for name, shape in family.shapes(config)}
-    if family.head and not is_tied(config):
-        shapes[family.head] = head_shape(config)
-    return {name: ("BF16", list(shape), bytes(2 * _numel(shape))) for name, shape in shapes.items()}
-
-
-def _numel(shape: tuple[int, ...]) -> int:
-    total = 1
-    for size in shape:
-        total *= size
-    return total
-
-
-def write_model(folder: Path, config: Any = None, **files: bytes) -> Path:
-    folder.mkdir(exist_ok=True)
-    config = LLAMA if config is None else config
-    (folder / "config.json").write_text(config if isinstance(config, str) else json.dumps(config))
-    for name, content in files.items():
-        (folder / name.replace("__", ".")).write_bytes(content)
-    return folder
-
-
-def refusal(folder: Path, **options: Any) -> ModelRefused:
-    with pytest.raises(ModelRefused) as caught:
-        inspect(folder, **options)
-    assert str(caught.value).count("\n") == 0
-    return caught.value
+from tests.kernels.model_folders import LLAMA, refusal, safetensors, weights_of, write_model
 
 
 def test_a_whole_model_gives_its_facts(tmp_path: Path) -> None:
@@ -270,119 +213,6 @@ def test_remote_code_in_the_tokenizer_is_refused(tmp_path: Path) -> None:
 
 def test_adapters_are_refused(tmp_path: Path) -> None:
     assert "merge" in refusal(write_model(tmp_path / "m", adapter_config__json=b"{}")).reason
-
-
-@pytest.mark.parametrize("model_type", sorted(FAMILIES))
-def test_tensors_must_match_the_configuration_in_every_family(tmp_path: Path, model_type: str) -> None:
-    config = LLAMA | {"model_type": model_type, "architectures": None, "head_dim": 8}
-    if model_type == "gpt2":
-        config |= {"n_embd": 32, "n_layer": 2, "n_head": 4}
-    weights = weights_of(config)
-    inspect(write_model(tmp_path / "right", config, model__safetensors=safetensors(weights)))
-    victim = next(name for name in weights if ".1." in name and name.endswith("weight"))
-    missing = {name: tensor for name, tensor in weights.items() if name != victim}
-    assert refusal(write_model(tmp_path / "less", config, model__safetensors=safetensors(missing))).field == victim
-    dtype, shape, data = weights[victim]
-    bent = weights | {victim: (dtype, [shape[0] * 2, *shape[1:]], data * 2)}
-    assert refusal(write_model(tmp_path / "bent", config, model__safetensors=safetensors(bent))).field == victim
-
-
-def test_a_layer_too_many(tmp_path: Path) -> None:
-    weights = safetensors(weights_of(LLAMA | {"num_hidden_layers": 3}))
-    refused = refusal(write_model(tmp_path / "m", model__safetensors=weights))
-    assert refused.field == "num_hidden_layers"
-    assert "3 layers" in refused.reason
-
-
-ONE = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
-
-
-@pytest.mark.parametrize(
-    ("header", "data", "reason"),
-    [
-        ({"a": ONE}, 4, "truncated"),
-        ({"a": ONE}, 12, "belong to no tensor"),
-        ({"a": ONE, "b": ONE}, 8, "inside the one before"),
-        ({"a": ONE, "b": ONE | {"data_offsets": [12, 20]}}, 20, "belong to none"),
-        ({"a": ONE | {"shape": [3]}}, 8, "12 bytes"),
-        ({"a": ONE | {"shape": [-2]}}, 8, "whole numbers"),
-        ({"a": ONE | {"shape": [2**41]}}, 8, "2^40"),
-        ({"a": ONE | {"data_offsets": [8, 0]}}, 8, "smaller first"),
-        ({"a": ONE | {"dtype": "PICKLE"}}, 8, "PICKLE"),
-        ({"a": ONE | {"extra": 1}}, 8, "exactly"),
-        ({"a": 3}, 8, "exactly"),
-        ({"__metadata__": {"x": 1}}, 0, "metadata"),
-        ({}, 0, "no tensor"),
-    ],
-)
-def test_safetensors_layouts_that_are_refused(tmp_path: Path, header: Any, data: int, reason: str) -> None:
-    content = with_header(json.dumps(header).encode(), bytes(data))
-    assert reason in refusal(write_model(tmp_path / "m", model__safetensors=content)).reason
-
-
-def test_duplicate_tensor_names_are_refused(tmp_path: Path) -> None:
-    entry = json.dumps(ONE)
-    content = with_header(f'{{"a": {entry}, "a": {entry}}}'.encode(), bytes(8))
-    refused = refusal(write_model(tmp_path / "m", model__safetensors=content))
-    assert (refused.field, refused.reason) == ("a", "the key is there twice")
-
-
-def test_a_header_over_100_mb_is_refused(tmp_path: Path) -> None:
-    content = struct.pack("<Q", 100_000_001) + b"{}"
-    assert "100,000,000" in refusal(write_model(tmp_path / "m", model__safetensors=content)).reason
-
-
-def test_a_header_that_is_a_bomb_is_refused(tmp_path: Path) -> None:
-    header = b'{"a":[' + b"1," * 8_000_001 + b"1]}"
-    assert "entries" in refusal(write_model(tmp_path / "m", model__safetensors=with_header(header))).reason
-
-
-def split(tmp_path: Path, weight_map: dict[str, str] | None = None, drop: str = "") -> Path:
-    weights = weights_of(LLAMA)
-    names = list(weights)
-    halves = {"model-1.safetensors": names[:9], "model-2.safetensors": names[9:]}
-    folder = write_model(tmp_path / "m")
-    for shard, inside in halves.items():
-        if shard != drop:
-            (folder / shard).write_bytes(safetensors({name: weights[name] for name in inside}))
-    right = {name: shard for shard, inside in halves.items() for name in inside}
-    index = {"metadata": {}, "weight_map": right | (weight_map or {})}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    return folder
-
-
-def test_shards_that_agree_with_their_index(tmp_path: Path) -> None:
-    assert inspect(split(tmp_path)).parameters == inspect_config(LLAMA).parameters
-
-
-@pytest.mark.parametrize(
-    ("change", "drop", "reason"),
-    [
-        ({}, "model-2.safetensors", "is not there"),
-        ({"model.norm.weight": "model-1.safetensors"}, "", "is in model-2.safetensors"),
-        ({"model.ghost.weight": "model-1.safetensors"}, "", "does not hold"),
-        ({"model.norm.weight": "../../etc/passwd"}, "", "is not there"),
-    ],
-)
-def test_an_index_that_disagrees_with_the_shards(
-    tmp_path: Path, change: dict[str, str], drop: str, reason: str
-) -> None:
-    assert reason in refusal(split(tmp_path, change, drop)).reason
-
-
-def test_shards_without_an_index(tmp_path: Path) -> None:
-    folder = split(tmp_path)
-    (folder / "model.safetensors.index.json").unlink()
-    assert "index" in refusal(folder).reason
-
-
-def test_a_tensor_that_the_index_does_not_name(tmp_path: Path) -> None:
-    folder = split(tmp_path)
-    index = folder / "model.safetensors.index.json"
-    document = json.loads(index.read_text())
-    del document["weight_map"]["model.norm.weight"]
-    index.write_text(json.dumps(document))
-    assert refusal(folder).field == "model.norm.weight"
 
 
 def test_it_imports_without_torch() -> None:

@@ -2,40 +2,25 @@
 
 import hashlib
 import json
-import struct
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.test import Client
 
-from kernels.model_files.families import FAMILIES
+from tests.kernels import model_folders
+from workbench.intake.models import Model, StoredFile, Upload, UploadFile
 
-CONFIG: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 96,
-    "max_position_embeddings": 512,
-    "tie_word_embeddings": True,
-    "torch_dtype": "bfloat16",
-}
+Api = Callable[..., Client]
+Files = dict[str, bytes]
+CONFIG = model_folders.LLAMA | {"max_position_embeddings": 512}
 
 
-def safetensors(config: dict[str, Any]) -> bytes:
-    """Zero weights of the right names and shapes."""
-    header: dict[str, Any] = {}
-    offset = 0
-    for name, shape in FAMILIES["llama"].shapes(config):
-        size = 2 * shape[0] * (shape[1] if len(shape) > 1 else 1)
-        header["model." + name] = {"dtype": "BF16", "shape": shape, "data_offsets": [offset, offset + size]}
-        offset += size
-    raw = json.dumps(header).encode()
-    return struct.pack("<Q", len(raw)) + raw + bytes(offset)
+def nothing_kept(settings: Any) -> bool:
+    rows = [Model.objects, StoredFile.objects, Upload.objects, UploadFile.objects]
+    files = [path for path in Path(settings.BLOBS).rglob("*") if path.is_file()]
+    return not any(each.exists() for each in rows) and not files
 
 
 def sha(content: bytes) -> str:
@@ -47,7 +32,7 @@ def model_files() -> dict[str, bytes]:
     """A whole model: configuration, weights, tokenizer."""
     return {
         "config.json": json.dumps(CONFIG).encode(),
-        "model.safetensors": safetensors(CONFIG),
+        "model.safetensors": model_folders.safetensors(model_folders.weights_of(CONFIG)),
         "tokenizer.json": b"{}",
     }
 

@@ -1,31 +1,15 @@
 """Uploads by the API: resumable, checked, and gone without a trace when they are refused."""
 
 import json
-import os
 import resource
-from collections.abc import Callable
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import call_command
-from django.test import Client
-from django.utils import timezone
 
-from tests.workbench.intake.conftest import CONFIG, announce, finish, send, sha
+from tests.workbench.intake.conftest import CONFIG, Api, Files, announce, finish, nothing_kept, send, sha
 from workbench.accounts.models import User
 from workbench.intake import blobs
-from workbench.intake.models import Model, StoredFile, Upload, UploadFile, Workload
-
-Api = Callable[..., Client]
-Files = dict[str, bytes]
-
-
-def nothing_kept(settings: Any) -> bool:
-    rows = [Model.objects, StoredFile.objects, Upload.objects, UploadFile.objects]
-    files = [path for path in Path(settings.BLOBS).rglob("*") if path.is_file()]
-    return not any(each.exists() for each in rows) and not files
+from workbench.intake.models import Model, StoredFile, Upload, UploadFile
 
 
 def test_an_upload_becomes_a_model_with_blobs_by_hash(
@@ -219,97 +203,6 @@ def test_offsets_that_are_none(api: Api, engineer: User, model_files: Files, off
     assert answer.status_code == 422
 
 
-def test_giving_up_removes_everything(api: Api, engineer: User, model_files: Files, settings: Any) -> None:
-    client = api(engineer)
-    upload = announce(client, model_files).json()["id"]
-    send(client, upload, 0, model_files["config.json"])
-    assert client.delete(f"/api/v1/uploads/{upload}").status_code == 204
-    assert nothing_kept(settings)
-
-
-def test_two_writers_of_one_file(api: Api, engineer: User, model_files: Files) -> None:
-    """One of them waits in the middle of its body; the other is told so and loses nothing."""
-    from workbench.intake.receiving import WrongOffset, append
-
-    client = api(engineer)
-    upload = Upload.objects.get(pk=announce(client, model_files).json()["id"])
-    content = model_files["model.safetensors"]
-    second: list[Any] = []
-
-    class Slow:
-        position = 0
-
-        def read(self, size: int) -> bytes:
-            if not second:
-                with pytest.raises(WrongOffset) as caught:
-                    append(upload, 1, 0, Slow(), len(content))
-                second.append(caught.value)
-            chunk = content[self.position : self.position + size]
-            self.position += len(chunk)
-            return chunk
-
-    assert append(upload, 1, 0, Slow(), len(content)).received == len(content)
-    assert second[0].offset == 0
-    assert "another request is writing" in second[0].detail
-    assert UploadFile.objects.get(number=1).digest == sha(content)
-
-
-def test_two_finishes_at_once_make_one_model(
-    api: Api, engineer: User, model_files: Files, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The second comes while the first is looking at the files."""
-    from workbench.intake import uploads
-
-    client = api(engineer)
-    upload = announce(client, model_files).json()["id"]
-    for number, content in enumerate(model_files.values()):
-        send(client, upload, number, content)
-    inspect, second = uploads.inspect, []
-
-    def looking(*arguments: Any, **options: Any) -> Any:
-        second.append(finish(client, upload, model_files))
-        second.append(send(client, upload, 0, b""))
-        return inspect(*arguments, **options)
-
-    monkeypatch.setattr(uploads, "inspect", looking)
-    assert finish(client, upload, model_files).status_code == 201
-    assert [answer.status_code for answer in second] == [409, 409]
-    assert Model.objects.count() == 1
-
-
-def test_a_crash_while_finishing_can_be_tried_again(
-    api: Api, engineer: User, model_files: Files, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from workbench.intake import uploads
-
-    client = api(engineer)
-    upload = announce(client, model_files).json()["id"]
-    for number, content in enumerate(model_files.values()):
-        send(client, upload, number, content)
-    with monkeypatch.context() as broken:
-        broken.setattr(uploads, "save_model", lambda *_: 1 / 0)
-        assert finish(client, upload, model_files).status_code == 500
-    assert finish(client, upload, model_files).status_code == 201
-
-
-def test_abandoned_uploads_are_swept(
-    api: Api, engineer: User, model_files: Files, settings: Any, upload_model: Any
-) -> None:
-    client = api(engineer)
-    kept = upload_model(client, model_files).json()
-    young, old = (announce(client, model_files).json()["id"] for _ in range(2))
-    for upload in (young, old):
-        send(client, upload, 0, model_files["config.json"])
-    Upload.objects.filter(pk=old).update(touched_at=timezone.now() - timedelta(days=2))
-    stray = blobs.incoming() / "blob-left"
-    stray.write_bytes(b"x")
-    os.utime(stray, (0, 0))
-    call_command("sweep_uploads")
-    assert [str(upload.pk) for upload in Upload.objects.all()] == [young]
-    assert [entry.name for entry in blobs.incoming().iterdir()] == [young]
-    assert all(blobs.path_of(file["sha256"]).exists() for file in kept["files"])
-
-
 def test_a_large_body_is_streamed(api: Api, engineer: User) -> None:
     from workbench.intake.receiving import append
 
@@ -332,39 +225,6 @@ def test_a_large_body_is_streamed(api: Api, engineer: User) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert append(upload, 1, 0, Endless(), size).received == size
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50 * 1024
-
-
-def test_a_model_is_removed_unless_a_workload_is_about_it(
-    api: Api, browser: Any, engineer: User, foreigner: User, model_files: Files, upload_model: Any
-) -> None:
-    client = api(engineer)
-    first = upload_model(client, model_files).json()
-    address = f"/api/v1/models/{first['id']}"
-    workload = {"model": first["digest"], "objectives": [{"metric": "ttft", "limit": 5}]}
-    client.post("/api/v1/workloads", workload, content_type="application/json")
-    assert api(foreigner).delete(address).status_code == 404
-    refused = client.delete(address)
-    assert refused.status_code == 409
-    assert refused.json()["detail"] == "1 workload is about this model; it cannot be removed"
-    browser(engineer).post(f"/models/{first['id']}/delete/")
-    assert Model.objects.exists()
-    Workload.objects.all().delete()
-    assert client.delete(address).status_code == 204
-    assert not StoredFile.objects.exists()
-
-
-def test_blobs_that_nothing_refers_to_are_collected(
-    api: Api, engineer: User, model_files: Files, upload_model: Any
-) -> None:
-    kept = upload_model(api(engineer), model_files).json()
-    orphan, _ = blobs.store([b"orphan"])
-    young, _ = blobs.store([b"young"])
-    for sha256 in [orphan, *(file["sha256"] for file in kept["files"])]:
-        os.utime(blobs.path_of(sha256), (0, 0))
-    call_command("sweep_uploads")
-    assert not blobs.path_of(orphan).exists()
-    assert blobs.path_of(young).exists()
-    assert all(blobs.path_of(file["sha256"]).exists() for file in kept["files"])
 
 
 @pytest.mark.parametrize("method", ["get", "delete"])

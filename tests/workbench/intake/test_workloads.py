@@ -1,48 +1,16 @@
 """Workloads by API and by form: the same document, the same sentences, nothing kept of what is refused."""
 
 import json
-import re
 from collections.abc import Callable
-from html import unescape
 from typing import Any
 
 import pytest
-from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
-from kernels import registry
+from tests.workbench.intake.workload_documents import GOOD, Clients, fields, post, shown_errors
 from workbench.accounts.models import User
 from workbench.intake.models import Model, Workload
-from workbench.intake.workload_form import WorkloadForm, flatten
 from workbench.runs.models import Run
-
-Clients = Callable[..., Client]
-GOOD: dict[str, Any] = {
-    "model": "llama-3.2-1b",
-    "objectives": [{"metric": "ttf_n", "n": 64, "percentile": 50, "limit": 100}],
-}
-
-
-def post(client: Client, document: Any) -> Any:
-    return client.post("/api/v1/workloads", document, content_type="application/json")
-
-
-def fields(document: dict[str, Any]) -> dict[str, Any]:
-    """What a browser sends for the document: the form's defaults, overwritten."""
-    form = WorkloadForm.empty([])
-    form.values |= {"model": document.get("model", "")}
-    for name in [name for name in form.values if name.startswith("objectives[")]:
-        del form.values[name]
-    for index, objective in enumerate(document["objectives"]):
-        form.values |= {f"objectives[{index}].{key}": str(value) for key, value in objective.items()}
-    form.values["name"] = document.get("name", "")
-    for section in ("traffic", "constraints", "present"):
-        form.values |= {f"{section}.{key}": value for key, value in document.get(section, {}).items()}
-    return {name: value for name, value in form.values.items() if value is not False}
-
-
-def shown_errors(page: str) -> list[str]:
-    return [unescape(each).strip() for each in re.findall(r'<p class="error"[^>]*>(.*?)</p>', page, re.S)]
 
 
 def test_the_document_comes_back_with_every_default(api: Clients, engineer: User) -> None:
@@ -180,95 +148,6 @@ def test_an_encoder_is_not_promised_tokens(api: Clients, engineer: User, upload_
     assert post(api(engineer), taken).status_code == 201
 
 
-def test_a_run_starts_from_the_form(browser: Callable[[User], Client], engineer: User) -> None:
-    sent = fields(GOOD | {"present": {"latency_ms": 281, "gpu": "B200", "usd_per_hour": 5}}) | {"name": "Voice"}
-    answer = browser(engineer).post("/workloads/new/", sent)
-    run = Run.objects.get()
-    assert answer.status_code == 302
-    assert answer.headers["Location"] == f"/runs/{run.id}/"
-    document = run.workload.sla
-    assert document.present is not None
-    assert (document.name, document.present.usd_per_hour, document.constraints.minutes) == ("Voice", 5, 6)
-
-
-def test_the_form_and_the_api_make_the_same_document(
-    api: Clients, browser: Callable[[User], Client], engineer: User
-) -> None:
-    post(api(engineer), GOOD)
-    browser(engineer).post("/workloads/new/", fields(GOOD))
-    first, second = Workload.objects.all()
-    assert first.document == second.document
-
-
-def test_nothing_is_lost_on_an_error(browser: Callable[[User], Client], engineer: User) -> None:
-    sent = fields(GOOD) | {"objectives[0].limit": "soon", "name": "My <name>", "constraints.minutes": "7.5"}
-    page = browser(engineer).post("/workloads/new/", sent).content.decode()
-    for value in ("soon", "My &lt;name&gt;", "7.5"):
-        assert f'value="{value}"' in page
-    assert '<option value="llama-3.2-1b" selected>' in page
-
-
-def test_objectives_are_added_and_removed_without_a_script(browser: Callable[[User], Client], engineer: User) -> None:
-    client = browser(engineer)
-    page = client.post("/workloads/new/", fields(GOOD) | {"do": "add"}).content.decode()
-    assert 'name="objectives[1].limit"' in page
-    two = fields(GOOD | {"objectives": [*GOOD["objectives"], {"metric": "tpot", "limit": 3}]})
-    page = client.post("/workloads/new/", two | {"do": "remove 0"}).content.decode()
-    assert 'name="objectives[0].limit" id="f-objectives-0-limit" value="3"' in page
-    assert "objectives[1]" not in page
-    assert not Workload.objects.exists()
-
-
-SLA = "traffic:\n  prompt_tokens: 99\nobjectives:\n  - {metric: ttft, percentile: 90, limit: 12}\n"
-
-
-def test_an_sla_fills_the_form(browser: Callable[[User], Client], engineer: User) -> None:
-    sent = fields(GOOD) | {"do": "read", "sla_file": SimpleUploadedFile("sla.yaml", SLA.encode())}
-    page = browser(engineer).post("/workloads/new/", sent).content.decode()
-    assert 'name="traffic.prompt_tokens" id="f-traffic-prompt-tokens" value="99"' in page
-    assert '<option value="llama-3.2-1b" selected>' in page
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("objectives: [", "SLA: line 1, column 14: broken YAML"),
-        ('{"objectives": }', "SLA: line 1, column 16: broken JSON"),
-        ("a: 1\na: 2", "a is there twice"),
-        ("a: &x 1\nb: *x", "aliases are not taken"),
-        (SLA.replace("12", "-12"), "SLA: objectives[0].limit: should be greater than 0"),
-        (SLA + "speed: fast", "SLA: speed: is not a known field"),
-        ("just words", "SLA: an SLA is a mapping"),
-    ],
-)
-@pytest.mark.parametrize("action", ["read", "start"])
-def test_a_bad_sla_is_refused_beside_its_text(
-    browser: Callable[[User], Client], engineer: User, text: str, sentence: str, action: str
-) -> None:
-    answer = browser(engineer).post("/workloads/new/", fields(GOOD) | {"do": action, "sla": text})
-    page = unescape(answer.content.decode())
-    assert answer.status_code == 422
-    assert sentence in page
-    assert text.strip() in page
-    assert not Workload.objects.exists()
-
-
-def test_an_sla_counts_instead_of_the_fields(browser: Callable[[User], Client], engineer: User) -> None:
-    browser(engineer).post("/workloads/new/", fields(GOOD) | {"sla": SLA})
-    assert Workload.objects.get().sla.traffic.prompt_tokens == 99
-
-
-def test_run_again_and_change(browser: Callable[[User], Client], engineer: User, account: User) -> None:
-    browser(engineer).post("/workloads/new/", fields(GOOD))
-    workload = Workload.objects.get()
-    assert browser(account).post(f"/workloads/{workload.id}/run/").status_code == 403
-    browser(engineer).post(f"/workloads/{workload.id}/run/")
-    assert Run.objects.count() == 2
-    page = browser(engineer).get(f"/workloads/new/?from={workload.id}").content.decode()
-    assert '<option value="llama-3.2-1b" selected>' in page
-    assert 'id="f-objectives-0-limit" value="100"' in page
-
-
 def test_pages_show_what_is_there(
     api: Clients, browser: Callable[[User], Client], engineer: User, model_files: dict[str, bytes], upload_model: Any
 ) -> None:
@@ -305,39 +184,6 @@ def test_an_account_reads_but_does_not_submit(api: Clients, browser: Callable[[U
     assert client.get("/workloads/").status_code == 200
     assert client.get("/workloads/new/").status_code == 403
     assert client.get("/models/upload/").status_code == 403
-
-
-def test_a_number_goes_into_the_form_with_every_digit() -> None:
-    assert flatten({"traffic": {"batch": 2}, "duty_cycle": 0.12345678, "name": "a"}) == {
-        "traffic.batch": "2",
-        "duty_cycle": "0.12345678",
-        "name": "a",
-    }
-    assert flatten({"objectives": [{"limit": 1234567.5, "percentile": 50.0}]}) == {
-        "objectives[0].limit": "1234567.5",
-        "objectives[0].percentile": "50",
-    }
-
-
-def test_excluded_variants_come_by_form_and_api(browser: Clients, api: Clients, engineer: User) -> None:
-    document = GOOD | {"constraints": {"exclude": ["megakernel"]}}
-    assert post(api(engineer), document).json()["document"]["constraints"]["exclude"] == ["megakernel"]
-    browser(engineer).post("/workloads/new/", fields(document))
-    page = browser(engineer).get(f"/workloads/{Workload.objects.first().id}/").content.decode()  # type: ignore[union-attr]
-    assert "<dt>Not to be used</dt><dd>megakernel</dd>" in page
-    assert [each.sla.constraints.exclude for each in Workload.objects.all()] == [["megakernel"]] * 2
-    form = browser(engineer).get("/workloads/new/").content.decode()
-    assert 'name="constraints.exclude" value="megakernel"' in form
-    assert 'name="constraints.exclude" value="eager"' not in form
-    assert registry.variant("megakernel").summary in form
-    assert "All may be used" in form
-
-
-def test_an_excluded_peer_stays_excluded_in_the_form() -> None:
-    form = WorkloadForm.empty([])
-    form.fill(GOOD | {"constraints": {"exclude": ["sdpa_math"]}})
-    exclude = next(each for each in form.constraints if each.name == "constraints.exclude")
-    assert ("sdpa_math", "sdpa_math") in exclude.choices
 
 
 def test_a_manifest_that_no_longer_validates_is_one_sentence(browser: Clients, api: Clients, engineer: User) -> None:
