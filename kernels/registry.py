@@ -105,6 +105,10 @@ class Variant(ABC):
         """The parameter sets worth timing for the case, the best guess first."""
         return [{}]
 
+    def resized(self, case: Any, params: dict[str, Any]) -> dict[str, Any]:
+        """`params` chosen for another size than the case's: without those that this one cannot take."""
+        return params
+
 
 _variants: dict[str, Variant] = {}
 

@@ -96,8 +96,8 @@ class Parts:
             variant = registry.variant(op.variant)
             wanted = case.model_copy(update={name: op.case[name] for name in LOWERED if name in op.case})
             if variant.serves(wanted, self.gpu) is None:
-                function = variant.build(wanted, op.params)
-                return Part(variant, wanted, op.params, function, _distance(case, op.case))
+                params = variant.resized(wanted, op.params)
+                return Part(variant, wanted, params, variant.build(wanted, params), _distance(case, op.case))
         return None
 
 

@@ -73,7 +73,9 @@ class PlannedLinear:
         case = near.case.model_copy(update=wanted)
         if case == near.case:
             return near
-        return None if near.variant.serves(case, self._gpu) else _Choice(near.variant, case, near.params)
+        if near.variant.serves(case, self._gpu):
+            return None
+        return _Choice(near.variant, case, near.variant.resized(case, near.params))
 
     def _weight(self, choice: "_Choice", w: Tensor) -> Any:
         slot = (w.data_ptr(), choice.variant.name, choice.variant.packing(choice.case, choice.params))

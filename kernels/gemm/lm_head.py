@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kernels.gemm.cutting import matching, resized
 from kernels.gemm.skinny import CUTS, MOST_ROWS
 from kernels.gemm.skinny_cut import CANDIDATES_BYTES, Cut, cuts
 from kernels.hardware import Gpu
@@ -56,6 +57,9 @@ class _LmHead(Variant):
         alike = [each for each in found if each.warps != found[0].warps][:1]
         return [{"k_warps": each.k_warps, "warps": each.warps} for each in (found[0], *alike)]
 
+    def resized(self, case: LmHeadCase, params: dict[str, Any]) -> dict[str, Any]:
+        return resized(_cuts(case), params, CUTS)
+
     def pack(self, case: LmHeadCase, params: dict[str, Any], weight: "torch.Tensor") -> "tuple[torch.Tensor, ...]":
         """(stream uint8,) or, for fp8 and nvfp4, (stream, row scales). Raises ValueError for another shape."""
         from kernels.gemm.skinny_call import packed
@@ -78,11 +82,10 @@ def _cut_of(case: LmHeadCase, params: dict[str, Any]) -> Cut:
     unknown = set(params) - {*CUTS, "overlap"}
     if unknown:
         raise ValueError(f"lm_head_skinny takes {', '.join(CUTS)} and overlap, not {', '.join(sorted(unknown))}")
-    wanted = {name: value for name, value in params.items() if name in CUTS}
-    for cut in _cuts(case):
-        if all(getattr(cut, name) == value for name, value in wanted.items()):
-            return cut
-    raise ValueError(f"{', '.join(CUTS)}: no way to cut {case.key} has {wanted}")
+    cut = matching(_cuts(case), params, CUTS)
+    if cut is None:
+        raise ValueError(f"{', '.join(CUTS)}: no way to cut {case.key} has {params}")
+    return cut
 
 
 @register

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kernels.gemm.cutting import matching, resized
 from kernels.gemm.skinny_cut import Cut, cuts, weight_kind
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
@@ -63,6 +64,9 @@ class _Skinny(Variant):
         alike = [each for each in found if each.splits == best.splits and each.warps != best.warps][:1]
         other = [each for each in found if each.splits != best.splits and each.splits < 4][:1]
         return [_params(each) for each in (best, *alike, *other)]
+
+    def resized(self, case: LinearCase, params: dict[str, Any]) -> dict[str, Any]:
+        return resized(_cuts(case, bool(params.get("zero"))), params, CUTS)
 
     def pack(self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor") -> "tuple[torch.Tensor, ...]":
         """(stream uint8,) or, for fp8 and nvfp4, (stream, scale of each packed row float32).
@@ -138,8 +142,7 @@ def cut_of(case: LinearCase, params: dict[str, Any]) -> Cut:
     unknown = set(params) - set(PARAMS)
     if unknown:
         raise ValueError(f"skinny takes {', '.join(PARAMS)}, not {', '.join(sorted(unknown))}")
-    wanted = {name: params[name] for name in CUTS if name in params}
-    for cut in _cuts(case, bool(params.get("zero"))):
-        if all(getattr(cut, name) == value for name, value in wanted.items()):
-            return cut
-    raise ValueError(f"{', '.join(CUTS)}: no way to cut {case.key} has {wanted}")
+    cut = matching(_cuts(case, bool(params.get("zero"))), params, CUTS)
+    if cut is None:
+        raise ValueError(f"{', '.join(CUTS)}: no way to cut {case.key} has {params}")
+    return cut

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kernels.gemm.cutting import matching, resized
 from kernels.gemm.small_cut import SmallCut, cuts
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
@@ -64,14 +65,16 @@ class SmallGemm(Variant):
             best.setdefault((cut.groups, cut.splits, cut.tokens), cut)
         return [{name: getattr(cut, name) for name in CUT_PARAMS} for cut in list(best.values())[:TRIED]]
 
+    def resized(self, case: LinearCase, params: dict[str, Any]) -> dict[str, Any]:
+        return resized(cuts(case), params, CUT_PARAMS)
+
 
 def cut_of(case: LinearCase, params: dict[str, Any]) -> SmallCut:
     """How params cut the case, the best guess where they do not say. Raises ValueError that names a wrong one."""
     unknown = set(params) - {*CUT_PARAMS, "overlap"}
     if unknown:
         raise ValueError(f"small_gemm takes {', '.join(CUT_PARAMS)} and overlap, not {', '.join(sorted(unknown))}")
-    wanted = {name: value for name, value in params.items() if name != "overlap"}
-    for cut in cuts(case):
-        if all(getattr(cut, name) == value for name, value in wanted.items()):
-            return cut
-    raise ValueError(f"{', '.join(CUT_PARAMS)}: no way to cut {case.key} has {wanted}")
+    cut = matching(cuts(case), params, CUT_PARAMS)
+    if cut is None:
+        raise ValueError(f"{', '.join(CUT_PARAMS)}: no way to cut {case.key} has {params}")
+    return cut
