@@ -11,9 +11,9 @@ from workbench.reports import publishing
 
 pytestmark = pytest.mark.django_db
 BASELINE = {
-    "/workloads/": 6,
+    "/workloads/": 7,
     "/models/": 5,
-    "/reports/": 5,
+    "/reports/": 6,
     "/members/": 4,
     "/tokens/": 4,
     "/prices/": 7,

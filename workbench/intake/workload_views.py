@@ -21,7 +21,7 @@ from workbench.intake.models import Model, Workload
 from workbench.intake.workload_form import WorkloadForm
 from workbench.intake.workloads import create_workload
 from workbench.runs.models import Run
-from workbench.runs.services import RunError, create_run
+from workbench.runs.services import RunError, create_run, headlines
 from workers.documents.workload import Workload as WorkloadDocument
 
 PAGE_SIZE = 25
@@ -32,7 +32,13 @@ def workload_list(request: HttpRequest) -> HttpResponse:
     """The organisation's workloads, newest first, each with its last run."""
     found = Workload.objects.for_user(request.user).select_related("model", "created_by").prefetch_related("runs")
     page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
-    rows = [(workload, *workload.reading, next(iter(workload.runs.all()), None)) for workload in page]
+    last = {workload.id: next(iter(workload.runs.all()), None) for workload in page}
+    reached = headlines(run.id for run in last.values() if run is not None and run.verdict)
+    rows = [
+        (workload, *workload.reading, run, reached.get(run.id, "") if run else "")
+        for workload in page
+        for run in [last[workload.id]]
+    ]
     return render(request, "intake/workloads.html", {"page": page, "rows": rows})
 
 

@@ -14,6 +14,7 @@ from workbench.reports import publishing, result_page
 from workbench.reports.forms import ReviewForm
 from workbench.reports.models import Report
 from workbench.reports.run_views import get_run
+from workbench.runs.services import headlines
 
 PAGE_SIZE = 25
 
@@ -29,7 +30,10 @@ def report_list(request: HttpRequest) -> HttpResponse:
     """Every report of the organisation, the newest first."""
     rows = Report.objects.for_user(request.user).defer("snapshot").select_related("created_by", "reviewed_by")
     page = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
-    return render(request, "reports/list.html", {"page": page})
+    reached = headlines(report.run_id for report in page)
+    return render(
+        request, "reports/list.html", {"page": page, "rows": [(each, reached.get(each.run_id, "")) for each in page]}
+    )
 
 
 @require_POST

@@ -18,8 +18,8 @@ VERDICTS: dict[Verdict, str] = {"met": "Met", "missed": "Missed", "not_enough_sa
 def headline(verify: VerifyResult) -> str:
     """The result in one line: `Met: TTF64 p50 81.0 ms (limit 100 ms), 3.47x faster than before in the median`."""
     first = verify.outcomes[0]
-    after = text.quantity(first.after, first.objective.unit)
-    line = f"{VERDICTS[verify.verdict]}: {first.objective.label} {after} (limit {first.objective.limit:g})"
+    after, limit = (text.quantity(value, first.objective.unit) for value in (first.after, first.objective.limit))
+    line = f"{VERDICTS[verify.verdict]}: {first.objective.label} {after} (limit {limit})"
     return f"{line}, {speedup_words(verify)}"
 
 
