@@ -53,7 +53,7 @@ def figure(results: Results) -> Figure | None:
             "type": "bar",
             "orientation": "h",
             "name": name,
-            "y": [f"{each.case}: {each.variant}" for each in shown],
+            "y": [f"{each.variant}: {each.case}" for each in shown],
             "x": [(ms(each) or 0.0) * (each.calls or 0.0) for each in shown],
             "marker": {"color": colour},
             "hovertemplate": "%{y}: %{x:.4g} ms<extra></extra>",

@@ -20,8 +20,22 @@ def candidates(results: Results) -> list[Candidate]:
 
 
 def tried(results: Results) -> list[Candidate]:
-    """Those that went through the gate, case by case."""
-    return [each for each in candidates(results) if each.gate != "refused"]
+    """Those that went through the gate, the costliest case first, and of a case the chosen and the fastest first."""
+    gated = [each for each in candidates(results) if each.gate != "refused"]
+    place = {label: number for number, label in enumerate(_by_cost(gated))}
+    return sorted(gated, key=lambda each: (place[_label(each)], not each.chosen, each.ms or float("inf")))
+
+
+def _label(candidate: Candidate) -> str:
+    return case_label(candidate.op, candidate.case)
+
+
+def _by_cost(found: list[Candidate]) -> list[str]:
+    """The cases by the most that one of their candidates takes of a request."""
+    weight: dict[str, float] = {}
+    for each in found:
+        weight[_label(each)] = max(weight.get(_label(each), 0), (each.ms or 0) * each.per_request)
+    return sorted(weight, key=lambda label: -weight[label])
 
 
 @dataclass
@@ -40,7 +54,7 @@ def refused(results: Results) -> list[Refused]:
     for each in candidates(results):
         if each.gate == "refused":
             group = groups.setdefault((each.op, each.reason), Refused(each.op.replace("_", " "), each.reason))
-            label = case_label(each.op, each.case)
+            label = _label(each)
             group.variants += [each.variant] if each.variant not in group.variants else []
             group.cases += [label] if label not in group.cases else []
     return sorted(groups.values(), key=lambda group: group.op)
@@ -52,22 +66,14 @@ def _group(candidate: Candidate) -> str:
     return "passed, slower" if candidate.gate == "pass" else "rejected by the gate"
 
 
-def _heaviest_cases(timed: list[Candidate]) -> list[str]:
-    weight: dict[str, float] = {}
-    for each in timed:
-        label = case_label(each.op, each.case)
-        weight[label] = max(weight.get(label, 0), (each.ms or 0) * each.per_request)
-    return sorted(weight, key=lambda label: -weight[label])[:SHOWN_CASES]
-
-
 def figure(results: Results) -> Figure | None:
     timed = [each for each in candidates(results) if each.ms]
     if not timed:
         return None
-    cases = _heaviest_cases(timed)[::-1]
+    cases = _by_cost(timed)[:SHOWN_CASES][::-1]
     traces = []
     for name, colour, symbol, size in GROUPS:
-        mine = [each for each in timed if _group(each) == name and case_label(each.op, each.case) in cases]
+        mine = [each for each in timed if _group(each) == name and _label(each) in cases]
         if mine:
             traces.append(
                 {
@@ -75,7 +81,7 @@ def figure(results: Results) -> Figure | None:
                     "mode": "markers",
                     "name": name,
                     "x": [each.ms for each in mine],
-                    "y": [case_label(each.op, each.case) for each in mine],
+                    "y": [_label(each) for each in mine],
                     "text": [each.variant for each in mine],
                     "marker": {"color": colour, "symbol": symbol, "size": size},
                     "hovertemplate": "%{text}<br>%{y}: %{x:.4g} ms<extra></extra>",
@@ -96,7 +102,7 @@ def table(results: Results) -> Table:
     return headers, [
         [
             each.op,
-            case_label(each.op, each.case),
+            _label(each),
             each.variant,
             each.ms,
             100 * each.floor_share if each.floor_share is not None else None,

@@ -151,6 +151,15 @@ def test_what_serves_today_is_compared_as_well_and_alone_there_is_nothing_to_com
     assert plans.why(document) == plans.why(Results()) == ""
 
 
+def test_candidates_stand_by_what_their_case_costs_the_chosen_first():
+    document = results()
+    document.explore.candidates[2].per_request = 1000
+    found = decisions.tried(document)
+    assert [each.case["n"] for each in found] == [16384] * 3 + [8192] * 2
+    assert [each.variant for each in found[:2]] == ["torch_linear", "cached_output"]
+    assert found[3].chosen
+
+
 def test_prices_that_no_side_has_are_no_table():
     document = results()
     for point in document.price.sensitivity:
