@@ -9,7 +9,7 @@
 using namespace skinny;
 
 constexpr int kTop = TOP ? TOP : 1, kPairs = 2;  // a sorted list: candidates lane and lane + 32
-constexpr int kJoiners = 16;                     // warps of the joining kernel
+constexpr int kJoiners = 16, kAtOnce = 3;         // warps of the joining kernel; lists that each asks for at once
 
 __device__ __forceinline__ u32 ordered(float x) {
   const u32 bits = __float_as_uint(x);
@@ -73,38 +73,52 @@ struct Logits {
   }
 };
 
-// One warp: the 64 best of a row. The 64th largest logit is found bit by bit.
+// The largest number of so many bits that `holds`; where a number does, so do those below it.
+template <class Holds>
+__device__ __forceinline__ u32 largest_with(int bits, Holds holds) {
+  u32 found = 0;
+#pragma unroll 1
+  for (int bit = bits - 1; bit >= 0; bit--)
+    if (holds(found | 1u << bit)) found |= 1u << bit;
+  return found;
+}
+
+// How many of a warp's keys are wanted(key, index).
+template <class Wanted>
+__device__ __forceinline__ int among(const u32 (&keys)[KEYS], Wanted wanted) {
+  int count = 0;
+#pragma unroll
+  for (int i = 0; i < KEYS; i++) count += wanted(keys[i], i * 32 + (int)threadIdx.x % 32);
+  return __reduce_add_sync(~0u, count);
+}
+
+// One warp: the 64 best of a row, KEYS logits a lane. The 64th largest is found bit by bit, and of those that equal it
+// the last token that still fits.
 __device__ __forceinline__ void best_of_row(List& list, const Logits& logits, u64* room) {
   const int lane = threadIdx.x % 32, first = logits.share.first * kUnitOutputs;
-  u32 threshold = 0;
-  int above = logits.count;
-#pragma unroll 1
-  for (int bit = 31; bit >= 0 && above > kTop; bit--) {
-    const u32 tried = threshold | 1u << bit;
-    int count = 0;
-#pragma unroll 4
-    for (int i = lane; i < logits.count; i += 32) count += ordered(logits[i]) >= tried;
-    count = __reduce_add_sync(~0u, count);
-    if (count >= kTop) threshold = tried, above = count;
+  u32 keys[KEYS];
+#pragma unroll
+  for (int i = 0; i < KEYS; i++) keys[i] = i * 32 + lane < logits.count ? ordered(logits[i * 32 + lane]) : 0;
+  const u32 threshold =
+      largest_with(32, [&](u32 tried) { return among(keys, [&](u32 key, int) { return key >= tried; }) >= kTop; });
+  const int above = among(keys, [&](u32 key, int) { return key > threshold; });
+  const auto fit = [&](u32 tried) {
+    return above + among(keys, [&](u32 key, int i) { return key == threshold && i < (int)tried; }) <= kTop;
+  };
+  const int last = fit(1 << 16) ? 1 << 16 : largest_with(16, fit);
+  const auto taken = [&](u32 key, int i) { return key && (key > threshold || key == threshold && i < last); };
+  int place = 0;
+#pragma unroll
+  for (int i = 0; i < KEYS; i++) place += taken(keys[i], i * 32 + lane);
+#pragma unroll
+  for (int o = 1; o < 32; o *= 2) {
+    const int before = __shfl_up_sync(~0u, place, o);
+    if (lane >= o) place += before;
   }
-  int equal_left = kTop, written = 0;  // of those at the threshold, the earliest tokens that still fit
-  if (above > kTop) {
-    int count = 0;
-#pragma unroll 4
-    for (int i = lane; i < logits.count; i += 32) count += ordered(logits[i]) > threshold;
-    equal_left = kTop - __reduce_add_sync(~0u, count);
-  }
-#pragma unroll 1
-  for (int base = 0; base < logits.count; base += 32) {
-    const float x = base + lane < logits.count ? logits[base + lane] : 0.f;
-    const u32 key = base + lane < logits.count ? ordered(x) : 0;
-    const bool there = base + lane < logits.count && key >= threshold;
-    const u32 equals = __ballot_sync(~0u, there && key == threshold), lower = (1u << lane) - 1;
-    const bool taken = there && (key > threshold || __popc(equals & lower) < equal_left);
-    const u32 all = __ballot_sync(~0u, taken);
-    if (taken) room[written + __popc(all & lower)] = candidate(x, first + base + lane);
-    written += __popc(all), equal_left -= min(equal_left, __popc(equals));
-  }
+  const int written = __shfl_sync(~0u, place, 31);
+#pragma unroll
+  for (int i = KEYS - 1; i >= 0; i--)
+    if (taken(keys[i], i * 32 + lane)) room[--place] = (u64)keys[i] << 32 | (u32)~(first + i * 32 + lane);
   __syncwarp();
 #pragma unroll
   for (int e = 0; e < kPairs; e++) list[e] = lane + 32 * e < written ? room[lane + 32 * e] : 0;
@@ -199,9 +213,17 @@ extern "C" __global__ void __launch_bounds__(kJoiners * 32)
   List list = {0, 0};
   if (TOP) {
 #pragma unroll 1
-    for (int block = warp; block < blocks; block += kJoiners) {
-      const List other = {mine[block * kTop + lane], mine[block * kTop + lane + 32]};
-      join(list, other);
+    for (int first = warp; first < blocks; first += kJoiners * kAtOnce) {
+      List others[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; i++)
+#pragma unroll
+        for (int e = 0; e < kPairs; e++) {
+          const int block = first + i * kJoiners;
+          others[i][e] = block < blocks ? mine[block * kTop + lane + 32 * e] : 0;
+        }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; i++) join(list, others[i]);
     }
   } else {
     for (int block = threadIdx.x; block < blocks; block += kJoiners * 32) list[0] = larger(list[0], mine[block]);

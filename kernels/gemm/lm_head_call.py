@@ -22,13 +22,19 @@ CANDIDATES = 64
 JOIN_THREADS = 512
 
 
+def head_macros(cut: Cut, case: LmHeadCase, sms: int) -> dict[str, int]:
+    """What lm_head.cu is compiled with; KEYS is how many logits of a row each lane of a warp looks at."""
+    top = CANDIDATES if case.sampling == "top_k_p" else 0
+    keys = -(-cut.most_units(sms) * cut.unit_rows // 32) if top else 1
+    return macros(cut, case.dtype, False, False) | {"TOP": top, "KEYS": keys}
+
+
 class LmHead:
     """f(x [m, k], w, ...) -> ids [m] int64, w as `packed` returns it; see `LmHeadSkinny.build`."""
 
     def __init__(self, case: LmHeadCase, cut: Cut, overlap: bool) -> None:
         self.case, self.cut, self.overlap = case, cut, overlap
         self.top = CANDIDATES if case.sampling == "top_k_p" else 0
-        self.macros = tuple((macros(cut, case.dtype, False, False) | {"TOP": self.top}).items())
 
     def __call__(
         self,
@@ -49,12 +55,13 @@ class LmHead:
         if case.m == 0:
             return ids
         sms = sm_count(x.device.index)
+        compiled = tuple(head_macros(cut, case, sms).items())
         blocks, shared = cut.groups(sms), cut.shared_bytes(sms, self.overlap)
         found = torch.empty(case.m, blocks, self.top or 1, dtype=torch.int64, device=x.device)
         given: dict[str, Any] = {"row_scales": w[1]} if len(w) > 1 else {}
         params = parameters(cut, sms, self.overlap, stream=w[0], x=x, y=found, n=case.vocab, **given)
         nvrtc.launch(
-            kernel(SOURCE, "lm_head_candidates", self.macros, SHARED_MOST - CANDIDATES_BYTES),
+            kernel(SOURCE, "lm_head_candidates", compiled, SHARED_MOST - CANDIDATES_BYTES),
             (blocks,),
             cut.warps * 32 + 64,
             (params,),
@@ -62,7 +69,7 @@ class LmHead:
             self.overlap,
         )
         arguments = (found.data_ptr(), ids.data_ptr(), np.int32(blocks), np.int32(min(top_k, case.vocab)), *settings)
-        nvrtc.launch(kernel(SOURCE, "lm_head_join", self.macros, 0), (case.m,), JOIN_THREADS, arguments, 0, True)
+        nvrtc.launch(kernel(SOURCE, "lm_head_join", compiled, 0), (case.m,), JOIN_THREADS, arguments, 0, True)
         return ids
 
     def _settings(self, *given: Any) -> tuple[int, ...]:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import torch
 
 LEAST_ROWS, MOST_ROWS = 9, 256
-CUT_PARAMS = ("groups", "splits", "share", "tokens")
-TRIED = 3
+CUT_PARAMS = ("groups", "splits", "tokens")
+TRIED = 4
 """Cuts that are worth timing."""
 
 
@@ -23,9 +23,9 @@ TRIED = 3
 class SmallGemm(Variant):
     """The transposed product on the warpgroups' matrix units, weights as they are.
 
-    Params: `groups` (of 64 rows of w a block), `splits` (blocks that divide k), `share` (blocks that copy x for each
-    other), `tokens` (tiles of rows of x), `overlap` (a dependent launch: w is read before the kernel ahead has ended,
-    so it must have been written, and waited for, long before).
+    Params: `groups` (of 64 rows of w a block), `splits` (blocks that divide k), `tokens` (tiles of rows of
+    x), `overlap` (a dependent launch: w is read before the kernel ahead has ended, so it must have been written, and
+    waited for, long before).
     """
 
     name = "small_gemm"
@@ -59,11 +59,8 @@ class SmallGemm(Variant):
         return SmallLinear(case, cut_of(case, params), bool(params.get("overlap")))
 
     def space(self, case: LinearCase) -> list[dict[str, Any]]:
-        """The best guesses, each with the best way to share x."""
-        best: dict[tuple[int, int, int], SmallCut] = {}
-        for cut in cuts(case):
-            best.setdefault((cut.groups, cut.splits, cut.tokens), cut)
-        return [{name: getattr(cut, name) for name in CUT_PARAMS} for cut in list(best.values())[:TRIED]]
+        """The best guesses."""
+        return [{name: getattr(cut, name) for name in CUT_PARAMS} for cut in cuts(case)[:TRIED]]
 
     def resized(self, case: LinearCase, params: dict[str, Any]) -> dict[str, Any]:
         return resized(cuts(case), params, CUT_PARAMS)

@@ -20,7 +20,7 @@ SOURCE = Path(__file__).with_name("small.cu")
 
 PARAMS = np.dtype(
     [(name, np.uint64) for name in ("y", "bias", "residual")]
-    + [(name, np.int32) for name in ("m", "n", "k")]
+    + [(name, np.int32) for name in ("m", "n", "k", "overlap")]
     + [("eps", np.float32)],
     align=True,
 )
@@ -51,10 +51,11 @@ class SmallLinear:
         self._check(x, w, bias, residual)
         y = torch.empty(case.m, case.n, dtype=x.dtype, device=x.device)
         params = np.zeros((), PARAMS)
-        params["m"], params["n"], params["k"], params["eps"], params["y"] = case.m, case.n, case.k, eps, y.data_ptr()
+        params["m"], params["n"], params["k"], params["overlap"] = case.m, case.n, case.k, self.overlap
+        params["eps"], params["y"] = eps, y.data_ptr()
         for name, value in (("bias", bias), ("residual", residual)):
             params[name] = 0 if value is None else value.data_ptr()
-        maps = self._weights(w), named("x", x, (cut.columns // cut.share, PANEL))
+        maps = self._weights(w), named("x", x, (cut.columns, PANEL))
         nvrtc.launch(
             _kernel(self.macros, cut.shared_bytes),
             (cut.blocks,),
@@ -85,3 +86,5 @@ class SmallLinear:
                 raise ValueError(f"{name} is {'missing' if wanted else 'given'} and epilogue is {case.epilogue}")
             if extra is not None:
                 check_tensor(name, extra, shape, dtype)
+        if residual is not None and residual.data_ptr() % 16:
+            raise ValueError(f"residual begins at {residual.data_ptr():#x}, which is no multiple of 16 bytes")

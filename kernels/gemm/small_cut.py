@@ -1,6 +1,6 @@
-"""How a small product is cut: rows of w a block, neighbours that share x, splits of k, stages. No torch.
+"""How a small product is cut: rows of w a block, tiles of rows of x, splits of k, stages. No torch.
 
-One wave fills the GPU, or the best of several; a cluster is `share` · `splits` blocks.
+One wave fills the GPU, or the best of several; a cluster is the `splits` blocks that divide k.
 """
 
 from dataclasses import dataclass
@@ -11,40 +11,41 @@ from kernels.ops import LinearCase
 COLUMNS = (16, 32, 64, 96, 128, 192, 256)
 """Rows of x that a block takes, the N of its warpgroup products."""
 
+COLUMNS_LEAST = 64
+"""Fewer are not worth another tile."""
+
 PANEL = 64
 SHARED_MOST = 232_448 - 4096
 STAGES_LEAST, STAGES_MOST = 3, 12
-CLUSTER_MOST = 8
-
 AT_ONCE = {1: 132, 2: 66, 3: 39, 4: 30, 5: 22, 6: 17, 7: 15, 8: 15}
 """Clusters of so many blocks, one block an SM, that an H200 runs at once (`cuOccupancyMaxActiveClusters`)."""
 
-MEMORY_KB_PER_US, CACHE_KB_PER_US, SM_KB_PER_US = 4300.0, 9000.0, 100.0
-"""What the memory gives, the second-level cache, and what one SM takes in."""
+MEMORY_KB_PER_US, CACHE_KB_PER_US = 4080.0, 14_200.0
+"""What the memory gives; what all SMs together take in."""
 
-LATENCY_US = 1.4
-"""From asking for a stage to having it, under load."""
+AGAIN = 0.3
+"""Of w that a further tile of x reads, the part that costs as much as the first time."""
 
-FLYING_KB = LATENCY_US * SM_KB_PER_US
-"""What must be on its way to an SM that takes in all it can; the stage that is being multiplied is not."""
+LATENCY_US, STEP_US = 1.5, 0.175
+"""From asking for a stage to having it, under load; until one thread has asked for the next."""
 
-SM_MFLOP_PER_US, PUSH_KB_PER_US, FINISH_KB_PER_US = 5.8, 60.0, 50.0
-"""Products; sums that go to other blocks; y."""
+FLYING_KB = 140.0
+"""What must be on its way to an SM; the stage that is being multiplied is not."""
 
-BEGIN_US, BARRIER_US = 1.3, 0.4
-"""Until the first bytes arrive; a barrier of a cluster."""
+SM_MFLOP_PER_US, PUSH_KB_PER_US = 6.0, 40.0
+"""Products; sums that go to other blocks."""
+
+BEGIN_US, JOIN_US, ALIAS_US, END_US = 1.1, 0.25, 1.1, 1.05
+"""Until the first bytes arrive; until pushed sums are announced; until the rings of a cluster are read; y."""
 
 
 @dataclass(frozen=True)
 class SmallCut:
-    """`groups` warpgroups of 64 rows of w a block; `splits` blocks divide k; `share` blocks copy x for each other;
-    `tokens` tiles of rows of x.
-    """
+    """`groups` warpgroups of 64 rows of w a block; `splits` blocks divide k; `tokens` tiles of rows of x."""
 
     case: LinearCase
     groups: int
     splits: int
-    share: int
     tokens: int
 
     @cached_property
@@ -60,11 +61,11 @@ class SmallCut:
     @cached_property
     def clusters(self) -> int:
         outputs = self.rows // (2 if self.case.gates else 1)
-        return -(-self.case.n // (outputs * self.share)) * self.tokens
+        return -(-self.case.n // outputs) * self.tokens
 
     @property
     def blocks(self) -> int:
-        return self.clusters * self.share * self.splits
+        return self.clusters * self.splits
 
     @cached_property
     def panels(self) -> int:
@@ -99,8 +100,9 @@ class SmallCut:
 
     @property
     def shared_bytes(self) -> int:
-        ring = self.stages * self.stage_bytes
-        return max(ring, self.sums_bytes) if self.alias else ring + self.sums_bytes
+        """The ring and the sums; y is put together where the ring was."""
+        ring, y_bytes = self.stages * self.stage_bytes, self.groups * self.own * 1024
+        return max(ring, self.sums_bytes + y_bytes) if self.alias else max(ring, y_bytes) + self.sums_bytes
 
     @property
     def threads(self) -> int:
@@ -114,40 +116,36 @@ class SmallCut:
     @property
     def fits(self) -> bool:
         return (
-            self.share * self.splits <= CLUSTER_MOST
-            and self.splits * PANEL <= max(PANEL, self.case.k)
-            and self.columns % (8 * self.share) == 0
+            self.splits * PANEL <= max(PANEL, self.case.k)
             and self.shared_bytes <= SHARED_MOST
             and self.registers <= 65_536 // (-(-self.threads // 128) * 128)
             and self.stages >= min(STAGES_LEAST, self.panels)
+            and (self.tokens == 1 or self.columns >= COLUMNS_LEAST)
         )
 
     @property
     def waves(self) -> int:
         """Times that all clusters which fit at once have to run."""
-        return -(-self.clusters // AT_ONCE[self.share * self.splits])
+        return -(-self.clusters // AT_ONCE[self.splits])
 
     def microseconds(self) -> float:
         """A guess without the launch: beginning, streaming, joining, writing."""
         joined = 0.0
         if self.splits > 1:
-            joined = (1 + self.alias) * BARRIER_US + self.sums_bytes / 1000 / PUSH_KB_PER_US
-        written = self.rows * self.columns * 2 / 1000 / self.splits / FINISH_KB_PER_US
-        return self.waves * (BEGIN_US + joined + written) + self._streaming()
+            pushed = self.sums_bytes * (self.splits - 1) / self.splits / 1000
+            joined = JOIN_US + self.alias * ALIAS_US + pushed / PUSH_KB_PER_US
+        return self.waves * (BEGIN_US + joined + END_US) + self._streaming()
 
     def _streaming(self) -> float:
         """What is slowest of memory, cache, the fullest SM's copies and its products."""
         case = self.case
         w, x = case.weight_rows * case.k * 2 / 1000, case.m * case.k * 2 / 1000
-        cached = self.tokens * w + self.clusters * self.columns * case.k * 2 / 1000
-        steps = self.waves * self.panels
-        rate = SM_KB_PER_US
-        if self.panels > self.stages:
-            rate = min(rate, (self.stages - 1) * self.stage_bytes / 1000 / LATENCY_US)
+        steps, stage = self.waves * self.panels, self.stage_bytes / 1000
+        flying = (self.stages - (self.panels > self.stages)) * stage
         return max(
-            (w + x) / MEMORY_KB_PER_US,
-            cached / CACHE_KB_PER_US,
-            steps * self.stage_bytes / 1000 / rate,
+            (w * (1 + AGAIN * (self.tokens - 1)) + x) / MEMORY_KB_PER_US,
+            self.blocks * self.panels * stage / CACHE_KB_PER_US,
+            steps * max(STEP_US, stage * LATENCY_US / flying),
             steps * 2 * self.rows * self.columns * PANEL / 1e6 / SM_MFLOP_PER_US,
         )
 
@@ -155,8 +153,7 @@ class SmallCut:
         """What small.cu is compiled with."""
         return {
             "HALF": int(self.case.dtype == "fp16"), "ALIAS": int(self.alias), "COLS": self.columns,
-            "TOKEN_TILES": self.tokens, "WGS": self.groups, "SPLITS": self.splits, "SHARE": self.share,
-            "STAGES": self.stages, "PAIRED": int(self.case.gates), "NORM": int(self.case.normalises),
+            "TOKEN_TILES": self.tokens, "WGS": self.groups, "SPLITS": self.splits, "STAGES": self.stages, "PAIRED": int(self.case.gates), "NORM": int(self.case.normalises),
             "RESIDUAL": int(self.case.epilogue == "residual"),
         }  # fmt: skip
 
@@ -164,10 +161,9 @@ class SmallCut:
 def cuts(case: LinearCase) -> list[SmallCut]:
     """Every cut of the case, the best guess first."""
     found = [
-        SmallCut(case, groups, splits, share, tokens)
+        SmallCut(case, groups, splits, tokens)
         for groups in (1, 2, 3, 4)
-        for splits in range(1, CLUSTER_MOST + 1)
-        for share in (1, 2, 4)
-        for tokens in ((1,) if case.m <= 128 else (1, 2))
+        for splits in AT_ONCE
+        for tokens in (1, 2, 4)
     ]
     return sorted((each for each in found if each.fits), key=lambda each: each.microseconds())

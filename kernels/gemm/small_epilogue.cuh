@@ -1,4 +1,4 @@
-// What small.cu does with sums: RMSNorm's scale, bias, SwiGLU, residual, on registers; then rows of y.
+// What small.cu does with sums: RMSNorm's scale, bias, SwiGLU, residual, on registers; then through shared memory to y.
 #pragma once
 #include "tiles.cuh"
 
@@ -13,54 +13,72 @@ struct Params {
   Value* y;               // [m, n]
   const Value* bias;      // [n], or null
   const Value* residual;  // [m, n], or null
-  int m, n, k;
+  int m, n, k, overlap;
   float eps;
 };
 
-// Of 16 outputs × 8 rows of y as the accumulator holds them, four neighbouring outputs of one row for each lane; of 8
-// outputs (`b` unused) two.
-__device__ __forceinline__ uint2 transposed(u32 a, u32 b) {
-  const u32 g = threadIdx.x % 32 / 4, order = g % 2 ? 0x3276 : 0x5410;
-  a = __byte_perm(a, __shfl_xor_sync(~0u, a, 4), order);
-  if (PAIRED) return make_uint2(a, 0);
-  b = __byte_perm(b, __shfl_xor_sync(~0u, b, 4), order);
-  const u32 other = __shfl_xor_sync(~0u, g & 2 ? a : b, 8);
-  return g & 2 ? make_uint2(other, b) : make_uint2(a, other);
-}
+constexpr int kOwn = (COLS / 8 + SPLITS - 1) / SPLITS;  // of 8 rows of x, those whose sums a block owns
+constexpr int kChunks = PAIRED ? 4 : 8;                 // of 8 outputs, those of a warpgroup
+constexpr int kPieces = (kOwn * 8 * kChunks + kWarpgroup - 1) / kWarpgroup;  // of 16 bytes, those a thread moves
 
-// The residual of 16 outputs × 8 rows as the accumulator holds them.
-__device__ __forceinline__ uint2 residual_of(const Params& p, int token, int n) {
-  u32 v[4];
-#pragma unroll
-  for (int j = 0; j < 4; j++) {
-    const int row = token + own_column() + j % 2, out = n + threadIdx.x % 32 / 4 + j / 2 * 8;
-    v[j] = row < p.m && out < p.n ? ((const unsigned short*)p.residual)[(long long)row * p.n + out] : 0;
-  }
-  return make_uint2(v[0] | v[1] << 16, v[2] | v[3] << 16);
-}
+// A warpgroup's part of y: `rows` rows from `token`, kChunks · 8 columns from `column`. It is put together in shared
+// memory, 128 bytes a row, swizzled.
+struct Output {
+  const Params& p;
+  int token, rows, column;
+  __device__ __forceinline__ Output(const Params& p, int token, int rows, int column)
+      : p(p), token(token), rows(min(rows, p.m - token)), column(column) {}
 
-// The sums `v` of 8 rows of y, from `token`, for this warp's outputs from `n`; `squares` [SPLITS][COLS] from the first row.
-__device__ __forceinline__ void finish(const Params& p, const float* squares, float4 v, int token, int n, float2 bias,
-                                       uint2 residual) {
-  const int g = threadIdx.x % 32 / 4, mine = token + own_column();
-  float value[4] = {v.x, v.y, v.z, v.w};
-  const float2 first = unpack<Value>(residual.x), second = unpack<Value>(residual.y);
-  const float added[4] = {first.x, first.y, second.x, second.y};
+  // Calls move(piece, row, chunk, offset in y) for the 16 bytes that this thread moves and that exist.
+  template <class Move>
+  __device__ __forceinline__ void each_piece(Move move) const {
 #pragma unroll
-  for (int j = 0; j < 4; j++) {
-    float sum = 0.f;
-#pragma unroll
-    for (int split = 0; NORM && split < SPLITS; split++) sum += squares[split * COLS + own_column() + j % 2];
-    if (NORM) value[j] *= rsqrtf(sum / p.k + p.eps);
-    value[j] += j < 2 ? bias.x : bias.y;
-    if (RESIDUAL) value[j] += added[j];
+    for (int i = 0; i < kPieces; i++) {
+      const int at = i * kWarpgroup + threadIdx.x % kWarpgroup, row = at / kChunks, chunk = at % kChunks;
+      if (row < rows && column + chunk * 8 < p.n) move(i, row, chunk, (long long)(token + row) * p.n + column + chunk * 8);
+    }
   }
+  // For the outputs of this thread's sums: of the first row, of the one 8 below.
+  __device__ __forceinline__ float2 bias() const {
+    const int n = column + threadIdx.x % kWarpgroup / 32 * (PAIRED ? 8 : 16) + threadIdx.x % 32 / 4;
+    return make_float2(p.bias && n < p.n ? (float)p.bias[n] : 0.f, p.bias && !PAIRED && n + 8 < p.n ? (float)p.bias[n + 8] : 0.f);
+  }
+  __device__ __forceinline__ void fetch_residual(uint4 (&to)[kPieces]) const {
+    each_piece([&](int i, int, int, long long at) { to[i] = *(const uint4*)(p.residual + at); });
+  }
+  __device__ __forceinline__ void put_residual(char* staging, const uint4 (&from)[kPieces]) const {
+    each_piece([&](int i, int row, int chunk, long long) { *(uint4*)(staging + swizzled(row, chunk)) = from[i]; });
+    named_sync(2 + warpgroup(), kWarpgroup);
+  }
+  // The sums `v` of 8 rows, the `group`th, as the accumulator holds them; `squares` [SPLITS][COLS] from their first row.
+  __device__ __forceinline__ void finish(char* staging, const float* squares, float4 v, int group, float2 bias) const {
+    float value[4] = {v.x, v.y, v.z, v.w};
+    const int warp = threadIdx.x % kWarpgroup / 32, lane = threadIdx.x % 32;
+    const u32 to = shared_address(staging) + swizzled(group * 8 + lane % 8, PAIRED ? warp : warp * 2 + lane / 8 % 2);
+    u32 held[2] = {};
+    if (RESIDUAL) load_transposed(held, to);
+    const float2 first = unpack<Value>(held[0]), second = unpack<Value>(held[1]);
+    const float added[4] = {first.x, first.y, second.x, second.y};
 #pragma unroll
-  for (int j = 0; PAIRED && j < 2; j++) value[j] = value[j] / (1 + __expf(-value[j])) * value[j + 2];
-  const uint2 both = transposed(pack<Value>(value[0], value[1]), pack<Value>(value[2], value[3]));
-  const int row = mine + g % 2, out = n + (PAIRED ? g & 6 : (g & 4) + (g & 2) * 4);
-  if (row >= p.m || out >= p.n) return;
-  Value* to = p.y + (long long)row * p.n + out;
-  if (PAIRED) *(u32*)to = both.x;
-  else *(uint2*)to = both;
-}
+    for (int j = 0; j < 4; j++) {
+      float sum = 0.f;
+#pragma unroll
+      for (int split = 0; NORM && split < SPLITS; split++) sum += squares[split * COLS + own_column() + j % 2];
+      if (NORM) value[j] *= rsqrtf(sum / p.k + p.eps);
+      value[j] += j < 2 ? bias.x : bias.y;
+      if (RESIDUAL) value[j] += added[j];
+    }
+#pragma unroll
+    for (int j = 0; PAIRED && j < 2; j++) value[j] = value[j] / (1 + __expf(-value[j])) * value[j + 2];
+    const u32 above[1] = {pack<Value>(value[0], value[1])};
+    const u32 both[2] = {above[0], pack<Value>(value[2], value[3])};
+    if constexpr (PAIRED) store_transposed(to, above);
+    else store_transposed(to, both);
+  }
+  __device__ __forceinline__ void write(const char* staging) const {
+    named_sync(2 + warpgroup(), kWarpgroup);
+    each_piece([&](int, int row, int chunk, long long at) {
+      *(uint4*)(p.y + at) = *(const uint4*)(staging + swizzled(row, chunk));
+    });
+  }
+};

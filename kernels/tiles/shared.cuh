@@ -62,6 +62,22 @@ __device__ __forceinline__ void store_matrices(u32 address, const u32 (&from)[4]
                : "memory");
 }
 
+// One or two 8×8 matrices, transposed: a lane that points at row r of matrix j (lane 8j + r) holds of it, in value[j], the
+// rows 2(lane mod 4) and one more of column lane / 4.
+__device__ __forceinline__ void load_transposed(u32 (&to)[2], u32 address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+               : "=r"(to[0]), "=r"(to[1])
+               : "r"(address)
+               : "memory");
+}
+__device__ __forceinline__ void store_transposed(u32 address, const u32 (&from)[1]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x1.trans.shared.b16 [%0], {%1};" ::"r"(address), "r"(from[0]) : "memory");
+}
+__device__ __forceinline__ void store_transposed(u32 address, const u32 (&from)[2]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(address), "r"(from[0]), "r"(from[1])
+               : "memory");
+}
+
 // Where this lane points load_matrices or store_matrices: columns [16 · step, 16 · step + 16) of the 16 rows of its warp
 // in a panel whose row 0 belongs to warp 0 of the warpgroup.
 __device__ __forceinline__ u32 matrices_address(const void* panel, int step) {

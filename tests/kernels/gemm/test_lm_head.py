@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from kernels import accuracy, inputs, reference, registry
 from kernels.gemm.lm_head import _cuts
-from kernels.gemm.lm_head_call import SOURCE
-from kernels.gemm.skinny_call import macros
+from kernels.gemm.lm_head_call import SOURCE, head_macros
 from kernels.gemm.skinny_cut import CANDIDATES_BYTES
 from kernels.hardware import GPUS
 from kernels.ops import LmHeadCase
@@ -90,7 +89,7 @@ def test_it_refuses_with_the_field_and_the_value(change, gpu, reason):
 def test_nothing_is_spilled(weights, sampling):
     case = LmHeadCase(m=16, vocab=128_256, k=2048, weights=weights, sampling=sampling)
     cut = max(_cuts(case), key=lambda each: each.warps)
-    log = compile_log(SOURCE, macros(cut, "bf16", False, False) | {"TOP": 64 if sampling == "top_k_p" else 0})
+    log = compile_log(SOURCE, head_macros(cut, case, 132))
     assert log.count(" 0 bytes spill stores, 0 bytes spill loads") == 2
     assert max(int(each) for each in re.findall(r"(\d+) bytes smem", log)) <= CANDIDATES_BYTES
 

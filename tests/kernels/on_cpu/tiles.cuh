@@ -54,7 +54,8 @@ inline void named_sync(int id, int threads) { fibers::meet(fibers::block().barri
 inline void cluster_sync() {
   fibers::meet(fibers::all_of_cluster, (int)fibers::cluster->size() * fibers::block().threads);
 }
-inline void cluster_meet() { cluster_sync(); }
+inline void arrive_in_cluster() {}
+inline void wait_for_cluster() { cluster_sync(); }
 inline void fence_async_shared() {}
 inline void wait_previous_kernel() {}
 inline void let_next_kernel_start() {}
@@ -66,12 +67,12 @@ constexpr u64 kEvictFirst = 0, kEvictLast = 0;
 // A map of a matrix [rows][cols] of 16-bit values for boxes of `box` rows and 64 columns, in the 128-byte swizzle. With
 // four coordinates the rows are 8 of the first half and 8 of the second by turns.
 struct TensorMap { const unsigned short* data; int rows, cols, box; };
-inline int swizzled(int row, int column) { return row * 64 + ((column / 8 ^ row % 8) * 8) + column % 8; }
+inline int element(int row, int column) { return row * 64 + ((column / 8 ^ row % 8) * 8) + column % 8; }
 inline void copy_in(void* to, const TensorMap& map, Barrier& barrier, int c0, int r0, u64 = 0) {
   for (int r = 0; r < map.box; r++)
     for (int c = 0; c < 64; c++) {
       const bool inside = r0 + r < map.rows && c0 + c < map.cols;
-      ((unsigned short*)to)[swizzled(r, c)] = inside ? map.data[(long)(r0 + r) * map.cols + c0 + c] : 0;
+      ((unsigned short*)to)[element(r, c)] = inside ? map.data[(long)(r0 + r) * map.cols + c0 + c] : 0;
     }
   land(barrier, map.box * 128);
 }
@@ -80,13 +81,9 @@ inline void copy_in(void* to, const TensorMap& map, Barrier& barrier, int c0, in
     for (int c = 0; c < 64; c++) {
       const int row = (c3 + r / 16) * 8 + r % 8, half = map.rows / 2;
       const bool inside = row < half && c0 + c < map.cols;
-      ((unsigned short*)to)[swizzled(r, c)] = inside ? map.data[(long)(row + r / 8 % 2 * half) * map.cols + c0 + c] : 0;
+      ((unsigned short*)to)[element(r, c)] = inside ? map.data[(long)(row + r / 8 % 2 * half) * map.cols + c0 + c] : 0;
     }
   land(barrier, map.box * 128);
-}
-inline void copy_in_all(void* to, const TensorMap& map, Barrier& barrier, unsigned short blocks, int c0, int r0, u64 = 0) {
-  for (int rank = 0; rank < 16; rank++)
-    if (blocks >> rank & 1) copy_in(&fibers::of_rank((char*)to, rank), map, fibers::of_rank(&barrier, rank), c0, r0);
 }
 template <class T, int Rows, int Columns>
 struct SharedTile {
@@ -95,6 +92,25 @@ struct SharedTile {
   alignas(1024) T at[Rows * Columns];
   T* panel(int, int row = 0) { return at + row * 64; }
 };
+
+// Addresses count from the beginning of the block's shared memory.
+inline u32 shared_address(const void* at) { return (char*)at - fibers::block().base; }
+inline u32 swizzled(u32 row, u32 chunk) { return row * 128 + (chunk ^ row % 8) * 16; }
+template <int N, class Move> void each_transposed(u32 address, Move move) {
+  fibers::put(address);
+  for (int i = 0; i < 2 * N; i++) {
+    const u32 row = fibers::slot<u32>(i / 2 * 8 + fibers::lane() % 4 * 2 + i % 2);
+    move(i, ((unsigned short*)(fibers::block().base + row))[fibers::lane() / 4]);
+  }
+  fibers::meet_warp();
+}
+inline void load_transposed(u32 (&to)[2], u32 address) {
+  to[0] = to[1] = 0;
+  each_transposed<2>(address, [&](int i, unsigned short& value) { to[i / 2] |= (u32)value << i % 2 * 16; });
+}
+template <int N> void store_transposed(u32 address, const u32 (&from)[N]) {
+  each_transposed<N>(address, [&](int i, unsigned short& value) { value = from[i / 2] >> i % 2 * 16; });
+}
 
 template <int N> struct Accumulator { float at[N / 2]; };
 template <int N> void zero(Accumulator<N>& d) { for (float& x : d.at) x = 0; }
@@ -110,7 +126,7 @@ void multiply(Accumulator<N>& d, const T* a, const T* b, int keep = 1) {
   for (int i = 0; i < N / 2; i++) {
     const int row = own_row() + i % 4 / 2 * 8, column = i / 4 * 8 + own_column() + i % 2;
     float sum = keep ? d.at[i] : 0;
-    for (int k = 0; k < 64; k++) sum += (float)a[swizzled(row, k)] * (float)b[swizzled(column, k)];
+    for (int k = 0; k < 64; k++) sum += (float)a[element(row, k)] * (float)b[element(column, k)];
     d.at[i] = sum;
   }
 }

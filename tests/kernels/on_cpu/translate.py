@@ -35,8 +35,6 @@ BODIES: dict[str, str] = {
     "void look_ahead(": "",
     "void copy_async(": "memcpy(to, from, 16);",
     "void wait_async_copies(": "",
-    "void arrive_in_cluster(": "",
-    "void wait_for_cluster(": "cluster_sync();",
     "u32 in_block(": "return 0;",
     "float of_block(": "return fibers::of_rank(&own, rank);",
     "void to_block(": "fibers::of_rank(&own, rank) = value;",
