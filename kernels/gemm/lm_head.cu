@@ -12,8 +12,8 @@ constexpr int kTop = TOP ? TOP : 1, kPairs = 2;  // a sorted list: candidates la
 constexpr int kJoiners = 16, kAtOnce = 3;         // warps of the joining kernel; lists that each asks for at once
 
 __device__ __forceinline__ u32 ordered(float x) {
-  const u32 bits = __float_as_uint(x);
-  if (x != x) return 0xffffffff;  // NaN is the largest, as torch has it
+  const u32 bits = __float_as_uint(x + 0.f);  // the two zeros are one
+  if (x != x) return 0xffffffff;              // NaN is the largest, as torch has it
   return bits & 0x80000000 ? ~bits : bits | 0x80000000;
 }
 __device__ __forceinline__ float value_of(u64 candidate) {

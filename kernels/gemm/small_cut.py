@@ -153,7 +153,8 @@ class SmallCut:
         """What small.cu is compiled with."""
         return {
             "HALF": int(self.case.dtype == "fp16"), "ALIAS": int(self.alias), "COLS": self.columns,
-            "TOKEN_TILES": self.tokens, "WGS": self.groups, "SPLITS": self.splits, "STAGES": self.stages, "PAIRED": int(self.case.gates), "NORM": int(self.case.normalises),
+            "TOKEN_TILES": self.tokens, "WGS": self.groups, "SPLITS": self.splits, "STAGES": self.stages,
+            "PAIRED": int(self.case.gates), "NORM": int(self.case.normalises),
             "RESIDUAL": int(self.case.epilogue == "residual"),
         }  # fmt: skip
 
@@ -161,9 +162,6 @@ class SmallCut:
 def cuts(case: LinearCase) -> list[SmallCut]:
     """Every cut of the case, the best guess first."""
     found = [
-        SmallCut(case, groups, splits, tokens)
-        for groups in (1, 2, 3, 4)
-        for splits in AT_ONCE
-        for tokens in (1, 2, 4)
+        SmallCut(case, groups, splits, tokens) for groups in (1, 2, 3, 4) for splits in AT_ONCE for tokens in (1, 2, 4)
     ]
     return sorted((each for each in found if each.fits), key=lambda each: each.microseconds())
