@@ -8,7 +8,7 @@ from workbench.reports.documents import Snapshot, StageTime
 from workbench.reports.models import Report
 from workbench.reports.services import price_book
 from workbench.runs.models import Run
-from workbench.runs.services import results
+from workbench.runs.services import reading
 
 
 class ReportError(Exception):
@@ -39,9 +39,9 @@ def freeze(run: Run, user: Any) -> Report:
         raise ReportError(f"Only a finished run can be reported; this one is {run.get_state_display().lower()}.")
     document, unreadable = run.workload.reading
     manifest, unreadable_model = run.workload.model.reading
-    if document is None or manifest is None:
-        raise ReportError(unreadable or unreadable_model)
-    known = results(run)
+    known, unreadable_result = reading(run)
+    if document is None or manifest is None or unreadable_result:
+        raise ReportError(unreadable or unreadable_model or unreadable_result)
     snapshot = Snapshot(
         run_id=str(run.id),
         created_at=run.created_at.isoformat(),

@@ -37,7 +37,7 @@ def _seconds(stage: StageRun) -> float | None:
 
 def _live_context(run: Run) -> dict[str, Any]:
     stages = list(run.stages.all())
-    known = services.results(run)
+    known, _ = services.reading(run)
     tried = len(decisions.tried(known))
     begun, ended = run.started_at or run.created_at, run.finished_at or timezone.now()
     return {
@@ -79,13 +79,13 @@ def cancel(request: HttpRequest, run_id: UUID) -> HttpResponse:
 def result(request: HttpRequest, run_id: UUID) -> HttpResponse:
     """Everything that was found, the verdict first; of an unfinished run what is known so far."""
     run = get_run(request, run_id)
-    known = services.results(run)
+    known, unreadable_result = services.reading(run)
     document, unreadable = run.workload.reading
     manifest, unreadable_model = run.workload.model.reading
     context = result_page.context(document, manifest, known, publishing.stage_times(run))
     context |= {
         "run": run,
-        "unreadable": unreadable or unreadable_model,
+        "unreadable": unreadable or unreadable_model or unreadable_result,
         "no_verdict": services.lacks(run, "verdict"),
         "artifacts": run.artifacts.all(),
         "reports": Report.objects.filter(run=run).defer("snapshot"),
@@ -97,7 +97,7 @@ def result(request: HttpRequest, run_id: UUID) -> HttpResponse:
 def plan(request: HttpRequest, run_id: UUID) -> HttpResponse:
     """plan.json as it was verified; before that as it was composed."""
     run = get_run(request, run_id)
-    known = services.results(run)
+    known, _ = services.reading(run)
     found = known.verify or known.compose
     if found is None:
         return _lacking(request, run, "plan")

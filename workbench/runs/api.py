@@ -12,7 +12,7 @@ from workbench.accounts.permissions import can_submit
 from workbench.api.pagination import Page, PageQuery, page
 from workbench.api.problems import Problem
 from workbench.intake import blobs
-from workbench.intake.models import Workload
+from workbench.intake.models import Unreadable, Workload
 from workbench.runs import services
 from workbench.runs.models import Run, StageRun
 from workers.documents.stages import Results, RunState, Stage, StageFailure, Verdict
@@ -176,18 +176,26 @@ def stage(request: Any, run_id: uuid.UUID, stage: Stage) -> StageRun:
     return get_object_or_404(StageRun, run=_run(request, run_id), stage=stage)
 
 
+def _results(run: Run) -> Results:
+    """The results; a Problem 409 where this version cannot read them."""
+    try:
+        return services.results(run)
+    except Unreadable as error:
+        raise Problem(409, str(error)) from error
+
+
 @router.get("/runs/{uuid:run_id}/result", response=ResultDocument, summary="Read the results")
 def result(request: Any, run_id: uuid.UUID) -> dict[str, Any]:
     """The results of the stages that are done, and the verdict once there is one."""
     run = _run(request, run_id)
-    return {"run": run.id, "state": run.state, "verdict": run.verdict or None, "results": services.results(run)}
+    return {"run": run.id, "state": run.state, "verdict": run.verdict or None, "results": _results(run)}
 
 
 @router.get("/runs/{uuid:run_id}/plan", response=dict[str, Any], summary="Take the plan")
 def plan(request: Any, run_id: uuid.UUID) -> dict[str, Any]:
     """plan.json, as `python -m kernels run --plan` takes it."""
     run = _run(request, run_id)
-    found = services.results(run)
+    found = _results(run)
     if found.verify is None:
         raise Problem(404, services.lacks(run, "verified plan"))
     return found.verify.plan

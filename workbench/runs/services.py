@@ -4,6 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
+import pydantic
+
+from workbench.api.sentences import sentence, sentences
 from workbench.intake.models import Unreadable, Workload
 from workbench.reports.services import price_book
 from workbench.runs import state, workers
@@ -52,10 +55,25 @@ def cancel_run(run: Run, user: Any) -> Run:
     return run
 
 
-def results(run: Run) -> Results:
-    """The results of the stages that are done."""
+def reading(run: Run) -> tuple[Results, str]:
+    """The results of the stages that are done, less those that cannot be read, and the sentence about these or ""."""
     rows = StageRun.objects.filter(run=run, state=StageRun.State.DONE).values_list("stage", "result")
-    return Results.model_validate(dict(rows))
+    known, unreadable = Results(), ""
+    for stage, result in rows:
+        try:
+            setattr(known, stage, getattr(Results.model_validate({stage: result}), stage))
+        except pydantic.ValidationError as error:
+            reason = sentence(sentences(error)[0])
+            unreadable = unreadable or f"This version cannot read the stored result: {reason}"
+    return known, unreadable
+
+
+def results(run: Run) -> Results:
+    """The results of the stages that are done. Raises Unreadable."""
+    known, unreadable = reading(run)
+    if unreadable:
+        raise Unreadable(unreadable)
+    return known
 
 
 def headlines(runs: Iterable[UUID]) -> dict[UUID, str]:

@@ -158,6 +158,21 @@ def test_a_manifest_that_no_longer_validates_leaves_its_run_readable(browser, en
         publishing.freeze(done, engineer)
 
 
+def test_a_result_that_no_longer_validates_leaves_the_others_readable(browser, api, engineer, done):
+    stage = done.stages.get(stage="explore")
+    stage.result["candidates"][0]["colour"] = "red"
+    stage.save()
+    said = "This version cannot read the stored result: explore.candidates[0].colour: is not a known field"
+    page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
+    assert f"{said}. What was measured stays below." in page
+    assert "TTF64 p50 is 81.0 ms against a limit of 100 ms" in page
+    assert browser(engineer).get(f"/runs/{done.id}/").status_code == 200
+    answer = api(engineer).get(f"/api/v1/runs/{done.id}/result")
+    assert (answer.status_code, answer.json()["detail"]) == (409, said)
+    with pytest.raises(publishing.ReportError, match="cannot read the stored result"):
+        publishing.freeze(done, engineer)
+
+
 @pytest.mark.parametrize("section", ["economics", "quality"])
 def test_every_number_of_a_table_says_where_it_comes_from(browser, engineer, done, section):
     page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
