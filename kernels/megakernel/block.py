@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernels.megakernel.draw import draw
-from kernels.megakernel.program import ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV
+from kernels.megakernel.program import ADD, ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV
 from kernels.megakernel.structure import name_of, rows_of
 from kernels.megakernel.weights import matrix_of_unit
 from kernels.megakernel.words import (
@@ -24,6 +24,7 @@ from kernels.megakernel.words import (
     candidate_words,
     candidates_of,
     eight_gated,
+    eight_normed,
     floats_of,
     gated_of,
     one_value,
@@ -61,12 +62,13 @@ class Sm:
     def run(self) -> Steps:
         """Every token, instruction by instruction."""
         todo = {QKV: self._qkv, ATTENTION: self._attention, OUT: self._out, GATE_UP: self._gate_up, DOWN: self._down}
+        todo |= {HEAD: self._head, END: self._choose, ADD: self._add}
         for step in range(self.gpu.count):
             self.step = step
             self.taken = 0
             for words in self.table:
                 self.index, self.at = words["index"], f"{name_of(words)} of token {self.step}"
-                yield from (todo | {HEAD: self._head, END: self._choose})[words["op"]](words)
+                yield from todo[words["op"]](words)
                 yield True
 
     # words ------------------------------------------------------------------------------------------------------------
@@ -87,20 +89,42 @@ class Sm:
 
     # products ---------------------------------------------------------------------------------------------------------
 
-    def _normed(self, norm: int, buffer: str | None, layer: int) -> Generator[bool, None, tuple[Floats, Floats]]:
-        """Adds the planes to the residual (or begins it anew with the token's embedding).
-
-        Gives the input [batch, hidden], not yet divided by its root mean square, and what to multiply products by.
-        """
-        if buffer is None:
-            self.residual = bf16_floats(self.gpu.arrays["embedding"][self.token])
+    def _normed(self, layer: int, after_attention: bool) -> Generator[bool, None, tuple[Floats, Floats]]:
+        """The input [batch, hidden], not yet divided by its root mean square, and what to multiply products by."""
+        if self.layout.sliced:
+            count = self.shape.hidden // 8
+            at = slice(after_attention * count, (after_attention + 1) * count)
+            words = yield from self.take("normed", at, self._tag(layer))
+            x = gated_of(words).transpose(1, 0, 2).reshape(self.layout.batch, -1)
+            squares = value_of(words[..., 3]).view(np.float32).sum(axis=0)[:, None]
         else:
-            for plane in self._planes(buffer, layer):
-                words = yield from self.take(buffer, plane, self._tag(layer))
-                self.residual = self.residual + floats_of(words)
-                yield True
-        scale = 1 / np.sqrt((self.residual**2).mean(axis=1, keepdims=True) + np.float32(self.shape.norm_eps))
-        return bf16(self.residual * self.gpu.arrays["norms"][norm]), scale
+            yield from self._add_planes(layer, after_attention, slice(0, self.shape.hidden))
+            x = bf16(self.residual * self.gpu.arrays["norms"][2 * layer + after_attention])
+            squares = (self.residual**2).sum(axis=1, keepdims=True)
+        return x, 1 / np.sqrt(squares / self.shape.hidden + np.float32(self.shape.norm_eps))
+
+    def _add_planes(self, layer: int, after_attention: bool, columns: slice) -> Steps:
+        """Adds the planes to this SM's part of the residual (or begins it anew with the token's embedding)."""
+        if not (layer or after_attention):
+            self.residual[:, columns] = bf16_floats(self.gpu.arrays["embedding"][self.token])[:, columns]
+            return
+        buffer, of = ("out_planes", layer) if after_attention else ("down_planes", layer - 1)
+        for plane in self._planes(buffer, of):
+            at = plane, slice(None), slice(columns.start // 2, columns.stop // 2)
+            words = yield from self.take(buffer, at, self._tag(of))
+            self.residual[:, columns] += floats_of(words)
+            yield True
+
+    def _add(self, words: dict[str, int]) -> Steps:
+        """Adds to this SM's slice of the residual, and hands on what products of it need."""
+        layer, after_attention = words["layer"], bool(words["plane"])
+        columns = slice(words["k_tile"] * 16, (words["k_tile"] + words["k_tiles"]) * 16)
+        yield from self._add_planes(layer, after_attention, columns)
+        residual = self.residual[:, columns].reshape(self.layout.batch, -1, 8).transpose(1, 0, 2)
+        weights = self.gpu.arrays["norms"][2 * layer + after_attention, columns].reshape(-1, 1, 8)
+        first = (after_attention * self.shape.hidden + columns.start) // 8
+        normed = eight_normed(residual * weights, (residual**2).sum(axis=2), self._tag(layer))
+        self.store("normed", slice(first, first + len(normed)), normed)
 
     def _planes(self, buffer: str, layer: int) -> range:
         """The planes of one layer; layers take turns in the two halves of `down_planes`."""
@@ -126,7 +150,7 @@ class Sm:
 
     def _qkv(self, words: dict[str, int]) -> Steps:
         layer = words["layer"]
-        x, scale = yield from self._normed(2 * layer, "down_planes" if layer else None, layer - 1)
+        x, scale = yield from self._normed(layer, after_attention=False)
         for tile, rows in self._products(words, x):
             self._store_rows("qkv", words, tile, rows * scale)
             yield True
@@ -139,7 +163,7 @@ class Sm:
 
     def _gate_up(self, words: dict[str, int]) -> Steps:
         layer = words["layer"]
-        x, scale = yield from self._normed(2 * layer + 1, "out_planes", layer)
+        x, scale = yield from self._normed(layer, after_attention=True)
         for tile, rows in self._products(words, x):  # 8 rows of gate, and the 8 of up that belong to them
             gate, up = rows[:, :8] * scale, rows[:, 8:] * scale
             self.store("gated", tile, eight_gated(gate / (1 + np.exp(-gate)) * up, self._tag(layer)))
@@ -156,7 +180,7 @@ class Sm:
     def _head(self, words: dict[str, int]) -> Steps:
         """This SM's share of the vocabulary: its best logit of each sequence becomes a candidate."""
         layer, vocab = words["layer"], self.shape.vocab
-        x, scale = yield from self._normed(2 * layer, "down_planes", layer - 1)
+        x, scale = yield from self._normed(layer, after_attention=False)
         self._publish()
         best = np.zeros(self.layout.batch, dtype=np.uint64)
         for tile, rows in self._products(words, x):

@@ -37,6 +37,9 @@ def megakernel_arguments(parser: argparse.ArgumentParser) -> None:
         for option, default in vars(Layout()).items():
             choices = list(FORMATS) if option == "weights" else None
             flag = f"--{option.replace('_', '-')}"
+            if isinstance(default, bool):
+                own.add_argument(flag, action="store_true")
+                continue
             own.add_argument(flag, type=type(default), default=default, choices=choices, help=f"default {default}")
     drawn = "turn a raw trace (npz) into a Chrome trace, for ui.perfetto.dev"
     own = commands.add_parser("trace", help=drawn, description=drawn)
@@ -89,7 +92,7 @@ def config_of(model: str) -> dict[str, Any]:
 def _program(options: argparse.Namespace) -> Program:
     layout = Layout(**{name: getattr(options, name) for name in vars(Layout())})
     for name, value in vars(layout).items():
-        if isinstance(value, int) and value < 1:
+        if isinstance(value, int) and not isinstance(value, bool) and value < 1:
             raise Refused(f"--{name.replace('_', '-')}: {value} is less than 1")
     try:
         return build(shape_of(config_of(options.model)), layout)

@@ -1,21 +1,40 @@
 // The megakernel: one persistent block per SM runs its list of instructions once a token, until `count` tokens are
 // made. See docs/kernels/megakernel.md.
 #include "sampling.cuh"
+#include "sliced.cuh"
 
 constexpr int kDownWords = DOWN_PLANES * BATCH * HIDDEN / 2;  // that one layer leaves in down_planes
+
+template <int Planes>
+__device__ __forceinline__ void add_these(const Params& p, Shared& s, const Instruction& in, u32 tag, int step,
+                                          const u64* planes, const float* norm) {
+  if constexpr (SLICE)
+    add_to_slice<Planes>(p, s, in, tag, step, planes, norm);
+  else
+    load_normed<Planes>(p, s, in, tag, step, planes, norm);
+}
+
+// Adds the planes of the last product to the residual, or begins it with the embedding of the new token: this SM's slice of
+// it, or all, which then is the instruction's input.
+__device__ __forceinline__ void add_planes(const Params& p, Shared& s, const Instruction& in, bool after_attention, int step) {
+  const int layer = in.layer - !after_attention;  // whose planes they are
+  const u32 tag = tag_at(step, layer);
+  const u64* planes = after_attention ? p.out_planes : in.layer ? p.down_planes + kDownWords * (layer & 1) : nullptr;
+  const float* norm = p.norms + (size_t)(in.layer * 2 + after_attention) * HIDDEN;
+  if (OUT_PLANES != DOWN_PLANES && after_attention)
+    add_these<OUT_PLANES>(p, s, in, tag, step, planes, norm);
+  else
+    add_these<DOWN_PLANES>(p, s, in, tag, step, planes, norm);
+}
 
 // Brings the instruction's input vector into shared memory as its words arrive; false when the machine has given up.
 __device__ __forceinline__ bool load_input(const Params& p, Shared& s, const Instruction& in, int step) {
   const u32 tag = tag_at(step, in.layer);
   if (in.op == kQkv || in.op == kGateUp || in.op == kHead) {
-    const bool after_attention = in.op == kGateUp;
-    const int layer = in.layer - !after_attention;  // whose planes they are
-    const u64* planes = after_attention ? p.out_planes : in.layer ? p.down_planes + kDownWords * (layer & 1) : nullptr;
-    const float* norm = p.norms + (size_t)(in.layer * 2 + after_attention) * HIDDEN;
-    if (OUT_PLANES != DOWN_PLANES && after_attention)
-      load_normed<OUT_PLANES>(p, s, in, tag_at(step, layer), step, planes, norm);
+    if constexpr (SLICE)
+      load_slices(p, s, in, tag);
     else
-      load_normed<DOWN_PLANES>(p, s, in, tag_at(step, layer), step, planes, norm);
+      add_planes(p, s, in, in.op == kGateUp, step);
   } else if (in.op == kOut) {
     load_attended(p, s, in, tag, p.position + step);
   } else {
@@ -71,7 +90,9 @@ __device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPlace& r
   const u32 tag = tag_at(step, in.layer);
   note_instruction(p, s, in.index);
   mark(p, step, in.index, 0);
-  if (in.op == kAttention) {
+  if (SLICE && in.op == kAdd) {
+    add_planes(p, s, in, in.plane, step);
+  } else if (in.op == kAttention) {
     if (in.split >= splits_of(position + 1)) {
       consumers_sync();
       return true;

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernels import nvrtc
-from kernels.megakernel.program import HEAD, Program
+from kernels.megakernel.program import ADD, HEAD, Program
 from kernels.megakernel.ring import safe_groups
 from kernels.megakernel.weights import FORMATS
 from kernels.megakernel.words import COUNT_MOST, bin_words
@@ -25,7 +25,7 @@ UNIT_BATCH = {1: 8, 2: 8, 4: 4, 8: 2}
 POINTERS = (
     "weights", "weight_offset", "program", "program_start", "embedding", "norms", "bias", "qk_norm", "rope",
     "k_cache", "v_cache", "qkv", "attention", "attention_state", "out_planes", "down_planes", "gated",
-    "candidates", "counts", "fault", "first_token", "forced", "logits", "host_tokens", "host_cancel",
+    "normed", "candidates", "counts", "fault", "first_token", "forced", "logits", "host_tokens", "host_cancel",
     "trace", "touched", "residuals",
 )  # fmt: skip
 SCALARS = (
@@ -89,7 +89,8 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     shape, layout = program.shape, program.layout
     longest = max(int(table[:, 5].max()) for table in program.instructions) * 16
     batch = layout.batch
-    other = scratch_bytes(shape.hidden, shape.head_dim, batch, longest, tuning.warps)
+    slices = [int(table[table[:, 0] == ADD, 5].max(initial=0)) * 16 for table in program.instructions]
+    other = scratch_bytes(max(slices) or shape.hidden, shape.head_dim, batch, longest, tuning.warps)
     mine = max(int(table[table[:, 0] == HEAD, 2].sum()) for table in program.instructions)
     if mine * 16 > COUNT_MOST:
         raise ValueError(f"vocab: {mine * 16} tokens on one SM are more than a word of a search can count")
@@ -108,25 +109,26 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "STAGES": stages, "IN_FLIGHT": in_flight, "AHEAD_IN_FLIGHT": ahead,
         "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": tuning.split_elements // shape.head_dim,
         "OUT_PLANES": layout.out_parts, "DOWN_PLANES": layout.down_parts, "TRACE": int(tuning.trace),
-        "DEBUG": int(tuning.debug),
+        "DEBUG": int(tuning.debug), "SLICE": max(slices),
         "WEIGHT_BITS": program.form.bits,
         "PREFETCH_BYTES": tuning.prefetch_bytes, "PREFETCH_CYCLES": tuning.prefetch_cycles,
     }  # fmt: skip
 
 
-def scratch_bytes(hidden: int, head_dim: int, batch: int, longest: int, warps: int) -> int:
-    """An upper bound of sizeof(Shared) less the ring."""
+def scratch_bytes(residual: int, head_dim: int, batch: int, longest: int, warps: int) -> int:
+    """An upper bound of sizeof(Shared) less the ring; `residual` columns are kept."""
     product = 2 * longest * batch + 2 * UNIT_BATCH[batch] * warps * 16 * batch * 4
     attention = 4 * warps * (head_dim + 2)
     sample = 2 * 8 * warps * bin_words(batch) + 4 * bin_words(batch) + 48 * batch
-    return max(product, attention, sample) + batch * hidden * 4 + batch * warps * 12 + 2048
+    return max(product, attention, sample) + batch * residual * 4 + batch * warps * 12 + 2048
 
 
 def shared_bytes(constants: dict[str, Any]) -> int:
     """The dynamic shared memory of a block."""
-    names = ("HIDDEN", "HEAD_DIM", "BATCH", "INPUT_LENGTH", "WARPS")
+    names = ("HEAD_DIM", "BATCH", "INPUT_LENGTH", "WARPS")
     slot = next(form.slot_bytes for form in FORMATS.values() if form.bits == constants["WEIGHT_BITS"])
-    return constants["STAGES"] * slot + scratch_bytes(*(constants[name] for name in names))
+    residual = constants["SLICE"] or constants["HIDDEN"]
+    return constants["STAGES"] * slot + scratch_bytes(residual, *(constants[name] for name in names))
 
 
 def compile_kernel(constants: dict[str, Any]) -> Any:

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from kernels.megakernel.program import ATTENTION, DOWN, END, FIELDS, GATE_UP, HEAD, OUT, QKV, Layout
+from kernels.megakernel.program import ADD, ATTENTION, DOWN, END, FIELDS, GATE_UP, HEAD, OUT, QKV, Layout
 from kernels.megakernel.shape import Shape
 from kernels.megakernel.weights import format_of
 from kernels.megakernel.words import word_shapes
@@ -50,7 +50,7 @@ def _blocks(first: int, count: int, repeat: int, stride: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Effects:
-    """`residual` is the version of its own copy of the residual that the SM must hold: -1 when it takes no part.
+    """`residual` is the version of the residual that the SM must hold, its copy or slice: -1 when it takes no part.
 
     `appends` and `meets` are the (layer, key-value head, sequence) whose newest row it may write, and whose earlier
     rows it reads. `chunks` are the ring's chunks it takes from the stream. `exchanges` are blocks that all SMs write,
@@ -78,6 +78,7 @@ def sizes(shape: Shape, layout: Layout) -> dict[str, int]:
         "out_planes": layout.out_parts * hidden,
         "down_planes": 2 * layout.down_parts * hidden,
         "gated": shape.intermediate // GATED_BLOCK,
+        "normed": 2 * shape.hidden // GATED_BLOCK if layout.sliced else 0,
         "candidates": layout.sms,
         "counts": 2 * layout.sms,
     }
@@ -99,7 +100,7 @@ def words_of(shape: Shape, layout: Layout, access: Access) -> np.ndarray:
         by_block = numbers.reshape(-1, half)
     elif access.buffer == "counts":
         by_block = numbers.reshape(-1, size[-1])
-    elif access.buffer in ("gated", "candidates"):
+    elif access.buffer in ("gated", "normed", "candidates"):
         by_block = numbers.reshape(size[0], -1)
     else:  # [planes, batch, tiles, half]
         by_block = numbers.reshape(*size[:2], -1, half).transpose(0, 2, 1, 3).reshape(-1, size[1] * half)
@@ -129,12 +130,40 @@ def _rows(buffer: str, words: dict[str, int], tiles: int) -> tuple[Access, ...]:
     return (Access(buffer, words["layer"], first, words["units"]),) if words["units"] else ()
 
 
+def _slice(shape: Shape, layer: int, after_attention: bool, tile: int, tiles: int) -> Access:
+    """Columns of the normed residual; what comes after attention has the second half of the buffer."""
+    per_tile, first = TILE // GATED_BLOCK, after_attention * (shape.hidden // GATED_BLOCK)
+    return Access("normed", layer, first + tile * per_tile, tiles * per_tile)
+
+
+def _input(shape: Shape, layout: Layout, layer: int, after_attention: bool) -> tuple[tuple[Access, ...], int]:
+    """What a product of the residual reads, and the version of the residual that it makes."""
+    if layout.sliced:
+        return (_slice(shape, layer, after_attention, 0, shape.hidden // TILE),), -1
+    if after_attention:
+        return (_planes(shape, layout, "out_planes", layer),), 2 * layer + 1
+    return (_planes(shape, layout, "down_planes", layer - 1),) if layer else (), 2 * layer
+
+
+def _add(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
+    layer, after_attention, hidden = words["layer"], bool(words["plane"]), shape.hidden // TILE
+    tile, tiles = words["k_tile"], words["k_tiles"]
+    reads: tuple[Access, ...] = ()
+    if after_attention:
+        reads = (Access("out_planes", layer, tile, tiles, layout.out_parts, hidden),)
+    elif layer:
+        half = (layer - 1) % 2 * layout.down_parts * hidden
+        reads = (Access("down_planes", layer - 1, half + tile, tiles, layout.down_parts, hidden),)
+    writes = (_slice(shape, layer, after_attention, tile, tiles),)
+    return Effects(reads, writes, residual=2 * layer + after_attention)
+
+
 def _qkv(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
     layer = words["layer"]
-    reads = (_planes(shape, layout, "down_planes", layer - 1),) if layer else ()
+    reads, residual = _input(shape, layout, layer, after_attention=False)
     tiles = shape.qkv_rows // TILE
     writes = tuple(replace(each, repeat=layout.batch, stride=tiles) for each in _rows("qkv", words, tiles))
-    return Effects(reads, writes, residual=2 * layer, chunks=_chunks(layout, words))
+    return Effects(reads, writes, residual=residual, chunks=_chunks(layout, words))
 
 
 def _attention(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
@@ -170,11 +199,9 @@ def _out(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effect
 
 
 def _gate_up(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
-    layer = words["layer"]
+    reads, residual = _input(shape, layout, words["layer"], after_attention=True)
     writes = _rows("gated", words | {"plane": 0}, 0)
-    return Effects(
-        (_planes(shape, layout, "out_planes", layer),), writes, residual=2 * layer + 1, chunks=_chunks(layout, words)
-    )
+    return Effects(reads, writes, residual=residual, chunks=_chunks(layout, words))
 
 
 def _down(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
@@ -186,15 +213,17 @@ def _down(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effec
 
 
 def _head(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
-    reads = (_planes(shape, layout, "down_planes", words["layer"] - 1),)
+    reads, residual = _input(shape, layout, words["layer"], after_attention=False)
     writes = (Access("candidates", words["layer"], sm, 1),)
-    return Effects(reads, writes, residual=2 * words["layer"], chunks=_chunks(layout, words))
+    return Effects(reads, writes, residual=residual, chunks=_chunks(layout, words))
 
 
 def _end(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
     reads = (_planes(shape, layout, "candidates", words["layer"]),)
     exchanges = (_planes(shape, layout, "counts", words["layer"]),)
-    return Effects(reads, exchanges=exchanges, residual=2 * words["layer"] + 1)
+    return Effects(reads, exchanges=exchanges, residual=-1 if layout.sliced else 2 * words["layer"] + 1)
 
 
-_OF = {QKV: _qkv, ATTENTION: _attention, OUT: _out, GATE_UP: _gate_up, DOWN: _down, HEAD: _head, END: _end}
+_OF = {
+    QKV: _qkv, ATTENTION: _attention, OUT: _out, GATE_UP: _gate_up, DOWN: _down, HEAD: _head, END: _end, ADD: _add,
+}  # fmt: skip

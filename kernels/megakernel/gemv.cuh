@@ -74,6 +74,7 @@ __device__ __forceinline__ void gemv(const Params& p, Shared& s, RingPlace& ring
 }
 
 constexpr int kSequenceThreads = kConsumers / BATCH, kSequenceWarps = WARPS / BATCH;  // that load one sequence's input
+constexpr int kSquares = SLICE ? WARPS : kSequenceWarps;                              // sums of one sequence's squares
 static_assert(kSequenceWarps > 0, "a sequence has a warp of its own");
 constexpr int kNormSteps = (HIDDEN + kSequenceThreads * 4 - 1) / (kSequenceThreads * 4);
 
@@ -143,24 +144,26 @@ __device__ __forceinline__ void set_scale(Shared& s) {
   if (threadIdx.x >= BATCH) return;
   float sum = 0;
 #pragma unroll
-  for (int w = 0; w < kSequenceWarps; w++) sum += s.squares[threadIdx.x * kSequenceWarps + w];
+  for (int w = 0; w < kSquares; w++) sum += s.squares[threadIdx.x * kSquares + w];
   s.scale[threadIdx.x] = rsqrtf(sum / HIDDEN + NORM_EPS);
 }
 
-// input = k tiles [in.k_tile, + in.k_tiles) of the gated vector: 8 elements lie in three words and one that is empty.
-__device__ __forceinline__ void load_gated(const Params& p, Shared& s, const Instruction& in, u32 tag) {
-  constexpr int kItems = 4;
-  const int groups = in.k_tiles * 2 * BATCH;
+// input = `k_tiles` tiles from `base` on: 8 elements lie in three words. The sum of what the fourth words have.
+__device__ __forceinline__ float load_eights(const Params& p, Shared& s, const Instruction& in, u32 tag, const u64* base,
+                                             int k_tiles) {
+  constexpr int kEach = (INPUT_LENGTH / 8 * BATCH + kConsumers - 1) / kConsumers, kItems = kEach < 8 ? kEach : 8;
+  const int groups = k_tiles * 2 * BATCH;
+  float sum = 0;
 #pragma unroll 1
   for (int round = threadIdx.x; round - threadIdx.x % 32 < groups; round += kConsumers * kItems) {
     u32 from[2 * kItems];
     ulonglong2 words[2 * kItems];
 #pragma unroll
     for (int n = 0; n < kItems; n++) {
-      from[2 * n] = (in.k_tile * 2 * BATCH + min(round + n * kConsumers, groups - 1)) * 4;
+      from[2 * n] = min(round + n * kConsumers, groups - 1) * 4;
       from[2 * n + 1] = from[2 * n] + 2;
     }
-    await<true>(p, s, in, tag, p.gated, from, words);
+    await<true>(p, s, in, tag, base, from, words);
 #pragma unroll
     for (int n = 0; n < kItems; n++) {
       const int group = round + n * kConsumers;  // 8 elements of one sequence
@@ -172,6 +175,13 @@ __device__ __forceinline__ void load_gated(const Params& p, Shared& s, const Ins
       tile[2] = (u32)(a >> 16 & 0xffff) | (u32)(c >> 48) << 16;
       tile[4] = (u32)(c >> 32 & 0xffff) | (u32)(c >> 16 & 0xffff) << 16;
       tile[6] = (u32)(d >> 48) | (u32)(d >> 32 & 0xffff) << 16;
+      sum += __uint_as_float(value_of(words[2 * n + 1].y));
     }
   }
+  return sum;
+}
+
+// input = k tiles [in.k_tile, + in.k_tiles) of the gated vector, whose fourth words are empty.
+__device__ __forceinline__ void load_gated(const Params& p, Shared& s, const Instruction& in, u32 tag) {
+  load_eights(p, s, in, tag, p.gated + (size_t)in.k_tile * 2 * BATCH * 4, in.k_tiles);
 }

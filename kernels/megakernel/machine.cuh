@@ -8,6 +8,7 @@
 // cache has them) INPUT_LENGTH (largest input vector of one instruction) MAX_SPLITS SPLIT_KEYS OUT_PLANES DOWN_PLANES TRACE
 // WEIGHT_BITS (16: bf16, 8: fp8, 4: nvfp4)
 // PREFETCH_BYTES (of weights beyond the ring, in the second-level cache) PREFETCH_CYCLES (for each 4 KB of them)
+// SLICE (columns of the residual that an SM keeps; 0: all)
 constexpr int kConsumers = WARPS * 32;
 constexpr int kThreads = kConsumers + 128;  // one more warpgroup, of which one thread produces
 // How weights lie in a chunk of the ring: kernels/megakernel/weights.py.
@@ -25,8 +26,9 @@ constexpr int kGroupArrivals = DEBUG ? 32 * kGroupWarps : kGroupWarps;
 constexpr int kUnitBatch = BATCH == 8 ? 2 : BATCH == 4 ? 4 : 8;  // row tiles that are reduced together
 constexpr int kQkvRows = (HEADS + 2 * KV_HEADS) * HEAD_DIM;
 constexpr int kGroup = HEADS / KV_HEADS;
+constexpr int kResidual = SLICE ? SLICE : HIDDEN;  // columns of the residual in shared memory
 
-enum Op : int { kEnd = 0, kQkv = 1, kAttention = 2, kOut = 3, kGateUp = 4, kDown = 5, kHead = 6 };
+enum Op : int { kEnd = 0, kQkv = 1, kAttention = 2, kOut = 3, kGateUp = 4, kDown = 5, kHead = 6, kAdd = 7 };
 
 // One instruction: 16 words, laid out by kernels.megakernel.program.FIELDS.
 struct Instruction {
@@ -60,6 +62,7 @@ struct Params {
   u64* out_planes;              // [planes, BATCH, HIDDEN / 2] two floats a word
   u64* down_planes;             // [2, planes, BATCH, HIDDEN / 2] two floats a word; layers take turns
   u64* gated;                   // [INTER / 8, BATCH, 4] three bf16 a word; the fourth word is not used
+  u64* normed;                  // [2, HIDDEN / 8, BATCH, 4] three bf16 a word, in the fourth their sum of squares; SLICE
   u64* candidates;              // [SMs, BATCH, 2] best logit (ordered bits) and its token, a word each
   u64* counts;                  // [2, SMs, BATCH, kBins] mass and count of a bin of logits
   u64* fault;                   // 0 while all is well, else bit 63, SM << 32, instruction << 8, op
@@ -114,8 +117,8 @@ struct Shared {
     AttentionScratch attention;
     SampleScratch sample;
   };
-  alignas(16) float residual[BATCH * HIDDEN];
-  float squares[WARPS], scale[BATCH];  // of the residual, by the warp that loaded it; what products of it are multiplied by
+  alignas(16) float residual[BATCH * kResidual];
+  float squares[SLICE ? WARPS * BATCH : WARPS], scale[BATCH];  // of the residual, by the warp that loaded it; what products of it are multiplied by
   u64 best[kConsumers / 16], chosen[BATCH];
   int token[BATCH], stopped[BATCH], cancelled;
   int head_first, head_count;   // this SM's tokens

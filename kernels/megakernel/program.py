@@ -20,8 +20,8 @@ FIELDS = (
 WORDS = 16
 """The words of an instruction, as `struct Instruction` in machine.cuh; the rest of its 16 words is unused."""
 
-END, QKV, ATTENTION, OUT, GATE_UP, DOWN, HEAD = range(7)
-OP_NAMES = ("end", "qkv", "attention", "out", "gate_up", "down", "head")
+END, QKV, ATTENTION, OUT, GATE_UP, DOWN, HEAD, ADD = range(8)
+OP_NAMES = ("end", "qkv", "attention", "out", "gate_up", "down", "head", "add")
 HEADS_MOST = 4
 LONG_CONTEXT, LONG_OUT_PARTS = 384, 4
 GATED_KILOBYTES_MOST = 40
@@ -32,7 +32,8 @@ class Layout:
     """How the work is cut: SMs, sequences, splits of the keys, and column parts (planes) of each product.
 
     `heads` are the query heads of an attention instruction, at most HEADS_MOST; `weights` is the precision they stream
-    in, one of `weights.FORMATS`.
+    in, one of `weights.FORMATS`. `sliced`: an SM keeps some columns of the residual and hands on what they become; else
+    each keeps all.
     """
 
     sms: int = 132
@@ -42,6 +43,7 @@ class Layout:
     down_parts: int = 1
     heads: int = HEADS_MOST
     weights: str = "bf16"
+    sliced: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,26 +103,35 @@ def fitted(shape: Shape, layout: Layout) -> Layout:
 def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16", sms: int = 132) -> Layout:
     """The layout for a context of up to `capacity` tokens.
 
-    With more than one sequence an attention instruction has as few heads as still give each SM one, and keys are split
-    for as long as there are SMs without one: what is split must be merged, by all. Long contexts have so many splits of
-    the keys that an SM should merge those of a part of the heads only. `down` is cut by columns for as long as that
-    takes more off the busiest SM's chunks of weights and the gated values it reads, which must find room beside the
-    ring, than it adds planes to be read by all: a plane is worth about a chunk, and so are 4 KB of gated values.
+    Long contexts have so many splits of the keys that an SM should merge those of a part of the heads only. With more
+    than one sequence the residual is sliced, so that planes cost little; an attention instruction has as few heads as
+    still give each SM one, and keys are split for as long as there are SMs without one.
+    """
+    long = capacity > LONG_CONTEXT
+    parts = LONG_OUT_PARTS if long or batch > 1 else 1
+    layout = Layout(sms, batch, out_parts=parts, down_parts=_down_parts(shape, batch, sms), weights=weights)
+    if batch == 1:
+        return layout
+    heads = HEADS_MOST if long else max(1, min(HEADS_MOST, -(-batch * shape.heads // sms)))
+    once = len(attention_work(shape, replace(layout, heads=heads, splits=1)))
+    return replace(layout, heads=heads, splits=max(1, min(layout.splits, sms // once)), sliced=True)
+
+
+def _down_parts(shape: Shape, batch: int, sms: int) -> int:
+    """Into how many parts the columns of `down` are cut.
+
+    As many as take more off the busiest SM's chunks of weights and the gated values it reads, which must find room
+    beside the ring, than they add planes to be read. One that all read is worth about a chunk, and so are 4 KB of gated
+    values; one that is read in slices, half a chunk.
     """
     tiles, kilobytes = shape.hidden // 16, 2 * batch * shape.intermediate / 1024
 
     def cost(parts: int) -> tuple[bool, float]:
         chunks = -(-tiles * parts // sms) * (shape.intermediate / 16 / parts / 32)
-        return kilobytes / parts > GATED_KILOBYTES_MOST, chunks + parts + kilobytes / 4 / parts
+        planes = parts if batch == 1 else parts / 2
+        return kilobytes / parts > GATED_KILOBYTES_MOST, chunks + planes + kilobytes / 4 / parts
 
-    parts = min((1, 2, 4, 8, 16), key=cost)
-    long = capacity > LONG_CONTEXT
-    layout = Layout(sms, batch, out_parts=LONG_OUT_PARTS if long else 1, down_parts=parts, weights=weights)
-    if batch == 1:
-        return layout
-    heads = HEADS_MOST if long else max(1, min(HEADS_MOST, -(-batch * shape.heads // sms)))
-    once = len(attention_work(shape, replace(layout, heads=heads, splits=1)))
-    return replace(layout, heads=heads, splits=max(1, min(layout.splits, sms // once)))
+    return min((1, 2, 4, 8, 16), key=cost)
 
 
 def shares(tiles: int, columns: int, parts: int, sms: int, turn: int) -> list[tuple[int, int, int, int, int]]:
@@ -171,8 +182,9 @@ def build(shape: Shape, layout: Layout) -> Program:
     """The program of one token for every SM.
 
     Products that read the residual (QKV, GATE_UP, HEAD) are on every SM, with no units where it has no share: each SM
-    keeps its own copy of the residual and must read every plane before it is written again. The program's layout is
-    `layout` fitted to the shape.
+    keeps its own copy of the residual and must read every plane before it is written again. When it is sliced, an ADD
+    comes before each of them instead, on the SMs that have columns of it. The program's layout is `layout` fitted to
+    the shape.
     """
     layout = fitted(shape, layout)
     program = Program(shape, layout)
@@ -192,13 +204,22 @@ def build(shape: Shape, layout: Layout) -> Program:
                 rows[sm].append(words | {"layer": layer})
         turn += max(1, layout.sms - tiles * parts % layout.sms)
 
+    def add(layer: int, after_attention: bool) -> None:
+        for sm, (tile, tiles, *_) in enumerate(shares(shape.hidden // 16, 1, 1, layout.sms, 0)):
+            if layout.sliced and tiles:
+                words = {"op": ADD, "layer": layer, "k_tile": tile, "k_tiles": tiles, "plane": int(after_attention)}
+                rows[sm].append(words)
+
     for layer in range(shape.layers):
-        product(QKV, layer, everyone=True)
+        add(layer, after_attention=False)
+        product(QKV, layer, everyone=not layout.sliced)
         for i, words in enumerate(attention_work(shape, layout)):
             rows[i % layout.sms].append({"op": ATTENTION, "layer": layer} | words)
         product(OUT, layer, everyone=False)
-        product(GATE_UP, layer, everyone=True)
+        add(layer, after_attention=True)
+        product(GATE_UP, layer, everyone=not layout.sliced)
         product(DOWN, layer, everyone=False)
+    add(shape.layers, after_attention=False)
     product(HEAD, shape.layers, everyone=True)
     for listed in rows:
         listed.append({"op": END, "layer": shape.layers})

@@ -7,6 +7,7 @@ import numpy as np
 
 from kernels.megakernel.effects import COLUMN, effects
 from kernels.megakernel.program import (
+    ADD,
     ATTENTION,
     END,
     FIELDS,
@@ -68,7 +69,7 @@ def structure(program: Program) -> list[Problem]:
     for sm, listed in enumerate(rows):
         found += _stream(program, sm, listed)
         found += _residual(program, sm, listed)
-    return found + list(_products(program, rows)) + list(_attention(program, rows))
+    return [*found, *_products(program, rows), *_attention(program, rows), *_slices(program, rows)]
 
 
 def _bounds(program: Program) -> Iterator[Problem]:
@@ -96,21 +97,36 @@ def _fields(
     shape: Shape, layout: Layout, cut: dict[int, tuple[int, int, int]], index: int, words: dict[str, int]
 ) -> Iterator[str]:
     op, layer = words["op"], words["layer"]
-    if not END <= op <= HEAD:
+    if not END <= op <= ADD:
         yield "there is no such operation"
         return
     if words["index"] != index:
         yield f"index is {words['index']}"
-    last = op in (HEAD, END)
+    last = op in (HEAD, END) or (op == ADD and not words["plane"] and layer == shape.layers)
     if (layer != shape.layers) if last else not 0 <= layer < shape.layers:
         yield f"layer must be {shape.layers if last else f'0 to {shape.layers - 1}'}"
-    if op in (ATTENTION, END):
-        if words["units"]:
-            yield f"it has {words['units']} units, which the producer would stream and nobody take"
-        if op == ATTENTION:
-            yield from _head_fields(shape, layout, words)
-        return
-    tiles, columns, parts = cut[op]
+    if op in (ATTENTION, END, ADD) and words["units"]:
+        yield f"it has {words['units']} units, which the producer would stream and nobody take"
+    if op == ATTENTION:
+        yield from _head_fields(shape, layout, words)
+    elif op == ADD:
+        yield from _slice_fields(shape, layout, words)
+    elif op != END:
+        yield from _product_fields(op, cut[op], words)
+
+
+def _slice_fields(shape: Shape, layout: Layout, words: dict[str, int]) -> Iterator[str]:
+    low, count, hidden = words["k_tile"], words["k_tiles"], shape.hidden // 16
+    if low < 0 or count < 1 or low + count > hidden:
+        yield f"column tiles {low} to {low + count} of {hidden}"
+    if words["plane"] not in (0, 1):
+        yield f"plane {words['plane']} is neither 0, before attention, nor 1, after it"
+    if not layout.sliced:
+        yield "the residual is not cut into slices"
+
+
+def _product_fields(op: int, cut: tuple[int, int, int], words: dict[str, int]) -> Iterator[str]:
+    tiles, columns, parts = cut
     low, units, k_low, k_count = (words[name] for name in ("tile", "units", "k_tile", "k_tiles"))
     if units < 0 or low < 0 or low + units > tiles:
         yield f"row tiles {low} to {low + units} of {tiles}"
@@ -152,8 +168,8 @@ def _stream(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator[P
 
 
 def _residual(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator[Problem]:
-    """The SM's copy of the residual is made new, added to and used in the order of the model, each once."""
-    due = 0
+    """The SM's copy or slice of the residual is made new, added to and used in the order of the model, each once."""
+    due, sliced = 0, program.layout.sliced
     for index, words in enumerate(rows):
         version = effects(program.shape, program.layout, sm, words).residual
         if version < 0:
@@ -164,8 +180,9 @@ def _residual(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator
             )
             return
         due += 1
-    if due != 2 * program.shape.layers + 2:
-        yield Problem("residual", sm, -1, f"the residual is added to {due} times, not {2 * program.shape.layers + 2}")
+    wanted = 2 * program.shape.layers + 2 - sliced
+    if due != wanted and not (sliced and due == 0):
+        yield Problem("residual", sm, -1, f"the residual is added to {due} times, not {wanted}")
 
 
 def _products(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[Problem]:
@@ -198,3 +215,19 @@ def _attention(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[P
         times = met[layer, split, sequence, head]
         what = f"layer {layer}, sequence {sequence}: head {head} meets split {split} of the keys {times} times"
         yield Problem("coverage", -1, -1, what)
+
+
+def _slices(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[Problem]:
+    """Each column of a sliced residual is kept by one SM, which always adds to the same columns."""
+    if not program.layout.sliced:
+        return
+    kept = np.zeros(program.shape.hidden // 16, dtype=np.int16)
+    for sm, listed in enumerate(rows):
+        slices = {(words["k_tile"], words["k_tiles"]) for words in listed if words["op"] == ADD}
+        if len(slices) > 1:
+            yield Problem("residual", sm, -1, f"it keeps one slice of the residual, but adds to {sorted(slices)}")
+        for low, count in slices:
+            kept[low : low + count] += 1
+    if (kept != 1).any():
+        tile = int(np.flatnonzero(kept != 1)[0])
+        yield Problem("coverage", -1, -1, f"columns {tile * 16} of the residual are kept by {kept[tile]} SMs")

@@ -123,7 +123,7 @@ def drawing(program: Program, trace: Trace, layer: int, sms: Sequence[int], widt
     return lines
 
 
-LETTERS = dict(zip(OP_NAMES, "EQAOGDH", strict=True))
+LETTERS = dict(zip(OP_NAMES, "EQAOGDHR", strict=True))
 LEGEND = ", ".join(f"{letter} {name}" for name, letter in LETTERS.items() if name != "end") + ", . waits"
 
 

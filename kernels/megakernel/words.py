@@ -27,6 +27,7 @@ def word_shapes(shape: Shape, layout: Layout) -> dict[str, tuple[int, ...]]:
         "out_planes": (layout.out_parts, batch, shape.hidden // 2),
         "down_planes": (2 * layout.down_parts, batch, shape.hidden // 2),
         "gated": (shape.intermediate // 8, batch, 4),
+        "normed": (2 * shape.hidden // 8 if layout.sliced else 0, batch, 4),
         "candidates": (layout.sms, batch, 2),
         "counts": (2, layout.sms, bin_words(batch)),
     }
@@ -82,6 +83,13 @@ def eight_gated(x: Floats, tag: np.uint64) -> Words:
     bits[..., :8] = bf16_bits(x)
     three = bits.reshape(*x.shape[:-1], 4, 3)
     return three[..., 0] << np.uint64(48) | three[..., 1] << np.uint64(32) | three[..., 2] << np.uint64(16) | tag
+
+
+def eight_normed(x: Floats, squares: Floats, tag: np.uint64) -> Words:
+    """As `eight_gated`, with the float32 `squares` [...] in the fourth word."""
+    words = eight_gated(x, tag)
+    words[..., 3] = one_value(np.ascontiguousarray(squares, dtype=np.float32).view(np.uint32), tag)
+    return words
 
 
 def gated_of(words: Words) -> Floats:

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from kernels.megakernel.effects import COLUMN, Access, Effects, effects
-from kernels.megakernel.program import ATTENTION, END, Layout, Program, Section
+from kernels.megakernel.program import ADD, ATTENTION, END, Layout, Program, Section
 from kernels.megakernel.shape import Shape
 from kernels.megakernel.structure import rows_of
 
 OF_PRODUCT = ("layer", "units", "tile", "k_tile", "k_tiles", "plane")
+OF_ADD = ("layer", "k_tile", "k_tiles", "plane")
 OF_ATTENTION = ("layer", "kv_head", "head", "heads", "split", "sequence")
 
 
@@ -79,4 +80,6 @@ def fields_that_matter(words: dict[str, Any]) -> tuple[str, ...]:
         return ("layer",)
     if words["op"] == ATTENTION:
         return OF_ATTENTION
+    if words["op"] == ADD:
+        return OF_ADD
     return OF_PRODUCT if words["units"] else ("layer",)

@@ -40,6 +40,7 @@ def timeline(program: Program) -> np.ndarray:
 def test_a_model_is_proven(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["megakernel", "validate", str(config)]) == 0
     assert "on 132 SMs: proven" in capsys.readouterr().out
+    assert main(["megakernel", "validate", str(config), "--sliced", "--batch", "2", "--splits", "4"]) == 0
 
 
 def test_problems_are_listed(config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

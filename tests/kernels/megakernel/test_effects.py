@@ -11,7 +11,7 @@ from kernels.megakernel.block import Sm, splits_of
 from kernels.megakernel.debug import declared, differences
 from kernels.megakernel.effects import sizes
 from kernels.megakernel.interpret import in_turn
-from kernels.megakernel.program import DOWN, END, Program
+from kernels.megakernel.program import DOWN, END, HEAD, Program
 from kernels.megakernel.structure import rows_of
 from kernels.megakernel.words import word_shapes
 from kernels.sampling import Sampling
@@ -24,6 +24,7 @@ POSITION, COUNT, SPLIT_KEYS = 14, 4, 4
 LAYOUTS: dict[str, dict[str, Any]] = {
     "llama": {"batch": 2, "out_parts": 2, "splits": 6},
     "llama-128": {"down_parts": 3, "splits": 6},
+    "llama-32": {"batch": 2, "out_parts": 2, "down_parts": 2, "splits": 3, "heads": 2, "sliced": True},
     "qwen3": {"sms": 4, "out_parts": 3, "splits": 6},
 }
 
@@ -68,17 +69,19 @@ def test_instructions_touch_what_they_declare_and_nothing_else(
                     assert touched[sm, step, words["index"], what] == expected
 
 
-def test_blocks_are_cut_from_all_words() -> None:
+@pytest.mark.parametrize("sliced", [False, True])
+def test_blocks_are_cut_from_all_words(sliced: bool) -> None:
     """One layer, the head included, writes every word of every buffer once; two layers do of `down_planes`."""
-    program = program_of("llama", batch=2, out_parts=2)
+    program = program_of("llama", batch=2, out_parts=2, sliced=sliced)
     shape, layout = program.shape, program.layout
     written: dict[str, list[int]] = defaultdict(list)
     for sm, table in enumerate(program.instructions):
         for words in rows_of(table):
-            if words["op"] in (END, DOWN) or words["layer"] in (0, shape.layers):
+            if words["op"] in (END, DOWN, HEAD) or words["layer"] == 0:
                 for buffer, indexes in declared(program, sm, words, layout.splits, drawing=True)["writes"].items():
                     written[buffer] += sorted(indexes)
-    assert set(written) == set(sizes(shape, layout))
+    assert set(written) == {buffer for buffer, size in sizes(shape, layout).items() if size}
+    assert ("normed" in written) == sliced
     for buffer, indexes in written.items():
         assert sorted(indexes) == list(range(math.prod(word_shapes(shape, layout)[buffer]))), buffer
 

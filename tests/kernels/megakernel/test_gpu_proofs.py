@@ -20,7 +20,7 @@ pytestmark = pytest.mark.gpu
 @pytest.mark.parametrize("family", GPU_CONFIGS)
 def test_instructions_touch_what_they_declare(family, sampling):
     model, _ = models(GPU_CONFIGS[family])
-    for batch, prompt, layout in ((1, PROMPT, {}), (2, 300, {"out_parts": 4})):
+    for batch, prompt, layout in ((1, PROMPT, {}), (1, 300, {"out_parts": 4}), (2, 300, {}), (8, PROMPT, {})):
         runner = runner_of(model, tuning={"debug": True}, layout=layout)
         runner.generate(torch.ones(batch, prompt, dtype=torch.int64, device="cuda"), 8, sampling)
         machine = runner._machine
@@ -31,12 +31,14 @@ def test_instructions_touch_what_they_declare(family, sampling):
         assert not list(found)[:3]
 
 
+@pytest.mark.parametrize("batch", [1, 2, 8])
 @pytest.mark.parametrize("family", GPU_CONFIGS)
-def test_each_layer_leaves_the_residual_of_the_reference(family):
+def test_each_layer_leaves_the_residual_of_the_reference(family, batch):
     """Every layer's input, and the last one's output, as near to float32 as torch's bf16."""
     model, exact = models(GPU_CONFIGS[family])
     runner = runner_of(model, tuning={"debug": True})
-    ids = torch.randint(0, 4099, (1, 24), device="cuda")
+    runner.prepare(batch, 24, 1)
+    ids = torch.randint(0, 4096, (1, 24), device="cuda")
     runner.logits(ids)
     own = runner._machine.residuals[:, ::2, 0].transpose(0, 1)  # [layers + 1, tokens, hidden]
     truth, torchs = (inputs_of_layers(each, ids) for each in (exact, model))

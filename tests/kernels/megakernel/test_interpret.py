@@ -30,11 +30,16 @@ from tests.kernels.megakernel.tiny_models import (
     start,
 )
 
-LAYOUTS: list[dict[str, Any]] = [{}, {"batch": 3, "out_parts": 2, "down_parts": 2, "sms": 5}, {"sms": 1, "splits": 1}]
+LAYOUTS: list[dict[str, Any]] = [
+    {},
+    {"batch": 3, "out_parts": 2, "down_parts": 2, "sms": 5},
+    {"batch": 2, "out_parts": 2, "down_parts": 3, "sms": 5, "heads": 1, "sliced": True},
+    {"sms": 1, "splits": 1},
+]
 FEW = settings(max_examples=25, deadline=None, derandomize=True)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=["6 SMs", "batch 3 in parts", "one SM"])
+@pytest.mark.parametrize("layout", LAYOUTS, ids=["6 SMs", "batch 3 in parts", "batch 2 in slices", "one SM"])
 @pytest.mark.parametrize("name", MODELS)
 def test_it_generates_what_transformers_generates(name: str, layout: dict[str, Any]) -> None:
     """From a prompt of 21 tokens, so that the splits of 8 keys grow from 3 to 4 on the way."""

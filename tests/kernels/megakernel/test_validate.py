@@ -11,7 +11,7 @@ from kernels.megakernel import ordering
 from kernels.megakernel import program as program_module
 from kernels.megakernel.effects import Access, Effects, effects
 from kernels.megakernel.ordering import Ordering
-from kernels.megakernel.program import ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV, Layout, Program, build, usual
+from kernels.megakernel.program import ADD, ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV, Layout, Program, build, usual
 from kernels.megakernel.shape import Shape, shape_of
 from kernels.megakernel.structure import rows_of
 from kernels.megakernel.validate import InvalidProgram, check, validate
@@ -20,6 +20,8 @@ from tests.kernels.megakernel.published import CONFIGS
 from tests.kernels.megakernel.tiny_models import program_of
 
 SMALL = program_of("qwen2", out_parts=2, splits=3)
+SLICED = program_of("qwen2", batch=2, out_parts=2, down_parts=2, splits=2, sliced=True)
+EITHER = st.sampled_from([SMALL, SLICED])
 MANY = settings(max_examples=120, deadline=None, derandomize=True)
 SHORT_OF_ROWS = ("qwen2.5-0.5b", "smollm2-135m", "voice-agent")
 """Too few rows of q, k, v and of the output projection to keep 132 SMs in order by themselves."""
@@ -49,8 +51,8 @@ def test_it_accepts_three_layers_of_every_model(name: str, out_parts: int) -> No
 def test_it_accepts_columns_cut_for_larger_batches(name: str) -> None:
     shape = replace(shape_of(CONFIGS[name]), layers=3, vocab=4000)
     check(build(shape, Layout(out_parts=2, down_parts=4, splits=3, batch=8)))
-    for batch in (1, 8):
-        check(build(shape, usual(shape, batch, 4096)))
+    for batch, capacity in ((1, 4096), (2, 192), (8, 192), (8, 4096)):
+        check(build(shape, usual(shape, batch, capacity)))
 
 
 @given(
@@ -68,30 +70,42 @@ def test_it_accepts_small_models_of_any_size(
 # what it rejects ------------------------------------------------------------------------------------------------------
 
 
-@given(*PLACES)
+@given(EITHER, *PLACES)
 @MANY
-def test_it_rejects_a_dropped_instruction(sm: int, index: int) -> None:
-    assert validate(without(SMALL, sm, index % len(SMALL.instructions[sm])))
+def test_it_rejects_a_dropped_instruction(program: Program, sm: int, index: int) -> None:
+    assert validate(without(program, sm, index % len(program.instructions[sm])))
 
 
-@given(*PLACES, st.integers(0, 9), st.integers(-1, 40))
+@given(EITHER, *PLACES, st.integers(0, 9), st.integers(-1, 40))
 @MANY
-def test_it_rejects_another_value_in_any_field(sm: int, index: int, which: int, value: int) -> None:
-    rows = rows_of(SMALL.instructions[sm])
+def test_it_rejects_another_value_in_any_field(program: Program, sm: int, index: int, which: int, value: int) -> None:
+    rows = rows_of(program.instructions[sm])
     words = rows[index % len(rows)]
     names = fields_that_matter(words)
     name = names[which % len(names)]
     if value == words[name]:
         value += 1
-    assert validate(changed(SMALL, sm, index % len(rows), **{name: value})), f"{name} {words[name]} → {value}"
+    assert validate(changed(program, sm, index % len(rows), **{name: value})), f"{name} {words[name]} → {value}"
 
 
-@given(*PLACES, st.integers(1, 5))
+@given(EITHER, *PLACES, st.integers(1, 5))
 @MANY
-def test_it_rejects_a_duplicated_instruction(sm: int, index: int, away: int) -> None:
-    rows, theirs = rows_of(SMALL.instructions[sm]), rows_of(SMALL.instructions[(sm + away) % 6])
+def test_it_rejects_a_duplicated_instruction(program: Program, sm: int, index: int, away: int) -> None:
+    rows, theirs = rows_of(program.instructions[sm]), rows_of(program.instructions[(sm + away) % 6])
     theirs.insert(min(index, len(theirs) - 1), rows[index % len(rows)])
-    assert validate(with_rows(SMALL, {(sm + away) % 6: theirs}))
+    assert validate(with_rows(program, {(sm + away) % 6: theirs}))
+
+
+def test_it_rejects_slices_that_move_or_that_nobody_may_keep() -> None:
+    sm, index, _ = find(SLICED, ADD, layer=1, plane=1)
+    rows = rows_of(SLICED.instructions[sm])
+    theirs = next(i for i, table in enumerate(SLICED.instructions) if i != sm and (table[:, 0] == ADD).any())
+    other = rows_of(SLICED.instructions[theirs])
+    at = next(i for i, w in enumerate(other) if w["op"] == ADD and w["layer"] == 1 and w["plane"])
+    rows[index], other[at] = other[at], rows[index]
+    assert kinds(with_rows(SLICED, {sm: rows, theirs: other})) == {"coverage", "residual"}
+    whole = replace(SLICED, layout=replace(SLICED.layout, sliced=False))
+    assert kinds(whole) == {"bounds"}
 
 
 @given(*PLACES)

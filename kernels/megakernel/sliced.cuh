@@ -1,0 +1,68 @@
+// The residual in slices, for many sequences: each SM keeps some columns of it, adds the planes to them alone and hands
+// on what products of it need, as bf16 and with its squares. Everyone reads these instead of all planes.
+#pragma once
+#include "gemv.cuh"
+
+// residual slice += the planes of the last product (or = the embedding of the new token); hands on residual * norm
+// weight, 8 columns of a sequence in three words, and in the fourth the sum of the residual's squares. A lane has 4
+// columns of one sequence, its neighbour the 4 others.
+template <int Planes>
+__device__ __forceinline__ void add_to_slice(const Params& p, Shared& s, const Instruction& in, u32 tag, int step,
+                                             const u64* planes, const float* norm) {
+  const int items = in.k_tiles * BATCH * 4;
+#pragma unroll 1
+  for (int first = threadIdx.x; first - threadIdx.x % 32 < items; first += kConsumers) {
+    const int item = min(first, items - 1), b = item / 4 % BATCH;
+    const int own = item / 4 / BATCH * 16 + item % 4 * 4, column = in.k_tile * 16 + own;
+    float4& residual = *(float4*)(s.residual + b * kResidual + own);
+    const float4 weight = __ldg((const float4*)(norm + column));
+    float4 x;
+    if (planes == nullptr) {
+      const uint2 raw = __ldg((const uint2*)(p.embedding + (size_t)s.token[b] * HIDDEN + column));
+      const float2 low = unpack_bf16(raw.x), high = unpack_bf16(raw.y);
+      x = make_float4(low.x, low.y, high.x, high.y);
+    } else {
+      x = residual;
+      u32 from[Planes];
+      ulonglong2 words[Planes];
+#pragma unroll
+      for (int i = 0; i < Planes; i++) from[i] = ((i * BATCH + b) * HIDDEN + column) / 2;
+      await<false>(p, s, in, tag, planes, from, words);
+#pragma unroll
+      for (int i = 0; i < Planes; i++) {
+        x.x += first_float(words[i].x);
+        x.y += second_float(words[i].x);
+        x.z += first_float(words[i].y);
+        x.w += second_float(words[i].y);
+      }
+    }
+    float squares = x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w;
+    squares += __shfl_xor_sync(~0u, squares, 1);
+    const __nv_bfloat162 low = __floats2bfloat162_rn(x.x * weight.x, x.y * weight.y);
+    const __nv_bfloat162 high = __floats2bfloat162_rn(x.z * weight.z, x.w * weight.w);
+    const u32 two = *(const u32*)&low, more = *(const u32*)&high, next = __shfl_xor_sync(~0u, two, 1);
+    if (first >= items) continue;
+    residual = x;
+#if DEBUG
+    *(float4*)(p.residuals + (((size_t)step * (2 * LAYERS + 1) + in.layer * 2 + in.plane) * BATCH + b) * HIDDEN + column) = x;
+#endif
+    const u64 mine = tag_at(step, in.layer);
+    u64* to = p.normed + ((size_t)(in.plane * HIDDEN + column) / 8 * BATCH + b) * 4;
+    if (item % 2 == 0) {
+      store_word(to, (u64)(two & 0xffff) << 48 | (u64)(two >> 16) << 32 | (u64)(more & 0xffff) << 16 | mine);
+      store_word(to + 1, (u64)(more >> 16) << 48 | (u64)(next & 0xffff) << 32 | (u64)(next >> 16) << 16 | mine);
+    } else {
+      store_word(to + 2, (u64)(more & 0xffff) << 48 | (u64)(more >> 16) << 32 | mine);
+      store_word(to + 3, one_value(__float_as_uint(squares), mine));
+    }
+  }
+}
+
+// input = the normed residual, by whom it was added to.
+__device__ __forceinline__ void load_slices(const Params& p, Shared& s, const Instruction& in, u32 tag) {
+  const u64* normed = p.normed + (in.op == kGateUp) * (HIDDEN / 8 * BATCH * 4);
+  float squares = load_eights(p, s, in, tag, normed, HIDDEN / 16);  // of one sequence: a thread's groups are BATCH apart
+#pragma unroll
+  for (int o = BATCH; o < 32; o <<= 1) squares += __shfl_xor_sync(~0u, squares, o);
+  if (threadIdx.x % 32 < BATCH) s.squares[threadIdx.x / 32 + threadIdx.x % 32 * WARPS] = squares;
+}
