@@ -9,7 +9,8 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.conftest import Site
-from tests.workbench.intake.conftest import CONFIG, safetensors, sha
+from tests.kernels.model_folders import safetensors
+from tests.workbench.intake.conftest import CONFIG, sha
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 WIDE = CONFIG | {"vocab_size": 150_000}
