@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.conftest import Site
-from tests.kernels.model_folders import safetensors
+from tests.kernels.model_folders import safetensors, weights_of
 from tests.workbench.intake.conftest import CONFIG, sha
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
     (directory / ".git").mkdir(parents=True)
     (directory / ".git" / "config").write_text("x")
     (directory / "config.json").write_text(json.dumps(WIDE))
-    (directory / "model.safetensors").write_bytes(safetensors(WIDE))
+    (directory / "model.safetensors").write_bytes(safetensors(weights_of(WIDE)))
     return directory
 
 

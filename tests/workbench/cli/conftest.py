@@ -9,7 +9,8 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from tests.workbench.intake.conftest import CONFIG, safetensors
+from tests.kernels.model_folders import safetensors, weights_of
+from tests.workbench.intake.conftest import CONFIG
 from workbench.accounts import tokens
 from workbench.cli import app
 
@@ -43,7 +44,7 @@ def model_dir(tmp_path: Path) -> Path:
     directory = tmp_path / "tiny"
     directory.mkdir()
     (directory / "config.json").write_text(json.dumps(CONFIG))
-    (directory / "model.safetensors").write_bytes(safetensors(CONFIG))
+    (directory / "model.safetensors").write_bytes(safetensors(weights_of(CONFIG)))
     (directory / "tokenizer.json").write_text("{}")
     (directory / ".cache").mkdir()
     (directory / ".cache" / "lock").write_text("")
