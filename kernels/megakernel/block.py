@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernels.megakernel.draw import draw
-from kernels.megakernel.program import ADD, ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV
+from kernels.megakernel.effects import keeps_newest
+from kernels.megakernel.program import ADD, ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV, groups_of, heads_of_columns
 from kernels.megakernel.structure import name_of, rows_of
 from kernels.megakernel.weights import matrix_of_unit
 from kernels.megakernel.words import (
@@ -156,7 +157,7 @@ class Sm:
             yield True
 
     def _out(self, words: dict[str, int]) -> Steps:
-        x = yield from self._attended(words)
+        x = yield from self._attended(words) if self.layout.splits else self._attend_to_all(words)
         for tile, rows in self._products(words, x):
             self._store_rows("out_planes", words, tile, rows)
             yield True
@@ -241,19 +242,46 @@ class Sm:
         return np.concatenate([a * cosine - b * sine, b * cosine + a * sine], axis=1)
 
     def _attend(self, words: dict[str, int], b: int, span: slice, q: Floats, key: Floats, value: Floats) -> None:
-        layer, kv, split, newest = words["layer"], words["kv_head"], words["split"], self.gpu.position + self.step
+        """Leaves one split's unnormalised sums, maxima and weights."""
+        kv, tag = words["kv_head"], self._tag(words["layer"])
+        keeps = words["head"] == kv * (self.shape.heads // self.shape.kv_heads)
+        sums, top, total = self._sums(words["layer"], b, kv, span, q, key, value, keeps)
+        at = b, slice(words["head"], words["head"] + words["heads"]), words["split"]
+        self.store("attention", at, two_floats(sums, tag))
+        self.store("attention_state", at, one_value(np.concatenate([top, total], axis=1).view(np.uint32), tag))
+
+    def _sums(
+        self, layer: int, b: int, kv: int, span: slice, q: Floats, key: Floats, value: Floats, keeps: bool
+    ) -> tuple[Floats, Floats, Floats]:
+        """Queries [heads, head_dim] over keys `span`: sums of values, the largest scores (base 2), sums of weights.
+
+        Whoever `keeps` the newest row, and has it in its span, appends it.
+        """
+        newest = self.gpu.position + self.step
         keys, values = self.gpu.keys[layer, b, span, kv].copy(), self.gpu.values[layer, b, span, kv].copy()
         if span.stop == newest + 1:
             keys[-1], values[-1] = key, value
-            if words["head"] == kv * (self.shape.heads // self.shape.kv_heads):
+            if keeps:
                 self.unpublished.append(((layer, b, newest, kv), key, value))
         scores = q @ keys.T
         top = scores.max(axis=1, keepdims=True)
         weights = np.exp2(scores - top)
-        heads, tag = slice(words["head"], words["head"] + words["heads"]), self._tag(layer)
-        self.store("attention", (b, heads, split), two_floats(weights @ values, tag))
-        state = np.concatenate([top, weights.sum(axis=1, keepdims=True)], axis=1)
-        self.store("attention_state", (b, heads, split), one_value(state.view(np.uint32), tag))
+        return bf16(weights) @ values, top, weights.sum(axis=1, keepdims=True)
+
+    def _attend_to_all(self, words: dict[str, int]) -> Generator[bool, None, Floats]:
+        """The attention's output in the instruction's columns by the instruction itself, [batch, k_tiles * 16] bf16."""
+        shape, span = self.shape, slice(0, self.gpu.position + self.step + 1)
+        head, heads = heads_of_columns(shape, words["k_tile"], words["k_tiles"])
+        x = np.zeros((self.layout.batch, heads, shape.head_dim), dtype=np.float32)
+        for b in range(self.layout.batch):
+            for kv, first, count in groups_of(shape, head, heads):
+                part = words | {"kv_head": kv, "head": first, "heads": count}
+                taken = yield from self._heads(part, b)
+                sums, _, total = self._sums(words["layer"], b, kv, span, *taken, keeps_newest(shape, words, kv))
+                x[b, first - head : first - head + count] = sums / total
+                yield True
+        skipped = words["k_tile"] * 16 - head * shape.head_dim
+        return bf16(x.reshape(self.layout.batch, -1)[:, skipped : skipped + words["k_tiles"] * 16])
 
     def _publish(self) -> None:
         """The fence in the head: from here on other SMs may read the keys and values of this token."""

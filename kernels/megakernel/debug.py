@@ -38,7 +38,7 @@ def declared(program: Program, sm: int, words: dict[str, int], splits: int, draw
     for kind, accesses in (("reads", effect.reads), ("writes", effect.writes)):
         for access in accesses:
             indexes = words_of(shape, layout, access)
-            if words["op"] == OUT and kind == "reads":
+            if words["op"] == OUT and kind == "reads" and layout.splits:
                 width = shape.head_dim // 2 if access.buffer == "attention" else 2
                 indexes = indexes[indexes // width % layout.splits < splits]
             add(kind, access.buffer, indexes)

@@ -36,7 +36,10 @@ __device__ __forceinline__ bool load_input(const Params& p, Shared& s, const Ins
     else
       add_planes(p, s, in, in.op == kGateUp, step);
   } else if (in.op == kOut) {
-    load_attended(p, s, in, tag, p.position + step);
+    if constexpr (MAX_SPLITS)
+      load_attended(p, s, in, tag, p.position + step);
+    else
+      attend_for_input(p, s, in, p.position + step);
   } else {
     load_gated(p, s, in, tag);
   }
@@ -84,30 +87,22 @@ struct Epilogue {
   }
 };
 
-// One instruction of the consumers; false when the machine has given up.
-__device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPlace& ring, const Instruction in, int step) {
-  const int position = p.position + step;
-  const u32 tag = tag_at(step, in.layer);
+// One instruction of the consumers; false when the machine has given up. Little is kept in registers while it attends.
+__device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPlace& ring, const Instruction& in) {
   note_instruction(p, s, in.index);
-  mark(p, step, in.index, 0);
+  mark(p, s.step, in.index, 0);
   if (SLICE && in.op == kAdd) {
-    add_planes(p, s, in, in.plane, step);
-  } else if (in.op == kAttention) {
-    if (in.split >= splits_of(position + 1)) {
-      consumers_sync();
-      return true;
-    }
-    const Range range = range_of(p, in, position, in.sequence);
-    if (range.active) attend_warp(p, s, in, tag, range, position, in.sequence);
-    consumers_sync();
-    mark(p, step, in.index, 2);
-    merge_warps(p, s, in, tag, in.sequence);
-    if (s.faulted) return false;
+    add_planes(p, s, in, in.plane, s.step);
+  } else if (MAX_SPLITS && in.op == kAttention) {
+    if (in.split < splits_of(p.position + s.step + 1) && !attend_to_split(p, s, in, s.step)) return false;
   } else {
-    if (!load_input(p, s, in, step)) return false;
+    if (!load_input(p, s, in, s.step)) return false;
     if (in.op == kHead && threadIdx.x == 0) __threadfence();  // this token's keys and values, before any later read
     u64 best = 0;
-    gemv(p, s, ring, in, step, in.op == kGateUp, Epilogue{p, s, in, &best, tag, step});
+    const Instruction held = in;
+    const int step = s.step;
+    const u32 tag = tag_at(step, held.layer);
+    gemv(p, s, ring, held, step, in.op == kGateUp, Epilogue{p, s, held, &best, tag, step});
     if (in.op == kHead) {
 #pragma unroll
       for (int o = 8; o; o >>= 1) best = larger(best, __shfl_xor_sync(~0u, best, o));
@@ -125,7 +120,7 @@ __device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPlace& r
       }
     }
   }
-  mark(p, step, in.index, 3);
+  mark(p, s.step, in.index, 3);
   consumers_sync();
   return true;
 }
@@ -143,8 +138,8 @@ __device__ __forceinline__ bool all_stopped(const Shared& s) {
 
 // After the head: every SM reads all candidates and so agrees on the next token and on whether to go on; SM 0 tells the
 // host. False when the launch ends here.
-__device__ __forceinline__ bool choose(const Params& p, Shared& s, const Instruction end, int step) {
-  const int b = threadIdx.x / 32, lane = threadIdx.x % 32;
+__device__ __forceinline__ bool choose(const Params& p, Shared& s, const Instruction end) {
+  const int b = threadIdx.x / 32, lane = threadIdx.x % 32, step = s.step;
   note_instruction(p, s, end.index);
   bool cancelled = false, drawing = false;
   if (b < BATCH) {
@@ -161,7 +156,10 @@ __device__ __forceinline__ bool choose(const Params& p, Shared& s, const Instruc
     s.stopped[b] |= stops(p, chosen);
     s.token[b] = p.forced ? (int)p.forced[(step + 1) * BATCH + b] : chosen;
   }
-  if (threadIdx.x == 0) __threadfence();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    s.step = step + 1;
+  }
   consumers_sync();
   return !s.cancelled;
 }
@@ -170,7 +168,7 @@ __device__ __forceinline__ bool choose(const Params& p, Shared& s, const Instruc
 __device__ __forceinline__ void consume(const Params& p, Shared& s) {
   RingPlace ring;
   const Instruction* program = p.program + p.program_start[blockIdx.x];
-  for (int step = 0; step < p.count && !all_stopped(s); step++) {
+  while (s.step < p.count && !all_stopped(s)) {
     if (threadIdx.x < 16) ((int*)&s.slots[0])[threadIdx.x] = __ldg((const int*)program + threadIdx.x);
     consumers_sync();
     bool alive = true;
@@ -178,11 +176,11 @@ __device__ __forceinline__ void consume(const Params& p, Shared& s) {
     while (s.slots[at & 1].op != kEnd) {
       if (threadIdx.x / 32 == WARPS - 1 && threadIdx.x % 32 < 16)
         ((int*)&s.slots[~at & 1])[threadIdx.x % 32] = __ldg((const int*)(program + at + 1) + threadIdx.x % 32);
-      alive = execute(p, s, ring, s.slots[at & 1], step);
+      alive = execute(p, s, ring, s.slots[at & 1]);
       if (!alive) break;
       at++;
     }
-    if (!alive || !choose(p, s, s.slots[at & 1], step)) break;
+    if (!alive || !choose(p, s, s.slots[at & 1])) break;
   }
   __syncwarp();
   if (threadIdx.x == 0) *(volatile int*)&s.stop = 1;
@@ -196,7 +194,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) decode(const __grid_co
       barrier_init(shared_address(&s.empty[i]), kGroupArrivals);
     }
     asm volatile("fence.mbarrier_init.release.cluster;");
-    s.stop = s.faulted = 0;
+    s.stop = s.faulted = s.step = 0;
     s.round = 0;
   }
   if (threadIdx.x < BATCH) {

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernels import nvrtc
-from kernels.megakernel.program import ADD, HEAD, Program
+from kernels.megakernel.program import ADD, ATTENTION, HEAD, OUT, Program, groups_of, heads_of_columns
 from kernels.megakernel.ring import safe_groups
 from kernels.megakernel.weights import FORMATS
 from kernels.megakernel.words import COUNT_MOST, bin_words
@@ -90,7 +90,8 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     longest = max(int(table[:, 5].max()) for table in program.instructions) * 16
     batch = layout.batch
     slices = [int(table[table[:, 0] == ADD, 5].max(initial=0)) * 16 for table in program.instructions]
-    other = scratch_bytes(max(slices) or shape.hidden, shape.head_dim, batch, longest, tuning.warps)
+    attended, residual = attention_sizes(program), max(slices) or shape.hidden
+    other = scratch_bytes(residual, shape.head_dim, batch, longest, tuning.warps, *attended.values())
     mine = max(int(table[table[:, 0] == HEAD, 2].sum()) for table in program.instructions)
     if mine * 16 > COUNT_MOST:
         raise ValueError(f"vocab: {mine * 16} tokens on one SM are more than a word of a search can count")
@@ -112,20 +113,36 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "DEBUG": int(tuning.debug), "SLICE": max(slices),
         "WEIGHT_BITS": program.form.bits,
         "PREFETCH_BYTES": tuning.prefetch_bytes, "PREFETCH_CYCLES": tuning.prefetch_cycles,
-    }  # fmt: skip
+    } | attended  # fmt: skip
 
 
-def scratch_bytes(residual: int, head_dim: int, batch: int, longest: int, warps: int) -> int:
-    """An upper bound of sizeof(Shared) less the ring; `residual` columns are kept."""
+def attention_sizes(program: Program) -> dict[str, int]:
+    """The most query heads and key-value heads that one instruction attends with, and the input of OUT that attends."""
+    shape, spans, columns = program.shape, set(), 8
+    for table in program.instructions:
+        for op, units, k_tile, k_tiles, head, heads in table[:, [0, 2, 4, 5, 8, 9]].tolist():
+            if op == ATTENTION:
+                spans.add((head, heads))
+            elif op == OUT and units and not program.layout.splits:
+                spans.add(heads_of_columns(shape, k_tile, k_tiles))
+                columns = max(columns, k_tiles * 16)
+    groups = max(len(groups_of(shape, *span)) for span in spans)
+    return {"ATTENDED_HEADS": max(heads for _, heads in spans), "ATTENDED_GROUPS": groups, "OUT_INPUT": columns}
+
+
+def scratch_bytes(
+    residual: int, head_dim: int, batch: int, longest: int, warps: int, heads: int, groups: int, columns: int
+) -> int:
+    """An upper bound of sizeof(Shared) less the ring: `residual` columns are kept, and see `attention_sizes`."""
     product = 2 * longest * batch + 2 * UNIT_BATCH[batch] * warps * 16 * batch * 4
-    attention = 4 * warps * (head_dim + 2)
+    attention = 2 * columns * batch + 4 * (heads + groups) * head_dim + 4 * warps * min(heads, 8) * (head_dim + 2)
     sample = 2 * 8 * warps * bin_words(batch) + 4 * bin_words(batch) + 48 * batch
     return max(product, attention, sample) + batch * residual * 4 + batch * warps * 12 + 2048
 
 
 def shared_bytes(constants: dict[str, Any]) -> int:
     """The dynamic shared memory of a block."""
-    names = ("HEAD_DIM", "BATCH", "INPUT_LENGTH", "WARPS")
+    names = ("HEAD_DIM", "BATCH", "INPUT_LENGTH", "WARPS", "ATTENDED_HEADS", "ATTENDED_GROUPS", "OUT_INPUT")
     slot = next(form.slot_bytes for form in FORMATS.values() if form.bits == constants["WEIGHT_BITS"])
     residual = constants["SLICE"] or constants["HIDDEN"]
     return constants["STAGES"] * slot + scratch_bytes(residual, *(constants[name] for name in names))

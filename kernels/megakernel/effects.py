@@ -12,7 +12,20 @@ from functools import lru_cache
 
 import numpy as np
 
-from kernels.megakernel.program import ADD, ATTENTION, DOWN, END, FIELDS, GATE_UP, HEAD, OUT, QKV, Layout
+from kernels.megakernel.program import (
+    ADD,
+    ATTENTION,
+    DOWN,
+    END,
+    FIELDS,
+    GATE_UP,
+    HEAD,
+    OUT,
+    QKV,
+    Layout,
+    groups_of,
+    heads_of_columns,
+)
 from kernels.megakernel.shape import Shape
 from kernels.megakernel.weights import format_of
 from kernels.megakernel.words import word_shapes
@@ -52,7 +65,7 @@ def _blocks(first: int, count: int, repeat: int, stride: int) -> np.ndarray:
 class Effects:
     """`residual` is the version of the residual that the SM must hold, its copy or slice: -1 when it takes no part.
 
-    `appends` and `meets` are the (layer, key-value head, sequence) whose newest row it may write, and whose earlier
+    `appends` and `meets` are the (layer, key-value head, sequence)s whose newest rows it may write, and whose earlier
     rows it reads. `chunks` are the ring's chunks it takes from the stream. `exchanges` are blocks that all SMs write,
     each its own, and read in rounds of one instruction (kernels.megakernel.search); they are touched only when a token
     is drawn.
@@ -62,8 +75,8 @@ class Effects:
     writes: tuple[Access, ...] = ()
     exchanges: tuple[Access, ...] = ()
     residual: int = -1
-    appends: tuple[int, int, int] | None = None
-    meets: tuple[int, int, int] | None = None
+    appends: tuple[tuple[int, int, int], ...] = ()
+    meets: tuple[tuple[int, int, int], ...] = ()
     chunks: int = 0
     always: bool = True
 
@@ -166,12 +179,19 @@ def _qkv(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effect
     return Effects(reads, writes, residual=residual, chunks=_chunks(layout, words))
 
 
+def _heads(shape: Shape, layer: int, groups: list[tuple[int, int, int]], sequences: range) -> tuple[Access, ...]:
+    """The rows of queries, newest keys and newest values that heads of these sequences need."""
+    each, tiles, (first, head, _) = shape.head_dim // TILE, shape.qkv_rows // TILE, groups[0]
+    kvs = shape.heads + first, len(groups)
+    rows = (head, sum(n for *_, n in groups)), kvs, (kvs[0] + shape.kv_heads, kvs[1])
+    begin, count = sequences.start * tiles, len(sequences)
+    return tuple(Access("qkv", layer, begin + at * each, n * each, count, tiles) for at, n in rows)
+
+
 def _attention(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
     each, layer = shape.head_dim // TILE, words["layer"]
     kv, head, heads, split = (words[name] for name in ("kv_head", "head", "heads", "split"))
-    sequence, first = words["sequence"], words["sequence"] * (shape.qkv_rows // TILE)
-    rows = ((head, heads), (shape.heads + kv, 1), (shape.heads + shape.kv_heads + kv, 1))
-    reads = tuple(Access("qkv", layer, first + at * each, n * each) for at, n in rows)
+    sequence = words["sequence"]
     at = (split * layout.batch + sequence) * shape.heads + head
     always = split == 0
     writes = (
@@ -179,23 +199,37 @@ def _attention(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> 
         Access("attention_state", layer, at, heads, always=always),
     )
     first_of_group = head == kv * (shape.heads // shape.kv_heads)
-    place = (layer, kv, sequence)
-    return Effects(reads, writes, appends=place if first_of_group else None, meets=place, always=always)
+    place = ((layer, kv, sequence),)
+    reads = _heads(shape, layer, [(kv, head, heads)], range(sequence, sequence + 1))
+    return Effects(reads, writes, appends=place if first_of_group else (), meets=place, always=always)
 
 
 def _out(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
-    each, layer = shape.head_dim // TILE, words["layer"]
-    first, count = words["k_tile"], words["k_tiles"]
-    head, last = first // each, (first + count - 1) // each
-    inputs = (("attention", first, count, shape.heads * each), ("attention_state", head, last - head + 1, shape.heads))
+    layer, first, count = words["layer"], words["k_tile"], words["k_tiles"]
+    writes, chunks = _rows("out_planes", words, shape.hidden // TILE), _chunks(layout, words)
+    head, heads = heads_of_columns(shape, first, count)
     batch = layout.batch
-    reads = [Access(buffer, layer, at, n, batch, stride) for buffer, at, n, stride in inputs]
+    if not layout.splits:
+        groups = groups_of(shape, head, heads)
+        meets = tuple((layer, kv, sequence) for kv, *_ in groups for sequence in range(batch))
+        appends = tuple(place for place in meets if keeps_newest(shape, words, place[1]))
+        reads = _heads(shape, layer, groups, range(batch))
+        return Effects(reads, writes, appends=appends, meets=meets, chunks=chunks)
+    each = shape.head_dim // TILE
+    inputs = (("attention", first, count, shape.heads * each), ("attention_state", head, heads, shape.heads))
+    parts = [Access(buffer, layer, at, n, batch, stride) for buffer, at, n, stride in inputs]
     if layout.splits > 1:
-        reads += [
+        parts += [
             Access(buffer, layer, at + batch * stride, n, (layout.splits - 1) * batch, stride, always=False)
             for buffer, at, n, stride in inputs
         ]
-    return Effects(tuple(reads), _rows("out_planes", words, shape.hidden // TILE), chunks=_chunks(layout, words))
+    return Effects(tuple(parts), writes, chunks=chunks)
+
+
+def keeps_newest(shape: Shape, words: dict[str, int], kv: int) -> bool:
+    """Whether an OUT that attends keeps the key-value head's newest row: the one with the first row and column does."""
+    column = kv * (shape.heads // shape.kv_heads) * (shape.head_dim // TILE)
+    return words["tile"] == 0 and column >= words["k_tile"]
 
 
 def _gate_up(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:

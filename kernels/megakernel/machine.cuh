@@ -5,7 +5,8 @@
 // Compile-time facts of the model and the launch, from `kernels.megakernel.compile`:
 // HIDDEN INTER HEADS KV_HEADS HEAD_DIM LAYERS VOCAB BATCH (1, 2, 4, 8) QKV_BIAS QK_NORM NORM_EPS ROWS_PER_HEAD_GROUP
 // WARPS GROUPS (of warps that take chunks in turn) STAGES IN_FLIGHT AHEAD_IN_FLIGHT (chunks, when memory or the second-level
-// cache has them) INPUT_LENGTH (largest input vector of one instruction) MAX_SPLITS SPLIT_KEYS OUT_PLANES DOWN_PLANES TRACE
+// cache has them) INPUT_LENGTH (largest input vector of one instruction) MAX_SPLITS (of the keys; 0: OUT attends) SPLIT_KEYS
+// ATTENDED_HEADS ATTENDED_GROUPS (query and key-value heads of one instruction) OUT_INPUT (of OUT that attends) OUT_PLANES DOWN_PLANES TRACE
 // WEIGHT_BITS (16: bf16, 8: fp8, 4: nvfp4)
 // PREFETCH_BYTES (of weights beyond the ring, in the second-level cache) PREFETCH_CYCLES (for each 4 KB of them)
 // SLICE (columns of the residual that an SM keeps; 0: all)
@@ -27,6 +28,8 @@ constexpr int kUnitBatch = BATCH == 8 ? 2 : BATCH == 4 ? 4 : 8;  // row tiles th
 constexpr int kQkvRows = (HEADS + 2 * KV_HEADS) * HEAD_DIM;
 constexpr int kGroup = HEADS / KV_HEADS;
 constexpr int kResidual = SLICE ? SLICE : HIDDEN;  // columns of the residual in shared memory
+constexpr int kGroupMost = kGroup < ATTENDED_HEADS ? kGroup : ATTENDED_HEADS;  // of an instruction, with the same keys
+static_assert(kGroupMost <= 8 && ATTENDED_GROUPS <= WARPS, "query heads are columns of a matrix unit's tile");
 
 enum Op : int { kEnd = 0, kQkv = 1, kAttention = 2, kOut = 3, kGateUp = 4, kDown = 5, kHead = 6, kAdd = 7 };
 
@@ -80,10 +83,13 @@ struct Params {
   Sampling sampling[8];         // of each sequence
 };
 
-// What the warps of an attention instruction merge: sums of values, and (maximum, sum of weights).
+// Attention's queries, each the sum of two bf16, the newest keys and values, and what the warps merge: sums of values, and
+// (maximum, sum of weights) of each query head. OUT, when it attends, keeps its input before them.
 struct AttentionScratch {
-  alignas(16) float merged[WARPS][HEAD_DIM];
-  float2 state[WARPS];
+  alignas(16) __nv_bfloat16 input[OUT_INPUT * BATCH];
+  alignas(16) __nv_bfloat16 query[ATTENDED_HEADS][2][HEAD_DIM], newest[ATTENDED_GROUPS][2][HEAD_DIM];
+  alignas(16) float merged[WARPS][kGroupMost][HEAD_DIM];
+  float2 state[WARPS][kGroupMost];
 };
 
 struct ProductScratch {
@@ -111,6 +117,7 @@ struct SampleScratch {
 struct Shared {
   alignas(128) char ring[STAGES][kChunk];
   u64 full[STAGES], empty[STAGES];
+  int step;  // tokens made
   int stop;  // consumers are done or have given up: the producer must drain
   union {  // an instruction is a product, attention or the choice of a token
     ProductScratch product;

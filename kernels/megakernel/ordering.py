@@ -195,12 +195,11 @@ class Ordering:
         writers: dict[tuple[int, int, int], set[int]] = {}
         met: list[set[tuple[int, int, int]]] = [set() for _ in range(self.sms)]
         for node in (each for each in self.nodes if each.token == 0):
-            if node.effects.appends:
-                writers.setdefault(node.effects.appends, set()).add(node.sm)
-                if heads[node.sm] < node.index:
-                    yield self._unpublished(node, "no head follows on its SM to publish the key it may append")
-            if node.effects.meets:
-                met[node.sm].add(node.effects.meets)
+            for place in node.effects.appends:
+                writers.setdefault(place, set()).add(node.sm)
+            if node.effects.appends and heads[node.sm] < node.index:
+                yield self._unpublished(node, "no head follows on its SM to publish the key it may append")
+            met[node.sm].update(node.effects.meets)
         for number, node in enumerate(self.nodes):
             if node.token == 0 and node.words["op"] == END:
                 wanted = {sm for place in met[node.sm] for sm in writers.get(place, ())}

@@ -22,8 +22,12 @@ WORDS = 16
 
 END, QKV, ATTENTION, OUT, GATE_UP, DOWN, HEAD, ADD = range(8)
 OP_NAMES = ("end", "qkv", "attention", "out", "gate_up", "down", "head", "add")
-HEADS_MOST = 4
-LONG_CONTEXT, LONG_OUT_PARTS = 384, 4
+HEADS_MOST = 8
+"""Query heads of one key-value head that an instruction attends with: columns of a matrix unit's tile."""
+GROUPS_MOST = 8
+"""Key-value heads that one instruction attends to: each has a warp."""
+HEADS_USUAL = 4
+SHORT_CONTEXT, ATTENDING_PARTS, LONG_OUT_PARTS = 384, 4, 4
 GATED_KILOBYTES_MOST = 40
 
 
@@ -31,9 +35,10 @@ GATED_KILOBYTES_MOST = 40
 class Layout:
     """How the work is cut: SMs, sequences, splits of the keys, and column parts (planes) of each product.
 
-    `heads` are the query heads of an attention instruction, at most HEADS_MOST; `weights` is the precision they stream
-    in, one of `weights.FORMATS`. `sliced`: an SM keeps some columns of the residual and hands on what they become; else
-    each keeps all.
+    `heads` are the query heads of an attention instruction, at most HEADS_MOST. With no splits there are no such
+    instructions: OUT attends by itself, with the heads of its columns. `weights` is the precision they stream in, one
+    of `weights.FORMATS`. `sliced`: an SM keeps some columns of the residual and hands on what they become; else each
+    keeps all.
     """
 
     sms: int = 132
@@ -103,16 +108,19 @@ def fitted(shape: Shape, layout: Layout) -> Layout:
 def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16", sms: int = 132) -> Layout:
     """The layout for a context of up to `capacity` tokens.
 
-    Long contexts have so many splits of the keys that an SM should merge those of a part of the heads only. With more
-    than one sequence the residual is sliced, so that planes cost little; an attention instruction has as few heads as
-    still give each SM one, and keys are split for as long as there are SMs without one.
+    In a short context and with one sequence OUT attends by itself: that every SM with columns of a head does so takes
+    less time than handing on what one of them made. Long contexts have so many splits of the keys that an SM should
+    merge those of a part of the heads only. With more than one sequence the residual is sliced, so that planes cost
+    little; an attention instruction has as few heads as still give each SM one, and keys are split for as long as there
+    are SMs without one.
     """
-    long = capacity > LONG_CONTEXT
+    long = capacity > SHORT_CONTEXT
     parts = LONG_OUT_PARTS if long or batch > 1 else 1
     layout = Layout(sms, batch, out_parts=parts, down_parts=_down_parts(shape, batch, sms), weights=weights)
     if batch == 1:
-        return layout
-    heads = HEADS_MOST if long else max(1, min(HEADS_MOST, -(-batch * shape.heads // sms)))
+        attending = fitted(shape, replace(layout, splits=0, out_parts=ATTENDING_PARTS))
+        return attending if not long and weights == "bf16" and can_attend(shape, attending) else layout
+    heads = HEADS_USUAL if long else max(1, min(HEADS_USUAL, -(-batch * shape.heads // sms)))
     once = len(attention_work(shape, replace(layout, heads=heads, splits=1)))
     return replace(layout, heads=heads, splits=max(1, min(layout.splits, sms // once)), sliced=True)
 
@@ -132,6 +140,29 @@ def _down_parts(shape: Shape, batch: int, sms: int) -> int:
         return kilobytes / parts > GATED_KILOBYTES_MOST, chunks + planes + kilobytes / 4 / parts
 
     return min((1, 2, 4, 8, 16), key=cost)
+
+
+def heads_of_columns(shape: Shape, k_tile: int, k_tiles: int) -> tuple[int, int]:
+    """(first query head, query heads) that have columns of OUT among these column tiles."""
+    first, last = k_tile * 16 // shape.head_dim, ((k_tile + k_tiles) * 16 - 1) // shape.head_dim
+    return first, last - first + 1
+
+
+def groups_of(shape: Shape, head: int, heads: int) -> list[tuple[int, int, int]]:
+    """(kv_head, first query head, query heads) of each key-value head that query heads [head, head + heads) meet."""
+    group = shape.heads // shape.kv_heads
+    return [
+        (kv, max(head, kv * group), min(head + heads, (kv + 1) * group) - max(head, kv * group))
+        for kv in range(head // group, (head + heads - 1) // group + 1)
+    ]
+
+
+def can_attend(shape: Shape, layout: Layout) -> bool:
+    """Whether OUT, cut as `layout` says, has few enough heads in its columns to attend by itself."""
+    columns = shape.heads * shape.head_dim // 16
+    cuts = [round(part * columns / layout.out_parts) for part in range(layout.out_parts + 1)]
+    parts = [groups_of(shape, *heads_of_columns(shape, a, b - a)) for a, b in itertools.pairwise(cuts)]
+    return all(len(part) <= GROUPS_MOST and all(n <= HEADS_MOST for *_, n in part) for part in parts)
 
 
 def shares(tiles: int, columns: int, parts: int, sms: int, turn: int) -> list[tuple[int, int, int, int, int]]:

@@ -1,7 +1,7 @@
 // How the next token is drawn: greedy, or by Gumbel-max over the tokens that top-k and top-p keep. The rule, and the
 // same in numpy, is kernels/sampling.py; docs/kernels/megakernel.md tells how SMs find the threshold together.
 #pragma once
-#include "attention.cuh"
+#include "attended.cuh"
 
 static_assert(BATCH <= WARPS, "each sequence's token is chosen by a warp of its own");
 

@@ -12,14 +12,18 @@ from kernels.megakernel.program import (
     END,
     FIELDS,
     GATE_UP,
+    GROUPS_MOST,
     HEAD,
     HEADS_MOST,
     OP_NAMES,
+    OUT,
     QKV,
     WORDS,
     Layout,
     Program,
     Section,
+    groups_of,
+    heads_of_columns,
     products,
 )
 from kernels.megakernel.shape import Shape
@@ -130,12 +134,17 @@ def _product_fields(op: int, cut: tuple[int, int, int], words: dict[str, int]) -
     low, units, k_low, k_count = (words[name] for name in ("tile", "units", "k_tile", "k_tiles"))
     if units < 0 or low < 0 or low + units > tiles:
         yield f"row tiles {low} to {low + units} of {tiles}"
-    if (k_count < 1 and units) or k_count < 0 or k_low < 0 or k_low + k_count > columns:
+    if (k_count < 1 and (units or op == OUT)) or k_count < 0 or k_low < 0 or k_low + k_count > columns:
         yield f"column tiles {k_low} to {k_low + k_count} of {columns}"
     if not 0 <= words["plane"] < parts:
         yield f"plane {words['plane']} of {parts}"
     if op in WHOLE_INPUT and units and k_low:
         yield f"it begins at column tile {k_low}, but its input begins at 0"
+    elif op == OUT and not layout.splits:
+        attended = groups_of(shape, *heads_of_columns(shape, k_low, k_count))
+        most = max((heads for *_, heads in attended), default=0)
+        if len(attended) > GROUPS_MOST or most > HEADS_MOST:
+            yield f"it attends to {len(attended)} key-value heads with up to {most} query heads each"
 
 
 def _head_fields(shape: Shape, layout: Layout, words: dict[str, int]) -> Iterator[str]:

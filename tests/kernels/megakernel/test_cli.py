@@ -131,7 +131,7 @@ def test_a_trace_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_layer_is_drawn_as_text() -> None:
-    program = program_of("llama", sms=1, splits=1)
+    program = program_of("llama", sms=1, splits=1, heads=4)
     legend, line = trace.drawing(program, timeline(program), 0, [0], width=100)
     assert legend.startswith("layer 0, 0.8 µs")
     assert "G gate_up" in legend

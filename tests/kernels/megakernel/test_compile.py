@@ -28,7 +28,9 @@ def constants(name: str, **layout: Any) -> dict:
     [
         ("llama-3.2-1b", {}),
         ("qwen2.5-1.5b", {}),
-        ("qwen3-0.6b", {}),
+        ("llama-3.2-1b", {"splits": 0, "out_parts": 4, "down_parts": 2}),
+        ("qwen2.5-1.5b", {"splits": 0, "out_parts": 4, "down_parts": 4}),
+        ("qwen3-0.6b", {"splits": 0, "out_parts": 4}),
         ("voice-agent", {}),
         ("llama-3.2-1b", {"batch": 2}),
         ("llama-3.2-1b", {"batch": 8}),
@@ -55,9 +57,10 @@ def test_the_unit_that_a_gpu_test_runs_compiles(weights: str) -> None:
     assert resources(compile_log(unit, constants("llama-3.2-1b", weights=weights, batch=2))).spill_stores == 0
 
 
-def test_a_debug_build_compiles() -> None:
+@pytest.mark.parametrize("splits", [0, 16])
+def test_a_debug_build_compiles(splits: int) -> None:
     shape = shape_of(CONFIGS["llama-3.2-1b"])
-    program = build(shape, Layout())
+    program = build(shape, Layout(splits=splits, out_parts=4))
     assert (
         resources(compile_log(DECODE, device.defines(program, device.Tuning(trace=True, debug=True)))).spill_stores == 0
     )

@@ -35,11 +35,14 @@ LAYOUTS: list[dict[str, Any]] = [
     {"batch": 3, "out_parts": 2, "down_parts": 2, "sms": 5},
     {"batch": 2, "out_parts": 2, "down_parts": 3, "sms": 5, "heads": 1, "sliced": True},
     {"sms": 1, "splits": 1},
+    {"splits": 0},
+    {"splits": 0, "batch": 2, "out_parts": 3, "sms": 7},
 ]
+NAMES = ["6 SMs", "batch 3 in parts", "batch 2 in slices", "one SM", "attending", "attending in parts"]
 FEW = settings(max_examples=25, deadline=None, derandomize=True)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=["6 SMs", "batch 3 in parts", "batch 2 in slices", "one SM"])
+@pytest.mark.parametrize("layout", LAYOUTS, ids=NAMES)
 @pytest.mark.parametrize("name", MODELS)
 def test_it_generates_what_transformers_generates(name: str, layout: dict[str, Any]) -> None:
     """From a prompt of 21 tokens, so that the splits of 8 keys grow from 3 to 4 on the way."""
@@ -56,7 +59,7 @@ def test_it_generates_what_transformers_generates(name: str, layout: dict[str, A
 
 
 @pytest.mark.parametrize(
-    "layout", [{"out_parts": 3, "down_parts": 2}, {"batch": 3, "sms": 4}], ids=["in parts", "batch 3"]
+    "layout", [{"out_parts": 3, "splits": 0, "down_parts": 2}, {"batch": 3, "sms": 4}], ids=["in parts", "batch 3"]
 )
 @pytest.mark.parametrize("name", ["llama", "llama-128", "qwen2"])
 @pytest.mark.parametrize("weights", ["fp8", "nvfp4"])

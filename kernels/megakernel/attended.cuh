@@ -1,0 +1,140 @@
+// What becomes of attention: the warps' parts merged and handed on in words, the splits merged into the input of OUT; or
+// the warps' parts merged into that input directly.
+#pragma once
+#include "attention.cuh"
+
+// Dimensions [dim, dim + 4) of one of the span's heads, summed over the warps that had keys of it, not normalised;
+// `state` becomes the maximum and the sum of weights.
+__device__ __forceinline__ float4 merged(const AttentionScratch& a, const Span& span, int head, int dim, float2& state) {
+  const int parts = WARPS / groups_of(span), group = (span.head + head) / kGroup - span.head / kGroup;
+  const int row = group ? (span.head + head) % kGroup : head;
+  float2 states[WARPS];
+  state = make_float2(kLowest, 0.f);
+#pragma unroll
+  for (int u = 0; u < WARPS; u++) {
+    if (u < parts) states[u] = a.state[group * parts + u][row];
+    if (u < parts) state.x = fmaxf(state.x, states[u].x);
+  }
+  float4 sum = {};
+#pragma unroll
+  for (int u = 0; u < WARPS; u++) {
+    if (u >= parts || states[u].y == 0.f) continue;  // the warp has left nothing
+    const float weight = exp2f(states[u].x - state.x);
+    const float4 x = *(const float4*)&a.merged[group * parts + u][row][dim];
+    state.y += states[u].y * weight;
+    sum.x += x.x * weight, sum.y += x.y * weight, sum.z += x.z * weight, sum.w += x.w * weight;
+  }
+  return sum;
+}
+
+// ATTENTION: hands the split's result on.
+__device__ __forceinline__ void hand_on(const Params& p, const Shared& s, const Instruction& in, u32 tag, const Span& span, int b) {
+#pragma unroll 1
+  for (int i = threadIdx.x * 4; i < span.heads * HEAD_DIM; i += kConsumers * 4) {
+    const int head = i / HEAD_DIM, dim = i % HEAD_DIM;
+    float2 state;
+    const float4 x = merged(s.attention, span, head, dim, state);
+    const size_t at = ((size_t)b * HEADS + span.head + head) * MAX_SPLITS + in.split;
+    u64* to = p.attention + (at * HEAD_DIM + dim) / 2;
+    store_word(to, two_floats(x.x, x.y, tag));
+    store_word(to + 1, two_floats(x.z, x.w, tag));
+    if (dim == 0) store_word(p.attention_state + at * 2, one_value(__float_as_uint(state.x), tag));
+    if (dim == 4) store_word(p.attention_state + at * 2 + 1, one_value(__float_as_uint(state.y), tag));
+  }
+}
+
+// ATTENTION of a split that is at work; false when the machine has given up.
+__device__ __forceinline__ bool attend_to_split(const Params& p, Shared& s, const Instruction& in, int step) {
+  const Span span = split_span(in, p.position + step);
+  attend(p, s, in, span, p.position + step, in.sequence);
+  consumers_sync();
+  mark(p, step, in.index, 2);
+  hand_on(p, s, in, tag_at(step, in.layer), span, in.sequence);
+  return !s.faulted;
+}
+
+// input = k tiles [in.k_tile, + in.k_tiles) of the attention's output, merged over the splits. A thread's words of
+// kItems groups of 4 elements and kAhead splits are all in flight at once.
+template <int kItems, int kAhead>
+__device__ __forceinline__ void load_splits(const Params& p, Shared& s, const Instruction& in, u32 tag, int splits) {
+  const int columns = in.k_tiles * 16, length = columns * BATCH;
+  const u32 state = (u32)(p.attention_state - p.attention);
+#pragma unroll 1
+  for (int round = threadIdx.x * 4; round - threadIdx.x % 32 * 4 < length; round += kConsumers * 4 * kItems) {
+    u32 at[kItems];
+    int dim[kItems];
+    float top[kItems], total[kItems] = {}, value[kItems][4] = {};
+#pragma unroll
+    for (int n = 0; n < kItems; n++) {
+      const int i = min(round + n * kConsumers * 4, length - 4), row = in.k_tile * 16 + i % columns;
+      at[n] = ((i / columns) * HEADS + row / HEAD_DIM) * MAX_SPLITS;
+      dim[n] = row % HEAD_DIM;
+      top[n] = kLowest;
+    }
+#pragma unroll 1
+    for (int group = 0; group < splits; group += kAhead) {
+      u32 from[2 * kAhead * kItems];
+      ulonglong2 words[2 * kAhead * kItems];
+#pragma unroll
+      for (int n = 0; n < kItems; n++)
+#pragma unroll
+        for (int j = 0; j < kAhead; j++) {
+          const u32 split = at[n] + min(group + j, splits - 1);
+          from[2 * (n * kAhead + j)] = state + split * 2;
+          from[2 * (n * kAhead + j) + 1] = (split * HEAD_DIM + dim[n]) / 2;
+        }
+      await<true>(p, s, in, tag, p.attention, from, words);
+#pragma unroll
+      for (int n = 0; n < kItems; n++)
+#pragma unroll
+        for (int j = 0; j < kAhead; j++) {
+          if (group + j >= splits) break;
+          const ulonglong2 summed = words[2 * (n * kAhead + j)], part = words[2 * (n * kAhead + j) + 1];
+          const float peak = __uint_as_float(value_of(summed.x)), most = fmaxf(top[n], peak);
+          const float keep = exp2f(top[n] - most), weight = exp2f(peak - most);
+          top[n] = most;
+          total[n] = total[n] * keep + __uint_as_float(value_of(summed.y)) * weight;
+          value[n][0] = value[n][0] * keep + first_float(part.x) * weight;
+          value[n][1] = value[n][1] * keep + second_float(part.x) * weight;
+          value[n][2] = value[n][2] * keep + first_float(part.y) * weight;
+          value[n][3] = value[n][3] * keep + second_float(part.y) * weight;
+        }
+    }
+#pragma unroll
+    for (int n = 0; n < kItems; n++) {
+      const int i = round + n * kConsumers * 4;
+      if (i >= length) break;
+      const float inverse = 1.f / total[n];
+      store_input(s, i % columns, i / columns,
+                  make_float4(value[n][0] * inverse, value[n][1] * inverse, value[n][2] * inverse, value[n][3] * inverse));
+    }
+  }
+}
+
+__device__ __forceinline__ void load_attended(const Params& p, Shared& s, const Instruction& in, u32 tag, int position) {
+  constexpr bool kLong = HEADS * HEAD_DIM / OUT_PLANES * BATCH > kConsumers * 4;
+  const int splits = splits_of(position + 1);
+  if (BATCH > 1 && splits == 1)
+    load_splits<kLong ? 4 : 1, 1>(p, s, in, tag, splits);
+  else
+    load_splits<kLong ? 2 : 1, kLong ? 3 : 6>(p, s, in, tag, splits);
+}
+
+// OUT that attends by itself: its columns of the attention's output become its input.
+__device__ __forceinline__ void attend_for_input(const Params& p, Shared& s, const Instruction& in, int position) {
+  const Span span = whole_span(in, position);
+#pragma unroll 1
+  for (int b = 0; b < BATCH; b++) {
+    if (b) consumers_sync();
+    attend(p, s, in, span, position, b);
+    consumers_sync();
+#pragma unroll 1
+    for (int i = threadIdx.x * 4; i < in.k_tiles * 16; i += kConsumers * 4) {
+      const int row = in.k_tile * 16 + i;
+      float2 state;
+      const float4 x = merged(s.attention, span, row / HEAD_DIM - span.head, row % HEAD_DIM, state);
+      const float inverse = 1.f / state.y;
+      store_input(s, i, b, make_float4(x.x * inverse, x.y * inverse, x.z * inverse, x.w * inverse));
+    }
+  }
+}

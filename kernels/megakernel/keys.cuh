@@ -1,0 +1,159 @@
+// Keys and values as operands of the matrix units: what an instruction attends to, how a warp fetches its rows, and the
+// two products of attention.
+#pragma once
+#include "gemv.cuh"
+
+#define kLowest __int_as_float(0xff800000)  // minus infinity: NVRTC has no INFINITY
+
+__device__ __forceinline__ int splits_of(int length) {
+  const int wanted = (length + SPLIT_KEYS - 1) / SPLIT_KEYS;
+  return wanted < MAX_SPLITS ? wanted : MAX_SPLITS;
+}
+
+// What an instruction attends to.
+struct Span {
+  int head, heads;  // query heads [head, head + heads)
+  int begin, end;   // keys
+  int appends;      // the first query head whose key-value head's newest row this SM is to keep, or HEADS
+};
+__device__ __forceinline__ Span split_span(const Instruction& in, int position) {
+  const int length = position + 1, splits = splits_of(length), share = (length + splits - 1) / splits;
+  const int begin = in.split * share, end = min(begin + share, length);
+  return {in.head, in.heads, begin, end, end == length ? in.head : HEADS};
+}
+__device__ __forceinline__ Span whole_span(const Instruction& in, int position) {
+  const int low = in.k_tile * 16, high = low + in.k_tiles * 16, head = low / HEAD_DIM;
+  const int appends = in.tile ? HEADS : (low + HEAD_DIM - 1) / HEAD_DIM;
+  return {head, (high + HEAD_DIM - 1) / HEAD_DIM - head, 0, position + 1, appends};
+}
+
+// The warp's part of it: every parts-th tile of 16 keys, with the query heads of one key-value head.
+struct Part {
+  int group, first, heads;  // of the span's key-value heads; query heads [first, first + heads) from the span's first on
+  int number, parts;
+  bool active;
+  size_t base;  // row of key 0 in the caches; the next key lies KV_HEADS rows on
+};
+__device__ __forceinline__ int groups_of(const Span& span) {
+  return (span.head + span.heads - 1) / kGroup - span.head / kGroup + 1;
+}
+__device__ __forceinline__ Part part_of(const Params& p, const Instruction& in, const Span& span, int b) {
+  const int warp = threadIdx.x / 32, groups = groups_of(span);
+  Part part;
+  part.parts = WARPS / groups;
+  part.number = warp % part.parts;
+  part.active = warp / part.parts < groups;
+  part.group = min(warp / part.parts, groups - 1);
+  const int kv_head = span.head / kGroup + part.group, first = max(span.head, kv_head * kGroup);
+  part.first = first - span.head;
+  part.heads = min(span.head + span.heads, (kv_head + 1) * kGroup) - first;
+  part.base = ((size_t)in.layer * BATCH + b) * p.capacity * KV_HEADS + kv_head;
+  return part;
+}
+
+// Rows as operands of the matrix units. In the scores' product lane 4g + t holds of keys g and g + 8 of a tile the
+// dimensions that it also holds of query g; in the values' product of keys 2t, 2t + 1, 2t + 8, 2t + 9 dimensions of g.
+constexpr int kTiles = HEAD_DIM == 128 ? 2 : 3;  // of 16 keys that a warp has in registers
+constexpr int kKeyWords = HEAD_DIM / 8, kValueWords = HEAD_DIM / 16;
+
+// The words of a row that are those of `lane` of LANES: 16 bytes each in turn, or 8 where rows are that short.
+template <int LANES, int N>
+__device__ __forceinline__ void take_row(const __nv_bfloat16* row, int lane, u32 (&to)[N]) {
+  if constexpr (N < 4) {
+    const uint2 x = *(const uint2*)(row + lane * 4);
+    to[0] = x.x;
+    to[1] = x.y;
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {
+      const uint4 x = *(const uint4*)(row + i / 4 * LANES * 8 + lane * 8);
+      to[i] = x.x, to[i + 1] = x.y, to[i + 2] = x.z, to[i + 3] = x.w;
+    }
+  }
+}
+
+// The warp's tiles from key `first` on, `stride` keys apart. Rows from `end` on are 0. No row is read before it is
+// written for good, so that the first-level cache cannot hold a stale one.
+__device__ __forceinline__ void fetch_keys(const __nv_bfloat16* cache, const Part& part, int first, int stride, int end,
+                                           u32 (&rows)[kTiles][2][kKeyWords]) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int j = 0; j < kTiles; j++)
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      const int key = first + j * stride + i * 8 + lane / 4;
+#pragma unroll
+      for (int w = 0; w < kKeyWords; w++) rows[j][i][w] = 0;
+      if (key < end) take_row<4>(cache + (part.base + (size_t)key * KV_HEADS) * HEAD_DIM, lane % 4, rows[j][i]);
+    }
+}
+__device__ __forceinline__ void fetch_values(const __nv_bfloat16* cache, const Part& part, int first, int stride,
+                                             int end, u32 (&rows)[kTiles][4][kValueWords]) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int j = 0; j < kTiles; j++)
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const int key = first + j * stride + i / 2 * 8 + lane % 4 * 2 + i % 2;
+#pragma unroll
+      for (int w = 0; w < kValueWords; w++) rows[j][i][w] = 0;
+      if (key < end) take_row<8>(cache + (part.base + (size_t)key * KV_HEADS) * HEAD_DIM, lane / 4, rows[j][i]);
+    }
+}
+
+// Puts the newest row, which no cache has yet, in its place among the rows that a lane holds.
+__device__ __forceinline__ void place_newest(const AttentionScratch& a, int group, int position, int first, int stride,
+                                             u32 (&keys)[kTiles][2][kKeyWords], u32 (&values)[kTiles][4][kValueWords]) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int j = 0; j < kTiles; j++) {
+    const int at = position - first - j * stride;  // in the tile
+    if (at < 0 || at >= 16) continue;
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+      if (at == i * 8 + lane / 4) take_row<4>(a.newest[group][0], lane % 4, keys[j][i]);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      if (at == i / 2 * 8 + lane % 4 * 2 + i % 2) take_row<8>(a.newest[group][1], lane / 4, values[j][i]);
+  }
+}
+
+__device__ __forceinline__ u32 pack_bf16(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return *(const u32*)&pair;
+}
+
+// scores[j][i]: of head g with keys 2t and 2t + 1 of half i of tile j.
+__device__ __forceinline__ void score_tiles(const AttentionScratch& a, const Part& part,
+                                            const u32 (&keys)[kTiles][2][kKeyWords], float (&scores)[kTiles][2][4]) {
+  const int lane = threadIdx.x % 32, row = part.first + min(lane / 4, part.heads - 1);
+#pragma unroll
+  for (int w = 0; w < kKeyWords; w += 4) {
+    u32 high[4], low[4];
+    take_row<4>(a.query[row][0] + w * 8, lane % 4, high);
+    take_row<4>(a.query[row][1] + w * 8, lane % 4, low);
+#pragma unroll
+    for (int h = 0; h < 4; h += 2)
+#pragma unroll
+      for (int j = 0; j < kTiles; j++)
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+          mma_bf16(scores[j][i], make_uint4(high[h], low[h], high[h + 1], low[h + 1]),
+                   make_uint2(keys[j][i][w + h], keys[j][i][w + h + 1]));
+  }
+}
+
+// sums[w]: of heads 2t and 2t + 1, dimension 2w of this lane's, then dimension 2w + 1.
+__device__ __forceinline__ void add_values(const float (&weights)[kTiles][2][4],
+                                           const u32 (&values)[kTiles][4][kValueWords], float (&sums)[kValueWords][4]) {
+#pragma unroll
+  for (int j = 0; j < kTiles; j++) {
+    const uint2 weight = make_uint2(pack_bf16(weights[j][0][0], weights[j][0][1]), pack_bf16(weights[j][1][0], weights[j][1][1]));
+#pragma unroll
+    for (int w = 0; w < kValueWords; w++)
+      mma_bf16(sums[w],
+               make_uint4(__byte_perm(values[j][0][w], values[j][1][w], 0x5410), __byte_perm(values[j][0][w], values[j][1][w], 0x7632),
+                          __byte_perm(values[j][2][w], values[j][3][w], 0x5410), __byte_perm(values[j][2][w], values[j][3][w], 0x7632)),
+               weight);
+  }
+}
