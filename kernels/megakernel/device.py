@@ -77,7 +77,7 @@ class Tuning:
     groups: int = 2
     in_flight: int = 3
     ahead_in_flight: int = 8
-    split_elements: int = 4096
+    split_elements: int = 16384
     prefetch_bytes: int = 65536
     prefetch_cycles: int = 225
     trace: bool = False

@@ -46,7 +46,7 @@ class Layout:
     splits: int = 16
     out_parts: int = 1
     down_parts: int = 1
-    heads: int = HEADS_MOST
+    heads: int = HEADS_USUAL
     weights: str = "bf16"
     sliced: bool = False
 
@@ -119,7 +119,7 @@ def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16"
     layout = Layout(sms, batch, out_parts=parts, down_parts=_down_parts(shape, batch, sms), weights=weights)
     if batch == 1:
         attending = fitted(shape, replace(layout, splits=0, out_parts=ATTENDING_PARTS))
-        return attending if not long and weights == "bf16" and can_attend(shape, attending) else layout
+        return attending if not long and can_attend(shape, attending) else layout
     heads = HEADS_USUAL if long else max(1, min(HEADS_USUAL, -(-batch * shape.heads // sms)))
     once = len(attention_work(shape, replace(layout, heads=heads, splits=1)))
     return replace(layout, heads=heads, splits=max(1, min(layout.splits, sms // once)), sliced=True)

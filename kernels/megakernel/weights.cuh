@@ -86,6 +86,7 @@ __device__ __forceinline__ void multiply_chunk(float (&sum)[kChains][4], float (
   }
 #pragma unroll 1
   for (int begin = 0; begin < kBlocksEach; begin += kTogether) {
+    if (!Full && WEIGHT_BITS == 4 && begin * kGroupWarps * kBlockTiles >= tiles) break;
     Loaded x[kTogether];
 #pragma unroll
     for (int i = 0; i < kTogether; i++) {
