@@ -117,6 +117,8 @@ def _fields(
         yield from _slice_fields(shape, layout, words)
     elif op != END:
         yield from _product_fields(op, cut[op], words)
+    if op == OUT and not layout.splits:
+        yield from _attending_fields(shape, words)
 
 
 def _slice_fields(shape: Shape, layout: Layout, words: dict[str, int]) -> Iterator[str]:
@@ -140,11 +142,13 @@ def _product_fields(op: int, cut: tuple[int, int, int], words: dict[str, int]) -
         yield f"plane {words['plane']} of {parts}"
     if op in WHOLE_INPUT and units and k_low:
         yield f"it begins at column tile {k_low}, but its input begins at 0"
-    elif op == OUT and not layout.splits:
-        attended = groups_of(shape, *heads_of_columns(shape, k_low, k_count))
-        most = max((heads for *_, heads in attended), default=0)
-        if len(attended) > GROUPS_MOST or most > HEADS_MOST:
-            yield f"it attends to {len(attended)} key-value heads with up to {most} query heads each"
+
+
+def _attending_fields(shape: Shape, words: dict[str, int]) -> Iterator[str]:
+    attended = groups_of(shape, *heads_of_columns(shape, words["k_tile"], words["k_tiles"]))
+    most = max((heads for *_, heads in attended), default=0)
+    if len(attended) > GROUPS_MOST or most > HEADS_MOST:
+        yield f"it attends to {len(attended)} key-value heads with up to {most} query heads each"
 
 
 def _head_fields(shape: Shape, layout: Layout, words: dict[str, int]) -> Iterator[str]:

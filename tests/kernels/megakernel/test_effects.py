@@ -26,7 +26,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "llama-128": {"down_parts": 3, "splits": 6},
     "llama-32": {"batch": 2, "out_parts": 2, "down_parts": 2, "splits": 3, "heads": 2, "sliced": True},
     "qwen3": {"sms": 4, "out_parts": 3, "splits": 6},
-    "llama-32": {"batch": 2, "out_parts": 4, "splits": 0},
+    "qwen2": {"batch": 2, "out_parts": 2, "splits": 0},
 }
 
 
