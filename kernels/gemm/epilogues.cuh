@@ -109,10 +109,27 @@ __device__ __forceinline__ Rows root_mean_squares(float sum, int k, float epsilo
   return {__shfl_sync(~0u, mine, lane), __shfl_sync(~0u, mine, lane + 16)};
 }
 
+// Panels of y, 64 rows each: `fill(panel, i)` stages them, the copy engine takes them away to `column` and `row` on.
+template <int Count, typename Staging, typename F>
+__device__ __forceinline__ void leave(Staging& staging, const TensorMap& y, int barrier, int column, int row,
+                                      const F& fill) {
+  const bool leads = threadIdx.x % kWarpgroup == 0;
+  if (leads) wait_copies_read();
+  named_sync(barrier, kWarpgroup);
+#pragma unroll
+  for (int i = 0; i < Count; i++) fill(staging.panel(i), i);
+  fence_async_shared();
+  named_sync(barrier, kWarpgroup);
+  if (leads) {
+    for (int i = 0; i < Count; i++) copy_out(y, staging.panel(i), column + i * staging.kPanelCols, row);
+    commit_copies();
+  }
+}
+
 // Columns [128 · block, 128 · block + 128) as e4m3 into a panel of 64 rows, with one scale a row: largest value at 448.
 // `scales` begins at this block's column, `stride` from row to row.
-template <int N>
-__device__ __forceinline__ void quantise(e4m3* panel, const Accumulator<N>& d, int block, float* scales, int row,
+template <typename T, int N>
+__device__ __forceinline__ void quantise(T* panel, const Accumulator<N>& d, int block, float* scales, int row,
                                          int rows, int stride) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {

@@ -102,7 +102,7 @@ __device__ __forceinline__ void consume(Shared& s, const GroupedParams& p, const
   const int me = warpgroup(), leads = threadIdx.x % kWarpgroup == 0;
   auto& staging = s.y[me];
   while (tiles.advance()) {
-    multiply_tile<false, TYPE>(d, s, at, me, p.k, [] {});
+    multiply_tile<false, TYPE>(d, s, at, me, (p.k + kStep - 1) / kStep, [] {});
     const int row = tiles.row + 64 * me, column = tiles.column / (BN / kOutColumns);
 #pragma unroll
     for (int first = 0; first < kPanels; first += kStaged) {

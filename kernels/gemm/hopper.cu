@@ -1,110 +1,130 @@
 // y [m, n] = epilogue(x [m, k] · w [n, k]ᵀ): persistent, warp-specialised, in clusters of two blocks.
 //
 // A block makes 128 × BN tiles. Two warpgroups multiply 64 rows each; one thread of a third keeps a ring of STAGES
-// filled with 128 bytes of K of x (128 rows) and w (BN rows). The two blocks of a cluster take tiles one below the
-// other: each fetches half of w's rows for both. While a tile leaves through the copy engine the ring is already being
-// filled with the next one.
-//
-//   barrier     arrivals a phase                         means
-//   full[s]     1, and the bytes of both operands        stage s holds one step of K
-//   empty[s]    8 consumer warps of each block           nobody in the cluster reads stage s any more
-//   residual[c] 1, and the bytes of 64 rows of residual  consumer c's staging holds them
-#include "epilogues.cuh"
-#include "mainloops.cuh"
+// filled with 128 bytes of K of x (128 rows) and w (BN rows), and behind a tile's last with the residual, half by half.
+// The two blocks of a cluster take tiles one below the other: each fetches half of w's rows for both. Half of a tile
+// leaves at once, the other half waits in registers and leaves under the next tile's first products.
+//   barrier     arrivals a phase                          means
+//   full[s]     1, the bytes, 1 more with block scales    stage s holds one step of K, or half of the residual
+//   empty[s]    8 consumer warps of each block            nobody in the cluster reads stage s any more
+#include "two_levels.cuh"
 using namespace epilogue;
 
 // NORMALISE: each row is divided by the root mean square of its x. TWO_LEVELS: sums of 128 of k are added up apart.
 // SCALES of e4m3 operands: 0 none, 1 one for each tensor, 2 one for each row, 3 one for each block.
 constexpr int kStep = 128 / sizeof(TYPE), kConsumers = 2;
-constexpr bool kIsResidual = EPILOGUE == kResidual;
+constexpr bool kIsResidual = EPILOGUE == kResidual, kBlockScales = SCALES == 3;
 constexpr int kOutColumns = EPILOGUE == kSwiglu ? BN / 2 : BN;  // columns of y in a tile
 constexpr int kPanelColumns = 128 / sizeof(OUT), kPanels = kOutColumns / kPanelColumns;
-constexpr int kStaged = PANELS < kPanels ? PANELS : kPanels;  // panels of y a warpgroup writes at a time
-static_assert(kPanels % kStaged == 0 && (!kIsResidual || kStaged == kPanels), "whole rounds");
+constexpr int kStaged = (kPanels + 1) / 2, kResidualSteps = kIsResidual ? 2 : 0;  // panels of y that leave together
+constexpr bool kHolds = !TWO_LEVELS && EPILOGUE != kQuantise && kPanels > 1;
+static_assert(!kIsResidual || kStaged * 2 == kPanels, "a half of the residual fills the place of w");
 
 struct Shared {
   SharedTile<TYPE, kRows, kStep> x[STAGES];
   SharedTile<TYPE, BN, kStep> w[STAGES];
   SharedTile<OUT, 64, kStaged * kPanelColumns> y[kConsumers];
-  float w_scales[kConsumers][SCALES == 2 ? BN : 1];
+  float w_scales[kConsumers][SCALES == 2 ? BN : 1], scales[STAGES][kBlockScales ? kRows + BN / 128 : 1];
   OUT bias[kConsumers][EPILOGUE == kBias ? BN : 2];
-  Barrier full[STAGES], empty[STAGES], residual[kConsumers];
+  Barrier full[STAGES], empty[STAGES];
+  __device__ __forceinline__ OUT* residual(int stage, int i) { return (OUT*)w[stage].at + i * 64 * kPanelColumns; }
 };
 
-__device__ __forceinline__ void produce(Shared& s, const Params& p, const TensorMap& x, const TensorMap& w) {
+__device__ __forceinline__ void produce(Shared& s, const Params& p, const TensorMap& x, const TensorMap& w,
+                                        const TensorMap& residual) {
   Tiles tiles(p);
   Cursor<STAGES> at;
   const int half = tiles.rank * (BN / kBlocks);
-  while (tiles.advance())
+  while (tiles.advance()) {
     for (int k = 0; k < p.k; k += kStep, at.advance()) {
       wait(s.empty[at.stage], at.parity ^ 1);
       expect(s.full[at.stage], s.x[0].kBytes + s.w[0].kBytes);
       copy_in(s.x[at.stage].at, x, s.full[at.stage], k, tiles.row);
       copy_in_all(s.w[at.stage].panel(0, half), w, s.full[at.stage], 3, k, tiles.column * BN + half);
     }
-}
-
-// One panel of y, columns from `column` on: made of kShare times 64 columns of the accumulator.
-template <Kind E, typename T>
-__device__ __forceinline__ void put(T* panel, Accumulator<BN>& d, int part, Shared& s, int me, const Params& p, int row,
-                                    int column) {
-  constexpr int kShare = BN / 64 / kPanels;
-#pragma unroll
-  for (int i = 0; i < kShare; i++)
-    if (SCALES == 2) scale_columns(d, part * kShare + i, s.w_scales[me]);
-  if constexpr (E == kBias) add_bias(d, part, s.bias[me]);
-  if constexpr (E == kSwiglu) swiglu(d, part);
-  if constexpr (E == kResidual) add_panel(d, panel, part);
-  if constexpr (E == kQuantise)
-    quantise(panel, d, part, p.y_scales + column / 128, row, p.rows, p.y_scale_stride);
-  else
-    put_panel(panel, d, part);
-}
-
-__device__ __forceinline__ void consume(Shared& s, const Params& p, const TensorMap& y, const TensorMap& residual) {
-  Tiles tiles(p);
-  Cursor<STAGES> at;
-  Accumulator<BN> d;
-  const int me = warpgroup(), leads = threadIdx.x % kWarpgroup == 0;
-  auto& staging = s.y[me];
-  Rows by = {1.f, 1.f};
-  if (SCALES == 1) by = one_scale(p.x_scales, p.w_scales);
-  for (u32 parity = 0; tiles.advance(); parity ^= 1) {
-    const int row = tiles.row + 64 * me, column = tiles.column * kOutColumns;
-    const auto early = [&] {
-      if (EPILOGUE == kBias) fetch_columns(s.bias[me], (const OUT*)p.bias, column, p.columns);
-      if (SCALES == 2) by = scales_of(p.x_scales, row, p.rows);
-      if (SCALES == 2) fetch_columns(s.w_scales[me], p.w_scales, tiles.column * BN, p.columns * (BN / kOutColumns));
-      if (kIsResidual && leads) {
-        wait_copies_read();
-        expect(s.residual[me], staging.kBytes);
-        load(staging, residual, s.residual[me], column, row);
-      }
-    };
-    if constexpr (TWO_LEVELS) {
-      multiply_tile_in_two_levels<SCALES == 3, TYPE>(d, s, at, me, p, row, tiles.column * BN, early);
-    } else {
-      const float sum = multiply_tile<NORMALISE, TYPE>(d, s, at, me, p.k, early);
-      if (NORMALISE) scale_rows(d, root_mean_squares(sum, p.k, p.epsilon));
-    }
-    if (SCALES == 1 || SCALES == 2) scale_rows(d, by);
-    if (kIsResidual) wait(s.residual[me], parity);
-    wait_words();
-#pragma unroll
-    for (int first = 0; first < kPanels; first += kStaged) {
-      if (!kIsResidual && leads) wait_copies_read();
-      named_sync(1 + me, kWarpgroup);
-#pragma unroll
-      for (int i = 0; i < kStaged; i++) {
-        const int c = column + (first + i) * kPanelColumns;
-        if (c < p.columns) put<EPILOGUE>(staging.panel(i), d, first + i, s, me, p, row, c);
-      }
-      fence_async_shared();
-      named_sync(1 + me, kWarpgroup);
-      if (leads) store(y, staging, column + first * kPanelColumns, row), commit_copies();
+    for (int part = 0; part < kResidualSteps; part++, at.advance()) {
+      wait(s.empty[at.stage], at.parity ^ 1);
+      expect(s.full[at.stage], kConsumers * s.y[0].kBytes);
+      for (int i = 0; i < kConsumers * kStaged; i++)
+        copy_in(s.residual(at.stage, i), residual, s.full[at.stage],
+                tiles.column * BN + (part * kStaged + i % kStaged) * kPanelColumns, tiles.row + i / kStaged * 64);
     }
   }
 }
+
+// A warpgroup: its 64 rows of one tile after the other.
+struct Consumer {
+  Shared& s;
+  const Params& p;
+  const TensorMap& y;
+  const int me;
+  Tiles tiles;
+  Cursor<STAGES> at;
+  Accumulator<BN> d;
+  u32 held[kHolds ? kPanels - kStaged : 1][4][4];  // the half of the last tile that has not left,
+  int row, column;                                 // and where that tile begins
+
+  template <int Half>
+  __device__ __forceinline__ void leave_half() {
+    constexpr int kFrom = Half * kStaged;
+    const int from = column + kFrom * kPanelColumns;
+    leave<Half ? kPanels - kStaged : kStaged>(s.y[me], y, 1 + me, from, row, [&](OUT* panel, int i) {
+      const int c = from + i * kPanelColumns;
+      if (EPILOGUE == kQuantise && c < p.columns)
+        quantise(panel, d, kFrom + i, p.y_scales + c / 128, row, p.rows, p.y_scale_stride);
+      if constexpr (kHolds && Half)
+        put_panel(panel, held[i]);
+      else if constexpr (EPILOGUE != kQuantise)
+        put_panel(panel, d, kFrom + i);
+    });
+  }
+
+  __device__ __forceinline__ void apply(int i) {  // the epilogue of panel i of y
+    constexpr int kShare = BN / 64 / kPanels;
+#pragma unroll
+    for (int j = 0; j < kShare; j++)
+      if (SCALES == 2) scale_columns(d, i * kShare + j, s.w_scales[me]);
+    if constexpr (EPILOGUE == kBias) add_bias(d, i, s.bias[me]);
+    if constexpr (EPILOGUE == kSwiglu) swiglu(d, i);
+    if constexpr (kIsResidual) {
+      if (i % kStaged == 0) wait(s.full[at.stage], at.parity);
+      add_panel(d, s.residual(at.stage, me * kStaged + i % kStaged), i);
+      if (i % kStaged == kStaged - 1) release(s.empty[at.stage]), at.advance();
+    }
+  }
+
+  __device__ __forceinline__ void run() {
+    bool more = tiles.advance();
+    if (TWO_LEVELS && me == 1) give_turn(0);
+    for (row = -1; more;) {
+      Rows by = {1.f, 1.f};
+      float sum = 0.f;
+      const auto under = [&] {
+        if (kHolds && row >= 0) leave_half<1>();
+        if (EPILOGUE == kBias) fetch_columns(s.bias[me], (const OUT*)p.bias, tiles.column * kOutColumns, p.columns);
+        if (SCALES == 1) by = one_scale(p.x_scales, p.w_scales);
+        if (SCALES == 2) by = scales_of(p.x_scales, tiles.row + 64 * me, p.rows);
+        if (SCALES == 2) fetch_columns(s.w_scales[me], p.w_scales, tiles.column * BN, p.columns * (BN / kOutColumns));
+      };
+      if constexpr (TWO_LEVELS)
+        under(), multiply_tile_in_two_levels<kBlockScales, TYPE>(d, s, at, me, p.steps(kStep));
+      else
+        sum = multiply_tile<NORMALISE, TYPE>(d, s, at, me, p.steps(kStep), under);
+      if (NORMALISE) by = root_mean_squares(sum, p.k, p.epsilon);
+      if (NORMALISE || SCALES == 1 || SCALES == 2) scale_rows(d, by);
+      if (EPILOGUE == kBias || SCALES == 2) wait_words(), named_sync(1 + me, kWarpgroup);
+      row = tiles.row + 64 * me, column = tiles.column * kOutColumns;
+#pragma unroll
+      for (int i = 0; i < kPanels; i++) apply(i);
+      leave_half<0>();
+#pragma unroll
+      for (int i = kStaged; kHolds && i < kPanels; i++) convert_panel<OUT>(held[i - kStaged], d, i);
+      if (!kHolds && kPanels > 1) leave_half<1>();
+      more = tiles.advance();
+      if (kHolds && !more) leave_half<1>();  // here: behind the loop it makes ptxas grant 168 registers, not 232
+    }
+  }
+};
 
 extern "C" __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kWarpgroup * (kConsumers + 1), 1)
     gemm(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap w, const __grid_constant__ TensorMap y,
@@ -113,17 +133,17 @@ extern "C" __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kWarpgrou
   Shared& s = *(Shared*)raw;
   if (shared_address(raw) % 1024) __trap();
   if (threadIdx.x == 0) {
-    for (int i = 0; i < STAGES; i++) init(s.full[i], 1), init(s.empty[i], 4 * kConsumers * kBlocks);
-    for (int i = 0; i < kConsumers; i++) init(s.residual[i], 1);
+    for (int i = 0; i < STAGES; i++) init(s.full[i], 1 + kBlockScales), init(s.empty[i], 4 * kConsumers * kBlocks);
     fence_init();
   }
   cluster_sync();
   if (warpgroup() == kConsumers) {
     give_registers<40>();
-    if (warp_of_warpgroup() == 0 && elected()) produce(s, p, x, w);
+    if (warp_of_warpgroup() == 0 && elected()) produce(s, p, x, w, residual);
+    if (kBlockScales && warp_of_warpgroup() == 1) put_scales<BN, STAGES>(s, p, p.steps(kStep) + kResidualSteps);
   } else {
     take_registers<232>();
-    consume(s, p, y, residual);
+    Consumer{s, p, y, warpgroup(), Tiles(p)}.run();
   }
   wait_copies_done();  // here, not at the end of `consume`: there ptxas would grant it 168 registers, not 232
   cluster_sync();

@@ -58,7 +58,7 @@ def constants(case: LinearCase, tile: Tile) -> dict[str, Any]:
     return {
         "TYPE": "e4m3" if case.scales else plain, "OUT": "e4m3" if case.epilogue == "quantise" else plain,
         "EPILOGUE": KINDS[case.epilogue], "NORMALISE": int(case.normalises), "SCALES": SCALES[case.scales],
-        "TWO_LEVELS": int(tile.two_levels), "BN": tile.columns, "STAGES": tile.stages, "PANELS": tile.panels,
+        "TWO_LEVELS": int(tile.two_levels), "BN": tile.columns, "STAGES": tile.stages,
     }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ class Tile:
     """128 × `columns` of the product; `stages` of 128 bytes of K in the ring; `panels` of y (64 rows by 128 bytes) that
     a warpgroup stages at a time; `group` pairs of row tiles before the next columns begin; `two_levels`: every 128 of
     k is added to a second accumulator, which the matrix units' shorter sums of e4m3 products need for full precision;
-    `vectors`: bytes of bias and scales that a column has for each of two warpgroups.
+    `beside`: bytes of bias and scales beside ring and staging.
     """
 
     columns: int
@@ -30,13 +30,13 @@ class Tile:
     panels: int
     group: int
     two_levels: bool = False
-    vectors: int = 0
+    beside: int = 0
 
     @property
     def shared_bytes(self) -> int:
         """Dynamic shared memory of a block: ring, staging, what columns have, barriers."""
         ring = self.stages * (ROWS + self.columns) * ROW_BYTES
-        return ring + 2 * self.panels * 64 * ROW_BYTES + 2 * self.vectors * self.columns + 16 * self.stages + 64
+        return ring + 2 * self.panels * 64 * ROW_BYTES + self.beside + 24 * self.stages + 64
 
 
 def tile_of(case: LinearCase, params: dict[str, Any]) -> Tile:
@@ -44,21 +44,23 @@ def tile_of(case: LinearCase, params: dict[str, Any]) -> Tile:
     unknown = set(params) - {"columns", "stages", "group", "two_levels"}
     if unknown:
         raise ValueError(f"this product takes columns, stages, group and two_levels, not {', '.join(sorted(unknown))}")
-    chosen = {"columns": 256, "stages": 3, "group": 8} | (params or space(case)[0])
+    chosen = {"columns": 256, "stages": 4, "group": 8} | (params or space(case)[0])
     columns, stages = chosen["columns"], chosen["stages"]
     two_levels = bool(chosen.get("two_levels")) or case.scales == "block"
-    if columns not in ((128, 256) if two_levels else (128, 192, 256)):
-        raise ValueError(f"columns is {columns}: 128, 256 or, with one level of sums, 192")
+    served = _widths(case, two_levels)
+    if columns not in served:
+        raise ValueError(f"columns is {columns}: this product takes {', '.join(map(str, served))}")
     if two_levels and not case.scales:
         raise ValueError("two_levels is true: sums of 16-bit products have one level")
     if chosen["group"] < 1:
         raise ValueError(f"group is {chosen['group']}: at least 1")
-    whole, vectors = panels_of(case, columns), 4 * (case.scales == "row") + 2 * case.adds_bias
-    for panels in (each for each in range(whole, 0, -1) if whole % each == 0):
-        tile = Tile(columns, stages, panels, chosen["group"], two_levels, vectors)
-        if stages >= 2 and tile.shared_bytes <= SHARED_MOST and (panels == whole or case.epilogue != "residual"):
-            return tile
-    raise ValueError(f"stages is {stages}: {columns} columns leave no room for so many, or it is below 2")
+    beside = columns * (8 * (case.scales == "row") + 4 * case.adds_bias)
+    beside += stages * 4 * (ROWS + columns // 128) * (case.scales == "block")
+    panels = -(-panels_of(case, columns) // 2)
+    tile = Tile(columns, stages, panels, chosen["group"], two_levels, beside)
+    if stages < 2 or tile.shared_bytes > SHARED_MOST:
+        raise ValueError(f"stages is {stages}: at least 2, and {columns} columns leave no room for so many")
+    return tile
 
 
 def panels_of(case: LinearCase, columns: int) -> int:
@@ -68,13 +70,18 @@ def panels_of(case: LinearCase, columns: int) -> int:
     return columns // 128 if case.gates else columns // 64
 
 
+def _widths(case: LinearCase, two_levels: bool) -> list[int]:
+    """The columns that a tile may have: whole panels of y, halves of which a residual fills, and parts of 128."""
+    odd = not (two_levels or case.gates or case.epilogue in ("quantise", "residual"))
+    return [256, 192, 128] if odd else [256, 128]
+
+
 def space(case: LinearCase) -> list[dict[str, Any]]:
     """Tiles worth timing: the one whose last wave is fullest first."""
-    found: list[dict[str, Any]] = [{"columns": 256, "stages": 3}, {"columns": 128, "stages": 5}]
-    if case.epilogue != "residual" and not (case.scales == "row" and case.adds_bias):  # what they stage leaves no room
-        found.append({"columns": 256, "stages": 4})
-    if not case.gates and case.epilogue != "quantise" and case.scales != "block":  # 192 are no whole panels of those
-        found.append({"columns": 192, "stages": 4})
+    full = case.scales in ("row", "block") and case.adds_bias  # what they hold leaves no room
+    stages = {256: 3 if full else 4, 192: 4, 128: 5}
+    widths = _widths(case, case.scales == "block")
+    found: list[dict[str, Any]] = [{"columns": each, "stages": stages[each]} for each in widths]
     found.sort(key=lambda each: (_work(case, each["columns"]), -each["stages"]))
     levels = [each | {"two_levels": True} for each in found if each["columns"] != 192]
     if case.scales not in ("tensor", "row"):

@@ -10,6 +10,7 @@ struct Params {
   float* y_scales;
   int rows, columns, k, row_tiles, column_tiles, group, x_scale_stride, w_scale_stride, y_scale_stride;
   float epsilon;
+  __device__ __forceinline__ int steps(int step) const { return (k + step - 1) / step; }  // of K, for one tile
 };
 
 // The tiles of one cluster, in an order that keeps `group` pairs of row tiles and as many column tiles in the L2.

@@ -61,6 +61,17 @@ __device__ __forceinline__ void put_panel(T* panel, const Accumulator<N>& from, 
     store_matrices(matrices_address(panel, step), values);
   }
 }
+// The same columns as 16-bit values, held in registers until a panel is free for them.
+template <typename T, int N>
+__device__ __forceinline__ void convert_panel(u32 (&held)[4][4], const Accumulator<N>& from, int part) {
+#pragma unroll
+  for (int step = 0; step < 4; step++) convert<T>(held[step], from, 4 * part + step);
+}
+template <typename T>
+__device__ __forceinline__ void put_panel(T* panel, const u32 (&held)[4][4]) {
+#pragma unroll
+  for (int step = 0; step < 4; step++) store_matrices(matrices_address(panel, step), held[step]);
+}
 template <typename T, int N>
 __device__ __forceinline__ void add_panel(Accumulator<N>& to, const T* panel, int part) {
 #pragma unroll

@@ -22,10 +22,11 @@ def case(**fields: Any) -> LinearCase:
 
 @pytest.mark.parametrize("scales", GRANULARITIES)
 @pytest.mark.parametrize("two_levels", [False, True])
-@pytest.mark.parametrize("epilogue", ["bias", "quantise"])
+@pytest.mark.parametrize("epilogue", ["bias", "residual", "quantise"])
 def test_it_compiles_without_spills(scales: Scales, two_levels: bool, epilogue: str) -> None:
     shape = case(scales=scales, epilogue=epilogue)
-    tile = tile_of(shape, {"columns": 256, "stages": 4, "two_levels": two_levels})
+    stages = 3 if epilogue == "bias" and scales != "tensor" else 4
+    tile = tile_of(shape, {"columns": 256, "stages": stages, "two_levels": two_levels})
     found = resources(log := compile_log(hopper_call.SOURCE, hopper_call.constants(shape, tile)))
     assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
     assert "serialized" not in log
@@ -78,6 +79,7 @@ def test_two_levels_are_for_e4m3_in_whole_blocks_of_columns() -> None:
 def test_long_sums_try_two_levels_first() -> None:
     assert tile_of(case(k=14_336), {}).two_levels
     assert not tile_of(case(k=4096), {}).two_levels
+    assert all(each["two_levels"] for each in space(case(dtype="fp16")))
 
 
 def _gate(name: str, shape: LinearCase, params: dict[str, Any]) -> None:
