@@ -33,7 +33,7 @@ def bench_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--rounds", type=positive, default=30, help="decode: requests to each runner (default 30)")
     parser.add_argument("--only", metavar="TEXT", help="only cases whose key contains TEXT, such as m=128")
-    parser.add_argument("--seconds", type=float, default=20.0, help="longest time for one case (default 20)")
+    parser.add_argument("--seconds", type=float, help="longest time for one case (default 20; decode's requests 60)")
     parser.add_argument("--compiled", action="store_true", help="also variants that take seconds to build")
 
 
@@ -129,7 +129,7 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Row
             runners=options.runner,
             slow_builds=options.compiled,
             rounds=options.rounds,
-            seconds=options.seconds,
+            seconds=options.seconds or 60.0,
             fidelity=options.fidelity,
         )
         yield from bench_decode.decode_rows(chosen, ceilings, (device, gpu))
@@ -139,7 +139,7 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Row
     place_of_trial = Bench(device, gpu, ceilings, only=_only(options))
     for case in cases(options.group, device.type == "cpu"):
         if options.only in (None, "") or options.only in case.key:
-            trials = try_case(place_of_trial, case, seconds=options.seconds)
+            trials = try_case(place_of_trial, case, seconds=options.seconds or 20.0)
             yield from rows_of(trials)
             _say_refused(options.variant or [], trials)
 

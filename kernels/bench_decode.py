@@ -55,7 +55,7 @@ class Options:
     runners: Sequence[str] | None = None
     slow_builds: bool = False
     rounds: int = 30
-    seconds: float = 20.0
+    seconds: float = 60.0
     fidelity: int = 0
 
     def groups(self, cpu: bool) -> list[tuple[str, int, int]]:

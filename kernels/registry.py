@@ -74,6 +74,8 @@ class Variant(ABC):
     build_seconds: ClassVar[float] = 0.0
     device_lengths: ClassVar[bool] = False
     """Attention: its call takes `position` [batch] or [1], read on the device, and a cache longer than is seen."""
+    turns: ClassVar[bool] = False
+    """LM head: its call takes `turn`, a `kernels.turn.Turn`, and x may be scaled by any positive number a row."""
     in_a_model: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
     """Params that a plan adds where the calls stand in a model's captured pass, whose weights lie still: the best guess
     first, the others to be timed there."""

@@ -7,8 +7,7 @@
 // stretch of the keys. Blocks copy their first CHUNK keys and values into shared memory before they wait for the
 // previous kernel, which can only be the QKV product: older slots of the cache, and the position, were written by the
 // step before. The block that owns the new token rotates k and appends k and v. Outputs are shared out among the
-// blocks of the cluster, which merge their own: from what they read in the others' shared memory (PUSH 0: nobody may
-// leave before all have read), or from what the others have written into theirs (PUSH 1).
+// blocks of the cluster, which merge their own from what all have written into their shared memory.
 #include "tiles.cuh"
 
 using namespace tiles;
@@ -33,8 +32,8 @@ struct Shared {
   Element fresh_value[HEAD_DIM];
   float query[GROUP][HEAD_DIM];
   float scores[GROUP][CHUNK];
-  float out[GROUP][HEAD_DIM], top[GROUP], total[GROUP], shrink[GROUP];  // out: PUSH, [SPLITS][kOwn] of every block
-  float tops[SPLITS][GROUP], totals[SPLITS][GROUP];
+  float top[GROUP], total[GROUP], shrink[GROUP];
+  float out[SPLITS][kOwn], tops[SPLITS][GROUP], totals[SPLITS][GROUP];  // of all blocks
 };
 
 struct Call {
@@ -84,11 +83,25 @@ __device__ void fetch(Shared& shared, const Element* keys, const Element* values
   }
 }
 
-__device__ __forceinline__ float2 rotated(const Element* x, const Element* cosine, const Element* sine, int i) {
-  const float low = (float)x[i], high = (float)x[i + kHalf];
-  return make_float2(low * (float)cosine[i] - high * (float)sine[i],
-                     high * (float)cosine[i + kHalf] + low * (float)sine[i + kHalf]);
-}
+// The angles of the elements lane, lane + 32, … of a head's lower half, and of their partners above.
+struct Angles {
+  static constexpr int kEach = kHalf / 32;
+  float low_cosine[kEach], low_sine[kEach], high_cosine[kEach], high_sine[kEach];
+  __device__ __forceinline__ Angles(const Element* cosine, const Element* sine) {
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) {
+      const int i = threadIdx.x % 32 + 32 * e;
+      low_cosine[e] = (float)cosine[i], low_sine[e] = (float)sine[i];
+      high_cosine[e] = (float)cosine[i + kHalf], high_sine[e] = (float)sine[i + kHalf];
+    }
+  }
+  // Element i = lane + 32 · e of x, and element i + kHalf, rotated.
+  __device__ __forceinline__ float2 turn(const Element* x, int e) const {
+    const int i = threadIdx.x % 32 + 32 * e;
+    const float low = (float)x[i], high = (float)x[i + kHalf];
+    return make_float2(low * low_cosine[e] - high * low_sine[e], high * high_cosine[e] + low * high_sine[e]);
+  }
+};
 
 // The scores of the chunk, in powers of two: query · key for every key and head.
 __device__ void score(Shared& shared, int count, int fresh) {
@@ -159,16 +172,11 @@ __device__ __forceinline__ u32 in_block(const float& own, u32 rank) {
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(&own)), "r"(rank));
   return address;
 }
-__device__ __forceinline__ float of_block(const float& own, u32 rank) {
-  float found;
-  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(found) : "r"(in_block(own, rank)) : "memory");
-  return found;
-}
 __device__ __forceinline__ void to_block(const float& own, u32 rank, float value) {
   asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(in_block(own, rank)), "f"(value) : "memory");
 }
 
-// Sums the block's partial outputs over its warps, into its own shared.out or those of the blocks that merge them.
+// Sums the block's partial outputs over its warps, into the shared memory of the blocks that merge them.
 __device__ void gather(Shared& shared, Eight (&out)[GROUP], int split) {
   const int lane = threadIdx.x % 32;
   __syncthreads();
@@ -186,33 +194,27 @@ __device__ void gather(Shared& shared, Eight (&out)[GROUP], int split) {
     float sum = 0;
 #pragma unroll
     for (int warp = 0; warp < kWarps; ++warp) sum += shared.partial[warp][i / HEAD_DIM][i % HEAD_DIM];
-    if (PUSH)
-      to_block((&shared.out[0][0])[split * kOwn + i % kOwn], i / kOwn, sum);
-    else
-      shared.out[i / HEAD_DIM][i % HEAD_DIM] = sum;
+    to_block(shared.out[split][i % kOwn], i / kOwn, sum);
   }
-  if (PUSH)
-    for (int i = threadIdx.x; i < SPLITS * GROUP; i += kThreads) {
-      const int rank = i / GROUP, g = i % GROUP;
-      to_block(shared.tops[split][g], rank, shared.top[g]);
-      to_block(shared.totals[split][g], rank, shared.total[g]);
-    }
+  for (int i = threadIdx.x; i < SPLITS * GROUP; i += kThreads) {
+    const int rank = i / GROUP, g = i % GROUP;
+    to_block(shared.tops[split][g], rank, shared.top[g]);
+    to_block(shared.totals[split][g], rank, shared.total[g]);
+  }
 }
 
 // Merges the block's share of the outputs of one key head's query heads.
 __device__ void merge(const Shared& shared, Element* out, int rank) {
   for (int own = threadIdx.x; own < kOwn; own += kThreads) {
     const int i = rank * kOwn + own, g = i / HEAD_DIM;
-    float tops[SPLITS], top = -infinity(), sum = 0, total = 0;
+    float top = -infinity(), sum = 0, total = 0;
 #pragma unroll
-    for (int split = 0; split < SPLITS; ++split)
-      top = fmaxf(top, tops[split] = PUSH ? shared.tops[split][g] : of_block(shared.top[g], split));
+    for (int split = 0; split < SPLITS; ++split) top = fmaxf(top, shared.tops[split][g]);
 #pragma unroll
     for (int split = 0; split < SPLITS; ++split) {
-      const float weight = tops[split] == -infinity() ? 0.f : exp2f(tops[split] - top);
-      const float* all = &shared.out[0][0];
-      sum += weight * (PUSH ? all[split * kOwn + own] : of_block(all[i], split));
-      total += weight * (PUSH ? shared.totals[split][g] : of_block(shared.total[g], split));
+      const float weight = shared.tops[split][g] == -infinity() ? 0.f : exp2f(shared.tops[split][g] - top);
+      sum += weight * shared.out[split][own];
+      total += weight * shared.totals[split][g];
     }
     out[i] = (Element)(sum / total);
   }
@@ -224,7 +226,7 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
   const int split = blockIdx.x, head = blockIdx.y, sequence = blockIdx.z, kv_heads = gridDim.y;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row = kv_heads * HEAD_DIM;
   let_next_kernel_start();
-  if (PUSH) arrive_in_cluster();  // this block is here, so that others may write into it
+  arrive_in_cluster();  // this block is here, so that others may write into it
 
   const long long position = call.position[sequence * call.position_step];
   const bool inside = position >= 0 && position < call.capacity;
@@ -236,19 +238,23 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
   const bool owner = begin <= last && end == last + 1;
   fetch(shared, keys, values, begin, min(end - begin, CHUNK), row);
   if (threadIdx.x < GROUP) shared.top[threadIdx.x] = -infinity(), shared.total[threadIdx.x] = 0;
-  const Element *cosine = call.cosines + (long long)last * HEAD_DIM, *sine = call.sines + (long long)last * HEAD_DIM;
+  const Angles angles(call.cosines + (long long)last * HEAD_DIM, call.sines + (long long)last * HEAD_DIM);
   wait_previous_kernel();
 
   const Element* from = call.qkv + (long long)sequence * (GROUP + 2) * row;
   for (int g = warp; g < GROUP; g += kWarps)
-    for (int i = lane; i < kHalf; i += 32) {
-      const float2 turned = rotated(from + (head * GROUP + g) * HEAD_DIM, cosine, sine, i);
+#pragma unroll
+    for (int e = 0; e < Angles::kEach; ++e) {
+      const int i = lane + 32 * e;
+      const float2 turned = angles.turn(from + (head * GROUP + g) * HEAD_DIM, e);
       shared.query[g][i] = turned.x * call.scale * kLog2e;
       shared.query[g][i + kHalf] = turned.y * call.scale * kLog2e;
     }
   if (owner && inside && warp == kWarps - 1)
-    for (int i = lane; i < kHalf; i += 32) {
-      const float2 turned = rotated(from + (GROUP * kv_heads + head) * HEAD_DIM, cosine, sine, i);
+#pragma unroll
+    for (int e = 0; e < Angles::kEach; ++e) {
+      const int i = lane + 32 * e;
+      const float2 turned = angles.turn(from + (GROUP * kv_heads + head) * HEAD_DIM, e);
       const Element* value = from + ((GROUP + 1) * kv_heads + head) * HEAD_DIM;
       const long long to = cache + (long long)last * row;
       shared.fresh_key[i] = turned.x, shared.fresh_key[i + kHalf] = turned.y;
@@ -272,7 +278,7 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
     __syncthreads();
     weigh(shared, out, count, last - at);
   }
-  if (PUSH) wait_for_cluster();
+  wait_for_cluster();
   gather(shared, out, split);
   cluster_sync();
   Element* to = call.out + ((long long)sequence * kv_heads + head) * GROUP * HEAD_DIM;
@@ -281,5 +287,4 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
   } else {
     for (int i = threadIdx.x; i < kOwn; i += kThreads) to[split * kOwn + i] = (Element)__int_as_float(0x7fffffff);
   }
-  if (!PUSH) cluster_sync();
 }

@@ -18,8 +18,8 @@ THREADS, WARPS = 256, 8
 SPLITS = (1, 2, 4, 8)
 HEAD_DIMS = (64, 128, 256)
 GROUP_MOST = 8
-CHUNK_MOST = {64: 256, 128: 128, 256: 64}
-"""Keys that a block holds at once, by head_dim: 64 KB of keys and values."""
+CHUNK_MOST = {64: 320, 128: 160, 256: 80}
+"""Keys that a block holds at once, by head_dim: 80 KB of keys and values, an eighth of 1,280 tokens of 128."""
 LONGEST = 16_384
 """Beyond this many keys, blocks of one cluster a head leave most of the GPU without work."""
 ELEMENTS = {"bf16": "bf16", "fp16": "f16"}
@@ -54,33 +54,31 @@ class StepHopper(Variant):
         return refusal(case)
 
     def space(self, case: StepAttentionCase) -> list[dict[str, Any]]:
-        """Fewer splits where batch and heads fill the GPU by themselves; both ways to merge."""
+        """Fewer splits where batch and heads fill the GPU by themselves."""
         best = next((each for each in SPLITS if each * case.kv_heads * max(1, case.batch) >= 64), SPLITS[-1])
         at = SPLITS.index(best)
         splits = (best, *SPLITS[max(0, at - 1) : at])
-        return [{"splits": each, "push": push} for each in splits for push in (0, 1)]
+        return [{"splits": each} for each in splits]
 
     def build(self, case: StepAttentionCase, params: dict[str, Any]) -> Callable[..., Any]:
         """f(qkv, cos, sin, k_cache, v_cache, position) -> o [batch, heads · head_dim].
 
         cos and sin [capacity, head_dim]; position [1] or [batch] int64. A position outside the cache gives NaN.
-        `splits` blocks share the keys of one head; with `push` each writes its parts to the block that merges them,
-        else that one reads them. `overlap` is a dependent launch: see the class. Raises ValueError that names the
-        argument.
+        `splits` blocks share the keys of one head. `overlap` is a dependent launch: see the class. Raises ValueError
+        that names the argument.
         """
         import numpy as np
 
         from kernels import nvrtc
 
         expect_served(self, case)
-        unknown = set(params) - {"splits", "push", "overlap"}
-        splits, push = params.get("splits", self.space(case)[0]["splits"]), params.get("push", 0)
-        if unknown or splits not in SPLITS or push not in (0, 1):
-            raise ValueError(f"params: step_hopper takes splits of {SPLITS}, push of 0 or 1, and overlap, not {params}")
+        splits = params.get("splits", self.space(case)[0]["splits"])
+        if set(params) - {"splits", "overlap"} or splits not in SPLITS:
+            raise ValueError(f"params: step_hopper takes splits of {SPLITS}, and overlap, not {params}")
         overlap = bool(params.get("overlap"))
         group, share = case.heads // case.kv_heads, -(-case.seen // splits)
         chunk = min(CHUNK_MOST[case.head_dim], -(-share // 32) * 32)
-        defines = {"HEAD_DIM": case.head_dim, "GROUP": group, "SPLITS": splits, "CHUNK": chunk, "PUSH": push}
+        defines = {"HEAD_DIM": case.head_dim, "GROUP": group, "SPLITS": splits, "CHUNK": chunk}
         size = shared_bytes(case.head_dim, group, chunk, splits)
         kernel = nvrtc.load(SOURCE, "step_attention", defines | {"ELEMENT": ELEMENTS[case.dtype]}, size)
         call = np.dtype(FIELDS, align=True)

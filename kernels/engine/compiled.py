@@ -84,7 +84,7 @@ class CompiledRunner(Runner):
             self.prepare(batch, length, tokens)
         session = self._session
         assert session is not None
-        read = _GpuReader(tokens, batch) if session.device.type == "cuda" else _CpuReader()
+        read = session.reader(length, tokens)
         start_ns = time.monotonic_ns()
         session.begin(prompt)
         read.enqueue(session.token)
@@ -144,44 +144,3 @@ class CompiledRunner(Runner):
         self._session = None
         self._encoders.clear()
         super().close()
-
-
-class _CpuReader:
-    """Reads ids as soon as a step is done."""
-
-    def __init__(self) -> None:
-        self._rows: list[list[int]] = []
-        self._times_ns: list[int] = []
-
-    def enqueue(self, token: Tensor) -> None:
-        self._rows.append(token[:, 0].tolist())
-        self._times_ns.append(time.monotonic_ns())
-
-    def finish(self) -> tuple[list[list[int]], list[int]]:
-        return self._rows, self._times_ns
-
-
-class _GpuReader:
-    """Copies ids to pinned memory behind each step and reads them one step later, when the copy's event has passed."""
-
-    def __init__(self, tokens: int, batch: int) -> None:
-        self._host = torch.empty(tokens, batch, dtype=torch.int64, pin_memory=True)
-        self._events = [torch.cuda.Event() for _ in range(tokens)]
-        self._times_ns: list[int] = []
-        self._enqueued = 0
-
-    def enqueue(self, token: Tensor) -> None:
-        self._host[self._enqueued].copy_(token[:, 0], non_blocking=True)
-        self._events[self._enqueued].record()
-        self._enqueued += 1
-        if self._enqueued > 1:
-            self._read()
-
-    def _read(self) -> None:
-        self._events[len(self._times_ns)].synchronize()
-        self._times_ns.append(time.monotonic_ns())
-
-    def finish(self) -> tuple[list[list[int]], list[int]]:
-        while len(self._times_ns) < self._enqueued:
-            self._read()
-        return self._host.tolist(), self._times_ns

@@ -1,14 +1,18 @@
 """Buffers and graphs of the kernels runner: one graph for a decode step, one for each bucket of prompt lengths."""
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from kernels.engine import decoder
 from kernels.engine.graphs import captured
+from kernels.engine.head import head_part
 from kernels.engine.parts import Parts
-from kernels.engine.passes import Pass, State
+from kernels.engine.passes import Pass
 from kernels.engine.prompts import Prompts
+from kernels.engine.readers import Reader, SeenReader
 from kernels.engine.sessions import Session
+from kernels.engine.state import State
 
 TOKEN_SLACK = 0.03
 """Share of the largest logit by which rounding may let a token win that is not the best."""
@@ -21,9 +25,14 @@ class KernelsSession(Session):
         super().__init__(model.embedding.device, batch, capacity)
         self.model, self.parts = model, parts
         position = torch.zeros(1, dtype=torch.int64, device=self.device)
-        self.state = State(
-            batch, capacity, *model.rope_table(capacity), model.cache(batch, capacity), position, self.token
-        )
+        stream = seen = None
+        if head_part(model, parts, batch).variant.turns:
+            stream = model.embedding.new_zeros(batch, model.embedding.shape[1])
+            pinned = self.device.type == "cuda"
+            seen = torch.zeros(capacity + 1, batch, dtype=torch.int64, pin_memory=pinned)
+        cos, sin = model.rope_table(capacity)
+        cache = model.cache(batch, capacity)
+        self.state = State(batch, capacity, cos, sin, cache, position, self.token, stream, seen)
         self.prompts = Prompts(model, parts, self.state, whole=True)
         self._step_pass = Pass(model, parts, self.state, 1)
         self._step_stream = self.token
@@ -41,6 +50,10 @@ class KernelsSession(Session):
         self._served = prompt.shape[1]
         self.prompts.read(prompt)
 
+    def reader(self, length: int, tokens: int) -> Reader:
+        seen = self.state.seen
+        return super().reader(length, tokens) if seen is None else SeenReader(seen, length, tokens)
+
     def forced(self, ids: Tensor) -> Tensor:
         """Reads as many as the last request's prompt had at once, the others one by one, as that request did.
 
@@ -55,10 +68,12 @@ class KernelsSession(Session):
         chosen = [self.token.clone()]
         for at in range(length, ids.shape[1]):
             self.token.copy_(ids[:, at : at + 1])
+            if self.state.stream is not None:
+                self.state.stream.copy_(F.embedding(ids[:, at], self.model.embedding))
             self.step()
             streams.append(self._step_stream[:, None].clone())
             chosen.append(self.token.clone())
-        logits = self._step_pass.logits(torch.cat(streams, dim=1))
+        logits = self._step_pass.head.logits(torch.cat(streams, dim=1))
         check_chosen(logits[:, length - 1 :], torch.cat(chosen, dim=1))
         return logits
 

@@ -9,7 +9,6 @@ the plan has for it, or torch's own.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -17,25 +16,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from kernels.engine import decoder
+from kernels.engine.head import Head
 from kernels.engine.loading import DTYPE_NAMES
 from kernels.engine.parts import Parts
 from kernels.engine.products import Rows, Stream, added_product, gated_product, normed_product
-from kernels.ops import AttentionCase, LmHeadCase, RmsNormCase, RopeCase, StepAttentionCase
+from kernels.engine.state import State
+from kernels.ops import AttentionCase, RmsNormCase, RopeCase, StepAttentionCase
 
 USUAL_SCALE_ERROR = 1e-6
-
-
-@dataclass(frozen=True)
-class State:
-    """What passes of one session share. `position` [1] int64 is that of the next token to be read; `token` [b, 1]."""
-
-    batch: int
-    capacity: int
-    cos: Tensor
-    sin: Tensor
-    cache: list[tuple[Tensor, Tensor]]
-    position: Tensor
-    token: Tensor
 
 
 class Where(NamedTuple):
@@ -61,28 +49,25 @@ class Pass:
         self._rotates = False
         self._prompt_at = torch.arange(queries, device=state.position.device)
         self._layers = [self._layer(index) for index in range(len(model.layers))]
-        vocab, hidden = model.lm_head.shape
-        case = LmHeadCase(m=state.batch, vocab=vocab, k=hidden, dtype=self.dtype, weights=self.dtype)
-        self._head = parts.part(case)
-        self._head_weight = parts.pack(self._head, model.lm_head)
+        self.head = Head(model, parts, state, self._last, queries)
 
     def run(self, ids: Tensor, length: Tensor | None = None) -> Tensor:
         """Reads ids [b, queries] from the state's position on and writes the greedy next ids into its token.
+
+        The embedding of a single query is the state's `stream`, where it has one.
 
         `length` [1] int64 is how many of the ids count (None: all); the others stand to the right of them. Moves the
         position on, and returns the residual stream after the last layer: [b · queries, hidden], or [b, hidden] of the
         last tokens where the pass is not whole.
         """
-        stream = Stream(F.embedding(ids, self.model.embedding).view(self._rows.m, -1))
+        begins = self.state.stream if self.queries == 1 else None
+        stream = Stream(F.embedding(ids, self.model.embedding).view(self._rows.m, -1) if begins is None else begins)
         where = self._where() if self._rotates else None
         last = None if length is None else length - 1
         for layer in self._layers:
             layer(stream, where, last)
         x = stream.settled()
-        ends = self._ends(x, last) if self.whole else x
-        found = self._head.function(self._last.norm(Stream(ends), self.model.norm), self._head_weight)
-        self.state.token.copy_(found[:, None])
-        self.state.position.add_(self.queries if length is None else length)
+        self.head.run(self._ends(x, last) if self.whole else x, length)
         return x
 
     def _where(self) -> Where:
@@ -97,11 +82,6 @@ class Pass:
         """The rows [b, …] of the last tokens among x [b · queries, …]; `last` [1] is their index."""
         rows = x.view(self.state.batch, self.queries, -1)
         return (rows[:, -1] if last is None else rows.index_select(1, last)[:, 0]).contiguous()
-
-    def logits(self, x: Tensor) -> Tensor:
-        """Logits [..., vocab] of a residual stream [..., hidden], with the head's weight as the plan holds it."""
-        hidden = decoder.rms_norm(x, self.model.norm, self.model.eps)
-        return F.linear(hidden, self.parts.held(self._head, self.model.lm_head, hidden))
 
     def _layer(self, index: int) -> Callable[[Stream, Where | None, Tensor | None], None]:
         w, shape = self.model.layers[index], self.model.shapes[index]

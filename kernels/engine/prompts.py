@@ -8,7 +8,8 @@ from torch import Tensor
 from kernels.engine import decoder
 from kernels.engine.graphs import captured
 from kernels.engine.parts import Parts
-from kernels.engine.passes import Pass, State
+from kernels.engine.passes import Pass
+from kernels.engine.state import State
 
 FINE_UNTIL, FINE, COARSE = 256, 64, 256
 """Buckets end at the multiples of FINE up to FINE_UNTIL, then at those of COARSE."""

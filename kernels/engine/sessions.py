@@ -13,6 +13,7 @@ from transformers.cache_utils import StaticLayer, get_layer_types_and_kwargs
 
 from kernels.engine import decoder
 from kernels.engine.graphs import captured
+from kernels.engine.readers import CpuReader, GpuReader, Reader
 
 Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
 """Compiles a function, or returns it as it is."""
@@ -38,6 +39,10 @@ class Session(ABC):
     @abstractmethod
     def fits(self, batch: int, prompt: int, tokens: int) -> bool:
         """Whether it is ready for this shape; one decode step less than tokens is needed."""
+
+    def reader(self, length: int, tokens: int) -> Reader:
+        """Reads the `tokens` ids of each row that follow a prompt of that length."""
+        return GpuReader(tokens, self.batch) if self.device.type == "cuda" else CpuReader()
 
     @abstractmethod
     def forced(self, ids: Tensor) -> Tensor:

@@ -126,8 +126,10 @@ __device__ __forceinline__ void best_of_row(List& list, const Logits& logits, u6
   sort(list);
 }
 
-// y: candidates [m][gridDim.x][kTop].
-extern "C" __global__ void __launch_bounds__(kBlock, 1) lm_head_candidates(const __grid_constant__ Params p) {
+// y: candidates [m][gridDim.x][kTop]. Where a position is given it moves on by `moves`: everything that reads it ran
+// before this kernel, or begins after the next.
+extern "C" __global__ void __launch_bounds__(kBlock, 1)
+    lm_head_candidates(const __grid_constant__ Params p, long long* position, const long long* moves) {
   extern __shared__ __align__(128) char memory[];
   const Places at(memory, p);
   const Share share(p);
@@ -141,6 +143,7 @@ extern "C" __global__ void __launch_bounds__(kBlock, 1) lm_head_candidates(const
     if (mine > *(volatile u64*)&best[m]) atomicMax(&best[m], mine);
   });
   __syncthreads();
+  if (position && blockIdx.x == 0 && threadIdx.x == 0) *position += *moves;
   u64* out = (u64*)p.y;
   if (!TOP) {
     if (threadIdx.x < p.m) out[threadIdx.x * gridDim.x + blockIdx.x] = best[threadIdx.x];
@@ -202,10 +205,19 @@ __device__ __forceinline__ int drawn(const List& list, float temperature, int to
   return token_of(place < 32 ? low : high);
 }
 
+// What the next step begins with: the embedding's row of each token [m][words], and the host's copy of the tokens.
+struct Turn {
+  const uint4* embedding;  // [vocab][words], or null
+  uint4* stream;
+  long long* seen;  // [rows][m] in the host's memory, by position; or null
+  const long long* position;
+  int words, rows;
+};
+
 // One block a row: joins the candidates of all blocks. ids: [m] int64.
 extern "C" __global__ void __launch_bounds__(kJoiners * 32)
     lm_head_join(const u64* candidates, long long* ids, int blocks, int top_k, const float* temperature,
-                 const float* top_p, const long long* seed) {
+                 const float* top_p, const long long* seed, const Turn turn) {
   __shared__ u64 lists[kJoiners][64];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, m = blockIdx.x;
   wait_previous_kernel();
@@ -239,7 +251,16 @@ extern "C" __global__ void __launch_bounds__(kJoiners * 32)
     }
     __syncthreads();
   }
-  if (warp) return;
-  const int token = TOP ? drawn(list, temperature[m], top_k, top_p[m], (u64)seed[m]) : token_of(list[0]);
-  if (lane == 0) ids[m] = token;
+  if (warp == 0) {
+    const int token = TOP ? drawn(list, temperature[m], top_k, top_p[m], (u64)seed[m]) : token_of(list[0]);
+    if (lane == 0) {
+      ids[m] = token, lists[0][0] = token;
+      if (turn.seen && *turn.position < turn.rows)
+        *(volatile long long*)&turn.seen[*turn.position * gridDim.x + m] = token;
+    }
+  }
+  if (!turn.embedding) return;
+  __syncthreads();
+  for (int i = threadIdx.x; i < turn.words; i += kJoiners * 32)
+    turn.stream[(long long)m * turn.words + i] = turn.embedding[lists[0][0] * turn.words + i];
 }

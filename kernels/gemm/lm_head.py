@@ -21,6 +21,7 @@ class _LmHead(Variant):
     op = "lm_head"
     weights: str = ""
     in_a_model = ({"overlap": True}, {"overlap": False})
+    turns = True
 
     def serves(self, case: LmHeadCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:

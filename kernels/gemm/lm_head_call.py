@@ -13,6 +13,7 @@ from kernels.gemm.skinny_cut import CANDIDATES_BYTES, SHARED_MOST, Cut
 from kernels.inputs import DTYPES
 from kernels.ops import LmHeadCase
 from kernels.reference import TOP_K
+from kernels.turn import Turn
 
 SOURCE = Path(__file__).with_name("lm_head.cu")
 
@@ -20,6 +21,13 @@ CANDIDATES = 64
 """What a block keeps of a row when sampling: the largest top_k there is."""
 
 JOIN_THREADS = 512
+
+TURN = np.dtype(
+    [(name, np.uint64) for name in ("embedding", "stream", "seen", "position")]
+    + [(name, np.int32) for name in ("words", "rows")],
+    align=True,
+)
+"""`Turn` of lm_head.cu."""
 
 
 def head_macros(cut: Cut, case: LmHeadCase, sms: int) -> dict[str, int]:
@@ -44,6 +52,7 @@ class LmHead:
         top_p: Tensor | None = None,
         seed: Tensor | None = None,
         top_k: int = TOP_K,
+        turn: Turn | None = None,
     ) -> Tensor:
         case, cut = self.case, self.cut
         check_tensor("x", x, (case.m, case.k), DTYPES[case.dtype])
@@ -51,7 +60,7 @@ class LmHead:
             raise ValueError(f"x begins at {x.data_ptr():#x}, which is no multiple of 16 bytes")
         check_stream(w, cut)
         settings = self._settings(temperature, top_p, seed, top_k)
-        ids = torch.empty(case.m, dtype=torch.int64, device=x.device)
+        ids = torch.empty(case.m, dtype=torch.int64, device=x.device) if turn is None else turn.token
         if case.m == 0:
             return ids
         sms = sm_count(x.device.index)
@@ -64,11 +73,12 @@ class LmHead:
             kernel(SOURCE, "lm_head_candidates", compiled, SHARED_MOST - CANDIDATES_BYTES),
             (blocks,),
             cut.warps * 32 + 64,
-            (params,),
+            (params, *((turn.position.data_ptr(), turn.moves.data_ptr()) if turn else (0, 0))),
             shared,
             self.overlap,
         )
         arguments = (found.data_ptr(), ids.data_ptr(), np.int32(blocks), np.int32(min(top_k, case.vocab)), *settings)
+        arguments += (turned(turn),)
         nvrtc.launch(kernel(SOURCE, "lm_head_join", compiled, 0), (case.m,), JOIN_THREADS, arguments, 0, True)
         return ids
 
@@ -87,3 +97,20 @@ class LmHead:
                 check_tensor(name, value, (self.case.m,), dtype)
             addresses.append(0 if value is None else value.data_ptr())
         return tuple(addresses)
+
+
+def turned(turn: Turn | None) -> Any:
+    """`TURN` as a numpy scalar, zeros without a turn. Raises ValueError where rows of the embedding are no words."""
+    found = np.zeros((), TURN)
+    if turn is None:
+        return found
+    found["position"] = turn.position.data_ptr()
+    if turn.seen is not None:
+        found["seen"], found["rows"] = turn.seen.data_ptr(), len(turn.seen)
+    if turn.embedding is not None and turn.stream is not None:
+        row_bytes = turn.embedding.shape[1] * turn.embedding.itemsize
+        if row_bytes % 16 or turn.embedding.data_ptr() % 16 or turn.stream.data_ptr() % 16:
+            raise ValueError(f"embedding has rows of {row_bytes} bytes or begins in between: 16 are copied at once")
+        found["embedding"], found["stream"] = turn.embedding.data_ptr(), turn.stream.data_ptr()
+        found["words"] = row_bytes // 16
+    return found

@@ -2,8 +2,8 @@
 //
 //   consumers, WARPS   chunk by chunk: weights from the ring to fp16 or bf16, 16 × 16 tiles times x on the matrix units;
 //                      K_WARPS of them share a row tile and add up, in a fixed order, when a unit of rows is done
-//   one producer       bulk copies of x, and of this block's weights into the ring; with a dependent launch the ring is
-//                      full before the previous kernel has ended and x is waited for
+//   one producer       bulk copies of this block's weights into the ring; with a dependent launch the ring is full before
+//                      the previous kernel has ended and the consumers bring x
 //   one fetcher warp   row scales, bias and residual
 //   SPLITS blocks      of a cluster share rows and divide k; the sums meet in their shared memories, in a fixed order
 #pragma once
@@ -27,25 +27,37 @@ __device__ __forceinline__ u32 scaled(u32 pair, float scale) {
 // 2^(14 - exponent of the row's largest value), as bits; a row with infinities takes the least scale.
 __device__ __forceinline__ u32 scale_exponent(u32 largest) { return min(268u - (largest >> 7), 253u); }
 
-// Sums of squares and largest values of the rows of x; rows for quantised weights become fp16. A warp takes every
-// (WARPS / parts)-th row, and a part of it.
-__device__ __forceinline__ void prepare(const Params& p, const Places& at) {
-  if (!kScaled && !NORM) return;
+// Sums of squares and largest values of the rows of x; rows for quantised weights come through registers and become fp16. A warp takes every (WARPS / parts)-th row, and a part of it.
+__device__ __forceinline__ void prepare(const Params& p, const Places& at, const Share& share) {
   Shared& s = *at.shared;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, words = p.steps * K_WARPS * Weight::kK / 8;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, words = share.columns / 8, there = share.there / 8;
   int side_by_side = 1;
   while (side_by_side < min(p.m, WARPS)) side_by_side *= 2;
   const int parts = WARPS / side_by_side, part = warp % parts;
+  constexpr int kBatch = 4;
+  wait_previous_kernel();
+  if (!kDirect && !kScaled && !NORM) return;
 #pragma unroll 1
   for (int row = warp / parts; row < p.m; row += side_by_side) {
-    const uint4* from = (const uint4*)(at.x + row * p.x_bytes);
+    const uint4* from = (const uint4*)(p.x + (long long)row * p.k + share.rank * share.columns);
+    uint4* to = (uint4*)(at.x + row * p.x_bytes);
     u32 largest = 0;
     float squares = 0;
-#pragma unroll 2
-    for (int word = part * 32 + lane; word < words; word += parts * 32) {
-      const uint4 v = from[word];
-      if (kScaled) largest = largest_of(largest, v);
-      if (NORM) squares += squares_of(v);
+#pragma unroll 1
+    for (int base = part * 32 + lane; base < words; base += parts * 32 * kBatch) {
+      uint4 v[kBatch];
+#pragma unroll
+      for (int i = 0; i < kBatch; i++) {
+        const int word = base + i * parts * 32;
+        v[i] = word < there ? kDirect ? __ldcg(from + word) : to[word] : make_uint4(0, 0, 0, 0);
+      }
+#pragma unroll
+      for (int i = 0; i < kBatch; i++) {
+        const int word = base + i * parts * 32;
+        if (kDirect && word < words) to[word] = v[i];
+        if (kScaled) largest = largest_of(largest, v[i]);
+        if (NORM) squares += squares_of(v[i]);
+      }
     }
     if (kScaled) {
       largest = __reduce_max_sync(~0u, max(largest & 0xffff, largest >> 16));
@@ -119,8 +131,9 @@ __device__ __forceinline__ void consume(const Params& p, const Places& at, const
     x[i] = at.x + min(8 * i + g, p.m - 1) * p.x_bytes + warp % K_WARPS * Weight::kK * 2 + t * 16;
   Ring ring;
   __syncthreads();
-  wait(s.fetched, 0);
-  prepare(p, at);
+  if (!kDirect && threadIdx.x == 0) fetch_x(p, at, share);
+  if (!kDirect) wait(s.fetched, 0);
+  prepare(p, at, share);
 #pragma unroll 1
   for (int unit = 0; unit < share.end - share.first; unit++) {
     Sums sums[ROW_TILES] = {};
@@ -143,6 +156,7 @@ __device__ __forceinline__ void consume(const Params& p, const Places& at, const
     for (int i = 0; i < ROW_TILES * N_TILES * 4; i++)
       s.partial[unit & 1][warp * ROW_TILES * N_TILES + i / 4][(2 * t + i % 2) * kColumn + g + i % 4 / 2 * 8] =
           sums[i / 4 / N_TILES][i / 4 % N_TILES][i % 4];
+    if (kDirect && unit == 0) wait(s.fetched, 0);
     named_sync(1, kThreads);
     finish_unit(p, at, unit, finish);
   }
@@ -183,13 +197,13 @@ __device__ __forceinline__ void join_splits(const Params& p, const Places& at, c
 // The whole block. Returns to all threads; `at.kept` then holds the block's sums where KEEP is set and SPLITS is 1.
 template <class Finish>
 __device__ __forceinline__ void product(const Params& p, const Places& at, const Share& share, Finish finish) {
-  let_next_kernel_start();
+  if (!p.late) let_next_kernel_start();
   if (threadIdx.x < kThreads) {
     if (threadIdx.x < 16) at.shared->largest[threadIdx.x] = 0;
     consume(p, at, share, finish);
   } else if (threadIdx.x < kThreads + 32) {
     Producer producer(p, share);
-    if (threadIdx.x == kThreads) producer.fill(p, at, share);
+    if (threadIdx.x == kThreads) producer.start(p, at);
     __syncthreads();
     if (threadIdx.x == kThreads) producer.stream(p, at);
     __syncwarp();

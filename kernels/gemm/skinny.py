@@ -15,21 +15,26 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 16
 CUTS = ("splits", "k_warps", "row_tiles", "warps")
-PARAMS = (*CUTS, "overlap", "ahead", "zero")
+PARAMS = (*CUTS, "overlap", "ahead", "late", "zero")
 
 
 class _Skinny(Variant):
     """What the variants of all weight types share.
 
     Params: `splits`, `k_warps`, `row_tiles`, `warps` (how the product is cut; the same for `pack` and `build`),
-    `overlap` (a dependent launch: weights are read before the kernel ahead has ended, so they must have been written,
-    and waited for, long before), `ahead` (KiB beyond its ring that each block then brings into the L2), `zero` (int4:
-    with a zero per group).
+    `overlap` (a dependent launch: weights, their scales and the bias are read before the kernel ahead has ended, so
+    they must have been written, and waited for, long before), `ahead` (KiB beyond its ring that each block then brings
+    into the L2), `late` (a dependent launch after this one begins when all weights of this one are on their way, not
+    at once), `zero` (int4: with a zero per group).
     """
 
     op = "linear"
     weights: str = ""
-    in_a_model = tuple({"overlap": True, "ahead": kib} for kib in (64, 0, 128, 192))
+    in_a_model = (
+        {"overlap": True, "ahead": 64},
+        {"overlap": True, "ahead": 0},
+        {"overlap": True, "ahead": 0, "late": True},
+    )
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:
@@ -55,7 +60,8 @@ class _Skinny(Variant):
         from kernels.gemm.skinny_call import SkinnyLinear
 
         expect_served(self, case)
-        return SkinnyLinear(case, cut_of(case, params), bool(params.get("overlap")), 1024 * params.get("ahead", 0))
+        overlap, late = bool(params.get("overlap")), bool(params.get("late"))
+        return SkinnyLinear(case, cut_of(case, params), overlap, 1024 * params.get("ahead", 0), late)
 
     def space(self, case: LinearCase) -> list[dict[str, Any]]:
         """The best guess, the best with half or twice its warps, and the best with another number of splits."""

@@ -34,8 +34,8 @@ PARAMS = np.dtype(
             "stages",
             "kept_units",
             "most_units",
-            "overlap",
             "ahead",
+            "late",
         )
     ]
     + [("eps", np.float32)],
@@ -101,7 +101,7 @@ def parameters(cut: Cut, sms: int, overlap: bool, ahead: int = 0, **given: Any) 
     own = {
         "m": cut.m, "k": cut.k, "units": cut.units, "steps": cut.steps, "x_bytes": cut.x_bytes,
         "stages": cut.stages(sms, overlap), "kept_units": cut.kept_units(sms),
-        "most_units": cut.most_units(sms), "overlap": overlap, "ahead": ahead // (cut.chunk * cut.step_bytes),
+        "most_units": cut.most_units(sms), "ahead": ahead // (cut.chunk * cut.step_bytes),
     }  # fmt: skip
     if not own["stages"]:
         raise ValueError(f"m is {cut.m}: with {sms} SMs each has too many rows of w for the shared memory")
@@ -113,11 +113,12 @@ def parameters(cut: Cut, sms: int, overlap: bool, ahead: int = 0, **given: Any) 
 class SkinnyLinear:
     """f(x [m, k], w, bias=None [n], residual=None [m, n], eps) -> y [m, n], w as `packed` returns it.
 
-    `ahead` is how many bytes beyond the ring each block brings into the L2 while the kernel before it still runs.
+    `ahead` is how many bytes beyond the ring each block brings into the L2 while the kernel before it still runs;
+    `late` lets the next kernel begin only when all weights of this one are on their way.
     """
 
-    def __init__(self, case: LinearCase, cut: Cut, overlap: bool, ahead: int = 0) -> None:
-        self.case, self.cut, self.overlap, self.ahead = case, cut, overlap, ahead if overlap else 0
+    def __init__(self, case: LinearCase, cut: Cut, overlap: bool, ahead: int = 0, late: bool = False) -> None:
+        self.case, self.cut, self.overlap, self.ahead, self.late = case, cut, overlap, ahead if overlap else 0, late
         self.macros = tuple(macros(cut, case.dtype, case.gates, case.normalises).items())
 
     def __call__(
@@ -136,7 +137,8 @@ class SkinnyLinear:
         sms = sm_count(x.device.index)
         given = {"bias": bias, "residual": residual, "row_scales": w[1] if len(w) > 1 else None}
         there = {name: value for name, value in given.items() if value is not None}
-        params = parameters(cut, sms, self.overlap, self.ahead, stream=w[0], x=x, y=y, n=case.n, eps=eps, **there)
+        there |= {"stream": w[0], "x": x, "y": y}
+        params = parameters(cut, sms, self.overlap, self.ahead, late=self.late, n=case.n, eps=eps, **there)
         shared = cut.shared_bytes(sms, self.overlap)
         nvrtc.launch(
             kernel(SOURCE, "skinny_linear", self.macros),

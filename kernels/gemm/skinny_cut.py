@@ -129,10 +129,11 @@ class Cut:
         """Chunks of the ring; 0 when the shared memory is too small."""
         chunk = self.chunk * self.step_bytes
         fixed = self.fixed_bytes(sms)
+        most = min(MOST_STAGES, max(2, self.most_units(sms) * self.steps // self.chunk))
         beside = (SHARED_HALF - fixed) // chunk
         if overlap and beside * chunk >= RING_LEAST:
-            return min(MOST_STAGES, beside)
-        stages = min(MOST_STAGES, RING_ALONE // chunk, (SHARED_MOST - fixed) // chunk)
+            return min(most, beside)
+        stages = min(most, RING_ALONE // chunk, (SHARED_MOST - fixed) // chunk)
         return stages if stages >= 2 else 0
 
     def shared_bytes(self, sms: int, overlap: bool) -> int:

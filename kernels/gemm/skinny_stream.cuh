@@ -19,8 +19,11 @@ constexpr int kUnitOutputs = kUnitTiles * kTileRows;
 constexpr int kStepBytes = WARPS * ROW_TILES * Weight::kBytes;
 constexpr int kChunkBytes = CHUNK * kStepBytes;
 constexpr int kMostStages = 16;
+// Chunks on their way while the ring is filled: what the previous kernel waits for would queue behind more than 48 KB.
+constexpr int kInFlight = kChunkBytes < 16384 ? 49152 / kChunkBytes : 3;
 constexpr bool kRowScales = kWeights == kFp8 || kWeights == kNvfp4;
 constexpr bool kScaled = kQuantised && !HALF;  // bf16 rows of x become fp16, each times a power of two
+constexpr bool kDirect = kScaled;  // x passes through registers on its way to shared memory; else it is copied
 
 struct Params {
   const char* stream;       // [units, SPLITS, steps, kStepBytes]
@@ -29,7 +32,7 @@ struct Params {
   const Value* bias;        // [n], or null
   const Value* residual;    // [m, n], or null
   void* y;                  // [m, n]
-  int m, n, k, units, steps, x_bytes, stages, kept_units, most_units, overlap, ahead;
+  int m, n, k, units, steps, x_bytes, stages, kept_units, most_units, ahead, late;
   float eps;
 };
 
@@ -94,8 +97,8 @@ __device__ __forceinline__ void bulk_copy(void* to, const void* from, u32 bytes,
       : "memory");
 }
 
-// One thread: this rank's columns of x. One warp: row scales, bias, residual, zeros behind the last column of x.
-__device__ __forceinline__ void fetch_inputs(const Params& p, const Places& at, const Share& share) {
+// One thread: this rank's columns of x.
+__device__ __forceinline__ void fetch_x(const Params& p, const Places& at, const Share& share) {
   const int begin = share.rank * share.columns;
   wait_previous_kernel();
   expect(at.shared->fetched, p.m * share.there * 2);
@@ -118,20 +121,22 @@ __device__ __forceinline__ void fetch_row(To* to, const From* from, int count) {
       if (base + i * 32 < count) to[base + i * 32] = (To)v[i];
   }
 }
+// One warp: row scales and bias, which like the weights depend on nothing; then residual, zeros behind the columns of x.
 __device__ __forceinline__ void fetch_others(const Params& p, const Places& at, const Share& share) {
   const int units = share.end - share.first, packed = share.first * kUnitTiles * 16, first = share.first * kUnitOutputs;
   const int outputs = min(units * kUnitOutputs, p.n - first);
-  wait_previous_kernel();
   if (kRowScales) fetch_row(at.scales, p.row_scales + packed, units * kUnitTiles * 16);
   if (p.bias) fetch_row(at.bias, p.bias + first, outputs);
+  wait_previous_kernel();
   if (p.residual)
 #pragma unroll 1
     for (int m = 0; m < p.m; m++)
       fetch_row(at.residual + m * p.most_units * kUnitOutputs, p.residual + (long long)m * p.n + first, outputs);
+  if (!kDirect)
 #pragma unroll 1
-  for (int i = share.there + threadIdx.x % 32 * 8; i < share.columns; i += 256)
+    for (int i = share.there + threadIdx.x % 32 * 8; i < share.columns; i += 256)
 #pragma unroll 1
-    for (int m = 0; m < p.m; m++) *(uint4*)(at.x + m * p.x_bytes + i * 2) = make_uint4(0, 0, 0, 0);
+      for (int m = 0; m < p.m; m++) *(uint4*)(at.x + m * p.x_bytes + i * 2) = make_uint4(0, 0, 0, 0);
 }
 
 // One thread. The weights of the block, chunk after chunk.
@@ -153,7 +158,7 @@ struct Producer {
     from += kChunkBytes;
     if (++of_unit == each) of_unit = 0, from += skip;
     ring.advance(p.stages);
-    left--;
+    if (!--left && p.late) let_next_kernel_start();
   }
   // Asks the second-level cache for what follows the ring, while the previous kernel leaves the memory idle.
   __device__ __forceinline__ void look_ahead(const Params& p) const {
@@ -166,20 +171,25 @@ struct Producer {
       if (++of == each) of = 0, at += skip;
     }
   }
-  // Bytes that are asked for first come first: x, unless a previous kernel may still be writing it.
-  __device__ __forceinline__ void fill(const Params& p, const Places& at, const Share& share) {
+  __device__ __forceinline__ void start(const Params& p, const Places& at) {
     Shared& s = *at.shared;
 #pragma unroll 1
     for (int i = 0; i < p.stages; i++) init(s.full[i], 1), init(s.empty[i], WARPS);
-    init(s.fetched, 33);
+    init(s.fetched, kDirect ? 32 : 33);
     fence_init();
-    if (!p.overlap) fetch_inputs(p, at, share);
+  }
+  // Fills the ring, while the previous kernel may still run.
+  __device__ __forceinline__ void fill(const Params& p, const Places& at) {
+    const int first = min(p.stages, left);
 #pragma unroll 1
-    for (int i = min(p.stages, left); i; i--) send(p, at);
+    for (int i = 0; i < first; i++) {
+      if (i >= kInFlight) wait(at.shared->full[i - kInFlight], 0);
+      send(p, at);
+    }
     if (p.ahead) look_ahead(p);
-    if (p.overlap) fetch_inputs(p, at, share);
   }
   __device__ __forceinline__ void stream(const Params& p, const Places& at) {
+    fill(p, at);
 #pragma unroll 1
     while (left) {
       wait(at.shared->empty[ring.stage], ring.parity ^ 1);

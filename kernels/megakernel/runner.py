@@ -13,10 +13,10 @@ from torch import Tensor
 from kernels.engine import decoder
 from kernels.engine.base import Generation, Runner, check_request
 from kernels.engine.parts import Parts
-from kernels.engine.passes import State
 from kernels.engine.places import Places, Traffic
 from kernels.engine.prompt_ops import prompt_ops
 from kernels.engine.prompts import Prompts, bucket
+from kernels.engine.state import State
 from kernels.engine.usual import gpu_of
 from kernels.megakernel import trace
 from kernels.megakernel.device import Tuning

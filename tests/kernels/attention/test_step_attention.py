@@ -20,16 +20,12 @@ CASE = StepAttentionCase(batch=2, heads=8, kv_heads=2, head_dim=64, kv_len=100)
 SMALL = StepAttentionCase(batch=2, heads=4, kv_heads=2, head_dim=16, kv_len=9, dtype="fp32")
 
 
-@pytest.mark.parametrize("push", [0, 1])
 @pytest.mark.parametrize(
     ("head_dim", "group", "splits", "chunk", "element"),
     [(64, 4, 8, 32, "bf16"), (128, 6, 8, 128, "bf16"), (128, 8, 1, 128, "f16"), (256, 8, 4, 64, "bf16")],
 )
-def test_it_compiles_without_spills(
-    head_dim: int, group: int, splits: int, chunk: int, element: str, push: int
-) -> None:
+def test_it_compiles_without_spills(head_dim: int, group: int, splits: int, chunk: int, element: str) -> None:
     constants = {"HEAD_DIM": head_dim, "GROUP": group, "SPLITS": splits, "CHUNK": chunk, "ELEMENT": element}
-    constants["PUSH"] = push
     used = resources(compile_log(step_hopper.SOURCE, constants))
     assert (used.spill_stores, used.spill_loads, used.stack) == (0, 0, 0)
 
@@ -100,10 +96,9 @@ def test_slots_beyond_the_position_never_count() -> None:
 def test_it_passes_the_gate_on_a_gpu(dtype: Any) -> None:
     variant = registry.variant("step_hopper")
     cases = [*check_step(dtype, False), *(each.model_copy(update={"dtype": dtype}) for each in bench_step(False))]
-    for case, splits, push in product(cases, step_hopper.SPLITS, (0, 1)):
-        for overlap in (False, True):
-            report = accuracy.check(variant, case, "cuda", {"splits": splits, "push": push, "overlap": overlap})
-            assert report.passed, (case.key, splits, push, overlap, report.sentence)
+    for case, splits, overlap in product(cases, step_hopper.SPLITS, (False, True)):
+        report = accuracy.check(variant, case, "cuda", {"splits": splits, "overlap": overlap})
+        assert report.passed, (case.key, splits, overlap, report.sentence)
 
 
 def wrong_arguments(good: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

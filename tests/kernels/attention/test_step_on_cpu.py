@@ -22,11 +22,11 @@ extern "C" int run(const Call* call, int kv_heads, int batch, long shared_bytes)
 extern "C" long size_of_shared() { return sizeof(Shared); }"""
 
 
-def attended(case: StepAttentionCase, given: dict[str, torch.Tensor], splits: int, push: int) -> Any:
+def attended(case: StepAttentionCase, given: dict[str, torch.Tensor], splits: int) -> Any:
     """o of the kernel; the caches in `given` have the new slots afterwards."""
     group = case.heads // case.kv_heads
     macros: dict[str, Any] = {"HEAD_DIM": case.head_dim, "GROUP": group, "SPLITS": splits, "CHUNK": CHUNK}
-    kernel = library(step_hopper.SOURCE, ENTRY, macros | {"PUSH": push, "ELEMENT": step_hopper.ELEMENTS[case.dtype]})
+    kernel = library(step_hopper.SOURCE, ENTRY, macros | {"ELEMENT": step_hopper.ELEMENTS[case.dtype]})
     size = step_hopper.shared_bytes(case.head_dim, group, CHUNK, splits)
     assert kernel.size_of_shared() <= size
     o = torch.full((case.batch, case.heads * case.head_dim), float("nan"), dtype=given["qkv"].dtype)
@@ -42,20 +42,20 @@ def attended(case: StepAttentionCase, given: dict[str, torch.Tensor], splits: in
 
 
 @pytest.mark.parametrize(
-    ("case", "splits", "push"),
+    ("case", "splits"),
     [
-        (StepAttentionCase(batch=2, heads=8, kv_heads=2, head_dim=64, kv_len=90), 4, 1),
-        (StepAttentionCase(batch=1, heads=6, kv_heads=1, head_dim=128, kv_len=77, dtype="fp16"), 2, 0),
-        (StepAttentionCase(batch=1, heads=4, kv_heads=4, head_dim=64, kv_len=60, window=16), 2, 1),
-        (StepAttentionCase(batch=1, heads=2, kv_heads=1, head_dim=64, kv_len=1), 4, 0),
+        (StepAttentionCase(batch=2, heads=8, kv_heads=2, head_dim=64, kv_len=90), 4),
+        (StepAttentionCase(batch=1, heads=6, kv_heads=1, head_dim=128, kv_len=77, dtype="fp16"), 2),
+        (StepAttentionCase(batch=1, heads=4, kv_heads=4, head_dim=64, kv_len=60, window=16), 2),
+        (StepAttentionCase(batch=1, heads=2, kv_heads=1, head_dim=64, kv_len=1), 4),
     ],
 )
-def test_it_is_right(case: StepAttentionCase, splits: int, push: int) -> None:
+def test_it_is_right(case: StepAttentionCase, splits: int) -> None:
     given = inputs.draw(case, "cpu", 1)
     truth = reference.compute(case, given)
     own = reference.native(case, given)
     before = given["k_cache"].clone()
-    o = attended(case, given, splits, push)
+    o = attended(case, given, splits)
     limit = 2 * (own[0].double() - truth[0]).abs().max() + torch.finfo(o.dtype).eps * truth[0].abs().max()
     assert (o.double() - truth[0]).abs().max() <= limit
     rows = torch.arange(case.batch)
@@ -72,7 +72,7 @@ def test_a_position_outside_the_cache_gives_nan_and_writes_nothing() -> None:
     given = inputs.draw(case, "cpu", 1)
     given["position"] = torch.tensor([given["k_cache"].shape[1], 19])
     before = given["k_cache"].clone()
-    o = attended(case, given, 2, 1)
+    o = attended(case, given, 2)
     assert bool(o[0].isnan().all())
     assert bool(torch.isfinite(o[1]).all())
     assert torch.equal(given["k_cache"][0], before[0])

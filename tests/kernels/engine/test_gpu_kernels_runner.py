@@ -9,7 +9,7 @@ from kernels import engine
 from kernels.engine.choosing import planned_op
 from kernels.engine.eager import EagerRunner
 from kernels.engine.usual import ChoosingRunner, gpu_of
-from kernels.ops import Case, LinearCase, RopeCase, StepAttentionCase
+from kernels.ops import Case, LinearCase, LmHeadCase, RopeCase, StepAttentionCase
 from kernels.plan import Plan
 from tests.kernels.engine.engine_models import CONFIGS
 
@@ -35,6 +35,7 @@ def fused_step(batch: int, capacity: int) -> list[tuple[Case, str]]:
         (LinearCase(m=m, n=256, k=512, epilogue="residual"), "skinny"),
         (StepAttentionCase(batch=batch, heads=4, kv_heads=2, head_dim=64, kv_len=capacity), "step_hopper"),
         (RopeCase(batch=batch, q_len=64, heads=4, kv_heads=2, head_dim=64, append=True), "rope_triton"),
+        (LmHeadCase(m=m, vocab=1000, k=256), "lm_head_skinny"),
     ]
 
 

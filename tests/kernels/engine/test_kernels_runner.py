@@ -17,6 +17,7 @@ from kernels.engine.prompts import bucket
 from kernels.hardware import GPUS
 from kernels.ops import AttentionCase, GatedCase, LinearCase, LmHeadCase, RmsNormCase, StepAttentionCase
 from kernels.plan import Plan, PlannedOp
+from kernels.turn import Turn
 from tests.kernels.engine.engine_models import COMPACT, CONFIGS
 
 
@@ -259,3 +260,44 @@ def test_other_families_run_as_their_modules(name: str, random_ids: torch.Tensor
     model = load(name)
     expected = EagerRunner(model).generate(random_ids[:, :20], 8).tokens
     assert applied(model, []).generate(random_ids[:, :20], 8).tokens == expected
+
+
+class TurningHead(registry.Variant):
+    """An LM head that makes the turn to the next token itself, out of torch's ops."""
+
+    name = "turning_head"
+    op = "lm_head"
+    summary = "planted by a test"
+    turns = True
+
+    def serves(self, case: Any, gpu: Any) -> None:
+        return None
+
+    def build(self, case: Any, params: dict[str, Any]) -> Any:
+        def head(x: torch.Tensor, w: torch.Tensor, turn: Turn) -> None:
+            turn.token.copy_((x @ w.T).argmax(-1, keepdim=True))
+            turn.position.add_(turn.moves)
+            assert turn.embedding is not None
+            assert turn.stream is not None
+            assert turn.seen is not None
+            turn.stream.copy_(turn.embedding[turn.token[:, 0]])
+            turn.seen[turn.position] = turn.token.T
+
+        return head
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2"])
+def test_a_head_may_make_the_turn_to_the_next_token(
+    name: str, random_ids: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(registry._variants, "turning_head", TurningHead())
+    model = load(name)
+    vocab, hidden = model.lm_head.weight.shape
+    case = LmHeadCase(m=2, vocab=vocab, k=hidden, dtype="fp32", weights="fp32")
+    eager, runner = EagerRunner(model), applied(model, [planned(case, "turning_head")])
+    runner.prepare(2, 20, 12)
+    for _ in range(2):
+        made = runner.generate(random_ids[:, :20], 12)
+        assert made.tokens == eager.generate(random_ids[:, :20], 12).tokens
+        assert len(made.times_ns) == 12
+    torch.testing.assert_close(runner.logits(random_ids), eager.logits(random_ids), atol=2e-4, rtol=1e-4)

@@ -9,11 +9,11 @@ import torch
 from kernels import engine
 from kernels.engine.decoder import Decoder
 from kernels.engine.parts import Parts
-from kernels.engine.passes import State
 from kernels.engine.places import Places, Traffic
 from kernels.engine.prompt_ops import of_prompts, prompt_ops
 from kernels.engine.prompts import Prompts, bucket
 from kernels.engine.sessions import DecoderSession
+from kernels.engine.state import State
 from kernels.hardware import GPUS
 from kernels.megakernel.quantise import rounded_decoder
 from kernels.ops import RmsNormCase, StepAttentionCase

@@ -10,21 +10,25 @@ from kernels import inputs, reference, registry
 from kernels.gemm import lm_head, lm_head_call, skinny_call, small_call, small_cut
 from kernels.gemm.skinny_cut import cuts
 from kernels.ops import LinearCase, LmHeadCase
+from kernels.turn import Turn
 from tests.kernels.on_cpu.translate import library
 
 SMS = 5
+LARGER = 1024
+"""Bytes by which a block's barriers are larger here."""
 
 SKINNY = """
 extern "C" int run(const Params* p, int blocks, int threads, long shared_bytes) {
   return fibers::run(blocks, threads, SPLITS, shared_bytes, [&] { skinny_linear(*p); });
 }"""
 HEAD = """
-extern "C" int run(const Params* p, int blocks, int threads, long shared_bytes) {
-  return fibers::run(blocks, threads, 1, shared_bytes, [&] { lm_head_candidates(*p); });
+extern "C" int run(const Params* p, int blocks, int threads, long shared_bytes, long long* position,
+                   const long long* moves) {
+  return fibers::run(blocks, threads, 1, shared_bytes, [&] { lm_head_candidates(*p, position, moves); });
 }
 extern "C" int join_blocks(const u64* found, long long* ids, int m, int blocks, int top_k, const float* temperature,
-                           const float* top_p, const long long* seed) {
-  return fibers::run(m, 512, 1, 0, [&] { lm_head_join(found, ids, blocks, top_k, temperature, top_p, seed); });
+                           const float* top_p, const long long* seed, const Turn* turn) {
+  return fibers::run(m, 512, 1, 0, [&] { lm_head_join(found, ids, blocks, top_k, temperature, top_p, seed, *turn); });
 }"""
 SMALL = """
 extern "C" int run(const unsigned short* w, int rows, const unsigned short* x, int m, int k, const Params* p,
@@ -72,7 +76,7 @@ def test_skinny(kind, m, n, k, epilogue, dtype, picked):
     y = torch.full((m, n), float("nan"), dtype=inputs.DTYPES[dtype])
     params = skinny_call.parameters(cut, SMS, False, stream=stream, x=given["x"], y=y, n=n, eps=1e-6, **extra)
     kernel = library(skinny_call.SOURCE, SKINNY, skinny_call.macros(cut, dtype, case.gates, case.normalises))
-    blocks, shared = cut.groups(SMS) * cut.splits, ctypes.c_long(cut.shared_bytes(SMS, False))
+    blocks, shared = cut.groups(SMS) * cut.splits, ctypes.c_long(cut.shared_bytes(SMS, False) + LARGER)
     assert kernel.run(address(params), blocks, cut.warps * 32 + 64, shared) == 0
     assert_right(y, case, variant.rounded(case, zero, given))
 
@@ -105,20 +109,46 @@ def test_a_row_whose_largest_logit_is_no_number_takes_it(value):
     assert torch.equal(after[[0, 2, 3, 4, 5]], before[[0, 2, 3, 4, 5]])
 
 
-def tokens(case, variant, given):
+def test_the_head_makes_the_turn_to_the_next_token():
+    """Ids into the token and the host's copy, at the position that has moved on; their embeddings into the stream."""
+    case = LmHeadCase(m=3, vocab=777, k=72)
+    given = inputs.draw(case, "cpu", 2)
+    expected = reference.compute(case, given)[0]
+    embedding = torch.randn(777, 72, dtype=torch.bfloat16)
+    turn = Turn(
+        token=torch.full((3, 1), -1, dtype=torch.int64), position=torch.tensor([5]), moves=torch.tensor([2]),
+        embedding=embedding, stream=torch.zeros(3, 72, dtype=torch.bfloat16),
+        seen=torch.full((9, 3), -1, dtype=torch.int64),
+    )  # fmt: skip
+    assert torch.equal(tokens(case, registry.variant("lm_head_skinny"), given, turn), expected)
+    assert torch.equal(turn.token[:, 0], expected)
+    assert turn.position.item() == 7
+    assert torch.equal(turn.stream, embedding[expected])
+    assert torch.equal(turn.seen[7], expected)
+    assert int((turn.seen == -1).sum()) == 24
+    turn.position.fill_(20)  # beyond what the host watches
+    tokens(case, registry.variant("lm_head_skinny"), given, turn)
+    assert int((turn.seen == -1).sum()) == 24
+
+
+def tokens(case, variant, given, turn=None):
     """What both kernels of the LM head answer."""
     cut, top = lm_head._cuts(case)[0], lm_head_call.CANDIDATES if case.sampling == "top_k_p" else 0
     stream, *scales = variant.pack(case, {}, given["w"])
-    blocks, ids = cut.groups(SMS), torch.full((case.m,), -1, dtype=torch.int64)
+    blocks, ids = cut.groups(SMS), torch.full((case.m,), -1, dtype=torch.int64) if turn is None else turn.token
     found = torch.full((case.m, blocks, top or 1), -1, dtype=torch.int64)
     extra = {"row_scales": scales[0]} if scales else {}
     params = skinny_call.parameters(cut, SMS, False, stream=stream, x=given["x"], y=found, n=case.vocab, **extra)
     kernel = library(lm_head_call.SOURCE, HEAD, lm_head_call.head_macros(cut, case, SMS))
-    shared = ctypes.c_long(cut.shared_bytes(SMS, False))
-    assert kernel.run(address(params), blocks, cut.warps * 32 + 64, shared) == 0
+    shared = ctypes.c_long(cut.shared_bytes(SMS, False) + LARGER)
+    moved = (None, None) if turn is None else (pointer(turn.position), pointer(turn.moves))
+    assert kernel.run(address(params), blocks, cut.warps * 32 + 64, shared, *moved) == 0
+    next_step = address(lm_head_call.turned(turn))
     settings = (pointer(given.get(name)) for name in ("temperature", "top_p", "seed"))
-    assert kernel.join_blocks(pointer(found), pointer(ids), case.m, blocks, min(50, case.vocab), *settings) == 0
-    return ids
+    assert (
+        kernel.join_blocks(pointer(found), pointer(ids), case.m, blocks, min(50, case.vocab), *settings, next_step) == 0
+    )
+    return ids.view(-1)
 
 
 @pytest.mark.parametrize(
@@ -156,5 +186,5 @@ def test_threads_that_wait_for_each_other_are_told():
     stream = torch.zeros(cut.units * cut.steps * cut.step_bytes, dtype=torch.uint8)
     x, y = (torch.zeros(1, each, dtype=torch.bfloat16) for each in (64, 16))
     params = skinny_call.parameters(cut, SMS, False, stream=stream, x=x, y=y, n=16, eps=1e-6)
-    shared = ctypes.c_long(cut.shared_bytes(SMS, False))
+    shared = ctypes.c_long(cut.shared_bytes(SMS, False) + LARGER)
     assert kernel.run(address(params), 1, cut.warps * 32 + 32, shared) == 1  # without the warp that fetches the rest

@@ -1,0 +1,56 @@
+"""What stands after the last layer of a pass: the norm, the LM head, and the turn to the next token."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from kernels.engine import decoder
+from kernels.engine.loading import DTYPE_NAMES
+from kernels.engine.parts import Part, Parts, folded_in
+from kernels.engine.products import Rows, Stream
+from kernels.engine.state import State
+from kernels.ops import LmHeadCase
+from kernels.turn import Turn
+
+
+def head_part(model: decoder.Decoder, parts: Parts, batch: int) -> Part:
+    """The planned LM head, or torch's own."""
+    vocab, hidden = model.lm_head.shape
+    dtype = DTYPE_NAMES[model.embedding.dtype]
+    return parts.part(LmHeadCase(m=batch, vocab=vocab, k=hidden, dtype=dtype, weights=dtype))
+
+
+class Head:
+    """Chooses the next ids and moves on.
+
+    A variant that `turns` does all of it, the norm too: its weight is folded into that of the head, and which logit is
+    the largest does not depend on a row's scale.
+    """
+
+    def __init__(self, model: decoder.Decoder, parts: Parts, state: State, rows: Rows, queries: int) -> None:
+        self._model, self._parts, self._state, self._rows = model, parts, state, rows
+        self._part = head_part(model, parts, state.batch)
+        self._turns = self._part.variant.turns
+        self._weight = parts.pack(self._part, model.lm_head, model.norm if self._turns else None)
+        self._all = torch.full((1,), queries, device=state.position.device)
+
+    def run(self, x: Tensor, count: Tensor | None) -> None:
+        """Writes the greedy next ids of x [b, hidden] into the state's token and moves its position on by `count` [1]
+        int64 (None: by all queries of the pass)."""
+        state, moved = self._state, self._all if count is None else count
+        if self._turns:
+            turn = Turn(state.token, state.position, moved, self._model.embedding, state.stream, state.seen)
+            self._part.function(x, self._weight, turn=turn)
+            return
+        found = self._part.function(self._rows.norm(Stream(x), self._model.norm), self._weight)
+        state.token.copy_(found[:, None])
+        state.position.add_(moved)
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Logits [..., vocab] of a residual stream [..., hidden], with the head's weight as the plan holds it."""
+        model = self._model
+        norm, weight = model.norm, model.lm_head
+        if self._turns:
+            norm, weight = torch.ones_like(norm), folded_in(weight, norm)
+        hidden = decoder.rms_norm(x, norm, model.eps)
+        return F.linear(hidden, self._parts.held(self._part, weight, hidden))

@@ -1,0 +1,22 @@
+"""From one decode step to the next: what an LM head that makes the turn itself is given."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Turn(NamedTuple):
+    """Where the chosen ids go, and what moves on with them.
+
+    `token` [m, 1] int64; `position` [1] int64, to which `moves` [1] int64 is added. The rows of `embedding`
+    [vocab, hidden] of the ids go into `stream` [m, hidden], and the ids into row `position` (as it is afterwards) of
+    `seen` [rows, m] int64 in pinned memory, unless these are None.
+    """
+
+    token: "Tensor"
+    position: "Tensor"
+    moves: "Tensor"
+    embedding: "Tensor | None" = None
+    stream: "Tensor | None" = None
+    seen: "Tensor | None" = None
