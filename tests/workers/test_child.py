@@ -71,9 +71,9 @@ def test_what_a_finished_command_left_running_is_killed(tmp_path: Path) -> None:
 
 def test_out_of_time_it_is_asked_and_then_killed(tmp_path: Path) -> None:
     polite = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(7)); print(1, flush=True); time.sleep(60)"
-    assert _run(tmp_path, polite, seconds=1)[0] == Ended(7, "timeout")
+    assert _run(tmp_path, polite, seconds=2)[0] == Ended(7, "timeout")
     stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)"
-    assert _run(tmp_path, stubborn, seconds=0.5, grace_seconds=0.5)[0] == Ended(-9, "timeout")
+    assert _run(tmp_path, stubborn, seconds=2, grace_seconds=0.5)[0] == Ended(-9, "timeout")
 
 
 def test_limits_hold(tmp_path: Path) -> None:
