@@ -6,21 +6,19 @@
 // Dimensions [dim, dim + 4) of one of the span's heads, summed over the warps that had keys of it, not normalised;
 // `state` becomes the maximum and the sum of weights.
 __device__ __forceinline__ float4 merged(const AttentionScratch& a, const Span& span, int head, int dim, float2& state) {
-  const int parts = WARPS / groups_of(span), group = (span.head + head) / kGroup - span.head / kGroup;
-  const int row = group ? (span.head + head) % kGroup : head;
-  float2 states[WARPS];
+  const int group = (span.head + head) / kGroup - span.head / kGroup, row = group ? (span.head + head) % kGroup : head;
+  float2 states[kParts];
   state = make_float2(kLowest, 0.f);
 #pragma unroll
-  for (int u = 0; u < WARPS; u++) {
-    if (u < parts) states[u] = a.state[group * parts + u][row];
-    if (u < parts) state.x = fmaxf(state.x, states[u].x);
+  for (int u = 0; u < kParts; u++) {
+    states[u] = a.state[group * kParts + u][row];
+    state.x = fmaxf(state.x, states[u].x);
   }
   float4 sum = {};
 #pragma unroll
-  for (int u = 0; u < WARPS; u++) {
-    if (u >= parts || states[u].y == 0.f) continue;  // the warp has left nothing
+  for (int u = 0; u < kParts; u++) {
     const float weight = exp2f(states[u].x - state.x);
-    const float4 x = *(const float4*)&a.merged[group * parts + u][row][dim];
+    const float4 x = *(const float4*)&a.merged[group * kParts + u][row][dim];
     state.y += states[u].y * weight;
     sum.x += x.x * weight, sum.y += x.y * weight, sum.z += x.z * weight, sum.w += x.w * weight;
   }

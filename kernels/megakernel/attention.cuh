@@ -101,30 +101,31 @@ __device__ __forceinline__ void attend(const Params& p, Shared& s, const Instruc
                                        int position, int b) {
   const Part part = part_of(p, in, span, b);
   AttentionScratch& a = s.attention;
-  const int lane = threadIdx.x % 32, stride = part.parts * 16, rows = min(span.end, position);
-  int first = part.active ? span.begin + part.number * 16 : span.end;
+  const int lane = threadIdx.x % 32, rows = min(span.end, position);
+  int first = span.begin + threadIdx.x / 32 % kParts * 16;
   float most = kLowest, total = 0;  // of head g
   bool begun = false;
 #pragma unroll 1
   do {
     u32 keys[kTiles][2][kKeyWords], values[kTiles][4][kValueWords];
-    fetch_keys(p.k_cache, part, first, stride, rows, keys);
-    fetch_values(p.v_cache, part, first, stride, rows, values);
+    fetch_keys(p.k_cache, part, first, rows, keys);
+    fetch_values(p.v_cache, part, first, rows, values);
     if (!begun) {
       load_heads(p, s, in, span, position, b);
       consumers_sync();
     }
-    if (position < span.end) place_newest(a, part.group, position, first, stride, keys, values);
+    if (position < span.end) place_newest(a, part.group, position, first, keys, values);
     float scores[kTiles][2][4] = {}, top = most;
     score_tiles(a, part, keys, scores);
+    const int left = span.end - first - lane % 4 * 2;
 #pragma unroll
     for (int j = 0; j < kTiles; j++)
 #pragma unroll
       for (int i = 0; i < 2; i++)
 #pragma unroll
         for (int e = 0; e < 2; e++) {
-          const int key = first + j * stride + i * 8 + lane % 4 * 2 + e;
-          scores[j][i][e] = key < span.end ? scores[j][i][e] + scores[j][i][e + 2] : kLowest;
+          const bool there = j * kStride + i * 8 + e < left;
+          scores[j][i][e] = there ? scores[j][i][e] + scores[j][i][e + 2] : kLowest;
           top = fmaxf(top, scores[j][i][e]);
         }
     top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
@@ -141,7 +142,7 @@ __device__ __forceinline__ void attend(const Params& p, Shared& s, const Instruc
         for (int e = 0; e < 2; e++) total += scores[j][i][e] = exp2f(scores[j][i][e] - least);
     add_pass(a, part, !begun, keep, scores, values);
     begun = true;
-    first += kTiles * stride;
+    first += kTiles * kStride;
   } while (first < span.end);
   total += __shfl_xor_sync(~0u, total, 1);
   total += __shfl_xor_sync(~0u, total, 2);

@@ -27,28 +27,20 @@ __device__ __forceinline__ Span whole_span(const Instruction& in, int position) 
   return {head, (high + HEAD_DIM - 1) / HEAD_DIM - head, 0, position + 1, appends};
 }
 
-// The warp's part of it: every parts-th tile of 16 keys, with the query heads of one key-value head.
+// The warp's part of it: every kParts-th tile of 16 keys, with the query heads of one of its key-value heads.
+constexpr int kParts = WARPS / ATTENDED_GROUPS, kStride = kParts * 16;
 struct Part {
-  int group, first, heads;  // of the span's key-value heads; query heads [first, first + heads) from the span's first on
-  int number, parts;
-  bool active;
-  size_t base;  // row of key 0 in the caches; the next key lies KV_HEADS rows on
+  int group, first, heads;  // the key-value head; query heads [first, first + heads), both from the span's first on
+  size_t base;              // row of key 0 in the caches; the next key lies KV_HEADS rows on
 };
 __device__ __forceinline__ int groups_of(const Span& span) {
   return (span.head + span.heads - 1) / kGroup - span.head / kGroup + 1;
 }
 __device__ __forceinline__ Part part_of(const Params& p, const Instruction& in, const Span& span, int b) {
-  const int warp = threadIdx.x / 32, groups = groups_of(span);
-  Part part;
-  part.parts = WARPS / groups;
-  part.number = warp % part.parts;
-  part.active = warp / part.parts < groups;
-  part.group = min(warp / part.parts, groups - 1);
-  const int kv_head = span.head / kGroup + part.group, first = max(span.head, kv_head * kGroup);
-  part.first = first - span.head;
-  part.heads = min(span.head + span.heads, (kv_head + 1) * kGroup) - first;
-  part.base = ((size_t)in.layer * BATCH + b) * p.capacity * KV_HEADS + kv_head;
-  return part;
+  const int group = min((int)threadIdx.x / 32 / kParts, groups_of(span) - 1);  // a warp too many does as its neighbour
+  const int kv_head = span.head / kGroup + group, first = max(span.head, kv_head * kGroup);
+  return {group, first - span.head, min(span.head + span.heads, (kv_head + 1) * kGroup) - first,
+          ((size_t)in.layer * BATCH + b) * p.capacity * KV_HEADS + kv_head};
 }
 
 // Rows as operands of the matrix units. In the scores' product lane 4g + t holds of keys g and g + 8 of a tile the
@@ -72,42 +64,46 @@ __device__ __forceinline__ void take_row(const __nv_bfloat16* row, int lane, u32
   }
 }
 
-// The warp's tiles from key `first` on, `stride` keys apart. Rows from `end` on are 0. No row is read before it is
-// written for good, so that the first-level cache cannot hold a stale one.
-__device__ __forceinline__ void fetch_keys(const __nv_bfloat16* cache, const Part& part, int first, int stride, int end,
+// The warp's tiles from key `first` on. Rows from `end` on are 0. No row is read before it is written for good, so that
+// the first-level cache cannot hold a stale one.
+__device__ __forceinline__ void fetch_keys(const __nv_bfloat16* cache, const Part& part, int first, int end,
                                            u32 (&rows)[kTiles][2][kKeyWords]) {
   const int lane = threadIdx.x % 32;
+  const __nv_bfloat16* from = cache + (part.base + (size_t)(first + lane / 4) * KV_HEADS) * HEAD_DIM;
+  const int left = end - first - lane / 4;
 #pragma unroll
   for (int j = 0; j < kTiles; j++)
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      const int key = first + j * stride + i * 8 + lane / 4;
 #pragma unroll
       for (int w = 0; w < kKeyWords; w++) rows[j][i][w] = 0;
-      if (key < end) take_row<4>(cache + (part.base + (size_t)key * KV_HEADS) * HEAD_DIM, lane % 4, rows[j][i]);
+      const int key = j * kStride + i * 8;
+      if (key < left) take_row<4>(from + key * KV_HEADS * HEAD_DIM, lane % 4, rows[j][i]);
     }
 }
-__device__ __forceinline__ void fetch_values(const __nv_bfloat16* cache, const Part& part, int first, int stride,
-                                             int end, u32 (&rows)[kTiles][4][kValueWords]) {
+__device__ __forceinline__ void fetch_values(const __nv_bfloat16* cache, const Part& part, int first, int end,
+                                             u32 (&rows)[kTiles][4][kValueWords]) {
   const int lane = threadIdx.x % 32;
+  const __nv_bfloat16* from = cache + (part.base + (size_t)(first + lane % 4 * 2) * KV_HEADS) * HEAD_DIM;
+  const int left = end - first - lane % 4 * 2;
 #pragma unroll
   for (int j = 0; j < kTiles; j++)
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      const int key = first + j * stride + i / 2 * 8 + lane % 4 * 2 + i % 2;
 #pragma unroll
       for (int w = 0; w < kValueWords; w++) rows[j][i][w] = 0;
-      if (key < end) take_row<8>(cache + (part.base + (size_t)key * KV_HEADS) * HEAD_DIM, lane / 4, rows[j][i]);
+      const int key = j * kStride + i / 2 * 8 + i % 2;
+      if (key < left) take_row<8>(from + key * KV_HEADS * HEAD_DIM, lane / 4, rows[j][i]);
     }
 }
 
 // Puts the newest row, which no cache has yet, in its place among the rows that a lane holds.
-__device__ __forceinline__ void place_newest(const AttentionScratch& a, int group, int position, int first, int stride,
+__device__ __forceinline__ void place_newest(const AttentionScratch& a, int group, int position, int first,
                                              u32 (&keys)[kTiles][2][kKeyWords], u32 (&values)[kTiles][4][kValueWords]) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int j = 0; j < kTiles; j++) {
-    const int at = position - first - j * stride;  // in the tile
+    const int at = position - first - j * kStride;  // in the tile
     if (at < 0 || at >= 16) continue;
 #pragma unroll
     for (int i = 0; i < 2; i++)
