@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from kernels.engine import describe, weights
+from kernels.ops import LinearCase
+from workers.documents.measurement import Candidate
 from workers.documents.model import ModelFile, ModelManifest
 from workers.documents.prices import default_price_book
 from workers.documents.stages import Results, StageInput
@@ -82,3 +84,22 @@ def context(tmp_path: Path) -> Context:
     artifacts = tmp_path / "artifacts"
     artifacts.mkdir()
     return Context(model_dir, artifacts, seconds=30)
+
+
+GATE_UP = LinearCase(m=1, n=128, k=64, dtype="fp32", weights="fp32")
+
+
+def candidate(variant, ms, weights="fp32", case=GATE_UP, gate="pass", width=0.01, **more):
+    shape = case.model_copy(update={"weights": weights}).model_dump()
+    low, high = ms * (1 - width), ms * (1 + width)
+    return Candidate(
+        id=f"{variant}-{weights}-{case.m}",
+        op=case.op,
+        case=shape,
+        variant=variant,
+        gate=gate,
+        ms=ms,
+        ms_low=low,
+        ms_high=high,
+        **more,
+    )

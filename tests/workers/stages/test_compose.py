@@ -11,16 +11,16 @@ from kernels.engine.whole_model import WholeModel
 from kernels.ops import LinearCase
 from kernels.plan import Plan
 from tests.kernels import planted
-from tests.workers.stages.conftest import TINY, manifest, stage_input
-from workers.documents.measurement import Candidate, Ceilings, Environment, Interval
-from workers.documents.stages import ExploreResult, PlanTrial, Results
-from workers.stages import compose, kernels_plan, ranking, trials
+from tests.workers.stages.conftest import TINY, candidate, manifest, stage_input
+from workers.documents.measurement import Candidate, Ceilings, Environment
+from workers.documents.stages import ExploreResult, Results
+from workers.stages import compose, kernels_plan, trials
 from workers.stages.builds import Builds
 from workers.stages.precision import lowers_precision
 
 ENVIRONMENT = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
+
 CEILINGS = Ceilings(read_tbps=0.01, copy_tbps=0.01, matrix_tflops={"fp32": 0.1}, launch_us=1)
-GATE_UP = LinearCase(m=1, n=128, k=64, dtype="fp32", weights="fp32")
 
 
 @pytest.fixture(autouse=True)
@@ -30,22 +30,6 @@ def quick(monkeypatch, tmp_path, context):
     monkeypatch.setattr(compose, "MEASURE_SECONDS", 0.3)
     monkeypatch.setattr(context, "_deadline", context._deadline + 600)
     monkeypatch.setattr("kernels.engine.whole_model.shutil.which", lambda name: None)
-
-
-def candidate(variant, ms, weights="fp32", case=GATE_UP, gate="pass", width=0.01, **more):
-    shape = case.model_copy(update={"weights": weights}).model_dump()
-    low, high = ms * (1 - width), ms * (1 + width)
-    return Candidate(
-        id=f"{variant}-{weights}-{case.m}",
-        op=case.op,
-        case=shape,
-        variant=variant,
-        gate=gate,
-        ms=ms,
-        ms_low=low,
-        ms_high=high,
-        **more,
-    )
 
 
 def composed(context, candidates, **sla):
@@ -270,43 +254,6 @@ def test_lossy_plan_that_disagrees_too_often_fails(context):
     assert "2.00% ± 1.40% of 400 tokens; the workload allows 1.00%" in reason
     trier.yardstick.allowed_disagreement = None
     assert trier._disagreement(changed)[0] == "pass"
-
-
-def test_winners_beat_torch_by_more_than_the_noise():
-    registry.variants()
-    slow, prompt = candidate("torch_linear", 2.0), GATE_UP.model_copy(update={"m": 16})
-    fast = candidate("torch_linear_compiled", 1.0)
-    int8 = candidate("int8_dynamic_cpu", 0.5, "int8")
-    assert ranking.winners([slow, fast, int8], lossy=False) == [fast]
-    assert ranking.winners([slow, fast, int8], lossy=True) == [int8]
-    assert ranking.winners([slow, candidate("torch_linear_compiled", 1.99)], lossy=False) == []
-    assert ranking.winners([slow, fast.model_copy(update={"gate": "impossible"})], lossy=False) == []
-    noisy = fast.model_copy(update={"reason": "The difference to torch_linear lies inside the noise (-3.0%)."})
-    assert ranking.winners([slow, noisy], lossy=False) == []
-    assert ranking.winners([slow, candidate("torch_linear_compiled", 1.0, case=prompt)], lossy=False) == []
-
-
-def trial(label, value, width=0.01, gate="pass"):
-    low, high = value * (1 - width), value * (1 + width)
-    primary = Interval(value=value, low=low, high=high) if gate == "pass" else None
-    return PlanTrial(label=label, plan={}, primary=primary, gate=gate)
-
-
-def test_the_best_plan_must_be_better_than_the_noise():
-    found = [trial("eager", 100), trial("compiled", 50), trial("tuned", 49.5), trial("broken", 1, gate="fail")]
-    ranking.explain(found, lower_is_better=True)
-    assert [each.chosen for each in found] == [False, True, False, False]
-    assert found[0].reason == "2.00x slower than compiled."
-    assert found[1].reason == "The best of all: 2.00x faster than eager."
-    assert found[2].reason == "The difference to compiled lies inside the noise."
-
-
-def test_more_is_better_for_throughput():
-    found = [trial("eager", 100), trial("compiled", 50)]
-    ranking.explain(found, lower_is_better=False)
-    assert found[0].chosen
-    assert found[0].reason == "What serves today; nothing was faster by more than the noise."
-    assert found[1].reason == "2.00x slower than eager."
 
 
 def test_build_times_are_remembered(tmp_path):
