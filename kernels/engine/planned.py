@@ -1,9 +1,6 @@
 """A plan's variants of linear and attention, put where a model calls them."""
 
-import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -15,86 +12,63 @@ from transformers.masking_utils import sdpa_mask
 
 from kernels import registry
 from kernels.engine.loading import DTYPE_NAMES
+from kernels.engine.parts import Part, Parts
 from kernels.hardware import Gpu
-from kernels.ops import AttentionCase, LinearCase, case_from
+from kernels.ops import AttentionCase, Epilogue, LinearCase, case_from
 from kernels.plan import PlannedOp
 
 UNCHANGED = ("torch_linear",)
 """Variants that are what torch does anyway."""
+PLAIN: tuple[Epilogue, Epilogue] = ("none", "bias")
+"""Epilogues of a product that stands where a module's linear stood: without a bias, and with one."""
 
 
 class PlannedLinear:
     """f(x [..., k], w [n, k], bias) by the variant planned for (n, k) at the nearest number of rows.
 
-    Torch's where none is planned or the planned one cannot serve. A variant's packed weight is made once per matrix
-    and kept. Dynamo calls it as it is: variants are kernels already.
+    Torch's where none is planned or the planned one cannot serve. Dynamo calls it as it is: variants are kernels
+    already.
     """
 
     def __init__(self, ops: Iterable[PlannedOp], gpu: Gpu) -> None:
-        self._gpu = gpu
-        self._planned: dict[tuple[int, int], list[_Choice]] = {}
-        self._at: dict[tuple[int, int, int, bool], _Choice | None] = {}
-        self._packed: dict[tuple[int, str, str], tuple[Tensor, Any]] = {}
+        planned: dict[tuple[int, int], list[PlannedOp]] = {}
         for op in ops:
-            case = LinearCase.model_validate(op.case) if op.op == "linear" else None
-            if case and case.epilogue in ("none", "bias") and op.variant not in UNCHANGED:
-                choice = _Choice(registry.variant(op.variant), case, op.params)
-                self._planned.setdefault((case.n, case.k), []).append(choice)
+            if op.op == "linear" and op.case["epilogue"] in PLAIN and op.variant not in UNCHANGED:
+                planned.setdefault((op.case["n"], op.case["k"]), []).append(op)
+        self._shapes = set(planned)
+        self.parts = Parts((each for group in planned.values() for each in _for_both(group)), gpu)
+        self._at: dict[tuple[int, int, int, bool], Part | None] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._planned)
+        return bool(self._shapes)
 
     def has(self, n: int, k: int) -> bool:
         """Whether a variant is planned for weights of this shape."""
-        return (n, k) in self._planned
+        return (n, k) in self._shapes
 
     @torch.compiler.disable
     def __call__(self, x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
         rows, (n, k) = x.numel() // x.shape[-1], w.shape
         at = (rows, n, k, bias is not None)
         if at not in self._at:
-            self._at[at] = self._nearest(*at)
-        choice = self._at[at]
-        if choice is None:
+            dtype = DTYPE_NAMES[x.dtype]
+            epilogue = PLAIN[bias is not None]
+            case = LinearCase(m=rows, n=n, k=k, dtype=dtype, weights=dtype, epilogue=epilogue)
+            self._at[at] = self.parts.planned(case) if rows else None
+        part = self._at[at]
+        if part is None:
             return F.linear(x, w, bias)
-        out = choice.function(x.reshape(rows, k), self._weight(choice, w), bias)
+        out: Tensor = part.function(x.reshape(rows, k), self.parts.pack(part, w), bias)
         return out.reshape(*x.shape[:-1], n)
 
-    def _nearest(self, rows: int, n: int, k: int, bias: bool) -> "_Choice | None":
-        planned = self._planned.get((n, k), [])
-        if not planned or not rows:
-            return None
-        wanted = {"m": rows, "epilogue": "bias" if bias else "none"}
 
-        def distance(choice: _Choice) -> tuple[bool, float]:
-            return choice.case.epilogue != wanted["epilogue"], abs(math.log(rows / max(1, choice.case.m)))
-
-        near = min(planned, key=distance)
-        case = near.case.model_copy(update=wanted)
-        if case == near.case:
-            return near
-        if near.variant.serves(case, self._gpu):
-            return None
-        return _Choice(near.variant, case, near.variant.resized(case, near.params))
-
-    def _weight(self, choice: "_Choice", w: Tensor) -> Any:
-        slot = (w.data_ptr(), choice.variant.name, choice.variant.packing(choice.case, choice.params))
-        if slot not in self._packed:
-            self._packed[slot] = w, choice.variant.pack(choice.case, choice.params, w)
-        return self._packed[slot][1]
-
-
-@dataclass
-class _Choice:
-    """A variant for one case of linear, built at its first call."""
-
-    variant: registry.Variant
-    case: LinearCase
-    params: dict[str, Any]
-
-    @cached_property
-    def function(self) -> Callable[..., Tensor]:
-        return self.variant.build(self.case, self.params)
+def _for_both(ops: list[PlannedOp]) -> list[PlannedOp]:
+    """The ops planned for one matrix, and where none is for products with a bias, or without, the same for those."""
+    found = list(ops)
+    for epilogue in PLAIN:
+        if all(op.case["epilogue"] != epilogue for op in ops):
+            found += [op.model_copy(update={"case": op.case | {"epilogue": epilogue}}) for op in ops]
+    return found
 
 
 class PlannedAttention:

@@ -46,7 +46,7 @@ def test_each_planned_matrix_is_packed_once(random_ids: torch.Tensor) -> None:
     runner = engine.apply(model, plan("compiled", [int8(160, 64, m=1), int8(160, 64, m=20)]))
     runner.prepare(1, 20, 16)
     runner.generate(random_ids[:1, :20], 16)
-    assert len(runner._linear._packed) == 2 * len(model.model.layers)  # type: ignore[attr-defined]
+    assert len(runner._linear.parts._packed) == 2 * len(model.model.layers)  # type: ignore[attr-defined]
 
 
 def test_each_call_gets_the_weight_in_its_own_layout_and_its_own_epilogue(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,8 @@ from kernels import registry
 from kernels.engine.choosing import planned_op
 from kernels.engine.parts import Parts
 from kernels.engine.planned import PlannedLinear
+from kernels.gemm import small
+from kernels.gemm.small_cut import cuts
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase, LmHeadCase
 
@@ -53,12 +55,12 @@ def test_a_name_that_no_cut_has_stays_wrong():
 
 def test_a_plan_for_short_prompts_serves_long_ones():
     case = LinearCase(m=128, n=3072, k=2048)
-    params = {"groups": 3, "splits": 6, "share": 1, "tokens": 1}
-    assert params in registry.variant("small_gemm").space(case)
+    longer, variant = case.model_copy(update={"m": 256}), registry.variant("small_gemm")
+    every = ({name: getattr(cut, name) for name in small.CUT_PARAMS} for cut in cuts(case))
+    params = next(each for each in every if variant.resized(longer, each) != each)
     ops = [planned_op(case, "small_gemm", params)]
-    longer = Parts(ops, H200).planned(case.model_copy(update={"m": 256}))
-    assert longer is not None
-    assert longer.variant.name == "small_gemm"
-    choice = PlannedLinear(ops, H200)._nearest(256, 3072, 2048, False)
-    assert choice is not None
-    assert callable(choice.function)
+    for parts in (Parts(ops, H200), PlannedLinear(ops, H200).parts):
+        found = parts.planned(longer)
+        assert found is not None
+        assert found.variant is variant
+        assert callable(found.function)
