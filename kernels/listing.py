@@ -1,9 +1,15 @@
-"""`python -m kernels list`: the variants and what each is."""
+"""`python -m kernels list`: the variants, what each serves and needs."""
 
 import argparse
 import json
+from collections.abc import Sequence
+from typing import Any
 
 from kernels import registry
+from kernels.cases import check_cases
+from kernels.hardware import GPUS, Gpu
+from kernels.ops import Case, ModelCase
+from kernels.registry import Variant
 
 
 def list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,21 +19,51 @@ def list_arguments(parser: argparse.ArgumentParser) -> None:
 
 def list(options: argparse.Namespace) -> int:
     """Prints every variant. Returns 0."""
-    rows = [
-        {
-            "variant": each.name,
-            "op": each.op,
-            "summary": each.summary,
-            "peer": each.peer,
-            "lossy": each.lossy,
-        }
-        for each in registry.variants()
-    ]
+    cases: dict[str, Sequence[Case]] = {}
+    rows = []
+    for each in registry.variants():
+        if each.op not in cases:
+            cases[each.op] = _cases(each)
+        rows.append(_row(each, cases[each.op]))
     if options.json:
         print(json.dumps(rows, indent=1))
         return 0
-    width = max(len(str(row["variant"])) for row in rows)
+    width = max(len(row["variant"]) for row in rows)
     for row in rows:
         marks = ", ".join(mark for mark in ("peer", "lossy") if row[mark])
-        print(f"{row['variant']:<{width}}  {row['op']:<14}  {row['summary']}{f' ({marks})' if marks else ''}")
+        told = [f"{row['summary']}{f' ({marks})' if marks else ''}", _where(row["gpus"]), " ".join(row["dtypes"])]
+        print(f"{row['variant']:<{width}}  {row['op']:<14}  {'; '.join(filter(None, told))}")
     return 0
+
+
+def _where(gpus: Sequence[str]) -> str:
+    if len(gpus) == len(GPUS):
+        return "any device"
+    return "any GPU" if len(gpus) == len(GPUS) - 1 and "cpu" not in gpus else " ".join(gpus)
+
+
+def _cases(variant: Variant) -> Sequence[Case]:
+    if variant.op != "model":
+        return [*check_cases(variant.op, cpu=False), *check_cases(variant.op, cpu=True)]
+    weights = ("bf16", "fp8", "nvfp4")
+    return [ModelCase(model="", weights=each, batch=1, prompt=128, tokens=64) for each in weights]  # type: ignore[arg-type]
+
+
+def _row(variant: Variant, cases: Sequence[Case]) -> dict[str, Any]:
+    """Of the cases of `check`, on which GPU classes and in which types of activations some are served."""
+    serving = [gpu for gpu in GPUS.values() if any(variant.serves(case, gpu) is None for case in cases)]
+    dtypes = dict.fromkeys(str(getattr(case, "dtype", "")) for case in cases)
+    return {
+        "variant": variant.name,
+        "op": variant.op,
+        "summary": variant.summary,
+        "peer": variant.peer,
+        "lossy": variant.lossy,
+        "gpus": [gpu.gpu_class for gpu in serving],
+        "dtypes": [each for each in dtypes if each and serving and _serves_dtype(variant, each, cases, serving[0])],
+        "build_seconds": variant.build_seconds,
+    }
+
+
+def _serves_dtype(variant: Variant, dtype: str, cases: Sequence[Case], gpu: Gpu) -> bool:
+    return any(getattr(case, "dtype", "") == dtype and variant.serves(case, gpu) is None for case in cases)

@@ -34,8 +34,15 @@ def test_list_names_every_variant(capsys):
     rows = json.loads(capsys.readouterr().out)
     names = {row["variant"] for row in rows}
     assert {"sdpa_flash", "torch_linear", "int8_dynamic_cpu", "torch_rmsnorm", "eager", "compiled"} <= names
+    found = {row["variant"]: row for row in rows}
+    assert found["flash_hopper"]["gpus"] == found["megakernel_fp8"]["gpus"] == ["h200", "h100"]
+    assert (found["int8_dynamic_cpu"]["gpus"], found["flash_hopper"]["dtypes"]) == (["cpu"], ["bf16", "fp16"])
+    assert all(row["gpus"] for row in rows)
     assert main(["list"]) == 0
-    assert "(peer, lossy)" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "(peer, lossy)" in printed
+    assert "FlashAttention in Triton, sm_80 and later; any GPU; bf16 fp16\n" in printed
+    assert "torch's linear, the epilogue after it (peer); any device; bf16 fp16 fp32\n" in printed
 
 
 def test_check_gates_an_op(capsys):
