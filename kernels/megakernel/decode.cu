@@ -102,7 +102,7 @@ __device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPlace& r
     const Instruction held = in;
     const int step = s.step;
     const u32 tag = tag_at(step, held.layer);
-    gemv(p, s, ring, held, step, in.op == kGateUp, Epilogue{p, s, held, &best, tag, step});
+    gemv(p, s, ring, held, step, Epilogue{p, s, held, &best, tag, step});
     if (in.op == kHead) {
 #pragma unroll
       for (int o = 8; o; o >>= 1) best = larger(best, __shfl_xor_sync(~0u, best, o));
@@ -191,7 +191,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) decode(const __grid_co
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; i++) {
       barrier_init(shared_address(&s.full[i]), 1);
-      barrier_init(shared_address(&s.empty[i]), kGroupArrivals);
+      barrier_init(shared_address(&s.empty[i]), kArrivals);
     }
     asm volatile("fence.mbarrier_init.release.cluster;");
     s.stop = s.faulted = s.step = 0;

@@ -9,7 +9,6 @@ import numpy as np
 
 from kernels import nvrtc
 from kernels.megakernel.program import ADD, ATTENTION, HEAD, OUT, Program, groups_of, heads_of_columns
-from kernels.megakernel.ring import safe_groups
 from kernels.megakernel.weights import FORMATS
 from kernels.megakernel.words import COUNT_MOST, bin_words
 from kernels.sampling import Sampling
@@ -66,7 +65,7 @@ def sampling_words(sampling: Sequence[Sampling], vocab: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Tuning:
-    """Compile-time choices: consumer warps, groups they take chunks in, chunks in flight from memory and, when they
+    """Compile-time choices: consumer warps, chunks in flight from memory and, when they
     were brought into the second-level cache, from there; elements of a head's keys worth another split; bytes of
     weights brought into that cache beyond the ring, and SM cycles for each 4 KB of them.
 
@@ -74,7 +73,6 @@ class Tuning:
     """
 
     warps: int = 8
-    groups: int = 2
     in_flight: int = 3
     ahead_in_flight: int = 8
     split_elements: int = 16384
@@ -100,13 +98,11 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         raise ValueError(f"batch {batch}: the input of {longest} elements leaves no room for the weight ring")
     stages = min(stages, 16)
     in_flight, ahead = min(tuning.in_flight, stages), min(tuning.ahead_in_flight, stages)
-    if stages % tuning.groups:  # then a ring is safe with fewer in flight
-        ahead = max(in_flight, min(ahead, stages - tuning.groups))
     return {
         "HIDDEN": shape.hidden, "INTER": shape.intermediate, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
         "HEAD_DIM": shape.head_dim, "LAYERS": shape.layers, "VOCAB": shape.vocab, "BATCH": batch,
         "QKV_BIAS": int(shape.qkv_bias), "QK_NORM": int(shape.qk_norm), "NORM_EPS": f"{shape.norm_eps!r}f",
-        "WARPS": tuning.warps, "GROUPS": safe_groups(stages, tuning.groups, max(in_flight, ahead)),
+        "WARPS": tuning.warps,
         "STAGES": stages, "IN_FLIGHT": in_flight, "AHEAD_IN_FLIGHT": ahead,
         "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": tuning.split_elements // shape.head_dim,
         "OUT_PLANES": layout.out_parts, "DOWN_PLANES": layout.down_parts, "TRACE": int(tuning.trace),

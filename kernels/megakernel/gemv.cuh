@@ -13,64 +13,123 @@ __device__ __forceinline__ void store_input(Shared& s, int k, int b, const float
 }
 
 __device__ __forceinline__ float sum_over_warps(const Shared& s, int buffer, int unit, int at) {
-  float sum = 0;
+  float sums[WARPS];
 #pragma unroll
-  for (int w = 0; w < WARPS; w++) sum += s.product.partial[buffer][unit][w][at];
-  return sum;
+  for (int w = 0; w < WARPS; w++) sums[w] = s.product.partial[buffer][unit][w][at];
+#pragma unroll
+  for (int o = 1; o < WARPS; o *= 2)
+#pragma unroll
+    for (int w = 0; w + o < WARPS; w += 2 * o) sums[w] += sums[w + o];
+  return sums[0];
 }
 
-// Streams `in.units` tiles of 16 rows x in.k_tiles * 16 columns through the ring and multiplies them by the input.
+// Leaves a warp's sums of a unit for the sum over warps. `undo` belongs to the sequences of columns 2t and 2t + 1.
+__device__ __forceinline__ void leave_sums(float (&mine)[16 * BATCH], const float (&sum)[kChains][4], float2 row_scale,
+                                           float2 undo) {
+  const int column = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
+  if constexpr (kDiagonal) {
+    float low = (sum[0][0] + sum[0][1]) * row_scale.x, high = (sum[0][2] + sum[0][3]) * row_scale.y;
+    constexpr int kLanes = kDiagonal ? 4 / BATCH : 1;  // that have columns of one sequence
+#pragma unroll
+    for (int o = 1; o < kLanes; o *= 2) {
+      low += __shfl_xor_sync(~0u, low, o);
+      high += __shfl_xor_sync(~0u, high, o);
+    }
+    if (quad % kLanes) return;
+    mine[quad / kLanes * 16 + column] = low;
+    mine[quad / kLanes * 16 + column + 8] = high;
+    return;
+  }
+  const float by[2] = {undo.x, undo.y};
+#pragma unroll
+  for (int c = 0; c < 2; c++) {
+    if (quad * 2 + c >= BATCH) break;
+    const float low = (sum[0][c] + sum[1][c]) + (sum[2][c] + sum[3][c]);
+    const float high = (sum[0][c + 2] + sum[1][c + 2]) + (sum[2][c + 2] + sum[3][c + 2]);
+    mine[(quad * 2 + c) * 16 + column] = low * (row_scale.x * by[c]);
+    mine[(quad * 2 + c) * 16 + column + 8] = high * (row_scale.y * by[c]);
+  }
+}
+
+constexpr int kHeldMost = 32;  // tiles whose inputs a warp keeps in registers
+
+// Streams `in.units` tiles of 16 rows x in.k_tiles * 16 columns through the ring and multiplies them by the input, which
+// a warp keeps in registers from unit to unit if it fits. There are Tiles column tiles; if not Even, some SMs have one less.
 // `epilogue(valid, unit, row, b, value, above)` is called by whole warps, once for each output row, neighbouring rows
-// in neighbouring lanes; when `paired`, for rows 0 to 7, with row + 8 as `above`.
-template <class Epilogue>
-__device__ __forceinline__ void gemv(const Params& p, Shared& s, RingPlace& ring, const Instruction& in, int step,
-                                     bool paired, Epilogue epilogue) {
+// in neighbouring lanes; when Paired, for rows 0 to 7, with row + 8 as `above`.
+template <int Tiles, bool Even, bool Paired, class Epilogue>
+__device__ __forceinline__ void product(const Params& p, Shared& s, RingPlace& ring, const Instruction& in, int step,
+                                        Epilogue epilogue) {
+  constexpr int kChunks = (Tiles + kChunkTiles - 1) / kChunkTiles, kRows = Paired ? 8 : 16;
+  constexpr int kChunkInput = kChunkTiles * BATCH * 32;
+  constexpr bool kHeld = kChunks * kEach / kTogether * kBlockTiles <= kHeldMost;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int column = lane >> 2, quad = lane & 3;
-  const char* input = (const char*)s.product.input;
-  const int rows = paired ? 8 : 16, chunks = (in.k_tiles + kChunkTiles - 1) / kChunkTiles;
+  const int tiles = Even ? Tiles : in.k_tiles;
+  char* input = (char*)s.product.input;
+  const float2 undo = WEIGHT_BITS == 8 ? halve_inputs<Tiles>(input, tiles) : make_float2(1.f, 1.f);
+  Inputs held[kHeld ? kChunks : 1];
+#pragma unroll
+  for (int c = 0; kHeld && c < kChunks; c++) load_inputs(held[c], input + c * kChunkInput, tiles - c * kChunkTiles);
   int buffer = 0;
 #pragma unroll 1
   for (int unit = 0; unit < in.units; unit++) {
-    float sum[kChains][4] = {}, row_scale[2] = {1.f, 1.f};
-    int chunk = ring.until;
-#pragma unroll 1
-    for (; chunk < chunks; chunk += GROUPS) {
+    float sum[kChains][4] = {};
+    float2 row_scale = make_float2(1.f, 1.f);
+#pragma unroll(kHeld ? kChunks : 1)
+    for (int c = 0; c < kChunks; c++) {
+      const int here = tiles - c * kChunkTiles;
+      if (!Even && here <= 0) break;
+      Codes codes;
       wait_chunk(p, s, in, &s.full[ring.slot], ring.phase);
-      const int first = chunk * kChunkTiles;
-      const char *from = s.ring[ring.slot], *part = input + first * BATCH * 32;
-      if (in.k_tiles - first >= kChunkTiles)
-        multiply_chunk<true>(sum, row_scale, from, part, 0);
-      else
-        multiply_chunk<false>(sum, row_scale, from, part, in.k_tiles - first);
+      const char* chunk = s.ring[ring.slot];
+      load_codes(codes, chunk, here);
+      if (WEIGHT_BITS < 16) {  // the same in all chunks of a unit
+        const float* scales = (const float*)chunk + lane / 4;
+        row_scale = make_float2(scales[0] * kUndo, scales[8] * kUndo);
+      }
       __syncwarp();
       if (DEBUG || lane == 0) barrier_arrive(shared_address(&s.empty[ring.slot]));
       ring.advance();
+      Inputs fresh;
+      if (!kHeld) load_inputs(fresh, input + c * kChunkInput, here);
+      multiply(sum, codes, kHeld ? held[kHeld ? c : 0] : fresh, here);
     }
-    ring.until = chunk - chunks;
     const int u = unit % kUnitBatch;
-    float* mine = s.product.partial[buffer][u][warp];
-#pragma unroll
-    for (int c = 0; c < 2; c++)
-      if (quad * 2 + c < BATCH) {
-        const float low = (sum[0][c] + sum[1][c]) + (sum[2][c] + sum[3][c]);
-        const float high = (sum[0][c + 2] + sum[1][c + 2]) + (sum[2][c + 2] + sum[3][c + 2]);
-        mine[(quad * 2 + c) * 16 + column] = low * row_scale[0];
-        mine[(quad * 2 + c) * 16 + column + 8] = high * row_scale[1];
-      }
+    leave_sums(s.product.partial[buffer][u][warp], sum, row_scale, undo);
     if (u == kUnitBatch - 1 || unit == in.units - 1) {
       if (unit == in.units - 1) mark(p, step, in.index, 2);
       consumers_sync();
-      const int outputs = (u + 1) * BATCH * rows;
+      const int outputs = (u + 1) * BATCH * kRows;
       for (int i = threadIdx.x; i - threadIdx.x % 32 < outputs; i += kConsumers) {
-        const int at = min(i, outputs - 1), row = at % rows, b = at / rows % BATCH, done = at / rows / BATCH;
+        const int at = min(i, outputs - 1), row = at % kRows, b = at / kRows % BATCH, done = at / kRows / BATCH;
         const float value = sum_over_warps(s, buffer, done, b * 16 + row);
-        const float above = paired ? sum_over_warps(s, buffer, done, b * 16 + row + 8) : 0.f;
+        const float above = Paired ? sum_over_warps(s, buffer, done, b * 16 + row + 8) : 0.f;
         epilogue(i < outputs, unit - u + done, row, b, value, above);
       }
       buffer ^= 1;
     }
   }
+}
+
+// A product's column tiles, cut into parts that differ by one at most.
+template <int Tiles, int Parts, class Epilogue>
+__device__ __forceinline__ void part_product(const Params& p, Shared& s, RingPlace& ring, const Instruction& in, int step,
+                                             Epilogue epilogue) {
+  product<(Tiles + Parts - 1) / Parts, Tiles % Parts == 0, false>(p, s, ring, in, step, epilogue);
+}
+
+// The product of an instruction, of which GATE_UP's is paired.
+template <class Epilogue>
+__device__ __forceinline__ void gemv(const Params& p, Shared& s, RingPlace& ring, const Instruction& in, int step,
+                                     Epilogue epilogue) {
+  if (in.op == kGateUp)
+    product<HIDDEN / 16, true, true>(p, s, ring, in, step, epilogue);
+  else if (in.op == kOut)
+    part_product<HEADS * HEAD_DIM / 16, OUT_PLANES>(p, s, ring, in, step, epilogue);
+  else if (in.op == kDown)
+    part_product<INTER / 16, DOWN_PLANES>(p, s, ring, in, step, epilogue);
+  else
+    product<HIDDEN / 16, true, false>(p, s, ring, in, step, epilogue);
 }
 
 constexpr int kSequenceThreads = kConsumers / BATCH, kSequenceWarps = WARPS / BATCH;  // that load one sequence's input

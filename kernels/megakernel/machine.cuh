@@ -4,9 +4,10 @@
 
 // Compile-time facts of the model and the launch, from `kernels.megakernel.compile`:
 // HIDDEN INTER HEADS KV_HEADS HEAD_DIM LAYERS VOCAB BATCH (1, 2, 4, 8) QKV_BIAS QK_NORM NORM_EPS ROWS_PER_HEAD_GROUP
-// WARPS GROUPS (of warps that take chunks in turn) STAGES IN_FLIGHT AHEAD_IN_FLIGHT (chunks, when memory or the second-level
-// cache has them) INPUT_LENGTH (largest input vector of one instruction) MAX_SPLITS (of the keys; 0: OUT attends) SPLIT_KEYS
-// ATTENDED_HEADS ATTENDED_GROUPS (query and key-value heads of one instruction) OUT_INPUT (of OUT that attends) OUT_PLANES DOWN_PLANES TRACE
+// WARPS STAGES IN_FLIGHT AHEAD_IN_FLIGHT (chunks, when memory or the second-level cache has them)
+// INPUT_LENGTH (largest input vector of one instruction) MAX_SPLITS (of the keys; 0: OUT attends) SPLIT_KEYS
+// ATTENDED_HEADS ATTENDED_GROUPS (query and key-value heads of one instruction) OUT_INPUT (of OUT that attends)
+// OUT_PLANES DOWN_PLANES TRACE
 // WEIGHT_BITS (16: bf16, 8: fp8, 4: nvfp4)
 // PREFETCH_BYTES (of weights beyond the ring, in the second-level cache) PREFETCH_CYCLES (for each 4 KB of them)
 // SLICE (columns of the residual that an SM keeps; 0: all)
@@ -20,10 +21,9 @@ constexpr int kChunkHeader = WEIGHT_BITS == 16 ? 0 : 64;
 constexpr int kChunkBlocks = 32;
 constexpr int kChunkTiles = kChunkBlocks * kBlockTiles;
 constexpr int kChunk = (kChunkHeader + kChunkBlocks * kBlock + 127) / 128 * 128;
-constexpr int kGroupWarps = WARPS / GROUPS;  // warps that share a chunk
 // Who says that a chunk is free: each warp, or, for racecheck, which does not see that __syncwarp orders a lane's reads
 // before another lane's arrival, each lane.
-constexpr int kGroupArrivals = DEBUG ? 32 * kGroupWarps : kGroupWarps;
+constexpr int kArrivals = DEBUG ? kConsumers : WARPS;
 constexpr int kUnitBatch = BATCH == 8 ? 2 : BATCH == 4 ? 4 : 8;  // row tiles that are reduced together
 constexpr int kQkvRows = (HEADS + 2 * KV_HEADS) * HEAD_DIM;
 constexpr int kGroup = HEADS / KV_HEADS;

@@ -76,17 +76,10 @@ def _bf16_words(values: "torch.Tensor") -> "torch.Tensor":
 
 
 def _fp8_words(codes: "torch.Tensor") -> "torch.Tensor":
-    """[..., 8] e4m3 codes as [..., 2] words; the inverse of `weights.fp8_codes`."""
+    """[..., 8] e4m3 codes as [..., 2] words, the first in the lowest byte."""
     import torch
 
-    c = codes.unflatten(-1, (2, 4)).to(torch.int32)
-    sign, magnitude, exponent, mantissa = c >> 7, c & 0x7F, c >> 3 & 15, c & 7
-    word = torch.zeros_like(c[..., 0])
-    for half, other in ((0, 1), (1, 0)):
-        word |= (sign[..., half] << 15 | magnitude[..., half] << 4) << 16 * half
-        word |= (exponent[..., 2 + half] << 11 | mantissa[..., 2 + half]) << 16 * half
-        word |= sign[..., 2 + half] << 3 + 16 * other
-    return word
+    return codes.contiguous().view(torch.int32)
 
 
 def _nvfp4_words(codes: "torch.Tensor") -> "torch.Tensor":

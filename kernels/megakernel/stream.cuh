@@ -2,15 +2,13 @@
 #pragma once
 #include "machine.cuh"
 
-// Where a group of warps stands in the ring; groups take the chunks in turn.
+// Where a warp, or the producer, stands in the ring. A warp takes every chunk, so it has taken the one before in a slot,
+// and the parity of a lap tells it whether the next is there.
 struct RingPlace {
-  int slot, until;  // of the group's next chunk; how many chunks of other groups come before it
-  u32 phase = 0;
-  __device__ __forceinline__ RingPlace() { slot = until = threadIdx.x / 32 / kGroupWarps; }
+  u32 slot = 0, phase = 0;
   __device__ __forceinline__ void advance() {
-    slot += GROUPS;
-    if (slot >= STAGES) {
-      slot -= STAGES;
+    if (++slot == STAGES) {
+      slot = 0;
       phase ^= 1;
     }
   }
@@ -24,17 +22,6 @@ __device__ __forceinline__ void wait_chunk(const Params& p, Shared& s, const Ins
   for (u32 spin = 0; !barrier_done(bar, phase); spin++)
     if (given_up(p, s, in, spin, began)) return;
 }
-
-// Where the producer stands in the ring.
-struct Slot {
-  u32 number = 0, phase = 0;
-  __device__ __forceinline__ void advance() {
-    if (++number == STAGES) {
-      number = 0;
-      phase ^= 1;
-    }
-  }
-};
 
 // What the producer brings into the second-level cache beyond the ring, while consumers wait for a hand-over and the
 // ring is full. Paced by the clock, since a long queue at the memory would delay the words that SMs hand each other;
@@ -81,7 +68,7 @@ __device__ __forceinline__ bool wait_running(const Shared& s, Ahead& ahead, cons
 // The producer: one thread that streams this SM's weights in program order, token after token. It waits for room in
 // the ring and for its own quota in flight, never for an activation.
 __device__ void produce(const Params& p, Shared& s) {
-  Slot at, behind;
+  RingPlace at, behind;
   Ahead ahead;
   ahead.begin = ahead.at = p.weights + p.weight_offset[blockIdx.x];
   ahead.end = p.weights + p.weight_offset[blockIdx.x + 1];
@@ -98,15 +85,15 @@ __device__ void produce(const Params& p, Shared& s) {
       for (int unit = 0; unit < work.x && running; unit++)
         for (int left = work.y; left > 0; left -= kChunkTiles) {
           const u32 bytes = kChunkHeader + (min(left, kChunkTiles) + kBlockTiles - 1) / kBlockTiles * kBlock;
-          if (!wait_running(s, ahead, &s.empty[at.number], at.phase ^ 1)) { running = false; break; }
+          if (!wait_running(s, ahead, &s.empty[at.slot], at.phase ^ 1)) { running = false; break; }
           for (const int most = ahead.lead >= bytes ? AHEAD_IN_FLIGHT : IN_FLIGHT; running && flying >= most; flying--) {
-            running = wait_running(s, ahead, &s.full[behind.number], behind.phase);
+            running = wait_running(s, ahead, &s.full[behind.slot], behind.phase);
             if (running) behind.advance();
           }
           if (!running) break;
-          const u32 bar = shared_address(&s.full[at.number]);
+          const u32 bar = shared_address(&s.full[at.slot]);
           barrier_expect(bar, bytes);
-          bulk_copy(shared_address(s.ring[at.number]), source, bytes, bar);
+          bulk_copy(shared_address(s.ring[at.slot]), source, bytes, bar);
           source += bytes;
           if (PREFETCH_BYTES) ahead.taken(source, bytes);
           at.advance();
@@ -115,7 +102,7 @@ __device__ void produce(const Params& p, Shared& s) {
     }
   }
   for (; flying > 0; flying--) {  // nothing may land after the block is gone
-    while (!barrier_done(shared_address(&s.full[behind.number]), behind.phase)) {}
+    while (!barrier_done(shared_address(&s.full[behind.slot]), behind.phase)) {}
     behind.advance();
   }
 }

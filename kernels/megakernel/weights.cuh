@@ -1,39 +1,45 @@
-// Streamed weights as operands of the matrix units: a chunk's blocks times the inputs they meet, in each precision.
+// Streamed weights as operands of the matrix units: a warp's blocks of a chunk times the inputs they meet, in each precision.
 #pragma once
 #include "stream.cuh"
 
 // A block is 512 bytes, 16 a lane: kBlockTiles tiles of 16 x 16. Lane 4g + t holds rows g and g + 8 of 4 * kBlockTiles
 // consecutive elements of the input, in the order in which `store_input` keeps them, and multiplies them in kBlockTiles
 // products. In lower precision
-// - fp8: codes come out as bf16 times 2^-120 by moving bits alone, the input goes in times 2^100, and the row's scale
-//   times 2^20 makes it good;
-// - nvfp4: codes come out as bf16 times 2^-126, their tile's e4m3 scale times 2^119 (a normal number, so moving bits is
-//   enough), and the row's scale times 2^7.
-constexpr float kUndo = WEIGHT_BITS == 8 ? 1048576.f : WEIGHT_BITS == 4 ? 128.f : 1.f;
+// - fp8: codes become halves, and so does the input, times a power of two of its own for each warp and sequence that
+//   makes its largest element nearly as large as a half can be (`halve_inputs`);
+// - nvfp4: codes come out as bf16 times 2^-126 by moving bits alone. Scales multiply the products, not the codes, if up
+//   to two sequences leave columns to keep the four tiles of a block apart: each has a column of its own, in which only
+//   the lanes that hold the tile have an input. A single sequence has the next block's tiles in the other four columns.
+//   The input goes in times 2^100, a scale as 2^-8 times itself, and the row's scale times 2^34 makes it good. With more
+//   sequences scales multiply the codes, as 2^119 times themselves (a normal number, so moving bits is enough).
+constexpr bool kDiagonal = WEIGHT_BITS == 4 && BATCH <= 2;
+constexpr float kUndo = kDiagonal ? 17179869184.f : WEIGHT_BITS == 4 ? 128.f : 1.f;
 
-constexpr int kBlocksEach = kChunkBlocks / kGroupWarps;
-static_assert(kChunkBlocks % kGroupWarps == 0, "a chunk is dealt evenly to a group of warps");
-constexpr int kMost = WEIGHT_BITS == 4 || DEBUG ? 4 : 8;  // more would spill
-constexpr int kTogether = kBlocksEach < kMost ? kBlocksEach : kMost;  // blocks that a warp loads before it multiplies
-constexpr int kChains = 4;                                            // independent sums of a warp
+constexpr int kEach = kChunkBlocks / WARPS;  // blocks of a chunk that a warp multiplies, every WARPS-th
+static_assert(kChunkBlocks % WARPS == 0, "a chunk is dealt evenly to the warps");
+constexpr int kTogether = kDiagonal && BATCH == 1 ? 2 : 1;  // blocks whose inputs share a lane's registers
+static_assert(kEach % kTogether == 0, "blocks are dealt in pairs");
+constexpr int kChains = 4;  // independent sums of a warp
 
-// a lane's share of a block, and the inputs it meets
-struct Loaded {
-  uint4 codes;
-  uint2 input[kBlockTiles];
-  u32 scales;  // nvfp4: of rows g (low byte) and g + 8
+// A lane's share of a warp's blocks of a chunk, and the inputs they meet.
+struct Codes {
+  uint4 codes[kEach];
+  u32 scales[kEach];  // nvfp4: of rows g (low byte) and g + 8 of its tile; if diagonal, those of two tiles for kTogether blocks
 };
+using Inputs = uint2[kEach / kTogether][kBlockTiles];
 
-__device__ __forceinline__ u32 rotated_right(u32 x, int bits) { return __funnelshift_r(x, x, bits); }
 __device__ __forceinline__ u32 times(u32 pair, u32 factors) {
   u32 product;
   asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(pair), "r"(factors));
   return product;
 }
 
-// Four e4m3 codes as two pairs of bf16, times 2^-120.
+// Four e4m3 codes as two pairs of halves.
 __device__ __forceinline__ uint2 four_e4m3(u32 word) {
-  return make_uint2(word & 0x87f087f0u, (rotated_right(word, 4) & 0x87808780u) | (word << 4 & 0x00700070u));
+  uint2 pairs;
+  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.rn.f16x2.e4m3x2 %0, low;\ncvt.rn.f16x2.e4m3x2 %1, high;\n}"
+      : "=r"(pairs.x), "=r"(pairs.y) : "r"(word));
+  return pairs;
 }
 
 // Eight e2m1 codes as four pairs of bf16, times 2^-126.
@@ -48,70 +54,130 @@ __device__ __forceinline__ u32 scale_pair(u32 scales, int half) {
   return __byte_perm(scales, 0, half ? 0x4141 : 0x4040) * 16 + 0x77807780u;
 }
 
-__device__ __forceinline__ void multiply_block(float (&sum)[kChains][4], const Loaded& x, int chain) {
-  const u32 words[4] = {x.codes.x, x.codes.y, x.codes.z, x.codes.w};
-  if constexpr (WEIGHT_BITS == 16) {
-    mma_bf16(sum[chain % kChains], x.codes, x.input[0]);
-  } else if constexpr (WEIGHT_BITS == 8) {
+// Four e4m3 scales, of normal numbers, as floats times 2^-8: low byte first.
+__device__ __forceinline__ float4 four_scales(u32 word) {
+  constexpr u32 kBits = 0x0ff00000u, kBase = 0x38000000u;
+  return make_float4(__uint_as_float((word << 20 & kBits) | kBase), __uint_as_float((word << 12 & kBits) | kBase),
+                     __uint_as_float((word << 4 & kBits) | kBase), __uint_as_float((word >> 4 & kBits) | kBase));
+}
+
+// sum += the warp's blocks of a chunk of `tiles` times their inputs. If diagonal, sum[0] is rows g and g + 8 of columns
+// 2t and 2t + 1 as the matrix units leave them, scaled, and the rest stays as it is.
+__device__ __forceinline__ void multiply(float (&sum)[kChains][4], const Codes& own, const Inputs& input, int tiles) {
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-      const uint2 low = four_e4m3(words[2 * i]), high = four_e4m3(words[2 * i + 1]);
-      const uint2 input = make_uint2(times(x.input[i].x, 0x71807180u), times(x.input[i].y, 0x71807180u));
-      mma_bf16(sum[(chain * 2 + i) % kChains], make_uint4(low.x, low.y, high.x, high.y), input);
+  for (int first = 0; first < kEach; first += kTogether) {
+    if (first * WARPS * kBlockTiles >= tiles) break;  // no warp has such blocks
+    float product[kTogether][4] = {};
+#pragma unroll
+    for (int i = first; i < first + kTogether; i++) {
+      if (i * WARPS * kBlockTiles >= tiles) break;
+      const uint4 codes = own.codes[i];
+      const u32 words[4] = {codes.x, codes.y, codes.z, codes.w};
+      const uint2(&x)[kBlockTiles] = input[i / kTogether];
+      if constexpr (WEIGHT_BITS == 16) {
+        mma_bf16(sum[i % kChains], codes, x[0]);
+      } else if constexpr (WEIGHT_BITS == 8) {
+#pragma unroll
+        for (int n = 0; n < 2; n++) {
+          const uint2 low = four_e4m3(words[2 * n]), high = four_e4m3(words[2 * n + 1]);
+          mma_f16(sum[(i * 2 + n) % kChains], make_uint4(low.x, low.y, high.x, high.y), x[n]);
+        }
+      } else {
+        const u32 low = scale_pair(own.scales[i], 0), high = scale_pair(own.scales[i], 1);
+#pragma unroll
+        for (int n = 0; n < 4; n++) {
+          uint4 a = eight_e2m1(words[n]);
+          if (!kDiagonal) a = make_uint4(times(a.x, low), times(a.y, high), times(a.z, low), times(a.w, high));
+          mma_bf16(kDiagonal ? product[i - first] : sum[n], a, x[n]);
+        }
+      }
     }
-  } else {
-    const u32 low = scale_pair(x.scales, 0), high = scale_pair(x.scales, 1);
+    if constexpr (kDiagonal) {
+      const bool second = kTogether == 2 && threadIdx.x % 4 >= 2;  // columns of the second block
+      const float4 scale = four_scales(own.scales[first]);
+      const float by[4] = {scale.x, scale.z, scale.y, scale.w};
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const uint4 a = eight_e2m1(words[i]);
-      mma_bf16(sum[i], make_uint4(times(a.x, low), times(a.y, high), times(a.z, low), times(a.w, high)), x.input[i]);
+      for (int n = 0; n < 4; n++) sum[0][n] = fmaf(second ? product[kTogether - 1][n] : product[0][n], by[n], sum[0][n]);
     }
   }
 }
 
-// Multiplies this warp's blocks of a chunk by the inputs they meet. `input` is the first that the chunk meets. Only a
-// chunk that is not Full, but has `tiles`, asks for each block whether it is there. `row_scale` gets the scales of rows
-// g and g + 8, which are the same in all chunks of a unit.
-template <bool Full>
-__device__ __forceinline__ void multiply_chunk(float (&sum)[kChains][4], float (&row_scale)[2], const char* chunk,
-                                               const char* input, int tiles) {
-  const int warp = threadIdx.x / 32 % kGroupWarps, lane = threadIdx.x % 32, column = lane >> 2;
-  const int tile = (lane & 3) * kBlockTiles / 4, quarter = (lane & 3) * kBlockTiles % 4;
-  const char* codes = chunk + kChunkHeader + lane * 16;
-  const char* scales = chunk + kChunkHeader + kBlockCodes + lane * 2;
-  const char* mine = input + (tile * BATCH + column) * 32 + quarter * 8;
-  if (WEIGHT_BITS < 16) {
-    row_scale[0] = ((const float*)chunk)[column] * kUndo;
-    row_scale[1] = ((const float*)chunk)[column + 8] * kUndo;
-  }
-#pragma unroll 1
-  for (int begin = 0; begin < kBlocksEach; begin += kTogether) {
-    if (!Full && WEIGHT_BITS == 4 && begin * kGroupWarps * kBlockTiles >= tiles) break;
-    Loaded x[kTogether];
+// The inputs of this warp's blocks of a chunk, whose first lies at `input` and which has `tiles` of them.
+__device__ __forceinline__ void load_inputs(Inputs& x, const char* input, int tiles) {
+  const int warp = threadIdx.x / 32, column = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
+  const int tile = quad * kBlockTiles / 4, quarter = quad * kBlockTiles % 4;
+  const int sequence = !kDiagonal ? column : BATCH == 2 ? column / 4 : 0;
+  const bool mine = kDiagonal ? column % 4 == quad : column < BATCH;
 #pragma unroll
-    for (int i = 0; i < kTogether; i++) {
-      const int block = (begin + i) * kGroupWarps + warp;
-      const bool there = Full || block * kBlockTiles < tiles;
-      if (!Full) x[i].codes = make_uint4(0, 0, 0, 0);
-      if (there) x[i].codes = *(const uint4*)(codes + block * kBlock);
-      if (WEIGHT_BITS == 4) x[i].scales = there ? *(const unsigned short*)(scales + block * kBlock) : 0;
+  for (int i = 0; i < kEach / kTogether; i++) {
+    const int block = (i * kTogether + (kTogether == 2 ? column / 4 : 0)) * WARPS + warp;
+    const bool there = mine && block * kBlockTiles + tile < tiles;
+    const char* from = input + ((block * kBlockTiles + tile) * BATCH + sequence) * 32 + quarter * 8;
 #pragma unroll
-      for (int n = 0; n < kBlockTiles; n++) x[i].input[n] = make_uint2(0, 0);
-      if ((Full || block * kBlockTiles + tile < tiles) && (BATCH == 8 || column < BATCH)) {
-        const char* from = mine + block * kBlockTiles * BATCH * 32;
-        if constexpr (kBlockTiles == 1) {
-          x[i].input[0] = *(const uint2*)from;
-        } else {
-#pragma unroll
-          for (int n = 0; n < kBlockTiles; n += 2) {
-            const uint4 two = *(const uint4*)(from + n * 8);
-            x[i].input[n] = make_uint2(two.x, two.y);
-            x[i].input[n + 1] = make_uint2(two.z, two.w);
-          }
-        }
-      }
+    for (int n = 0; n < kBlockTiles; n++) {
+      x[i][n] = there ? *(const uint2*)(from + n * 8) : make_uint2(0, 0);
+      if (kDiagonal) x[i][n] = make_uint2(times(x[i][n].x, 0x71807180u), times(x[i][n].y, 0x71807180u));
     }
-#pragma unroll
-    for (int i = 0; i < kTogether; i++) multiply_block(sum, x[i], i);
   }
+}
+
+// This warp's blocks of a chunk of `tiles`; zeros where there are none.
+__device__ __forceinline__ void load_codes(Codes& own, const char* chunk, int tiles) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const char* blocks = chunk + kChunkHeader + warp * kBlock;
+  // if diagonal, the lane scales tiles 2 (t % 2) and the one after it, of the second block if t > 1 and there are two
+  const int behind = kDiagonal && kTogether == 2 ? lane % 4 / 2 : 0;
+  const int scales = kBlockCodes + (kDiagonal ? lane / 4 * 8 + lane % 2 * 4 : lane * 2);
+#pragma unroll
+  for (int i = 0; i < kEach; i++) {
+    own.codes[i] = make_uint4(0, 0, 0, 0);
+    own.scales[i] = 0;
+    const auto there = [&](int n) { return (n + 1) * WARPS * kBlockTiles <= tiles || (n * WARPS + warp) * kBlockTiles < tiles; };
+    if (there(i)) own.codes[i] = *(const uint4*)(blocks + i * WARPS * kBlock + lane * 16);
+    if (WEIGHT_BITS != 4 || i % kTogether || !there(i + behind)) continue;
+    const char* from = blocks + (i + behind) * WARPS * kBlock + scales;
+    own.scales[i] = kDiagonal ? *(const u32*)from : *(const unsigned short*)from;
+  }
+}
+
+// fp8: makes this warp's inputs of `tiles`, Tiles at most, halves, in place. The factors of the sequences of columns 2t
+// and 2t + 1 that undo it.
+template <int Tiles>
+__device__ __forceinline__ float2 halve_inputs(char* input, int tiles) {
+  constexpr int kPieces = kBlockTiles * BATCH * 2, kAtOnce = 32 / kPieces;  // of 16 bytes, of a block; blocks
+  constexpr int kBlocks = (Tiles + kBlockTiles * WARPS - 1) / (kBlockTiles * WARPS);
+  constexpr int kRounds = (kBlocks + kAtOnce - 1) / kAtOnce;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, piece = lane % kPieces;
+  u32 largest = 15u << 7;  // of smaller numbers nothing is left; both factors are then finite
+  uint4 pieces[kRounds];
+#pragma unroll
+  for (int i = 0; i < kRounds; i++) {
+    const int block = (i * kAtOnce + lane / kPieces) * WARPS + warp;
+    const bool there = block * kBlockTiles + piece / (BATCH * 2) < tiles;
+    pieces[i] = there ? ((const uint4*)input)[block * kPieces + piece] : make_uint4(0, 0, 0, 0);
+    const u32 most = __vmaxu2(__vmaxu2(pieces[i].x & 0x7fff7fffu, pieces[i].y & 0x7fff7fffu),
+                              __vmaxu2(pieces[i].z & 0x7fff7fffu, pieces[i].w & 0x7fff7fffu));
+    largest = max(largest, max(most & 0xffff, most >> 16));
+  }
+  if (BATCH == 1) {
+    largest = __reduce_max_sync(~0u, largest);
+  } else {
+    largest = max(largest, __shfl_xor_sync(~0u, largest, 1));  // of the sequence lane / 2 % BATCH
+#pragma unroll
+    for (int o = 2 * BATCH; o < 32; o *= 2) largest = max(largest, __shfl_xor_sync(~0u, largest, o));
+  }
+  const float factor = __uint_as_float((268 - (largest >> 7)) << 23), undo = __uint_as_float(((largest >> 7) - 14) << 23);
+#pragma unroll
+  for (int i = 0; i < kRounds; i++) {
+    const int block = (i * kAtOnce + lane / kPieces) * WARPS + warp;
+    u32 pairs[4] = {pieces[i].x, pieces[i].y, pieces[i].z, pieces[i].w};
+#pragma unroll
+    for (u32& pair : pairs) pair = two_halves(unpack_bf16(pair).x * factor, unpack_bf16(pair).y * factor);
+    if (block * kBlockTiles + piece / (BATCH * 2) < tiles)
+      ((uint4*)input)[block * kPieces + piece] = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+  }
+  __syncwarp();
+  const int first = lane % 4 * 2;
+  return BATCH == 1 ? make_float2(undo, undo)
+                    : make_float2(__shfl_sync(~0u, undo, first % BATCH * 2), __shfl_sync(~0u, undo, (first + 1) % BATCH * 2));
 }

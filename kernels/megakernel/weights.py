@@ -118,20 +118,8 @@ def _values(words: NDArray[np.uint32], form: Format) -> Floats:
     if form.bits == 16:
         return (words.view("<u2").astype(np.uint32) << 16).view(np.float32).reshape(blocks, 32, 1, 8)
     if form.bits == 8:
-        return e4m3_values(fp8_codes(words)).reshape(blocks, 32, 2, 8)
+        return e4m3_values(words.view(np.uint8)).reshape(blocks, 32, 2, 8)
     return e2m1_values(nvfp4_codes(words)).reshape(blocks, 32, 4, 8)
-
-
-def fp8_codes(words: NDArray[np.uint32]) -> Bytes:
-    """The four codes of each word [..., 4], in the order of the matrix unit's registers, low half first.
-
-    The first register's codes lie where bf16 has sign, lower exponent and mantissa; the second's in the other bits.
-    """
-    half = np.stack([words & 0xFFFF, words >> 16], axis=-1)
-    other = half[..., ::-1]  # the second register's signs are crossed
-    first = half >> 8 & 0x80 | half >> 4 & 0x7F
-    second = (other >> 3 & 1) << 7 | (half >> 11 & 15) << 3 | half & 7
-    return np.concatenate([first, second], axis=-1).astype(np.uint8)
 
 
 SIGN_BITS, MAGNITUDE_BITS = (15, 12, 13, 14), (6, 3, 0, 9)

@@ -30,17 +30,17 @@ def products(weights: str, batch: int, matrix: torch.Tensor, x: torch.Tensor) ->
     form, tiles = FORMATS[weights], matrix.shape[1] // 16
     shape = shape_of(GPU_CONFIGS["llama"])
     constants = device.defines(build(shape, Layout(sms=1, batch=batch, weights=weights)), device.Tuning())
-    warps = constants["WARPS"] // constants["GROUPS"]
+    warps = constants["WARPS"]
     stream = streams(quantised(matrix, weights), form, 0, tiles)[0].contiguous().cuda()
     permuted = x.view(batch, tiles, 2, 4, 2).permute(1, 0, 3, 2, 4).contiguous()  # tile, sequence, t, column half, pair
     inputs = permuted.to(torch.bfloat16).cuda()
-    out = torch.full((warps, 16, 8), float("nan"), device="cuda")
+    out = torch.full((warps, batch, 16), float("nan"), device="cuda")
     shared = form.slot_bytes + inputs.nbytes
     kernel = nvrtc.load(UNIT, "unit", constants, shared)
     arguments = (stream.data_ptr(), stream.numel(), inputs.data_ptr(), inputs.nbytes, tiles, out.data_ptr())
     nvrtc.launch(kernel, (1,), 32 * warps, arguments, shared)
     held = matrix_of_unit(stream.cpu().numpy(), tiles, form).astype(np.float64)
-    return out.sum(0)[:, :batch].double().cpu().numpy(), held @ x.to(torch.bfloat16).double().numpy().T
+    return out.sum(0).T.double().cpu().numpy(), held @ x.to(torch.bfloat16).double().numpy().T
 
 
 @pytest.mark.parametrize("share", [1.0, 0.4], ids=["a whole chunk", "a part"])
