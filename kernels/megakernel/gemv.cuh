@@ -66,7 +66,8 @@ __device__ __forceinline__ void product(const Params& p, Shared& s, RingPlace& r
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int tiles = Even ? Tiles : in.k_tiles;
   char* input = (char*)s.product.input;
-  const float2 undo = WEIGHT_BITS == 8 ? halve_inputs<Tiles>(input, tiles) : make_float2(1.f, 1.f);
+  float2 undo = make_float2(1.f, 1.f);
+  if constexpr (WEIGHT_BITS == 8) undo = halve_inputs<Tiles>(input, tiles);
   Inputs held[kHeld ? kChunks : 1];
 #pragma unroll
   for (int c = 0; kHeld && c < kChunks; c++) load_inputs(held[c], input + c * kChunkInput, tiles - c * kChunkTiles);

@@ -48,7 +48,7 @@ class Problem:
 
 
 KINDS = (
-    "bounds", "stream", "coverage", "residual", "deadlock", "duplicate", "overwrite", "unread", "cache", "ring",
+    "bounds", "stream", "coverage", "residual", "deadlock", "duplicate", "overwrite", "unread", "cache",
 )  # fmt: skip
 
 

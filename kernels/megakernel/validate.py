@@ -2,8 +2,7 @@
 
 What is proved, for every number of splits a context may need:
 - fields are in range, so that no address lies outside its buffer (`bounds`);
-- each SM's weights lie in the stream in the order in which it takes them (`stream`), and the ring's barriers can tell
-  its laps apart (`ring`);
+- each SM's weights lie in the stream in the order in which it takes them (`stream`);
 - every tile of every matrix is multiplied once, and every head meets every split of the keys once (`coverage`);
 - each SM's copy of the residual is added to in the order of the model (`residual`);
 - no instruction waits for ever (`deadlock`), each block has one writer per layer and token (`duplicate`), and is

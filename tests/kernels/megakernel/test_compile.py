@@ -72,26 +72,12 @@ def test_an_error_in_the_source_is_told() -> None:
 
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("batch", [1, 2, 4, 8])
-<<<<<<< HEAD
-def test_every_ring_that_is_built_is_safe(name: str, batch: int) -> None:
+def test_every_ring_that_is_built_fits(name: str, batch: int) -> None:
     """With its residual in slices every model has room for a ring at batch 8."""
     shape = replace(shape_of(CONFIGS[name]), layers=1, vocab=4000)
     for capacity in (192, 32768):
         found = device.defines(build(shape, usual(shape, batch, capacity)), device.Tuning())
-        assert ring_problem(found["STAGES"], found["GROUPS"], found["AHEAD_IN_FLIGHT"]) is None
-        assert found["STAGES"] >= 8
-=======
-def test_every_ring_that_is_built_fits(name: str, batch: int) -> None:
-    """At batch 8 the ring gets short; where it would be too short the model is refused in a sentence."""
-    shape = replace(shape_of(CONFIGS[name]), layers=1, vocab=4000)
-    for parts in (1, 2, 4):
-        try:
-            found = device.defines(build(shape, Layout(batch=batch, down_parts=parts)), device.Tuning())
-        except ValueError as refusal:
-            assert "leaves no room for the weight ring" in str(refusal)  # noqa: PT017
-            continue
-        assert found["IN_FLIGHT"] <= found["STAGES"] and found["AHEAD_IN_FLIGHT"] <= found["STAGES"]
->>>>>>> 58b3eec (Keep a product's inputs in registers, convert fp8 to halves, scale nvfp4's products instead of its codes)
+        assert found["STAGES"] >= max(8, found["IN_FLIGHT"], found["AHEAD_IN_FLIGHT"])
         assert device.shared_bytes(found) <= device.SHARED_MOST
 
 

@@ -7,7 +7,10 @@ extern "C" __global__ void unit(const char* chunk, int bytes, const char* input,
   for (int i = threadIdx.x; i < bytes; i += blockDim.x) memory[i] = chunk[i];
   for (int i = threadIdx.x; i < input_bytes; i += blockDim.x) inputs[i] = input[i];
   __syncthreads();
-  const float2 undo = WEIGHT_BITS == 8 ? halve_inputs<kChunkTiles>(inputs, tiles) : make_float2(1.f, 1.f);
+  float2 undo = make_float2(1.f, 1.f);
+#if WEIGHT_BITS == 8
+  undo = halve_inputs<kChunkTiles>(inputs, tiles);
+#endif
   const float* scales = (const float*)memory + threadIdx.x % 32 / 4;
   const float2 row_scale = WEIGHT_BITS < 16 ? make_float2(scales[0] * kUndo, scales[8] * kUndo) : make_float2(1.f, 1.f);
   Codes codes;
