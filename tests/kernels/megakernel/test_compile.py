@@ -19,7 +19,8 @@ DECODE = device.SOURCES / "decode.cu"
 
 def constants(name: str, **layout: Any) -> dict:
     shape = replace(shape_of(CONFIGS[name]), norm_eps=1e-5)
-    return device.defines(build(shape, usual(shape, **layout)), device.Tuning())
+    asked = {key: layout.pop(key) for key in ("batch", "capacity", "weights") if key in layout}
+    return device.defines(build(shape, replace(usual(shape, **asked), **layout)), device.Tuning())
 
 
 @pytest.mark.parametrize(
