@@ -28,9 +28,9 @@ def constants(name: str, **layout: Any) -> dict:
     [
         ("llama-3.2-1b", {}),
         ("qwen2.5-1.5b", {}),
-        ("llama-3.2-1b", {"splits": 0, "out_parts": 4, "down_parts": 2}),
-        ("qwen2.5-1.5b", {"splits": 0, "out_parts": 4, "down_parts": 4}),
-        ("qwen3-0.6b", {"splits": 0, "out_parts": 4}),
+        ("llama-3.2-1b", {"capacity": 4096}),
+        ("qwen2.5-1.5b", {"capacity": 4096}),
+        ("qwen3-0.6b", {}),
         ("voice-agent", {}),
         ("llama-3.2-1b", {"batch": 2}),
         ("llama-3.2-1b", {"batch": 8}),
