@@ -27,7 +27,8 @@ __device__ __forceinline__ u32 scaled(u32 pair, float scale) {
 // 2^(14 - exponent of the row's largest value), as bits; a row with infinities takes the least scale.
 __device__ __forceinline__ u32 scale_exponent(u32 largest) { return min(268u - (largest >> 7), 253u); }
 
-// Sums of squares and largest values of the rows of x; rows for quantised weights come through registers and become fp16. A warp takes every (WARPS / parts)-th row, and a part of it.
+// Sums of squares and largest values of the rows of x, which come from here where they are few; rows for quantised
+// weights become fp16. A warp takes every (WARPS / parts)-th row, and a part of it.
 __device__ __forceinline__ void prepare(const Params& p, const Places& at, const Share& share) {
   Shared& s = *at.shared;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, words = share.columns / 8, there = share.there / 8;
@@ -131,7 +132,7 @@ __device__ __forceinline__ void consume(const Params& p, const Places& at, const
     x[i] = at.x + min(8 * i + g, p.m - 1) * p.x_bytes + warp % K_WARPS * Weight::kK * 2 + t * 16;
   Ring ring;
   __syncthreads();
-  if (!kDirect && threadIdx.x == 0) fetch_x(p, at, share);
+  if (!kDirect && p.overlap && threadIdx.x == 0) fetch_x(p, at, share);
   if (!kDirect) wait(s.fetched, 0);
   prepare(p, at, share);
 #pragma unroll 1
@@ -203,7 +204,7 @@ __device__ __forceinline__ void product(const Params& p, const Places& at, const
     consume(p, at, share, finish);
   } else if (threadIdx.x < kThreads + 32) {
     Producer producer(p, share);
-    if (threadIdx.x == kThreads) producer.start(p, at);
+    if (threadIdx.x == kThreads) producer.start(p, at, share);
     __syncthreads();
     if (threadIdx.x == kThreads) producer.stream(p, at);
     __syncwarp();

@@ -20,6 +20,9 @@ from kernels.reference import EPSILON
 
 SOURCE = Path(__file__).with_name("skinny.cu")
 
+DIRECT_MOST = 20 << 10
+"""Bytes of x that a block's threads bring at once; it is quicker than a copy where x then becomes fp16."""
+
 PARAMS = np.dtype(
     [(name, np.uint64) for name in ("stream", "x", "row_scales", "bias", "residual", "y")]
     + [
@@ -34,6 +37,7 @@ PARAMS = np.dtype(
             "stages",
             "kept_units",
             "most_units",
+            "overlap",
             "ahead",
             "late",
         )
@@ -81,6 +85,7 @@ def macros(cut: Cut, dtype: str, gates: bool, normalises: bool) -> dict[str, int
         "NORM": int(normalises),
         "BLOCKS": cut.blocks,
         "KEEP": int(cut.keep or cut.splits > 1),
+        "DIRECT": int(cut.kind != "same" and dtype == "bf16" and 2 * cut.m * cut.split_k <= DIRECT_MOST),
     }
 
 
@@ -101,7 +106,7 @@ def parameters(cut: Cut, sms: int, overlap: bool, ahead: int = 0, **given: Any) 
     own = {
         "m": cut.m, "k": cut.k, "units": cut.units, "steps": cut.steps, "x_bytes": cut.x_bytes,
         "stages": cut.stages(sms, overlap), "kept_units": cut.kept_units(sms),
-        "most_units": cut.most_units(sms), "ahead": ahead // (cut.chunk * cut.step_bytes),
+        "most_units": cut.most_units(sms), "overlap": overlap, "ahead": ahead // (cut.chunk * cut.step_bytes),
     }  # fmt: skip
     if not own["stages"]:
         raise ValueError(f"m is {cut.m}: with {sms} SMs each has too many rows of w for the shared memory")

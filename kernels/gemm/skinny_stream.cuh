@@ -23,7 +23,7 @@ constexpr int kMostStages = 16;
 constexpr int kInFlight = kChunkBytes < 16384 ? 49152 / kChunkBytes : 3;
 constexpr bool kRowScales = kWeights == kFp8 || kWeights == kNvfp4;
 constexpr bool kScaled = kQuantised && !HALF;  // bf16 rows of x become fp16, each times a power of two
-constexpr bool kDirect = kScaled;  // x passes through registers on its way to shared memory; else it is copied
+constexpr bool kDirect = DIRECT;  // x passes through registers on its way to shared memory; else it is copied
 
 struct Params {
   const char* stream;       // [units, SPLITS, steps, kStepBytes]
@@ -32,7 +32,7 @@ struct Params {
   const Value* bias;        // [n], or null
   const Value* residual;    // [m, n], or null
   void* y;                  // [m, n]
-  int m, n, k, units, steps, x_bytes, stages, kept_units, most_units, ahead, late;
+  int m, n, k, units, steps, x_bytes, stages, kept_units, most_units, overlap, ahead, late;
   float eps;
 };
 
@@ -171,12 +171,14 @@ struct Producer {
       if (++of == each) of = 0, at += skip;
     }
   }
-  __device__ __forceinline__ void start(const Params& p, const Places& at) {
+  // Bytes that are asked for first come first: x, unless a previous kernel may still be writing it.
+  __device__ __forceinline__ void start(const Params& p, const Places& at, const Share& share) {
     Shared& s = *at.shared;
 #pragma unroll 1
     for (int i = 0; i < p.stages; i++) init(s.full[i], 1), init(s.empty[i], WARPS);
     init(s.fetched, kDirect ? 32 : 33);
     fence_init();
+    if (!kDirect && !p.overlap) fetch_x(p, at, share);
   }
   // Fills the ring, while the previous kernel may still run.
   __device__ __forceinline__ void fill(const Params& p, const Places& at) {
