@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     import torch
 
     from kernels.candidates import Trial
+
+
+WRITE_SECONDS = 2
+"""How often the document is written meanwhile, so that what is stopped has lost little."""
 
 
 def bench_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +39,9 @@ def bench_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=positive, default=30, help="decode: requests to each runner (default 30)")
     parser.add_argument("--only", metavar="TEXT", help="only cases whose key contains TEXT, such as m=128")
     parser.add_argument("--seconds", type=float, help="longest time for one case (default 20; decode's requests 60)")
+    parser.add_argument(
+        "--jobs", type=positive, default=1, metavar="N", help="N processes go ahead through the gate (not decode)"
+    )
     parser.add_argument("--compiled", action="store_true", help="also variants that take seconds to build")
 
 
@@ -64,24 +72,22 @@ def bench(options: argparse.Namespace) -> int:
         if options.append and options.json is not None and options.json.exists():
             document = bench_document.appended(bench_document.read(options.json), document)
     except (OSError, ValueError) as error:
-        return _say_of_file(options, error)
+        print(f"kernels bench: {options.json}: {error}", file=sys.stderr)
+        return 1
     print(_ceilings_line(document.ceilings), flush=True)
-    passed = False
-    for row in _rows(options, document.ceilings):
-        passed = passed or row.gate == "pass"
-        document.rows.append(row)
-        print(_line(row), flush=True)
-        try:
-            if options.json is not None:  # after each row, so that what is stopped has lost none
+    passed, written = False, time.monotonic()
+    try:
+        for row in _rows(options, document.ceilings):
+            passed = passed or row.gate == "pass"
+            document.rows.append(row)
+            print(_line(row), flush=True)
+            if options.json is not None and time.monotonic() > written + WRITE_SECONDS:
                 bench_document.write(options.json, document)
-        except OSError as error:
-            return _say_of_file(options, error)
+                written = time.monotonic()
+    finally:
+        if options.json is not None:
+            bench_document.write(options.json, document)
     return 0 if passed else 1
-
-
-def _say_of_file(options: argparse.Namespace, error: Exception) -> int:
-    print(f"kernels bench: {options.json}: {error}", file=sys.stderr)
-    return 1
 
 
 def _wrong(options: argparse.Namespace) -> str:

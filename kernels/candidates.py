@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ import torch
 from kernels import accuracy, inputs, registry
 from kernels.believable import floor_ms, impossible
 from kernels.hardware import Gpu
+from kernels.jobs import shared_out
 from kernels.launches import kernels_seen
 from kernels.ops import Case
 from kernels.registry import Variant
@@ -76,7 +78,8 @@ class Trial:
 class Bench:
     """Where and how cases are tried.
 
-    `ceilings` as in the document; `timer` replaces the device's own; `only` names the variants to try (None: all).
+    `ceilings` as in the document; `timer` replaces the device's own; `only` names the variants to try (None: all);
+    `proven` holds what the gate said before (`prove_ahead`), by the trial's id.
     """
 
     device: torch.device
@@ -85,6 +88,7 @@ class Bench:
     rule: Rule = field(default_factory=Rule)
     timer: Timer | None = None
     only: frozenset[str] | None = None
+    proven: Mapping[str, accuracy.GateReport] = field(default_factory=dict)
 
 
 @dataclass
@@ -127,6 +131,28 @@ def try_case(
     return trials
 
 
+def prove_ahead(bench: Bench, cases: Sequence[Case], jobs: int) -> dict[str, accuracy.GateReport]:
+    """What the gate says of every variant's params at every case, by the trial's id, found by `jobs` processes at once:
+    what takes long, compiling and proving, is then done when the cases are timed one by one.
+    """
+    trials = [
+        Trial(case, variant.name, params, variant.peer, variant.lossy, "refused")
+        for case in cases
+        for variant in registry.variants(case.op)
+        if (bench.only is None or variant.name in bench.only) and variant.serves(case, bench.gpu) is None
+        for params in variant.space(case)
+    ]
+    reports = shared_out(partial(_report, bench.device), trials, jobs)
+    return {trial.id: report for trial, report in zip(trials, reports, strict=True)}
+
+
+def _report(device: torch.device, trial: Trial) -> accuracy.GateReport:
+    report = accuracy.check(registry.variant(trial.variant), trial.case, device, trial.params)
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    return report
+
+
 def _prove(bench: Bench, variant: Variant, trial: Trial, end: float) -> Callable[[], Any] | None:
     """A call of the variant on random inputs, once it has passed the gate; None otherwise, with the trial's reason."""
     left = end - time.monotonic()
@@ -134,7 +160,11 @@ def _prove(bench: Bench, variant: Variant, trial: Trial, end: float) -> Callable
         wanted = f"building may take {variant.build_seconds:.0f} s, more than" if variant.build_seconds else "no time"
         trial.reason = f"Not tried: {wanted} was left for this case."
         return None
-    report, function = accuracy.prove(variant, trial.case, bench.device, trial.params)
+    report = bench.proven.get(trial.id)
+    if report is None:
+        report, function = accuracy.prove(variant, trial.case, bench.device, trial.params)
+    else:
+        function = variant.build(trial.case, trial.params) if report.passed else None
     trial.gate, trial.error, trial.error_limit = report.gate, report.error, report.limit
     trial.quantisation, trial.reason = report.quantisation, report.sentence
     if not report.passed or function is None:

@@ -2,13 +2,12 @@
 
 import argparse
 import json
-import multiprocessing
 import sys
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kernels.cases import check_cases
+from kernels.jobs import shared_out
 from kernels.ops import Case
 
 if TYPE_CHECKING:
@@ -46,11 +45,7 @@ def check(options: argparse.Namespace) -> int:
         if (each.name == options.variant if options.variant else options.compiled or not each.build_seconds)
     ]
     one = partial(rows_of, wanted, device, gpu)
-    if options.jobs > 1:
-        with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
-            rows = [row for found in pool.map(one, cases) for row in found]
-    else:
-        rows = [row for case in cases for row in one(case)]
+    rows = [row for found in shared_out(one, cases, options.jobs) for row in found]
     failures = [row for row in rows if row["gate"] not in ("pass", "refused")]
     if options.json:
         print(json.dumps({"device": str(device), "rows": rows}, indent=1))

@@ -69,7 +69,9 @@ def _tiles(case: AttentionCase) -> tuple[tuple[int, int, int, int], ...]:
     if case.head_dim > 128:
         return (1, 64, 4, 3), (2, 32, 4, 3)
     if case.kv_dtype == "fp8":
-        return (4, 64, 2, 3), (8, 64, 1, 3) if case.head_dim <= 64 else (2, 128, 4, 3)
+        if case.head_dim <= 64:
+            return (4, 64, 2, 3), (8, 64, 2, 3), (8, 64, 1, 3)
+        return (4, 64, 2, 3), (4, 64, 4, 3), (2, 128, 4, 3)
     if case.paged:
         return ((4, 64, 2, 4), (8, 32, 1, 4)) if case.head_dim <= 64 else ((2, 64, 2, 4), (2, 64, 4, 4))
     if case.head_dim <= 64:

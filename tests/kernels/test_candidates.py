@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from kernels import registry
-from kernels.candidates import Bench, Trial, try_case
+from kernels.candidates import Bench, Trial, prove_ahead, try_case
 from kernels.choice import Choices
 from kernels.hardware import GPUS
+from kernels.jobs import shared_out
 from kernels.ops import AttentionCase, LinearCase
 from kernels.timing import Rule
 from tests.kernels import planted
@@ -200,3 +201,18 @@ def test_cache_directory_comes_from_the_environment(tmp_path, monkeypatch):
     choices.keep(CASE, [won])
     assert json.loads(choices.path.read_text())["choices"][CASE.key]["variant"] == "torch_linear"
     assert choices.path.is_relative_to(tmp_path)
+
+
+def test_what_the_gate_said_ahead_is_not_asked_again(plant, monkeypatch):
+    plant(Slow, planted.Wrong)
+    place = scripted("cpu", {"planted_slow": 1.0})
+    place.proven = prove_ahead(place, [CASE], jobs=1)
+    monkeypatch.setattr("kernels.accuracy.prove", None)
+    found = by_name(try_case(place, CASE))
+    assert found["planted_slow"].chosen
+    assert found["planted_wrong"].gate == "fail"
+    assert found["planted_wrong"].ms is None
+
+
+def test_work_is_shared_out_in_order():
+    assert shared_out(abs, [-3, 2, -1], 2) == [3, 2, 1] == shared_out(abs, [-3, 2, -1], 1)

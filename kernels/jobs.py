@@ -1,0 +1,17 @@
+"""The same work on many items, shared out among processes. Imports without torch."""
+
+import multiprocessing
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+
+
+def shared_out(one: Callable[[Item], Found], items: Sequence[Item], jobs: int) -> list[Found]:
+    """one(item) of each, in order; in `jobs` fresh processes where that is above 1: `one` and the items are pickled."""
+    if jobs <= 1:
+        return [one(item) for item in items]
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        return list(pool.map(one, items))
