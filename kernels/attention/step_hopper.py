@@ -37,7 +37,6 @@ class StepHopper(Variant):
     name = "step_hopper"
     op = "step_attention"
     summary = "rotation, append and attention of one step in one kernel"
-    build_seconds = 1.0
     in_a_model = ({"overlap": True},)
 
     def serves(self, case: StepAttentionCase, gpu: Gpu) -> Refusal | None:
