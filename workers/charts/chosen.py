@@ -7,7 +7,8 @@ from workers.charts.text import case_label
 from workers.documents.measurement import Candidate
 from workers.documents.stages import Results
 
-SHOWN = 12
+SHOWN, LEAST_SHARE = 12, 0.01
+"""Operations that the figure shows at most, and of the whole at least."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,9 @@ def _part(op: dict[str, object], timed: Candidate | None, candidates: list[Candi
 
 
 def figure(results: Results) -> Figure | None:
-    shown = [each for each in parts(results) if each.ms][:SHOWN][::-1]
+    timed = [each for each in parts(results) if each.ms]
+    least = LEAST_SHARE * sum(each.ms_per_request for each in timed)
+    shown = [each for each in timed if each.ms_per_request >= least][:SHOWN][::-1]
     if not shown:
         return None
     traces = [
@@ -86,7 +89,7 @@ def table(results: Results) -> Table:
 CHART = Chart(
     "chosen",
     "The plan, operation by operation",
-    "Each operation timed by itself with a cold cache, times its calls in one request; in the plan they overlap.",
+    "Each operation of at least 1 %, timed by itself with a cold cache, times its calls; in the plan they overlap.",
     "explore",
     "measured",
     figure,

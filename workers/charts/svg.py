@@ -121,6 +121,12 @@ def _line(x1: float, y1: float, x2: float, y2: float, colour: str, width: float 
     )
 
 
+def _fitting(label: str, width: float) -> str:
+    """The label, its end cut off where it is wider."""
+    most = int(width / CHARACTER)
+    return label if len(label) <= most else f"{label[: most - 1]}…"
+
+
 def _grid(x: Axis, y: Axis, form: Figure) -> list[str]:
     parts = []
     for pixel, label in x.ticks():
@@ -128,7 +134,7 @@ def _grid(x: Axis, y: Axis, form: Figure) -> list[str]:
     for pixel, label in y.ticks():
         if y.kind != "category":
             parts.append(_line(x.start, pixel, x.end, pixel, "var(--grid, #dde2e8)"))
-        parts.append(_text(x.start - 8, pixel + 4, label, "end"))
+        parts.append(_text(x.start - 8, pixel + 4, _fitting(label, x.start - 16), "end"))
     parts.append(_text((x.start + x.end) / 2, y.start + 38, form["xaxis"]["title"]["text"], opacity=0.75))
     title = form["yaxis"]["title"]["text"]
     if title:
@@ -250,7 +256,7 @@ def draw(figure: Figure, title: str) -> str:
     x, y = _axis(figure, "x"), _axis(figure, "y")
     longest = max((len(label) for _, label in y.ticks()), default=0)
     y_title = bool(figure["layout"]["yaxis"]["title"]["text"])
-    x.start, x.end = min(330.0, 16 + CHARACTER * longest + 20 * y_title), WIDTH - 14
+    x.start, x.end = min(0.44 * WIDTH, 16 + CHARACTER * longest + 20 * y_title), WIDTH - 14
     y.start, y.end = height - 48, 32
     body = [*_grid(x, y, figure["layout"]), *_bars(figure, x, y)]
     for trace in figure["data"]:

@@ -134,6 +134,15 @@ def test_the_chosen_plan_says_against_what(after, unit, words):
     assert plans.ranked(document)[0] is plans.chosen(document)
 
 
+def test_a_label_that_is_too_wide_is_cut_within_the_drawing():
+    document = results()
+    document.verify.plan["ops"][0]["variant"] = "a_variant_with_a_very_long_name_that_says_everything"
+    root = ElementTree.fromstring(draw(chosen.figure(document), "Plan"))
+    (label,) = (text for text in root.iter("{http://www.w3.org/2000/svg}text") if text.text.startswith("a_variant"))
+    assert label.text.endswith("…")
+    assert float(label.get("x")) > 7 * len(label.text)
+
+
 def test_what_serves_today_is_compared_as_well_and_alone_there_is_nothing_to_compare():
     document = results()
     trials = document.compose.trials
