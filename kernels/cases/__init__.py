@@ -10,8 +10,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "gemm": ("linear", "grouped"),
     "fused": ("rmsnorm", "gated", "rope", "lm_head"),
     "decode": ("model",),
+    "library": ("attention", "step_attention", "linear", "grouped", "rmsnorm", "gated", "rope", "lm_head"),
 }
-"""The ops that a bench group covers."""
+"""The ops that a bench group covers; `library` is all but whole models."""
 
 _BENCH: dict[str, Callable[[bool], list[Case]]] = {
     "attention": lambda cpu: [*attention.bench(cpu), *attention.bench_step(cpu)],
@@ -32,6 +33,8 @@ _CHECK: dict[str, Callable[[DType, bool], list[Case]]] = {
 
 def cases(group: str, cpu: bool) -> list[Case]:
     """The cases of a group; `decode` has none here, since a model is a case of its own."""
+    if group == "library":
+        return [case for each in _BENCH for case in cases(each, cpu)]
     return _BENCH[group](cpu) if group in _BENCH else []
 
 

@@ -133,7 +133,7 @@ def _decode() -> list[Case]:
     targets = [(head_dim, *lengths) for head_dim in (64, 128) for lengths in ((8, 8192), (1, 65_536))]
     plain = [_step(*each) for each in (*shapes, *targets, (64, 1, 131_072))]
     paged = [_step(64, 8, 8192).model_copy(update={"paged": True, "page_size": size}) for size in (16, 64)]
-    fp8 = [_step(head_dim, 8, 8192).model_copy(update={"kv_dtype": "fp8"}) for head_dim in (64, 128)]
+    fp8 = [_step(*each).model_copy(update={"kv_dtype": "fp8"}) for each in targets]
     return [*plain, *paged, *fp8]
 
 

@@ -87,7 +87,7 @@ def call():
 def test_drawn_cases_pass_the_gate():
     served = [case for case in check_cases("attention", cpu=False) if FlashHopper().serves(case, GPUS["h200"]) is None]
     assert len(served) > 10
-    for case in served:
+    for case in served[::3]:  # `check` takes them all
         for params in FlashHopper().space(case):
             report = accuracy.check(FlashHopper(), case, "cuda", params)
             assert report.passed, f"{case.key} {params}: {report.sentence}"

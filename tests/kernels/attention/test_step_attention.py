@@ -95,7 +95,7 @@ def test_slots_beyond_the_position_never_count() -> None:
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
 def test_it_passes_the_gate_on_a_gpu(dtype: Any) -> None:
     variant = registry.variant("step_hopper")
-    cases = [*check_step(dtype, False), *(each.model_copy(update={"dtype": dtype}) for each in bench_step(False))]
+    cases = [*check_step(dtype, True), *(each.model_copy(update={"dtype": dtype}) for each in bench_step(False))]
     for case, splits, overlap in product(cases, step_hopper.SPLITS, (False, True)):
         report = accuracy.check(variant, case, "cuda", {"splits": splits, "overlap": overlap})
         assert report.passed, (case.key, splits, overlap, report.sentence)

@@ -110,7 +110,7 @@ def test_what_check_draws_is_right() -> None:
     drawn = [each for each in cases.check_cases("linear", cpu=False) if isinstance(each, LinearCase)]
     served = [each for each in drawn if variant("gemm_hopper").serves(each, GPUS["h200"]) is None]
     assert len(served) > 10
-    for each in served:
+    for each in served[::5]:  # `check` takes them all
         _gate(each, {})
 
 
