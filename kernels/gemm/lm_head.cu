@@ -9,7 +9,7 @@
 using namespace skinny;
 
 constexpr int kTop = TOP ? TOP : 1, kPairs = 2;  // a sorted list: candidates lane and lane + 32
-constexpr int kJoiners = 16, kAtOnce = 3;         // warps of the joining kernel; lists that each asks for at once
+constexpr int kJoiners = 16, kAtOnce = 5;         // warps of the joining kernel; lists that each asks for at once
 
 __device__ __forceinline__ u32 ordered(float x) {
   const u32 bits = __float_as_uint(x + 0.f);  // the two zeros are one
@@ -86,10 +86,10 @@ __device__ __forceinline__ u32 largest_with(int bits, Holds holds) {
 // How many of a warp's keys are wanted(key, index).
 template <class Wanted>
 __device__ __forceinline__ int among(const u32 (&keys)[KEYS], Wanted wanted) {
-  int count = 0;
+  int count[4] = {};  // apart, so that they do not wait for each other
 #pragma unroll
-  for (int i = 0; i < KEYS; i++) count += wanted(keys[i], i * 32 + (int)threadIdx.x % 32);
-  return __reduce_add_sync(~0u, count);
+  for (int i = 0; i < KEYS; i++) count[i % 4] += wanted(keys[i], i * 32 + (int)threadIdx.x % 32);
+  return __reduce_add_sync(~0u, count[0] + count[1] + count[2] + count[3]);
 }
 
 // One warp: the 64 best of a row, KEYS logits a lane. The 64th largest is found bit by bit, and of those that equal it

@@ -94,6 +94,9 @@ __device__ __forceinline__ void prepare(const Params& p, const Places& at, const
   named_sync(1, kThreads);
 }
 
+// Keeps the compiler from computing a value again wherever it is used.
+__device__ __forceinline__ void keep(int& value) { asm("" : "+r"(value)); }
+
 // A row's sum over the warps that share its tile.
 __device__ __forceinline__ float summed(const Params& p, const Shared& s, int buffer, int tile, int m, int row) {
   float sum = 0;
@@ -126,10 +129,15 @@ template <class Finish>
 __device__ __forceinline__ void consume(const Params& p, const Places& at, const Share& share, Finish finish) {
   Shared& s = *at.shared;
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  const char* x[N_TILES];
+  int x[kInputs], stride[kInputs];  // bytes from at.x on, and from step to step
 #pragma unroll
-  for (int i = 0; i < N_TILES; i++)
-    x[i] = at.x + min(8 * i + g, p.m - 1) * p.x_bytes + warp % K_WARPS * Weight::kK * 2 + t * 16;
+  for (int i = 0; i < kInputs; i++) {
+    x[i] = warp % K_WARPS * Weight::kK * 2 + t * 16 + (kApart ? i * 64 : min(8 * i + g, p.m - 1) * p.x_bytes);
+    stride[i] = K_WARPS * Weight::kK * 2;
+    if (kApart && g != 2 * i + t / 2) x[i] = (const char*)&s.zeros - at.x, stride[i] = 0;
+    keep(x[i]);
+    if (kApart) keep(stride[i]);
+  }
   Ring ring;
   __syncthreads();
   if (!kDirect && p.overlap && threadIdx.x == 0) fetch_x(p, at, share);
@@ -144,9 +152,9 @@ __device__ __forceinline__ void consume(const Params& p, const Places& at, const
       const char* w = at.ring + ring.stage * kChunkBytes + warp * ROW_TILES * Weight::kBytes;
 #pragma unroll
       for (int i = 0; i < CHUNK; i++) {
-        const char* here[N_TILES];
+        const char* here[kInputs];
 #pragma unroll
-        for (int n = 0; n < N_TILES; n++) here[n] = x[n] + (step + i) * (K_WARPS * Weight::kK * 2);
+        for (int n = 0; n < kInputs; n++) here[n] = at.x + x[n] + (step + i) * stride[n];
         Weight::run(sums, w + i * kStepBytes, here);
       }
       __syncwarp();
@@ -154,11 +162,17 @@ __device__ __forceinline__ void consume(const Params& p, const Places& at, const
       ring.advance(p.stages);
     }
 #pragma unroll
+    for (int i = 0; kApart && i < ROW_TILES * 2; i++) {  // columns 0 to 3 are one row of x, in lanes 0 and 1 of four
+      float& sum = sums[i / 2][0][i % 2 * 2];
+      sum += sums[i / 2][0][i % 2 * 2 + 1];
+      sum += __shfl_xor_sync(~0u, sum, 1);
+    }
+#pragma unroll
     for (int i = 0; i < ROW_TILES * N_TILES * 4; i++)
       s.partial[unit & 1][warp * ROW_TILES * N_TILES + i / 4][(2 * t + i % 2) * kColumn + g + i % 4 / 2 * 8] =
           sums[i / 4 / N_TILES][i / 4 % N_TILES][i % 4];
-    if (kDirect && unit == 0) wait(s.fetched, 0);
     named_sync(1, kThreads);
+    wait(s.others, 0);
     finish_unit(p, at, unit, finish);
   }
 }
@@ -201,6 +215,7 @@ __device__ __forceinline__ void product(const Params& p, const Places& at, const
   if (!p.late) let_next_kernel_start();
   if (threadIdx.x < kThreads) {
     if (threadIdx.x < 16) at.shared->largest[threadIdx.x] = 0;
+    if (threadIdx.x == 0) at.shared->zeros = make_uint4(0, 0, 0, 0);
     consume(p, at, share, finish);
   } else if (threadIdx.x < kThreads + 32) {
     Producer producer(p, share);
@@ -211,7 +226,6 @@ __device__ __forceinline__ void product(const Params& p, const Places& at, const
   } else {
     __syncthreads();
     fetch_others(p, at, share);
-    arrive(at.shared->fetched);
   }
   if (SPLITS > 1) join_splits(p, at, share, finish);
 }

@@ -75,6 +75,7 @@ def macros(cut: Cut, dtype: str, gates: bool, normalises: bool) -> dict[str, int
     return {
         "HALF": int(dtype == "fp16"),
         "WEIGHTS": KINDS.index(cut.kind),
+        "SINGLE": int(cut.m == 1),
         "N_TILES": 2 if cut.m > 8 else 1,
         "WARPS": cut.warps,
         "K_WARPS": cut.k_warps,

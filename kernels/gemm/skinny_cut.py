@@ -118,7 +118,7 @@ class Cut:
     def fixed_bytes(self, sms: int) -> int:
         """Shared memory but for the ring: barriers, partial sums, kept sums, scales, bias, residual, x."""
         columns = 2 if self.m > 8 else 1
-        own = (2 * 16 + 1) * 8 + 16 * self.warps * 4 + 4 * 64 + 2 * self.warps * self.row_tiles * columns * 640
+        own = (2 * 16 + 2) * 8 + 16 + 16 * self.warps * 4 + 4 * 64 + 2 * self.warps * self.row_tiles * columns * 640
         rows = self.most_units(sms) * self.unit_rows
         kept = self.kept_units(sms) * self.m * self.unit_rows * 4
         scales = rows * 4 if self.kind in ("fp8", "nvfp4") else 0

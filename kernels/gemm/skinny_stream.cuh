@@ -20,7 +20,7 @@ constexpr int kStepBytes = WARPS * ROW_TILES * Weight::kBytes;
 constexpr int kChunkBytes = CHUNK * kStepBytes;
 constexpr int kMostStages = 16;
 // Chunks on their way while the ring is filled: what the previous kernel waits for would queue behind more than 48 KB.
-constexpr int kInFlight = kChunkBytes < 16384 ? 49152 / kChunkBytes : 3;
+constexpr int kInFlight = kChunkBytes < 16384 ? 49152 / kChunkBytes : kChunkBytes > 20480 ? 2 : 3;
 constexpr bool kRowScales = kWeights == kFp8 || kWeights == kNvfp4;
 constexpr bool kScaled = kQuantised && !HALF;  // bf16 rows of x become fp16, each times a power of two
 constexpr bool kDirect = DIRECT;  // x passes through registers on its way to shared memory; else it is copied
@@ -37,8 +37,9 @@ struct Params {
 };
 
 constexpr int kColumn = 20;  // floats a column of 16 partial sums takes: no two lanes meet in a bank
-struct Shared {
-  Barrier full[kMostStages], empty[kMostStages], fetched;
+struct alignas(16) Shared {
+  Barrier full[kMostStages], empty[kMostStages], fetched, others;  // x, unless kDirect; row scales, bias and residual
+  uint4 zeros;
   float squares[16][WARPS];
   u32 largest[16];
   float unscale[16], norm[16], squares_sum[16];
@@ -121,10 +122,17 @@ __device__ __forceinline__ void fetch_row(To* to, const From* from, int count) {
       if (base + i * 32 < count) to[base + i * 32] = (To)v[i];
   }
 }
-// One warp: row scales and bias, which like the weights depend on nothing; then residual, zeros behind the columns of x.
+// One warp: zeros behind the columns of x; row scales and bias, which like the weights depend on nothing; the residual.
 __device__ __forceinline__ void fetch_others(const Params& p, const Places& at, const Share& share) {
   const int units = share.end - share.first, packed = share.first * kUnitTiles * 16, first = share.first * kUnitOutputs;
   const int outputs = min(units * kUnitOutputs, p.n - first);
+  if (!kDirect) {
+#pragma unroll 1
+    for (int i = share.there + threadIdx.x % 32 * 8; i < share.columns; i += 256)
+#pragma unroll 1
+      for (int m = 0; m < p.m; m++) *(uint4*)(at.x + m * p.x_bytes + i * 2) = make_uint4(0, 0, 0, 0);
+    arrive(at.shared->fetched);
+  }
   if (kRowScales) fetch_row(at.scales, p.row_scales + packed, units * kUnitTiles * 16);
   if (p.bias) fetch_row(at.bias, p.bias + first, outputs);
   wait_previous_kernel();
@@ -132,11 +140,7 @@ __device__ __forceinline__ void fetch_others(const Params& p, const Places& at, 
 #pragma unroll 1
     for (int m = 0; m < p.m; m++)
       fetch_row(at.residual + m * p.most_units * kUnitOutputs, p.residual + (long long)m * p.n + first, outputs);
-  if (!kDirect)
-#pragma unroll 1
-    for (int i = share.there + threadIdx.x % 32 * 8; i < share.columns; i += 256)
-#pragma unroll 1
-      for (int m = 0; m < p.m; m++) *(uint4*)(at.x + m * p.x_bytes + i * 2) = make_uint4(0, 0, 0, 0);
+  arrive(at.shared->others);
 }
 
 // One thread. The weights of the block, chunk after chunk.
@@ -176,7 +180,7 @@ struct Producer {
     Shared& s = *at.shared;
 #pragma unroll 1
     for (int i = 0; i < p.stages; i++) init(s.full[i], 1), init(s.empty[i], WARPS);
-    init(s.fetched, kDirect ? 32 : 33);
+    init(s.fetched, 33), init(s.others, 32);
     fence_init();
     if (!kDirect && !p.overlap) fetch_x(p, at, share);
   }

@@ -58,6 +58,7 @@ def assert_right(y, case, arguments):
         ("same", 9, 72, 520, "rmsnorm_scale_swiglu", "bf16", {"splits": 2}),
         ("fp8", 3, 200, 264, "bias", "bf16", {"splits": 1}),
         ("nvfp4", 16, 72, 264, "residual", "bf16", {"splits": 4, "warps": 16}),
+        ("nvfp4", 1, 200, 264, "rmsnorm_scale_bias", "bf16", {"k_warps": 4}),
         ("int4", 5, 72, 520, "swiglu", "fp16", {"warps": 16}),
         ("int4_zero", 16, 40, 264, "rmsnorm_scale_bias", "bf16", {"row_tiles": 2}),
     ],

@@ -31,6 +31,7 @@ BODIES: dict[str, str] = {
       };
       return one(bytes & 255) | (u32)one(bytes >> 8 & 255) << 16;""",
     "u32 join(": "return (q & mask) | 0x64006400u;",
+    "void keep(": "",
     "void bulk_copy(": "memcpy(to, from, bytes), land(barrier, bytes);",
     "void look_ahead(": "",
     "void copy_async(": "memcpy(to, from, 16);",
