@@ -20,7 +20,7 @@ constexpr int kStepBytes = WARPS * ROW_TILES * Weight::kBytes;
 constexpr int kChunkBytes = CHUNK * kStepBytes;
 constexpr int kMostStages = 16;
 // Chunks on their way while the ring is filled: what the previous kernel waits for would queue behind more than 48 KB.
-constexpr int kInFlight = kChunkBytes < 16384 ? 49152 / kChunkBytes : kChunkBytes > 20480 ? 2 : 3;
+constexpr int kInFlight = kChunkBytes < 16384 ? 49152 / kChunkBytes : 3;
 constexpr bool kRowScales = kWeights == kFp8 || kWeights == kNvfp4;
 constexpr bool kScaled = kQuantised && !HALF;  // bf16 rows of x become fp16, each times a power of two
 constexpr bool kDirect = DIRECT;  // x passes through registers on its way to shared memory; else it is copied
