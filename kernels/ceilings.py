@@ -62,7 +62,7 @@ def _gpu_seconds(call: Callable[[], Any], repeats: int = 1) -> float:
 def _gpu_matrix_rate(name: str, side: int, settle: float) -> float:
     import torch
 
-    from kernels.engine.loading import DTYPES
+    from kernels.dtypes import DTYPES
 
     if name == "fp32":
         side //= 2
@@ -100,7 +100,7 @@ def _cpu() -> dict[str, Any]:
 def _cpu_matrix_rate(name: str, side: int) -> float:
     import torch
 
-    from kernels.engine.loading import DTYPES
+    from kernels.dtypes import DTYPES
 
     left, right = (torch.randn(side, side).to(DTYPES[name]) for _ in range(2))
     return 2 * side**3 / _cpu_seconds(partial(torch.mm, left, right))

@@ -5,8 +5,9 @@ from typing import Literal
 
 import torch
 
-from kernels.attention import step_reference
+from kernels import step_reference
 from kernels.cache_slots import PAGE_SIZE, shuffled_pages
+from kernels.dtypes import DTYPES
 from kernels.ops import (
     AttentionCase,
     Case,
@@ -21,9 +22,6 @@ from kernels.ops import (
 
 Kind = Literal["normal", "large", "tiny"]
 KINDS: tuple[Kind, ...] = ("normal", "large", "tiny")
-
-DTYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-"""torch's dtype of each `kernels.ops.DType`."""
 
 MAGNITUDES: dict[Kind, float] = {"normal": 1.0, "large": 16.0, "tiny": 1e-3}
 """Standard deviation of the activations; `large` keeps products of two inside the range of fp16."""

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from kernels import scaled
-from kernels.attention import step_reference
+from kernels import scaled, step_reference
 from kernels.cache_slots import each_sequence
 from kernels.ops import (
     AttentionCase,

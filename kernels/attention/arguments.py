@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def check(case: AttentionCase, q: "torch.Tensor", k: "torch.Tensor", v: "torch.Tensor") -> None:
     """Raises ValueError that names the argument whose shape, dtype, device or stride is not the case's."""
-    from kernels.inputs import DTYPES
+    from kernels.dtypes import DTYPES
 
     keys = (case.batch, case.kv_len, case.kv_heads, case.head_dim)
     shapes = {"q": (case.batch, case.q_len, case.heads, case.head_dim), "k": keys, "v": keys}

@@ -7,7 +7,7 @@ import torch
 import triton
 
 from kernels.attention.decode_triton import Scratch, decode, row_constants
-from kernels.inputs import DTYPES
+from kernels.dtypes import DTYPES
 from kernels.ops import AttentionCase
 from kernels.portable import expect
 

@@ -133,7 +133,7 @@ def check(
     """Raises ValueError that names the argument whose shape, dtype, layout or device the kernel cannot take."""
     import torch
 
-    from kernels.inputs import DTYPES
+    from kernels.dtypes import DTYPES
 
     capacity = k_cache.shape[1] if k_cache.ndim == 4 else -1
     if len(cos) < capacity:

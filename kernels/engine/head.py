@@ -4,8 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from kernels.dtypes import DTYPE_NAMES
 from kernels.engine import decoder
-from kernels.engine.loading import DTYPE_NAMES
 from kernels.engine.parts import Part, Parts, folded_in
 from kernels.engine.products import Rows, Stream
 from kernels.engine.state import State

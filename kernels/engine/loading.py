@@ -19,14 +19,11 @@ from transformers.models.auto.modeling_auto import (
     MODEL_MAPPING_NAMES,
 )
 
+from kernels.dtypes import DTYPE_NAMES, DTYPES
 from kernels.engine import weights
 from kernels.model_files.config import walk
-from kernels.ops import DType
 
 logger = logging.getLogger(__name__)
-
-DTYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-DTYPE_NAMES: dict[torch.dtype, DType] = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from kernels.dtypes import DTYPE_NAMES
 from kernels.engine.decoder import joined
-from kernels.engine.loading import DTYPE_NAMES
 from kernels.engine.parts import Parts
 from kernels.ops import RmsNormCase
 

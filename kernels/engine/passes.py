@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from kernels.dtypes import DTYPE_NAMES
 from kernels.engine import decoder
 from kernels.engine.head import Head
-from kernels.engine.loading import DTYPE_NAMES
 from kernels.engine.parts import Parts
 from kernels.engine.products import Rows, Stream, added_product, gated_product, normed_product
 from kernels.engine.state import State

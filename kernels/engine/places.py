@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
+from kernels.dtypes import DTYPE_NAMES
 from kernels.engine import decoder
-from kernels.engine.loading import DTYPE_NAMES
 from kernels.engine.prompts import bucket
 from kernels.ops import (
     AttentionCase,

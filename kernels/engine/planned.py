@@ -11,7 +11,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from kernels import registry
-from kernels.engine.loading import DTYPE_NAMES
+from kernels.dtypes import DTYPE_NAMES
 from kernels.engine.parts import Part, Parts
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase, Epilogue, LinearCase, case_from

@@ -107,7 +107,7 @@ def _run(
     import torch
 
     from kernels import nvrtc
-    from kernels.inputs import DTYPES
+    from kernels.dtypes import DTYPES
 
     dtype, rows = DTYPES[case.dtype], x.shape[0]
     expected = {"x": (x, (rows, case.k), dtype), "w": (w, (case.experts, case.weight_rows, case.k), dtype)}

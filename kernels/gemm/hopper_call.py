@@ -174,6 +174,6 @@ def _expect(name: str, tensor: "torch.Tensor", shape: tuple[int, ...], case: Lin
 
 
 def _plain(case: LinearCase) -> "torch.dtype":
-    from kernels.inputs import DTYPES
+    from kernels.dtypes import DTYPES
 
     return DTYPES[case.dtype]

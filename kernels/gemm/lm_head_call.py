@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from kernels import nvrtc
+from kernels.dtypes import DTYPES
 from kernels.gemm.skinny_call import check_stream, check_tensor, kernel, macros, parameters, sm_count
 from kernels.gemm.skinny_cut import CANDIDATES_BYTES, SHARED_MOST, Cut
-from kernels.inputs import DTYPES
 from kernels.ops import LmHeadCase
 from kernels.reference import TOP_K
 from kernels.turn import Turn

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from kernels import e2m1, scaled
-from kernels.inputs import DTYPES
+from kernels.dtypes import DTYPES
 
 NVFP4_BLOCK = 16
 INT4_GROUP = 128

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from kernels import nvrtc
+from kernels.dtypes import DTYPES
 from kernels.gemm import skinny_pack as order
 from kernels.gemm.quantise import quantised
 from kernels.gemm.skinny_cut import KINDS, SHARED_MOST, Cut
-from kernels.inputs import DTYPES
 from kernels.ops import LinearCase
 from kernels.portable import expect_current
 from kernels.reference import EPSILON

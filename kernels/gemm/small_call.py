@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from kernels import nvrtc
+from kernels.dtypes import DTYPES
 from kernels.gemm.skinny_call import check_tensor
 from kernels.gemm.small_cut import PANEL, SmallCut
-from kernels.inputs import DTYPES
 from kernels.ops import LinearCase
 from kernels.reference import EPSILON
 from kernels.tiles.maps import named

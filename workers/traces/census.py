@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from kernels.dtypes import DTYPE_NAMES
 from kernels.ops import AttentionCase, Case, LinearCase, RmsNormCase
 from workers.traces.labels import Scope, label, plain
 
 _ELEMENTWISE = ("add", "sub", "mul", "div", "neg", "cat", "silu", "gelu", "tanh", "softmax", "pow")
 _SDPA_ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-_DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
 Count = tuple[float, float, str, Case | None]
@@ -95,7 +95,7 @@ class Census(TorchFunctionMode):
     def _list(
         self, name: str, flops: float, least_bytes: float, shape: str, case: Case | None, outputs: torch.Tensor
     ) -> None:
-        dtype = _DTYPES.get(outputs.dtype, "fp32")
+        dtype = DTYPE_NAMES.get(outputs.dtype, "fp32")
         self.counted.append(Counted(name, self._phase, flops, least_bytes, shape, dtype, case))
 
     def _count_unit(self, scope: Scope, module: Any, inputs: Any, outputs: Any) -> None:
@@ -111,9 +111,9 @@ class Census(TorchFunctionMode):
             least = 2.0 * sum(map(_nbytes, given))
         else:
             least = float(sum(map(_nbytes, [*given, *made])) + parameters)
-        if scope.name.startswith("norm") and "RMS" in scope.owner and made[0].dtype in _DTYPES:
+        if scope.name.startswith("norm") and "RMS" in scope.owner and made[0].dtype in DTYPE_NAMES:
             width = made[0].shape[-1]
-            case = RmsNormCase(m=made[0].numel() // width, n=width, dtype=_DTYPES[made[0].dtype])
+            case = RmsNormCase(m=made[0].numel() // width, n=width, dtype=DTYPE_NAMES[made[0].dtype])
             least = case.least_bytes
         self._list(scope.name, float(made[0].numel()), least, _text(made[0]), case, made[0])
 
@@ -124,7 +124,7 @@ class Census(TorchFunctionMode):
             flops = 4.0 * math.prod(query.shape) * key.shape[-2]
             return flops, float(sum(map(_nbytes, (query, key, key, outputs)))), _text(query), None
         batch, heads, q_len, head_dim = query.shape
-        dtype = _DTYPES.get(query.dtype, "fp32")
+        dtype = DTYPE_NAMES.get(query.dtype, "fp32")
         case = AttentionCase(
             kind="decode" if q_len == 1 else "prefill",
             head_dim=head_dim,
@@ -171,7 +171,7 @@ def _addmm(args: Any, kwargs: Any, outputs: torch.Tensor) -> Count:
 
 
 def _product(x: torch.Tensor, n: int, k: int, bias: bool) -> Count:
-    dtype = _DTYPES.get(x.dtype, "fp32")
+    dtype = DTYPE_NAMES.get(x.dtype, "fp32")
     m = x.numel() // k
     case = LinearCase(m=m, n=n, k=k, dtype=dtype, weights=dtype, epilogue="bias" if bias else "none")
     return case.flops, case.least_bytes, f"{m}×{n}×{k}", case

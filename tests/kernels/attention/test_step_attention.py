@@ -8,12 +8,12 @@ import torch
 
 from kernels import accuracy, nvrtc, registry
 from kernels.attention import step_hopper
-from kernels.attention.step_reference import step_attention
 from kernels.cases.attention import bench_step, check_step
 from kernels.engine.choosing import planned_op
 from kernels.hardware import GPUS
 from kernels.inputs import draw
 from kernels.ops import StepAttentionCase
+from kernels.step_reference import step_attention
 from tests.kernels.compiling import compile_log, resources
 
 CASE = StepAttentionCase(batch=2, heads=8, kv_heads=2, head_dim=64, kv_len=100)

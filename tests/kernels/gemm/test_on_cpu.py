@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from kernels import inputs, reference, registry
+from kernels.dtypes import DTYPES
 from kernels.gemm import lm_head, lm_head_call, skinny_call, small_call, small_cut
 from kernels.gemm.skinny_cut import cuts
 from kernels.ops import LinearCase, LmHeadCase
@@ -74,7 +75,7 @@ def test_skinny(kind, m, n, k, epilogue, dtype, picked):
     stream, *scales = skinny_call.packed(cut, given["w"], dtype, case.gates)
     extra = {name: given[name] for name in ("bias", "residual") if name in given}
     extra |= {"row_scales": scales[0]} if scales else {}
-    y = torch.full((m, n), float("nan"), dtype=inputs.DTYPES[dtype])
+    y = torch.full((m, n), float("nan"), dtype=DTYPES[dtype])
     params = skinny_call.parameters(cut, SMS, False, stream=stream, x=given["x"], y=y, n=n, eps=1e-6, **extra)
     kernel = library(skinny_call.SOURCE, SKINNY, skinny_call.macros(cut, dtype, case.gates, case.normalises))
     blocks, shared = cut.groups(SMS) * cut.splits, ctypes.c_long(cut.shared_bytes(SMS, False) + LARGER)
@@ -167,7 +168,7 @@ def test_small(m, n, k, epilogue, dtype, picked, ring):
     """Whole and split; stages that are filled again; sums that take the place of the ring."""
     case = LinearCase(m=m, n=n, k=k, dtype=dtype, weights=dtype, epilogue=epilogue)
     cut, given = small_cut.SmallCut(case, *picked), inputs.draw(case, "cpu", 1)
-    y = torch.full((m, n), float("nan"), dtype=inputs.DTYPES[dtype])
+    y = torch.full((m, n), float("nan"), dtype=DTYPES[dtype])
     found = np.zeros((), small_call.PARAMS)
     found["m"], found["n"], found["k"], found["eps"], found["y"] = m, n, k, 1e-6, y.data_ptr()
     for name in ("bias", "residual"):
