@@ -24,6 +24,7 @@ struct Shared {
   Barrier full[STAGES], empty[STAGES], ready, joined;  // ready: no block reads its ring; joined: all sums are here
   float squares[SPLITS][COLS];
 };
+static_assert(SPLITS == 1 || ALIAS || WGS * kOwn * 1024 <= STAGES * sizeof(Stage), "y has room where the ring was");
 // What this block computes: kOutputs columns of y from `row`, COLS rows from `token`, panels [first, first + panels) of k.
 struct Work {
   int split, row, token, first, panels;

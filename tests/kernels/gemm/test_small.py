@@ -30,6 +30,9 @@ def test_cuts_cover_the_product_and_fit(m, epilogue):
             assert max(cut.rows, cut.columns) <= 256
             assert cut.stages * cut.stage_bytes <= cut.shared_bytes <= 232_448 - 4096
             assert cut.sums_bytes <= cut.shared_bytes
+            assert cut.shared_bytes + (2 * cut.stages + 2) * 8 + cut.splits * cut.columns * 4 <= 232_448
+            if cut.splits > 1 and not cut.alias:
+                assert cut.groups * cut.own * 1024 <= cut.stages * cut.stage_bytes
             assert cut.threads <= 640
 
 
@@ -116,6 +119,16 @@ def test_a_chain_that_overlaps_in_a_graph_gives_the_same_bits():
     case = LinearCase(m=40, n=2048, k=2048, epilogue="residual")
     variant, drawn = registry.variant("small_gemm"), inputs.draw(case, "cuda", 3)
     assert_same_bits(variant, case, drawn["x"], drawn["w"], drawn["residual"])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["x", "w", "residual"])
+def test_a_misaligned_argument_is_named(name):
+    case = LinearCase(m=32, n=64, k=64, epilogue="residual")
+    drawn = inputs.draw(case, "cuda", 1)
+    shifted = torch.zeros(drawn[name].numel() + 1, dtype=torch.bfloat16, device="cuda")[1:].view(drawn[name].shape)
+    with pytest.raises(ValueError, match=name):
+        registry.variant("small_gemm").build(case, {})(**drawn | {name: shifted})
 
 
 @pytest.mark.gpu
