@@ -96,28 +96,31 @@ __device__ __forceinline__ void add_pass(AttentionScratch& a, const Part& part, 
   }
 }
 
-// All warps: attention over the span, left in `scratch` warp by warp. The first rows are fetched before q is there.
+// All warps: attention over the span, left in `scratch` warp by warp. The first keys are fetched before q is there; not
+// the values, which would only keep q waiting behind them.
 __device__ __forceinline__ void attend(const Params& p, Shared& s, const Instruction& in, const Span& span,
                                        int position, int b) {
   const Part part = part_of(p, in, span, b);
   AttentionScratch& a = s.attention;
   const int lane = threadIdx.x % 32, rows = min(span.end, position);
   int first = span.begin + threadIdx.x / 32 % kParts * 16;
+  u32 keys[kTiles][2][kKeyWords], values[kTiles][4][kValueWords];
+  fetch_keys(p.k_cache, part, first, rows, keys);
+  load_heads(p, s, in, span, position, b);
+  fetch_values(p.v_cache, part, first, rows, values);
+  consumers_sync();
   float most = kLowest, total = 0;  // of head g
   bool begun = false;
 #pragma unroll 1
-  do {
-    u32 keys[kTiles][2][kKeyWords], values[kTiles][4][kValueWords];
-    fetch_keys(p.k_cache, part, first, rows, keys);
-    fetch_values(p.v_cache, part, first, rows, values);
-    if (!begun) {
-      load_heads(p, s, in, span, position, b);
-      consumers_sync();
-    }
-    if (position < span.end) place_newest(a, part.group, position, first, keys, values);
+  for (;;) {
+    const int newest = position < span.end ? position - first : -1;
+    place_newest_key(a.newest[part.group][0], newest, keys);
     float scores[kTiles][2][4] = {}, top = most;
     score_tiles(a, part, keys, scores);
-    const int left = span.end - first - lane % 4 * 2;
+    first += kTiles * kStride;
+    const bool more = first < span.end;
+    if (more) fetch_keys(p.k_cache, part, first, rows, keys);
+    const int left = span.end - first + kTiles * kStride - lane % 4 * 2;
 #pragma unroll
     for (int j = 0; j < kTiles; j++)
 #pragma unroll
@@ -140,10 +143,12 @@ __device__ __forceinline__ void attend(const Params& p, Shared& s, const Instruc
       for (int i = 0; i < 2; i++)
 #pragma unroll
         for (int e = 0; e < 2; e++) total += scores[j][i][e] = exp2f(scores[j][i][e] - least);
+    place_newest_value(a.newest[part.group][1], newest, values);
     add_pass(a, part, !begun, keep, scores, values);
     begun = true;
-    first += kTiles * kStride;
-  } while (first < span.end);
+    if (!more) break;
+    fetch_values(p.v_cache, part, first, rows, values);
+  }
   total += __shfl_xor_sync(~0u, total, 1);
   total += __shfl_xor_sync(~0u, total, 2);
   if (lane % 4 == 0 && lane / 4 < part.heads) a.state[threadIdx.x / 32][lane / 4] = make_float2(most, total);

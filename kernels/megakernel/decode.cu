@@ -91,6 +91,7 @@ struct Epilogue {
 __device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPlace& ring, const Instruction& in) {
   note_instruction(p, s, in.index);
   mark(p, s.step, in.index, 0);
+  if (in.op == kQkv && threadIdx.x == kConsumers - 32) fetch_ahead(p, in.layer);
   if (SLICE && in.op == kAdd) {
     add_planes(p, s, in, in.plane, s.step);
   } else if (MAX_SPLITS && in.op == kAttention) {

@@ -19,7 +19,7 @@ struct Span {
 __device__ __forceinline__ Span split_span(const Instruction& in, int position) {
   const int length = position + 1, splits = splits_of(length), share = (length + splits - 1) / splits;
   const int begin = in.split * share, end = min(begin + share, length);
-  return {in.head, in.heads, begin, end, end == length ? in.head : HEADS};
+  return {in.head, in.heads, begin, end, begin < end && end == length ? in.head : HEADS};
 }
 __device__ __forceinline__ Span whole_span(const Instruction& in, int position) {
   const int low = in.k_tile * 16, high = low + in.k_tiles * 16, head = low / HEAD_DIM;
@@ -64,6 +64,21 @@ __device__ __forceinline__ void take_row(const __nv_bfloat16* row, int lane, u32
   }
 }
 
+// Has the SMs bring a layer's rows into the second-level cache together, ahead of those that attend. No more than
+// some: they would keep the words of other SMs waiting.
+constexpr int kKeysAhead = 2048;
+__device__ __forceinline__ void fetch_ahead(const Params& p, int layer) {
+  const u32 bytes = min(p.position, kKeysAhead) * KV_HEADS * HEAD_DIM * 2, share = (bytes / gridDim.x + 127) / 128 * 128;
+  const u32 at = share * blockIdx.x;
+  if (at >= bytes) return;
+#pragma unroll 1
+  for (int b = 0; b < BATCH; b++) {
+    const size_t from = ((size_t)layer * BATCH + b) * p.capacity * KV_HEADS * HEAD_DIM + at / 2;
+    prefetch_l2(p.k_cache + from, min(share, bytes - at));
+    prefetch_l2(p.v_cache + from, min(share, bytes - at));
+  }
+}
+
 // The warp's tiles from key `first` on. Rows from `end` on are 0. No row is read before it is written for good, so that
 // the first-level cache cannot hold a stale one.
 __device__ __forceinline__ void fetch_keys(const __nv_bfloat16* cache, const Part& part, int first, int end,
@@ -97,20 +112,26 @@ __device__ __forceinline__ void fetch_values(const __nv_bfloat16* cache, const P
     }
 }
 
-// Puts the newest row, which no cache has yet, in its place among the rows that a lane holds.
-__device__ __forceinline__ void place_newest(const AttentionScratch& a, int group, int position, int first,
-                                             u32 (&keys)[kTiles][2][kKeyWords], u32 (&values)[kTiles][4][kValueWords]) {
+// Puts the newest row, which no cache has yet, in its place among the rows that a lane holds: `at` keys from the first.
+__device__ __forceinline__ void place_newest_key(const __nv_bfloat16* newest, int at, u32 (&keys)[kTiles][2][kKeyWords]) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int j = 0; j < kTiles; j++) {
-    const int at = position - first - j * kStride;  // in the tile
-    if (at < 0 || at >= 16) continue;
+    if (at < j * kStride || at >= j * kStride + 16) continue;
 #pragma unroll
     for (int i = 0; i < 2; i++)
-      if (at == i * 8 + lane / 4) take_row<4>(a.newest[group][0], lane % 4, keys[j][i]);
+      if (at == j * kStride + i * 8 + lane / 4) take_row<4>(newest, lane % 4, keys[j][i]);
+  }
+}
+__device__ __forceinline__ void place_newest_value(const __nv_bfloat16* newest, int at,
+                                                   u32 (&values)[kTiles][4][kValueWords]) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int j = 0; j < kTiles; j++) {
+    if (at < j * kStride || at >= j * kStride + 16) continue;
 #pragma unroll
     for (int i = 0; i < 4; i++)
-      if (at == i / 2 * 8 + lane % 4 * 2 + i % 2) take_row<8>(a.newest[group][1], lane / 4, values[j][i]);
+      if (at == j * kStride + i / 2 * 8 + lane % 4 * 2 + i % 2) take_row<8>(newest, lane / 4, values[j][i]);
   }
 }
 
