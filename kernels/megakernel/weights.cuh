@@ -10,10 +10,10 @@
 // - nvfp4: codes come out as bf16 times 2^-126 by moving bits alone. Scales multiply the products, not the codes, if up
 //   to two sequences leave columns to keep the four tiles of a block apart: each has a column of its own, in which only
 //   the lanes that hold the tile have an input. A single sequence has the next block's tiles in the other four columns.
-//   The input goes in times 2^100, a scale as 2^-8 times itself, and the row's scale times 2^34 makes it good. With more
-//   sequences scales multiply the codes, as 2^119 times themselves (a normal number, so moving bits is enough).
+//   The input goes in times 2^100, and the row's scale times 2^26 makes it good. With more sequences scales multiply the
+//   codes, as 2^119 times themselves (a normal number, so moving bits is enough).
 constexpr bool kDiagonal = WEIGHT_BITS == 4 && BATCH <= 2;
-constexpr float kUndo = kDiagonal ? 17179869184.f : WEIGHT_BITS == 4 ? 128.f : 1.f;
+constexpr float kUndo = kDiagonal ? 67108864.f : WEIGHT_BITS == 4 ? 128.f : 1.f;
 
 constexpr int kEach = kChunkBlocks / WARPS;  // blocks of a chunk that a warp multiplies, every WARPS-th
 static_assert(kChunkBlocks % WARPS == 0, "a chunk is dealt evenly to the warps");
@@ -54,11 +54,15 @@ __device__ __forceinline__ u32 scale_pair(u32 scales, int half) {
   return __byte_perm(scales, 0, half ? 0x4141 : 0x4040) * 16 + 0x77807780u;
 }
 
-// Four e4m3 scales, of normal numbers, as floats times 2^-8: low byte first.
+// Four e4m3 scales as floats, low byte first.
 __device__ __forceinline__ float4 four_scales(u32 word) {
-  constexpr u32 kBits = 0x0ff00000u, kBase = 0x38000000u;
-  return make_float4(__uint_as_float((word << 20 & kBits) | kBase), __uint_as_float((word << 12 & kBits) | kBase),
-                     __uint_as_float((word << 4 & kBits) | kBase), __uint_as_float((word >> 4 & kBits) | kBase));
+  const uint2 halves = four_e4m3(word);
+  float4 scales;
+  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.f32.f16 %0, low;\ncvt.f32.f16 %1, high;\n}"
+      : "=f"(scales.x), "=f"(scales.y) : "r"(halves.x));
+  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.f32.f16 %0, low;\ncvt.f32.f16 %1, high;\n}"
+      : "=f"(scales.z), "=f"(scales.w) : "r"(halves.y));
+  return scales;
 }
 
 // sum += the warp's blocks of a chunk of `tiles` times their inputs. If diagonal, sum[0] is rows g and g + 8 of columns
