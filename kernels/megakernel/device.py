@@ -21,6 +21,9 @@ PRODUCER_THREADS = 128
 UNIT_BATCH = {1: 8, 2: 8, 4: 4, 8: 2}
 """kUnitBatch of machine.cuh: row tiles that are reduced together."""
 
+SPLIT_KEYS = {32: 256, 64: 256, 128: 192}
+"""Keys worth another split, by head_dim: what the warps of an SM have in registers at once, or somewhat less."""
+
 POINTERS = (
     "weights", "weight_offset", "program", "program_start", "embedding", "norms", "bias", "qk_norm", "rope",
     "k_cache", "v_cache", "qkv", "attention", "attention_state", "out_planes", "down_planes", "gated",
@@ -65,9 +68,9 @@ def sampling_words(sampling: Sequence[Sampling], vocab: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Tuning:
-    """Compile-time choices: consumer warps, chunks in flight from memory and, when they
-    were brought into the second-level cache, from there; elements of a head's keys worth another split; bytes of
-    weights brought into that cache beyond the ring, and SM cycles for each 4 KB of them.
+    """Compile-time choices: consumer warps, chunks in flight from memory and, when they were brought into the
+    second-level cache, from there; bytes of weights brought into that cache beyond the ring, and SM cycles for each
+    4 KB of them.
 
     `trace` notes times, `debug` words and residuals (kernels.megakernel.debug); both take time.
     """
@@ -75,7 +78,6 @@ class Tuning:
     warps: int = 8
     in_flight: int = 3
     ahead_in_flight: int = 8
-    split_elements: int = 16384
     prefetch_bytes: int = 65536
     prefetch_cycles: int = 225
     trace: bool = False
@@ -104,7 +106,7 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "QKV_BIAS": int(shape.qkv_bias), "QK_NORM": int(shape.qk_norm), "NORM_EPS": f"{shape.norm_eps!r}f",
         "WARPS": tuning.warps,
         "STAGES": stages, "IN_FLIGHT": in_flight, "AHEAD_IN_FLIGHT": ahead,
-        "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": tuning.split_elements // shape.head_dim,
+        "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": SPLIT_KEYS[shape.head_dim],
         "OUT_PLANES": layout.out_parts, "DOWN_PLANES": layout.down_parts, "TRACE": int(tuning.trace),
         "DEBUG": int(tuning.debug), "SLICE": max(slices),
         "WEIGHT_BITS": program.form.bits,

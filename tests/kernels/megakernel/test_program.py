@@ -1,11 +1,13 @@
 """The program: every SM's list, the shares it is dealt, and layouts fitted to small models."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.megakernel.program import END, GATE_UP, HEAD, QKV, WORDS, Layout, build, fitted, shares
+from kernels.megakernel.program import ATTENTION, END, GATE_UP, HEAD, QKV, WORDS, Layout, build, fitted, shares, usual
 from kernels.megakernel.shape import shape_of
 from tests.kernels.megakernel.published import CONFIGS
 
@@ -46,3 +48,12 @@ def test_small_models_use_fewer_sms() -> None:
     layout = fitted(shape, Layout(out_parts=300, down_parts=9))
     assert (layout.sms, layout.out_parts, layout.down_parts) == (8, 8, 4)
     assert build(shape, Layout()).layout.sms == 8
+
+
+def test_out_attends_by_itself_behind_a_short_context_of_one_sequence() -> None:
+    shape = shape_of(CONFIGS["qwen2.5-1.5b"])
+    assert usual(shape, capacity=192).splits == 0
+    assert (build(shape, usual(shape, capacity=192)).instructions[0][:, 0] != ATTENTION).all()
+    assert usual(shape, capacity=1088).splits > 0
+    assert usual(shape, batch=2, capacity=192).splits > 0
+    assert usual(replace(shape, heads=36, kv_heads=4), capacity=192).splits > 0  # nine heads share their keys
