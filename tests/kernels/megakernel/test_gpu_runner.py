@@ -32,6 +32,18 @@ def test_its_logits_are_as_near_float32_as_torchs_and_its_tokens_are_their_best(
     assert (truth[:, PROMPT - 1 : -1].max(-1).values - chosen).max() < 0.05 * truth.std()
 
 
+@pytest.mark.parametrize(("family", "batch", "length"), [("llama", 1, 16_500), ("qwen3", 2, 5000)])
+def test_long_contexts_are_as_near_float32_as_torchs(family, batch, length):
+    model, exact = models(GPU_CONFIGS[family])
+    ids = torch.randint(0, 4099, (batch, length), device="cuda")
+    runner = runner_of(model)
+    runner.prepare(batch, length, 1)
+    with torch.no_grad():
+        truth, torchs = (each(ids, logits_to_keep=1000).logits.float() for each in (exact, model))
+    own = runner.logits(ids)[:, -1000:]
+    assert (own - truth).norm() <= 1.1 * (torchs - truth).norm()
+
+
 def test_the_same_request_gives_the_same_tokens_and_times_rise():
     model, _ = models(GPU_CONFIGS["llama"])
     runner = runner_of(model)
