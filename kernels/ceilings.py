@@ -5,15 +5,20 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernels.device import Telemetry, gpu_class_of, here
 
-__all__ = ["Telemetry", "gpu_class_of", "here", "measure_ceilings"]
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Telemetry", "gpu_class_of", "here", "measure_ceilings", "product"]
 
 _GPU_BYTES = 8 * 2**30
 _CPU_BYTES = 256 * 2**20
 _GPU_SIDES = (4096, 8192)
+_FP8_SINCE = (8, 9)
+"""The compute capability from which on torch multiplies fp8."""
 _CPU_SIDE = {"fp32": 1024, "bf16": 512, "fp16": 512}
 
 
@@ -21,7 +26,7 @@ def measure_ceilings(device: str | None = None, quick: bool = True) -> dict[str,
     """Limits in the shape of `workers.documents.measurement.Ceilings`: TB/s, TFLOP/s and µs.
 
     GPU: 16-byte reads over 8 GiB (less if memory is short), the best cuBLAS rate after 0.3 s of settling (2 s when not
-    `quick`). CPU: all threads over 256 MiB, at most about 3 s in all.
+    `quick`), fp8 where the GPU multiplies it. CPU: all threads over 256 MiB, at most about 3 s in all.
     """
     import torch
 
@@ -42,7 +47,8 @@ def _gpu(settle: float) -> dict[str, Any]:
     copy = 2 * size / min(_gpu_seconds(partial(target.copy_, source)) for _ in range(5))
     del source, target
     torch.cuda.empty_cache()
-    rates = {name: max(_gpu_matrix_rate(name, side, settle) for side in _GPU_SIDES) for name in _CPU_SIDE}
+    names = [*_CPU_SIDE, *(["fp8"] if torch.cuda.get_device_capability() >= _FP8_SINCE else [])]
+    rates = {name: max(_gpu_matrix_rate(name, side, settle) for side in _GPU_SIDES) for name in names}
     return _document(read, copy, rates, _gpu_launch())
 
 
@@ -60,19 +66,27 @@ def _gpu_seconds(call: Callable[[], Any], repeats: int = 1) -> float:
 
 
 def _gpu_matrix_rate(name: str, side: int, settle: float) -> float:
-    import torch
-
-    from kernels.dtypes import DTYPES
-
     if name == "fp32":
         side //= 2
-    left, right = (torch.randn(side, side, device="cuda", dtype=DTYPES[name]) for _ in range(2))
-    out = torch.empty_like(left)
-    multiply = partial(torch.mm, left, right, out=out)
+    multiply = product(name, side, "cuda")
     until = time.monotonic() + settle
     while time.monotonic() < until:
         _gpu_seconds(multiply, 10)
     return 2 * side**3 / min(_gpu_seconds(multiply, 10) for _ in range(5))
+
+
+def product(name: str, side: int, device: str) -> "Callable[[], torch.Tensor]":
+    """torch's product of two random matrices [side, side] in the precision; of fp8 (e4m3, one scale each) in bf16."""
+    import torch
+
+    from kernels.dtypes import DTYPES
+
+    left, right = (torch.randn(side, side, device=device) for _ in range(2))
+    if name != "fp8":
+        return partial(torch.mm, left.to(DTYPES[name]), right.to(DTYPES[name]))
+    one = torch.ones((), device=device)
+    codes, turned = left.to(torch.float8_e4m3fn), right.to(torch.float8_e4m3fn).t()
+    return partial(torch._scaled_mm, codes, turned, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
 
 
 def _gpu_launch() -> float:
@@ -98,12 +112,7 @@ def _cpu() -> dict[str, Any]:
 
 
 def _cpu_matrix_rate(name: str, side: int) -> float:
-    import torch
-
-    from kernels.dtypes import DTYPES
-
-    left, right = (torch.randn(side, side).to(DTYPES[name]) for _ in range(2))
-    return 2 * side**3 / _cpu_seconds(partial(torch.mm, left, right))
+    return 2 * side**3 / _cpu_seconds(product(name, side, "cpu"))
 
 
 def _cpu_seconds(call: Callable[[], Any]) -> float:

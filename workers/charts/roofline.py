@@ -47,7 +47,7 @@ def figure(results: Results) -> Figure | None:
                 "name": f"ceiling {dtype}",
                 "x": xs,
                 "y": [factor * y for y in ys],
-                "line": {"color": LIMIT, "width": 2, "dash": ("solid", "dash", "dot")[index % 3]},
+                "line": {"color": LIMIT, "width": 2, "dash": ("solid", "dash", "dot", "dashdot")[index % 4]},
                 "hovertemplate": f"measured ceiling, {dtype}: %{{y:.4g}} {unit}<extra></extra>",
             }
         )

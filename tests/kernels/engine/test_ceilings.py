@@ -8,7 +8,7 @@ import time
 import pytest
 import torch
 
-from kernels.ceilings import Telemetry, gpu_class_of, here, measure_ceilings
+from kernels.ceilings import Telemetry, gpu_class_of, here, measure_ceilings, product
 from workers.documents import measurement
 
 
@@ -28,6 +28,13 @@ def test_ceilings_of_a_cpu_are_plausible() -> None:
     assert 0.01 < found.launch_us < 1000
 
 
+@pytest.mark.parametrize("name", ["fp32", "bf16", "fp16", "fp8"])
+def test_each_precision_multiplies_what_it_was_given(name: str) -> None:
+    multiply = product(name, 64, "cpu")
+    left, right = (each.float() for each in multiply.args)  # type: ignore[attr-defined]
+    assert torch.allclose(multiply().float(), left @ right, rtol=0.01, atol=0.05)
+
+
 @pytest.mark.gpu
 def test_ceilings_of_a_gpu_lie_under_its_datasheet() -> None:
     from kernels.hardware import GPUS
@@ -37,6 +44,8 @@ def test_ceilings_of_a_gpu_lie_under_its_datasheet() -> None:
     sheet = GPUS[environment["gpu_class"]]
     assert 0.7 * sheet.memory_tbps < found.read_tbps < sheet.memory_tbps
     assert 0.5 * sheet.bf16_tflops < found.matrix_tflops["bf16"] < sheet.impossible_tflops
+    if sheet.sm >= 89:
+        assert 0.5 * sheet.fp8_tflops < found.matrix_tflops["fp8"] < 2 * sheet.impossible_tflops
 
 
 def test_telemetry_samples_while_it_runs() -> None:
