@@ -22,7 +22,7 @@ __device__ __forceinline__ void add_to_slice(const Params& p, Shared& s, const I
       const float2 low = unpack_bf16(raw.x), high = unpack_bf16(raw.y);
       x = make_float4(low.x, low.y, high.x, high.y);
     } else {
-      x = residual;
+      x = first < items ? residual : float4{};  // lanes beyond read nothing: the last item's lane writes it
       u32 from[Planes];
       ulonglong2 words[Planes];
 #pragma unroll
