@@ -51,6 +51,13 @@ def send(client: Client, upload: str, number: int, content: bytes, offset: int =
     )
 
 
+def send_files(client: Client, upload: str, files: dict[str, bytes]) -> None:
+    """Every file that has content, whole."""
+    for number, content in enumerate(files.values()):
+        if content:
+            assert send(client, upload, number, content).status_code == 200
+
+
 def finish(client: Client, upload: str, files: dict[str, bytes]) -> Any:
     body = {"files": [{"path": path, "sha256": sha(content)} for path, content in files.items()]}
     return client.post(f"/api/v1/uploads/{upload}/finish", body, content_type="application/json")
@@ -65,9 +72,7 @@ def upload_model() -> Callable[[Client, dict[str, bytes]], Any]:
         if answer.status_code != 201:
             return answer
         upload = answer.json()["id"]
-        for number, content in enumerate(files.values()):
-            if content:
-                assert send(client, upload, number, content).status_code == 200
+        send_files(client, upload, files)
         return finish(client, upload, files)
 
     return whole

@@ -8,7 +8,7 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from tests.workbench.intake.conftest import Api, Files, announce, finish, nothing_kept, send, sha
+from tests.workbench.intake.conftest import Api, Files, announce, finish, nothing_kept, send, send_files, sha
 from workbench.accounts.models import User
 from workbench.intake import blobs
 from workbench.intake.models import Model, StoredFile, Upload, UploadFile, Workload
@@ -57,8 +57,7 @@ def test_two_finishes_at_once_make_one_model(
 
     client = api(engineer)
     upload = announce(client, model_files).json()["id"]
-    for number, content in enumerate(model_files.values()):
-        send(client, upload, number, content)
+    send_files(client, upload, model_files)
     inspect, second = uploads.inspect, []
 
     def looking(*arguments: Any, **options: Any) -> Any:
@@ -79,8 +78,7 @@ def test_a_crash_while_finishing_can_be_tried_again(
 
     client = api(engineer)
     upload = announce(client, model_files).json()["id"]
-    for number, content in enumerate(model_files.values()):
-        send(client, upload, number, content)
+    send_files(client, upload, model_files)
     with monkeypatch.context() as broken:
         broken.setattr(uploads, "save_model", lambda *_: 1 / 0)
         assert finish(client, upload, model_files).status_code == 500

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.workbench.intake.conftest import CONFIG, Api, Files, announce, finish, nothing_kept, send, sha
+from tests.workbench.intake.conftest import CONFIG, Api, Files, announce, finish, nothing_kept, send, send_files, sha
 from workbench.accounts.models import User
 from workbench.intake import blobs
 from workbench.intake.models import Model, StoredFile, Upload, UploadFile
@@ -98,8 +98,7 @@ def test_a_connection_that_breaks_keeps_what_came(engineer: User, api: Api, mode
 def test_a_wrong_hash_is_refused(api: Api, engineer: User, model_files: Files, settings: Any) -> None:
     client = api(engineer)
     upload = announce(client, model_files).json()["id"]
-    for number, content in enumerate(model_files.values()):
-        send(client, upload, number, content)
+    send_files(client, upload, model_files)
     answer = finish(client, upload, model_files | {"tokenizer.json": b"other"})
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["file"] == "tokenizer.json"
