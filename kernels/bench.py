@@ -98,6 +98,8 @@ def _wrong(options: argparse.Namespace) -> str:
     for option in ("variant", "only") if decode else ("model", "runner", "batch", "prompt", "weights", "fidelity"):
         if getattr(options, option):
             return f"--{option} is not for {options.group}" + ("; --runner names its variants" * (option == "variant"))
+    if decode and options.jobs > 1:
+        return "--jobs is not for decode"
     if options.json is not None and not options.json.resolve().parent.is_dir():
         return f"--json: there is no directory {options.json.resolve().parent}"
     if absent := next((each for each in options.model or [] if each not in catalogue.names()), ""):

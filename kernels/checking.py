@@ -6,6 +6,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kernels.bench import positive
 from kernels.cases import check_cases
 from kernels.jobs import shared_out
 from kernels.ops import Case
@@ -23,7 +24,7 @@ def check_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("op", nargs="?", choices=OPS, help="only this op")
     parser.add_argument("--variant", help="only this variant")
     parser.add_argument("--compiled", action="store_true", help="also variants that take seconds to build")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="share the cases out among N processes")
+    parser.add_argument("--jobs", type=positive, default=1, metavar="N", help="share the cases out among N processes")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -154,6 +154,7 @@ def test_bench_decode_has_groups_for_every_figure():
         (["bench", "gemm", "--runner", "eager"], "--runner is not for gemm"),
         (["bench", "decode", "--variant", "eager"], "--runner names its variants"),
         (["bench", "gemm", "--json", "/nowhere/at/all.json"], "/nowhere/at"),
+        (["bench", "decode", "--jobs", "2"], "--jobs is not for decode"),
         (["check", "--variant", "gone"], "gone"),
         (["check", "rope", "--variant", "skinny"], "a variant of linear, not of rope"),
         (["check", "--variant", "eager"], "a variant of model"),
@@ -166,6 +167,13 @@ def test_a_wrong_call_is_one_sentence_before_anything_is_measured(arguments, sai
     error = capsys.readouterr().err
     assert said in error
     assert "Traceback" not in error
+
+
+@pytest.mark.parametrize("command", [["check", "rope"], ["bench", "fused"]])
+def test_no_work_is_shared_out_among_no_processes(command, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main([*command, "--jobs", "0"])
+    assert "'0' is no whole number above 0" in capsys.readouterr().err
 
 
 def measured_nothing(*_: object, **__: object) -> None:
