@@ -81,7 +81,7 @@ __device__ __forceinline__ void load_splits(const Params& p, Shared& s, const In
           from[2 * (n * kAhead + j)] = state + split * 2;
           from[2 * (n * kAhead + j) + 1] = (split * HEAD_DIM + dim[n]) / 2;
         }
-      await<true>(p, s, in, tag, p.attention, from, words);
+      await<kMany>(p, s, in, tag, p.attention, from, words);
 #pragma unroll
       for (int n = 0; n < kItems; n++)
 #pragma unroll

@@ -68,15 +68,16 @@ def sampling_words(sampling: Sequence[Sampling], vocab: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Tuning:
-    """Compile-time choices: consumer warps, chunks in flight from memory and, when they were brought into the
-    second-level cache, from there; bytes of weights brought into that cache beyond the ring, and SM cycles for each
-    4 KB of them.
+    """Compile-time choices: consumer warps, chunks in flight from memory, also within a long product, where no SM waits
+    for words, and from the second-level cache when they were brought into it; bytes of weights brought into that cache
+    beyond the ring, and SM cycles for each 4 KB of them.
 
     `trace` notes times, `debug` words and residuals (kernels.megakernel.debug); both take time.
     """
 
     warps: int = 8
     in_flight: int = 3
+    long_in_flight: int = 8
     ahead_in_flight: int = 8
     prefetch_bytes: int = 65536
     prefetch_cycles: int = 225
@@ -100,12 +101,13 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         raise ValueError(f"batch {batch}: the input of {longest} elements leaves no room for the weight ring")
     stages = min(stages, 16)
     in_flight, ahead = min(tuning.in_flight, stages), min(tuning.ahead_in_flight, stages)
+    long = min(tuning.long_in_flight, stages) if batch == 1 and program.form.bits == 16 else in_flight
     return {
         "HIDDEN": shape.hidden, "INTER": shape.intermediate, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
         "HEAD_DIM": shape.head_dim, "LAYERS": shape.layers, "VOCAB": shape.vocab, "BATCH": batch,
         "QKV_BIAS": int(shape.qkv_bias), "QK_NORM": int(shape.qk_norm), "NORM_EPS": f"{shape.norm_eps!r}f",
         "WARPS": tuning.warps,
-        "STAGES": stages, "IN_FLIGHT": in_flight, "AHEAD_IN_FLIGHT": ahead,
+        "STAGES": stages, "IN_FLIGHT": in_flight, "LONG_IN_FLIGHT": long, "AHEAD_IN_FLIGHT": ahead,
         "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": SPLIT_KEYS[shape.head_dim],
         "OUT_PLANES": layout.out_parts, "DOWN_PLANES": layout.down_parts, "TRACE": int(tuning.trace),
         "DEBUG": int(tuning.debug), "SLICE": max(slices),

@@ -172,7 +172,7 @@ __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const In
 #pragma unroll
       for (int i = 0; i < kNormTogether * Planes; i++)
         from[i] = (i / kNormTogether * BATCH + b) * (HIDDEN / 2) + min(at[i % kNormTogether], HIDDEN - 4) / 2;
-      await<true>(p, s, in, tag, planes, from, words);
+      await<kMany>(p, s, in, tag, planes, from, words);
 #pragma unroll
       for (int i = 0; i < kNormTogether * Planes; i++) {
         x[i % kNormTogether].x += first_float(words[i].x);
@@ -223,7 +223,7 @@ __device__ __forceinline__ float load_eights(const Params& p, Shared& s, const I
       from[2 * n] = min(round + n * kConsumers, groups - 1) * 4;
       from[2 * n + 1] = from[2 * n] + 2;
     }
-    await<true>(p, s, in, tag, base, from, words);
+    await<kWatchGated>(p, s, in, tag, base, from, words);
 #pragma unroll
     for (int n = 0; n < kItems; n++) {
       const int group = round + n * kConsumers;  // 8 elements of one sequence

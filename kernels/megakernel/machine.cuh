@@ -9,6 +9,7 @@
 // ATTENDED_HEADS ATTENDED_GROUPS (query and key-value heads of one instruction) OUT_INPUT (of OUT that attends)
 // OUT_PLANES DOWN_PLANES TRACE
 // WEIGHT_BITS (16: bf16, 8: fp8, 4: nvfp4)
+// LONG_IN_FLIGHT (chunks, from memory, while all SMs are within GATE_UP or HEAD)
 // PREFETCH_BYTES (of weights beyond the ring, in the second-level cache) PREFETCH_CYCLES (for each 4 KB of them)
 // SLICE (columns of the residual that an SM keeps; 0: all)
 constexpr int kConsumers = WARPS * 32;
@@ -25,6 +26,8 @@ constexpr int kChunk = (kChunkHeader + kChunkBlocks * kBlock + 127) / 128 * 128;
 // before another lane's arrival, each lane.
 constexpr int kArrivals = DEBUG ? kConsumers : WARPS;
 constexpr int kUnitBatch = BATCH == 8 ? 2 : BATCH == 4 ? 4 : 8;  // row tiles that are reduced together
+constexpr bool kMany = BATCH > 1;
+constexpr bool kWatchGated = kMany || WEIGHT_BITS == 16;  // whether one lane of a warp watches for DOWN's input
 constexpr int kQkvRows = (HEADS + 2 * KV_HEADS) * HEAD_DIM;
 constexpr int kGroup = HEADS / KV_HEADS;
 constexpr int kResidual = SLICE ? SLICE : HIDDEN;  // columns of the residual in shared memory
@@ -190,17 +193,16 @@ __device__ __forceinline__ bool given_up(const Params& p, Shared& s, const Instr
 }
 
 // Reads N pairs of words, `from` words into `base`, by whole warps, until all carry `tag`. Lanes that miss some ask for
-// them again. With Watch and more than one sequence, where a warp waits for many, one lane watches its first word before
-// the others read, so that waiting SMs do not take the memory system from the weights. When it takes too long, or
-// another SM gave up, marks the machine as faulted, which the caller sees after the next barrier.
+// them again. With Watch, where a warp waits for many or for long, one lane watches its first word before the others read,
+// so that waiting SMs do not take the memory system from the weights. When it takes too long, or another SM gave up, marks the
+// machine as faulted, which the caller sees after the next barrier.
 template <bool Watch, int N>
 __device__ __forceinline__ void await(const Params& p, Shared& s, const Instruction& in, u32 tag, const u64* base,
                                       const u32 (&from)[N], ulonglong2 (&words)[N]) {
-  constexpr bool kOneWatches = Watch && BATCH > 1;
   u64 began = 0;
-  if (kOneWatches && threadIdx.x % 32 == 0)
+  if (Watch && threadIdx.x % 32 == 0)
     for (u32 spin = 0; tag_of(load_words(base + from[0]).x) != tag && !given_up(p, s, in, spin, began); spin++) {}
-  if (kOneWatches) __syncwarp();
+  if (Watch) __syncwarp();
 #pragma unroll
   for (int i = 0; i < N; i++) words[i] = load_words(base + from[i]);
   for (u32 spin = 0;; spin++) {

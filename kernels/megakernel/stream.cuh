@@ -65,6 +65,10 @@ __device__ __forceinline__ bool wait_running(const Shared& s, Ahead& ahead, cons
   return true;
 }
 
+constexpr int kUnitChunks = (HIDDEN / 16 + kChunkTiles - 1) / kChunkTiles;  // of a product of the residual
+// The first row tile of such a product that no ring holds beside anything before it: consumers are within the product.
+constexpr int kLongFrom = (STAGES + kUnitChunks - 1) / kUnitChunks;
+
 // The producer: one thread that streams this SM's weights in program order, token after token. It waits for room in
 // the ring and for its own quota in flight, never for an activation.
 __device__ void produce(const Params& p, Shared& s) {
@@ -81,12 +85,15 @@ __device__ void produce(const Params& p, Shared& s) {
     int2 next = make_int2(program->units, program->k_tiles);
     for (; program->op != kEnd && running; program++) {
       const int2 work = next;
+      const bool wide = program->op == kGateUp || program->op == kHead;
       next = make_int2(program[1].units, program[1].k_tiles);
       for (int unit = 0; unit < work.x && running; unit++)
         for (int left = work.y; left > 0; left -= kChunkTiles) {
           const u32 bytes = kChunkHeader + (min(left, kChunkTiles) + kBlockTiles - 1) / kBlockTiles * kBlock;
           if (!wait_running(s, ahead, &s.empty[at.slot], at.phase ^ 1)) { running = false; break; }
-          for (const int most = ahead.lead >= bytes ? AHEAD_IN_FLIGHT : IN_FLIGHT; running && flying >= most; flying--) {
+          // While SMs are within a long product none waits for words, which a queue at the memory would delay.
+          const int few = wide && unit >= kLongFrom ? LONG_IN_FLIGHT : IN_FLIGHT;
+          for (const int most = ahead.lead >= bytes ? AHEAD_IN_FLIGHT : few; running && flying >= most; flying--) {
             running = wait_running(s, ahead, &s.full[behind.slot], behind.phase);
             if (running) behind.advance();
           }
