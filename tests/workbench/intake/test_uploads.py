@@ -42,6 +42,20 @@ def test_the_same_files_again_mend_a_manifest_that_cannot_be_read(
     assert (again.status_code, again.json()) == (201, whole)
 
 
+@pytest.mark.parametrize("more", [{}, {"parameters": "many", "architecture": ["x"], "kind": 3, "files": 7}])
+def test_pages_show_a_model_whose_manifest_cannot_be_read(
+    api: Api, browser: Any, engineer: User, model_files: Files, upload_model: Any, more: dict[str, Any]
+) -> None:
+    whole = upload_model(api(engineer), model_files).json()
+    Model.objects.update(manifest={"source": "upload"} | more)
+    for address in ("/models/", f"/models/{whole['id']}/"):
+        page = browser(engineer).get(address)
+        assert page.status_code == 200
+        assert "This version cannot read the stored manifest of tiny" in page.content.decode()
+    for address in ("/workloads/new/", f"/workloads/new/?model={whole['digest']}"):
+        assert browser(engineer).get(address).status_code == 200
+
+
 def test_a_broken_upload_goes_on_where_it_stopped(api: Api, engineer: User, model_files: Files) -> None:
     client = api(engineer)
     upload = announce(client, model_files).json()["id"]
