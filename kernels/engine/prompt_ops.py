@@ -10,13 +10,14 @@ from kernels.candidates import DEFAULTS
 from kernels.engine.choosing import planned_op
 from kernels.engine.places import Places, Traffic
 from kernels.engine.prompts import bucket
+from kernels.gemm.small import MOST_ROWS
 from kernels.hardware import Gpu
-from kernels.ops import AttentionCase, Case, LinearCase
+from kernels.ops import AttentionCase, Case, GatedCase, LinearCase, RmsNormCase
 from kernels.plan import PlannedOp
 
 LONG = 1024
-"""Rows of a prompt's products from which the hand-written Hopper kernels win: SwiGLU within the product, and attention.
-Below, cuBLAS with a Triton kernel beside it is faster."""
+"""Rows of a prompt's products from which the large hand-written Hopper kernels win: SwiGLU within the product, and
+attention. Below MOST_ROWS of `small_gemm` that one wins, between them cuBLAS with a Triton kernel beside it."""
 ANY_SIZE = {
     "rmsnorm": ("rmsnorm_triton",),
     "gated": ("gated_triton",),
@@ -33,8 +34,7 @@ def prompt_ops(places: Places, gpu: Gpu, exclude: Collection[str] = ()) -> list[
     """The ops for the traffic's prompts, without the variants in `exclude`; torch's own where no other serves."""
     usable = {each.name for each in registry.variants() if each.name not in exclude}
     rows = places.traffic.batch * bucket(places.traffic.prompt)
-    fused = gpu.sm == 90 and "gemm_hopper" in usable and rows >= LONG
-    cases = dict.fromkeys([*_layer(places, fused), *places.around()])
+    cases = dict.fromkeys([*_layer(places, _fused(rows, gpu, usable)), *places.around()])
     return [op for op in (_op(case, gpu, usable) for case in cases) if op is not None]
 
 
@@ -50,16 +50,34 @@ def of_prompts(ops: Collection[PlannedOp], traffic: Traffic) -> list[PlannedOp]:
     return [op for op in ops if mine(op)]
 
 
-def _layer(places: Places, fused: bool) -> Iterator[Case]:
-    """The cases of one layer, its products plain but for a fused SwiGLU; and those of rows that go on alone."""
+def _fused(rows: int, gpu: Gpu, usable: Collection[str]) -> set[str]:
+    """The epilogues that products of so many rows take in, beside a bias."""
+    if gpu.sm != 90:
+        return set()
+    if rows <= MOST_ROWS and "small_gemm" in usable:
+        return {"swiglu", "residual"}
+    return {"swiglu"} if rows >= LONG and "gemm_hopper" in usable else set()
+
+
+def _layer(places: Places, fused: Collection[str]) -> Iterator[Case]:
+    """The cases of one layer, its products plain but for what is `fused`; and those of rows that go on alone."""
     queries = bucket(places.traffic.prompt)
-    allowed = {"none", "bias", "swiglu"} if fused else {"none", "bias"}
+    allowed = {"none", "bias", *fused}
     cases = next(cases for cases in places.arrangements(queries) if _epilogues(cases) <= allowed)
     yield from cases
     yield from places.head_norms(queries)
     for case in cases:
-        if isinstance(case, LinearCase) and case.gates:  # of the last tokens, for which large tiles are a waste
-            yield case.model_copy(update={"m": places.traffic.batch, "n": case.weight_rows, "epilogue": "none"})
+        if isinstance(case, LinearCase) and case.epilogue in fused:
+            yield from _apart(case, places.traffic.batch)
+
+
+def _apart(case: LinearCase, m: int) -> Iterator[Case]:
+    """What a fused product is for the last tokens, m rows, for which tiles of many rows are a waste."""
+    yield case.model_copy(update={"m": m, "n": case.weight_rows, "epilogue": "none"})
+    if case.gates:
+        yield GatedCase(m=m, n=case.n, dtype=case.dtype)
+    else:
+        yield RmsNormCase(m=m, n=case.n, residual=True, dtype=case.dtype)
 
 
 def _epilogues(cases: Iterable[Case]) -> set[str]:
@@ -76,6 +94,8 @@ def _op(case: Case, gpu: Gpu, usable: set[str]) -> PlannedOp | None:
 
 def _preferred(case: Case) -> tuple[str, ...]:
     if isinstance(case, LinearCase):
+        if case.m <= MOST_ROWS:
+            return ("small_gemm",)
         return ("gemm_hopper",) if case.gates else ()
     if isinstance(case, AttentionCase):
         return ("flash_hopper", "flash_triton") if case.q_len >= LONG else ("flash_triton",)

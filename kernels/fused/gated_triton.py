@@ -4,11 +4,13 @@ import torch
 import triton
 import triton.language as tl
 
+from kernels.overlap_triton import depend, overlapping
 from kernels.portable import expect
 
 
 @triton.jit
-def _gated(gate_up, y, n, step, blocks, GELU: tl.constexpr, BLOCK: tl.constexpr):
+def _gated(gate_up, y, n, step, blocks, GELU: tl.constexpr, BLOCK: tl.constexpr, OVERLAP: tl.constexpr):
+    depend(OVERLAP)
     program = tl.program_id(0)
     row = (program // blocks).to(tl.int64)
     column = program % blocks * BLOCK + tl.arange(0, BLOCK)
@@ -21,7 +23,9 @@ def _gated(gate_up, y, n, step, blocks, GELU: tl.constexpr, BLOCK: tl.constexpr)
     tl.store(y + row * n + column, (gate * tl.sigmoid(bent) * up).to(y.dtype.element_ty), mask=inside)
 
 
-def gated(gate_up: torch.Tensor, activation: str, block: int = 1024, warps: int = 4) -> torch.Tensor:
+def gated(
+    gate_up: torch.Tensor, activation: str, block: int = 1024, warps: int = 4, overlap: bool = False
+) -> torch.Tensor:
     """y [m, n] = activation(gate) · up of gate_up [m, 2n], gate first; `silu`, or `gelu` in its tanh form.
 
     The rows of gate_up may have any stride. A program of `warps` warps takes `block` columns. Raises ValueError that
@@ -38,6 +42,14 @@ def gated(gate_up: torch.Tensor, activation: str, block: int = 1024, warps: int 
     if m and n:
         blocks = triton.cdiv(n, block)
         _gated[(m * blocks,)](
-            gate_up, y, n, gate_up.stride(0), blocks, GELU=activation == "gelu", BLOCK=block, num_warps=warps
+            gate_up,
+            y,
+            n,
+            gate_up.stride(0),
+            blocks,
+            GELU=activation == "gelu",
+            BLOCK=block,
+            num_warps=warps,
+            **overlapping(overlap, gate_up.device),
         )
     return y

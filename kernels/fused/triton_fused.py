@@ -10,6 +10,9 @@ from kernels.registry import Refusal, Variant, register
 
 WIDEST_ROW = 16_384
 """Elements of a row that one program still holds in registers."""
+ALONE: dict[str, Any] = {"overlap": False}
+OVERLAPPING = ({"overlap": True},)
+"""In a model's pass: dependent launches, on the GPUs that have them."""
 
 
 @register
@@ -19,6 +22,7 @@ class RmsNormTriton(Variant):
     name = "rmsnorm_triton"
     op = "rmsnorm"
     summary = "RMSNorm with residual and fp8 output in one pass"
+    in_a_model = OVERLAPPING
 
     def serves(self, case: RmsNormCase, gpu: Gpu) -> Refusal | None:
         if case.n > WIDEST_ROW:
@@ -28,13 +32,13 @@ class RmsNormTriton(Variant):
     def build(self, case: RmsNormCase, params: dict[str, Any]) -> Callable[..., Any]:
         """f(x, w, residual=None, eps=1e-6) -> y, or (values, scale) when it quantises, then x + residual.
 
-        Takes `rows` of a program and its `warps`.
+        Takes `rows` of a program, its `warps`, and `overlap`, a dependent launch.
         """
         import torch
 
         from kernels.fused.rmsnorm_triton import rmsnorm
 
-        tuning = chosen(self.name, params, self.space(case)[0])
+        tuning = chosen(self.name, params, {**self.space(case)[0], **ALONE})
         values = torch.float8_e4m3fn if case.quantise else None
 
         def norm(x: Any, w: Any, residual: Any = None, eps: float = 1e-6) -> Any:
@@ -60,15 +64,16 @@ class GatedTriton(Variant):
     name = "gated_triton"
     op = "gated"
     summary = "SwiGLU and GeGLU in one pass"
+    in_a_model = OVERLAPPING
 
     def serves(self, case: GatedCase, gpu: Gpu) -> Refusal | None:
         return not_here(gpu)
 
     def build(self, case: GatedCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(gate_up) -> y. Takes `block` columns of a program and its `warps`."""
+        """f(gate_up) -> y. Takes `block` columns of a program, its `warps`, and `overlap`."""
         from kernels.fused.gated_triton import gated
 
-        tuning = chosen(self.name, params, self.space(case)[0])
+        tuning = chosen(self.name, params, {**self.space(case)[0], **ALONE})
         return lambda gate_up: gated(gate_up, case.activation, **tuning)
 
     def space(self, case: GatedCase) -> list[dict[str, Any]]:
@@ -84,6 +89,7 @@ class RopeTriton(Variant):
     name = "rope_triton"
     op = "rope"
     summary = "rotation of q and k with KV append, contiguous and paged"
+    in_a_model = OVERLAPPING
 
     def serves(self, case: RopeCase, gpu: Gpu) -> Refusal | None:
         if case.head_dim % 2:
@@ -96,13 +102,13 @@ class RopeTriton(Variant):
 
     def build(self, case: RopeCase, params: dict[str, Any]) -> Callable[..., Any]:
         """f(q, k, cos, sin) -> (q, k); with append f(q, k, v, cos, sin, k_cache, v_cache, position, page_table=None)
-        -> q, as `rope_append` documents. Takes `warps`.
+        -> q, as `rope_append` documents. Takes `warps` and `overlap`.
         """
         from functools import partial
 
         from kernels.fused import rope_triton
 
-        tuning = chosen(self.name, params, self.space(case)[0])
+        tuning = chosen(self.name, params, {**self.space(case)[0], **ALONE})
         return partial(rope_triton.rope_append if case.append else rope_triton.rope, **tuning)
 
     def space(self, case: RopeCase) -> list[dict[str, Any]]:

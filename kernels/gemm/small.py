@@ -31,6 +31,7 @@ class SmallGemm(Variant):
     name = "small_gemm"
     op = "linear"
     summary = "split product for 9 to 256 rows"
+    in_a_model = ({"overlap": True},)
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:

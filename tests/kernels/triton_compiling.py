@@ -11,10 +11,18 @@ TARGET = ("cuda", 90, 32)
 
 
 def stack_bytes(kernel: Any, types: dict[str, str], constants: dict[str, Any], warps: int, stages: int) -> int:
-    """Bytes of stack a thread of the kernel takes: above 0 it spills registers.
+    """Bytes of stack a thread of the kernel takes: above 0 it spills registers. Arguments as those of `assembled`.
+
+    Raises RuntimeError when the binary cannot be read.
+    """
+    return _stack(assembled(kernel, types, constants, warps, stages)["cubin"])
+
+
+def assembled(kernel: Any, types: dict[str, str], constants: dict[str, Any], warps: int, stages: int) -> Any:
+    """The compiled kernel's `ptx` and `cubin`.
 
     `types` by argument, such as `*bf16`, `i32` or `fp32`; pointers are taken as aligned to 16 bytes and integers whose
-    type ends in `:16` as divisible by 16. Raises RuntimeError when the binary cannot be read.
+    type ends in `:16` as divisible by 16.
     """
     import triton
     from triton.backends.compiler import GPUTarget
@@ -29,7 +37,7 @@ def stack_bytes(kernel: Any, types: dict[str, str], constants: dict[str, Any], w
         attrs={(names.index(name),): [["tt.divisibility", 16]] for name in even},
     )
     compiled = triton.compile(source, target=GPUTarget(*TARGET), options={"num_warps": warps, "num_stages": stages})
-    return _stack(compiled.asm["cubin"])
+    return compiled.asm
 
 
 def _stack(cubin: bytes) -> int:

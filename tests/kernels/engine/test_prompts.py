@@ -112,8 +112,9 @@ WIDE = {"hidden_size": 256, "intermediate_size": 512}  # heads of 64
 def test_usual_ops_follow_size_and_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CONFIGS, "wide", CONFIGS["llama"] | WIDE)
     hopper = {"torch_linear", "lm_head_skinny"}
-    assert names(usual("wide", 128, "h200")) == {*TRITON, *hopper, "flash_triton"}
-    assert names(usual("wide", 1024, "h200")) == {*TRITON - {"gated_triton"}, *hopper, "flash_hopper", "gemm_hopper"}
+    assert names(usual("wide", 128, "h200")) == {*TRITON, *hopper, "flash_triton", "small_gemm"}
+    assert names(usual("wide", 512, "h200")) == {*TRITON, *hopper, "flash_triton"}
+    assert names(usual("wide", 1024, "h200")) == {*TRITON, *hopper, "flash_hopper", "gemm_hopper"}
     assert names(usual("wide", 1024, "a100")) == {*TRITON, "torch_linear", "torch_lm_head", "flash_triton"}
     assert "torch_lm_head" in names(usual("wide", 64, "h200", batch=32))
     assert not names(usual("wide", 128, "cpu")) & {*TRITON, "flash_triton"}
@@ -121,10 +122,10 @@ def test_usual_ops_follow_size_and_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_excluded_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CONFIGS, "wide", CONFIGS["llama"] | WIDE)
-    found = usual("wide", 1024, "h200", exclude=["gemm_hopper", "flash_hopper", "rope_triton", "lm_head_skinny"])
-    assert names(found) == {"rmsnorm_triton", "gated_triton", "flash_triton", "torch_rope", "torch_linear"} | {
-        "torch_lm_head"
-    }
+    left_out = ["gemm_hopper", "small_gemm", "flash_hopper", "rope_triton", "lm_head_skinny"]
+    left = {"rmsnorm_triton", "gated_triton", "flash_triton", "torch_rope", "torch_linear", "torch_lm_head"}
+    for prompt in (128, 1024):
+        assert names(usual("wide", prompt, "h200", exclude=left_out)) == left
 
 
 def test_last_tokens_go_on_by_products_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,6 +133,16 @@ def test_last_tokens_go_on_by_products_of_their_own(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(CONFIGS, "wide", CONFIGS["llama"] | WIDE)
     alone = [op for op in usual("wide", 1024, "h200", batch=2) if op.op == "linear" and op.case["m"] == 2]
     assert [(op.case["n"], op.case["epilogue"], op.variant) for op in alone] == [(1024, "none", "torch_linear")]
+
+
+def test_few_rows_go_through_products_that_gate_and_add(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the last token through plain ones; all that can be are dependent launches."""
+    monkeypatch.setitem(CONFIGS, "wide", CONFIGS["llama"] | WIDE)
+    ops = usual("wide", 128, "h200")
+    products = {(op.case["m"], op.case["epilogue"], op.variant) for op in ops if op.op == "linear"}
+    small = {(128, epilogue, "small_gemm") for epilogue in ("none", "swiglu", "residual")}
+    assert products == {*small, (1, "none", "torch_linear")}
+    assert all(op.params.get("overlap") for op in ops if not op.variant.startswith("torch"))
 
 
 @pytest.mark.parametrize("name", ["qwen2", "qwen3"])

@@ -9,7 +9,7 @@ from kernels.cases import check_cases
 from kernels.hardware import GPUS
 from kernels.ops import GatedCase, RmsNormCase, RopeCase
 from tests.kernels import interpreting
-from tests.kernels.triton_compiling import stack_bytes
+from tests.kernels.triton_compiling import assembled, stack_bytes
 
 MINE = ("rmsnorm_triton", "gated_triton", "rope_triton")
 
@@ -23,11 +23,13 @@ def types(kernel, fixed, **pointers):
     return {name: pointers.get(name, "i32:16") for name in kernel.arg_names if name not in fixed}
 
 
-@pytest.mark.parametrize(("rows", "block", "warps"), [(1, 2048, 4), (2, 2048, 4), (1, 16384, 8)])
-def test_rmsnorm_compiles_without_spills(rows, block, warps):
+@pytest.mark.parametrize(
+    ("rows", "block", "warps", "overlap"), [(1, 2048, 4, True), (2, 2048, 4, False), (1, 16384, 8, False)]
+)
+def test_rmsnorm_compiles_without_spills(rows, block, warps, overlap):
     from kernels.fused.rmsnorm_triton import _rmsnorm
 
-    fixed = {"RESIDUAL": True, "QUANTISE": True, "ROWS": rows, "BLOCK": block}
+    fixed = {"RESIDUAL": True, "QUANTISE": True, "ROWS": rows, "BLOCK": block, "OVERLAP": overlap}
     pointers = dict.fromkeys(("x", "w", "residual", "total"), "*bf16") | {"y": "*fp8e4nv", "scales": "*fp32"}
     assert stack_bytes(_rmsnorm, types(_rmsnorm, fixed, **pointers, eps="fp32"), fixed, warps, 1) == 0
 
@@ -36,8 +38,16 @@ def test_rmsnorm_compiles_without_spills(rows, block, warps):
 def test_gated_compiles_without_spills(gelu):
     from kernels.fused.gated_triton import _gated
 
-    fixed = {"GELU": gelu, "BLOCK": 1024}
+    fixed = {"GELU": gelu, "BLOCK": 1024, "OVERLAP": not gelu}
     assert stack_bytes(_gated, types(_gated, fixed, gate_up="*bf16", y="*bf16"), fixed, 4, 1) == 0
+
+
+def test_a_dependent_launch_waits_before_it_touches_memory():
+    from kernels.fused.gated_triton import _gated
+
+    fixed = {"GELU": False, "BLOCK": 1024, "OVERLAP": True}
+    ptx = assembled(_gated, types(_gated, fixed, gate_up="*bf16", y="*bf16"), fixed, 4, 1)["ptx"]
+    assert ptx.index("griddepcontrol.launch_dependents") < ptx.index("griddepcontrol.wait") < ptx.index("ld.global")
 
 
 @pytest.mark.parametrize("page_size", [0, 16])
@@ -45,7 +55,7 @@ def test_rope_compiles_without_spills(page_size):
     from kernels.fused.rope_triton import _rope
 
     fixed = {"HEADS": 32, "KV_HEADS": 8, "HALF": 32, "APPEND": True, "PAGE_SIZE": page_size,
-             "HEADS_BLOCK": 32, "KV_BLOCK": 8, "HALF_BLOCK": 32}  # fmt: skip
+             "HEADS_BLOCK": 32, "KV_BLOCK": 8, "HALF_BLOCK": 32, "OVERLAP": not page_size}  # fmt: skip
     pointers = dict.fromkeys(("q", "k", "v", "cos", "sin", "q_out", "k_out", "v_out"), "*bf16")
     given = types(_rope, fixed, **pointers, position="*i64", page_table="*i32")
     assert stack_bytes(_rope, given, fixed, 4, 1) == 0
