@@ -142,14 +142,16 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Row
         )
         yield from bench_decode.decode_rows(chosen, ceilings, (device, gpu))
         return
-    from kernels.candidates import Bench, try_case
+    from kernels.candidates import Bench, prove_ahead, try_case
 
+    wanted = [each for each in cases(options.group, device.type == "cpu") if (options.only or "") in each.key]
     place_of_trial = Bench(device, gpu, ceilings, only=_only(options))
-    for case in cases(options.group, device.type == "cpu"):
-        if options.only in (None, "") or options.only in case.key:
-            trials = try_case(place_of_trial, case, seconds=options.seconds or 20.0)
-            yield from rows_of(trials)
-            _say_refused(options.variant or [], trials)
+    if options.jobs > 1:
+        place_of_trial.proven = prove_ahead(place_of_trial, wanted, options.jobs)
+    for case in wanted:
+        trials = try_case(place_of_trial, case, seconds=options.seconds or 20.0)
+        yield from rows_of(trials)
+        _say_refused(options.variant or [], trials)
 
 
 def _only(options: argparse.Namespace) -> frozenset[str]:

@@ -133,7 +133,8 @@ def try_case(
 
 def prove_ahead(bench: Bench, cases: Sequence[Case], jobs: int) -> dict[str, accuracy.GateReport]:
     """What the gate says of every variant's params at every case, by the trial's id, found by `jobs` processes at once:
-    what takes long, compiling and proving, is then done when the cases are timed one by one.
+    what takes long, compiling and proving, is then done when the cases are timed one by one. What could not run is left
+    out, since memory may have been short for so many at once.
     """
     trials = [
         Trial(case, variant.name, params, variant.peer, variant.lossy, "refused")
@@ -143,7 +144,7 @@ def prove_ahead(bench: Bench, cases: Sequence[Case], jobs: int) -> dict[str, acc
         for params in variant.space(case)
     ]
     reports = shared_out(partial(_report, bench.device), trials, jobs)
-    return {trial.id: report for trial, report in zip(trials, reports, strict=True)}
+    return {trial.id: report for trial, report in zip(trials, reports, strict=True) if report.gate != "error"}
 
 
 def _report(device: torch.device, trial: Trial) -> accuracy.GateReport:
@@ -155,12 +156,11 @@ def _report(device: torch.device, trial: Trial) -> accuracy.GateReport:
 
 def _prove(bench: Bench, variant: Variant, trial: Trial, end: float) -> Callable[[], Any] | None:
     """A call of the variant on random inputs, once it has passed the gate; None otherwise, with the trial's reason."""
-    left = end - time.monotonic()
-    if left < variant.build_seconds or left <= 0:
+    left, report = end - time.monotonic(), bench.proven.get(trial.id)
+    if left < variant.build_seconds if variant.build_seconds else report is None and left <= 0:
         wanted = f"building may take {variant.build_seconds:.0f} s, more than" if variant.build_seconds else "no time"
         trial.reason = f"Not tried: {wanted} was left for this case."
         return None
-    report = bench.proven.get(trial.id)
     if report is None:
         report, function = accuracy.prove(variant, trial.case, bench.device, trial.params)
     else:

@@ -176,6 +176,15 @@ def test_no_work_is_shared_out_among_no_processes(command, capsys):
     assert "'0' is no whole number above 0" in capsys.readouterr().err
 
 
+def test_processes_go_ahead_through_the_gate(monkeypatch):
+    asked = []
+    monkeypatch.setattr(candidates, "prove_ahead", lambda _, cases, jobs: asked.append((len(cases), jobs)) or {})
+    main(["bench", "fused", "--only", "op=gated m=1", "--seconds", "0.2"])
+    assert not asked
+    main(["bench", "fused", "--only", "op=gated m=1", "--seconds", "0.2", "--jobs", "2"])
+    assert asked == [(2, 2)]
+
+
 def measured_nothing(*_: object, **__: object) -> None:
     raise AssertionError("measured")
 

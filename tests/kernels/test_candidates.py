@@ -214,5 +214,22 @@ def test_what_the_gate_said_ahead_is_not_asked_again(plant, monkeypatch):
     assert found["planted_wrong"].ms is None
 
 
+def test_what_could_not_run_ahead_is_tried_again_alone(plant):
+    plant(Slow, planted.Raises)
+    place = scripted("cpu", {"planted_slow": 1.0})
+    found = {trial.id: trial.variant for trial in try_case(place, CASE)}
+    ahead = {found[each] for each in prove_ahead(place, [CASE], jobs=1)}
+    assert "planted_slow" in ahead
+    assert "planted_raises" not in ahead
+
+
+def test_what_is_proven_is_timed_however_little_time_is_left(plant):
+    plant(Slow)
+    place = scripted("cpu", {"planted_slow": 1.0})
+    assert "no time" in by_name(try_case(place, CASE, seconds=0))["planted_slow"].reason
+    place.proven = prove_ahead(place, [CASE], jobs=1)
+    assert by_name(try_case(place, CASE, seconds=0))["planted_slow"].ms is not None
+
+
 def test_work_is_shared_out_in_order():
     assert shared_out(abs, [-3, 2, -1], 2) == [3, 2, 1] == shared_out(abs, [-3, 2, -1], 1)
