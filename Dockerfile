@@ -22,6 +22,7 @@ COPY kernels kernels
 COPY workers workers
 COPY workbench workbench
 COPY templates templates
+COPY docs/kernels docs/kernels
 RUN pip install --no-deps --no-build-isolation --editable . \
     && useradd --create-home --uid 10001 workbench \
     && install -d -o workbench -g workbench /data

@@ -72,6 +72,8 @@ class Variant(ABC):
     peer: ClassVar[bool] = False
     lossy: ClassVar[bool] = False
     build_seconds: ClassVar[float] = 0.0
+    page: ClassVar[str] = ""
+    """The document of docs/kernels that tells how it works, without `.md`."""
     device_lengths: ClassVar[bool] = False
     """Attention: its call takes `position` [batch] or [1], read on the device, and a cache longer than is seen."""
     turns: ClassVar[bool] = False

@@ -26,6 +26,7 @@ class DecodeSplit(Variant):
 
     name = "decode_split"
     op = "attention"
+    page = "decode-attention"
     summary = "decode attention split along the keys, contiguous, paged and fp8 caches"
     device_lengths = True
 

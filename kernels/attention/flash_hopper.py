@@ -45,6 +45,7 @@ class FlashHopper(Variant):
 
     name = "flash_hopper"
     op = "attention"
+    page = "flash-hopper"
     summary = "FlashAttention in CUDA C++ for Hopper (sm_90a)"
 
     def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:

@@ -29,6 +29,7 @@ class FlashTriton(Variant):
 
     name = "flash_triton"
     op = "attention"
+    page = "flash-triton"
     summary = "FlashAttention in Triton, sm_80 and later"
     in_a_model = ({"overlap": True},)
 

@@ -36,6 +36,7 @@ class StepHopper(Variant):
 
     name = "step_hopper"
     op = "step_attention"
+    page = "step-hopper"
     summary = "rotation, append and attention of one step in one kernel"
     in_a_model = ({"overlap": True},)
 

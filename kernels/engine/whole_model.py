@@ -124,6 +124,7 @@ class _Kernels(WholeModel):
 
     peer = False
     runner_name = "kernels"
+    page = "whole-model"
 
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
         return _gpu_only("CUDA graphs run", gpu)

@@ -33,6 +33,7 @@ class GroupedHopper(Variant):
 
     name = "grouped_hopper"
     op = "grouped"
+    page = "grouped-hopper"
     summary = "all experts' products in one persistent launch"
 
     def serves(self, case: GroupedCase, gpu: Gpu) -> Refusal | None:

@@ -20,6 +20,7 @@ class GemmHopper(Variant):
 
     name = "gemm_hopper"
     op = "linear"
+    page = "gemm-hopper"
     summary = "large products on wgmma and the copy engine, epilogue fused"
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:

@@ -20,6 +20,7 @@ class GemmHopperFp8(Variant):
 
     name = "gemm_hopper_fp8"
     op = "linear"
+    page = "gemm-hopper"
     summary = "large fp8 products on wgmma, scales for each tensor, row or block"
     lossy = True
 

@@ -19,6 +19,7 @@ class _LmHead(Variant):
     """What the variants of all weight types share. Params: `k_warps`, `warps`, `overlap`, as the skinny product's."""
 
     op = "lm_head"
+    page = "lm-head"
     weights: str = ""
     in_a_model = ({"overlap": True}, {"overlap": False})
     turns = True

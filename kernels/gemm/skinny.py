@@ -29,6 +29,7 @@ class _Skinny(Variant):
     """
 
     op = "linear"
+    page = "skinny-gemm"
     weights: str = ""
     in_a_model = (
         {"overlap": True, "ahead": 64},

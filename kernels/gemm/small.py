@@ -30,6 +30,7 @@ class SmallGemm(Variant):
 
     name = "small_gemm"
     op = "linear"
+    page = "small-gemm"
     summary = "split product for 9 to 256 rows"
     in_a_model = ({"overlap": True},)
 

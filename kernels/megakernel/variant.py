@@ -16,6 +16,7 @@ class Megakernel(WholeModel):
     summary = "one persistent kernel for all decode steps, weights streamed once a token"
     peer = False
     runner_name = "megakernel"
+    page = "megakernel"
     build_seconds = 18.0
 
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:

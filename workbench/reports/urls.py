@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from workbench.reports import price_views, report_views, run_views
+from workbench.reports import kernel_pages, price_views, report_views, run_views
 
 urlpatterns = [
     path("runs/<uuid:run_id>/", run_views.run_page, name="run"),
@@ -17,5 +17,7 @@ urlpatterns = [
     path("reports/<uuid:report_id>/review/", report_views.review, name="report-review"),
     path("reports/<uuid:report_id>/reopen/", report_views.reopen, name="report-reopen"),
     path("reports/<uuid:report_id>/publish/", report_views.publish, name="report-publish"),
+    path("kernels/", kernel_pages.kernel_list, name="kernel-list"),
+    path("kernels/<slug:name>/", kernel_pages.kernel_page, name="kernel"),
     path("prices/", price_views.prices, name="prices"),
 ]

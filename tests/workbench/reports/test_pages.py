@@ -14,7 +14,8 @@ def test_result_says_the_verdict_first_and_labels_its_numbers(browser, engineer,
     done.workload.save()
     page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
     assert page.index('data-verdict="met"') < page.index('id="objectives"') < page.index('id="economics"')
-    assert "<strong>compiled, CUDA graphs</strong>: Static cache, Inductor" in page
+    assert ">compiled, CUDA graphs</a></strong>: Static cache, Inductor" in page
+    assert 'href="/kernels/#compiled"' in page
     assert "81.0 ms in a quick comparison of 2 plans: 3.46x faster than the next, eager (280 ms)." in page
     assert "TTF64 p50 is 81.0 ms against a limit of 100 ms" in page
     assert "Test device; 1,980 MHz" in page

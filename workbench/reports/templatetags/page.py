@@ -7,6 +7,8 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from kernels import registry
+
 register = template.Library()
 
 LABELS = {
@@ -64,3 +66,13 @@ def basis(kind: str, detail: str = "") -> SafeString:
     return format_html(
         '<span class="basis basis-{0}" title="{1}">{0}<span class="visually-hidden"> ({1})</span></span>', kind, title
     )
+
+
+@register.simple_tag
+def variant(name: str | None, label: str = "") -> SafeString:
+    """A variant by its label or its name, linked to the page that says what it is; plain when this version has none."""
+    found = next((each for each in registry.variants() if each.name == name), None)
+    if found is None:
+        return format_html("{}", label or name or "")
+    address = reverse("kernel", args=[found.page]) if found.page else f"{reverse('kernel-list')}#{found.name}"
+    return format_html('<a href="{}" title="{}">{}</a>', address, found.summary, label or found.name)
