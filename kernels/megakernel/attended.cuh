@@ -1,7 +1,7 @@
 // What becomes of attention: the warps' parts merged and handed on in words, the splits merged into the input of OUT; or
 // the warps' parts merged into that input directly.
 #pragma once
-#include "attention.cuh"
+#include "ring_keys.cuh"
 
 // Dimensions [dim, dim + 4) of one of the span's heads, summed over the warps that had keys of it, not normalised;
 // `state` becomes the maximum and the sum of weights.
@@ -42,9 +42,12 @@ __device__ __forceinline__ void hand_on(const Params& p, const Shared& s, const 
 }
 
 // ATTENTION of a split that is at work; false when the machine has given up.
-__device__ __forceinline__ bool attend_to_split(const Params& p, Shared& s, const Instruction& in, int step) {
+__device__ __forceinline__ bool attend_to_split(const Params& p, Shared& s, RingPlace& ring, const Instruction& in, int step) {
   const Span span = split_span(in, p.position + step);
-  attend(p, s, in, span, p.position + step, in.sequence);
+  if constexpr (KEYS_IN_RING)
+    attend_from_ring(p, s, ring, in, span, p.position + step, in.sequence);
+  else
+    attend(p, s, in, span, p.position + step, in.sequence);
   consumers_sync();
   mark(p, step, in.index, 2);
   hand_on(p, s, in, tag_at(step, in.layer), span, in.sequence);

@@ -72,6 +72,43 @@ __device__ __forceinline__ float4* kept(AttentionScratch& a, int e, int w) {
   return (float4*)&a.merged[threadIdx.x / 32][min(lane % 4 * 2 + e, kGroupMost - 1)][dim];
 }
 
+// A pass's scores, of which the first `left` keys of the lane's exist, become weights; `most` and `total` (of head g) take
+// them in. What is left of the passes before.
+__device__ __forceinline__ float weigh(float (&scores)[kTiles][2][4], int left, float& most, float& total) {
+  float top = most;
+#pragma unroll
+  for (int j = 0; j < kTiles; j++)
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+#pragma unroll
+      for (int e = 0; e < 2; e++) {
+        const bool there = j * kStride + i * 8 + e < left;
+        scores[j][i][e] = there ? scores[j][i][e] + scores[j][i][e + 2] : kLowest;
+        top = fmaxf(top, scores[j][i][e]);
+      }
+  top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+  top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
+  const float keep = most == kLowest ? 0.f : exp2f(most - top);
+  const float least = top == kLowest ? 0.f : top;  // where all scores are minus infinity no key has a weight
+  most = top;
+  total *= keep;
+#pragma unroll
+  for (int j = 0; j < kTiles; j++)
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+#pragma unroll
+      for (int e = 0; e < 2; e++) total += scores[j][i][e] = exp2f(scores[j][i][e] - least);
+  return keep;
+}
+
+// The largest score and the sum of weights of the warp's heads, for the merge.
+__device__ __forceinline__ void leave_state(AttentionScratch& a, const Part& part, float most, float total) {
+  const int lane = threadIdx.x % 32;
+  total += __shfl_xor_sync(~0u, total, 1);
+  total += __shfl_xor_sync(~0u, total, 2);
+  if (lane % 4 == 0 && lane / 4 < part.heads) a.state[threadIdx.x / 32][lane / 4] = make_float2(most, total);
+}
+
 // Adds a pass's weighted values to what the warp has of the passes before, of which `keep` is left (by head g); none in
 // its first pass.
 __device__ __forceinline__ void add_pass(AttentionScratch& a, const Part& part, bool first, float keep,
@@ -115,41 +152,17 @@ __device__ __forceinline__ void attend(const Params& p, Shared& s, const Instruc
   for (;;) {
     const int newest = position < span.end ? position - first : -1;
     place_newest_key(a.newest[part.group][0], newest, keys);
-    float scores[kTiles][2][4] = {}, top = most;
+    float scores[kTiles][2][4] = {};
     score_tiles(a, part, keys, scores);
     first += kTiles * kStride;
     const bool more = first < span.end;
     if (more) fetch_keys(p.k_cache, part, first, rows, keys);
-    const int left = span.end - first + kTiles * kStride - lane % 4 * 2;
-#pragma unroll
-    for (int j = 0; j < kTiles; j++)
-#pragma unroll
-      for (int i = 0; i < 2; i++)
-#pragma unroll
-        for (int e = 0; e < 2; e++) {
-          const bool there = j * kStride + i * 8 + e < left;
-          scores[j][i][e] = there ? scores[j][i][e] + scores[j][i][e + 2] : kLowest;
-          top = fmaxf(top, scores[j][i][e]);
-        }
-    top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
-    top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-    const float keep = most == kLowest ? 0.f : exp2f(most - top);
-    const float least = top == kLowest ? 0.f : top;  // where all scores are minus infinity no key has a weight
-    most = top;
-    total *= keep;
-#pragma unroll
-    for (int j = 0; j < kTiles; j++)
-#pragma unroll
-      for (int i = 0; i < 2; i++)
-#pragma unroll
-        for (int e = 0; e < 2; e++) total += scores[j][i][e] = exp2f(scores[j][i][e] - least);
+    const float keep = weigh(scores, span.end - first + kTiles * kStride - lane % 4 * 2, most, total);
     place_newest_value(a.newest[part.group][1], newest, values);
     add_pass(a, part, !begun, keep, scores, values);
     begun = true;
     if (!more) break;
     fetch_values(p.v_cache, part, first, rows, values);
   }
-  total += __shfl_xor_sync(~0u, total, 1);
-  total += __shfl_xor_sync(~0u, total, 2);
-  if (lane % 4 == 0 && lane / 4 < part.heads) a.state[threadIdx.x / 32][lane / 4] = make_float2(most, total);
+  leave_state(a, part, most, total);
 }

@@ -1,5 +1,6 @@
 // The megakernel: one persistent block per SM runs its list of instructions once a token, until `count` tokens are
 // made. See docs/kernels/megakernel.md.
+#include "produce.cuh"
 #include "sampling.cuh"
 #include "sliced.cuh"
 
@@ -91,11 +92,12 @@ struct Epilogue {
 __device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPlace& ring, const Instruction& in) {
   note_instruction(p, s, in.index);
   mark(p, s.step, in.index, 0);
-  if (in.op == kQkv && threadIdx.x == kConsumers - 32) fetch_ahead(p, in.layer);
+  if (!KEYS_IN_RING && in.op == kQkv && threadIdx.x == kConsumers - 32) fetch_ahead(p, in.layer);
+  if (KEYS_IN_RING && in.op == kHead) fence_copies();  // of this token's keys and values, by the tokens after it
   if (SLICE && in.op == kAdd) {
     add_planes(p, s, in, in.plane, s.step);
   } else if (MAX_SPLITS && in.op == kAttention) {
-    if (in.split < splits_of(p.position + s.step + 1) && !attend_to_split(p, s, in, s.step)) return false;
+    if (in.split < splits_of(p.position + s.step + 1) && !attend_to_split(p, s, ring, in, s.step)) return false;
   } else {
     if (!load_input(p, s, in, s.step)) return false;
     if (in.op == kHead && threadIdx.x == 0) __threadfence();  // this token's keys and values, before any later read

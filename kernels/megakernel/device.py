@@ -12,6 +12,7 @@ from kernels.megakernel.program import ADD, ATTENTION, HEAD, OUT, Program, group
 from kernels.megakernel.weights import FORMATS
 from kernels.megakernel.words import COUNT_MOST, bin_words
 from kernels.sampling import Sampling
+from kernels.tiles.maps import TENSOR_MAP
 
 SOURCES = Path(__file__).parent
 SHARED_MOST = 227 * 1024
@@ -39,13 +40,18 @@ SAMPLING = np.dtype(
     [("inverse_temperature", "f4"), ("top_p", "f4"), ("top_k", "i4"), ("stream", "u4"), ("seed", "u8")], align=True
 )
 """`struct Sampling` of machine.cuh."""
-PARAMS = np.dtype(
-    [(name, np.uint64) for name in (*POINTERS, "timeout_ns", "logits_stride", "words")]
-    + [(name, np.int32) for name in SCALARS]
-    + [("stop", np.int32, STOP_TOKENS), ("sampling", SAMPLING, BATCH_MOST)],
-    align=True,
-)
-"""`struct Params` of machine.cuh."""
+MAPS, MAP_ALIGNMENT = ("key_map", "value_map"), 64
+_FIELDS = [
+    *((name, TENSOR_MAP) for name in MAPS),
+    *((name, np.uint64) for name in (*POINTERS, "timeout_ns", "logits_stride", "words")),
+    *((name, np.int32) for name in SCALARS),
+    ("stop", np.int32, STOP_TOKENS), ("sampling", SAMPLING, BATCH_MOST),
+]  # fmt: skip
+PARAMS = np.dtype([*_FIELDS, ("rest", "u1", -np.dtype(_FIELDS, align=True).itemsize % MAP_ALIGNMENT)], align=True)
+"""`struct Params` of machine.cuh, to its last byte: tensor maps come first, and its size is a multiple of theirs."""
+
+RING_BOX = (32, 1, 64)
+"""Rows, key-value heads and dimensions that one copy brings to the ring: kBoxKeys of ring_keys.cuh."""
 
 
 def check_present(wanted: int, there: int) -> None:
@@ -72,6 +78,8 @@ class Tuning:
     for words, and from the second-level cache when they were brought into it; bytes of weights brought into that cache
     beyond the ring, and SM cycles for each 4 KB of them.
 
+    With `ring_keys` splits' keys and values come through the ring, where head_dim is 64 or more.
+
     `trace` notes times, `debug` words and residuals (kernels.megakernel.debug); both take time.
     """
 
@@ -81,6 +89,7 @@ class Tuning:
     ahead_in_flight: int = 8
     prefetch_bytes: int = 65536
     prefetch_cycles: int = 225
+    ring_keys: bool = True
     trace: bool = False
     debug: bool = False
 
@@ -111,6 +120,7 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": SPLIT_KEYS[shape.head_dim],
         "OUT_PLANES": layout.out_parts, "DOWN_PLANES": layout.down_parts, "TRACE": int(tuning.trace),
         "DEBUG": int(tuning.debug), "SLICE": max(slices),
+        "KEYS_IN_RING": int(tuning.ring_keys and layout.splits > 0 and shape.head_dim >= RING_BOX[2]),
         "WEIGHT_BITS": program.form.bits,
         "PREFETCH_BYTES": tuning.prefetch_bytes, "PREFETCH_CYCLES": tuning.prefetch_cycles,
     } | attended  # fmt: skip

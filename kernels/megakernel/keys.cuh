@@ -45,12 +45,19 @@ __device__ __forceinline__ Part part_of(const Params& p, const Instruction& in, 
 
 // Rows as operands of the matrix units. In the scores' product lane 4g + t holds of keys g and g + 8 of a tile the
 // dimensions that it also holds of query g; in the values' product of keys 2t, 2t + 1, 2t + 8, 2t + 9 dimensions of g.
-constexpr int kTiles = HEAD_DIM == 128 ? 2 : 3;  // of 16 keys that a warp has in registers
+constexpr int kTiles = HEAD_DIM == 128 ? 2 : KEYS_IN_RING ? 4 : 3;  // of 16 keys that a warp has in registers
 constexpr int kKeyWords = HEAD_DIM / 8, kValueWords = HEAD_DIM / 16;
 
-// The words of a row that are those of `lane` of LANES: 16 bytes each in turn, or 8 where rows are that short.
+// Which 16 bytes of a row hold words [w, w + 4) of those of `lane` of LANES. In the ring's chunks two neighbours are a
+// lane's in turn, so that 8 lanes meet all banks.
+template <int LANES>
+__device__ __forceinline__ int piece_of(int w, int lane) {
+  return KEYS_IN_RING && LANES == 4 ? w / 8 * 8 + lane * 2 + w / 4 % 2 : w / 4 * LANES + lane;
+}
+
+// The words of a row, from `first` on, that are those of `lane` of LANES: 16 bytes each, or 8 where rows are that short.
 template <int LANES, int N>
-__device__ __forceinline__ void take_row(const __nv_bfloat16* row, int lane, u32 (&to)[N]) {
+__device__ __forceinline__ void take_row(const __nv_bfloat16* row, int lane, u32 (&to)[N], int first = 0) {
   if constexpr (N < 4) {
     const uint2 x = *(const uint2*)(row + lane * 4);
     to[0] = x.x;
@@ -58,7 +65,7 @@ __device__ __forceinline__ void take_row(const __nv_bfloat16* row, int lane, u32
   } else {
 #pragma unroll
     for (int i = 0; i < N; i += 4) {
-      const uint4 x = *(const uint4*)(row + i / 4 * LANES * 8 + lane * 8);
+      const uint4 x = *(const uint4*)(row + piece_of<LANES>(first + i, lane) * 8);
       to[i] = x.x, to[i + 1] = x.y, to[i + 2] = x.z, to[i + 3] = x.w;
     }
   }
@@ -147,8 +154,8 @@ __device__ __forceinline__ void score_tiles(const AttentionScratch& a, const Par
 #pragma unroll
   for (int w = 0; w < kKeyWords; w += 4) {
     u32 high[4], low[4];
-    take_row<4>(a.query[row][0] + w * 8, lane % 4, high);
-    take_row<4>(a.query[row][1] + w * 8, lane % 4, low);
+    take_row<4>(a.query[row][0], lane % 4, high, w);
+    take_row<4>(a.query[row][1], lane % 4, low, w);
 #pragma unroll
     for (int h = 0; h < 4; h += 2)
 #pragma unroll

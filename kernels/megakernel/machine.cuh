@@ -11,6 +11,7 @@
 // WEIGHT_BITS (16: bf16, 8: fp8, 4: nvfp4)
 // LONG_IN_FLIGHT (chunks, from memory, while all SMs are within GATE_UP or HEAD)
 // PREFETCH_BYTES (of weights beyond the ring, in the second-level cache) PREFETCH_CYCLES (for each 4 KB of them)
+// KEYS_IN_RING (splits' keys and values come through the ring: keys.cuh)
 // SLICE (columns of the residual that an SM keeps; 0: all)
 constexpr int kConsumers = WARPS * 32;
 constexpr int kThreads = kConsumers + 128;  // one more warpgroup, of which one thread produces
@@ -51,6 +52,7 @@ struct Sampling {
 };
 
 struct Params {
+  TensorMap key_map, value_map; // of the caches as [rows of all sequences, KV_HEADS, HEAD_DIM], in boxes of kBoxKeys rows; KEYS_IN_RING
   const char* weights;          // every SM's fragments in the order it uses them
   const u64* weight_offset;     // [SMs + 1] bytes into weights
   const Instruction* program;   // all SMs' instructions

@@ -17,6 +17,7 @@ from kernels.megakernel.uploads import uploads
 from kernels.megakernel.validate import check
 from kernels.megakernel.words import word_shapes
 from kernels.sampling import Samplings, of_batch
+from kernels.tiles.maps import named
 
 TIMEOUT_NS = 500_000_000
 """How long one wait inside the kernel may take before the launch gives up."""
@@ -44,6 +45,7 @@ class Machine:
         self.kernel = device.compile_kernel(self.constants)
         self._held: dict[str, Tensor] = uploads(model, self.program, capacity) | self._caches()
         self.keys, self.values = self._held["k_cache"], self._held["v_cache"]
+        self._maps = self._maps_of_caches() if self.constants["KEYS_IN_RING"] else {}
         self.longest = max(len(each) for each in self.program.instructions)
         self.trace = self._zeros(layout.sms, self.longest, 8, dtype=torch.int64)
         self._fault = self._zeros(1, dtype=torch.int64)
@@ -60,6 +62,10 @@ class Machine:
         shape = self.shape
         size = (shape.layers, self.layout.batch, self.capacity, shape.kv_heads, shape.head_dim)
         return {name: self._zeros(*size, dtype=torch.bfloat16) for name in ("k_cache", "v_cache")}
+
+    def _maps_of_caches(self) -> dict[str, Any]:
+        caches = zip(device.MAPS, (self.keys, self.values), strict=True)
+        return {name: named(name, cache.flatten(0, 2), device.RING_BOX) for name, cache in caches}
 
     def _place_words(self) -> None:
         sizes = {name: math.prod(size) for name, size in word_shapes(self.shape, self.layout).items()}
@@ -122,7 +128,7 @@ class Machine:
         if self.tuning.debug:
             self.residuals = self._zeros(count, 2 * self.shape.layers + 1, batch, self.shape.hidden)
             pointers |= {"touched": self.touched.data_ptr(), "residuals": self.residuals.data_ptr()}
-        for name, value in (pointers | scalars).items():
+        for name, value in (self._maps | pointers | scalars).items():
             params[name] = value
         params["stop"][: len(stop)] = stop
         threads = 32 * self.tuning.warps + device.PRODUCER_THREADS

@@ -45,6 +45,20 @@ __device__ __forceinline__ void bulk_copy(u32 to, const void* from, u32 bytes, u
       : "memory");
 }
 
+// A CUtensorMap, encoded by kernels.tiles.maps, and the copy of one of its boxes, as `bulk_copy`; coordinates innermost first.
+struct alignas(64) TensorMap {
+  char opaque[128];
+};
+__device__ __forceinline__ void box_copy(u32 to, const TensorMap& map, int c0, int c1, int c2, u32 bar) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
+      "l"(&map), "r"(c0), "r"(c1), "r"(c2), "r"(bar), "l"(0x12F0000000000000ull)
+      : "memory");
+}
+
+// Orders this thread's stores, and what it has seen of others', with bulk copies of the same memory.
+__device__ __forceinline__ void fence_copies() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+
 // matrix units: d[16, 8] += a[16, 16] * b[16, 8] ---------------------------------------------------------------------
 __device__ __forceinline__ void mma_bf16(float (&d)[4], const uint4& a, const uint2& b) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"

@@ -41,8 +41,10 @@ struct Ahead {
     }
     lead = 0;
     at = next == end ? begin : next;
-    due += PREFETCH_CYCLES * (kChunk / kPiece);
+    asked();
   }
+  // The ring asks the memory for a chunk.
+  __device__ __forceinline__ void asked() { due += PREFETCH_CYCLES * (kChunk / kPiece); }
   __device__ __forceinline__ void ask() {
     const u32 now = cycles();
     if (lead >= PREFETCH_BYTES || (int)(now - due) < 0) return;
@@ -63,53 +65,4 @@ __device__ __forceinline__ bool wait_running(const Shared& s, Ahead& ahead, cons
     if (PREFETCH_BYTES) ahead.ask();
   }
   return true;
-}
-
-constexpr int kUnitChunks = (HIDDEN / 16 + kChunkTiles - 1) / kChunkTiles;  // of a product of the residual
-// The first row tile of such a product that no ring holds beside anything before it: consumers are within the product.
-constexpr int kLongFrom = (STAGES + kUnitChunks - 1) / kUnitChunks;
-
-// The producer: one thread that streams this SM's weights in program order, token after token. It waits for room in
-// the ring and for its own quota in flight, never for an activation.
-__device__ void produce(const Params& p, Shared& s) {
-  RingPlace at, behind;
-  Ahead ahead;
-  ahead.begin = ahead.at = p.weights + p.weight_offset[blockIdx.x];
-  ahead.end = p.weights + p.weight_offset[blockIdx.x + 1];
-  ahead.due = cycles();
-  int flying = 0;
-  bool running = true;
-  for (int step = 0; step < p.count && running; step++) {
-    const char* source = ahead.begin;
-    const Instruction* program = p.program + p.program_start[blockIdx.x];
-    int2 next = make_int2(program->units, program->k_tiles);
-    for (; program->op != kEnd && running; program++) {
-      const int2 work = next;
-      const bool wide = program->op == kGateUp || program->op == kHead;
-      next = make_int2(program[1].units, program[1].k_tiles);
-      for (int unit = 0; unit < work.x && running; unit++)
-        for (int left = work.y; left > 0; left -= kChunkTiles) {
-          const u32 bytes = kChunkHeader + (min(left, kChunkTiles) + kBlockTiles - 1) / kBlockTiles * kBlock;
-          if (!wait_running(s, ahead, &s.empty[at.slot], at.phase ^ 1)) { running = false; break; }
-          // While SMs are within a long product none waits for words, which a queue at the memory would delay.
-          const int few = wide && unit >= kLongFrom ? LONG_IN_FLIGHT : IN_FLIGHT;
-          for (const int most = ahead.lead >= bytes ? AHEAD_IN_FLIGHT : few; running && flying >= most; flying--) {
-            running = wait_running(s, ahead, &s.full[behind.slot], behind.phase);
-            if (running) behind.advance();
-          }
-          if (!running) break;
-          const u32 bar = shared_address(&s.full[at.slot]);
-          barrier_expect(bar, bytes);
-          bulk_copy(shared_address(s.ring[at.slot]), source, bytes, bar);
-          source += bytes;
-          if (PREFETCH_BYTES) ahead.taken(source, bytes);
-          at.advance();
-          flying++;
-        }
-    }
-  }
-  for (; flying > 0; flying--) {  // nothing may land after the block is gone
-    while (!barrier_done(shared_address(&s.full[behind.slot]), behind.phase)) {}
-    behind.advance();
-  }
 }

@@ -1,0 +1,105 @@
+// The producer: one thread that streams this SM's weights, and what its attention instructions read of the caches.
+#pragma once
+#include "ring_keys.cuh"
+
+constexpr int kUnitChunks = (HIDDEN / 16 + kChunkTiles - 1) / kChunkTiles;  // of a product of the residual
+// The first row tile of such a product that no ring holds beside anything before it: consumers are within the product.
+constexpr int kLongFrom = (STAGES + kUnitChunks - 1) / kUnitChunks;
+
+struct Producer {
+  const Params& p;
+  Shared& s;
+  Ahead ahead;
+  RingPlace at, behind;
+  int flying, known;  // copies on their way; tokens of this launch whose rows may be read
+
+  // Waits for room in the ring and for fewer copies than `most` in flight, then announces `bytes` in the next slot; false
+  // once the consumers have stopped.
+  __device__ __forceinline__ bool make_room(u32 bytes, int most) {
+    if (!wait_running(s, ahead, &s.empty[at.slot], at.phase ^ 1)) return false;
+    for (; flying >= most; flying--) {
+      if (!wait_running(s, ahead, &s.full[behind.slot], behind.phase)) return false;
+      behind.advance();
+    }
+    barrier_expect(shared_address(&s.full[at.slot]), bytes);
+    return true;
+  }
+  __device__ __forceinline__ void copied() {
+    at.advance();
+    flying++;
+  }
+
+  // While SMs are within a product that is `wide` none waits for words, which a queue at the memory would delay.
+  __device__ __forceinline__ bool weights(const char*& source, bool wide, int units, int k_tiles) {
+    for (int unit = 0; unit < units; unit++) {
+      const int few = wide && unit >= kLongFrom ? LONG_IN_FLIGHT : IN_FLIGHT;
+      for (int left = k_tiles; left > 0; left -= kChunkTiles) {
+        const u32 bytes = kChunkHeader + (min(left, kChunkTiles) + kBlockTiles - 1) / kBlockTiles * kBlock;
+        if (!make_room(bytes, ahead.lead >= bytes ? AHEAD_IN_FLIGHT : few)) return false;
+        bulk_copy(shared_address(s.ring[at.slot]), source, bytes, shared_address(&s.full[at.slot]));
+        source += bytes;
+        if (PREFETCH_BYTES) ahead.taken(source, bytes);
+        copied();
+      }
+    }
+    return true;
+  }
+
+  // The keys and values of a split, pass by pass. Rows that this launch has made are read once their token is known.
+  __device__ __forceinline__ bool rows(const Instruction& in, int step) {
+    const Span span = split_span(in, p.position + step);
+    if (in.split >= splits_of(p.position + step + 1)) return true;
+    const int wanted = min(span.end - p.position, step);
+    if (wanted > known) {
+      while (*(volatile const int*)&s.step < wanted)
+        if (*(volatile const int*)&s.stop) return false;
+      __threadfence();
+      fence_copies();
+      known = wanted;
+    }
+    const int row = (in.layer * BATCH + in.sequence) * p.capacity, head = in.kv_head;
+#pragma unroll 1
+    for (int pass = span.begin; pass < span.end; pass += kPassKeys)
+#pragma unroll 1
+      for (int half = 0; half < 2; half++)
+#pragma unroll 1
+        for (int key = pass; key < min(pass + kPassKeys, span.end); key += kChunkKeys) {
+          const int boxes = (min(kChunkKeys, span.end - key) + kBoxKeys - 1) / kBoxKeys;
+          if (!make_room(boxes * kStripes * kBoxBytes, IN_FLIGHT)) return false;
+#pragma unroll 1
+          for (int box = 0; box < boxes; box++)
+#pragma unroll
+            for (int stripe = 0; stripe < kStripes; stripe++)
+              box_copy(shared_address(s.ring[at.slot]) + stripe * kStripeBytes + box * kBoxBytes,
+                       half ? p.value_map : p.key_map, stripe * 64, head, row + key + box * kBoxKeys,
+                       shared_address(&s.full[at.slot]));
+          if (PREFETCH_BYTES) ahead.asked();
+          copied();
+        }
+    return true;
+  }
+};
+
+// Streams in program order, token after token, and waits for no activation.
+__device__ void produce(const Params& p, Shared& s) {
+  const char* begin = p.weights + p.weight_offset[blockIdx.x];
+  Producer producer{p, s, {begin, p.weights + p.weight_offset[blockIdx.x + 1], begin, 0, cycles()}, {}, {}, 0, 0};
+  bool running = true;
+  for (int step = 0; step < p.count && running; step++) {
+    const char* source = begin;
+    const Instruction* program = p.program + p.program_start[blockIdx.x];
+    int2 next = make_int2(program->units, program->k_tiles);
+    for (; program->op != kEnd && running; program++) {
+      const int2 work = next;
+      next = make_int2(program[1].units, program[1].k_tiles);
+      if (KEYS_IN_RING && program->op == kAttention)
+        running = producer.rows(*program, step);
+      else
+        running = producer.weights(source, program->op == kGateUp || program->op == kHead, work.x, work.y);
+    }
+  }
+  for (; producer.flying > 0; producer.flying--) {  // nothing may land after the block is gone
+    while (!barrier_done(shared_address(&s.full[producer.behind.slot]), producer.behind.phase)) {}
+    producer.behind.advance();
+  }
+}
