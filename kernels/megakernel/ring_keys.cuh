@@ -54,26 +54,26 @@ __device__ __forceinline__ void take_pass(const Params& p, Shared& s, RingPlace&
   }
 }
 
-// All warps: attention over the span, left in `scratch` warp by warp, as by `attend`.
+// All warps: attention over the span, left in `scratch` warp by warp, as by `attend`. The first keys leave the ring before q
+// is there, so that it has room for more.
 __device__ __forceinline__ void attend_from_ring(const Params& p, Shared& s, RingPlace& ring, const Instruction& in,
                                                  const Span& span, int position, int b) {
   const Part part = part_of(p, in, span, b);
   AttentionScratch& a = s.attention;
   const int lane = threadIdx.x % 32, own = threadIdx.x / 32 * 16, written = min(span.end, position);
+  int first = span.begin;
+  u32 keys[kTiles][2][kKeyWords];
+  take_pass(p, s, ring, in, first, span.end, written, keys);
   load_heads(p, s, in, span, position, b);
   consumers_sync();
   mark(p, s.step, in.index, 1);
   float most = kLowest, total = 0, sums[kValueWords][4] = {};  // of head g; of heads 2t and 2t + 1
 #pragma unroll 1
-  for (int first = span.begin; first < span.end; first += kPassKeys) {
+  for (;;) {
     const int newest = position < span.end ? position - first - own : -1;
     float scores[kTiles][2][4] = {};
-    {
-      u32 keys[kTiles][2][kKeyWords];
-      take_pass(p, s, ring, in, first, span.end, written, keys);
-      place_newest_key(a.newest[0][0], newest, keys);
-      score_tiles(a, part, keys, scores);
-    }
+    place_newest_key(a.newest[0][0], newest, keys);
+    score_tiles(a, part, keys, scores);
     const float keep = weigh(scores, span.end - first - own - lane % 4 * 2, most, total);
 #pragma unroll
     for (int e = 0; e < 2; e++) {
@@ -85,6 +85,9 @@ __device__ __forceinline__ void attend_from_ring(const Params& p, Shared& s, Rin
     take_pass(p, s, ring, in, first, span.end, written, values);
     place_newest_value(a.newest[0][1], newest, values);
     add_values(scores, values, sums);
+    first += kPassKeys;
+    if (first >= span.end) break;
+    take_pass(p, s, ring, in, first, span.end, written, keys);
   }
 #pragma unroll
   for (int e = 0; e < 2; e++) {

@@ -51,6 +51,18 @@ def test_nothing_is_spilled(name: str, layout: dict[str, Any]) -> None:
     assert found.registers * (device.Tuning().warps * 32 + 32) <= 65536
 
 
+@pytest.mark.parametrize(
+    ("name", "capacity", "through"), [("llama-3.2-1b", 4096, 1), ("llama-3.2-1b", 192, 0), ("voice-agent", 4096, 0)]
+)
+def test_splits_with_rows_of_a_line_or_more_come_through_the_ring(name: str, capacity: int, through: int) -> None:
+    assert constants(name, capacity=capacity)["KEYS_IN_RING"] == through
+
+
+def test_the_launch_parameters_are_a_multiple_of_a_tensor_maps_alignment() -> None:
+    assert device.PARAMS.itemsize % device.MAP_ALIGNMENT == 0
+    assert all(device.PARAMS.fields[name][1] % device.MAP_ALIGNMENT == 0 for name in device.MAPS)
+
+
 @pytest.mark.parametrize("weights", FORMATS)
 def test_the_unit_that_a_gpu_test_runs_compiles(weights: str) -> None:
     unit = Path(__file__).with_name("unit.cu")
