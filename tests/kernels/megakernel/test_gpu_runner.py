@@ -32,7 +32,9 @@ def test_its_logits_are_as_near_float32_as_torchs_and_its_tokens_are_their_best(
     assert (truth[:, PROMPT - 1 : -1].max(-1).values - chosen).max() < 0.05 * truth.std()
 
 
-@pytest.mark.parametrize(("family", "batch", "length"), [("llama", 1, 16_500), ("qwen2", 1, 33_000), ("qwen3", 2, 5000)])
+@pytest.mark.parametrize(
+    ("family", "batch", "length"), [("llama", 1, 16_500), ("qwen2", 1, 33_000), ("qwen3", 2, 5000)]
+)
 def test_long_contexts_are_as_near_float32_as_torchs(family, batch, length):
     model, exact = models(GPU_CONFIGS[family])
     ids = torch.randint(0, 4099, (batch, length), device="cuda")
