@@ -54,6 +54,30 @@ __device__ __forceinline__ bool attend_to_split(const Params& p, Shared& s, Ring
   return !s.faulted;
 }
 
+// What splits have of four dimensions of a head, merged.
+struct FourMerged {
+  float top = kLowest, total = 0, value[4] = {};
+
+  // A split, or a merge of some, with its maximum and sum of weights.
+  __device__ __forceinline__ void add(float peak, float weights, const float4& x) {
+    const float most = fmaxf(top, peak), keep = exp2f(top - most), weight = exp2f(peak - most);
+    top = most;
+    total = total * keep + weights * weight;
+    value[0] = value[0] * keep + x.x * weight;
+    value[1] = value[1] * keep + x.y * weight;
+    value[2] = value[2] * keep + x.z * weight;
+    value[3] = value[3] * keep + x.w * weight;
+  }
+  __device__ __forceinline__ void add(const ulonglong2& summed, const ulonglong2& part) {
+    add(__uint_as_float(value_of(summed.x)), __uint_as_float(value_of(summed.y)),
+        make_float4(first_float(part.x), second_float(part.x), first_float(part.y), second_float(part.y)));
+  }
+  __device__ __forceinline__ float4 mean() const {
+    const float inverse = 1.f / total;
+    return make_float4(value[0] * inverse, value[1] * inverse, value[2] * inverse, value[3] * inverse);
+  }
+};
+
 // input = k tiles [in.k_tile, + in.k_tiles) of the attention's output, merged over the splits. A thread's words of
 // kItems groups of 4 elements and kAhead splits are all in flight at once.
 template <int kItems, int kAhead>
@@ -64,13 +88,12 @@ __device__ __forceinline__ void load_splits(const Params& p, Shared& s, const In
   for (int round = threadIdx.x * 4; round - threadIdx.x % 32 * 4 < length; round += kConsumers * 4 * kItems) {
     u32 at[kItems];
     int dim[kItems];
-    float top[kItems], total[kItems] = {}, value[kItems][4] = {};
+    FourMerged sum[kItems];
 #pragma unroll
     for (int n = 0; n < kItems; n++) {
       const int i = min(round + n * kConsumers * 4, length - 4), row = in.k_tile * 16 + i % columns;
       at[n] = ((i / columns) * HEADS + row / HEAD_DIM) * MAX_SPLITS;
       dim[n] = row % HEAD_DIM;
-      top[n] = kLowest;
     }
 #pragma unroll 1
     for (int group = 0; group < splits; group += kAhead) {
@@ -90,26 +113,50 @@ __device__ __forceinline__ void load_splits(const Params& p, Shared& s, const In
 #pragma unroll
         for (int j = 0; j < kAhead; j++) {
           if (group + j >= splits) break;
-          const ulonglong2 summed = words[2 * (n * kAhead + j)], part = words[2 * (n * kAhead + j) + 1];
-          const float peak = __uint_as_float(value_of(summed.x)), most = fmaxf(top[n], peak);
-          const float keep = exp2f(top[n] - most), weight = exp2f(peak - most);
-          top[n] = most;
-          total[n] = total[n] * keep + __uint_as_float(value_of(summed.y)) * weight;
-          value[n][0] = value[n][0] * keep + first_float(part.x) * weight;
-          value[n][1] = value[n][1] * keep + second_float(part.x) * weight;
-          value[n][2] = value[n][2] * keep + first_float(part.y) * weight;
-          value[n][3] = value[n][3] * keep + second_float(part.y) * weight;
+          sum[n].add(words[2 * (n * kAhead + j)], words[2 * (n * kAhead + j) + 1]);
         }
     }
 #pragma unroll
     for (int n = 0; n < kItems; n++) {
       const int i = round + n * kConsumers * 4;
       if (i >= length) break;
-      const float inverse = 1.f / total[n];
-      store_input(s, i % columns, i / columns,
-                  make_float4(value[n][0] * inverse, value[n][1] * inverse, value[n][2] * inverse, value[n][3] * inverse));
+      store_input(s, i % columns, i / columns, sum[n].mean());
     }
   }
+}
+
+// The same for one sequence, up to 16 splits and so few columns that each half of the threads has them all, and merges half
+// of the splits: all words are in flight at once.
+constexpr int kMergers = kConsumers / 2, kSplitsEach = 8;
+constexpr bool kHalves = BATCH == 1 && MAX_SPLITS <= 2 * kSplitsEach &&
+                         (HEADS * HEAD_DIM / 16 + OUT_PLANES - 1) / OUT_PLANES * 16 <= kMergers * 4 &&
+                         sizeof(FourMerged) * kMergers <= sizeof(ProductScratch::partial);
+
+__device__ __forceinline__ void load_splits_in_halves(const Params& p, Shared& s, const Instruction& in, u32 tag, int splits) {
+  const int i = threadIdx.x % kMergers * 4, columns = in.k_tiles * 16, row = in.k_tile * 16 + min(i, columns - 4);
+  const int second = threadIdx.x / kMergers, half = (splits + 1) / 2, count = second ? splits - half : half;
+  const u32 state = (u32)(p.attention_state - p.attention), first = row / HEAD_DIM * MAX_SPLITS + second * half;
+  u32 from[2 * kSplitsEach];
+  ulonglong2 words[2 * kSplitsEach];
+#pragma unroll
+  for (int j = 0; j < kSplitsEach; j++) {
+    const u32 split = first + min(j, count - 1);
+    from[2 * j] = state + split * 2;
+    from[2 * j + 1] = (split * HEAD_DIM + row % HEAD_DIM) / 2;
+  }
+  await<true>(p, s, in, tag, p.attention, from, words);
+  FourMerged sum, *others = (FourMerged*)s.product.partial;
+#pragma unroll
+  for (int j = 0; j < kSplitsEach; j++) {
+    if (j >= count) break;
+    sum.add(words[2 * j], words[2 * j + 1]);
+  }
+  if (second) others[threadIdx.x % kMergers] = sum;
+  consumers_sync();
+  if (second || i >= columns) return;
+  const FourMerged& other = others[threadIdx.x];
+  sum.add(other.top, other.total, make_float4(other.value[0], other.value[1], other.value[2], other.value[3]));
+  store_input(s, i, 0, sum.mean());
 }
 
 __device__ __forceinline__ void load_attended(const Params& p, Shared& s, const Instruction& in, u32 tag, int position) {
@@ -117,6 +164,8 @@ __device__ __forceinline__ void load_attended(const Params& p, Shared& s, const 
   const int splits = splits_of(position + 1);
   if (BATCH > 1 && splits == 1)
     load_splits<kLong ? 4 : 1, 1>(p, s, in, tag, splits);
+  else if (kHalves && splits > 6)
+    load_splits_in_halves(p, s, in, tag, splits);
   else
     load_splits<kLong ? 2 : 1, kLong ? 3 : 6>(p, s, in, tag, splits);
 }
