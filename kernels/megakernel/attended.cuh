@@ -144,7 +144,7 @@ __device__ __forceinline__ void load_splits_in_halves(const Params& p, Shared& s
     from[2 * j] = state + split * 2;
     from[2 * j + 1] = (split * HEAD_DIM + row % HEAD_DIM) / 2;
   }
-  await<true>(p, s, in, tag, p.attention, from, words);
+  await<kMany>(p, s, in, tag, p.attention, from, words);
   FourMerged sum, *others = (FourMerged*)s.product.partial;
 #pragma unroll
   for (int j = 0; j < kSplitsEach; j++) {

@@ -52,6 +52,8 @@ PARAMS = np.dtype([*_FIELDS, ("rest", "u1", -np.dtype(_FIELDS, align=True).items
 
 RING_BOX = (32, 1, 64)
 """Rows, key-value heads and dimensions that one copy brings to the ring: kBoxKeys of ring_keys.cuh."""
+RING_PROMOTION = 128
+"""Of its rows into the second-level cache, bytes: what lies beside a row is another head's, for other SMs."""
 
 
 def check_present(wanted: int, there: int) -> None:
@@ -78,8 +80,6 @@ class Tuning:
     for words, and from the second-level cache when they were brought into it; bytes of weights brought into that cache
     beyond the ring, and SM cycles for each 4 KB of them.
 
-    With `ring_keys` splits' keys and values come through the ring, where head_dim is 64 or more.
-
     `trace` notes times, `debug` words and residuals (kernels.megakernel.debug); both take time.
     """
 
@@ -89,7 +89,6 @@ class Tuning:
     ahead_in_flight: int = 8
     prefetch_bytes: int = 65536
     prefetch_cycles: int = 225
-    ring_keys: bool = True
     trace: bool = False
     debug: bool = False
 
@@ -120,7 +119,7 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": SPLIT_KEYS[shape.head_dim],
         "OUT_PLANES": layout.out_parts, "DOWN_PLANES": layout.down_parts, "TRACE": int(tuning.trace),
         "DEBUG": int(tuning.debug), "SLICE": max(slices),
-        "KEYS_IN_RING": int(tuning.ring_keys and layout.splits > 0 and shape.head_dim >= RING_BOX[2]),
+        "KEYS_IN_RING": int(layout.splits > 0 and shape.head_dim >= RING_BOX[2]),
         "WEIGHT_BITS": program.form.bits,
         "PREFETCH_BYTES": tuning.prefetch_bytes, "PREFETCH_CYCLES": tuning.prefetch_cycles,
     } | attended  # fmt: skip

@@ -65,7 +65,9 @@ class Machine:
 
     def _maps_of_caches(self) -> dict[str, Any]:
         caches = zip(device.MAPS, (self.keys, self.values), strict=True)
-        return {name: named(name, cache.flatten(0, 2), device.RING_BOX) for name, cache in caches}
+        return {
+            name: named(name, cache.flatten(0, 2), device.RING_BOX, device.RING_PROMOTION) for name, cache in caches
+        }
 
     def _place_words(self) -> None:
         sizes = {name: math.prod(size) for name, size in word_shapes(self.shape, self.layout).items()}

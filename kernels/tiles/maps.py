@@ -19,25 +19,31 @@ ROW_BYTES = 128
 _TYPES = {"uint8": 0, "float8_e4m3fn": 0, "int8": 0, "int32": 4, "float32": 7, "float16": 6, "bfloat16": 9}
 """CUtensorMapDataType of torch's dtypes; 8-bit values travel as bytes."""
 
-_SWIZZLE_128, _PROMOTE_L2_256, _ZEROS_OUTSIDE, _NO_INTERLEAVE = 3, 3, 0, 0
+_SWIZZLE_128, _ZEROS_OUTSIDE, _NO_INTERLEAVE = 3, 0, 0
+_PROMOTIONS = {128: 2, 256: 3}
+"""CUtensorMapL2promotion by what a read brings into the second-level cache, in bytes."""
 
 
-def encode(tensor: "torch.Tensor", box: Sequence[int]) -> Any:
+def encode(tensor: "torch.Tensor", box: Sequence[int], promotion: int = 256) -> Any:
     """The map of a tensor of 2 to 5 dimensions for boxes of this shape, both with the innermost dimension last.
 
     A dimension of a box holds at most 256 values, the innermost one exactly 128 bytes. Reads outside the tensor give
-    zeros, writes there are dropped. Raises ValueError for what the copy engine cannot describe: an address that is not
-    a multiple of 16, an innermost stride other than 1, another stride that is not a multiple of 16 bytes, no elements.
+    zeros, writes there are dropped; a read brings `promotion` bytes, 128 or 256, into the second-level cache. Raises
+    ValueError for what the copy engine cannot describe: an address that is not a multiple of 16, an innermost stride
+    other than 1, another stride that is not a multiple of 16 bytes, no elements, another promotion.
     """
     dtype = str(tensor.dtype).removeprefix("torch.")
     _refuse(tensor, dtype, box)
-    return _encoded(tensor.data_ptr(), dtype, tensor.element_size(), tuple(tensor.shape), tensor.stride(), tuple(box))
+    if promotion not in _PROMOTIONS:
+        raise ValueError(f"promotion of {promotion} bytes: the copy engine has {', '.join(map(str, _PROMOTIONS))}")
+    shape, strides = tuple(tensor.shape), tensor.stride()
+    return _encoded(tensor.data_ptr(), dtype, tensor.element_size(), shape, strides, tuple(box), promotion)
 
 
-def named(name: str, tensor: "torch.Tensor", box: Sequence[int]) -> Any:
+def named(name: str, tensor: "torch.Tensor", box: Sequence[int], promotion: int = 256) -> Any:
     """The map of a call's argument: `encode`, whose ValueError names it."""
     try:
-        return encode(tensor, box)
+        return encode(tensor, box, promotion)
     except ValueError as refusal:
         raise ValueError(f"{name}: {refusal}") from None
 
@@ -62,7 +68,13 @@ def _refuse(tensor: "torch.Tensor", dtype: str, box: Sequence[int]) -> None:
 
 @lru_cache(maxsize=4096)
 def _encoded(
-    address: int, dtype: str, size: int, shape: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...]
+    address: int,
+    dtype: str,
+    size: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    box: tuple[int, ...],
+    promotion: int,
 ) -> Any:
     rank = len(shape)
     outer = [stride * size for stride in strides[:-1]]
@@ -72,7 +84,7 @@ def _encoded(
         ctypes.c_void_p(start), ctypes.c_int(_TYPES[dtype]), ctypes.c_uint32(rank), ctypes.c_void_p(address),
         (ctypes.c_uint64 * rank)(*reversed(shape)), (ctypes.c_uint64 * (rank - 1))(*reversed(outer)),
         (ctypes.c_uint32 * rank)(*reversed(box)), (ctypes.c_uint32 * rank)(*[1] * rank),
-        ctypes.c_int(_NO_INTERLEAVE), ctypes.c_int(_SWIZZLE_128), ctypes.c_int(_PROMOTE_L2_256),
+        ctypes.c_int(_NO_INTERLEAVE), ctypes.c_int(_SWIZZLE_128), ctypes.c_int(_PROMOTIONS[promotion]),
         ctypes.c_int(_ZEROS_OUTSIDE),
     )  # fmt: skip
     if answer:

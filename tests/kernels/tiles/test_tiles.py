@@ -46,6 +46,11 @@ def test_a_map_that_cannot_be_is_refused(tensor: torch.Tensor, box: tuple[int, .
         maps.encode(tensor, box)
 
 
+def test_a_promotion_that_the_copy_engine_does_not_have_is_refused() -> None:
+    with pytest.raises(ValueError, match="promotion of 64 bytes: the copy engine has 128, 256"):
+        maps.encode(torch.zeros(8, 64, dtype=torch.bfloat16), (8, 64), 64)
+
+
 def test_the_argument_whose_map_is_impossible_is_named() -> None:
     with pytest.raises(ValueError, match=r"^x: tensor has an innermost stride of 64, not 1"):
         maps.named("x", torch.empty(64, 64, dtype=torch.bfloat16).T, (64, 64))
