@@ -125,6 +125,8 @@ __device__ __forceinline__ void finish_unit(const Params& p, const Places& at, i
   }
 }
 
+constexpr int kTogether = kApart ? 2 : 1;  // steps
+
 template <class Finish>
 __device__ __forceinline__ void consume(const Params& p, const Places& at, const Share& share, Finish finish) {
   Shared& s = *at.shared;
@@ -132,9 +134,10 @@ __device__ __forceinline__ void consume(const Params& p, const Places& at, const
   int x[kInputs], stride[kInputs];  // bytes from at.x on, and from step to step
 #pragma unroll
   for (int i = 0; i < kInputs; i++) {
-    x[i] = warp % K_WARPS * Weight::kK * 2 + t * 16 + (kApart ? i * 64 : min(8 * i + g, p.m - 1) * p.x_bytes);
     stride[i] = K_WARPS * Weight::kK * 2;
-    if (kApart && g != 2 * i + t / 2) x[i] = (const char*)&s.zeros - at.x, stride[i] = 0;
+    x[i] = warp % K_WARPS * Weight::kK * 2 + t * 16;
+    x[i] += kApart ? i * 64 + g / 4 * stride[i] : min(8 * i + g, p.m - 1) * p.x_bytes;
+    if (kApart && !Apart::has_input(i)) x[i] = (const char*)&s.zeros - at.x, stride[i] = 0;
     keep(x[i]);
     if (kApart) keep(stride[i]);
   }
@@ -151,21 +154,23 @@ __device__ __forceinline__ void consume(const Params& p, const Places& at, const
       wait(s.full[ring.stage], ring.parity);
       const char* w = at.ring + ring.stage * kChunkBytes + warp * ROW_TILES * Weight::kBytes;
 #pragma unroll
-      for (int i = 0; i < CHUNK; i++) {
+      for (int i = 0; i < CHUNK; i += kTogether) {
         const char* here[kInputs];
 #pragma unroll
         for (int n = 0; n < kInputs; n++) here[n] = at.x + x[n] + (step + i) * stride[n];
-        Weight::run(sums, w + i * kStepBytes, here);
+        if constexpr (kApart)
+          i + 1 < CHUNK ? Apart::run<2>(sums, w + i * kStepBytes, kStepBytes, here) : Apart::run<1>(sums, w + i * kStepBytes, 0, here);
+        else
+          Weight::run(sums, w + i * kStepBytes, here);
       }
       __syncwarp();
       if (threadIdx.x % 32 == 0) arrive(s.empty[ring.stage]);
       ring.advance(p.stages);
     }
 #pragma unroll
-    for (int i = 0; kApart && i < ROW_TILES * 2; i++) {  // columns 0 to 3 are one row of x, in lanes 0 and 1 of four
-      float& sum = sums[i / 2][0][i % 2 * 2];
-      sum += sums[i / 2][0][i % 2 * 2 + 1];
-      sum += __shfl_xor_sync(~0u, sum, 1);
+    for (int i = 0; kApart && i < 2; i++) {  // all columns are one row of x
+      float& sum = sums[0][0][i * 2];
+      sum = row_sum(sum + sums[0][0][i * 2 + 1]);
     }
 #pragma unroll
     for (int i = 0; i < ROW_TILES * N_TILES * 4; i++)

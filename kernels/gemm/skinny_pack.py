@@ -8,6 +8,7 @@ skinny_weights.cuh.
 import torch
 from torch import Tensor
 
+from kernels.bits import inverse
 from kernels.gemm.quantise import INT4_GROUP, NVFP4_BLOCK, Quantised
 from kernels.gemm.skinny_cut import STEP_K, Cut
 
@@ -33,7 +34,7 @@ def pack_fp8(codes: Tensor, cut: Cut) -> Tensor:
 
 def pack_nvfp4(quantised: Quantised, cut: Cut) -> Tensor:
     """e2m1 codes and e4m3 scales as the stream, uint8: 512 bytes of codes, 64 of scales."""
-    words = _words(quantised.codes, cut, (9, 6, 3, 0), (15, 12, 14, 13))
+    words = _words(quantised.codes, cut, inverse(codes_of))
     scales = _per_group(quantised.scales.view(torch.uint8), cut, NVFP4_BLOCK, (2, 2)).permute(*_OUTER, _G, 9, 8, _HALF)
     return torch.cat([words, _bytes(scales).flatten(6)], dim=-1).flatten()
 
@@ -42,13 +43,26 @@ def pack_int4(quantised: Quantised, cut: Cut) -> Tensor:
     """4-bit codes, scales and, where the cut says so, zeros as the stream, uint8: 1024 bytes of codes, 32 or 64."""
     if quantised.zeros is None:
         raise ValueError("quantised has no zeros: it is not of 4-bit integers")
-    words = _words(quantised.codes, cut, (0, 4, 8, 12), None)
+    places = [1 << pair * 4 + half * 16 + bit for pair in range(4) for half in range(2) for bit in range(4)]
+    words = _words(quantised.codes, cut, places)
     scales = _per_group(quantised.scales.view(torch.int16), cut, INT4_GROUP, ()).permute(*_OUTER, _G, _HALF)
     if cut.kind == "int4_zero":
         zeros = _per_group(quantised.zeros, cut, INT4_GROUP, ()).permute(*_OUTER, _G, _HALF)
         taken = -(torch.tensor([1024.0, 64.0], device=zeros.device) + zeros)  # of row g, and of row g + 8
         scales = torch.cat([scales, taken.half().view(torch.int16)], dim=-1)
     return torch.cat([words, _bytes(scales).flatten(6)], dim=-1).flatten()
+
+
+def pairs_of(word: int) -> list[int]:
+    """The four pairs of fp16 that the kernel makes of eight e2m1 codes: `eight_e2m1` of skinny_weights.cuh."""
+    turned = word << 3 | word >> 29
+    return [each & 0x8E008E00 for each in (turned << 9, turned << 6, word ^ turned, word ^ word << 5)]
+
+
+def codes_of(word: int) -> int:
+    """The eight codes of a word, the first lowest: sign at bit 15 of an fp16, magnitude at bits 9 to 11."""
+    halves = (pair >> place for pair in pairs_of(word) for place in (0, 16))
+    return sum((half >> 12 & 8 | half >> 9 & 7) << 4 * i for i, half in enumerate(halves))
 
 
 def padded_rows(each: Tensor, cut: Cut) -> Tensor:
@@ -74,18 +88,17 @@ def _cells(weight: Tensor, cut: Cut, blocks: int) -> Tensor:
     return full.view(*_row_shape(cut), cut.splits, cut.steps, cut.k_warps, blocks, halves, 4, 2, 2, 2)
 
 
-def _words(codes: Tensor, cut: Cut, places: tuple[int, ...], signs: tuple[int, ...] | None) -> Tensor:
-    """4-bit codes as 32-bit words, by their bytes [.., bytes of a step]: 8 codes each, pair i at bit places[i] of both
-    halves, its sign apart where `signs` says so.
+def _words(codes: Tensor, cut: Cut, adds: list[int]) -> Tensor:
+    """4-bit codes as 32-bit words, by their bytes [.., bytes of a step]: 8 codes each, as the registers hold
+    them, of which bit i, the first code's lowest first, adds (exclusive or) `adds[i]`.
     """
     cells = _cells(codes, cut, STEP_K[cut.kind] // 64).permute(*_OUTER, 8, _G, _T, 9, _J, _PAIR, _HALF, _E)
     words = torch.zeros(cells.shape[:-3], dtype=torch.int32, device=codes.device)
-    for i, place in enumerate(places):
-        for e in range(2):
-            code = cells[..., i // 2, i % 2, e].int()
-            words |= (code if signs is None else code & 7) << place + 16 * e
-            if signs is not None:
-                words |= (code >> 3) << signs[i] + 16 * e
+    for code in range(8):
+        eighth = cells[..., code // 4, code // 2 % 2, code % 2].int()
+        for bit in range(4):
+            added = adds[4 * code + bit]
+            words ^= (eighth >> bit & 1) * (added - (added >> 31 << 32))
     return _bytes(words).flatten(6)
 
 

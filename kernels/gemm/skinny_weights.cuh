@@ -18,7 +18,7 @@ using Value = f16;
 using Value = bf16;
 #endif
 using Sums = float[N_TILES][4];
-constexpr bool kApart = kWeights == kNvfp4 && SINGLE;  // see Step<kNvfp4>
+constexpr bool kApart = kWeights == kNvfp4 && SINGLE;
 constexpr int kInputs = kApart ? 2 : N_TILES;          // pieces of x that a lane meets
 
 // d[16, 8] += a[16, 16] · b[16, 8]
@@ -90,11 +90,16 @@ struct Step<kFp8> {
   }
 };
 
-// e2m1 with an e4m3 scale per 16 columns. The three bits of a magnitude, put at bits 9 to 11 of an fp16, are its value
-// · 2^-14, subnormals included; times the scale it is still exact. 2^14 is part of the row's scale.
-//
-// A single row of x leaves columns of the product to keep the four blocks of 16 apart (kApart): column b has an input only
-// in the lanes that hold block b, all others meet zeros, and scales multiply sums: 4 FFMA instead of 16 HMUL2.
+// Eight e2m1 codes as four pairs of fp16. The three bits of a magnitude, put at bits 9 to 11, are its value · 2^-14,
+// subnormals included. The bits of a word are mixed such that one LOP3 a pair is enough (skinny_pack.pairs_of); shifts to
+// the left are multiplications to the compiler, which do not wait for the logic unit.
+__device__ __forceinline__ void eight_e2m1(u32 (&a)[4], u32 word) {
+  constexpr u32 kBits = 0x8e008e00;
+  const u32 turned = __funnelshift_l(word, word, 3);
+  a[0] = turned << 9 & kBits, a[1] = turned << 6 & kBits, a[2] = (word ^ turned) & kBits, a[3] = (word ^ word << 5) & kBits;
+}
+
+// e2m1 with an e4m3 scale per 16 columns; a value times its scale is still exact. 2^14 is part of the row's scale.
 template <>
 struct Step<kNvfp4> {
   static constexpr int kK = 64, kBytes = 512 + 64;
@@ -102,45 +107,57 @@ struct Step<kNvfp4> {
     const __half2 product = __hmul2(*(__half2*)&a, scale);
     return *(const u32*)&product;
   }
-  static __device__ __forceinline__ void eight(u32 (&a)[4], u32 q) {
-    a[0] = q & 0x8e008e00, a[1] = q << 3 & 0x8e008e00;
-    a[2] = (q << 6 & 0x0e000e00) | (q << 1 & 0x80008000), a[3] = (q << 9 & 0x0e000e00) | (q << 2 & 0x80008000);
-  }
   static __device__ __forceinline__ void run(Sums (&sums)[ROW_TILES], const char* w, const char* const (&x)[kInputs]) {
-    const int lane = threadIdx.x % 32;
-    const Inputs in[2] = {{x, 0}, {x, kApart ? 0 : 32}};
+    const Inputs in[2] = {{x, 0}, {x, 32}};
 #pragma unroll
     for (int tile = 0; tile < ROW_TILES; tile++) {
       const uint4 f = fragment(w + tile * kBytes);
       const u32 words[4] = {f.x, f.y, f.z, f.w};
-      const char* at = w + tile * kBytes + 512 + lane / 4 * 8;
-      if constexpr (kApart) {
-        float product[4] = {};
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-          u32 a[4];
-          eight(a, words[i]);
-          const uint4 b = in[0].at[i / 2];
-          i % 2 ? mma(product, a, b.z, b.w) : mma(product, a, b.x, b.y);
-        }
-#pragma unroll
-        for (int column = 0; column < 2; column++) {  // blocks 2t and 2t + 1, of rows g and g + 8
-          const float2 scale = unpack<f16>(Step<kFp8>::two(*(const unsigned short*)(at + column * 4 + lane % 2 * 2)));
-          sums[tile][0][column] += product[column] * scale.x, sums[tile][0][column + 2] += product[column + 2] * scale.y;
-        }
-        continue;
-      }
-      const u32 scales = *(const u32*)(at + lane % 4 / 2 * 4);
+      const u32 scales = *(const u32*)(w + tile * kBytes + 512 + threadIdx.x % 32 / 2 * 4);
 #pragma unroll
       for (int i = 0; i < 4; i++) {
         const u32 pair = Step<kFp8>::two(i < 2 ? scales : scales >> 16);
         const __half2 low = __low2half2(*(const __half2*)&pair), high = __high2half2(*(const __half2*)&pair);
         u32 a[4];
-        eight(a, words[i]);
+        eight_e2m1(a, words[i]);
         const u32 scaled[4] = {times(a[0], low), times(a[1], high), times(a[2], low), times(a[3], high)};
         in[i / 2].multiply(sums[tile], scaled, i % 2);
       }
     }
+  }
+};
+
+// The same for a single row of x, two steps `apart` bytes from each other at once: eight columns of the product keep
+// their eight blocks of 16 apart. Column 4s + 2b + h has an input only in the lanes that hold block b of half h of step s
+// (has_input); scales multiply sums: 4 FFMA and as many selections instead of 32 HMUL2.
+struct Apart {
+  static __device__ __forceinline__ bool has_input(int half) {
+    return threadIdx.x % 32 / 4 % 4 == threadIdx.x % 4 / 2 * 2 + half;
+  }
+  template <int STEPS>
+  static __device__ __forceinline__ void run(Sums (&sums)[ROW_TILES], const char* w, int apart, const char* const (&x)[kInputs]) {
+    const int lane = threadIdx.x % 32;
+    const bool second = STEPS == 2 && lane % 4 >= 2, mine = STEPS == 2 || lane < 16;
+    uint4 in[2];
+#pragma unroll
+    for (int half = 0; half < 2; half++) in[half] = mine ? *(const uint4*)x[half] : make_uint4(0, 0, 0, 0);
+    float product[STEPS][4] = {};
+#pragma unroll
+    for (int step = 0; step < STEPS; step++) {
+      const uint4 f = fragment(w + step * apart);
+      const u32 words[4] = {f.x, f.y, f.z, f.w};
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        u32 a[4];
+        eight_e2m1(a, words[i]);
+        i % 2 ? mma(product[step], a, in[i / 2].z, in[i / 2].w) : mma(product[step], a, in[i / 2].x, in[i / 2].y);
+      }
+    }
+    const u32 scales = *(const u32*)(w + (second ? apart : 0) + 512 + lane / 4 * 8 + lane % 2 * 4);
+    const float2 first = unpack<f16>(Step<kFp8>::two(scales)), last = unpack<f16>(Step<kFp8>::two(scales >> 16));
+    const float by[4] = {first.x, last.x, first.y, last.y};
+#pragma unroll
+    for (int j = 0; j < 4; j++) sums[0][0][j] += (second ? product[STEPS - 1][j] : product[0][j]) * by[j];
   }
 };
 

@@ -3,6 +3,7 @@
 import torch
 
 from kernels.gemm.skinny_cut import STEP_BYTES, STEP_K, Cut
+from kernels.gemm.skinny_pack import pairs_of
 from kernels.ops import E2M1
 
 
@@ -61,6 +62,6 @@ def _integers(fragments):
 
 
 def _e2m1(word: int, j: int) -> torch.Tensor:
-    """Pair j by the shifts of the kernel: magnitude at bits 9 to 11 of each half, sign at bit 15."""
-    magnitude, sign = (word << (0, 3, 6, 9)[j], word << (0, 3, 1, 2)[j])
-    return torch.tensor([(-1) ** (sign >> 15 + half & 1) * E2M1[magnitude >> 9 + half & 7] for half in (0, 16)])
+    """Pair j as the kernel finds it: magnitude at bits 9 to 11 of each half, sign at bit 15."""
+    pair = pairs_of(word)[j]
+    return torch.tensor([(-1) ** (pair >> 15 + half & 1) * E2M1[pair >> 9 + half & 7] for half in (0, 16)])

@@ -1,0 +1,21 @@
+"""Maps of bits that are linear in exclusive or. No torch."""
+
+from collections.abc import Callable
+
+
+def inverse(linear: Callable[[int], int], bits: int = 32) -> list[int]:
+    """What each bit of the result, the lowest first, adds (exclusive or) to the argument of an invertible map.
+
+    Raises ValueError where the map is not invertible.
+    """
+    rows = [(linear(1 << bit), 1 << bit) for bit in range(bits)]  # results and arguments, until results are single bits
+    for bit in range(bits):
+        at = next((i for i in range(bit, bits) if rows[i][0] >> bit & 1), None)
+        if at is None:
+            raise ValueError(f"linear has no inverse: bit {bit} of its result depends on the others")
+        rows[bit], rows[at] = rows[at], rows[bit]
+        result, argument = rows[bit]
+        for i, (other, before) in enumerate(rows):
+            if i != bit and other >> bit & 1:
+                rows[i] = (other ^ result, before ^ argument)
+    return [argument for _, argument in rows]
