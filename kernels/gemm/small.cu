@@ -1,11 +1,12 @@
 // y[m, n] = epilogue(x[m, k] · w[n, k]ᵀ) for 9 to 256 rows of x: the transposed product, so that 64 rows of w fill the
-// warpgroup's M and COLS rows of x its N. A cluster is SPLITS blocks that divide k.
+// warpgroup's M and COLS rows of x its N; or, with ACROSS, 64 rows of x its M and COLS rows of w its N, as many as fill a
+// wave of blocks. A cluster is SPLITS blocks that divide k.
 //
 //   one thread     starts the ring's barriers and at once copies this block's rows of w and of x, 64 columns a stage (x
 //                  once the previous kernel has ended), then goes on as stages fall free
 //   WGS warpgroups multiply 64 rows of w by x; leave the sums with the blocks that own them, add up what others left
 //   3 warps        with RMSNorm: sums of squares of the rows of x, from the same stages
-#include "small_epilogue.cuh"
+#include "small_across.cuh"
 
 #if SPLITS > 1
 #define SMALL_CLUSTER __cluster_dims__(SPLITS, 1, 1)
@@ -13,25 +14,25 @@
 #define SMALL_CLUSTER
 #endif
 
-constexpr int kRows = WGS * 64, kOutputs = PAIRED ? kRows / 2 : kRows;  // paired: 8 rows of gate, 8 of up by turns
 constexpr int kConsumers = WGS * 128, kThreads = kConsumers + (NORM ? 128 : 32);
 
 struct Stage {
-  SharedTile<Value, kRows, 64> w;
-  SharedTile<Value, COLS, 64> x;
+  SharedTile<Value, kWRows, 64> w;
+  SharedTile<Value, kXRows, 64> x;
 };
 struct Shared {
   Barrier full[STAGES], empty[STAGES], ready, joined;  // ready: no block reads its ring; joined: all sums are here
-  float squares[SPLITS][COLS];
+  float squares[SPLITS][kXRows];
 };
+static_assert(SPLITS == 1 || !ACROSS, "only rows of x are shared by the blocks of a cluster");
 static_assert(SPLITS == 1 || ALIAS || WGS * kOwn * 1024 <= STAGES * sizeof(Stage), "y has room where the ring was");
-// What this block computes: kOutputs columns of y from `row`, COLS rows from `token`, panels [first, first + panels) of k.
+// What this block computes: kOutputs columns of y from `row`, kXRows rows from `token`, panels [first, first + panels) of k.
 struct Work {
   int split, row, token, first, panels;
   __device__ __forceinline__ Work(const Params& p) {
     const int cluster = blockIdx.x / SPLITS, all = (p.k + 63) / 64;
     split = blockIdx.x % SPLITS;
-    row = cluster / TOKEN_TILES * kOutputs, token = cluster % TOKEN_TILES * COLS;
+    row = cluster / TOKEN_TILES * kOutputs, token = cluster % TOKEN_TILES * kXRows;
     first = all * split / SPLITS, panels = all * (split + 1) / SPLITS - first;
   }
 };
@@ -93,7 +94,9 @@ __device__ __forceinline__ void multiply_all(Accumulator<COLS>& d, Shared& s, St
   for (int i = 0; i < work.panels; i++, at.advance()) {
     wait(s.full[at.stage], at.parity);
     fence_products();
-    multiply<Value, COLS>(d, ring[at.stage].w.panel(0, group * 64), ring[at.stage].x.panel(0), i);
+    Stage& now = ring[at.stage];
+    if (ACROSS) multiply<Value, COLS>(d, now.x.panel(0, group * 64), now.w.panel(0), i);
+    else multiply<Value, COLS>(d, now.w.panel(0, group * 64), now.x.panel(0), i);
     commit_products();
     wait_products<1>();
     if (i) release(s.empty[before], work, i - 1, threadIdx.x % kWarpgroup);
@@ -105,7 +108,7 @@ __device__ __forceinline__ void multiply_all(Accumulator<COLS>& d, Shared& s, St
 
 // Three warps: sums of squares of the rows of x, from the stages that pass by, for the blocks that own the rows.
 __device__ __forceinline__ void sum_squares(Shared& s, Stage* ring, const Work& work) {
-  constexpr int kMine = (COLS + 95) / 96;
+  constexpr int kMine = (kXRows + 95) / 96;
   float sum[kMine] = {};
   const int first = threadIdx.x - kConsumers - 32;
   Cursor<STAGES> at;
@@ -115,7 +118,7 @@ __device__ __forceinline__ void sum_squares(Shared& s, Stage* ring, const Work& 
     for (int r = 0; r < kMine; r++)
 #pragma unroll
       for (int c = 0; c < 8; c++) {
-        if (r * 96 + first >= COLS) break;
+        if (r * 96 + first >= kXRows) break;
         const uint4 v = *(const uint4*)((const char*)ring[at.stage].x.panel(0, r * 96 + first) + (c + first) % 8 * 16);
         const float2 a = unpack<Value>(v.x), b = unpack<Value>(v.y), e = unpack<Value>(v.z), f = unpack<Value>(v.w);
         sum[r] += a.x * a.x + a.y * a.y + (b.x * b.x + b.y * b.y) + (e.x * e.x + e.y * e.y) + (f.x * f.x + f.y * f.y);
@@ -129,7 +132,7 @@ __device__ __forceinline__ void sum_squares(Shared& s, Stage* ring, const Work& 
 #pragma unroll
   for (int r = 0; r < kMine; r++) {
     const int row = r * 96 + first;
-    if (row >= COLS) break;
+    if (row >= kXRows) break;
     if (SPLITS == 1) s.squares[0][row] = sum[r];
     else put_at(&s.squares[work.split][row], row / 8 / kOwn, sum[r], s.joined);
   }
@@ -185,6 +188,21 @@ __device__ __forceinline__ void consume(Shared& s, Stage* ring, float4* sums, co
   out.write(staging);
 }
 
+// The same with rows of w across: nothing is split.
+__device__ __forceinline__ void consume_across(Shared& s, Stage* ring, const Params& p, const Work& work) {
+  const Across out(p, work.token + warpgroup() * 64, work.row);
+  uint4 residual[Across::kPieces];
+  if (RESIDUAL) out.fetch_residual(residual);
+  Accumulator<COLS> d;
+  multiply_all(d, s, ring, work);
+  if (NORM) __syncthreads();
+  else named_sync(1, kConsumers);  // nobody reads the ring any more: y is put together there
+  char* staging = (char*)ring + warpgroup() * (64 * Across::kPitch);
+  if (RESIDUAL) out.put_residual(staging, residual);
+  out.finish(staging, s.squares[0] + warpgroup() * 64, d);
+  out.write(staging);
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads, 1) SMALL_CLUSTER
     small_gemm(const __grid_constant__ TensorMap w, const __grid_constant__ TensorMap x, const __grid_constant__ Params p) {
   extern __shared__ __align__(1024) char memory[];
@@ -199,7 +217,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) SMALL_CLUSTER
   if (SPLITS > 1) arrive_in_cluster();
   wait_previous_kernel();
   if (warpgroup() < WGS) {
-    consume(s, ring, (float4*)(ring + (ALIAS ? 0 : STAGES)), p, work);
+    if constexpr (ACROSS) consume_across(s, ring, p, work);
+    else consume(s, ring, (float4*)(ring + (ALIAS ? 0 : STAGES)), p, work);
     return;
   }
   if (NORM && threadIdx.x >= kConsumers + 32) sum_squares(s, ring, work);

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
 
 LEAST_ROWS, MOST_ROWS = 9, 256
-CUT_PARAMS = ("groups", "splits", "tokens")
+CUT_PARAMS = ("groups", "splits", "tokens", "wide")
 TRIED = 4
 """Cuts that are worth timing."""
 
@@ -23,9 +23,9 @@ TRIED = 4
 class SmallGemm(Variant):
     """The transposed product on the warpgroups' matrix units, weights as they are.
 
-    Params: `groups` (of 64 rows of w a block), `splits` (blocks that divide k), `tokens` (tiles of rows of
-    x), `overlap` (a dependent launch: w is read before the kernel ahead has ended, so it must have been written, and
-    waited for, long before).
+    Params: `groups` (of 64 rows of w a block), `splits` (blocks that divide k), `tokens` (tiles of rows of x), `wide`
+    (so many rows of w a block instead, and `groups` of 64 rows of x; 0: not so), `overlap` (a dependent launch: w is
+    read before the kernel ahead has ended, so it must have been written, and waited for, long before).
     """
 
     name = "small_gemm"

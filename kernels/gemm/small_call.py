@@ -55,7 +55,7 @@ class SmallLinear:
         params["eps"], params["y"] = eps, y.data_ptr()
         for name, value in (("bias", bias), ("residual", residual)):
             params[name] = 0 if value is None else value.data_ptr()
-        maps = self._weights(w), named("x", x, (cut.columns, PANEL))
+        maps = self._weights(w), named("x", x, (cut.x_rows, PANEL))
         nvrtc.launch(
             _kernel(self.macros, cut.shared_bytes),
             (cut.blocks,),

@@ -11,6 +11,12 @@ from kernels.ops import LinearCase
 COLUMNS = (16, 32, 64, 96, 128, 192, 256)
 """Rows of x that a block takes, the N of its warpgroup products."""
 
+WIDE = (*range(48, 161, 8), 192)
+"""Rows of w that are N instead: as many as fill a wave of blocks."""
+
+WIDE_FROM = 129
+"""Rows of x; with fewer the memory is the limit, however full the waves are."""
+
 COLUMNS_LEAST = 64
 """Fewer are not worth another tile."""
 
@@ -41,22 +47,31 @@ BEGIN_US, JOIN_US, ALIAS_US, END_US = 1.1, 0.25, 1.1, 1.05
 
 @dataclass(frozen=True)
 class SmallCut:
-    """`groups` warpgroups of 64 rows of w a block; `splits` blocks divide k; `tokens` tiles of rows of x."""
+    """`groups` warpgroups of 64 rows of w a block; `splits` blocks divide k; `tokens` tiles of rows of x.
+
+    With `wide` it is 64 rows of x a warpgroup, and so many rows of w a block.
+    """
 
     case: LinearCase
     groups: int
     splits: int
     tokens: int
+    wide: int = 0
 
     @cached_property
     def columns(self) -> int:
-        """Rows of x in a tile, padded."""
-        return next(each for each in COLUMNS if each * self.tokens >= self.case.m)
+        """The N of the products: rows of x in a tile, padded, or of w."""
+        return self.wide or next(each for each in COLUMNS if each * self.tokens >= self.case.m)
 
     @property
     def rows(self) -> int:
         """Rows of w in a tile."""
-        return 64 * self.groups
+        return self.wide or 64 * self.groups
+
+    @property
+    def x_rows(self) -> int:
+        """Rows of x in a tile."""
+        return 64 * self.groups if self.wide else self.columns
 
     @cached_property
     def clusters(self) -> int:
@@ -74,7 +89,7 @@ class SmallCut:
 
     @property
     def stage_bytes(self) -> int:
-        return (self.rows + self.columns) * PANEL * 2
+        return (self.rows + self.x_rows) * PANEL * 2
 
     @cached_property
     def own(self) -> int:
@@ -102,6 +117,9 @@ class SmallCut:
     def shared_bytes(self) -> int:
         """The ring and the sums; y is put together where the ring was."""
         ring, y_bytes = self.stages * self.stage_bytes, self.groups * self.own * 1024
+        if self.wide:
+            chunks = self.rows // (16 if self.case.gates else 8)
+            y_bytes = self.groups * 64 * (chunks | 1) * 16
         return max(ring, self.sums_bytes + y_bytes) if self.alias else max(ring, y_bytes) + self.sums_bytes
 
     @property
@@ -111,7 +129,8 @@ class SmallCut:
     @property
     def registers(self) -> int:
         """A thread's, about: sums, what is fetched of a residual, addresses."""
-        return self.columns // 2 + (2 * self.own + 8 if self.case.epilogue == "residual" else 0) + 32
+        residual = self.columns // 4 + 8 if self.wide else 2 * self.own + 8
+        return self.columns // 2 + (residual if self.case.epilogue == "residual" else 0) + 32
 
     @property
     def fits(self) -> bool:
@@ -120,8 +139,13 @@ class SmallCut:
             and self.shared_bytes <= SHARED_MOST
             and self.registers <= 65_536 // (-(-self.threads // 128) * 128)
             and self.stages >= min(STAGES_LEAST, self.panels)
-            and (self.tokens == 1 or self.columns >= COLUMNS_LEAST)
+            and (self.tokens == 1 or self.x_rows >= COLUMNS_LEAST)
+            and (not self.wide or self._fills_x)
         )
+
+    @property
+    def _fills_x(self) -> bool:
+        return self.case.m >= WIDE_FROM and 0 <= self.x_rows * self.tokens - self.case.m < 64
 
     @property
     def waves(self) -> int:
@@ -146,13 +170,14 @@ class SmallCut:
             (w * (1 + AGAIN * (self.tokens - 1)) + x) / MEMORY_KB_PER_US,
             self.blocks * self.panels * stage / CACHE_KB_PER_US,
             steps * max(STEP_US, stage * LATENCY_US / flying),
-            steps * 2 * self.rows * self.columns * PANEL / 1e6 / SM_MFLOP_PER_US,
+            steps * 2 * self.rows * self.x_rows * PANEL / 1e6 / SM_MFLOP_PER_US,
         )
 
     def macros(self) -> dict[str, int]:
         """What small.cu is compiled with."""
         return {
             "HALF": int(self.case.dtype == "fp16"), "ALIAS": int(self.alias), "COLS": self.columns,
+            "ACROSS": int(self.wide > 0),
             "TOKEN_TILES": self.tokens, "WGS": self.groups, "SPLITS": self.splits, "STAGES": self.stages,
             "PAIRED": int(self.case.gates), "NORM": int(self.case.normalises),
             "RESIDUAL": int(self.case.epilogue == "residual"),
@@ -164,4 +189,12 @@ def cuts(case: LinearCase) -> list[SmallCut]:
     found = [
         SmallCut(case, groups, splits, tokens) for groups in (1, 2, 3, 4) for splits in AT_ONCE for tokens in (1, 2, 4)
     ]
+    found += [cut for groups in (1, 2, 3, 4) for tokens in (1, 2, 4) for cut in _wide(case, groups, tokens)]
     return sorted((each for each in found if each.fits), key=lambda each: each.microseconds())
+
+
+def _wide(case: LinearCase, groups: int, tokens: int) -> list[SmallCut]:
+    """For each number of waves the fewest rows of w a block."""
+    step = 16 if case.gates else 8
+    every = (SmallCut(case, groups, 1, tokens, wide) for wide in WIDE if wide % step == 0)
+    return list({each.waves: each for each in reversed([*every])}.values())

@@ -17,6 +17,9 @@ struct Params {
   float eps;
 };
 
+// Rows of w and of x in a block's tile, columns of y; paired: 8 rows of gate and 8 of up by turns.
+constexpr int kWRows = ACROSS ? COLS : WGS * 64, kXRows = ACROSS ? WGS * 64 : COLS, kOutputs = PAIRED ? kWRows / 2 : kWRows;
+
 constexpr int kOwn = (COLS / 8 + SPLITS - 1) / SPLITS;  // of 8 rows of x, those whose sums a block owns
 constexpr int kChunks = PAIRED ? 4 : 8;                 // of 8 outputs, those of a warpgroup
 constexpr int kPieces = (kOwn * 8 * kChunks + kWarpgroup - 1) / kWarpgroup;  // of 16 bytes, those a thread moves

@@ -42,22 +42,50 @@ constexpr int kNextK = 2, kNextRows = 128;
 template <typename T, int N>
 struct Product;  // Product<bf16, 128>::run<B_IS_N_MAJOR>(acc, a, b, keep): a is a descriptor, or u32[4] of registers
 
-#define TILES_O8(d, o) \
-  "+f"(d[o]), "+f"(d[o + 1]), "+f"(d[o + 2]), "+f"(d[o + 3]), "+f"(d[o + 4]), "+f"(d[o + 5]), "+f"(d[o + 6]), "+f"(d[o + 7])
+#define TILES_O4(d, o) "+f"(d[o]), "+f"(d[o + 1]), "+f"(d[o + 2]), "+f"(d[o + 3])
+#define TILES_O8(d, o) TILES_O4(d, o), TILES_O4(d, o + 4)
+#define TILES_O12(d, o) TILES_O8(d, o), TILES_O4(d, o + 8)
 #define TILES_O16(d, o) TILES_O8(d, o), TILES_O8(d, o + 8)
+#define TILES_O20(d, o) TILES_O16(d, o), TILES_O4(d, o + 16)
+#define TILES_O24(d, o) TILES_O16(d, o), TILES_O8(d, o + 16)
+#define TILES_O28(d, o) TILES_O16(d, o), TILES_O12(d, o + 16)
 #define TILES_O32(d, o) TILES_O16(d, o), TILES_O16(d, o + 16)
+#define TILES_O36(d, o) TILES_O32(d, o), TILES_O4(d, o + 32)
+#define TILES_O40(d, o) TILES_O32(d, o), TILES_O8(d, o + 32)
+#define TILES_O44(d, o) TILES_O32(d, o), TILES_O12(d, o + 32)
 #define TILES_O48(d, o) TILES_O32(d, o), TILES_O16(d, o + 32)
+#define TILES_O52(d, o) TILES_O32(d, o), TILES_O20(d, o + 32)
+#define TILES_O56(d, o) TILES_O32(d, o), TILES_O24(d, o + 32)
+#define TILES_O60(d, o) TILES_O32(d, o), TILES_O28(d, o + 32)
 #define TILES_O64(d, o) TILES_O32(d, o), TILES_O32(d, o + 32)
+#define TILES_O68(d, o) TILES_O64(d, o), TILES_O4(d, o + 64)
+#define TILES_O72(d, o) TILES_O64(d, o), TILES_O8(d, o + 64)
+#define TILES_O76(d, o) TILES_O64(d, o), TILES_O12(d, o + 64)
+#define TILES_O80(d, o) TILES_O64(d, o), TILES_O16(d, o + 64)
 #define TILES_O96(d, o) TILES_O64(d, o), TILES_O32(d, o + 64)
 #define TILES_O128(d, o) TILES_O64(d, o), TILES_O64(d, o + 64)
-#define TILES_L8 "%0, %1, %2, %3, %4, %5, %6, %7"
-#define TILES_L16 TILES_L8 ", %8, %9, %10, %11, %12, %13, %14, %15"
-#define TILES_L32 TILES_L16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define TILES_L48 TILES_L32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
-#define TILES_L64 TILES_L48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define TILES_L4 "%0, %1, %2, %3"
+#define TILES_L8 TILES_L4 ", %4, %5, %6, %7"
+#define TILES_L12 TILES_L8 ", %8, %9, %10, %11"
+#define TILES_L16 TILES_L12 ", %12, %13, %14, %15"
+#define TILES_L20 TILES_L16 ", %16, %17, %18, %19"
+#define TILES_L24 TILES_L20 ", %20, %21, %22, %23"
+#define TILES_L28 TILES_L24 ", %24, %25, %26, %27"
+#define TILES_L32 TILES_L28 ", %28, %29, %30, %31"
+#define TILES_L36 TILES_L32 ", %32, %33, %34, %35"
+#define TILES_L40 TILES_L36 ", %36, %37, %38, %39"
+#define TILES_L44 TILES_L40 ", %40, %41, %42, %43"
+#define TILES_L48 TILES_L44 ", %44, %45, %46, %47"
+#define TILES_L52 TILES_L48 ", %48, %49, %50, %51"
+#define TILES_L56 TILES_L52 ", %52, %53, %54, %55"
+#define TILES_L60 TILES_L56 ", %56, %57, %58, %59"
+#define TILES_L64 TILES_L60 ", %60, %61, %62, %63"
+#define TILES_L68 TILES_L64 ", %64, %65, %66, %67"
+#define TILES_L72 TILES_L68 ", %68, %69, %70, %71"
+#define TILES_L76 TILES_L72 ", %72, %73, %74, %75"
+#define TILES_L80 TILES_L76 ", %76, %77, %78, %79"
 #define TILES_L96                                                                                                   \
-  TILES_L64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, " \
-            "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+  TILES_L80 ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 #define TILES_L128                                                                                             \
   TILES_L96 ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, " \
             "%113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
@@ -94,9 +122,11 @@ struct Product;  // Product<bf16, 128>::run<B_IS_N_MAJOR>(acc, a, b, keep): a is
                    : "l"(a), "l"(b), "r"(keep));                                                                  \
     }                                                                                                             \
   };
-#define TILES_PRODUCTS(N, R, P0, P1, P2, P3, P4, P5, P6)                         \
-  TILES_PRODUCT16(bf16, "bf16", N, R, P0, P1, P2, P3, P4, P5, P6)                \
-  TILES_PRODUCT16(f16, "f16", N, R, P0, P1, P2, P3, P4, P5, P6)                  \
+#define TILES_PRODUCTS_16(N, R, P0, P1, P2, P3, P4, P5, P6)       \
+  TILES_PRODUCT16(bf16, "bf16", N, R, P0, P1, P2, P3, P4, P5, P6) \
+  TILES_PRODUCT16(f16, "f16", N, R, P0, P1, P2, P3, P4, P5, P6)
+#define TILES_PRODUCTS(N, R, P0, P1, P2, P3, P4, P5, P6)          \
+  TILES_PRODUCTS_16(N, R, P0, P1, P2, P3, P4, P5, P6)             \
   TILES_PRODUCT8(N, R, P0, P1, P2)
 
 TILES_PRODUCTS(16, 8, 8, 9, 10, 11, 12, 13, 14)
@@ -106,6 +136,20 @@ TILES_PRODUCTS(96, 48, 48, 49, 50, 51, 52, 53, 54)
 TILES_PRODUCTS(128, 64, 64, 65, 66, 67, 68, 69, 70)
 TILES_PRODUCTS(192, 96, 96, 97, 98, 99, 100, 101, 102)
 TILES_PRODUCTS(256, 128, 128, 129, 130, 131, 132, 133, 134)
+
+// What fills the last wave of small products.
+TILES_PRODUCTS_16(48, 24, 24, 25, 26, 27, 28, 29, 30)
+TILES_PRODUCTS_16(56, 28, 28, 29, 30, 31, 32, 33, 34)
+TILES_PRODUCTS_16(72, 36, 36, 37, 38, 39, 40, 41, 42)
+TILES_PRODUCTS_16(80, 40, 40, 41, 42, 43, 44, 45, 46)
+TILES_PRODUCTS_16(88, 44, 44, 45, 46, 47, 48, 49, 50)
+TILES_PRODUCTS_16(104, 52, 52, 53, 54, 55, 56, 57, 58)
+TILES_PRODUCTS_16(112, 56, 56, 57, 58, 59, 60, 61, 62)
+TILES_PRODUCTS_16(120, 60, 60, 61, 62, 63, 64, 65, 66)
+TILES_PRODUCTS_16(136, 68, 68, 69, 70, 71, 72, 73, 74)
+TILES_PRODUCTS_16(144, 72, 72, 73, 74, 75, 76, 77, 78)
+TILES_PRODUCTS_16(152, 76, 76, 77, 78, 79, 80, 81, 82)
+TILES_PRODUCTS_16(160, 80, 80, 81, 82, 83, 84, 85, 86)
 
 // One panel of K (128 bytes: four instructions): d += a · bᵀ, or d = a · bᵀ when `keep` is 0; both operands K-major.
 template <typename T, int N>

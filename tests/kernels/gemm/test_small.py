@@ -23,7 +23,7 @@ def test_cuts_cover_the_product_and_fit(m, epilogue):
         assert found
         for cut in found:
             outputs = cut.rows // (2 if case.gates else 1)
-            assert cut.columns * cut.tokens >= m
+            assert cut.x_rows * cut.tokens >= m
             assert cut.blocks // (cut.tokens * cut.splits) * outputs >= n
             assert cut.splits <= -(-k // 64)
             assert cut.columns % 8 == 0
