@@ -70,7 +70,7 @@ __device__ __forceinline__ void store_candidate(u64* to, u64 best, u32 flag, u32
 
 // The search for the smallest logit that is kept. Each round cuts the bracket [low, top) of every sequence into bins;
 // every SM tells the others how many of its tokens, and how much of their mass, lie in each; all add the same words in
-// the same order and so narrow the bracket alike. Rounds use two areas of `counts` in turn (kernels.megakernel.rounds).
+// the same order and so narrow the bracket alike. Rounds use two areas of `counts` in turn (kernels.megakernel.search).
 __device__ __forceinline__ float bin_edge(const Search& q, int bin) {
   if (bin == kBins - 1) return q.low;
   const float start = fminf(q.top, q.largest), part = (float)(bin + 1);
@@ -184,9 +184,9 @@ constexpr int kPairs = kBinWords / 2, kReaders = kConsumers / kPairs;  // thread
 __device__ __forceinline__ u64 bin_word(float2 sum, u32 tag) {
   return (u64)__float_as_uint(sum.x) << 32 | (u64)(u32)sum.y << 16 | tag;
 }
+__device__ __forceinline__ void add(float2& sum, float2 more) { sum.x += more.x, sum.y += more.y; }
 __device__ __forceinline__ void add_bin(float2& sum, u64 word) {
-  sum.x += __uint_as_float(value_of(word));
-  sum.y += (float)((u32)word >> 16);
+  add(sum, make_float2(__uint_as_float(value_of(word)), (float)((u32)word >> 16)));
 }
 
 // This SM's words of the round, in the round's area of `counts`.
@@ -206,11 +206,7 @@ __device__ __forceinline__ bool exchange_bins(const Params& p, Shared& s, const 
   if (threadIdx.x < kBinWords) {
     float2 sum = s.sample.part[0][threadIdx.x];
 #pragma unroll
-    for (int w = 1; w < WARPS; w++) {
-      const float2 more = s.sample.part[w][threadIdx.x];
-      sum.x += more.x;
-      sum.y += more.y;
-    }
+    for (int w = 1; w < WARPS; w++) add(sum, s.sample.part[w][threadIdx.x]);
     store_word(area + blockIdx.x * kBinWords + threadIdx.x, bin_word(sum, tag));
   }
   constexpr int kTogether = 4;
@@ -275,11 +271,7 @@ __device__ __forceinline__ bool draw(const Params& p, Shared& s, const Instructi
     if (!exchange_bins(p, s, end, step, round)) return false;
     if (warp < BATCH && s.sample.search[warp].goal != kFound) {
       float2 sum = make_float2(0, 0);
-      for (int r = 0; r < kReaders && lane < kBins; r++) {
-        const float2 more = s.sample.read[r][warp * kBins + lane];
-        sum.x += more.x;
-        sum.y += more.y;
-      }
+      for (int r = 0; r < kReaders && lane < kBins; r++) add(sum, s.sample.read[r][warp * kBins + lane]);
       narrow(p.sampling[warp], s.sample.search[warp], sum);
     }
     consumers_sync();
