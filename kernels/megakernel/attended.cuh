@@ -17,7 +17,7 @@ __device__ __forceinline__ float4 merged(const AttentionScratch& a, const Span& 
   float4 sum = {};
 #pragma unroll
   for (int u = 0; u < kParts; u++) {
-    const float weight = exp2f(states[u].x - state.x);
+    const float weight = states[u].x == kLowest ? 0.f : exp2f(states[u].x - state.x);  // the SM may have no keys
     const float4 x = *(const float4*)&a.merged[group * kParts + u][row][dim];
     state.y += states[u].y * weight;
     sum.x += x.x * weight, sum.y += x.y * weight, sum.z += x.z * weight, sum.w += x.w * weight;
@@ -170,19 +170,43 @@ __device__ __forceinline__ void load_attended(const Params& p, Shared& s, const 
     load_splits<kLong ? 2 : 1, kLong ? 3 : 6>(p, s, in, tag, splits);
 }
 
+#if PAIRS
+// Sums over the values of both SMs' keys, each SM's of columns [column, column + 4) of the input, with their state. Each
+// has read the other's of the layer before long ago: whoever is here has read what came of it from all SMs.
+__device__ __forceinline__ float4 shared_sum(const Params& p, Shared& s, const Instruction& in, int column, float4 x, float2& state) {
+  Exchange& e = s.exchange;
+  const u32 full = other_address(&e.full);
+  store_there(other_address(&e.sum[column / 4]), x, full);
+  store_there(other_address(&e.state[column / 4]), state, full);
+  wait_chunk(p, s, in, &e.full, (s.step * LAYERS + in.layer) & 1);
+  const float4 y = e.sum[column / 4];
+  const float2 its = e.state[column / 4];
+  const float most = fmaxf(state.x, its.x), mine = exp2f(state.x - most), others = exp2f(its.x - most);
+  state = make_float2(most, state.y * mine + its.y * others);
+  return make_float4(x.x * mine + y.x * others, x.y * mine + y.y * others, x.z * mine + y.z * others, x.w * mine + y.w * others);
+}
+static_assert(BATCH == 1 && MAX_SPLITS == 0 && OUT_INPUT <= kConsumers * 4, "a thread has 4 columns, and all are sent before any is waited for");
+#endif
+
 // OUT that attends by itself: its columns of the attention's output become its input.
 __device__ __forceinline__ void attend_for_input(const Params& p, Shared& s, const Instruction& in, int position) {
   const Span span = whole_span(in, position);
 #pragma unroll 1
   for (int b = 0; b < BATCH; b++) {
     if (b) consumers_sync();
+#if PAIRS
+    if (threadIdx.x == 0) barrier_expect(shared_address(&s.exchange.full), in.k_tiles * 4 * (sizeof(float4) + sizeof(float2)));
+#endif
     attend(p, s, in, span, position, b);
     consumers_sync();
 #pragma unroll 1
     for (int i = threadIdx.x * 4; i < in.k_tiles * 16; i += kConsumers * 4) {
       const int row = in.k_tile * 16 + i;
       float2 state;
-      const float4 x = merged(s.attention, span, row / HEAD_DIM - span.head, row % HEAD_DIM, state);
+      float4 x = merged(s.attention, span, row / HEAD_DIM - span.head, row % HEAD_DIM, state);
+#if PAIRS
+      x = shared_sum(p, s, in, i, x, state);
+#endif
       const float inverse = 1.f / state.y;
       store_input(s, i, b, make_float4(x.x * inverse, x.y * inverse, x.z * inverse, x.w * inverse));
     }

@@ -189,13 +189,22 @@ __device__ __forceinline__ void consume(const Params& p, Shared& s) {
   if (threadIdx.x == 0) *(volatile int*)&s.stop = 1;
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads, 1) decode(const __grid_constant__ Params p) {
+#if PAIRS
+#define CLUSTERED __cluster_dims__(2, 1, 1)
+#else
+#define CLUSTERED
+#endif
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1) CLUSTERED decode(const __grid_constant__ Params p) {
   Shared& s = *(Shared*)memory;
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; i++) {
       barrier_init(shared_address(&s.full[i]), 1);
       barrier_init(shared_address(&s.empty[i]), kArrivals);
     }
+#if PAIRS
+    barrier_init(shared_address(&s.exchange.full), 1);
+#endif
     asm volatile("fence.mbarrier_init.release.cluster;");
     s.stop = s.faulted = s.step = 0;
     s.round = 0;
@@ -205,6 +214,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) decode(const __grid_co
     s.stopped[threadIdx.x] = p.first_made && stops(p, s.token[threadIdx.x]);
   }
   __syncthreads();
+#if PAIRS
+  pair_sync();
+#endif
 
   if (threadIdx.x >= kConsumers) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
@@ -213,4 +225,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) decode(const __grid_co
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
     consume(p, s);
   }
+#if PAIRS
+  pair_sync();  // or one would write to shared memory that is gone
+#endif
 }

@@ -117,8 +117,8 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "WARPS": tuning.warps,
         "STAGES": stages, "IN_FLIGHT": in_flight, "LONG_IN_FLIGHT": long, "AHEAD_IN_FLIGHT": ahead,
         "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": SPLIT_KEYS[shape.head_dim],
-        "OUT_PLANES": layout.out_parts, "DOWN_PLANES": layout.down_parts, "TRACE": int(tuning.trace),
-        "DEBUG": int(tuning.debug), "SLICE": max(slices),
+        "OUT_PLANES": layout.out_parts, "DOWN_PLANES": layout.down_parts, "PAIRS": int(layout.pairs),
+        "TRACE": int(tuning.trace), "DEBUG": int(tuning.debug), "SLICE": max(slices),
         "KEYS_IN_RING": int(layout.splits > 0 and shape.head_dim >= RING_BOX[2]),
         "WEIGHT_BITS": program.form.bits,
         "PREFETCH_BYTES": tuning.prefetch_bytes, "PREFETCH_CYCLES": tuning.prefetch_cycles,
@@ -146,7 +146,7 @@ def scratch_bytes(
     product = 2 * longest * batch + 2 * UNIT_BATCH[batch] * warps * 16 * batch * 4
     attention = 2 * columns * batch + 4 * (heads + groups) * head_dim + 4 * warps * min(heads, 8) * (head_dim + 2)
     sample = 2 * 8 * warps * bin_words(batch) + 4 * bin_words(batch) + 48 * batch
-    return max(product, attention, sample) + batch * residual * 4 + batch * warps * 12 + 2048
+    return max(product, attention, sample) + 6 * columns + batch * residual * 4 + batch * warps * 12 + 2048
 
 
 def shared_bytes(constants: dict[str, Any]) -> int:

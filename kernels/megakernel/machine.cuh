@@ -7,7 +7,7 @@
 // WARPS STAGES IN_FLIGHT AHEAD_IN_FLIGHT (chunks, when memory or the second-level cache has them)
 // INPUT_LENGTH (largest input vector of one instruction) MAX_SPLITS (of the keys; 0: OUT attends) SPLIT_KEYS
 // ATTENDED_HEADS ATTENDED_GROUPS (query and key-value heads of one instruction) OUT_INPUT (of OUT that attends)
-// OUT_PLANES DOWN_PLANES TRACE
+// OUT_PLANES DOWN_PLANES TRACE PAIRS (of SMs, that share the keys to which OUT attends)
 // WEIGHT_BITS (16: bf16, 8: fp8, 4: nvfp4)
 // LONG_IN_FLIGHT (chunks, from memory, while all SMs are within GATE_UP or HEAD)
 // PREFETCH_BYTES (of weights beyond the ring, in the second-level cache) PREFETCH_CYCLES (for each 4 KB of them)
@@ -97,6 +97,13 @@ struct AttentionScratch {
   float2 state[WARPS][kGroupMost];
 };
 
+// Of each 4 columns of OUT's input, sums over the values of the other SM's keys, and their maximum and sum of weights.
+struct Exchange {
+  alignas(16) float4 sum[OUT_INPUT / 4];
+  float2 state[OUT_INPUT / 4];
+  u64 full;  // a phase a layer
+};
+
 struct ProductScratch {
   alignas(16) __nv_bfloat16 input[INPUT_LENGTH * BATCH];  // [k tile][BATCH][16], in the order of the matrix units
   alignas(16) float partial[2][kUnitBatch][WARPS][16 * BATCH];
@@ -131,6 +138,9 @@ struct Shared {
   };
   alignas(16) float residual[BATCH * kResidual];
   float squares[SLICE ? WARPS * BATCH : WARPS], scale[BATCH];  // of the residual, by the warp that loaded it; what products of it are multiplied by
+#if PAIRS
+  Exchange exchange;
+#endif
   u64 best[kConsumers / 16], chosen[BATCH];
   int token[BATCH], stopped[BATCH], cancelled;
   int head_first, head_count;   // this SM's tokens

@@ -59,6 +59,27 @@ __device__ __forceinline__ void box_copy(u32 to, const TensorMap& map, int c0, i
 // Orders this thread's stores, and what it has seen of others', with bulk copies of the same memory.
 __device__ __forceinline__ void fence_copies() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
+// pairs of SMs --------------------------------------------------------------------------------------------------------
+// The address in the other SM of a pair, which is a cluster, of what lies here in shared memory.
+__device__ __forceinline__ u32 other_address(const void* mine) {
+  u32 other;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(other) : "r"(shared_address(mine)), "r"(blockIdx.x % 2 ^ 1));
+  return other;
+}
+// Stores there that complete on a barrier of the same SM.
+__device__ __forceinline__ void store_there(u32 to, const float4& x, u32 bar) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
+               "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w), "r"(bar) : "memory");
+}
+__device__ __forceinline__ void store_there(u32 to, const float2& x, u32 bar) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(to),
+               "f"(x.x), "f"(x.y), "r"(bar) : "memory");
+}
+// Until all threads of both SMs are here.
+__device__ __forceinline__ void pair_sync() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+
 // matrix units: d[16, 8] += a[16, 16] * b[16, 8] ---------------------------------------------------------------------
 __device__ __forceinline__ void mma_bf16(float (&d)[4], const uint4& a, const uint2& b) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"

@@ -29,6 +29,8 @@ GROUPS_MOST = 8
 HEADS_USUAL = 4
 SHORT_CONTEXT, ATTENDING_PARTS, LONG_OUT_PARTS = 384, 4, 4
 GATED_KILOBYTES_MOST = 40
+SHARED_COLUMNS_MOST = 1024
+"""Of OUT's input, when SMs share its keys: a thread hands on 4."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Layout:
     `heads` are the query heads of an attention instruction, at most HEADS_MOST. With no splits there are no such
     instructions: OUT attends by itself, with the heads of its columns. `weights` is the precision they stream in, one
     of `weights.FORMATS`. `sliced`: an SM keeps some columns of the residual and hands on what they become; else each
-    keeps all.
+    keeps all. `pairs`: SMs 2i and 2i + 1 share the keys to which OUT attends, in the same columns.
     """
 
     sms: int = 132
@@ -49,6 +51,7 @@ class Layout:
     heads: int = HEADS_USUAL
     weights: str = "bf16"
     sliced: bool = False
+    pairs: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,27 +93,29 @@ class Program:
 
 
 def fitted(shape: Shape, layout: Layout) -> Layout:
-    """The layout with no more SMs than have gate and up rows, and no more column parts than SMs or column tiles.
+    """The layout with no more SMs than have gate and up rows, and no more column parts than SMs or column tiles,
+    and in pairs only if it can be.
 
     An SM without such rows would only look on: it reads every plane into its copy of the residual, but nobody waits for
     it, and what it has yet to read could be overwritten.
     """
     sms = max(1, min(layout.sms, shape.intermediate // 8))
     attended, gated = shape.heads * shape.head_dim // 16, shape.intermediate // 16
-    return replace(
+    fit = replace(
         layout,
         sms=sms,
         out_parts=min(layout.out_parts, sms, attended),
         down_parts=min(layout.down_parts, sms, gated),
     )
+    return replace(fit, pairs=fit.pairs and can_pair(shape, fit))
 
 
 def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16", sms: int = 132) -> Layout:
     """The layout for a context of up to `capacity` tokens.
 
     In a short context and with one sequence OUT attends by itself: that every SM with columns of a head does so takes
-    less time than handing on what one of them made. Long contexts have so many splits of the keys that an SM should
-    merge those of a part of the heads only. With more than one sequence the residual is sliced, so that planes cost
+    less time than handing on what one of them made; neighbours share the keys. Long contexts have so many splits of the
+    keys that an SM should merge those of a part of the heads only. With more than one sequence the residual is sliced, so that planes cost
     little; an attention instruction has as few heads as still give each SM one, and keys are split for as long as there
     are SMs without one.
     """
@@ -118,7 +123,7 @@ def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16"
     parts = LONG_OUT_PARTS if long or batch > 1 else 1
     layout = Layout(sms, batch, out_parts=parts, down_parts=_down_parts(shape, batch, sms), weights=weights)
     if batch == 1:
-        attending = fitted(shape, replace(layout, splits=0, out_parts=ATTENDING_PARTS))
+        attending = fitted(shape, replace(layout, splits=0, out_parts=ATTENDING_PARTS, pairs=True))
         return attending if not long and can_attend(shape, attending) else layout
     heads = HEADS_USUAL if long else max(1, min(HEADS_USUAL, -(-batch * shape.heads // sms)))
     once = len(attention_work(shape, replace(layout, heads=heads, splits=1)))
@@ -165,14 +170,26 @@ def can_attend(shape: Shape, layout: Layout) -> bool:
     return all(len(part) <= GROUPS_MOST and all(n <= HEADS_MOST for *_, n in part) for part in parts)
 
 
-def shares(tiles: int, columns: int, parts: int, sms: int, turn: int) -> list[tuple[int, int, int, int, int]]:
+def can_pair(shape: Shape, layout: Layout) -> bool:
+    """Whether SMs can share the keys to which OUT attends: each has a partner and row tiles, and few enough columns."""
+    if layout.splits or layout.batch > 1 or layout.sms % 2 or layout.sms < 2 * layout.out_parts:
+        return False
+    deal = shares(*products(shape, layout)[OUT], layout.sms, 0, together=2)
+    return all(units and k_tiles * 16 <= SHARED_COLUMNS_MOST for _, units, _, k_tiles, _ in deal)
+
+
+def shares(
+    tiles: int, columns: int, parts: int, sms: int, turn: int, together: int = 1
+) -> list[tuple[int, int, int, int, int]]:
     """Cuts a matrix of `tiles` x `columns` tiles for the SMs: (tile, units, k_tile, k_tiles, part) for each SM.
 
     SMs are dealt to the column parts in equal groups, and a part's row tiles to its group in contiguous runs. `turn`
-    moves the deal around the SMs, so that those with a tile more are not always the same.
+    moves the deal around the SMs, so that those with a tile more are not always the same; `together` SMs in a row, from
+    a multiple of it on, have the same columns.
     """
     dealt: list[tuple[int, int, int, int, int]] = [(0, 0, 0, 0, 0)] * sms
-    edges = [round(part * sms / parts) for part in range(parts + 1)]
+    edges = [round(part * sms / parts / together) * together for part in range(parts + 1)]
+    turn -= turn % together
     cuts = [round(part * columns / parts) for part in range(parts + 1)]
     for part in range(parts):
         group = edges[part + 1] - edges[part]
@@ -227,7 +244,9 @@ def build(shape: Shape, layout: Layout) -> Program:
     def product(op: int, layer: int, everyone: bool) -> None:
         nonlocal turn
         tiles, columns, parts = cut[op]
-        for sm, (tile, units, k_tile, k_tiles, part) in enumerate(shares(tiles, columns, parts, layout.sms, turn)):
+        together = 2 if layout.pairs and op == OUT else 1
+        deal = shares(tiles, columns, parts, layout.sms, turn, together)
+        for sm, (tile, units, k_tile, k_tiles, part) in enumerate(deal):
             if units:
                 program.sections[sm].append(Section(op, layer, tile, units, k_tile, k_tiles))
             if units or everyone:

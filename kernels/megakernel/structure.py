@@ -73,7 +73,8 @@ def structure(program: Program) -> list[Problem]:
     for sm, listed in enumerate(rows):
         found += _stream(program, sm, listed)
         found += _residual(program, sm, listed)
-    return [*found, *_products(program, rows), *_attention(program, rows), *_slices(program, rows)]
+    found += [*_products(program, rows), *_attention(program, rows)]
+    return [*found, *_slices(program, rows), *_pairs(program, rows)]
 
 
 def _bounds(program: Program) -> Iterator[Problem]:
@@ -244,3 +245,21 @@ def _slices(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[Prob
     if (kept != 1).any():
         tile = int(np.flatnonzero(kept != 1)[0])
         yield Problem("coverage", -1, -1, f"columns {tile * 16} of the residual are kept by {kept[tile]} SMs")
+
+
+def _pairs(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[Problem]:
+    """SMs that share keys attend in the same layers, with the same columns of OUT.
+
+    Neither then waits for ever for the other's sums: what an SM does before them it does whatever comes of its own.
+    """
+    if not program.layout.pairs:
+        return
+    if program.layout.sms % 2:
+        yield Problem("bounds", -1, -1, f"{program.layout.sms} SMs are not in pairs")
+        return
+    attended = [[(w["layer"], w["k_tile"], w["k_tiles"]) for w in listed if w["op"] == OUT] for listed in rows]
+    for sm in range(0, program.layout.sms, 2):
+        if attended[sm] != attended[sm + 1]:
+            yield Problem(
+                "deadlock", sm, -1, f"it shares keys with SM {sm + 1}, which attends in other layers or columns"
+            )

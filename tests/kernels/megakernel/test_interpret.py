@@ -37,8 +37,9 @@ LAYOUTS: list[dict[str, Any]] = [
     {"sms": 1, "splits": 1},
     {"splits": 0},
     {"splits": 0, "batch": 2, "out_parts": 3, "sms": 7},
+    {"splits": 0, "out_parts": 2, "sms": 6, "pairs": True},
 ]
-NAMES = ["6 SMs", "batch 3 in parts", "batch 2 in slices", "one SM", "attending", "attending in parts"]
+NAMES = ["6 SMs", "batch 3 in parts", "batch 2 in slices", "one SM", "attending", "attending in parts", "in pairs"]
 FEW = settings(max_examples=25, deadline=None, derandomize=True)
 
 

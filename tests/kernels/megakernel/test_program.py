@@ -7,16 +7,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.megakernel.program import ATTENTION, END, GATE_UP, HEAD, QKV, WORDS, Layout, build, fitted, shares, usual
+from kernels.megakernel.program import (
+    ATTENTION,
+    END,
+    GATE_UP,
+    HEAD,
+    OUT,
+    QKV,
+    WORDS,
+    Layout,
+    build,
+    fitted,
+    shares,
+    usual,
+)
 from kernels.megakernel.shape import shape_of
 from tests.kernels.megakernel.published import CONFIGS
 
 
-@given(st.integers(1, 400), st.integers(1, 64), st.integers(1, 8), st.integers(8, 140), st.integers(0, 999))
-def test_shares_cover_a_matrix_once(tiles: int, columns: int, parts: int, sms: int, turn: int) -> None:
-    parts = min(parts, columns)
+@given(
+    st.integers(1, 400), st.integers(1, 64), st.integers(1, 8), st.integers(16, 140), st.integers(0, 999), st.booleans()
+)
+def test_shares_cover_a_matrix_once(tiles: int, columns: int, parts: int, sms: int, turn: int, in_pairs: bool) -> None:
+    parts, sms = min(parts, columns), sms - sms % 2 if in_pairs else sms
     used = np.zeros((tiles, columns), dtype=int)
-    for tile, units, k_tile, k_tiles, part in shares(tiles, columns, parts, sms, turn):
+    dealt = shares(tiles, columns, parts, sms, turn, 2 if in_pairs else 1)
+    assert not in_pairs or [each[2:] for each in dealt[::2]] == [each[2:] for each in dealt[1::2]]
+    for tile, units, k_tile, k_tiles, part in dealt:
         used[tile : tile + units, k_tile : k_tile + k_tiles] += 1
         assert 0 <= part < parts
     assert (used == 1).all()
@@ -57,3 +74,14 @@ def test_out_attends_by_itself_behind_a_short_context_of_one_sequence() -> None:
     assert usual(shape, capacity=1088).splits > 0
     assert usual(shape, batch=2, capacity=192).splits > 0
     assert usual(replace(shape, heads=36, kv_heads=4), capacity=192).splits > 0  # nine heads share their keys
+
+
+def test_neighbours_share_keys_where_each_has_a_part_in_it() -> None:
+    shape = shape_of(CONFIGS["qwen2.5-1.5b"])
+    layout = usual(shape, capacity=192)
+    assert layout.pairs
+    rows = [{tuple(row[[1, 4, 5]]) for row in table if row[0] == OUT} for table in build(shape, layout).instructions]
+    assert rows[::2] == rows[1::2]
+    for other in ({"sms": 131}, {"splits": 16}, {"out_parts": 1}, {"sms": 130, "out_parts": 130}):
+        assert not fitted(shape, replace(layout, **other)).pairs
+    assert not usual(replace(shape, hidden=256), capacity=192).pairs  # 16 row tiles for groups of 34 SMs

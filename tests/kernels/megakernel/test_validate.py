@@ -128,6 +128,16 @@ def test_it_rejects_slices_that_move_or_that_nobody_may_keep() -> None:
     assert kinds(whole) == {"bounds"}
 
 
+def test_it_rejects_pairs_that_attend_to_other_columns() -> None:
+    program = program_of("llama-32", out_parts=2, splits=0, pairs=True)
+    assert program.layout.pairs
+    assert not validate(program)
+    rows = [rows_of(table) for table in program.instructions]
+    one = next(sm for sm in (1, 3) if rows[sm][1]["k_tile"] != rows[sm + 1][1]["k_tile"])
+    rows[one][1], rows[one + 1][1] = rows[one + 1][1], rows[one][1]
+    assert kinds(with_rows(program, dict(enumerate(rows)))) == {"deadlock"}
+
+
 @given(*PLACES)
 @MANY
 def test_it_rejects_weights_in_another_order(sm: int, index: int) -> None:
