@@ -115,9 +115,9 @@ def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16"
 
     In a short context and with one sequence OUT attends by itself: that every SM with columns of a head does so takes
     less time than handing on what one of them made; neighbours share the keys. Long contexts have so many splits of the
-    keys that an SM should merge those of a part of the heads only. With more than one sequence the residual is sliced, so that planes cost
-    little; an attention instruction has as few heads as still give each SM one, and keys are split for as long as there
-    are SMs without one.
+    keys that an SM should merge those of a part of the heads only. With more than one sequence the residual is sliced,
+    so that planes cost little; an attention instruction has as few heads as still give each SM one, and keys are split
+    for as long as there are SMs without one.
     """
     long = capacity > SHORT_CONTEXT
     parts = LONG_OUT_PARTS if long or batch > 1 else 1
