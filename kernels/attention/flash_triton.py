@@ -31,7 +31,7 @@ class FlashTriton(Variant):
     op = "attention"
     page = "flash-triton"
     summary = "FlashAttention in Triton, sm_80 and later"
-    in_a_model = ({"overlap": True},)
+    in_a_model = ({"overlap": True}, {"overlap": False})
 
     def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm < 80:

@@ -10,14 +10,14 @@ from kernels.candidates import DEFAULTS
 from kernels.engine.choosing import planned_op
 from kernels.engine.places import Places, Traffic
 from kernels.engine.prompts import bucket
-from kernels.gemm.small import MOST_ROWS
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase, Case, GatedCase, LinearCase, RmsNormCase
 from kernels.plan import PlannedOp
 
-LONG = 1024
-"""Rows of a prompt's products from which the large hand-written Hopper kernels win: SwiGLU within the product, and
-attention. Below MOST_ROWS of `small_gemm` that one wins, between them cuBLAS with a Triton kernel beside it."""
+FEW, LONG = 192, 1024
+"""Rows of a prompt's products up to which `small_gemm` wins, in a chain of dependent launches, and from which the large
+hand-written Hopper kernels do: SwiGLU within the product, and attention. Between them it is cuBLAS with Triton's
+kernels beside it, each launched when the one ahead has ended."""
 ANY_SIZE = {
     "rmsnorm": ("rmsnorm_triton",),
     "gated": ("gated_triton",),
@@ -34,8 +34,12 @@ def prompt_ops(places: Places, gpu: Gpu, exclude: Collection[str] = ()) -> list[
     """The ops for the traffic's prompts, without the variants in `exclude`; torch's own where no other serves."""
     usable = {each.name for each in registry.variants() if each.name not in exclude}
     rows = places.traffic.batch * bucket(places.traffic.prompt)
-    cases = dict.fromkeys([*_layer(places, _fused(rows, gpu, usable)), *places.around()])
-    return [op for op in (_op(case, gpu, usable) for case in cases) if op is not None]
+    few = gpu.sm == 90 and rows <= FEW and "small_gemm" in usable
+    many = gpu.sm == 90 and rows >= LONG and "gemm_hopper" in usable
+    fused = {"swiglu", "residual"} if few else {"swiglu"} if many else set()
+    cases = dict.fromkeys([*_layer(places, fused), *places.around()])
+    ops = [op for op in (_op(case, gpu, usable) for case in cases) if op is not None]
+    return ops if few else [_alone(op) for op in ops]
 
 
 def of_prompts(ops: Collection[PlannedOp], traffic: Traffic) -> list[PlannedOp]:
@@ -50,17 +54,15 @@ def of_prompts(ops: Collection[PlannedOp], traffic: Traffic) -> list[PlannedOp]:
     return [op for op in ops if mine(op)]
 
 
-def _fused(rows: int, gpu: Gpu, usable: Collection[str]) -> set[str]:
-    """The epilogues that products of so many rows take in, beside a bias."""
-    if gpu.sm != 90:
-        return set()
-    if rows <= MOST_ROWS and "small_gemm" in usable:
-        return {"swiglu", "residual"}
-    return {"swiglu"} if rows >= LONG and "gemm_hopper" in usable else set()
+def _alone(op: PlannedOp) -> PlannedOp:
+    """Triton's ops not as dependent launches, for which their neighbours must be such too."""
+    if not op.variant.endswith("_triton"):
+        return op
+    return op.model_copy(update={"params": {**op.params, "overlap": False}})
 
 
 def _layer(places: Places, fused: Collection[str]) -> Iterator[Case]:
-    """The cases of one layer, its products plain but for what is `fused`; and those of rows that go on alone."""
+    """The cases of one layer, its products plain but for the epilogues in `fused`; and those of rows that go on alone."""
     queries = bucket(places.traffic.prompt)
     allowed = {"none", "bias", *fused}
     cases = next(cases for cases in places.arrangements(queries) if _epilogues(cases) <= allowed)
@@ -94,7 +96,7 @@ def _op(case: Case, gpu: Gpu, usable: set[str]) -> PlannedOp | None:
 
 def _preferred(case: Case) -> tuple[str, ...]:
     if isinstance(case, LinearCase):
-        if case.m <= MOST_ROWS:
+        if case.m <= FEW:
             return ("small_gemm",)
         return ("gemm_hopper",) if case.gates else ()
     if isinstance(case, AttentionCase):

@@ -11,7 +11,7 @@ from kernels.registry import Refusal, Variant, register
 WIDEST_ROW = 16_384
 """Elements of a row that one program still holds in registers."""
 ALONE: dict[str, Any] = {"overlap": False}
-OVERLAPPING = ({"overlap": True},)
+OVERLAPPING = ({"overlap": True}, {"overlap": False})
 """In a model's pass: dependent launches, on the GPUs that have them."""
 
 

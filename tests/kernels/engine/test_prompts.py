@@ -143,6 +143,9 @@ def test_few_rows_go_through_products_that_gate_and_add(monkeypatch: pytest.Monk
     small = {(128, epilogue, "small_gemm") for epilogue in ("none", "swiglu", "residual")}
     assert products == {*small, (1, "none", "torch_linear")}
     assert all(op.params.get("overlap") for op in ops if not op.variant.startswith("torch"))
+    between = [op for op in usual("wide", 256, "h200") if op.variant in {*TRITON, "flash_triton"}]
+    assert between
+    assert not any(op.params["overlap"] for op in between)
 
 
 @pytest.mark.parametrize("name", ["qwen2", "qwen3"])
