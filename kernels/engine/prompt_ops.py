@@ -62,7 +62,7 @@ def _alone(op: PlannedOp) -> PlannedOp:
 
 
 def _layer(places: Places, fused: Collection[str]) -> Iterator[Case]:
-    """The cases of one layer, its products plain but for the epilogues in `fused`; and those of rows that go on alone."""
+    """The cases of one layer, its products plain but for epilogues in `fused`; and those of rows that go on alone."""
     queries = bucket(places.traffic.prompt)
     allowed = {"none", "bias", *fused}
     cases = next(cases for cases in places.arrangements(queries) if _epilogues(cases) <= allowed)
