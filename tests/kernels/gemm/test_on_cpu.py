@@ -34,7 +34,7 @@ extern "C" int join_blocks(const u64* found, long long* ids, int m, int blocks, 
 SMALL = """
 extern "C" int run(const unsigned short* w, int rows, const unsigned short* x, int m, int k, const Params* p,
                    int blocks, int threads, long shared_bytes) {
-  const TensorMap of_w{w, rows, k, kRows}, of_x{x, m, k, COLS};
+  const TensorMap of_w{w, rows, k, kWRows}, of_x{x, m, k, kXRows};
   return fibers::run(blocks, threads, SPLITS, shared_bytes, [&] { small_gemm(of_w, of_x, *p); });
 }"""
 
