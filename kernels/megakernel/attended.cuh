@@ -125,10 +125,10 @@ __device__ __forceinline__ void load_splits(const Params& p, Shared& s, const In
   }
 }
 
-// The same for one sequence, up to 16 splits and so few columns that each half of the threads has them all, and merges half
-// of the splits: all words are in flight at once.
+// The same for one sequence and so few columns that each half of the threads has them all, and merges half of the splits:
+// the words of up to 16 splits are in flight at once.
 constexpr int kMergers = kConsumers / 2, kSplitsEach = 8;
-constexpr bool kHalves = BATCH == 1 && MAX_SPLITS <= 2 * kSplitsEach &&
+constexpr bool kHalves = BATCH == 1 &&
                          (HEADS * HEAD_DIM / 16 + OUT_PLANES - 1) / OUT_PLANES * 16 <= kMergers * 4 &&
                          sizeof(FourMerged) * kMergers <= sizeof(ProductScratch::partial);
 
@@ -136,20 +136,24 @@ __device__ __forceinline__ void load_splits_in_halves(const Params& p, Shared& s
   const int i = threadIdx.x % kMergers * 4, columns = in.k_tiles * 16, row = in.k_tile * 16 + min(i, columns - 4);
   const int second = threadIdx.x / kMergers, half = (splits + 1) / 2, count = second ? splits - half : half;
   const u32 state = (u32)(p.attention_state - p.attention), first = row / HEAD_DIM * MAX_SPLITS + second * half;
-  u32 from[2 * kSplitsEach];
-  ulonglong2 words[2 * kSplitsEach];
-#pragma unroll
-  for (int j = 0; j < kSplitsEach; j++) {
-    const u32 split = first + min(j, count - 1);
-    from[2 * j] = state + split * 2;
-    from[2 * j + 1] = (split * HEAD_DIM + row % HEAD_DIM) / 2;
-  }
-  await<kMany>(p, s, in, tag, p.attention, from, words);
   FourMerged sum, *others = (FourMerged*)s.product.partial;
+#pragma unroll 1
+  for (int group = 0; group < count; group += kSplitsEach) {
+    u32 from[2 * kSplitsEach];
+    ulonglong2 words[2 * kSplitsEach];
 #pragma unroll
-  for (int j = 0; j < kSplitsEach; j++) {
-    if (j >= count) break;
-    sum.add(words[2 * j], words[2 * j + 1]);
+    for (int j = 0; j < kSplitsEach; j++) {
+      const u32 split = first + min(group + j, count - 1);
+      from[2 * j] = state + split * 2;
+      from[2 * j + 1] = (split * HEAD_DIM + row % HEAD_DIM) / 2;
+    }
+    await<kMany>(p, s, in, tag, p.attention, from, words);
+#pragma unroll
+    for (int j = 0; j < kSplitsEach; j++) {
+      if (group + j >= count) break;
+      sum.add(words[2 * j], words[2 * j + 1]);
+    }
+    if (MAX_SPLITS <= 2 * kSplitsEach) break;
   }
   if (second) others[threadIdx.x % kMergers] = sum;
   consumers_sync();

@@ -27,7 +27,7 @@ HEADS_MOST = 8
 GROUPS_MOST = 8
 """Key-value heads that one instruction attends to: each has a warp."""
 HEADS_USUAL = 4
-SHORT_CONTEXT, ATTENDING_PARTS, LONG_OUT_PARTS = 384, 4, 4
+SHORT_CONTEXT, ATTENDING_PARTS, LONG_OUT_PARTS, SPLITS_MOST = 384, 4, 4, 32
 GATED_KILOBYTES_MOST = 40
 SHARED_COLUMNS_MOST = 1024
 """Of OUT's input, when SMs share its keys: a thread hands on 4."""
@@ -115,19 +115,20 @@ def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16"
 
     In a short context and with one sequence OUT attends by itself: that every SM with columns of a head does so takes
     less time than handing on what one of them made; neighbours share the keys. Long contexts have so many splits of the
-    keys that an SM should merge those of a part of the heads only. With more than one sequence the residual is sliced,
-    so that planes cost little; an attention instruction has as few heads as still give each SM one, and keys are split
-    for as long as there are SMs without one.
+    keys that an SM should merge those of a part of the heads only; they are split for as long as there are SMs without
+    an attention instruction. With more than one sequence the residual is sliced, so that planes cost little, and in a
+    short context an attention instruction has as few heads as still give each SM one.
     """
     long = capacity > SHORT_CONTEXT
     parts = LONG_OUT_PARTS if long or batch > 1 else 1
     layout = Layout(sms, batch, out_parts=parts, down_parts=_down_parts(shape, batch, sms), weights=weights)
     if batch == 1:
         attending = fitted(shape, replace(layout, splits=0, out_parts=ATTENDING_PARTS, pairs=True))
-        return attending if not long and can_attend(shape, attending) else layout
+        if not long and can_attend(shape, attending):
+            return attending
     heads = HEADS_USUAL if long else max(1, min(HEADS_USUAL, -(-batch * shape.heads // sms)))
     once = len(attention_work(shape, replace(layout, heads=heads, splits=1)))
-    return replace(layout, heads=heads, splits=max(1, min(layout.splits, sms // once)), sliced=True)
+    return replace(layout, heads=heads, splits=max(1, min(SPLITS_MOST, sms // once)), sliced=batch > 1)
 
 
 def _down_parts(shape: Shape, batch: int, sms: int) -> int:
