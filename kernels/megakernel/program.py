@@ -28,6 +28,7 @@ GROUPS_MOST = 8
 """Key-value heads that one instruction attends to: each has a warp."""
 HEADS_USUAL = 4
 SHORT_CONTEXT, ATTENDING_PARTS, LONG_OUT_PARTS, SPLITS_MOST = 384, 4, 4, 32
+EVEN_SMS, EVEN_HIDDEN = 128, 1024
 GATED_KILOBYTES_MOST = 40
 SHARED_COLUMNS_MOST = 1024
 """Of OUT's input, when SMs share its keys: a thread hands on 4."""
@@ -111,14 +112,19 @@ def fitted(shape: Shape, layout: Layout) -> Layout:
 
 
 def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16", sms: int = 132) -> Layout:
-    """The layout for a context of up to `capacity` tokens.
+    """The layout for a context of up to `capacity` tokens on a GPU of `sms` SMs.
 
     In a short context and with one sequence OUT attends by itself: that every SM with columns of a head does so takes
     less time than handing on what one of them made; neighbours share the keys. Long contexts have so many splits of the
     keys that an SM should merge those of a part of the heads only; they are split for as long as there are SMs without
     an attention instruction. With more than one sequence the residual is sliced, so that planes cost little, and in a
     short context an attention instruction has as few heads as still give each SM one.
+
+    Where hidden is a multiple of EVEN_HIDDEN, EVEN_SMS have no more row tiles each than a few more SMs would. One
+    sequence in bf16, which waits for memory and words, then takes less time without the others.
     """
+    if batch == 1 and weights == "bf16" and shape.hidden % EVEN_HIDDEN == 0:
+        sms = min(sms, EVEN_SMS)
     long = capacity > SHORT_CONTEXT
     parts = LONG_OUT_PARTS if long or batch > 1 else 1
     layout = Layout(sms, batch, out_parts=parts, down_parts=_down_parts(shape, batch, sms), weights=weights)

@@ -1,6 +1,7 @@
 """The program: every SM's list, the shares it is dealt, and layouts fitted to small models."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from kernels.megakernel.program import (
     ATTENTION,
+    DOWN,
     END,
     GATE_UP,
     HEAD,
@@ -16,6 +18,7 @@ from kernels.megakernel.program import (
     QKV,
     WORDS,
     Layout,
+    attention_work,
     build,
     fitted,
     shares,
@@ -65,6 +68,43 @@ def test_small_models_use_fewer_sms() -> None:
     layout = fitted(shape, Layout(out_parts=300, down_parts=9))
     assert (layout.sms, layout.out_parts, layout.down_parts) == (8, 8, 4)
     assert build(shape, Layout()).layout.sms == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "wanted"),
+    [
+        ("llama-3.2-1b", {}, 128),
+        ("mistral-7b", {}, 128),
+        ("qwen2.5-1.5b", {}, 132),
+        ("llama-3.2-1b", {"batch": 2}, 132),
+        ("llama-3.2-1b", {"weights": "fp8"}, 132),
+        ("llama-3.2-1b", {"sms": 114}, 114),
+    ],
+)
+def test_sms_beyond_an_even_deal_are_left_out_in_bf16(name: str, options: dict[str, Any], wanted: int) -> None:
+    assert usual(shape_of(CONFIGS[name]), **options).sms == wanted
+
+
+@pytest.mark.parametrize("name", ["llama-3.2-1b", "llama-3.1-8b", "qwen3-0.6b", "qwen3-1.7b", "tinyllama-1.1b"])
+def test_no_sm_has_more_row_tiles_for_the_sms_left_out(name: str) -> None:
+    shape = replace(shape_of(CONFIGS[name]), layers=1)
+
+    def most(sms: int) -> list[int]:
+        tables = build(shape, replace(usual(shape), sms=sms)).instructions
+        return [max(int(each[each[:, 0] == op, 2].sum()) for each in tables) for op in (QKV, OUT, GATE_UP, DOWN)]
+
+    assert usual(shape).sms == 128
+    assert most(128) == most(132)
+
+
+@pytest.mark.parametrize(
+    ("name", "splits"), [("llama-3.2-1b", 16), ("qwen2.5-1.5b", 32), ("smollm2-1.7b", 4), ("smollm2-360m", 26)]
+)
+def test_a_long_context_is_split_until_every_sm_attends(name: str, splits: int) -> None:
+    shape = shape_of(CONFIGS[name])
+    layout = usual(shape, capacity=16384)
+    assert layout.splits == splits
+    assert len(attention_work(shape, layout)) <= layout.sms
 
 
 def test_out_attends_by_itself_behind_a_short_context_of_one_sequence() -> None:
