@@ -76,8 +76,8 @@ def sampling_words(sampling: Sequence[Sampling], vocab: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Tuning:
-    """Compile-time choices: consumer warps, chunks in flight from memory, also within a long product, where no SM waits
-    for words, and from the second-level cache when they were brought into it; bytes of weights brought into that cache
+    """Compile-time choices: consumer warps; chunks in flight from memory, within a long product or while consumers wait
+    for chunks, and from the second-level cache when they were brought into it; bytes of weights brought into that cache
     beyond the ring, and SM cycles for each 4 KB of them.
 
     `trace` notes times, `debug` words and residuals (kernels.megakernel.debug); both take time.
@@ -85,7 +85,7 @@ class Tuning:
 
     warps: int = 8
     in_flight: int = 3
-    long_in_flight: int = 8
+    long_in_flight: int = 5
     ahead_in_flight: int = 8
     prefetch_bytes: int = 65536
     prefetch_cycles: int = 225

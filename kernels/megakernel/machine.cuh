@@ -9,7 +9,7 @@
 // ATTENDED_HEADS ATTENDED_GROUPS (query and key-value heads of one instruction) OUT_INPUT (of OUT that attends)
 // OUT_PLANES DOWN_PLANES TRACE PAIRS (of SMs, that share the keys to which OUT attends)
 // WEIGHT_BITS (16: bf16, 8: fp8, 4: nvfp4)
-// LONG_IN_FLIGHT (chunks, from memory, while all SMs are within GATE_UP or HEAD)
+// LONG_IN_FLIGHT (chunks, from memory, while all SMs are within GATE_UP or HEAD, or this one's consumers wait for chunks)
 // PREFETCH_BYTES (of weights beyond the ring, in the second-level cache) PREFETCH_CYCLES (for each 4 KB of them)
 // KEYS_IN_RING (splits' keys and values come through the ring: keys.cuh)
 // SLICE (columns of the residual that an SM keeps; 0: all)

@@ -13,13 +13,25 @@ struct Producer {
   RingPlace at, behind;
   int flying, known;  // copies on their way; tokens of this launch whose rows may be read
 
-  // Waits for room in the ring and for fewer copies than `most` in flight, then announces `bytes` in the next slot; false
-  // once the consumers have stopped.
-  __device__ __forceinline__ bool make_room(u32 bytes, int most) {
-    if (!wait_running(s, ahead, &s.empty[at.slot], at.phase ^ 1)) return false;
-    for (; flying >= most; flying--) {
-      if (!wait_running(s, ahead, &s.full[behind.slot], behind.phase)) return false;
-      behind.advance();
+  // Waits for room in the ring; false, here and below, once the consumers have stopped.
+  __device__ __forceinline__ bool room() { return wait_running(s, ahead, &s.empty[at.slot], at.phase ^ 1); }
+  // Whether all that has landed is taken: consumers then wait for chunks, not for words.
+  __device__ __forceinline__ bool starved() const {
+    const u32 slot = (behind.slot ? behind.slot : STAGES) - 1, phase = behind.slot ? behind.phase : behind.phase ^ 1;
+    return barrier_passed(shared_address(&s.empty[slot]), phase);
+  }
+  // Waits for fewer copies than `few` in flight, or, where consumers are starved, `most`; then announces `bytes` in the next
+  // slot.
+  __device__ __forceinline__ bool announce(u32 bytes, int few, int most) {
+    while (flying >= few) {
+      if (barrier_passed(shared_address(&s.full[behind.slot]), behind.phase)) {
+        behind.advance();
+        flying--;
+      } else if (flying < most && starved()) {
+        break;
+      } else if (!wait_on(s, ahead)) {
+        return false;
+      }
     }
     barrier_expect(shared_address(&s.full[at.slot]), bytes);
     return true;
@@ -35,7 +47,7 @@ struct Producer {
       const int few = wide && unit >= kLongFrom ? LONG_IN_FLIGHT : IN_FLIGHT;
       for (int left = k_tiles; left > 0; left -= kChunkTiles) {
         const u32 bytes = kChunkHeader + (min(left, kChunkTiles) + kBlockTiles - 1) / kBlockTiles * kBlock;
-        if (!make_room(bytes, ahead.lead >= bytes ? AHEAD_IN_FLIGHT : few)) return false;
+        if (!room() || !announce(bytes, ahead.lead >= bytes ? AHEAD_IN_FLIGHT : few, LONG_IN_FLIGHT)) return false;
         bulk_copy(shared_address(s.ring[at.slot]), source, bytes, shared_address(&s.full[at.slot]));
         source += bytes;
         if (PREFETCH_BYTES) ahead.taken(source, bytes);
@@ -65,7 +77,7 @@ struct Producer {
 #pragma unroll 1
         for (int key = pass; key < min(pass + kPassKeys, span.end); key += kChunkKeys) {
           const int boxes = (min(kChunkKeys, span.end - key) + kBoxKeys - 1) / kBoxKeys;
-          if (!make_room(boxes * kStripes * kBoxBytes, IN_FLIGHT)) return false;
+          if (!room() || !announce(boxes * kStripes * kBoxBytes, IN_FLIGHT, IN_FLIGHT)) return false;
 #pragma unroll 1
           for (int box = 0; box < boxes; box++)
 #pragma unroll

@@ -57,12 +57,15 @@ struct Ahead {
   }
 };
 
-// The producer's wait; false once the consumers have stopped.
+// What the producer does while it waits; false once the consumers have stopped.
+__device__ __forceinline__ bool wait_on(const Shared& s, Ahead& ahead) {
+  if (*(volatile const int*)&s.stop) return false;
+  if (PREFETCH_BYTES) ahead.ask();
+  return true;
+}
 __device__ __forceinline__ bool wait_running(const Shared& s, Ahead& ahead, const u64* barrier, u32 phase) {
   const u32 bar = shared_address(barrier);
-  while (!barrier_passed(bar, phase)) {
-    if (*(volatile const int*)&s.stop) return false;
-    if (PREFETCH_BYTES) ahead.ask();
-  }
+  while (!barrier_passed(bar, phase))
+    if (!wait_on(s, ahead)) return false;
   return true;
 }
