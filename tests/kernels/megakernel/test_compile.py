@@ -31,6 +31,7 @@ def constants(name: str, **layout: Any) -> dict:
         ("llama-3.2-1b", {"capacity": 4096}),
         ("qwen2.5-1.5b", {"capacity": 4096}),
         ("qwen3-0.6b", {}),
+        ("smollm2-1.7b", {}),
         ("voice-agent", {}),
         ("llama-3.2-1b", {"batch": 2}),
         ("llama-3.2-1b", {"batch": 8}),
