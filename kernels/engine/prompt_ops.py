@@ -28,6 +28,8 @@ ANY_SIZE = {
 SMALL_TILE = {"block_m": 64, "block_n": 64, "warps": 4, "stages": 2}
 """Tiles of `flash_triton` up to a head_dim of SMALL_HEADS where tiles of LARGE_ROWS queries would not reach all SMs."""
 SMALL_HEADS, LARGE_ROWS = 128, 128
+ONE_TILE = {"tokens": 1}
+"""The cut of a residual's product up to LARGE_ROWS rows: in the chain it wins where by itself another one does."""
 
 
 def prompt_ops(places: Places, gpu: Gpu, exclude: Collection[str] = ()) -> list[PlannedOp]:
@@ -105,6 +107,8 @@ def _preferred(case: Case) -> tuple[str, ...]:
 
 
 def _params(case: Case, name: str, gpu: Gpu) -> dict[str, int]:
+    if isinstance(case, LinearCase):
+        return ONE_TILE if name == "small_gemm" and case.epilogue == "residual" and case.m <= LARGE_ROWS else {}
     if not isinstance(case, AttentionCase) or name != "flash_triton" or case.head_dim > SMALL_HEADS:
         return {}
     tiles = case.batch * case.heads * -(-case.q_len // LARGE_ROWS)

@@ -142,6 +142,7 @@ def test_few_rows_go_through_products_that_gate_and_add(monkeypatch: pytest.Monk
     products = {(op.case["m"], op.case["epilogue"], op.variant) for op in ops if op.op == "linear"}
     small = {(128, epilogue, "small_gemm") for epilogue in ("none", "swiglu", "residual")}
     assert products == {*small, (1, "none", "torch_linear")}
+    assert [op.params["tokens"] for op in ops if op.case.get("epilogue") == "residual"] == [1, 1]
     assert all(op.params.get("overlap") for op in ops if not op.variant.startswith("torch"))
     between = [op for op in usual("wide", 256, "h200") if op.variant in {*TRITON, "flash_triton"}]
     assert between
