@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import torch
 
 SOURCE = Path(__file__).with_name("hopper.cu")
+TURNS = Path(__file__).with_name("hopper_turns.cu")
+"""The same product for tiles that warpgroups take by turns."""
 THREADS = 384
 PARAMS = np.dtype(
     [(name, np.uint64) for name in ("bias", "x_scales", "w_scales", "y_scales")]
@@ -44,7 +46,7 @@ def product(case: LinearCase, params: dict[str, Any]) -> Callable[..., Any]:
     from kernels.reference import EPSILON
 
     tile = tile_of(case, params)
-    kernel = nvrtc.load(SOURCE, "gemm", constants(case, tile), tile.shared_bytes)
+    kernel = nvrtc.load(TURNS if tile.turns else SOURCE, "gemm", constants(case, tile), tile.shared_bytes)
 
     def call(x: Any, w: Any, bias: Any = None, residual: Any = None, eps: float = EPSILON) -> Any:
         return _run(kernel, case, tile, x, w, bias, residual, eps)
@@ -53,13 +55,13 @@ def product(case: LinearCase, params: dict[str, Any]) -> Callable[..., Any]:
 
 
 def constants(case: LinearCase, tile: Tile) -> dict[str, Any]:
-    """The macros of hopper.cu for a case."""
+    """The macros of hopper.cu, or hopper_turns.cu, for a case."""
     plain = C_TYPES[case.dtype]
     return {
         "TYPE": "e4m3" if case.scales else plain, "OUT": "e4m3" if case.epilogue == "quantise" else plain,
         "EPILOGUE": KINDS[case.epilogue], "NORMALISE": int(case.normalises), "SCALES": SCALES[case.scales],
         "TWO_LEVELS": int(tile.two_levels), "BN": tile.columns, "STAGES": tile.stages,
-    }  # fmt: skip
+    } | ({"PANELS": tile.panels} if tile.turns else {})  # fmt: skip
 
 
 def interleaved(w: "torch.Tensor") -> "torch.Tensor":

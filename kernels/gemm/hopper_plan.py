@@ -1,6 +1,6 @@
 """Tiles, stages and shared memory of the Hopper products, and which are worth timing. Imports without torch."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kernels.ops import LinearCase
@@ -17,12 +17,17 @@ PAIRS = 66
 """Clusters of two blocks on the GPUs that these products are built for."""
 
 
+TURNS = ({"columns": 192, "stages": 5}, {"columns": 128, "stages": 6})
+"""Tiles that warpgroups take by turns, where each has one to take."""
+
+
 @dataclass(frozen=True)
 class Tile:
     """128 × `columns` of the product; `stages` of 128 bytes of K in the ring; `panels` of y (64 rows by 128 bytes) that
     a warpgroup stages at a time; `group` pairs of row tiles before the next columns begin; `two_levels`: every 128 of
     k is added to a second accumulator, which the matrix units' shorter sums of e4m3 products need for full precision;
-    `beside`: bytes of bias and scales beside ring and staging.
+    `beside`: bytes of bias and scales beside ring and staging; `turns`: warpgroups take whole tiles by
+    turns, not 64 rows of each.
     """
 
     columns: int
@@ -31,6 +36,7 @@ class Tile:
     group: int
     two_levels: bool = False
     beside: int = 0
+    turns: bool = False
 
     @property
     def shared_bytes(self) -> int:
@@ -41,9 +47,10 @@ class Tile:
 
 def tile_of(case: LinearCase, params: dict[str, Any]) -> Tile:
     """The tile that params name, the first of `space` where they name none. Raises ValueError that names a param."""
-    unknown = set(params) - {"columns", "stages", "group", "two_levels"}
+    unknown = set(params) - {"columns", "stages", "group", "two_levels", "turns"}
     if unknown:
-        raise ValueError(f"this product takes columns, stages, group and two_levels, not {', '.join(sorted(unknown))}")
+        taken = "columns, stages, group, two_levels and turns"
+        raise ValueError(f"this product takes {taken}, not {', '.join(sorted(unknown))}")
     chosen = {"columns": 256, "stages": 4, "group": 8} | (params or space(case)[0])
     columns, stages = chosen["columns"], chosen["stages"]
     two_levels = bool(chosen.get("two_levels")) or case.scales == "block"
@@ -54,10 +61,15 @@ def tile_of(case: LinearCase, params: dict[str, Any]) -> Tile:
         raise ValueError("two_levels is true: sums of 16-bit products have one level")
     if chosen["group"] < 1:
         raise ValueError(f"group is {chosen['group']}: at least 1")
+    turns = bool(chosen.get("turns"))
+    if turns and (columns == 256 or two_levels or case.epilogue != "none"):
+        raise ValueError("turns is true: for tiles of up to 192 columns without an epilogue, in one level of sums")
     beside = columns * (8 * (case.scales == "row") + 4 * case.adds_bias)
     beside += stages * 4 * (ROWS + columns // 128) * (case.scales == "block")
-    panels = -(-panels_of(case, columns) // 2)
-    tile = Tile(columns, stages, panels, chosen["group"], two_levels, beside)
+    panels = panels_of(case, columns)
+    tile = Tile(columns, stages, panels if turns else -(-panels // 2), chosen["group"], two_levels, beside, turns)
+    if turns and tile.shared_bytes > SHARED_MOST:
+        tile = replace(tile, panels=1)
     if stages < 2 or tile.shared_bytes > SHARED_MOST:
         raise ValueError(f"stages is {stages}: at least 2, and {columns} columns leave no room for so many")
     return tile
@@ -83,7 +95,9 @@ def space(case: LinearCase) -> list[dict[str, Any]]:
     widths = _widths(case, case.scales == "block")
     found: list[dict[str, Any]] = [{"columns": each, "stages": stages[each]} for each in widths]
     found.sort(key=lambda each: (_work(case, each["columns"]), -each["stages"]))
-    levels = [each | {"two_levels": True} for each in found if each["columns"] != 192]
+    if case.epilogue == "none" and case.scales != "block":
+        found += [each | {"turns": True} for each in TURNS if _pairs(case, each["columns"]) >= 2 * PAIRS]
+    levels = [each | {"two_levels": True} for each in found if each["columns"] != 192 and not each.get("turns")]
     if case.scales not in ("tensor", "row"):
         return found
     if case.dtype == "fp16":
@@ -93,5 +107,9 @@ def space(case: LinearCase) -> list[dict[str, Any]]:
 
 def _work(case: LinearCase, columns: int) -> float:
     """Time of the longest share of tiles, in columns; narrow tiles move more bytes for each product."""
-    pairs = -(-case.m // (2 * ROWS)) * -(-case.weight_rows // columns)
-    return -(-pairs // PAIRS) * columns * (1 + 16 / columns)
+    return -(-_pairs(case, columns) // PAIRS) * columns * (1 + 16 / columns)
+
+
+def _pairs(case: LinearCase, columns: int) -> int:
+    """Pairs of tiles, one for a cluster at a time."""
+    return -(-case.m // (2 * ROWS)) * -(-case.weight_rows // columns)

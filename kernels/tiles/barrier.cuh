@@ -75,6 +75,9 @@ struct Cursor {
   __device__ __forceinline__ void advance() {
     if (++stage == Stages) stage = 0, parity ^= 1;
   }
+  __device__ __forceinline__ void skip(int stages) {  // as many times advance()
+    parity ^= (stage + stages) / Stages & 1, stage = (stage + stages) % Stages;
+  }
 };
 
 // Named barriers 1 to 15 (0 is __syncthreads) among `threads` threads.

@@ -7,7 +7,7 @@ import torch
 
 from kernels import accuracy, scaled
 from kernels.gemm import hopper_call
-from kernels.gemm.hopper_plan import space, tile_of
+from kernels.gemm.hopper_plan import TURNS, space, tile_of
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase, Scales
 from kernels.registry import variant
@@ -95,6 +95,15 @@ def test_it_is_right(scales: Scales, epilogue: str) -> None:
     if variant("gemm_hopper_fp8").serves(shape, GPUS["h200"]) is None:
         for params in space(shape):
             _gate("gemm_hopper_fp8", shape, params)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("params", TURNS, ids=str)
+@pytest.mark.parametrize("scales", ["tensor", "row"])
+@pytest.mark.parametrize("shape", [(300, 272, 336), (1, 16, 16), (2100, 8208, 528)])
+def test_turns_are_right(shape: tuple[int, int, int], scales: Scales, params: dict[str, Any]) -> None:
+    m, n, k = shape
+    _gate("gemm_hopper_fp8", case(m=m, n=n, k=k, scales=scales), params | {"turns": True})
 
 
 @pytest.mark.gpu

@@ -1,0 +1,117 @@
+// y [m, n] = x [m, k] · w [n, k]ᵀ, scaled: as hopper.cu, but warpgroups take whole tiles of 128 × BN by turns.
+//
+// While one's products are computed, the other scales its tile and lets it leave, PANELS of 64 columns at a time: the
+// matrix units go from tile to tile. The ring holds the tiles' steps one after the other, whoever multiplies them.
+//   barrier     arrivals a phase                          means
+//   full[s]     1, the bytes                              stage s holds one step of K
+//   empty[s]    4 consumer warps of each block            nobody in the cluster reads stage s any more
+#include "two_levels.cuh"
+using namespace epilogue;
+
+// SCALES of e4m3 operands: 0 none, 1 one for each tensor, 2 one for each row.
+constexpr int kStep = 128 / sizeof(TYPE), kConsumers = 2, kPanels = BN / 64, kStaged = PANELS;
+static_assert(sizeof(OUT) == 2 && kPanels % kStaged == 0, "whole rounds of panels of 16-bit values");
+
+struct Shared {
+  SharedTile<TYPE, kRows, kStep> x[STAGES];
+  SharedTile<TYPE, BN, kStep> w[STAGES];
+  SharedTile<OUT, 64, kStaged * 64> y[kConsumers];
+  float w_scales[kConsumers][SCALES == 2 ? BN : 1];
+  Barrier full[STAGES], empty[STAGES];
+};
+
+__device__ __forceinline__ void produce(Shared& s, const Params& p, const TensorMap& x, const TensorMap& w) {
+  Tiles tiles(p);
+  Cursor<STAGES> at;
+  const int half = tiles.rank * (BN / kBlocks);
+  while (tiles.advance())
+    for (int k = 0; k < p.k; k += kStep, at.advance()) {
+      wait(s.empty[at.stage], at.parity ^ 1);
+      expect(s.full[at.stage], s.x[0].kBytes + s.w[0].kBytes);
+      copy_in(s.x[at.stage].at, x, s.full[at.stage], k, tiles.row);
+      copy_in_all(s.w[at.stage].panel(0, half), w, s.full[at.stage], 3, k, tiles.column * BN + half);
+    }
+}
+
+__device__ __forceinline__ void multiply_step(Accumulator<BN> (&d)[2], Shared& s, const Cursor<STAGES>& at, int keep) {
+  wait(s.full[at.stage], at.parity);
+  fence_products();
+  multiply(d[0], s.x[at.stage].panel(0), s.w[at.stage].panel(0), keep);
+  multiply(d[1], s.x[at.stage].panel(0, 64), s.w[at.stage].panel(0), keep);
+  commit_products();
+}
+
+// d = one tile, in this warpgroup's turn; the other's begins as soon as the last products are under way.
+__device__ __forceinline__ void multiply_whole(Accumulator<BN> (&d)[2], Shared& s, Cursor<STAGES>& at, int me,
+                                               int steps) {
+  pin(d[0]), pin(d[1]);
+  take_turn(me);
+  multiply_step(d, s, at, 0);
+  for (int step = 1; step < steps; step++) {
+    const int before = at.stage;
+    at.advance();
+    multiply_step(d, s, at, 1);
+    wait_products<1>();
+    release(s.empty[before]);
+  }
+  give_turn(1 - me);
+  wait_products<0>();
+  pin(d[0]), pin(d[1]);
+  release(s.empty[at.stage]);
+  at.advance();
+}
+
+__device__ __forceinline__ void consume(Shared& s, const Params& p, const TensorMap& y) {
+  const int me = warpgroup(), steps = p.steps(kStep);
+  Tiles tiles(p);
+  Cursor<STAGES> at;
+  Accumulator<BN> d[2];
+  bool more = tiles.advance();
+  if (me == 1) give_turn(0), more = tiles.advance(), at.skip(steps);
+  while (more) {
+    Rows by[2] = {};
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      if (SCALES == 1) by[half] = one_scale(p.x_scales, p.w_scales);
+      if (SCALES == 2) by[half] = scales_of(p.x_scales, tiles.row + 64 * half, p.rows);
+    }
+    if (SCALES == 2) fetch_columns(s.w_scales[me], p.w_scales, tiles.column * BN, p.columns);
+    multiply_whole(d, s, at, me, steps);
+    if (SCALES == 2) wait_words(), named_sync(1 + me, kWarpgroup);
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      if (SCALES) scale_rows(d[half], by[half]);
+#pragma unroll
+      for (int i = 0; i < kPanels; i++)
+        if (SCALES == 2) scale_columns(d[half], i, s.w_scales[me]);
+#pragma unroll
+      for (int first = 0; first < kPanels; first += kStaged)
+        leave<kStaged>(s.y[me], y, 1 + me, tiles.column * BN + first * 64, tiles.row + 64 * half,
+                       [&](OUT* panel, int i) { put_panel(panel, d[half], first + i); });
+    }
+    more = tiles.advance() && tiles.advance();
+    at.skip(steps);
+  }
+}
+
+extern "C" __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kWarpgroup * (kConsumers + 1), 1)
+    gemm(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap w, const __grid_constant__ TensorMap y,
+         const __grid_constant__ TensorMap, const __grid_constant__ Params p) {
+  extern __shared__ __align__(1024) unsigned char raw[];
+  Shared& s = *(Shared*)raw;
+  if (shared_address(raw) % 1024) __trap();
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < STAGES; i++) init(s.full[i], 1), init(s.empty[i], 4 * kBlocks);
+    fence_init();
+  }
+  cluster_sync();
+  if (warpgroup() == kConsumers) {
+    give_registers<24>();
+    if (warp_of_warpgroup() == 0 && elected()) produce(s, p, x, w);
+  } else {
+    take_registers<240>();
+    consume(s, p, y);
+  }
+  wait_copies_done();  // as in hopper.cu
+  cluster_sync();
+}
