@@ -26,7 +26,7 @@ __device__ __forceinline__ void load_heads(const Params& p, Shared& s, const Ins
     const u32 first = (u32)(b * kQkvRows + from) / 2;  // the word; a thread reads its neighbour's too
     const u32 at[2] = {first & ~1u, (first + kHalf / 2) & ~1u};
     ulonglong2 words[2];
-    await<false>(p, s, in, tag_at(s.step, in.layer), p.qkv, at, words);
+    await<false>(p, s, in, tag_at(s.step, in.layer), p.qkv + copy_read() * kQkvWords, at, words);
     float2 x[2];
 #pragma unroll
     for (int i = 0; i < 2; i++) {

@@ -16,6 +16,7 @@ from kernels.megakernel.program import ADD, ATTENTION, DOWN, END, GATE_UP, HEAD,
 from kernels.megakernel.structure import name_of, rows_of
 from kernels.megakernel.weights import matrix_of_unit
 from kernels.megakernel.words import (
+    COPIED,
     TAG,
     Floats,
     Words,
@@ -79,14 +80,20 @@ class Sm:
 
     def take(self, buffer: str, at: Any, tag: np.uint64) -> Generator[bool, None, Words]:
         """Waits until all words carry the tag."""
-        words = self.gpu.words[buffer]
+        words = self._copy(buffer, self.number % self.layout.copies)
         while ((words[at] & TAG) != tag).any():
             yield False
         return words[at].copy()
 
     def store(self, buffer: str, at: Any, words: Words) -> None:
-        self.gpu.words[buffer][at] = words
+        for copy in range(self.layout.copies if buffer in COPIED else 1):
+            self._copy(buffer, copy)[at] = words
         self.gpu.stores += 1
+
+    def _copy(self, buffer: str, number: int) -> Words:
+        words, copies = self.gpu.words[buffer], self.layout.copies
+        length = len(words) // copies
+        return words[number * length : (number + 1) * length] if buffer in COPIED else words
 
     # products ---------------------------------------------------------------------------------------------------------
 

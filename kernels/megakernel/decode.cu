@@ -4,8 +4,6 @@
 #include "sampling.cuh"
 #include "sliced.cuh"
 
-constexpr int kDownWords = DOWN_PLANES * BATCH * HIDDEN / 2;  // that one layer leaves in down_planes
-
 template <int Planes>
 __device__ __forceinline__ void add_these(const Params& p, Shared& s, const Instruction& in, u32 tag, int step,
                                           const u64* planes, const float* norm) {
@@ -20,7 +18,9 @@ __device__ __forceinline__ void add_these(const Params& p, Shared& s, const Inst
 __device__ __forceinline__ void add_planes(const Params& p, Shared& s, const Instruction& in, bool after_attention, int step) {
   const int layer = in.layer - !after_attention;  // whose planes they are
   const u32 tag = tag_at(step, layer);
-  const u64* planes = after_attention ? p.out_planes : in.layer ? p.down_planes + kDownWords * (layer & 1) : nullptr;
+  const u64* planes = after_attention ? p.out_planes + copy_read() * kOutWords
+                      : in.layer      ? p.down_planes + (copy_read() * 2 + (layer & 1)) * kDownWords
+                                      : nullptr;
   const float* norm = p.norms + (size_t)(in.layer * 2 + after_attention) * HIDDEN;
   if (OUT_PLANES != DOWN_PLANES && after_attention)
     add_these<OUT_PLANES>(p, s, in, tag, step, planes, norm);
@@ -74,17 +74,23 @@ struct Epilogue {
       value = __fdividef(value, 1.f + __expf(-value)) * above * s.scale[b];
       const u32 bits = __bfloat16_as_ushort(__float2bfloat16(value));
       const u32 next = __shfl_down_sync(~0u, bits, 1), third = __shfl_down_sync(~0u, bits, 2);
-      if (valid && row % 3 == 0)
-        store_word(p.gated + ((size_t)(in.tile + unit) * BATCH + b) * 4 + row / 3,
-                   (u64)bits << 48 | (u64)next << 32 | (u64)(row == 6 ? 0 : third) << 16 | tag);
-      if (valid && row == 7) store_word(p.gated + ((size_t)(in.tile + unit) * BATCH + b) * 4 + 3, tag);
+      u64* gated = p.gated + ((size_t)(in.tile + unit) * BATCH + b) * 4;
+#pragma unroll
+      for (int copy = 0; copy < COPIES; copy++, gated += kGatedWords) {
+        if (valid && row % 3 == 0)
+          store_word(gated + row / 3, (u64)bits << 48 | (u64)next << 32 | (u64)(row == 6 ? 0 : third) << 16 | tag);
+        if (valid && row == 7) store_word(gated + 3, tag);
+      }
       return;
     }
     const float next = __shfl_down_sync(~0u, value, 1);
     u64* planes = in.op == kQkv ? p.qkv : in.op == kOut ? p.out_planes : p.down_planes + kDownWords * (in.layer & 1);
     const int length = in.op == kQkv ? kQkvRows : HIDDEN;
-    if (valid && row % 2 == 0)
-      store_word(planes + (((size_t)in.plane * BATCH + b) * length + out) / 2, two_floats(value, next, tag));
+    const int copied = in.op == kQkv ? kQkvWords : in.op == kOut ? kOutWords : 2 * kDownWords;
+    planes += (((size_t)in.plane * BATCH + b) * length + out) / 2;
+#pragma unroll
+    for (int copy = 0; copy < COPIES; copy++, planes += copied)
+      if (valid && row % 2 == 0) store_word(planes, two_floats(value, next, tag));
   }
 };
 

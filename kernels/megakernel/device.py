@@ -118,7 +118,7 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "STAGES": stages, "IN_FLIGHT": in_flight, "LONG_IN_FLIGHT": long, "AHEAD_IN_FLIGHT": ahead,
         "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": SPLIT_KEYS[shape.head_dim],
         "OUT_PLANES": layout.out_parts, "DOWN_PLANES": layout.down_parts, "PAIRS": int(layout.pairs),
-        "TRACE": int(tuning.trace), "DEBUG": int(tuning.debug), "SLICE": max(slices),
+        "COPIES": layout.copies, "TRACE": int(tuning.trace), "DEBUG": int(tuning.debug), "SLICE": max(slices),
         "KEYS_IN_RING": int(layout.splits > 0 and shape.head_dim >= RING_BOX[2]),
         "WEIGHT_BITS": program.form.bits,
         "PREFETCH_BYTES": tuning.prefetch_bytes, "PREFETCH_CYCLES": tuning.prefetch_cycles,

@@ -28,7 +28,7 @@ from kernels.megakernel.program import (
 )
 from kernels.megakernel.shape import Shape
 from kernels.megakernel.weights import format_of
-from kernels.megakernel.words import word_shapes
+from kernels.megakernel.words import COPIED, word_shapes
 
 COLUMN = {name: i for i, name in enumerate(FIELDS)}
 TILE = 16
@@ -85,12 +85,12 @@ def sizes(shape: Shape, layout: Layout) -> dict[str, int]:
     """Blocks in each buffer."""
     hidden = shape.hidden // TILE
     return {
-        "qkv": layout.batch * (shape.qkv_rows // TILE),
+        "qkv": layout.copies * layout.batch * (shape.qkv_rows // TILE),
         "attention": layout.splits * layout.batch * shape.heads * (shape.head_dim // TILE),
         "attention_state": layout.splits * layout.batch * shape.heads,
-        "out_planes": layout.out_parts * hidden,
-        "down_planes": 2 * layout.down_parts * hidden,
-        "gated": shape.intermediate // GATED_BLOCK,
+        "out_planes": layout.copies * layout.out_parts * hidden,
+        "down_planes": layout.copies * 2 * layout.down_parts * hidden,
+        "gated": layout.copies * shape.intermediate // GATED_BLOCK,
         "normed": 2 * shape.hidden // GATED_BLOCK if layout.sliced else 0,
         "candidates": layout.sms,
         "counts": 2 * layout.sms,
@@ -121,8 +121,17 @@ def words_of(shape: Shape, layout: Layout, access: Access) -> np.ndarray:
 
 
 def effects(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
-    """The effects of one instruction, given by its FIELDS, on SM `sm`."""
-    return _OF[words["op"]](shape, layout, sm, words)
+    """The effects of one instruction, given by its FIELDS, on SM `sm`: it writes every copy, and reads its own."""
+    one = replace(layout, copies=1)
+    found, length = _OF[words["op"]](shape, one, sm, words), sizes(shape, one)
+
+    def moved(access: Access, copy: int) -> Access:
+        return replace(access, first=access.first + copy * length[access.buffer]) if access.buffer in COPIED else access
+
+    reads = tuple(moved(each, sm % layout.copies) for each in found.reads)
+    copies = [range(layout.copies if each.buffer in COPIED else 1) for each in found.writes]
+    writes = tuple(moved(each, i) for each, all_of in zip(found.writes, copies, strict=True) for i in all_of)
+    return replace(found, reads=reads, writes=writes)
 
 
 def _chunks(layout: Layout, words: dict[str, int]) -> int:

@@ -243,5 +243,5 @@ __device__ __forceinline__ float load_eights(const Params& p, Shared& s, const I
 
 // input = k tiles [in.k_tile, + in.k_tiles) of the gated vector, whose fourth words are empty.
 __device__ __forceinline__ void load_gated(const Params& p, Shared& s, const Instruction& in, u32 tag) {
-  load_eights(p, s, in, tag, p.gated + (size_t)in.k_tile * 2 * BATCH * 4, in.k_tiles);
+  load_eights(p, s, in, tag, p.gated + copy_read() * kGatedWords + (size_t)in.k_tile * 2 * BATCH * 4, in.k_tiles);
 }

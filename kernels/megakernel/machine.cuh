@@ -8,6 +8,7 @@
 // INPUT_LENGTH (largest input vector of one instruction) MAX_SPLITS (of the keys; 0: OUT attends) SPLIT_KEYS
 // ATTENDED_HEADS ATTENDED_GROUPS (query and key-value heads of one instruction) OUT_INPUT (of OUT that attends)
 // OUT_PLANES DOWN_PLANES TRACE PAIRS (of SMs, that share the keys to which OUT attends)
+// COPIES (of qkv, out_planes, down_planes and gated, one after the other: an SM writes all and reads one)
 // WEIGHT_BITS (16: bf16, 8: fp8, 4: nvfp4)
 // LONG_IN_FLIGHT (chunks, from memory, while all SMs are within GATE_UP or HEAD, or this one's consumers wait for chunks)
 // PREFETCH_BYTES (of weights beyond the ring, in the second-level cache) PREFETCH_CYCLES (for each 4 KB of them)
@@ -31,6 +32,10 @@ constexpr bool kMany = BATCH > 1;
 constexpr bool kWatchGated = kMany || WEIGHT_BITS == 16;  // whether one lane of a warp watches for DOWN's input
 constexpr int kQkvRows = (HEADS + 2 * KV_HEADS) * HEAD_DIM;
 constexpr int kGroup = HEADS / KV_HEADS;
+// Words of one copy. A product writes the planes of DOWN for one layer in two.
+constexpr int kQkvWords = BATCH * kQkvRows / 2, kOutWords = OUT_PLANES * BATCH * HIDDEN / 2;
+constexpr int kDownWords = DOWN_PLANES * BATCH * HIDDEN / 2, kGatedWords = INTER / 8 * BATCH * 4;
+__device__ __forceinline__ int copy_read() { return blockIdx.x % COPIES; }
 constexpr int kResidual = SLICE ? SLICE : HIDDEN;  // columns of the residual in shared memory
 constexpr int kGroupMost = kGroup < ATTENDED_HEADS ? kGroup : ATTENDED_HEADS;  // of an instruction, with the same keys
 static_assert(kGroupMost <= 8 && ATTENDED_GROUPS <= WARPS, "query heads are columns of a matrix unit's tile");
@@ -64,7 +69,7 @@ struct Params {
   const float2* rope;           // [positions, HEAD_DIM / 2] cosine, sine
   __nv_bfloat16* k_cache;       // [LAYERS, BATCH, capacity, KV_HEADS, HEAD_DIM]
   __nv_bfloat16* v_cache;
-  u64* qkv;                     // [BATCH, kQkvRows / 2] two floats a word
+  u64* qkv;                     // [BATCH, kQkvRows / 2] two floats a word; this and the next of products COPIES times
   u64* attention;               // [BATCH, HEADS, MAX_SPLITS, HEAD_DIM / 2] two floats a word, not normalised
   u64* attention_state;         // [BATCH, HEADS, MAX_SPLITS, 2] running maximum (base 2) and sum, a word each; follows attention
   u64* out_planes;              // [planes, BATCH, HIDDEN / 2] two floats a word

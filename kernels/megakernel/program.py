@@ -29,6 +29,9 @@ GROUPS_MOST = 8
 HEADS_USUAL = 4
 SHORT_CONTEXT, ATTENDING_PARTS, LONG_OUT_PARTS, SPLITS_MOST = 384, 4, 4, 32
 EVEN_SMS, EVEN_HIDDEN = 128, 1024
+SMALL_HIDDEN = 1024
+"""Up to which planes are short enough for more of them and for copies of words: what is measured in megakernel.md."""
+COPIES_USUAL, SMALL_DOWN_PARTS = 4, 4
 GATED_KILOBYTES_MOST = 40
 SHARED_COLUMNS_MOST = 1024
 """Of OUT's input, when SMs share its keys: a thread hands on 4."""
@@ -41,7 +44,8 @@ class Layout:
     `heads` are the query heads of an attention instruction, at most HEADS_MOST. With no splits there are no such
     instructions: OUT attends by itself, with the heads of its columns. `weights` is the precision they stream in, one
     of `weights.FORMATS`. `sliced`: an SM keeps some columns of the residual and hands on what they become; else each
-    keeps all. `pairs`: SMs 2i and 2i + 1 share the keys to which OUT attends, in the same columns.
+    keeps all. `pairs`: SMs 2i and 2i + 1 share the keys to which OUT attends, in the same columns. `copies`: what
+    products hand on is written so often, and SM i reads copy i % copies.
     """
 
     sms: int = 132
@@ -53,6 +57,7 @@ class Layout:
     weights: str = "bf16"
     sliced: bool = False
     pairs: bool = False
+    copies: int = 1
 
 
 @dataclass(frozen=True)
@@ -94,8 +99,8 @@ class Program:
 
 
 def fitted(shape: Shape, layout: Layout) -> Layout:
-    """The layout with no more SMs than have gate and up rows, and no more column parts than SMs or column tiles,
-    and in pairs only if it can be.
+    """The layout with no more SMs than have gate and up rows, no more column parts than SMs or column tiles, and in
+    pairs and with copies only if it can be.
 
     An SM without such rows would only look on: it reads every plane into its copy of the residual, but nobody waits for
     it, and what it has yet to read could be overwritten.
@@ -108,7 +113,8 @@ def fitted(shape: Shape, layout: Layout) -> Layout:
         out_parts=min(layout.out_parts, sms, attended),
         down_parts=min(layout.down_parts, sms, gated),
     )
-    return replace(fit, pairs=fit.pairs and can_pair(shape, fit))
+    fit = replace(fit, pairs=fit.pairs and can_pair(shape, fit))
+    return fit if can_copy(shape, fit) else replace(fit, copies=1)
 
 
 def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16", sms: int = 132) -> Layout:
@@ -122,6 +128,8 @@ def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16"
 
     Where hidden is a multiple of EVEN_HIDDEN, EVEN_SMS have no more row tiles each than a few more SMs would. One
     sequence in bf16, which waits for memory and words, then takes less time without the others.
+
+    In small models SMs mostly wait for words, of which there are copies then.
     """
     if batch == 1 and weights == "bf16" and shape.hidden % EVEN_HIDDEN == 0:
         sms = min(sms, EVEN_SMS)
@@ -129,7 +137,9 @@ def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16"
     parts = LONG_OUT_PARTS if long or batch > 1 else 1
     layout = Layout(sms, batch, out_parts=parts, down_parts=_down_parts(shape, batch, sms), weights=weights)
     if batch == 1:
-        attending = fitted(shape, replace(layout, splits=0, out_parts=ATTENDING_PARTS, pairs=True))
+        copies = COPIES_USUAL if shape.hidden <= SMALL_HIDDEN else 1
+        attending = replace(layout, splits=0, out_parts=_attending_parts(shape), pairs=True, copies=copies)
+        attending = fitted(shape, attending)
         if not long and can_attend(shape, attending):
             return attending
     heads = HEADS_USUAL if long else max(1, min(HEADS_USUAL, -(-batch * shape.heads // sms)))
@@ -137,13 +147,26 @@ def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16"
     return replace(layout, heads=heads, splits=max(1, min(SPLITS_MOST, sms // once)), sliced=batch > 1)
 
 
+def _attending_parts(shape: Shape) -> int:
+    """Into how many parts OUT that attends is cut.
+
+    Twice as many as usual where planes are short and an SM would else have two key-value heads of 128 dimensions, whose
+    keys it has to go through in two passes.
+    """
+    two = shape.head_dim == 128 and shape.kv_heads > ATTENDING_PARTS
+    return 2 * ATTENDING_PARTS if two and shape.hidden <= SMALL_HIDDEN else ATTENDING_PARTS
+
+
 def _down_parts(shape: Shape, batch: int, sms: int) -> int:
     """Into how many parts the columns of `down` are cut.
 
     As many as take more off the busiest SM's chunks of weights and the gated values it reads, which must find room
     beside the ring, than they add planes to be read. One that all read is worth about a chunk, and so are 4 KB of gated
-    values; one that is read in slices, half a chunk.
+    values; one that is read in slices, half a chunk. In a small model it
+    is worth less than what is gated.
     """
+    if batch == 1 and shape.hidden <= SMALL_HIDDEN:
+        return SMALL_DOWN_PARTS
     tiles, kilobytes = shape.hidden // 16, 2 * batch * shape.intermediate / 1024
 
     def cost(parts: int) -> tuple[bool, float]:
@@ -183,6 +206,18 @@ def can_pair(shape: Shape, layout: Layout) -> bool:
         return False
     deal = shares(*products(shape, layout)[OUT], layout.sms, 0, together=2)
     return all(units and k_tiles * 16 <= SHARED_COLUMNS_MOST for _, units, _, k_tiles, _ in deal)
+
+
+def can_copy(shape: Shape, layout: Layout) -> bool:
+    """Whether some SM of each part of OUT, which attends, and of DOWN reads each copy, wherever the deal begins."""
+    if layout.splits or layout.batch > 1 or layout.sms % layout.copies:
+        return False
+    for op, together in ((OUT, 2 if layout.pairs else 1), (DOWN, 1)):
+        deal = shares(*products(shape, layout)[op], layout.sms, 0, together)
+        read = {(part, sm % layout.copies) for sm, (_, units, _, _, part) in enumerate(deal) if units}
+        if len(read) < products(shape, layout)[op][2] * layout.copies:
+            return False
+    return True
 
 
 def shares(

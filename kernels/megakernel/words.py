@@ -17,16 +17,20 @@ COUNT_MOST = 0xFFFF
 """Tokens that one word of a search can count."""
 
 
+COPIED = ("qkv", "out_planes", "down_planes", "gated")
+"""The buffers of which there are `Layout.copies`, one after the other."""
+
+
 def word_shapes(shape: Shape, layout: Layout) -> dict[str, tuple[int, ...]]:
     """The buffers of words, in the order and with the shapes of `Params`."""
-    batch, splits = layout.batch, layout.splits
+    batch, splits, copies = layout.batch, layout.splits, layout.copies
     return {
-        "qkv": (1, batch, shape.qkv_rows // 2),
+        "qkv": (copies, batch, shape.qkv_rows // 2),
         "attention": (batch, shape.heads, splits, shape.head_dim // 2),
         "attention_state": (batch, shape.heads, splits, 2),
-        "out_planes": (layout.out_parts, batch, shape.hidden // 2),
-        "down_planes": (2 * layout.down_parts, batch, shape.hidden // 2),
-        "gated": (shape.intermediate // 8, batch, 4),
+        "out_planes": (copies * layout.out_parts, batch, shape.hidden // 2),
+        "down_planes": (copies * 2 * layout.down_parts, batch, shape.hidden // 2),
+        "gated": (copies * shape.intermediate // 8, batch, 4),
         "normed": (2 * shape.hidden // 8 if layout.sliced else 0, batch, 4),
         "candidates": (layout.sms, batch, 2),
         "counts": (2, layout.sms, bin_words(batch)),

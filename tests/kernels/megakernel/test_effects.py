@@ -13,7 +13,7 @@ from kernels.megakernel.effects import sizes
 from kernels.megakernel.interpret import in_turn
 from kernels.megakernel.program import DOWN, END, HEAD, Program
 from kernels.megakernel.structure import rows_of
-from kernels.megakernel.words import word_shapes
+from kernels.megakernel.words import COPIED, word_shapes
 from kernels.sampling import Sampling
 from tests.kernels.megakernel.broken import find
 from tests.kernels.megakernel.tiny_models import gpu, program_of, start
@@ -27,6 +27,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "llama-32": {"batch": 2, "out_parts": 2, "down_parts": 2, "splits": 3, "heads": 2, "sliced": True},
     "qwen3": {"sms": 4, "out_parts": 3, "splits": 6},
     "qwen2": {"batch": 2, "out_parts": 2, "splits": 0},
+    "llama-32 in copies": {"splits": 0, "sms": 6, "out_parts": 2, "down_parts": 2, "copies": 3},
 }
 
 
@@ -37,9 +38,10 @@ def touched(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[int, int, int, str], 
     take, store = Sm.take, Sm.store
 
     def note(sm: Sm, what: str, buffer: str, at: Any) -> None:
-        buffers = sm.gpu.words[buffer]
-        indexes = np.arange(buffers.size).reshape(buffers.shape)[at]
-        found[sm.number, sm.step, sm.index, what][buffer] |= set(indexes.ravel().tolist())
+        words, copies = sm.gpu.words[buffer], sm.layout.copies if buffer in COPIED else 1
+        numbers = np.arange(words.size).reshape(copies, -1, *words.shape[1:])
+        for copy in [sm.number % copies] if what == "reads" else range(copies):
+            found[sm.number, sm.step, sm.index, what][buffer] |= set(numbers[copy][at].ravel().tolist())
 
     def noted_take(self: Sm, buffer: str, at: Any, tag: np.uint64) -> Any:
         note(self, "reads", buffer, at)
@@ -59,7 +61,7 @@ def touched(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[int, int, int, str], 
 def test_instructions_touch_what_they_declare_and_nothing_else(
     name: str, sampling: Sampling | None, touched: dict
 ) -> None:
-    program = program_of(name, **LAYOUTS[name])
+    name, program = name.split()[0], program_of(name.split()[0], **LAYOUTS[name])
     begin = start(name, program.layout.batch, POSITION, 64)
     gpu(name, program, begin, COUNT, split_keys=SPLIT_KEYS, sampling=sampling).run(in_turn())
     for sm, table in enumerate(program.instructions):
@@ -70,10 +72,13 @@ def test_instructions_touch_what_they_declare_and_nothing_else(
                     assert touched[sm, step, words["index"], what] == expected
 
 
-@pytest.mark.parametrize("sliced", [False, True])
-def test_blocks_are_cut_from_all_words(sliced: bool) -> None:
+@pytest.mark.parametrize(
+    "layout", [{}, {"batch": 2, "sliced": True}, {"splits": 0, "copies": 2}], ids=["whole", "sliced", "copies"]
+)
+def test_blocks_are_cut_from_all_words(layout: dict[str, Any]) -> None:
     """One layer, the head included, writes every word of every buffer once; two layers do of `down_planes`."""
-    program = program_of("llama", batch=2, out_parts=2, sliced=sliced)
+    sliced, program = "sliced" in layout, program_of("llama", out_parts=2, **layout)
+    assert program.layout.copies == layout.get("copies", 1)
     shape, layout = program.shape, program.layout
     written: dict[str, list[int]] = defaultdict(list)
     for sm, table in enumerate(program.instructions):

@@ -38,8 +38,18 @@ LAYOUTS: list[dict[str, Any]] = [
     {"splits": 0},
     {"splits": 0, "batch": 2, "out_parts": 3, "sms": 7},
     {"splits": 0, "out_parts": 2, "sms": 6, "pairs": True},
+    {"splits": 0, "out_parts": 2, "down_parts": 2, "sms": 6, "copies": 3},
 ]
-NAMES = ["6 SMs", "batch 3 in parts", "batch 2 in slices", "one SM", "attending", "attending in parts", "in pairs"]
+NAMES = [
+    "6 SMs",
+    "batch 3 in parts",
+    "batch 2 in slices",
+    "one SM",
+    "attending",
+    "attending in parts",
+    "in pairs",
+    "copies",
+]
 FEW = settings(max_examples=25, deadline=None, derandomize=True)
 
 

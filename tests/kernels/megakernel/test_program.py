@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernels.megakernel import device
 from kernels.megakernel.program import (
     ATTENTION,
     DOWN,
@@ -114,6 +115,23 @@ def test_out_attends_by_itself_behind_a_short_context_of_one_sequence() -> None:
     assert usual(shape, capacity=1088).splits > 0
     assert usual(shape, batch=2, capacity=192).splits > 0
     assert usual(replace(shape, heads=36, kv_heads=4), capacity=192).splits > 0  # nine heads share their keys
+
+
+def test_words_are_copied_where_each_copy_of_each_part_is_read() -> None:
+    shape = shape_of(CONFIGS["qwen2.5-0.5b"])
+    layout = usual(shape, capacity=192)
+    assert layout.copies == 4
+    assert usual(shape_of(CONFIGS["llama-3.2-1b"]), capacity=192).copies == 1
+    for other in ({"sms": 130}, {"splits": 16}, {"batch": 2}, {"out_parts": 44}):
+        assert fitted(shape, replace(layout, **other)).copies == 1
+
+
+def test_a_small_model_reads_its_keys_at_once() -> None:
+    shape = shape_of(CONFIGS["qwen3-0.6b"])
+    layout = usual(shape, capacity=192)
+    assert (layout.out_parts, layout.down_parts, layout.pairs) == (8, 4, True)
+    assert device.attention_sizes(build(shape, layout))["ATTENDED_GROUPS"] == 1
+    assert usual(shape_of(CONFIGS["qwen3-1.7b"]), capacity=192).out_parts == 4
 
 
 def test_neighbours_share_keys_where_each_has_a_part_in_it() -> None:

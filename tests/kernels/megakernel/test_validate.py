@@ -138,6 +138,13 @@ def test_it_rejects_pairs_that_attend_to_other_columns() -> None:
     assert kinds(with_rows(program, dict(enumerate(rows)))) == {"deadlock"}
 
 
+def test_it_rejects_a_copy_that_nobody_reads() -> None:
+    program = program_of("llama-32", sms=6, splits=0, copies=2)
+    assert program.layout.copies == 2
+    assert not validate(program)
+    assert kinds(replace(program, layout=replace(program.layout, copies=7))) == {"unread"}
+
+
 @given(*PLACES)
 @MANY
 def test_it_rejects_weights_in_another_order(sm: int, index: int) -> None:
