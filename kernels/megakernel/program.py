@@ -127,9 +127,8 @@ def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16"
     short context an attention instruction has as few heads as still give each SM one.
 
     Where hidden is a multiple of EVEN_HIDDEN, EVEN_SMS have no more row tiles each than a few more SMs would. One
-    sequence in bf16, which waits for memory and words, then takes less time without the others.
-
-    In small models SMs mostly wait for words, of which there are copies then.
+    sequence in bf16, which waits for memory and words, then takes less time without the others. In small models SMs
+    mostly wait for words: there are copies of them.
     """
     if batch == 1 and weights == "bf16" and shape.hidden % EVEN_HIDDEN == 0:
         sms = min(sms, EVEN_SMS)
