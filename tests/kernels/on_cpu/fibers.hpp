@@ -186,6 +186,10 @@ inline unsigned __ballot_sync(unsigned, bool yes) {
   return fibers::fold(yes ? 1u << fibers::lane() : 0u, [](unsigned a, unsigned b) { return a | b; });
 }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned by) {
+  by &= 31;
+  return by ? high << by | low >> (32 - by) : high;
+}
 inline unsigned __byte_perm(unsigned a, unsigned b, unsigned order) {
   const unsigned long long both = (unsigned long long)b << 32 | a;
   unsigned chosen = 0;

@@ -122,6 +122,10 @@ inline void commit_products() {}
 template <int Pending> void wait_products() { fibers::meet(fibers::block().barriers[16 + warpgroup()], kWarpgroup); }
 inline int own_row() { return fibers::now->thread / 32 % 4 * 16 + fibers::lane() / 4; }
 inline int own_column() { return fibers::now->thread % 4 * 2; }
+inline float row_sum(float x) {
+  x += __shfl_xor_sync(~0u, x, 1);
+  return x + __shfl_xor_sync(~0u, x, 2);
+}
 template <class T, int N>
 void multiply(Accumulator<N>& d, const T* a, const T* b, int keep = 1) {
   for (int i = 0; i < N / 2; i++) {
