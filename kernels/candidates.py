@@ -143,6 +143,7 @@ def prove_ahead(bench: Bench, cases: Sequence[Case], jobs: int) -> dict[str, acc
         if (bench.only is None or variant.name in bench.only) and variant.serves(case, bench.gpu) is None
         for params in variant.space(case)
     ]
+    trials.sort(key=lambda trial: trial.id)  # by chance, so that the largest cases do not meet in memory
     reports = shared_out(partial(_report, bench.device), trials, jobs)
     return {trial.id: report for trial, report in zip(trials, reports, strict=True) if report.gate != "error"}
 

@@ -71,8 +71,8 @@ def _tiles(case: AttentionCase) -> tuple[tuple[int, int, int, int], ...]:
         return (1, 64, 4, 3), (2, 32, 4, 3)
     if case.kv_dtype == "fp8":
         if case.head_dim <= 64:
-            return (4, 64, 2, 3), (8, 64, 2, 3), (8, 64, 1, 3)
-        return (4, 64, 2, 3), (4, 64, 4, 3), (2, 128, 4, 3)
+            return (4, 64, 2, 3), (8, 64, 1, 3), (11, 64, 1, 3), (16, 32, 1, 3)
+        return (4, 64, 2, 3), (2, 128, 4, 3), (6, 64, 1, 3), (10, 32, 1, 3)
     if case.paged:
         return ((4, 64, 2, 4), (8, 32, 1, 4)) if case.head_dim <= 64 else ((2, 64, 2, 4), (2, 64, 4, 4))
     if case.head_dim <= 64:
