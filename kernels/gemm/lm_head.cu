@@ -92,15 +92,20 @@ __device__ __forceinline__ int among(const u32 (&keys)[KEYS], Wanted wanted) {
   return __reduce_add_sync(~0u, count[0] + count[1] + count[2] + count[3]);
 }
 
-// One warp: the 64 best of a row, KEYS logits a lane. The 64th largest is found bit by bit, and of those that equal it
-// the last token that still fits.
+// One warp: the 64 best of a row, KEYS logits a lane. The 64th largest is found bit by bit, or a number that just 64
+// reach, and of those that equal it the last token that still fits.
 __device__ __forceinline__ void best_of_row(List& list, const Logits& logits, u64* room) {
   const int lane = threadIdx.x % 32, first = logits.share.first * kUnitOutputs;
   u32 keys[KEYS];
 #pragma unroll
   for (int i = 0; i < KEYS; i++) keys[i] = i * 32 + lane < logits.count ? ordered(logits[i * 32 + lane]) : 0;
-  const u32 threshold =
-      largest_with(32, [&](u32 tried) { return among(keys, [&](u32 key, int) { return key >= tried; }) >= kTop; });
+  u32 threshold = 0;
+#pragma unroll 1
+  for (u32 bit = 1u << 31; bit; bit /= 2) {
+    const int there = among(keys, [&](u32 key, int) { return key >= (threshold | bit); });
+    if (there >= kTop) threshold |= bit;
+    if (there == kTop) break;
+  }
   const int above = among(keys, [&](u32 key, int) { return key > threshold; });
   const auto fit = [&](u32 tried) {
     return above + among(keys, [&](u32 key, int i) { return key == threshold && i < (int)tried; }) <= kTop;

@@ -14,6 +14,9 @@ COLUMNS = (16, 32, 64, 96, 128, 192, 256)
 WIDE = (*range(48, 161, 8), 192)
 """Rows of w that are N instead: as many as fill a wave of blocks."""
 
+UNEVEN = 1.25
+"""What products take longer where 16 does not divide N."""
+
 WIDE_FROM = 129
 """Rows of x; with fewer the memory is the limit, however full the waves are."""
 
@@ -170,7 +173,7 @@ class SmallCut:
             (w * (1 + AGAIN * (self.tokens - 1)) + x) / MEMORY_KB_PER_US,
             self.blocks * self.panels * stage / CACHE_KB_PER_US,
             steps * max(STEP_US, stage * LATENCY_US / flying),
-            steps * 2 * self.rows * self.x_rows * PANEL / 1e6 / SM_MFLOP_PER_US,
+            steps * 2 * self.rows * self.x_rows * PANEL / 1e6 / SM_MFLOP_PER_US * (UNEVEN if self.wide % 16 else 1),
         )
 
     def macros(self) -> dict[str, int]:
@@ -194,7 +197,7 @@ def cuts(case: LinearCase) -> list[SmallCut]:
 
 
 def _wide(case: LinearCase, groups: int, tokens: int) -> list[SmallCut]:
-    """For each number of waves the fewest rows of w a block."""
-    step = 16 if case.gates else 8
-    every = (SmallCut(case, groups, 1, tokens, wide) for wide in WIDE if wide % step == 0)
-    return list({each.waves: each for each in reversed([*every])}.values())
+    """For each number of waves the fewest rows of w a block, and the fewest that 16 divides, as gates need."""
+    every = [SmallCut(case, groups, 1, tokens, wide) for wide in reversed(WIDE)]
+    found = {(each.waves, each.wide % 16): each for each in every}
+    return [each for (_, rest), each in found.items() if not (case.gates and rest)]

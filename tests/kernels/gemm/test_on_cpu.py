@@ -60,6 +60,8 @@ def assert_right(y, case, arguments):
         ("fp8", 3, 200, 264, "bias", "bf16", {"splits": 1}),
         ("nvfp4", 16, 72, 264, "residual", "bf16", {"splits": 4, "warps": 16}),
         ("nvfp4", 1, 200, 264, "rmsnorm_scale_bias", "bf16", {"k_warps": 4}),
+        ("nvfp4", 1, 72, 328, "residual", "bf16", {"k_warps": 2, "warps": 8}),
+        ("nvfp4", 1, 40, 264, "swiglu", "fp16", {"k_warps": 8, "warps": 16}),
         ("int4", 5, 72, 520, "swiglu", "fp16", {"warps": 16}),
         ("int4_zero", 16, 40, 264, "rmsnorm_scale_bias", "bf16", {"row_tiles": 2}),
     ],
@@ -162,10 +164,14 @@ def tokens(case, variant, given, turn=None):
         (190, 40, 264, "rmsnorm_scale_swiglu", "bf16", (1, 2, 2), {}),
         (16, 200, 328, "none", "bf16", (1, 1, 1), {"STAGES": 2}),
         (20, 72, 200, "swiglu", "fp16", (4, 1, 1), {"STAGES": 2}),
+        (150, 200, 264, "residual", "fp16", (3, 1, 1, 56), {"STAGES": 2}),
+        (190, 72, 200, "rmsnorm_scale_swiglu", "bf16", (1, 1, 3, 48), {}),
+        (256, 304, 136, "bias", "bf16", (4, 1, 1, 136), {}),
+        (140, 104, 328, "rmsnorm_scale_bias", "bf16", (2, 1, 2, 80), {"STAGES": 3}),
     ],
 )
 def test_small(m, n, k, epilogue, dtype, picked, ring):
-    """Whole and split; stages that are filled again; sums that take the place of the ring."""
+    """Whole and split; stages that are filled again; sums that take the place of the ring; rows of w across."""
     case = LinearCase(m=m, n=n, k=k, dtype=dtype, weights=dtype, epilogue=epilogue)
     cut, given = small_cut.SmallCut(case, *picked), inputs.draw(case, "cpu", 1)
     y = torch.full((m, n), float("nan"), dtype=DTYPES[dtype])

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from kernels import accuracy, inputs, registry
+from kernels.gemm.small import CUT_PARAMS
 from kernels.gemm.small_call import SOURCE
 from kernels.gemm.small_cut import AT_ONCE, cuts
 from kernels.hardware import GPUS
@@ -111,6 +112,27 @@ def test_every_cut_passes_the_gate(dtype, m, n, k, epilogue):
     case = LinearCase(m=m, n=n, k=k, dtype=dtype, weights=dtype, epilogue=epilogue)
     for params in [*variant.space(case), {"overlap": True}]:
         report = accuracy.check(variant, case, "cuda", params)
+        assert report.passed, (params, report.sentence)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+@pytest.mark.parametrize(
+    ("m", "n", "k", "epilogue"),
+    [
+        (256, 1000, 264, "none"),
+        (256, 17_920, 72, "bias"),
+        (150, 1000, 264, "residual"),
+        (200, 1000, 1032, "rmsnorm_scale"),
+        (256, 520, 520, "rmsnorm_scale_swiglu"),
+    ],
+)
+def test_rows_of_w_across_pass_the_gate(dtype, m, n, k, epilogue):
+    case = LinearCase(m=m, n=n, k=k, dtype=dtype, weights=dtype, epilogue=epilogue)
+    tried = [{name: getattr(cut, name) for name in CUT_PARAMS} for cut in cuts(case) if cut.wide]
+    assert tried
+    for params in [*tried[:3], tried[-1], tried[0] | {"overlap": True}]:
+        report = accuracy.check(registry.variant("small_gemm"), case, "cuda", params)
         assert report.passed, (params, report.sentence)
 
 
