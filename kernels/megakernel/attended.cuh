@@ -17,7 +17,7 @@ __device__ __forceinline__ float4 merged(const AttentionScratch& a, const Span& 
   float4 sum = {};
 #pragma unroll
   for (int u = 0; u < kParts; u++) {
-    const float weight = states[u].x == kLowest ? 0.f : exp2f(states[u].x - state.x);  // the SM may have no keys
+    const float weight = states[u].x == kLowest ? 0.f : power_of_two(states[u].x - state.x);  // the SM may have no keys
     const float4 x = *(const float4*)&a.merged[group * kParts + u][row][dim];
     state.y += states[u].y * weight;
     sum.x += x.x * weight, sum.y += x.y * weight, sum.z += x.z * weight, sum.w += x.w * weight;
@@ -60,7 +60,7 @@ struct FourMerged {
 
   // A split, or a merge of some, with its maximum and sum of weights.
   __device__ __forceinline__ void add(float peak, float weights, const float4& x) {
-    const float most = fmaxf(top, peak), keep = exp2f(top - most), weight = exp2f(peak - most);
+    const float most = fmaxf(top, peak), keep = power_of_two(top - most), weight = power_of_two(peak - most);
     top = most;
     total = total * keep + weights * weight;
     value[0] = value[0] * keep + x.x * weight;
@@ -185,7 +185,7 @@ __device__ __forceinline__ float4 shared_sum(const Params& p, Shared& s, const I
   wait_chunk(p, s, in, &e.full, (s.step * LAYERS + in.layer) & 1);
   const float4 y = e.sum[column / 4];
   const float2 its = e.state[column / 4];
-  const float most = fmaxf(state.x, its.x), mine = exp2f(state.x - most), others = exp2f(its.x - most);
+  const float most = fmaxf(state.x, its.x), mine = power_of_two(state.x - most), others = power_of_two(its.x - most);
   state = make_float2(most, state.y * mine + its.y * others);
   return make_float4(x.x * mine + y.x * others, x.y * mine + y.y * others, x.z * mine + y.z * others, x.w * mine + y.w * others);
 }

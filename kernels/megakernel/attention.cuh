@@ -88,7 +88,7 @@ __device__ __forceinline__ float weigh(float (&scores)[kTiles][2][4], int left, 
       }
   top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
   top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-  const float keep = most == kLowest ? 0.f : exp2f(most - top);
+  const float keep = most == kLowest ? 0.f : power_of_two(most - top);
   const float least = top == kLowest ? 0.f : top;  // where all scores are minus infinity no key has a weight
   most = top;
   total *= keep;
@@ -97,7 +97,7 @@ __device__ __forceinline__ float weigh(float (&scores)[kTiles][2][4], int left, 
 #pragma unroll
     for (int i = 0; i < 2; i++)
 #pragma unroll
-      for (int e = 0; e < 2; e++) total += scores[j][i][e] = exp2f(scores[j][i][e] - least);
+      for (int e = 0; e < 2; e++) total += scores[j][i][e] = power_of_two(scores[j][i][e] - least);
   return keep;
 }
 

@@ -139,6 +139,12 @@ __device__ __forceinline__ u64 nanoseconds() {
   return t;
 }
 
+// 2^x; less than the smallest normal number is 0.
+__device__ __forceinline__ float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 __device__ __forceinline__ float warp_sum(float v) {
 #pragma unroll
   for (int o = 16; o; o >>= 1) v += __shfl_xor_sync(~0u, v, o);
