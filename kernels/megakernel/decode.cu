@@ -28,15 +28,27 @@ __device__ __forceinline__ void add_planes(const Params& p, Shared& s, const Ins
     add_these<DOWN_PLANES>(p, s, in, tag, step, planes, norm);
 }
 
-// Brings the instruction's input vector into shared memory as its words arrive; false when the machine has given up.
-__device__ __forceinline__ bool load_input(const Params& p, Shared& s, const Instruction& in, int step) {
+// Brings an instruction's input vector into shared memory as its words arrive, for each product by code of its own (kQkv:
+// HEAD as well), which costs fewer registers and branches than one for all; false when the machine has given up.
+struct Load {
+  const Params& p;
+  Shared& s;
+  const Instruction& in;
+  int step;
+
+  template <Op Which>
+  __device__ __forceinline__ bool input() const;
+};
+
+template <Op Which>
+__device__ __forceinline__ bool Load::input() const {
   const u32 tag = tag_at(step, in.layer);
-  if (in.op == kQkv || in.op == kGateUp || in.op == kHead) {
+  if constexpr (Which == kQkv || Which == kGateUp) {
     if constexpr (SLICE)
       load_slices(p, s, in, tag);
     else
-      add_planes(p, s, in, in.op == kGateUp, step);
-  } else if (in.op == kOut) {
+      add_planes(p, s, in, Which == kGateUp, step);
+  } else if constexpr (Which == kOut) {
     if constexpr (MAX_SPLITS)
       load_attended(p, s, in, tag, p.position + step);
     else
@@ -45,9 +57,11 @@ __device__ __forceinline__ bool load_input(const Params& p, Shared& s, const Ins
     load_gated(p, s, in, tag);
   }
   consumers_sync();
-  if (in.op != kOut && in.op != kDown) set_scale(s);
+  if (Which != kOut && Which != kDown) set_scale(s);
   mark(p, step, in.index, 1);
-  return !s.faulted;
+  if (s.faulted) return false;
+  if (Which == kQkv && in.op == kHead && threadIdx.x == 0) __threadfence();  // this token's keys and values, before any later read
+  return true;
 }
 
 // What becomes of one output row of a product.
@@ -105,13 +119,11 @@ __device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPlace& r
   } else if (MAX_SPLITS && in.op == kAttention) {
     if (in.split < splits_of(p.position + s.step + 1) && !attend_to_split(p, s, ring, in, s.step)) return false;
   } else {
-    if (!load_input(p, s, in, s.step)) return false;
-    if (in.op == kHead && threadIdx.x == 0) __threadfence();  // this token's keys and values, before any later read
     u64 best = 0;
     const Instruction held = in;
     const int step = s.step;
     const u32 tag = tag_at(step, held.layer);
-    gemv(p, s, ring, held, step, Epilogue{p, s, held, &best, tag, step});
+    if (!gemv(p, s, ring, held, step, Load{p, s, held, step}, Epilogue{p, s, held, &best, tag, step})) return false;
     if (in.op == kHead) {
 #pragma unroll
       for (int o = 8; o; o >>= 1) best = larger(best, __shfl_xor_sync(~0u, best, o));

@@ -28,16 +28,12 @@ __device__ __forceinline__ void leave_sums(float (&mine)[16 * BATCH], const floa
                                            float2 undo) {
   const int column = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
   if constexpr (kDiagonal) {
-    float low = (sum[0][0] + sum[0][1]) * row_scale.x, high = (sum[0][2] + sum[0][3]) * row_scale.y;
+    const float low = (sum[0][0] + sum[0][1]) * row_scale.x, high = (sum[0][2] + sum[0][3]) * row_scale.y;
     constexpr int kLanes = kDiagonal ? 4 / BATCH : 1;  // that have columns of one sequence
-#pragma unroll
-    for (int o = 1; o < kLanes; o *= 2) {
-      low += __shfl_xor_sync(~0u, low, o);
-      high += __shfl_xor_sync(~0u, high, o);
-    }
-    if (quad % kLanes) return;
-    mine[quad / kLanes * 16 + column] = low;
-    mine[quad / kLanes * 16 + column + 8] = high;
+    const bool odd = quad % 2;  // even lanes sum row g, odd ones row g + 8
+    float kept = (odd ? high : low) + __shfl_xor_sync(~0u, odd ? low : high, 1);
+    if (kLanes == 4) kept += __shfl_xor_sync(~0u, kept, 2);
+    if (quad % kLanes < 2) mine[quad / kLanes * 16 + column + odd * 8] = kept;
     return;
   }
   const float by[2] = {undo.x, undo.y};
@@ -53,50 +49,62 @@ __device__ __forceinline__ void leave_sums(float (&mine)[16 * BATCH], const floa
 
 constexpr int kHeldMost = 32;  // tiles whose inputs a warp keeps in registers
 
+// The codes of the chunk at hand, which is then free, and the scales of its rows, the same in all chunks of a unit.
+__device__ __forceinline__ void take_chunk(const Params& p, Shared& s, RingPlace& ring, const Instruction& in, int tiles,
+                                           Codes& codes, float2& row_scale) {
+  const int lane = threadIdx.x % 32;
+  wait_chunk(p, s, in, &s.full[ring.slot], ring.phase);
+  const char* chunk = s.ring[ring.slot];
+  load_codes(codes, chunk, tiles);
+  if (WEIGHT_BITS < 16) {
+    const float* scales = (const float*)chunk + lane / 4;
+    row_scale = make_float2(scales[0] * kUndo, scales[8] * kUndo);
+  }
+  __syncwarp();
+  if (DEBUG || lane == 0) barrier_arrive(shared_address(&s.empty[ring.slot]));
+  ring.advance();
+}
+
 // Streams `in.units` tiles of 16 rows x in.k_tiles * 16 columns through the ring and multiplies them by the input, which
 // a warp keeps in registers from unit to unit if it fits. There are Tiles column tiles; if not Even, some SMs have one less.
+// `load` brings the input and is false when the machine has given up.
 // `epilogue(valid, unit, row, b, value, above)` is called by whole warps, once for each output row, neighbouring rows
-// in neighbouring lanes; when Paired, for rows 0 to 7, with row + 8 as `above`.
-template <int Tiles, bool Even, bool Paired, class Epilogue>
-__device__ __forceinline__ void product(const Params& p, Shared& s, RingPlace& ring, const Instruction& in, int step,
-                                        Epilogue epilogue) {
+// in neighbouring lanes; for GATE_UP, for rows 0 to 7, with row + 8 as `above`.
+template <Op Which, int Tiles, bool Even, class Load, class Epilogue>
+__device__ __forceinline__ bool product(const Params& p, Shared& s, RingPlace& ring, const Instruction& in, int step,
+                                        Load load, Epilogue epilogue) {
+  constexpr bool Paired = Which == kGateUp;
   constexpr int kChunks = (Tiles + kChunkTiles - 1) / kChunkTiles, kRows = Paired ? 8 : 16;
   constexpr int kChunkInput = kChunkTiles * BATCH * 32;
   constexpr bool kHeld = kChunks * kEach / kTogether * kBlockTiles <= kHeldMost;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int warp = threadIdx.x / 32;
   const int tiles = Even ? Tiles : in.k_tiles;
+  const auto here = [&](int c) { return tiles - c * kChunkTiles; };
+  float2 row_scale = make_float2(1.f, 1.f);
+  if (!load.template input<Which>()) return false;
+  if (!in.units) return true;
   char* input = (char*)s.product.input;
   float2 undo = make_float2(1.f, 1.f);
   if constexpr (WEIGHT_BITS == 8) undo = halve_inputs<Tiles>(input, tiles);
-  Inputs held[kHeld ? kChunks : 1];
+  Inputs held[kHeld ? kChunks : 1], fresh;
 #pragma unroll
-  for (int c = 0; kHeld && c < kChunks; c++) load_inputs(held[c], input + c * kChunkInput, tiles - c * kChunkTiles);
+  for (int c = 0; kHeld && c < kChunks; c++) load_inputs(held[c], input + c * kChunkInput, here(c));
   int buffer = 0;
+  float sum[kChains][4] = {};
 #pragma unroll 1
   for (int unit = 0; unit < in.units; unit++) {
-    float sum[kChains][4] = {};
-    float2 row_scale = make_float2(1.f, 1.f);
 #pragma unroll(kHeld ? kChunks : 1)
     for (int c = 0; c < kChunks; c++) {
-      const int here = tiles - c * kChunkTiles;
-      if (!Even && here <= 0) break;
+      if (!Even && here(c) <= 0) break;
       Codes codes;
-      wait_chunk(p, s, in, &s.full[ring.slot], ring.phase);
-      const char* chunk = s.ring[ring.slot];
-      load_codes(codes, chunk, here);
-      if (WEIGHT_BITS < 16) {  // the same in all chunks of a unit
-        const float* scales = (const float*)chunk + lane / 4;
-        row_scale = make_float2(scales[0] * kUndo, scales[8] * kUndo);
-      }
-      __syncwarp();
-      if (DEBUG || lane == 0) barrier_arrive(shared_address(&s.empty[ring.slot]));
-      ring.advance();
-      Inputs fresh;
-      if (!kHeld) load_inputs(fresh, input + c * kChunkInput, here);
-      multiply(sum, codes, kHeld ? held[kHeld ? c : 0] : fresh, here);
+      take_chunk(p, s, ring, in, here(c), codes, row_scale);
+      if (!kHeld) load_inputs(fresh, input + c * kChunkInput, here(c));
+      multiply(sum, codes, kHeld ? held[kHeld ? c : 0] : fresh, here(c));
     }
     const int u = unit % kUnitBatch;
     leave_sums(s.product.partial[buffer][u][warp], sum, row_scale, undo);
+#pragma unroll
+    for (int i = 0; i < kChains * 4; i++) sum[i / 4][i % 4] = 0.f;
     if (u == kUnitBatch - 1 || unit == in.units - 1) {
       if (unit == in.units - 1) mark(p, step, in.index, 2);
       consumers_sync();
@@ -110,27 +118,24 @@ __device__ __forceinline__ void product(const Params& p, Shared& s, RingPlace& r
       buffer ^= 1;
     }
   }
+  return true;
 }
 
 // A product's column tiles, cut into parts that differ by one at most.
-template <int Tiles, int Parts, class Epilogue>
-__device__ __forceinline__ void part_product(const Params& p, Shared& s, RingPlace& ring, const Instruction& in, int step,
-                                             Epilogue epilogue) {
-  product<(Tiles + Parts - 1) / Parts, Tiles % Parts == 0, false>(p, s, ring, in, step, epilogue);
+template <Op Which, int Tiles, int Parts, class Load, class Epilogue>
+__device__ __forceinline__ bool part_product(const Params& p, Shared& s, RingPlace& ring, const Instruction& in, int step,
+                                             Load load, Epilogue epilogue) {
+  return product<Which, (Tiles + Parts - 1) / Parts, Tiles % Parts == 0>(p, s, ring, in, step, load, epilogue);
 }
 
-// The product of an instruction, of which GATE_UP's is paired.
-template <class Epilogue>
-__device__ __forceinline__ void gemv(const Params& p, Shared& s, RingPlace& ring, const Instruction& in, int step,
-                                     Epilogue epilogue) {
-  if (in.op == kGateUp)
-    product<HIDDEN / 16, true, true>(p, s, ring, in, step, epilogue);
-  else if (in.op == kOut)
-    part_product<HEADS * HEAD_DIM / 16, OUT_PLANES>(p, s, ring, in, step, epilogue);
-  else if (in.op == kDown)
-    part_product<INTER / 16, DOWN_PLANES>(p, s, ring, in, step, epilogue);
-  else
-    product<HIDDEN / 16, true, false>(p, s, ring, in, step, epilogue);
+// The product of an instruction; false when the machine has given up.
+template <class Load, class Epilogue>
+__device__ __forceinline__ bool gemv(const Params& p, Shared& s, RingPlace& ring, const Instruction& in, int step,
+                                     Load load, Epilogue epilogue) {
+  if (in.op == kGateUp) return product<kGateUp, HIDDEN / 16, true>(p, s, ring, in, step, load, epilogue);
+  if (in.op == kOut) return part_product<kOut, HEADS * HEAD_DIM / 16, OUT_PLANES>(p, s, ring, in, step, load, epilogue);
+  if (in.op == kDown) return part_product<kDown, INTER / 16, DOWN_PLANES>(p, s, ring, in, step, load, epilogue);
+  return product<kQkv, HIDDEN / 16, true>(p, s, ring, in, step, load, epilogue);
 }
 
 constexpr int kSequenceThreads = kConsumers / BATCH, kSequenceWarps = WARPS / BATCH;  // that load one sequence's input

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from kernels.megakernel.program import DOWN, GATE_UP, HEAD, OUT, QKV, Program, Section
-from kernels.megakernel.weights import ALIGNMENT, CHUNK_BLOCKS, CODES_BYTES, MAGNITUDE_BITS, SIGN_BITS, Format
+from kernels.megakernel.weights import ALIGNMENT, CHUNK_BLOCKS, CODES_BYTES, Format, nvfp4_mix
 
 if TYPE_CHECKING:
     import torch
@@ -88,10 +88,9 @@ def _nvfp4_words(codes: "torch.Tensor") -> "torch.Tensor":
 
     c = codes.to(torch.int32)
     word = torch.zeros_like(c[..., :1])
-    for register, (sign, low) in enumerate(zip(SIGN_BITS, MAGNITUDE_BITS, strict=True)):
-        for half in range(2):
-            code = c[..., 2 * register + half, None]
-            word |= (code >> 3 << sign | (code & 7) << low) << 16 * half
+    for at, mixed in enumerate(nvfp4_mix()):
+        signed = mixed - (mixed >> 31 << 32)
+        word ^= (c[..., at // 4, None] >> at % 4 & 1) * signed
     return word
 
 

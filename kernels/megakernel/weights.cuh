@@ -42,11 +42,12 @@ __device__ __forceinline__ uint2 four_e4m3(u32 word) {
   return pairs;
 }
 
-// Eight e2m1 codes as four pairs of bf16, times 2^-126.
+// Eight e2m1 codes as four pairs of bf16, times 2^-126: weights.nvfp4_registers. The bits of a word are mixed such that
+// one AND a pair is enough; shifts to the left are multiplications to the compiler, which do not wait for the logic unit.
 __device__ __forceinline__ uint4 eight_e2m1(u32 word) {
-  return make_uint4(word & 0x81c081c0u, word << 3 & 0x81c081c0u,
-                    (word << 6 & 0x01c001c0u) | (word << 2 & 0x80008000u),
-                    (word >> 3 & 0x01c001c0u) | (word << 1 & 0x80008000u));
+  const u32 turned = __funnelshift_l(word, word, 6);
+  return make_uint4(word & 0x81c081c0u, word << 4 & 0x81c081c0u, turned << 4 & 0x81c081c0u,
+                    (turned ^ turned << 8) & 0x81c081c0u);
 }
 
 // The scale of row g (half 0) or g + 8 (half 1) as a pair of bf16, times 2^119.
@@ -65,6 +66,15 @@ __device__ __forceinline__ float4 four_scales(u32 word) {
   return scales;
 }
 
+// Tile n of block i as the matrix units want it, in nvfp4 not yet scaled.
+__device__ __forceinline__ uint4 operand(const Codes& own, int i, int n) {
+  const uint4 codes = own.codes[i];
+  if constexpr (WEIGHT_BITS == 16) return codes;
+  if constexpr (WEIGHT_BITS == 4) return eight_e2m1(n == 0 ? codes.x : n == 1 ? codes.y : n == 2 ? codes.z : codes.w);
+  const uint2 low = four_e4m3(n ? codes.z : codes.x), high = four_e4m3(n ? codes.w : codes.y);
+  return make_uint4(low.x, low.y, high.x, high.y);
+}
+
 // sum += the warp's blocks of a chunk of `tiles` times their inputs. If diagonal, sum[0] is rows g and g + 8 of columns
 // 2t and 2t + 1 as the matrix units leave them, scaled, and the rest stays as it is.
 __device__ __forceinline__ void multiply(float (&sum)[kChains][4], const Codes& own, const Inputs& input, int tiles) {
@@ -75,25 +85,16 @@ __device__ __forceinline__ void multiply(float (&sum)[kChains][4], const Codes& 
 #pragma unroll
     for (int i = first; i < first + kTogether; i++) {
       if (i * WARPS * kBlockTiles >= tiles) break;
-      const uint4 codes = own.codes[i];
-      const u32 words[4] = {codes.x, codes.y, codes.z, codes.w};
-      const uint2(&x)[kBlockTiles] = input[i / kTogether];
-      if constexpr (WEIGHT_BITS == 16) {
-        mma_bf16(sum[i % kChains], codes, x[0]);
-      } else if constexpr (WEIGHT_BITS == 8) {
+      const u32 low = scale_pair(own.scales[i], 0), high = scale_pair(own.scales[i], 1);
 #pragma unroll
-        for (int n = 0; n < 2; n++) {
-          const uint2 low = four_e4m3(words[2 * n]), high = four_e4m3(words[2 * n + 1]);
-          mma_f16(sum[(i * 2 + n) % kChains], make_uint4(low.x, low.y, high.x, high.y), x[n]);
-        }
-      } else {
-        const u32 low = scale_pair(own.scales[i], 0), high = scale_pair(own.scales[i], 1);
-#pragma unroll
-        for (int n = 0; n < 4; n++) {
-          uint4 a = eight_e2m1(words[n]);
-          if (!kDiagonal) a = make_uint4(times(a.x, low), times(a.y, high), times(a.z, low), times(a.w, high));
-          mma_bf16(kDiagonal ? product[i - first] : sum[n], a, x[n]);
-        }
+      for (int n = 0; n < kBlockTiles; n++) {
+        uint4 a = operand(own, i, n);
+        const uint2 x = input[i / kTogether][n];
+        if (WEIGHT_BITS == 4 && !kDiagonal) a = make_uint4(times(a.x, low), times(a.y, high), times(a.z, low), times(a.w, high));
+        if constexpr (WEIGHT_BITS == 8)
+          mma_f16(sum[(i * 2 + n) % kChains], a, x);
+        else
+          mma_bf16(WEIGHT_BITS == 16 ? sum[i % kChains] : kDiagonal ? product[i - first] : sum[n], a, x);
       }
     }
     if constexpr (kDiagonal) {

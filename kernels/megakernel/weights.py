@@ -122,15 +122,43 @@ def _values(words: NDArray[np.uint32], form: Format) -> Floats:
     return e2m1_values(nvfp4_codes(words)).reshape(blocks, 32, 4, 8)
 
 
-SIGN_BITS, MAGNITUDE_BITS = (15, 12, 13, 14), (6, 3, 0, 9)
-"""Where each half of an nvfp4 word keeps sign and lowest magnitude bit of the codes of the four registers."""
+NVFP4_BITS = 0x81C081C0
+"""Of a pair of bf16: the signs, the lowest exponent bits and the highest of the mantissas."""
+NVFP4_PLACES = ((15, 3), (8, 2), (7, 1), (6, 0))
+"""Of a bf16 in NVFP4_BITS, and of the code that it stands for."""
+
+
+def nvfp4_registers(word: NDArray[np.uint32]) -> list[NDArray[np.uint32]]:
+    """The four pairs of bf16 that the kernel makes of a word's eight codes: linear in its bits, and invertible."""
+    turned = word << np.uint32(6) | word >> np.uint32(26)
+    mixed = (word, word << np.uint32(4), turned << np.uint32(4), turned ^ turned << np.uint32(8))
+    return [each & np.uint32(NVFP4_BITS) for each in mixed]
 
 
 def nvfp4_codes(words: NDArray[np.uint32]) -> Bytes:
     """The eight codes of each word [..., 8], in the order of the matrix unit's registers, low half first."""
-    half = np.stack([words & 0xFFFF, words >> 16], axis=-1)
-    pairs = [(half >> sign & 1) << 3 | half >> low & 7 for sign, low in zip(SIGN_BITS, MAGNITUDE_BITS, strict=True)]
-    return np.concatenate(pairs, axis=-1).astype(np.uint8)
+    pairs = np.stack(nvfp4_registers(words), axis=-1)
+    halves = np.stack([pairs & 0xFFFF, pairs >> 16], axis=-1).reshape(*words.shape, 8)
+    codes = np.zeros(halves.shape, dtype=np.uint8)
+    for place, bit in NVFP4_PLACES:
+        codes |= (halves >> place & 1).astype(np.uint8) << bit
+    return codes
+
+
+def nvfp4_mix() -> list[int]:
+    """What each bit of eight codes, the first code's lowest first, adds (exclusive or) to their word: 32 words."""
+    rows = []  # what a bit of the word gives, 4 bits a code, and beside it that bit; then reduced to single bits
+    for bit in range(32):
+        codes = nvfp4_codes(np.array([1 << bit], dtype=np.uint32))[0]
+        rows.append((sum(int(code) << 4 * i for i, code in enumerate(codes)), 1 << bit))
+    for bit in range(32):
+        at = next(i for i in range(bit, 32) if rows[i][0] >> bit & 1)
+        rows[bit], rows[at] = rows[at], rows[bit]
+        given, word = rows[bit]
+        for i in range(32):
+            if i != bit and rows[i][0] >> bit & 1:
+                rows[i] = (rows[i][0] ^ given, rows[i][1] ^ word)
+    return [word for _, word in rows]
 
 
 def _rows(values: Floats, form: Format) -> Floats:

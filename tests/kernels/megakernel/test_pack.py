@@ -8,7 +8,7 @@ from kernels.megakernel.pack import fragments, interleaved
 from kernels.megakernel.program import DOWN, GATE_UP, HEAD, OUT, QKV
 from kernels.megakernel.quantise import rounded
 from kernels.megakernel.uploads import uploads
-from kernels.megakernel.weights import FORMATS, matrix_of_unit
+from kernels.megakernel.weights import FORMATS, e2m1_values, matrix_of_unit, nvfp4_codes, nvfp4_mix, nvfp4_registers
 from tests.kernels.megakernel.tiny_models import as_numpy, model, program_of
 
 
@@ -86,3 +86,15 @@ def test_every_stream_holds_its_sections_one_after_the_other(weights: str) -> No
                 at += size
         assert at <= arrays["weight_offset"][sm + 1]
     assert len(arrays["weights"]) == arrays["weight_offset"][-1]
+
+
+def test_the_bits_of_an_nvfp4_word_are_mixed_without_loss() -> None:
+    """Any eight codes have a word, and its registers are their values times 2^-126 as pairs of bf16."""
+    codes = np.random.default_rng(0).integers(0, 16, (4096, 8)).astype(np.uint8)
+    words = np.zeros(len(codes), dtype=np.uint32)
+    for at, mixed in enumerate(nvfp4_mix()):
+        words ^= (codes[:, at // 4] >> at % 4 & 1).astype(np.uint32) * np.uint32(mixed)
+    np.testing.assert_array_equal(nvfp4_codes(words), codes)
+    pairs = np.stack(nvfp4_registers(words), axis=-1)
+    halves = np.stack([pairs << 16, pairs & 0xFFFF0000], axis=-1).astype(np.uint32).reshape(-1, 8)
+    np.testing.assert_array_equal(halves.view(np.float32), e2m1_values(codes) * np.float32(2.0**-126))
