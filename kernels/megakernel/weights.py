@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kernels.bits import inverse
 from kernels.ops import E2M1
 
 Bytes = NDArray[np.uint8]
@@ -147,18 +148,11 @@ def nvfp4_codes(words: NDArray[np.uint32]) -> Bytes:
 
 def nvfp4_mix() -> list[int]:
     """What each bit of eight codes, the first code's lowest first, adds (exclusive or) to their word: 32 words."""
-    rows = []  # what a bit of the word gives, 4 bits a code, and beside it that bit; then reduced to single bits
-    for bit in range(32):
-        codes = nvfp4_codes(np.array([1 << bit], dtype=np.uint32))[0]
-        rows.append((sum(int(code) << 4 * i for i, code in enumerate(codes)), 1 << bit))
-    for bit in range(32):
-        at = next(i for i in range(bit, 32) if rows[i][0] >> bit & 1)
-        rows[bit], rows[at] = rows[at], rows[bit]
-        given, word = rows[bit]
-        for i in range(32):
-            if i != bit and rows[i][0] >> bit & 1:
-                rows[i] = (rows[i][0] ^ given, rows[i][1] ^ word)
-    return [word for _, word in rows]
+
+    def codes(word: int) -> int:
+        return sum(int(code) << 4 * i for i, code in enumerate(nvfp4_codes(np.array([word], dtype=np.uint32))[0]))
+
+    return inverse(codes)
 
 
 def _rows(values: Floats, form: Format) -> Floats:
