@@ -39,6 +39,7 @@ def constants(name: str, **layout: Any) -> dict:
         ("qwen2.5-1.5b", {"batch": 8, "capacity": 4096}),
         ("llama-3.2-1b", {"weights": "fp8"}),
         ("qwen2.5-1.5b", {"weights": "fp8"}),
+        ("smollm2-1.7b", {"weights": "fp8"}),
         ("llama-3.2-1b", {"weights": "fp8", "batch": 8}),
         ("llama-3.2-1b", {"weights": "nvfp4"}),
         ("qwen2.5-1.5b", {"weights": "nvfp4"}),
