@@ -1,4 +1,4 @@
-"""The measured choice of a variant per case, kept per GPU, driver and library versions.
+"""The measured choice of a variant per case, kept per GPU, driver, library versions and the variants' own code.
 
 The file lies in the directory that the environment variable KERNELS_CACHE names (default ~/.cache/kernel-workbench).
 """
@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,10 @@ from kernels import registry
 from kernels.candidates import DEFAULTS, Bench, Trial, try_case
 from kernels.nvrtc import cache_directory
 from kernels.ops import Case
+
+CODE = ("attention", "fused", "gemm", "tiles")
+"""Folders of the variants that compete for a case."""
+SOURCES = (".py", ".cu", ".cuh")
 
 
 @dataclass(frozen=True)
@@ -34,10 +39,11 @@ class Choice:
 
 
 class Choices:
-    """The choices measured on one machine; another GPU, driver or library version has its own file."""
+    """The choices measured on one machine; another GPU, driver, library version or code has its own file."""
 
     def __init__(self, environment: Mapping[str, Any], directory: Path | None = None) -> None:
         facts = {name: environment.get(name, "") for name in ("device", "driver", "versions")}
+        facts["code"] = code_digest(Path(__file__).parent)
         digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
         self.path = (directory or cache_directory()) / f"choices-{digest}.json"
         self._facts = facts
@@ -88,3 +94,13 @@ class Choices:
         with tempfile.NamedTemporaryFile("w", dir=self.path.parent, delete=False) as file:
             json.dump(self._facts | {"choices": choices}, file, indent=1)
         os.replace(file.name, self.path)
+
+
+@cache
+def code_digest(package: Path) -> str:
+    """A digest of the variants' sources below `package`: what was measured may be slower, or gone, in others."""
+    digest = hashlib.sha256()
+    for path in sorted(each for folder in CODE for each in (package / folder).rglob("*") if each.suffix in SOURCES):
+        digest.update(f"{path.relative_to(package)}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]

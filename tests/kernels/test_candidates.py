@@ -7,7 +7,7 @@ import torch
 
 from kernels import registry
 from kernels.candidates import Bench, Trial, prove_ahead, try_case
-from kernels.choice import Choices
+from kernels.choice import Choices, code_digest
 from kernels.hardware import GPUS
 from kernels.jobs import shared_out
 from kernels.ops import AttentionCase, LinearCase
@@ -167,7 +167,7 @@ def test_ids_are_the_same_in_every_run():
 ENVIRONMENT = {"device": "CPU", "driver": "", "versions": {"torch": "2.13.0"}}
 
 
-def test_choice_is_measured_once_per_machine_and_versions(tmp_path):
+def test_choice_is_measured_once_per_machine_and_versions(tmp_path, monkeypatch):
     choices = Choices(ENVIRONMENT, tmp_path)
     only = frozenset({"torch_linear"})
     assert choices.find(CASE) is None
@@ -178,6 +178,26 @@ def test_choice_is_measured_once_per_machine_and_versions(tmp_path):
     assert Choices(ENVIRONMENT, tmp_path).find(CASE) == made
     newer = ENVIRONMENT | {"versions": {"torch": "2.14.0"}}
     assert Choices(newer, tmp_path).find(CASE) is None
+    monkeypatch.setattr("kernels.choice.code_digest", lambda package: "another")
+    assert Choices(ENVIRONMENT, tmp_path).find(CASE) is None
+
+
+def test_choices_are_those_of_the_variants_code(tmp_path):
+    """What was the fastest may be slower, or have lost its params, in another version of the library."""
+    for version in ("one", "two"):
+        (tmp_path / version / "gemm").mkdir(parents=True)
+    for version, name, text in (
+        ("one", "small.cu", "a"),
+        ("two", "small.cu", "b"),
+        ("one", "notes.txt", "c"),
+        ("two", "notes.txt", "d"),
+    ):
+        (tmp_path / version / "gemm" / name).write_text(text)
+    one, two = (code_digest(tmp_path / version) for version in ("one", "two"))
+    assert one != two
+    code_digest.cache_clear()
+    (tmp_path / "two" / "gemm" / "small.cu").write_text("a")
+    assert code_digest(tmp_path / "two") == one
 
 
 def test_choice_falls_back_to_torch(tmp_path, plant):
