@@ -6,11 +6,12 @@ from typing import Any
 import torch
 
 from kernels.engine import decoder
+from kernels.engine.bucket_session import BucketSession
 from kernels.engine.compiled import CompiledRunner
 from kernels.engine.kernels_session import KernelsSession
 from kernels.engine.parts import Parts
 from kernels.engine.prompts import bucket
-from kernels.engine.sessions import ModuleSession, Session
+from kernels.engine.sessions import Session
 from kernels.hardware import GPUS
 
 
@@ -35,7 +36,7 @@ class KernelsRunner(CompiledRunner):
 
     def _make_session(self, batch: int, prompt: int, capacity: int) -> Session:
         if decoder.refusal(self.model):
-            return ModuleSession(self.model, batch, prompt, capacity, self._compile)
+            return BucketSession(self.model, batch, prompt, capacity)
         return KernelsSession(decoder.Decoder(self.model), self._parts, batch, max(capacity, bucket(prompt)))
 
     def _compile(self, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -155,6 +155,7 @@ class ModuleSession(ExactSession):
 
         forward(self.prompt)  # the cache makes its buffers at its first use, which must not be traced
         self._lengths = [layer.cumulative_length for layer in layers]
+        self._rewind()
         self._forward = compiled(forward)
         self._step_logits = forward(self.token)
 

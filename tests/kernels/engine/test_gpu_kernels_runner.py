@@ -83,7 +83,11 @@ def test_it_chooses_by_itself_and_is_the_model(capsys: pytest.CaptureFixture[str
 
 def test_other_families_run_captured() -> None:
     model = engine.load(None, CONFIGS["gemma3"], seed=3, generated=True, dtype="fp32", device="cuda")
-    prompt = torch.randint(3, 300, (1, 20), generator=torch.Generator().manual_seed(1)).cuda()
-    expected = EagerRunner(model).generate(prompt, 8).tokens
-    plan = Plan(model_digest="", gpu="h200", runner="kernels", dtype="fp32")
-    assert engine.apply(model, plan).generate(prompt, 8).tokens == expected
+    exact = engine.load(None, CONFIGS["gemma3"], seed=3, generated=True, dtype="fp32", device="cuda")
+    runner = engine.apply(model, Plan(model_digest="", gpu="h200", runner="kernels", dtype="fp32"))
+    runner.prepare(1, 100, 8)
+    session = runner._session
+    for length in (100, 20, 64, 65, 1):
+        prompt = torch.randint(3, 300, (1, length), generator=torch.Generator().manual_seed(length)).cuda()
+        assert runner.generate(prompt, 8).tokens == EagerRunner(exact).generate(prompt, 8).tokens, length
+    assert runner._session is session
