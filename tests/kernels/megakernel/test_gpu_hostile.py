@@ -1,10 +1,15 @@
-"""The megakernel at the edges: tags that come round, numbers that are none, rows that nobody wrote, bad requests."""
+"""The megakernel at the edges: tags that come round, numbers that are none, rows nobody wrote, waits without end."""
+
+import time
 
 import numpy as np
 import pytest
 import torch
 
+from kernels.megakernel.program import ADD, ATTENTION, DOWN, GATE_UP, OUT, QKV, build
+from kernels.megakernel.structure import rows_of
 from kernels.sampling import GREEDY, Sampling, choose
+from tests.kernels.megakernel.broken import without
 from tests.kernels.megakernel.on_gpu import PROMPT, models, runner_of
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
@@ -105,3 +110,36 @@ def test_requests_that_it_cannot_answer_are_refused_by_name():
         runner.generate(ids, 4, stop=(1, 2, 3, 4, 5))
     with pytest.raises(ValueError, match=r"^count: "):
         runner._machine.launch(ids[0], 0, 10**6, np.zeros(1, np.int32), runner._cancel[1])
+
+
+def at_work(program, op):
+    """(SM, index) of the second layer's first instruction of that kind that others wait for."""
+    for sm, table in enumerate(program.instructions):
+        for index, words in enumerate(rows_of(table)):
+            if words["op"] == op and words["layer"] == 1 and (words["units"] or op in (ATTENTION, ADD)):
+                return sm, index
+    raise LookupError(op)
+
+
+@pytest.mark.parametrize(("batch", "op"), [(1, QKV), (1, OUT), (1, GATE_UP), (1, DOWN), (2, ATTENTION), (2, ADD)])
+def test_a_program_that_waits_for_nothing_gives_up_and_names_the_instruction(batch, op, monkeypatch):
+    """One instruction is left out; the GPU is free afterwards, and the program with it is right as before."""
+    from kernels.megakernel import machine
+
+    model, _ = models(GPU_CONFIGS["qwen2"])
+    prompt = torch.ones(batch, PROMPT, dtype=torch.int64, device="cuda")
+    expected = runner_of(model).generate(prompt, 8).tokens
+
+    def broken(shape, layout):
+        program = build(shape, layout)
+        return without(program, *at_work(program, op))
+
+    monkeypatch.setattr(machine, "build", broken)
+    monkeypatch.setattr(machine, "check", lambda program: None)
+    monkeypatch.setattr(machine, "TIMEOUT_NS", 20_000_000)
+    began = time.monotonic()
+    with pytest.raises(machine.MegakernelFault, match=r"^SM \d+ waited too long at instruction \d+ \(\w+\)$"):
+        runner_of(model).generate(prompt, 8)
+    monkeypatch.undo()
+    assert runner_of(model).generate(prompt, 8).tokens == expected
+    assert time.monotonic() - began < 60
