@@ -108,6 +108,9 @@ struct Epilogue {
   }
 };
 
+// So that all rows that a thread has in HEAD are of one sequence.
+static_assert(kConsumers / 16 % BATCH == 0 || kUnitBatch * BATCH * 16 <= kConsumers, "a thread's best logit is of one sequence");
+
 // One instruction of the consumers; false when the machine has given up. Little is kept in registers while it attends.
 __device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPlace& ring, const Instruction& in) {
   note_instruction(p, s, in.index);
@@ -127,7 +130,7 @@ __device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPlace& r
     if (in.op == kHead) {
 #pragma unroll
       for (int o = 8; o; o >>= 1) best = larger(best, __shfl_xor_sync(~0u, best, o));
-      if (threadIdx.x % 16 == 0) s.best[threadIdx.x / 16] = best;  // 16 rows of sequence threadIdx.x / 16 % BATCH
+      if (threadIdx.x % 16 == 0) s.best[threadIdx.x / 16] = best;  // 16 rows of sequence threadIdx.x / 16 % BATCH, or none
       consumers_sync();
       if (threadIdx.x < BATCH) {
         best = 0;

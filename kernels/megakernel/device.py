@@ -9,8 +9,9 @@ import numpy as np
 
 from kernels import nvrtc
 from kernels.megakernel.program import ADD, ATTENTION, HEAD, OUT, Program, groups_of, heads_of_columns
+from kernels.megakernel.shape import BATCH_MOST
 from kernels.megakernel.weights import FORMATS
-from kernels.megakernel.words import COUNT_MOST, bin_words
+from kernels.megakernel.words import COUNT_MOST, bin_words, columns_of
 from kernels.sampling import Sampling
 from kernels.tiles.maps import TENSOR_MAP
 
@@ -20,7 +21,7 @@ PRODUCER_THREADS = 128
 """A warpgroup, of which one thread works: so the consumers may have its registers."""
 
 UNIT_BATCH = {1: 8, 2: 8, 4: 4, 8: 2}
-"""kUnitBatch of machine.cuh: row tiles that are reduced together."""
+"""kUnitBatch of machine.cuh, by kColumns: row tiles that are reduced together."""
 
 SPLIT_KEYS = {32: 256, 64: 256, 128: 192}
 """Keys worth another split, by head_dim: what the warps of an SM have in registers at once, or somewhat less."""
@@ -35,7 +36,6 @@ SCALARS = (
     "position", "count", "capacity", "trace_length", "stop_count", "first_made",
 )  # fmt: skip
 STOP_TOKENS = 4
-BATCH_MOST = 8
 SAMPLING = np.dtype(
     [("inverse_temperature", "f4"), ("top_p", "f4"), ("top_k", "i4"), ("stream", "u4"), ("seed", "u8")], align=True
 )
@@ -143,8 +143,9 @@ def scratch_bytes(
     residual: int, head_dim: int, batch: int, longest: int, warps: int, heads: int, groups: int, columns: int
 ) -> int:
     """An upper bound of sizeof(Shared) less the ring: `residual` columns are kept, and see `attention_sizes`."""
-    product = 2 * longest * batch + 2 * UNIT_BATCH[batch] * warps * 16 * batch * 4
-    attention = 2 * columns * batch + 4 * (heads + groups) * head_dim + 4 * warps * min(heads, 8) * (head_dim + 2)
+    filled = columns_of(batch)
+    product = 2 * longest * filled + 2 * UNIT_BATCH[filled] * warps * 16 * batch * 4
+    attention = 2 * columns * filled + 4 * (heads + groups) * head_dim + 4 * warps * min(heads, 8) * (head_dim + 2)
     sample = 2 * 8 * warps * bin_words(batch) + 4 * bin_words(batch) + 48 * batch
     return max(product, attention, sample) + 6 * columns + batch * residual * 4 + batch * warps * 12 + 2048
 

@@ -33,7 +33,7 @@ def draw(sm: "Sm", best: Words) -> Generator[bool, None, Words]:
         tag = tag_of(sm.round)
         own = [bin_of(*search.bins_of(row), tag) for search, row in zip(searches, logits, strict=True)]
         words = yield from exchange(sm, np.concatenate(own))
-        for search, sums in zip(searches, sums_of(words.reshape(len(words), batch, bins)), strict=True):
+        for search, sums in zip(searches, sums_of(words.reshape(len(words), -1, bins)[:, :batch]), strict=True):
             if search.goal:
                 search.narrow(*sums)
     picks = np.zeros(batch, dtype=np.uint64)
@@ -44,15 +44,17 @@ def draw(sm: "Sm", best: Words) -> Generator[bool, None, Words]:
             scores = noisy(how, logits[b, keep], ids[keep], sm.gpu.position + sm.step + 1)
             picks[b] = candidates_of(scores, ids[keep]).max()
     tag = tag_of(sm.round)
-    words = yield from exchange(sm, np.append(candidate_words(picks, tag), np.full(bin_words(batch) - 2 * batch, tag)))
+    words = yield from exchange(sm, candidate_words(picks, tag).ravel())
     drawn = best_candidates(words[:, : 2 * batch].reshape(-1, batch, 2))
     return np.where(value_of(drawn) > 0, drawn, best)
 
 
 def exchange(sm: "Sm", own: Words) -> Generator[bool, None, Words]:
-    """One round: writes this SM's words and takes those of all, [sms, bin_words]."""
+    """One round: writes this SM's words, filled up with empty ones, and takes those of all, [sms, bin_words]."""
     area, tag = area_of(sm.round), tag_of(sm.round)
-    sm.store("counts", (area, sm.number), own)
+    words = np.full(bin_words(sm.layout.batch), tag)
+    words[: len(own)] = own
+    sm.store("counts", (area, sm.number), words)
     yield True
     words = yield from sm.take("counts", area, tag)
     sm.round += 1

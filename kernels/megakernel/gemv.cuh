@@ -7,7 +7,7 @@ __device__ __forceinline__ int permuted(int k) { return ((k & 7) >> 1) * 4 + (k 
 
 // Input elements k .. k + 3 (k a multiple of 4) of sequence b.
 __device__ __forceinline__ void store_input(Shared& s, int k, int b, const float4& x) {
-  __nv_bfloat16* tile = s.product.input + ((k >> 4) * BATCH + b) * 16;
+  __nv_bfloat16* tile = s.product.input + ((k >> 4) * kColumns + b) * 16;
   *(__nv_bfloat162*)(tile + permuted(k & 15)) = __floats2bfloat162_rn(x.x, x.y);
   *(__nv_bfloat162*)(tile + permuted((k & 15) + 2)) = __floats2bfloat162_rn(x.z, x.w);
 }
@@ -75,7 +75,7 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, RingPlace& r
                                         Load load, Epilogue epilogue) {
   constexpr bool Paired = Which == kGateUp;
   constexpr int kChunks = (Tiles + kChunkTiles - 1) / kChunkTiles, kRows = Paired ? 8 : 16;
-  constexpr int kChunkInput = kChunkTiles * BATCH * 32;
+  constexpr int kChunkInput = kChunkTiles * kColumns * 32;
   constexpr bool kHeld = kChunks * kEach / kTogether * kBlockTiles <= kHeldMost;
   const int warp = threadIdx.x / 32;
   const int tiles = Even ? Tiles : in.k_tiles;
@@ -138,7 +138,7 @@ __device__ __forceinline__ bool gemv(const Params& p, Shared& s, RingPlace& ring
   return product<kQkv, HIDDEN / 16, true>(p, s, ring, in, step, load, epilogue);
 }
 
-constexpr int kSequenceThreads = kConsumers / BATCH, kSequenceWarps = WARPS / BATCH;  // that load one sequence's input
+constexpr int kSequenceWarps = WARPS / BATCH, kSequenceThreads = kSequenceWarps * 32;  // that load one sequence's input
 constexpr int kSquares = SLICE ? WARPS : kSequenceWarps;                              // sums of one sequence's squares
 static_assert(kSequenceWarps > 0, "a sequence has a warp of its own");
 constexpr int kNormSteps = (HIDDEN + kSequenceThreads * 4 - 1) / (kSequenceThreads * 4);
@@ -152,6 +152,7 @@ __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const In
   constexpr int kMost = Planes > 8 ? 1 : Planes > 1 ? 16 / Planes : 8;  // steps whose words a thread has in flight
   constexpr int kNormTogether = kNormSteps < kMost ? kNormSteps : kMost;
   const int b = threadIdx.x / kSequenceThreads;
+  if (WARPS % BATCH && b >= BATCH) return;
   float squares = 0;
 #pragma unroll 1
   for (int first = 0; first < kNormSteps; first += kNormTogether) {
@@ -216,8 +217,8 @@ __device__ __forceinline__ void set_scale(Shared& s) {
 // input = `k_tiles` tiles from `base` on: 8 elements lie in three words. The sum of what the fourth words have.
 __device__ __forceinline__ float load_eights(const Params& p, Shared& s, const Instruction& in, u32 tag, const u64* base,
                                              int k_tiles) {
-  constexpr int kEach = (INPUT_LENGTH / 8 * BATCH + kConsumers - 1) / kConsumers, kItems = kEach < 8 ? kEach : 8;
-  const int groups = k_tiles * 2 * BATCH;
+  constexpr int kEach = (INPUT_LENGTH / 8 * kColumns + kConsumers - 1) / kConsumers, kItems = kEach < 8 ? kEach : 8;
+  const int groups = k_tiles * 2 * kColumns;
   float sum = 0;
 #pragma unroll 1
   for (int round = threadIdx.x; round - threadIdx.x % 32 < groups; round += kConsumers * kItems) {
@@ -225,7 +226,9 @@ __device__ __forceinline__ float load_eights(const Params& p, Shared& s, const I
     ulonglong2 words[2 * kItems];
 #pragma unroll
     for (int n = 0; n < kItems; n++) {
-      from[2 * n] = min(round + n * kConsumers, groups - 1) * 4;
+      const int group = min(round + n * kConsumers, groups - 1);
+      const int there = group / kColumns * BATCH + min(group % kColumns, BATCH - 1);
+      from[2 * n] = (BATCH == kColumns ? group : there) * 4;
       from[2 * n + 1] = from[2 * n] + 2;
     }
     await<kWatchGated>(p, s, in, tag, base, from, words);
@@ -233,8 +236,8 @@ __device__ __forceinline__ float load_eights(const Params& p, Shared& s, const I
     for (int n = 0; n < kItems; n++) {
       const int group = round + n * kConsumers;  // 8 elements of one sequence
       if (group >= groups) break;
-      const int k8 = group / BATCH, b = group % BATCH;
-      u32* tile = (u32*)(s.product.input + ((k8 >> 1) * BATCH + b) * 16) + (k8 & 1);  // pairs 2t, 2t+1 lie 8 bytes apart
+      const int k8 = group / kColumns, b = group % kColumns;
+      u32* tile = (u32*)(s.product.input + ((k8 >> 1) * kColumns + b) * 16) + (k8 & 1);  // pairs 2t, 2t+1 lie 8 bytes apart
       const u64 a = words[2 * n].x, c = words[2 * n].y, d = words[2 * n + 1].x;
       tile[0] = (u32)(a >> 48) | (u32)(a >> 32 & 0xffff) << 16;
       tile[2] = (u32)(a >> 16 & 0xffff) | (u32)(c >> 48) << 16;

@@ -3,7 +3,7 @@
 #include "primitives.cuh"
 
 // Compile-time facts of the model and the launch, from `kernels.megakernel.compile`:
-// HIDDEN INTER HEADS KV_HEADS HEAD_DIM LAYERS VOCAB BATCH (1, 2, 4, 8) QKV_BIAS QK_NORM NORM_EPS ROWS_PER_HEAD_GROUP
+// HIDDEN INTER HEADS KV_HEADS HEAD_DIM LAYERS VOCAB BATCH (1 to 8) QKV_BIAS QK_NORM NORM_EPS ROWS_PER_HEAD_GROUP
 // WARPS STAGES IN_FLIGHT AHEAD_IN_FLIGHT (chunks, when memory or the second-level cache has them)
 // INPUT_LENGTH (largest input vector of one instruction) MAX_SPLITS (of the keys; 0: OUT attends) SPLIT_KEYS
 // ATTENDED_HEADS ATTENDED_GROUPS (query and key-value heads of one instruction) OUT_INPUT (of OUT that attends)
@@ -27,7 +27,10 @@ constexpr int kChunk = (kChunkHeader + kChunkBlocks * kBlock + 127) / 128 * 128;
 // Who says that a chunk is free: each warp, or, for racecheck, which does not see that __syncwarp orders a lane's reads
 // before another lane's arrival, each lane.
 constexpr int kArrivals = DEBUG ? kConsumers : WARPS;
-constexpr int kUnitBatch = BATCH == 8 ? 2 : BATCH == 4 ? 4 : 8;  // row tiles that are reduced together
+// Input vectors of a product in shared memory: the sequences, filled up to a power of two. Nobody looks at what comes of
+// the others, of which there are no words.
+constexpr int kColumns = BATCH > 4 ? 8 : BATCH > 2 ? 4 : BATCH;
+constexpr int kUnitBatch = kColumns == 8 ? 2 : kColumns == 4 ? 4 : 8;  // row tiles that are reduced together
 constexpr bool kMany = BATCH > 1;
 constexpr bool kWatchGated = kMany || WEIGHT_BITS == 16;  // whether one lane of a warp watches for DOWN's input
 constexpr int kQkvRows = (HEADS + 2 * KV_HEADS) * HEAD_DIM;
@@ -77,7 +80,7 @@ struct Params {
   u64* gated;                   // [INTER / 8, BATCH, 4] three bf16 a word; the fourth word is not used
   u64* normed;                  // [2, HIDDEN / 8, BATCH, 4] three bf16 a word, in the fourth their sum of squares; SLICE
   u64* candidates;              // [SMs, BATCH, 2] best logit (ordered bits) and its token, a word each
-  u64* counts;                  // [2, SMs, BATCH, kBins] mass and count of a bin of logits
+  u64* counts;                  // [2, SMs, kColumns, kBins] mass and count of a bin of logits
   u64* fault;                   // 0 while all is well, else bit 63, SM << 32, instruction << 8, op
   const long long* first_token; // [BATCH]
   const long long* forced;      // [count + 1, BATCH] tokens to take instead of the chosen ones, or null
@@ -96,7 +99,7 @@ struct Params {
 // Attention's queries, each the sum of two bf16, the newest keys and values, and what the warps merge: sums of values, and
 // (maximum, sum of weights) of each query head. OUT, when it attends, keeps its input before them.
 struct AttentionScratch {
-  alignas(16) __nv_bfloat16 input[OUT_INPUT * BATCH];
+  alignas(16) __nv_bfloat16 input[OUT_INPUT * kColumns];
   alignas(16) __nv_bfloat16 query[ATTENDED_HEADS][2][HEAD_DIM], newest[ATTENDED_GROUPS][2][HEAD_DIM];
   alignas(16) float merged[WARPS][kGroupMost][HEAD_DIM];
   float2 state[WARPS][kGroupMost];
@@ -110,13 +113,13 @@ struct Exchange {
 };
 
 struct ProductScratch {
-  alignas(16) __nv_bfloat16 input[INPUT_LENGTH * BATCH];  // [k tile][BATCH][16], in the order of the matrix units
+  alignas(16) __nv_bfloat16 input[INPUT_LENGTH * kColumns];  // [k tile][kColumns][16], in the order of the matrix units
   alignas(16) float partial[2][kUnitBatch][WARPS][16 * BATCH];
 };
 
 // The search for what top-k and top-p keep (sampling.cuh): bins of logits of each sequence, counted in one round.
-constexpr int kBins = BATCH <= 2 ? 32 : 64 / BATCH;
-constexpr int kBinWords = kBins * BATCH;
+constexpr int kBins = kColumns <= 2 ? 32 : 64 / kColumns;
+constexpr int kBinWords = kBins * kColumns;
 enum Goal : int { kFound = 0, kCount = 1, kMass = 2 };
 struct Search {
   int goal;                     // the threshold is found, or lies where a count, or a mass, of tokens is reached

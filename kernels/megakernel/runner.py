@@ -23,12 +23,11 @@ from kernels.megakernel.device import Tuning
 from kernels.megakernel.machine import Machine
 from kernels.megakernel.program import Program, usual
 from kernels.megakernel.quantise import rounded_decoder
-from kernels.megakernel.shape import shape_of
+from kernels.megakernel.shape import BATCH_MOST, shape_of
 from kernels.megakernel.weights import format_of
 from kernels.sampling import Samplings, of_batch
 
 CAPACITY_STEP = 64
-BATCHES = (1, 2, 4, 8)
 LOOK_NS = 1_000_000
 """How long a token may take before the host looks whether the launch has ended without it."""
 FORCED_MOST = 1024
@@ -75,8 +74,8 @@ class MegakernelRunner(Runner):
 
     @torch.no_grad()
     def prepare(self, batch: int, prompt: int, tokens: int) -> None:
-        if batch not in BATCHES:
-            raise ValueError(f"batch: the megakernel serves {', '.join(map(str, BATCHES))}, not {batch}")
+        if not 1 <= batch <= BATCH_MOST:
+            raise ValueError(f"batch: the megakernel serves 1 to {BATCH_MOST}, not {batch}")
         if self._prompts is None or not self._prompts.fits(batch, prompt, tokens):
             capacity = -(-max(bucket(prompt), prompt + tokens) // CAPACITY_STEP) * CAPACITY_STEP
             self._machine = self._prompts = None

@@ -265,7 +265,7 @@ __device__ __forceinline__ bool draw(const Params& p, Shared& s, const Instructi
     bool searching = false;
     for (int b = 0; b < BATCH; b++) searching |= s.sample.search[b].goal != kFound;
     if (!searching) break;
-    if (threadIdx.x < kBinWords)
+    if (threadIdx.x < kBins * BATCH)
       s.sample.edge[threadIdx.x / kBins][threadIdx.x % kBins] = bin_edge(s.sample.search[threadIdx.x / kBins], threadIdx.x % kBins);
     consumers_sync();
     if (!exchange_bins(p, s, end, step, round)) return false;

@@ -5,6 +5,8 @@ from typing import Any
 
 FAMILIES = ("llama", "qwen2", "qwen3", "mistral")
 HEAD_DIMS = (32, 64, 128)
+BATCH_MOST = 8
+"""Sequences: columns of a matrix unit's tile."""
 
 
 class Unsupported(ValueError):

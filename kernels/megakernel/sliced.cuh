@@ -61,8 +61,8 @@ __device__ __forceinline__ void add_to_slice(const Params& p, Shared& s, const I
 // input = the normed residual, by whom it was added to.
 __device__ __forceinline__ void load_slices(const Params& p, Shared& s, const Instruction& in, u32 tag) {
   const u64* normed = p.normed + (in.op == kGateUp) * (HIDDEN / 8 * BATCH * 4);
-  float squares = load_eights(p, s, in, tag, normed, HIDDEN / 16);  // of one sequence: a thread's groups are BATCH apart
+  float squares = load_eights(p, s, in, tag, normed, HIDDEN / 16);  // of one sequence: a thread's groups are kColumns apart
 #pragma unroll
-  for (int o = BATCH; o < 32; o <<= 1) squares += __shfl_xor_sync(~0u, squares, o);
+  for (int o = kColumns; o < 32; o <<= 1) squares += __shfl_xor_sync(~0u, squares, o);
   if (threadIdx.x % 32 < BATCH) s.squares[threadIdx.x / 32 + threadIdx.x % 32 * WARPS] = squares;
 }

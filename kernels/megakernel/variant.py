@@ -2,10 +2,9 @@
 
 from kernels.engine.whole_model import WholeModel
 from kernels.hardware import Gpu
+from kernels.megakernel.shape import BATCH_MOST
 from kernels.ops import ModelCase
 from kernels.registry import Refusal, register
-
-BATCH_MOST = 8
 
 
 @register
@@ -24,6 +23,6 @@ class Megakernel(WholeModel):
             return Refusal(f"device is {gpu.name}: the megakernel is written for Hopper (compute capability 9.0)")
         if case.weights != self.weights:
             return Refusal(f"weights are {case.weights}: {self.name} takes {self.weights}")
-        if case.batch not in (1, 2, 4, BATCH_MOST):
-            return Refusal(f"batch is {case.batch}: the megakernel serves 1, 2, 4 and 8")
+        if case.batch > BATCH_MOST:
+            return Refusal(f"batch is {case.batch}: the megakernel serves 1 to {BATCH_MOST}")
         return None

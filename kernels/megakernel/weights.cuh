@@ -117,7 +117,7 @@ __device__ __forceinline__ void load_inputs(Inputs& x, const char* input, int ti
   for (int i = 0; i < kEach / kTogether; i++) {
     const int block = (i * kTogether + (kTogether == 2 ? column / 4 : 0)) * WARPS + warp;
     const bool there = mine && block * kBlockTiles + tile < tiles;
-    const char* from = input + ((block * kBlockTiles + tile) * BATCH + sequence) * 32 + quarter * 8;
+    const char* from = input + ((block * kBlockTiles + tile) * kColumns + sequence) * 32 + quarter * 8;
 #pragma unroll
     for (int n = 0; n < kBlockTiles; n++) {
       x[i][n] = there ? *(const uint2*)(from + n * 8) : make_uint2(0, 0);
@@ -149,7 +149,7 @@ __device__ __forceinline__ void load_codes(Codes& own, const char* chunk, int ti
 // and 2t + 1 that undo it.
 template <int Tiles>
 __device__ __forceinline__ float2 halve_inputs(char* input, int tiles) {
-  constexpr int kPieces = kBlockTiles * BATCH * 2, kAtOnce = 32 / kPieces;  // of 16 bytes, of a block; blocks
+  constexpr int kPieces = kBlockTiles * kColumns * 2, kAtOnce = 32 / kPieces;  // of 16 bytes, of a block; blocks
   constexpr int kBlocks = (Tiles + kBlockTiles * WARPS - 1) / (kBlockTiles * WARPS);
   constexpr int kRounds = (kBlocks + kAtOnce - 1) / kAtOnce;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, piece = lane % kPieces;
@@ -158,7 +158,7 @@ __device__ __forceinline__ float2 halve_inputs(char* input, int tiles) {
 #pragma unroll
   for (int i = 0; i < kRounds; i++) {
     const int block = (i * kAtOnce + lane / kPieces) * WARPS + warp;
-    const bool there = block * kBlockTiles + piece / (BATCH * 2) < tiles;
+    const bool there = block * kBlockTiles + piece / (kColumns * 2) < tiles;
     pieces[i] = there ? ((const uint4*)input)[block * kPieces + piece] : make_uint4(0, 0, 0, 0);
     const u32 most = __vmaxu2(__vmaxu2(pieces[i].x & 0x7fff7fffu, pieces[i].y & 0x7fff7fffu),
                               __vmaxu2(pieces[i].z & 0x7fff7fffu, pieces[i].w & 0x7fff7fffu));
@@ -167,9 +167,9 @@ __device__ __forceinline__ float2 halve_inputs(char* input, int tiles) {
   if (BATCH == 1) {
     largest = __reduce_max_sync(~0u, largest);
   } else {
-    largest = max(largest, __shfl_xor_sync(~0u, largest, 1));  // of the sequence lane / 2 % BATCH
+    largest = max(largest, __shfl_xor_sync(~0u, largest, 1));  // of the sequence lane / 2 % kColumns
 #pragma unroll
-    for (int o = 2 * BATCH; o < 32; o *= 2) largest = max(largest, __shfl_xor_sync(~0u, largest, o));
+    for (int o = 2 * kColumns; o < 32; o *= 2) largest = max(largest, __shfl_xor_sync(~0u, largest, o));
   }
   const float factor = __uint_as_float((268 - (largest >> 7)) << 23), undo = __uint_as_float(((largest >> 7) - 14) << 23);
 #pragma unroll
@@ -178,11 +178,11 @@ __device__ __forceinline__ float2 halve_inputs(char* input, int tiles) {
     u32 pairs[4] = {pieces[i].x, pieces[i].y, pieces[i].z, pieces[i].w};
 #pragma unroll
     for (u32& pair : pairs) pair = two_halves(unpack_bf16(pair).x * factor, unpack_bf16(pair).y * factor);
-    if (block * kBlockTiles + piece / (BATCH * 2) < tiles)
+    if (block * kBlockTiles + piece / (kColumns * 2) < tiles)
       ((uint4*)input)[block * kPieces + piece] = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
   }
   __syncwarp();
   const int first = lane % 4 * 2;
   return BATCH == 1 ? make_float2(undo, undo)
-                    : make_float2(__shfl_sync(~0u, undo, first % BATCH * 2), __shfl_sync(~0u, undo, (first + 1) % BATCH * 2));
+                    : make_float2(__shfl_sync(~0u, undo, first % kColumns * 2), __shfl_sync(~0u, undo, (first + 1) % kColumns * 2));
 }

@@ -37,14 +37,19 @@ def word_shapes(shape: Shape, layout: Layout) -> dict[str, tuple[int, ...]]:
     }
 
 
+def columns_of(batch: int) -> int:
+    """The sequences, filled up to a power of two: kColumns of machine.cuh."""
+    return 1 << (batch - 1).bit_length()
+
+
 def bins_of(batch: int) -> int:
     """The bins into which one round of the search for a threshold cuts each sequence's bracket."""
-    return 32 if batch <= 2 else 64 // batch
+    return min(32, 64 // columns_of(batch))
 
 
 def bin_words(batch: int) -> int:
     """The words that an SM writes in one round."""
-    return bins_of(batch) * batch
+    return bins_of(batch) * columns_of(batch)
 
 
 def tag_at(step: int, layer: int, layers: int) -> np.uint64:

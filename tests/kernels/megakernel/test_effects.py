@@ -27,6 +27,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "llama-32": {"batch": 2, "out_parts": 2, "down_parts": 2, "splits": 3, "heads": 2, "sliced": True},
     "qwen3": {"sms": 4, "out_parts": 3, "splits": 6},
     "qwen2": {"batch": 2, "out_parts": 2, "splits": 0},
+    "qwen2 of three": {"batch": 3, "out_parts": 2, "splits": 3, "sliced": True},
     "llama-32 in copies": {"splits": 0, "sms": 6, "out_parts": 2, "down_parts": 2, "copies": 3},
 }
 

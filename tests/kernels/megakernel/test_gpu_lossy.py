@@ -19,7 +19,7 @@ def generated(family: str, dtype: str) -> Any:
     return engine.load(None, GPU_CONFIGS[family], seed=0, generated=True, dtype=dtype, device="cuda")
 
 
-@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize("batch", [1, 3, 4])
 @pytest.mark.parametrize("family", ["llama", "llama-32", "qwen2"])
 @pytest.mark.parametrize("weights", ["fp8", "nvfp4"])
 def test_it_is_the_model_of_the_rounded_weights(weights: str, family: str, batch: int) -> None:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.gpu
 TOKENS = 16
 
 
-@pytest.mark.parametrize("batch", [1, 2, 4, 8])
+@pytest.mark.parametrize("batch", [1, 2, 3, 4, 5, 8])
 @pytest.mark.parametrize("family", GPU_CONFIGS)
 def test_its_logits_are_as_near_float32_as_torchs_and_its_tokens_are_their_best(family, batch):
     config = GPU_CONFIGS[family]
@@ -32,8 +32,35 @@ def test_its_logits_are_as_near_float32_as_torchs_and_its_tokens_are_their_best(
     assert (truth[:, PROMPT - 1 : -1].max(-1).values - chosen).max() < 0.05 * truth.std()
 
 
+@pytest.mark.parametrize("batch", [3, 5, 6, 7])
+@pytest.mark.parametrize("weights", ["bf16", "fp8", "nvfp4"])
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+def test_sequences_answer_as_they_do_in_a_batch_filled_up_to_a_power_of_two(family, weights, batch):
+    """The same bits of every logit, of 300 tokens and so of one split and of some, given the same layout."""
+    model, _ = models(GPU_CONFIGS[family])
+    ids = torch.randint(0, 4099, (8, 300), device="cuda")
+    filled, own = (
+        runner_of(model, weights=weights, layout={"heads": 2, "splits": 3, "down_parts": 2}) for _ in range(2)
+    )
+    filled.prepare(4 if batch == 3 else 8, 300, 1)
+    own.prepare(batch, 300, 1)
+    assert torch.equal(own.logits(ids[:batch]), filled.logits(ids)[:batch])
+
+
+@pytest.mark.parametrize("batch", [3, 5])
+def test_a_batch_of_any_size_ends_when_all_have_met_a_stop_token(batch):
+    model, _ = models(GPU_CONFIGS["llama"])
+    runner = runner_of(model)
+    prompt = torch.randint(0, 4099, (1, PROMPT), device="cuda").repeat(batch, 1)
+    made = runner.generate(prompt, TOKENS)
+    assert made.extra["launches"] == 1
+    assert made.tokens == made.tokens[:1] * batch
+    ends = made.tokens[0].index(made.tokens[0][9]) + 1
+    assert runner.generate(prompt, TOKENS, stop=(made.tokens[0][9],)).tokens == [made.tokens[0][:ends]] * batch
+
+
 @pytest.mark.parametrize(
-    ("family", "batch", "length"), [("llama", 1, 16_500), ("qwen2", 1, 33_000), ("qwen3", 2, 5000)]
+    ("family", "batch", "length"), [("llama", 1, 16_500), ("qwen2", 1, 33_000), ("qwen3", 2, 5000), ("llama", 3, 5000)]
 )
 def test_long_contexts_are_as_near_float32_as_torchs(family, batch, length):
     model, exact = models(GPU_CONFIGS[family])
@@ -95,4 +122,4 @@ def test_what_it_cannot_serve_is_refused_by_name():
     with pytest.raises(ValueError, match="dtype"):
         runner_of(exact)
     with pytest.raises(ValueError, match="batch"):
-        runner_of(model).prepare(3, PROMPT, TOKENS)
+        runner_of(model).prepare(9, PROMPT, TOKENS)

@@ -12,6 +12,7 @@ from kernels.megakernel.pack import quantised, streams
 from kernels.megakernel.program import Layout, build
 from kernels.megakernel.shape import shape_of
 from kernels.megakernel.weights import FORMATS, matrix_of_unit
+from kernels.megakernel.words import columns_of
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
 pytestmark = pytest.mark.gpu
@@ -32,7 +33,8 @@ def products(weights: str, batch: int, matrix: torch.Tensor, x: torch.Tensor) ->
     constants = device.defines(build(shape, Layout(sms=1, batch=batch, weights=weights)), device.Tuning())
     warps = constants["WARPS"]
     stream = streams(quantised(matrix, weights), form, 0, tiles)[0].contiguous().cuda()
-    permuted = x.view(batch, tiles, 2, 4, 2).permute(1, 0, 3, 2, 4).contiguous()  # tile, sequence, t, column half, pair
+    filled = torch.cat([x, torch.full((columns_of(batch) - batch, tiles * 16), torch.nan)])
+    permuted = filled.view(-1, tiles, 2, 4, 2).permute(1, 0, 3, 2, 4).contiguous()  # tile, sequence, t, half, pair
     inputs = permuted.to(torch.bfloat16).cuda()
     out = torch.full((warps, batch, 16), float("nan"), device="cuda")
     shared = form.slot_bytes + inputs.nbytes
@@ -44,7 +46,7 @@ def products(weights: str, batch: int, matrix: torch.Tensor, x: torch.Tensor) ->
 
 
 @pytest.mark.parametrize("share", [1.0, 0.4], ids=["a whole chunk", "a part"])
-@pytest.mark.parametrize("batch", [1, 2, 8])
+@pytest.mark.parametrize("batch", [1, 2, 3, 6, 8])
 @pytest.mark.parametrize("weights", FORMATS)
 def test_a_chunk_is_multiplied(weights: str, batch: int, share: float) -> None:
     tiles = int(FORMATS[weights].chunk_tiles * share)

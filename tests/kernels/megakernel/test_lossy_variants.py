@@ -34,5 +34,8 @@ def test_each_serves_its_own_precision(weights: str) -> None:
 def test_batch_and_gpu_are_refused_by_value(name: str) -> None:
     variant = registry.variant(name)
     weights = next(key for key, value in NAMES.items() if value == name)
-    assert "batch is 3" in getattr(variant.serves(case(weights, batch=3), GPUS["h200"]), "reason", "")
+    assert all(variant.serves(case(weights, batch), GPUS["h200"]) is None for batch in range(1, 9))
+    refusal = variant.serves(case(weights, batch=9), GPUS["h200"])
+    assert refusal is not None
+    assert refusal.reason == "batch is 9: the megakernel serves 1 to 8"
     assert "Hopper" in getattr(variant.serves(case(weights), GPUS["a100"]), "reason", "")
