@@ -1,15 +1,17 @@
 """What the megakernel is compiled with for one model: its constants, its shared memory, the structure of a launch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kernels import nvrtc
-from kernels.megakernel.program import ADD, ATTENTION, HEAD, OUT, Program, groups_of, heads_of_columns
-from kernels.megakernel.shape import BATCH_MOST
+from kernels.cuda_driver import clusters_at_once
+from kernels.megakernel.program import ADD, ATTENTION, HEAD, OUT, Layout, Program, build, groups_of, heads_of_columns
+from kernels.megakernel.shape import BATCH_MOST, Shape
+from kernels.megakernel.validate import check
 from kernels.megakernel.weights import FORMATS
 from kernels.megakernel.words import COUNT_MOST, bin_words, columns_of
 from kernels.sampling import Sampling
@@ -158,6 +160,39 @@ def shared_bytes(constants: dict[str, Any]) -> int:
     return constants["STAGES"] * slot + scratch_bytes(residual, *(constants[name] for name in names))
 
 
+def threads_of(tuning: Tuning) -> int:
+    """The threads of a block."""
+    return 32 * tuning.warps + PRODUCER_THREADS
+
+
 def compile_kernel(constants: dict[str, Any]) -> Any:
     """The CuPy function for these constants."""
     return nvrtc.load(SOURCES / "decode.cu", "decode", constants, shared_bytes(constants))
+
+
+@dataclass(frozen=True)
+class Build:
+    """A proven program, what its kernel is compiled with, and the CuPy function."""
+
+    program: Program
+    constants: dict[str, Any]
+    kernel: Any
+
+
+def built(shape: Shape, layout: Layout, tuning: Tuning) -> Build:
+    """The build of a layout for the GPU at hand; without pairs where not all of them find room on it at once.
+
+    Raises InvalidProgram for a program that must not run, and ValueError for one that leaves no room for a ring.
+    """
+    program = build(shape, layout)
+    check(program)
+    constants = defines(program, tuning)
+    kernel = compile_kernel(constants)
+    if program.layout.pairs and 2 * pairs_at_once(kernel, program, constants, tuning) < program.layout.sms:
+        return built(shape, replace(layout, pairs=False), tuning)
+    return Build(program, constants, kernel)
+
+
+def pairs_at_once(kernel: Any, program: Program, constants: dict[str, Any], tuning: Tuning) -> int:
+    """How many pairs of SMs, which are clusters, the GPU holds at the same time."""
+    return clusters_at_once(kernel.kernel.ptr, program.layout.sms, 2, threads_of(tuning), shared_bytes(constants))

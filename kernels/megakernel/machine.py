@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 from kernels.megakernel import device
-from kernels.megakernel.program import OP_NAMES, Layout, Program, build
+from kernels.megakernel.program import OP_NAMES, Layout
 from kernels.megakernel.shape import Shape
 from kernels.megakernel.turns import turn
 from kernels.megakernel.uploads import uploads
-from kernels.megakernel.validate import check
 from kernels.megakernel.words import word_shapes
 from kernels.sampling import Samplings, of_batch
 from kernels.tiles.maps import named
@@ -38,11 +37,9 @@ class Machine:
         self.shape, self.capacity, self.tuning = shape, capacity, tuning
         self.gpu = model.lm_head.weight.device
         device.check_present(layout.sms, torch.cuda.get_device_properties(self.gpu).multi_processor_count)
-        self.program: Program = build(shape, layout)
-        check(self.program)
+        made = device.built(shape, layout, tuning)
+        self.program, self.constants, self.kernel = made.program, made.constants, made.kernel
         self.layout = self.program.layout
-        self.constants = device.defines(self.program, tuning)
-        self.kernel = device.compile_kernel(self.constants)
         self._held: dict[str, Tensor] = uploads(model, self.program, capacity) | self._caches()
         self.keys, self.values = self._held["k_cache"], self._held["v_cache"]
         self._maps = self._maps_of_caches() if self.constants["KEYS_IN_RING"] else {}
@@ -133,7 +130,7 @@ class Machine:
         for name, value in (self._maps | pointers | scalars).items():
             params[name] = value
         params["stop"][: len(stop)] = stop
-        threads = 32 * self.tuning.warps + device.PRODUCER_THREADS
+        threads = device.threads_of(self.tuning)
         with turn(self.gpu), cupy.cuda.ExternalStream(torch.cuda.current_stream(self.gpu).cuda_stream):
             self.kernel((self.layout.sms,), (threads,), (params,), shared_mem=device.shared_bytes(self.constants))
         self.launches += 1

@@ -248,9 +248,10 @@ def _slices(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[Prob
 
 
 def _pairs(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[Problem]:
-    """SMs that share keys attend in the same layers, with the same columns of OUT.
+    """SMs that share keys attend once in every layer, with the same columns of OUT as the other.
 
-    Neither then waits for ever for the other's sums: what an SM does before them it does whatever comes of its own.
+    Neither then waits for ever for the other's sums: what an SM does before them it does whatever comes of its own; and
+    a layer's number tells it which sums have come.
     """
     if not program.layout.pairs:
         return
@@ -258,6 +259,10 @@ def _pairs(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[Probl
         yield Problem("bounds", -1, -1, f"{program.layout.sms} SMs are not in pairs")
         return
     attended = [[(w["layer"], w["k_tile"], w["k_tiles"]) for w in listed if w["op"] == OUT] for listed in rows]
+    layers = list(range(program.shape.layers))
+    for sm, found in enumerate(attended):
+        if [layer for layer, *_ in found] != layers:
+            yield Problem("deadlock", sm, -1, "it shares keys, but does not attend once in each layer")
     for sm in range(0, program.layout.sms, 2):
         if attended[sm] != attended[sm + 1]:
             yield Problem(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kernels.cuda_driver import driver
+
 if TYPE_CHECKING:
     import torch
 
@@ -80,7 +82,7 @@ def _encoded(
     outer = [stride * size for stride in strides[:-1]]
     memory = ctypes.create_string_buffer(128 + 64)
     start = ctypes.addressof(memory) + -ctypes.addressof(memory) % 64
-    answer = _driver().cuTensorMapEncodeTiled(
+    answer = driver().cuTensorMapEncodeTiled(
         ctypes.c_void_p(start), ctypes.c_int(_TYPES[dtype]), ctypes.c_uint32(rank), ctypes.c_void_p(address),
         (ctypes.c_uint64 * rank)(*reversed(shape)), (ctypes.c_uint64 * (rank - 1))(*reversed(outer)),
         (ctypes.c_uint32 * rank)(*reversed(box)), (ctypes.c_uint32 * rank)(*[1] * rank),
@@ -90,8 +92,3 @@ def _encoded(
     if answer:
         raise RuntimeError(f"the driver refuses a tensor map with error {answer}: {shape} by {strides} in boxes {box}")
     return np.frombuffer(ctypes.string_at(start, 128), TENSOR_MAP)[0:1].reshape(()).copy()
-
-
-@lru_cache(maxsize=1)
-def _driver() -> ctypes.CDLL:
-    return ctypes.CDLL("libcuda.so.1")

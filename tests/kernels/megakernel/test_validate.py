@@ -138,6 +138,28 @@ def test_it_rejects_pairs_that_attend_to_other_columns() -> None:
     assert kinds(with_rows(program, dict(enumerate(rows)))) == {"deadlock"}
 
 
+IN_PAIRS = program_of("llama-32", sms=8, out_parts=2, splits=0, pairs=True)
+
+
+@given(st.integers(0, 3), st.integers(1, 3), st.integers(0, 1))
+@MANY
+def test_it_rejects_pairs_that_do_not_attend_once_in_every_layer(giver: int, away: int, layer: int) -> None:
+    """A pair's rows of OUT handed to another: every tile is multiplied once, and neighbours attend alike."""
+    assert IN_PAIRS.layout.pairs
+    taker = (giver + away) % 4
+    rows = {sm: rows_of(IN_PAIRS.instructions[sm]) for sm in range(8)}
+    for side in (0, 1):
+        mine, theirs = rows[2 * giver + side], rows[2 * taker + side]
+        at, to = (
+            next(i for i, w in enumerate(each) if (w["op"], w["layer"]) == (OUT, layer)) for each in (mine, theirs)
+        )
+        theirs.insert(to + 1, mine.pop(at))
+    broken = with_rows(IN_PAIRS, rows)
+    assert kinds(broken) == {"deadlock"}
+    alone = replace(broken, layout=replace(broken.layout, pairs=False))
+    assert not kinds(alone)
+
+
 def test_it_rejects_a_copy_that_nobody_reads() -> None:
     program = program_of("llama-32", sms=6, splits=0, copies=2)
     assert program.layout.copies == 2

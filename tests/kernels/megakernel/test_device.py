@@ -1,0 +1,40 @@
+"""The build of a layout for a GPU: pairs of SMs only where all of them find room."""
+
+from typing import Any
+
+import pytest
+
+from kernels.megakernel import device
+from kernels.megakernel.program import Layout
+from kernels.megakernel.shape import shape_of
+from kernels.megakernel.validate import validate
+from tests.kernels.megakernel.tiny_models import MODELS
+
+SHAPE = shape_of(MODELS["llama-32"])
+IN_PAIRS = Layout(sms=6, splits=0, out_parts=2, pairs=True)
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What kernels are compiled with, on a GPU that holds two clusters."""
+    found: list[dict[str, Any]] = []
+    monkeypatch.setattr(device, "compile_kernel", lambda constants: found.append(constants) or len(found))
+    monkeypatch.setattr(device, "pairs_at_once", lambda *given: 2)
+    return found
+
+
+def test_pairs_that_find_no_room_are_left_out(compiled: list[dict[str, Any]]) -> None:
+    made = device.built(SHAPE, IN_PAIRS, device.Tuning())
+    assert not made.program.layout.pairs
+    assert not validate(made.program)
+    assert [constants["PAIRS"] for constants in compiled] == [1, 0]
+    assert (made.constants, made.kernel) == (compiled[1], 2)
+
+
+@pytest.mark.parametrize(
+    "layout", [Layout(sms=4, splits=0, pairs=True), Layout(sms=6, splits=0), Layout(sms=6)], ids=str
+)
+def test_what_finds_room_is_built_once(layout: Layout, compiled: list[dict[str, Any]]) -> None:
+    made = device.built(SHAPE, layout, device.Tuning())
+    assert made.program.layout == layout
+    assert compiled == [made.constants]
