@@ -64,6 +64,7 @@ class FlashTriton(Variant):
 
         def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
             check(case, q, k, v)
+            _check_rows({"k": k, "v": v}, given["block_n"])
             o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
             if o.numel() == 0:
                 return o
@@ -100,6 +101,13 @@ def _refused(case: AttentionCase) -> Refusal | None:
     if case.softcap is not None and case.softcap <= 0:
         return Refusal(f"softcap is {case.softcap:g}: this variant takes positive ones")
     return None
+
+
+def _check_rows(tensors: "dict[str, torch.Tensor]", block_n: int) -> None:
+    """Raises ValueError, naming the tensor, where a block's rows lie further apart than an int32 counts."""
+    for name, given in tensors.items():
+        if given.stride(1) * block_n >= 2**31:
+            raise ValueError(f"{name} has rows {given.stride(1)} elements apart: {block_n} of them pass 2³¹")
 
 
 def _offered(case: AttentionCase) -> tuple[tuple[int, int, int, int], ...]:

@@ -1,6 +1,7 @@
 """The Triton kernel is right at tiny shapes in the interpreter, compiles without spills, and refuses in a sentence."""
 
 import random
+from pathlib import Path
 
 import pytest
 import torch
@@ -115,6 +116,19 @@ def test_a_bad_argument_is_named(name, wrong):
     right |= {each: torch.zeros(1, 36, 1, 64, dtype=torch.float16) for each in "kv"}
     with pytest.raises(ValueError, match=f"^{name} "):
         FlashTriton().build(BASE, {})(**right | {name: wrong})
+
+
+@pytest.mark.parametrize("name", ["k", "v"])
+def test_rows_too_far_apart_for_a_block_are_named(name):
+    case = like(q_len=2, kv_len=2)
+    drawn = {each: torch.zeros(1, 2, heads, 64, dtype=torch.float16) for each, heads in (("q", 2), ("k", 1), ("v", 1))}
+    drawn[name] = torch.empty(2**25 + 64, dtype=torch.float16).as_strided((1, 2, 1, 64), (0, 2**25, 64, 1))
+    with pytest.raises(ValueError, match=f"^{name} has rows 33554432 elements apart"):
+        FlashTriton().build(case, {"block_n": 64})(**drawn)
+
+
+def test_offsets_beyond_32_bits_are_right_under_the_interpreter():
+    interpreting.run_tests(Path(__file__).with_name("interpreted_prefill.py"))
 
 
 @pytest.mark.parametrize("params", [{"tile": 3}, {"block_m": 24}, {"block_n": 8}, {"stages": 0}])
