@@ -12,6 +12,7 @@ that is acceptable is for the quality of the whole model to say, never for this 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,8 +23,7 @@ from kernels.in_place import rest_is_unchanged, written_slots
 from kernels.ops import Case, LinearCase, LmHeadCase, RmsNormCase
 from kernels.poison import PoisonedEmpty, poison
 from kernels.registry import Variant
-
-Arguments = dict[str, Any]
+from kernels.truths import Answer, Arguments, Truths, copied, same
 
 
 @dataclass(frozen=True)
@@ -42,20 +42,33 @@ class GateReport:
 
 
 def check(
-    variant: Variant, case: Case, device: torch.device | str, params: dict[str, Any] | None = None, seed: int = 0
+    variant: Variant,
+    case: Case,
+    device: torch.device | str,
+    params: dict[str, Any] | None = None,
+    seed: int = 0,
+    truths: Truths | None = None,
 ) -> GateReport:
-    """Puts the variant through the gate for one case: three magnitudes of inputs, ten calls in all."""
-    return prove(variant, case, device, params, seed)[0]
+    """Puts the variant through the gate for one case: three magnitudes of inputs, ten calls in all.
+
+    `truths` keeps what is expected of the inputs for the case's other variants.
+    """
+    return prove(variant, case, device, params, seed, truths)[0]
 
 
 def prove(
-    variant: Variant, case: Case, device: torch.device | str, params: dict[str, Any] | None = None, seed: int = 0
+    variant: Variant,
+    case: Case,
+    device: torch.device | str,
+    params: dict[str, Any] | None = None,
+    seed: int = 0,
+    truths: Truths | None = None,
 ) -> tuple[GateReport, Callable[..., Any] | None]:
     """The gate's report, and the very function that it is about (None when it could not be built)."""
     params, function = params or {}, None
     try:
         function = variant.build(case, params)
-        gate = _Gate(variant, case, torch.device(device), params, function)
+        gate = _Gate(variant, case, torch.device(device), params, function, truths or Truths())
         with torch.no_grad():
             for position, kind in enumerate(inputs.KINDS):
                 gate.fresh(kind, seed + position)
@@ -73,9 +86,16 @@ class _Gate:
     """The calls of one gate, and the worst margin they left."""
 
     def __init__(
-        self, variant: Variant, case: Case, device: torch.device, params: dict[str, Any], function: Callable[..., Any]
+        self,
+        variant: Variant,
+        case: Case,
+        device: torch.device,
+        params: dict[str, Any],
+        function: Callable[..., Any],
+        truths: Truths,
     ) -> None:
         self.variant, self.case, self.device, self.params, self.function = variant, case, device, params, function
+        self.truths = truths
         self.worst: Margin | None = None
         self.quantisation: float | None = None
 
@@ -83,8 +103,8 @@ class _Gate:
         """Calls on fresh inputs of one magnitude: memory poisoned beforehand, inputs compared afterwards."""
         drawn = inputs.draw(self.case, self.device, seed, kind)
         packed = pack(self.variant, self.case, self.params, drawn)
-        expected = self._expect(drawn)
-        before = {name: _copy(value) for name, value in packed.items()}
+        expected = self._expect(drawn, (kind, seed))
+        before = {name: copied(value) for name, value in packed.items()}
         with PoisonedEmpty():
             first = self._call(packed)
         changed = next((name for name, value in before.items() if not self._kept(name, value, packed)), None)
@@ -98,14 +118,14 @@ class _Gate:
         """New inputs between two equal calls, the same tensors with new contents, and a second stream."""
         drawn, other = (inputs.draw(self.case, self.device, seed + each) for each in (0, 1))
         packed = pack(self.variant, self.case, self.params, drawn)
-        expected_other = self._expect(other)
+        expected_other = self._expect(other, ("normal", seed + 1))
         first = self._call(packed)
         kept = tuple(each.clone() for each in first)
         second = self._call(pack(self.variant, self.case, self.params, other))
         if _stale(second, kept, expected_other):
             raise Failed("It returned an earlier answer for new inputs.")
         self._compare(second, expected_other, "on new inputs")
-        if not all(_same(one, two) for one, two in zip(first, kept, strict=True)):
+        if not all(same(one, two) for one, two in zip(first, kept, strict=True)):
             raise Failed("Its first answer changed when it was called again: the calls share one output buffer.")
         _overwrite(packed, pack(self.variant, self.case, self.params, other))
         third = self._call(packed)
@@ -123,7 +143,7 @@ class _Gate:
         return GateReport(True, self.worst.error, self.worst.limit, sentence, quantisation=self.quantisation)
 
     def _kept(self, name: str, before: Any, packed: Arguments) -> bool:
-        return _same(before, packed[name]) or rest_is_unchanged(self.case, name, before, packed)
+        return same(before, packed[name]) or rest_is_unchanged(self.case, name, before, packed)
 
     def _call(self, packed: Arguments) -> reference.Outputs:
         answer = self.function(**packed)
@@ -153,19 +173,24 @@ class _Gate:
         torch.cuda.current_stream(self.device).wait_stream(stream)  # scales were multiplied out there
         return outputs
 
-    def _expect(self, drawn: Arguments) -> Expected:
+    def _expect(self, drawn: Arguments, draw: tuple[inputs.Kind, int]) -> Expected:
         used = self.variant.rounded(self.case, self.params, drawn)
+        expected, rounded = self.truths.of((self.case.key, *draw), used, partial(self._answer, used, drawn))
+        if rounded is not None:
+            self.quantisation = max(self.quantisation or 0.0, rounded)
+        return expected
+
+    def _answer(self, used: Arguments, drawn: Arguments) -> Answer:
+        rounded = None if used is drawn else self._rounding_alone(used, drawn)
         truth = reference.compute(self.case, used)
-        if used is not drawn:
-            self.quantisation = max(self.quantisation or 0.0, self._rounding_alone(used, drawn))
         own = reference.native(self.case, {name: used[name].to(drawn[name].dtype) for name in drawn})
-        if isinstance(self.case, LmHeadCase):
-            logits = reference.logits(used["x"].double(), used["w"].double())
-            if self.case.sampling == "argmax":
-                return ExpectedIds(truth, own, rounding(self.case, drawn), logits)
-            settings = {name: drawn[name] for name in ("temperature", "top_p", "seed")}
-            return ExpectedDraws(truth, own, rounding(self.case, drawn), logits, settings)
-        return Expected(truth, own, rounding(self.case, drawn))
+        if not isinstance(self.case, LmHeadCase):
+            return Expected(truth, own, rounding(self.case, drawn)), rounded
+        logits = reference.logits(used["x"].double(), used["w"].double())
+        if self.case.sampling == "argmax":
+            return ExpectedIds(truth, own, rounding(self.case, drawn), logits), rounded
+        settings = {name: drawn[name] for name in ("temperature", "top_p", "seed")}
+        return ExpectedDraws(truth, own, rounding(self.case, drawn), logits, settings), rounded
 
     def _rounding_alone(self, used: Arguments, drawn: Arguments) -> float:
         """What the values of `used` change of the op's result (an LM head: of its logits) on those `drawn`."""
@@ -200,27 +225,8 @@ def pack(variant: Variant, case: Case, params: dict[str, Any], arguments: Argume
 
 def _stale(outputs: reference.Outputs, earlier: reference.Outputs, expected: Expected) -> bool:
     """Whether the outputs are an earlier call's although the right answers differ."""
-    same = all(_same(one, two) for one, two in zip(outputs, earlier, strict=True))
-    return same and not all(_same(one, two) for one, two in zip(earlier, expected.own, strict=True))
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.clone()
-    return tuple(_copy(each) for each in value) if isinstance(value, tuple | list) else value
-
-
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor's bytes, so that NaN equals itself."""
-    return tensor.contiguous().reshape(-1).view(torch.uint8)
-
-
-def _same(one: Any, two: Any) -> bool:
-    if isinstance(one, torch.Tensor):
-        return one.shape == two.shape and one.dtype == two.dtype and torch.equal(_bits(one), _bits(two))
-    if isinstance(one, tuple | list):
-        return len(one) == len(two) and all(_same(a, b) for a, b in zip(one, two, strict=True))
-    return True
+    stayed = all(same(one, two) for one, two in zip(outputs, earlier, strict=True))
+    return stayed and not all(same(one, two) for one, two in zip(earlier, expected.own, strict=True))
 
 
 def _overwrite(target: Arguments, source: Arguments) -> None:

@@ -147,7 +147,9 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Row
     wanted = [each for each in cases(options.group, device.type == "cpu") if (options.only or "") in each.key]
     place_of_trial = Bench(device, gpu, ceilings, only=_only(options))
     if options.jobs > 1:
+        started = time.monotonic()
         place_of_trial.proven = prove_ahead(place_of_trial, wanted, options.jobs)
+        print(f"Proven ahead: {len(place_of_trial.proven)} in {time.monotonic() - started:.0f} s.", flush=True)
     for case in wanted:
         trials = try_case(place_of_trial, case, seconds=options.seconds or 20.0)
         yield from rows_of(trials)
@@ -171,10 +173,11 @@ def _say_refused(named: Sequence[str], trials: "Sequence[Trial]") -> None:
 
 
 def rows_of(trials: "Sequence[Trial]") -> list[Row]:
-    """The bench rows of one case's trials, refused ones left out."""
+    """The bench rows of one case's trials; refused ones left out, but not what there was no time for."""
+    from kernels.candidates import NOT_TRIED
     from kernels.launches import is_own
 
-    tried = [trial for trial in trials if trial.gate != "refused"]
+    tried = [trial for trial in trials if trial.gate != "refused" or trial.reason.startswith(NOT_TRIED)]
     peers = [trial.ms for trial in tried if trial.peer and trial.gate == "pass" and trial.ms]
     best = min(peers, default=None)
     return [

@@ -18,6 +18,7 @@ from kernels.launches import kernels_seen
 from kernels.ops import Case
 from kernels.registry import Variant
 from kernels.timing import Rule, Timer, Timing, interleaved
+from kernels.truths import Truths
 
 DEFAULTS: tuple[str, ...] = (
     "torch_linear",
@@ -31,6 +32,9 @@ DEFAULTS: tuple[str, ...] = (
     "torch_lm_head",
 )
 """What torch runs by itself: kept unless something is faster by more than the noise."""
+
+NOT_TRIED = "Not tried"
+"""How the reason of a trial begins for which there was no time."""
 
 AGAIN = "again"
 """The name under which the default is timed a second time: the A/A difference is the noise."""
@@ -136,23 +140,32 @@ def prove_ahead(bench: Bench, cases: Sequence[Case], jobs: int) -> dict[str, acc
     what takes long, compiling and proving, is then done when the cases are timed one by one. What could not run is left
     out, since memory may have been short for so many at once.
     """
-    trials = [
+    groups = [group for case in cases if (group := _offered(bench, case))]
+    groups.sort(key=lambda group: group[0].id)  # by chance, so that the largest cases do not meet in memory
+    reports = shared_out(partial(_reports, bench.device), groups, jobs)
+    return {name: report for group in reports for name, report in group.items() if report.gate != "error"}
+
+
+def _offered(bench: Bench, case: Case) -> list[Trial]:
+    """A trial of every variant that is to be tried and serves the case, with each of its params."""
+    return [
         Trial(case, variant.name, params, variant.peer, variant.lossy, "refused")
-        for case in cases
         for variant in registry.variants(case.op)
         if (bench.only is None or variant.name in bench.only) and variant.serves(case, bench.gpu) is None
         for params in variant.space(case)
     ]
-    trials.sort(key=lambda trial: trial.id)  # by chance, so that the largest cases do not meet in memory
-    reports = shared_out(partial(_report, bench.device), trials, jobs)
-    return {trial.id: report for trial, report in zip(trials, reports, strict=True) if report.gate != "error"}
 
 
-def _report(device: torch.device, trial: Trial) -> accuracy.GateReport:
-    report = accuracy.check(registry.variant(trial.variant), trial.case, device, trial.params)
+def _reports(device: torch.device, trials: Sequence[Trial]) -> dict[str, accuracy.GateReport]:
+    """What the gate says of trials of one case, by their ids."""
+    truths, reports = Truths(), {}
+    for each in trials:
+        variant = registry.variant(each.variant)
+        reports[each.id] = accuracy.check(variant, each.case, device, each.params, truths=truths)
+    del truths
     if device.type == "cuda":
         torch.cuda.empty_cache()
-    return report
+    return reports
 
 
 def _prove(bench: Bench, variant: Variant, trial: Trial, end: float) -> Callable[[], Any] | None:
@@ -160,7 +173,7 @@ def _prove(bench: Bench, variant: Variant, trial: Trial, end: float) -> Callable
     left, report = end - time.monotonic(), bench.proven.get(trial.id)
     if left < variant.build_seconds if variant.build_seconds else report is None and left <= 0:
         wanted = f"building may take {variant.build_seconds:.0f} s, more than" if variant.build_seconds else "no time"
-        trial.reason = f"Not tried: {wanted} was left for this case."
+        trial.reason = f"{NOT_TRIED}: {wanted} was left for this case."
         return None
     if report is None:
         report, function = accuracy.prove(variant, trial.case, bench.device, trial.params)

@@ -62,12 +62,15 @@ def rows_of(wanted: list[str], device: "torch.device", gpu: "Gpu", case: Case) -
     import torch
 
     from kernels import accuracy, registry
+    from kernels.truths import Truths
 
+    truths = Truths()
     able, refused = registry.offers(case, gpu)
     rows = []
     for variant in (each for each in able if each.name in wanted):
-        report = accuracy.check(variant, case, device)
+        report = accuracy.check(variant, case, device, truths=truths)
         rows.append(_row(case.key, variant.name, report.gate, report.sentence))
+    del truths
     if device.type == "cuda":
         torch.cuda.empty_cache()
     return rows + [_row(case.key, name, "refused", why.reason) for name, why in refused.items() if name in wanted]

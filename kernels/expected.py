@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -41,25 +42,33 @@ class Expected:
 
     def margins(self, position: int, output: torch.Tensor, when: str) -> list[Margin]:
         """The comparisons of one output; none for an empty one. Raises Failed for a wrong shape or a missing value."""
-        truth, own = self.truth[position], self.own[position]
+        truth = self.truth[position]
         if output.shape != truth.shape:
             raise Failed(f"It returned shape {list(output.shape)} where the op has {list(truth.shape)}.")
-        return self._margins(output, truth, own, when) if output.numel() else []
+        return self._margins(position, output, when) if output.numel() else []
 
-    def _margins(self, output: torch.Tensor, truth: torch.Tensor, own: torch.Tensor, when: str) -> list[Margin]:
+    @cached_property
+    def _limits(self) -> list[tuple[float, float, float]]:
+        """Of each output the largest value, and how large an error may be at most and in root mean square."""
+        return [self._limits_of(*each) for each in zip(self.truth, self.own, strict=True)]
+
+    def _limits_of(self, truth: torch.Tensor, own: torch.Tensor) -> tuple[float, float, float]:
+        if not truth.numel():
+            return 1.0, 0.0, 0.0
+        torchs, largest = own.double() - truth, float(truth.abs().max())
+        most = 2 * float(torchs.abs().max()) + self.rounding * largest
+        return max(largest, 1e-300), most, 2 * rms(torchs) + self.rounding * rms(truth)
+
+    def _margins(self, position: int, output: torch.Tensor, when: str) -> list[Margin]:
         missing = int((~torch.isfinite(output)).sum())
         if missing:
             raise Failed(
                 f"{missing} of {output.numel()} values {when} are NaN or infinite: wrong, or never written "
                 "(the output's memory was filled with NaN beforehand)."
             )
-        difference, torchs = output.double() - truth, own.double() - truth
-        largest, spread = float(truth.abs().max()), rms(truth)
-        found = [
-            (float(difference.abs().max()), 2 * float(torchs.abs().max()) + self.rounding * largest),
-            (rms(difference), 2 * rms(torchs) + self.rounding * spread),
-        ]
-        scale = max(largest, 1e-300)
+        difference = output.double() - self.truth[position]
+        scale, most, spread = self._limits[position]
+        found = ((float(difference.abs().max()), most), (rms(difference), spread))
         return [Margin(error / scale, limit / scale, error <= limit) for error, limit in found]
 
 
@@ -69,13 +78,13 @@ class ExpectedIds(Expected):
 
     logits: torch.Tensor
 
-    def _margins(self, output: torch.Tensor, truth: torch.Tensor, own: torch.Tensor, when: str) -> list[Margin]:
+    def _margins(self, position: int, output: torch.Tensor, when: str) -> list[Margin]:
         if bool(((output < 0) | (output >= self.logits.shape[1])).any()):
             raise Failed(f"It returned a token {when} that is not in the vocabulary, or was never written.")
         best, scale = self.logits.max(dim=-1).values, float(self.logits.abs().max())
         short, torchs = (
             float((best - self.logits.gather(1, ids.long()[:, None])[:, 0]).max()) / max(scale, 1e-300)
-            for ids in (output, own)
+            for ids in (output, self.own[position])
         )
         limit = 2 * torchs + self.rounding
         return [Margin(short, limit, short <= limit)]
@@ -92,9 +101,9 @@ class ExpectedDraws(Expected):
     logits: torch.Tensor
     settings: dict[str, torch.Tensor]
 
-    def _margins(self, output: torch.Tensor, truth: torch.Tensor, own: torch.Tensor, when: str) -> list[Margin]:
+    def _margins(self, position: int, output: torch.Tensor, when: str) -> list[Margin]:
         order, until, wanted = reference.distribution(self.logits, top_k=reference.TOP_K, **self.settings)
-        off, torchs = (float(_outside(ids, order, until, wanted).max()) for ids in (output, own))
+        off, torchs = (float(_outside(ids, order, until, wanted).max()) for ids in (output, self.own[position]))
         heat = self.settings["temperature"]
         coldest = float(heat[heat > 0].min()) if bool((heat > 0).any()) else 1.0
         single = torch.finfo(torch.float32).eps * math.sqrt(self.logits.shape[1])

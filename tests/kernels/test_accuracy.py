@@ -8,6 +8,7 @@ from kernels.launches import kernels_seen
 from kernels.ops import LinearCase, LmHeadCase, ModelCase
 from kernels.poison import PoisonedEmpty
 from kernels.registry import variant
+from kernels.truths import Truths
 from tests.kernels import planted
 
 CASE = LinearCase(m=4, n=48, k=32, dtype="fp32", weights="fp32")
@@ -144,3 +145,25 @@ def test_compiled_variant_is_still_compiled_after_the_gate():
 
 def test_reference_is_float64():
     assert reference.compute(CASE, inputs.draw(CASE, "cpu", 1))[0].dtype == torch.float64
+
+
+def test_truths_are_computed_once_for_equal_inputs_and_judge_every_variant(monkeypatch):
+    computed, compute, truths = [], reference.compute, Truths()
+    monkeypatch.setattr(reference, "compute", lambda *given, **how: computed.append(1) or compute(*given, **how))
+    assert accuracy.check(planted.Right(), CASE, "cpu", truths=truths).passed
+    once = len(computed)
+    assert not accuracy.check(planted.Wrong(), CASE, "cpu", truths=truths).passed
+    assert accuracy.check(planted.Right(), CASE, "cpu", truths=truths).passed
+    assert len(computed) == once == 8  # truth and torch's own of four draws
+    assert accuracy.check(planted.Right(), CASE, "cpu", seed=1, truths=truths).passed
+    assert len(computed) > once
+
+
+def test_truths_of_rounded_inputs_are_not_those_of_others():
+    truths = Truths()
+    x = {"x": torch.ones(3)}
+    first = truths.of(("case", 0), x, lambda: ("first", None))
+    x["x"] += 1  # as a variant that writes into its inputs would
+    assert truths.of(("case", 0), {"x": torch.ones(3)}, lambda: ("second", None)) == first
+    assert truths.of(("case", 0), {"x": torch.ones(3) + 1e-6}, lambda: ("other", None)) == ("other", None)
+    assert truths.of(("case", 1), {"x": torch.ones(3)}, lambda: ("other draw", None)) == ("other draw", None)

@@ -207,11 +207,13 @@ def test_ratio_is_the_best_peers_time_over_this_ones():
         Trial(case, "d", {}, False, False, "pass", ms=1.0, kernels=["nvjet_hsh_64x8"]),
         Trial(case, "e", {}, True, False, "fail"),
         Trial(case, "f", {}, True, False, "refused"),
+        Trial(case, "g", {}, True, False, "refused", "Not tried: no time was left for this case."),
     ]
     rows = {row.variant: row for row in rows_of(trials)}
     assert [rows[name].ratio_to_best_peer for name in "abcde"] == [1.0, 0.5, 2.0, 2.0, None]
     assert [rows[name].own for name in "acd"] == [None, True, False]
     assert "f" not in rows
+    assert rows["g"].reason.startswith("Not tried")
 
 
 @pytest.mark.parametrize("cpu", [True, False])
