@@ -33,11 +33,6 @@ class Prompts:
         self._length = torch.ones(1, dtype=torch.int64, device=state.position.device)
         self._graphs: dict[int, _Bucket] = {}
 
-    @property
-    def buckets(self) -> list[int]:
-        """The lengths whose graphs are captured."""
-        return sorted(self._graphs)
-
     def fits(self, batch: int, prompt: int, tokens: int) -> bool:
         """Whether the cache holds `batch` prompts, filled up, and what is generated after them."""
         return batch == self.state.batch and max(bucket(prompt), prompt + tokens) <= self.state.capacity

@@ -4,15 +4,16 @@ A generator yields True when it has got on and False when words that it needs ar
 without torch.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernels.megakernel.attend import attend_to_all, attended, attention
 from kernels.megakernel.draw import draw
-from kernels.megakernel.effects import keeps_newest
-from kernels.megakernel.program import ADD, ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV, groups_of, heads_of_columns
+from kernels.megakernel.program import ADD, ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV
 from kernels.megakernel.structure import name_of, rows_of
 from kernels.megakernel.weights import matrix_of_unit
 from kernels.megakernel.words import (
@@ -29,7 +30,6 @@ from kernels.megakernel.words import (
     eight_normed,
     floats_of,
     gated_of,
-    one_value,
     tag_at,
     tokens_of,
     two_floats,
@@ -40,12 +40,6 @@ if TYPE_CHECKING:
     from kernels.megakernel.interpret import Gpu
 
 Steps = Generator[bool, None, Any]
-LOG2_E = np.float32(1.4426950408889634)
-
-
-def splits_of(length: int, split_keys: int, most: int) -> int:
-    """Over how many splits a context of `length` keys is divided."""
-    return min(-(-length // split_keys), most)
 
 
 class Sm:
@@ -63,8 +57,10 @@ class Sm:
 
     def run(self) -> Steps:
         """Every token, instruction by instruction."""
-        todo = {QKV: self._qkv, ATTENTION: self._attention, OUT: self._out, GATE_UP: self._gate_up, DOWN: self._down}
-        todo |= {HEAD: self._head, END: self._choose, ADD: self._add}
+        todo: dict[int, Callable[[dict[str, int]], Steps]] = {
+            QKV: self._qkv, ATTENTION: partial(attention, self), OUT: self._out, GATE_UP: self._gate_up,
+            DOWN: self._down, ADD: self._add, HEAD: self._head, END: self._choose,
+        }  # fmt: skip
         for step in range(self.gpu.count):
             self.step = step
             self.taken = 0
@@ -75,7 +71,7 @@ class Sm:
 
     # words ------------------------------------------------------------------------------------------------------------
 
-    def _tag(self, layer: int) -> np.uint64:
+    def tag(self, layer: int) -> np.uint64:
         return tag_at(self.step, layer, self.shape.layers)
 
     def take(self, buffer: str, at: Any, tag: np.uint64) -> Generator[bool, None, Words]:
@@ -102,7 +98,7 @@ class Sm:
         if self.layout.sliced:
             count = self.shape.hidden // 8
             at = slice(after_attention * count, (after_attention + 1) * count)
-            words = yield from self.take("normed", at, self._tag(layer))
+            words = yield from self.take("normed", at, self.tag(layer))
             x = gated_of(words).transpose(1, 0, 2).reshape(self.layout.batch, -1)
             squares = value_of(words[..., 3]).view(np.float32).sum(axis=0)[:, None]
         else:
@@ -119,7 +115,7 @@ class Sm:
         buffer, of = ("out_planes", layer) if after_attention else ("down_planes", layer - 1)
         for plane in self._planes(buffer, of):
             at = plane, slice(None), slice(columns.start // 2, columns.stop // 2)
-            words = yield from self.take(buffer, at, self._tag(of))
+            words = yield from self.take(buffer, at, self.tag(of))
             self.residual[:, columns] += floats_of(words)
             yield True
 
@@ -131,7 +127,7 @@ class Sm:
         residual = self.residual[:, columns].reshape(self.layout.batch, -1, 8).transpose(1, 0, 2)
         weights = self.gpu.arrays["norms"][2 * layer + after_attention, columns].reshape(-1, 1, 8)
         first = (after_attention * self.shape.hidden + columns.start) // 8
-        normed = eight_normed(residual * weights, (residual**2).sum(axis=2), self._tag(layer))
+        normed = eight_normed(residual * weights, (residual**2).sum(axis=2), self.tag(layer))
         self.store("normed", slice(first, first + len(normed)), normed)
 
     def _planes(self, buffer: str, layer: int) -> range:
@@ -154,7 +150,7 @@ class Sm:
     def _store_rows(self, buffer: str, words: dict[str, int], tile: int, rows: Floats) -> None:
         first = self._planes(buffer, words["layer"])[0] if buffer == "down_planes" else 0
         at = first + words["plane"], slice(None), slice(tile * 8, tile * 8 + 8)
-        self.store(buffer, at, two_floats(rows, self._tag(words["layer"])))
+        self.store(buffer, at, two_floats(rows, self.tag(words["layer"])))
 
     def _qkv(self, words: dict[str, int]) -> Steps:
         layer = words["layer"]
@@ -164,7 +160,7 @@ class Sm:
             yield True
 
     def _out(self, words: dict[str, int]) -> Steps:
-        x = yield from self._attended(words) if self.layout.splits else self._attend_to_all(words)
+        x = yield from attended(self, words) if self.layout.splits else attend_to_all(self, words)
         for tile, rows in self._products(words, x):
             self._store_rows("out_planes", words, tile, rows)
             yield True
@@ -174,12 +170,12 @@ class Sm:
         x, scale = yield from self._normed(layer, after_attention=True)
         for tile, rows in self._products(words, x):  # 8 rows of gate, and the 8 of up that belong to them
             gate, up = rows[:, :8] * scale, rows[:, 8:] * scale
-            self.store("gated", tile, eight_gated(gate / (1 + np.exp(-gate)) * up, self._tag(layer)))
+            self.store("gated", tile, eight_gated(gate / (1 + np.exp(-gate)) * up, self.tag(layer)))
             yield True
 
     def _down(self, words: dict[str, int]) -> Steps:
         first, count = words["k_tile"] * 2, words["k_tiles"] * 2
-        taken = yield from self.take("gated", slice(first, first + count), self._tag(words["layer"]))
+        taken = yield from self.take("gated", slice(first, first + count), self.tag(words["layer"]))
         x = gated_of(taken).transpose(1, 0, 2).reshape(self.layout.batch, count * 8)
         for tile, rows in self._products(words, x):
             self._store_rows("down_planes", words, tile, rows)
@@ -197,98 +193,7 @@ class Sm:
             self.gpu.logits[self.step, :, ids] = logits.T
             best = np.maximum(best, candidates_of(logits, ids).max(axis=1))
         self.own = slice(words["tile"] * 16, min((words["tile"] + words["units"]) * 16, vocab))
-        self.store("candidates", self.number, candidate_words(best, self._tag(layer)))
-
-    def _choose(self, words: dict[str, int]) -> Steps:
-        """Every SM reads all candidates and so agrees on the next token: the largest logit, the smaller id if equal."""
-        pairs = yield from self.take("candidates", slice(None), self._tag(words["layer"]))
-        best = best_candidates(pairs)
-        if not all(how.greedy for how in self.gpu.sampling):
-            best = yield from draw(self, best)
-        chosen = tokens_of(best).astype(np.int64)
-        if self.number == 0:
-            self.gpu.tokens[self.step] = chosen
-        self.token = chosen if self.gpu.forced is None else self.gpu.forced[self.step + 1]
-
-    # attention --------------------------------------------------------------------------------------------------------
-
-    def _attention(self, words: dict[str, int]) -> Steps:
-        """Some query heads of one key-value head over one split of the keys of one sequence."""
-        length = self.gpu.position + self.step + 1
-        splits = splits_of(length, self.gpu.split_keys, self.layout.splits)
-        if words["split"] >= splits:
-            return
-        share = -(-length // splits)
-        keys = slice(words["split"] * share, min((words["split"] + 1) * share, length))
-        heads = yield from self._heads(words, words["sequence"])
-        self._attend(words, words["sequence"], keys, *heads)
-
-    def _heads(self, words: dict[str, int], b: int) -> Generator[bool, None, tuple[Floats, Floats, Floats]]:
-        """The queries [heads, head_dim], scaled, and the newest key and value, in bf16."""
-        shape, d = self.shape, self.shape.head_dim
-        kv, first = words["kv_head"], words["head"]
-        rows = [*range(first, first + words["heads"]), shape.heads + kv, shape.heads + shape.kv_heads + kv]
-        at = (np.array(rows)[:, None] * d + np.arange(0, d, 2)) // 2
-        taken = yield from self.take("qkv", (slice(None), b, at), self._tag(words["layer"]))
-        x = floats_of(taken).sum(axis=0)
-        if shape.qkv_bias:
-            x = x + self.gpu.arrays["bias"][words["layer"]].reshape(-1, d)[rows]
-        queries, key, value = x[:-2], x[-2:-1], x[-1]
-        if shape.qk_norm:
-            weight = self.gpu.arrays["qk_norm"][words["layer"]]
-            queries, key = (
-                y * weight[i] / np.sqrt((y**2).mean(axis=1, keepdims=True) + np.float32(shape.norm_eps))
-                for i, y in enumerate((queries, key))
-            )
-        return self._rotated(queries) * LOG2_E / np.sqrt(np.float32(d)), bf16(self._rotated(key))[0], bf16(value)
-
-    def _rotated(self, x: Floats) -> Floats:
-        """[n, head_dim] turned by the position's angles; the second half of the dimensions goes with the first."""
-        cosine, sine = self.gpu.arrays["rope"][self.gpu.position + self.step].T
-        a, b = np.split(x, 2, axis=1)
-        return np.concatenate([a * cosine - b * sine, b * cosine + a * sine], axis=1)
-
-    def _attend(self, words: dict[str, int], b: int, span: slice, q: Floats, key: Floats, value: Floats) -> None:
-        """Leaves one split's unnormalised sums, maxima and weights."""
-        kv, tag = words["kv_head"], self._tag(words["layer"])
-        keeps = words["head"] == kv * (self.shape.heads // self.shape.kv_heads)
-        sums, top, total = self._sums(words["layer"], b, kv, span, q, key, value, keeps)
-        at = b, slice(words["head"], words["head"] + words["heads"]), words["split"]
-        self.store("attention", at, two_floats(sums, tag))
-        self.store("attention_state", at, one_value(np.concatenate([top, total], axis=1).view(np.uint32), tag))
-
-    def _sums(
-        self, layer: int, b: int, kv: int, span: slice, q: Floats, key: Floats, value: Floats, keeps: bool
-    ) -> tuple[Floats, Floats, Floats]:
-        """Queries [heads, head_dim] over keys `span`: sums of values, the largest scores (base 2), sums of weights.
-
-        Whoever `keeps` the newest row, and has it in its span, appends it.
-        """
-        newest = self.gpu.position + self.step
-        keys, values = self.gpu.keys[layer, b, span, kv].copy(), self.gpu.values[layer, b, span, kv].copy()
-        if span.stop == newest + 1:
-            keys[-1], values[-1] = key, value
-            if keeps:
-                self.unpublished.append(((layer, b, newest, kv), key, value))
-        scores = q @ keys.T
-        top = scores.max(axis=1, keepdims=True)
-        weights = np.exp2(scores - top)
-        return bf16(weights) @ values, top, weights.sum(axis=1, keepdims=True)
-
-    def _attend_to_all(self, words: dict[str, int]) -> Generator[bool, None, Floats]:
-        """The attention's output in the instruction's columns by the instruction itself, [batch, k_tiles * 16] bf16."""
-        shape, span = self.shape, slice(0, self.gpu.position + self.step + 1)
-        head, heads = heads_of_columns(shape, words["k_tile"], words["k_tiles"])
-        x = np.zeros((self.layout.batch, heads, shape.head_dim), dtype=np.float32)
-        for b in range(self.layout.batch):
-            for kv, first, count in groups_of(shape, head, heads):
-                part = words | {"kv_head": kv, "head": first, "heads": count}
-                taken = yield from self._heads(part, b)
-                sums, _, total = self._sums(words["layer"], b, kv, span, *taken, keeps_newest(shape, words, kv))
-                x[b, first - head : first - head + count] = sums / total
-                yield True
-        skipped = words["k_tile"] * 16 - head * shape.head_dim
-        return bf16(x.reshape(self.layout.batch, -1)[:, skipped : skipped + words["k_tiles"] * 16])
+        self.store("candidates", self.number, candidate_words(best, self.tag(layer)))
 
     def _publish(self) -> None:
         """The fence in the head: from here on other SMs may read the keys and values of this token."""
@@ -296,21 +201,13 @@ class Sm:
             self.gpu.keys[at], self.gpu.values[at] = key, value
         self.unpublished.clear()
 
-    def _attended(self, words: dict[str, int]) -> Generator[bool, None, Floats]:
-        """The attention's output in the instruction's columns, merged over the splits, [batch, k_tiles * 16] bf16."""
-        d, tag = self.shape.head_dim, self._tag(words["layer"])
-        splits = splits_of(self.gpu.position + self.step + 1, self.gpu.split_keys, self.layout.splits)
-        columns = np.arange(words["k_tile"] * 16, (words["k_tile"] + words["k_tiles"]) * 16)
-        first, last = columns[0] // d, columns[-1] // d + 1
-        states, sums = [], []
-        for split in range(splits):
-            state = yield from self.take("attention_state", (slice(None), slice(first, last), split), tag)
-            states.append(value_of(state).view(np.float32))
-            pairs = columns[::2] // 2
-            at = (slice(None), pairs // (d // 2), split, pairs % (d // 2))
-            sums.append(floats_of((yield from self.take("attention", at, tag))))
-            yield True
-        top, total = np.stack(states)[..., 0], np.stack(states)[..., 1]
-        weights = np.exp2(top - top.max(axis=0))
-        share = weights / (weights * total).sum(axis=0)
-        return bf16((np.stack(sums) * share[:, :, columns // d - first]).sum(axis=0))
+    def _choose(self, words: dict[str, int]) -> Steps:
+        """Every SM reads all candidates and so agrees on the next token: the largest logit, the smaller id if equal."""
+        pairs = yield from self.take("candidates", slice(None), self.tag(words["layer"]))
+        best = best_candidates(pairs)
+        if not all(how.greedy for how in self.gpu.sampling):
+            best = yield from draw(self, best)
+        chosen = tokens_of(best).astype(np.int64)
+        if self.number == 0:
+            self.gpu.tokens[self.step] = chosen
+        self.token = chosen if self.gpu.forced is None else self.gpu.forced[self.step + 1]

@@ -82,7 +82,7 @@ class Tuning:
     for chunks, and from the second-level cache when they were brought into it; bytes of weights brought into that cache
     beyond the ring, and SM cycles for each 4 KB of them.
 
-    `trace` notes times, `debug` words and residuals (kernels.megakernel.debug); both take time.
+    `trace` notes times, `debug` the words that each instruction touches and the residuals; both take time.
     """
 
     warps: int = 8

@@ -1,8 +1,8 @@
 """The megakernel on a CPU: runs the very arrays that are uploaded, SM by SM, in any order. Imports without torch.
 
 What `decode.cu` does with 132 blocks this does with as many Python generators, in float32 with the kernel's roundings
-(inputs of products, keys and values to bf16; words to 24 bits; sums in another order). Here are the memory that they
-share and the order in which they move; what one of them does is in block.py.
+(inputs of products, keys and values to bf16; words to 24 bits; sums in another order). Here is the memory that they
+share; the order in which they move is the caller's; what one of them does is in block.py and attend.py.
 """
 
 from collections.abc import Callable
@@ -59,29 +59,3 @@ class Gpu:
             except StopIteration:
                 del running[number]
         return self.tokens
-
-
-# orders ---------------------------------------------------------------------------------------------------------------
-
-
-def in_turn() -> Callable[[list[int]], int]:
-    """SMs move one after the other."""
-    last = -1
-
-    def pick(able: list[int]) -> int:
-        nonlocal last
-        last = next((sm for sm in able if sm > last), able[0])
-        return last
-
-    return pick
-
-
-def shuffled(seed: int) -> Callable[[list[int]], int]:
-    """Any SM may move, the same ones for the same seed."""
-    chance = np.random.default_rng(seed)
-    return lambda able: able[int(chance.integers(len(able)))]
-
-
-def laggard(slow: int) -> Callable[[list[int]], int]:
-    """SM `slow` moves only when nobody else can."""
-    return lambda able: next((sm for sm in able if sm != slow), slow)

@@ -68,7 +68,7 @@ def test_cache_and_token_are_the_decoder_sessions(name: str, batch: int, length:
     model = Decoder(load(name))
     parts = Parts([], GPUS["cpu"])
     prompts = compare(model, parts, prompt_of(batch, length), whole, 2e-4)
-    assert prompts.buckets == [bucket(length)]
+    assert list(prompts._graphs) == [bucket(length)]
 
 
 def test_a_second_prompt_does_not_see_the_first() -> None:
@@ -78,7 +78,7 @@ def test_a_second_prompt_does_not_see_the_first() -> None:
     prompts.read(prompt_of(1, 64))
     prompts.read(prompt_of(1, 60))
     assert torch.equal(prompts.state.cache[-1][0][:, :60], keys)
-    assert prompts.buckets == [64]
+    assert list(prompts._graphs) == [64]
 
 
 @pytest.mark.parametrize("weights", ["bf16", "fp8", "nvfp4"])

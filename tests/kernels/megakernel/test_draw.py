@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.megakernel.interpret import in_turn, laggard, shuffled
 from kernels.megakernel.search import AREAS, Search, area_of, tag_of
 from kernels.sampling import GREEDY, Sampling, choose, kept
+from tests.kernels.megakernel.orders import in_turn, laggard, shuffled
 from tests.kernels.megakernel.tiny_models import gpu, program_of, start
 
 NEAR = 1e-5

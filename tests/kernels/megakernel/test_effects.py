@@ -7,16 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernels.megakernel.block import Sm, splits_of
-from kernels.megakernel.debug import declared, differences
+from kernels.megakernel.attend import splits_of
+from kernels.megakernel.block import Sm
 from kernels.megakernel.effects import sizes
-from kernels.megakernel.interpret import in_turn
 from kernels.megakernel.program import DOWN, END, HEAD, Program
 from kernels.megakernel.structure import rows_of
 from kernels.megakernel.words import COPIED, word_shapes
 from kernels.sampling import Sampling
 from tests.kernels.megakernel.broken import find
+from tests.kernels.megakernel.orders import in_turn
 from tests.kernels.megakernel.tiny_models import gpu, program_of, start
+from tests.kernels.megakernel.touched import declared, differences
 
 POSITION, COUNT, SPLIT_KEYS = 14, 4, 4
 """15 keys to begin with: 4 splits of 6, and from the third token on 5."""

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from kernels.megakernel import trace
-from kernels.megakernel.block import splits_of
-from kernels.megakernel.debug import differences
+from kernels.megakernel.attend import splits_of
 from kernels.sampling import Sampling
 from tests.kernels.megakernel.on_gpu import PROMPT, models, runner_of
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
+from tests.kernels.megakernel.touched import differences
 
 pytestmark = pytest.mark.gpu
 

@@ -13,12 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.megakernel import program as program_module
-from kernels.megakernel.interpret import Deadlock, in_turn, laggard, shuffled
+from kernels.megakernel.interpret import Deadlock
 from kernels.megakernel.program import ATTENTION, DOWN, GATE_UP, HEAD, Layout, Program, build
 from kernels.megakernel.shape import shape_of
 from kernels.megakernel.structure import WHOLE_INPUT, rows_of
 from kernels.megakernel.validate import check, validate
 from tests.kernels.megakernel.broken import changed, fields_that_matter, find, swapped, without
+from tests.kernels.megakernel.orders import in_turn, laggard, shuffled
 from tests.kernels.megakernel.tiny_models import (
     MODELS,
     exact,

@@ -1,4 +1,4 @@
-"""What a debug build tells of a real launch, held against what is declared. Imports without torch.
+"""What a debug build tells of a real launch, held against what is declared.
 
 With `Tuning(debug=True)` the kernel notes every word that it reads or writes, bit by bit for each SM and instruction,
 in the functions that all accesses to words go through; and SM 0 keeps every version of its residual.

@@ -1,0 +1,127 @@
+"""How the interpreter's SMs attend: to a split of the keys, or in OUT to all; and how splits are merged.
+
+Functions of one SM, generators as its instructions are. Imports without torch.
+"""
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernels.megakernel.effects import keeps_newest
+from kernels.megakernel.program import groups_of, heads_of_columns
+from kernels.megakernel.words import Floats, bf16, floats_of, one_value, two_floats, value_of
+
+if TYPE_CHECKING:
+    from kernels.megakernel.block import Sm
+
+LOG2_E = np.float32(1.4426950408889634)
+
+
+def splits_of(length: int, split_keys: int, most: int) -> int:
+    """Over how many splits a context of `length` keys is divided."""
+    return min(-(-length // split_keys), most)
+
+
+def attention(sm: "Sm", words: dict[str, int]) -> Generator[bool, None, None]:
+    """Some query heads of one key-value head over one split of the keys of one sequence."""
+    length = sm.gpu.position + sm.step + 1
+    splits = splits_of(length, sm.gpu.split_keys, sm.layout.splits)
+    if words["split"] >= splits:
+        return
+    share = -(-length // splits)
+    keys = slice(words["split"] * share, min((words["split"] + 1) * share, length))
+    heads = yield from _heads(sm, words, words["sequence"])
+    _attend(sm, words, words["sequence"], keys, *heads)
+
+
+def attend_to_all(sm: "Sm", words: dict[str, int]) -> Generator[bool, None, Floats]:
+    """The attention's output in the instruction's columns by the instruction itself, [batch, k_tiles * 16] bf16."""
+    shape, span = sm.shape, slice(0, sm.gpu.position + sm.step + 1)
+    head, heads = heads_of_columns(shape, words["k_tile"], words["k_tiles"])
+    x = np.zeros((sm.layout.batch, heads, shape.head_dim), dtype=np.float32)
+    for b in range(sm.layout.batch):
+        for kv, first, count in groups_of(shape, head, heads):
+            part = words | {"kv_head": kv, "head": first, "heads": count}
+            taken = yield from _heads(sm, part, b)
+            sums, _, total = _sums(sm, words["layer"], b, kv, span, *taken, keeps_newest(shape, words, kv))
+            x[b, first - head : first - head + count] = sums / total
+            yield True
+    skipped = words["k_tile"] * 16 - head * shape.head_dim
+    return bf16(x.reshape(sm.layout.batch, -1)[:, skipped : skipped + words["k_tiles"] * 16])
+
+
+def attended(sm: "Sm", words: dict[str, int]) -> Generator[bool, None, Floats]:
+    """The attention's output in the instruction's columns, merged over the splits, [batch, k_tiles * 16] bf16."""
+    d, tag = sm.shape.head_dim, sm.tag(words["layer"])
+    splits = splits_of(sm.gpu.position + sm.step + 1, sm.gpu.split_keys, sm.layout.splits)
+    columns = np.arange(words["k_tile"] * 16, (words["k_tile"] + words["k_tiles"]) * 16)
+    first, last = columns[0] // d, columns[-1] // d + 1
+    states, sums = [], []
+    for split in range(splits):
+        state = yield from sm.take("attention_state", (slice(None), slice(first, last), split), tag)
+        states.append(value_of(state).view(np.float32))
+        pairs = columns[::2] // 2
+        at = (slice(None), pairs // (d // 2), split, pairs % (d // 2))
+        sums.append(floats_of((yield from sm.take("attention", at, tag))))
+        yield True
+    top, total = np.stack(states)[..., 0], np.stack(states)[..., 1]
+    weights = np.exp2(top - top.max(axis=0))
+    share = weights / (weights * total).sum(axis=0)
+    return bf16((np.stack(sums) * share[:, :, columns // d - first]).sum(axis=0))
+
+
+def _heads(sm: "Sm", words: dict[str, int], b: int) -> Generator[bool, None, tuple[Floats, Floats, Floats]]:
+    """The queries [heads, head_dim], scaled, and the newest key and value, in bf16."""
+    shape, d = sm.shape, sm.shape.head_dim
+    kv, first = words["kv_head"], words["head"]
+    rows = [*range(first, first + words["heads"]), shape.heads + kv, shape.heads + shape.kv_heads + kv]
+    at = (np.array(rows)[:, None] * d + np.arange(0, d, 2)) // 2
+    taken = yield from sm.take("qkv", (slice(None), b, at), sm.tag(words["layer"]))
+    x = floats_of(taken).sum(axis=0)
+    if shape.qkv_bias:
+        x = x + sm.gpu.arrays["bias"][words["layer"]].reshape(-1, d)[rows]
+    queries, key, value = x[:-2], x[-2:-1], x[-1]
+    if shape.qk_norm:
+        weight = sm.gpu.arrays["qk_norm"][words["layer"]]
+        queries, key = (
+            y * weight[i] / np.sqrt((y**2).mean(axis=1, keepdims=True) + np.float32(shape.norm_eps))
+            for i, y in enumerate((queries, key))
+        )
+    return _rotated(sm, queries) * LOG2_E / np.sqrt(np.float32(d)), bf16(_rotated(sm, key))[0], bf16(value)
+
+
+def _rotated(sm: "Sm", x: Floats) -> Floats:
+    """[n, head_dim] turned by the position's angles; the second half of the dimensions goes with the first."""
+    cosine, sine = sm.gpu.arrays["rope"][sm.gpu.position + sm.step].T
+    a, b = np.split(x, 2, axis=1)
+    return np.concatenate([a * cosine - b * sine, b * cosine + a * sine], axis=1)
+
+
+def _attend(sm: "Sm", words: dict[str, int], b: int, span: slice, q: Floats, key: Floats, value: Floats) -> None:
+    """Leaves one split's unnormalised sums, maxima and weights."""
+    kv, tag = words["kv_head"], sm.tag(words["layer"])
+    keeps = words["head"] == kv * (sm.shape.heads // sm.shape.kv_heads)
+    sums, top, total = _sums(sm, words["layer"], b, kv, span, q, key, value, keeps)
+    at = b, slice(words["head"], words["head"] + words["heads"]), words["split"]
+    sm.store("attention", at, two_floats(sums, tag))
+    sm.store("attention_state", at, one_value(np.concatenate([top, total], axis=1).view(np.uint32), tag))
+
+
+def _sums(
+    sm: "Sm", layer: int, b: int, kv: int, span: slice, q: Floats, key: Floats, value: Floats, keeps: bool
+) -> tuple[Floats, Floats, Floats]:
+    """Queries [heads, head_dim] over keys `span`: sums of values, the largest scores (base 2), sums of weights.
+
+    Whoever `keeps` the newest row, and has it in its span, appends it.
+    """
+    newest = sm.gpu.position + sm.step
+    keys, values = sm.gpu.keys[layer, b, span, kv].copy(), sm.gpu.values[layer, b, span, kv].copy()
+    if span.stop == newest + 1:
+        keys[-1], values[-1] = key, value
+        if keeps:
+            sm.unpublished.append(((layer, b, newest, kv), key, value))
+    scores = q @ keys.T
+    top = scores.max(axis=1, keepdims=True)
+    weights = np.exp2(scores - top)
+    return bf16(weights) @ values, top, weights.sum(axis=1, keepdims=True)
