@@ -1,4 +1,4 @@
-"""Programs broken on purpose."""
+"""Programs broken on purpose, and the kinds of problems that are found in them."""
 
 import copy
 from dataclasses import replace
@@ -10,10 +10,15 @@ from kernels.megakernel.effects import COLUMN, Access, Effects, effects
 from kernels.megakernel.program import ADD, ATTENTION, END, Layout, Program, Section
 from kernels.megakernel.shape import Shape
 from kernels.megakernel.structure import rows_of
+from kernels.megakernel.validate import validate
 
 OF_PRODUCT = ("layer", "units", "tile", "k_tile", "k_tiles", "plane")
 OF_ADD = ("layer", "k_tile", "k_tiles", "plane")
 OF_ATTENTION = ("layer", "kv_head", "head", "heads", "split", "sequence")
+
+
+def kinds(program: Program) -> set[str]:
+    return {problem.kind for problem in validate(program)}
 
 
 def one_half(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:

@@ -1,4 +1,4 @@
-"""The validator accepts what `build` makes of every model, and rejects every schedule that is broken on purpose."""
+"""The validator accepts what `build` makes of every model, and calls what is wrong with a program by its name."""
 
 import copy
 from dataclasses import replace
@@ -12,7 +12,6 @@ from kernels.megakernel import program as program_module
 from kernels.megakernel.effects import Access, Effects, effects
 from kernels.megakernel.ordering import Ordering
 from kernels.megakernel.program import (
-    ADD,
     ATTENTION,
     DOWN,
     END,
@@ -30,22 +29,21 @@ from kernels.megakernel.program import (
 from kernels.megakernel.shape import Shape, shape_of
 from kernels.megakernel.structure import rows_of
 from kernels.megakernel.validate import InvalidProgram, check, validate
-from tests.kernels.megakernel.broken import changed, fields_that_matter, find, one_half, swapped, with_rows, without
+from tests.kernels.megakernel.broken import (
+    changed,
+    find,
+    kinds,
+    one_half,
+    swapped,
+    with_rows,
+    without,
+)
 from tests.kernels.megakernel.published import CONFIGS
 from tests.kernels.megakernel.tiny_models import program_of
 
 SMALL = program_of("qwen2", out_parts=2, splits=3)
-SLICED = program_of("qwen2", batch=2, out_parts=2, down_parts=2, splits=2, sliced=True)
-ATTENDING = program_of("llama-32", out_parts=2, splits=0)
-ANY = st.sampled_from([SMALL, SLICED, ATTENDING])
-MANY = settings(max_examples=120, deadline=None, derandomize=True)
 SHORT_OF_ROWS = ("qwen2.5-0.5b", "smollm2-135m", "voice-agent")
 """Too few rows of q, k, v and of the output projection to keep 132 SMs in order by themselves."""
-PLACES = st.integers(0, 5), st.integers(0, 999)
-
-
-def kinds(program: Program) -> set[str]:
-    return {problem.kind for problem in validate(program)}
 
 
 # what it accepts ------------------------------------------------------------------------------------------------------
@@ -67,7 +65,7 @@ def test_it_accepts_three_layers_of_every_model(name: str, splits: int) -> None:
 def test_it_accepts_columns_cut_for_larger_batches(name: str) -> None:
     shape = replace(shape_of(CONFIGS[name]), layers=3, vocab=4000)
     check(build(shape, Layout(out_parts=2, down_parts=4, splits=3, batch=8)))
-    for batch, capacity in ((1, 4096), (2, 192), (8, 192), (8, 4096)):
+    for batch, capacity in ((1, 4096), (2, 192), (3, 4096), (5, 192), (8, 4096)):
         check(build(shape, usual(shape, batch, capacity)))
 
 
@@ -88,98 +86,6 @@ def test_it_accepts_small_models_of_any_size(
 
 
 # what it rejects ------------------------------------------------------------------------------------------------------
-
-
-@given(ANY, *PLACES)
-@MANY
-def test_it_rejects_a_dropped_instruction(program: Program, sm: int, index: int) -> None:
-    assert validate(without(program, sm, index % len(program.instructions[sm])))
-
-
-@given(ANY, *PLACES, st.integers(0, 9), st.integers(-1, 40))
-@MANY
-def test_it_rejects_another_value_in_any_field(program: Program, sm: int, index: int, which: int, value: int) -> None:
-    rows = rows_of(program.instructions[sm])
-    words = rows[index % len(rows)]
-    names = fields_that_matter(words)
-    name = names[which % len(names)]
-    if value == words[name]:
-        value += 1
-    assert validate(changed(program, sm, index % len(rows), **{name: value})), f"{name} {words[name]} → {value}"
-
-
-@given(ANY, *PLACES, st.integers(1, 5))
-@MANY
-def test_it_rejects_a_duplicated_instruction(program: Program, sm: int, index: int, away: int) -> None:
-    rows, theirs = rows_of(program.instructions[sm]), rows_of(program.instructions[(sm + away) % 6])
-    theirs.insert(min(index, len(theirs) - 1), rows[index % len(rows)])
-    assert validate(with_rows(program, {(sm + away) % 6: theirs}))
-
-
-def test_it_rejects_slices_that_move_or_that_nobody_may_keep() -> None:
-    sm, index, _ = find(SLICED, ADD, layer=1, plane=1)
-    rows = rows_of(SLICED.instructions[sm])
-    theirs = next(i for i, table in enumerate(SLICED.instructions) if i != sm and (table[:, 0] == ADD).any())
-    other = rows_of(SLICED.instructions[theirs])
-    at = next(i for i, w in enumerate(other) if w["op"] == ADD and w["layer"] == 1 and w["plane"])
-    rows[index], other[at] = other[at], rows[index]
-    assert kinds(with_rows(SLICED, {sm: rows, theirs: other})) == {"coverage", "residual"}
-    whole = replace(SLICED, layout=replace(SLICED.layout, sliced=False))
-    assert kinds(whole) == {"bounds"}
-
-
-def test_it_rejects_pairs_that_attend_to_other_columns() -> None:
-    program = program_of("llama-32", out_parts=2, splits=0, pairs=True)
-    assert program.layout.pairs
-    assert not validate(program)
-    rows = [rows_of(table) for table in program.instructions]
-    one = next(sm for sm in (1, 3) if rows[sm][1]["k_tile"] != rows[sm + 1][1]["k_tile"])
-    rows[one][1], rows[one + 1][1] = rows[one + 1][1], rows[one][1]
-    assert kinds(with_rows(program, dict(enumerate(rows)))) == {"deadlock"}
-
-
-IN_PAIRS = program_of("llama-32", sms=8, out_parts=2, splits=0, pairs=True)
-
-
-@given(st.integers(0, 3), st.integers(1, 3), st.integers(0, 1))
-@MANY
-def test_it_rejects_pairs_that_do_not_attend_once_in_every_layer(giver: int, away: int, layer: int) -> None:
-    """A pair's rows of OUT handed to another: every tile is multiplied once, and neighbours attend alike."""
-    assert IN_PAIRS.layout.pairs
-    taker = (giver + away) % 4
-    rows = {sm: rows_of(IN_PAIRS.instructions[sm]) for sm in range(8)}
-    for side in (0, 1):
-        mine, theirs = rows[2 * giver + side], rows[2 * taker + side]
-        at, to = (
-            next(i for i, w in enumerate(each) if (w["op"], w["layer"]) == (OUT, layer)) for each in (mine, theirs)
-        )
-        theirs.insert(to + 1, mine.pop(at))
-    broken = with_rows(IN_PAIRS, rows)
-    assert kinds(broken) == {"deadlock"}
-    alone = replace(broken, layout=replace(broken.layout, pairs=False))
-    assert not kinds(alone)
-
-
-def test_it_rejects_a_copy_that_nobody_reads() -> None:
-    program = program_of("llama-32", sms=6, splits=0, copies=2)
-    assert program.layout.copies == 2
-    assert not validate(program)
-    assert kinds(replace(program, layout=replace(program.layout, copies=7))) == {"unread"}
-
-
-@given(*PLACES)
-@MANY
-def test_it_rejects_weights_in_another_order(sm: int, index: int) -> None:
-    rows = [i for i, words in enumerate(rows_of(SMALL.instructions[sm])) if words["units"]]
-    at = index % (len(rows) - 1)
-    assert kinds(swapped(SMALL, sm, rows[at], rows[at + 1], repack=False)) == {"stream"} | kinds_of_order(
-        sm, rows[at], rows[at + 1]
-    )
-
-
-def kinds_of_order(sm: int, first: int, second: int) -> set[str]:
-    """`structure` also sees that products of the residual are out of order."""
-    return kinds(swapped(SMALL, sm, first, second)) & {"residual"}
 
 
 @pytest.mark.parametrize("weights", ["fp8", "nvfp4"])
