@@ -182,7 +182,7 @@ __device__ __forceinline__ bool choose(const Params& p, Shared& s, const Instruc
   }
   if (threadIdx.x == 0) {
     __threadfence();
-    s.step = step + 1;
+    atomicExch(&s.step, step + 1);  // the producer may be asking
   }
   consumers_sync();
   return !s.cancelled;
