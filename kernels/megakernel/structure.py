@@ -26,7 +26,7 @@ from kernels.megakernel.program import (
     heads_of_columns,
     products,
 )
-from kernels.megakernel.shape import Shape
+from kernels.megakernel.shape import BATCH_MOST, Shape
 from kernels.megakernel.weights import FORMATS
 
 WHOLE_INPUT = (QKV, GATE_UP, HEAD)
@@ -81,6 +81,9 @@ def _bounds(program: Program) -> Iterator[Problem]:
     layout = program.layout
     if layout.weights not in FORMATS:
         yield Problem("bounds", -1, -1, f"weights {layout.weights!r} are not one of {', '.join(FORMATS)}")
+        return
+    if not 1 <= layout.batch <= BATCH_MOST:
+        yield Problem("bounds", -1, -1, f"batch {layout.batch} is not 1 to {BATCH_MOST}")
         return
     if len(program.instructions) != layout.sms or len(program.sections) != layout.sms:
         yield Problem("bounds", -1, -1, f"{len(program.instructions)} lists of instructions for {layout.sms} SMs")

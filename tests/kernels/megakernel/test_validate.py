@@ -29,15 +29,7 @@ from kernels.megakernel.program import (
 from kernels.megakernel.shape import Shape, shape_of
 from kernels.megakernel.structure import rows_of
 from kernels.megakernel.validate import InvalidProgram, check, validate
-from tests.kernels.megakernel.broken import (
-    changed,
-    find,
-    kinds,
-    one_half,
-    swapped,
-    with_rows,
-    without,
-)
+from tests.kernels.megakernel.broken import changed, find, kinds, one_half, swapped, with_rows, without
 from tests.kernels.megakernel.published import CONFIGS
 from tests.kernels.megakernel.tiny_models import program_of
 
@@ -113,6 +105,11 @@ def test_it_rejects_buffers_that_are_too_small(part: str) -> None:
 )
 def test_it_rejects_the_program_of_a_larger_model(part: dict[str, int]) -> None:
     assert kinds(replace(SMALL, shape=replace(SMALL.shape, **part))) == {"bounds"}
+
+
+def test_it_rejects_more_sequences_than_columns_of_a_tile() -> None:
+    assert kinds(program_of("llama-32", batch=8)) == set()
+    assert kinds(program_of("llama-32", batch=9)) == {"bounds"}
 
 
 def test_it_rejects_a_product_before_its_input() -> None:
