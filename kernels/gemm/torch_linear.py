@@ -76,6 +76,29 @@ class TorchLinear(Variant):
 
 
 @register
+class TorchLinearSeparate(Variant):
+    """F.linear without a bias, which a kernel of its own adds: cuBLAS has an epilogue for it, most others do not."""
+
+    name = "torch_linear_separate"
+    op = "linear"
+    summary = "torch's linear, the bias by a kernel after it"
+    peer = True
+
+    def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
+        if case.epilogue != "bias":
+            return Refusal(f"epilogue is {case.epilogue}: this variant adds a bias only")
+        return _unquantised(case)
+
+    def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
+        """f(x, w, bias) -> y. Takes no params; raises ValueError when given any."""
+        import torch.nn.functional as F
+
+        if params:
+            raise ValueError(f"torch_linear_separate takes no params, not {', '.join(sorted(params))}")
+        return lambda x, w, bias: F.linear(x, w) + bias
+
+
+@register
 class TorchLinearCompiled(Variant):
     """The same product compiled by Inductor, which fuses the epilogue and, on a GPU, autotunes its own GEMMs."""
 

@@ -118,7 +118,9 @@ def test_linear_refusals_name_the_field(change, gpu, variant, said):
     assert refusal.reason.startswith(said)
 
 
-@pytest.mark.parametrize("name", ["torch_linear", "torch_linear_compiled", "int8_dynamic_cpu", "sdpa_math"])
+@pytest.mark.parametrize(
+    "name", ["torch_linear", "torch_linear_separate", "torch_linear_compiled", "int8_dynamic_cpu", "sdpa_math"]
+)
 def test_unknown_params_are_named(name):
     variant = registry.variant(name)
     case = BASE if variant.op == "attention" else LinearCase(m=4, n=8, k=8)

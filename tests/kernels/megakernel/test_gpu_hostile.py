@@ -124,7 +124,7 @@ def at_work(program, op):
 @pytest.mark.parametrize(("batch", "op"), [(1, QKV), (1, OUT), (1, GATE_UP), (1, DOWN), (2, ATTENTION), (2, ADD)])
 def test_a_program_that_waits_for_nothing_gives_up_and_names_the_instruction(batch, op, monkeypatch):
     """One instruction is left out; the GPU is free afterwards, and the program with it is right as before."""
-    from kernels.megakernel import machine
+    from kernels.megakernel import device, machine
 
     model, _ = models(GPU_CONFIGS["qwen2"])
     prompt = torch.ones(batch, PROMPT, dtype=torch.int64, device="cuda")
@@ -134,8 +134,8 @@ def test_a_program_that_waits_for_nothing_gives_up_and_names_the_instruction(bat
         program = build(shape, layout)
         return without(program, *at_work(program, op))
 
-    monkeypatch.setattr(machine, "build", broken)
-    monkeypatch.setattr(machine, "check", lambda program: None)
+    monkeypatch.setattr(device, "build", broken)
+    monkeypatch.setattr(device, "check", lambda program: None)
     monkeypatch.setattr(machine, "TIMEOUT_NS", 20_000_000)
     began = time.monotonic()
     with pytest.raises(machine.MegakernelFault, match=r"^SM \d+ waited too long at instruction \d+ \(\w+\)$"):
