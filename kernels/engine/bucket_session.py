@@ -28,11 +28,6 @@ class BucketSession(ModuleSession):
         self._picks = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._picks = self._picks and self._logits(self.prompt).shape[1] == 1
 
-    @property
-    def buckets(self) -> list[int]:
-        """The lengths whose graphs are captured."""
-        return sorted(self._graphs)
-
     def size(self, length: int) -> int:
         """The length that a prompt is filled up to."""
         return max(length, min(bucket(length), self._positions))
