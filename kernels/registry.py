@@ -22,6 +22,7 @@ MODULES: tuple[str, ...] = (
     "kernels.attention.torch_step",
     "kernels.attention.step_hopper",
     "kernels.attention.decode_split",
+    "kernels.attention.decode_hopper",
     "kernels.gemm.torch_linear",
     "kernels.gemm.hopper",
     "kernels.gemm.hopper_fp8",

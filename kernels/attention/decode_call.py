@@ -80,7 +80,6 @@ class DecodeCall:
         if counts is not None:
             expect(name, counts, (1 if counts.shape == (1,) else case.batch,), INTEGERS, q.device)
         more = int(position is not None)
-        paged = page_table is not None
         held = k.shape[1] if page_table is None else page_table.shape[1] * k.shape[1]
         capacity = held if counts is not None else case.kv_len
         if capacity > held:
@@ -90,6 +89,24 @@ class DecodeCall:
         o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
         if not o.numel():
             return o
+        self.launch(q, k, v, o, counts, page_table, k_scale, v_scale, more, capacity)
+        return o
+
+    def launch(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        o: torch.Tensor,
+        counts: torch.Tensor | None,
+        page_table: torch.Tensor | None,
+        k_scale: torch.Tensor | None,
+        v_scale: torch.Tensor | None,
+        more: int,
+        capacity: int,
+    ) -> None:
+        """Writes o, the arguments checked; counts + `more` of `capacity` keys are there (counts None: all)."""
+        case, paged = self.case, page_table is not None
         if case.kv_dtype == "fp8":
             v = _pairs(v)
         parts, sums, arrivals = self.scratch.take(q.device)
@@ -105,7 +122,6 @@ class DecodeCall:
             LENGTHS=counts is not None, FP8=k_scale is not None, STAGES=self.tuning["stages"],
             **self.constants, num_warps=self.tuning["warps"],
         )  # fmt: skip
-        return o
 
     def _check(self, q: Any, k: Any, v: Any, page_table: Any, k_scale: Any, v_scale: Any, counted: bool) -> None:
         case = self.case

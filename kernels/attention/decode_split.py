@@ -33,7 +33,7 @@ class DecodeSplit(Variant):
     def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
         if case.dtype not in ("bf16", "fp16"):
             return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
-        return _refused(case) or not_here(gpu, 89 if case.kv_dtype == "fp8" else 80)
+        return refused(case) or not_here(gpu, 89 if case.kv_dtype == "fp8" else 80)
 
     def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
         """f(q, k, v, lengths=None, page_table=None, k_scale=None, v_scale=None, position=None, check=False) -> o.
@@ -50,7 +50,7 @@ class DecodeSplit(Variant):
         """
         from kernels.attention.decode_call import DecodeCall
 
-        refusal = _refused(case)
+        refusal = refused(case)
         if refusal is not None:
             raise ValueError(f"case.{refusal.reason}")
         return DecodeCall(case, chosen(self.name, params, self.space(case)[0]))
@@ -71,8 +71,8 @@ def _tiles(case: AttentionCase) -> tuple[tuple[int, int, int, int], ...]:
         return (1, 64, 4, 3), (2, 32, 4, 3)
     if case.kv_dtype == "fp8":
         if case.head_dim <= 64:
-            return (4, 64, 2, 3), (8, 64, 1, 3), (11, 64, 1, 3), (16, 32, 1, 3)
-        return (4, 64, 2, 3), (2, 128, 4, 3), (6, 64, 1, 3), (10, 32, 1, 3)
+            return (4, 64, 2, 3), (8, 64, 1, 3)
+        return (4, 64, 2, 3), (10, 32, 1, 3)
     if case.paged:
         return ((4, 64, 2, 4), (8, 32, 1, 4)) if case.head_dim <= 64 else ((2, 64, 2, 4), (2, 64, 4, 4))
     if case.head_dim <= 64:
@@ -80,7 +80,8 @@ def _tiles(case: AttentionCase) -> tuple[tuple[int, int, int, int], ...]:
     return (1, 64, 4, 4), (1, 128, 8, 3), (3, 32, 2, 3)
 
 
-def _refused(case: AttentionCase) -> Refusal | None:
+def refused(case: AttentionCase) -> Refusal | None:
+    """Why a cache's case cannot be served on any GPU; None where it can."""
     if case.heads % case.kv_heads:
         return Refusal(f"heads is {case.heads}, not a multiple of kv_heads {case.kv_heads}")
     rows = case.q_len * case.heads // case.kv_heads

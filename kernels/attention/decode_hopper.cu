@@ -1,0 +1,141 @@
+// Decode attention: one query of GROUP heads over a long cache, read straight into the registers that products take.
+// docs/kernels/decode-hopper.md shows how.
+//
+// Macros: ELEMENT (bf16, f16: of q and o), FP8 (the cache is e4m3), HEAD_DIM (64, 128), GROUP (up to 8), WARPS, STEPS
+// (of 16 keys that a warp has in flight), SPLITS (blocks of a pair of sequence and KV head), CLUSTER (SPLITS, or 1:
+// parts are merged in global memory), PAGE (keys of a page, a multiple of 16; 0: contiguous), LENGTHS.
+#include "decode_hopper.cuh"
+using namespace tiles;
+
+struct Call {
+  const char *q, *k, *v;
+  ELEMENT* o;
+  float *parts, *sums;
+  int* arrivals;
+  const char* lengths;
+  const int* table;
+  const float *k_scale, *v_scale;
+  long long q_batch, q_head, k_first, k_head, v_first, v_head;  // in bytes, like the tokens'
+  long long lengths_step, table_step;
+  u32 k_token, v_token;
+  int wide, more, capacity, pages;  // wide: lengths are int64
+  float scale;
+};
+
+struct Shared {
+  float out[WARPS][GROUP][HEAD_DIM], base[WARPS][GROUP], sum[WARPS][GROUP];
+  float parts[CLUSTER][kOutputs], weights[CLUSTER][GROUP];  // of all blocks of the cluster
+  int last;
+};
+
+// Merges parts, each a normalised output with the base-2 logarithm of its sum: output i of head i / HEAD_DIM.
+template <int Count, typename Weight, typename Part>
+__device__ __forceinline__ float merged(const Weight& weight, const Part& part) {
+  float weights[Count], top = -CUDART_INF_F, out = 0, total = 0;
+#pragma unroll
+  for (int j = 0; j < Count; j++) weights[j] = weight(j), top = fmaxf(top, weights[j]);
+#pragma unroll
+  for (int j = 0; j < Count; j++) {
+    const float share = weights[j] == -CUDART_INF_F ? 0 : exp2_special(weights[j] - top);
+    out += share * part(j), total += share;
+  }
+  return total == 0 ? 0 : out / total;
+}
+
+__device__ __forceinline__ void put_at(float& own, u32 rank, float value) {
+  asm volatile(
+      "{\n\t.reg .b32 there;\n\tmapa.shared::cluster.u32 there, %0, %1;\n\tst.shared::cluster.f32 [there], %2;\n\t}" ::"r"(
+          shared_address(&own)),
+      "r"(rank), "f"(value)
+      : "memory");
+}
+
+extern "C" __global__ void
+#if CLUSTER > 1
+__cluster_dims__(CLUSTER, 1, 1)
+#endif
+__launch_bounds__(kThreads, 1) decode_hopper(const Call call) {
+  extern __shared__ __align__(16) unsigned char memory[];
+  Shared& shared = *reinterpret_cast<Shared*>(memory);
+  const int split = blockIdx.x, head = blockIdx.y, sequence = blockIdx.z;
+  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, pair = sequence * gridDim.y + head;
+  if (CLUSTER > 1) arrive_in_cluster();
+  long long length = call.capacity;
+  if (LENGTHS) {
+    const char* from = call.lengths + sequence * call.lengths_step * (call.wide ? 8 : 4);
+    length = (call.wide ? *(const long long*)from : *(const int*)from) + call.more;
+  }
+  const bool wrong = length < 0 || length > call.capacity;
+  const long long first = PAGE ? 0 : sequence;
+  const char* k = call.k + first * call.k_first + head * call.k_head + u64(g) * call.k_token + 16 * t;
+  const char* v = call.v + first * call.v_first + head * call.v_head + u64(2 * t) * call.v_token + g * min(kRow / 8, 16);
+  const Cache cache = {k, v, call.table + sequence * call.table_step, wrong ? 0 : (int)length, call.pages,
+                       call.k_token, call.v_token, call.k_first, call.v_first};
+  const long long tiles = (cache.end + kTile - 1) / kTile;
+  const int begin = tiles * split / SPLITS, end = tiles * (split + 1) / SPLITS;
+  Sums sums;
+  const float scale = call.scale * (FP8 ? call.k_scale[head] : 1.f);
+  const char* q = call.q + sequence * call.q_batch + (head * GROUP + min(g, GROUP - 1)) * call.q_head;
+  if (begin + warp < end) attend(sums, cache, q, scale, begin + warp, end);
+
+#pragma unroll
+  for (int j = 0; j < 2; j++) {
+#pragma unroll
+    for (int step = 4; step < 32; step *= 2) sums.sum[j] += __shfl_xor_sync(~0u, sums.sum[j], step);
+    if (g == 0 && 2 * t + j < GROUP) shared.base[warp][2 * t + j] = sums.base[j], shared.sum[warp][2 * t + j] = sums.sum[j];
+  }
+#pragma unroll
+  for (int e = 0; e < kSteps16; e++)
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+      if (2 * t + i < GROUP)
+        *(float2*)&shared.out[warp][2 * t + i][dimension(e)] = make_float2(sums.out[e][i], sums.out[e][i + 2]);
+  if (CLUSTER > 1) wait_for_cluster();
+  __syncthreads();
+
+  const float factor = (wrong ? CUDART_NAN_F : 1.f) * (FP8 ? call.v_scale[head] : 1.f);
+  ELEMENT* o = call.o + (long long)pair * kOutputs;
+  const long long at = (long long)pair * SPLITS;
+  for (int i = threadIdx.x; i < kOutputs; i += kThreads) {
+    const int h = i / HEAD_DIM;
+    float top = -CUDART_MAX_NORMAL_F, out = 0, total = 0;
+#pragma unroll
+    for (int w = 0; w < WARPS; w++) top = fmaxf(top, shared.base[w][h]);
+#pragma unroll
+    for (int w = 0; w < WARPS; w++) {
+      const float share = exp2_special(shared.base[w][h] - top);
+      out += share * shared.out[w][h][i % HEAD_DIM], total += share * shared.sum[w][h];
+    }
+    out = total == 0 ? 0 : out / total;
+    const float weight = total == 0 ? -CUDART_INF_F : top + __log2f(total);
+    if constexpr (SPLITS == 1) {
+      o[i] = (ELEMENT)(out * factor);
+    } else if constexpr (CLUSTER > 1) {
+      put_at(shared.parts[split][i], 0, out);
+      if (i % HEAD_DIM == 0) put_at(shared.weights[split][h], 0, weight);
+    } else {
+      call.parts[(at + split) * kOutputs + i] = out;
+      if (i % HEAD_DIM == 0) call.sums[(at + split) * GROUP + h] = weight;
+    }
+  }
+  if constexpr (CLUSTER > 1) {
+    cluster_sync();
+    if (split == 0)
+      for (int i = threadIdx.x; i < kOutputs; i += kThreads)
+        o[i] = (ELEMENT)(factor * merged<CLUSTER>([&](int j) { return shared.weights[j][i / HEAD_DIM]; },
+                                                  [&](int j) { return shared.parts[j][i]; }));
+  } else if constexpr (SPLITS > 1) {
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) shared.last = atomicAdd(call.arrivals + pair, 1) == SPLITS - 1;
+    __syncthreads();
+    if (!shared.last) return;
+    __threadfence();
+    if (threadIdx.x == 0) call.arrivals[pair] = 0;
+    for (int i = threadIdx.x; i < kOutputs; i += kThreads)
+      o[i] = (ELEMENT)(factor *
+                       merged<SPLITS>([&](int j) { return __ldcg(call.sums + (at + j) * GROUP + i / HEAD_DIM); },
+                                      [&](int j) { return __ldcg(call.parts + (at + j) * kOutputs + i); }));
+  }
+}

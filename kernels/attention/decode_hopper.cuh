@@ -1,0 +1,262 @@
+// What one warp of decode attention does: loads keys and values into the registers that products take, multiplies.
+#pragma once
+#include <math_constants.h>
+
+#include "tiles.cuh"
+
+namespace tiles {
+
+#if FP8
+using Operand = f16;
+#else
+using Operand = ELEMENT;
+#endif
+constexpr int kThreads = 32 * WARPS, kTile = 16 * STEPS, kSteps16 = HEAD_DIM / 16, kRow = HEAD_DIM * (FP8 ? 1 : 2);
+constexpr int kOutputs = GROUP * HEAD_DIM, kWords = kRow / 32;  // words of a value's row that a lane holds
+constexpr float kHeadroom = 8;  // exponentials may reach 2^kHeadroom before a warp's base moves
+
+__device__ __forceinline__ float exp2_special(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ __forceinline__ void load(u32* to, const char* from, int bytes) {  // volatile: loads stay where they are
+  if (bytes == 8)
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v2.u32 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "l"(from));
+  else
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "l"(from));
+}
+__device__ __forceinline__ u32 widen(u32 word, int half) {  // two e4m3 as fp16, exactly
+  u32 both;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(both) : "h"((unsigned short)(half ? word >> 16 : word)));
+  return both;
+}
+template <typename T>
+constexpr bool kIsBf16 = false;
+template <>
+constexpr bool kIsBf16<bf16> = true;
+__device__ __forceinline__ void multiply(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+  if constexpr (kIsBf16<Operand>)
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+        "%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+  else
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+        "%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+// The 8×8 matrix whose row lane / 4 each lane has two neighbours of, transposed.
+__device__ __forceinline__ u32 transposed(u32 pair) {
+  u32 turned;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(pair));
+  return turned;
+}
+
+// 16 keys as a warp holds them. Lane 4g + t has of the keys g and g + 8 the 16-byte chunks t, t + 4, …: the products'
+// operand if the dimensions of q are taken in the same order. Of the values 2t, 2t + 1, 2t + 8 and 2t + 9 it has an
+// eighth of the dimensions; those of two neighbours are put together to the operand.
+struct Step {
+  u32 k[2][kRow / 16];
+  u32 v[4][kWords];
+};
+
+// The keys of this block's head: where this lane's first key and value of a step lie, and where the keys end.
+struct Cache {
+  const char *k, *v;
+  const int* table;
+  int end, pages;
+  u32 k_token, v_token;
+  long long k_page, v_page;
+};
+
+// The tile from key `start` on: keys, or values. Whole: all of it lies before the end; the last key takes the place of
+// what does not.
+template <bool Values, bool Whole>
+__device__ __forceinline__ void load_rows(Step (&to)[STEPS], const Cache& cache, int start, const int (&page)[STEPS]) {
+  constexpr int kRows = Values ? 4 : 2;
+  const u32 token = Values ? cache.v_token : cache.k_token;
+  const char* lane = (Values ? cache.v : cache.k) + (PAGE ? 0 : u64(start) * token);
+  const int own = Values ? threadIdx.x % 4 * 2 : threadIdx.x % 32 / 4;
+#pragma unroll
+  for (int u = 0; u < STEPS; u++) {
+    const int at = Whole ? start + 16 * u : min(start + 16 * u, (cache.end - 1) & ~15);
+    const int from_lane = PAGE ? at % max(PAGE, 1) : at - start;
+    const char* page_lane = lane + (PAGE ? page[u] * (Values ? cache.v_page : cache.k_page) : 0);
+#pragma unroll
+    for (int i = 0; i < kRows; i++) {
+      const int row = Values ? i % 2 + i / 2 * 8 : 8 * i;
+      const char* from = page_lane + (long long)(from_lane + row) * token;
+      if (!Whole) from -= u64(max(0, at + own + row - (cache.end - 1))) * token;
+      if constexpr (Values) {
+#pragma unroll
+        for (int c = 0; c < kWords; c += 4) load(to[u].v[i] + c, from + 32 * c, min(4 * kWords, 16));
+      } else {
+#pragma unroll
+        for (int c = 0; c < kRow / 64; c++) load(to[u].k[i] + 4 * c, from + 64 * c, 16);
+      }
+    }
+  }
+}
+template <bool Values>
+__device__ __forceinline__ void load_tile(Step (&to)[STEPS], const Cache& cache, int tile, const int (&page)[STEPS]) {
+  if ((tile + 1) * kTile <= cache.end) {
+    load_rows<Values, true>(to, cache, tile * kTile, page);
+  } else {
+    load_rows<Values, false>(to, cache, tile * kTile, page);
+  }
+}
+// The first dimension of the two that a lane has in tile e of the outputs.
+__device__ __forceinline__ int dimension(int e) {
+  const int g = threadIdx.x % 32 / 4;
+  return FP8 ? g * (HEAD_DIM / 8) + 2 * e : (g + e / 4 * 8) * 8 + 2 * (e % 4);
+}
+
+// What one warp has summed of its keys for the heads 2t and 2t + 1; `sum` of the keys g and g + 8 alone.
+struct Sums {
+  float out[kSteps16][4] = {}, base[2] = {-CUDART_MAX_NORMAL_F, -CUDART_MAX_NORMAL_F}, sum[2] = {};
+
+  __device__ __forceinline__ void move_base(const float (&tops)[2]) {
+    float shrink[2];
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+      float top = tops[j];
+#pragma unroll
+      for (int step = 4; step < 32; step *= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, step));
+      const float before = base[j];
+      base[j] = fmaxf(before, top);
+      shrink[j] = exp2_special(before - base[j]);
+      sum[j] *= shrink[j];
+    }
+#pragma unroll
+    for (int e = 0; e < kSteps16; e++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) out[e][i] *= shrink[i % 2];
+  }
+};
+
+// Scores of a step: [0] and [1] of key g, [2] and [3] of key g + 8, each for the heads 2t and 2t + 1.
+__device__ __forceinline__ void score(float (&to)[4], const u32 (&k)[2][kRow / 16], const u32 (&q)[kSteps16][2]) {
+#pragma unroll
+  for (int s = 0; s < kSteps16; s++) {
+    u32 a[2][2];
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+#pragma unroll
+      for (int i = 0; i < 2; i++) a[h][i] = FP8 ? widen(k[h][s % (kRow / 16)], i) : k[h][(2 * s + i) % (kRow / 16)];
+    multiply(to, a[0][0], a[1][0], a[0][1], a[1][1], q[s][0], q[s][1]);
+  }
+}
+
+__device__ __forceinline__ void weigh(Sums& sums, const u32 (&v)[4][kWords], const u32 (&p)[2]) {
+#pragma unroll
+  for (int w = 0; w < kWords; w++) {
+    if constexpr (FP8) {
+#pragma unroll
+      for (int part = 0; part < 2; part++) {
+        const u32 one = __byte_perm(v[0][w], v[1][w], part ? 0x7362 : 0x5140);
+        const u32 two = __byte_perm(v[2][w], v[3][w], part ? 0x7362 : 0x5140);
+        multiply(sums.out[2 * w + part], widen(one, 0), widen(one, 1), widen(two, 0), widen(two, 1), p[0], p[1]);
+      }
+    } else {
+      multiply(sums.out[w], __byte_perm(v[0][w], v[1][w], 0x5410), __byte_perm(v[0][w], v[1][w], 0x7632),
+               __byte_perm(v[2][w], v[3][w], 0x5410), __byte_perm(v[2][w], v[3][w], 0x7632), p[0], p[1]);
+    }
+  }
+}
+
+// q of head g in the order of the keys' dimensions; an fp8 cache's goes along in fp16 once its rows lie within 1.
+__device__ __forceinline__ float load_query(u32 (&to)[kSteps16][2], const char* q, float scale) {
+  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  constexpr int kEach = FP8 ? 4 : 2;
+  float largest = 0;
+  u32 raw[kSteps16][2] = {};
+#pragma unroll
+  for (int s = 0; s < kSteps16; s++)
+    if (g < GROUP) load(raw[s], q + 2 * ((t + s / kEach * 4) * 4 * kEach + 4 * (s % kEach)), 8);
+#pragma unroll
+  for (int s = 0; s < kSteps16; s++)
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      const float2 pair = unpack<ELEMENT>(raw[s][i]);
+      largest = fmaxf(largest, fmaxf(fabsf(pair.x), fabsf(pair.y)));
+      to[s][i] = raw[s][i];
+    }
+  if constexpr (FP8) {
+    largest = row_max(largest);
+    largest = largest > 0 ? largest : 1;
+#pragma unroll
+    for (int s = 0; s < kSteps16; s++)
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        const float2 pair = unpack<ELEMENT>(raw[s][i]);
+        to[s][i] = pack<f16>(pair.x / largest, pair.y / largest);
+      }
+    return scale * largest;
+  }
+  return scale;
+}
+
+// The tiles of this warp, each loaded while the one before is worked on.
+__device__ __forceinline__ void attend(Sums& sums, const Cache& cache, const char* q, float factor,
+                                       int tile, int tiles) {
+  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  Step held[STEPS];
+  int page[STEPS];
+  bool missing = false;
+  const auto find_pages = [&](int next) {
+#pragma unroll
+    for (int u = 0; u < STEPS && PAGE; u++) {
+      page[u] = cache.table[min(min(next, tiles - 1) * kTile + 16 * u, cache.end - 1) / max(PAGE, 1)];
+      if (page[u] < 0 || page[u] >= cache.pages) missing = true, page[u] = 0;
+    }
+  };
+  find_pages(tile);
+  load_tile<false>(held, cache, tile, page);
+  load_tile<true>(held, cache, tile, page);
+  u32 query[kSteps16][2];
+  factor = load_query(query, q, factor);
+  const float scale[2] = {__shfl_sync(~0u, factor, 8 * t), __shfl_sync(~0u, factor, 8 * t + 4)};
+  find_pages(tile + WARPS);
+  for (; tile < tiles; tile += WARPS) {
+    const int start = tile * kTile;
+    float s[STEPS][4] = {}, top[2] = {-CUDART_INF_F, -CUDART_INF_F};
+#pragma unroll
+    for (int u = 0; u < STEPS; u++) score(s[u], held[u].k, query);
+    if (tile + WARPS < tiles) load_tile<false>(held, cache, tile + WARPS, page);
+    if (start + kTile > cache.end) {
+#pragma unroll
+      for (int u = 0; u < STEPS; u++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+          if (start + 16 * u + g + i / 2 * 8 >= cache.end) s[u][i] = -CUDART_INF_F;
+          if (start + 16 * u + 2 * t + i % 2 + i / 2 * 8 >= cache.end)
+#pragma unroll
+            for (int w = 0; w < kWords; w++) held[u].v[i][w] = 0;
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 4 * STEPS; i++) top[i % 2] = fmaxf(top[i % 2], s[i / 4][i % 4]);
+    top[0] *= scale[0], top[1] *= scale[1];
+    if (__any_sync(~0u, top[0] > sums.base[0] + kHeadroom || top[1] > sums.base[1] + kHeadroom)) sums.move_base(top);
+#pragma unroll
+    for (int u = 0; u < STEPS; u++) {
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        s[u][i] = exp2_special(fmaf(s[u][i], scale[i % 2], -sums.base[i % 2]));
+        sums.sum[i % 2] += s[u][i];
+      }
+      const u32 p[2] = {transposed(pack<Operand>(s[u][0], s[u][1])), transposed(pack<Operand>(s[u][2], s[u][3]))};
+      weigh(sums, held[u].v, p);
+    }
+    if (tile + WARPS < tiles) load_tile<true>(held, cache, tile + WARPS, page);
+    find_pages(tile + 2 * WARPS);
+  }
+  if (missing) sums.sum[0] = sums.sum[1] = CUDART_NAN_F;
+}
+
+}  // namespace tiles

@@ -1,0 +1,105 @@
+"""Decode attention in CUDA C++ for Hopper: the cache goes straight into registers. See decode_hopper.cu."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernels.attention.decode_split import refused
+from kernels.hardware import Gpu
+from kernels.ops import AttentionCase
+from kernels.portable import chosen
+from kernels.registry import Refusal, Variant, register
+
+if TYPE_CHECKING:
+    import torch
+
+SOURCE = Path(__file__).with_suffix(".cu")
+ELEMENTS = {"bf16": "bf16", "fp16": "f16"}
+HEAD_DIMS, GROUP_MOST = (64, 128), 8
+MOST_SPLITS, MOST_CLUSTER = 32, 8
+STEP = 16
+"""Keys of one product, which a page must hold."""
+
+PARAMS = ("warps", "steps")
+SPACE: dict[tuple[int, bool], tuple[tuple[int, int], ...]] = {
+    (64, False): ((16, 2), (8, 4)),
+    (64, True): ((16, 2),),
+    (128, False): ((12, 1), (8, 2)),
+    (128, True): ((16, 1),),
+}
+"""What is worth timing by head_dim and whether the cache is fp8, as `PARAMS`."""
+
+
+@register
+class DecodeHopper(Variant):
+    """One query over a long cache; the keys are shared out over the whole GPU and read by the warps that need them."""
+
+    name = "decode_hopper"
+    op = "attention"
+    page = "decode-hopper"
+    summary = "decode attention for Hopper (sm_90a), contiguous, paged and fp8 caches"
+    device_lengths = True
+
+    def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
+        if gpu.sm != 90:
+            return Refusal(f"device is {gpu.name}: this variant is written for Hopper (sm_90a)")
+        return _refused(case)
+
+    def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
+        """As `decode_split`'s function, for one query; k and v must be aligned to 16 bytes, a page holds a multiple
+        of 16 keys.
+
+        Params: `warps` of a block and `steps` of 16 keys that a warp has in flight. Raises ValueError.
+        """
+        from kernels.attention.decode_hopper_call import HopperCall
+
+        refusal = _refused(case)
+        if refusal is not None:
+            raise ValueError(f"case.{refusal.reason}")
+        tuning = chosen(self.name, params, self.space(case)[0])
+        if tuning["warps"] not in range(1, 17) or tuning["steps"] not in range(1, 9):
+            raise ValueError(f"params: warps from 1 to 16 and steps from 1 to 8 are possible, not {tuning}")
+        return HopperCall(case, tuning)
+
+    def space(self, case: AttentionCase) -> list[dict[str, Any]]:
+        shapes = SPACE[case.head_dim, case.kv_dtype == "fp8"]
+        return [dict(zip(PARAMS, shape, strict=True)) for shape in shapes]
+
+
+def constants(case: AttentionCase, tuning: dict[str, int], splits: int, counted: bool, page: int) -> dict[str, Any]:
+    """The macros of the source; `page` is 0 where the cache is contiguous."""
+    return {
+        "ELEMENT": ELEMENTS[case.dtype], "FP8": int(case.kv_dtype == "fp8"), "HEAD_DIM": case.head_dim,
+        "GROUP": case.heads // case.kv_heads, "WARPS": tuning["warps"], "STEPS": tuning["steps"],
+        "SPLITS": splits, "CLUSTER": splits if splits <= MOST_CLUSTER else 1, "PAGE": page, "LENGTHS": int(counted),
+    }  # fmt: skip
+
+
+def shared_bytes(given: dict[str, Any]) -> int:
+    """Size of the kernel's `Shared`."""
+    each = given["WARPS"] * (given["HEAD_DIM"] + 2) + given["CLUSTER"] * (given["HEAD_DIM"] + 1)
+    return 4 * given["GROUP"] * each + 16
+
+
+def split_count(case: AttentionCase, tuning: dict[str, int], processors: int) -> int:
+    """As many blocks of each pair of sequence and KV head as fill the GPU once; each has a step for every warp."""
+    filling = processors // max(1, case.batch * case.kv_heads)
+    return max(1, min(filling, case.kv_len // (STEP * tuning["warps"]), MOST_SPLITS))
+
+
+def _refused(case: AttentionCase) -> Refusal | None:
+    if case.dtype not in ELEMENTS:
+        return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
+    if case.q_len != 1:
+        return Refusal(f"q_len is {case.q_len}: this variant takes one query")
+    if case.head_dim not in HEAD_DIMS:
+        return Refusal(f"head_dim is {case.head_dim}: this variant takes 64 and 128")
+    if case.heads > GROUP_MOST * case.kv_heads:
+        return Refusal(f"heads is {case.heads} on {case.kv_heads} kv_heads: at most {GROUP_MOST} on each")
+    if case.window is not None:
+        return Refusal(f"window is {case.window}: this variant reads all keys")
+    if case.softcap is not None:
+        return Refusal(f"softcap is {case.softcap:g}: this variant has no soft cap")
+    if case.paged and (case.page_size or STEP) % STEP:
+        return Refusal(f"page_size is {case.page_size}: this variant takes multiples of {STEP}")
+    return refused(case)
