@@ -7,7 +7,7 @@ A variant's file imports torch, Triton and CuPy inside `build`, never at its top
 import difflib
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -109,6 +109,10 @@ class Variant(ABC):
     def space(self, case: Any) -> list[dict[str, Any]]:
         """The parameter sets worth timing for the case, the best guess first."""
         return [{}]
+
+    def for_model(self, case: Any) -> Sequence[Mapping[str, Any]]:
+        """`in_a_model` for the case: without what changes nothing there, or with what only its sizes tell."""
+        return self.in_a_model
 
     def resized(self, case: Any, params: dict[str, Any]) -> dict[str, Any]:
         """`params` chosen for another size than the case's: without those that this one cannot take."""

@@ -3,11 +3,12 @@
 //   qkv [batch, (heads + 2 kv_heads) D] ─► q·rope ┐
 //   cache [batch, capacity, kv_heads, D]  ────────┴► scores ─► softmax ─► · v ─► (max, sum, o) ─► merged in the cluster
 //
-// A cluster of SPLITS blocks serves one key head of one sequence with all GROUP query heads of it; each block has a
-// stretch of the keys. Blocks copy their first CHUNK keys and values into shared memory before they wait for the
-// previous kernel, which can only be the QKV product: older slots of the cache, and the position, were written by the
-// step before. The block that owns the new token rotates k and appends k and v. Outputs are shared out among the
-// blocks of the cluster, which merge their own from what all have written into their shared memory.
+// A cluster of SPLITS blocks serves GROUP of the query heads of one key head of one sequence, each block for a stretch of
+// the keys; PARTS clusters share a key head. Blocks copy their first CHUNK keys and values into shared memory before they
+// wait for the previous kernel, which can only be the QKV product: older slots of the cache, and the position, were
+// written by the step before. The blocks that own the new token rotate k, and those of the first part append k and v.
+// Outputs are shared out among the blocks of the cluster: each block pushes what it has of them into the shared memory of
+// those that merge them.
 #include "tiles.cuh"
 
 using namespace tiles;
@@ -33,8 +34,11 @@ struct Shared {
   float query[GROUP][HEAD_DIM];
   float scores[GROUP][CHUNK];
   float top[GROUP], total[GROUP], shrink[GROUP];
-  float out[SPLITS][kOwn], tops[SPLITS][GROUP], totals[SPLITS][GROUP];  // of all blocks
+  alignas(16) float out[SPLITS][kOwn];  // of all blocks
+  float4 state[SPLITS][GROUP];          // their maxima and sums
+  Barrier arrived;
 };
+constexpr int kHandedOn = SPLITS * (kOwn * 4 + GROUP * 16);  // bytes to each block
 
 struct Call {
   const Element *qkv, *cosines, *sines;
@@ -167,15 +171,6 @@ __device__ void weigh(Shared& shared, Eight (&out)[GROUP], int count, int fresh)
   }
 }
 
-__device__ __forceinline__ u32 in_block(const float& own, u32 rank) {
-  u32 address;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(&own)), "r"(rank));
-  return address;
-}
-__device__ __forceinline__ void to_block(const float& own, u32 rank, float value) {
-  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(in_block(own, rank)), "f"(value) : "memory");
-}
-
 // Sums the block's partial outputs over its warps, into the shared memory of the blocks that merge them.
 __device__ void gather(Shared& shared, Eight (&out)[GROUP], int split) {
   const int lane = threadIdx.x % 32;
@@ -190,16 +185,18 @@ __device__ void gather(Shared& shared, Eight (&out)[GROUP], int split) {
       if (lane < kLanes) shared.partial[threadIdx.x / 32][g][lane * 8 + e] = sum;
     }
   __syncthreads();
-  for (int i = threadIdx.x; i < GROUP * HEAD_DIM; i += kThreads) {
-    float sum = 0;
+  for (int i = threadIdx.x * 4; i < GROUP * HEAD_DIM; i += kThreads * 4) {
+    float4 sum = {};
 #pragma unroll
-    for (int warp = 0; warp < kWarps; ++warp) sum += shared.partial[warp][i / HEAD_DIM][i % HEAD_DIM];
-    to_block(shared.out[split][i % kOwn], i / kOwn, sum);
+    for (int warp = 0; warp < kWarps; ++warp) {
+      const float4 part = *(const float4*)&shared.partial[warp][i / HEAD_DIM][i % HEAD_DIM];
+      sum.x += part.x, sum.y += part.y, sum.z += part.z, sum.w += part.w;
+    }
+    put_at((float4*)&shared.out[split][i % kOwn], i / kOwn, sum, shared.arrived);
   }
-  for (int i = threadIdx.x; i < SPLITS * GROUP; i += kThreads) {
-    const int rank = i / GROUP, g = i % GROUP;
-    to_block(shared.tops[split][g], rank, shared.top[g]);
-    to_block(shared.totals[split][g], rank, shared.total[g]);
+  for (int i = kThreads - 1 - threadIdx.x; i < SPLITS * GROUP; i += kThreads) {
+    const int g = i % GROUP;
+    put_at(&shared.state[split][g], i / GROUP, make_float4(shared.top[g], shared.total[g], 0, 0), shared.arrived);
   }
 }
 
@@ -209,12 +206,13 @@ __device__ void merge(const Shared& shared, Element* out, int rank) {
     const int i = rank * kOwn + own, g = i / HEAD_DIM;
     float top = -infinity(), sum = 0, total = 0;
 #pragma unroll
-    for (int split = 0; split < SPLITS; ++split) top = fmaxf(top, shared.tops[split][g]);
+    for (int split = 0; split < SPLITS; ++split) top = fmaxf(top, shared.state[split][g].x);
 #pragma unroll
     for (int split = 0; split < SPLITS; ++split) {
-      const float weight = shared.tops[split][g] == -infinity() ? 0.f : exp2f(shared.tops[split][g] - top);
+      const float4 state = shared.state[split][g];
+      const float weight = state.x == -infinity() ? 0.f : exp2f(state.x - top);
       sum += weight * shared.out[split][own];
-      total += weight * shared.totals[split][g];
+      total += weight * state.y;
     }
     out[i] = (Element)(sum / total);
   }
@@ -223,9 +221,15 @@ __device__ void merge(const Shared& shared, Element* out, int rank) {
 extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThreads) step_attention(const Call call) {
   extern __shared__ __align__(16) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
-  const int split = blockIdx.x, head = blockIdx.y, sequence = blockIdx.z, kv_heads = gridDim.y;
+  const int split = blockIdx.x, group = blockIdx.y, head = group / PARTS, sequence = blockIdx.z;
+  const int groups = gridDim.y, kv_heads = groups / PARTS;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row = kv_heads * HEAD_DIM;
   let_next_kernel_start();
+  if (threadIdx.x == 0) {
+    init(shared.arrived, 1);
+    fence_init();
+    expect(shared.arrived, kHandedOn);
+  }
   arrive_in_cluster();  // this block is here, so that others may write into it
 
   const long long position = call.position[sequence * call.position_step];
@@ -237,16 +241,16 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
   const Element *keys = call.keys + cache, *values = call.values + cache;
   const bool owner = begin <= last && end == last + 1;
   fetch(shared, keys, values, begin, min(end - begin, CHUNK), row);
-  if (threadIdx.x < GROUP) shared.top[threadIdx.x] = -infinity(), shared.total[threadIdx.x] = 0;
   const Angles angles(call.cosines + (long long)last * HEAD_DIM, call.sines + (long long)last * HEAD_DIM);
+  if (threadIdx.x < GROUP) shared.top[threadIdx.x] = -infinity(), shared.total[threadIdx.x] = 0;
   wait_previous_kernel();
 
-  const Element* from = call.qkv + (long long)sequence * (GROUP + 2) * row;
+  const Element* from = call.qkv + (long long)sequence * (groups * GROUP * HEAD_DIM + 2 * row);
   for (int g = warp; g < GROUP; g += kWarps)
 #pragma unroll
     for (int e = 0; e < Angles::kEach; ++e) {
       const int i = lane + 32 * e;
-      const float2 turned = angles.turn(from + (head * GROUP + g) * HEAD_DIM, e);
+      const float2 turned = angles.turn(from + (group * GROUP + g) * HEAD_DIM, e);
       shared.query[g][i] = turned.x * call.scale * kLog2e;
       shared.query[g][i + kHalf] = turned.y * call.scale * kLog2e;
     }
@@ -254,13 +258,15 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
 #pragma unroll
     for (int e = 0; e < Angles::kEach; ++e) {
       const int i = lane + 32 * e;
-      const float2 turned = angles.turn(from + (GROUP * kv_heads + head) * HEAD_DIM, e);
-      const Element* value = from + ((GROUP + 1) * kv_heads + head) * HEAD_DIM;
-      const long long to = cache + (long long)last * row;
+      const float2 turned = angles.turn(from + (GROUP * groups + head) * HEAD_DIM, e);
+      const Element* value = from + (GROUP * groups + kv_heads + head) * HEAD_DIM;
+      const Element low = value[i], high = value[i + kHalf];
       shared.fresh_key[i] = turned.x, shared.fresh_key[i + kHalf] = turned.y;
+      shared.fresh_value[i] = low, shared.fresh_value[i + kHalf] = high;
+      if (group % PARTS) continue;
+      const long long to = cache + (long long)last * row;
       call.keys[to + i] = (Element)turned.x, call.keys[to + i + kHalf] = (Element)turned.y;
-      call.values[to + i] = shared.fresh_value[i] = value[i];
-      call.values[to + i + kHalf] = shared.fresh_value[i + kHalf] = value[i + kHalf];
+      call.values[to + i] = low, call.values[to + i + kHalf] = high;
     }
 
   Eight out[GROUP] = {};
@@ -280,8 +286,8 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
   }
   wait_for_cluster();
   gather(shared, out, split);
-  cluster_sync();
-  Element* to = call.out + ((long long)sequence * kv_heads + head) * GROUP * HEAD_DIM;
+  wait(shared.arrived, 0);
+  Element* to = call.out + ((long long)sequence * groups + group) * GROUP * HEAD_DIM;
   if (inside) {
     merge(shared, to, split);
   } else {

@@ -1,6 +1,6 @@
 """The decode step between two products as one kernel: a cluster of blocks per key head, keys split among them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,18 +54,25 @@ class StepHopper(Variant):
         return refusal(case)
 
     def space(self, case: StepAttentionCase) -> list[dict[str, Any]]:
-        """Fewer splits where batch and heads fill the GPU by themselves."""
+        """Fewer splits where batch and heads fill the GPU by themselves, query heads apart where they do not."""
         best = next((each for each in SPLITS if each * case.kv_heads * max(1, case.batch) >= 64), SPLITS[-1])
         at = SPLITS.index(best)
         splits = (best, *SPLITS[max(0, at - 1) : at])
-        return [{"splits": each} for each in splits]
+        return [{"splits": each, "parts": _parts(case, each)} for each in splits]
+
+    def for_model(self, case: StepAttentionCase) -> Sequence[Mapping[str, Any]]:
+        """Its neighbours decide how many blocks are best: also all query heads apart, and all together."""
+        best = self.space(case)[0]["splits"]
+        apart = _divisors(case)[-1]
+        cuts = ((best, _parts(case, best)), (best, apart), (max(1, best // 2), apart), (best, 1))
+        return [{"overlap": True, "splits": splits, "parts": parts} for splits, parts in dict.fromkeys(cuts)]
 
     def build(self, case: StepAttentionCase, params: dict[str, Any]) -> Callable[..., Any]:
         """f(qkv, cos, sin, k_cache, v_cache, position) -> o [batch, heads · head_dim].
 
         cos and sin [capacity, head_dim]; position [1] or [batch] int64. A position outside the cache gives NaN.
-        `splits` blocks share the keys of one head. `overlap` is a dependent launch: see the class. Raises ValueError
-        that names the argument.
+        `splits` blocks share the keys of one head, `parts` clusters of them its query heads. `overlap` is a dependent
+        launch: see the class. Raises ValueError that names the argument.
         """
         import numpy as np
 
@@ -73,12 +80,15 @@ class StepHopper(Variant):
 
         expect_served(self, case)
         splits = params.get("splits", self.space(case)[0]["splits"])
-        if set(params) - {"splits", "overlap"} or splits not in SPLITS:
-            raise ValueError(f"params: step_hopper takes splits of {SPLITS}, and overlap, not {params}")
+        parts = params.get("parts", _parts(case, splits))
+        if set(params) - {"splits", "parts", "overlap"} or splits not in SPLITS or parts not in _divisors(case):
+            raise ValueError(
+                f"params: step_hopper takes splits of {SPLITS}, parts that divide, and overlap, not {params}"
+            )
         overlap = bool(params.get("overlap"))
-        group, share = case.heads // case.kv_heads, -(-case.seen // splits)
+        group, share = case.heads // case.kv_heads // parts, -(-case.seen // splits)
         chunk = min(CHUNK_MOST[case.head_dim], -(-share // 32) * 32)
-        defines = {"HEAD_DIM": case.head_dim, "GROUP": group, "SPLITS": splits, "CHUNK": chunk}
+        defines = {"HEAD_DIM": case.head_dim, "GROUP": group, "PARTS": parts, "SPLITS": splits, "CHUNK": chunk}
         size = shared_bytes(case.head_dim, group, chunk, splits)
         kernel = nvrtc.load(SOURCE, "step_attention", defines | {"ELEMENT": ELEMENTS[case.dtype]}, size)
         call = np.dtype(FIELDS, align=True)
@@ -98,11 +108,26 @@ class StepHopper(Variant):
             tensors = (qkv, cos, sin, k_cache, v_cache, out, position)
             step, window = (0 if len(position) == 1 else 1), case.window or 0
             fields = (*(each.data_ptr() for each in tensors), step, k_cache.shape[1], window, case.head_dim**-0.5)
-            grid = (splits, case.kv_heads, case.batch)
+            grid = (splits, case.kv_heads * parts, case.batch)
             nvrtc.launch(kernel, grid, THREADS, (np.array(fields, call),), size, overlap)
             return out
 
         return attend
+
+
+BLOCKS_MOST = 64
+"""Blocks up to which query heads of one key head are taken apart."""
+
+
+def _divisors(case: StepAttentionCase) -> list[int]:
+    group = case.heads // case.kv_heads
+    return [each for each in range(1, group + 1) if group % each == 0]
+
+
+def _parts(case: StepAttentionCase, splits: int) -> int:
+    """As many as there is room for."""
+    alone = splits * case.kv_heads * max(1, case.batch)
+    return max(each for each in _divisors(case) if each == 1 or each * alone <= BLOCKS_MOST)
 
 
 FIELDS = [
@@ -116,9 +141,9 @@ FIELDS = [
 
 
 def shared_bytes(head_dim: int, group: int, chunk: int, splits: int) -> int:
-    """Size of the kernel's `Shared`."""
+    """Size of the kernel's `Shared`, `group` query heads in it."""
     held = max(4 * chunk * head_dim, 4 * WARPS * group * head_dim)
-    size = held + 6 * head_dim + 4 * group * (2 * head_dim + chunk + 3 + 2 * splits)
+    size = held + 6 * head_dim + 4 * group * (2 * head_dim + chunk + 3 + 4 * splits) + 24
     return -(-size // 16) * 16
 
 

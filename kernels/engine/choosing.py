@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from kernels import registry
 from kernels.engine.places import Places
-from kernels.ops import AttentionCase, Case, LinearCase, LmHeadCase
+from kernels.ops import AttentionCase, Case, LinearCase, LmHeadCase, case_from
 from kernels.plan import PlannedOp
 
 ARRANGEMENTS = 4
@@ -107,7 +107,8 @@ def _rivals(options: Options, op: PlannedOp) -> list[PlannedOp]:
     held = next((each for each in options.values() if any(option.op is op for option in each)), ())
     best = min((option.ms for option in held), default=0.0)
     others = [option.op for option in held if option.op is not op and option.ms <= BEHIND * best]
-    beside = [{**op.params, **more} for more in registry.variant(op.variant).in_a_model]
+    case = case_from.validate_python(op.case)
+    beside = [{**op.params, **more} for more in registry.variant(op.variant).for_model(case)]
     return [*(op.model_copy(update={"params": params}) for params in beside if params != op.params), *others]
 
 
@@ -149,7 +150,7 @@ def usable(case: Case, variant: str) -> bool:
 
 def planned_op(case: Case, variant: str, params: Mapping[str, Any], evidence_id: str = "") -> PlannedOp:
     """The variant as an op of a plan, with what it may do in a model's pass."""
-    more = registry.variant(variant).in_a_model[0]
+    more = registry.variant(variant).for_model(case)[0]
     return PlannedOp(
         op=case.op, case=case.model_dump(), variant=variant, params={**params, **more}, evidence_id=evidence_id
     )

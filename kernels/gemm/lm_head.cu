@@ -141,11 +141,10 @@ extern "C" __global__ void __launch_bounds__(kBlock, 1)
   __shared__ u64 best[16];
   __shared__ u64 room[WARPS][64];
   if (threadIdx.x < 16) best[threadIdx.x] = 0;
-  product(p, at, share, [&](int unit, int tile, int row, int m, float value, float) {
-    const int local = (unit * kUnitTiles + tile) * 16 + row, n = share.first * kUnitOutputs + local;
-    if (n >= p.n) return;
-    const u64 mine = candidate(kRowScales ? value * at.scales[local] : value, n);
-    if (mine > *(volatile u64*)&best[m]) atomicMax(&best[m], mine);
+  product(p, at, share, [&](const Output& out, float value, float) {
+    if (out.n() >= p.n) return;
+    const u64 mine = candidate(value, out.n());
+    if (mine > *(volatile u64*)&best[out.m]) atomicMax(&best[out.m], mine);
   });
   __syncthreads();
   if (position && blockIdx.x == 0 && threadIdx.x == 0) *position += *moves;

@@ -1,6 +1,6 @@
 """The LM head with up to 16 rows of x: the weights streamed once, and no logits written."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kernels.gemm.cutting import matching, resized
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class _LmHead(Variant):
-    """What the variants of all weight types share. Params: `k_warps`, `warps`, `overlap`, as the skinny product's."""
+    """What the variants of all weight types share. Params: `k_warps`, `warps`, `overlap`, `claims`: as there."""
 
     op = "lm_head"
     page = "lm-head"
     weights: str = ""
-    in_a_model = ({"overlap": True}, {"overlap": False})
+    in_a_model = ({"overlap": True, "claims": False}, {"overlap": False, "claims": False})
     turns = True
 
     def serves(self, case: LmHeadCase, gpu: Gpu) -> Refusal | None:
@@ -51,13 +51,17 @@ class _LmHead(Variant):
         from kernels.gemm.lm_head_call import LmHead
 
         expect_served(self, case)
-        return LmHead(case, _cut_of(case, params), bool(params.get("overlap")))
+        return LmHead(case, _cut_of(case, params), bool(params.get("overlap")), bool(params.get("claims")))
 
     def space(self, case: LmHeadCase) -> list[dict[str, Any]]:
         """The best guess, and the best with half or twice its warps."""
         found = _cuts(case)
         alike = [each for each in found if each.warps != found[0].warps][:1]
         return [{"k_warps": each.k_warps, "warps": each.warps} for each in (found[0], *alike)]
+
+    def for_model(self, case: LmHeadCase) -> Sequence[Mapping[str, Any]]:
+        claiming = {"overlap": True, "claims": True}
+        return (claiming, *self.in_a_model) if case.m == 1 and case.sampling == "argmax" else self.in_a_model
 
     def resized(self, case: LmHeadCase, params: dict[str, Any]) -> dict[str, Any]:
         return resized(_cuts(case), params, CUTS)
@@ -81,9 +85,11 @@ def _cuts(case: LmHeadCase) -> list[Cut]:
 
 
 def _cut_of(case: LmHeadCase, params: dict[str, Any]) -> Cut:
-    unknown = set(params) - {*CUTS, "overlap"}
+    unknown = set(params) - {*CUTS, "overlap", "claims"}
     if unknown:
-        raise ValueError(f"lm_head_skinny takes {', '.join(CUTS)} and overlap, not {', '.join(sorted(unknown))}")
+        raise ValueError(
+            f"lm_head_skinny takes {', '.join(CUTS)}, overlap and claims, not {', '.join(sorted(unknown))}"
+        )
     cut = matching(_cuts(case), params, CUTS)
     if cut is None:
         raise ValueError(f"{', '.join(CUTS)}: no way to cut {case.key} has {params}")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from kernels import nvrtc
 from kernels.dtypes import DTYPES
-from kernels.gemm.skinny_call import check_stream, check_tensor, kernel, macros, parameters, sm_count
+from kernels.gemm.skinny_call import Claims, check_stream, check_tensor, kernel, macros, parameters, sm_count
 from kernels.gemm.skinny_cut import CANDIDATES_BYTES, SHARED_MOST, Cut
 from kernels.ops import LmHeadCase
 from kernels.reference import TOP_K
@@ -30,18 +30,19 @@ TURN = np.dtype(
 """`Turn` of lm_head.cu."""
 
 
-def head_macros(cut: Cut, case: LmHeadCase, sms: int) -> dict[str, int]:
+def head_macros(cut: Cut, case: LmHeadCase, sms: int, claims: bool = False) -> dict[str, int]:
     """What lm_head.cu is compiled with; KEYS is how many logits of a row each lane of a warp looks at."""
     top = CANDIDATES if case.sampling == "top_k_p" else 0
     keys = -(-cut.most_units(sms) * cut.unit_rows // 32) if top else 1
-    return macros(cut, case.dtype, False, False) | {"TOP": top, "KEYS": keys}
+    return macros(cut, case.dtype, False, False, claims) | {"TOP": top, "KEYS": keys}
 
 
 class LmHead:
     """f(x [m, k], w, ...) -> ids [m] int64, w as `packed` returns it; see `LmHeadSkinny.build`."""
 
-    def __init__(self, case: LmHeadCase, cut: Cut, overlap: bool) -> None:
+    def __init__(self, case: LmHeadCase, cut: Cut, overlap: bool, claims: bool = False) -> None:
         self.case, self.cut, self.overlap = case, cut, overlap
+        self.claims = Claims() if claims and cut.m == 1 and not cut.keep else None
         self.top = CANDIDATES if case.sampling == "top_k_p" else 0
 
     def __call__(
@@ -64,10 +65,12 @@ class LmHead:
         if case.m == 0:
             return ids
         sms = sm_count(x.device.index)
-        compiled = tuple(head_macros(cut, case, sms).items())
+        compiled = tuple(head_macros(cut, case, sms, self.claims is not None).items())
         blocks, shared = cut.groups(sms), cut.shared_bytes(sms, self.overlap)
         found = torch.empty(case.m, blocks, self.top or 1, dtype=torch.int64, device=x.device)
         given: dict[str, Any] = {"row_scales": w[1]} if len(w) > 1 else {}
+        if self.claims is not None:
+            given["claims"] = self.claims.of(w)
         params = parameters(cut, sms, self.overlap, stream=w[0], x=x, y=found, n=case.vocab, **given)
         nvrtc.launch(
             kernel(SOURCE, "lm_head_candidates", compiled, SHARED_MOST - CANDIDATES_BYTES),

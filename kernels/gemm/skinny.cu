@@ -8,17 +8,12 @@ extern "C" __global__ void __launch_bounds__(kBlock, BLOCKS) SKINNY_CLUSTER
   extern __shared__ __align__(128) char memory[];
   const Places at(memory, p);
   const Share share(p);
-  product(p, at, share, [&](int unit, int tile, int row, int m, float value, float above) {
-    const int local = unit * kUnitTiles + tile, out = local * kTileRows + row, n = share.first * kUnitOutputs + out;
-    if (n >= p.n) return;
-    if (kRowScales) {
-      value *= at.scales[local * 16 + row];
-      if (PAIRED) above *= at.scales[local * 16 + row + 8];
-    }
-    if (NORM) value *= at.shared->norm[m], above *= at.shared->norm[m];
-    if (p.bias) value += at.bias[out];
+  product(p, at, share, [&](const Output& out, float value, float above) {
+    if (out.n() >= p.n) return;
+    if (NORM) value *= at.shared->norm[out.m], above *= at.shared->norm[out.m];
+    if (p.bias) value += at.bias[out.in_block()];
     if (PAIRED) value = value / (1 + __expf(-value)) * above;
-    if (p.residual) value += (float)at.residual[m * p.most_units * kUnitOutputs + out];
-    ((Value*)p.y)[(long long)m * p.n + n] = (Value)value;
+    if (p.residual) value += (float)at.residual[out.m * p.most_units * kUnitOutputs + out.in_block()];
+    ((Value*)p.y)[(long long)out.m * p.n + out.n()] = (Value)value;
   });
 }

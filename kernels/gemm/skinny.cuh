@@ -27,6 +27,55 @@ __device__ __forceinline__ u32 scaled(u32 pair, float scale) {
 // 2^(14 - exponent of the row's largest value), as bits; a row with infinities takes the least scale.
 __device__ __forceinline__ u32 scale_exponent(u32 largest) { return min(268u - (largest >> 7), 253u); }
 
+// A single row of x: every warp brings the columns that it multiplies, none waits for another one. Returns what undoes
+// the power of two by which they were multiplied.
+__device__ __forceinline__ float prepare_own(const Params& p, const Places& at, const Share& share) {
+  constexpr int kEach = Weight::kK / 8, kLoads = OWN_X ? OWN_X : 1;  // words of a step, and loads of a lane
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const uint4* from = (const uint4*)(p.x + share.rank * share.columns);
+  uint4 v[kLoads];
+  int word[kLoads];
+#pragma unroll
+  for (int i = 0; i < kLoads; i++) {
+    const int index = lane + i * 32;
+    word[i] = (index / kEach * K_WARPS + warp % K_WARPS) * kEach + index % kEach;
+    v[i] = word[i] < share.there / 8 ? __ldcg(from + word[i]) : make_uint4(0, 0, 0, 0);
+  }
+  u32 largest = 0;
+  float squares = 0, scale = 1;
+#pragma unroll
+  for (int i = 0; i < kLoads; i++) {
+    if (kScaled) largest = largest_of(largest, v[i]);
+    if (NORM) squares += squares_of(v[i]);
+  }
+  if (kScaled) {
+    largest = __reduce_max_sync(~0u, max(largest & 0xffff, largest >> 16));
+    scale = __uint_as_float(scale_exponent(largest) << 23);
+  }
+#pragma unroll
+  for (int i = 0; i < kLoads; i++)
+    if (word[i] < share.columns / 8) {
+      const uint4 s = make_uint4(scaled(v[i].x, scale), scaled(v[i].y, scale), scaled(v[i].z, scale), scaled(v[i].w, scale));
+      ((uint4*)at.x)[word[i]] = kScaled ? s : v[i];
+    }
+  if (NORM) {
+#pragma unroll
+    for (int o = 16; o; o >>= 1) squares += __shfl_xor_sync(~0u, squares, o);
+    if (lane == 0) at.shared->squares[0][warp] = squares;
+  }
+  __syncwarp();
+  return kScaled ? __uint_as_float((254 - scale_exponent(largest)) << 23) : 1.f;
+}
+
+// Behind a barrier of all warps: the row's sum of squares and its norm, by every warp for itself.
+__device__ __forceinline__ void join_norm(const Params& p, Shared& s) {
+  float sum = 0;
+#pragma unroll
+  for (int w = 0; w < K_WARPS; w++) sum += s.squares[0][w];
+  s.squares_sum[0] = sum, s.norm[0] = rsqrtf(sum / p.k + p.eps);
+  __syncwarp();
+}
+
 // Sums of squares and largest values of the rows of x, which come from here where they are few; rows for quantised
 // weights become fp16. A warp takes every (WARPS / parts)-th row, and a part of it.
 __device__ __forceinline__ void prepare(const Params& p, const Places& at, const Share& share) {
@@ -36,7 +85,6 @@ __device__ __forceinline__ void prepare(const Params& p, const Places& at, const
   while (side_by_side < min(p.m, WARPS)) side_by_side *= 2;
   const int parts = WARPS / side_by_side, part = warp % parts;
   constexpr int kBatch = 4;
-  wait_previous_kernel();
   if (!kDirect && !kScaled && !NORM) return;
 #pragma unroll 1
   for (int row = warp / parts; row < p.m; row += side_by_side) {
@@ -104,24 +152,51 @@ __device__ __forceinline__ float summed(const Params& p, const Shared& s, int bu
   for (int w = 0; w < K_WARPS; w++)
     sum += s.partial[buffer][((tile / ROW_TILES * K_WARPS + w) * ROW_TILES + tile % ROW_TILES) * N_TILES + m / 8]
                     [m % 8 * kColumn + row];
-  return kScaled ? sum * s.unscale[m] : sum;
+  return kScaled && !OWN_X ? sum * s.unscale[m] : sum;
 }
 
-// Calls finish(unit, tile, row, m, value, above) for every output of a unit, counted within the block; neighbouring rows
-// in neighbouring threads. The sums of a split product, and those to be looked at again, are kept instead.
+// Scales of the rows of one output, by which its sums are multiplied: of a dealt unit from shared memory, of a claimed one
+// from memory, asked for before the unit's weights are there. One output a thread then.
+struct Scales {
+  float value = 1, above = 1;
+  __device__ __forceinline__ void fetch(const Params& p, int unit) {
+    constexpr int kRows = kTileRows;
+    const float* from = p.row_scales + (unit * kUnitTiles + threadIdx.x / kRows) * 16 + threadIdx.x % kRows;
+    if (threadIdx.x >= kUnitOutputs) return;
+    value = from[0];
+    if (PAIRED) above = from[8];
+  }
+  __device__ __forceinline__ void look_up(const Places& at, int tile, int row) {
+    value = at.scales[tile * 16 + row];
+    if (PAIRED) above = at.scales[tile * 16 + row + 8];
+  }
+};
+
+// Where an output lies: its unit among all, its unit among those of the block, row tile and row in the unit, row of x.
+struct Output {
+  int unit, local, tile, row, m;
+  __device__ __forceinline__ int in_block() const { return (local * kUnitTiles + tile) * kTileRows + row; }
+  __device__ __forceinline__ int n() const { return (unit * kUnitTiles + tile) * kTileRows + row; }
+};
+
+// Calls finish(output, value, above) for every output of a unit, the n-th of the block; neighbouring rows in neighbouring
+// threads. The sums of a split product, and those to be looked at again, are kept instead.
 template <class Finish>
-__device__ __forceinline__ void finish_unit(const Params& p, const Places& at, int unit, Finish finish) {
+__device__ __forceinline__ void finish_unit(const Params& p, const Places& at, int unit, int n, bool dealt, Scales scales,
+                                            Finish finish) {
   constexpr int kRows = KEEP ? 16 : kTileRows;
-  const int buffer = unit & 1;
+  const int buffer = n & 1;
 #pragma unroll 1
   for (int i = threadIdx.x; i < kUnitTiles * kRows * p.m; i += kThreads) {
     const int row = i % kRows, tile = i / kRows % kUnitTiles, m = i / (kRows * kUnitTiles);
     const float value = summed(p, *at.shared, buffer, tile, m, row);
     const float above = PAIRED && !KEEP ? summed(p, *at.shared, buffer, tile, m, row + 8) : 0.f;
-    if (KEEP)
-      at.kept[((unit * p.m + m) * kUnitTiles + tile) * 16 + row] = value;
-    else
-      finish(unit, tile, row, m, value, above);
+    if (KEEP) {
+      at.kept[((n * p.m + m) * kUnitTiles + tile) * 16 + row] = value;
+      continue;
+    }
+    if (kRowScales && dealt) scales.look_up(at, n * kUnitTiles + tile, row);
+    finish(Output{unit, n, tile, row, m}, value * scales.value, above * scales.above);
   }
 }
 
@@ -145,9 +220,23 @@ __device__ __forceinline__ void consume(const Params& p, const Places& at, const
   __syncthreads();
   if (!kDirect && p.overlap && threadIdx.x == 0) fetch_x(p, at, share);
   if (!kDirect) wait(s.fetched, 0);
-  prepare(p, at, share);
+  wait_previous_kernel();
+  float unscale = 1;
+  if (OWN_X)
+    unscale = prepare_own(p, at, share);
+  else
+    prepare(p, at, share);
 #pragma unroll 1
-  for (int unit = 0; unit < share.end - share.first; unit++) {
+  for (int n = 0; CLAIMS || n < share.end - share.first; n++) {
+    const bool dealt = !CLAIMS || n < share.end - share.first;
+    int unit = share.first + n;
+    Scales scales;
+    if (!dealt) {
+      wait(s.full[ring.stage], ring.parity);
+      unit = s.unit_of[ring.stage];
+      if (unit == kNoMore) break;
+      if (kRowScales) scales.fetch(p, unit);
+    }
     Sums sums[ROW_TILES] = {};
 #pragma unroll 1
     for (int step = 0; step < p.steps; step += CHUNK) {
@@ -157,7 +246,7 @@ __device__ __forceinline__ void consume(const Params& p, const Places& at, const
       for (int i = 0; i < CHUNK; i += kTogether) {
         const char* here[kInputs];
 #pragma unroll
-        for (int n = 0; n < kInputs; n++) here[n] = at.x + x[n] + (step + i) * stride[n];
+        for (int j = 0; j < kInputs; j++) here[j] = at.x + x[j] + (step + i) * stride[j];
         if constexpr (kApart)
           i + 1 < CHUNK ? Apart::run<2>(sums, w + i * kStepBytes, kStepBytes, here) : Apart::run<1>(sums, w + i * kStepBytes, 0, here);
         else
@@ -174,11 +263,12 @@ __device__ __forceinline__ void consume(const Params& p, const Places& at, const
     }
 #pragma unroll
     for (int i = 0; i < ROW_TILES * N_TILES * 4; i++)
-      s.partial[unit & 1][warp * ROW_TILES * N_TILES + i / 4][(2 * t + i % 2) * kColumn + g + i % 4 / 2 * 8] =
-          sums[i / 4 / N_TILES][i / 4 % N_TILES][i % 4];
+      s.partial[n & 1][warp * ROW_TILES * N_TILES + i / 4][(2 * t + i % 2) * kColumn + g + i % 4 / 2 * 8] =
+          sums[i / 4 / N_TILES][i / 4 % N_TILES][i % 4] * unscale;
     named_sync(1, kThreads);
+    if (OWN_X && NORM && n == 0) join_norm(p, s);
     wait(s.others, 0);
-    finish_unit(p, at, unit, finish);
+    finish_unit(p, at, unit, n, dealt, scales, finish);
   }
 }
 
@@ -209,7 +299,10 @@ __device__ __forceinline__ void join_splits(const Params& p, const Places& at, c
     const int row = i % kTileRows, tile = i / kTileRows % kUnitTiles, rest = i / kUnitOutputs;
     const int m = rest % p.m, unit = rest / p.m;
     const float* value = &at.kept[((unit * p.m + m) * kUnitTiles + tile) * 16 + row];
-    finish(unit, tile, row, m, over_ranks(value), PAIRED ? over_ranks(value + 8) : 0.f);
+    Scales scales;
+    if (kRowScales) scales.look_up(at, unit * kUnitTiles + tile, row);
+    const float above = PAIRED ? over_ranks(value + 8) * scales.above : 0.f;
+    finish(Output{share.first + unit, unit, tile, row, m}, over_ranks(value) * scales.value, above);
   }
   cluster_sync();  // nobody leaves while others read its sums
 }

@@ -1,10 +1,10 @@
 """Products with up to 16 rows of x, as decoding needs them: the weights are streamed once, at the memory's speed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kernels.gemm.cutting import matching, resized
-from kernels.gemm.skinny_cut import Cut, cuts, weight_kind
+from kernels.gemm.skinny_cut import Cut, can_claim, cuts, weight_kind
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
 from kernels.portable import expect_served
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 16
 CUTS = ("splits", "k_warps", "row_tiles", "warps")
-PARAMS = (*CUTS, "overlap", "ahead", "late", "zero")
+PARAMS = (*CUTS, "overlap", "ahead", "late", "claims", "zero")
 
 
 class _Skinny(Variant):
@@ -25,16 +25,17 @@ class _Skinny(Variant):
     `overlap` (a dependent launch: weights, their scales and the bias are read before the kernel ahead has ended, so
     they must have been written, and waited for, long before), `ahead` (KiB beyond its ring that each block then brings
     into the L2), `late` (a dependent launch after this one begins when all weights of this one are on their way, not
-    at once), `zero` (int4: with a zero per group).
+    at once), `claims` (blocks claim the last units as they come to them: no two launches with one weight at once),
+    `zero` (int4: with a zero per group).
     """
 
     op = "linear"
     page = "skinny-gemm"
     weights: str = ""
     in_a_model = (
-        {"overlap": True, "ahead": 64},
-        {"overlap": True, "ahead": 0},
-        {"overlap": True, "ahead": 0, "late": True},
+        {"overlap": True, "ahead": 64, "late": False, "claims": False},
+        {"overlap": True, "ahead": 0, "late": False, "claims": False},
+        {"overlap": True, "ahead": 0, "late": True, "claims": False},
     )
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
@@ -61,8 +62,8 @@ class _Skinny(Variant):
         from kernels.gemm.skinny_call import SkinnyLinear
 
         expect_served(self, case)
-        overlap, late = bool(params.get("overlap")), bool(params.get("late"))
-        return SkinnyLinear(case, cut_of(case, params), overlap, 1024 * params.get("ahead", 0), late)
+        overlap, late, claims = (bool(params.get(name)) for name in ("overlap", "late", "claims"))
+        return SkinnyLinear(case, cut_of(case, params), overlap, 1024 * params.get("ahead", 0), late, claims)
 
     def space(self, case: LinearCase) -> list[dict[str, Any]]:
         """The best guess, the best with half or twice its warps, and the best with another number of splits."""
@@ -71,6 +72,12 @@ class _Skinny(Variant):
         alike = [each for each in found if each.splits == best.splits and each.warps != best.warps][:1]
         other = [each for each in found if each.splits != best.splits and each.splits < 4][:1]
         return [_params(each) for each in (best, *alike, *other)]
+
+    def for_model(self, case: LinearCase) -> Sequence[Mapping[str, Any]]:
+        if not can_claim(_cuts(case, False)[0], case):
+            return self.in_a_model
+        first, *others = ({**each, "claims": True} for each in self.in_a_model)
+        return (others[0], first, *others[1:], *self.in_a_model)
 
     def resized(self, case: LinearCase, params: dict[str, Any]) -> dict[str, Any]:
         return resized(_cuts(case, bool(params.get("zero"))), params, CUTS)

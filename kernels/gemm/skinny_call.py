@@ -13,7 +13,7 @@ from kernels import nvrtc
 from kernels.dtypes import DTYPES
 from kernels.gemm import skinny_pack as order
 from kernels.gemm.quantise import quantised
-from kernels.gemm.skinny_cut import KINDS, SHARED_MOST, Cut
+from kernels.gemm.skinny_cut import KINDS, SHARED_MOST, STEP_K, Cut, can_claim
 from kernels.ops import LinearCase
 from kernels.portable import expect_current
 from kernels.reference import EPSILON
@@ -23,8 +23,11 @@ SOURCE = Path(__file__).with_name("skinny.cu")
 DIRECT_MOST = 20 << 10
 """Bytes of x that a block's threads bring at once; it is quicker than a copy where x then becomes fp16."""
 
+OWN_MOST = 8
+"""Loads of x that a lane has on their way at once."""
+
 PARAMS = np.dtype(
-    [(name, np.uint64) for name in ("stream", "x", "row_scales", "bias", "residual", "y")]
+    [(name, np.uint64) for name in ("stream", "x", "row_scales", "bias", "residual", "y", "claims")]
     + [
         (name, np.int32)
         for name in (
@@ -40,6 +43,7 @@ PARAMS = np.dtype(
             "overlap",
             "ahead",
             "late",
+            "dealt",
         )
     ]
     + [("eps", np.float32)],
@@ -70,8 +74,9 @@ def _as_it_is(weight: Tensor) -> Tensor:
     return weight
 
 
-def macros(cut: Cut, dtype: str, gates: bool, normalises: bool) -> dict[str, int]:
+def macros(cut: Cut, dtype: str, gates: bool, normalises: bool, claims: bool = False) -> dict[str, int]:
     """What skinny.cuh is compiled with."""
+    own = own_loads(cut, dtype, normalises)
     return {
         "HALF": int(dtype == "fp16"),
         "WEIGHTS": KINDS.index(cut.kind),
@@ -86,8 +91,20 @@ def macros(cut: Cut, dtype: str, gates: bool, normalises: bool) -> dict[str, int
         "NORM": int(normalises),
         "BLOCKS": cut.blocks,
         "KEEP": int(cut.keep or cut.splits > 1),
-        "DIRECT": int(cut.kind != "same" and dtype == "bf16" and 2 * cut.m * cut.split_k <= DIRECT_MOST),
+        "OWN_X": own,
+        "CLAIMS": int(claims),
+        "DIRECT": int(own > 0 or (cut.kind != "same" and dtype == "bf16" and 2 * cut.m * cut.split_k <= DIRECT_MOST)),
     }
+
+
+def own_loads(cut: Cut, dtype: str, normalises: bool) -> int:
+    """Loads of 16 bytes by which each lane brings the columns of a single row of x that its warp multiplies.
+
+    0: x comes otherwise, by a copy where nothing is to be done with it.
+    """
+    loads = -(-cut.steps * STEP_K[cut.kind] // (8 * 32))
+    changes = normalises or (cut.kind != "same" and dtype == "bf16")
+    return loads if cut.m == 1 and changes and loads <= OWN_MOST else 0
 
 
 @cache
@@ -108,6 +125,7 @@ def parameters(cut: Cut, sms: int, overlap: bool, ahead: int = 0, **given: Any) 
         "m": cut.m, "k": cut.k, "units": cut.units, "steps": cut.steps, "x_bytes": cut.x_bytes,
         "stages": cut.stages(sms, overlap), "kept_units": cut.kept_units(sms),
         "most_units": cut.most_units(sms), "overlap": overlap, "ahead": ahead // (cut.chunk * cut.step_bytes),
+        "dealt": cut.dealt_units(sms, overlap) if "claims" in given else cut.units,
     }  # fmt: skip
     if not own["stages"]:
         raise ValueError(f"m is {cut.m}: with {sms} SMs each has too many rows of w for the shared memory")
@@ -116,16 +134,35 @@ def parameters(cut: Cut, sms: int, overlap: bool, ahead: int = 0, **given: Any) 
     return found
 
 
+class Claims:
+    """Two counters for each weight, by which the blocks of a launch share out its last units. They are 0 whenever no
+    launch runs, and two launches with one weight must not run at once."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, Tensor] = {}
+
+    def of(self, w: tuple[Tensor, ...]) -> Tensor:
+        key = w[0].data_ptr()
+        if key not in self._held:
+            self._held[key] = torch.zeros(2, dtype=torch.int32, device=w[0].device)
+        return self._held[key]
+
+
 class SkinnyLinear:
     """f(x [m, k], w, bias=None [n], residual=None [m, n], eps) -> y [m, n], w as `packed` returns it.
 
     `ahead` is how many bytes beyond the ring each block brings into the L2 while the kernel before it still runs;
-    `late` lets the next kernel begin only when all weights of this one are on their way.
+    `late` lets the next kernel begin only when all weights of this one are on their way; with `claims` blocks share
+    out the last units as they come to them.
     """
 
-    def __init__(self, case: LinearCase, cut: Cut, overlap: bool, ahead: int = 0, late: bool = False) -> None:
+    def __init__(
+        self, case: LinearCase, cut: Cut, overlap: bool, ahead: int = 0, late: bool = False, claims: bool = False
+    ) -> None:
         self.case, self.cut, self.overlap, self.ahead, self.late = case, cut, overlap, ahead if overlap else 0, late
-        self.macros = tuple(macros(cut, case.dtype, case.gates, case.normalises).items())
+        self.claims = Claims() if claims and can_claim(cut, case) else None
+        claiming = self.claims is not None
+        self.macros = tuple(macros(cut, case.dtype, case.gates, case.normalises, claiming).items())
 
     def __call__(
         self,
@@ -144,6 +181,8 @@ class SkinnyLinear:
         given = {"bias": bias, "residual": residual, "row_scales": w[1] if len(w) > 1 else None}
         there = {name: value for name, value in given.items() if value is not None}
         there |= {"stream": w[0], "x": x, "y": y}
+        if self.claims is not None:
+            there["claims"] = self.claims.of(w)
         params = parameters(cut, sms, self.overlap, self.ahead, late=self.late, n=case.n, eps=eps, **there)
         shared = cut.shared_bytes(sms, self.overlap)
         nvrtc.launch(

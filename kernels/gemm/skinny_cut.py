@@ -30,6 +30,9 @@ MOST_STAGES = 16
 CLUSTERS_LOST = {4: 4}
 """Clusters fewer than the SMs would hold: a GPC with an SM too many leaves it idle."""
 
+DEALT = 0.6
+"""Share of the units that blocks do not claim: some SMs are a fifth slower than the mean."""
+
 SPLIT_US, UNIT_US = 2.0, 0.1
 """What joining the splits costs, and finishing a unit."""
 
@@ -111,6 +114,13 @@ class Cut:
         """Units of the block that has most."""
         return -(-self.units // self.groups(sms))
 
+    def dealt_units(self, sms: int, overlap: bool) -> int:
+        """Units that are dealt out beforehand where blocks claim the others: what fills the rings, and DEALT of all."""
+        groups = self.groups(sms)
+        ring = -(-self.stages(sms, overlap) * self.chunk // self.steps)
+        each = max(ring, int(DEALT * self.units / groups))
+        return min(self.units, groups * each)
+
     def kept_units(self, sms: int) -> int:
         """Units whose sums a block keeps to the end."""
         return self.most_units(sms) if self.keep or self.splits > 1 else 0
@@ -118,7 +128,8 @@ class Cut:
     def fixed_bytes(self, sms: int) -> int:
         """Shared memory but for the ring: barriers, partial sums, kept sums, scales, bias, residual, x."""
         columns = 2 if self.m > 8 else 1
-        own = (2 * 16 + 2) * 8 + 16 + 16 * self.warps * 4 + 4 * 64 + 2 * self.warps * self.row_tiles * columns * 640
+        sums = 2 * self.warps * self.row_tiles * columns * 640
+        own = (2 * 16 + 2) * 8 + 16 * 4 + 16 + 16 * self.warps * 4 + 4 * 64 + sums
         rows = self.most_units(sms) * self.unit_rows
         kept = self.kept_units(sms) * self.m * self.unit_rows * 4
         scales = rows * 4 if self.kind in ("fp8", "nvfp4") else 0
@@ -152,6 +163,11 @@ class Cut:
 def _line(size: int) -> int:
     """Rounded up to 128 bytes."""
     return -(-size // 128) * 128
+
+
+def can_claim(cut: Cut, case: LinearCase) -> bool:
+    """Whether units need nothing but their weights and scales, one output a thread, and are not kept."""
+    return cut.m == 1 and cut.splits == 1 and not cut.keep and not case.adds_bias and case.epilogue != "residual"
 
 
 def weight_kind(case: LinearCase, zero: bool = False) -> str:

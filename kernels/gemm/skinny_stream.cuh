@@ -32,13 +32,16 @@ struct Params {
   const Value* bias;        // [n], or null
   const Value* residual;    // [m, n], or null
   void* y;                  // [m, n]
-  int m, n, k, units, steps, x_bytes, stages, kept_units, most_units, overlap, ahead, late;
+  int* claims;              // with CLAIMS: units that were claimed beyond `dealt`, and blocks that claim no more
+  int m, n, k, units, steps, x_bytes, stages, kept_units, most_units, overlap, ahead, late, dealt;
   float eps;
 };
 
+constexpr int kNoMore = -1;
 constexpr int kColumn = 20;  // floats a column of 16 partial sums takes: no two lanes meet in a bank
 struct alignas(16) Shared {
   Barrier full[kMostStages], empty[kMostStages], fetched, others;  // x, unless kDirect; row scales, bias and residual
+  int unit_of[kMostStages];  // with CLAIMS: which unit begins with the chunk, or kNoMore
   uint4 zeros;
   float squares[16][WARPS];
   u32 largest[16];
@@ -70,13 +73,13 @@ struct Places {
   }
 };
 
-// The units of this block, and its rank among those that divide k.
+// The units that are dealt to this block, and its rank among those that divide k.
 struct Share {
   int first, end, rank, columns, there;  // columns of x, padded, and how many there are
   __device__ __forceinline__ Share(const Params& p) {
     const int groups = gridDim.x / SPLITS, group = blockIdx.x / SPLITS;
     rank = SPLITS > 1 ? blockIdx.x % SPLITS : 0;
-    first = (long long)p.units * group / groups, end = (long long)p.units * (group + 1) / groups;
+    first = (long long)p.dealt * group / groups, end = (long long)p.dealt * (group + 1) / groups;
     columns = p.steps * K_WARPS * Weight::kK;
     there = max(0, min(columns, p.k - rank * columns));
   }
@@ -143,26 +146,39 @@ __device__ __forceinline__ void fetch_others(const Params& p, const Places& at, 
   arrive(at.shared->others);
 }
 
-// One thread. The weights of the block, chunk after chunk.
+// One thread. The weights of the block, chunk after chunk: of the units that are dealt to it, then of those that it claims,
+// since some SMs get a fifth more of the memory's bandwidth than others.
 struct Producer {
   const char* from;
   long long skip;
-  int left, each, of_unit = 0;
+  int unit, left, each, of_unit = 0, claim = 0;
   Ring ring;
   __device__ __forceinline__ Producer(const Params& p, const Share& share) {
     const long long unit_bytes = (long long)p.steps * kStepBytes;
     from = p.stream + ((long long)share.first * SPLITS + share.rank) * unit_bytes;
     skip = (SPLITS - 1) * unit_bytes;
-    each = p.steps / CHUNK, left = (share.end - share.first) * each;
+    unit = share.first, each = p.steps / CHUNK, left = (share.end - share.first) * each;
   }
   __device__ __forceinline__ void send(const Params& p, const Places& at) {
     Barrier& full = at.shared->full[ring.stage];
+    if (CLAIMS) at.shared->unit_of[ring.stage] = unit;
     expect(full, kChunkBytes);
     bulk_copy(at.ring + ring.stage * kChunkBytes, from, kChunkBytes, full, kEvictFirst);
     from += kChunkBytes;
-    if (++of_unit == each) of_unit = 0, from += skip;
+    if (++of_unit == each) of_unit = 0, unit++, from += skip;
     ring.advance(p.stages);
-    if (!--left && p.late) let_next_kernel_start();
+    left--;
+  }
+  // The next unit that nobody else has; what is claimed after it is asked for at once. Nothing is left when there is none.
+  __device__ __forceinline__ void claim_unit(const Params& p) {
+    unit = p.dealt + claim;
+    if (unit >= p.units) return;
+    claim = atomicAdd(p.claims, 1);
+    from = p.stream + (long long)unit * each * kChunkBytes, left = each;
+  }
+  // The last block to end leaves zeros for the next launch.
+  __device__ __forceinline__ void leave_zeros(const Params& p) const {
+    if (atomicAdd(p.claims + 1, 1) == (int)gridDim.x - 1) p.claims[0] = p.claims[1] = 0;
   }
   // Asks the second-level cache for what follows the ring, while the previous kernel leaves the memory idle.
   __device__ __forceinline__ void look_ahead(const Params& p) const {
@@ -195,12 +211,25 @@ struct Producer {
     if (p.ahead) look_ahead(p);
   }
   __device__ __forceinline__ void stream(const Params& p, const Places& at) {
+    Shared& s = *at.shared;
     fill(p, at);
+    if (CLAIMS) {
+      wait_previous_kernel();
+      claim = atomicAdd(p.claims, 1);
+    }
 #pragma unroll 1
-    while (left) {
-      wait(at.shared->empty[ring.stage], ring.parity ^ 1);
+    while (true) {
+      if (CLAIMS && !left) claim_unit(p);
+      if (!left) break;
+      wait(s.empty[ring.stage], ring.parity ^ 1);
       send(p, at);
     }
+    if (p.late) let_next_kernel_start();
+    if (!CLAIMS) return;
+    wait(s.empty[ring.stage], ring.parity ^ 1);
+    s.unit_of[ring.stage] = kNoMore;
+    arrive(s.full[ring.stage]);
+    leave_zeros(p);
   }
 };
 

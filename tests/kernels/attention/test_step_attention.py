@@ -25,7 +25,8 @@ SMALL = StepAttentionCase(batch=2, heads=4, kv_heads=2, head_dim=16, kv_len=9, d
     [(64, 4, 8, 32, "bf16"), (128, 6, 8, 128, "bf16"), (128, 8, 1, 128, "f16"), (256, 8, 4, 64, "bf16")],
 )
 def test_it_compiles_without_spills(head_dim: int, group: int, splits: int, chunk: int, element: str) -> None:
-    constants = {"HEAD_DIM": head_dim, "GROUP": group, "SPLITS": splits, "CHUNK": chunk, "ELEMENT": element}
+    sizes = {"HEAD_DIM": head_dim, "GROUP": group, "SPLITS": splits, "CHUNK": chunk}
+    constants = sizes | {"PARTS": 2, "ELEMENT": element}
     used = resources(compile_log(step_hopper.SOURCE, constants))
     assert (used.spill_stores, used.spill_loads, used.stack) == (0, 0, 0)
 
@@ -72,7 +73,15 @@ def test_only_a_plan_lets_it_begin_before_what_precedes_it(
     drawn = draw(CASE, "cpu", seed=1)
     registry.variant("step_hopper").build(CASE, params)(**drawn)
     assert launched == [bool(params)]
-    assert planned_op(CASE, "step_hopper", {"splits": 8}).params == {"splits": 8, "overlap": True}
+    assert planned_op(CASE, "step_hopper", {}).params["overlap"]
+
+
+def test_a_model_tries_query_heads_apart_and_together() -> None:
+    case = CASE.model_copy(update={"batch": 1, "heads": 12})
+    found = registry.variant("step_hopper").for_model(case)
+    assert {(each["splits"], each["parts"]) for each in found} == {(8, 3), (8, 6), (4, 6), (8, 1)}
+    with pytest.raises(ValueError, match="parts that divide"):
+        registry.variant("step_hopper").build(case, {"parts": 4})
 
 
 def test_torch_leaves_every_other_slot_alone() -> None:
@@ -96,9 +105,10 @@ def test_slots_beyond_the_position_never_count() -> None:
 def test_it_passes_the_gate_on_a_gpu(dtype: Any) -> None:
     variant = registry.variant("step_hopper")
     cases = [*check_step(dtype, True), *(each.model_copy(update={"dtype": dtype}) for each in bench_step(False))]
-    for case, splits, overlap in product(cases, step_hopper.SPLITS, (False, True)):
-        report = accuracy.check(variant, case, "cuda", {"splits": splits, "overlap": overlap})
-        assert report.passed, (case.key, splits, overlap, report.sentence)
+    for case, splits, apart in product(cases, step_hopper.SPLITS, (False, True)):
+        parts = case.heads // case.kv_heads if apart else 1
+        report = accuracy.check(variant, case, "cuda", {"splits": splits, "parts": parts, "overlap": apart})
+        assert report.passed, (case.key, splits, parts, report.sentence)
 
 
 def wrong_arguments(good: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -14,6 +14,8 @@ from tests.kernels.on_cpu.translate import library
 
 CHUNK = 32
 """Few keys at once, so that there are several rounds."""
+LARGER = 64
+"""Bytes by which a block's barriers are larger here."""
 ENTRY = """
 extern "C" int run(const Call* call, int kv_heads, int batch, long shared_bytes) {
   const uint3 grid{SPLITS, (unsigned)kv_heads, (unsigned)batch};
@@ -22,12 +24,18 @@ extern "C" int run(const Call* call, int kv_heads, int batch, long shared_bytes)
 extern "C" long size_of_shared() { return sizeof(Shared); }"""
 
 
-def attended(case: StepAttentionCase, given: dict[str, torch.Tensor], splits: int) -> Any:
+def attended(case: StepAttentionCase, given: dict[str, torch.Tensor], splits: int, parts: int = 1) -> Any:
     """o of the kernel; the caches in `given` have the new slots afterwards."""
-    group = case.heads // case.kv_heads
-    macros: dict[str, Any] = {"HEAD_DIM": case.head_dim, "GROUP": group, "SPLITS": splits, "CHUNK": CHUNK}
+    group = case.heads // case.kv_heads // parts
+    macros: dict[str, Any] = {
+        "HEAD_DIM": case.head_dim,
+        "GROUP": group,
+        "PARTS": parts,
+        "SPLITS": splits,
+        "CHUNK": CHUNK,
+    }
     kernel = library(step_hopper.SOURCE, ENTRY, macros | {"ELEMENT": step_hopper.ELEMENTS[case.dtype]})
-    size = step_hopper.shared_bytes(case.head_dim, group, CHUNK, splits)
+    size = step_hopper.shared_bytes(case.head_dim, group, CHUNK, splits) + LARGER
     assert kernel.size_of_shared() <= size
     o = torch.full((case.batch, case.heads * case.head_dim), float("nan"), dtype=given["qkv"].dtype)
     call = np.zeros((), np.dtype(step_hopper.FIELDS, align=True))
@@ -36,26 +44,26 @@ def attended(case: StepAttentionCase, given: dict[str, torch.Tensor], splits: in
         call[field] = given[name].data_ptr()
     call["out"], call["position_step"], call["capacity"] = o.data_ptr(), 1, given["k_cache"].shape[1]
     call["window"], call["scale"] = case.window or 0, case.head_dim**-0.5
-    ran = kernel.run(call.ctypes.data_as(ctypes.c_void_p), case.kv_heads, case.batch, ctypes.c_long(size))
+    ran = kernel.run(call.ctypes.data_as(ctypes.c_void_p), case.kv_heads * parts, case.batch, ctypes.c_long(size))
     assert ran == 0, "all threads wait for each other"
     return o
 
 
 @pytest.mark.parametrize(
-    ("case", "splits"),
+    ("case", "splits", "parts"),
     [
-        (StepAttentionCase(batch=2, heads=8, kv_heads=2, head_dim=64, kv_len=90), 4),
-        (StepAttentionCase(batch=1, heads=6, kv_heads=1, head_dim=128, kv_len=77, dtype="fp16"), 2),
-        (StepAttentionCase(batch=1, heads=4, kv_heads=4, head_dim=64, kv_len=60, window=16), 2),
-        (StepAttentionCase(batch=1, heads=2, kv_heads=1, head_dim=64, kv_len=1), 4),
+        (StepAttentionCase(batch=2, heads=8, kv_heads=2, head_dim=64, kv_len=90), 4, 2),
+        (StepAttentionCase(batch=1, heads=6, kv_heads=1, head_dim=128, kv_len=77, dtype="fp16"), 2, 3),
+        (StepAttentionCase(batch=1, heads=4, kv_heads=4, head_dim=64, kv_len=60, window=16), 2, 1),
+        (StepAttentionCase(batch=1, heads=2, kv_heads=1, head_dim=64, kv_len=1), 4, 1),
     ],
 )
-def test_it_is_right(case: StepAttentionCase, splits: int) -> None:
+def test_it_is_right(case: StepAttentionCase, splits: int, parts: int) -> None:
     given = inputs.draw(case, "cpu", 1)
     truth = reference.compute(case, given)
     own = reference.native(case, given)
     before = given["k_cache"].clone()
-    o = attended(case, given, splits)
+    o = attended(case, given, splits, parts)
     limit = 2 * (own[0].double() - truth[0]).abs().max() + torch.finfo(o.dtype).eps * truth[0].abs().max()
     assert (o.double() - truth[0]).abs().max() <= limit
     rows = torch.arange(case.batch)

@@ -57,6 +57,10 @@ def assert_right(y, case, arguments):
     ("kind", "m", "n", "k", "epilogue", "dtype", "picked"),
     [
         ("same", 9, 72, 520, "rmsnorm_scale_swiglu", "bf16", {"splits": 2}),
+        ("same", 1, 200, 520, "rmsnorm_scale_bias", "bf16", {"splits": 1}),
+        ("fp8", 1, 72, 520, "rmsnorm_scale_swiglu", "bf16", {"splits": 2}),
+        ("fp8", 1, 200, 264, "residual", "bf16", {"k_warps": 4}),
+        ("fp8", 1, 520, 264, "rmsnorm_scale_swiglu", "bf16", {"k_warps": 8}),
         ("fp8", 3, 200, 264, "bias", "bf16", {"splits": 1}),
         ("nvfp4", 16, 72, 264, "residual", "bf16", {"splits": 4, "warps": 16}),
         ("nvfp4", 1, 200, 264, "rmsnorm_scale_bias", "bf16", {"k_warps": 4}),
@@ -77,12 +81,19 @@ def test_skinny(kind, m, n, k, epilogue, dtype, picked):
     stream, *scales = skinny_call.packed(cut, given["w"], dtype, case.gates)
     extra = {name: given[name] for name in ("bias", "residual") if name in given}
     extra |= {"row_scales": scales[0]} if scales else {}
-    y = torch.full((m, n), float("nan"), dtype=DTYPES[dtype])
-    params = skinny_call.parameters(cut, SMS, False, stream=stream, x=given["x"], y=y, n=n, eps=1e-6, **extra)
-    kernel = library(skinny_call.SOURCE, SKINNY, skinny_call.macros(cut, dtype, case.gates, case.normalises))
-    blocks, shared = cut.groups(SMS) * cut.splits, ctypes.c_long(cut.shared_bytes(SMS, False) + LARGER)
-    assert kernel.run(address(params), blocks, cut.warps * 32 + 64, shared) == 0
-    assert_right(y, case, variant.rounded(case, zero, given))
+    claims = torch.zeros(2, dtype=torch.int32)
+    for overlap in (False, True):
+        claiming = overlap and skinny_call.can_claim(cut, case)
+        extra |= {"claims": claims} if claiming else {}
+        kernel = library(
+            skinny_call.SOURCE, SKINNY, skinny_call.macros(cut, dtype, case.gates, case.normalises, claiming)
+        )
+        y = torch.full((m, n), float("nan"), dtype=DTYPES[dtype])
+        params = skinny_call.parameters(cut, SMS, overlap, stream=stream, x=given["x"], y=y, n=n, eps=1e-6, **extra)
+        blocks, shared = cut.groups(SMS) * cut.splits, ctypes.c_long(cut.shared_bytes(SMS, overlap) + LARGER)
+        assert kernel.run(address(params), blocks, cut.warps * 32 + 64, shared) == 0
+        assert_right(y, case, variant.rounded(case, zero, given))
+        assert not claims.any()
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,8 @@ def case_of(kind, m, n, k, epilogue="none", dtype="bf16"):
 )
 def test_every_cut_passes_the_gate(kind, dtype, m, n, k, epilogue):
     variant, case = registry.variant(VARIANTS[kind]), case_of(kind, m, n, k, epilogue, dtype)
-    for params in [*variant.space(case), {"overlap": True}, *([{"zero": True}] if kind == "int4" else [])]:
+    more = [{"overlap": True, "claims": True}, *([{"zero": True}] if kind == "int4" else [])]
+    for params in [*variant.space(case), *more]:
         report = accuracy.check(variant, case, "cuda", params)
         assert report.passed, (params, report.sentence)
 
@@ -45,6 +46,17 @@ def test_a_chain_that_overlaps_in_a_graph_gives_the_same_bits(kind):
     case = case_of(kind, 4, 2048, 2048, "residual")
     variant, drawn = registry.variant(VARIANTS[kind]), inputs.draw(case, "cuda", 3)
     assert_same_bits(variant, case, drawn["x"], variant.pack(case, {}, drawn["w"] / 2), drawn["residual"])
+
+
+@pytest.mark.parametrize("kind", VARIANTS)
+def test_units_that_blocks_claim_give_the_same_bits_launch_after_launch(kind):
+    case = case_of(kind, 1, 8960, 1536, "rmsnorm_scale_swiglu")
+    variant, drawn = registry.variant(VARIANTS[kind]), inputs.draw(case, "cuda", 4)
+    weight = variant.pack(case, {}, drawn["w"])
+    expected = variant.build(case, {})(drawn["x"], weight)
+    claiming = variant.build(case, {"overlap": True, "claims": True})
+    for _ in range(50):
+        assert torch.equal(claiming(drawn["x"], weight), expected)
 
 
 @pytest.mark.parametrize("kind", ["same", "fp8"])

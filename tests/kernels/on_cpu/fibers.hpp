@@ -200,6 +200,7 @@ inline float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); ret
 inline float __int_as_float(int bits) { return __uint_as_float(bits); }
 inline unsigned __float_as_uint(float x) { unsigned bits; memcpy(&bits, &x, 4); return bits; }
 template <class T> T atomicMax(T* at, T value) { const T old = *at; *at = max(old, value); return old; }
+template <class T> T atomicAdd(T* at, T value) { const T old = *at; *at += value; return old; }
 inline unsigned __vmaxu2(unsigned a, unsigned b) { return max(a >> 16, b >> 16) << 16 | max(a & 0xffff, b & 0xffff); }
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline float __expf(float x) { return std::exp(x); }

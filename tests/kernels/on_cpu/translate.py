@@ -36,9 +36,7 @@ BODIES: dict[str, str] = {
     "void look_ahead(": "",
     "void copy_async(": "memcpy(to, from, 16);",
     "void wait_async_copies(": "",
-    "u32 in_block(": "return 0;",
     "float of_block(": "return fibers::of_rank(&own, rank);",
-    "void to_block(": "fibers::of_rank(&own, rank) = value;",
     "float of_rank(": "return fibers::of_rank(mine, rank);",
     "float4 of_rank(": "return *(const float4*)&fibers::of_rank(mine, rank);",
 }
