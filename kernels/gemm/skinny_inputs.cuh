@@ -1,0 +1,138 @@
+// Rows of x, ready to be multiplied: their sums of squares, and, for quantised weights, as fp16.
+#pragma once
+#include "skinny_stream.cuh"
+
+namespace skinny {
+
+__device__ __forceinline__ u32 largest_of(u32 largest, const uint4& v) {
+  constexpr u32 kSigns = 0x7fff7fff;
+  return __vmaxu2(largest, __vmaxu2(__vmaxu2(v.x & kSigns, v.y & kSigns), __vmaxu2(v.z & kSigns, v.w & kSigns)));
+}
+
+__device__ __forceinline__ float squares_of(const uint4& v) {
+  const float2 a = unpack<Value>(v.x), b = unpack<Value>(v.y), c = unpack<Value>(v.z), d = unpack<Value>(v.w);
+  return a.x * a.x + a.y * a.y + (b.x * b.x + b.y * b.y) + (c.x * c.x + c.y * c.y) + (d.x * d.x + d.y * d.y);
+}
+__device__ __forceinline__ u32 scaled(u32 pair, float scale) {
+  const float2 v = unpack<bf16>(pair);
+  return pack<f16>(v.x * scale, v.y * scale);
+}
+// 2^(14 - exponent of the row's largest value), as bits; a row with infinities takes the least scale.
+__device__ __forceinline__ u32 scale_exponent(u32 largest) { return min(268u - (largest >> 7), 253u); }
+
+// A single row of x: every warp brings the columns that it multiplies, none waits for another one. Returns what undoes
+// the power of two by which they were multiplied.
+__device__ __forceinline__ float prepare_own(const Params& p, const Places& at, const Share& share) {
+  constexpr int kEach = Weight::kK / 8, kLoads = OWN_X ? OWN_X : 1;  // words of a step, and loads of a lane
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const uint4* from = (const uint4*)(p.x + share.rank * share.columns);
+  uint4 v[kLoads];
+  int word[kLoads];
+#pragma unroll
+  for (int i = 0; i < kLoads; i++) {
+    const int index = lane + i * 32;
+    word[i] = (index / kEach * K_WARPS + warp % K_WARPS) * kEach + index % kEach;
+    v[i] = word[i] < share.there / 8 ? __ldcg(from + word[i]) : make_uint4(0, 0, 0, 0);
+  }
+  u32 largest = 0;
+  float squares = 0, scale = 1;
+#pragma unroll
+  for (int i = 0; i < kLoads; i++) {
+    if (kScaled) largest = largest_of(largest, v[i]);
+    if (NORM) squares += squares_of(v[i]);
+  }
+  if (kScaled) {
+    largest = __reduce_max_sync(~0u, max(largest & 0xffff, largest >> 16));
+    scale = __uint_as_float(scale_exponent(largest) << 23);
+  }
+#pragma unroll
+  for (int i = 0; i < kLoads; i++)
+    if (word[i] < share.columns / 8) {
+      const uint4 s = make_uint4(scaled(v[i].x, scale), scaled(v[i].y, scale), scaled(v[i].z, scale), scaled(v[i].w, scale));
+      ((uint4*)at.x)[word[i]] = kScaled ? s : v[i];
+    }
+  if (NORM) {
+#pragma unroll
+    for (int o = 16; o; o >>= 1) squares += __shfl_xor_sync(~0u, squares, o);
+    if (lane == 0) at.shared->squares[0][warp] = squares;
+  }
+  __syncwarp();
+  return kScaled ? __uint_as_float((254 - scale_exponent(largest)) << 23) : 1.f;
+}
+
+// Behind a barrier of all warps: the row's sum of squares and its norm, by every warp for itself.
+__device__ __forceinline__ void join_norm(const Params& p, Shared& s) {
+  float sum = 0;
+#pragma unroll
+  for (int w = 0; w < K_WARPS; w++) sum += s.squares[0][w];
+  s.squares_sum[0] = sum, s.norm[0] = rsqrtf(sum / p.k + p.eps);
+  __syncwarp();
+}
+
+// Sums of squares and largest values of the rows of x, which come from here where they are few; rows for quantised
+// weights become fp16. A warp takes every (WARPS / parts)-th row, and a part of it.
+__device__ __forceinline__ void prepare(const Params& p, const Places& at, const Share& share) {
+  Shared& s = *at.shared;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, words = share.columns / 8, there = share.there / 8;
+  int side_by_side = 1;
+  while (side_by_side < min(p.m, WARPS)) side_by_side *= 2;
+  const int parts = WARPS / side_by_side, part = warp % parts;
+  constexpr int kBatch = 4;
+  if (!kDirect && !kScaled && !NORM) return;
+#pragma unroll 1
+  for (int row = warp / parts; row < p.m; row += side_by_side) {
+    const uint4* from = (const uint4*)(p.x + (long long)row * p.k + share.rank * share.columns);
+    uint4* to = (uint4*)(at.x + row * p.x_bytes);
+    u32 largest = 0;
+    float squares = 0;
+#pragma unroll 1
+    for (int base = part * 32 + lane; base < words; base += parts * 32 * kBatch) {
+      uint4 v[kBatch];
+#pragma unroll
+      for (int i = 0; i < kBatch; i++) {
+        const int word = base + i * parts * 32;
+        v[i] = word < there ? kDirect ? __ldcg(from + word) : to[word] : make_uint4(0, 0, 0, 0);
+      }
+#pragma unroll
+      for (int i = 0; i < kBatch; i++) {
+        const int word = base + i * parts * 32;
+        if (kDirect && word < words) to[word] = v[i];
+        if (kScaled) largest = largest_of(largest, v[i]);
+        if (NORM) squares += squares_of(v[i]);
+      }
+    }
+    if (kScaled) {
+      largest = __reduce_max_sync(~0u, max(largest & 0xffff, largest >> 16));
+      if (lane == 0) atomicMax(&s.largest[row], largest);
+    }
+    if (NORM) {
+#pragma unroll
+      for (int o = 16; o; o >>= 1) squares += __shfl_xor_sync(~0u, squares, o);
+      if (lane == 0) s.squares[row][part] = squares;
+    }
+  }
+  named_sync(1, kThreads);
+  if (threadIdx.x < p.m) {
+    if (kScaled) s.unscale[threadIdx.x] = __uint_as_float((254 - scale_exponent(s.largest[threadIdx.x])) << 23);
+    float sum = 0;
+    if (NORM)
+#pragma unroll 1
+      for (int i = 0; i < parts; i++) sum += s.squares[threadIdx.x][i];
+    s.squares_sum[threadIdx.x] = sum;
+    s.norm[threadIdx.x] = rsqrtf(sum / p.k + p.eps);
+  }
+  if (!kScaled) return;
+#pragma unroll 1
+  for (int row = warp / parts; row < p.m; row += side_by_side) {
+    const float scale = __uint_as_float(scale_exponent(s.largest[row]) << 23);
+    uint4* to = (uint4*)(at.x + row * p.x_bytes);
+#pragma unroll 2
+    for (int word = part * 32 + lane; word < words; word += parts * 32) {
+      const uint4 v = to[word];
+      to[word] = make_uint4(scaled(v.x, scale), scaled(v.y, scale), scaled(v.z, scale), scaled(v.w, scale));
+    }
+  }
+  named_sync(1, kThreads);
+}
+
+}  // namespace skinny
