@@ -137,13 +137,17 @@ def try_case(
 
 def prove_ahead(bench: Bench, cases: Sequence[Case], jobs: int) -> dict[str, accuracy.GateReport]:
     """What the gate says of every variant's params at every case, by the trial's id, found by `jobs` processes at once:
-    what takes long, compiling and proving, is then done when the cases are timed one by one. What could not run is left
-    out, since memory may have been short for so many at once.
+    what takes long, compiling and proving, is then done when the cases are timed one by one. What could not run is
+    tried again here, alone, since memory may have been short for so many at once.
     """
     groups = [group for case in cases if (group := _offered(bench, case))]
     groups.sort(key=lambda group: group[0].id)  # by chance, so that the largest cases do not meet in memory
-    reports = shared_out(partial(_reports, bench.device), groups, jobs)
-    return {name: report for group in reports for name, report in group.items() if report.gate != "error"}
+    reports: dict[str, accuracy.GateReport] = {}
+    for processes in (jobs, 1):
+        for found in shared_out(partial(_reports, bench.device), groups, processes):
+            reports |= found
+        groups = [left for group in groups if (left := [each for each in group if reports[each.id].gate == "error"])]
+    return reports
 
 
 def _offered(bench: Bench, case: Case) -> list[Trial]:

@@ -234,15 +234,6 @@ def test_what_the_gate_said_ahead_is_not_asked_again(plant, monkeypatch):
     assert found["planted_wrong"].ms is None
 
 
-def test_what_could_not_run_ahead_is_tried_again_alone(plant):
-    plant(Slow, planted.Raises)
-    place = scripted("cpu", {"planted_slow": 1.0})
-    found = {trial.id: trial.variant for trial in try_case(place, CASE)}
-    ahead = {found[each] for each in prove_ahead(place, [CASE], jobs=1)}
-    assert "planted_slow" in ahead
-    assert "planted_raises" not in ahead
-
-
 def test_what_is_proven_is_timed_however_little_time_is_left(plant):
     plant(Slow)
     place = scripted("cpu", {"planted_slow": 1.0})
@@ -253,3 +244,28 @@ def test_what_is_proven_is_timed_however_little_time_is_left(plant):
 
 def test_work_is_shared_out_in_order():
     assert shared_out(abs, [-3, 2, -1], 2) == [3, 2, 1] == shared_out(abs, [-3, 2, -1], 1)
+
+
+def test_what_could_not_run_ahead_is_tried_again_alone(plant):
+    class ShortOfMemory(planted.Planted):
+        name, calls = "planted_short_of_memory", 0
+
+        def build(self, case, params):
+            type(self).calls += 1
+            if self.calls == 1:
+                raise RuntimeError("out of memory")
+            return self.call
+
+    class Broken(planted.Planted):
+        name = "planted_broken"
+
+        def build(self, case, params):
+            raise RuntimeError("broken")
+
+    plant(ShortOfMemory, Broken)
+    there = bench(only=frozenset({"planted_short_of_memory", "planted_broken"}))
+    there.proven = prove_ahead(there, [CASE], 1)
+    trials = by_name(try_case(there, CASE))
+    assert (trials["planted_short_of_memory"].gate, ShortOfMemory.calls) == ("pass", 3)
+    assert trials["planted_broken"].gate == "error"
+    assert "broken" in trials["planted_broken"].reason
