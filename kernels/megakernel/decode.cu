@@ -4,18 +4,20 @@
 #include "sampling.cuh"
 #include "sliced.cuh"
 
-template <int Planes>
+template <int Planes, class Meanwhile>
 __device__ __forceinline__ void add_these(const Params& p, Shared& s, const Instruction& in, u32 tag, int step,
-                                          const u64* planes, const float* norm) {
+                                          const u64* planes, const float* norm, Meanwhile meanwhile) {
   if constexpr (SLICE)
     add_to_slice<Planes>(p, s, in, tag, step, planes, norm);
   else
-    load_normed<Planes>(p, s, in, tag, step, planes, norm);
+    load_normed<Planes>(p, s, in, tag, step, planes, norm, meanwhile);
 }
 
 // Adds the planes of the last product to the residual, or begins it with the embedding of the new token: this SM's slice of
 // it, or all, which then is the instruction's input.
-__device__ __forceinline__ void add_planes(const Params& p, Shared& s, const Instruction& in, bool after_attention, int step) {
+template <class Meanwhile>
+__device__ __forceinline__ void add_planes(const Params& p, Shared& s, const Instruction& in, bool after_attention, int step,
+                                           Meanwhile meanwhile) {
   const int layer = in.layer - !after_attention;  // whose planes they are
   const u32 tag = tag_at(step, layer);
   const u64* planes = after_attention ? p.out_planes + copy_read() * kOutWords
@@ -23,31 +25,32 @@ __device__ __forceinline__ void add_planes(const Params& p, Shared& s, const Ins
                                       : nullptr;
   const float* norm = p.norms + (size_t)(in.layer * 2 + after_attention) * HIDDEN;
   if (OUT_PLANES != DOWN_PLANES && after_attention)
-    add_these<OUT_PLANES>(p, s, in, tag, step, planes, norm);
+    add_these<OUT_PLANES>(p, s, in, tag, step, planes, norm, meanwhile);
   else
-    add_these<DOWN_PLANES>(p, s, in, tag, step, planes, norm);
+    add_these<DOWN_PLANES>(p, s, in, tag, step, planes, norm, meanwhile);
 }
 
 // Brings an instruction's input vector into shared memory as its words arrive, for each product by code of its own (kQkv:
-// HEAD as well), which costs fewer registers and branches than one for all; false when the machine has given up.
+// HEAD as well), which costs fewer registers and branches than one for all. `meanwhile` is done while the first words of a
+// copy of the residual are on their way. False when the machine has given up.
 struct Load {
   const Params& p;
   Shared& s;
   const Instruction& in;
   int step;
 
-  template <Op Which>
-  __device__ __forceinline__ bool input() const;
+  template <Op Which, class Meanwhile>
+  __device__ __forceinline__ bool input(Meanwhile meanwhile) const;
 };
 
-template <Op Which>
-__device__ __forceinline__ bool Load::input() const {
+template <Op Which, class Meanwhile>
+__device__ __forceinline__ bool Load::input(Meanwhile meanwhile) const {
   const u32 tag = tag_at(step, in.layer);
   if constexpr (Which == kQkv || Which == kGateUp) {
     if constexpr (SLICE)
       load_slices(p, s, in, tag);
     else
-      add_planes(p, s, in, Which == kGateUp, step);
+      add_planes(p, s, in, Which == kGateUp, step, meanwhile);
   } else if constexpr (Which == kOut) {
     if constexpr (MAX_SPLITS)
       load_attended(p, s, in, tag, p.position + step);
@@ -118,7 +121,7 @@ __device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPlace& r
   if (!KEYS_IN_RING && in.op == kQkv && threadIdx.x == kConsumers - 32) fetch_ahead(p, in.layer);
   if (KEYS_IN_RING && in.op == kHead) fence_copies();  // of this token's keys and values, by the tokens after it
   if (SLICE && in.op == kAdd) {
-    add_planes(p, s, in, in.plane, s.step);
+    add_planes(p, s, in, in.plane, s.step, [] {});
   } else if (MAX_SPLITS && in.op == kAttention) {
     if (in.split < splits_of(p.position + s.step + 1) && !attend_to_split(p, s, ring, in, s.step)) return false;
   } else {

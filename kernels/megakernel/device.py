@@ -19,6 +19,8 @@ from kernels.tiles.maps import TENSOR_MAP
 
 SOURCES = Path(__file__).parent
 SHARED_MOST = 227 * 1024
+AHEAD_HIDDEN = 1024, 2048
+"""Above the one and up to the other, pairs of SMs gain in bf16 by chunks taken ahead (megakernel.md of the notes)."""
 PRODUCER_THREADS = 128
 """A warpgroup, of which one thread works: so the consumers may have its registers."""
 
@@ -78,14 +80,15 @@ def sampling_words(sampling: Sequence[Sampling], vocab: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Tuning:
-    """Compile-time choices: consumer warps; chunks in flight from memory, within a long product or while consumers wait
-    for chunks, and from the second-level cache when they were brought into it; bytes of weights brought into that cache
-    beyond the ring, and SM cycles for each 4 KB of them.
+    """Compile-time choices: consumer warps; chunks of gate and up that they take while its input comes; chunks in
+    flight from memory, within a long product or while consumers wait for chunks, and from the second-level cache when
+    they were brought into it; bytes of weights brought into that cache beyond the ring, and SM cycles for each 4 KB.
 
     `trace` notes times, `debug` the words that each instruction touches and the residuals; both take time.
     """
 
     warps: int = 8
+    ahead_chunks: int = 3
     in_flight: int = 3
     long_in_flight: int = 5
     ahead_in_flight: int = 8
@@ -112,11 +115,12 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     stages = min(stages, 16)
     in_flight, ahead = min(tuning.in_flight, stages), min(tuning.ahead_in_flight, stages)
     long = min(tuning.long_in_flight, stages) if batch == 1 and program.form.bits == 16 else in_flight
+    takes = layout.pairs and program.form.bits == 16 and AHEAD_HIDDEN[0] < shape.hidden <= AHEAD_HIDDEN[1]
     return {
         "HIDDEN": shape.hidden, "INTER": shape.intermediate, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
         "HEAD_DIM": shape.head_dim, "LAYERS": shape.layers, "VOCAB": shape.vocab, "BATCH": batch,
         "QKV_BIAS": int(shape.qkv_bias), "QK_NORM": int(shape.qk_norm), "NORM_EPS": f"{shape.norm_eps!r}f",
-        "WARPS": tuning.warps,
+        "WARPS": tuning.warps, "AHEAD_CHUNKS": tuning.ahead_chunks if takes else 0,
         "STAGES": stages, "IN_FLIGHT": in_flight, "LONG_IN_FLIGHT": long, "AHEAD_IN_FLIGHT": ahead,
         "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": SPLIT_KEYS[shape.head_dim],
         "OUT_PLANES": layout.out_parts, "DOWN_PLANES": layout.down_parts, "PAIRS": int(layout.pairs),

@@ -49,9 +49,12 @@ __device__ __forceinline__ void leave_sums(float (&mine)[16 * BATCH], const floa
 
 constexpr int kHeldMost = 32;  // tiles whose inputs a warp keeps in registers
 
-// The codes of the chunk at hand, which is then free, and the scales of its rows, the same in all chunks of a unit.
+// The codes of the chunk at hand, which is then free, and the scales of its rows, the same in all chunks of a unit. Loading:
+// loads from memory are in flight.
+template <bool Loading>
 __device__ __forceinline__ void take_chunk(const Params& p, Shared& s, RingPlace& ring, const Instruction& in, int tiles,
                                            Codes& codes, float2& row_scale) {
+  static_assert(!Loading || WEIGHT_BITS == 16, "nothing but the codes is waited for");
   const int lane = threadIdx.x % 32;
   wait_chunk(p, s, in, &s.full[ring.slot], ring.phase);
   const char* chunk = s.ring[ring.slot];
@@ -60,14 +63,16 @@ __device__ __forceinline__ void take_chunk(const Params& p, Shared& s, RingPlace
     const float* scales = (const float*)chunk + lane / 4;
     row_scale = make_float2(scales[0] * kUndo, scales[8] * kUndo);
   }
-  __syncwarp();
-  if (DEBUG || lane == 0) barrier_arrive(shared_address(&s.empty[ring.slot]));
-  ring.advance();
+  u32 read = 0;
+#pragma unroll
+  for (int i = 0; Loading && i < kEach; i++) read |= codes.codes[i].x;
+  give_back(s, ring, read & (u32)(p.count >> 31));  // a count is positive, which the compiler does not know
 }
 
 // Streams `in.units` tiles of 16 rows x in.k_tiles * 16 columns through the ring and multiplies them by the input, which
 // a warp keeps in registers from unit to unit if it fits. There are Tiles column tiles; if not Even, some SMs have one less.
-// `load` brings the input and is false when the machine has given up.
+// `load` brings the input and is false when the machine has given up. Of GATE_UP, whose wait finds the ring full, the first
+// unit's first chunks leave it meanwhile.
 // `epilogue(valid, unit, row, b, value, above)` is called by whole warps, once for each output row, neighbouring rows
 // in neighbouring lanes; for GATE_UP, for rows 0 to 7, with row + 8 as `above`.
 template <Op Which, int Tiles, bool Even, class Load, class Epilogue>
@@ -75,13 +80,20 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, RingPlace& r
                                         Load load, Epilogue epilogue) {
   constexpr bool Paired = Which == kGateUp;
   constexpr int kChunks = (Tiles + kChunkTiles - 1) / kChunkTiles, kRows = Paired ? 8 : 16;
+  constexpr int kAhead = Which != kGateUp ? 0 : AHEAD_CHUNKS < kChunks ? AHEAD_CHUNKS : kChunks;
   constexpr int kChunkInput = kChunkTiles * kColumns * 32;
   constexpr bool kHeld = kChunks * kEach / kTogether * kBlockTiles <= kHeldMost;
   const int warp = threadIdx.x / 32;
   const int tiles = Even ? Tiles : in.k_tiles;
   const auto here = [&](int c) { return tiles - c * kChunkTiles; };
   float2 row_scale = make_float2(1.f, 1.f);
-  if (!load.template input<Which>()) return false;
+  Codes ahead[kAhead ? kAhead : 1];
+  const auto meanwhile = [&] {
+    if (!in.units) return;
+#pragma unroll
+    for (int c = 0; c < kAhead; c++) take_chunk<(kAhead > 0)>(p, s, ring, in, here(c), ahead[c], row_scale);
+  };
+  if (!load.template input<Which>(meanwhile)) return false;
   if (!in.units) return true;
   char* input = (char*)s.product.input;
   float2 undo = make_float2(1.f, 1.f);
@@ -91,13 +103,19 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, RingPlace& r
   for (int c = 0; kHeld && c < kChunks; c++) load_inputs(held[c], input + c * kChunkInput, here(c));
   int buffer = 0;
   float sum[kChains][4] = {};
+#pragma unroll
+  for (int c = 0; c < kAhead; c++) {
+    if (!kHeld) load_inputs(fresh, input + c * kChunkInput, here(c));
+    multiply(sum, ahead[c], kHeld ? held[kHeld ? c : 0] : fresh, here(c));
+  }
 #pragma unroll 1
   for (int unit = 0; unit < in.units; unit++) {
 #pragma unroll(kHeld ? kChunks : 1)
     for (int c = 0; c < kChunks; c++) {
       if (!Even && here(c) <= 0) break;
+      if (c < kAhead && unit == 0) continue;
       Codes codes;
-      take_chunk(p, s, ring, in, here(c), codes, row_scale);
+      take_chunk<false>(p, s, ring, in, here(c), codes, row_scale);
       if (!kHeld) load_inputs(fresh, input + c * kChunkInput, here(c));
       multiply(sum, codes, kHeld ? held[kHeld ? c : 0] : fresh, here(c));
     }
@@ -145,10 +163,10 @@ constexpr int kNormSteps = (HIDDEN + kSequenceThreads * 4 - 1) / (kSequenceThrea
 
 // residual += the planes of the last product (or = the embedding of the new token); input = residual * norm weight,
 // not yet divided by its root mean square: that is one number, `scale`, and multiplies the products instead. Sequences
-// are loaded side by side.
-template <int Planes>
+// are loaded side by side. `meanwhile` is done when the first words are asked for.
+template <int Planes, class Meanwhile>
 __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const Instruction& in, u32 tag, int step,
-                                            const u64* planes, const float* norm) {
+                                            const u64* planes, const float* norm, Meanwhile meanwhile) {
   constexpr int kMost = Planes > 8 ? 1 : Planes > 1 ? 16 / Planes : 8;  // steps whose words a thread has in flight
   constexpr int kNormTogether = kNormSteps < kMost ? kNormSteps : kMost;
   const int b = threadIdx.x / kSequenceThreads;
@@ -172,13 +190,15 @@ __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const In
         x[i] = *(const float4*)(s.residual + b * HIDDEN + at[i]);
       }
     }
-    if (planes != nullptr) {
-      u32 from[kNormTogether * Planes];
-      ulonglong2 words[kNormTogether * Planes];
+    u32 from[kNormTogether * Planes];
+    ulonglong2 words[kNormTogether * Planes];
 #pragma unroll
-      for (int i = 0; i < kNormTogether * Planes; i++)
-        from[i] = (i / kNormTogether * BATCH + b) * (HIDDEN / 2) + min(at[i % kNormTogether], HIDDEN - 4) / 2;
-      await<kMany>(p, s, in, tag, planes, from, words);
+    for (int i = 0; i < kNormTogether * Planes; i++)
+      from[i] = (i / kNormTogether * BATCH + b) * (HIDDEN / 2) + min(at[i % kNormTogether], HIDDEN - 4) / 2;
+    if (planes != nullptr) ask<kMany>(p, s, in, tag, planes, from, words);
+    if (first == 0) meanwhile();
+    if (planes != nullptr) {
+      settle(p, s, in, tag, planes, from, words);
 #pragma unroll
       for (int i = 0; i < kNormTogether * Planes; i++) {
         x[i % kNormTogether].x += first_float(words[i].x);

@@ -10,6 +10,7 @@
 // OUT_PLANES DOWN_PLANES TRACE PAIRS (of SMs, that share the keys to which OUT attends)
 // COPIES (of qkv, out_planes, down_planes and gated, one after the other: an SM writes all and reads one)
 // WEIGHT_BITS (16: bf16, 8: fp8, 4: nvfp4)
+// AHEAD_CHUNKS (that leave the ring while GATE_UP's input comes; bf16, PAIRS)
 // LONG_IN_FLIGHT (chunks, from memory, while all SMs are within GATE_UP or HEAD, or this one's consumers wait for chunks)
 // PREFETCH_BYTES (of weights beyond the ring, in the second-level cache) PREFETCH_CYCLES (for each 4 KB of them)
 // KEYS_IN_RING (splits' keys and values come through the ring: keys.cuh)
@@ -212,19 +213,26 @@ __device__ __forceinline__ bool given_up(const Params& p, Shared& s, const Instr
   return true;
 }
 
-// Reads N pairs of words, `from` words into `base`, by whole warps, until all carry `tag`. Lanes that miss some ask for
-// them again. With Watch, where a warp waits for many or for long, one lane watches its first word before the others read,
-// so that waiting SMs do not take the memory system from the weights. When it takes too long, or another SM gave up, marks the
-// machine as faulted, which the caller sees after the next barrier.
+// Asks for N pairs of words, `from` words into `base`, by whole warps; `settle` makes sure of them. With Watch, where a warp
+// waits for many or for long, one lane watches its first word before the others read, so that waiting SMs do not take the
+// memory system from the weights.
 template <bool Watch, int N>
-__device__ __forceinline__ void await(const Params& p, Shared& s, const Instruction& in, u32 tag, const u64* base,
-                                      const u32 (&from)[N], ulonglong2 (&words)[N]) {
+__device__ __forceinline__ void ask(const Params& p, Shared& s, const Instruction& in, u32 tag, const u64* base,
+                                    const u32 (&from)[N], ulonglong2 (&words)[N]) {
   u64 began = 0;
   if (Watch && threadIdx.x % 32 == 0)
     for (u32 spin = 0; tag_of(load_words(base + from[0]).x) != tag && !given_up(p, s, in, spin, began); spin++) {}
   if (Watch) __syncwarp();
 #pragma unroll
   for (int i = 0; i < N; i++) words[i] = load_words(base + from[i]);
+}
+
+// Reads the words asked for until all carry `tag`. Lanes that miss some ask for them again. When it takes too long, or
+// another SM gave up, marks the machine as faulted, which the caller sees after the next barrier.
+template <int N>
+__device__ __forceinline__ void settle(const Params& p, Shared& s, const Instruction& in, u32 tag, const u64* base,
+                                       const u32 (&from)[N], ulonglong2 (&words)[N]) {
+  u64 began = 0;
   for (u32 spin = 0;; spin++) {
     bool ready = true;
 #pragma unroll
@@ -236,4 +244,11 @@ __device__ __forceinline__ void await(const Params& p, Shared& s, const Instruct
     if (__all_sync(~0u, ready)) return;
     if ((spin & 1023) == 1023 && __any_sync(~0u, given_up(p, s, in, spin, began))) return;  // all lanes or none
   }
+}
+
+template <bool Watch, int N>
+__device__ __forceinline__ void await(const Params& p, Shared& s, const Instruction& in, u32 tag, const u64* base,
+                                      const u32 (&from)[N], ulonglong2 (&words)[N]) {
+  ask<Watch>(p, s, in, tag, base, from, words);
+  settle(p, s, in, tag, base, from, words);
 }

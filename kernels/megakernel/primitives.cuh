@@ -59,6 +59,9 @@ __device__ __forceinline__ void box_copy(u32 to, const TensorMap& map, int c0, i
 // Orders this thread's stores, and what it has seen of others', with bulk copies of the same memory.
 __device__ __forceinline__ void fence_copies() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
+// Orders this thread's reads of shared memory before bulk copies to it, and waits for its loads from memory as well.
+__device__ __forceinline__ void fence_reads() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
 // pairs of SMs --------------------------------------------------------------------------------------------------------
 // The address in the other SM of a pair, which is a cluster, of what lies here in shared memory.
 __device__ __forceinline__ u32 other_address(const void* mine) {

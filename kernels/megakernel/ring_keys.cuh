@@ -22,8 +22,8 @@ __device__ __forceinline__ void take_ring_row(const char* chunk, int key, int la
 }
 
 // Takes the pass from key `first` on out of the ring, up to `end`: the warp's tiles of keys (Rows = 2) or values (4), laid
-// out as by fetch_keys and fetch_values. Rows from `written` on are 0.
-template <int Rows, int N>
+// out as by fetch_keys and fetch_values. Rows from `written` on are 0. Loading: other warps may have loads in flight.
+template <bool Loading, int Rows, int N>
 __device__ __forceinline__ void take_pass(const Params& p, Shared& s, RingPlace& ring, const Instruction& in, int first,
                                           int end, int written, u32 (&rows)[kTiles][Rows][N]) {
   constexpr bool kKeys = Rows == 2;
@@ -47,9 +47,8 @@ __device__ __forceinline__ void take_pass(const Params& p, Shared& s, RingPlace&
           if (begin + key < written) take_ring_row<kKeys ? 4 : 8>(chunk, key, kKeys ? lane % 4 : lane / 4, rows[j][i]);
         }
       }
-      __syncwarp();
-      if (DEBUG || lane == 0) barrier_arrive(shared_address(&s.empty[ring.slot]));
-      ring.advance();
+      if (Loading) fence_reads();
+      give_back(s, ring);
     }
   }
 }
@@ -63,7 +62,7 @@ __device__ __forceinline__ void attend_from_ring(const Params& p, Shared& s, Rin
   const int lane = threadIdx.x % 32, own = threadIdx.x / 32 * 16, written = min(span.end, position);
   int first = span.begin;
   u32 keys[kTiles][2][kKeyWords];
-  take_pass(p, s, ring, in, first, span.end, written, keys);
+  take_pass<true>(p, s, ring, in, first, span.end, written, keys);
   load_heads(p, s, in, span, position, b);
   consumers_sync();
   mark(p, s.step, in.index, 1);
@@ -82,12 +81,12 @@ __device__ __forceinline__ void attend_from_ring(const Params& p, Shared& s, Rin
       for (int w = 0; w < kValueWords; w++) sums[w][e] *= left, sums[w][e + 2] *= left;
     }
     u32 values[kTiles][4][kValueWords];
-    take_pass(p, s, ring, in, first, span.end, written, values);
+    take_pass<false>(p, s, ring, in, first, span.end, written, values);
     place_newest_value(a.newest[0][1], newest, values);
     add_values(scores, values, sums);
     first += kPassKeys;
     if (first >= span.end) break;
-    take_pass(p, s, ring, in, first, span.end, written, keys);
+    take_pass<false>(p, s, ring, in, first, span.end, written, keys);
   }
 #pragma unroll
   for (int e = 0; e < 2; e++) {

@@ -23,6 +23,15 @@ __device__ __forceinline__ void wait_chunk(const Params& p, Shared& s, const Ins
     if (given_up(p, s, in, spin, began)) return;
 }
 
+// A warp is done with the slot at hand. Its reads of shared memory queue behind the loads from memory that the SM has in
+// flight; an arrival does not, nor does the bulk copy that it lets in. Within a product no load is in flight. Elsewhere the
+// arrival must not come before what was read: `after` is 0 and depends on it, or `fence_reads` comes first.
+__device__ __forceinline__ void give_back(Shared& s, RingPlace& ring, u32 after = 0) {
+  __syncwarp();
+  if (DEBUG || threadIdx.x % 32 == 0) barrier_arrive(shared_address(&s.empty[ring.slot]) + after);
+  ring.advance();
+}
+
 // What the producer brings into the second-level cache beyond the ring, while consumers wait for a hand-over and the
 // ring is full. Paced by the clock, since a long queue at the memory would delay the words that SMs hand each other;
 // what the ring has to ask the memory for counts.

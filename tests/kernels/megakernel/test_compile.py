@@ -75,10 +75,10 @@ def test_the_unit_that_a_gpu_test_runs_compiles(weights: str) -> None:
     assert resources(compile_log(unit, constants("llama-3.2-1b", weights=weights, batch=2))).spill_stores == 0
 
 
-@pytest.mark.parametrize("splits", [0, 16])
-def test_a_debug_build_compiles(splits: int) -> None:
+@pytest.mark.parametrize("capacity", [192, 4096])
+def test_a_debug_build_compiles(capacity: int) -> None:
     shape = shape_of(CONFIGS["llama-3.2-1b"])
-    program = build(shape, Layout(splits=splits, out_parts=4))
+    program = build(shape, usual(shape, capacity=capacity))
     assert (
         resources(compile_log(DECODE, device.defines(program, device.Tuning(trace=True, debug=True)))).spill_stores == 0
     )
