@@ -29,6 +29,8 @@ UNIT_BATCH = {1: 8, 2: 8, 4: 4, 8: 2}
 
 SPLIT_KEYS = {32: 256, 64: 256, 128: 192}
 """Keys worth another split, by head_dim: what the warps of an SM have in registers at once, or somewhat less."""
+FEW_SPLITS, FEW_SPLIT_KEYS = 4, 48
+"""One sequence's splits that OUT merges in no time, and the keys that are then worth another."""
 
 POINTERS = (
     "weights", "weight_offset", "program", "program_start", "embedding", "norms", "bias", "qk_norm", "rope",
@@ -122,13 +124,19 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "QKV_BIAS": int(shape.qkv_bias), "QK_NORM": int(shape.qk_norm), "NORM_EPS": f"{shape.norm_eps!r}f",
         "WARPS": tuning.warps, "AHEAD_CHUNKS": tuning.ahead_chunks if takes else 0,
         "STAGES": stages, "IN_FLIGHT": in_flight, "LONG_IN_FLIGHT": long, "AHEAD_IN_FLIGHT": ahead,
-        "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": SPLIT_KEYS[shape.head_dim],
+        "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": split_keys(program),
         "OUT_PLANES": layout.out_parts, "DOWN_PLANES": layout.down_parts, "PAIRS": int(layout.pairs),
         "COPIES": layout.copies, "TRACE": int(tuning.trace), "DEBUG": int(tuning.debug), "SLICE": max(slices),
         "KEYS_IN_RING": int(layout.splits > 0 and shape.head_dim >= RING_BOX[2]),
         "WEIGHT_BITS": program.form.bits,
         "PREFETCH_BYTES": tuning.prefetch_bytes, "PREFETCH_CYCLES": tuning.prefetch_cycles,
     } | attended  # fmt: skip
+
+
+def split_keys(program: Program) -> int:
+    """Keys worth another split."""
+    few = program.layout.batch == 1 and program.layout.splits <= FEW_SPLITS
+    return FEW_SPLIT_KEYS if few else SPLIT_KEYS[program.shape.head_dim]
 
 
 def attention_sizes(program: Program) -> dict[str, int]:

@@ -33,7 +33,8 @@ constexpr int kArrivals = DEBUG ? kConsumers : WARPS;
 constexpr int kColumns = BATCH > 4 ? 8 : BATCH > 2 ? 4 : BATCH;
 constexpr int kUnitBatch = kColumns == 8 ? 2 : kColumns == 4 ? 4 : 8;  // row tiles that are reduced together
 constexpr bool kMany = BATCH > 1;
-constexpr bool kWatchGated = kMany || WEIGHT_BITS == 16;  // whether one lane of a warp watches for DOWN's input
+// Whether one lane of a warp watches for DOWN's input: not where most of a layer lies in the ring, as in small models.
+constexpr bool kWatchGated = kMany || (WEIGHT_BITS == 16 && COPIES == 1);
 constexpr int kQkvRows = (HEADS + 2 * KV_HEADS) * HEAD_DIM;
 constexpr int kGroup = HEADS / KV_HEADS;
 // Words of one copy. A product writes the planes of DOWN for one layer in two.

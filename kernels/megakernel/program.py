@@ -32,6 +32,10 @@ EVEN_SMS, EVEN_HIDDEN = 128, 1024
 SMALL_HIDDEN = 1024
 """Up to which planes are short enough for more of them and for copies of words: what is measured in megakernel.md."""
 COPIES_USUAL, SMALL_DOWN_PARTS = 4, 4
+ONE_PASS_HIDDEN = 2048
+"""Up to which planes of OUT are short enough for twice as many where that spares a second pass over the keys."""
+ATTENDED_COLUMNS_MOST = 256
+"""Of the key-value heads whose keys an OUT that attends goes through: with more, splits of the keys take less time."""
 GATED_KILOBYTES_MOST = 40
 SHARED_COLUMNS_MOST = 1024
 """Of OUT's input, when SMs share its keys: a thread hands on 4."""
@@ -120,10 +124,10 @@ def fitted(shape: Shape, layout: Layout) -> Layout:
 def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16", sms: int = 132) -> Layout:
     """The layout for a context of up to `capacity` tokens on a GPU of `sms` SMs.
 
-    In a short context and with one sequence OUT attends by itself: that every SM with columns of a head does so takes
-    less time than handing on what one of them made; neighbours share the keys. Long contexts have so many splits of the
-    keys that an SM should merge those of a part of the heads only; they are split for as long as there are SMs without
-    an attention instruction. With more than one sequence the residual is sliced, so that planes cost little, and in a
+    In a short context and with one sequence OUT attends by itself, unless that is too many keys for one SM: that every
+    SM with columns of a head does so takes less time than handing on what one of them made; neighbours share the keys.
+    Else the keys are split for as long as there are SMs without an attention instruction; they are then so many splits
+    that an SM should merge those of a part of the heads only. With more than one sequence the residual is sliced, so that planes cost little, and in a
     short context an attention instruction has as few heads as still give each SM one.
 
     Where hidden is a multiple of EVEN_HIDDEN, EVEN_SMS have no more row tiles each than a few more SMs would. One
@@ -133,13 +137,13 @@ def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16"
     if batch == 1 and weights == "bf16" and shape.hidden % EVEN_HIDDEN == 0:
         sms = min(sms, EVEN_SMS)
     long = capacity > SHORT_CONTEXT
-    parts = LONG_OUT_PARTS if long or batch > 1 else 1
-    layout = Layout(sms, batch, out_parts=parts, down_parts=_down_parts(shape, batch, sms), weights=weights)
+    layout = Layout(sms, batch, out_parts=LONG_OUT_PARTS, down_parts=_down_parts(shape, batch, sms), weights=weights)
     if batch == 1:
         copies = COPIES_USUAL if shape.hidden <= SMALL_HIDDEN else 1
         attending = replace(layout, splits=0, out_parts=_attending_parts(shape), pairs=True, copies=copies)
         attending = fitted(shape, attending)
-        if not long and can_attend(shape, attending):
+        few = shape.kv_heads * shape.head_dim <= ATTENDED_COLUMNS_MOST * ATTENDING_PARTS
+        if not long and few and can_attend(shape, attending):
             return attending
     heads = HEADS_USUAL if long else max(1, min(HEADS_USUAL, -(-batch * shape.heads // sms)))
     once = len(attention_work(shape, replace(layout, heads=heads, splits=1)))
@@ -153,7 +157,7 @@ def _attending_parts(shape: Shape) -> int:
     keys it has to go through in two passes.
     """
     two = shape.head_dim == 128 and shape.kv_heads > ATTENDING_PARTS
-    return 2 * ATTENDING_PARTS if two and shape.hidden <= SMALL_HIDDEN else ATTENDING_PARTS
+    return 2 * ATTENDING_PARTS if two and shape.hidden <= ONE_PASS_HIDDEN else ATTENDING_PARTS
 
 
 def _down_parts(shape: Shape, batch: int, sms: int) -> int:

@@ -115,6 +115,8 @@ def test_out_attends_by_itself_behind_a_short_context_of_one_sequence() -> None:
     assert usual(shape, capacity=1088).splits > 0
     assert usual(shape, batch=2, capacity=192).splits > 0
     assert usual(replace(shape, heads=36, kv_heads=4), capacity=192).splits > 0  # nine heads share their keys
+    assert usual(shape_of(CONFIGS["qwen3-1.7b"]), capacity=192).splits == 0
+    assert usual(shape_of(CONFIGS["smollm2-1.7b"]), capacity=192).splits == 4  # eight heads of keys in a quarter
 
 
 def test_words_are_copied_where_each_copy_of_each_part_is_read() -> None:
@@ -131,7 +133,7 @@ def test_a_small_model_reads_its_keys_at_once() -> None:
     layout = usual(shape, capacity=192)
     assert (layout.out_parts, layout.down_parts, layout.pairs) == (8, 4, True)
     assert device.attention_sizes(build(shape, layout))["ATTENDED_GROUPS"] == 1
-    assert usual(shape_of(CONFIGS["qwen3-1.7b"]), capacity=192).out_parts == 4
+    assert [usual(shape_of(CONFIGS[name]), capacity=192).out_parts for name in ("qwen3-1.7b", "qwen3-4b")] == [8, 4]
 
 
 def test_neighbours_share_keys_where_each_has_a_part_in_it() -> None:
