@@ -56,17 +56,17 @@ __device__ __forceinline__ bool attend_to_split(const Params& p, Shared& s, Ring
 
 // What splits have of four dimensions of a head, merged.
 struct FourMerged {
-  float top = kLowest, total = 0, value[4] = {};
+  float top = kLowest, total = 0;
+  float4 value = {};
 
   // A split, or a merge of some, with its maximum and sum of weights.
   __device__ __forceinline__ void add(float peak, float weights, const float4& x) {
-    const float most = fmaxf(top, peak), keep = power_of_two(top - most), weight = power_of_two(peak - most);
+    const float most = fmaxf(top, peak);
+    const float keep = top == kLowest ? 0.f : power_of_two(top - most), weight = peak == kLowest ? 0.f : power_of_two(peak - most);
     top = most;
     total = total * keep + weights * weight;
-    value[0] = value[0] * keep + x.x * weight;
-    value[1] = value[1] * keep + x.y * weight;
-    value[2] = value[2] * keep + x.z * weight;
-    value[3] = value[3] * keep + x.w * weight;
+    value = make_float4(value.x * keep + x.x * weight, value.y * keep + x.y * weight, value.z * keep + x.z * weight,
+                        value.w * keep + x.w * weight);
   }
   __device__ __forceinline__ void add(const ulonglong2& summed, const ulonglong2& part) {
     add(__uint_as_float(value_of(summed.x)), __uint_as_float(value_of(summed.y)),
@@ -74,7 +74,7 @@ struct FourMerged {
   }
   __device__ __forceinline__ float4 mean() const {
     const float inverse = 1.f / total;
-    return make_float4(value[0] * inverse, value[1] * inverse, value[2] * inverse, value[3] * inverse);
+    return make_float4(value.x * inverse, value.y * inverse, value.z * inverse, value.w * inverse);
   }
 };
 
@@ -125,58 +125,9 @@ __device__ __forceinline__ void load_splits(const Params& p, Shared& s, const In
   }
 }
 
-// The same for one sequence and so few columns that each half of the threads has them all, and merges half of the splits:
-// the words of up to 16 splits are in flight at once.
-constexpr int kMergers = kConsumers / 2, kSplitsEach = 8;
-constexpr bool kHalves = BATCH == 1 &&
-                         (HEADS * HEAD_DIM / 16 + OUT_PLANES - 1) / OUT_PLANES * 16 <= kMergers * 4 &&
-                         sizeof(FourMerged) * kMergers <= sizeof(ProductScratch::partial);
-
-__device__ __forceinline__ void load_splits_in_halves(const Params& p, Shared& s, const Instruction& in, u32 tag, int splits) {
-  const int i = threadIdx.x % kMergers * 4, columns = in.k_tiles * 16, row = in.k_tile * 16 + min(i, columns - 4);
-  const int second = threadIdx.x / kMergers, half = (splits + 1) / 2, count = second ? splits - half : half;
-  const u32 state = (u32)(p.attention_state - p.attention), first = row / HEAD_DIM * MAX_SPLITS + second * half;
-  FourMerged sum, *others = (FourMerged*)s.product.partial;
-#pragma unroll 1
-  for (int group = 0; group < count; group += kSplitsEach) {
-    u32 from[2 * kSplitsEach];
-    ulonglong2 words[2 * kSplitsEach];
-#pragma unroll
-    for (int j = 0; j < kSplitsEach; j++) {
-      const u32 split = first + min(group + j, count - 1);
-      from[2 * j] = state + split * 2;
-      from[2 * j + 1] = (split * HEAD_DIM + row % HEAD_DIM) / 2;
-    }
-    await<kMany>(p, s, in, tag, p.attention, from, words);
-#pragma unroll
-    for (int j = 0; j < kSplitsEach; j++) {
-      if (group + j >= count) break;
-      sum.add(words[2 * j], words[2 * j + 1]);
-    }
-    if (MAX_SPLITS <= 2 * kSplitsEach) break;
-  }
-  if (second) others[threadIdx.x % kMergers] = sum;
-  consumers_sync();
-  if (second || i >= columns) return;
-  const FourMerged& other = others[threadIdx.x];
-  sum.add(other.top, other.total, make_float4(other.value[0], other.value[1], other.value[2], other.value[3]));
-  store_input(s, i, 0, sum.mean());
-}
-
-__device__ __forceinline__ void load_attended(const Params& p, Shared& s, const Instruction& in, u32 tag, int position) {
-  constexpr bool kLong = HEADS * HEAD_DIM / OUT_PLANES * BATCH > kConsumers * 4;
-  const int splits = splits_of(position + 1);
-  if (BATCH > 1 && splits == 1)
-    load_splits<kLong ? 4 : 1, 1>(p, s, in, tag, splits);
-  else if (kHalves && splits > 6)
-    load_splits_in_halves(p, s, in, tag, splits);
-  else
-    load_splits<kLong ? 2 : 1, kLong ? 3 : 6>(p, s, in, tag, splits);
-}
-
 #if PAIRS
-// Sums over the values of both SMs' keys, each SM's of columns [column, column + 4) of the input, with their state. Each
-// has read the other's of the layer before long ago: whoever is here has read what came of it from all SMs.
+// Sums over the values of both SMs' keys or splits, each SM's of columns [column, column + 4) of the input, with their state.
+// Each has read the other's of the layer before long ago: whoever is here has read what came of it from all SMs.
 __device__ __forceinline__ float4 shared_sum(const Params& p, Shared& s, const Instruction& in, int column, float4 x, float2& state) {
   Exchange& e = s.exchange;
   const u32 full = other_address(&e.full);
@@ -189,8 +140,94 @@ __device__ __forceinline__ float4 shared_sum(const Params& p, Shared& s, const I
   state = make_float2(most, state.y * mine + its.y * others);
   return make_float4(x.x * mine + y.x * others, x.y * mine + y.y * others, x.z * mine + y.z * others, x.w * mine + y.w * others);
 }
-static_assert(BATCH == 1 && MAX_SPLITS == 0 && OUT_INPUT <= kConsumers * 4, "a thread has 4 columns, and all are sent before any is waited for");
+// Before a sum is shared: the bytes that will come.
+__device__ __forceinline__ void expect_shared(Shared& s, const Instruction& in) {
+  if (threadIdx.x == 0) barrier_expect(shared_address(&s.exchange.full), in.k_tiles * 4 * (sizeof(float4) + sizeof(float2)));
+}
+static_assert(BATCH == 1 && OUT_INPUT <= kConsumers * 4, "a thread has 4 columns, and all are sent before any is waited for");
 #endif
+
+// The same for one sequence and so few columns that each half of the threads has them all, and merges half of the SM's
+// splits, which in a pair are half of all: the words of up to kSplitsEach are in flight at once. A head's lanes have the
+// states of one split each.
+constexpr int kMergers = kConsumers / 2, kHeadLanes = HEAD_DIM / 4, kSplitsEach = kHeadLanes < 16 ? kHeadLanes : 16;
+constexpr int kOutTiles = HEADS * HEAD_DIM / 16, kOutColumns = (kOutTiles + OUT_PLANES - 1) / OUT_PLANES * 16;
+constexpr bool kOutAligned = kOutTiles % OUT_PLANES == 0 && kOutColumns % HEAD_DIM == 0;  // no head is in two parts
+constexpr bool kHalves = BATCH == 1 && kOutColumns + (kOutAligned ? 0 : HEAD_DIM - 16) <= kMergers * 4;
+static_assert(sizeof(FourMerged) * kMergers <= sizeof(ProductScratch::partial), "the second half leaves its sums there");
+static_assert(!PAIRS || MAX_SPLITS == 0 || kHalves, "pairs merge in halves");
+
+// Adds splits [first, end), kSplitsEach at most, to `sum`. A head's lanes have the states of one split each.
+__device__ __forceinline__ void merge_splits(const Params& p, Shared& s, const Instruction& in, u32 tag, int head, int row, int first,
+                                             int end, FourMerged& sum) {
+  const int lane = threadIdx.x % kHeadLanes, last = end - first - 1;
+  const u64* sums = p.attention + ((row / HEAD_DIM * MAX_SPLITS + first) * HEAD_DIM + row % HEAD_DIM) / 2;
+  u32 from[1 + kSplitsEach];
+  ulonglong2 words[1 + kSplitsEach];
+  from[0] = (u32)(p.attention_state - sums) + (head * MAX_SPLITS + first + min(lane % kSplitsEach, last)) * 2;
+#pragma unroll
+  for (int j = 0; j < kSplitsEach; j++) from[1 + j] = min(j, last) * (HEAD_DIM / 2);
+  await<false>(p, s, in, tag, sums, from, words);
+  const bool there = lane < kSplitsEach && lane <= last;
+  const float peak = there ? __uint_as_float(value_of(words[0].x)) : kLowest;
+  float top = peak;
+#pragma unroll
+  for (int o = kHeadLanes / 2; o; o >>= 1) top = fmaxf(top, __shfl_xor_sync(~0u, top, o));
+  const float weight = peak == kLowest ? 0.f : power_of_two(peak - top);
+  float total = there ? __uint_as_float(value_of(words[0].y)) * weight : 0.f;
+#pragma unroll
+  for (int o = kHeadLanes / 2; o; o >>= 1) total += __shfl_xor_sync(~0u, total, o);
+  float4 x = {};
+#pragma unroll
+  for (int j = 0; j < kSplitsEach; j++) {
+    const float by = __shfl_sync(~0u, weight, j, kHeadLanes);
+    const ulonglong2 part = words[1 + j];
+    if (j > last) break;
+    x.x += first_float(part.x) * by, x.y += second_float(part.x) * by;
+    x.z += first_float(part.y) * by, x.w += second_float(part.y) * by;
+  }
+  sum.add(top, total, x);
+}
+
+__device__ __forceinline__ void load_splits_in_halves(const Params& p, Shared& s, const Instruction& in, u32 tag, int splits) {
+  const int low = in.k_tile * 16, high = low + in.k_tiles * 16, i = threadIdx.x % kMergers;
+  const int column = low / HEAD_DIM * HEAD_DIM + i * 4, row = min(max(column, low), high - 4);
+  const int half = threadIdx.x / kMergers, at = (PAIRS ? blockIdx.x % 2 * 2 : 0) + half;
+  const int share = (splits + 2 * PAIRS + 1) / (2 * PAIRS + 2), begin = min(at * share, splits);
+  const int end = min(begin + share, splits), head = min(column, high - 4) / HEAD_DIM;
+  FourMerged sum, *others = (FourMerged*)s.product.partial;
+  if constexpr (MAX_SPLITS <= 2 * (PAIRS + 1) * kSplitsEach) {
+    if (begin < end) merge_splits(p, s, in, tag, head, row, begin, end, sum);
+  } else {
+#pragma unroll 1
+    for (int first = begin; first < end; first += kSplitsEach)
+      merge_splits(p, s, in, tag, head, row, first, min(first + kSplitsEach, end), sum);
+  }
+#if PAIRS
+  expect_shared(s, in);
+#endif
+  if (half) others[i] = sum;
+  consumers_sync();
+  if (half || column != row) return;
+  sum.add(others[i].top, others[i].total, others[i].value);
+#if PAIRS
+  float2 state = make_float2(sum.top, sum.total);
+  sum.value = shared_sum(p, s, in, row - low, sum.value, state);
+  sum.total = state.y;
+#endif
+  store_input(s, row - low, 0, sum.mean());
+}
+
+__device__ __forceinline__ void load_attended(const Params& p, Shared& s, const Instruction& in, u32 tag, int position) {
+  constexpr bool kLong = HEADS * HEAD_DIM / OUT_PLANES * BATCH > kConsumers * 4;
+  const int splits = splits_of(position + 1);
+  if (BATCH > 1 && splits == 1)
+    load_splits<kLong ? 4 : 1, 1>(p, s, in, tag, splits);
+  else if (PAIRS || (kHalves && splits > 6))
+    load_splits_in_halves(p, s, in, tag, splits);
+  else
+    load_splits<kLong ? 2 : 1, kLong ? 3 : 6>(p, s, in, tag, splits);
+}
 
 // OUT that attends by itself: its columns of the attention's output become its input.
 __device__ __forceinline__ void attend_for_input(const Params& p, Shared& s, const Instruction& in, int position) {
@@ -199,7 +236,7 @@ __device__ __forceinline__ void attend_for_input(const Params& p, Shared& s, con
   for (int b = 0; b < BATCH; b++) {
     if (b) consumers_sync();
 #if PAIRS
-    if (threadIdx.x == 0) barrier_expect(shared_address(&s.exchange.full), in.k_tiles * 4 * (sizeof(float4) + sizeof(float2)));
+    expect_shared(s, in);
 #endif
     attend(p, s, in, span, position, b);
     consumers_sync();

@@ -140,7 +140,7 @@ __device__ __forceinline__ void attend(const Params& p, Shared& s, const Instruc
   const Part part = part_of(p, in, span, b);
   AttentionScratch& a = s.attention;
   const int lane = threadIdx.x % 32, rows = min(span.end, position);
-  int first = span.begin + (threadIdx.x / 32 % kParts * kSharing + (PAIRS ? blockIdx.x % 2 : 0)) * 16;
+  int first = span.begin + (threadIdx.x / 32 % kParts * kSharing + (kShared ? blockIdx.x % 2 : 0)) * 16;
   u32 keys[kTiles][2][kKeyWords], values[kTiles][4][kValueWords];
   fetch_keys(p.k_cache, part, first, rows, keys);
   load_heads(p, s, in, span, position, b);

@@ -243,10 +243,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) CLUSTERED decode(const
 #endif
 
   if (threadIdx.x >= kConsumers) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kProducerRegisters));
     if (threadIdx.x == kConsumers) produce(p, s);
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kConsumerRegisters));
     consume(p, s);
   }
 #if PAIRS

@@ -31,6 +31,8 @@ SPLIT_KEYS = {32: 256, 64: 256, 128: 192}
 """Keys worth another split, by head_dim: what the warps of an SM have in registers at once, or somewhat less."""
 FEW_SPLITS, FEW_SPLIT_KEYS = 4, 48
 """One sequence's splits that OUT merges in no time, and the keys that are then worth another."""
+SHARED_SPLIT_KEYS = 128
+"""Where neighbours share the splits, and each merges half of them."""
 
 POINTERS = (
     "weights", "weight_offset", "program", "program_start", "embedding", "norms", "bias", "qk_norm", "rope",
@@ -135,20 +137,24 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
 
 def split_keys(program: Program) -> int:
     """Keys worth another split."""
-    few = program.layout.batch == 1 and program.layout.splits <= FEW_SPLITS
-    return FEW_SPLIT_KEYS if few else SPLIT_KEYS[program.shape.head_dim]
+    layout = program.layout
+    if layout.batch == 1 and layout.splits <= FEW_SPLITS:
+        return FEW_SPLIT_KEYS
+    return SHARED_SPLIT_KEYS if layout.pairs and layout.splits else SPLIT_KEYS[program.shape.head_dim]
 
 
 def attention_sizes(program: Program) -> dict[str, int]:
-    """The most query heads and key-value heads that one instruction attends with, and the input of OUT that attends."""
+    """The most query heads and key-value heads that one instruction attends with, and the input of OUT that attends
+    or shares splits."""
     shape, spans, columns = program.shape, set(), 8
     for table in program.instructions:
         for op, units, k_tile, k_tiles, head, heads in table[:, [0, 2, 4, 5, 8, 9]].tolist():
             if op == ATTENTION:
                 spans.add((head, heads))
-            elif op == OUT and units and not program.layout.splits:
-                spans.add(heads_of_columns(shape, k_tile, k_tiles))
+            elif op == OUT and units and (program.layout.pairs or not program.layout.splits):
                 columns = max(columns, k_tiles * 16)
+                if not program.layout.splits:
+                    spans.add(heads_of_columns(shape, k_tile, k_tiles))
     groups = max(len(groups_of(shape, *span)) for span in spans)
     return {"ATTENDED_HEADS": max(heads for _, heads in spans), "ATTENDED_GROUPS": groups, "OUT_INPUT": columns}
 

@@ -224,7 +224,7 @@ def _out(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effect
         appends = tuple(place for place in meets if keeps_newest(shape, words, place[1]))
         reads = _heads(shape, layer, groups, range(batch))
         return Effects(reads, writes, appends=appends, meets=meets, chunks=chunks)
-    each = shape.head_dim // TILE
+    each = shape.head_dim // TILE  # in a pair each reads half of the splits, and waits for the other
     inputs = (("attention", first, count, shape.heads * each), ("attention_state", head, heads, shape.heads))
     parts = [Access(buffer, layer, at, n, batch, stride) for buffer, at, n, stride in inputs]
     if layout.splits > 1:

@@ -28,8 +28,9 @@ __device__ __forceinline__ Span whole_span(const Instruction& in, int position) 
 }
 
 // The warp's part of it: every kParts-th tile of the SM's 16 keys, with the query heads of one of its key-value heads. A pair
-// of SMs takes tiles in turns.
-constexpr int kSharing = PAIRS ? 2 : 1;
+// of SMs, where OUT attends, takes tiles in turns.
+constexpr bool kShared = PAIRS && MAX_SPLITS == 0;
+constexpr int kSharing = kShared ? 2 : 1;
 constexpr int kParts = WARPS / ATTENDED_GROUPS, kStride = kParts * kSharing * 16;
 struct Part {
   int group, first, heads;  // the key-value head; query heads [first, first + heads), both from the span's first on
@@ -47,7 +48,7 @@ __device__ __forceinline__ Part part_of(const Params& p, const Instruction& in, 
 
 // Rows as operands of the matrix units. In the scores' product lane 4g + t holds of keys g and g + 8 of a tile the
 // dimensions that it also holds of query g; in the values' product of keys 2t, 2t + 1, 2t + 8, 2t + 9 dimensions of g.
-constexpr int kTiles = (HEAD_DIM == 128 || KEYS_IN_RING ? 2 : 3) - PAIRS;  // of 16 keys that a warp has in registers
+constexpr int kTiles = (HEAD_DIM == 128 || KEYS_IN_RING ? 2 : 3) - kShared;  // of 16 keys that a warp has in registers
 constexpr int kKeyWords = HEAD_DIM / 8, kValueWords = HEAD_DIM / 16;
 
 // Which 16 bytes of a row hold words [w, w + 4) of those of `lane` of LANES. In the ring's chunks two neighbours are a

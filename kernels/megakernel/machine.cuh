@@ -7,7 +7,7 @@
 // WARPS STAGES IN_FLIGHT AHEAD_IN_FLIGHT (chunks, when memory or the second-level cache has them)
 // INPUT_LENGTH (largest input vector of one instruction) MAX_SPLITS (of the keys; 0: OUT attends) SPLIT_KEYS
 // ATTENDED_HEADS ATTENDED_GROUPS (query and key-value heads of one instruction) OUT_INPUT (of OUT that attends)
-// OUT_PLANES DOWN_PLANES TRACE PAIRS (of SMs, that share the keys to which OUT attends)
+// OUT_PLANES DOWN_PLANES TRACE PAIRS (of SMs, that share the keys to which OUT attends, or the splits that it merges)
 // COPIES (of qkv, out_planes, down_planes and gated, one after the other: an SM writes all and reads one)
 // WEIGHT_BITS (16: bf16, 8: fp8, 4: nvfp4)
 // AHEAD_CHUNKS (that leave the ring while GATE_UP's input comes; bf16, PAIRS)
@@ -17,6 +17,8 @@
 // SLICE (columns of the residual that an SM keeps; 0: all)
 constexpr int kConsumers = WARPS * 32;
 constexpr int kThreads = kConsumers + 128;  // one more warpgroup, of which one thread produces
+// Of a thread: those that the block was launched with, dealt anew. A producer of rows, in a pair, needs more than 40.
+constexpr int kProducerRegisters = PAIRS && KEYS_IN_RING ? 48 : 40, kConsumerRegisters = PAIRS && KEYS_IN_RING ? 224 : 232;
 // How weights lie in a chunk of the ring: kernels/megakernel/weights.py.
 constexpr int kBlockTiles = 16 / WEIGHT_BITS;  // 16 x 16 tiles of a block
 constexpr int kBlockCodes = 512;               // bytes of their codes: 16 a lane
@@ -107,7 +109,8 @@ struct AttentionScratch {
   float2 state[WARPS][kGroupMost];
 };
 
-// Of each 4 columns of OUT's input, sums over the values of the other SM's keys, and their maximum and sum of weights.
+// Of each 4 columns of OUT's input, sums over the values of the other SM's keys or splits, and their maximum and sum of
+// weights.
 struct Exchange {
   alignas(16) float4 sum[OUT_INPUT / 4];
   float2 state[OUT_INPUT / 4];

@@ -28,6 +28,8 @@ GROUPS_MOST = 8
 """Key-value heads that one instruction attends to: each has a warp."""
 HEADS_USUAL = 4
 SHORT_CONTEXT, ATTENDING_PARTS, LONG_OUT_PARTS, SPLITS_MOST = 384, 4, 4, 32
+SHARED_CONTEXT, SHARED_SPLITS = 8192, 64
+"""From which capacity on neighbours share the splits where keys suffice for so many; and how many these are."""
 EVEN_SMS, EVEN_HIDDEN = 128, 1024
 SMALL_HIDDEN = 1024
 """Up to which planes are short enough for more of them and for copies of words: what is measured in megakernel.md."""
@@ -39,6 +41,8 @@ ATTENDED_COLUMNS_MOST = 256
 GATED_KILOBYTES_MOST = 40
 SHARED_COLUMNS_MOST = 1024
 """Of OUT's input, when SMs share its keys: a thread hands on 4."""
+MERGED_COLUMNS_MOST = 512
+"""Of OUT's input, when SMs share its splits: each half of the threads has all of the heads in it."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +52,8 @@ class Layout:
     `heads` are the query heads of an attention instruction, at most HEADS_MOST. With no splits there are no such
     instructions: OUT attends by itself, with the heads of its columns. `weights` is the precision they stream in, one
     of `weights.FORMATS`. `sliced`: an SM keeps some columns of the residual and hands on what they become; else each
-    keeps all. `pairs`: SMs 2i and 2i + 1 share the keys to which OUT attends, in the same columns. `copies`: what
-    products hand on is written so often, and SM i reads copy i % copies.
+    keeps all. `pairs`: SMs 2i and 2i + 1 have the same columns of OUT, and share the keys to which it attends or the
+    splits that it merges. `copies`: what products hand on is written so often, and SM i reads copy i % copies.
     """
 
     sms: int = 132
@@ -127,8 +131,10 @@ def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16"
     In a short context and with one sequence OUT attends by itself, unless that is too many keys for one SM: that every
     SM with columns of a head does so takes less time than handing on what one of them made; neighbours share the keys.
     Else the keys are split for as long as there are SMs without an attention instruction; they are then so many splits
-    that an SM should merge those of a part of the heads only. With more than one sequence the residual is sliced, so that planes cost little, and in a
-    short context an attention instruction has as few heads as still give each SM one.
+    that an SM should merge those of a part of the heads only. Where few key-value heads have many query heads each, an
+    instruction has them all behind a very long context, so that keys are read once, and neighbours share the splits.
+    With more than one sequence the residual is sliced, so that planes cost little, and in a short context an attention
+    instruction has as few heads as still give each SM one.
 
     Where hidden is a multiple of EVEN_HIDDEN, EVEN_SMS have no more row tiles each than a few more SMs would. One
     sequence in bf16, which waits for memory and words, then takes less time without the others. In small models SMs
@@ -147,7 +153,10 @@ def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16"
             return attending
     heads = HEADS_USUAL if long else max(1, min(HEADS_USUAL, -(-batch * shape.heads // sms)))
     once = len(attention_work(shape, replace(layout, heads=heads, splits=1)))
-    return replace(layout, heads=heads, splits=max(1, min(SPLITS_MOST, sms // once)), sliced=batch > 1)
+    layout = replace(layout, heads=heads, splits=max(1, min(SPLITS_MOST, sms // once)), sliced=batch > 1)
+    shared = fitted(shape, replace(layout, heads=HEADS_MOST, splits=SHARED_SPLITS, pairs=True))
+    once_for_all = once > shape.kv_heads and len(attention_work(shape, shared)) <= sms
+    return shared if capacity > SHARED_CONTEXT and once_for_all and shared.pairs else layout
 
 
 def _attending_parts(shape: Shape) -> int:
@@ -204,8 +213,13 @@ def can_attend(shape: Shape, layout: Layout) -> bool:
 
 
 def can_pair(shape: Shape, layout: Layout) -> bool:
-    """Whether SMs can share the keys to which OUT attends: each has a partner and row tiles, and few enough columns."""
-    if layout.splits or layout.batch > 1 or layout.sms % 2 or layout.sms < 2 * layout.out_parts:
+    """Whether SMs can share OUT's keys, or its splits: each has a partner and row tiles, and few enough columns."""
+    if layout.batch > 1 or layout.sms % 2 or layout.sms < 2 * layout.out_parts:
+        return False
+    tiles = shape.heads * shape.head_dim // 16
+    part = -(-tiles // layout.out_parts) * 16
+    whole = tiles % layout.out_parts == 0 and part % shape.head_dim == 0  # else a head may lie in two parts
+    if layout.splits and part + (0 if whole else shape.head_dim - 16) > MERGED_COLUMNS_MOST:
         return False
     deal = shares(*products(shape, layout)[OUT], layout.sms, 0, together=2)
     return all(units and k_tiles * 16 <= SHARED_COLUMNS_MOST for _, units, _, k_tiles, _ in deal)

@@ -10,14 +10,14 @@ import pytest
 from kernels.megakernel.attend import splits_of
 from kernels.megakernel.block import Sm
 from kernels.megakernel.effects import sizes
-from kernels.megakernel.program import DOWN, END, HEAD, Program
+from kernels.megakernel.program import DOWN, END, HEAD, Layout, Program
 from kernels.megakernel.structure import rows_of
 from kernels.megakernel.words import COPIED, word_shapes
 from kernels.sampling import Sampling
 from tests.kernels.megakernel.broken import find
 from tests.kernels.megakernel.orders import in_turn
 from tests.kernels.megakernel.tiny_models import gpu, program_of, start
-from tests.kernels.megakernel.touched import declared, differences
+from tests.kernels.megakernel.touched import declared, differences, merges
 
 POSITION, COUNT, SPLIT_KEYS = 14, 4, 4
 """15 keys to begin with: 4 splits of 6, and from the third token on 5."""
@@ -105,6 +105,13 @@ def bits_of(program: Program, starts: dict[str, int], words_in_all: int) -> np.n
                     at = np.array(sorted(indexes)) + starts[buffer]
                     bits[sm, words["index"], kind, at // 32, at % 32] = 1
     return np.packbits(bits, axis=-1, bitorder="little").view(np.uint32)[..., 0]
+
+
+@pytest.mark.parametrize("splits", [1, 2, 5, 16, 63])
+def test_one_of_a_pair_merges_a_split(splits: int) -> None:
+    pair = [merges(np.arange(splits), sm, splits, Layout(pairs=True)) for sm in (4, 5)]
+    assert (pair[0] != pair[1]).all()
+    assert pair[0].sum() - pair[1].sum() in range(4)
 
 
 def test_a_debug_build_is_held_against_the_declared_effects() -> None:

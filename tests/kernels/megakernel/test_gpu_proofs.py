@@ -21,7 +21,8 @@ pytestmark = pytest.mark.gpu
 def test_instructions_touch_what_they_declare(family, sampling):
     model, _ = models(GPU_CONFIGS[family])
     usual = ((batch, prompt, {}) for batch, prompt in ((1, PROMPT), (2, 300), (3, 300), (8, PROMPT)))
-    for batch, prompt, layout in (*usual, (1, 300, {"out_parts": 4})):
+    shared = {"out_parts": 4, "heads": 8, "splits": 16, "pairs": True}
+    for batch, prompt, layout in (*usual, (1, 300, {"out_parts": 4}), (1, 300, shared)):
         runner = runner_of(model, tuning={"debug": True}, layout=layout)
         runner.generate(torch.ones(batch, prompt, dtype=torch.int64, device="cuda"), 8, sampling)
         machine = runner._machine

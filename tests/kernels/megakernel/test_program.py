@@ -99,7 +99,7 @@ def test_no_sm_has_more_row_tiles_for_the_sms_left_out(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "splits"), [("llama-3.2-1b", 16), ("qwen2.5-1.5b", 32), ("smollm2-1.7b", 4), ("smollm2-360m", 26)]
+    ("name", "splits"), [("llama-3.2-1b", 16), ("qwen2.5-1.5b", 64), ("smollm2-1.7b", 4), ("smollm2-360m", 26)]
 )
 def test_a_long_context_is_split_until_every_sm_attends(name: str, splits: int) -> None:
     shape = shape_of(CONFIGS[name])
@@ -117,6 +117,17 @@ def test_out_attends_by_itself_behind_a_short_context_of_one_sequence() -> None:
     assert usual(replace(shape, heads=36, kv_heads=4), capacity=192).splits > 0  # nine heads share their keys
     assert usual(shape_of(CONFIGS["qwen3-1.7b"]), capacity=192).splits == 0
     assert usual(shape_of(CONFIGS["smollm2-1.7b"]), capacity=192).splits == 4  # eight heads of keys in a quarter
+
+
+def test_neighbours_share_the_splits_of_few_key_value_heads_behind_a_very_long_context() -> None:
+    shape = shape_of(CONFIGS["qwen2.5-1.5b"])
+    layout = usual(shape, capacity=16384)
+    assert layout.pairs
+    assert {(words["kv_head"], words["heads"]) for words in attention_work(shape, layout)} == {(0, 6), (1, 6)}
+    assert not usual(shape, capacity=8192).pairs
+    assert not usual(shape, batch=2, capacity=16384).pairs
+    assert not usual(shape_of(CONFIGS["llama-3.2-1b"]), capacity=16384).pairs  # four heads: keys are read once as it is
+    assert not fitted(shape, replace(layout, out_parts=2)).pairs  # 768 columns
 
 
 def test_words_are_copied_where_each_copy_of_each_part_is_read() -> None:
@@ -142,6 +153,6 @@ def test_neighbours_share_keys_where_each_has_a_part_in_it() -> None:
     assert layout.pairs
     rows = [{tuple(row[[1, 4, 5]]) for row in table if row[0] == OUT} for table in build(shape, layout).instructions]
     assert rows[::2] == rows[1::2]
-    for other in ({"sms": 131}, {"splits": 16}, {"out_parts": 1}, {"sms": 130, "out_parts": 130}):
+    for other in ({"sms": 131}, {"batch": 2}, {"out_parts": 1}, {"sms": 130, "out_parts": 130}):
         assert not fitted(shape, replace(layout, **other)).pairs
     assert not usual(replace(shape, hidden=256), capacity=192).pairs  # 16 row tiles for groups of 34 SMs

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernels.megakernel.effects import effects, words_of
-from kernels.megakernel.program import ATTENTION, OUT, Program
+from kernels.megakernel.program import ATTENTION, OUT, Layout, Program
 from kernels.megakernel.structure import name_of, rows_of
 from kernels.megakernel.words import word_shapes
 
@@ -40,7 +40,8 @@ def declared(program: Program, sm: int, words: dict[str, int], splits: int, draw
             indexes = words_of(shape, layout, access)
             if words["op"] == OUT and kind == "reads" and layout.splits:
                 width = shape.head_dim // 2 if access.buffer == "attention" else 2
-                indexes = indexes[indexes // width % layout.splits < splits]
+                split = indexes // width % layout.splits
+                indexes = indexes[(split < splits) & merges(split, sm, splits, layout)]
             add(kind, access.buffer, indexes)
     for access in effect.exchanges if drawing else ():
         indexes = words_of(shape, layout, access)
@@ -48,6 +49,13 @@ def declared(program: Program, sm: int, words: dict[str, int], splits: int, draw
         own = indexes // word_shapes(shape, layout)[access.buffer][-1] % layout.sms == sm
         add("writes", access.buffer, indexes[own])
     return found
+
+
+def merges(split: NDArray[np.int64], sm: int, splits: int, layout: Layout) -> NDArray[np.bool_]:
+    """Which of the splits an SM merges in OUT when `splits` are at work: all, or its half of those of a pair."""
+    if not layout.pairs:
+        return np.ones_like(split, dtype=bool)
+    return split // (-(-splits // 4) * 2) == sm % 2
 
 
 def noted(bits: NDArray[np.uint32], program: Program, starts: dict[str, int]) -> Touched:
