@@ -119,7 +119,8 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     stages = min(stages, 16)
     in_flight, ahead = min(tuning.in_flight, stages), min(tuning.ahead_in_flight, stages)
     long = min(tuning.long_in_flight, stages) if batch == 1 and program.form.bits == 16 else in_flight
-    takes = layout.pairs and program.form.bits == 16 and AHEAD_HIDDEN[0] < shape.hidden <= AHEAD_HIDDEN[1]
+    attends = layout.pairs and not layout.splits
+    takes = attends and program.form.bits == 16 and AHEAD_HIDDEN[0] < shape.hidden <= AHEAD_HIDDEN[1]
     return {
         "HIDDEN": shape.hidden, "INTER": shape.intermediate, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
         "HEAD_DIM": shape.head_dim, "LAYERS": shape.layers, "VOCAB": shape.vocab, "BATCH": batch,
@@ -130,7 +131,7 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "OUT_PLANES": layout.out_parts, "DOWN_PLANES": layout.down_parts, "PAIRS": int(layout.pairs),
         "COPIES": layout.copies, "TRACE": int(tuning.trace), "DEBUG": int(tuning.debug), "SLICE": max(slices),
         "KEYS_IN_RING": int(layout.splits > 0 and shape.head_dim >= RING_BOX[2]),
-        "WEIGHT_BITS": program.form.bits,
+        "WEIGHT_BITS": program.form.bits, "CHUNK_BLOCKS": layout.chunk_blocks,
         "PREFETCH_BYTES": tuning.prefetch_bytes, "PREFETCH_CYCLES": tuning.prefetch_cycles,
     } | attended  # fmt: skip
 
@@ -173,7 +174,8 @@ def scratch_bytes(
 def shared_bytes(constants: dict[str, Any]) -> int:
     """The dynamic shared memory of a block."""
     names = ("HEAD_DIM", "BATCH", "INPUT_LENGTH", "WARPS", "ATTENDED_HEADS", "ATTENDED_GROUPS", "OUT_INPUT")
-    slot = next(form.slot_bytes for form in FORMATS.values() if form.bits == constants["WEIGHT_BITS"])
+    form = next(form for form in FORMATS.values() if form.bits == constants["WEIGHT_BITS"])
+    slot = replace(form, chunk_blocks=constants["CHUNK_BLOCKS"]).slot_bytes
     residual = constants["SLICE"] or constants["HIDDEN"]
     return constants["STAGES"] * slot + scratch_bytes(residual, *(constants[name] for name in names))
 

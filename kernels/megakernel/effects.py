@@ -27,7 +27,6 @@ from kernels.megakernel.program import (
     heads_of_columns,
 )
 from kernels.megakernel.shape import Shape
-from kernels.megakernel.weights import format_of
 from kernels.megakernel.words import COPIED, word_shapes
 
 COLUMN = {name: i for i, name in enumerate(FIELDS)}
@@ -135,7 +134,7 @@ def effects(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Eff
 
 
 def _chunks(layout: Layout, words: dict[str, int]) -> int:
-    return words["units"] * format_of(layout.weights).chunks(words["k_tiles"])
+    return words["units"] * layout.form.chunks(words["k_tiles"])
 
 
 def _planes(shape: Shape, layout: Layout, buffer: str, layer: int) -> Access:

@@ -9,7 +9,7 @@
 // ATTENDED_HEADS ATTENDED_GROUPS (query and key-value heads of one instruction) OUT_INPUT (of OUT that attends)
 // OUT_PLANES DOWN_PLANES TRACE PAIRS (of SMs, that share the keys to which OUT attends, or the splits that it merges)
 // COPIES (of qkv, out_planes, down_planes and gated, one after the other: an SM writes all and reads one)
-// WEIGHT_BITS (16: bf16, 8: fp8, 4: nvfp4)
+// WEIGHT_BITS (16: bf16, 8: fp8, 4: nvfp4) CHUNK_BLOCKS (32, or 24, of a chunk of weights: weights.py)
 // AHEAD_CHUNKS (that leave the ring while GATE_UP's input comes; bf16, PAIRS)
 // LONG_IN_FLIGHT (chunks, from memory, while all SMs are within GATE_UP or HEAD, or this one's consumers wait for chunks)
 // PREFETCH_BYTES (of weights beyond the ring, in the second-level cache) PREFETCH_CYCLES (for each 4 KB of them)
@@ -24,7 +24,7 @@ constexpr int kBlockTiles = 16 / WEIGHT_BITS;  // 16 x 16 tiles of a block
 constexpr int kBlockCodes = 512;               // bytes of their codes: 16 a lane
 constexpr int kBlock = kBlockCodes + (WEIGHT_BITS == 4 ? 64 : 0);
 constexpr int kChunkHeader = WEIGHT_BITS == 16 ? 0 : 64;
-constexpr int kChunkBlocks = 32;
+constexpr int kChunkBlocks = CHUNK_BLOCKS;
 constexpr int kChunkTiles = kChunkBlocks * kBlockTiles;
 constexpr int kChunk = (kChunkHeader + kChunkBlocks * kBlock + 127) / 128 * 128;
 // Who says that a chunk is free: each warp, or, for racecheck, which does not see that __syncwarp orders a lane's reads

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from kernels.megakernel.program import DOWN, GATE_UP, HEAD, OUT, QKV, Program, Section
-from kernels.megakernel.weights import ALIGNMENT, CHUNK_BLOCKS, CODES_BYTES, Format, nvfp4_mix
+from kernels.megakernel.weights import ALIGNMENT, CODES_BYTES, Format, nvfp4_mix
 
 if TYPE_CHECKING:
     import torch
@@ -65,7 +65,7 @@ def streams(found: "Quantised", form: Format, k_tile: int, k_tiles: int) -> "tor
         by_lane = cut(scales).view(count, -1, n, 2, 8).permute(0, 1, 4, 2, 3)
         blocks = torch.cat([blocks, by_lane.reshape(count, -1, form.block_scales)], dim=2)
     header = found.row_scales.view(count, -1).view(torch.uint8)[:, : form.header]
-    parts = [part for chunk in blocks.split(CHUNK_BLOCKS, dim=1) for part in (header, chunk.flatten(1))]
+    parts = [part for chunk in blocks.split(form.chunk_blocks, dim=1) for part in (header, chunk.flatten(1))]
     return torch.cat(parts, dim=1)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kernels.megakernel.shape import Shape
-from kernels.megakernel.weights import Format, format_of
+from kernels.megakernel.weights import CHUNK_BLOCKS, Format, fitting_chunk, format_of
 
 FIELDS = (
     "op", "layer", "units", "tile", "k_tile", "k_tiles", "plane", "kv_head", "head", "heads", "split", "index",
@@ -54,6 +54,7 @@ class Layout:
     of `weights.FORMATS`. `sliced`: an SM keeps some columns of the residual and hands on what they become; else each
     keeps all. `pairs`: SMs 2i and 2i + 1 have the same columns of OUT, and share the keys to which it attends or the
     splits that it merges. `copies`: what products hand on is written so often, and SM i reads copy i % copies.
+    `chunk_blocks` are those of a chunk of weights.
     """
 
     sms: int = 132
@@ -66,6 +67,12 @@ class Layout:
     sliced: bool = False
     pairs: bool = False
     copies: int = 1
+    chunk_blocks: int = CHUNK_BLOCKS
+
+    @property
+    def form(self) -> Format:
+        """How weights lie in the stream."""
+        return replace(format_of(self.weights), chunk_blocks=self.chunk_blocks)
 
 
 @dataclass(frozen=True)
@@ -98,7 +105,7 @@ class Program:
     @property
     def form(self) -> Format:
         """How its weights lie in the stream."""
-        return format_of(self.layout.weights)
+        return self.layout.form
 
     def stream_bytes(self) -> np.ndarray:
         """Bytes of weights, scales included, that each SM reads per token, int64 [sms]."""
@@ -147,7 +154,7 @@ def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16"
     if batch == 1:
         copies = COPIES_USUAL if shape.hidden <= SMALL_HIDDEN else 1
         attending = replace(layout, splits=0, out_parts=_attending_parts(shape), pairs=True, copies=copies)
-        attending = fitted(shape, attending)
+        attending = fitted(shape, replace(attending, chunk_blocks=fitting_chunk(weights, shape.hidden // 16)))
         few = shape.kv_heads * shape.head_dim <= ATTENDED_COLUMNS_MOST * ATTENDING_PARTS
         if not long and few and can_attend(shape, attending):
             return attending

@@ -9,6 +9,7 @@ constexpr int kChunkKeys = 8192 / HEAD_DIM, kBoxKeys = 32, kPassKeys = kTiles * 
 constexpr int kStripes = HEAD_DIM / 64, kStripeBytes = kChunkKeys * 128, kBoxBytes = kBoxKeys * 128;
 static_assert(!KEYS_IN_RING || (HEAD_DIM >= 64 && ATTENDED_GROUPS == 1 && kStride % kChunkKeys == 0 && kChunkKeys % 16 == 0),
               "a chunk's tiles are one each of some warps");
+static_assert(!KEYS_IN_RING || kChunkKeys * HEAD_DIM * 2 <= kChunk, "a slot holds a chunk of rows");
 
 template <int LANES, int N>
 __device__ __forceinline__ void take_ring_row(const char* chunk, int key, int lane, u32 (&to)[N]) {

@@ -27,7 +27,7 @@ from kernels.megakernel.program import (
     products,
 )
 from kernels.megakernel.shape import BATCH_MOST, Shape
-from kernels.megakernel.weights import FORMATS
+from kernels.megakernel.weights import CHUNK_BLOCKS, FORMATS, SHORT_CHUNK_BLOCKS
 
 WHOLE_INPUT = (QKV, GATE_UP, HEAD)
 """Products of the residual: the kernel multiplies their input from its first column on."""
@@ -81,6 +81,11 @@ def _bounds(program: Program) -> Iterator[Problem]:
     layout = program.layout
     if layout.weights not in FORMATS:
         yield Problem("bounds", -1, -1, f"weights {layout.weights!r} are not one of {', '.join(FORMATS)}")
+        return
+    short = layout.chunk_blocks == SHORT_CHUNK_BLOCKS and layout.weights != "nvfp4" and not layout.splits
+    if not short and layout.chunk_blocks != CHUNK_BLOCKS:
+        sentence = f"no chunks of {layout.chunk_blocks} blocks in {layout.weights} with {layout.splits} splits"
+        yield Problem("bounds", -1, -1, sentence)
         return
     if not 1 <= layout.batch <= BATCH_MOST:
         yield Problem("bounds", -1, -1, f"batch {layout.batch} is not 1 to {BATCH_MOST}")

@@ -1,8 +1,8 @@
 """How the weights of a product lie in the stream, in each precision. Imports without torch.
 
-A *unit* is 16 rows of a matrix times some tiles of 16 columns. It streams as chunks of up to 32 *blocks*. A block is
-512 bytes, 16 a lane: as many tiles as these hold (1 in bf16, 2 in fp8, 4 in nvfp4), dealt to the lanes so that each
-needs consecutive elements of the input. A chunk of lower precision begins with one float32 scale per row; an nvfp4
+A *unit* is 16 rows of a matrix times some tiles of 16 columns. It streams as chunks of 32 *blocks* (or 24) at most. A
+block is 512 bytes, 16 a lane: as many tiles as these hold (1 in bf16, 2 in fp8, 4 in nvfp4), dealt to the lanes so that
+each needs consecutive elements of the input. A chunk of lower precision begins with one float32 scale per row; an nvfp4
 block ends with the e4m3 scales of its tiles. `pack.py` writes this, `weights.cuh` and `matrix_of_unit` read it.
 """
 
@@ -17,7 +17,7 @@ from kernels.ops import E2M1
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
-CHUNK_BLOCKS = 32
+CHUNK_BLOCKS, SHORT_CHUNK_BLOCKS = 32, 24
 CODES_BYTES = 512
 """Of a block: 16 for each lane of a warp."""
 ROW_SCALES = 16
@@ -27,12 +27,14 @@ ALIGNMENT = 128
 
 @dataclass(frozen=True)
 class Format:
-    """One precision of the weights: `bits` of a code, and bytes of scales before a chunk and behind a block."""
+    """One precision of the weights: `bits` of a code, bytes of scales before a chunk and behind a block, and the most
+    blocks of a chunk."""
 
     name: str
     bits: int
     header: int
     block_scales: int
+    chunk_blocks: int = CHUNK_BLOCKS
 
     @property
     def tiles(self) -> int:
@@ -46,12 +48,12 @@ class Format:
     @property
     def chunk_tiles(self) -> int:
         """Tiles in a whole chunk."""
-        return CHUNK_BLOCKS * self.tiles
+        return self.chunk_blocks * self.tiles
 
     @property
     def slot_bytes(self) -> int:
         """A slot of the ring: a whole chunk, aligned."""
-        return -(-(self.header + CHUNK_BLOCKS * self.block_bytes) // ALIGNMENT) * ALIGNMENT
+        return -(-(self.header + self.chunk_blocks * self.block_bytes) // ALIGNMENT) * ALIGNMENT
 
     def chunks(self, k_tiles: int) -> int:
         """Chunks of a unit of `k_tiles` column tiles."""
@@ -78,6 +80,13 @@ def format_of(name: str) -> Format:
     if name not in FORMATS:
         raise ValueError(f"weights: {name!r} is not one of {', '.join(FORMATS)}")
     return FORMATS[name]
+
+
+def fitting_chunk(name: str, k_tiles: int) -> int:
+    """Blocks of a chunk of a precision `name`: fewer in fp8 where units of `k_tiles` then fill all of theirs."""
+    blocks = k_tiles / format_of(name).tiles
+    short = name == "fp8" and blocks % SHORT_CHUNK_BLOCKS == 0 and blocks % CHUNK_BLOCKS
+    return SHORT_CHUNK_BLOCKS if short else CHUNK_BLOCKS
 
 
 def e4m3_values(codes: Bytes) -> Floats:

@@ -11,7 +11,7 @@ from kernels.megakernel import device
 from kernels.megakernel.pack import quantised, streams
 from kernels.megakernel.program import Layout, build
 from kernels.megakernel.shape import shape_of
-from kernels.megakernel.weights import FORMATS, matrix_of_unit
+from kernels.megakernel.weights import CHUNK_BLOCKS, FORMATS, SHORT_CHUNK_BLOCKS, matrix_of_unit
 from kernels.megakernel.words import columns_of
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
@@ -26,11 +26,13 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KERNELS_CACHE", str(tmp_path))
 
 
-def products(weights: str, batch: int, matrix: torch.Tensor, x: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+def products(
+    weights: str, batch: int, matrix: torch.Tensor, x: torch.Tensor, chunk_blocks: int = CHUNK_BLOCKS
+) -> tuple[np.ndarray, np.ndarray]:
     """A unit [16, 16 k] times x [batch, 16 k] by the kernel, and what its bytes stand for."""
-    form, tiles = FORMATS[weights], matrix.shape[1] // 16
-    shape = shape_of(GPU_CONFIGS["llama"])
-    constants = device.defines(build(shape, Layout(sms=1, batch=batch, weights=weights)), device.Tuning())
+    layout, tiles = Layout(sms=1, batch=batch, weights=weights, chunk_blocks=chunk_blocks), matrix.shape[1] // 16
+    form, shape = layout.form, shape_of(GPU_CONFIGS["llama"])
+    constants = device.defines(build(shape, layout), device.Tuning())
     warps = constants["WARPS"]
     stream = streams(quantised(matrix, weights), form, 0, tiles)[0].contiguous().cuda()
     filled = torch.cat([x, torch.full((columns_of(batch) - batch, tiles * 16), torch.nan)])
@@ -47,13 +49,15 @@ def products(weights: str, batch: int, matrix: torch.Tensor, x: torch.Tensor) ->
 
 @pytest.mark.parametrize("share", [1.0, 0.4], ids=["a whole chunk", "a part"])
 @pytest.mark.parametrize("batch", [1, 2, 3, 6, 8])
-@pytest.mark.parametrize("weights", FORMATS)
-def test_a_chunk_is_multiplied(weights: str, batch: int, share: float) -> None:
-    tiles = int(FORMATS[weights].chunk_tiles * share)
+@pytest.mark.parametrize(
+    ("weights", "blocks"), [*((name, CHUNK_BLOCKS) for name in FORMATS), ("fp8", SHORT_CHUNK_BLOCKS)]
+)
+def test_a_chunk_is_multiplied(weights: str, blocks: int, batch: int, share: float) -> None:
+    tiles = int(FORMATS[weights].tiles * blocks * share)
     chance = torch.Generator().manual_seed(batch)
     matrix = torch.randn(16, tiles * 16, generator=chance)
     x = torch.randn(batch, tiles * 16, generator=chance)
-    found, expected = products(weights, batch, matrix, x)
+    found, expected = products(weights, batch, matrix, x, blocks)
     np.testing.assert_allclose(found, expected, atol=1e-5 * (tiles * 16) ** 0.5, rtol=1e-5)
 
 

@@ -156,3 +156,12 @@ def test_neighbours_share_keys_where_each_has_a_part_in_it() -> None:
     for other in ({"sms": 131}, {"batch": 2}, {"out_parts": 1}, {"sms": 130, "out_parts": 130}):
         assert not fitted(shape, replace(layout, **other)).pairs
     assert not usual(replace(shape, hidden=256), capacity=192).pairs  # 16 row tiles for groups of 34 SMs
+
+
+def test_chunks_are_shorter_where_row_tiles_then_fill_them() -> None:
+    """48 blocks are two chunks of 24; in a long context a chunk must hold rows of keys."""
+    shape = shape_of(CONFIGS["qwen2.5-1.5b"])
+    assert usual(shape, capacity=192, weights="fp8").chunk_blocks == 24
+    assert usual(shape, capacity=1088, weights="fp8").chunk_blocks == 32
+    assert {usual(shape, capacity=192, weights=name).chunk_blocks for name in ("bf16", "nvfp4")} == {32}
+    assert usual(shape_of(CONFIGS["llama-3.2-1b"]), capacity=192, weights="fp8").chunk_blocks == 32

@@ -1,5 +1,7 @@
 """Weights in lower precision: rounded as well as their formats allow, held exactly, packed and unpacked exactly."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -29,10 +31,16 @@ def test_codes_stand_for_the_values_of_their_formats() -> None:
     np.testing.assert_array_equal(e2m1_values(codes[:16]), [*E2M1, *(-each for each in E2M1)])
 
 
-@given(st.integers(1, 3), st.integers(1, 300), st.integers(0, 5), st.integers(0, 99), st.sampled_from(sorted(FORMATS)))
+@given(
+    st.integers(1, 3), st.integers(1, 300), st.integers(0, 5), st.integers(0, 99),
+    st.sampled_from([(name, blocks) for name in sorted(FORMATS) for blocks in (24, 32)]),
+)  # fmt: skip
 @settings(max_examples=40, deadline=None, derandomize=True)
-def test_a_stream_holds_exactly_the_rounded_matrix(tiles: int, k_tiles: int, k_tile: int, seed: int, name: str) -> None:
-    weight, form = matrix(16 * tiles, 16 * (k_tile + k_tiles), seed), FORMATS[name]
+def test_a_stream_holds_exactly_the_rounded_matrix(
+    tiles: int, k_tiles: int, k_tile: int, seed: int, how: tuple[str, int]
+) -> None:
+    name, blocks = how
+    weight, form = matrix(16 * tiles, 16 * (k_tile + k_tiles), seed), replace(FORMATS[name], chunk_blocks=blocks)
     packed = streams(quantised(weight, name), form, k_tile, k_tiles).numpy()
     assert packed.shape == (tiles, form.unit_bytes(k_tiles))
     found = np.concatenate([matrix_of_unit(unit, k_tiles, form) for unit in packed])

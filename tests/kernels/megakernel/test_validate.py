@@ -112,6 +112,12 @@ def test_it_rejects_more_sequences_than_columns_of_a_tile() -> None:
     assert kinds(program_of("llama-32", batch=9)) == {"bounds"}
 
 
+def test_chunks_that_hold_no_rows_of_keys_are_for_programs_without_splits() -> None:
+    assert kinds(program_of("llama-32", splits=0, out_parts=3, chunk_blocks=24)) == set()
+    assert kinds(program_of("llama-32", splits=0, out_parts=3, chunk_blocks=16)) == {"bounds"}
+    assert kinds(program_of("llama-32", splits=4, chunk_blocks=24)) == {"bounds"}
+
+
 def test_it_rejects_a_product_before_its_input() -> None:
     sm, index, _ = find(SMALL, DOWN, layer=0)
     assert rows_of(SMALL.instructions[sm])[index - 1]["op"] == GATE_UP
