@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernels.megakernel.effects import keeps_newest
-from kernels.megakernel.program import groups_of, heads_of_columns
+from kernels.megakernel.layout import groups_of, heads_of_columns
 from kernels.megakernel.words import Floats, bf16, floats_of, one_value, two_floats, value_of
 
 if TYPE_CHECKING:

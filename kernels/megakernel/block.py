@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kernels.megakernel.attend import attend_to_all, attended, attention
 from kernels.megakernel.draw import draw
-from kernels.megakernel.program import ADD, ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV
+from kernels.megakernel.instructions import ADD, ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV
 from kernels.megakernel.structure import name_of, rows_of
 from kernels.megakernel.weights import matrix_of_unit
 from kernels.megakernel.words import (

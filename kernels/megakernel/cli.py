@@ -10,7 +10,9 @@ from typing import Any
 
 from kernels import catalogue
 from kernels.megakernel import trace
-from kernels.megakernel.program import OP_NAMES, Layout, Program, build
+from kernels.megakernel.instructions import OP_NAMES
+from kernels.megakernel.layout import Layout
+from kernels.megakernel.program import Program, build
 from kernels.megakernel.shape import shape_of
 from kernels.megakernel.structure import rows_of
 from kernels.megakernel.validate import validate

@@ -9,7 +9,9 @@ import numpy as np
 
 from kernels import nvrtc
 from kernels.cuda_driver import clusters_at_once
-from kernels.megakernel.program import ADD, ATTENTION, HEAD, OUT, Layout, Program, build, groups_of, heads_of_columns
+from kernels.megakernel.instructions import ADD, ATTENTION, HEAD, OUT
+from kernels.megakernel.layout import Layout, groups_of, heads_of_columns
+from kernels.megakernel.program import Program, build
 from kernels.megakernel.shape import BATCH_MOST, Shape
 from kernels.megakernel.validate import check
 from kernels.megakernel.weights import FORMATS

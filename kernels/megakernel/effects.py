@@ -12,20 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from kernels.megakernel.program import (
-    ADD,
-    ATTENTION,
-    DOWN,
-    END,
-    FIELDS,
-    GATE_UP,
-    HEAD,
-    OUT,
-    QKV,
-    Layout,
-    groups_of,
-    heads_of_columns,
-)
+from kernels.megakernel.instructions import ADD, ATTENTION, DOWN, END, FIELDS, GATE_UP, HEAD, OUT, QKV
+from kernels.megakernel.layout import Layout, groups_of, heads_of_columns
 from kernels.megakernel.shape import Shape
 from kernels.megakernel.words import COPIED, word_shapes
 

@@ -49,7 +49,7 @@ static_assert(kGroupMost <= 8 && ATTENDED_GROUPS <= WARPS, "query heads are colu
 
 enum Op : int { kEnd = 0, kQkv = 1, kAttention = 2, kOut = 3, kGateUp = 4, kDown = 5, kHead = 6, kAdd = 7 };
 
-// One instruction: 16 words, laid out by kernels.megakernel.program.FIELDS.
+// One instruction: 16 words, laid out by kernels.megakernel.instructions.FIELDS.
 struct Instruction {
   int op, layer, units, tile, k_tile, k_tiles, plane, kv_head, head, heads, split, index, sequence, unused[3];
 };

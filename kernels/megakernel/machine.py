@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from kernels.megakernel import device
-from kernels.megakernel.program import OP_NAMES, Layout
+from kernels.megakernel.instructions import OP_NAMES
+from kernels.megakernel.layout import Layout
 from kernels.megakernel.shape import Shape
 from kernels.megakernel.turns import turn
 from kernels.megakernel.uploads import uploads

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernels.megakernel.effects import Access, Effects, effects, sizes
-from kernels.megakernel.program import END, HEAD, Program
+from kernels.megakernel.instructions import END, HEAD
+from kernels.megakernel.program import Program
 from kernels.megakernel.structure import Problem, name_of, rows_of
 
 TOKENS = 2

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from kernels.megakernel.program import DOWN, GATE_UP, HEAD, OUT, QKV, Program, Section
+from kernels.megakernel.instructions import DOWN, GATE_UP, HEAD, OUT, QKV
+from kernels.megakernel.program import Program, Section
 from kernels.megakernel.weights import ALIGNMENT, CODES_BYTES, Format, nvfp4_mix
 
 if TYPE_CHECKING:

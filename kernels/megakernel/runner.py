@@ -20,8 +20,9 @@ from kernels.engine.state import State
 from kernels.engine.usual import gpu_of
 from kernels.megakernel import trace
 from kernels.megakernel.device import Tuning
+from kernels.megakernel.layout import usual
 from kernels.megakernel.machine import Machine
-from kernels.megakernel.program import Program, usual
+from kernels.megakernel.program import Program
 from kernels.megakernel.quantise import rounded_decoder
 from kernels.megakernel.shape import BATCH_MOST, shape_of
 from kernels.megakernel.weights import format_of

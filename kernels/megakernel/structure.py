@@ -6,26 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernels.megakernel.effects import COLUMN, effects
-from kernels.megakernel.program import (
-    ADD,
-    ATTENTION,
-    END,
-    FIELDS,
-    GATE_UP,
-    GROUPS_MOST,
-    HEAD,
-    HEADS_MOST,
-    OP_NAMES,
-    OUT,
-    QKV,
-    WORDS,
-    Layout,
-    Program,
-    Section,
-    groups_of,
-    heads_of_columns,
-    products,
-)
+from kernels.megakernel.instructions import ADD, ATTENTION, END, FIELDS, GATE_UP, HEAD, OP_NAMES, OUT, QKV, WORDS
+from kernels.megakernel.layout import GROUPS_MOST, HEADS_MOST, Layout, groups_of, heads_of_columns, products
+from kernels.megakernel.program import Program, Section
 from kernels.megakernel.shape import BATCH_MOST, Shape
 from kernels.megakernel.weights import CHUNK_BLOCKS, FORMATS, SHORT_CHUNK_BLOCKS
 

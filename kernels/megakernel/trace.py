@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.megakernel.program import END, OP_NAMES, Layout, Program
+from kernels.megakernel.instructions import END, OP_NAMES
+from kernels.megakernel.layout import Layout
+from kernels.megakernel.program import Program
 from kernels.megakernel.shape import Shape
 from kernels.megakernel.structure import rows_of
 

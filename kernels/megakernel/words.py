@@ -7,7 +7,7 @@ the tag is the one it waits for.
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.megakernel.program import Layout
+from kernels.megakernel.layout import Layout
 from kernels.megakernel.shape import Shape
 
 Floats = NDArray[np.float32]

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from kernels.megakernel.effects import COLUMN, Access, Effects, effects
-from kernels.megakernel.program import ADD, ATTENTION, END, Layout, Program, Section
+from kernels.megakernel.instructions import ADD, ATTENTION, END
+from kernels.megakernel.layout import Layout
+from kernels.megakernel.program import Program, Section
 from kernels.megakernel.shape import Shape
 from kernels.megakernel.structure import rows_of
 from kernels.megakernel.validate import validate

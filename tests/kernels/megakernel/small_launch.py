@@ -18,7 +18,7 @@ import torch
 from kernels import engine
 from kernels.megakernel import machine
 from kernels.megakernel.device import Tuning
-from kernels.megakernel.program import usual
+from kernels.megakernel.layout import usual
 from kernels.megakernel.runner import pinned
 from kernels.megakernel.shape import shape_of
 from kernels.sampling import GREEDY, Sampling

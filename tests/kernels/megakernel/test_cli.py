@@ -10,7 +10,8 @@ import torch
 
 from kernels.__main__ import main
 from kernels.megakernel import ordering, trace
-from kernels.megakernel.program import ATTENTION, DOWN, END, GATE_UP, OUT, QKV, Program
+from kernels.megakernel.instructions import ATTENTION, DOWN, END, GATE_UP, OUT, QKV
+from kernels.megakernel.program import Program
 from kernels.megakernel.structure import rows_of
 from tests.kernels.megakernel.broken import one_half
 from tests.kernels.megakernel.published import CONFIGS

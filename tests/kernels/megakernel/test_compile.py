@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from kernels.megakernel import device
-from kernels.megakernel.program import Layout, build, usual
+from kernels.megakernel.layout import Layout, usual
+from kernels.megakernel.program import build
 from kernels.megakernel.shape import shape_of
 from kernels.megakernel.validate import check
 from kernels.megakernel.weights import FORMATS

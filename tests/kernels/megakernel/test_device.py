@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kernels.megakernel import device
-from kernels.megakernel.program import Layout
+from kernels.megakernel.layout import Layout
 from kernels.megakernel.shape import shape_of
 from kernels.megakernel.validate import validate
 from tests.kernels.megakernel.tiny_models import MODELS

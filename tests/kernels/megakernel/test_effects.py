@@ -10,7 +10,9 @@ import pytest
 from kernels.megakernel.attend import splits_of
 from kernels.megakernel.block import Sm
 from kernels.megakernel.effects import sizes
-from kernels.megakernel.program import DOWN, END, HEAD, Layout, Program
+from kernels.megakernel.instructions import DOWN, END, HEAD
+from kernels.megakernel.layout import Layout
+from kernels.megakernel.program import Program
 from kernels.megakernel.structure import rows_of
 from kernels.megakernel.words import COPIED, word_shapes
 from kernels.sampling import Sampling

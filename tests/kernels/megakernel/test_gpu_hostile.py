@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.megakernel.program import ADD, ATTENTION, DOWN, GATE_UP, OUT, QKV, build
+from kernels.megakernel.instructions import ADD, ATTENTION, DOWN, GATE_UP, OUT, QKV
+from kernels.megakernel.program import build
 from kernels.megakernel.structure import rows_of
 from kernels.sampling import GREEDY, Sampling, choose
 from tests.kernels.megakernel.broken import without

@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.megakernel import program as program_module
+from kernels.megakernel.instructions import ATTENTION, DOWN, GATE_UP, HEAD
 from kernels.megakernel.interpret import Deadlock
-from kernels.megakernel.program import ATTENTION, DOWN, GATE_UP, HEAD, Layout, Program, build
+from kernels.megakernel.layout import Layout
+from kernels.megakernel.program import Program, build
 from kernels.megakernel.shape import shape_of
 from kernels.megakernel.structure import WHOLE_INPUT, rows_of
 from kernels.megakernel.validate import check, validate

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from kernels.megakernel.instructions import DOWN, GATE_UP, HEAD, OUT, QKV
 from kernels.megakernel.pack import fragments, interleaved
-from kernels.megakernel.program import DOWN, GATE_UP, HEAD, OUT, QKV
 from kernels.megakernel.quantise import rounded
 from kernels.megakernel.uploads import uploads
 from kernels.megakernel.weights import FORMATS, e2m1_values, matrix_of_unit, nvfp4_codes, nvfp4_mix, nvfp4_registers

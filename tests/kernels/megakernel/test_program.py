@@ -9,22 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.megakernel import device
-from kernels.megakernel.program import (
-    ATTENTION,
-    DOWN,
-    END,
-    GATE_UP,
-    HEAD,
-    OUT,
-    QKV,
-    WORDS,
-    Layout,
-    attention_work,
-    build,
-    fitted,
-    shares,
-    usual,
-)
+from kernels.megakernel.instructions import ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV, WORDS
+from kernels.megakernel.layout import Layout, attention_work, fitted, shares, usual
+from kernels.megakernel.program import build
 from kernels.megakernel.shape import shape_of
 from tests.kernels.megakernel.published import CONFIGS
 

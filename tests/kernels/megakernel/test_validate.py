@@ -10,22 +10,10 @@ from hypothesis import strategies as st
 from kernels.megakernel import ordering
 from kernels.megakernel import program as program_module
 from kernels.megakernel.effects import Access, Effects, effects
+from kernels.megakernel.instructions import ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV
+from kernels.megakernel.layout import Layout, can_attend, fitted, usual
 from kernels.megakernel.ordering import Ordering
-from kernels.megakernel.program import (
-    ATTENTION,
-    DOWN,
-    END,
-    GATE_UP,
-    HEAD,
-    OUT,
-    QKV,
-    Layout,
-    Program,
-    build,
-    can_attend,
-    fitted,
-    usual,
-)
+from kernels.megakernel.program import Program, build
 from kernels.megakernel.shape import Shape, shape_of
 from kernels.megakernel.structure import rows_of
 from kernels.megakernel.validate import InvalidProgram, check, validate

@@ -5,7 +5,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.megakernel.program import ADD, OUT, Program
+from kernels.megakernel.instructions import ADD, OUT
+from kernels.megakernel.program import Program
 from kernels.megakernel.structure import rows_of
 from kernels.megakernel.validate import validate
 from tests.kernels.megakernel.broken import changed, fields_that_matter, find, kinds, swapped, with_rows, without

@@ -10,7 +10,8 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from kernels.megakernel.interpret import Gpu
-from kernels.megakernel.program import Layout, Program, build
+from kernels.megakernel.layout import Layout
+from kernels.megakernel.program import Program, build
 from kernels.megakernel.quantise import rounded
 from kernels.megakernel.shape import shape_of
 from kernels.megakernel.uploads import uploads

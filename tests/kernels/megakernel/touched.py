@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernels.megakernel.effects import effects, words_of
-from kernels.megakernel.program import ATTENTION, OUT, Layout, Program
+from kernels.megakernel.instructions import ATTENTION, OUT
+from kernels.megakernel.layout import Layout
+from kernels.megakernel.program import Program
 from kernels.megakernel.structure import name_of, rows_of
 from kernels.megakernel.words import word_shapes
 

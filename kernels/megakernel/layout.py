@@ -1,0 +1,242 @@
+"""How the megakernel's work is cut: SMs, splits of the keys, column parts, and what each SM is dealt.
+
+Products work on *units*: 16 rows of a matrix times `k_tiles` tiles of 16 columns. Imports without torch.
+"""
+
+import itertools
+from dataclasses import dataclass, replace
+
+from kernels.megakernel.instructions import DOWN, GATE_UP, HEAD, OUT, QKV
+from kernels.megakernel.shape import Shape
+from kernels.megakernel.weights import CHUNK_BLOCKS, Format, fitting_chunk, format_of
+
+HEADS_MOST = 8
+"""Query heads of one key-value head that an instruction attends with: columns of a matrix unit's tile."""
+GROUPS_MOST = 8
+"""Key-value heads that one instruction attends to: each has a warp."""
+HEADS_USUAL = 4
+SHORT_CONTEXT, ATTENDING_PARTS, LONG_OUT_PARTS, SPLITS_MOST = 384, 4, 4, 32
+SHARED_CONTEXT, SHARED_SPLITS = 8192, 64
+"""From which capacity on neighbours share the splits where keys suffice for so many; and how many these are."""
+EVEN_SMS, EVEN_HIDDEN = 128, 1024
+SMALL_HIDDEN = 1024
+"""Up to which planes are short enough for more of them and for copies of words: what is measured in megakernel.md."""
+COPIES_USUAL, SMALL_DOWN_PARTS = 4, 4
+ONE_PASS_HIDDEN = 2048
+"""Up to which planes of OUT are short enough for twice as many where that spares a second pass over the keys."""
+ATTENDED_COLUMNS_MOST = 256
+"""Of the key-value heads whose keys an OUT that attends goes through: with more, splits of the keys take less time."""
+GATED_KILOBYTES_MOST = 40
+SHARED_COLUMNS_MOST = 1024
+"""Of OUT's input, when SMs share its keys: a thread hands on 4."""
+MERGED_COLUMNS_MOST = 512
+"""Of OUT's input, when SMs share its splits: each half of the threads has all of the heads in it."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the work is cut: SMs, sequences, splits of the keys, and column parts (planes) of each product.
+
+    `heads` are the query heads of an attention instruction, at most HEADS_MOST. With no splits there are no such
+    instructions: OUT attends by itself, with the heads of its columns. `weights` is the precision they stream in, one
+    of `weights.FORMATS`. `sliced`: an SM keeps some columns of the residual and hands on what they become; else each
+    keeps all. `pairs`: SMs 2i and 2i + 1 have the same columns of OUT, and share the keys to which it attends or the
+    splits that it merges. `copies`: what products hand on is written so often, and SM i reads copy i % copies.
+    `chunk_blocks` are those of a chunk of weights.
+    """
+
+    sms: int = 132
+    batch: int = 1
+    splits: int = 16
+    out_parts: int = 1
+    down_parts: int = 1
+    heads: int = HEADS_USUAL
+    weights: str = "bf16"
+    sliced: bool = False
+    pairs: bool = False
+    copies: int = 1
+    chunk_blocks: int = CHUNK_BLOCKS
+
+    @property
+    def form(self) -> Format:
+        """How weights lie in the stream."""
+        return replace(format_of(self.weights), chunk_blocks=self.chunk_blocks)
+
+
+def fitted(shape: Shape, layout: Layout) -> Layout:
+    """The layout with no more SMs than have gate and up rows, no more column parts than SMs or column tiles, and in
+    pairs and with copies only if it can be.
+
+    An SM without such rows would only look on: it reads every plane into its copy of the residual, but nobody waits for
+    it, and what it has yet to read could be overwritten.
+    """
+    sms = max(1, min(layout.sms, shape.intermediate // 8))
+    attended, gated = shape.heads * shape.head_dim // 16, shape.intermediate // 16
+    fit = replace(
+        layout,
+        sms=sms,
+        out_parts=min(layout.out_parts, sms, attended),
+        down_parts=min(layout.down_parts, sms, gated),
+    )
+    fit = replace(fit, pairs=fit.pairs and can_pair(shape, fit))
+    return fit if can_copy(shape, fit) else replace(fit, copies=1)
+
+
+def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16", sms: int = 132) -> Layout:
+    """The layout for a context of up to `capacity` tokens on a GPU of `sms` SMs.
+
+    In a short context and with one sequence OUT attends by itself, unless that is too many keys for one SM: that every
+    SM with columns of a head does so takes less time than handing on what one of them made; neighbours share the keys.
+    Else the keys are split for as long as there are SMs without an attention instruction; they are then so many splits
+    that an SM should merge those of a part of the heads only. Where few key-value heads have many query heads each, an
+    instruction has them all behind a very long context, so that keys are read once, and neighbours share the splits.
+    With more than one sequence the residual is sliced, so that planes cost little, and in a short context an attention
+    instruction has as few heads as still give each SM one.
+
+    Where hidden is a multiple of EVEN_HIDDEN, EVEN_SMS have no more row tiles each than a few more SMs would. One
+    sequence in bf16, which waits for memory and words, then takes less time without the others. In small models SMs
+    mostly wait for words: there are copies of them.
+    """
+    if batch == 1 and weights == "bf16" and shape.hidden % EVEN_HIDDEN == 0:
+        sms = min(sms, EVEN_SMS)
+    long = capacity > SHORT_CONTEXT
+    layout = Layout(sms, batch, out_parts=LONG_OUT_PARTS, down_parts=_down_parts(shape, batch, sms), weights=weights)
+    if batch == 1:
+        copies = COPIES_USUAL if shape.hidden <= SMALL_HIDDEN else 1
+        attending = replace(layout, splits=0, out_parts=_attending_parts(shape), pairs=True, copies=copies)
+        attending = fitted(shape, replace(attending, chunk_blocks=fitting_chunk(weights, shape.hidden // 16)))
+        few = shape.kv_heads * shape.head_dim <= ATTENDED_COLUMNS_MOST * ATTENDING_PARTS
+        if not long and few and can_attend(shape, attending):
+            return attending
+    heads = HEADS_USUAL if long else max(1, min(HEADS_USUAL, -(-batch * shape.heads // sms)))
+    once = len(attention_work(shape, replace(layout, heads=heads, splits=1)))
+    layout = replace(layout, heads=heads, splits=max(1, min(SPLITS_MOST, sms // once)), sliced=batch > 1)
+    shared = fitted(shape, replace(layout, heads=HEADS_MOST, splits=SHARED_SPLITS, pairs=True))
+    once_for_all = once > shape.kv_heads and len(attention_work(shape, shared)) <= sms
+    return shared if capacity > SHARED_CONTEXT and once_for_all and shared.pairs else layout
+
+
+def _attending_parts(shape: Shape) -> int:
+    """Into how many parts OUT that attends is cut.
+
+    Twice as many as usual where planes are short and an SM would else have two key-value heads of 128 dimensions, whose
+    keys it has to go through in two passes.
+    """
+    two = shape.head_dim == 128 and shape.kv_heads > ATTENDING_PARTS
+    return 2 * ATTENDING_PARTS if two and shape.hidden <= ONE_PASS_HIDDEN else ATTENDING_PARTS
+
+
+def _down_parts(shape: Shape, batch: int, sms: int) -> int:
+    """Into how many parts the columns of `down` are cut.
+
+    As many as take more off the busiest SM's chunks of weights and the gated values it reads, which must find room
+    beside the ring, than they add planes to be read. One that all read is worth about a chunk, and so are 4 KB of gated
+    values; one that is read in slices, half a chunk. In a small model it
+    is worth less than what is gated.
+    """
+    if batch == 1 and shape.hidden <= SMALL_HIDDEN:
+        return SMALL_DOWN_PARTS
+    tiles, kilobytes = shape.hidden // 16, 2 * batch * shape.intermediate / 1024
+
+    def cost(parts: int) -> tuple[bool, float]:
+        chunks = -(-tiles * parts // sms) * (shape.intermediate / 16 / parts / 32)
+        planes = parts if batch == 1 else parts / 2
+        return kilobytes / parts > GATED_KILOBYTES_MOST, chunks + planes + kilobytes / 4 / parts
+
+    return min((1, 2, 4, 8, 16), key=cost)
+
+
+def heads_of_columns(shape: Shape, k_tile: int, k_tiles: int) -> tuple[int, int]:
+    """(first query head, query heads) that have columns of OUT among these column tiles."""
+    first, last = k_tile * 16 // shape.head_dim, ((k_tile + k_tiles) * 16 - 1) // shape.head_dim
+    return first, last - first + 1
+
+
+def groups_of(shape: Shape, head: int, heads: int) -> list[tuple[int, int, int]]:
+    """(kv_head, first query head, query heads) of each key-value head that query heads [head, head + heads) meet."""
+    group = shape.heads // shape.kv_heads
+    return [
+        (kv, max(head, kv * group), min(head + heads, (kv + 1) * group) - max(head, kv * group))
+        for kv in range(head // group, (head + heads - 1) // group + 1)
+    ]
+
+
+def can_attend(shape: Shape, layout: Layout) -> bool:
+    """Whether OUT, cut as `layout` says, has few enough heads in its columns to attend by itself."""
+    columns = shape.heads * shape.head_dim // 16
+    cuts = [round(part * columns / layout.out_parts) for part in range(layout.out_parts + 1)]
+    parts = [groups_of(shape, *heads_of_columns(shape, a, b - a)) for a, b in itertools.pairwise(cuts)]
+    return all(len(part) <= GROUPS_MOST and all(n <= HEADS_MOST for *_, n in part) for part in parts)
+
+
+def can_pair(shape: Shape, layout: Layout) -> bool:
+    """Whether SMs can share OUT's keys, or its splits: each has a partner and row tiles, and few enough columns."""
+    if layout.batch > 1 or layout.sms % 2 or layout.sms < 2 * layout.out_parts:
+        return False
+    tiles = shape.heads * shape.head_dim // 16
+    part = -(-tiles // layout.out_parts) * 16
+    whole = tiles % layout.out_parts == 0 and part % shape.head_dim == 0  # else a head may lie in two parts
+    if layout.splits and part + (0 if whole else shape.head_dim - 16) > MERGED_COLUMNS_MOST:
+        return False
+    deal = shares(*products(shape, layout)[OUT], layout.sms, 0, together=2)
+    return all(units and k_tiles * 16 <= SHARED_COLUMNS_MOST for _, units, _, k_tiles, _ in deal)
+
+
+def can_copy(shape: Shape, layout: Layout) -> bool:
+    """Whether some SM of each part of OUT, which attends, and of DOWN reads each copy, wherever the deal begins."""
+    if layout.splits or layout.batch > 1 or layout.sms % layout.copies:
+        return False
+    for op, together in ((OUT, 2 if layout.pairs else 1), (DOWN, 1)):
+        deal = shares(*products(shape, layout)[op], layout.sms, 0, together)
+        read = {(part, sm % layout.copies) for sm, (_, units, _, _, part) in enumerate(deal) if units}
+        if len(read) < products(shape, layout)[op][2] * layout.copies:
+            return False
+    return True
+
+
+def shares(
+    tiles: int, columns: int, parts: int, sms: int, turn: int, together: int = 1
+) -> list[tuple[int, int, int, int, int]]:
+    """Cuts a matrix of `tiles` x `columns` tiles for the SMs: (tile, units, k_tile, k_tiles, part) for each SM.
+
+    SMs are dealt to the column parts in equal groups, and a part's row tiles to its group in contiguous runs. `turn`
+    moves the deal around the SMs, so that those with a tile more are not always the same; `together` SMs in a row, from
+    a multiple of it on, have the same columns.
+    """
+    dealt: list[tuple[int, int, int, int, int]] = [(0, 0, 0, 0, 0)] * sms
+    edges = [round(part * sms / parts / together) * together for part in range(parts + 1)]
+    turn -= turn % together
+    cuts = [round(part * columns / parts) for part in range(parts + 1)]
+    for part in range(parts):
+        group = edges[part + 1] - edges[part]
+        for i in range(group):
+            low, high = tiles * i // group, tiles * (i + 1) // group
+            sm = (edges[part] + i + turn) % sms
+            dealt[sm] = (low, high - low, cuts[part], cuts[part + 1] - cuts[part], part)
+    return dealt
+
+
+def products(shape: Shape, layout: Layout) -> dict[int, tuple[int, int, int]]:
+    """Row tiles, column tiles and column parts of each product."""
+    k = shape.hidden // 16
+    return {
+        QKV: (shape.qkv_rows // 16, k, 1),
+        OUT: (k, shape.heads * shape.head_dim // 16, layout.out_parts),
+        GATE_UP: (shape.intermediate // 8, k, 1),
+        DOWN: (k, shape.intermediate // 16, layout.down_parts),
+        HEAD: (-(-shape.vocab // 16), k, 1),
+    }
+
+
+def attention_work(shape: Shape, layout: Layout) -> list[dict[str, int]]:
+    """The fields of every attention instruction of a layer, the first splits first."""
+    group = shape.heads // shape.kv_heads
+    pieces = -(-group // layout.heads)
+    bounds = [round(group * i / pieces) for i in range(pieces + 1)]
+    return [
+        {"kv_head": kv, "head": kv * group + low, "heads": high - low, "split": split, "sequence": sequence}
+        for split in range(layout.splits)
+        for sequence in range(layout.batch)
+        for kv in range(shape.kv_heads)
+        for low, high in itertools.pairwise(bounds)
+    ]
