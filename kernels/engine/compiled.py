@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +20,15 @@ CAPACITY_STEP = 64
 """The cache's length is rounded up to a multiple of this."""
 _MODES = {"max-autotune": "max-autotune-no-cudagraphs", "reduce-overhead": None, "default": None}
 """CUDA graphs are captured here, whatever the mode."""
+
+
+class _Encoder(NamedTuple):
+    """A captured forward pass of one shape: what it reads, all of it, and what it leaves."""
+
+    ids: Tensor
+    inputs: dict[str, Tensor]
+    run: Callable[[], object]
+    outputs: list[Tensor]
 
 
 class CompiledRunner(Runner):
@@ -41,7 +50,7 @@ class CompiledRunner(Runner):
         super().__init__(model, options)
         self._linear, self._attention = linear, attention
         self._session: Session | None = None
-        self._encoders: dict[tuple[int, ...], tuple[Tensor, Callable[[], object], list[Tensor]]] = {}
+        self._encoders: dict[tuple[int, ...], _Encoder] = {}
 
     @torch.no_grad()
     def prepare(self, batch: int, prompt: int, tokens: int) -> None:
@@ -124,12 +133,12 @@ class CompiledRunner(Runner):
         shape = tuple(ids.shape)
         if shape not in self._encoders:
             self._encoders[shape] = self._make_encoder(ids)
-        buffer, call, outputs = self._encoders[shape]
-        buffer.copy_(ids, non_blocking=True)
-        call()
-        return outputs[0]
+        encoder = self._encoders[shape]
+        encoder.ids.copy_(ids, non_blocking=True)
+        encoder.run()
+        return encoder.outputs[0]
 
-    def _make_encoder(self, ids: Tensor) -> tuple[Tensor, Callable[[], object], list[Tensor]]:
+    def _make_encoder(self, ids: Tensor) -> _Encoder:
         buffer = ids.to(self.model.device).clone()
         inputs = forward_inputs(self.model, buffer)
         forward = self._compile(self.model.forward)
@@ -138,7 +147,7 @@ class CompiledRunner(Runner):
         def call() -> None:
             outputs[:] = [output_tensor(forward(**inputs))]
 
-        return buffer, captured(call, self.model.device), outputs
+        return _Encoder(buffer, inputs, captured(call, self.model.device), outputs)
 
     def close(self) -> None:
         self._session = None

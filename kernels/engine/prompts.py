@@ -68,7 +68,7 @@ class _Bucket:
     """The graph of one bucket."""
 
     def __init__(self, one_pass: Pass, length: Tensor) -> None:
-        state = one_pass.state
+        self._pass, state = one_pass, one_pass.state  # the graph reads what the pass holds, and keeps none of it
         self.ids = torch.zeros(state.batch, one_pass.queries, dtype=torch.int64, device=length.device)
         self.stream = self.ids
 
