@@ -51,6 +51,8 @@ class KernelsSession(Session):
         self.prompts.read(prompt)
 
     def reader(self, length: int, tokens: int) -> Reader:
+        """See `Session.reader`. Captures that length's bucket first: its warm-up leaves ids of its own in `seen`."""
+        self.prompts.capture(length)
         seen = self.state.seen
         return super().reader(length, tokens) if seen is None else SeenReader(seen, length, tokens)
 

@@ -11,7 +11,7 @@ import torch
 from kernels import engine, registry
 from kernels.engine.decoder import Decoder
 from kernels.engine.eager import EagerRunner
-from kernels.engine.kernels_session import check_chosen
+from kernels.engine.kernels_session import KernelsSession, check_chosen
 from kernels.engine.parts import Part, Parts
 from kernels.engine.prompts import bucket
 from kernels.hardware import GPUS
@@ -301,3 +301,19 @@ def test_a_head_may_make_the_turn_to_the_next_token(
         assert made.tokens == eager.generate(random_ids[:, :20], 12).tokens
         assert len(made.times_ns) == 12
     torch.testing.assert_close(runner.logits(random_ids), eager.logits(random_ids), atol=2e-4, rtol=1e-4)
+
+
+def test_what_warms_up_a_new_bucket_is_not_read_as_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry._variants, "turning_head", TurningHead())
+    model = load("llama")
+    vocab, hidden = model.lm_head.weight.shape
+    case = LmHeadCase(m=1, vocab=vocab, k=hidden, dtype="fp32", weights="fp32")
+    runner = applied(model, [planned(case, "turning_head")])
+    runner.prepare(1, 100, 4)
+    session = runner._session
+    assert isinstance(session, KernelsSession)
+    assert session.state.seen is not None
+    session.reader(1, 1)
+    with torch.no_grad():
+        session.prompts.capture(1)
+    assert session.state.seen[1].item() == -1
