@@ -142,8 +142,11 @@ class Claims:
         self._held: dict[int, Tensor] = {}
 
     def of(self, w: tuple[Tensor, ...]) -> Tensor:
+        """Raises ValueError where a graph would be the first to use them: it alone would make them 0."""
         key = w[0].data_ptr()
         if key not in self._held:
+            if torch.cuda.is_current_stream_capturing():
+                raise ValueError("w has not been multiplied yet: call once with claims before a graph captures it")
             self._held[key] = torch.zeros(2, dtype=torch.int32, device=w[0].device)
         return self._held[key]
 

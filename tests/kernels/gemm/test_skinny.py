@@ -8,7 +8,7 @@ import torch
 
 from kernels import registry
 from kernels.gemm.quantise import quantised, values
-from kernels.gemm.skinny_call import SOURCE, macros, packed, parameters
+from kernels.gemm.skinny_call import SOURCE, Claims, macros, packed, parameters
 from kernels.gemm.skinny_cut import KINDS, SHARED_HALF, SHARED_MOST, Cut, cuts
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase
@@ -171,3 +171,14 @@ def test_a_gpu_too_small_for_the_cut_is_named():
     assert parameters(cut, 132, False)["stages"] >= 2
     with pytest.raises(ValueError, match="with 16 SMs"):
         parameters(cut, 16, False)
+
+
+def test_counters_are_made_before_a_graph_captures_their_weight(monkeypatch):
+    claims, weight, other = Claims(), (torch.zeros(16),), (torch.zeros(16),)
+    capturing = False
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing)
+    first = claims.of(weight)
+    capturing = True
+    assert claims.of(weight) is first
+    with pytest.raises(ValueError, match=r"w has not been multiplied yet"):
+        claims.of(other)
