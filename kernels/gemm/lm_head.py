@@ -61,7 +61,8 @@ class _LmHead(Variant):
 
     def for_model(self, case: LmHeadCase) -> Sequence[Mapping[str, Any]]:
         claiming = {"overlap": True, "claims": True}
-        return (claiming, *self.in_a_model) if case.m == 1 and case.sampling == "argmax" else self.in_a_model
+        claims = case.m == 1 and case.sampling == "argmax" and self.weights != "nvfp4"
+        return (claiming, *self.in_a_model) if claims else self.in_a_model
 
     def resized(self, case: LmHeadCase, params: dict[str, Any]) -> dict[str, Any]:
         return resized(_cuts(case), params, CUTS)

@@ -42,7 +42,7 @@ class LmHead:
 
     def __init__(self, case: LmHeadCase, cut: Cut, overlap: bool, claims: bool = False) -> None:
         self.case, self.cut, self.overlap = case, cut, overlap
-        self.claims = Claims() if claims and cut.m == 1 and not cut.keep else None
+        self.claims = Claims() if claims and cut.kind != "nvfp4" and cut.m == 1 and not cut.keep else None
         self.top = CANDIDATES if case.sampling == "top_k_p" else 0
 
     def __call__(

@@ -166,8 +166,13 @@ def _line(size: int) -> int:
 
 
 def can_claim(cut: Cut, case: LinearCase) -> bool:
-    """Whether units need nothing but their weights and scales, one output a thread, and are not kept."""
-    return cut.m == 1 and cut.splits == 1 and not cut.keep and not case.adds_bias and case.epilogue != "residual"
+    """Whether units need nothing but their weights and scales, one output a thread, and are not kept.
+
+    Not for nvfp4: its blocks' scales are read late, while those of a claimed unit's rows are on their way, and a slot
+    of the ring might be filled again before.
+    """
+    alone = cut.m == 1 and cut.splits == 1 and not cut.keep
+    return alone and cut.kind != "nvfp4" and not case.adds_bias and case.epilogue != "residual"
 
 
 def weight_kind(case: LinearCase, zero: bool = False) -> str:
