@@ -45,7 +45,7 @@ def same(one: Any, two: Any) -> bool:
         return one.shape == two.shape and one.dtype == two.dtype and torch.equal(_bits(one), _bits(two))
     if isinstance(one, tuple | list):
         return len(one) == len(two) and all(same(a, b) for a, b in zip(one, two, strict=True))
-    return True
+    return bool(one == two)
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:

@@ -167,3 +167,5 @@ def test_truths_of_rounded_inputs_are_not_those_of_others():
     assert truths.of(("case", 0), {"x": torch.ones(3)}, lambda: ("second", None)) == first
     assert truths.of(("case", 0), {"x": torch.ones(3) + 1e-6}, lambda: ("other", None)) == ("other", None)
     assert truths.of(("case", 1), {"x": torch.ones(3)}, lambda: ("other draw", None)) == ("other draw", None)
+    assert truths.of(("case", 2), {"top_k": 50}, lambda: ("of 50", None)) == ("of 50", None)
+    assert truths.of(("case", 2), {"top_k": 40}, lambda: ("of 40", None)) == ("of 40", None)

@@ -8,41 +8,22 @@ from typing import Any
 import pytest
 import torch
 
-from kernels import engine, registry
+from kernels import registry
 from kernels.engine.decoder import Decoder
 from kernels.engine.eager import EagerRunner
-from kernels.engine.kernels_session import KernelsSession, check_chosen
+from kernels.engine.kernels_session import check_chosen
 from kernels.engine.parts import Part, Parts
 from kernels.engine.prompts import bucket
 from kernels.hardware import GPUS
 from kernels.ops import AttentionCase, GatedCase, LinearCase, LmHeadCase, RmsNormCase, StepAttentionCase
-from kernels.plan import Plan, PlannedOp
-from kernels.turn import Turn
+from kernels.plan import PlannedOp
 from tests.kernels.engine.engine_models import COMPACT, CONFIGS
-
-
-def load(name: str, own_norms: bool = True) -> Any:
-    """A model whose norm weights differ from one, so that folding them in is seen."""
-    model = engine.load(None, CONFIGS[name], seed=3, generated=True, dtype="fp32", device="cpu")
-    if own_norms:
-        generator = torch.Generator().manual_seed(1)
-        for parameter_name, parameter in model.named_parameters():
-            if "norm" in parameter_name:
-                parameter.data.add_(0.3 * torch.randn(parameter.shape, generator=generator))
-    return model
-
-
-def planned(case: Any, variant: str) -> PlannedOp:
-    return PlannedOp(op=case.op, case=case.model_dump(), variant=variant)
+from tests.kernels.engine.planned_models import applied, load, planned
 
 
 def linear(m: int, n: int, k: int, epilogue: str) -> PlannedOp:
     case = LinearCase(m=m, n=n, k=k, dtype="fp32", weights="fp32", epilogue=epilogue)  # type: ignore[arg-type]
     return planned(case, "torch_linear")
-
-
-def applied(model: Any, ops: list[PlannedOp]) -> Any:
-    return engine.apply(model, Plan(model_digest="", gpu="cpu", runner="kernels", dtype="fp32", ops=ops))
 
 
 @pytest.mark.parametrize("name", COMPACT)
@@ -260,60 +241,3 @@ def test_other_families_run_as_their_modules(name: str, random_ids: torch.Tensor
     model = load(name)
     expected = EagerRunner(model).generate(random_ids[:, :20], 8).tokens
     assert applied(model, []).generate(random_ids[:, :20], 8).tokens == expected
-
-
-class TurningHead(registry.Variant):
-    """An LM head that makes the turn to the next token itself, out of torch's ops."""
-
-    name = "turning_head"
-    op = "lm_head"
-    summary = "planted by a test"
-    turns = True
-
-    def serves(self, case: Any, gpu: Any) -> None:
-        return None
-
-    def build(self, case: Any, params: dict[str, Any]) -> Any:
-        def head(x: torch.Tensor, w: torch.Tensor, turn: Turn) -> None:
-            turn.token.copy_((x @ w.T).argmax(-1, keepdim=True))
-            turn.position.add_(turn.moves)
-            assert turn.embedding is not None
-            assert turn.stream is not None
-            assert turn.seen is not None
-            turn.stream.copy_(turn.embedding[turn.token[:, 0]])
-            turn.seen[turn.position] = turn.token.T
-
-        return head
-
-
-@pytest.mark.parametrize("name", ["llama", "qwen2"])
-def test_a_head_may_make_the_turn_to_the_next_token(
-    name: str, random_ids: torch.Tensor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(registry._variants, "turning_head", TurningHead())
-    model = load(name)
-    vocab, hidden = model.lm_head.weight.shape
-    case = LmHeadCase(m=2, vocab=vocab, k=hidden, dtype="fp32", weights="fp32")
-    eager, runner = EagerRunner(model), applied(model, [planned(case, "turning_head")])
-    runner.prepare(2, 20, 12)
-    for _ in range(2):
-        made = runner.generate(random_ids[:, :20], 12)
-        assert made.tokens == eager.generate(random_ids[:, :20], 12).tokens
-        assert len(made.times_ns) == 12
-    torch.testing.assert_close(runner.logits(random_ids), eager.logits(random_ids), atol=2e-4, rtol=1e-4)
-
-
-def test_what_warms_up_a_new_bucket_is_not_read_as_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry._variants, "turning_head", TurningHead())
-    model = load("llama")
-    vocab, hidden = model.lm_head.weight.shape
-    case = LmHeadCase(m=1, vocab=vocab, k=hidden, dtype="fp32", weights="fp32")
-    runner = applied(model, [planned(case, "turning_head")])
-    runner.prepare(1, 100, 4)
-    session = runner._session
-    assert isinstance(session, KernelsSession)
-    assert session.state.seen is not None
-    session.reader(1, 1)
-    with torch.no_grad():
-        session.prompts.capture(1)
-    assert session.state.seen[1].item() == -1
