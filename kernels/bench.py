@@ -178,7 +178,7 @@ def rows_of(trials: "Sequence[Trial]") -> list[Row]:
     from kernels.launches import is_own
 
     tried = [trial for trial in trials if trial.gate != "refused" or trial.reason.startswith(NOT_TRIED)]
-    peers = [trial.ms for trial in tried if trial.peer and trial.gate == "pass" and trial.ms]
+    peers = [trial.ms for trial in tried if trial.peer and trial.raced and trial.gate == "pass" and trial.ms]
     best = min(peers, default=None)
     return [
         Row(
@@ -193,10 +193,10 @@ def rows_of(trials: "Sequence[Trial]") -> list[Row]:
             tflops=trial.tflops,
             gbps=trial.gbps,
             floor_share=trial.floor_share,
-            ratio_to_best_peer=best / trial.ms if best and trial.ms else None,
+            ratio_to_best_peer=best / trial.ms if best and trial.ms and trial.raced else None,
             gate=trial.gate,  # type: ignore[arg-type]
             kernels=trial.kernels,
-            own=None if trial.peer else is_own(trial.kernels),
+            own=is_own(trial.kernels) if trial.raced and not trial.peer else None,
             error=trial.error,
             error_limit=trial.error_limit,
             reason=trial.reason,

@@ -42,7 +42,10 @@ AGAIN = "again"
 
 @dataclass
 class Trial:
-    """One variant with one set of params tried for one case. Times in ms; the fields are those of a Candidate."""
+    """One variant with one set of params tried for one case. Times in ms; the fields are those of a Candidate.
+
+    `raced` is whether it was timed beside the other variants, not only among its own params; `kernels` are then known.
+    """
 
     case: Case
     variant: str
@@ -62,6 +65,7 @@ class Trial:
     tflops: float | None = None
     gbps: float | None = None
     kernels: list[str] = field(default_factory=list)
+    raced: bool = False
     chosen: bool = False
 
     @property
@@ -206,10 +210,10 @@ def _tune(bench: Bench, ready: list[_Runnable]) -> list[_Runnable]:
         times = _time(bench, {str(position): each.call for position, each in enumerate(group)}, quick)
         first = min(times, key=lambda name: times[name].ms)
         for position, each in enumerate(group):
-            each.trial.take(times[str(position)], floor_ms(each.trial.case, bench.ceilings))
             ratio = times[str(position)].ms / max(times[first].ms, 1e-12)
             best_params = ", ".join(f"{name} {value}" for name, value in group[int(first)].trial.params.items())
             each.trial.reason = f"{ratio:.2f}x slower than the same with {best_params}."
+            _note(bench, each.trial, times[str(position)])
         best.append(group[int(first)])
     return best
 
@@ -225,12 +229,16 @@ def _race(bench: Bench, ready: list[_Runnable], end: float) -> float:
     with torch.no_grad():
         times = _time(bench, calls, rule)
     for each in ready:
-        each.trial.take(times[each.trial.id], floor_ms(each.trial.case, bench.ceilings))
-        sentence = impossible(each.trial.case, times[each.trial.id].ms, bench.gpu, bench.ceilings)
-        if sentence:
-            each.trial.gate, each.trial.reason = "impossible", sentence
-        each.trial.kernels = kernels_seen(each.call, bench.device)
+        _note(bench, each.trial, times[each.trial.id])
+        each.trial.raced, each.trial.kernels = True, kernels_seen(each.call, bench.device)
     return abs(times[AGAIN].ms / max(times[default.id].ms, 1e-12) - 1)
+
+
+def _note(bench: Bench, trial: Trial, timing: Timing) -> None:
+    """Notes the time; a time that the chip could not reach makes the trial impossible."""
+    trial.take(timing, floor_ms(trial.case, bench.ceilings))
+    if sentence := impossible(trial.case, timing.ms, bench.gpu, bench.ceilings):
+        trial.gate, trial.reason = "impossible", sentence
 
 
 def _time(bench: Bench, calls: dict[str, Callable[[], Any]], rule: Rule) -> dict[str, Timing]:

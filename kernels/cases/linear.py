@@ -18,7 +18,7 @@ STREAMED: tuple[Weights, ...] = ("bf16", "fp8", "nvfp4", "int4")
 
 
 def bench(cpu: bool) -> list[Case]:
-    """What `bench gemm` times: real models' shapes on a GPU, tiny ones on a CPU."""
+    """What `bench gemm` times, each case once: real models' shapes on a GPU, tiny ones on a CPU."""
     if cpu:
         return _tiny()
     shapes = (
@@ -32,7 +32,8 @@ def bench(cpu: bool) -> list[Case]:
         (8192, 8192, 8192),
     )
     gated = [LinearCase(m=m, n=8192, k=2048, epilogue="swiglu") for m in (1, 128, 1024)]
-    return [*(LinearCase(m=m, n=n, k=k) for m, n, k in shapes), *gated, *_fused(), *_scaled(), *_decode(), *_prompt()]
+    plain = [LinearCase(m=m, n=n, k=k) for m, n, k in shapes]
+    return list({each.key: each for each in (*plain, *gated, *_fused(), *_scaled(), *_decode(), *_prompt())}.values())
 
 
 def _decode() -> list[Case]:

@@ -100,6 +100,18 @@ def test_variant_that_beats_physics_is_impossible(plant):
     assert found["planted_slow"].chosen
 
 
+def test_params_that_beat_physics_are_impossible_even_where_others_of_the_variant_are_faster(plant):
+    class Tunable(Fast):
+        def space(self, case):
+            return [{}, {"again": 1}]
+
+    plant(Tunable)
+    case = LinearCase(m=64, n=64, k=64, dtype="fp32", weights="fp32")
+    trials = try_case(scripted("h200", {"planted_fast": 1e-9}), case)
+    assert [trial.gate for trial in trials] == ["impossible"] * 2
+    assert sorted(trial.raced for trial in trials) == [False, True]
+
+
 def test_real_variants_of_a_case_on_this_machine():
     case = AttentionCase(
         kind="prefill", head_dim=32, heads=4, kv_heads=2, batch=1, q_len=64, kv_len=64, dtype="fp32", kv_dtype="fp32"
@@ -155,6 +167,10 @@ def test_params_are_tuned_and_the_losers_kept(plant):
     slow, fast = sorted(trials, key=lambda trial: -trial.params["repeat"])
     assert fast.chosen
     assert "slower than the same with repeat 1." in slow.reason
+    assert fast.raced
+    assert fast.kernels
+    assert not slow.raced
+    assert not slow.kernels
     assert slow.id != fast.id
 
 
