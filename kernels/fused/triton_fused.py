@@ -21,7 +21,7 @@ class RmsNormTriton(Variant):
 
     name = "rmsnorm_triton"
     op = "rmsnorm"
-    page = "fused"
+    page = "rmsnorm"
     summary = "RMSNorm with residual and fp8 output in one pass"
     in_a_model = OVERLAPPING
 
@@ -64,7 +64,7 @@ class GatedTriton(Variant):
 
     name = "gated_triton"
     op = "gated"
-    page = "fused"
+    page = "gated"
     summary = "SwiGLU and GeGLU in one pass"
     in_a_model = OVERLAPPING
 
@@ -90,7 +90,7 @@ class RopeTriton(Variant):
 
     name = "rope_triton"
     op = "rope"
-    page = "fused"
+    page = "rope"
     summary = "rotation of q and k with KV append, contiguous and paged"
     in_a_model = OVERLAPPING
 
