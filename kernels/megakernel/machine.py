@@ -76,12 +76,6 @@ class Machine:
             self._word_pointers[name], self.word_starts[name] = self._words.data_ptr() + 8 * at, at
             at += size
 
-    def clear(self) -> None:
-        """Readies the buffers for a launch, on the current stream."""
-        self._words.zero_()
-        self.touched.zero_()
-        self._fault.zero_()
-
     def launch(
         self,
         first: Tensor,
@@ -96,7 +90,7 @@ class Machine:
         logits: Tensor | None = None,
         sampling: Samplings = None,
     ) -> None:
-        """Enqueues one launch that makes `count` tokens on torch's current stream. `clear` comes before.
+        """Enqueues one launch that makes `count` tokens on torch's current stream.
 
         `first` [batch] int64 are the tokens at `position`; keys and values of what precedes lie in the caches.
         `sampling` says how the next ones are chosen. `host_tokens` int32 [count, batch] is pinned and gets each token
@@ -126,14 +120,18 @@ class Machine:
             "stop_count": len(stop), "first_made": int(first_made), "words": self._words.numel(),
         }  # fmt: skip
         if self.tuning.debug:
+            self.touched.zero_()
             self.residuals = self._zeros(count, 2 * self.shape.layers + 1, batch, self.shape.hidden)
             pointers |= {"touched": self.touched.data_ptr(), "residuals": self.residuals.data_ptr()}
         for name, value in (self._maps | pointers | scalars).items():
             params[name] = value
         params["stop"][: len(stop)] = stop
         threads = device.threads_of(self.tuning)
-        with turn(self.gpu), cupy.cuda.ExternalStream(torch.cuda.current_stream(self.gpu).cuda_stream):
-            self.kernel((self.layout.sms,), (threads,), (params,), shared_mem=device.shared_bytes(self.constants))
+        with turn(self.gpu):
+            self._fault.zero_()
+            with cupy.cuda.ExternalStream(torch.cuda.current_stream(self.gpu).cuda_stream):
+                self.kernel((self.layout.sms,), (threads,), (params,), shared_mem=device.shared_bytes(self.constants))
+            self._words.zero_()  # for the next launch, which then need not wait for it
         self.launches += 1
 
     def check(self) -> None:

@@ -1,7 +1,8 @@
 """The megakernel runner: the prompt by composed variants under a CUDA graph, every later token by one launch."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -72,6 +73,7 @@ class MegakernelRunner(Runner):
         self._parts = parts
         self._prompts: Prompts | None = None
         self._cancel = pinned(1, 0)
+        self._beside = torch.cuda.Stream(weight.device)
 
     @torch.no_grad()
     def prepare(self, batch: int, prompt: int, tokens: int) -> None:
@@ -126,35 +128,48 @@ class MegakernelRunner(Runner):
         memory, made = pinned(tokens * batch, -1)
         self._cancel[1][0] = 0
         before = machine.launches
-        first = torch.empty(batch, 1, dtype=torch.int64, pin_memory=True)
-        ready = torch.cuda.Event()
         start_ns = time.monotonic_ns()
         prompts.read(prompt)
         times_ns, rows = [], []
-        if greedy:
-            token = prompts.state.token
-            first.copy_(token, non_blocking=True)
-            ready.record()
-            if tokens > 1:
-                machine.clear()
-                machine.launch(token, length, tokens - 1, made, self._cancel[1], stop=stop)
-            ready.synchronize()
-            times_ns.append(time.monotonic_ns())
-            rows.append(first[:, 0].tolist())
-        else:
-            last = prompt[:, -1].to(machine.gpu).contiguous()
-            cancel = self._cancel[1]
-            machine.clear()
-            machine.launch(last, length - 1, tokens, made, cancel, stop=stop, first_made=False, sampling=sampling)
-        for row in made.reshape(tokens, batch)[: tokens - len(rows)]:
-            if not self._arrived(row, machine):
-                break
-            times_ns.append(time.monotonic_ns())
-            rows.append(row.tolist())
+        with self._waiting_for(machine):
+            if greedy:
+                first, there = self._on_its_way(prompts.state.token)
+                if tokens > 1:
+                    machine.launch(prompts.state.token, length, tokens - 1, made, self._cancel[1], stop=stop)
+                there.synchronize()
+                times_ns.append(time.monotonic_ns())
+                rows.append(first[:, 0].tolist())
+            else:
+                last, cancel = prompt[:, -1].to(machine.gpu).contiguous(), self._cancel[1]
+                machine.launch(last, length - 1, tokens, made, cancel, stop=stop, first_made=False, sampling=sampling)
+            for row in made.reshape(tokens, batch)[: tokens - len(rows)]:
+                if not self._arrived(row, machine):
+                    break
+                times_ns.append(time.monotonic_ns())
+                rows.append(row.tolist())
         del memory
         return Generation(
             [list(row) for row in zip(*rows, strict=True)], times_ns, start_ns, {"launches": machine.launches - before}
         )
+
+    @contextmanager
+    def _waiting_for(self, machine: Machine) -> Iterator[None]:
+        """What is raised within is so once the launch has ended: until then the kernel writes into pinned memory."""
+        try:
+            yield
+        except BaseException:
+            self.cancel()
+            torch.cuda.current_stream(machine.gpu).synchronize()
+            raise
+
+    def _on_its_way(self, token: Tensor) -> tuple[Tensor, torch.cuda.Event]:
+        """A pinned copy of `token`, made beside what the current stream runs next, and the event of its arrival."""
+        there = torch.cuda.Event()
+        self._beside.wait_stream(torch.cuda.current_stream(token.device))
+        with torch.cuda.stream(self._beside):
+            copy = torch.empty_like(token, device="cpu", pin_memory=True).copy_(token, non_blocking=True)
+            there.record()
+        return copy, there
 
     def _arrived(self, row: np.ndarray, machine: Machine) -> bool:
         """Waits until the row's tokens are there; False when the launch ended without them."""
@@ -188,10 +203,10 @@ class MegakernelRunner(Runner):
                 count = min(FORCED_MOST, length - at)
                 made = torch.empty(count, batch, self.shape.vocab, dtype=torch.float32, device=machine.gpu)
                 memory, host = pinned(count * batch, -1)
-                machine.clear()
                 forced = filled[at : at + count + 1].contiguous()
-                machine.launch(forced, at, count, host, self._cancel[1], forced=forced, logits=made)
-                machine.check()
+                with self._waiting_for(machine):
+                    machine.launch(forced, at, count, host, self._cancel[1], forced=forced, logits=made)
+                    machine.check()
                 del memory
                 out[begin : begin + len(rows), at : at + count] = made.transpose(0, 1)[: len(rows)]
         return out

@@ -50,7 +50,6 @@ def main(family: str, batch: int, weights: str, debug: bool = False, long: bool 
         there.copy_(there.cpu())
     for sampling in (None, (DRAWN * batch)[:batch]):
         (memory, tokens), (held, cancel) = pinned(TOKENS * batch, -1), pinned(1, 0)
-        made.clear()
         made.launch(first, position, TOKENS, tokens, cancel, sampling=sampling)
         made.check()
         assert np.all(tokens >= 0), tokens

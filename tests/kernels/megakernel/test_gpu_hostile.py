@@ -23,7 +23,6 @@ def launched(runner, first, position, count, **options):
 
     machine = runner._machine
     memory, made = pinned(count * machine.layout.batch, -1)
-    machine.clear()
     machine.launch(first, position, count, made, runner._cancel[1], **options)
     machine.check()
     tokens = made.reshape(count, -1).copy()

@@ -93,6 +93,27 @@ def test_a_cancelled_generation_keeps_what_it_has():
     assert 1 <= len(made) < 2000
 
 
+def test_an_interrupted_generation_has_ended_when_its_caller_knows(monkeypatch):
+    """Its kernel writes into memory that is let go of with the exception; the next one is as if none had been."""
+    runner = runner_of(models(GPU_CONFIGS["llama"])[0])
+    prompt = torch.ones(1, PROMPT, dtype=torch.int64, device="cuda")
+    runner.prepare(1, PROMPT, 2000)
+    expected = runner.generate(prompt, 2000).tokens
+    began = []
+
+    def interrupt(row, machine):
+        began.append(torch.cuda.current_stream().query())
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(runner, "_arrived", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            runner.generate(prompt, 2000)
+    assert began == [False]
+    assert torch.cuda.current_stream().query()
+    assert runner.generate(prompt, 2000).tokens == expected
+
+
 def test_pairs_find_room_and_are_left_out_where_they_do_not(monkeypatch):
     model, exact = models(GPU_CONFIGS["qwen2"])
     paired = runner_of(model)

@@ -38,7 +38,6 @@ def test_every_draw_is_that_of_the_reference(sampling):
     forced = torch.randint(0, 4099, (steps + 1, batch), device="cuda")
     logits = torch.empty(steps, batch, 4099, device="cuda")
     memory, made = pinned(steps * batch, -1)
-    machine.clear()
     machine.launch(forced, 0, steps, made, runner._cancel[1], forced=forced, logits=logits, sampling=sampling)
     machine.check()
     rows, tokens, others = logits.cpu().numpy(), made.reshape(steps, batch), 0
@@ -101,7 +100,6 @@ def test_draws_follow_the_softmax(how):
     logits = torch.empty(1, 1, 16, device="cuda")
     memory, made = pinned(2000, -1)
     for seed in range(2000):
-        machine.clear()
         sampling = [Sampling(how.temperature, how.top_k, how.top_p, seed)]
         machine.launch(first, 0, 1, made[seed : seed + 1], runner._cancel[1], logits=logits, sampling=sampling)
     machine.check()
