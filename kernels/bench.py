@@ -1,16 +1,18 @@
 """`python -m kernels bench`: times over variants and cases, as a bench document."""
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from kernels import bench_document
 from kernels.bench_document import BenchDocument, Row
 from kernels.cases import GROUPS, cases
 from kernels.hardware import GPUS, Gpu
+from kernels.ops import Weights
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +40,7 @@ def bench_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--rounds", type=positive, default=30, help="decode: requests to each runner (default 30)")
     parser.add_argument("--only", metavar="TEXT", help="only cases whose key contains TEXT, such as m=128")
-    parser.add_argument("--seconds", type=float, help="longest time for one case (default 20; decode's requests 60)")
+    parser.add_argument("--seconds", type=seconds, help="longest time for one case (default 20; decode's requests 60)")
     parser.add_argument(
         "--jobs", type=positive, default=1, metavar="N", help="N processes go ahead through the gate (not decode)"
     )
@@ -50,6 +52,17 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
     return int(text)
+
+
+def seconds(text: str) -> float:
+    """A time above 0 of the command line."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time above 0")
+    return value
 
 
 def bench(options: argparse.Namespace) -> int:
@@ -100,10 +113,12 @@ def _wrong(options: argparse.Namespace) -> str:
             return f"--{option} is not for {options.group}" + ("; --runner names its variants" * (option == "variant"))
     if decode and options.jobs > 1:
         return "--jobs is not for decode"
-    if options.json is not None and not options.json.resolve().parent.is_dir():
-        return f"--json: there is no directory {options.json.resolve().parent}"
+    if options.json is not None and (reason := bench_document.unwritable(options.json)):
+        return f"--json: {reason}"
     if absent := next((each for each in options.model or [] if each not in catalogue.names()), ""):
         return f"no catalogue model {absent!r}; there are {', '.join(catalogue.names())}"
+    if absent := next((each for each in options.weights or [] if each not in get_args(Weights)), ""):
+        return f"no weights {absent!r}; there are {', '.join(get_args(Weights))}"
     return registry.misnamed(options.runner or [] if decode else options.variant or [], GROUPS[options.group])
 
 
@@ -145,6 +160,8 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Row
     from kernels.candidates import Bench, prove_ahead, try_case
 
     wanted = [each for each in cases(options.group, device.type == "cpu") if (options.only or "") in each.key]
+    if not wanted:
+        print(f"kernels bench: no case of {options.group} has {options.only!r} in its key", file=sys.stderr)
     place_of_trial = Bench(device, gpu, ceilings, only=_only(options))
     if options.jobs > 1:
         started = time.monotonic()

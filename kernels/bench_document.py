@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 Gate = Literal["pass", "fail", "impossible", "refused", "error"]
 
@@ -74,12 +74,35 @@ def appended(old: BenchDocument, new: BenchDocument) -> BenchDocument:
 
 
 def read(path: Path) -> BenchDocument:
-    """The document at `path`. Raises OSError, or ValueError when it is not a bench document."""
-    return BenchDocument.model_validate_json(path.read_text())
+    """The document at `path`. Raises OSError, or ValueError in a sentence when it is not a bench document."""
+    try:
+        return BenchDocument.model_validate_json(path.read_text())
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise ValueError(f"not a bench document: {f'{field}: ' if field else ''}{first['msg']}") from None
+
+
+def unwritable(path: Path) -> str:
+    """Why nothing can be written at `path`, in a sentence; "" when a document can."""
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        return f"there is no directory {folder}"
+    if path.is_dir():
+        return f"{path} is a directory"
+    try:
+        _partial(path).touch()
+        _partial(path).unlink()
+    except OSError as error:
+        return f"{folder}: {error.strerror}"
+    return ""
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(path.name + ".partial")
 
 
 def write(path: Path, document: BenchDocument) -> None:
     """Writes the document whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(document.model_dump_json(indent=1) + "\n")
-    partial.replace(path)
+    _partial(path).write_text(document.model_dump_json(indent=1) + "\n")
+    _partial(path).replace(path)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
+from kernels.bench_document import unwritable
 from kernels.engine.weights import digest, generated_digest
 from kernels.plan import Expected, Plan
 
@@ -54,8 +55,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         if options.requests < 1:
             raise Refused(f"--requests: {options.requests} is not a positive number")
-        if options.json and not options.json.resolve().parent.is_dir():
-            raise Refused(f"--json: there is no directory {options.json.resolve().parent}")
+        if options.json and (reason := unwritable(options.json)):
+            raise Refused(f"--json: {reason}")
         plan = read_plan(options.plan)
         document = run_plan(plan, options.model, options.requests, options.device)
     except (Refused, ValueError) as error:

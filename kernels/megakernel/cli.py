@@ -17,6 +17,8 @@ from kernels.megakernel.shape import shape_of
 from kernels.megakernel.structure import rows_of
 from kernels.megakernel.validate import validate
 from kernels.megakernel.weights import FORMATS
+from kernels.model_files.config import check_config
+from kernels.model_files.errors import ModelRefused
 
 SHOWN_MOST = 20
 DRAWN_MOST = 12
@@ -43,9 +45,9 @@ def megakernel_arguments(parser: argparse.ArgumentParser) -> None:
                 own.add_argument(flag, action="store_true")
                 continue
             own.add_argument(flag, type=type(default), default=default, choices=choices, help=f"default {default}")
-    drawn = "turn a raw trace (npz) into a Chrome trace, for ui.perfetto.dev"
+    drawn = "draw a timeline; a raw trace (npz) becomes a Chrome trace, for ui.perfetto.dev"
     own = commands.add_parser("trace", help=drawn, description=drawn)
-    own.add_argument("raw", metavar="FILE", type=Path)
+    own.add_argument("raw", metavar="FILE", type=Path, help="a raw trace, or a Chrome trace of one (json, json.gz)")
     own.add_argument("-o", "--output", type=Path, help="default: FILE with the suffix .json")
     own.add_argument("--layer", type=int, help="the layer that is drawn as text (default: the middle one)")
     recorded = "record the raw trace of a token of MODEL, weights from a seed, on this machine's Hopper GPU"
@@ -86,9 +88,11 @@ def config_of(model: str) -> dict[str, Any]:
         config = json.loads(path.read_text("utf-8"))
     except ValueError as error:
         raise Refused(f"{path}: not JSON: {error}") from None
-    if not isinstance(config, dict):
-        raise Refused(f"{path}: not a JSON object")
-    return config
+    try:
+        check_config(config)
+    except ModelRefused as refused:
+        raise Refused(f"{path}: {refused}") from None
+    return config  # type: ignore[no-any-return]
 
 
 def _program(options: argparse.Namespace) -> Program:
@@ -137,13 +141,17 @@ def _describe(options: argparse.Namespace) -> int:
 
 
 def _trace(options: argparse.Namespace) -> int:
-    program, raw = trace.load(options.raw)
-    layer = program.shape.layers // 2 if options.layer is None else options.layer
-    if not 0 <= layer <= program.shape.layers:
-        raise Refused(f"--layer: {layer} is not 0 to {program.shape.layers}")
-    output = options.output or options.raw.with_suffix(".json")
-    output.write_text(json.dumps(trace.chrome_trace(program, raw)), encoding="utf-8")
-    _show(program, raw, layer)
+    chrome = options.raw.suffix in (".json", ".gz")
+    if chrome and options.output:
+        raise Refused(f"--output: {options.raw} is a Chrome trace already")
+    timeline = trace.read_chrome(options.raw) if chrome else trace.timeline_of(*trace.load(options.raw))
+    layer = timeline.layers // 2 if options.layer is None else options.layer
+    if not 0 <= layer <= timeline.layers:
+        raise Refused(f"--layer: {layer} is not 0 to {timeline.layers}")
+    output = options.raw if chrome else options.output or options.raw.with_suffix(".json")
+    if not chrome:
+        output.write_text(json.dumps(trace.chrome_trace(timeline)), encoding="utf-8")
+    _show(timeline, layer)
     print(f"{output}: open it in ui.perfetto.dev or chrome://tracing")
     return 0
 
@@ -155,21 +163,22 @@ def _record(options: argparse.Namespace) -> int:
     for name in ("prompt", "tokens", "batch"):
         if getattr(options, name) < 1:
             raise Refused(f"--{name}: {getattr(options, name)} is less than 1")
+    if not options.output.resolve().parent.is_dir():
+        raise Refused(f"--output: there is no directory {options.output.resolve().parent}")
     most = config.get("num_hidden_layers", 0)
     if not 0 <= options.layers <= most:
         raise Refused(f"--layers: {options.layers} is not 0 to {most}")
     if options.layers:
         config |= {"num_hidden_layers": options.layers}
     program, raw = record(config, options.output, options.prompt, options.tokens, options.batch, options.weights)
-    _show(program, raw, program.shape.layers // 2)
+    _show(trace.timeline_of(program, raw), program.shape.layers // 2)
     print(f"{options.output}: python -m kernels megakernel trace makes a Chrome trace of it")
     return 0
 
 
-def _show(program: Program, raw: trace.Trace, layer: int) -> None:
+def _show(timeline: trace.Timeline, layer: int) -> None:
     """The summary and one layer of some SMs as text."""
-    sms = len(program.instructions)
-    print("\n".join(trace.drawing(program, raw, layer, range(0, sms, -(-sms // DRAWN_MOST)))))
+    print("\n".join(trace.drawing(timeline, layer, range(0, timeline.sms, -(-timeline.sms // DRAWN_MOST)))))
     print(f"{'µs of the mean SM':18}" + "".join(f"{phase:>10}" for phase in trace.PHASES))
-    for name, spent in trace.summary(program, raw).items():
+    for name, spent in trace.summary(timeline).items():
         print(f"{name:18}" + "".join(f"{each:10.1f}" for each in spent))

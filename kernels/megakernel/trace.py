@@ -5,11 +5,12 @@ A raw trace is uint64 [sms, instructions, at least 4]: for each instruction the 
 A mark that was not made is 0.
 """
 
+import gzip
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,24 @@ PHASES = ("wait", "work", "hand on")
 
 class BadTrace(ValueError):
     """A file that is no trace; the message says why."""
+
+
+class Span(NamedTuple):
+    """One instruction that left marks: its SM, operation and layer, its four marks in nanoseconds, and its fields."""
+
+    sm: int
+    op: str
+    layer: int
+    marks: list[int]
+    fields: dict[str, int]
+
+
+class Timeline(NamedTuple):
+    """What a token's instructions did on every SM of a model's `layers`."""
+
+    sms: int
+    layers: int
+    spans: list[Span]
 
 
 def save(path: Path, program: Program, trace: Trace) -> None:
@@ -68,57 +87,80 @@ def marks_of(marks: Trace) -> list[int]:
     return found
 
 
-def chrome_trace(program: Program, trace: Trace) -> dict[str, Any]:
-    """A document for chrome://tracing or ui.perfetto.dev: a row for each SM; instructions, and in them their phases."""
-    made = trace[..., START][trace[..., START] > 0]
-    origin = int(made.min()) if made.size else 0
-    events: list[dict[str, Any]] = []
-    for sm, table in enumerate(program.instructions):
-        events.append({"ph": "M", "name": "thread_name", "pid": 0, "tid": sm, "args": {"name": f"SM {sm}"}})
-        for index, words in enumerate(rows_of(table)):
-            marks = trace[sm, index]
-            if words["op"] == END or not marks[START] or not marks[DONE]:
-                continue
-            times = marks_of(marks)
-            name = OP_NAMES[words["op"]]
-            shown = {key: words[key] for key in ("layer", "units", "k_tiles", "plane", "head", "split")}
-            spans = [(f"{name} {words['layer']}", times[START], times[DONE], shown)]
-            spans += [(phase, times[i], times[i + 1], {}) for i, phase in enumerate(PHASES)]
-            events += [_event(what, sm, begin - origin, end - begin, args, name) for what, begin, end, args in spans]
-    return {"traceEvents": events, "displayTimeUnit": "ns"}
-
-
-def _event(name: str, sm: int, begin_ns: int, ns: int, args: dict[str, int], category: str) -> dict[str, Any]:
-    times = {"ts": begin_ns / 1000, "dur": ns / 1000}
-    return {"ph": "X", "name": name, "cat": category, "pid": 0, "tid": sm, **times, "args": args}
-
-
-def summary(program: Program, trace: Trace) -> dict[str, tuple[float, float, float]]:
-    """Microseconds of each operation that the mean SM spends in each of PHASES, in one token."""
-    spent: dict[str, np.ndarray] = {}
+def timeline_of(program: Program, trace: Trace) -> Timeline:
+    """The timeline of a raw trace; instructions that left no marks are not in it."""
+    spans = []
     for sm, table in enumerate(program.instructions):
         for index, words in enumerate(rows_of(table)):
             marks = trace[sm, index]
             if words["op"] != END and marks[START] and marks[DONE]:
-                name = OP_NAMES[words["op"]]
-                spent[name] = spent.get(name, np.zeros(3)) + np.diff(marks_of(marks))
-    return {name: tuple(each / 1000 / len(program.instructions)) for name, each in spent.items()}
+                fields = {key: words[key] for key in ("layer", "units", "k_tiles", "plane", "head", "split")}
+                spans.append(Span(sm, OP_NAMES[words["op"]], words["layer"], marks_of(marks), fields))
+    return Timeline(len(program.instructions), program.shape.layers, spans)
 
 
-def drawing(program: Program, trace: Trace, layer: int, sms: Sequence[int], width: int = 100) -> list[str]:
+def chrome_trace(timeline: Timeline) -> dict[str, Any]:
+    """A document for chrome://tracing or ui.perfetto.dev: a row for each SM; instructions, and in them their phases."""
+    origin = min((span.marks[START] for span in timeline.spans), default=0)
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "name": "thread_name", "pid": 0, "tid": sm, "args": {"name": f"SM {sm}"}}
+        for sm in range(timeline.sms)
+    ]
+    for span in timeline.spans:
+        times = span.marks
+        parts = [(f"{span.op} {span.layer}", times[START], times[DONE], span.fields)]
+        parts += [(phase, times[i], times[i + 1], {}) for i, phase in enumerate(PHASES)]
+        events += [_event(span, name, begin - origin, end - begin, args) for name, begin, end, args in parts]
+    return {"traceEvents": events, "displayTimeUnit": "ns"}
+
+
+def _event(span: Span, name: str, begin_ns: int, ns: int, args: dict[str, int]) -> dict[str, Any]:
+    times = {"ts": begin_ns / 1000, "dur": ns / 1000}
+    return {"ph": "X", "name": name, "cat": span.op, "pid": 0, "tid": span.sm, **times, "args": args}
+
+
+def read_chrome(path: Path) -> Timeline:
+    """The timeline of what `chrome_trace` made, as JSON or gzipped. Raises BadTrace, or OSError for no file."""
+    try:
+        text = path.read_bytes()
+        events = json.loads(gzip.decompress(text) if path.suffix == ".gz" else text)["traceEvents"]
+        spans: list[Span] = []
+        for event in events:
+            if event["ph"] != "X":
+                continue
+            if event["name"] not in PHASES:
+                start = round(event["ts"] * 1000)
+                spans.append(Span(event["tid"], event["cat"], event["args"]["layer"], [start], event["args"]))
+            else:  # the phases of an instruction follow it
+                spans[-1].marks.append(spans[-1].marks[-1] + round(event["dur"] * 1000))
+    except (KeyError, ValueError, TypeError, IndexError, EOFError, gzip.BadGzipFile) as error:
+        raise BadTrace(f"{path}: not a timeline of the megakernel ({type(error).__name__})") from None
+    if not spans or any(len(span.marks) != DONE + 1 or span.op not in OP_NAMES for span in spans):
+        raise BadTrace(f"{path}: not a timeline of the megakernel: its events are others")
+    return Timeline(1 + max(span.sm for span in spans), max(span.layer for span in spans), spans)
+
+
+def summary(timeline: Timeline) -> dict[str, tuple[float, float, float]]:
+    """Microseconds of each operation that the mean SM spends in each of PHASES, in one token."""
+    spent: dict[str, np.ndarray] = {}
+    for span in timeline.spans:
+        spent[span.op] = spent.get(span.op, np.zeros(3)) + np.diff(span.marks)
+    return {name: tuple(each / 1000 / timeline.sms) for name, each in spent.items()}
+
+
+def drawing(timeline: Timeline, layer: int, sms: Sequence[int], width: int = 100) -> list[str]:
     """Lines of text: what each of `sms` does while the GPU is in `layer`, from left to right.
 
     A letter of LETTERS while it works, the small letter while it hands on, a dot while it waits for input.
     """
-    spans = {sm: list(_spans(program, trace, sm, layer)) for sm in range(len(program.instructions))}
-    times = [each[:2] for listed in spans.values() for each in listed]
-    if not times:
+    spans = [span for span in timeline.spans if span.layer == layer]
+    if not spans:
         return [f"layer {layer} left no marks"]
-    begin, end = min(first for first, _ in times), max(last for _, last in times)
+    begin, end = min(span.marks[START] for span in spans), max(span.marks[DONE] for span in spans)
     lines = [f"layer {layer}, {(end - begin) / 1000:.1f} µs from left to right; {LEGEND}"]
     for sm in sms:
         row = [" "] * width
-        for first, last, letter in spans[sm]:
+        for first, last, letter in (each for span in spans if span.sm == sm for each in _phases(span)):
             low, high = (int((each - begin) * width / max(1, end - begin)) for each in (first, last))
             row[low : max(high, low + 1)] = letter * (max(high, low + 1) - low)
         lines.append(f"SM {sm:3} |{''.join(row[:width])}|")
@@ -129,11 +171,7 @@ LETTERS = dict(zip(OP_NAMES, "EQAOGDHR", strict=True))
 LEGEND = ", ".join(f"{letter} {name}" for name, letter in LETTERS.items() if name != "end") + ", . waits"
 
 
-def _spans(program: Program, trace: Trace, sm: int, layer: int) -> Iterator[tuple[int, int, str]]:
-    """(begin, end, letter) of every phase of the SM's instructions of a layer that left marks."""
-    for index, words in enumerate(rows_of(program.instructions[sm])):
-        marks = trace[sm, index]
-        if words["layer"] == layer and words["op"] != END and marks[START] and marks[DONE]:
-            letter = LETTERS[OP_NAMES[words["op"]]]
-            times = marks_of(marks)
-            yield from zip(times[:-1], times[1:], (".", letter, letter.lower()), strict=True)
+def _phases(span: Span) -> Iterator[tuple[int, int, str]]:
+    """(begin, end, letter) of every phase of an instruction."""
+    letter = LETTERS[span.op]
+    return zip(span.marks[:-1], span.marks[1:], (".", letter, letter.lower()), strict=True)

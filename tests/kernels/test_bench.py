@@ -153,6 +153,9 @@ def test_bench_decode_has_groups_for_every_figure():
         (["bench", "gemm", "--runner", "eager"], "--runner is not for gemm"),
         (["bench", "decode", "--variant", "eager"], "--runner names its variants"),
         (["bench", "gemm", "--json", "/nowhere/at/all.json"], "/nowhere/at"),
+        (["bench", "gemm", "--json", "/"], "--json: / is a directory"),
+        (["bench", "gemm", "--json", "/proc/bench.json"], "--json: /proc: "),
+        (["bench", "decode", "--weights", "gone"], "no weights 'gone'"),
         (["bench", "decode", "--jobs", "2"], "--jobs is not for decode"),
         (["check", "--variant", "gone"], "gone"),
         (["check", "rope", "--variant", "skinny"], "a variant of linear, not of rope"),
@@ -166,6 +169,29 @@ def test_a_wrong_call_is_one_sentence_before_anything_is_measured(arguments, sai
     error = capsys.readouterr().err
     assert said in error
     assert "Traceback" not in error
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "soon"])
+def test_no_time_is_measured_in_no_time(seconds, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["bench", "fused", "--seconds", seconds])
+    assert f"'{seconds}' is no time above 0" in capsys.readouterr().err
+
+
+def test_a_text_that_no_case_has_is_said(capsys):
+    assert main(["bench", "fused", "--only", "m=nothing"]) == 1
+    assert "no case of fused has 'm=nothing' in its key" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("text", "said"), [("{", "Invalid JSON"), ("{}", "device: Field required")])
+def test_what_is_no_bench_document_is_not_appended_to(text, said, tmp_path, capsys):
+    path = tmp_path / "bench.json"
+    path.write_text(text)
+    assert main(["bench", "fused", "--append", "--json", str(path)]) == 1
+    error = capsys.readouterr().err
+    assert f"{path}: not a bench document: {said}" in error
+    assert error.count("\n") == 1
+    assert path.read_text() == text
 
 
 @pytest.mark.parametrize("command", [["check", "rope"], ["bench", "fused"]])

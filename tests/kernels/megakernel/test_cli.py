@@ -1,5 +1,6 @@
 """`python -m kernels megakernel`: proofs, descriptions and timelines from the command line; bad input in a sentence."""
 
+import gzip
 import itertools
 import json
 from pathlib import Path
@@ -79,6 +80,7 @@ def test_a_precision_may_be_named(config: Path, capsys: pytest.CaptureFixture[st
         (["validate", "tiny-gemma"], "model_type 'gemma'"),
         (["describe", "llama-3.2-1b", "--sms", "0"], "--sms: 0 is less than 1"),
         (["trace", "nowhere.npz"], "nowhere.npz"),
+        (["record", "tiny-llama", "-o", "nowhere/raw.npz"], "--output: there is no directory"),
         (["record", "tiny-llama", "-o", "raw.npz", "--layers", "99"], "--layers: 99 is not 0 to"),
         (["record", "tiny-llama", "-o", "raw.npz", "--prompt", "0"], "--prompt: 0 is less than 1"),
     ],
@@ -96,7 +98,17 @@ def test_a_machine_without_a_gpu_cannot_record(
     assert "kernels megakernel: device: a timeline is recorded on a Hopper GPU" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("text", "said"), [("{", "not JSON"), ("[]", "not a JSON object"), ("{}", "model_type None")])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "not JSON"),
+        ("[]", "must hold one JSON object"),
+        ("{}", "model_type: the field is missing"),
+        ('{"model_type": "llama", "num_attention_heads": 0, "hidden_size": 64}', "num_attention_heads"),
+        ('{"model_type": "llama", "num_attention_heads": 4, "hidden_size": "64"}', "hidden_size"),
+        ('{"model_type": "llama", "num_hidden_layers": 1000000000}', "num_hidden_layers"),
+    ],
+)
 def test_a_bad_config_gets_a_sentence(tmp_path: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "config.json").write_text(text)
     assert main(["megakernel", "describe", str(tmp_path)]) == 2
@@ -131,9 +143,29 @@ def test_a_trace_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "--layer: 3 is not 0 to 2" in capsys.readouterr().err
 
 
+def test_a_chrome_trace_is_drawn_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = program_of("llama")
+    trace.save(tmp_path / "raw.npz", program, timeline(program))
+    assert main(["megakernel", "trace", str(tmp_path / "raw.npz")]) == 0
+    drawn = capsys.readouterr().out
+    (tmp_path / "raw.json.gz").write_bytes(gzip.compress((tmp_path / "raw.json").read_bytes()))
+    for name in ("raw.json", "raw.json.gz"):
+        assert main(["megakernel", "trace", str(tmp_path / name), "--layer", "1"]) == 0
+        assert capsys.readouterr().out.splitlines()[:-1] == drawn.splitlines()[:-1]
+    assert main(["megakernel", "trace", str(tmp_path / "raw.json"), "-o", "other.json"]) == 2
+    assert "is a Chrome trace already" in capsys.readouterr().err
+
+
+def test_the_timeline_that_is_kept_can_be_drawn() -> None:
+    path = Path(__file__).parents[3] / "benchmarks" / "results" / "h200" / "timeline-llama-3.2-1b.json.gz"
+    kept = trace.read_chrome(path)
+    assert (kept.sms, kept.layers) == (128, 16)
+    assert set(trace.summary(kept)) == {"qkv", "out", "gate_up", "down", "head"}
+
+
 def test_a_layer_is_drawn_as_text() -> None:
     program = program_of("llama", sms=1, splits=1, heads=4)
-    legend, line = trace.drawing(program, timeline(program), 0, [0], width=100)
+    legend, line = trace.drawing(trace.timeline_of(program, timeline(program)), 0, [0], width=100)
     assert legend.startswith("layer 0, 0.8 µs")
     assert "G gate_up" in legend
     assert "A attention" in legend
@@ -146,19 +178,20 @@ def test_a_layer_is_drawn_as_text() -> None:
 
 def test_a_layer_without_marks_says_so() -> None:
     program = program_of("llama")
-    assert trace.drawing(program, np.zeros_like(timeline(program)), 0, [0]) == ["layer 0 left no marks"]
+    silent = trace.timeline_of(program, np.zeros_like(timeline(program)))
+    assert trace.drawing(silent, 0, [0]) == ["layer 0 left no marks"]
 
 
 def test_the_summary_is_of_the_mean_sm() -> None:
     program = program_of("llama")
-    spent = trace.summary(program, timeline(program))
+    spent = trace.summary(trace.timeline_of(program, timeline(program)))
     assert spent["gate_up"] == pytest.approx((2 * 0.03, 2 * 0.06, 2 * 0.01))
     assert spent["attention"][0] == 0
 
 
 def test_instructions_that_left_no_marks_are_not_drawn() -> None:
     program = program_of("llama")
-    events = trace.chrome_trace(program, np.zeros_like(timeline(program)))["traceEvents"]
+    events = trace.chrome_trace(trace.timeline_of(program, np.zeros_like(timeline(program))))["traceEvents"]
     assert {event["ph"] for event in events} == {"M"}
 
 
@@ -166,6 +199,13 @@ def test_a_file_that_is_no_trace_gets_a_sentence(tmp_path: Path, capsys: pytest.
     program = program_of("llama")
     trace.save(tmp_path / "short.npz", program, timeline(program)[:, :3])
     np.savez(tmp_path / "other.npz", something=np.zeros(3))
-    for name, said in (("short.npz", "does not fit"), ("other.npz", "not a trace of the megakernel")):
+    (tmp_path / "other.json").write_text('{"traceEvents": [{"ph": "X", "name": "a", "ts": 0, "tid": 0}]}')
+    (tmp_path / "no.json.gz").write_bytes(b"text")
+    (tmp_path / "empty.json").write_text('{"traceEvents": []}')
+    other = "not a timeline of the megakernel"
+    for name, said in (
+        ("short.npz", "does not fit"), ("other.npz", "not a trace of the megakernel"),
+        ("other.json", other), ("no.json.gz", other), ("empty.json", other),
+    ):  # fmt: skip
         assert main(["megakernel", "trace", str(tmp_path / name)]) == 2
         assert said in capsys.readouterr().err

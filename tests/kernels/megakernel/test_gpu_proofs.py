@@ -99,7 +99,7 @@ def test_a_timeline_is_recorded(tmp_path):
                 times = trace.marks_of(marks)
                 assert times == sorted(times)
                 last = times[-1]
-    assert trace.summary(program, raw)["gate_up"][1] > 0
+    assert trace.summary(trace.timeline_of(program, raw))["gate_up"][1] > 0
 
 
 @pytest.mark.slow
