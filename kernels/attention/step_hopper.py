@@ -49,6 +49,8 @@ class StepHopper(Variant):
             return Refusal(f"head_dim is {case.head_dim}: this variant takes {', '.join(map(str, HEAD_DIMS))}")
         if case.heads > GROUP_MOST * case.kv_heads:
             return Refusal(f"heads is {case.heads} on {case.kv_heads} kv_heads: at most {GROUP_MOST} on each")
+        if case.batch > 65_535:
+            return Refusal(f"batch is {case.batch}: this variant takes at most 65535 sequences")
         if case.seen > LONGEST:
             return Refusal(f"kv_len is {case.kv_len}: this variant splits a head among 8 blocks, for {LONGEST} keys")
         return refusal(case)

@@ -112,6 +112,19 @@ def test_captured_graphs_follow_the_position_and_wrong_ones_give_nan(kv_len):
 
 
 @pytest.mark.gpu
+def test_offsets_beyond_32_bits():
+    """The second sequence's keys and values lie 2³¹ elements behind the first's."""
+    import torch
+
+    call = VARIANT.build(like(batch=2, heads=4, kv_heads=1, kv_len=64), {})
+    q = torch.randn(2, 1, 4, 64, device="cuda", dtype=torch.bfloat16)
+    near = torch.randn(2, 2, 64, 1, 64, device="cuda", dtype=torch.bfloat16)
+    memory = torch.empty(2, 2**31 + 4096, device="cuda", dtype=torch.bfloat16)
+    far = [each.as_strided((2, 64, 1, 64), (2**31, 64, 64, 1)).copy_(near[i]) for i, each in enumerate(memory)]
+    assert torch.equal(call(q, *far), call(q, *near))
+
+
+@pytest.mark.gpu
 def test_what_the_kernel_cannot_read_is_named():
     import torch
 

@@ -115,6 +115,17 @@ def test_what_is_not_a_number_reaches_those_who_see_it(call, value, key):
 
 
 @pytest.mark.gpu
+def test_offsets_beyond_32_bits(call):
+    """The second sequence's keys and values lie 2³¹ elements behind the first's."""
+    case = like(batch=2, q_len=64, kv_len=64)
+    q, near = torch.randn(2, 64, 4, 64, device="cuda"), torch.randn(2, 2, 64, 2, 64, device="cuda")
+    q, near = q.to(torch.bfloat16), near.to(torch.bfloat16)
+    memory = torch.empty(2, 2**31 + 8192, device="cuda", dtype=torch.bfloat16)
+    far = [each.as_strided((2, 64, 2, 64), (2**31, 128, 64, 1)).copy_(near[i]) for i, each in enumerate(memory)]
+    assert torch.equal(call(case, q=q, k=far[0], v=far[1]), call(case, q=q, k=near[0], v=near[1]))
+
+
+@pytest.mark.gpu
 def test_misaligned_arguments_are_named(call):
     odd = torch.randn(2 * 40 * 2 * 64 + 1, device="cuda").to(torch.bfloat16)[1:].view(2, 40, 2, 64)
     with pytest.raises(ValueError, match=r"^k: "):

@@ -45,6 +45,7 @@ def test_shared_memory_fits_every_case() -> None:
         ({"heads": 32}, "heads is 32 on 2 kv_heads"),
         ({"kv_len": 20_000}, "kv_len is 20000"),
         ({"window": 0}, "window is 0"),
+        ({"batch": 70_000}, "batch is 70000"),
     ],
 )
 def test_what_it_cannot_serve_is_refused_by_name(change: dict[str, Any], reason: str) -> None:

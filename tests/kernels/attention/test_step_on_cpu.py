@@ -24,8 +24,10 @@ extern "C" int run(const Call* call, int kv_heads, int batch, long shared_bytes)
 extern "C" long size_of_shared() { return sizeof(Shared); }"""
 
 
-def attended(case: StepAttentionCase, given: dict[str, torch.Tensor], splits: int, parts: int = 1) -> Any:
-    """o of the kernel; the caches in `given` have the new slots afterwards."""
+def attended(
+    case: StepAttentionCase, given: dict[str, torch.Tensor], splits: int, parts: int = 1, capacity: int = 0
+) -> Any:
+    """o of the kernel; the caches in `given` have the new slots afterwards. `capacity` where their shape is another."""
     group = case.heads // case.kv_heads // parts
     macros: dict[str, Any] = {
         "HEAD_DIM": case.head_dim,
@@ -42,7 +44,7 @@ def attended(case: StepAttentionCase, given: dict[str, torch.Tensor], splits: in
     names = {"qkv": "qkv", "cosines": "cos", "sines": "sin", "keys": "k_cache", "values": "v_cache"}
     for field, name in (names | {"position": "position"}).items():
         call[field] = given[name].data_ptr()
-    call["out"], call["position_step"], call["capacity"] = o.data_ptr(), 1, given["k_cache"].shape[1]
+    call["out"], call["position_step"], call["capacity"] = o.data_ptr(), 1, capacity or given["k_cache"].shape[1]
     call["window"], call["scale"] = case.window or 0, case.head_dim**-0.5
     ran = kernel.run(call.ctypes.data_as(ctypes.c_void_p), case.kv_heads * parts, case.batch, ctypes.c_long(size))
     assert ran == 0, "all threads wait for each other"
@@ -73,6 +75,21 @@ def test_it_is_right(case: StepAttentionCase, splits: int, parts: int) -> None:
     assert torch.equal(given["v_cache"][rows, given["position"]][:, None], own[2])
     given["k_cache"][rows, given["position"]] = before[rows, given["position"]]
     assert torch.equal(given["k_cache"], before)
+
+
+def test_offsets_beyond_32_bits() -> None:
+    """A cache whose second sequence begins behind 2³¹ elements, in memory that is mostly never touched."""
+    case = StepAttentionCase(batch=2, heads=2, kv_heads=1, head_dim=64, kv_len=20, dtype="fp16")
+    given = inputs.draw(case, "cpu", 1)
+    near, far = given, dict(given)
+    for name in ("k_cache", "v_cache"):
+        first, second = (each.flatten() for each in given[name])
+        far[name] = torch.empty(2**31 + second.numel(), dtype=torch.float16)
+        far[name][: first.numel()], far[name][2**31 :] = first, second
+    o = attended(case, far, 2, capacity=2**31 // case.head_dim)
+    assert torch.equal(o, attended(case, near, 2))
+    assert torch.equal(far["k_cache"][2**31 :], near["k_cache"][1].flatten())
+    assert torch.equal(far["v_cache"][2**31 :], near["v_cache"][1].flatten())
 
 
 def test_a_position_outside_the_cache_gives_nan_and_writes_nothing() -> None:

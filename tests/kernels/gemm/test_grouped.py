@@ -70,6 +70,17 @@ def test_it_is_right(shape: GroupedCase, columns: int) -> None:
 
 
 @pytest.mark.gpu
+def test_nan_and_infinity_stay_in_their_rows() -> None:
+    shape = case(n=64, k=64)
+    drawn = inputs.draw(shape, "cuda", 1)
+    drawn["x"][7, 3], drawn["x"][200, 5] = float("nan"), float("inf")
+    y = variant("grouped_hopper").build(shape, {})(**drawn)
+    assert y[7].isnan().all()
+    assert not y[200].isfinite().any()
+    assert int((~y.isfinite()).any(dim=1).sum()) == 2
+
+
+@pytest.mark.gpu
 def test_disordered_ends_stay_inside_the_rows() -> None:
     shape = case(rows=256, n=64, k=64)
     product = variant("grouped_hopper").build(shape, {})
