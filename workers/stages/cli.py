@@ -32,7 +32,10 @@ class OutOfTime(BaseException):
 
 def main(run: Stage) -> NoReturn:
     """Run one stage from the command line and exit."""
-    arguments = _parser().parse_args()
+    parser = _parser()
+    arguments = parser.parse_args()
+    if not (folder := arguments.output.resolve().parent).is_dir():
+        parser.error(f"output: there is no directory {folder}")
     speech = _take_stdout()
     signal.signal(signal.SIGTERM, _out_of_time)
     with ExitStack() as stack:
