@@ -17,7 +17,7 @@ SCORES = 1 << 30
 
 def bench(cpu: bool) -> list[Case]:
     """What `bench attention` times: real models' shapes on a GPU, tiny ones on a CPU."""
-    return _tiny() if cpu else [*_prefill(), *_decode()]
+    return _tiny() if cpu else [*_prefill(), *_several(), *_decode()]
 
 
 def check(dtype: DType, cpu: bool) -> list[Case]:
@@ -125,6 +125,17 @@ def _prefill() -> list[Case]:
         for head_dim in (64, 128)
         for length in (1024, 4096, 16_384)
         for causal in (False, True)
+    ]
+
+
+def _several() -> list[Case]:
+    """Sequences of unequal lengths, packed one behind the other."""
+    lengths = tuple(length for length in (4096, 2048, 1024, 512, 256, 128, 77, 51) for _ in range(2))
+    tokens = sum(lengths)
+    return [
+        each.model_copy(update={"batch": 1, "q_len": tokens, "kv_len": tokens, "lengths": lengths})
+        for each in _prefill()
+        if isinstance(each, AttentionCase) and each.causal and each.q_len == TOKENS
     ]
 
 
