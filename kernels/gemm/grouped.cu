@@ -1,8 +1,9 @@
 // y rows of expert e = epilogue(x rows of expert e · w[e]ᵀ), rows sorted by expert: persistent, clusters of two blocks.
 //
-// As hopper.cu, but the two blocks of a cluster take the same 128 rows and neighbouring columns: each fetches half of
-// x's rows for both, and its own BN rows of w. So an expert's last tile wastes at most 127 rows, not 255. Which tiles
-// there are is known on the device alone: every block sums up the experts' row tiles before it starts.
+// Turned: a tile is yᵀ = w · xᵀ, 128 rows of w by an expert's rows of x, shared out equally among tiles of at most 256:
+// the narrow side of the products may be any multiple of 8, so that few rows are multiplied that are not there. The two
+// blocks of a cluster take neighbouring rows of w: each fetches its own of them, and half of x's rows for both; each of
+// its two warpgroups multiplies 64. Which tiles there are is known on the device alone: every block counts them.
 //
 //   barrier   arrivals a phase                     means
 //   full[s]   1, and the bytes of both operands    stage s holds one step of K
@@ -10,124 +11,228 @@
 #include "mainloops.cuh"
 using namespace epilogue;
 
-constexpr int kStep = 128 / sizeof(TYPE), kConsumers = 2;
-constexpr int kOutColumns = EPILOGUE == kSwiglu ? BN / 2 : BN, kPanels = kOutColumns / 64;
-constexpr int kStaged = PANELS < kPanels ? PANELS : kPanels;
-static_assert(kPanels % kStaged == 0, "whole rounds");
+constexpr int kStep = 128 / sizeof(TYPE), kConsumers = 2, kMost = 256;
+constexpr int kOutColumns = EPILOGUE == kSwiglu ? 32 : 64;             // of y, a warpgroup's of a tile
+constexpr int kStagedRows = 128, kChunks = kOutColumns / 8;            // rows of y staged at a time; 8 columns each
 struct GroupedParams {
   const int* ends;  // [EXPERTS]: where the rows of each expert end
   TYPE* y;
   int rows, columns, k, weight_rows, column_pairs;
 };
-
-struct Shared {
-  SharedTile<TYPE, kRows, kStep> x[STAGES];
-  SharedTile<TYPE, BN, kStep> w[STAGES];
-  SharedTile<TYPE, 64, kStaged * 64> y[kConsumers];
-  Barrier full[STAGES], empty[STAGES];
-  int row_ends[EXPERTS], tile_ends[EXPERTS];
+struct Boxes {
+  const TensorMap* of[4];  // x in boxes of 64, 32, 16 and 8 rows
 };
 
-// Sums up the experts' row tiles (warp 0); ends outside the rows, or in disorder, are bent into them.
-__device__ __forceinline__ void count_tiles(Shared& s, const GroupedParams& p) {
-  int rows_before = 0, tiles_before = 0;
+struct Shared {
+  SharedTile<TYPE, kRows, kStep> w[STAGES];
+  SharedTile<TYPE, kMost, kStep> x[STAGES];
+  alignas(1024) TYPE y[kConsumers][kStagedRows * kOutColumns];
+  Barrier full[STAGES], empty[STAGES];
+  // Of each expert: where its rows end, and how many of them a tile has. Then, the widest tiles first: who has a place
+  // in that order, and where its tiles of rows end.
+  int row_ends[EXPERTS], widths[EXPERTS], order[EXPERTS], tile_ends[EXPERTS];
+};
+
+// Rows of x that a tile has room for: in sixteens up to 128, then in eights, as there are products.
+__host__ __device__ constexpr int rounded(int rows) { return rows <= 128 ? (rows + 15) / 16 * 16 : (rows + 7) / 8 * 8; }
+
+// How many tiles the rows of an expert take.
+__device__ __forceinline__ int tiles_of(const Shared& s, int e) {
+  return (s.row_ends[e] - (e ? s.row_ends[e - 1] : 0) + kMost - 1) / kMost;
+}
+
+// Where the experts' rows end (warp 0); ends outside the rows, or in disorder, are bent into them.
+__device__ __forceinline__ void find_rows(Shared& s, const GroupedParams& p) {
+  int before = 0;
   for (int first = 0, lane = threadIdx.x; first < EXPERTS; first += 32) {
     const int e = first + lane;
     int end = e < EXPERTS ? min(max(p.ends[e], 0), p.rows) : 0;
     for (int o = 1; o < 32; o *= 2) end = max(end, __shfl_up_sync(~0u, end, o));
-    end = max(end, rows_before);
-    const int before = __shfl_up_sync(~0u, end, 1);
-    int tiles = (end - (lane ? before : rows_before) + kRows - 1) / kRows;
+    end = max(end, before);
+    if (e < EXPERTS) s.row_ends[e] = end;
+    before = __shfl_sync(~0u, end, 31);
+  }
+}
+
+// Shares each expert's rows out among its tiles, and puts the experts in order (all threads).
+__device__ __forceinline__ void sort_experts(Shared& s) {
+  for (int e = threadIdx.x; e < EXPERTS; e += blockDim.x) {
+    const int tiles = tiles_of(s, e), rows = s.row_ends[e] - (e ? s.row_ends[e - 1] : 0);
+    s.widths[e] = tiles ? rounded((rows + tiles - 1) / tiles) : 0;
+  }
+  __syncthreads();
+  for (int e = threadIdx.x; e < EXPERTS; e += blockDim.x) {
+    const int mine = s.widths[e];
+    int place = 0;
+#pragma unroll 8
+    for (int other = 0; other < EXPERTS; other++) place += s.widths[other] > mine - (other < e);
+    s.order[place] = e;
+  }
+}
+
+// Sums up their tiles of rows in that order (warp 0).
+__device__ __forceinline__ void count_tiles(Shared& s) {
+  int before = 0;
+  for (int first = 0, lane = threadIdx.x; first < EXPERTS; first += 32) {
+    const int place = first + lane;
+    int tiles = place < EXPERTS ? tiles_of(s, s.order[place]) : 0;
     for (int o = 1; o < 32; o *= 2) {
       const int lower = __shfl_up_sync(~0u, tiles, o);
       tiles += lane >= o ? lower : 0;
     }
-    if (e < EXPERTS) s.row_ends[e] = end, s.tile_ends[e] = tiles_before + tiles;
-    rows_before = __shfl_sync(~0u, end, 31);
-    tiles_before += __shfl_sync(~0u, tiles, 31);
+    if (place < EXPERTS) s.tile_ends[place] = before + tiles;
+    before += __shfl_sync(~0u, tiles, 31);
   }
 }
 
-// The tiles of one cluster: expert by expert, its row tiles first, so that a stretch of w serves all its rows.
+// The tiles of one cluster: expert by expert, its row tiles first, so that a stretch of w serves all its rows. Clusters
+// take them in turn, forwards and backwards.
 struct GroupedTiles {
   const Shared& s;
   const GroupedParams& p;
-  const int rank;
-  int next, expert, row, row_end, column;
+  const int rank, clusters, all;
+  int round = 0, expert, row, row_end, width, column;  // `column` is a row of w[expert]
   __device__ __forceinline__ GroupedTiles(const Shared& s, const GroupedParams& p)
-      : s(s), p(p), rank(cluster_rank()), next(blockIdx.x / kBlocks) {}
+      : s(s),
+        p(p),
+        rank(cluster_rank()),
+        clusters(gridDim.x / kBlocks),
+        all(s.tile_ends[EXPERTS - 1] * p.column_pairs) {}
   __device__ __forceinline__ bool advance() {
-    if (next >= s.tile_ends[EXPERTS - 1] * p.column_pairs) return false;
+    const int me = blockIdx.x / kBlocks, next = round * clusters + (round % 2 ? clusters - 1 - me : me);
+    if (next >= all) return false;
     int low = 0, high = EXPERTS - 1;
     while (low < high) {
       const int middle = (low + high) / 2;
-      (s.tile_ends[middle] * p.column_pairs > next ? high : low) = middle + (s.tile_ends[middle] * p.column_pairs <= next);
+      (s.tile_ends[middle] * p.column_pairs > next ? high : low) =
+          middle + (s.tile_ends[middle] * p.column_pairs <= next);
     }
     const int first = low ? s.tile_ends[low - 1] : 0, tiles = s.tile_ends[low] - first;
     const int local = next - first * p.column_pairs;
-    expert = low, row_end = s.row_ends[low];
-    row = (low ? s.row_ends[low - 1] : 0) + local % tiles * kRows;
-    column = (local / tiles * kBlocks + rank) * BN;
-    next += gridDim.x / kBlocks;
+    expert = s.order[low];
+    width = s.widths[expert];
+    row = (expert ? s.row_ends[expert - 1] : 0) + local % tiles * width, row_end = min(row + width, s.row_ends[expert]);
+    column = (local / tiles * kBlocks + rank) * kRows;
+    round++;
     return true;
   }
 };
 
-__device__ __forceinline__ void produce(Shared& s, const GroupedParams& p, const TensorMap& x, const TensorMap& w) {
+__device__ __forceinline__ void produce(Shared& s, const GroupedParams& p, const Boxes& x, const TensorMap& w) {
   GroupedTiles tiles(s, p);
   Cursor<STAGES> at;
-  const int half = tiles.rank * (kRows / kBlocks);
-  while (tiles.advance())
+  while (tiles.advance()) {
+    const int half = (tiles.width + 15) / 16 * 8, mine = tiles.rank * half;
     for (int k = 0; k < p.k; k += kStep, at.advance()) {
       wait(s.empty[at.stage], at.parity ^ 1);
-      expect(s.full[at.stage], s.x[0].kBytes + s.w[0].kBytes);
-      copy_in_all(s.x[at.stage].panel(0, half), x, s.full[at.stage], 3, k, tiles.row + half);
+      expect(s.full[at.stage], s.w[0].kBytes + 2 * half * kStep * sizeof(TYPE));
       copy_in(s.w[at.stage].at, w, s.full[at.stage], k, tiles.expert * p.weight_rows + tiles.column);
-    }
-}
-
-// 64 staged rows by themselves, 16 bytes a thread: where the expert's rows end among them.
-__device__ __forceinline__ void copy_rows(const GroupedParams& p, const TYPE* panel, int row, int row_end, int column) {
-  const int chunk = threadIdx.x % 8;
-  for (int r = threadIdx.x % kWarpgroup / 8; r < 64 && row + r < row_end; r += kWarpgroup / 8)
-    if (column + chunk * 8 < p.columns)
-      *(uint4*)(p.y + (size_t)(row + r) * p.columns + column + chunk * 8) =
-          *(const uint4*)((const char*)panel + swizzled(r, chunk));
-}
-
-__device__ __forceinline__ void consume(Shared& s, const GroupedParams& p, const TensorMap& y) {
-  GroupedTiles tiles(s, p);
-  Cursor<STAGES> at;
-  Accumulator<BN> d;
-  const int me = warpgroup(), leads = threadIdx.x % kWarpgroup == 0;
-  auto& staging = s.y[me];
-  while (tiles.advance()) {
-    multiply_tile<false, TYPE>(d, s, at, me, (p.k + kStep - 1) / kStep, [] {});
-    const int row = tiles.row + 64 * me, column = tiles.column / (BN / kOutColumns);
+      int row = mine;
 #pragma unroll
-    for (int first = 0; first < kPanels; first += kStaged) {
-      if (leads) wait_copies_read();
-      named_sync(1 + me, kWarpgroup);
-#pragma unroll
-      for (int i = 0; i < kStaged; i++) {
-        if (column + (first + i) * 64 >= p.columns) continue;
-        if constexpr (EPILOGUE == kSwiglu) swiglu(d, first + i);
-        put_panel(staging.panel(i), d, first + i);
-      }
-      fence_async_shared();
-      named_sync(1 + me, kWarpgroup);
-      if (row + 64 > tiles.row_end) {
-        for (int i = 0; i < kStaged; i++) copy_rows(p, staging.panel(i), row, tiles.row_end, column + (first + i) * 64);
-      } else if (leads) {
-        store(y, staging, column + first * 64, row), commit_copies();
-      }
+      for (int i = 0; i < 4; i++)
+        for (const int box = 64 >> i; mine + half - row >= box; row += box)
+          copy_in_all(s.x[at.stage].panel(0, row), *x.of[i], s.full[at.stage], 3, k, tiles.row + row);
     }
   }
 }
 
+// A warpgroup: its 64 rows of w of one tile after the other.
+struct Consumer {
+  Shared& s;
+  const GroupedParams& p;
+  const int me;
+  GroupedTiles tiles;
+  Cursor<STAGES> at;
+
+  template <int N>
+  __device__ __forceinline__ void multiply_rows(Accumulator<N>& d) {
+    const auto begin = [&](bool first) {
+      wait(s.full[at.stage], at.parity);
+      fence_products();
+      multiply(d, s.w[at.stage].panel(0, 64 * me), s.x[at.stage].panel(0), !first);
+      commit_products();
+    };
+    pin(d);
+    begin(true);
+    for (int k = kStep; k < p.k; k += kStep) {
+      const int before = at.stage;
+      at.advance();
+      begin(false);
+      wait_products<1>();
+      release(s.empty[before]);
+    }
+    wait_products<0>();
+    pin(d);
+    release(s.empty[at.stage]);
+    at.advance();
+  }
+
+  // Byte offset of 8 columns of y in a staged row.
+  static __device__ __forceinline__ u32 staged(u32 row, u32 chunk) {
+    return kChunks == 8 ? swizzled(row, chunk) : row * 64 + ((chunk ^ (row / 2 & 3)) << 4);
+  }
+
+  // Matrices of 8 rows of y by 8 columns [first, first + Count) of a warp: without a gate two for each 8 rows.
+  template <int Count, int N>
+  __device__ __forceinline__ void stage(const Accumulator<N>& d, int first, int row) {
+    const u32 warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, matrix = first + lane / 8 % Count;
+    u32 values[Count];
+#pragma unroll
+    for (int i = 0; i < Count; i++) {
+      if constexpr (EPILOGUE == kSwiglu) {
+        const float *gate = d.at + 4 * (first + i), *up = gate + 2;
+        values[i] = pack<TYPE>(gate[0] * sigmoid(gate[0]) * up[0], gate[1] * sigmoid(gate[1]) * up[1]);
+      } else {
+        values[i] = pack<TYPE>(d.at[2 * (first + i)], d.at[2 * (first + i) + 1]);
+      }
+    }
+    const u32 to = EPILOGUE == kSwiglu ? staged(8 * matrix + lane % 8 - row, warp)
+                                       : staged(matrix / 2 * 8 + lane % 8 - row, 2 * warp + matrix % 2);
+    store_transposed(shared_address(s.y[me]) + to, values);
+  }
+
+  template <int N>
+  __device__ __forceinline__ void make() {
+    constexpr int kMatrices = kStagedRows * kChunks / 32;  // of a warp, staged at a time
+    Accumulator<N> d;
+    multiply_rows(d);
+    const int chunk = threadIdx.x % kChunks;
+    const int from = tiles.column / (64 / kOutColumns) + me * kOutColumns + chunk * 8;
+#pragma unroll
+    for (int first = 0; first < N; first += kStagedRows) {
+      constexpr int kAll = N * kChunks / 32;
+      named_sync(1 + me, kWarpgroup);
+#pragma unroll
+      for (int i = first * kChunks / 32; i < kAll && i < first * kChunks / 32 + kMatrices; i += 4) {
+        if (kAll - i >= 4) {
+          stage<4>(d, i, first);
+        } else {
+          if (kAll - i >= 2) stage<2>(d, i, first);
+          if (kAll % 2) stage<1>(d, kAll - 1, first);
+        }
+      }
+      named_sync(1 + me, kWarpgroup);
+      for (int r = threadIdx.x % kWarpgroup / kChunks; r < kStagedRows && tiles.row + first + r < tiles.row_end;
+           r += kWarpgroup / kChunks)
+        if (from < p.columns)
+          *(uint4*)(p.y + (size_t)(tiles.row + first + r) * p.columns + from) =
+              *(const uint4*)((const char*)s.y[me] + staged(r, chunk));
+    }
+  }
+
+  template <int N = 16>
+  __device__ __forceinline__ void make_any() {
+    if (tiles.width == N)
+      make<N>();
+    else if constexpr (N < kMost)
+      make_any<rounded(N + 1)>();
+  }
+};
+
 extern "C" __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kWarpgroup * (kConsumers + 1), 1)
-    grouped(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap w,
-            const __grid_constant__ TensorMap y, const __grid_constant__ GroupedParams p) {
+    grouped(const __grid_constant__ TensorMap x64, const __grid_constant__ TensorMap x32,
+            const __grid_constant__ TensorMap x16, const __grid_constant__ TensorMap x8,
+            const __grid_constant__ TensorMap w, const __grid_constant__ GroupedParams p) {
   extern __shared__ __align__(1024) unsigned char raw[];
   Shared& s = *(Shared*)raw;
   if (shared_address(raw) % 1024) __trap();
@@ -135,16 +240,20 @@ extern "C" __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kWarpgrou
     for (int i = 0; i < STAGES; i++) init(s.full[i], 1), init(s.empty[i], 4 * kConsumers * kBlocks);
     fence_init();
   }
-  if (threadIdx.x < 32) count_tiles(s, p);
+  if (threadIdx.x < 32) find_rows(s, p);
+  __syncthreads();
+  sort_experts(s);
+  __syncthreads();
+  if (threadIdx.x < 32) count_tiles(s);
   __syncthreads();
   cluster_sync();
   if (warpgroup() == kConsumers) {
     give_registers<40>();
-    if (warp_of_warpgroup() == 0 && elected()) produce(s, p, x, w);
+    if (warp_of_warpgroup() == 0 && elected()) produce(s, p, {{&x64, &x32, &x16, &x8}}, w);
   } else {
     take_registers<232>();
-    consume(s, p, y);
+    Consumer consumer{s, p, warpgroup(), GroupedTiles(s, p)};
+    while (consumer.tiles.advance()) consumer.make_any();
   }
-  wait_copies_done();  // as in hopper.cu
   cluster_sync();
 }

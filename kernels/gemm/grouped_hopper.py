@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernels.gemm.hopper_call import C_TYPES, INTERLEAVED, THREADS, interleaved
-from kernels.gemm.hopper_plan import PAIRS, ROW_BYTES, ROWS, SHARED_MOST
+from kernels.gemm.hopper_plan import PAIRS, ROW_BYTES, SHARED_MOST
 from kernels.hardware import Gpu
 from kernels.ops import GroupedCase
 from kernels.portable import expect_current, expect_served
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 SOURCE = Path(__file__).with_name("grouped.cu")
 MOST_EXPERTS = 512
+MOST_ROWS, COLUMNS, STAGED_ROWS = 256, 128, 128
+"""Of a tile: the most rows of x, the rows of w, the rows of y that wait for their way out at a time."""
+
+X_BOXES = (64, 32, 16, 8)
+"""Rows of x that one copy brings."""
+
 PARAMS = np.dtype(
     [("ends", np.uint64), ("y", np.uint64)]
     + [(name, np.int32) for name in ("rows", "columns", "k", "weight_rows", "column_pairs")],
@@ -47,12 +53,6 @@ class GroupedHopper(Variant):
             return Refusal(f"experts is {case.experts}: this variant counts at most {MOST_EXPERTS}")
         return None
 
-    def space(self, case: GroupedCase) -> list[dict[str, Any]]:
-        """256 columns, or 128 where two blocks side by side would leave many of theirs empty."""
-        wide, narrow = {"columns": 256}, {"columns": 128}
-        wasted = -case.weight_rows % 512 / case.weight_rows
-        return [wide, narrow] if wasted < 0.2 else [narrow, wide]
-
     def pack(self, case: GroupedCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
         """w as it is; for swiglu each expert's gate and up interleaved by 8 rows, [experts, 2n, k]."""
         if case.epilogue != "swiglu":
@@ -70,28 +70,26 @@ class GroupedHopper(Variant):
         from kernels import nvrtc
 
         expect_served(self, case)
-        unknown, columns = set(params) - {"columns"}, params.get("columns", 256)
-        if unknown or columns not in (128, 256):
-            raise ValueError(f"params are {params}: columns is 128 or 256, and there is nothing else")
-        found, shared_bytes = constants(case, columns)
+        if params:
+            raise ValueError(f"grouped_hopper takes no params, not {', '.join(sorted(params))}")
+        found, shared_bytes = constants(case)
         kernel = nvrtc.load(SOURCE, "grouped", found, shared_bytes)
 
         def product(x: "torch.Tensor", w: "torch.Tensor", ends: "torch.Tensor") -> "torch.Tensor":
-            return _run(kernel, case, columns, shared_bytes, x, w, ends)
+            return _run(kernel, case, shared_bytes, x, w, ends)
 
         return product
 
 
-def constants(case: GroupedCase, columns: int) -> tuple[dict[str, Any], int]:
-    """The macros of grouped.cu and its dynamic shared memory: as many stages as fit, at most 6."""
+def constants(case: GroupedCase) -> tuple[dict[str, Any], int]:
+    """The macros of grouped.cu and its dynamic shared memory: as many stages as fit."""
     gates = case.epilogue == "swiglu"
-    panels = min(2, columns // (128 if gates else 64))
-    other = 2 * panels * 64 * ROW_BYTES + 8 * case.experts + 256
-    stage = (ROWS + columns) * ROW_BYTES
-    stages = min(6, (SHARED_MOST - other) // stage)
+    other = 2 * STAGED_ROWS * (ROW_BYTES // 2 if gates else ROW_BYTES) + 16 * case.experts + 256
+    stage = (COLUMNS + MOST_ROWS) * ROW_BYTES
+    stages = (SHARED_MOST - other) // stage
     found = {
-        "TYPE": C_TYPES[case.dtype], "EPILOGUE": "kSwiglu" if gates else "kNone", "BN": columns, "STAGES": stages,
-        "PANELS": panels, "EXPERTS": case.experts,
+        "TYPE": C_TYPES[case.dtype], "EPILOGUE": "kSwiglu" if gates else "kNone", "STAGES": stages,
+        "EXPERTS": case.experts,
     }  # fmt: skip
     return found, stages * stage + other
 
@@ -99,7 +97,6 @@ def constants(case: GroupedCase, columns: int) -> tuple[dict[str, Any], int]:
 def _run(
     kernel: Any,
     case: GroupedCase,
-    columns: int,
     shared_bytes: int,
     x: "torch.Tensor",
     w: "torch.Tensor",
@@ -124,7 +121,7 @@ def _run(
     y = torch.empty(rows, case.n, dtype=dtype, device=x.device)
     if not rows:
         return y
-    pairs = -(-case.weight_rows // (2 * columns))
+    pairs = -(-case.weight_rows // (2 * COLUMNS))
     filled = np.zeros((), PARAMS)
     for name, value in zip(
         PARAMS.names or (),
@@ -132,8 +129,8 @@ def _run(
         strict=True,
     ):
         filled[name] = value
-    flat = w.view(-1, case.k)
-    maps = (named("x", x, (ROWS // 2, 64)), named("w", flat, (columns, 64)), named("y", y, (64, 64)))
-    most_tiles = rows // ROWS + case.experts  # each expert may end in the middle of a tile
-    nvrtc.launch(kernel, (2 * min(PAIRS, most_tiles * pairs),), THREADS, (*maps, filled), shared_bytes)
+    boxes = [named("x", x, (size, 64)) for size in X_BOXES]
+    w_map = named("w", w.view(-1, case.k), (COLUMNS, 64))
+    most_tiles = rows // MOST_ROWS + case.experts  # each expert may end in the middle of a tile
+    nvrtc.launch(kernel, (2 * min(PAIRS, most_tiles * pairs),), THREADS, (*boxes, w_map, filled), shared_bytes)
     return y

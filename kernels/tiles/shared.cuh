@@ -77,6 +77,11 @@ __device__ __forceinline__ void store_transposed(u32 address, const u32 (&from)[
   asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(address), "r"(from[0]), "r"(from[1])
                : "memory");
 }
+__device__ __forceinline__ void store_transposed(u32 address, const u32 (&from)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(from[0]),
+               "r"(from[1]), "r"(from[2]), "r"(from[3])
+               : "memory");
+}
 
 // Where this lane points load_matrices or store_matrices: columns [16 · step, 16 · step + 16) of the 16 rows of its warp
 // in a panel whose row 0 belongs to warp 0 of the warpgroup.

@@ -62,7 +62,17 @@ struct Product;  // Product<bf16, 128>::run<B_IS_N_MAJOR>(acc, a, b, keep): a is
 #define TILES_O72(d, o) TILES_O64(d, o), TILES_O8(d, o + 64)
 #define TILES_O76(d, o) TILES_O64(d, o), TILES_O12(d, o + 64)
 #define TILES_O80(d, o) TILES_O64(d, o), TILES_O16(d, o + 64)
+#define TILES_O84(d, o) TILES_O80(d, o), TILES_O4(d, o + 80)
+#define TILES_O88(d, o) TILES_O80(d, o), TILES_O8(d, o + 80)
+#define TILES_O92(d, o) TILES_O80(d, o), TILES_O12(d, o + 80)
 #define TILES_O96(d, o) TILES_O64(d, o), TILES_O32(d, o + 64)
+#define TILES_O100(d, o) TILES_O96(d, o), TILES_O4(d, o + 96)
+#define TILES_O104(d, o) TILES_O96(d, o), TILES_O8(d, o + 96)
+#define TILES_O108(d, o) TILES_O96(d, o), TILES_O12(d, o + 96)
+#define TILES_O112(d, o) TILES_O96(d, o), TILES_O16(d, o + 96)
+#define TILES_O116(d, o) TILES_O96(d, o), TILES_O20(d, o + 96)
+#define TILES_O120(d, o) TILES_O96(d, o), TILES_O24(d, o + 96)
+#define TILES_O124(d, o) TILES_O96(d, o), TILES_O28(d, o + 96)
 #define TILES_O128(d, o) TILES_O64(d, o), TILES_O64(d, o + 64)
 #define TILES_L4 "%0, %1, %2, %3"
 #define TILES_L8 TILES_L4 ", %4, %5, %6, %7"
@@ -84,11 +94,18 @@ struct Product;  // Product<bf16, 128>::run<B_IS_N_MAJOR>(acc, a, b, keep): a is
 #define TILES_L72 TILES_L68 ", %68, %69, %70, %71"
 #define TILES_L76 TILES_L72 ", %72, %73, %74, %75"
 #define TILES_L80 TILES_L76 ", %76, %77, %78, %79"
-#define TILES_L96                                                                                                   \
-  TILES_L80 ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define TILES_L128                                                                                             \
-  TILES_L96 ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, " \
-            "%113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define TILES_L84 TILES_L80 ", %80, %81, %82, %83"
+#define TILES_L88 TILES_L84 ", %84, %85, %86, %87"
+#define TILES_L92 TILES_L88 ", %88, %89, %90, %91"
+#define TILES_L96 TILES_L92 ", %92, %93, %94, %95"
+#define TILES_L100 TILES_L96 ", %96, %97, %98, %99"
+#define TILES_L104 TILES_L100 ", %100, %101, %102, %103"
+#define TILES_L108 TILES_L104 ", %104, %105, %106, %107"
+#define TILES_L112 TILES_L108 ", %108, %109, %110, %111"
+#define TILES_L116 TILES_L112 ", %112, %113, %114, %115"
+#define TILES_L120 TILES_L116 ", %116, %117, %118, %119"
+#define TILES_L124 TILES_L120 ", %120, %121, %122, %123"
+#define TILES_L128 TILES_L124 ", %124, %125, %126, %127"
 
 // R registers of accumulator, then the operands from number P0 on.
 #define TILES_PRODUCT16(TYPE, PTX, N, R, P0, P1, P2, P3, P4, P5, P6)                                              \
@@ -137,7 +154,7 @@ TILES_PRODUCTS(128, 64, 64, 65, 66, 67, 68, 69, 70)
 TILES_PRODUCTS(192, 96, 96, 97, 98, 99, 100, 101, 102)
 TILES_PRODUCTS(256, 128, 128, 129, 130, 131, 132, 133, 134)
 
-// What fills the last wave of small products.
+// What fits the rows of small products and of experts.
 TILES_PRODUCTS_16(48, 24, 24, 25, 26, 27, 28, 29, 30)
 TILES_PRODUCTS_16(56, 28, 28, 29, 30, 31, 32, 33, 34)
 TILES_PRODUCTS_16(72, 36, 36, 37, 38, 39, 40, 41, 42)
@@ -150,6 +167,16 @@ TILES_PRODUCTS_16(136, 68, 68, 69, 70, 71, 72, 73, 74)
 TILES_PRODUCTS_16(144, 72, 72, 73, 74, 75, 76, 77, 78)
 TILES_PRODUCTS_16(152, 76, 76, 77, 78, 79, 80, 81, 82)
 TILES_PRODUCTS_16(160, 80, 80, 81, 82, 83, 84, 85, 86)
+TILES_PRODUCTS_16(168, 84, 84, 85, 86, 87, 88, 89, 90)
+TILES_PRODUCTS_16(176, 88, 88, 89, 90, 91, 92, 93, 94)
+TILES_PRODUCTS_16(184, 92, 92, 93, 94, 95, 96, 97, 98)
+TILES_PRODUCTS_16(200, 100, 100, 101, 102, 103, 104, 105, 106)
+TILES_PRODUCTS_16(208, 104, 104, 105, 106, 107, 108, 109, 110)
+TILES_PRODUCTS_16(216, 108, 108, 109, 110, 111, 112, 113, 114)
+TILES_PRODUCTS_16(224, 112, 112, 113, 114, 115, 116, 117, 118)
+TILES_PRODUCTS_16(232, 116, 116, 117, 118, 119, 120, 121, 122)
+TILES_PRODUCTS_16(240, 120, 120, 121, 122, 123, 124, 125, 126)
+TILES_PRODUCTS_16(248, 124, 124, 125, 126, 127, 128, 129, 130)
 
 // One panel of K (128 bytes: four instructions): d += a · bᵀ, or d = a · bᵀ when `keep` is 0; both operands K-major.
 template <typename T, int N>
