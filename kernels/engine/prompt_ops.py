@@ -11,7 +11,7 @@ from kernels.engine.choosing import planned_op
 from kernels.engine.places import Places, Traffic
 from kernels.engine.prompts import bucket
 from kernels.hardware import Gpu
-from kernels.ops import AttentionCase, Case, GatedCase, LinearCase, RmsNormCase
+from kernels.ops import AttentionCase, Case, LinearCase, RmsNormCase
 from kernels.plan import PlannedOp
 
 FEW, LONG = 192, 1024
@@ -28,6 +28,10 @@ ANY_SIZE = {
 SMALL_TILE = {"block_m": 64, "block_n": 64, "warps": 4, "stages": 2}
 """Tiles of `flash_triton` up to a head_dim of SMALL_HEADS where tiles of LARGE_ROWS queries would not reach all SMs."""
 SMALL_HEADS, LARGE_ROWS = 128, 128
+ALL_KEYS = {"block_m": 64, "block_n": 128, "stages": 1}
+"""There, for up to 128 keys: one tile holds them; with 4 warps up to a head_dim of 64, else 8."""
+ROW_WARPS = {"warps": 8}
+"""Of `rmsnorm_triton` up to FEW rows, where nobody waits but the product behind."""
 ONE_TILE = {"tokens": 1}
 """The cut of a residual's product up to LARGE_ROWS rows: in the chain it wins where by itself another one does."""
 
@@ -41,7 +45,16 @@ def prompt_ops(places: Places, gpu: Gpu, exclude: Collection[str] = ()) -> list[
     fused = {"swiglu", "residual"} if few else {"swiglu"} if many else set()
     cases = dict.fromkeys([*_layer(places, fused), *places.around()])
     ops = [op for op in (_op(case, gpu, usable) for case in cases) if op is not None]
-    return ops if few else [_alone(op) for op in ops]
+    return [*(ops if few else map(_alone, ops)), *last_rows(places, gpu, exclude)]
+
+
+def last_rows(places: Places, gpu: Gpu, exclude: Collection[str] = ()) -> list[PlannedOp]:
+    """The products that each prompt's last token goes on by alone, after the last attention, streamed; [] where no
+    variant does that. They are no dependent launches: so they were as fast or faster in every prompt measured."""
+    variant = registry.variant("skinny")
+    linear = [case for case in places.arrangements(1)[0] if isinstance(case, LinearCase)]
+    served = [case for case in linear[1:] if variant.name not in exclude and variant.serves(case, gpu) is None]
+    return [PlannedOp(op=case.op, case=case.model_dump(), variant=variant.name) for case in served]
 
 
 def of_prompts(ops: Collection[PlannedOp], traffic: Traffic) -> list[PlannedOp]:
@@ -64,24 +77,12 @@ def _alone(op: PlannedOp) -> PlannedOp:
 
 
 def _layer(places: Places, fused: Collection[str]) -> Iterator[Case]:
-    """The cases of one layer, its products plain but for epilogues in `fused`; and those of rows that go on alone."""
+    """The cases of one layer, its products plain but for epilogues in `fused`."""
     queries = bucket(places.traffic.prompt)
     allowed = {"none", "bias", *fused}
     cases = next(cases for cases in places.arrangements(queries) if _epilogues(cases) <= allowed)
     yield from cases
     yield from places.head_norms(queries)
-    for case in cases:
-        if isinstance(case, LinearCase) and case.epilogue in fused:
-            yield from _apart(case, places.traffic.batch)
-
-
-def _apart(case: LinearCase, m: int) -> Iterator[Case]:
-    """What a fused product is for the last tokens, m rows, for which tiles of many rows are a waste."""
-    yield case.model_copy(update={"m": m, "n": case.weight_rows, "epilogue": "none"})
-    if case.gates:
-        yield GatedCase(m=m, n=case.n, dtype=case.dtype)
-    else:
-        yield RmsNormCase(m=m, n=case.n, residual=True, dtype=case.dtype)
 
 
 def _epilogues(cases: Iterable[Case]) -> set[str]:
@@ -107,9 +108,19 @@ def _preferred(case: Case) -> tuple[str, ...]:
 
 
 def _params(case: Case, name: str, gpu: Gpu) -> dict[str, int]:
-    if isinstance(case, LinearCase):
-        return ONE_TILE if name == "small_gemm" and case.epilogue == "residual" and case.m <= LARGE_ROWS else {}
-    if not isinstance(case, AttentionCase) or name != "flash_triton" or case.head_dim > SMALL_HEADS:
-        return {}
+    if name == "small_gemm" and isinstance(case, LinearCase):
+        return ONE_TILE if case.epilogue == "residual" and case.m <= LARGE_ROWS else {}
+    if name == "rmsnorm_triton" and isinstance(case, RmsNormCase):
+        return ROW_WARPS if case.m <= FEW else {}
+    if name == "flash_triton" and isinstance(case, AttentionCase):
+        return _tile(case, gpu)
+    return {}
+
+
+def _tile(case: AttentionCase, gpu: Gpu) -> dict[str, int]:
     tiles = case.batch * case.heads * -(-case.q_len // LARGE_ROWS)
-    return SMALL_TILE if tiles < gpu.sms else {}
+    if case.head_dim > SMALL_HEADS or tiles >= gpu.sms:
+        return {}
+    if case.kv_len > ALL_KEYS["block_n"]:
+        return SMALL_TILE
+    return ALL_KEYS | {"warps": 4 if case.head_dim <= 64 else 8}

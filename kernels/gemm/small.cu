@@ -106,8 +106,9 @@ __device__ __forceinline__ void multiply_all(Accumulator<COLS>& d, Shared& s, St
   pin(d);
 }
 
-// Three warps: sums of squares of the rows of x, from the stages that pass by, for the blocks that own the rows.
-__device__ __forceinline__ void sum_squares(Shared& s, Stage* ring, const Work& work) {
+// Three warps: sums of squares of the rows of x, from the stages that pass by, for the blocks that own the rows; where k
+// is not split, the rows' scales.
+__device__ __forceinline__ void sum_squares(Shared& s, Stage* ring, const Params& p, const Work& work) {
   constexpr int kMine = (kXRows + 95) / 96;
   float sum[kMine] = {};
   const int first = threadIdx.x - kConsumers - 32;
@@ -133,7 +134,7 @@ __device__ __forceinline__ void sum_squares(Shared& s, Stage* ring, const Work& 
   for (int r = 0; r < kMine; r++) {
     const int row = r * 96 + first;
     if (row >= kXRows) break;
-    if (SPLITS == 1) s.squares[0][row] = sum[r];
+    if (SPLITS == 1) s.squares[0][row] = rsqrtf(sum[r] * p.inverse_k + p.eps);
     else put_at(&s.squares[work.split][row], row / 8 / kOwn, sum[r], s.joined);
   }
 }
@@ -221,7 +222,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) SMALL_CLUSTER
     else consume(s, ring, (float4*)(ring + (ALIAS ? 0 : STAGES)), p, work);
     return;
   }
-  if (NORM && threadIdx.x >= kConsumers + 32) sum_squares(s, ring, work);
+  if (NORM && threadIdx.x >= kConsumers + 32) sum_squares(s, ring, p, work);
   else if (threadIdx.x == kConsumers) refill(s, ring, w, x, work);
   __syncwarp();
   if (SPLITS > 1 && threadIdx.x < kConsumers + 32) wait_for_cluster();

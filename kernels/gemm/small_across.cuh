@@ -29,11 +29,11 @@ struct Across {
     named_sync(2 + warpgroup(), kWarpgroup);
   }
   __device__ __forceinline__ float bias(int n) const { return p.bias && n < p.n ? (float)p.bias[n] : 0.f; }
-  // `squares` of the warpgroup's rows of x.
-  __device__ __forceinline__ void finish(char* staging, const float* squares, const Accumulator<COLS>& d) const {
+  // `scales` of the warpgroup's rows of x.
+  __device__ __forceinline__ void finish(char* staging, const float* scales, const Accumulator<COLS>& d) const {
     float by[2];
 #pragma unroll
-    for (int j = 0; j < 2; j++) by[j] = NORM ? rsqrtf(squares[own_row() + 8 * j] / p.k + p.eps) : 1.f;
+    for (int j = 0; j < 2; j++) by[j] = NORM ? scales[own_row() + 8 * j] : 1.f;
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; chunk++)
 #pragma unroll
@@ -46,7 +46,6 @@ struct Across {
         to = pack<Value>(first + added.x, second + added.y);
       }
   }
-  static __device__ __forceinline__ float gated(float gate, float up) { return gate / (1 + __expf(-gate)) * up; }
   __device__ __forceinline__ void write(const char* staging) const {
     named_sync(2 + warpgroup(), kWarpgroup);
     each_piece([&](int, int from, long long at) { *(uint4*)(p.y + at) = *(const uint4*)(staging + from); });

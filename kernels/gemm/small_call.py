@@ -21,7 +21,7 @@ SOURCE = Path(__file__).with_name("small.cu")
 PARAMS = np.dtype(
     [(name, np.uint64) for name in ("y", "bias", "residual")]
     + [(name, np.int32) for name in ("m", "n", "k", "overlap")]
-    + [("eps", np.float32)],
+    + [(name, np.float32) for name in ("inverse_k", "eps")],
     align=True,
 )
 """`Params` of small.cu."""
@@ -52,7 +52,7 @@ class SmallLinear:
         y = torch.empty(case.m, case.n, dtype=x.dtype, device=x.device)
         params = np.zeros((), PARAMS)
         params["m"], params["n"], params["k"], params["overlap"] = case.m, case.n, case.k, self.overlap
-        params["eps"], params["y"] = eps, y.data_ptr()
+        params["inverse_k"], params["eps"], params["y"] = 1 / case.k, eps, y.data_ptr()
         for name, value in (("bias", bias), ("residual", residual)):
             params[name] = 0 if value is None else value.data_ptr()
         maps = self._weights(w), named("x", x, (cut.x_rows, PANEL))

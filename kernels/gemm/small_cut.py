@@ -17,8 +17,8 @@ WIDE = (*range(48, 161, 8), 192)
 UNEVEN = 1.25
 """What products take longer where 16 does not divide N."""
 
-WIDE_FROM = 129
-"""Rows of x; with fewer the memory is the limit, however full the waves are."""
+WIDE_FROM = 65
+"""Rows of x; fewer leave most of the M of two warpgroups empty."""
 
 COLUMNS_LEAST = 64
 """Fewer are not worth another tile."""
@@ -188,12 +188,13 @@ class SmallCut:
 
 
 def cuts(case: LinearCase) -> list[SmallCut]:
-    """Every cut of the case, the best guess first."""
+    """Every cut of the case, the best guess first: of two alike the one that more SMs have a part in."""
     found = [
         SmallCut(case, groups, splits, tokens) for groups in (1, 2, 3, 4) for splits in AT_ONCE for tokens in (1, 2, 4)
     ]
     found += [cut for groups in (1, 2, 3, 4) for tokens in (1, 2, 4) for cut in _wide(case, groups, tokens)]
-    return sorted((each for each in found if each.fits), key=lambda each: each.microseconds())
+    fitting = (each for each in found if each.fits)
+    return sorted(fitting, key=lambda each: (each.microseconds(), each.waves, -each.blocks))
 
 
 def _wide(case: LinearCase, groups: int, tokens: int) -> list[SmallCut]:

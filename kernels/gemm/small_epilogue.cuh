@@ -14,8 +14,10 @@ struct Params {
   const Value* bias;      // [n], or null
   const Value* residual;  // [m, n], or null
   int m, n, k, overlap;
-  float eps;
+  float inverse_k, eps;
 };
+
+__device__ __forceinline__ float gated(float gate, float up) { return __fdividef(gate, 1 + __expf(-gate)) * up; }
 
 // Rows of w and of x in a block's tile, columns of y; paired: 8 rows of gate and 8 of up by turns.
 constexpr int kWRows = ACROSS ? COLS : WGS * 64, kXRows = ACROSS ? WGS * 64 : COLS, kOutputs = PAIRED ? kWRows / 2 : kWRows;
@@ -53,7 +55,14 @@ struct Output {
     each_piece([&](int i, int row, int chunk, long long) { *(uint4*)(staging + swizzled(row, chunk)) = from[i]; });
     named_sync(2 + warpgroup(), kWarpgroup);
   }
-  // The sums `v` of 8 rows, the `group`th, as the accumulator holds them; `squares` [SPLITS][COLS] from their first row.
+  // Of a row of x: one over its root mean square, from the sums of squares [SPLITS][COLS], or as it is where k is whole.
+  __device__ __forceinline__ float scale(const float* squares) const {
+    float sum = 0.f;
+#pragma unroll
+    for (int split = 0; split < SPLITS; split++) sum += squares[split * COLS];
+    return SPLITS == 1 ? sum : rsqrtf(sum * p.inverse_k + p.eps);
+  }
+  // The sums `v` of 8 rows, the `group`th, as the accumulator holds them; `squares` from their first row.
   __device__ __forceinline__ void finish(char* staging, const float* squares, float4 v, int group, float2 bias) const {
     float value[4] = {v.x, v.y, v.z, v.w};
     const int warp = threadIdx.x % kWarpgroup / 32, lane = threadIdx.x % 32;
@@ -64,15 +73,12 @@ struct Output {
     const float added[4] = {first.x, first.y, second.x, second.y};
 #pragma unroll
     for (int j = 0; j < 4; j++) {
-      float sum = 0.f;
-#pragma unroll
-      for (int split = 0; NORM && split < SPLITS; split++) sum += squares[split * COLS + own_column() + j % 2];
-      if (NORM) value[j] *= rsqrtf(sum / p.k + p.eps);
+      if (NORM) value[j] *= scale(squares + own_column() + j % 2);
       value[j] += j < 2 ? bias.x : bias.y;
       if (RESIDUAL) value[j] += added[j];
     }
 #pragma unroll
-    for (int j = 0; PAIRED && j < 2; j++) value[j] = value[j] / (1 + __expf(-value[j])) * value[j + 2];
+    for (int j = 0; PAIRED && j < 2; j++) value[j] = gated(value[j], value[j + 2]);
     const u32 above[1] = {pack<Value>(value[0], value[1])};
     const u32 both[2] = {above[0], pack<Value>(value[2], value[3])};
     if constexpr (PAIRED) store_transposed(to, above);

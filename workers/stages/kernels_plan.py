@@ -61,8 +61,8 @@ def prompt_ops(document: StageInput, model: Any, ops: Sequence[PlannedOp]) -> li
         return []
     wanted = places(document, decoder.Decoder(model))
     exclude = document.workload.constraints.exclude
-    found = usual.of_prompts(ops, wanted.traffic)
-    return found or usual.prompt_ops(wanted, GPUS[document.gpu_class], exclude)
+    gpu, found = GPUS[document.gpu_class], usual.of_prompts(ops, wanted.traffic)
+    return [*found, *usual.last_rows(wanted, gpu, exclude)] if found else usual.prompt_ops(wanted, gpu, exclude)
 
 
 def options(candidates: Sequence[Candidate], lossy: bool) -> dict[str, list[Option]]:

@@ -111,10 +111,10 @@ WIDE = {"hidden_size": 256, "intermediate_size": 512}  # heads of 64
 
 def test_usual_ops_follow_size_and_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CONFIGS, "wide", CONFIGS["llama"] | WIDE)
-    hopper = {"torch_linear", "lm_head_skinny"}
-    assert names(usual("wide", 128, "h200")) == {*TRITON, *hopper, "flash_triton", "small_gemm"}
-    assert names(usual("wide", 512, "h200")) == {*TRITON, *hopper, "flash_triton"}
-    assert names(usual("wide", 1024, "h200")) == {*TRITON, *hopper, "flash_hopper", "gemm_hopper"}
+    norms, hopper = {"rmsnorm_triton", "rope_triton"}, {"skinny", "lm_head_skinny"}
+    assert names(usual("wide", 128, "h200")) == {*norms, *hopper, "flash_triton", "small_gemm"}
+    assert names(usual("wide", 512, "h200")) == {*TRITON, *hopper, "torch_linear", "flash_triton"}
+    assert names(usual("wide", 1024, "h200")) == {*norms, *hopper, "torch_linear", "flash_hopper", "gemm_hopper"}
     assert names(usual("wide", 1024, "a100")) == {*TRITON, "torch_linear", "torch_lm_head", "flash_triton"}
     assert "torch_lm_head" in names(usual("wide", 64, "h200", batch=32))
     assert not names(usual("wide", 128, "cpu")) & {*TRITON, "flash_triton"}
@@ -122,31 +122,44 @@ def test_usual_ops_follow_size_and_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_excluded_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CONFIGS, "wide", CONFIGS["llama"] | WIDE)
-    left_out = ["gemm_hopper", "small_gemm", "flash_hopper", "rope_triton", "lm_head_skinny"]
+    left_out = ["gemm_hopper", "small_gemm", "skinny", "flash_hopper", "rope_triton", "lm_head_skinny"]
     left = {"rmsnorm_triton", "gated_triton", "flash_triton", "torch_rope", "torch_linear", "torch_lm_head"}
     for prompt in (128, 1024):
         assert names(usual("wide", prompt, "h200", exclude=left_out)) == left
 
 
-def test_last_tokens_go_on_by_products_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not through the large tiles of the fused product that the other layers have."""
+@pytest.mark.parametrize("prompt", [128, 512, 1024])
+def test_last_tokens_go_on_by_products_of_their_own(monkeypatch: pytest.MonkeyPatch, prompt: int) -> None:
+    """Not through tiles of many rows; and not as dependent launches, which most of their neighbours are not."""
     monkeypatch.setitem(CONFIGS, "wide", CONFIGS["llama"] | WIDE)
-    alone = [op for op in usual("wide", 1024, "h200", batch=2) if op.op == "linear" and op.case["m"] == 2]
-    assert [(op.case["n"], op.case["epilogue"], op.variant) for op in alone] == [(1024, "none", "torch_linear")]
+    alone = [op for op in usual("wide", prompt, "h200", batch=2) if op.op == "linear" and op.case["m"] == 2]
+    found = [(op.case["n"], op.case["k"], op.case["epilogue"], op.variant, op.params) for op in alone]
+    out, gate, down = (256, 256, "residual"), (512, 256, "rmsnorm_scale_swiglu"), (256, 512, "residual")
+    assert found == [(*product, "skinny", {}) for product in (out, gate, down)]
 
 
 def test_few_rows_go_through_products_that_gate_and_add(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the last token through plain ones; all that can be are dependent launches."""
+    """All that can be are dependent launches."""
     monkeypatch.setitem(CONFIGS, "wide", CONFIGS["llama"] | WIDE)
-    ops = usual("wide", 128, "h200")
+    ops = [op for op in usual("wide", 128, "h200") if op.variant != "skinny"]
     products = {(op.case["m"], op.case["epilogue"], op.variant) for op in ops if op.op == "linear"}
-    small = {(128, epilogue, "small_gemm") for epilogue in ("none", "swiglu", "residual")}
-    assert products == {*small, (1, "none", "torch_linear")}
+    assert products == {(128, epilogue, "small_gemm") for epilogue in ("none", "swiglu", "residual")}
     assert [op.params["tokens"] for op in ops if op.case.get("epilogue") == "residual"] == [1, 1]
-    assert all(op.params.get("overlap") for op in ops if not op.variant.startswith("torch"))
+    assert all(op.params.get("overlap") for op in ops)
     between = [op for op in usual("wide", 256, "h200") if op.variant in {*TRITON, "flash_triton"}]
     assert between
     assert not any(op.params["overlap"] for op in between)
+
+
+def test_a_tile_of_a_short_prompts_attention_holds_all_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tile(prompt: int, **more: int) -> list[int]:
+        monkeypatch.setitem(CONFIGS, "wide", CONFIGS["llama"] | WIDE | more)
+        params = next(op.params for op in usual("wide", prompt, "h200") if op.variant == "flash_triton")
+        return [params[name] for name in ("block_m", "block_n", "warps", "stages")]
+
+    assert tile(128) == [64, 128, 4, 1]
+    assert tile(128, head_dim=128) == [64, 128, 8, 1]
+    assert tile(192) == [64, 64, 4, 2]
 
 
 @pytest.mark.parametrize("name", ["qwen2", "qwen3"])

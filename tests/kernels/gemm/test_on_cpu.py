@@ -187,7 +187,8 @@ def test_small(m, n, k, epilogue, dtype, picked, ring):
     cut, given = small_cut.SmallCut(case, *picked), inputs.draw(case, "cpu", 1)
     y = torch.full((m, n), float("nan"), dtype=DTYPES[dtype])
     found = np.zeros((), small_call.PARAMS)
-    found["m"], found["n"], found["k"], found["eps"], found["y"] = m, n, k, 1e-6, y.data_ptr()
+    found["m"], found["n"], found["k"], found["y"] = m, n, k, y.data_ptr()
+    found["inverse_k"], found["eps"] = 1 / k, 1e-6
     for name in ("bias", "residual"):
         found[name] = given[name].data_ptr() if name in given else 0
     kernel = library(small_call.SOURCE, SMALL, cut.macros() | ring)
