@@ -77,17 +77,18 @@ struct Epilogue {
   u32 tag;
   int step;
 
-  __device__ __forceinline__ void operator()(bool valid, int unit, int row, int b, float value, float above) const {
+  template <Op Which>
+  __device__ __forceinline__ void row_of(bool valid, int unit, int row, int b, float value, float above) const {
     const int out = (in.tile + unit) * 16 + row;
-    if (in.op == kHead) {
+    if (Which == kQkv && in.op == kHead) {
       if (!valid || out >= VOCAB) return;
       value *= s.scale[b];
       *best = larger(*best, candidate(value, out));
       if (p.logits) p.logits[step * p.logits_stride + (size_t)b * VOCAB + out] = value;
       return;
     }
-    if (in.op != kOut && in.op != kDown) value *= s.scale[b];
-    if (in.op == kGateUp) {
+    if (Which != kOut && Which != kDown) value *= s.scale[b];
+    if (Which == kGateUp) {
       value = __fdividef(value, 1.f + __expf(-value)) * above * s.scale[b];
       const u32 bits = __bfloat16_as_ushort(__float2bfloat16(value));
       const u32 next = __shfl_down_sync(~0u, bits, 1), third = __shfl_down_sync(~0u, bits, 2);
@@ -101,9 +102,9 @@ struct Epilogue {
       return;
     }
     const float next = __shfl_down_sync(~0u, value, 1);
-    u64* planes = in.op == kQkv ? p.qkv : in.op == kOut ? p.out_planes : p.down_planes + kDownWords * (in.layer & 1);
-    const int length = in.op == kQkv ? kQkvRows : HIDDEN;
-    const int copied = in.op == kQkv ? kQkvWords : in.op == kOut ? kOutWords : 2 * kDownWords;
+    u64* planes = Which == kQkv ? p.qkv : Which == kOut ? p.out_planes : p.down_planes + kDownWords * (in.layer & 1);
+    const int length = Which == kQkv ? kQkvRows : HIDDEN;
+    const int copied = Which == kQkv ? kQkvWords : Which == kOut ? kOutWords : 2 * kDownWords;
     planes += (((size_t)in.plane * BATCH + b) * length + out) / 2;
 #pragma unroll
     for (int copy = 0; copy < COPIES; copy++, planes += copied)
@@ -220,7 +221,7 @@ __device__ __forceinline__ void consume(const Params& p, Shared& s) {
 #endif
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1) CLUSTERED decode(const __grid_constant__ Params p) {
-  Shared& s = *(Shared*)memory;
+  Shared& s = shared_memory();
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; i++) {
       barrier_init(shared_address(&s.full[i]), 1);

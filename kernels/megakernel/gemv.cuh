@@ -73,7 +73,7 @@ __device__ __forceinline__ void take_chunk(const Params& p, Shared& s, RingPlace
 // a warp keeps in registers from unit to unit if it fits. There are Tiles column tiles; if not Even, some SMs have one less.
 // `load` brings the input and is false when the machine has given up. Of GATE_UP, whose wait finds the ring full, the first
 // unit's first chunks leave it meanwhile.
-// `epilogue(valid, unit, row, b, value, above)` is called by whole warps, once for each output row, neighbouring rows
+// `epilogue.row_of<Which>(valid, unit, row, b, value, above)` is called by whole warps, once for each output row, neighbouring rows
 // in neighbouring lanes; for GATE_UP, for rows 0 to 7, with row + 8 as `above`.
 template <Op Which, int Tiles, bool Even, class Load, class Epilogue>
 __device__ __forceinline__ bool product(const Params& p, Shared& s, RingPlace& ring, const Instruction& in, int step,
@@ -131,7 +131,7 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, RingPlace& r
         const int at = min(i, outputs - 1), row = at % kRows, b = at / kRows % BATCH, done = at / kRows / BATCH;
         const float value = sum_over_warps(s, buffer, done, b * 16 + row);
         const float above = Paired ? sum_over_warps(s, buffer, done, b * 16 + row + 8) : 0.f;
-        epilogue(i < outputs, unit - u + done, row, b, value, above);
+        epilogue.template row_of<Which>(i < outputs, unit - u + done, row, b, value, above);
       }
       buffer ^= 1;
     }

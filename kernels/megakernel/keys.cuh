@@ -74,18 +74,17 @@ __device__ __forceinline__ void take_row(const __nv_bfloat16* row, int lane, u32
   }
 }
 
-// Has the SMs bring a layer's rows into the second-level cache together, ahead of those that attend. No more than
-// some: they would keep the words of other SMs waiting.
-constexpr int kKeysAhead = 2048;
+// Has the SMs bring a layer's rows into the second-level cache together, ahead of those that attend: each so many, for all
+// would keep the words of other SMs waiting.
+constexpr int kRowsAhead = 16;
 __device__ __forceinline__ void fetch_ahead(const Params& p, int layer) {
-  const u32 bytes = min(p.position, kKeysAhead) * KV_HEADS * HEAD_DIM * 2, share = (bytes / gridDim.x + 127) / 128 * 128;
-  const u32 at = share * blockIdx.x;
-  if (at >= bytes) return;
+  const int first = blockIdx.x * kRowsAhead, rows = min(p.position - first, kRowsAhead);
+  if (rows <= 0) return;
 #pragma unroll 1
   for (int b = 0; b < BATCH; b++) {
-    const size_t from = ((size_t)layer * BATCH + b) * p.capacity * KV_HEADS * HEAD_DIM + at / 2;
-    prefetch_l2(p.k_cache + from, min(share, bytes - at));
-    prefetch_l2(p.v_cache + from, min(share, bytes - at));
+    const size_t from = (((size_t)layer * BATCH + b) * p.capacity + first) * KV_HEADS * HEAD_DIM;
+    prefetch_l2(p.k_cache + from, rows * KV_HEADS * HEAD_DIM * 2);
+    prefetch_l2(p.v_cache + from, rows * KV_HEADS * HEAD_DIM * 2);
   }
 }
 

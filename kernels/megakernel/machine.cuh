@@ -174,6 +174,13 @@ __device__ __forceinline__ void mark(const Params& p, int step, int index, int w
 }
 
 extern __shared__ __align__(1024) char memory[];  // a Shared
+// Its address is kept in a register: the compiler would work it out of the block's place in its cluster again and again, by a
+// read of a special register that takes longer than the read of shared memory that follows.
+__device__ __forceinline__ Shared& shared_memory() {
+  u32 address;
+  asm volatile("mov.u32 %0, %1;" : "=r"(address) : "r"(shared_address(memory)));
+  return *(Shared*)__cvta_shared_to_generic(address);
+}
 
 #if DEBUG
 // Notes words that the instruction at hand reads or writes; one outside of all buffers as the word after the last.
@@ -238,13 +245,14 @@ __device__ __forceinline__ void settle(const Params& p, Shared& s, const Instruc
                                        const u32 (&from)[N], ulonglong2 (&words)[N]) {
   u64 began = 0;
   for (u32 spin = 0;; spin++) {
-    bool ready = true;
+    bool ready = true, missed[N];
 #pragma unroll
-    for (int i = 0; i < N; i++)
-      if (tag_of(words[i].x) != tag || tag_of(words[i].y) != tag) {
-        ready = false;
-        words[i] = load_words(base + from[i]);
-      }
+    for (int i = 0; i < N; i++) {
+      missed[i] = tag_of(words[i].x) != tag || tag_of(words[i].y) != tag;
+      ready &= !missed[i];
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) load_missed(words[i], base + from[i], missed[i]);
     if (__all_sync(~0u, ready)) return;
     if ((spin & 1023) == 1023 && __any_sync(~0u, given_up(p, s, in, spin, began))) return;  // all lanes or none
   }

@@ -131,6 +131,12 @@ __device__ __forceinline__ ulonglong2 load_words(const u64* from) {
   asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];" : "=l"(words.x), "=l"(words.y) : "l"(from) : "memory");
   return words;
 }
+// The same where they are missed, else as they are: without a branch, so that all that a lane misses is asked for at once.
+__device__ __forceinline__ void load_missed(ulonglong2& words, const u64* from, bool missed) {
+  if (missed) note(from, 2, false);
+  asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%3];\n}"
+               : "+l"(words.x), "+l"(words.y) : "r"((u32)missed), "l"(from) : "memory");
+}
 __device__ __forceinline__ u32 cycles() {
   u32 t;
   asm volatile("mov.u32 %0, %clock;" : "=r"(t));
