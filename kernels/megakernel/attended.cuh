@@ -47,7 +47,7 @@ __device__ __forceinline__ bool attend_to_split(const Params& p, Shared& s, Ring
   if constexpr (KEYS_IN_RING)
     attend_from_ring(p, s, ring, in, span, p.position + step, in.sequence);
   else
-    attend(p, s, in, span, p.position + step, in.sequence);
+    attend<kTiles>(p, s, in, span, p.position + step, in.sequence);
   consumers_sync();
   mark(p, step, in.index, 2);
   hand_on(p, s, in, tag_at(step, in.layer), span, in.sequence);
@@ -238,7 +238,10 @@ __device__ __forceinline__ void attend_for_input(const Params& p, Shared& s, con
 #if PAIRS
     expect_shared(s, in);
 #endif
-    attend(p, s, in, span, position, b);
+    if (kTilesOfFew < kTiles && span.end <= kTilesOfFew * kStride)
+      attend<kTilesOfFew>(p, s, in, span, position, b);
+    else
+      attend<kTiles>(p, s, in, span, position, b);
     consumers_sync();
 #pragma unroll 1
     for (int i = threadIdx.x * 4; i < in.k_tiles * 16; i += kConsumers * 4) {

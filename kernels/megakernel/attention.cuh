@@ -74,10 +74,11 @@ __device__ __forceinline__ float4* kept(AttentionScratch& a, int e, int w) {
 
 // A pass's scores, of which the first `left` keys of the lane's exist, become weights; `most` and `total` (of head g) take
 // them in. What is left of the passes before.
-__device__ __forceinline__ float weigh(float (&scores)[kTiles][2][4], int left, float& most, float& total) {
+template <int Tiles>
+__device__ __forceinline__ float weigh(float (&scores)[Tiles][2][4], int left, float& most, float& total) {
   float top = most;
 #pragma unroll
-  for (int j = 0; j < kTiles; j++)
+  for (int j = 0; j < Tiles; j++)
 #pragma unroll
     for (int i = 0; i < 2; i++)
 #pragma unroll
@@ -93,7 +94,7 @@ __device__ __forceinline__ float weigh(float (&scores)[kTiles][2][4], int left, 
   most = top;
   total *= keep;
 #pragma unroll
-  for (int j = 0; j < kTiles; j++)
+  for (int j = 0; j < Tiles; j++)
 #pragma unroll
     for (int i = 0; i < 2; i++)
 #pragma unroll
@@ -111,9 +112,10 @@ __device__ __forceinline__ void leave_state(AttentionScratch& a, const Part& par
 
 // Adds a pass's weighted values to what the warp has of the passes before, of which `keep` is left (by head g); none in
 // its first pass.
+template <int Tiles>
 __device__ __forceinline__ void add_pass(AttentionScratch& a, const Part& part, bool first, float keep,
-                                         const float (&weights)[kTiles][2][4],
-                                         const u32 (&values)[kTiles][4][kValueWords]) {
+                                         const float (&weights)[Tiles][2][4],
+                                         const u32 (&values)[Tiles][4][kValueWords]) {
   const int lane = threadIdx.x % 32;
   float sums[kValueWords][4] = {};
   add_values(weights, values, sums);
@@ -135,13 +137,14 @@ __device__ __forceinline__ void add_pass(AttentionScratch& a, const Part& part, 
 
 // All warps: attention over the span, left in `scratch` warp by warp. The first keys are fetched before q is there; not
 // the values, which would only keep q waiting behind them.
+template <int Tiles>
 __device__ __forceinline__ void attend(const Params& p, Shared& s, const Instruction& in, const Span& span,
                                        int position, int b) {
   const Part part = part_of(p, in, span, b);
   AttentionScratch& a = s.attention;
   const int lane = threadIdx.x % 32, rows = min(span.end, position);
   int first = span.begin + (threadIdx.x / 32 % kParts * kSharing + (kShared ? blockIdx.x % 2 : 0)) * 16;
-  u32 keys[kTiles][2][kKeyWords], values[kTiles][4][kValueWords];
+  u32 keys[Tiles][2][kKeyWords], values[Tiles][4][kValueWords];
   fetch_keys(p.k_cache, part, first, rows, keys);
   load_heads(p, s, in, span, position, b);
   fetch_values(p.v_cache, part, first, rows, values);
@@ -152,12 +155,12 @@ __device__ __forceinline__ void attend(const Params& p, Shared& s, const Instruc
   for (;;) {
     const int newest = position < span.end ? position - first : -1;
     place_newest_key(a.newest[part.group][0], newest, keys);
-    float scores[kTiles][2][4] = {};
+    float scores[Tiles][2][4] = {};
     score_tiles(a, part, keys, scores);
-    first += kTiles * kStride;
+    first += Tiles * kStride;
     const bool more = first < span.end;
     if (more) fetch_keys(p.k_cache, part, first, rows, keys);
-    const float keep = weigh(scores, span.end - first + kTiles * kStride - lane % 4 * 2, most, total);
+    const float keep = weigh(scores, span.end - first + Tiles * kStride - lane % 4 * 2, most, total);
     place_newest_value(a.newest[part.group][1], newest, values);
     add_pass(a, part, !begun, keep, scores, values);
     begun = true;

@@ -32,7 +32,7 @@ __device__ __forceinline__ void add_planes(const Params& p, Shared& s, const Ins
 
 // Brings an instruction's input vector into shared memory as its words arrive, for each product by code of its own (kQkv:
 // HEAD as well), which costs fewer registers and branches than one for all. `meanwhile` is done while the first words of a
-// copy of the residual are on their way. False when the machine has given up.
+// copy of the residual are on their way.
 struct Load {
   const Params& p;
   Shared& s;
@@ -40,17 +40,20 @@ struct Load {
   int step;
 
   template <Op Which, class Meanwhile>
-  __device__ __forceinline__ bool input(Meanwhile meanwhile) const;
+  __device__ __forceinline__ void input(Meanwhile meanwhile) const;
 };
 
 template <Op Which, class Meanwhile>
-__device__ __forceinline__ bool Load::input(Meanwhile meanwhile) const {
+__device__ __forceinline__ void Load::input(Meanwhile meanwhile) const {
   const u32 tag = tag_at(step, in.layer);
   if constexpr (Which == kQkv || Which == kGateUp) {
     if constexpr (SLICE)
       load_slices(p, s, in, tag);
     else
-      add_planes(p, s, in, Which == kGateUp, step, meanwhile);
+      add_planes(p, s, in, Which == kGateUp, step, [&] {
+        if (COPIES > 1 && Which == kQkv && in.op == kQkv) fetch_ahead(p, in.layer);  // elsewhere before it: registers are few
+        meanwhile();
+      });
   } else if constexpr (Which == kOut) {
     if constexpr (MAX_SPLITS)
       load_attended(p, s, in, tag, p.position + step);
@@ -62,9 +65,7 @@ __device__ __forceinline__ bool Load::input(Meanwhile meanwhile) const {
   consumers_sync();
   if (Which != kOut && Which != kDown) set_scale(s);
   mark(p, step, in.index, 1);
-  if (s.faulted) return false;
   if (Which == kQkv && in.op == kHead && threadIdx.x == 0) __threadfence();  // this token's keys and values, before any later read
-  return true;
 }
 
 // What becomes of one output row of a product.
@@ -119,7 +120,7 @@ static_assert(kConsumers / 16 % BATCH == 0 || kUnitBatch * BATCH * 16 <= kConsum
 __device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPlace& ring, const Instruction& in) {
   note_instruction(p, s, in.index);
   mark(p, s.step, in.index, 0);
-  if (!KEYS_IN_RING && in.op == kQkv && threadIdx.x == kConsumers - 32) fetch_ahead(p, in.layer);
+  if (COPIES == 1 && in.op == kQkv) fetch_ahead(p, in.layer);
   if (KEYS_IN_RING && in.op == kHead) fence_copies();  // of this token's keys and values, by the tokens after it
   if (SLICE && in.op == kAdd) {
     add_planes(p, s, in, in.plane, s.step, [] {});

@@ -71,7 +71,7 @@ __device__ __forceinline__ void take_chunk(const Params& p, Shared& s, RingPlace
 
 // Streams `in.units` tiles of 16 rows x in.k_tiles * 16 columns through the ring and multiplies them by the input, which
 // a warp keeps in registers from unit to unit if it fits. There are Tiles column tiles; if not Even, some SMs have one less.
-// `load` brings the input and is false when the machine has given up. Of GATE_UP, whose wait finds the ring full, the first
+// False when the machine has given up. `load` brings the input. Of GATE_UP, whose wait finds the ring full, the first
 // unit's first chunks leave it meanwhile.
 // `epilogue.row_of<Which>(valid, unit, row, b, value, above)` is called by whole warps, once for each output row, neighbouring rows
 // in neighbouring lanes; for GATE_UP, for rows 0 to 7, with row + 8 as `above`.
@@ -93,14 +93,15 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, RingPlace& r
 #pragma unroll
     for (int c = 0; c < kAhead; c++) take_chunk<(kAhead > 0)>(p, s, ring, in, here(c), ahead[c], row_scale);
   };
-  if (!load.template input<Which>(meanwhile)) return false;
-  if (!in.units) return true;
+  load.template input<Which>(meanwhile);
+  if (!in.units) return !s.faulted;
   char* input = (char*)s.product.input;
   float2 undo = make_float2(1.f, 1.f);
   if constexpr (WEIGHT_BITS == 8) undo = halve_inputs<Tiles>(input, tiles);
   Inputs held[kHeld ? kChunks : 1], fresh;
 #pragma unroll
   for (int c = 0; kHeld && c < kChunks; c++) load_inputs(held[c], input + c * kChunkInput, here(c));
+  if (s.faulted) return false;  // asked while the inputs come, for which everyone waits
   int buffer = 0;
   float sum[kChains][4] = {};
 #pragma unroll

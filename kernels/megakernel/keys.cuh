@@ -49,6 +49,7 @@ __device__ __forceinline__ Part part_of(const Params& p, const Instruction& in, 
 // Rows as operands of the matrix units. In the scores' product lane 4g + t holds of keys g and g + 8 of a tile the
 // dimensions that it also holds of query g; in the values' product of keys 2t, 2t + 1, 2t + 8, 2t + 9 dimensions of g.
 constexpr int kTiles = (HEAD_DIM == 128 || KEYS_IN_RING ? 2 : 3) - kShared;  // of 16 keys that a warp has in registers
+constexpr int kTilesOfFew = kShared && kStride >= 256 ? 1 : kTiles;          // where the context is no longer than these
 constexpr int kKeyWords = HEAD_DIM / 8, kValueWords = HEAD_DIM / 16;
 
 // Which 16 bytes of a row hold words [w, w + 4) of those of `lane` of LANES. In the ring's chunks two neighbours are a
@@ -78,6 +79,7 @@ __device__ __forceinline__ void take_row(const __nv_bfloat16* row, int lane, u32
 // would keep the words of other SMs waiting.
 constexpr int kRowsAhead = 16;
 __device__ __forceinline__ void fetch_ahead(const Params& p, int layer) {
+  if (KEYS_IN_RING || threadIdx.x != kConsumers - 32) return;
   const int first = blockIdx.x * kRowsAhead, rows = min(p.position - first, kRowsAhead);
   if (rows <= 0) return;
 #pragma unroll 1
@@ -90,13 +92,14 @@ __device__ __forceinline__ void fetch_ahead(const Params& p, int layer) {
 
 // The warp's tiles from key `first` on. Rows from `end` on are 0. No row is read before it is written for good, so that
 // the first-level cache cannot hold a stale one.
+template <int Tiles>
 __device__ __forceinline__ void fetch_keys(const __nv_bfloat16* cache, const Part& part, int first, int end,
-                                           u32 (&rows)[kTiles][2][kKeyWords]) {
+                                           u32 (&rows)[Tiles][2][kKeyWords]) {
   const int lane = threadIdx.x % 32;
   const __nv_bfloat16* from = cache + (part.base + (size_t)(first + lane / 4) * KV_HEADS) * HEAD_DIM;
   const int left = end - first - lane / 4;
 #pragma unroll
-  for (int j = 0; j < kTiles; j++)
+  for (int j = 0; j < Tiles; j++)
 #pragma unroll
     for (int i = 0; i < 2; i++) {
 #pragma unroll
@@ -105,13 +108,14 @@ __device__ __forceinline__ void fetch_keys(const __nv_bfloat16* cache, const Par
       if (key < left) take_row<4>(from + key * KV_HEADS * HEAD_DIM, lane % 4, rows[j][i]);
     }
 }
+template <int Tiles>
 __device__ __forceinline__ void fetch_values(const __nv_bfloat16* cache, const Part& part, int first, int end,
-                                             u32 (&rows)[kTiles][4][kValueWords]) {
+                                             u32 (&rows)[Tiles][4][kValueWords]) {
   const int lane = threadIdx.x % 32;
   const __nv_bfloat16* from = cache + (part.base + (size_t)(first + lane % 4 * 2) * KV_HEADS) * HEAD_DIM;
   const int left = end - first - lane % 4 * 2;
 #pragma unroll
-  for (int j = 0; j < kTiles; j++)
+  for (int j = 0; j < Tiles; j++)
 #pragma unroll
     for (int i = 0; i < 4; i++) {
 #pragma unroll
@@ -122,21 +126,23 @@ __device__ __forceinline__ void fetch_values(const __nv_bfloat16* cache, const P
 }
 
 // Puts the newest row, which no cache has yet, in its place among the rows that a lane holds: `at` keys from the first.
-__device__ __forceinline__ void place_newest_key(const __nv_bfloat16* newest, int at, u32 (&keys)[kTiles][2][kKeyWords]) {
+template <int Tiles>
+__device__ __forceinline__ void place_newest_key(const __nv_bfloat16* newest, int at, u32 (&keys)[Tiles][2][kKeyWords]) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
-  for (int j = 0; j < kTiles; j++) {
+  for (int j = 0; j < Tiles; j++) {
     if (at < j * kStride || at >= j * kStride + 16) continue;
 #pragma unroll
     for (int i = 0; i < 2; i++)
       if (at == j * kStride + i * 8 + lane / 4) take_row<4>(newest, lane % 4, keys[j][i]);
   }
 }
+template <int Tiles>
 __device__ __forceinline__ void place_newest_value(const __nv_bfloat16* newest, int at,
-                                                   u32 (&values)[kTiles][4][kValueWords]) {
+                                                   u32 (&values)[Tiles][4][kValueWords]) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
-  for (int j = 0; j < kTiles; j++) {
+  for (int j = 0; j < Tiles; j++) {
     if (at < j * kStride || at >= j * kStride + 16) continue;
 #pragma unroll
     for (int i = 0; i < 4; i++)
@@ -150,8 +156,9 @@ __device__ __forceinline__ u32 pack_bf16(float low, float high) {
 }
 
 // scores[j][i]: of head g with keys 2t and 2t + 1 of half i of tile j.
+template <int Tiles>
 __device__ __forceinline__ void score_tiles(const AttentionScratch& a, const Part& part,
-                                            const u32 (&keys)[kTiles][2][kKeyWords], float (&scores)[kTiles][2][4]) {
+                                            const u32 (&keys)[Tiles][2][kKeyWords], float (&scores)[Tiles][2][4]) {
   const int lane = threadIdx.x % 32, row = part.first + min(lane / 4, part.heads - 1);
 #pragma unroll
   for (int w = 0; w < kKeyWords; w += 4) {
@@ -161,7 +168,7 @@ __device__ __forceinline__ void score_tiles(const AttentionScratch& a, const Par
 #pragma unroll
     for (int h = 0; h < 4; h += 2)
 #pragma unroll
-      for (int j = 0; j < kTiles; j++)
+      for (int j = 0; j < Tiles; j++)
 #pragma unroll
         for (int i = 0; i < 2; i++)
           mma_bf16(scores[j][i], make_uint4(high[h], low[h], high[h + 1], low[h + 1]),
@@ -170,10 +177,11 @@ __device__ __forceinline__ void score_tiles(const AttentionScratch& a, const Par
 }
 
 // sums[w]: of heads 2t and 2t + 1, dimension 2w of this lane's, then dimension 2w + 1.
-__device__ __forceinline__ void add_values(const float (&weights)[kTiles][2][4],
-                                           const u32 (&values)[kTiles][4][kValueWords], float (&sums)[kValueWords][4]) {
+template <int Tiles>
+__device__ __forceinline__ void add_values(const float (&weights)[Tiles][2][4],
+                                           const u32 (&values)[Tiles][4][kValueWords], float (&sums)[kValueWords][4]) {
 #pragma unroll
-  for (int j = 0; j < kTiles; j++) {
+  for (int j = 0; j < Tiles; j++) {
     const uint2 weight = make_uint2(pack_bf16(weights[j][0][0], weights[j][0][1]), pack_bf16(weights[j][1][0], weights[j][1][1]));
 #pragma unroll
     for (int w = 0; w < kValueWords; w++)
