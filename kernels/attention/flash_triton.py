@@ -22,6 +22,9 @@ TILES: tuple[tuple[int, tuple[tuple[int, int, int, int], ...]], ...] = (
 )
 """The tiles worth timing up to a head_dim, as `PARAMS`; the first fits the 99 KB of the smallest GPUs."""
 
+ALL_KEYS = {64: (64, 128, 4, 1), 128: (64, 128, 8, 1)}
+"""One more up to a head_dim where there are no more keys than it holds, so that nothing is waited for twice."""
+
 
 @register
 class FlashTriton(Variant):
@@ -111,7 +114,15 @@ def _check_rows(tensors: "dict[str, torch.Tensor]", block_n: int) -> None:
 
 
 def _offered(case: AttentionCase) -> tuple[tuple[int, int, int, int], ...]:
-    return next(tiles for head_dim, tiles in TILES if case.head_dim <= head_dim)
+    tiles = next(tiles for head_dim, tiles in TILES if case.head_dim <= head_dim)
+    short = all_keys(case)
+    return tiles if short is None else (*tiles, short)
+
+
+def all_keys(case: AttentionCase) -> tuple[int, int, int, int] | None:
+    """The tile, as `PARAMS`, that holds all of the case's keys; None where there is none."""
+    tile = next((tile for head_dim, tile in ALL_KEYS.items() if case.head_dim <= head_dim), None)
+    return tile if tile is not None and case.kv_len <= tile[1] else None
 
 
 def _params(case: AttentionCase, params: dict[str, Any]) -> dict[str, int]:

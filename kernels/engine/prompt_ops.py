@@ -6,6 +6,7 @@ Nothing is timed here: benchmarks/notes/whole-model.md says where each preferenc
 from collections.abc import Collection, Iterable, Iterator
 
 from kernels import registry
+from kernels.attention import flash_triton
 from kernels.candidates import DEFAULTS
 from kernels.engine.choosing import planned_op
 from kernels.engine.places import Places, Traffic
@@ -28,8 +29,6 @@ ANY_SIZE = {
 SMALL_TILE = {"block_m": 64, "block_n": 64, "warps": 4, "stages": 2}
 """Tiles of `flash_triton` up to a head_dim of SMALL_HEADS where tiles of LARGE_ROWS queries would not reach all SMs."""
 SMALL_HEADS, LARGE_ROWS = 128, 128
-ALL_KEYS = {"block_m": 64, "block_n": 128, "stages": 1}
-"""There, for up to 128 keys: one tile holds them; with 4 warps up to a head_dim of 64, else 8."""
 ROW_WARPS = {"warps": 8}
 """Of `rmsnorm_triton` up to FEW rows, where nobody waits but the product behind."""
 ONE_TILE = {"tokens": 1}
@@ -121,6 +120,5 @@ def _tile(case: AttentionCase, gpu: Gpu) -> dict[str, int]:
     tiles = case.batch * case.heads * -(-case.q_len // LARGE_ROWS)
     if case.head_dim > SMALL_HEADS or tiles >= gpu.sms:
         return {}
-    if case.kv_len > ALL_KEYS["block_n"]:
-        return SMALL_TILE
-    return ALL_KEYS | {"warps": 4 if case.head_dim <= 64 else 8}
+    short = flash_triton.all_keys(case)
+    return SMALL_TILE if short is None else dict(zip(flash_triton.PARAMS, short, strict=True))

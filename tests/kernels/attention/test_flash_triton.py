@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from kernels import accuracy, registry
-from kernels.attention.flash_triton import TILES, FlashTriton
+from kernels.attention.flash_triton import ALL_KEYS, TILES, FlashTriton
 from kernels.hardware import GPUS
 from kernels.ops import AttentionCase
 from tests.kernels import interpreting
@@ -70,6 +70,8 @@ def test_the_interpreter_agrees_with_the_reference():
         ({"head_dim": 96, "window": 100}, TILES[1][1][2]),
         ({"head_dim": 128, "lengths": (100, 200), "softcap": 30.0}, TILES[1][1][0]),
         ({"head_dim": 256}, TILES[2][1][0]),
+        ({"head_dim": 64, "q_len": 128, "kv_len": 128}, ALL_KEYS[64]),
+        ({"head_dim": 128, "q_len": 128, "kv_len": 128}, ALL_KEYS[128]),
     ],
 )
 def test_it_compiles_for_hopper_without_spills(change, tile):
@@ -80,6 +82,16 @@ def test_it_compiles_for_hopper_without_spills(change, tile):
     types = dict.fromkeys(attention_forward.arg_names, "i32") | dict.fromkeys("qkvo", "*bf16") | {"tiles": "*i32"}
     types |= dict.fromkeys([name for name in types if name.endswith(("_row", "_head", "_batch"))], "i32:16")
     assert stack_bytes(attention_forward, types | {"scale": "fp32", "softcap": "fp32"}, fixed, warps, stages) == 0
+
+
+def test_a_tile_for_all_keys_is_offered_where_there_are_no_more():
+    def offered(**change):
+        return [tuple(params.values()) for params in FlashTriton().space(like(**change))]
+
+    assert offered(head_dim=64, kv_len=128) == [*TILES[0][1], ALL_KEYS[64]]
+    assert offered(head_dim=96, kv_len=100) == [*TILES[1][1], ALL_KEYS[128]]
+    assert offered(head_dim=64, kv_len=129) == list(TILES[0][1])
+    assert offered(head_dim=256, kv_len=64) == list(TILES[2][1])
 
 
 @pytest.mark.parametrize(
