@@ -156,6 +156,7 @@ __device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPlace& r
 
 __device__ __forceinline__ bool stops(const Params& p, int token) {
   bool found = false;
+#pragma unroll(KEYS_IN_RING && BATCH == 1 && !kHalves ? 1 : 4)  // registers are few there: no spills
   for (int i = 0; i < p.stop_count; i++) found |= token == p.stop[i];
   return found;
 }

@@ -1,5 +1,6 @@
 """decode.cu compiles for Hopper without spilling a register, by the compiler that a launch uses."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,18 @@ def constants(name: str, **layout: Any) -> dict:
     return device.defines(build(shape, replace(usual(shape, **asked), **layout)), device.Tuning())
 
 
+def long_contexts() -> Iterator[tuple[str, dict[str, int]]]:
+    """Every model with each of the layouts that it has behind a long context."""
+    for name, config in CONFIGS.items():
+        layouts = {usual(shape_of(config), capacity=capacity): capacity for capacity in (4096, 16384)}
+        yield from ((name, {"capacity": capacity}) for capacity in layouts.values())
+
+
 @pytest.mark.parametrize(
     ("name", "layout"),
     [
         ("llama-3.2-1b", {}),
         ("qwen2.5-1.5b", {}),
-        ("llama-3.2-1b", {"capacity": 4096}),
-        ("qwen2.5-1.5b", {"capacity": 4096}),
         ("qwen3-0.6b", {}),
         ("smollm2-1.7b", {}),
         ("voice-agent", {}),
@@ -49,6 +55,7 @@ def constants(name: str, **layout: Any) -> dict:
         ("qwen2.5-1.5b", {"weights": "nvfp4"}),
         ("llama-3.2-1b", {"weights": "nvfp4", "batch": 8}),
         ("qwen2.5-1.5b", {"weights": "nvfp4", "batch": 6}),
+        *long_contexts(),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(map(str, value.values())),
 )
