@@ -4,9 +4,21 @@ from typing import TYPE_CHECKING
 
 from kernels.ops import AttentionCase
 from kernels.portable import expect_current
+from kernels.registry import Refusal
 
 if TYPE_CHECKING:
     import torch
+
+
+GRID_MOST = 65_535
+"""Blocks of a grid along its second and third side."""
+
+
+def too_many(batch: int) -> Refusal | None:
+    """The refusal of more sequences than one side of a grid holds."""
+    if batch <= GRID_MOST:
+        return None
+    return Refusal(f"batch is {batch}: this variant takes at most {GRID_MOST} sequences")
 
 
 def check(case: AttentionCase, q: "torch.Tensor", k: "torch.Tensor", v: "torch.Tensor") -> None:

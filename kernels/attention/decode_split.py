@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kernels.attention.arguments import too_many
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase
 from kernels.portable import chosen, not_here
@@ -98,6 +99,4 @@ def refused(case: AttentionCase) -> Refusal | None:
         return Refusal(f"window is {case.window}: a query sees at least itself")
     if case.softcap is not None and not case.softcap > 0:
         return Refusal(f"softcap is {case.softcap:g}: it must be above 0")
-    if case.batch > 65_535:
-        return Refusal(f"batch is {case.batch}: this variant takes at most 65535 sequences")
-    return None
+    return too_many(case.batch)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernels.attention.arguments import too_many
 from kernels.attention.torch_step import refusal
 from kernels.hardware import Gpu
 from kernels.ops import StepAttentionCase
@@ -49,11 +50,9 @@ class StepHopper(Variant):
             return Refusal(f"head_dim is {case.head_dim}: this variant takes {', '.join(map(str, HEAD_DIMS))}")
         if case.heads > GROUP_MOST * case.kv_heads:
             return Refusal(f"heads is {case.heads} on {case.kv_heads} kv_heads: at most {GROUP_MOST} on each")
-        if case.batch > 65_535:
-            return Refusal(f"batch is {case.batch}: this variant takes at most 65535 sequences")
         if case.seen > LONGEST:
             return Refusal(f"kv_len is {case.kv_len}: this variant splits a head among 8 blocks, for {LONGEST} keys")
-        return refusal(case)
+        return too_many(case.batch) or refusal(case)
 
     def space(self, case: StepAttentionCase) -> list[dict[str, Any]]:
         """Fewer splits where batch and heads fill the GPU by themselves, query heads apart where they do not."""

@@ -146,25 +146,11 @@ struct Consumer {
 
   template <int N>
   __device__ __forceinline__ void multiply_rows(Accumulator<N>& d) {
-    const auto begin = [&](bool first) {
-      wait(s.full[at.stage], at.parity);
-      fence_products();
-      multiply(d, s.w[at.stage].panel(0, 64 * me), s.x[at.stage].panel(0), !first);
+    const auto product = [&](int stage, bool first) {
+      multiply(d, s.w[stage].panel(0, 64 * me), s.x[stage].panel(0), !first);
       commit_products();
     };
-    pin(d);
-    begin(true);
-    for (int k = kStep; k < p.k; k += kStep) {
-      const int before = at.stage;
-      at.advance();
-      begin(false);
-      wait_products<1>();
-      release(s.empty[before]);
-    }
-    wait_products<0>();
-    pin(d);
-    release(s.empty[at.stage]);
-    at.advance();
+    each_stage(d, s, at, p.k, kStep, product, [] {});
   }
 
   // Byte offset of 8 columns of y in a staged row.

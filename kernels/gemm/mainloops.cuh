@@ -11,25 +11,21 @@ __device__ __forceinline__ void release(Barrier& empty) {
   if (threadIdx.x % 32 < kBlocks) arrive_at(empty, threadIdx.x % 32);
 }
 
-// d = 64 rows of x times a tile of w in `steps` stages; returns the sum of squares of this thread's part of x where it
-// is wanted. One group of products is always under way: a stage is released while the next one is multiplied. `under`
-// is called once, under the products of the first step.
-template <bool Sum, typename T, int N, typename S, int Stages, typename F>
-__device__ __forceinline__ float multiply_tile(Accumulator<N>& d, S& s, Cursor<Stages>& at, int me, int steps,
-                                               const F& under) {
-  float sum = 0.f;
+// Stage after stage of the ring, each multiplied by `product(stage, first)`, which commits its products to d: for the
+// steps [0, extent), `stride` apart. One group of products is always under way: a stage is released while the next one is
+// multiplied. `under` is called once, under the products of the first step.
+template <int N, typename S, int Stages, typename Product, typename F>
+__device__ __forceinline__ void each_stage(Accumulator<N>& d, S& s, Cursor<Stages>& at, int extent, int stride,
+                                           const Product& product, const F& under) {
   pin(d);
   const auto begin = [&](bool first) {
-    const T* mine = s.x[at.stage].panel(0, 64 * me);
     wait(s.full[at.stage], at.parity);
     fence_products();
-    multiply(d, mine, s.w[at.stage].panel(0), !first);
-    commit_products();
-    if constexpr (Sum) sum += epilogue::squares(mine);
+    product(at.stage, first);
   };
   begin(true);
   under();
-  for (int step = 1; step < steps; step++) {
+  for (int step = stride; step < extent; step += stride) {
     const int before = at.stage;
     at.advance();
     begin(false);
@@ -40,5 +36,20 @@ __device__ __forceinline__ float multiply_tile(Accumulator<N>& d, S& s, Cursor<S
   pin(d);
   release(s.empty[at.stage]);
   at.advance();
+}
+
+// d = 64 rows of x times a tile of w in `steps` stages; returns the sum of squares of this thread's part of x where it
+// is wanted. `under` as above.
+template <bool Sum, typename T, int N, typename S, int Stages, typename F>
+__device__ __forceinline__ float multiply_tile(Accumulator<N>& d, S& s, Cursor<Stages>& at, int me, int steps,
+                                               const F& under) {
+  float sum = 0.f;
+  const auto product = [&](int stage, bool first) {
+    const T* mine = s.x[stage].panel(0, 64 * me);
+    multiply(d, mine, s.w[stage].panel(0), !first);
+    commit_products();
+    if constexpr (Sum) sum += epilogue::squares(mine);
+  };
+  each_stage(d, s, at, steps, 1, product, under);
   return sum;
 }

@@ -194,6 +194,7 @@ class MegakernelRunner(Runner):
         machine = self._machine
         assert machine is not None
         ids = ids.to(machine.gpu)
+        self._cancel[1][0] = 0
         batch, length = machine.layout.batch, ids.shape[1]
         out = torch.empty(len(ids), length, self.shape.vocab, dtype=torch.float32, device=machine.gpu)
         for begin in range(0, len(ids), batch):

@@ -9,9 +9,10 @@ from kernels.plan import Plan, PlannedOp
 from tests.kernels.engine.engine_models import CONFIGS
 
 
-def load(name: str, own_norms: bool = True) -> Any:
-    """A model whose norm weights differ from one, so that folding them in is seen."""
-    model = engine.load(None, CONFIGS[name], seed=3, generated=True, dtype="fp32", device="cpu")
+def load(name: str | dict[str, Any], own_norms: bool = True) -> Any:
+    """A model, by name or configuration, whose norm weights differ from one, so that folding them in is seen."""
+    config = CONFIGS[name] if isinstance(name, str) else name
+    model = engine.load(None, config, seed=3, generated=True, dtype="fp32", device="cpu")
     if own_norms:
         generator = torch.Generator().manual_seed(1)
         for parameter_name, parameter in model.named_parameters():

@@ -5,39 +5,29 @@ from typing import Any
 import pytest
 import torch
 
-from kernels import engine, registry
+from kernels import registry
 from kernels.engine.eager import EagerRunner
 from kernels.engine.modules import GROUPS, install_norms, pack_projections
 from kernels.engine.parts import Parts
 from kernels.hardware import GPUS
 from kernels.ops import RmsNormCase
-from kernels.plan import Plan, PlannedOp
+from kernels.plan import PlannedOp
 from tests.kernels.engine.engine_models import CONFIGS
+from tests.kernels.engine.planned_models import applied, load, planned
 
 PHI3 = {"model_type": "phi3", "pad_token_id": 0}
 OLMO2 = {"model_type": "olmo2"}
 SIZES = {name: CONFIGS["llama-bias"][name] for name in CONFIGS["llama-bias"] if "_bias" not in name}
 
 
-def load(config: Any) -> Any:
-    model = engine.load(None, config, seed=3, generated=True, dtype="fp32", device="cpu")
-    generator = torch.Generator().manual_seed(1)
-    for name, parameter in model.named_parameters():
-        if "norm" in name:
-            parameter.data.add_(0.3 * torch.randn(parameter.shape, generator=generator))
-    return model
-
-
 def norm_op(m: int, n: int) -> PlannedOp:
-    case = RmsNormCase(m=m, n=n, dtype="fp32")
-    return PlannedOp(op="rmsnorm", case=case.model_dump(), variant="torch_rmsnorm")
+    return planned(RmsNormCase(m=m, n=n, dtype="fp32"), "torch_rmsnorm")
 
 
 @pytest.mark.parametrize("config", [SIZES | OLMO2, SIZES | PHI3, CONFIGS["gemma3"], CONFIGS["gpt2"]])
 def test_a_kernels_plan_runs_any_family(config: dict[str, Any], random_ids: torch.Tensor) -> None:
     expected = EagerRunner(load(config)).logits(random_ids)
-    plan = Plan(model_digest="", gpu="cpu", runner="kernels", dtype="fp32", ops=[norm_op(1, 64), norm_op(20, 64)])
-    runner = engine.apply(load(config), plan)
+    runner = applied(load(config), [norm_op(1, 64), norm_op(20, 64)])
     runner.prepare(2, 36, 4)
     torch.testing.assert_close(runner.logits(random_ids), expected, atol=5e-4, rtol=1e-3)
 
@@ -53,11 +43,11 @@ def test_planned_norms_are_called(random_ids: torch.Tensor, monkeypatch: pytest.
 
 
 def test_norms_that_are_not_plain_stay_as_they_are() -> None:
-    assert install_norms(load(CONFIGS["gemma3"]), Parts([], GPUS["cpu"])) == 0
+    assert install_norms(load("gemma3"), Parts([], GPUS["cpu"])) == 0
 
 
 def test_projections_of_one_input_become_one_product(random_ids: torch.Tensor) -> None:
-    model, calls = load(CONFIGS["gemma3"]), []
+    model, calls = load("gemma3"), []
     expected = model(random_ids).logits
 
     def linear(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
@@ -73,7 +63,7 @@ def test_projections_of_one_input_become_one_product(random_ids: torch.Tensor) -
 
 
 def test_projections_with_variants_of_their_own_stay_apart() -> None:
-    model = load(CONFIGS["gemma3"])
+    model = load("gemma3")
     inner = model.config.intermediate_size
     layers = model.config.num_hidden_layers
     assert pack_projections(model, torch.nn.functional.linear, lambda n, k: n == inner) == layers

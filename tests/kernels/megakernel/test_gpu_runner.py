@@ -98,7 +98,7 @@ def test_an_interrupted_generation_has_ended_when_its_caller_knows(monkeypatch):
     runner = runner_of(models(GPU_CONFIGS["llama"])[0])
     prompt = torch.ones(1, PROMPT, dtype=torch.int64, device="cuda")
     runner.prepare(1, PROMPT, 2000)
-    expected = runner.generate(prompt, 2000).tokens
+    expected, logits = runner.generate(prompt, 2000).tokens, runner.logits(prompt)
     began = []
 
     def interrupt(row, machine):
@@ -111,6 +111,7 @@ def test_an_interrupted_generation_has_ended_when_its_caller_knows(monkeypatch):
             runner.generate(prompt, 2000)
     assert began == [False]
     assert torch.cuda.current_stream().query()
+    assert torch.equal(runner.logits(prompt), logits)
     assert runner.generate(prompt, 2000).tokens == expected
 
 
