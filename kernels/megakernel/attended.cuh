@@ -150,7 +150,9 @@ static_assert(BATCH == 1 && OUT_INPUT <= kConsumers * 4, "a thread has 4 columns
 // The same for one sequence and so few columns that each half of the threads has them all, and merges half of the SM's
 // splits, which in a pair are half of all: the words of up to kSplitsEach are in flight at once. A head's lanes have the
 // states of one split each.
-constexpr int kMergers = kConsumers / 2, kHeadLanes = HEAD_DIM / 4, kSplitsEach = kHeadLanes < 16 ? kHeadLanes : 16;
+constexpr int kMergers = kConsumers / 2, kHeadLanes = HEAD_DIM / 4, kMerging = 2 * PAIRS + 2;
+constexpr int kSplitsMost = kHeadLanes < 16 ? kHeadLanes : 16, kSplitsShare = (MAX_SPLITS + kMerging - 1) / kMerging;
+constexpr int kSplitsEach = kSplitsShare < 1 ? 1 : kSplitsShare < kSplitsMost ? kSplitsShare : kSplitsMost;
 constexpr int kOutTiles = HEADS * HEAD_DIM / 16, kOutColumns = (kOutTiles + OUT_PLANES - 1) / OUT_PLANES * 16;
 constexpr bool kOutAligned = kOutTiles % OUT_PLANES == 0 && kOutColumns % HEAD_DIM == 0;  // no head is in two parts
 constexpr bool kHalves = BATCH == 1 && kOutColumns + (kOutAligned ? 0 : HEAD_DIM - 16) <= kMergers * 4;
@@ -193,14 +195,15 @@ __device__ __forceinline__ void load_splits_in_halves(const Params& p, Shared& s
   const int low = in.k_tile * 16, high = low + in.k_tiles * 16, i = threadIdx.x % kMergers;
   const int column = low / HEAD_DIM * HEAD_DIM + i * 4, row = min(max(column, low), high - 4);
   const int half = threadIdx.x / kMergers, at = (PAIRS ? blockIdx.x % 2 * 2 : 0) + half;
-  const int share = (splits + 2 * PAIRS + 1) / (2 * PAIRS + 2), begin = min(at * share, splits);
+  const int share = (splits + kMerging - 1) / kMerging, begin = min(at * share, splits);
   const int end = min(begin + share, splits), head = min(column, high - 4) / HEAD_DIM;
   FourMerged sum, *others = (FourMerged*)s.product.partial;
-  if constexpr (MAX_SPLITS <= 2 * (PAIRS + 1) * kSplitsEach) {
-    if (begin < end) merge_splits(p, s, in, tag, head, row, begin, end, sum);
+  const bool there = low / HEAD_DIM * HEAD_DIM + i / 32 * 128 < high;  // the warp has columns
+  if constexpr (MAX_SPLITS <= kMerging * kSplitsEach) {
+    if (there && begin < end) merge_splits(p, s, in, tag, head, row, begin, end, sum);
   } else {
 #pragma unroll 1
-    for (int first = begin; first < end; first += kSplitsEach)
+    for (int first = begin; there && first < end; first += kSplitsEach)
       merge_splits(p, s, in, tag, head, row, first, min(first + kSplitsEach, end), sum);
   }
 #if PAIRS

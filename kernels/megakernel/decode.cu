@@ -63,7 +63,7 @@ __device__ __forceinline__ void Load::input(Meanwhile meanwhile) const {
     load_gated(p, s, in, tag);
   }
   consumers_sync();
-  if (Which != kOut && Which != kDown) set_scale(s);
+  if (!kScaleApart && Which != kOut && Which != kDown) set_scale(s);
   mark(p, step, in.index, 1);
   if (Which == kQkv && in.op == kHead && threadIdx.x == 0) __threadfence();  // this token's keys and values, before any later read
 }
@@ -91,7 +91,7 @@ struct Epilogue {
     if (Which != kOut && Which != kDown) value *= s.scale[b];
     if (Which == kGateUp) {
       value = __fdividef(value, 1.f + __expf(-value)) * above * s.scale[b];
-      const u32 bits = __bfloat16_as_ushort(__float2bfloat16(value));
+      const u32 bits = pack_bf16(value, 0.f);
       const u32 next = __shfl_down_sync(~0u, bits, 1), third = __shfl_down_sync(~0u, bits, 2);
       u64* gated = p.gated + ((size_t)(in.tile + unit) * BATCH + b) * 4;
 #pragma unroll
@@ -106,15 +106,12 @@ struct Epilogue {
     u64* planes = Which == kQkv ? p.qkv : Which == kOut ? p.out_planes : p.down_planes + kDownWords * (in.layer & 1);
     const int length = Which == kQkv ? kQkvRows : HIDDEN;
     const int copied = Which == kQkv ? kQkvWords : Which == kOut ? kOutWords : 2 * kDownWords;
-    planes += (((size_t)in.plane * BATCH + b) * length + out) / 2;
+    planes += ((u32)(in.plane * BATCH + b) * length + out) / 2;
 #pragma unroll
     for (int copy = 0; copy < COPIES; copy++, planes += copied)
       if (valid && row % 2 == 0) store_word(planes, two_floats(value, next, tag));
   }
 };
-
-// So that all rows that a thread has in HEAD are of one sequence.
-static_assert(kConsumers / 16 % BATCH == 0 || kUnitBatch * BATCH * 16 <= kConsumers, "a thread's best logit is of one sequence");
 
 // One instruction of the consumers; false when the machine has given up. Little is kept in registers while it attends.
 __device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPlace& ring, const Instruction& in) {
@@ -214,6 +211,8 @@ __device__ __forceinline__ void consume(const Params& p, Shared& s) {
   }
   __syncwarp();
   if (threadIdx.x == 0) *(volatile int*)&s.stop = 1;
+  __syncwarp();
+  if (kScaleApart) helped_arrive<2>();
 }
 
 #if PAIRS
@@ -248,6 +247,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) CLUSTERED decode(const
   if (threadIdx.x >= kConsumers) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kProducerRegisters));
     if (threadIdx.x == kConsumers) produce(p, s);
+    if (kScaleApart && threadIdx.x / 32 == WARPS + 1) work_out_scales(s);
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kConsumerRegisters));
     consume(p, s);

@@ -10,7 +10,7 @@ import numpy as np
 from kernels import nvrtc
 from kernels.cuda_driver import clusters_at_once
 from kernels.megakernel.instructions import ADD, ATTENTION, HEAD, OUT
-from kernels.megakernel.layout import Layout, groups_of, heads_of_columns
+from kernels.megakernel.layout import EVEN_HIDDEN, Layout, groups_of, heads_of_columns
 from kernels.megakernel.program import Program, build
 from kernels.megakernel.shape import BATCH_MOST, Shape
 from kernels.megakernel.validate import check
@@ -22,7 +22,11 @@ from kernels.tiles.maps import TENSOR_MAP
 SOURCES = Path(__file__).parent
 SHARED_MOST = 227 * 1024
 AHEAD_HIDDEN = 1024, 2048
-"""Above the one and up to the other, pairs of SMs gain in bf16 by chunks taken ahead (megakernel.md of the notes)."""
+"""Above the one and up to the other chunks taken ahead gain in bf16 (megakernel-models.md of the notes)."""
+AHEAD_FEW = 2
+"""Chunks ahead for which there are registers beside splits or norms of q and k."""
+WARPS = 8
+"""That consume."""
 PRODUCER_THREADS = 128
 """A warpgroup, of which one thread works: so the consumers may have its registers."""
 
@@ -86,14 +90,13 @@ def sampling_words(sampling: Sequence[Sampling], vocab: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Tuning:
-    """Compile-time choices: consumer warps; chunks of gate and up that they take while its input comes; chunks in
-    flight from memory, within a long product or while consumers wait for chunks, and from the second-level cache when
-    they were brought into it; bytes of weights brought into that cache beyond the ring, and SM cycles for each 4 KB.
+    """Compile-time choices: chunks of gate and up that consumers take while its input comes; chunks in flight from
+    memory, within a long product or while consumers wait for chunks, and from the second-level cache when they were
+    brought into it; bytes of weights brought into that cache beyond the ring, and SM cycles for each 4 KB.
 
     `trace` notes times, `debug` the words that each instruction touches and the residuals; both take time.
     """
 
-    warps: int = 8
     ahead_chunks: int = 3
     in_flight: int = 3
     long_in_flight: int = 5
@@ -111,7 +114,7 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     batch = layout.batch
     slices = [int(table[table[:, 0] == ADD, 5].max(initial=0)) * 16 for table in program.instructions]
     attended, residual = attention_sizes(program), max(slices) or shape.hidden
-    other = scratch_bytes(residual, shape.head_dim, batch, longest, tuning.warps, *attended.values())
+    other = scratch_bytes(residual, shape.head_dim, batch, longest, *attended.values())
     mine = max(int(table[table[:, 0] == HEAD, 2].sum()) for table in program.instructions)
     if mine * 16 > COUNT_MOST:
         raise ValueError(f"vocab: {mine * 16} tokens on one SM are more than a word of a search can count")
@@ -121,13 +124,11 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     stages = min(stages, 16)
     in_flight, ahead = min(tuning.in_flight, stages), min(tuning.ahead_in_flight, stages)
     long = min(tuning.long_in_flight, stages) if batch == 1 and program.form.bits == 16 else in_flight
-    attends = layout.pairs and not layout.splits
-    takes = attends and program.form.bits == 16 and AHEAD_HIDDEN[0] < shape.hidden <= AHEAD_HIDDEN[1]
     return {
         "HIDDEN": shape.hidden, "INTER": shape.intermediate, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
         "HEAD_DIM": shape.head_dim, "LAYERS": shape.layers, "VOCAB": shape.vocab, "BATCH": batch,
         "QKV_BIAS": int(shape.qkv_bias), "QK_NORM": int(shape.qk_norm), "NORM_EPS": f"{shape.norm_eps!r}f",
-        "WARPS": tuning.warps, "AHEAD_CHUNKS": tuning.ahead_chunks if takes else 0,
+        "WARPS": WARPS, "AHEAD_CHUNKS": ahead_chunks(program, tuning),
         "STAGES": stages, "IN_FLIGHT": in_flight, "LONG_IN_FLIGHT": long, "AHEAD_IN_FLIGHT": ahead,
         "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": split_keys(program),
         "OUT_PLANES": layout.out_parts, "DOWN_PLANES": layout.down_parts, "PAIRS": int(layout.pairs),
@@ -136,6 +137,16 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "WEIGHT_BITS": program.form.bits, "CHUNK_BLOCKS": layout.chunk_blocks,
         "PREFETCH_BYTES": tuning.prefetch_bytes, "PREFETCH_CYCLES": tuning.prefetch_cycles,
     } | attended  # fmt: skip
+
+
+def ahead_chunks(program: Program, tuning: Tuning) -> int:
+    """Chunks of gate and up that consumers take while its input comes. One sequence's in bf16, where that gains; of SMs
+    that merge splits alone, where each has as many column tiles: others have no registers for them."""
+    shape, layout = program.shape, program.layout
+    gains = layout.batch == 1 and program.form.bits == 16 and AHEAD_HIDDEN[0] < shape.hidden <= AHEAD_HIDDEN[1]
+    if not gains or not (layout.pairs or (layout.splits and shape.hidden % EVEN_HIDDEN == 0)):
+        return 0
+    return min(tuning.ahead_chunks, AHEAD_FEW) if layout.splits or shape.qk_norm else tuning.ahead_chunks
 
 
 def split_keys(program: Program) -> int:
@@ -162,29 +173,26 @@ def attention_sizes(program: Program) -> dict[str, int]:
     return {"ATTENDED_HEADS": max(heads for _, heads in spans), "ATTENDED_GROUPS": groups, "OUT_INPUT": columns}
 
 
-def scratch_bytes(
-    residual: int, head_dim: int, batch: int, longest: int, warps: int, heads: int, groups: int, columns: int
-) -> int:
+def scratch_bytes(residual: int, head_dim: int, batch: int, longest: int, heads: int, groups: int, columns: int) -> int:
     """An upper bound of sizeof(Shared) less the ring: `residual` columns are kept, and see `attention_sizes`."""
     filled = columns_of(batch)
-    product = 2 * longest * filled + 2 * UNIT_BATCH[filled] * warps * 16 * batch * 4
-    attention = 2 * columns * filled + 4 * (heads + groups) * head_dim + 4 * warps * min(heads, 8) * (head_dim + 2)
-    sample = 2 * 8 * warps * bin_words(batch) + 4 * bin_words(batch) + 48 * batch
-    return max(product, attention, sample) + 6 * columns + batch * residual * 4 + batch * warps * 12 + 2048
+    product = 2 * longest * filled + 2 * UNIT_BATCH[filled] * WARPS * 16 * batch * 4
+    attention = 2 * columns * filled + 4 * (heads + groups) * head_dim + 4 * WARPS * min(heads, 8) * (head_dim + 2)
+    sample = 2 * 8 * WARPS * bin_words(batch) + 4 * bin_words(batch) + 48 * batch
+    return max(product, attention, sample) + 6 * columns + batch * residual * 4 + batch * WARPS * 12 + 2048
 
 
 def shared_bytes(constants: dict[str, Any]) -> int:
     """The dynamic shared memory of a block."""
-    names = ("HEAD_DIM", "BATCH", "INPUT_LENGTH", "WARPS", "ATTENDED_HEADS", "ATTENDED_GROUPS", "OUT_INPUT")
+    names = ("HEAD_DIM", "BATCH", "INPUT_LENGTH", "ATTENDED_HEADS", "ATTENDED_GROUPS", "OUT_INPUT")
     form = next(form for form in FORMATS.values() if form.bits == constants["WEIGHT_BITS"])
     slot = replace(form, chunk_blocks=constants["CHUNK_BLOCKS"]).slot_bytes
     residual = constants["SLICE"] or constants["HIDDEN"]
     return constants["STAGES"] * slot + scratch_bytes(residual, *(constants[name] for name in names))
 
 
-def threads_of(tuning: Tuning) -> int:
-    """The threads of a block."""
-    return 32 * tuning.warps + PRODUCER_THREADS
+THREADS = 32 * WARPS + PRODUCER_THREADS
+"""Of a block."""
 
 
 def compile_kernel(constants: dict[str, Any]) -> Any:
@@ -210,11 +218,11 @@ def built(shape: Shape, layout: Layout, tuning: Tuning) -> Build:
     check(program)
     constants = defines(program, tuning)
     kernel = compile_kernel(constants)
-    if program.layout.pairs and 2 * pairs_at_once(kernel, program, constants, tuning) < program.layout.sms:
+    if program.layout.pairs and 2 * pairs_at_once(kernel, program, constants) < program.layout.sms:
         return built(shape, replace(layout, pairs=False), tuning)
     return Build(program, constants, kernel)
 
 
-def pairs_at_once(kernel: Any, program: Program, constants: dict[str, Any], tuning: Tuning) -> int:
+def pairs_at_once(kernel: Any, program: Program, constants: dict[str, Any]) -> int:
     """How many pairs of SMs, which are clusters, the GPU holds at the same time."""
-    return clusters_at_once(kernel.kernel.ptr, program.layout.sms, 2, threads_of(tuning), shared_bytes(constants))
+    return clusters_at_once(kernel.kernel.ptr, program.layout.sms, 2, THREADS, shared_bytes(constants))

@@ -16,8 +16,9 @@ GROUPS_MOST = 8
 """Key-value heads that one instruction attends to: each has a warp."""
 HEADS_USUAL = 4
 SHORT_CONTEXT, ATTENDING_PARTS, LONG_OUT_PARTS, SPLITS_MOST = 384, 4, 4, 32
-SHARED_CONTEXT, SHARED_SPLITS = 8192, 64
-"""From which capacity on neighbours share the splits where keys suffice for so many; and how many these are."""
+WHOLE_CONTEXT, SHARED_SPLITS, SHARED_FROM, NARROW_COLUMNS = 8192, 64, 48, 256
+"""Above the first capacity an attention instruction has all query heads of its key-value head. Neighbours then share
+up to SHARED_SPLITS if there are SHARED_FROM, or if a part of OUT has no more columns than NARROW_COLUMNS."""
 EVEN_SMS, EVEN_HIDDEN = 128, 1024
 SMALL_HIDDEN = 1024
 """Up to which planes are short enough for more of them and for copies of words: what is measured in megakernel.md."""
@@ -88,8 +89,8 @@ def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16"
     In a short context and with one sequence OUT attends by itself, unless that is too many keys for one SM: that every
     SM with columns of a head does so takes less time than handing on what one of them made; neighbours share the keys.
     Else the keys are split for as long as there are SMs without an attention instruction; they are then so many splits
-    that an SM should merge those of a part of the heads only. Where few key-value heads have many query heads each, an
-    instruction has them all behind a very long context, so that keys are read once, and neighbours share the splits.
+    that an SM should merge those of a part of the heads only. Behind a very long context an instruction has all query
+    heads of a key-value head, so that keys are read once, and neighbours share the splits where they are many.
     With more than one sequence the residual is sliced, so that planes cost little, and in a short context an attention
     instruction has as few heads as still give each SM one.
 
@@ -111,9 +112,17 @@ def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16"
     heads = HEADS_USUAL if long else max(1, min(HEADS_USUAL, -(-batch * shape.heads // sms)))
     once = len(attention_work(shape, replace(layout, heads=heads, splits=1)))
     layout = replace(layout, heads=heads, splits=max(1, min(SPLITS_MOST, sms // once)), sliced=batch > 1)
-    shared = fitted(shape, replace(layout, heads=HEADS_MOST, splits=SHARED_SPLITS, pairs=True))
-    once_for_all = once > shape.kv_heads and len(attention_work(shape, shared)) <= sms
-    return shared if capacity > SHARED_CONTEXT and once_for_all and shared.pairs else layout
+    return _reading_once(shape, layout) if batch == 1 and capacity > WHOLE_CONTEXT else layout
+
+
+def _reading_once(shape: Shape, layout: Layout) -> Layout:
+    """The layout with all query heads of a key-value head in an attention instruction: its keys are read once."""
+    whole = replace(layout, heads=max(layout.heads, min(HEADS_MOST, shape.heads // shape.kv_heads)), splits=1)
+    splits = max(1, layout.sms // len(attention_work(shape, whole)))
+    if splits < SHARED_FROM and shape.heads * shape.head_dim > LONG_OUT_PARTS * NARROW_COLUMNS:
+        return replace(whole, splits=min(SPLITS_MOST, splits))
+    shared = fitted(shape, replace(whole, splits=min(SHARED_SPLITS, splits), pairs=True))
+    return shared if shared.pairs else layout
 
 
 def _attending_parts(shape: Shape) -> int:

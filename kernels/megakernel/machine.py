@@ -126,11 +126,12 @@ class Machine:
         for name, value in (self._maps | pointers | scalars).items():
             params[name] = value
         params["stop"][: len(stop)] = stop
-        threads = device.threads_of(self.tuning)
         with turn(self.gpu):
             self._fault.zero_()
             with cupy.cuda.ExternalStream(torch.cuda.current_stream(self.gpu).cuda_stream):
-                self.kernel((self.layout.sms,), (threads,), (params,), shared_mem=device.shared_bytes(self.constants))
+                self.kernel(
+                    (self.layout.sms,), (device.THREADS,), (params,), shared_mem=device.shared_bytes(self.constants)
+                )
             self._words.zero_()  # for the next launch, which then need not wait for it
         self.launches += 1
 

@@ -77,7 +77,7 @@ struct Producer {
 #pragma unroll 1
         for (int key = pass; key < min(pass + kPassKeys, span.end); key += kChunkKeys) {
           const int boxes = (min(kChunkKeys, span.end - key) + kBoxKeys - 1) / kBoxKeys;
-          if (!room() || !announce(boxes * kStripes * kBoxBytes, IN_FLIGHT, IN_FLIGHT)) return false;
+          if (!room() || !announce(boxes * kStripes * kBoxBytes, IN_FLIGHT, LONG_IN_FLIGHT)) return false;
 #pragma unroll 1
           for (int box = 0; box < boxes; box++)
 #pragma unroll

@@ -62,7 +62,7 @@ def long_contexts() -> Iterator[tuple[str, dict[str, int]]]:
 def test_nothing_is_spilled(name: str, layout: dict[str, Any]) -> None:
     found = resources(compile_log(DECODE, constants(name, **layout)))
     assert found == Resources(stack=0, spill_stores=0, spill_loads=0, registers=found.registers)
-    assert found.registers * (device.Tuning().warps * 32 + 32) <= 65536
+    assert found.registers * (device.THREADS) <= 65536
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from kernels.megakernel.instructions import ATTENTION, DOWN, END, GATE_UP, HEAD,
 from kernels.megakernel.layout import Layout, attention_work, fitted, shares, usual
 from kernels.megakernel.program import build
 from kernels.megakernel.shape import shape_of
+from kernels.megakernel.validate import check
 from tests.kernels.megakernel.published import CONFIGS
 
 
@@ -113,8 +114,28 @@ def test_neighbours_share_the_splits_of_few_key_value_heads_behind_a_very_long_c
     assert {(words["kv_head"], words["heads"]) for words in attention_work(shape, layout)} == {(0, 6), (1, 6)}
     assert not usual(shape, capacity=8192).pairs
     assert not usual(shape, batch=2, capacity=16384).pairs
-    assert not usual(shape_of(CONFIGS["llama-3.2-1b"]), capacity=16384).pairs  # four heads: keys are read once as it is
+    assert usual(shape_of(CONFIGS["llama-3.2-1b"]), capacity=16384) == usual(
+        shape_of(CONFIGS["llama-3.2-1b"]), capacity=8192
+    )
     assert not fitted(shape, replace(layout, out_parts=2)).pairs  # 768 columns
+
+
+@pytest.mark.parametrize(
+    ("name", "heads", "splits", "pairs"),
+    [
+        ("tinyllama-1.1b", 8, 32, False),
+        ("qwen2.5-7b", 7, 32, False),
+        ("smollm2-135m", 4, 44, True),
+        ("smollm2-360m", 4, 26, True),
+    ],
+)
+def test_keys_are_read_once_behind_a_very_long_context(name: str, heads: int, splits: int, pairs: bool) -> None:
+    """By neighbours who share their splits where a part of OUT has few columns."""
+    shape = shape_of(CONFIGS[name])
+    layout = usual(shape, capacity=16384)
+    assert (layout.heads, layout.splits, layout.pairs) == (heads, splits, pairs)
+    assert {words["heads"] for words in attention_work(shape, layout)} == {shape.heads // shape.kv_heads}
+    check(build(replace(shape, layers=2), layout))
 
 
 def test_words_are_copied_where_each_copy_of_each_part_is_read() -> None:

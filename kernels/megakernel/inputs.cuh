@@ -1,0 +1,154 @@
+// The input vectors of products: waited for word by word, and laid into shared memory in the order of the matrix units.
+#pragma once
+#include "machine.cuh"
+
+// Where element k of an input vector lies in its 16-element tile: lane t of a fragment holds k = 2t, 2t+1, 2t+8, 2t+9.
+__device__ __forceinline__ int permuted(int k) { return ((k & 7) >> 1) * 4 + (k >> 3 & 1) * 2 + (k & 1); }
+
+// Input elements k .. k + 3 (k a multiple of 4) of sequence b.
+__device__ __forceinline__ void store_input(Shared& s, int k, int b, const float4& x) {
+  __nv_bfloat16* tile = s.product.input + ((k >> 4) * kColumns + b) * 16;
+  *(__nv_bfloat162*)(tile + permuted(k & 15)) = __floats2bfloat162_rn(x.x, x.y);
+  *(__nv_bfloat162*)(tile + permuted((k & 15) + 2)) = __floats2bfloat162_rn(x.z, x.w);
+}
+
+constexpr int kSequenceWarps = WARPS / BATCH, kSequenceThreads = kSequenceWarps * 32;  // that load one sequence's input
+constexpr int kSquares = SLICE ? WARPS : kSequenceWarps;                              // sums of one sequence's squares
+static_assert(kSequenceWarps > 0, "a sequence has a warp of its own");
+constexpr int kNormSteps = (HIDDEN + kSequenceThreads * 4 - 1) / (kSequenceThreads * 4);
+
+// Where a thread leaves its sum of squares for a warp apart: no unit's sums are left there before barrier 3.
+__device__ __forceinline__ float* thread_squares(Shared& s) { return &s.product.partial[1][0][0][0]; }
+
+// residual += the planes of the last product (or = the embedding of the new token); input = residual * norm weight,
+// not yet divided by its root mean square: that is one number, `scale`, and multiplies the products instead. Sequences
+// are loaded side by side. `meanwhile` is done when the first words are asked for.
+template <int Planes, class Meanwhile>
+__device__ __forceinline__ void load_normed(const Params& p, Shared& s, const Instruction& in, u32 tag, int step,
+                                            const u64* planes, const float* norm, Meanwhile meanwhile) {
+  constexpr int kMost = Planes > 8 ? 1 : Planes > 1 ? 16 / Planes : 8;  // steps whose words a thread has in flight
+  constexpr int kNormTogether = kNormSteps < kMost ? kNormSteps : kMost;
+  const int b = threadIdx.x / kSequenceThreads;
+  if (WARPS % BATCH && b >= BATCH) return;
+  float squares = 0;
+#pragma unroll 1
+  for (int first = 0; first < kNormSteps; first += kNormTogether) {
+    float4 x[kNormTogether], weight[kNormTogether];
+    int at[kNormTogether];
+#pragma unroll
+    for (int i = 0; i < kNormTogether; i++) {
+      at[i] = ((first + i) * kSequenceThreads + (int)threadIdx.x % kSequenceThreads) * 4;
+      x[i] = weight[i] = float4{};
+      if (at[i] >= HIDDEN) continue;
+      weight[i] = __ldg((const float4*)(norm + at[i]));
+      if (planes == nullptr) {
+        const uint2 raw = __ldg((const uint2*)(p.embedding + (size_t)s.token[b] * HIDDEN + at[i]));
+        const float2 low = unpack_bf16(raw.x), high = unpack_bf16(raw.y);
+        x[i] = make_float4(low.x, low.y, high.x, high.y);
+      } else {
+        x[i] = *(const float4*)(s.residual + b * HIDDEN + at[i]);
+      }
+    }
+    u32 from[kNormTogether * Planes];
+    ulonglong2 words[kNormTogether * Planes];
+#pragma unroll
+    for (int i = 0; i < kNormTogether * Planes; i++)
+      from[i] = (i / kNormTogether * BATCH + b) * (HIDDEN / 2) + min(at[i % kNormTogether], HIDDEN - 4) / 2;
+    if (planes != nullptr) ask<kMany>(p, s, in, tag, planes, from, words);
+    if (first == 0) meanwhile();
+    if (planes != nullptr) {
+      settle(p, s, in, tag, planes, from, words);
+#pragma unroll
+      for (int i = 0; i < kNormTogether * Planes; i++) {
+        x[i % kNormTogether].x += first_float(words[i].x);
+        x[i % kNormTogether].y += second_float(words[i].x);
+        x[i % kNormTogether].z += first_float(words[i].y);
+        x[i % kNormTogether].w += second_float(words[i].y);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kNormTogether; i++) {
+      if (at[i] >= HIDDEN) break;
+      *(float4*)(s.residual + b * HIDDEN + at[i]) = x[i];
+#if DEBUG
+      const int version = in.layer * 2 + (in.op == kGateUp);
+      if (blockIdx.x == 0)
+        *(float4*)(p.residuals + (((size_t)step * (2 * LAYERS + 1) + version) * BATCH + b) * HIDDEN + at[i]) = x[i];
+#endif
+      squares += x[i].x * x[i].x + x[i].y * x[i].y + x[i].z * x[i].z + x[i].w * x[i].w;
+      const float4 g = weight[i];
+      store_input(s, at[i], b, make_float4(x[i].x * g.x, x[i].y * g.y, x[i].z * g.z, x[i].w * g.w));
+    }
+  }
+  if constexpr (kScaleApart) {
+    thread_squares(s)[threadIdx.x] = squares;
+    if (in.units) helped_arrive<2>();
+    return;
+  }
+  squares = warp_sum(squares);
+  if (threadIdx.x % 32 == 0) s.squares[threadIdx.x / 32] = squares;
+}
+
+// After a barrier: what the products of the residual are multiplied by. Another barrier comes before it is used.
+__device__ __forceinline__ void set_scale(Shared& s) {
+  if (threadIdx.x >= BATCH) return;
+  float sum = 0;
+#pragma unroll
+  for (int w = 0; w < kSquares; w++) sum += s.squares[threadIdx.x * kSquares + w];
+  s.scale[threadIdx.x] = rsqrtf(sum / HIDDEN + NORM_EPS);
+}
+
+// The same by a warp of its own, until the consumers stop.
+__device__ __forceinline__ void work_out_scales(Shared& s) {
+  while (true) {
+    helped_sync<2>();
+    if (*(volatile int*)&s.stop) return;
+    float sums[WARPS], sum = 0;
+#pragma unroll
+    for (int w = 0; w < WARPS; w++) sums[w] = warp_sum(thread_squares(s)[w * 32 + threadIdx.x % 32]);
+#pragma unroll
+    for (int w = 0; w < WARPS; w++) sum += sums[w];
+    if (threadIdx.x % 32 == 0) s.scale[0] = rsqrtf(sum / HIDDEN + NORM_EPS);
+    helped_arrive<3>();
+  }
+}
+
+// input = `k_tiles` tiles from `base` on: 8 elements lie in three words. The sum of what the fourth words have.
+__device__ __forceinline__ float load_eights(const Params& p, Shared& s, const Instruction& in, u32 tag, const u64* base,
+                                             int k_tiles) {
+  constexpr int kEach = (INPUT_LENGTH / 8 * kColumns + kConsumers - 1) / kConsumers, kItems = kEach < 8 ? kEach : 8;
+  const int groups = k_tiles * 2 * kColumns;
+  float sum = 0;
+#pragma unroll 1
+  for (int round = threadIdx.x; round - threadIdx.x % 32 < groups; round += kConsumers * kItems) {
+    u32 from[2 * kItems];
+    ulonglong2 words[2 * kItems];
+#pragma unroll
+    for (int n = 0; n < kItems; n++) {
+      const int group = min(round + n * kConsumers, groups - 1);
+      const int there = group / kColumns * BATCH + min(group % kColumns, BATCH - 1);
+      from[2 * n] = (BATCH == kColumns ? group : there) * 4;
+      from[2 * n + 1] = from[2 * n] + 2;
+    }
+    await<kWatchGated>(p, s, in, tag, base, from, words);
+#pragma unroll
+    for (int n = 0; n < kItems; n++) {
+      const int group = round + n * kConsumers;  // 8 elements of one sequence
+      if (group >= groups) break;
+      const int k8 = group / kColumns, b = group % kColumns;
+      u32* tile = (u32*)(s.product.input + ((k8 >> 1) * kColumns + b) * 16) + (k8 & 1);  // pairs 2t, 2t+1 lie 8 bytes apart
+      const u64 a = words[2 * n].x, c = words[2 * n].y, d = words[2 * n + 1].x;
+      tile[0] = (u32)(a >> 48) | (u32)(a >> 32 & 0xffff) << 16;
+      tile[2] = (u32)(a >> 16 & 0xffff) | (u32)(c >> 48) << 16;
+      tile[4] = (u32)(c >> 32 & 0xffff) | (u32)(c >> 16 & 0xffff) << 16;
+      tile[6] = (u32)(d >> 48) | (u32)(d >> 32 & 0xffff) << 16;
+      sum += __uint_as_float(value_of(words[2 * n + 1].y));
+    }
+  }
+  return sum;
+}
+
+// input = k tiles [in.k_tile, + in.k_tiles) of the gated vector, whose fourth words are empty.
+__device__ __forceinline__ void load_gated(const Params& p, Shared& s, const Instruction& in, u32 tag) {
+  load_eights(p, s, in, tag, p.gated + copy_read() * kGatedWords + (size_t)in.k_tile * 2 * BATCH * 4, in.k_tiles);
+}
