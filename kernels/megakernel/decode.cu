@@ -62,7 +62,10 @@ __device__ __forceinline__ void Load::input(Meanwhile meanwhile) const {
   } else {
     load_gated(p, s, in, tag);
   }
-  consumers_sync();
+  if (kScaleApart && Which != kOut && Which != kDown && in.units)
+    helped_sync<2>();
+  else
+    consumers_sync();
   if (!kScaleApart && Which != kOut && Which != kDown) set_scale(s);
   mark(p, step, in.index, 1);
   if (Which == kQkv && in.op == kHead && threadIdx.x == 0) __threadfence();  // this token's keys and values, before any later read
@@ -212,7 +215,7 @@ __device__ __forceinline__ void consume(const Params& p, Shared& s) {
   __syncwarp();
   if (threadIdx.x == 0) *(volatile int*)&s.stop = 1;
   __syncwarp();
-  if (kScaleApart) helped_arrive<2>();
+  if (kScaleApart) helped_sync<2>();
 }
 
 #if PAIRS

@@ -69,7 +69,7 @@ __device__ __forceinline__ void take_chunk(const Params& p, Shared& s, RingPlace
 template <Op Which, int Tiles, bool Even, class Load, class Epilogue>
 __device__ __forceinline__ bool product(const Params& p, Shared& s, RingPlace& ring, const Instruction& in, int step,
                                         Load load, Epilogue epilogue) {
-  constexpr bool Paired = Which == kGateUp;
+  constexpr bool Paired = Which == kGateUp, kHelped = kScaleApart && (Which == kQkv || Which == kGateUp);
   constexpr int kChunks = (Tiles + kChunkTiles - 1) / kChunkTiles, kRows = Paired ? 8 : 16;
   constexpr int kAhead = Which != kGateUp ? 0 : AHEAD_CHUNKS < kChunks ? AHEAD_CHUNKS : kChunks;
   constexpr int kChunkInput = kChunkTiles * kColumns * 32;
@@ -94,7 +94,10 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, RingPlace& r
   Inputs held[kHeld ? kChunks : 1], fresh;
 #pragma unroll
   for (int c = 0; kHeld && c < kChunks; c++) load_inputs(held[c], input + c * kChunkInput, here(c));
-  if (s.faulted) return false;  // asked while the inputs come, for which everyone waits
+  if (s.faulted) {  // asked while the inputs come, for which everyone waits
+    if (kHelped) helped_sync<3>();
+    return false;
+  }
   int buffer = 0;
   float sum[kChains][4] = {};
 #pragma unroll
@@ -119,7 +122,7 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, RingPlace& r
     for (int i = 0; i < kChains * 4; i++) sum[i / 4][i % 4] = 0.f;
     if (u == kUnitBatch - 1 || unit == in.units - 1) {
       if (unit == in.units - 1) mark(p, step, in.index, 2);
-      if (kScaleApart && (Which == kQkv || Which == kGateUp) && unit == u)
+      if (kHelped && unit == u)
         helped_sync<3>();
       else
         consumers_sync();

@@ -82,7 +82,6 @@ __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const In
   }
   if constexpr (kScaleApart) {
     thread_squares(s)[threadIdx.x] = squares;
-    if (in.units) helped_arrive<2>();
     return;
   }
   squares = warp_sum(squares);
@@ -109,7 +108,7 @@ __device__ __forceinline__ void work_out_scales(Shared& s) {
 #pragma unroll
     for (int w = 0; w < WARPS; w++) sum += sums[w];
     if (threadIdx.x % 32 == 0) s.scale[0] = rsqrtf(sum / HIDDEN + NORM_EPS);
-    helped_arrive<3>();
+    helped_sync<3>();
   }
 }
 

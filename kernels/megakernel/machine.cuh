@@ -199,10 +199,6 @@ __device__ __forceinline__ void consumers_sync() { asm volatile("bar.sync 1, %0;
 // when squares are there (barrier 2) until the first units' sums are (barrier 3). More does not fit into registers.
 constexpr bool kScaleApart = BATCH == 1 && WEIGHT_BITS == 16 && !MAX_SPLITS;
 template <int Barrier>
-__device__ __forceinline__ void helped_arrive() {
-  asm volatile("bar.arrive %0, %1;" ::"n"(Barrier), "n"(kConsumers + 32) : "memory");
-}
-template <int Barrier>
 __device__ __forceinline__ void helped_sync() {
   asm volatile("bar.sync %0, %1;" ::"n"(Barrier), "n"(kConsumers + 32) : "memory");
 }
