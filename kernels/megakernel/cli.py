@@ -48,7 +48,7 @@ def megakernel_arguments(parser: argparse.ArgumentParser) -> None:
     drawn = "draw a timeline; a raw trace (npz) becomes a Chrome trace, for ui.perfetto.dev"
     own = commands.add_parser("trace", help=drawn, description=drawn)
     own.add_argument("raw", metavar="FILE", type=Path, help="a raw trace, or a Chrome trace of one (json, json.gz)")
-    own.add_argument("-o", "--output", type=Path, help="default: FILE with the suffix .json")
+    own.add_argument("-o", "--output", type=Path, help="json or json.gz (default: FILE with the suffix .json)")
     own.add_argument("--layer", type=int, help="the layer that is drawn as text (default: the middle one)")
     recorded = "record the raw trace of a token of MODEL, weights from a seed, on this machine's Hopper GPU"
     own = commands.add_parser("record", help=recorded, description=recorded)
@@ -150,7 +150,7 @@ def _trace(options: argparse.Namespace) -> int:
         raise Refused(f"--layer: {layer} is not 0 to {timeline.layers}")
     output = options.raw if chrome else options.output or options.raw.with_suffix(".json")
     if not chrome:
-        output.write_text(json.dumps(trace.chrome_trace(timeline)), encoding="utf-8")
+        trace.write_chrome(output, timeline)
     _show(timeline, layer)
     print(f"{output}: open it in ui.perfetto.dev or chrome://tracing")
     return 0

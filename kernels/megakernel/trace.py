@@ -119,8 +119,14 @@ def _event(span: Span, name: str, begin_ns: int, ns: int, args: dict[str, int]) 
     return {"ph": "X", "name": name, "cat": span.op, "pid": 0, "tid": span.sm, **times, "args": args}
 
 
+def write_chrome(path: Path, timeline: Timeline) -> None:
+    """Its `chrome_trace` as JSON, gzipped where the path ends in .gz. Raises OSError where it cannot be written."""
+    text = json.dumps(chrome_trace(timeline)).encode()
+    path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
+
+
 def read_chrome(path: Path) -> Timeline:
-    """The timeline of what `chrome_trace` made, as JSON or gzipped. Raises BadTrace, or OSError for no file."""
+    """The timeline of what `write_chrome` wrote. Raises BadTrace, or OSError for no file."""
     try:
         text = path.read_bytes()
         events = json.loads(gzip.decompress(text) if path.suffix == ".gz" else text)["traceEvents"]

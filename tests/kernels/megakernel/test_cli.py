@@ -148,7 +148,9 @@ def test_a_chrome_trace_is_drawn_again(tmp_path: Path, capsys: pytest.CaptureFix
     trace.save(tmp_path / "raw.npz", program, timeline(program))
     assert main(["megakernel", "trace", str(tmp_path / "raw.npz")]) == 0
     drawn = capsys.readouterr().out
-    (tmp_path / "raw.json.gz").write_bytes(gzip.compress((tmp_path / "raw.json").read_bytes()))
+    assert main(["megakernel", "trace", str(tmp_path / "raw.npz"), "-o", str(tmp_path / "raw.json.gz")]) == 0
+    capsys.readouterr()
+    assert gzip.decompress((tmp_path / "raw.json.gz").read_bytes()) == (tmp_path / "raw.json").read_bytes()
     for name in ("raw.json", "raw.json.gz"):
         assert main(["megakernel", "trace", str(tmp_path / name), "--layer", "1"]) == 0
         assert capsys.readouterr().out.splitlines()[:-1] == drawn.splitlines()[:-1]

@@ -1,7 +1,5 @@
 """The megakernel on a Hopper GPU: its tokens, logits, batches, cancelling and repeatability."""
 
-import threading
-
 import pytest
 import torch
 
@@ -82,15 +80,22 @@ def test_the_same_request_gives_the_same_tokens_and_times_rise():
     assert all(runner.generate(prompt, 64).tokens == first.tokens for _ in range(200))
 
 
-def test_a_cancelled_generation_keeps_what_it_has():
-    model, _ = models(GPU_CONFIGS["llama"])
-    runner = runner_of(model)
+def test_a_cancelled_generation_keeps_what_it_has(monkeypatch):
+    runner = runner_of(models(GPU_CONFIGS["llama"])[0])
+    prompt = torch.ones(1, PROMPT, dtype=torch.int64, device="cuda")
     runner.prepare(1, PROMPT, 2000)
-    timer = threading.Timer(0.01, runner.cancel)
-    timer.start()
-    made = runner.generate(torch.ones(1, PROMPT, dtype=torch.int64, device="cuda"), 2000).tokens[0]
-    timer.join()
+    whole, arrived = runner.generate(prompt, 2000).tokens[0], runner._arrived
+
+    def cancelling(row, machine):
+        runner.cancel()
+        return arrived(row, machine)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(runner, "_arrived", cancelling)
+        made = runner.generate(prompt, 2000).tokens[0]
     assert 1 <= len(made) < 2000
+    assert made == whole[: len(made)]
+    assert runner.generate(prompt, 2000).tokens[0] == whole
 
 
 def test_an_interrupted_generation_has_ended_when_its_caller_knows(monkeypatch):
