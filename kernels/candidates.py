@@ -40,6 +40,10 @@ AGAIN = "again"
 """The name under which the default is timed a second time: the A/A difference is the noise."""
 
 
+FINALISTS = 2
+"""Sets of a variant's params that race beside the other variants, where the quick race cannot tell them apart."""
+
+
 @dataclass
 class Trial:
     """One variant with one set of params tried for one case. Times in ms; the fields are those of a Candidate.
@@ -197,25 +201,29 @@ def _prove(bench: Bench, variant: Variant, trial: Trial, end: float) -> Callable
 
 
 def _tune(bench: Bench, ready: list[_Runnable]) -> list[_Runnable]:
-    """Keeps the best set of params of each variant and case; the others say how far behind they were."""
+    """Keeps the best params of each variant and case, and what may be as good; others say how far behind they were."""
     groups: dict[tuple[str, str], list[_Runnable]] = {}
     for each in ready:
         groups.setdefault((each.trial.variant, each.trial.case.key), []).append(each)
-    best: list[_Runnable] = []
-    for group in groups.values():
-        if len(group) == 1:
-            best += group
-            continue
+    best = [each for group in groups.values() if len(group) == 1 for each in group]
+    for group in (group for group in groups.values() if len(group) > 1):
         quick = Rule(seconds=0.3, width=0.05, least=5, warmup_seconds=0.01)
-        times = _time(bench, {str(position): each.call for position, each in enumerate(group)}, quick)
-        first = min(times, key=lambda name: times[name].ms)
-        for position, each in enumerate(group):
-            ratio = times[str(position)].ms / max(times[first].ms, 1e-12)
-            best_params = ", ".join(f"{name} {value}" for name, value in group[int(first)].trial.params.items())
-            each.trial.reason = f"{ratio:.2f}x slower than the same with {best_params}."
-            _note(bench, each.trial, times[str(position)])
-        best.append(group[int(first)])
+        times = _time(bench, {each.trial.id: each.call for each in group}, quick)
+        group.sort(key=lambda each: times[each.trial.id].ms)
+        first = group[0].trial
+        for each in group:
+            ratio = times[each.trial.id].ms / max(times[first.id].ms, 1e-12)
+            each.trial.reason = f"{ratio:.2f}x slower than {_called(first, each.trial)}."
+            _note(bench, each.trial, times[each.trial.id])
+        best += [each for each in group[:FINALISTS] if times[each.trial.id].low <= times[first.id].high]
     return best
+
+
+def _called(one: Trial, beside: Trial) -> str:
+    """How a sentence about `beside` names the other."""
+    if one.variant != beside.variant or one.case != beside.case:
+        return one.variant
+    return "the same with " + ", ".join(f"{name} {value}" for name, value in one.params.items())
 
 
 def _race(bench: Bench, ready: list[_Runnable], end: float) -> float:
@@ -265,12 +273,11 @@ def _choose(trials: list[Trial], noise: float) -> None:
     for trial in passed:
         if trial is winner:
             continue
+        by, name = _difference(trial, winner), _called(winner, trial)
         if _faster(winner, trial, noise):
-            trial.reason = f"{(trial.ms or 0) / (winner.ms or 1):.2f}x slower than {winner.variant} at this shape."
+            trial.reason = f"{1 + by:.2f}x slower than {name} at this shape."
         else:
-            trial.reason = (
-                f"The difference to {winner.variant} lies inside the noise ({_difference(trial, winner):+.1%})."
-            )
+            trial.reason = f"The difference to {name} lies inside the noise ({by:+.1%})."
 
 
 def _faster(one: Trial, other: Trial, noise: float) -> bool:

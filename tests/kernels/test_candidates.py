@@ -103,13 +103,13 @@ def test_variant_that_beats_physics_is_impossible(plant):
 def test_params_that_beat_physics_are_impossible_even_where_others_of_the_variant_are_faster(plant):
     class Tunable(Fast):
         def space(self, case):
-            return [{}, {"again": 1}]
+            return [{}, {"again": 1}, {"again": 2}]
 
     plant(Tunable)
     case = LinearCase(m=64, n=64, k=64, dtype="fp32", weights="fp32")
     trials = try_case(scripted("h200", {"planted_fast": 1e-9}), case)
-    assert [trial.gate for trial in trials] == ["impossible"] * 2
-    assert sorted(trial.raced for trial in trials) == [False, True]
+    assert [trial.gate for trial in trials] == ["impossible"] * 3
+    assert sorted(trial.raced for trial in trials) == [False, True, True]
 
 
 def test_real_variants_of_a_case_on_this_machine():
@@ -145,6 +145,34 @@ def test_slow_builders_are_left_out_of_a_short_run():
     ]
     assert trial.gate == "refused"
     assert trial.reason == "Not tried: building may take 20 s, more than was left for this case."
+
+
+def test_params_that_a_quick_race_cannot_tell_apart_race_beside_the_others(plant):
+    class Tunable(planted.Planted):
+        name = "planted_tunable"
+
+        def space(self, case):
+            return [{"repeat": repeat} for repeat in (3, 2, 1)]
+
+        def build(self, case, params):
+            def call(x, w):
+                call.repeat = params["repeat"]
+                return torch.nn.functional.linear(x, w)
+
+            return call
+
+    def ms(call):
+        (function,) = (cell.cell_contents for cell in call.__closure__ if hasattr(cell.cell_contents, "repeat"))
+        return {1: 1.0, 2: 1.01, 3: 2.0}[function.repeat]
+
+    plant(Tunable)
+    place = bench(only=frozenset({"planted_tunable"}))
+    place.timer = FakeTimer(ms, jitter=0.05)
+    trials = {trial.params["repeat"]: trial for trial in try_case(place, CASE)}
+    assert {repeat: trial.raced for repeat, trial in trials.items()} == {1: True, 2: True, 3: False}
+    assert "slower than the same with repeat " in trials[3].reason
+    (other,) = (trials[repeat] for repeat in (1, 2) if not trials[repeat].chosen)
+    assert other.reason.startswith("The difference to the same with repeat ")
 
 
 def test_params_are_tuned_and_the_losers_kept(plant):
