@@ -197,7 +197,7 @@ __device__ __forceinline__ void consumers_sync() { asm volatile("bar.sync 1, %0;
 
 // Whether a warp that does not consume works out what products of the residual are multiplied by, while they run: from
 // when squares are there (barrier 2) until the first units' sums are (barrier 3). More does not fit into registers.
-constexpr bool kScaleApart = BATCH == 1 && WEIGHT_BITS == 16 && !MAX_SPLITS;
+constexpr bool kScaleApart = BATCH == 1 && WEIGHT_BITS == 16 && !MAX_SPLITS && !SLICE;
 template <int Barrier>
 __device__ __forceinline__ void helped_sync() {
   asm volatile("bar.sync %0, %1;" ::"n"(Barrier), "n"(kConsumers + 32) : "memory");
