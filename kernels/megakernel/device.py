@@ -28,7 +28,7 @@ AHEAD_FEW = 2
 WARPS = 8
 """That consume."""
 PRODUCER_THREADS = 128
-"""A warpgroup, of which one thread works: so the consumers may have its registers."""
+"""A warpgroup, of which a thread produces and a warp may add squares: so the consumers may have its registers."""
 
 UNIT_BATCH = {1: 8, 2: 8, 4: 4, 8: 2}
 """kUnitBatch of machine.cuh, by kColumns: row tiles that are reduced together."""
@@ -140,11 +140,11 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
 
 
 def ahead_chunks(program: Program, tuning: Tuning) -> int:
-    """Chunks of gate and up that consumers take while its input comes. One sequence's in bf16, where that gains; of SMs
-    that merge splits alone, where each has as many column tiles: others have no registers for them."""
+    """Chunks of gate and up that consumers take while planes, its input, come. One sequence's in bf16, where that
+    gains; of SMs that merge splits alone, where each thread loads as many columns: others have no registers."""
     shape, layout = program.shape, program.layout
     gains = layout.batch == 1 and program.form.bits == 16 and AHEAD_HIDDEN[0] < shape.hidden <= AHEAD_HIDDEN[1]
-    if not gains or not (layout.pairs or (layout.splits and shape.hidden % EVEN_HIDDEN == 0)):
+    if not gains or layout.sliced or not (layout.pairs or (layout.splits and shape.hidden % EVEN_HIDDEN == 0)):
         return 0
     return min(tuning.ahead_chunks, AHEAD_FEW) if layout.splits or shape.qk_norm else tuning.ahead_chunks
 

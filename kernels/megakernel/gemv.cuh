@@ -76,6 +76,7 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, RingPlace& r
   constexpr bool kHeld = kChunks * kEach / kTogether * kBlockTiles <= kHeldMost;
   constexpr int kOutputs = kUnitBatch * BATCH * kRows;  // that are reduced together: no more than threads
   static_assert(kOutputs <= kConsumers, "a thread has one output");
+  static_assert(!kAhead || !SLICE, "chunks are taken ahead while planes come, not slices");
   const int warp = threadIdx.x / 32;
   const int tiles = Even ? Tiles : in.k_tiles;
   const auto here = [&](int c) { return tiles - c * kChunkTiles; };

@@ -10,13 +10,13 @@
 // OUT_PLANES DOWN_PLANES TRACE PAIRS (of SMs, that share the keys to which OUT attends, or the splits that it merges)
 // COPIES (of qkv, out_planes, down_planes and gated, one after the other: an SM writes all and reads one)
 // WEIGHT_BITS (16: bf16, 8: fp8, 4: nvfp4) CHUNK_BLOCKS (32, or 24, of a chunk of weights: weights.py)
-// AHEAD_CHUNKS (that leave the ring while GATE_UP's input comes; bf16, PAIRS)
+// AHEAD_CHUNKS (that leave the ring while GATE_UP's planes come; bf16, one sequence, no SLICE)
 // LONG_IN_FLIGHT (chunks, from memory, while all SMs are within GATE_UP or HEAD, or this one's consumers wait for chunks)
 // PREFETCH_BYTES (of weights beyond the ring, in the second-level cache) PREFETCH_CYCLES (for each 4 KB of them)
 // KEYS_IN_RING (splits' keys and values come through the ring: keys.cuh)
 // SLICE (columns of the residual that an SM keeps; 0: all)
 constexpr int kConsumers = WARPS * 32;
-constexpr int kThreads = kConsumers + 128;  // one more warpgroup, of which one thread produces
+constexpr int kThreads = kConsumers + 128;  // one more warpgroup: a thread produces, and a warp may add squares
 // Of a thread: those that the block was launched with, dealt anew. A producer of rows, in a pair, needs more than 40.
 constexpr int kProducerRegisters = PAIRS && KEYS_IN_RING ? 48 : 40, kConsumerRegisters = PAIRS && KEYS_IN_RING ? 224 : 232;
 // How weights lie in a chunk of the ring: kernels/megakernel/weights.py.

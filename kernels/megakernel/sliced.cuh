@@ -58,6 +58,8 @@ __device__ __forceinline__ void add_to_slice(const Params& p, Shared& s, const I
   }
 }
 
+static_assert(!SLICE || !kScaleApart, "the sum of squares is the consumers'");
+
 // input = the normed residual, by whom it was added to.
 __device__ __forceinline__ void load_slices(const Params& p, Shared& s, const Instruction& in, u32 tag) {
   const u64* normed = p.normed + (in.op == kGateUp) * (HIDDEN / 8 * BATCH * 4);

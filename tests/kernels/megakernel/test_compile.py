@@ -40,6 +40,7 @@ def long_contexts() -> Iterator[tuple[str, dict[str, int]]]:
         ("qwen3-0.6b", {}),
         ("smollm2-1.7b", {}),
         ("voice-agent", {}),
+        ("llama-3.2-1b", {"sliced": True}),
         ("llama-3.2-1b", {"batch": 2}),
         ("llama-3.2-1b", {"batch": 3, "capacity": 4096}),
         ("voice-agent", {"batch": 7}),
@@ -62,7 +63,7 @@ def long_contexts() -> Iterator[tuple[str, dict[str, int]]]:
 def test_nothing_is_spilled(name: str, layout: dict[str, Any]) -> None:
     found = resources(compile_log(DECODE, constants(name, **layout)))
     assert found == Resources(stack=0, spill_stores=0, spill_loads=0, registers=found.registers)
-    assert found.registers * (device.THREADS) <= 65536
+    assert found.registers * device.THREADS <= 65536
 
 
 @pytest.mark.parametrize(
@@ -70,6 +71,17 @@ def test_nothing_is_spilled(name: str, layout: dict[str, Any]) -> None:
 )
 def test_splits_with_rows_of_a_line_or_more_come_through_the_ring(name: str, capacity: int, through: int) -> None:
     assert constants(name, capacity=capacity)["KEYS_IN_RING"] == through
+
+
+@pytest.mark.parametrize(("capacity", "taken"), [(192, 3), (4096, 2)])
+def test_no_chunks_are_taken_ahead_where_the_residual_is_sliced(capacity: int, taken: int) -> None:
+    """Slices come by other code, which takes none; a product would miss those that it believes taken."""
+    assert constants("llama-3.2-1b", capacity=capacity)["AHEAD_CHUNKS"] == taken
+    sliced = constants("llama-3.2-1b", capacity=capacity, sliced=True)
+    assert sliced["SLICE"]
+    assert not sliced["AHEAD_CHUNKS"]
+    with pytest.raises(RuntimeError, match="not slices"):
+        compile_log(DECODE, sliced | {"AHEAD_CHUNKS": taken})
 
 
 def test_the_launch_parameters_are_a_multiple_of_a_tensor_maps_alignment() -> None:
