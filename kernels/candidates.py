@@ -39,7 +39,6 @@ NOT_TRIED = "Not tried"
 AGAIN = "again"
 """The name under which the default is timed a second time: the A/A difference is the noise."""
 
-
 FINALISTS = 2
 """Sets of a variant's params that race beside the other variants, where the quick race cannot tell them apart."""
 

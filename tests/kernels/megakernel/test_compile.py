@@ -25,21 +25,16 @@ def constants(name: str, **layout: Any) -> dict:
     return device.defines(build(shape, replace(usual(shape, **asked), **layout)), device.Tuning())
 
 
-def long_contexts() -> Iterator[tuple[str, dict[str, int]]]:
-    """Every model with each of the layouts that it has behind a long context."""
+def contexts() -> Iterator[tuple[str, dict[str, int]]]:
+    """Every model with each of the layouts that it has behind a short or a long context."""
     for name, config in CONFIGS.items():
-        layouts = {usual(shape_of(config), capacity=capacity): capacity for capacity in (4096, 16384)}
+        layouts = {usual(shape_of(config), capacity=capacity): capacity for capacity in (192, 4096, 16384)}
         yield from ((name, {"capacity": capacity}) for capacity in layouts.values())
 
 
 @pytest.mark.parametrize(
     ("name", "layout"),
     [
-        ("llama-3.2-1b", {}),
-        ("qwen2.5-1.5b", {}),
-        ("qwen3-0.6b", {}),
-        ("smollm2-1.7b", {}),
-        ("voice-agent", {}),
         ("llama-3.2-1b", {"sliced": True}),
         ("llama-3.2-1b", {"batch": 2}),
         ("llama-3.2-1b", {"batch": 3, "capacity": 4096}),
@@ -56,7 +51,7 @@ def long_contexts() -> Iterator[tuple[str, dict[str, int]]]:
         ("qwen2.5-1.5b", {"weights": "nvfp4"}),
         ("llama-3.2-1b", {"weights": "nvfp4", "batch": 8}),
         ("qwen2.5-1.5b", {"weights": "nvfp4", "batch": 6}),
-        *long_contexts(),
+        *contexts(),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(map(str, value.values())),
 )
