@@ -23,7 +23,7 @@ __device__ __forceinline__ void add_planes(const Params& p, Shared& s, const Ins
   const u64* planes = after_attention ? p.out_planes + copy_read() * kOutWords
                       : in.layer      ? p.down_planes + (copy_read() * 2 + (layer & 1)) * kDownWords
                                       : nullptr;
-  const float* norm = p.norms + (size_t)(in.layer * 2 + after_attention) * HIDDEN;
+  const float* norm = p.norms + (u32)(in.layer * 2 + after_attention) * HIDDEN;
   if (OUT_PLANES != DOWN_PLANES && after_attention)
     add_these<OUT_PLANES>(p, s, in, tag, step, planes, norm, meanwhile);
   else
@@ -62,10 +62,7 @@ __device__ __forceinline__ void Load::input(Meanwhile meanwhile) const {
   } else {
     load_gated(p, s, in, tag);
   }
-  if (kScaleApart && Which != kOut && Which != kDown && in.units)
-    helped_sync<2>();
-  else
-    consumers_sync();
+  consumers_sync();
   if (!kScaleApart && Which != kOut && Which != kDown) set_scale(s);
   mark(p, step, in.index, 1);
   if (Which == kQkv && in.op == kHead && threadIdx.x == 0) __threadfence();  // this token's keys and values, before any later read
@@ -155,10 +152,7 @@ __device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPlace& r
 }
 
 __device__ __forceinline__ bool stops(const Params& p, int token) {
-  bool found = false;
-#pragma unroll(KEYS_IN_RING && BATCH == 1 && !kHalves ? 1 : 4)  // registers are few there: no spills
-  for (int i = 0; i < p.stop_count; i++) found |= token == p.stop[i];
-  return found;
+  return token == p.stop[0] || token == p.stop[1] || token == p.stop[2] || token == p.stop[3];
 }
 __device__ __forceinline__ bool all_stopped(const Shared& s) {
   bool all = true;
@@ -197,15 +191,17 @@ __device__ __forceinline__ bool choose(const Params& p, Shared& s, const Instruc
 // The consumers: token after token, this SM's instructions.
 __device__ __forceinline__ void consume(const Params& p, Shared& s) {
   RingPlace ring;
-  const Instruction* program = p.program + p.program_start[blockIdx.x];
+  const u32 lane = threadIdx.x % 32, own = p.program_start[blockIdx.x] * kWords + lane;
+  const auto word = [&](u32 at) {  // this lane's, of an instruction of this SM; beside splits registers are few
+    return __ldg((const int*)p.program + (MAX_SPLITS ? s.program * kWords + lane : own) + at * kWords);
+  };
   while (s.step < p.count && !all_stopped(s)) {
-    if (threadIdx.x < 16) ((int*)&s.slots[0])[threadIdx.x] = __ldg((const int*)program + threadIdx.x);
+    if (threadIdx.x < kWords) ((int*)&s.slots[0])[lane] = word(0);
     consumers_sync();
     bool alive = true;
     int at = 0;
     while (s.slots[at & 1].op != kEnd) {
-      if (threadIdx.x / 32 == WARPS - 1 && threadIdx.x % 32 < 16)
-        ((int*)&s.slots[~at & 1])[threadIdx.x % 32] = __ldg((const int*)(program + at + 1) + threadIdx.x % 32);
+      if (threadIdx.x / 32 == WARPS - 1 && lane < kWords) ((int*)&s.slots[~at & 1])[lane] = word(at + 1);
       alive = execute(p, s, ring, s.slots[at & 1]);
       if (!alive) break;
       at++;
@@ -215,7 +211,7 @@ __device__ __forceinline__ void consume(const Params& p, Shared& s) {
   __syncwarp();
   if (threadIdx.x == 0) *(volatile int*)&s.stop = 1;
   __syncwarp();
-  if (kScaleApart) helped_sync<2>();
+  if (kScaleApart) say_squared(s);
 }
 
 #if PAIRS
@@ -231,12 +227,15 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) CLUSTERED decode(const
       barrier_init(shared_address(&s.full[i]), 1);
       barrier_init(shared_address(&s.empty[i]), kArrivals);
     }
+    barrier_init(shared_address(&s.squared), kArrivals);
+    barrier_init(shared_address(&s.scaled), 1);
 #if PAIRS
     barrier_init(shared_address(&s.exchange.full), 1);
 #endif
     asm volatile("fence.mbarrier_init.release.cluster;");
     s.stop = s.faulted = s.step = 0;
     s.round = 0;
+    s.program = p.program_start[blockIdx.x];
   }
   if (threadIdx.x < BATCH) {
     s.token[threadIdx.x] = (int)p.first_token[threadIdx.x];

@@ -46,9 +46,7 @@ POINTERS = (
     "normed", "candidates", "counts", "fault", "first_token", "forced", "logits", "host_tokens", "host_cancel",
     "trace", "touched", "residuals",
 )  # fmt: skip
-SCALARS = (
-    "position", "count", "capacity", "trace_length", "stop_count", "first_made",
-)  # fmt: skip
+SCALARS = ("position", "count", "capacity", "trace_length", "first_made")
 STOP_TOKENS = 4
 SAMPLING = np.dtype(
     [("inverse_temperature", "f4"), ("top_p", "f4"), ("top_k", "i4"), ("stream", "u4"), ("seed", "u8")], align=True

@@ -88,7 +88,10 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, RingPlace& r
     for (int c = 0; c < kAhead; c++) take_chunk<(kAhead > 0)>(p, s, ring, in, here(c), ahead[c], row_scale);
   };
   load.template input<Which>(meanwhile);
-  if (!in.units) return !s.faulted;
+  if (!in.units) {
+    if (kHelped) wait_scale<Which>(s, step);
+    return !s.faulted;
+  }
   char* input = (char*)s.product.input;
   float2 undo = make_float2(1.f, 1.f);
   if constexpr (WEIGHT_BITS == 8) undo = halve_inputs<Tiles>(input, tiles);
@@ -96,7 +99,7 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, RingPlace& r
 #pragma unroll
   for (int c = 0; kHeld && c < kChunks; c++) load_inputs(held[c], input + c * kChunkInput, here(c));
   if (s.faulted) {  // asked while the inputs come, for which everyone waits
-    if (kHelped) helped_sync<3>();
+    if (kHelped) wait_scale<Which>(s, step);
     return false;
   }
   int buffer = 0;
@@ -123,10 +126,8 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, RingPlace& r
     for (int i = 0; i < kChains * 4; i++) sum[i / 4][i % 4] = 0.f;
     if (u == kUnitBatch - 1 || unit == in.units - 1) {
       if (unit == in.units - 1) mark(p, step, in.index, 2);
-      if (kHelped && unit == u)
-        helped_sync<3>();
-      else
-        consumers_sync();
+      if (kHelped && unit == u) wait_scale<Which>(s, step);
+      consumers_sync();
       const int outputs = (u + 1) * BATCH * kRows;
       if ((int)(threadIdx.x & ~31u) < outputs) {
         const int own = kOutputs % 32 ? min((int)threadIdx.x, kOutputs - 1) : threadIdx.x;

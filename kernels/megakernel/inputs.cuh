@@ -17,8 +17,13 @@ constexpr int kSquares = SLICE ? WARPS : kSequenceWarps;                        
 static_assert(kSequenceWarps > 0, "a sequence has a warp of its own");
 constexpr int kNormSteps = (HIDDEN + kSequenceThreads * 4 - 1) / (kSequenceThreads * 4);
 
-// Where a thread leaves its sum of squares for a warp apart: no unit's sums are left there before barrier 3.
+// Where a thread leaves its sum of squares for a warp apart: no unit's sums are left there before there is a scale.
 __device__ __forceinline__ float* thread_squares(Shared& s) { return &s.product.partial[1][0][0][0]; }
+// This warp's are there.
+__device__ __forceinline__ void say_squared(Shared& s) {
+  __syncwarp();
+  if (DEBUG || threadIdx.x % 32 == 0) barrier_arrive(shared_address(&s.squared));
+}
 
 // residual += the planes of the last product (or = the embedding of the new token); input = residual * norm weight,
 // not yet divided by its root mean square: that is one number, `scale`, and multiplies the products instead. Sequences
@@ -82,6 +87,7 @@ __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const In
   }
   if constexpr (kScaleApart) {
     thread_squares(s)[threadIdx.x] = squares;
+    say_squared(s);
     return;
   }
   squares = warp_sum(squares);
@@ -99,17 +105,24 @@ __device__ __forceinline__ void set_scale(Shared& s) {
 
 // The same by a warp of its own, until the consumers stop.
 __device__ __forceinline__ void work_out_scales(Shared& s) {
-  while (true) {
-    helped_sync<2>();
+  for (u32 phase = 0;; phase ^= 1) {
+    while (!barrier_done(shared_address(&s.squared), phase)) {}
     if (*(volatile int*)&s.stop) return;
     float sums[WARPS], sum = 0;
 #pragma unroll
     for (int w = 0; w < WARPS; w++) sums[w] = warp_sum(thread_squares(s)[w * 32 + threadIdx.x % 32]);
 #pragma unroll
     for (int w = 0; w < WARPS; w++) sum += sums[w];
-    if (threadIdx.x % 32 == 0) s.scale[0] = rsqrtf(sum / HIDDEN + NORM_EPS);
-    helped_sync<3>();
+    __syncwarp();
+    if (threadIdx.x % 32 != 0) continue;
+    s.scale[0] = rsqrtf(sum / HIDDEN + NORM_EPS);
+    barrier_arrive(shared_address(&s.scaled));
   }
+}
+// The consumers' wait for it. Every SM has every such product: a token's are odd in number, QKV and GATE_UP in turns.
+template <Op Which>
+__device__ __forceinline__ void wait_scale(Shared& s, int step) {
+  while (!barrier_done(shared_address(&s.scaled), (step + (Which == kGateUp)) & 1)) {}
 }
 
 // input = `k_tiles` tiles from `base` on: 8 elements lie in three words. The sum of what the fourth words have.

@@ -53,7 +53,8 @@ enum Op : int { kEnd = 0, kQkv = 1, kAttention = 2, kOut = 3, kGateUp = 4, kDown
 struct Instruction {
   int op, layer, units, tile, k_tile, k_tiles, plane, kv_head, head, heads, split, index, sequence, unused[3];
 };
-static_assert(sizeof(Instruction) == 64, "an instruction is 16 words");
+constexpr u32 kWords = sizeof(Instruction) / 4;
+static_assert(kWords == 16, "kernels.megakernel.instructions.WORDS");
 
 // How one sequence's tokens are chosen: greedy when `inverse_temperature` is 0; top_k 0 and top_p 1 keep every token.
 struct Sampling {
@@ -95,8 +96,8 @@ struct Params {
   u32* touched;                 // [SMs, trace_length, 2, words / 32 + 1] bits of words read, and written, when DEBUG
   float* residuals;             // [count, 2 * LAYERS + 1, BATCH, HIDDEN] of SM 0, when DEBUG
   u64 timeout_ns, logits_stride, words;  // `words` from qkv on
-  int position, count, capacity, trace_length, stop_count, first_made;  // first_made: not of the prompt
-  int stop[4];                  // the launch ends when every sequence has met one of the first `stop_count`
+  int position, count, capacity, trace_length, first_made;  // first_made: not of the prompt
+  int stop[4];                  // tokens, or -1; the launch ends when every sequence has met one
   Sampling sampling[8];         // of each sequence
 };
 
@@ -142,6 +143,7 @@ struct SampleScratch {
 struct Shared {
   alignas(128) char ring[STAGES][kChunk];
   u64 full[STAGES], empty[STAGES];
+  u64 squared, scaled;  // two phases a layer and one of the head; kScaleApart
   int step;  // tokens made
   int stop;  // consumers are done or have given up: the producer must drain
   union {  // an instruction is a product, attention or the choice of a token
@@ -158,6 +160,7 @@ struct Shared {
   int token[BATCH], stopped[BATCH], cancelled;
   int head_first, head_count;   // this SM's tokens
   u32 round;                    // of the search, over the whole launch
+  int program;                  // where this SM's instructions begin
   alignas(64) Instruction slots[2];
 #if DEBUG
   u32* touched;  // of the instruction at hand
@@ -196,12 +199,9 @@ __device__ __forceinline__ void note(const u64* at, int words, bool written) {
 __device__ __forceinline__ void consumers_sync() { asm volatile("bar.sync 1, %0;" ::"n"(kConsumers) : "memory"); }
 
 // Whether a warp that does not consume works out what products of the residual are multiplied by, while they run: from
-// when squares are there (barrier 2) until the first units' sums are (barrier 3). More does not fit into registers.
-constexpr bool kScaleApart = BATCH == 1 && WEIGHT_BITS == 16 && !MAX_SPLITS && !SLICE;
-template <int Barrier>
-__device__ __forceinline__ void helped_sync() {
-  asm volatile("bar.sync %0, %1;" ::"n"(Barrier), "n"(kConsumers + 32) : "memory");
-}
+// when all warps' squares are there (`squared`) until the first units' sums are (`scaled`). Larger models gain nothing from
+// it, and beside splits registers are few.
+constexpr bool kScaleApart = BATCH == 1 && WEIGHT_BITS == 16 && !MAX_SPLITS && !SLICE && HIDDEN < 2048;
 
 // From here on words are noted as this instruction's, when DEBUG.
 __device__ __forceinline__ void note_instruction(const Params& p, Shared& s, int index) {
@@ -226,7 +226,7 @@ __device__ __forceinline__ bool given_up(const Params& p, Shared& s, const Instr
   if ((spin & 1023) != 1023) return false;
   const u64 now = nanoseconds();
   if (!began) began = now;
-  if (now - began > p.timeout_ns) atomicCAS(p.fault, 0ull, 1ull << 63 | (u64)blockIdx.x << 32 | (u64)in.index << 8 | in.op);
+  if (now - began > p.timeout_ns) atomicCAS(p.fault, 0ull, 1ull << 63 | (u64)blockIdx.x << 32 | ((u32)in.index << 8 | (u32)in.op));
   if (!*(volatile u64*)p.fault) return false;
   s.faulted = 1;
   return true;

@@ -117,7 +117,7 @@ class Machine:
         scalars = {
             "timeout_ns": TIMEOUT_NS, "logits_stride": stride, "position": position, "count": count,
             "capacity": self.capacity, "trace_length": self.longest,
-            "stop_count": len(stop), "first_made": int(first_made), "words": self._words.numel(),
+            "first_made": int(first_made), "words": self._words.numel(),
         }  # fmt: skip
         if self.tuning.debug:
             self.touched.zero_()
@@ -125,7 +125,7 @@ class Machine:
             pointers |= {"touched": self.touched.data_ptr(), "residuals": self.residuals.data_ptr()}
         for name, value in (self._maps | pointers | scalars).items():
             params[name] = value
-        params["stop"][: len(stop)] = stop
+        params["stop"] = [*stop, *[-1] * (device.STOP_TOKENS - len(stop))]
         with turn(self.gpu):
             self._fault.zero_()
             with cupy.cuda.ExternalStream(torch.cuda.current_stream(self.gpu).cuda_stream):
