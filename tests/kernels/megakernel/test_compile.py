@@ -21,7 +21,7 @@ DECODE = device.SOURCES / "decode.cu"
 
 def constants(name: str, **layout: Any) -> dict:
     shape = replace(shape_of(CONFIGS[name]), norm_eps=1e-5)
-    asked = {key: layout.pop(key) for key in ("batch", "capacity", "weights") if key in layout}
+    asked = {key: layout.pop(key) for key in ("batch", "capacity", "weights", "sms") if key in layout}
     return device.defines(build(shape, replace(usual(shape, **asked), **layout)), device.Tuning())
 
 
@@ -51,6 +51,10 @@ def contexts() -> Iterator[tuple[str, dict[str, int]]]:
         ("qwen2.5-1.5b", {"weights": "nvfp4"}),
         ("llama-3.2-1b", {"weights": "nvfp4", "batch": 8}),
         ("qwen2.5-1.5b", {"weights": "nvfp4", "batch": 6}),
+        ("llama-3.2-1b", {"sms": 114}),
+        ("qwen2.5-3b", {"sms": 114, "capacity": 4096}),
+        ("qwen3-1.7b", {"sms": 78}),
+        ("llama-3.1-8b", {"sms": 78, "capacity": 4096}),
         *contexts(),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(map(str, value.values())),
