@@ -32,8 +32,8 @@ demo: setup  ## submit samples/voice-agent, print the verdict, leave demo/report
 up: setup  ## serve on http://127.0.0.1:8000 with workers until Ctrl-C; PORT=… for another port
 	@exec $(BIN)/workbench up --port $(PORT)
 
-test: setup  ## pytest
-	@$(BIN)/pytest $(ARGS)
+test: setup  ## pytest, two files at a time, the browser's last
+	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: setup  ## ruff, types, import rules
 	$(BIN)/ruff check .
