@@ -119,7 +119,8 @@ __device__ __forceinline__ void work_out_scales(Shared& s) {
     barrier_arrive(shared_address(&s.scaled));
   }
 }
-// The consumers' wait for it. Every SM has every such product: a token's are odd in number, QKV and GATE_UP in turns.
+// The consumers' wait for it, which ends: the warp apart waits for them alone, and all of them have said that squares are
+// there. Every SM has every such product: a token's are odd in number, QKV and GATE_UP in turns.
 template <Op Which>
 __device__ __forceinline__ void wait_scale(Shared& s, int step) {
   while (!barrier_done(shared_address(&s.scaled), (step + (Which == kGateUp)) & 1)) {}

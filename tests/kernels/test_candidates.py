@@ -1,9 +1,7 @@
 """A case's candidates: gated, timed side by side, one chosen, the others with their reasons."""
 
-import pytest
 import torch
 
-from kernels import registry
 from kernels.candidates import Bench, Trial, prove_ahead, try_case
 from kernels.hardware import GPUS
 from kernels.jobs import shared_out
@@ -25,18 +23,6 @@ class FakeTimer:
         self.count += 1
         call()
         return self.ms(call) * (1 + self.jitter * (self.count % 5))
-
-
-@pytest.fixture
-def plant(monkeypatch):
-    """Registers variants for one test."""
-
-    def put(*classes):
-        for each in classes:
-            monkeypatch.setitem(registry._variants, each.name, each())
-
-    registry.variants()
-    return put
 
 
 def bench(only=None):

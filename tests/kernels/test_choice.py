@@ -5,7 +5,6 @@ import json
 import pytest
 import torch
 
-from kernels import registry
 from kernels.candidates import Bench, Trial
 from kernels.choice import Choices, code_digest
 from kernels.hardware import GPUS
@@ -51,9 +50,8 @@ def test_choices_are_those_of_the_variants_code(tmp_path):
     assert code_digest(tmp_path / "two") == one
 
 
-def test_choice_falls_back_to_torch(tmp_path, monkeypatch):
-    registry.variants()
-    monkeypatch.setitem(registry._variants, planted.Wrong.name, planted.Wrong())
+def test_choice_falls_back_to_torch(tmp_path, plant):
+    plant(planted.Wrong)
     choice = Choices(ENVIRONMENT, tmp_path).choose(
         CASE, Bench(torch.device("cpu"), GPUS["cpu"], rule=QUICK, only=frozenset({"planted_wrong"}))
     )
