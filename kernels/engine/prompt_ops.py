@@ -1,6 +1,6 @@
 """The ops of a prompt's pass where no plan names any: by size, from what was measured on an H200.
 
-Nothing is timed here: benchmarks/notes/whole-model.md says where each preference comes from.
+Nothing is timed here: benchmarks/log/whole-model.md says where each preference comes from.
 """
 
 from collections.abc import Collection, Iterable, Iterator
