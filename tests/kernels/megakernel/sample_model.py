@@ -24,13 +24,14 @@ def sample(dtype: str, device: str) -> Any:
 
 
 def on_its_text(
-    own: Runner, device: str, most: int = quality.LEAST_TOKENS
+    own: Runner, device: str, most: int = quality.LEAST_TOKENS, before: Runner | None = None
 ) -> tuple[texts.Tokens, tuple[int, quality._Side, quality._Side]]:
-    """`most` tokens of its text, and `quality.compare` of torch's bf16 model and `own` on them."""
+    """`most` tokens of its text, and `quality.compare` of `before` (default: torch's bf16 model) and `own` on them."""
     tokens = texts.from_text(DIRECTORY, LENGTH, most, sample("fp32", device).config.vocab_size)
     assert tokens is not None
-    reference, torchs = (engine.runner("eager", sample(dtype, device)) for dtype in ("fp32", "bf16"))
-    return tokens, quality.compare(reference, torchs, own, tokens, 1, lambda done: done < most)
+    reference = engine.runner("eager", sample("fp32", device))
+    before = before or engine.runner("eager", sample("bf16", device))
+    return tokens, quality.compare(reference, before, own, tokens, 1, lambda done: done < most)
 
 
 def kl_blocks(side: quality._Side) -> np.ndarray:
