@@ -5,14 +5,14 @@ import importlib
 import os
 import sys
 
-from kernels.cores import thread_settings
+from kernels.measure.cpu_threads import thread_settings
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "list": ("kernels.listing", "variants, and what each serves"),
-    "check": ("kernels.checking", "the accuracy gate over variants and cases"),
-    "bench": ("kernels.bench", "times over variants and cases, as a bench document"),
+    "list": ("kernels.cli.list", "variants, and what each serves"),
+    "check": ("kernels.cli.check", "the accuracy gate over variants and cases"),
+    "bench": ("kernels.cli.bench", "times over variants and cases, as a bench document"),
     "megakernel": ("kernels.megakernel.cli", "prove a megakernel program, describe it, draw its timeline"),
-    "run": ("kernels.model_run", "run a plan on this machine and compare it with what the plan expects"),
+    "run": ("kernels.cli.run", "run a plan on this machine and compare it with what the plan expects"),
 }
 """Sub-command → module that holds `<command>_arguments(parser)` and `<command>(options) -> exit code`, and its help."""
 

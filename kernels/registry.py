@@ -78,7 +78,7 @@ class Variant(ABC):
     device_lengths: ClassVar[bool] = False
     """Attention: its call takes `position` [batch] or [1], read on the device, and a cache longer than is seen."""
     turns: ClassVar[bool] = False
-    """LM head: its call takes `turn`, a `kernels.turn.Turn`, and x may be scaled by any positive number a row."""
+    """LM head: its call takes `turn`, an `ops.token_feedback.Turn`, and a row of x may have any positive factor."""
     in_a_model: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
     """Params that a plan adds where the calls stand in a model's captured pass, whose weights lie still: the best guess
     first, the others to be timed there."""

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from kernels.cores import thread_settings
+from kernels.measure.cpu_threads import thread_settings
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT_NAMES = {"PATH", "LANG", "LC_ALL", "TZ", "VIRTUAL_ENV", "CC", "CXX"}

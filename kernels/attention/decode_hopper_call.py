@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from kernels import nvrtc
 from kernels.attention.decode_call import LOG2E, DecodeCall, processors
 from kernels.attention.decode_hopper import SOURCE, STEP, constants, shared_bytes, split_count
 from kernels.attention.decode_triton import Scratch
+from kernels.cuda import nvrtc
 from kernels.ops import AttentionCase
 
 POINTERS = ("q", "k", "v", "o", "parts", "sums", "arrivals", "lengths", "table", "k_scale", "v_scale")

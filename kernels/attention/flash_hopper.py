@@ -63,7 +63,7 @@ class FlashHopper(Variant):
         """
         import torch
 
-        from kernels import nvrtc
+        from kernels.cuda import nvrtc
 
         refusal = _refused(case)
         if refusal is not None:

@@ -53,7 +53,7 @@ class FlashTriton(Variant):
         import torch
 
         from kernels.attention.forward_triton import attention_forward, constants
-        from kernels.overlap_triton import overlapping
+        from kernels.cuda.pdl_triton import overlapping
 
         refusal = _refused(case)
         if refusal is not None:

@@ -10,7 +10,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from kernels.overlap_triton import depend
+from kernels.cuda.pdl_triton import depend
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 

@@ -77,7 +77,7 @@ class StepHopper(Variant):
         """
         import numpy as np
 
-        from kernels import nvrtc
+        from kernels.cuda import nvrtc
 
         expect_served(self, case)
         splits = params.get("splits", self.space(case)[0]["splits"])

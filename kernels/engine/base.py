@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kernels.sampling import Samplings
+from kernels.ops.sampling import Samplings
 
 if TYPE_CHECKING:
     import torch

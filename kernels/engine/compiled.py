@@ -14,7 +14,7 @@ from kernels.engine.graphs import captured
 from kernels.engine.inputs import forward_inputs, output_tensor
 from kernels.engine.loading import kind_of
 from kernels.engine.sessions import DecoderSession, ModuleSession, Session
-from kernels.sampling import Samplings, of_batch
+from kernels.ops.sampling import Samplings, of_batch
 
 CAPACITY_STEP = 64
 """The cache's length is rounded up to a multiple of this."""

@@ -9,7 +9,7 @@ from transformers.generation.streamers import BaseStreamer
 from kernels.engine.base import Generation, Runner, check_request
 from kernels.engine.inputs import forward_inputs, output_tensor
 from kernels.engine.loading import kind_of
-from kernels.sampling import Sampling, Samplings, choose, of_batch
+from kernels.ops.sampling import Sampling, Samplings, choose, of_batch
 
 
 class _TokenClock(BaseStreamer):
@@ -29,7 +29,7 @@ class _TokenClock(BaseStreamer):
 
 
 class _Drawn(LogitsProcessor):
-    """Leaves only the token that `kernels.sampling` draws, so that a greedy generation takes it."""
+    """Leaves only the token that `kernels.ops.sampling` draws, so that a greedy generation takes it."""
 
     def __init__(self, sampling: list[Sampling]) -> None:
         self._sampling = sampling

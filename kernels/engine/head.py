@@ -6,11 +6,11 @@ from torch import Tensor
 
 from kernels.dtypes import DTYPE_NAMES
 from kernels.engine import decoder
-from kernels.engine.parts import Part, Parts, folded_in
+from kernels.engine.bound_variants import Part, Parts, folded_in
 from kernels.engine.products import Rows, Stream
 from kernels.engine.state import State
 from kernels.ops import LmHeadCase
-from kernels.turn import Turn
+from kernels.ops.token_feedback import Turn
 
 
 def head_part(model: decoder.Decoder, parts: Parts, batch: int) -> Part:

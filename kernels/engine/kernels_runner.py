@@ -6,10 +6,10 @@ from typing import Any
 import torch
 
 from kernels.engine import decoder
+from kernels.engine.bound_variants import Parts
 from kernels.engine.bucket_session import BucketSession
 from kernels.engine.compiled import CompiledRunner
 from kernels.engine.kernels_session import KernelsSession
-from kernels.engine.parts import Parts
 from kernels.engine.prompts import bucket
 from kernels.engine.sessions import Session
 from kernels.hardware import GPUS

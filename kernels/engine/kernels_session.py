@@ -5,9 +5,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from kernels.engine import decoder
+from kernels.engine.bound_variants import Parts
 from kernels.engine.graphs import captured
 from kernels.engine.head import head_part
-from kernels.engine.parts import Parts
 from kernels.engine.passes import Pass
 from kernels.engine.prompts import Prompts
 from kernels.engine.readers import Reader, SeenReader

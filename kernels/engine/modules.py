@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from kernels.dtypes import DTYPE_NAMES
+from kernels.engine.bound_variants import Parts
 from kernels.engine.decoder import joined
-from kernels.engine.parts import Parts
 from kernels.ops import RmsNormCase
 
 GROUPS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))

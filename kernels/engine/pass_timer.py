@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 import torch
 
 from kernels.engine import decoder
+from kernels.engine.bound_variants import Packed, Parts
 from kernels.engine.kernels_session import KernelsSession
-from kernels.engine.parts import Packed, Parts
-from kernels.engine.places import Traffic
+from kernels.engine.layer_ops import Traffic
 from kernels.engine.prompts import bucket
 from kernels.hardware import Gpu
+from kernels.measure.timing import median_interval
 from kernels.plan import PlannedOp
-from kernels.timing import median_interval
 
 ROUNDS = 5
 ROUND_MS = 6.0
@@ -23,7 +23,7 @@ LEAST_FREE = 0.4
 
 
 class GraphTimer:
-    """A `kernels.engine.choosing.PassTimer` on the model's own device.
+    """A `kernels.tune.plan_search.PassTimer` on the model's own device.
 
     Within a round a pass follows itself, as decode steps do: the weights are larger than the cache, so each reads them
     anew. Weights stay packed between calls.

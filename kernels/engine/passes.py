@@ -17,8 +17,8 @@ from torch import Tensor
 
 from kernels.dtypes import DTYPE_NAMES
 from kernels.engine import decoder
+from kernels.engine.bound_variants import Parts
 from kernels.engine.head import Head
-from kernels.engine.parts import Parts
 from kernels.engine.products import Rows, Stream, added_product, gated_product, normed_product
 from kernels.engine.state import State
 from kernels.ops import AttentionCase, RmsNormCase, RopeCase, StepAttentionCase

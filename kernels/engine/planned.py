@@ -12,7 +12,7 @@ from transformers.masking_utils import sdpa_mask
 
 from kernels import registry
 from kernels.dtypes import DTYPE_NAMES
-from kernels.engine.parts import Part, Parts
+from kernels.engine.bound_variants import Part, Parts
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase, Epilogue, LinearCase, case_from
 from kernels.plan import PlannedOp

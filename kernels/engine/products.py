@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from kernels.engine.parts import Parts
+from kernels.engine.bound_variants import Parts
 from kernels.ops import DType, Epilogue, GatedCase, LinearCase, RmsNormCase
 
 

@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterable, Iterator
 
 from kernels import registry
 from kernels.attention import flash_triton
-from kernels.candidates import DEFAULTS
-from kernels.engine.choosing import planned_op
-from kernels.engine.places import Places, Traffic
+from kernels.engine.layer_ops import Places, Traffic
 from kernels.engine.prompts import bucket
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase, Case, LinearCase, RmsNormCase
 from kernels.plan import PlannedOp
+from kernels.tune.autotune import DEFAULTS
+from kernels.tune.plan_search import planned_op
 
 FEW, LONG = 192, 1024
 """Rows of a prompt's products up to which `small_gemm` wins, in a chain of dependent launches, and from which the large

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from kernels.engine import decoder
+from kernels.engine.bound_variants import Parts
 from kernels.engine.graphs import captured
-from kernels.engine.parts import Parts
 from kernels.engine.passes import Pass
 from kernels.engine.state import State
 

@@ -7,9 +7,9 @@ import torch
 
 from kernels.engine import decoder
 from kernels.engine.base import Runner
+from kernels.engine.bound_variants import Parts
 from kernels.engine.compiled import CompiledRunner
 from kernels.engine.modules import install_norms, pack_projections
-from kernels.engine.parts import Parts
 from kernels.engine.planned import PlannedAttention, PlannedLinear, install
 from kernels.hardware import GPUS
 from kernels.plan import Plan

@@ -120,7 +120,7 @@ class CudaGraphs(WholeModel):
 
 
 class _Kernels(WholeModel):
-    """Built without a plan it chooses from what `kernels.choice` keeps or measures now, and says why on stderr."""
+    """Without a plan it takes the choices of `tune.tuning_cache`, or measures now, and says why on stderr."""
 
     peer = False
     runner_name = "kernels"
@@ -131,7 +131,7 @@ class _Kernels(WholeModel):
 
     def build(self, case: ModelCase, params: dict[str, Any]) -> Callable[[Any], Runner]:
         def make(model: Any) -> Runner:
-            from kernels.engine.usual import ChoosingRunner
+            from kernels.engine.defaults import ChoosingRunner
 
             return ChoosingRunner(model, self.options | params)
 

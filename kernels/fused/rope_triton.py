@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernels.overlap_triton import depend, overlapping
+from kernels.cuda.pdl_triton import depend, overlapping
 from kernels.portable import expect
 
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)

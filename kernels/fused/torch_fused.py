@@ -30,7 +30,7 @@ class TorchRmsNorm(Variant):
         """f(x, w, residual=None, eps=1e-6) -> y, or (values, scale) when it quantises, then x + residual."""
         import torch.nn.functional as F
 
-        from kernels.scaled import of_x
+        from kernels.quant.scaled import of_x
 
         _no_params(self.name, params)
 
@@ -57,7 +57,7 @@ class TorchGated(Variant):
 
     def build(self, case: GatedCase, params: dict[str, Any]) -> Callable[..., Any]:
         """f(gate_up) -> y."""
-        from kernels import reference
+        from kernels.proof import reference
 
         _no_params(self.name, params)
         return lambda gate_up: reference.gated(case, gate_up)
@@ -81,8 +81,8 @@ class TorchRope(Variant):
 
     def build(self, case: RopeCase, params: dict[str, Any]) -> Callable[..., Any]:
         """f(q, k, cos, sin) -> (q, k), or f(q, k, v, cos, sin, k_cache, v_cache, position, page_table=None) -> q."""
-        from kernels import reference
-        from kernels.cache_slots import slots
+        from kernels.proof import reference
+        from kernels.proof.paged_kv import slots
 
         _no_params(self.name, params)
         if not case.append:
@@ -151,7 +151,7 @@ class TorchLmHeadSampling(Variant):
         """f(x, w, temperature, top_p, seed, top_k=50) -> ids [m] int64, as `LmHeadSkinny.build` has it."""
         import torch.nn.functional as F
 
-        from kernels import reference
+        from kernels.proof import reference
 
         _no_params(self.name, params)
 

@@ -67,7 +67,7 @@ class GroupedHopper(Variant):
         `ends` never leaves the device; one that is out of order or beyond the rows reads and writes nothing outside
         them. Rows behind the last end are not written. Raises ValueError that names the argument.
         """
-        from kernels import nvrtc
+        from kernels.cuda import nvrtc
 
         expect_served(self, case)
         if params:
@@ -104,7 +104,7 @@ def _run(
 ) -> "torch.Tensor":
     import torch
 
-    from kernels import nvrtc
+    from kernels.cuda import nvrtc
     from kernels.dtypes import DTYPES
 
     dtype, rows = DTYPES[case.dtype], x.shape[0]

@@ -42,8 +42,8 @@ BLOCK = 128
 
 def product(case: LinearCase, params: dict[str, Any]) -> Callable[..., Any]:
     """f(x, w, bias=None, residual=None, eps=1e-6) for the case, compiled. Raises ValueError that names a param."""
-    from kernels import nvrtc
-    from kernels.reference import EPSILON
+    from kernels.cuda import nvrtc
+    from kernels.proof.reference import EPSILON
 
     tile = tile_of(case, params)
     kernel = nvrtc.load(TURNS if tile.turns else SOURCE, "gemm", constants(case, tile), tile.shared_bytes)
@@ -105,7 +105,7 @@ def _launch(
 ) -> None:
     import torch
 
-    from kernels import nvrtc
+    from kernels.cuda import nvrtc
 
     m, step = x.shape[0], 128 // x.element_size()
     row_tiles, column_tiles = -(-m // 128), -(-case.weight_rows // tile.columns)

@@ -45,8 +45,8 @@ class GemmHopperFp8(Variant):
     def pack(
         self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor"
     ) -> "tuple[torch.Tensor, torch.Tensor]":
-        """(values e4m3 [n, k], scales) as `kernels.scaled.of_w` gives them, gate and up interleaved for swiglu."""
-        from kernels import scaled
+        """(values e4m3 [n, k], scales) as `quant.scaled.of_w` gives them, gate and up interleaved for swiglu."""
+        from kernels.quant import scaled
 
         return scaled.of_w(hopper_call.interleaved(weight) if case.gates else weight, _granularity(case))
 
@@ -64,7 +64,7 @@ class GemmHopperFp8(Variant):
 
 def rounded(case: LinearCase, arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments with the values that e4m3 and its scales hold."""
-    from kernels import scaled
+    from kernels.quant import scaled
 
     granularity = _granularity(case)
     held = {

@@ -7,13 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels import nvrtc
+from kernels.cuda import nvrtc
 from kernels.dtypes import DTYPES
 from kernels.gemm.skinny_call import Claims, check_stream, check_tensor, kernel, macros, parameters, sm_count
 from kernels.gemm.skinny_cut import CANDIDATES_BYTES, SHARED_MOST, Cut
 from kernels.ops import LmHeadCase
-from kernels.reference import TOP_K
-from kernels.turn import Turn
+from kernels.ops.token_feedback import Turn
+from kernels.proof.reference import TOP_K
 
 SOURCE = Path(__file__).with_name("lm_head.cu")
 

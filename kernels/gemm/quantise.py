@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from kernels import e2m1, scaled
 from kernels.dtypes import DTYPES
+from kernels.quant import e2m1, scaled
 
 NVFP4_BLOCK = 16
 INT4_GROUP = 128

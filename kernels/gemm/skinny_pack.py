@@ -8,9 +8,9 @@ skinny_weights.cuh.
 import torch
 from torch import Tensor
 
-from kernels.bits import inverse
 from kernels.gemm.quantise import INT4_GROUP, NVFP4_BLOCK, Quantised
 from kernels.gemm.skinny_cut import STEP_K, Cut
+from kernels.quant.gf2 import inverse
 
 
 def paired(weight: Tensor) -> Tensor:

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels import nvrtc
+from kernels.cuda import nvrtc
 from kernels.dtypes import DTYPES
 from kernels.gemm.skinny_call import check_tensor
 from kernels.gemm.small_cut import PANEL, SmallCut
 from kernels.ops import LinearCase
-from kernels.reference import EPSILON
+from kernels.proof.reference import EPSILON
 from kernels.tiles.maps import named
 
 SOURCE = Path(__file__).with_name("small.cu")

@@ -22,7 +22,7 @@ def _plain(case: LinearCase) -> "Callable[..., Any]":
     """
     import torch.nn.functional as F
 
-    from kernels.reference import EPSILON
+    from kernels.proof.reference import EPSILON
 
     def product(
         x: "torch.Tensor", w: "torch.Tensor", bias: Any = None, residual: Any = None, eps: float = EPSILON
@@ -40,7 +40,7 @@ def finished(case: LinearCase, y: "torch.Tensor", residual: Any) -> Any:
     """What follows a product and its bias: the residual's sum, swiglu, or (values e4m3 [m, n], scales [m, 1])."""
     import torch.nn.functional as F
 
-    from kernels.scaled import of_x
+    from kernels.quant.scaled import of_x
 
     if case.epilogue == "residual":
         return y + residual

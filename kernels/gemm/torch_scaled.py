@@ -41,7 +41,7 @@ class TorchScaled(Variant):
     def pack(
         self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor"
     ) -> "tuple[torch.Tensor, torch.Tensor]":
-        from kernels import scaled
+        from kernels.quant import scaled
 
         return scaled.of_w(weight, case.scales or "tensor")
 

@@ -8,7 +8,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from kernels import catalogue
 from kernels.megakernel import trace
 from kernels.megakernel.instructions import OP_NAMES
 from kernels.megakernel.layout import Layout
@@ -17,6 +16,7 @@ from kernels.megakernel.shape import shape_of
 from kernels.megakernel.structure import rows_of
 from kernels.megakernel.validate import validate
 from kernels.megakernel.weights import FORMATS
+from kernels.model_files import catalogue
 from kernels.model_files.config import check_config
 from kernels.model_files.errors import ModelRefused
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from kernels import nvrtc
-from kernels.cuda_driver import clusters_at_once
+from kernels.cuda import nvrtc
+from kernels.cuda.driver import clusters_at_once
 from kernels.megakernel.instructions import ADD, ATTENTION, HEAD, OUT
 from kernels.megakernel.layout import EVEN_HIDDEN, Layout, groups_of, heads_of_columns
 from kernels.megakernel.program import Program, build
@@ -16,7 +16,7 @@ from kernels.megakernel.shape import BATCH_MOST, Shape
 from kernels.megakernel.validate import check
 from kernels.megakernel.weights import FORMATS
 from kernels.megakernel.words import COUNT_MOST, bin_words, columns_of
-from kernels.sampling import Sampling
+from kernels.ops.sampling import Sampling
 from kernels.tiles.maps import TENSOR_MAP
 
 SOURCES = Path(__file__).parent

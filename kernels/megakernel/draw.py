@@ -18,7 +18,7 @@ from kernels.megakernel.words import (
     sums_of,
     value_of,
 )
-from kernels.sampling import noisy
+from kernels.ops.sampling import noisy
 
 if TYPE_CHECKING:
     from kernels.megakernel.block import Sm

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kernels.megakernel.block import Sm
 from kernels.megakernel.program import Program
 from kernels.megakernel.words import Floats, word_shapes
-from kernels.sampling import Samplings, of_batch
+from kernels.ops.sampling import Samplings, of_batch
 
 
 class Deadlock(RuntimeError):

@@ -16,7 +16,7 @@ from kernels.megakernel.shape import Shape
 from kernels.megakernel.turns import turn
 from kernels.megakernel.uploads import uploads
 from kernels.megakernel.words import word_shapes
-from kernels.sampling import Samplings, of_batch
+from kernels.ops.sampling import Samplings, of_batch
 from kernels.tiles.maps import named
 
 TIMEOUT_NS = 500_000_000

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels import e2m1
+from kernels.quant import e2m1
 
 E4M3_MOST, E4M3_LEAST_NORMAL, E2M1_MOST = 448.0, 2.0**-6, 6.0
 BLOCK = 16

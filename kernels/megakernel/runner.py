@@ -13,12 +13,12 @@ from torch import Tensor
 
 from kernels.engine import decoder
 from kernels.engine.base import Generation, Runner, check_request
-from kernels.engine.parts import Parts
-from kernels.engine.places import Places, Traffic
+from kernels.engine.bound_variants import Parts
+from kernels.engine.defaults import gpu_of
+from kernels.engine.layer_ops import Places, Traffic
 from kernels.engine.prompt_ops import prompt_ops
 from kernels.engine.prompts import Prompts, bucket
 from kernels.engine.state import State
-from kernels.engine.usual import gpu_of
 from kernels.megakernel import trace
 from kernels.megakernel.device import Tuning
 from kernels.megakernel.layout import usual
@@ -27,7 +27,7 @@ from kernels.megakernel.program import Program
 from kernels.megakernel.quantise import rounded_decoder
 from kernels.megakernel.shape import BATCH_MOST, shape_of
 from kernels.megakernel.weights import format_of
-from kernels.sampling import Samplings, of_batch
+from kernels.ops.sampling import Samplings, of_batch
 
 CAPACITY_STEP = 64
 LOOK_NS = 1_000_000

@@ -1,5 +1,5 @@
 // How the next token is drawn: greedy, or by Gumbel-max over the tokens that top-k and top-p keep. The rule, and the
-// same in numpy, is kernels/sampling.py; docs/kernels/megakernel.md tells how SMs find the threshold together.
+// same in numpy, is kernels/ops/sampling.py; docs/kernels/megakernel.md tells how SMs find the threshold together.
 #pragma once
 #include "attended.cuh"
 

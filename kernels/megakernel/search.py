@@ -14,7 +14,7 @@ overwrites. The rounds of one token go on from those of the last.
 import numpy as np
 
 from kernels.megakernel.words import Floats
-from kernels.sampling import Sampling
+from kernels.ops.sampling import Sampling
 
 AREAS = 2
 SPAN = 16.0

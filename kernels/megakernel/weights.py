@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.bits import inverse
 from kernels.ops import E2M1
+from kernels.quant.gf2 import inverse
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]

@@ -11,7 +11,8 @@ class LinearCase(BaseCase):
     """y[m, n] = epilogue(x[m, k] · w[n, k]ᵀ). For swiglu w is [2n, k], gate rows first, and y is [m, n].
 
     `rmsnorm_scale`, alone or before a bias or swiglu, divides the product by the root mean square of its row of x.
-    With `scales` (and fp8 weights) x and w are e4m3, each a pair (values, scales) as `kernels.scaled` lays them out.
+    With `scales` (and fp8 weights) x and w are e4m3, each a pair (values, scales) in a layout of
+    `kernels.quant.scaled`.
     """
 
     op: Literal["linear"] = "linear"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernels.cuda_driver import driver
+from kernels.cuda.driver import driver
 
 if TYPE_CHECKING:
     import torch

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernels import nvrtc
+from kernels.cuda import nvrtc
 
 PACKAGES = ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime")
 

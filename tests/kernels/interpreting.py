@@ -60,14 +60,15 @@ def let_tensors_be_bounds() -> None:
 
 
 def _main() -> None:
-    from kernels import accuracy, registry
+    from kernels import registry
     from kernels.ops import case_from
+    from kernels.proof import gate
 
     let_tensors_be_bounds()
     said = {}
     for name, dumped, params in json.load(sys.stdin):
         case = case_from.validate_python(dumped)
-        report = accuracy.check(registry.variant(name), case, "cpu", params)
+        report = gate.check(registry.variant(name), case, "cpu", params)
         if not report.passed:
             said[f"{name} {case.key} {params}"] = report.sentence
     print(json.dumps(said))

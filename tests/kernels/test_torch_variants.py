@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels import accuracy, registry
+from kernels import registry
 from kernels.hardware import GPUS
 from kernels.ops import AttentionCase, GatedCase, LinearCase, LmHeadCase, RmsNormCase, RopeCase
+from kernels.proof import gate
 
 DTYPES = st.sampled_from(["fp32", "bf16", "fp16"])
 SIZES = st.integers(1, 40)
@@ -18,7 +19,7 @@ def passes(case):
     able, refused = registry.offers(case, GPUS["cpu"])
     for variant in able:
         if not variant.build_seconds:
-            report = accuracy.check(variant, case, "cpu")
+            report = gate.check(variant, case, "cpu")
             assert report.passed, f"{variant.name} {case.key}: {report.sentence}"
     assert all(refusal.reason for refusal in refused.values())
     return {variant.name for variant in able}
@@ -136,5 +137,5 @@ def test_every_backend_passes_on_the_gpu(length):
     case = AttentionCase(kind=kind, head_dim=64, heads=8, kv_heads=2, batch=2, q_len=q_len, kv_len=kv_len)
     for variant in registry.variants("attention"):
         if variant.serves(case, GPUS["h200"]) is None:
-            report = accuracy.check(variant, case, "cuda")
+            report = gate.check(variant, case, "cuda")
             assert report.passed, f"{variant.name}: {report.sentence}"

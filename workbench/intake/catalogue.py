@@ -6,9 +6,8 @@ from typing import Any
 
 from django.db import transaction
 
-from kernels import catalogue
 from kernels.engine.weights import generated_digest
-from kernels.model_files import Facts, inspect_config
+from kernels.model_files import Facts, catalogue, inspect_config
 from workbench.api.problems import invalid
 from workbench.intake import blobs
 from workbench.intake.models import Model, StoredFile

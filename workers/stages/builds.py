@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from kernels.choice import cache_directory
+from kernels.tune.tuning_cache import cache_directory
 from workers.documents.stages import StageInput
 
 USUAL_SHARE = 0.5

@@ -9,12 +9,12 @@ from typing import Any
 
 from kernels import engine, registry
 from kernels.engine import Runner, decoder
-from kernels.engine.choosing import Chosen
 from kernels.engine.whole_model import WholeModel
 from kernels.hardware import GPUS
 from kernels.ops import ModelCase
 from kernels.plan import Plan, PlannedOp
 from kernels.registry import Refusal, Variant
+from kernels.tune.plan_search import Chosen
 from workers.documents.measurement import Candidate
 from workers.documents.stages import ComposeResult, PlanTrial, StageInput
 from workers.stages import kernels_plan, ranking, texts

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from kernels import ceilings
+from kernels.measure import ceilings
 from workers.documents.measurement import Environment
 from workers.documents.stages import StageInput
 from workers.stages.models import device_of

@@ -12,12 +12,12 @@ import torch
 from pydantic import ValidationError
 
 from kernels import registry
-from kernels.believable import floor_ms
-from kernels.candidates import Bench, Trial, try_case
-from kernels.choice import Choices
 from kernels.hardware import GPUS
+from kernels.measure.roofline import floor_ms
+from kernels.measure.timing import Rule
 from kernels.ops import Case, LinearCase, LmHeadCase, case_from
-from kernels.timing import Rule
+from kernels.tune.autotune import Bench, Trial, try_case
+from kernels.tune.tuning_cache import Choices
 from workers.documents.measurement import Candidate, Ceilings
 from workers.documents.model import ModelManifest
 from workers.documents.stages import ExploreResult, ProfileResult, StageInput

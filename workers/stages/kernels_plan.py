@@ -7,12 +7,12 @@ from typing import Any
 from kernels import registry
 from kernels.engine import decoder, loading
 from kernels.engine import prompt_ops as usual
-from kernels.engine.choosing import Chosen, Option, choose, planned_op, usable
+from kernels.engine.layer_ops import Places, Traffic
 from kernels.engine.pass_timer import GraphTimer
-from kernels.engine.places import Places, Traffic
 from kernels.hardware import GPUS
 from kernels.ops import Case, case_from
 from kernels.plan import PlannedOp
+from kernels.tune.plan_search import Chosen, Option, choose, planned_op, usable
 from workers.documents.measurement import Candidate
 from workers.documents.stages import StageInput
 from workers.stages.models import dtype_of

@@ -6,8 +6,9 @@ from statistics import median
 
 import torch
 
-from kernels import ceilings, engine
+from kernels import engine
 from kernels.engine import Runner
+from kernels.measure import ceilings
 from workers.documents.base import Artifact
 from workers.documents.measurement import Ceilings
 from workers.documents.stages import OpRow, ProfileResult, StageInput

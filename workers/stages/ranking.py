@@ -3,8 +3,8 @@
 import json
 
 from kernels import registry
-from kernels.candidates import DEFAULTS
 from kernels.plan import PlannedOp
+from kernels.tune.autotune import DEFAULTS
 from workers.documents.measurement import Candidate
 from workers.documents.stages import PlanTrial
 

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from kernels import accuracy, inputs, reference
 from kernels.attention.decode_call import DecodeCall
 from kernels.attention.decode_split import DecodeSplit
 from kernels.ops import AttentionCase
+from kernels.proof import gate, inputs, reference
 from tests.kernels.interpreting import let_tensors_be_bounds
 
 let_tensors_be_bounds()
@@ -45,7 +45,7 @@ def like(**changes):
     ids=str,
 )
 def test_the_gate(change):
-    report = accuracy.check(DecodeSplit(), like(**change), "cpu", {"splits": 2, "block": 32})
+    report = gate.check(DecodeSplit(), like(**change), "cpu", {"splits": 2, "block": 32})
     assert report.passed, report.sentence
 
 

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from kernels import inputs, reference, registry
+from kernels import registry
 from kernels.ops import AttentionCase
+from kernels.proof import inputs, reference
 from tests.kernels import interpreting
 
 interpreting.let_tensors_be_bounds()

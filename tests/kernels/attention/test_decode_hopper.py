@@ -4,11 +4,12 @@ from itertools import product
 
 import pytest
 
-from kernels import accuracy, registry
+from kernels import registry
 from kernels.attention.decode_hopper import SOURCE, STEP, constants, shared_bytes, split_count
 from kernels.cases import check_cases
 from kernels.hardware import GPUS
 from kernels.ops import AttentionCase
+from kernels.proof import gate
 from tests.kernels.compiling import compile_log, resources
 
 BASE = AttentionCase(kind="decode", head_dim=64, heads=32, kv_heads=8, batch=8, q_len=1, kv_len=8192)
@@ -80,7 +81,7 @@ def test_it_passes_the_gate_on_the_gpu():
     changes = ({}, {"heads": 8}, {"heads": 24, "kv_dtype": "fp8"}, {"heads": 64, "head_dim": 128, "paged": True})
     for case in (*drawn[::4], *(odd.model_copy(update=each) for each in changes)):
         for params in VARIANT.space(case):
-            report = accuracy.check(VARIANT, case, "cuda", params)
+            report = gate.check(VARIANT, case, "cuda", params)
             assert report.passed, f"{case.key} {params}: {report.sentence}"
 
 

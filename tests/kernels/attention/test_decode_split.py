@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from kernels import accuracy, registry
+from kernels import registry
 from kernels.cases import check_cases
 from kernels.hardware import GPUS
 from kernels.ops import AttentionCase
+from kernels.proof import gate
 from tests.kernels import interpreting
 from tests.kernels.triton_compiling import stack_bytes
 
@@ -94,7 +95,7 @@ def test_it_passes_the_gate_on_the_gpu():
     for case in check_cases("attention", cpu=False)[::5]:  # `check` takes them all
         if VARIANT.serves(case, GPUS["h200"]) is None:
             for params in VARIANT.space(case):
-                report = accuracy.check(VARIANT, case, "cuda", params)
+                report = gate.check(VARIANT, case, "cuda", params)
                 assert report.passed, f"{case.key} {params}: {report.sentence}"
 
 

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from kernels import accuracy
 from kernels.attention.flash_hopper import PARAMS, SHAPES, SOURCE, FlashHopper, constants, shared_bytes
 from kernels.cases import check_cases
 from kernels.hardware import GPUS
 from kernels.ops import AttentionCase
+from kernels.proof import gate
 from tests.kernels.compiling import compile_log, resources
 
 BASE = AttentionCase(kind="prefill", head_dim=64, heads=4, kv_heads=2, batch=2, q_len=40, kv_len=40)
@@ -89,7 +89,7 @@ def test_drawn_cases_pass_the_gate():
     assert len(served) > 10
     for case in served[::3]:  # `check` takes them all
         for params in FlashHopper().space(case):
-            report = accuracy.check(FlashHopper(), case, "cuda", params)
+            report = gate.check(FlashHopper(), case, "cuda", params)
             assert report.passed, f"{case.key} {params}: {report.sentence}"
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernels import accuracy, registry
+from kernels import registry
 from kernels.attention.flash_triton import ALL_KEYS, TILES, FlashTriton
 from kernels.hardware import GPUS
 from kernels.ops import AttentionCase
+from kernels.proof import gate
 from tests.kernels import interpreting
 from tests.kernels.triton_compiling import stack_bytes
 
@@ -171,7 +172,7 @@ def test_not_a_number_stays_in_its_sequence():
 @pytest.mark.parametrize("causal", [True, False])
 def test_packed_sequences_pass_the_gate(name, causal):
     case = like(lengths=(50, 1, 0, 170), causal=causal, dtype="bf16")
-    report = accuracy.check(registry.variant(name), case, "cuda")
+    report = gate.check(registry.variant(name), case, "cuda")
     assert report.passed, report.sentence
 
 

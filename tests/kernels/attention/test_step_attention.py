@@ -6,14 +6,16 @@ from typing import Any
 import pytest
 import torch
 
-from kernels import accuracy, nvrtc, registry
+from kernels import registry
 from kernels.attention import step_hopper
 from kernels.cases.attention import bench_step, check_step
-from kernels.engine.choosing import planned_op
+from kernels.cuda import nvrtc
 from kernels.hardware import GPUS
-from kernels.inputs import draw
 from kernels.ops import StepAttentionCase
-from kernels.step_reference import step_attention
+from kernels.proof import gate
+from kernels.proof.inputs import draw
+from kernels.proof.step_reference import step_attention
+from kernels.tune.plan_search import planned_op
 from tests.kernels.compiling import compile_log, resources
 
 CASE = StepAttentionCase(batch=2, heads=8, kv_heads=2, head_dim=64, kv_len=100)
@@ -108,7 +110,7 @@ def test_it_passes_the_gate_on_a_gpu(dtype: Any) -> None:
     cases = [*check_step(dtype, True), *(each.model_copy(update={"dtype": dtype}) for each in bench_step(False))]
     for case, splits, apart in product(cases, step_hopper.SPLITS, (False, True)):
         parts = case.heads // case.kv_heads if apart else 1
-        report = accuracy.check(variant, case, "cuda", {"splits": splits, "parts": parts, "overlap": apart})
+        report = gate.check(variant, case, "cuda", {"splits": splits, "parts": parts, "overlap": apart})
         assert report.passed, (case.key, splits, parts, report.sentence)
 
 

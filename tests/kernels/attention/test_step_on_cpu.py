@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from kernels import inputs, reference
 from kernels.attention import step_hopper
 from kernels.ops import StepAttentionCase
+from kernels.proof import inputs, reference
 from tests.kernels.on_cpu.translate import library
 
 CHUNK = 32

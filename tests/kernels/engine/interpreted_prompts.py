@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from kernels import engine
+from kernels.engine.bound_variants import Parts
 from kernels.engine.decoder import Decoder
-from kernels.engine.parts import Parts
-from kernels.engine.places import Places, Traffic
+from kernels.engine.layer_ops import Places, Traffic
 from kernels.engine.prompt_ops import prompt_ops
 from kernels.hardware import GPUS
 from tests.kernels.engine.engine_models import CONFIGS

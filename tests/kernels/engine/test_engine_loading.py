@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from kernels import catalogue, engine
+from kernels import engine
 from kernels.engine import weights
+from kernels.model_files import catalogue
 from tests.kernels.engine.engine_models import CONFIGS
 
 PINNED = [-0.021143360063433647, 0.10571679472923279, -0.08964784443378448]

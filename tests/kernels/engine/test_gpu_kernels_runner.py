@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from kernels import engine
-from kernels.engine.choosing import planned_op
+from kernels.engine.defaults import ChoosingRunner, gpu_of
 from kernels.engine.eager import EagerRunner
-from kernels.engine.usual import ChoosingRunner, gpu_of
 from kernels.ops import Case, LinearCase, LmHeadCase, RopeCase, StepAttentionCase
 from kernels.plan import Plan
+from kernels.tune.plan_search import planned_op
 from tests.kernels.engine.engine_models import CONFIGS
 
 pytestmark = pytest.mark.gpu
@@ -71,8 +71,8 @@ def test_prompts_of_any_length_are_their_own() -> None:
 
 
 def test_it_chooses_by_itself_and_is_the_model(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
-    monkeypatch.setattr("kernels.engine.usual.TUNING_SECONDS", 2.0)
-    monkeypatch.setattr("kernels.engine.usual.CASE_RULE.seconds", 0.05)
+    monkeypatch.setattr("kernels.engine.defaults.TUNING_SECONDS", 2.0)
+    monkeypatch.setattr("kernels.engine.defaults.CASE_RULE.seconds", 0.05)
     model = load()
     runner = ChoosingRunner(model)
     runner.prepare(1, 64, 8)

@@ -10,9 +10,9 @@ import torch
 
 from kernels import engine
 from kernels.engine import compiled, prompts
+from kernels.engine.bound_variants import Parts
 from kernels.engine.compiled import CompiledRunner
 from kernels.engine.decoder import Decoder
-from kernels.engine.parts import Parts
 from kernels.engine.passes import Pass
 from kernels.engine.state import State
 from kernels.hardware import GPUS

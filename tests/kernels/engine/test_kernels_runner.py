@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from kernels import registry
+from kernels.engine.bound_variants import Part, Parts
 from kernels.engine.decoder import Decoder
 from kernels.engine.eager import EagerRunner
 from kernels.engine.kernels_session import check_chosen
-from kernels.engine.parts import Part, Parts
 from kernels.engine.prompts import bucket
 from kernels.hardware import GPUS
 from kernels.ops import AttentionCase, GatedCase, LinearCase, LmHeadCase, RmsNormCase, StepAttentionCase

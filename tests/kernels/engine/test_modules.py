@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from kernels import registry
+from kernels.engine.bound_variants import Parts
 from kernels.engine.eager import EagerRunner
 from kernels.engine.modules import GROUPS, install_norms, pack_projections
-from kernels.engine.parts import Parts
 from kernels.hardware import GPUS
 from kernels.ops import RmsNormCase
 from kernels.plan import PlannedOp

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from kernels import engine
+from kernels.engine.bound_variants import Parts
 from kernels.engine.decoder import Decoder
-from kernels.engine.parts import Parts
-from kernels.engine.places import Places, Traffic
+from kernels.engine.layer_ops import Places, Traffic
 from kernels.engine.prompt_ops import of_prompts, prompt_ops
 from kernels.engine.prompts import Prompts, bucket
 from kernels.engine.sessions import DecoderSession

@@ -9,7 +9,7 @@ from kernels import registry
 from kernels.engine.eager import EagerRunner
 from kernels.engine.kernels_session import KernelsSession
 from kernels.ops import LmHeadCase
-from kernels.turn import Turn
+from kernels.ops.token_feedback import Turn
 from tests.kernels.engine.planned_models import applied, load, planned
 
 

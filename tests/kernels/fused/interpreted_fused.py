@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from kernels import accuracy, inputs, reference
 from kernels.cases.fused import check_gated, check_rmsnorm, check_rope
 from kernels.fused.gated_triton import gated
 from kernels.fused.rmsnorm_triton import rmsnorm
 from kernels.fused.rope_triton import rope, rope_append
 from kernels.ops import RmsNormCase, RopeCase
+from kernels.proof import gate, inputs, reference
 from kernels.registry import variant
 
 DTYPES = ("fp16", "fp32")
@@ -16,7 +16,7 @@ DTYPES = ("fp16", "fp32")
 
 def passes(name, case):
     for params in variant(name).space(case):
-        report = accuracy.check(variant(name), case, "cpu", params)
+        report = gate.check(variant(name), case, "cpu", params)
         assert report.passed, f"{case.key} {params}: {report.sentence}"
 
 

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from kernels import accuracy, registry
+from kernels import registry
 from kernels.cases import check_cases
 from kernels.hardware import GPUS
 from kernels.ops import GatedCase, RmsNormCase, RopeCase
+from kernels.proof import gate
 from tests.kernels import interpreting
 from tests.kernels.triton_compiling import assembled, stack_bytes
 
@@ -97,5 +98,5 @@ def test_they_pass_the_gate_on_the_gpu(name):
     variant = registry.variant(name)
     for case in check_cases(variant.op, cpu=False)[::7]:  # `check` takes them all
         for params in variant.space(case):
-            report = accuracy.check(variant, case, "cuda", params)
+            report = gate.check(variant, case, "cuda", params)
             assert report.passed, f"{case.key} {params}: {report.sentence}"

@@ -5,13 +5,13 @@ import itertools
 import pytest
 
 from kernels import registry
-from kernels.engine.choosing import planned_op
-from kernels.engine.parts import Parts
+from kernels.engine.bound_variants import Parts
 from kernels.engine.planned import PlannedLinear
 from kernels.gemm import small
 from kernels.gemm.small_cut import cuts
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase, LmHeadCase
+from kernels.tune.plan_search import planned_op
 
 SHAPES = [(3072, 2048), (2048, 8192), (17_920, 1536), (28_672, 4096)]
 H200 = GPUS["h200"]

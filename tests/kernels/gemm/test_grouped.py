@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 import torch
 
-from kernels import accuracy, inputs
 from kernels.cases import check_cases
 from kernels.gemm import grouped_hopper
 from kernels.gemm.hopper_plan import SHARED_MOST
 from kernels.hardware import GPUS
 from kernels.ops import GroupedCase
+from kernels.proof import gate, inputs
 from kernels.registry import variant
 from tests.kernels.compiling import compile_log, resources
 
@@ -67,7 +67,7 @@ def test_rows_fall_to_experts_in_order_and_to_some_not_at_all() -> None:
 
 @pytest.mark.parametrize("shape", check_cases("grouped", cpu=True), ids=lambda each: each.key)
 def test_the_loop_is_right_on_a_cpu(shape: GroupedCase) -> None:
-    report = accuracy.check(variant("torch_grouped_loop"), shape, "cpu")
+    report = gate.check(variant("torch_grouped_loop"), shape, "cpu")
     assert report.passed, report.sentence
 
 
@@ -75,7 +75,7 @@ def test_the_loop_is_right_on_a_cpu(shape: GroupedCase) -> None:
 @pytest.mark.parametrize("shape", check_cases("grouped", cpu=False), ids=lambda each: each.key)
 def test_it_is_right(shape: GroupedCase) -> None:
     if variant("grouped_hopper").serves(shape, GPUS["h200"]) is None:
-        report = accuracy.check(variant("grouped_hopper"), shape, "cuda")
+        report = gate.check(variant("grouped_hopper"), shape, "cuda")
         assert report.passed, report.sentence
 
 

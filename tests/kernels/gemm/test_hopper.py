@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 import torch
 
-from kernels import accuracy, cases
+from kernels import cases
 from kernels.gemm import hopper_call
 from kernels.gemm.hopper_plan import SHARED_MOST, TURNS, panels_of, space, tile_of
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase
+from kernels.proof import gate
 from kernels.registry import variant
 from tests.kernels.compiling import compile_log, resources
 
@@ -114,7 +115,7 @@ def test_gate_and_up_lie_interleaved() -> None:
 
 
 def _gate(shape: LinearCase, params: dict[str, Any]) -> None:
-    report = accuracy.check(variant("gemm_hopper"), shape, "cuda", params)
+    report = gate.check(variant("gemm_hopper"), shape, "cuda", params)
     assert report.passed, f"{shape.key} {params}: {report.sentence}"
 
 

@@ -5,11 +5,12 @@ from typing import Any, get_args
 import pytest
 import torch
 
-from kernels import accuracy, scaled
 from kernels.gemm import hopper_call
 from kernels.gemm.hopper_plan import TURNS, space, tile_of
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase, Scales
+from kernels.proof import gate
+from kernels.quant import scaled
 from kernels.registry import variant
 from tests.kernels.compiling import compile_log, resources
 
@@ -83,7 +84,7 @@ def test_long_sums_try_two_levels_first() -> None:
 
 
 def _gate(name: str, shape: LinearCase, params: dict[str, Any]) -> None:
-    report = accuracy.check(variant(name), shape, "cuda", params)
+    report = gate.check(variant(name), shape, "cuda", params)
     assert report.passed, f"{shape.key} {params}: {report.sentence}"
 
 

@@ -8,12 +8,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels import accuracy, inputs, reference, registry
+from kernels import registry
 from kernels.gemm.lm_head import _cuts
 from kernels.gemm.lm_head_call import SOURCE, head_macros
 from kernels.gemm.skinny_cut import CANDIDATES_BYTES
 from kernels.hardware import GPUS
 from kernels.ops import LmHeadCase
+from kernels.proof import gate, inputs, reference
 from tests.kernels.compiling import compile_log
 
 CASE = LmHeadCase(m=4, vocab=200, k=64)
@@ -57,14 +58,14 @@ def test_the_largest_alone_may_be_left(temperature, top_p, top_k):
 
 def test_the_gate_tells_a_wrong_draw():
     case = CASE.model_copy(update={"sampling": "top_k_p", "dtype": "fp32", "weights": "fp32"})
-    assert accuracy.check(registry.variant("torch_lm_head_sampling"), case, "cpu").passed
+    assert gate.check(registry.variant("torch_lm_head_sampling"), case, "cpu").passed
 
     class Off(type(registry.variant("torch_lm_head_sampling"))):
         def build(self, case, params):
             draw = super().build(case, params)
             return lambda x, w, temperature, top_p, seed: draw(x, w, temperature, top_p, seed + 1)
 
-    assert "error" in accuracy.check(Off(), case, "cpu").sentence
+    assert "error" in gate.check(Off(), case, "cpu").sentence
 
 
 @pytest.mark.parametrize(
@@ -109,7 +110,7 @@ def test_the_gate_passes(name, sampling, m, vocab, k, dtype):
     variant = registry.variant(name)
     case = LmHeadCase(m=m, vocab=vocab, k=k, sampling=sampling, dtype=dtype, weights=variant.weights or dtype)
     for params in ({}, {"overlap": True}):
-        report = accuracy.check(variant, case, "cuda", params)
+        report = gate.check(variant, case, "cuda", params)
         assert report.passed, report.sentence
 
 

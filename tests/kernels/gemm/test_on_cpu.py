@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from kernels import inputs, reference, registry
+from kernels import registry
 from kernels.dtypes import DTYPES
 from kernels.gemm import lm_head, lm_head_call, skinny_call, small_call, small_cut
 from kernels.gemm.skinny_cut import cuts
 from kernels.ops import LinearCase, LmHeadCase
-from kernels.turn import Turn
+from kernels.ops.token_feedback import Turn
+from kernels.proof import inputs, reference
 from tests.kernels.on_cpu.translate import library
 
 SMS = 5

@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from kernels import accuracy, inputs, registry
+from kernels import registry
 from kernels.gemm.skinny_cut import cuts
 from kernels.ops import LinearCase
+from kernels.proof import gate, inputs
 from tests.kernels.gemm.overlapping import assert_same_bits
 
 pytestmark = pytest.mark.gpu
@@ -37,7 +38,7 @@ def test_every_cut_passes_the_gate(kind, dtype, m, n, k, epilogue):
     variant, case = registry.variant(VARIANTS[kind]), case_of(kind, m, n, k, epilogue, dtype)
     more = [{"overlap": True, "claims": True}, *([{"zero": True}] if kind == "int4" else [])]
     for params in [*variant.space(case), *more]:
-        report = accuracy.check(variant, case, "cuda", params)
+        report = gate.check(variant, case, "cuda", params)
         assert report.passed, (params, report.sentence)
 
 

@@ -3,12 +3,13 @@
 import pytest
 import torch
 
-from kernels import accuracy, inputs, registry
+from kernels import registry
 from kernels.gemm.small import CUT_PARAMS
 from kernels.gemm.small_call import SOURCE
 from kernels.gemm.small_cut import AT_ONCE, cuts
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase
+from kernels.proof import gate, inputs
 from tests.kernels.compiling import compile_log, resources
 from tests.kernels.gemm.overlapping import assert_same_bits
 
@@ -111,7 +112,7 @@ def test_every_cut_passes_the_gate(dtype, m, n, k, epilogue):
     variant = registry.variant("small_gemm")
     case = LinearCase(m=m, n=n, k=k, dtype=dtype, weights=dtype, epilogue=epilogue)
     for params in [*variant.space(case), {"overlap": True}]:
-        report = accuracy.check(variant, case, "cuda", params)
+        report = gate.check(variant, case, "cuda", params)
         assert report.passed, (params, report.sentence)
 
 
@@ -132,7 +133,7 @@ def test_rows_of_w_across_pass_the_gate(dtype, m, n, k, epilogue):
     tried = [{name: getattr(cut, name) for name in CUT_PARAMS} for cut in cuts(case) if cut.wide]
     assert tried
     for params in [*tried[:3], tried[-1], tried[0] | {"overlap": True}]:
-        report = accuracy.check(registry.variant("small_gemm"), case, "cuda", params)
+        report = gate.check(registry.variant("small_gemm"), case, "cuda", params)
         assert report.passed, (params, report.sentence)
 
 

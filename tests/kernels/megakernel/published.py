@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from kernels import catalogue
+from kernels.model_files import catalogue
 
 SAMPLE = Path(__file__).parents[3] / "samples" / "voice-agent" / "config.json"
 CONFIGS = {

@@ -21,7 +21,7 @@ from kernels.megakernel.device import Tuning
 from kernels.megakernel.layout import usual
 from kernels.megakernel.runner import pinned
 from kernels.megakernel.shape import shape_of
-from kernels.sampling import GREEDY, Sampling
+from kernels.ops.sampling import GREEDY, Sampling
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
 CAPACITY, POSITION, TOKENS = 192, 130, 3

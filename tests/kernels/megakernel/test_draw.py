@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.megakernel.search import AREAS, Search, area_of, tag_of
-from kernels.sampling import GREEDY, Sampling, choose, kept
+from kernels.ops.sampling import GREEDY, Sampling, choose, kept
 from tests.kernels.megakernel.orders import in_turn, laggard, shuffled
 from tests.kernels.megakernel.tiny_models import gpu, program_of, start
 

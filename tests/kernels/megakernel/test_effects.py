@@ -15,7 +15,7 @@ from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program
 from kernels.megakernel.structure import rows_of
 from kernels.megakernel.words import COPIED, word_shapes
-from kernels.sampling import Sampling
+from kernels.ops.sampling import Sampling
 from tests.kernels.megakernel.broken import find
 from tests.kernels.megakernel.orders import in_turn
 from tests.kernels.megakernel.tiny_models import gpu, program_of, start

@@ -9,7 +9,7 @@ import torch
 from kernels.megakernel.instructions import ADD, ATTENTION, DOWN, GATE_UP, OUT, QKV
 from kernels.megakernel.program import build
 from kernels.megakernel.structure import rows_of
-from kernels.sampling import GREEDY, Sampling, choose
+from kernels.ops.sampling import GREEDY, Sampling, choose
 from tests.kernels.megakernel.broken import without
 from tests.kernels.megakernel.on_gpu import PROMPT, models, runner_of
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS

@@ -8,7 +8,7 @@ import torch
 
 from kernels.megakernel import trace
 from kernels.megakernel.attend import splits_of
-from kernels.sampling import Sampling
+from kernels.ops.sampling import Sampling
 from tests.kernels.megakernel.on_gpu import PROMPT, models, runner_of
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 from tests.kernels.megakernel.touched import differences

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.sampling import GREEDY, Sampling, choose, scores
+from kernels.ops.sampling import GREEDY, Sampling, choose, scores
 from tests.kernels.megakernel.on_gpu import PROMPT, models, runner_of
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from kernels import nvrtc
+from kernels.cuda import nvrtc
 from kernels.megakernel import device
 from kernels.megakernel.layout import Layout
 from kernels.megakernel.pack import quantised, streams

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kernels.catalogue import entry, names
 from kernels.megakernel.shape import Unsupported, shape_of
+from kernels.model_files.catalogue import entry, names
 from tests.kernels.megakernel.published import CONFIGS
 
 REFUSED = {"tiny-mistral", "tiny-gemma", "tiny-gpt2", "tiny-bert"}

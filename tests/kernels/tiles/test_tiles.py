@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernels import nvrtc
+from kernels.cuda import nvrtc
 from kernels.tiles import maps
 from tests.kernels.compiling import compile_log
 

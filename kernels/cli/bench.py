@@ -1,0 +1,265 @@
+"""`python -m kernels bench`: times over variants and cases, as a bench document."""
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from kernels.cases import GROUPS, cases
+from kernels.cli import bench_document
+from kernels.cli.bench_document import BenchDocument, Row
+from kernels.hardware import GPUS, Gpu
+from kernels.ops import Weights
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernels.tune.autotune import Trial
+
+
+WRITE_SECONDS = 2
+"""How often the document is written meanwhile, so that what is stopped has lost little."""
+
+
+def bench_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `bench`."""
+    parser.add_argument("group", choices=GROUPS, help="which ops")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the bench document here")
+    parser.add_argument("--append", action="store_true", help="add the rows to the document that is there")
+    parser.add_argument("--variant", action="append", metavar="NAME", help="only this one and the peers; repeatable")
+    parser.add_argument("--model", action="append", metavar="NAME", help="decode: these catalogue models")
+    parser.add_argument("--runner", action="append", metavar="NAME", help="decode: these whole-model variants")
+    parser.add_argument("--batch", action="append", type=positive, metavar="N", help="decode: these batches")
+    parser.add_argument("--prompt", action="append", type=positive, metavar="N", help="decode: these prompts' lengths")
+    parser.add_argument("--weights", action="append", metavar="NAME", help="decode: beside the peers, these precisions")
+    parser.add_argument(
+        "--fidelity", type=positive, default=0, metavar="N", help="decode: compare N tokens with the float32 model"
+    )
+    parser.add_argument("--rounds", type=positive, default=30, help="decode: requests to each runner (default 30)")
+    parser.add_argument("--only", metavar="TEXT", help="only cases whose key contains TEXT, such as m=128")
+    parser.add_argument("--seconds", type=seconds, help="longest time for one case (default 20; decode's requests 60)")
+    parser.add_argument(
+        "--jobs", type=positive, default=1, metavar="N", help="N processes go ahead through the gate (not decode)"
+    )
+    parser.add_argument("--compiled", action="store_true", help="also variants that take seconds to build")
+
+
+def positive(text: str) -> int:
+    """A whole number above 0 of the command line."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """A time above 0 of the command line."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time above 0")
+    return value
+
+
+def bench(options: argparse.Namespace) -> int:
+    """Times a group. Returns 0; 1 when no row passed or the document could not be appended to; 2 for a wrong call."""
+    if wrong := _wrong(options):
+        print(f"kernels bench: {wrong}", file=sys.stderr)
+        return 2
+    device, _, environment = place()
+    note = "A CPU, tiny shapes: these figures say nothing about a GPU." if device.type == "cpu" else ""
+    if note:
+        print(note)
+    document = BenchDocument(
+        **{name: environment.get(name) or "" for name in ("device", "gpu_uuid", "lease_id", "commit", "at")},
+        versions=environment.get("versions") or {},
+        ceilings=_ceilings(device),
+        rows=[],
+        note=note,
+    )
+    try:
+        if options.append and options.json is not None and options.json.exists():
+            document = bench_document.appended(bench_document.read(options.json), document)
+    except (OSError, ValueError) as error:
+        print(f"kernels bench: {options.json}: {error}", file=sys.stderr)
+        return 1
+    print(_ceilings_line(document.ceilings), flush=True)
+    passed, written = False, time.monotonic()
+    try:
+        for row in _rows(options, document.ceilings):
+            passed = passed or row.gate == "pass"
+            document.rows.append(row)
+            print(_line(row), flush=True)
+            if options.json is not None and time.monotonic() > written + WRITE_SECONDS:
+                bench_document.write(options.json, document)
+                written = time.monotonic()
+    finally:
+        if options.json is not None:
+            bench_document.write(options.json, document)
+    return 0 if passed else 1
+
+
+def _wrong(options: argparse.Namespace) -> str:
+    """What of the call cannot be done, said before minutes are measured; "" when all can."""
+    from kernels import registry
+    from kernels.model_files import catalogue
+
+    decode = options.group == "decode"
+    for option in ("variant", "only") if decode else ("model", "runner", "batch", "prompt", "weights", "fidelity"):
+        if getattr(options, option):
+            return f"--{option} is not for {options.group}" + ("; --runner names its variants" * (option == "variant"))
+    if decode and options.jobs > 1:
+        return "--jobs is not for decode"
+    if options.json is not None and (reason := bench_document.unwritable(options.json)):
+        return f"--json: {reason}"
+    if absent := next((each for each in options.model or [] if each not in catalogue.names()), ""):
+        return f"no catalogue model {absent!r}; there are {', '.join(catalogue.names())}"
+    if absent := next((each for each in options.weights or [] if each not in get_args(Weights)), ""):
+        return f"no weights {absent!r}; there are {', '.join(get_args(Weights))}"
+    return registry.misnamed(options.runner or [] if decode else options.variant or [], GROUPS[options.group])
+
+
+def place() -> "tuple[torch.device, Gpu, dict[str, Any]]":
+    """The device at hand: torch's device, the datasheet's GPU, and the environment's facts."""
+    import torch
+
+    from kernels.measure.ceilings import here
+
+    environment = here()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return device, GPUS.get(environment["gpu_class"], GPUS["cpu"]), environment
+
+
+def _ceilings(device: "torch.device") -> dict[str, Any]:
+    from kernels.measure.ceilings import measure_ceilings
+
+    return dict(measure_ceilings(device.type, quick=True))
+
+
+def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Row]:
+    device, gpu, _ = place()
+    if options.group == "decode":
+        from kernels.cli import bench_decode
+
+        chosen = bench_decode.Options(
+            models=options.model,
+            batches=options.batch,
+            prompts=options.prompt,
+            weights=options.weights,
+            runners=options.runner,
+            slow_builds=options.compiled,
+            rounds=options.rounds,
+            seconds=options.seconds or 60.0,
+            fidelity=options.fidelity,
+        )
+        yield from bench_decode.decode_rows(chosen, ceilings, (device, gpu))
+        return
+    from kernels.tune.autotune import Bench, prove_ahead, try_case
+
+    wanted = [each for each in cases(options.group, device.type == "cpu") if (options.only or "") in each.key]
+    if not wanted:
+        print(f"kernels bench: no case of {options.group} has {options.only!r} in its key", file=sys.stderr)
+    place_of_trial = Bench(device, gpu, ceilings, only=_only(options))
+    if options.jobs > 1:
+        started = time.monotonic()
+        place_of_trial.proven = prove_ahead(place_of_trial, wanted, options.jobs)
+        print(f"Proven ahead: {len(place_of_trial.proven)} in {time.monotonic() - started:.0f} s.", flush=True)
+    for case in wanted:
+        trials = try_case(place_of_trial, case, seconds=options.seconds or 20.0)
+        yield from rows_of(trials)
+        _say_refused(options.variant or [], trials)
+
+
+def _only(options: argparse.Namespace) -> frozenset[str]:
+    """The variants to try: those named and every peer; slow builders only when named or asked for."""
+    from kernels import registry
+
+    named = set(options.variant or [])
+    usual = (each for each in registry.variants() if options.compiled or not each.build_seconds)
+    return frozenset(named.union(each.name for each in usual if not named or each.peer))
+
+
+def _say_refused(named: Sequence[str], trials: "Sequence[Trial]") -> None:
+    """A line for each variant that was named but not tried."""
+    for trial in trials:
+        if trial.variant in named and trial.gate == "refused":
+            print(f"{trial.variant:<22} {trial.gate:<10} {_named(trial.case.model_dump())}: {trial.reason}", flush=True)
+
+
+def rows_of(trials: "Sequence[Trial]") -> list[Row]:
+    """The bench rows of one case's trials; refused ones left out, but not what there was no time for."""
+    from kernels.proof.kernel_names import is_own
+    from kernels.tune.autotune import NOT_TRIED
+
+    tried = [trial for trial in trials if trial.gate != "refused" or trial.reason.startswith(NOT_TRIED)]
+    peers = [trial.ms for trial in tried if trial.peer and trial.raced and trial.gate == "pass" and trial.ms]
+    best = min(peers, default=None)
+    return [
+        Row(
+            op=trial.case.op,
+            case=trial.case.model_dump(),
+            variant=trial.variant,
+            params=trial.params,
+            peer=trial.peer,
+            ms=trial.ms,
+            ms_low=trial.ms_low,
+            ms_high=trial.ms_high,
+            tflops=trial.tflops,
+            gbps=trial.gbps,
+            floor_share=trial.floor_share,
+            ratio_to_best_peer=best / trial.ms if best and trial.ms and trial.raced else None,
+            gate=trial.gate,  # type: ignore[arg-type]
+            kernels=trial.kernels,
+            own=is_own(trial.kernels) if trial.raced and not trial.peer else None,
+            error=trial.error,
+            error_limit=trial.error_limit,
+            reason=trial.reason,
+        )
+        for trial in tried
+    ]
+
+
+def _line(row: Row) -> str:
+    if row.ttf64_ms is not None:
+        return _decode_line(row)
+    shape = _named(row.case) + (f" | {_named(row.params)}" if row.params else "")
+    if row.ms is None:
+        return f"{row.variant:<22} {row.gate:<10} {shape}: {row.reason}"
+    rate = f"{row.tflops or 0:8.2f} TFLOP/s {row.gbps or 0:8.1f} GB/s {row.floor_share or 0:6.1%} of floor"
+    ratio = f" {row.ratio_to_best_peer:5.2f}x" if row.ratio_to_best_peer else ""
+    return (
+        f"{row.variant:<22} {row.gate:<10} {row.ms:9.4f} ms [{row.ms_low:.4f}, {row.ms_high:.4f}] {rate}{ratio} {shape}"
+    )
+
+
+def _ceilings_line(ceilings: Mapping[str, Any]) -> str:
+    """`Ceilings here: 4.61 TB/s read, 4.26 TB/s copied, bf16 690 TFLOP/s; an empty launch takes 5.1 µs.`"""
+    rates = ", ".join(f"{name} {rate:.3g} TFLOP/s" for name, rate in ceilings["matrix_tflops"].items())
+    memory = f"{ceilings['read_tbps']:.3g} TB/s read, {ceilings['copy_tbps']:.3g} TB/s copied"
+    return f"Ceilings here: {memory}, {rates}; an empty launch takes {ceilings['launch_us']:.2g} µs."
+
+
+def _named(values: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items() if value is not None and name != "op")
+
+
+def _decode_line(row: Row) -> str:
+    """First 64 tokens, a decode step and its share of the read bandwidth, and how much faster than the best peer."""
+    case = row.case
+    group = f"{case['model']} {case['weights']} batch {case['batch']} prompt {case['prompt']}"
+    share = f"{row.read_share:6.1%} of read" if row.read_share else ""
+    ratio = f" {row.ratio_to_best_peer:5.2f}x" if row.ratio_to_best_peer else ""
+    return (
+        f"{group:<40} {row.variant:<22} {row.gate:<10} {row.ttf64_ms:8.2f} ms [{row.ms_low:.2f}, {row.ms_high:.2f}] "
+        f"{row.ms_per_token:7.4f} ms/token {share}{ratio} ({row.rounds} rounds){_fidelity(row)}"
+    )
+
+
+def _fidelity(row: Row) -> str:
+    if row.kl is None or row.disagreement is None:
+        return ""
+    return f" KL {row.kl:.2g} nats, other token {row.disagreement:.2%} of {row.tokens:,}"

@@ -1,0 +1,244 @@
+"""`bench decode`: whole models generating 64 tokens, runners in turns; one group is a model, a batch and a prompt."""
+
+import gc
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from kernels import engine, registry
+from kernels.cli.bench_document import Row
+from kernels.engine import Runner
+from kernels.engine.whole_model import WholeModel
+from kernels.hardware import Gpu
+from kernels.measure import fidelity
+from kernels.measure.fidelity import Fidelity
+from kernels.measure.roofline import floor_ms, impossible
+from kernels.measure.timing import median_interval
+from kernels.model_files import catalogue
+from kernels.ops import BYTES, ModelCase
+from kernels.proof.kernel_names import is_own, kernels_seen
+
+TOKENS = 64
+TABLE = (
+    *itertools.product(("llama-3.2-1b", "qwen2.5-1.5b"), (1,), (128, 1024)),
+    *itertools.product(("qwen2.5-0.5b", "llama-3.1-8b"), (1,), (128,)),
+    *itertools.product(("llama-3.2-1b", "qwen2.5-1.5b"), (8,), (128,)),
+    ("llama-3.2-1b", 1, 16384),
+)
+"""(model, batch, prompt) of the groups of a GPU when none is named."""
+CPU_TABLE = (("tiny-llama", 1, 128),)
+USUAL_BUILD_SECONDS = 60.0
+"""Variants that may take longer to build run only when they are named, or with `--compiled`."""
+SANITY = {"bf16": 0.06, "fp16": 0.03, "fp32": 0.01, "fp8": 0.25, "int8": 0.5, "nvfp4": 0.9}
+"""Largest relative difference of the logits from the eager model's that rounding to a precision explains: about three
+times what an H200 showed in bf16 (2 %), less in fp8 (15 %) and NVFP4 (49 %), where logits of unlike models give 1.4.
+"""
+SANITY_TOKENS = 256
+"""So much of each row's prompt is compared."""
+FEWEST, SLOW = 5, 3.0
+"""After FEWEST rounds a runner that takes SLOW times as long as the fastest peer is not measured any more."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to measure; None is what the tables and the variants offer. `seconds` bounds one group's rounds.
+
+    `fidelity` tokens are compared with the float32 model, by eager and by every variant that is no peer.
+    """
+
+    models: Sequence[str] | None = None
+    batches: Sequence[int] | None = None
+    prompts: Sequence[int] | None = None
+    weights: Sequence[str] | None = None
+    runners: Sequence[str] | None = None
+    slow_builds: bool = False
+    rounds: int = 30
+    seconds: float = 60.0
+    fidelity: int = 0
+
+    def groups(self, cpu: bool) -> list[tuple[str, int, int]]:
+        """(model, batch, prompt): the table, or every combination of what is named."""
+        table: tuple[tuple[str, int, int], ...] = CPU_TABLE if cpu else TABLE
+        if not (self.models or self.batches or self.prompts):
+            return list(table)
+        models = self.models or list(dict.fromkeys(model for model, _, _ in table))
+        return list(itertools.product(models, self.batches or (1,), self.prompts or (128,)))
+
+
+@dataclass
+class _Run:
+    """One runner of the group, what it measured, and whether its logits are the model's."""
+
+    variant: WholeModel
+    case: ModelCase
+    runner: Runner
+    gate: str
+    reason: str = ""
+    fidelity: Fidelity | None = None
+    ttf64_ms: list[float] = field(default_factory=list)
+    per_token_ms: list[float] = field(default_factory=list)
+
+    def serve(self, prompt: torch.Tensor) -> None:
+        made = self.runner.generate(prompt, TOKENS)
+        self.ttf64_ms.append((made.times_ns[TOKENS - 1] - made.start_ns) / 1e6)
+        self.per_token_ms.append((made.times_ns[-1] - made.times_ns[0]) / 1e6 / (TOKENS - 1))
+
+    def ms(self) -> float | None:
+        return median_interval(self.ttf64_ms)[0] if self.ttf64_ms else None
+
+
+def decode_rows(options: Options, ceilings: dict[str, Any], place: tuple[torch.device, Gpu]) -> Iterator[Row]:
+    """Rows of every group and runner. Raises KeyError for a model that the catalogue has not."""
+    device, gpu = place
+    dtype = "fp32" if device.type == "cpu" else "bf16"
+    for name, groups in itertools.groupby(options.groups(device.type == "cpu"), key=lambda group: group[0]):
+        config, _ = catalogue.entry(name)
+        model = engine.load(None, config, seed=0, generated=True, dtype=dtype, device=device.type)
+        for _, batch, prompt in groups:
+            yield from _measured(model, model_case(model, name, dtype, batch, prompt), options, gpu, ceilings)
+            gc.collect()
+            if device.type == "cuda":
+                torch.cuda.empty_cache()
+        del model
+
+
+def model_case(model: Any, name: str, dtype: str, batch: int, prompt: int) -> ModelCase:
+    """The case of a loaded model with weights from a seed.
+
+    A decode step reads every weight but an embedding that is only looked up, and on average the keys and values of the
+    prompt and half of what is generated.
+    """
+    embedding = model.get_input_embeddings().weight
+    head = model.get_output_embeddings()
+    tied = head is not None and head.weight.data_ptr() == embedding.data_ptr()
+    unread = 0 if tied else embedding.numel()
+    parameters = sum(each.numel() for each in model.parameters()) - unread
+    return ModelCase(
+        model=name,
+        weights=dtype,  # type: ignore[arg-type]
+        batch=batch,
+        prompt=prompt,
+        tokens=TOKENS,
+        parameters=parameters,
+        bytes_per_token=parameters * embedding.itemsize + _cache_bytes(model.config, batch, prompt, embedding.itemsize),
+    )
+
+
+def _cache_bytes(config: Any, batch: int, prompt: int, itemsize: int) -> float:
+    """Bytes of keys and values that the mean decode step reads."""
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    kv_heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    row = 2 * config.num_hidden_layers * kv_heads * head_dim * itemsize
+    return batch * row * (prompt + TOKENS / 2)
+
+
+def _measured(model: Any, case: ModelCase, options: Options, gpu: Gpu, ceilings: dict[str, Any]) -> Iterator[Row]:
+    generator = torch.Generator().manual_seed(5)
+    ids = torch.randint(model.config.vocab_size, (case.batch, case.prompt), generator=generator).to(model.device)
+    expected = engine.runner("eager", model).logits(ids[:, :SANITY_TOKENS]).float()
+    runs = [_prepared(variant, own, model, ids, expected) for variant, own in _wanted(case, options, gpu)]
+    end = time.monotonic() + options.seconds
+    for done in range(options.rounds):
+        if done >= FEWEST and time.monotonic() > end:
+            break
+        fastest = min((run.ms() or 0 for run in runs if run.variant.peer and run.ttf64_ms), default=float("inf"))
+        for run in runs:
+            if run.gate == "pass" and (done < FEWEST or (run.ms() or 0) < SLOW * fastest):
+                run.serve(ids)
+    best = min((run.ms() or 0 for run in runs if run.ttf64_ms and run.variant.peer), default=None)
+    if options.fidelity:
+        _compare([run for run in runs if run.gate == "pass"], model, case, options.fidelity)
+    for run in runs:
+        yield _row(run, gpu, ceilings, best, ids)
+        run.runner.close()
+
+
+def _compare(runs: Sequence[_Run], model: Any, case: ModelCase, tokens: int) -> None:
+    """Notes how far torch's eager model and our own runners are from float32, on random tokens."""
+    compared = {run.variant.name: run for run in runs if run.variant.name == "eager" or not run.variant.peer}
+    config, _ = catalogue.entry(case.model)
+    exact = engine.load(None, config, seed=0, generated=True, dtype="fp32", device=model.device.type)
+    count = -(-tokens // (fidelity.LENGTH * case.batch)) * case.batch
+    ids = torch.randint(model.config.vocab_size, (count, fidelity.LENGTH), generator=torch.Generator().manual_seed(6))
+    runners = {name: run.runner for name, run in compared.items()}
+    found = fidelity.fidelity(engine.runner("eager", exact), runners, ids, case.batch)
+    for name, run in compared.items():
+        run.fidelity = found[name]
+
+
+def _wanted(case: ModelCase, options: Options, gpu: Gpu) -> list[tuple[WholeModel, ModelCase]]:
+    """The variants to measure, each with the case it serves: its own weights in place of the model's."""
+    wanted = []
+    for variant in registry.variants("model"):
+        if not isinstance(variant, WholeModel):
+            continue
+        if options.runners:
+            picked = variant.name in options.runners
+        else:
+            picked = options.slow_builds or variant.build_seconds <= USUAL_BUILD_SECONDS
+        own = _with_weights(case, variant.options.get("weights", case.weights))
+        listed = not options.weights or own.weights in options.weights or variant.peer
+        able = variant.serves(case, gpu) is None or variant.serves(own, gpu) is None
+        if picked and listed and able:
+            wanted.append((variant, own))
+    return wanted
+
+
+def _with_weights(case: ModelCase, weights: str) -> ModelCase:
+    fewer = case.parameters * (BYTES[case.weights] - BYTES[weights])
+    return case.model_copy(update={"weights": weights, "bytes_per_token": case.bytes_per_token - fewer})
+
+
+def _prepared(variant: WholeModel, case: ModelCase, model: Any, ids: torch.Tensor, expected: torch.Tensor) -> _Run:
+    runner = variant.build(case, {})(model)
+    try:
+        runner.prepare(case.batch, case.prompt, case.tokens)
+        found = runner.logits(ids[:, :SANITY_TOKENS]).float()
+        difference = float((found - expected).norm() / expected.norm())
+    except Exception as error:
+        return _Run(variant, case, runner, "error", f"It could not run: {type(error).__name__}: {str(error)[:200]}")
+    gate = "pass" if difference <= SANITY[case.weights] else "fail"
+    return _Run(variant, case, runner, gate, f"Its logits differ from eager's by {difference:.2%}.")
+
+
+def _row(run: _Run, gpu: Gpu, ceilings: dict[str, Any], best: float | None, ids: torch.Tensor) -> Row:
+    case = run.case
+    row = Row(
+        op="model",
+        case=case.model_dump(),
+        variant=run.variant.name,
+        peer=run.variant.peer,
+        gate=run.gate,  # type: ignore[arg-type]
+        reason=run.reason,
+    )
+    if not run.ttf64_ms:
+        return row
+    ms, low, high = median_interval(run.ttf64_ms)
+    per_token = median_interval(run.per_token_ms)[0]
+    floor, read = floor_ms(case, ceilings), ceilings.get("read_tbps")
+    too_good = impossible(case, ms, gpu, ceilings)
+    names = kernels_seen(lambda: run.runner.generate(ids, 4), ids.device)
+    return row.model_copy(
+        update={
+            "ms": ms,
+            "ms_low": low,
+            "ms_high": high,
+            "tflops": case.flops / ms / 1e9,
+            "gbps": case.least_bytes / ms / 1e6,
+            "floor_share": floor / ms if floor else None,
+            "ratio_to_best_peer": best / ms if best else None,
+            "gate": "impossible" if too_good else run.gate,
+            "reason": too_good or run.reason,
+            "kernels": names,
+            "own": None if run.variant.peer else is_own(names),
+            "ttf64_ms": ms,
+            "ms_per_token": per_token,
+            "read_share": case.bytes_per_token / per_token / 1e9 / read if read else None,
+            "rounds": len(run.ttf64_ms),
+            **(vars(run.fidelity) if run.fidelity else {}),
+        }
+    )

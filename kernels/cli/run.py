@@ -1,0 +1,234 @@
+"""`python -m kernels run`: runs a plan on this machine, and holds what it measures beside what the plan expects."""
+
+import argparse
+import hashlib
+import itertools
+import json
+import sys
+import time
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ValidationError
+
+from kernels.cli.bench_document import unwritable
+from kernels.engine.weights import digest, generated_digest
+from kernels.plan import Expected, Plan
+
+if TYPE_CHECKING:
+    from kernels.engine import Runner
+
+
+class Refused(Exception):
+    """The plan or the model cannot be run; the text is one sentence."""
+
+
+class RunDocument(BaseModel):
+    """What a run of a plan measured: the metric's median and 95 % interval beside the plan's `expected`."""
+
+    environment: dict[str, Any]
+    model_digest: str
+    metric: str
+    unit: str
+    requests: int
+    value: float
+    low: float
+    high: float
+    samples: list[float]
+    expected: Expected | None
+    same_device: bool | None
+    within: bool | None
+    sentence: str
+
+
+def run_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--plan", type=Path, required=True, help="plan.json")
+    parser.add_argument("--model", type=Path, required=True, help="the model's directory; config.json at least")
+    parser.add_argument("--requests", type=int, default=30, help="requests that are measured (default 30)")
+    parser.add_argument("--device", choices=("cuda", "cpu"), help="default: the GPU if there is one")
+    parser.add_argument("--json", type=Path, help="write the result document here")
+
+
+def run(options: argparse.Namespace) -> int:
+    """0: within the expected interval, or nothing to compare; 1: outside it on the same device; 2: cannot be run."""
+    try:
+        if options.requests < 1:
+            raise Refused(f"--requests: {options.requests} is not a positive number")
+        if options.json and (reason := unwritable(options.json)):
+            raise Refused(f"--json: {reason}")
+        plan = read_plan(options.plan)
+        document = run_plan(plan, options.model, options.requests, options.device)
+    except (Refused, ValueError) as error:
+        print(f"kernels run: {error}", file=sys.stderr)
+        return 2
+    if options.json:
+        options.json.write_text(document.model_dump_json(indent=2) + "\n")
+    print(document.sentence)
+    return 1 if document.within is False and document.same_device else 0
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan in a file. Raises Refused with the field and the reason."""
+    try:
+        return Plan.model_validate_json(path.read_text())
+    except OSError as error:
+        raise Refused(f"{path}: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "the document"
+        raise Refused(f"{path}: {field}: {first['msg']}") from error
+
+
+def read_model(directory: Path, plan: Plan) -> tuple[dict[str, Any], bool, int]:
+    """Configuration, whether weights are generated, and their seed. Raises Refused unless it is the plan's model."""
+    config_path = directory / "config.json"
+    try:
+        config = json.loads(config_path.read_text())
+    except OSError as error:
+        raise Refused(f"{config_path}: {error.strerror}") from error
+    except ValueError as error:
+        raise Refused(f"{config_path}: no valid JSON: {error}") from error
+    seed = int(plan.options.get("seed", 0))
+    generated = not list(directory.rglob("*.safetensors"))
+    found = generated_digest(config, seed) if generated else _files_digest(directory)
+    if found != plan.model_digest:
+        what = f"its configuration with seed {seed} has" if generated else "its files have"
+        raise Refused(
+            f"{directory}: the plan is for the model {plan.model_digest[:12]}…, but {what} the digest {found[:12]}…"
+        )
+    return config, generated, seed
+
+
+def _files_digest(directory: Path) -> str:
+    """The digest of the files in the directory, hidden ones left out."""
+    pairs = []
+    for path in sorted(directory.rglob("*")):
+        name = path.relative_to(directory)
+        if path.is_file() and not any(part.startswith(".") for part in name.parts):
+            with path.open("rb") as file:
+                pairs.append((name.as_posix(), hashlib.file_digest(file, "sha256").hexdigest()))
+    return digest(pairs)
+
+
+def run_plan(plan: Plan, directory: Path, requests: int, device: str | None = None) -> RunDocument:
+    """Loads, prepares and measures. Raises Refused or ValueError with one sentence."""
+    import torch
+
+    from kernels import engine
+    from kernels.engine.loading import kind_of
+    from kernels.measure.ceilings import Telemetry, here
+
+    if device == "cuda" and not torch.cuda.is_available():
+        raise Refused("--device: torch finds no NVIDIA GPU on this machine")
+    if plan.runner == "megakernel" and (device == "cpu" or not torch.cuda.is_available()):
+        raise Refused("the plan's runner is megakernel, which is written for Hopper GPUs; here it would be a CPU")
+    config, generated, seed = read_model(directory, plan)
+    model: Any = engine.load(directory, config, seed=seed, generated=generated, dtype=plan.dtype, device=device)
+    environment = here(device=model.device.type)
+    traffic = plan.expected or Expected(
+        metric="e2e", unit="ms", value=0, low=0, high=0, device="", batch=1, prompt_tokens=128, output_tokens=64
+    )
+    encodes = kind_of(model) != "decoder"
+    runner = engine.apply(model, plan)
+    print(f"preparing the {plan.runner} runner on {environment['device']} …", file=sys.stderr)
+    runner.prepare(traffic.batch, traffic.prompt_tokens, traffic.output_tokens)
+    with Telemetry(runner.model.device.type) as telemetry:
+        samples = measure(runner, traffic, requests, encodes)
+    environment["telemetry"] = telemetry.summary()
+    runner.close()
+    return _document(plan, environment, traffic, samples, requests)
+
+
+def measure(runner: "Runner", traffic: Expected, requests: int, encodes: bool) -> list[float]:
+    """The metric of `requests` batches of random prompts, from `concurrency` clients that wait in line.
+
+    Each client sends again at the moment it was answered; times count from then, and so include the queue.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(7)
+    vocabulary = int(getattr(runner.model.config.get_text_config(), "vocab_size", 0) or 1000)
+    queue = deque([time.monotonic_ns()] * max(traffic.concurrency, traffic.batch))
+    warm_up = max(2, -(-len(queue) // traffic.batch))
+    samples: list[float] = []
+    for index in range(warm_up + requests):
+        ids = torch.randint(vocabulary, (traffic.batch, traffic.prompt_tokens), generator=generator)
+        ids = ids.to(runner.model.device)
+        if ids.is_cuda:
+            torch.cuda.synchronize()
+        pause = time.monotonic_ns() - max(queue)
+        waiting = [queue.popleft() for _ in range(traffic.batch)]
+        queue = deque(each + pause for each in queue)
+        done = runner.encode(ids) if encodes else runner.generate(ids, traffic.output_tokens)
+        queue.extend([done.times_ns[-1]] * traffic.batch)
+        if index >= warm_up:
+            samples += metric_samples(traffic, min(waiting) + pause, done.start_ns, done.times_ns)
+    return samples
+
+
+def metric_samples(traffic: Expected, sent_ns: int, start_ns: int, times_ns: list[int]) -> list[float]:
+    """What one batch says of `traffic.metric`, in its unit. Raises Refused for a metric that cannot be measured here.
+
+    Formulas: `docs/architecture.md`, "Words and formulas".
+    """
+    arrivals = [(each - sent_ns) / 1e6 for each in times_ns]
+    match traffic.metric:
+        case "ttft":
+            return [arrivals[0]]
+        case "ttf_n":
+            return [arrivals[(traffic.n or 1) - 1]]
+        case "e2e" | "batch_latency":
+            return [arrivals[-1]]
+        case "tpot":
+            return [(arrivals[-1] - arrivals[0]) / max(1, len(arrivals) - 1)]
+        case "itl":
+            return [later - earlier for earlier, later in itertools.pairwise(arrivals)]
+        case "throughput":
+            tokens = len(times_ns) if len(times_ns) > 1 else traffic.prompt_tokens
+            return [traffic.batch * tokens / ((times_ns[-1] - start_ns) / 1e9)]
+    raise Refused(f"expected.metric: {traffic.metric} needs a price; run a plan whose first objective is a time")
+
+
+def _document(
+    plan: Plan, environment: dict[str, Any], traffic: Expected, samples: list[float], requests: int
+) -> RunDocument:
+    from kernels.measure.timing import median_interval
+
+    value, low, high = median_interval(samples)
+    expected = plan.expected
+    same = expected.device == environment["device"] if expected else None
+    within = expected.low <= value <= expected.high if expected else None
+    return RunDocument(
+        environment=environment,
+        model_digest=plan.model_digest,
+        metric=traffic.metric,
+        unit=traffic.unit,
+        requests=requests,
+        value=value,
+        low=low,
+        high=high,
+        samples=samples,
+        expected=expected,
+        same_device=same,
+        within=within,
+        sentence=_sentence(traffic, environment["device"], (value, low, high), expected, bool(same)),
+    )
+
+
+def _sentence(
+    traffic: Expected, device: str, measured: tuple[float, float, float], expected: Expected | None, same: bool
+) -> str:
+    value, low, high = measured
+    label = f"TTF{traffic.n}" if traffic.metric == "ttf_n" else traffic.metric.replace("_", " ").upper()
+    own = f"{label} p50 {value:.4g} {traffic.unit} (95 % interval {low:.4g} to {high:.4g}) on {device}"
+    if expected is None:
+        return f"{own}. The plan expects nothing to compare this with."
+    other = f"{expected.value:.4g} {expected.unit} ({expected.low:.4g} to {expected.high:.4g})"
+    if not same:
+        return f"{own}. The plan expects {other} on {expected.device}: another device, so the two need not agree."
+    if expected.low <= value <= expected.high:
+        return f"{own}. The plan expects {other}: this lies within its interval."
+    if low <= expected.high and high >= expected.low:
+        return f"{own}. The plan expects {other}: the median lies outside its interval, but the intervals overlap."
+    return f"{own}. The plan expects {other}: this lies outside its interval."

@@ -1,0 +1,109 @@
+"""CUDA C++ compiled by NVRTC for sm_90a, loaded through CuPy and launched on torch's stream."""
+
+import hashlib
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kernels.cuda.pdl import launch_overlapping
+
+ARCHITECTURE = "sm_90a"
+TILES = Path(__file__).parents[1] / "tiles"
+"""The header layer that every CUDA source may include."""
+
+
+def load(source: Path, entry: str, defines: Mapping[str, Any] | None = None, shared_bytes: int = 0) -> Any:
+    """The CuPy function `entry` of a CUDA source, compiled with these macros.
+
+    The binary is cached, in the directory of `cache_directory`, by the compiler's version and the content of the source
+    and of the headers beside it and in `tiles/`. `shared_bytes` is the dynamic shared memory a launch may ask for.
+    `entry` is an extern "C" name.
+    Raises RuntimeError with the compiler's log.
+    """
+    import cupy
+
+    kernel = cupy.RawModule(path=str(_cubin(source, options(source, defines or {})))).get_function(entry)
+    if shared_bytes > kernel.max_dynamic_shared_size_bytes:  # the same module may have been loaded for more
+        kernel.max_dynamic_shared_size_bytes = shared_bytes
+    return kernel
+
+
+def launch(
+    kernel: Any,
+    grid: tuple[int, ...],
+    threads: int,
+    arguments: tuple[Any, ...],
+    shared_bytes: int = 0,
+    overlap: bool = False,
+) -> None:
+    """Enqueues the kernel on torch's current stream. A tensor goes as its `data_ptr()`, a struct as a numpy 0-d.
+
+    With `overlap` it may start before the stream's previous kernel has ended, once every block of that one has run
+    `griddepcontrol.launch_dependents` or ended; it must run `griddepcontrol.wait` before it reads or writes anything
+    that earlier kernels touch. Works under CUDA-graph capture.
+    """
+    import cupy
+    import torch
+
+    if overlap:
+        launch_overlapping(
+            kernel.kernel.ptr, grid, threads, arguments, shared_bytes, torch.cuda.current_stream().cuda_stream
+        )
+        return
+    with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
+        kernel(grid, (threads,), arguments, shared_mem=shared_bytes)
+
+
+def options(source: Path, defines: Mapping[str, Any]) -> tuple[str, ...]:
+    """What NVRTC is told, but for the architecture and where CUDA's own headers lie."""
+    macros = (f"-D{name}={value}" for name, value in defines.items())
+    return ("--std=c++17", f"-I{source.parent}", f"-I{TILES}", *macros)
+
+
+def cache_directory() -> Path:
+    """Where compiled kernels and measured choices are kept: $KERNELS_CACHE, or below the user's cache."""
+    return Path(os.environ.get("KERNELS_CACHE") or Path.home() / ".cache" / "kernel-workbench")
+
+
+def _cubin(source: Path, given: tuple[str, ...]) -> Path:
+    from cupy.cuda import nvrtc
+
+    headers = sorted({*source.parent.glob("*.cuh"), *TILES.glob("*.cuh")})
+    compiler = ".".join(map(str, nvrtc.getVersion()))
+    content = "\0".join((*(each.read_text() for each in (source, *headers)), compiler, ARCHITECTURE, *given))
+    path = cache_directory() / f"{source.stem}-{hashlib.sha256(content.encode()).hexdigest()[:32]}.cubin"
+    if not path.exists():
+        binary = _compiled(source, given)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
+        fresh.write_bytes(binary)
+        fresh.replace(path)
+    return path
+
+
+def _compiled(source: Path, given: Iterable[str]) -> bytes:
+    """NVRTC by itself: CuPy's own wrapper cannot name sm_90a, which wgmma and setmaxnreg need."""
+    from cupy.cuda import nvrtc
+
+    includes = (f"-I{each}" for each in _cuda_includes())
+    program = nvrtc.createProgram(source.read_text(), source.name, (), ())
+    try:
+        nvrtc.compileProgram(program, (*given, *includes, f"-arch={ARCHITECTURE}"))
+        return nvrtc.getCUBIN(program)
+    except nvrtc.NVRTCError as error:
+        raise RuntimeError(f"{source.name} does not compile: {nvrtc.getProgramLog(program)}") from error
+    finally:
+        nvrtc.destroyProgram(program)
+
+
+def _cuda_includes() -> list[Path]:
+    """Where cuda_bf16.h may lie: the toolkit, or the toolkit's wheels."""
+    import cupy
+    import numpy
+
+    toolkit = cupy.cuda.get_cuda_path()
+    wheels = Path(numpy.__file__).parents[1] / "nvidia"
+    found = [Path(toolkit) / "include"] if toolkit else []
+    return [each for each in (*found, *wheels.glob("*/include")) if (each / "cuda_bf16.h").exists()]

@@ -1,0 +1,106 @@
+"""The ops of a kernels plan where nobody hands one in: from the choices measured on this machine, kept or made now."""
+
+import sys
+import time
+from typing import Any
+
+import torch
+
+from kernels import registry
+from kernels.engine import decoder
+from kernels.engine.bound_variants import Parts
+from kernels.engine.kernels_runner import KernelsRunner
+from kernels.engine.layer_ops import Places, Traffic
+from kernels.engine.pass_timer import GraphTimer
+from kernels.hardware import GPUS, Gpu
+from kernels.measure.ceilings import gpu_class_of, here
+from kernels.measure.timing import Rule
+from kernels.ops import Case, LinearCase, LmHeadCase
+from kernels.tune.autotune import Bench
+from kernels.tune.plan_search import Chosen, Option, choose, planned_op, usable
+from kernels.tune.tuning_cache import Choice, Choices
+
+CASE_RULE = Rule(seconds=0.4, width=0.02, least=8)
+CASE_SECONDS = 8.0
+"""The longest that one case may take; variants that build longer are left out."""
+TUNING_SECONDS = 15.0
+
+
+class ChoosingRunner(KernelsRunner):
+    """A kernels runner that chooses its ops for the shape it is prepared for, and says on stderr why.
+
+    Option `weights`: a lower precision whose variants compete as well.
+    """
+
+    @torch.no_grad()
+    def prepare(self, batch: int, prompt: int, tokens: int) -> None:
+        if not decoder.refusal(self.model):
+            traffic = Traffic(batch, prompt, tokens)
+            chosen = usual_ops(decoder.Decoder(self.model), traffic, self.options.get("weights", ""))
+            for note in chosen.notes:
+                print(f"  {note}", file=sys.stderr)
+            self._parts = Parts(chosen.ops, gpu_of(self.model.device))
+        super().prepare(batch, prompt, tokens)
+
+
+def usual_ops(model: decoder.Decoder, traffic: Traffic, weights: str = "") -> Chosen:
+    """The chosen ops for the traffic on the model's device; the notes say of each why, against what, measured when.
+
+    `weights` is a lower precision whose variants compete with those that keep the model's own.
+    """
+    device = model.embedding.device
+    gpu = gpu_of(device)
+    places, finder = Places(model, traffic), _Finder(device, gpu)
+    options: dict[str, list[Option]] = {}
+    for case in places.cases():
+        own = [case, *_lowered(case, weights)]
+        found = [option for option in map(finder.option, own) if option is not None]
+        if found:
+            options[case.key] = sorted(found, key=lambda option: option.ms)
+    end = time.monotonic() + TUNING_SECONDS
+    timer = GraphTimer(model, gpu, traffic) if device.type == "cuda" else None
+    chosen = choose(places, options, timer, lambda: time.monotonic() < end)
+    return Chosen(chosen.ops, [*finder.notes, *chosen.notes])
+
+
+class _Finder:
+    """The choice for a case as an option, with a note on it."""
+
+    def __init__(self, device: torch.device, gpu: Gpu) -> None:
+        self._choices = Choices(here(device=device.type))
+        self._gpu, self._device = gpu, device
+        self.notes: list[str] = []
+
+    def option(self, case: Case) -> Option | None:
+        """None where no variant is offered, or none passed."""
+        names = {each.name for each in registry.offers(case, self._gpu)[0] if usable(case, each.name)}
+        if not names & quick_variants():
+            return None
+        bench = Bench(self._device, self._gpu, {}, CASE_RULE, only=quick_variants() & names)
+        choice = self._choices.choose(case, bench, CASE_SECONDS)
+        if choice.ms is None or not usable(case, choice.variant):
+            return None
+        self.notes.append(_note(case, choice))
+        return Option(planned_op(case, choice.variant, choice.params), choice.ms)
+
+
+def _lowered(case: Case, weights: str) -> list[Case]:
+    if not weights or not isinstance(case, LinearCase | LmHeadCase):
+        return []
+    return [case.model_copy(update={"weights": weights})]
+
+
+def gpu_of(device: torch.device) -> Gpu:
+    """What the registry knows of the device."""
+    return GPUS["cpu"] if device.type == "cpu" else GPUS[gpu_class_of(torch.cuda.get_device_name(device))]
+
+
+def quick_variants() -> frozenset[str]:
+    """Variants that are built within half of CASE_SECONDS."""
+    return frozenset(each.name for each in registry.variants() if each.build_seconds <= CASE_SECONDS / 2)
+
+
+def _note(case: Case, choice: Choice) -> str:
+    values: dict[str, Any] = case.model_dump(exclude={"op", "dtype", "kv_dtype"}, exclude_none=True)
+    sizes = " ".join(f"{name}={value}" for name, value in values.items() if value is not False)
+    return f"{case.op} {sizes}: {choice.variant}, {1000 * (choice.ms or 0):.4g} µs. {choice.sentence} ({choice.at})"

@@ -1,0 +1,246 @@
+"""How anything is proven right: the gate that every variant passes before it is timed.
+
+The error of an output is the larger of two: its largest absolute difference from the float64 reference, and the root
+mean square of the difference. Each may be at most twice that of torch's own result in the same precision, plus a
+rounding-sized term: `rounding` × the largest, or root mean square, reference value. NaN never passes.
+
+A lossy variant (int8, fp8 weights) is held to the same rule against the reference of its *rounded* inputs
+(`Variant.rounded`): the gate proves its arithmetic. What the rounding itself costs is reported beside it, as
+`quantisation`: root mean square of rounded reference minus true reference over that of the true reference. Whether
+that is acceptable is for the quality of the whole model to say, never for this gate.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from kernels.ops import Case, LinearCase, LmHeadCase, RmsNormCase
+from kernels.proof import inputs, reference
+from kernels.proof.mutation_check import rest_is_unchanged, written_slots
+from kernels.proof.oracle import Expected, ExpectedDraws, ExpectedIds, Failed, Margin, rms, rounding
+from kernels.proof.poison import PoisonedEmpty, poison
+from kernels.proof.reference_cache import Answer, Arguments, Truths, copied, same
+from kernels.quant import scaled
+from kernels.registry import Variant
+
+
+@dataclass(frozen=True)
+class GateReport:
+    """The gate's answer. `error` and `limit` are those of the worst output, as shares of its largest value.
+
+    `gate`: pass, fail (a wrong answer) or error (it could not be built or run).
+    """
+
+    passed: bool
+    error: float | None
+    limit: float | None
+    sentence: str
+    gate: str = "pass"
+    quantisation: float | None = None
+
+
+def check(
+    variant: Variant,
+    case: Case,
+    device: torch.device | str,
+    params: dict[str, Any] | None = None,
+    seed: int = 0,
+    truths: Truths | None = None,
+) -> GateReport:
+    """Puts the variant through the gate for one case: three magnitudes of inputs, ten calls in all.
+
+    `truths` keeps what is expected of the inputs for the case's other variants.
+    """
+    return prove(variant, case, device, params, seed, truths)[0]
+
+
+def prove(
+    variant: Variant,
+    case: Case,
+    device: torch.device | str,
+    params: dict[str, Any] | None = None,
+    seed: int = 0,
+    truths: Truths | None = None,
+) -> tuple[GateReport, Callable[..., Any] | None]:
+    """The gate's report, and the very function that it is about (None when it could not be built)."""
+    params, function = params or {}, None
+    try:
+        function = variant.build(case, params)
+        gate = _Gate(variant, case, torch.device(device), params, function, truths or Truths())
+        with torch.no_grad():
+            for position, kind in enumerate(inputs.KINDS):
+                gate.fresh(kind, seed + position)
+            gate.again(seed + 100)
+    except Failed as failure:
+        return GateReport(False, None, None, str(failure), "fail"), function
+    except Exception as error:
+        lines = str(error).strip().splitlines()
+        said = lines[0][:200] if lines else "no message"
+        return GateReport(False, None, None, f"It could not run: {type(error).__name__}: {said}", "error"), function
+    return gate.report(), function
+
+
+class _Gate:
+    """The calls of one gate, and the worst margin they left."""
+
+    def __init__(
+        self,
+        variant: Variant,
+        case: Case,
+        device: torch.device,
+        params: dict[str, Any],
+        function: Callable[..., Any],
+        truths: Truths,
+    ) -> None:
+        self.variant, self.case, self.device, self.params, self.function = variant, case, device, params, function
+        self.truths = truths
+        self.worst: Margin | None = None
+        self.quantisation: float | None = None
+
+    def fresh(self, kind: inputs.Kind, seed: int) -> None:
+        """Calls on fresh inputs of one magnitude: memory poisoned beforehand, inputs compared afterwards."""
+        drawn = inputs.draw(self.case, self.device, seed, kind)
+        packed = pack(self.variant, self.case, self.params, drawn)
+        expected = self._expect(drawn, (kind, seed))
+        before = {name: copied(value) for name, value in packed.items()}
+        with PoisonedEmpty():
+            first = self._call(packed)
+        changed = next((name for name, value in before.items() if not self._kept(name, value, packed)), None)
+        if changed is not None:
+            raise Failed(f"It changed its input {changed!r}.")
+        self._compare(first, expected, f"on {kind} inputs")
+        poison(expected.shapes, self.device)
+        self._compare(self._call(packed), expected, f"on {kind} inputs, called a second time")
+
+    def again(self, seed: int) -> None:
+        """New inputs between two equal calls, the same tensors with new contents, and a second stream."""
+        drawn, other = (inputs.draw(self.case, self.device, seed + each) for each in (0, 1))
+        packed = pack(self.variant, self.case, self.params, drawn)
+        expected_other = self._expect(other, ("normal", seed + 1))
+        first = self._call(packed)
+        kept = tuple(each.clone() for each in first)
+        second = self._call(pack(self.variant, self.case, self.params, other))
+        if _stale(second, kept, expected_other):
+            raise Failed("It returned an earlier answer for new inputs.")
+        self._compare(second, expected_other, "on new inputs")
+        if not all(same(one, two) for one, two in zip(first, kept, strict=True)):
+            raise Failed("Its first answer changed when it was called again: the calls share one output buffer.")
+        _overwrite(packed, pack(self.variant, self.case, self.params, other))
+        third = self._call(packed)
+        if _stale(third, kept, expected_other):
+            raise Failed("It returned an earlier answer when its input tensors held new values.")
+        self._compare(third, expected_other, "on input tensors with new contents")
+        self._compare(self._on_second_stream(packed), expected_other, "on a second stream")
+
+    def report(self) -> GateReport:
+        if self.worst is None:
+            return GateReport(True, 0.0, 0.0, "The case is empty: only shapes were compared.")
+        sentence = f"Error {self.worst.error:.2e} of the largest value, limit {self.worst.limit:.2e}."
+        if self.quantisation is not None:
+            sentence += f" Rounding its inputs alone changes the result by {self.quantisation:.2%}."
+        return GateReport(True, self.worst.error, self.worst.limit, sentence, quantisation=self.quantisation)
+
+    def _kept(self, name: str, before: Any, packed: Arguments) -> bool:
+        return same(before, packed[name]) or rest_is_unchanged(self.case, name, before, packed)
+
+    def _call(self, packed: Arguments) -> reference.Outputs:
+        answer = self.function(**packed)
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        outputs = answer if isinstance(answer, tuple) else (answer,)
+        return *self._multiplied_out(outputs), *written_slots(self.case, packed)
+
+    def _multiplied_out(self, outputs: reference.Outputs) -> reference.Outputs:
+        """Quantised values times their scales, and the outputs after them."""
+        if isinstance(self.case, LinearCase) and self.case.epilogue == "quantise" and len(outputs) == 2:
+            return (reference.multiplied_out(*outputs),)
+        if isinstance(self.case, RmsNormCase) and self.case.quantise:
+            values, scale, *rest = outputs
+            if values.dtype != torch.float8_e4m3fn:
+                raise Failed(f"Its values are {values.dtype} where the op quantises to float8_e4m3fn.")
+            return (values.float() * scale, *rest)
+        return outputs
+
+    def _on_second_stream(self, packed: Arguments) -> reference.Outputs:
+        if self.device.type != "cuda":
+            return self._call(packed)
+        stream = torch.cuda.Stream(self.device)
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(stream):
+            outputs = self._call(packed)
+        torch.cuda.current_stream(self.device).wait_stream(stream)  # scales were multiplied out there
+        return outputs
+
+    def _expect(self, drawn: Arguments, draw: tuple[inputs.Kind, int]) -> Expected:
+        used = self.variant.rounded(self.case, self.params, drawn)
+        expected, rounded = self.truths.of((self.case.key, *draw), used, partial(self._answer, used, drawn))
+        if rounded is not None:
+            self.quantisation = max(self.quantisation or 0.0, rounded)
+        return expected
+
+    def _answer(self, used: Arguments, drawn: Arguments) -> Answer:
+        rounded = None if used is drawn else self._rounding_alone(used, drawn)
+        truth = reference.compute(self.case, used)
+        own = reference.native(self.case, {name: used[name].to(drawn[name].dtype) for name in drawn})
+        if not isinstance(self.case, LmHeadCase):
+            return Expected(truth, own, rounding(self.case, drawn)), rounded
+        logits = reference.logits(used["x"].double(), used["w"].double())
+        if self.case.sampling == "argmax":
+            return ExpectedIds(truth, own, rounding(self.case, drawn), logits), rounded
+        settings = {name: drawn[name] for name in ("temperature", "top_p", "seed")}
+        return ExpectedDraws(truth, own, rounding(self.case, drawn), logits, settings), rounded
+
+    def _rounding_alone(self, used: Arguments, drawn: Arguments) -> float:
+        """What the values of `used` change of the op's result (an LM head: of its logits) on those `drawn`."""
+        if isinstance(self.case, LmHeadCase):
+            rounded, true = (reference.logits(each["x"].double(), each["w"].double()) for each in (used, drawn))
+        else:
+            rounded, true = (reference.compute(self.case, each)[0] for each in (used, drawn))
+        return rms(rounded - true) / max(rms(true), 1e-300)
+
+    def _compare(self, outputs: reference.Outputs, expected: Expected, when: str) -> None:
+        if len(outputs) != len(expected.truth):
+            raise Failed(f"It returned {len(outputs)} outputs where the op has {len(expected.truth)}.")
+        for position, output in enumerate(outputs):
+            for margin in expected.margins(position, output, when):
+                if not margin.holds:
+                    raise Failed(
+                        f"Its error {when} is {margin.error:.2e} of the largest value; the limit is {margin.limit:.2e} "
+                        "(twice torch's own plus rounding)."
+                    )
+                if self.worst is None or margin.used > self.worst.used:
+                    self.worst = margin
+
+
+def pack(variant: Variant, case: Case, params: dict[str, Any], arguments: Arguments) -> Arguments:
+    """The arguments with the weight of a product in the variant's own form, and x in e4m3 for `scales`."""
+    if case.op not in ("linear", "grouped", "lm_head"):
+        return arguments
+    if isinstance(case, LinearCase) and case.scales:
+        arguments = arguments | {"x": scaled.of_x(arguments["x"], case.scales)}
+    return arguments | {"w": variant.pack(case, params, arguments["w"])}
+
+
+def _stale(outputs: reference.Outputs, earlier: reference.Outputs, expected: Expected) -> bool:
+    """Whether the outputs are an earlier call's although the right answers differ."""
+    stayed = all(same(one, two) for one, two in zip(outputs, earlier, strict=True))
+    return stayed and not all(same(one, two) for one, two in zip(earlier, expected.own, strict=True))
+
+
+def _overwrite(target: Arguments, source: Arguments) -> None:
+    """Copies the values of one call's arguments into the tensors of another's."""
+    for name, value in source.items():
+        _write(target[name], value)
+
+
+def _write(target: Any, value: Any) -> None:
+    if isinstance(target, torch.Tensor):
+        target.copy_(value)
+    elif isinstance(target, tuple | list):
+        for one, two in zip(target, value, strict=True):
+            _write(one, two)
+    else:
+        raise Failed("It packs its weight into something other than tensors, which the gate cannot check.")

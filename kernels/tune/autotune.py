@@ -1,0 +1,299 @@
+"""For one case: what is offered, what passes the gate, how fast it is, what is chosen and why the rest is not."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+
+from kernels import registry
+from kernels.cli.jobs import shared_out
+from kernels.hardware import Gpu
+from kernels.measure.roofline import floor_ms, impossible
+from kernels.measure.timing import Rule, Timer, Timing, interleaved
+from kernels.ops import Case
+from kernels.proof import gate, inputs
+from kernels.proof.kernel_names import kernels_seen
+from kernels.proof.reference_cache import Truths
+from kernels.registry import Variant
+
+DEFAULTS: tuple[str, ...] = (
+    "torch_linear",
+    "torch_grouped_loop",
+    "sdpa_flash",
+    "sdpa_math",
+    "torch_step_attention",
+    "torch_rmsnorm",
+    "torch_gated",
+    "torch_rope",
+    "torch_lm_head",
+)
+"""What torch runs by itself: kept unless something is faster by more than the noise."""
+
+NOT_TRIED = "Not tried"
+"""How the reason of a trial begins for which there was no time."""
+
+AGAIN = "again"
+"""The name under which the default is timed a second time: the A/A difference is the noise."""
+
+FINALISTS = 2
+"""Sets of a variant's params that race beside the other variants, where the quick race cannot tell them apart."""
+
+
+@dataclass
+class Trial:
+    """One variant with one set of params tried for one case. Times in ms; the fields are those of a Candidate.
+
+    `raced` is whether it was timed beside the other variants, not only among its own params; `kernels` are then known.
+    """
+
+    case: Case
+    variant: str
+    params: dict[str, Any]
+    peer: bool
+    lossy: bool
+    gate: str
+    reason: str = ""
+    error: float | None = None
+    error_limit: float | None = None
+    quantisation: float | None = None
+    ms: float | None = None
+    ms_low: float | None = None
+    ms_high: float | None = None
+    floor_ms: float | None = None
+    floor_share: float | None = None
+    tflops: float | None = None
+    gbps: float | None = None
+    kernels: list[str] = field(default_factory=list)
+    raced: bool = False
+    chosen: bool = False
+
+    @property
+    def id(self) -> str:
+        """A short digest of case, variant and params: the same in every run."""
+        text = json.dumps([self.case.key, self.variant, self.params], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def take(self, timing: Timing, floor: float | None) -> None:
+        """Notes the time and what follows from it."""
+        self.ms, self.ms_low, self.ms_high = timing.ms, timing.low, timing.high
+        if timing.ms > 0:
+            self.tflops, self.gbps = self.case.flops / timing.ms / 1e9, self.case.least_bytes / timing.ms / 1e6
+            self.floor_ms, self.floor_share = floor, floor / timing.ms if floor else None
+
+
+@dataclass
+class Bench:
+    """Where and how cases are tried.
+
+    `ceilings` as in the document; `timer` replaces the device's own; `only` names the variants to try (None: all);
+    `proven` holds what the gate said before (`prove_ahead`), by the trial's id.
+    """
+
+    device: torch.device
+    gpu: Gpu
+    ceilings: Mapping[str, Any] = field(default_factory=dict)
+    rule: Rule = field(default_factory=Rule)
+    timer: Timer | None = None
+    only: frozenset[str] | None = None
+    proven: Mapping[str, gate.GateReport] = field(default_factory=dict)
+
+
+@dataclass
+class _Runnable:
+    trial: Trial
+    call: Callable[[], Any]
+
+
+def try_case(
+    bench: Bench, case: Case, lossy_cases: Sequence[Case] = (), seconds: float = 30.0, forbidden: str = ""
+) -> list[Trial]:
+    """Every variant offered for the case, gated and timed side by side; the winner is flagged `chosen`.
+
+    `lossy_cases` are the same op with the weights in a lower precision: their lossy variants compete as well, unless
+    `forbidden` says in a sentence why they may not. Variants that take longer to build than `seconds` leaves are not
+    tried, and say so.
+    """
+    end = time.monotonic() + seconds
+    trials: list[Trial] = []
+    ready: list[_Runnable] = []
+    for variant in registry.variants(case.op):
+        if bench.only is not None and variant.name not in bench.only:
+            continue
+        mine = lossy_cases if variant.lossy and lossy_cases else (case,)
+        served = [each for each in mine if variant.serves(each, bench.gpu) is None]
+        if not served:
+            refusal = variant.serves(mine[0], bench.gpu)
+            reason = refusal.reason if refusal else ""
+            trials.append(Trial(case, variant.name, {}, variant.peer, variant.lossy, "refused", reason))
+        for each in served:
+            for params in variant.space(each):
+                trial = Trial(each, variant.name, params, variant.peer, variant.lossy, "refused", forbidden)
+                trials.append(trial)
+                call = None if variant.lossy and forbidden else _prove(bench, variant, trial, end)
+                if call is not None:
+                    ready.append(_Runnable(trial, call))
+    ready = _tune(bench, ready)
+    noise = _race(bench, ready, end)
+    _choose([each.trial for each in ready], noise)
+    return trials
+
+
+def prove_ahead(bench: Bench, cases: Sequence[Case], jobs: int) -> dict[str, gate.GateReport]:
+    """What the gate says of every variant's params at every case, by the trial's id, found by `jobs` processes at once:
+    what takes long, compiling and proving, is then done when the cases are timed one by one. What could not run is
+    tried again here, alone, since memory may have been short for so many at once.
+    """
+    groups = [group for case in cases if (group := _offered(bench, case))]
+    groups.sort(key=lambda group: group[0].id)  # by chance, so that the largest cases do not meet in memory
+    reports: dict[str, gate.GateReport] = {}
+    for processes in (jobs, 1):
+        for found in shared_out(partial(_reports, bench.device), groups, processes):
+            reports |= found
+        groups = [left for group in groups if (left := [each for each in group if reports[each.id].gate == "error"])]
+    return reports
+
+
+def _offered(bench: Bench, case: Case) -> list[Trial]:
+    """A trial of every variant that is to be tried and serves the case, with each of its params."""
+    return [
+        Trial(case, variant.name, params, variant.peer, variant.lossy, "refused")
+        for variant in registry.variants(case.op)
+        if (bench.only is None or variant.name in bench.only) and variant.serves(case, bench.gpu) is None
+        for params in variant.space(case)
+    ]
+
+
+def _reports(device: torch.device, trials: Sequence[Trial]) -> dict[str, gate.GateReport]:
+    """What the gate says of trials of one case, by their ids."""
+    truths, reports = Truths(), {}
+    for each in trials:
+        variant = registry.variant(each.variant)
+        reports[each.id] = gate.check(variant, each.case, device, each.params, truths=truths)
+    del truths
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    return reports
+
+
+def _prove(bench: Bench, variant: Variant, trial: Trial, end: float) -> Callable[[], Any] | None:
+    """A call of the variant on random inputs, once it has passed the gate; None otherwise, with the trial's reason."""
+    left, report = end - time.monotonic(), bench.proven.get(trial.id)
+    if left < variant.build_seconds if variant.build_seconds else report is None and left <= 0:
+        wanted = f"building may take {variant.build_seconds:.0f} s, more than" if variant.build_seconds else "no time"
+        trial.reason = f"{NOT_TRIED}: {wanted} was left for this case."
+        return None
+    if report is None:
+        report, function = gate.prove(variant, trial.case, bench.device, trial.params)
+    else:
+        function = variant.build(trial.case, trial.params) if report.passed else None
+    trial.gate, trial.error, trial.error_limit = report.gate, report.error, report.limit
+    trial.quantisation, trial.reason = report.quantisation, report.sentence
+    if not report.passed or function is None:
+        return None
+    drawn = inputs.draw(trial.case, bench.device, seed=7)
+    arguments = gate.pack(variant, trial.case, trial.params, drawn)
+    return lambda: function(**arguments)
+
+
+def _tune(bench: Bench, ready: list[_Runnable]) -> list[_Runnable]:
+    """Keeps the best params of each variant and case, and what may be as good; others say how far behind they were."""
+    groups: dict[tuple[str, str], list[_Runnable]] = {}
+    for each in ready:
+        groups.setdefault((each.trial.variant, each.trial.case.key), []).append(each)
+    best = [each for group in groups.values() if len(group) == 1 for each in group]
+    for group in (group for group in groups.values() if len(group) > 1):
+        quick = Rule(seconds=0.3, width=0.05, least=5, warmup_seconds=0.01)
+        times = _time(bench, {each.trial.id: each.call for each in group}, quick)
+        group.sort(key=lambda each: times[each.trial.id].ms)
+        first = group[0].trial
+        for each in group:
+            ratio = times[each.trial.id].ms / max(times[first.id].ms, 1e-12)
+            each.trial.reason = f"{ratio:.2f}x slower than {_called(first, each.trial)}."
+            _note(bench, each.trial, times[each.trial.id])
+        best += [each for each in group[:FINALISTS] if times[each.trial.id].low <= times[first.id].high]
+    return best
+
+
+def _called(one: Trial, beside: Trial) -> str:
+    """How a sentence about `beside` names the other."""
+    if one.variant != beside.variant or one.case != beside.case:
+        return one.variant
+    return "the same with " + ", ".join(f"{name} {value}" for name, value in one.params.items())
+
+
+def _race(bench: Bench, ready: list[_Runnable], end: float) -> float:
+    """Times the survivors side by side. Returns the noise: the share by which two runs of one variant differ."""
+    if not ready:
+        return 0.0
+    default = _default([each.trial for each in ready])
+    calls = {each.trial.id: each.call for each in ready}
+    calls[AGAIN] = calls[default.id]
+    rule = Rule(**{**vars(bench.rule), "seconds": max(0.2, min(bench.rule.seconds, end - time.monotonic()))})
+    with torch.no_grad():
+        times = _time(bench, calls, rule)
+    for each in ready:
+        _note(bench, each.trial, times[each.trial.id])
+        each.trial.raced, each.trial.kernels = True, kernels_seen(each.call, bench.device)
+    return abs(times[AGAIN].ms / max(times[default.id].ms, 1e-12) - 1)
+
+
+def _note(bench: Bench, trial: Trial, timing: Timing) -> None:
+    """Notes the time; a time that the chip could not reach makes the trial impossible."""
+    trial.take(timing, floor_ms(trial.case, bench.ceilings))
+    if sentence := impossible(trial.case, timing.ms, bench.gpu, bench.ceilings):
+        trial.gate, trial.reason = "impossible", sentence
+
+
+def _time(bench: Bench, calls: dict[str, Callable[[], Any]], rule: Rule) -> dict[str, Timing]:
+    with torch.no_grad():
+        return interleaved(calls, bench.device, rule, bench.timer)
+
+
+def _default(trials: Sequence[Trial]) -> Trial:
+    """What torch would run by itself; where it is not among the trials, the first of them."""
+    by_name = {trial.variant: trial for trial in reversed(trials)}
+    return next((by_name[name] for name in DEFAULTS if name in by_name), trials[0])
+
+
+def _choose(trials: list[Trial], noise: float) -> None:
+    """Flags the winner and gives every trial that was timed its reason."""
+    passed = [trial for trial in trials if trial.gate == "pass" and trial.ms]
+    if not passed:
+        return
+    default = _default(passed)
+    fastest = min(passed, key=lambda trial: trial.ms or 0.0)
+    winner = fastest if fastest is default or _faster(fastest, default, noise) else default
+    winner.chosen = True
+    winner.reason = _praise(winner, default, len(passed))
+    for trial in passed:
+        if trial is winner:
+            continue
+        by, name = _difference(trial, winner), _called(winner, trial)
+        if _faster(winner, trial, noise):
+            trial.reason = f"{1 + by:.2f}x slower than {name} at this shape."
+        else:
+            trial.reason = f"The difference to {name} lies inside the noise ({by:+.1%})."
+
+
+def _faster(one: Trial, other: Trial, noise: float) -> bool:
+    """Whether `one` is faster by more than the intervals and the A/A difference can explain."""
+    if one.ms is None or other.ms is None or one.ms_high is None or other.ms_low is None:
+        return False
+    return one.ms_high < other.ms_low and one.ms < other.ms * (1 - noise)
+
+
+def _difference(one: Trial, other: Trial) -> float:
+    return (one.ms or 0.0) / (other.ms or 1.0) - 1
+
+
+def _praise(winner: Trial, default: Trial, count: int) -> str:
+    if winner is not default:
+        return f"{(default.ms or 0) / (winner.ms or 1):.2f}x faster than {default.variant}, what torch runs by itself."
+    if count == 1:
+        return "The only variant that passed for this case."
+    return "What torch runs by itself; nothing was faster by more than the noise."

@@ -1,0 +1,171 @@
+"""Which variant runs each case of a decoder's passes: by their times alone first, then in the whole model.
+
+What wins alone need not win among its neighbours: a fused product saves a kernel, two kernels may overlap, and one may
+leave the cache as the next one likes it. So the best arrangements by the sum of their cases' times, and the runners-up
+of each case, are put into the captured pass in turn, and the pass as a whole is timed.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kernels import registry
+from kernels.engine.layer_ops import Places
+from kernels.ops import AttentionCase, Case, LinearCase, LmHeadCase, case_from
+from kernels.plan import PlannedOp
+
+ARRANGEMENTS = 4
+"""Arrangements of a layer that are tried in the whole model."""
+BEHIND = 1.3
+"""A runner-up that is slower than this, by itself, is not tried in the whole model."""
+MISSING_MS = 1e6
+"""Counts for a case without any option: taken only where no other form has one."""
+LEAST_GAIN = 0.003
+"""Share of a pass's time that a change must save to be kept."""
+
+
+SHOWN = ("linear", "attention", "step_attention")
+"""Ops that tell one arrangement from another."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One variant for a case, measured by itself."""
+
+    op: PlannedOp
+    ms: float
+
+
+Options = Mapping[str, Sequence[Option]]
+"""Options by the key of their case in the model's own precision, the fastest first."""
+
+
+class PassTimer(Protocol):
+    """Times the pass of `queries` tokens with each of several plans, side by side. Returns ms."""
+
+    def __call__(self, queries: int, plans: Sequence[Sequence[PlannedOp]]) -> list[float]: ...
+
+
+@dataclass
+class Chosen:
+    """The ops of a plan, and what was tried for it, a sentence each."""
+
+    ops: list[PlannedOp] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def choose(places: Places, options: Options, timer: PassTimer | None, goes_on: Callable[[], bool]) -> Chosen:
+    """The best ops for every pass of the model. Without a timer, or when `goes_on` says no, by their own times."""
+    chosen = Chosen()
+    for queries, _ in places.traffic.phases:
+        _choose_pass(places, queries, options, timer, goes_on, chosen)
+    return chosen
+
+
+def _choose_pass(
+    places: Places,
+    queries: int,
+    options: Options,
+    timer: PassTimer | None,
+    goes_on: Callable[[], bool],
+    chosen: Chosen,
+) -> None:
+    around = [_best(options, case) for case in places.around()]
+    ranked = sorted(places.arrangements(queries), key=lambda cases: _sum(options, cases))
+    plans = [_merged(around, [_best(options, case) for case in cases]) for cases in ranked[:ARRANGEMENTS]]
+    fixed = list(chosen.ops)
+    plan = plans[0]
+    if timer is not None and goes_on():
+        plan, ms = _race(queries, timer, plans, fixed, chosen)
+        for op in plan.copy():
+            for rival in _rivals(options, op):
+                if not goes_on():
+                    break
+                swapped = [rival if each is op else each for each in plan]
+                before, after = timer(queries, [[*fixed, *plan], [*fixed, *swapped]])
+                better = after < before * (1 - LEAST_GAIN)
+                chosen.notes.append(_swap_note(queries, op, rival, before, after, better))
+                if better:
+                    plan, op, ms = swapped, rival, after
+        chosen.notes.append(f"{_name(queries)}: {ms:.4g} ms.")
+    chosen.ops += [op for op in plan if op not in chosen.ops]
+
+
+def _race(
+    queries: int, timer: PassTimer, plans: list[list[PlannedOp]], fixed: list[PlannedOp], chosen: Chosen
+) -> tuple[list[PlannedOp], float]:
+    times = timer(queries, [[*fixed, *plan] for plan in plans])
+    at = min(range(len(times)), key=times.__getitem__)
+    for plan, ms in zip(plans, times, strict=True):
+        parts = " + ".join(op.case.get("epilogue", op.op) for op in plan if op.op in SHOWN)
+        chosen.notes.append(f"{_name(queries)} of {parts}: {ms:.4g} ms.")
+    return plans[at], times[at]
+
+
+def _rivals(options: Options, op: PlannedOp) -> list[PlannedOp]:
+    """Other params for the model's pass, and the other options that are not too far behind by themselves."""
+    held = next((each for each in options.values() if any(option.op is op for option in each)), ())
+    best = min((option.ms for option in held), default=0.0)
+    others = [option.op for option in held if option.op is not op and option.ms <= BEHIND * best]
+    case = case_from.validate_python(op.case)
+    beside = [{**op.params, **more} for more in registry.variant(op.variant).for_model(case)]
+    return [*(op.model_copy(update={"params": params}) for params in beside if params != op.params), *others]
+
+
+def _best(options: Options, case: Case) -> PlannedOp | None:
+    found = options.get(case.key)
+    return found[0].op if found else None
+
+
+def _sum(options: Options, cases: Iterable[Case]) -> float:
+    """What the cases take one after the other."""
+    return sum(options[case.key][0].ms if options.get(case.key) else MISSING_MS for case in cases)
+
+
+def _merged(*groups: Iterable[PlannedOp | None]) -> list[PlannedOp]:
+    found: list[PlannedOp] = []
+    for op in (op for group in groups for op in group if op is not None):
+        if not any(op is each for each in found):
+            found.append(op)
+    return found
+
+
+def _name(queries: int) -> str:
+    return "a decode step" if queries == 1 else f"a prompt of {queries} tokens"
+
+
+def _swap_note(queries: int, op: PlannedOp, rival: PlannedOp, before: float, after: float, better: bool) -> str:
+    verdict = "taken" if better else "not taken"
+    return (
+        f"{_name(queries)} with {described(rival)} in place of {described(op)}: {after:.4g} against {before:.4g} ms, "
+        f"{verdict}."
+    )
+
+
+def usable(case: Case, variant: str) -> bool:
+    """Whether a pass can call the variant: a step's attention must read the length on the device."""
+    decodes = isinstance(case, AttentionCase) and case.kind == "decode"
+    return registry.variant(variant).device_lengths or not decodes
+
+
+def planned_op(case: Case, variant: str, params: Mapping[str, Any], evidence_id: str = "") -> PlannedOp:
+    """The variant as an op of a plan, with what it may do in a model's pass."""
+    more = registry.variant(variant).for_model(case)[0]
+    return PlannedOp(
+        op=case.op, case=case.model_dump(), variant=variant, params={**params, **more}, evidence_id=evidence_id
+    )
+
+
+def described(op: PlannedOp) -> str:
+    """`skinny {'split': 4} for linear 3072×2048`."""
+    params = f" {op.params}" if op.params else ""
+    return f"{op.variant}{params} for {_what(op)}"
+
+
+def _what(op: PlannedOp) -> str:
+    case = op.case
+    if op.op == "linear":
+        return f"{LinearCase.model_validate(case).weight_rows}×{case['k']} {case['epilogue']}"
+    if op.op == "lm_head":
+        return f"the head, {LmHeadCase.model_validate(case).vocab}×{case['k']}"
+    return op.op

@@ -1,0 +1,106 @@
+"""The measured choice of a variant per case, kept per GPU, driver, library versions and the variants' own code.
+
+The file lies in the directory that the environment variable KERNELS_CACHE names (default ~/.cache/kernel-workbench).
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from kernels import registry
+from kernels.cuda.nvrtc import cache_directory
+from kernels.ops import Case
+from kernels.tune.autotune import DEFAULTS, Bench, Trial, try_case
+
+CODE = ("attention", "fused", "gemm", "tiles")
+"""Folders of the variants that compete for a case."""
+SOURCES = (".py", ".cu", ".cuh")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The variant for a case, and the sentence that says why and against what; `at` is when (UTC).
+
+    `ms` is None when nothing was measured.
+    """
+
+    variant: str
+    params: dict[str, Any]
+    ms: float | None
+    sentence: str
+    at: str = ""
+
+
+class Choices:
+    """The choices measured on one machine; another GPU, driver, library version or code has its own file."""
+
+    def __init__(self, environment: Mapping[str, Any], directory: Path | None = None) -> None:
+        facts = {name: environment.get(name, "") for name in ("device", "driver", "versions")}
+        facts["code"] = code_digest(Path(__file__).parents[1])
+        digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+        self.path = (directory or cache_directory()) / f"choices-{digest}.json"
+        self._facts = facts
+
+    def find(self, case: Case) -> Choice | None:
+        """The choice kept for the case; None when there is none or its variant is no longer offered."""
+        kept = self._read().get(case.key)
+        if kept is None:
+            return None
+        try:
+            choice = Choice(**kept)
+            registry.variant(choice.variant)
+        except (TypeError, KeyError):
+            return None
+        return choice
+
+    def keep(self, case: Case, trials: list[Trial]) -> Choice:
+        """Keeps and returns the choice among the trials of a case; torch's own variant when none was chosen."""
+        won = next((trial for trial in trials if trial.chosen), None)
+        if won is None:
+            return self.fallback(case)
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        choice = Choice(won.variant, won.params, won.ms, won.reason, at)
+        self._write(self._read() | {case.key: vars(choice)})
+        return choice
+
+    def choose(self, case: Case, bench: Bench, seconds: float = 30.0) -> Choice:
+        """The choice for the case: the kept one, else measured now, else torch's own."""
+        return self.find(case) or self.keep(case, try_case(bench, case, seconds=seconds))
+
+    def fallback(self, case: Case) -> Choice:
+        """torch's own variant of the op. Raises KeyError for an op that has none."""
+        by_name = {variant.name for variant in registry.variants(case.op)}
+        name = next((name for name in DEFAULTS if name in by_name), None)
+        if name is None:
+            raise KeyError(f"torch has no variant of {case.op}")
+        return Choice(name, {}, None, "torch's own: no variant passed and was timed for this case.")
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            choices = json.loads(self.path.read_text())["choices"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+        return choices if isinstance(choices, dict) else {}
+
+    def _write(self, choices: dict[str, Any]) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=self.path.parent, delete=False) as file:
+            json.dump(self._facts | {"choices": choices}, file, indent=1)
+        os.replace(file.name, self.path)
+
+
+@cache
+def code_digest(package: Path) -> str:
+    """A digest of the variants' sources below `package`: what was measured may be slower, or gone, in others."""
+    digest = hashlib.sha256()
+    for path in sorted(each for folder in CODE for each in (package / folder).rglob("*") if each.suffix in SOURCES):
+        digest.update(f"{path.relative_to(package)}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,254 @@
+"""`python -m kernels list`, `check` and `bench` on this machine, at tiny shapes."""
+
+import json
+import re
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from kernels.__main__ import main
+from kernels.cases import GROUPS, cases, check_cases
+from kernels.cli import bench_decode, bench_document
+from kernels.cli.bench import rows_of
+from kernels.cli.bench_decode import Options, _wanted
+from kernels.hardware import GPUS
+from kernels.measure import ceilings
+from kernels.ops import LinearCase, ModelCase
+from kernels.tune import autotune
+from kernels.tune.autotune import Trial
+
+ROW_FIELDS = {
+    *("op", "case", "variant", "peer", "ms", "ms_low", "ms_high", "tflops", "gbps", "floor_share"),
+    *("ratio_to_best_peer", "gate", "kernels"),
+}
+
+
+@pytest.fixture(autouse=True)
+def known_ceilings(monkeypatch):
+    """Ceilings as measured once here: measuring them takes seconds and has its own test."""
+    found = {"read_tbps": 0.01, "copy_tbps": 0.01, "matrix_tflops": {"fp32": 0.1, "bf16": 0.2}, "launch_us": 1.0}
+    monkeypatch.setattr(ceilings, "measure_ceilings", lambda *_, **__: found)
+
+
+def test_list_names_every_variant(capsys):
+    assert main(["list", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    names = {row["variant"] for row in rows}
+    assert {"sdpa_flash", "torch_linear", "int8_dynamic_cpu", "torch_rmsnorm", "eager", "compiled"} <= names
+    found = {row["variant"]: row for row in rows}
+    assert found["flash_hopper"]["gpus"] == found["megakernel_fp8"]["gpus"] == ["h200", "h100"]
+    assert (found["int8_dynamic_cpu"]["gpus"], found["flash_hopper"]["dtypes"]) == (["cpu"], ["bf16", "fp16"])
+    assert all(row["gpus"] for row in rows)
+    assert main(["list"]) == 0
+    printed = capsys.readouterr().out
+    assert "(peer, lossy)" in printed
+    assert "FlashAttention in Triton, sm_80 and later; any GPU; bf16 fp16\n" in printed
+    assert "torch's linear, the epilogue after it (peer); any device; bf16 fp16 fp32\n" in printed
+
+
+def test_check_gates_an_op(capsys):
+    assert main(["check", "rope", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert {row["gate"] for row in rows if row["variant"] == "torch_rope"} == {"pass"}
+    assert {row["gate"] for row in rows} <= {"pass", "refused"}
+    assert main(["check", "attention", "--variant", "sdpa_cudnn"]) == 0
+    assert "refused" in capsys.readouterr().out
+
+
+def test_bench_writes_the_document_and_appends(tmp_path, capsys):
+    path = tmp_path / "bench.json"
+    assert main(["bench", "attention", "--seconds", "0.5", "--only", "kind=decode", "--json", str(path)]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("A CPU, tiny shapes")
+    assert printed[1].startswith("Ceilings here: ")
+    assert printed[1].endswith(" µs.")
+    assert all("% of floor" in line for line in printed[2:] if " ms [" in line)
+    first = json.loads(path.read_text())
+    assert {"device", "gpu_uuid", "lease_id", "versions", "commit", "ceilings", "rows"} <= set(first)
+    assert all(set(row) >= ROW_FIELDS for row in first["rows"])
+    assert max(row["ratio_to_best_peer"] or 0 for row in first["rows"]) == 1.0
+    again = ["bench", "fused", "--seconds", "0.5", "--only", "op=gated m=1", "--json", str(path), "--append"]
+    assert main(again) == 0
+    both = bench_document.read(path)
+    assert {row.op for row in both.rows} == {"attention", "gated"}
+    foreign = both.model_copy(update={"lease_id": "another machine"})
+    bench_document.write(path, foreign)
+    assert main(again) == 1
+    assert "lease_id" in capsys.readouterr().err
+
+
+def test_bench_decode_times_a_whole_model(tmp_path):
+    path = tmp_path / "bench.json"
+    options = ["--runner", "eager", "--rounds", "6", "--seconds", "0.1", "--json", str(path)]
+    assert main(["bench", "decode", *options]) == 0
+    (row,) = bench_document.read(path).rows
+    assert row.variant == "eager"
+    assert row.ttf64_ms == row.ms
+    assert 0 < row.ms_per_token < row.ttf64_ms
+    assert row.gate == "pass"
+    assert row.rounds == 5
+    assert row.read_share == pytest.approx(row.case["bytes_per_token"] / row.ms_per_token / 1e9 / 0.01)
+    case = {name: row.case[name] for name in ("model", "weights", "batch", "prompt", "tokens")}
+    assert case == {"model": "tiny-llama", "weights": "fp32", "batch": 1, "prompt": 128, "tokens": 64}
+    assert row.kl is None
+    named = ["--batch", "2", "--prompt", "32", "--model", "tiny-qwen2", "--fidelity", "300"]
+    assert main(["bench", "decode", *options, *named, "--append"]) == 0
+    compared = bench_document.read(path).rows[1]
+    assert (compared.kl, compared.disagreement, compared.tokens) == (0, 0, 512)
+    assert [(row.case["model"], row.case["batch"], row.case["prompt"]) for row in bench_document.read(path).rows] == [
+        ("tiny-llama", 1, 128),
+        ("tiny-qwen2", 2, 32),
+    ]
+
+
+def test_bench_decode_offers_every_precision_beside_the_peers():
+    """Each with the bytes that its own weights and the bf16 keys and values take."""
+    case = ModelCase(
+        model="llama-3.2-1b", batch=1, prompt=128, tokens=64, parameters=1_000_000, bytes_per_token=2_100_000
+    )
+    found = {each.name: own for each, own in _wanted(case, Options(), GPUS["h200"])}
+    assert {"eager", "compiled", "cuda_graphs", "megakernel", "megakernel_fp8", "megakernel_nvfp4"} <= set(found)
+    assert "compiled_max_autotune" not in found
+    assert found["megakernel_fp8"].weights == "fp8"
+    assert found["megakernel_fp8"].bytes_per_token == 1_100_000
+    assert found["megakernel_nvfp4"].bytes_per_token == 662_500
+    only = Options(weights=["nvfp4"], slow_builds=True)
+    weights = {each.name: own.weights for each, own in _wanted(case, only, GPUS["h200"])}
+    assert weights["compiled_max_autotune"] == "bf16"
+    assert weights["megakernel_nvfp4"] == "nvfp4"
+    assert "megakernel" not in weights
+
+
+@pytest.mark.parametrize(("planted", "gate"), [(0.0, "pass"), (0.02, "pass"), (0.5, "fail")])
+def test_bench_decode_looks_at_every_row_of_a_batch(planted, gate):
+    generator = torch.Generator().manual_seed(1)
+    expected = torch.randn(8, 16, 50, generator=generator)
+    wrong = expected.clone()
+    wrong[5] += planted * torch.randn(16, 50, generator=generator)
+    runner = SimpleNamespace(prepare=lambda *sizes: None, logits=lambda ids: wrong[: len(ids), : ids.shape[1]])
+    variant = SimpleNamespace(build=lambda case, params: lambda model: runner)
+    case = ModelCase(model="tiny-llama", weights="bf16", batch=8, prompt=16, tokens=64)
+    run = bench_decode._prepared(variant, case, None, torch.zeros(8, 16, dtype=torch.int64), expected)
+    assert run.gate == gate, run.reason
+
+
+def test_bench_decode_has_groups_for_every_figure():
+    assert {(model, batch, prompt) for model, batch, prompt in Options().groups(cpu=False)} >= {
+        (model, 1, prompt) for model in ("llama-3.2-1b", "qwen2.5-1.5b") for prompt in (128, 1024)
+    }
+    assert Options(models=["llama-3.1-8b"], prompts=[7, 9]).groups(cpu=False) == [
+        ("llama-3.1-8b", 1, 7),
+        ("llama-3.1-8b", 1, 9),
+    ]
+    assert {model for model, _, _ in Options(batches=[4]).groups(cpu=True)} == {"tiny-llama"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["bench", "decode", "--runner", "gone"], "gone"),
+        (["bench", "decode", "--model", "gone"], "gone"),
+        (["bench", "gemm", "--variant", "gone"], "gone"),
+        (["bench", "gemm", "--variant", "skiny"], "did you mean skinny"),
+        (["bench", "gemm", "--variant", "flash_triton"], "a variant of attention, not of linear, grouped"),
+        (["bench", "gemm", "--runner", "eager"], "--runner is not for gemm"),
+        (["bench", "decode", "--variant", "eager"], "--runner names its variants"),
+        (["bench", "gemm", "--json", "/nowhere/at/all.json"], "/nowhere/at"),
+        (["bench", "gemm", "--json", "/"], "--json: / is a directory"),
+        (["bench", "gemm", "--json", "/proc/bench.json"], "--json: /proc: "),
+        (["bench", "decode", "--weights", "gone"], "no weights 'gone'"),
+        (["bench", "decode", "--jobs", "2"], "--jobs is not for decode"),
+        (["check", "--variant", "gone"], "gone"),
+        (["check", "rope", "--variant", "skinny"], "a variant of linear, not of rope"),
+        (["check", "--variant", "eager"], "a variant of model"),
+    ],
+)
+def test_a_wrong_call_is_one_sentence_before_anything_is_measured(arguments, said, capsys, monkeypatch):
+    monkeypatch.setattr(bench_decode, "decode_rows", measured_nothing)
+    monkeypatch.setattr(autotune, "try_case", measured_nothing)
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert "Traceback" not in error
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "soon"])
+def test_no_time_is_measured_in_no_time(seconds, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["bench", "fused", "--seconds", seconds])
+    assert f"'{seconds}' is no time above 0" in capsys.readouterr().err
+
+
+def test_a_text_that_no_case_has_is_said(capsys):
+    assert main(["bench", "fused", "--only", "m=nothing"]) == 1
+    assert "no case of fused has 'm=nothing' in its key" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("text", "said"), [("{", "Invalid JSON"), ("{}", "device: Field required")])
+def test_what_is_no_bench_document_is_not_appended_to(text, said, tmp_path, capsys):
+    path = tmp_path / "bench.json"
+    path.write_text(text)
+    assert main(["bench", "fused", "--append", "--json", str(path)]) == 1
+    error = capsys.readouterr().err
+    assert f"{path}: not a bench document: {said}" in error
+    assert error.count("\n") == 1
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize("command", [["check", "rope"], ["bench", "fused"]])
+def test_no_work_is_shared_out_among_no_processes(command, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main([*command, "--jobs", "0"])
+    assert "'0' is no whole number above 0" in capsys.readouterr().err
+
+
+def test_processes_go_ahead_through_the_gate(monkeypatch):
+    asked = []
+    monkeypatch.setattr(autotune, "prove_ahead", lambda _, cases, jobs: asked.append((len(cases), jobs)) or {})
+    main(["bench", "fused", "--only", "op=gated m=1", "--seconds", "0.2"])
+    assert not asked
+    main(["bench", "fused", "--only", "op=gated m=1", "--seconds", "0.2", "--jobs", "2"])
+    assert asked == [(2, 2)]
+
+
+def measured_nothing(*_: object, **__: object) -> None:
+    raise AssertionError("measured")
+
+
+def test_a_named_variant_is_told_why_it_is_refused(capsys):
+    assert main(["check", "rope", "--variant", "rope_triton"]) == 0
+    assert "refused rope_triton" in capsys.readouterr().out
+    main(["bench", "fused", "--variant", "rope_triton", "--only", "op=rope m=", "--seconds", "0.2"])
+    assert "rope_triton" not in capsys.readouterr().out
+    main(["bench", "fused", "--variant", "gated_triton", "--only", "op=gated m=1", "--seconds", "0.2"])
+    assert re.search(r"gated_triton +refused .*: \S+", capsys.readouterr().out)
+
+
+def test_ratio_is_the_best_peers_time_over_this_ones():
+    case = LinearCase(m=1, n=8, k=8)
+    trials = [
+        Trial(case, "a", {}, True, False, "pass", ms=2.0, raced=True),
+        Trial(case, "b", {}, True, False, "pass", ms=4.0, raced=True),
+        Trial(case, "c", {}, False, False, "pass", ms=1.0, raced=True, kernels=["own_gemm"]),
+        Trial(case, "d", {}, False, False, "pass", ms=1.0, raced=True, kernels=["nvjet_hsh_64x8"]),
+        Trial(case, "e", {}, True, False, "fail"),
+        Trial(case, "f", {}, True, False, "refused"),
+        Trial(case, "g", {}, True, False, "refused", "Not tried: no time was left for this case."),
+        Trial(case, "h", {}, True, False, "pass", ms=0.5),
+        Trial(case, "i", {}, False, False, "pass", ms=0.5),
+    ]
+    rows = {row.variant: row for row in rows_of(trials)}
+    assert [rows[name].ratio_to_best_peer for name in "abcdehi"] == [1.0, 0.5, 2.0, 2.0, None, None, None]
+    assert [rows[name].own for name in "acdi"] == [None, True, False, None]
+    assert "f" not in rows
+    assert rows["g"].reason.startswith("Not tried")
+
+
+@pytest.mark.parametrize("cpu", [True, False])
+def test_every_group_and_op_has_cases(cpu):
+    for group, ops in GROUPS.items():
+        keys = [case.key for case in cases(group, cpu)]
+        assert len(keys) == len(set(keys))
+        assert {case.op for case in cases(group, cpu)} == (set() if group == "decode" else set(ops))
+    assert all(check_cases(op, cpu) for op in ("linear", "attention", "rmsnorm", "gated", "rope", "lm_head"))

@@ -1,0 +1,151 @@
+"""Timing: intervals, interleaving, stopping, cold caches; and what is too good to be true."""
+
+import random
+
+import pytest
+import torch
+
+from kernels.hardware import GPUS
+from kernels.measure.roofline import believable, floor_ms, impossible, least_bytes, least_flops
+from kernels.measure.timing import Rule, interleaved, median_interval
+from kernels.ops import AttentionCase, LinearCase
+from kernels.proof.kernel_names import is_own, kernels_seen, libraries
+
+CPU = torch.device("cpu")
+
+
+def test_median_and_interval_by_order_statistics():
+    samples = [float(value) for value in range(1, 101)]
+    random.Random(1).shuffle(samples)
+    assert median_interval(samples) == (50.5, 40.0, 61.0)
+    assert median_interval([3.0, 1.0, 2.0]) == (2.0, 1.0, 3.0)
+
+
+def test_interval_covers_the_median_in_95_of_100_draws():
+    generator = random.Random(2)
+    covered = 0
+    for _ in range(1000):
+        _, low, high = median_interval([generator.gauss(0, 1) for _ in range(30)])
+        covered += low <= 0 <= high
+    assert covered >= 940
+
+
+class Script:
+    """A timer that plays back times by call and remembers the order of the calls."""
+
+    def __init__(self, times):
+        self.times, self.order = times, []
+
+    def __call__(self, call):
+        self.order.append(call())
+        return self.times[self.order[-1]](len(self.order))
+
+
+def test_calls_are_interleaved_and_stop_when_the_intervals_are_narrow():
+    script = Script({"a": lambda _: 1.0, "b": lambda _: 2.0})
+    found = interleaved({"a": lambda: "a", "b": lambda: "b"}, CPU, Rule(least=10, seconds=60), script)
+    assert (found["a"].ms, found["b"].ms) == (1.0, 2.0)
+    assert found["a"].samples == found["b"].samples == 10
+    assert found["a"].settled
+    pairs = [set(script.order[at : at + 2]) for at in range(0, len(script.order), 2)]
+    assert all(pair == {"a", "b"} for pair in pairs)
+    assert script.order[:2] * 10 != script.order
+
+
+def test_noisy_calls_use_up_the_rounds_and_are_not_settled():
+    script = Script({"a": lambda count: 1.0 + count % 7})
+    found = interleaved({"a": lambda: "a"}, CPU, Rule(most=40, seconds=60), script)["a"]
+    assert found.samples == 40
+    assert not found.settled
+    assert found.low < found.ms < found.high
+
+
+def test_the_budget_ends_it():
+    script = Script({"a": lambda count: float(count)})
+    assert interleaved({"a": lambda: "a"}, CPU, Rule(seconds=0.0), script)["a"].samples == 3
+
+
+def test_real_times_are_ordered_as_the_work_is():
+    small, large = torch.randn(64, 64), torch.randn(1024, 1024)
+    found = interleaved({"small": lambda: small @ small, "large": lambda: large @ large}, CPU, Rule(seconds=0.5))
+    assert found["small"].ms < found["large"].ms
+
+
+def test_faster_than_the_chip_is_impossible():
+    case, h200 = LinearCase(m=8192, n=8192, k=8192), GPUS["h200"]
+    limit_ms = case.flops / 1071e9
+    assert believable(case, 1.01 * limit_ms, h200)
+    assert "1071" in impossible(case, 0.98 * limit_ms, h200)
+    fp8 = case.model_copy(update={"weights": "fp8"})
+    assert believable(fp8, 0.6 * limit_ms, h200)
+    assert not believable(fp8, 0.49 * limit_ms, h200)
+
+
+def test_faster_than_the_memory_is_impossible():
+    case, h200 = LinearCase(m=1, n=8192, k=8192), GPUS["h200"]
+    limit_ms = case.least_bytes / 4.8e9
+    assert believable(case, 1.01 * limit_ms, h200)
+    assert "TB/s" in impossible(case, 0.98 * limit_ms, h200)
+    assert not believable(case, 0.0, h200)
+
+
+def test_without_a_datasheet_ten_times_the_measured_ceilings_bound():
+    case = LinearCase(m=1, n=1024, k=1024, dtype="fp32", weights="fp32")
+    ceilings = {"read_tbps": 0.01, "copy_tbps": 0.01, "matrix_tflops": {"fp32": 0.1}}
+    assert believable(case, case.least_bytes / 0.09e9, GPUS["cpu"], ceilings)
+    assert not believable(case, case.least_bytes / 0.11e9, GPUS["cpu"], ceilings)
+    assert believable(case, 1e-9, GPUS["cpu"])
+
+
+def test_a_window_lowers_what_cannot_be_avoided():
+    case = AttentionCase(kind="prefill", head_dim=64, heads=1, kv_heads=1, batch=1, q_len=100, kv_len=100, window=10)
+    assert least_flops(case) == 4 * 64 * (100 * 10 - 45)
+    full = case.model_copy(update={"window": None})
+    assert least_flops(full) == 4 * 64 * 5050
+    decode = case.model_copy(update={"q_len": 1, "kind": "decode"})
+    assert least_bytes(decode) == 2 * 64 * 2 + 2 * 10 * 64 * 2
+
+
+@pytest.mark.parametrize(("m", "bound"), [(1, "bytes"), (4096, "flops")])
+def test_floor_is_the_larger_of_both_times(m, bound):
+    case = LinearCase(m=m, n=4096, k=4096)
+    ceilings = {"read_tbps": 4.0, "copy_tbps": 4.0, "matrix_tflops": {"bf16": 600.0}}
+    expected = case.least_bytes / 4e9 if bound == "bytes" else case.flops / 600e9
+    assert floor_ms(case, ceilings) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "library"),
+    [
+        ("nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_TNT", "cuBLAS"),
+        ("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_32x6_tn_align8>", "cuBLAS"),
+        ("void cublasLt::splitKreduce_kernel<32, 16, int>", "cuBLAS"),
+        ("void gemv2T_kernel_val<int, int, __nv_bfloat16>", "cuBLAS"),
+        ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_3_64x64x64", "cuDNN"),
+        ("void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits>", "torch's FlashAttention"),
+        ("fmha_cutlassF_bf16_aligned_64x64_rf_sm80", "torch's memory-efficient attention"),
+    ],
+)
+def test_library_kernels_are_not_ours(name, library):
+    assert libraries([name]) == [library]
+    assert not is_own(["my_kernel", name])
+
+
+def test_own_kernels_are_ours():
+    assert is_own(["wgmma_gemm_128x256", "void at::native::vectorized_elementwise_kernel<4>"])
+    assert not is_own([])
+
+
+def test_names_of_what_ran_are_seen():
+    x = torch.randn(8, 8)
+    names = kernels_seen(lambda: x @ x, CPU)
+    assert "aten::mm" in names
+    assert not is_own(names)
+
+
+@pytest.mark.gpu
+def test_gpu_times_are_cold_and_without_host_gaps():
+    x = torch.randn(8 << 20, device="cuda")  # 32 MB: lies in the L2 when warm
+    found = interleaved({"read": lambda: x.sum(), "many": lambda: [x[:8].add(1) for _ in range(20)]}, "cuda")
+    assert 4 * x.numel() / found["read"].ms / 1e9 < 4.8
+    assert found["many"].ms < 20 * 0.02

@@ -1,0 +1,239 @@
+"""A case's candidates: gated, timed side by side, one chosen, the others with their reasons."""
+
+import torch
+
+from kernels.cli.jobs import shared_out
+from kernels.hardware import GPUS
+from kernels.measure.timing import Rule
+from kernels.ops import AttentionCase, LinearCase
+from kernels.tune.autotune import Bench, Trial, prove_ahead, try_case
+from tests.kernels import planted
+
+CASE = LinearCase(m=4, n=48, k=32, dtype="fp32", weights="fp32")
+QUICK = Rule(seconds=0.2, least=6, most=30, warmup_seconds=0.0)
+
+
+class FakeTimer:
+    """Runs the call and says what `ms` makes of it, a little more every other time."""
+
+    def __init__(self, ms, jitter=0.0):
+        self.ms, self.jitter, self.count = ms, jitter, 0
+
+    def __call__(self, call):
+        self.count += 1
+        call()
+        return self.ms(call) * (1 + self.jitter * (self.count % 5))
+
+
+def bench(only=None):
+    """A CPU bench with the real timer."""
+    return Bench(torch.device("cpu"), GPUS["cpu"], {}, QUICK, None, only)
+
+
+class Fast(planted.Planted):
+    name = "planted_fast"
+
+
+class Slow(planted.Planted):
+    name = "planted_slow"
+
+
+def by_name(trials):
+    return {trial.variant: trial for trial in trials}
+
+
+def scripted(gpu, ms, jitter=0.0):
+    """A bench whose times are given per planted class; only these run."""
+
+    def look(call):
+        for cell in call.__closure__ or ():
+            owner = getattr(cell.cell_contents, "__self__", None)
+            if owner is not None:
+                return ms[owner.name]
+        raise AssertionError("not a planted variant's call")
+
+    return Bench(torch.device("cpu"), GPUS[gpu], {}, QUICK, FakeTimer(look, jitter), frozenset({*ms, "planted_wrong"}))
+
+
+def test_fastest_right_variant_is_chosen_and_every_other_says_why(plant):
+    plant(Slow, Fast, planted.Wrong)
+    found = by_name(try_case(scripted("cpu", {"planted_fast": 1.0, "planted_slow": 2.0}), CASE))
+    assert found["planted_fast"].chosen
+    assert found["planted_fast"].reason == "2.00x faster than planted_slow, what torch runs by itself."
+    assert found["planted_slow"].reason == "2.00x slower than planted_fast at this shape."
+    assert found["planted_wrong"].gate == "fail"
+    assert found["planted_wrong"].ms is None
+    assert sum(trial.chosen for trial in found.values()) == 1
+
+
+def test_difference_inside_the_noise_is_no_difference(plant):
+    plant(Slow, Fast)
+    found = by_name(try_case(scripted("cpu", {"planted_fast": 1.0, "planted_slow": 1.05}, jitter=0.1), CASE))
+    assert found["planted_slow"].chosen
+    assert "lies inside the noise (" in found["planted_fast"].reason
+
+
+def test_variant_that_beats_physics_is_impossible(plant):
+    plant(Slow, Fast)
+    case = LinearCase(m=64, n=64, k=64, dtype="fp32", weights="fp32")
+    found = by_name(try_case(scripted("h200", {"planted_fast": 1e-9, "planted_slow": 1.0}), case))
+    assert found["planted_fast"].gate == "impossible"
+    assert found["planted_fast"].reason.startswith("Impossible: ")
+    assert not found["planted_fast"].chosen
+    assert found["planted_slow"].chosen
+
+
+def test_params_that_beat_physics_are_impossible_even_where_others_of_the_variant_are_faster(plant):
+    class Tunable(Fast):
+        def space(self, case):
+            return [{}, {"again": 1}, {"again": 2}]
+
+    plant(Tunable)
+    case = LinearCase(m=64, n=64, k=64, dtype="fp32", weights="fp32")
+    trials = try_case(scripted("h200", {"planted_fast": 1e-9}), case)
+    assert [trial.gate for trial in trials] == ["impossible"] * 3
+    assert sorted(trial.raced for trial in trials) == [False, True, True]
+
+
+def test_real_variants_of_a_case_on_this_machine():
+    case = AttentionCase(
+        kind="prefill", head_dim=32, heads=4, kv_heads=2, batch=1, q_len=64, kv_len=64, dtype="fp32", kv_dtype="fp32"
+    )
+    found = by_name(try_case(bench(), case))
+    assert found["sdpa_cudnn"].gate == "refused"
+    assert found["sdpa_cudnn"].reason.startswith("device is CPU")
+    for name in ("sdpa_math", "sdpa_flash"):
+        trial = found[name]
+        assert trial.gate == "pass"
+        assert trial.ms_low <= trial.ms <= trial.ms_high
+        assert trial.tflops > 0
+        assert trial.kernels
+        assert trial.reason
+
+
+def test_lossy_variants_compete_only_when_allowed():
+    lossy = [CASE.model_copy(update={"weights": "int8"})]
+    only = frozenset({"torch_linear", "int8_dynamic_cpu"})
+    allowed = by_name(try_case(bench(only=only), CASE, lossy))
+    assert allowed["int8_dynamic_cpu"].gate == "pass"
+    assert allowed["int8_dynamic_cpu"].quantisation > 0
+    forbidden = by_name(try_case(bench(only=only), CASE, lossy, forbidden="The workload does not allow it."))
+    assert forbidden["int8_dynamic_cpu"].gate == "refused"
+    assert forbidden["int8_dynamic_cpu"].reason == "The workload does not allow it."
+
+
+def test_slow_builders_are_left_out_of_a_short_run():
+    trial = by_name(try_case(bench(only=frozenset({"torch_linear_compiled"})), CASE, seconds=5))[
+        "torch_linear_compiled"
+    ]
+    assert trial.gate == "refused"
+    assert trial.reason == "Not tried: building may take 20 s, more than was left for this case."
+
+
+def test_params_that_a_quick_race_cannot_tell_apart_race_beside_the_others(plant):
+    class Tunable(planted.Planted):
+        name = "planted_tunable"
+
+        def space(self, case):
+            return [{"repeat": repeat} for repeat in (3, 2, 1)]
+
+        def build(self, case, params):
+            def call(x, w):
+                call.repeat = params["repeat"]
+                return torch.nn.functional.linear(x, w)
+
+            return call
+
+    def ms(call):
+        (function,) = (cell.cell_contents for cell in call.__closure__ if hasattr(cell.cell_contents, "repeat"))
+        return {1: 1.0, 2: 1.01, 3: 2.0}[function.repeat]
+
+    plant(Tunable)
+    place = bench(only=frozenset({"planted_tunable"}))
+    place.timer = FakeTimer(ms, jitter=0.05)
+    trials = {trial.params["repeat"]: trial for trial in try_case(place, CASE)}
+    assert {repeat: trial.raced for repeat, trial in trials.items()} == {1: True, 2: True, 3: False}
+    assert "slower than the same with repeat " in trials[3].reason
+    (other,) = (trials[repeat] for repeat in (1, 2) if not trials[repeat].chosen)
+    assert other.reason.startswith("The difference to the same with repeat ")
+
+
+def test_params_are_tuned_and_the_losers_kept(plant):
+    class Tunable(planted.Planted):
+        name = "planted_tunable"
+
+        def space(self, case):
+            return [{"repeat": 40}, {"repeat": 1}]
+
+        def build(self, case, params):
+            def call(x, w):
+                for _ in range(params["repeat"]):
+                    y = torch.nn.functional.linear(x, w)
+                return y
+
+            return call
+
+    plant(Tunable)
+    trials = try_case(bench(only=frozenset({"planted_tunable"})), CASE)
+    slow, fast = sorted(trials, key=lambda trial: -trial.params["repeat"])
+    assert fast.chosen
+    assert "slower than the same with repeat 1." in slow.reason
+    assert fast.raced
+    assert fast.kernels
+    assert not slow.raced
+    assert not slow.kernels
+    assert slow.id != fast.id
+
+
+def test_ids_are_the_same_in_every_run():
+    first, second = (Trial(CASE, "torch_linear", {"a": 1}, True, False, "pass") for _ in range(2))
+    assert first.id == second.id
+    assert first.id != Trial(CASE, "torch_linear", {"a": 2}, True, False, "pass").id
+
+
+def test_what_the_gate_said_ahead_is_not_asked_again(plant, monkeypatch):
+    plant(Slow, planted.Wrong)
+    place = scripted("cpu", {"planted_slow": 1.0})
+    place.proven = prove_ahead(place, [CASE], jobs=1)
+    monkeypatch.setattr("kernels.proof.gate.prove", None)
+    found = by_name(try_case(place, CASE))
+    assert found["planted_slow"].chosen
+    assert found["planted_wrong"].gate == "fail"
+    assert found["planted_wrong"].ms is None
+
+
+def test_what_is_proven_is_timed_however_little_time_is_left(plant):
+    plant(Slow)
+    place = scripted("cpu", {"planted_slow": 1.0})
+    assert "no time" in by_name(try_case(place, CASE, seconds=0))["planted_slow"].reason
+    place.proven = prove_ahead(place, [CASE], jobs=1)
+    assert by_name(try_case(place, CASE, seconds=0))["planted_slow"].ms is not None
+
+
+def test_work_is_shared_out_in_order():
+    assert shared_out(abs, [-3, 2, -1], 2) == [3, 2, 1] == shared_out(abs, [-3, 2, -1], 1)
+
+
+def test_what_could_not_run_ahead_is_tried_again_alone(plant):
+    class ShortOfMemory(planted.Planted):
+        name, calls = "planted_short_of_memory", 0
+
+        def build(self, case, params):
+            type(self).calls += 1
+            if self.calls == 1:
+                raise RuntimeError("out of memory")
+            return self.call
+
+    class Broken(planted.Planted):
+        name = "planted_broken"
+
+        def build(self, case, params):
+            raise RuntimeError("broken")
+
+    plant(ShortOfMemory, Broken)
+    there = bench(only=frozenset({"planted_short_of_memory", "planted_broken"}))
+    there.proven = prove_ahead(there, [CASE], 1)
+    trials = by_name(try_case(there, CASE))
+    assert (trials["planted_short_of_memory"].gate, ShortOfMemory.calls) == ("pass", 3)
+    assert trials["planted_broken"].gate == "error"
+    assert "broken" in trials["planted_broken"].reason
