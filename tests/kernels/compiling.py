@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels.cuda import nvrtc
+from tests.kernels.machine_code import recorded
 
 PACKAGES = ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime")
 
@@ -38,22 +39,38 @@ def _nvrtc() -> ctypes.CDLL:
 
 def compile_log(source: Path, constants: Mapping[str, Any]) -> str:
     """The log of compiling a source with these macros. Raises RuntimeError with the errors."""
-    library, program = _nvrtc(), ctypes.c_void_p()
     given = [
         *nvrtc.options(source, constants), f"--gpu-architecture={nvrtc.ARCHITECTURE}", "--ptxas-options=-v",
         f"-I{_file(PACKAGES[1], 'cuda_bf16.h').parent}",
     ]  # fmt: skip
+    headers = sorted((*source.parent.glob("*.cuh"), *nvrtc.TILES.glob("*.cuh")))
+    version = importlib.metadata.version(PACKAGES[0])
+    macros = (option for option in given if not option.startswith("-I"))
+    content = "\0".join((*(path.read_text() for path in (source, *headers)), version, *macros))
+    return recorded(source.name, content.encode(), lambda: _compiled(source, given), "cubin")
+
+
+def _compiled(source: Path, given: list[str]) -> tuple[str, bytes]:
+    """The compiler's log and the cubin. Raises RuntimeError with the errors."""
+    library, program = _nvrtc(), ctypes.c_void_p()
     library.nvrtcCreateProgram(ctypes.byref(program), source.read_bytes(), source.name.encode(), 0, None, None)
     options = (ctypes.c_char_p * len(given))(*(option.encode() for option in given))
     failed = library.nvrtcCompileProgram(program, len(given), options)
-    size = ctypes.c_size_t()
-    library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-    log = ctypes.create_string_buffer(size.value)
-    library.nvrtcGetProgramLog(program, log)
+    log = _told(library, program, "ProgramLog").decode()
+    binary = b"" if failed else _told(library, program, "CUBIN")
     library.nvrtcDestroyProgram(ctypes.byref(program))
     if failed:
-        raise RuntimeError(log.value.decode())
-    return log.value.decode()
+        raise RuntimeError(log)
+    return log, binary
+
+
+def _told(library: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
+    """What nvrtcGet`what` says of a program; a log without its last zero byte."""
+    size = ctypes.c_size_t()
+    library[f"nvrtcGet{what}Size"](program, ctypes.byref(size))
+    buffer = ctypes.create_string_buffer(size.value)
+    library[f"nvrtcGet{what}"](program, buffer)
+    return buffer.raw.removesuffix(b"\0") if what == "ProgramLog" else buffer.raw
 
 
 def resources(log: str) -> Resources:

@@ -6,6 +6,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.kernels.machine_code import recorded
+
 TARGET = ("cuda", 90, 32)
 """Back end, compute capability and warp size of a Hopper GPU."""
 
@@ -37,6 +39,7 @@ def assembled(kernel: Any, types: dict[str, str], constants: dict[str, Any], war
         attrs={(names.index(name),): [["tt.divisibility", 16]] for name in even},
     )
     compiled = triton.compile(source, target=GPUTarget(*TARGET), options={"num_warps": warps, "num_stages": stages})
+    recorded(kernel.__name__, compiled.asm["ptx"].encode(), lambda: ("", compiled.asm["ptx"].encode()), "ptx")
     return compiled.asm
 
 
