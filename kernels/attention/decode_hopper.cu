@@ -42,10 +42,10 @@ __device__ __forceinline__ float merged(const Weight& weight, const Part& part) 
   return total == 0 ? 0 : out / total;
 }
 
-__device__ __forceinline__ void put_at(float& own, u32 rank, float value) {
+__device__ __forceinline__ void st_cluster(float& own, u32 rank, float value) {
   asm volatile(
-      "{\n\t.reg .b32 there;\n\tmapa.shared::cluster.u32 there, %0, %1;\n\tst.shared::cluster.f32 [there], %2;\n\t}" ::"r"(
-          shared_address(&own)),
+      "{\n\t.reg .b32 there;\n\tmapa.shared::cluster.u32 there, %0, %1;\n\tst.shared::cluster.f32 [there], %2;\n\t}" ::
+          "r"(shared_address(&own)),
       "r"(rank), "f"(value)
       : "memory");
 }
@@ -54,13 +54,13 @@ extern "C" __global__ void
 #if CLUSTER > 1
 __cluster_dims__(CLUSTER, 1, 1)
 #endif
-__launch_bounds__(kThreads, 1) decode_hopper(const Call call) {
+    __launch_bounds__(kThreads, 1) decode_hopper(const Call call) {
   extern __shared__ __align__(16) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   const int split = blockIdx.x, head = blockIdx.y, sequence = blockIdx.z;
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, pair = sequence * gridDim.y + head;
-  if (CLUSTER > 1) arrive_in_cluster();
+  if (CLUSTER > 1) cluster_arrive_relaxed();
   long long length = call.capacity;
   if (LENGTHS) {
     const char* from = call.lengths + sequence * call.lengths_step * (call.wide ? 8 : 4);
@@ -69,9 +69,17 @@ __launch_bounds__(kThreads, 1) decode_hopper(const Call call) {
   const bool wrong = length < 0 || length > call.capacity;
   const long long first = PAGE ? 0 : sequence;
   const char* k = call.k + first * call.k_first + head * call.k_head + u64(g) * call.k_token + 16 * t;
-  const char* v = call.v + first * call.v_first + head * call.v_head + u64(2 * t) * call.v_token + g * min(kRow / 8, 16);
-  const Cache cache = {k, v, call.table + sequence * call.table_step, wrong ? 0 : (int)length, call.pages,
-                       call.k_token, call.v_token, call.k_first, call.v_first};
+  const char* v =
+      call.v + first * call.v_first + head * call.v_head + u64(2 * t) * call.v_token + g * min(kRow / 8, 16);
+  const Cache cache = {k,
+                       v,
+                       call.table + sequence * call.table_step,
+                       wrong ? 0 : (int)length,
+                       call.pages,
+                       call.k_token,
+                       call.v_token,
+                       call.k_first,
+                       call.v_first};
   const long long tiles = (cache.end + kTile - 1) / kTile;
   const int begin = tiles * split / SPLITS, end = tiles * (split + 1) / SPLITS;
   Sums sums;
@@ -83,7 +91,8 @@ __launch_bounds__(kThreads, 1) decode_hopper(const Call call) {
   for (int j = 0; j < 2; j++) {
 #pragma unroll
     for (int step = 4; step < 32; step *= 2) sums.sum[j] += __shfl_xor_sync(~0u, sums.sum[j], step);
-    if (g == 0 && 2 * t + j < GROUP) shared.base[warp][2 * t + j] = sums.base[j], shared.sum[warp][2 * t + j] = sums.sum[j];
+    if (g == 0 && 2 * t + j < GROUP)
+      shared.base[warp][2 * t + j] = sums.base[j], shared.sum[warp][2 * t + j] = sums.sum[j];
   }
 #pragma unroll
   for (int e = 0; e < kSteps16; e++)
@@ -91,7 +100,7 @@ __launch_bounds__(kThreads, 1) decode_hopper(const Call call) {
     for (int i = 0; i < 2; i++)
       if (2 * t + i < GROUP)
         *(float2*)&shared.out[warp][2 * t + i][dimension(e)] = make_float2(sums.out[e][i], sums.out[e][i + 2]);
-  if (CLUSTER > 1) wait_for_cluster();
+  if (CLUSTER > 1) cluster_wait();
   __syncthreads();
 
   const float factor = (wrong ? CUDART_NAN_F : 1.f) * (FP8 ? call.v_scale[head] : 1.f);
@@ -112,8 +121,8 @@ __launch_bounds__(kThreads, 1) decode_hopper(const Call call) {
     if constexpr (SPLITS == 1) {
       o[i] = (ELEMENT)(out * factor);
     } else if constexpr (CLUSTER > 1) {
-      put_at(shared.parts[split][i], 0, out);
-      if (i % HEAD_DIM == 0) put_at(shared.weights[split][h], 0, weight);
+      st_cluster(shared.parts[split][i], 0, out);
+      if (i % HEAD_DIM == 0) st_cluster(shared.weights[split][h], 0, weight);
     } else {
       call.parts[(at + split) * kOutputs + i] = out;
       if (i % HEAD_DIM == 0) call.sums[(at + split) * GROUP + h] = weight;
@@ -134,8 +143,8 @@ __launch_bounds__(kThreads, 1) decode_hopper(const Call call) {
     __threadfence();
     if (threadIdx.x == 0) call.arrivals[pair] = 0;
     for (int i = threadIdx.x; i < kOutputs; i += kThreads)
-      o[i] = (ELEMENT)(factor *
-                       merged<SPLITS>([&](int j) { return __ldcg(call.sums + (at + j) * GROUP + i / HEAD_DIM); },
-                                      [&](int j) { return __ldcg(call.parts + (at + j) * kOutputs + i); }));
+      o[i] =
+          (ELEMENT)(factor * merged<SPLITS>([&](int j) { return __ldcg(call.sums + (at + j) * GROUP + i / HEAD_DIM); },
+                                            [&](int j) { return __ldcg(call.parts + (at + j) * kOutputs + i); }));
   }
 }

@@ -10,7 +10,8 @@ constexpr int kRows = 64 * CONSUMERS;
 using Queries = SharedTile<TYPE, 64, HEAD_DIM>;
 using Keys = SharedTile<TYPE, KEYS, HEAD_DIM>;
 
-// Blocks go through the ring in the order in which they are used: K0, K1, V0, K2, V1, … from the last block to the first.
+// Blocks go through the ring in the order in which they are used: K0, K1, V0, K2, V1, … from the last block to the
+// first.
 struct Shared {
   Queries q[CONSUMERS], o[CONSUMERS];
   Keys ring[SLOTS];
@@ -26,20 +27,21 @@ __device__ __forceinline__ void load_queries(Shared& shared, const Shape& shape,
       wait(shared.q_empty[w], parity);
       shared.tile[w] = tile;
       const bool there = tile.is_one && tile.row + 64 * w >= 0;
-      expect(shared.q_full[w], there ? Queries::kBytes : 0);
-      if (there) load(shared.q[w], q, shared.q_full[w], 0, tile.head, tile.row + 64 * w, tile.batch);
+      arrive_expect_tx(shared.q_full[w], there ? Queries::kBytes : 0);
+      if (there) tma_load_tile(shared.q[w], q, shared.q_full[w], 0, tile.head, tile.row + 64 * w, tile.batch);
     }
     if (!tile.is_one) return;
   }
 }
 
 __device__ __forceinline__ void load_keys(Shared& shared, const Shape& shape, const TensorMap& k, const TensorMap& v) {
-  Cursor<SLOTS> slot;
+  PipelineState<SLOTS> slot;
   Tile tile = tile_at(shape, 0);
   const auto put = [&](const TensorMap& map, int block) {
     wait(shared.empty[slot.stage], slot.parity ^ 1);
-    expect(shared.full[slot.stage], Keys::kBytes);
-    load(shared.ring[slot.stage], map, shared.full[slot.stage], 0, tile.head / shape.group, block * KEYS, tile.batch);
+    arrive_expect_tx(shared.full[slot.stage], Keys::kBytes);
+    tma_load_tile(shared.ring[slot.stage], map, shared.full[slot.stage], 0, tile.head / shape.group, block * KEYS,
+                  tile.batch);
     slot.advance();
   };
   for (int round = 1; tile.is_one; tile = tile_at(shape, round++)) {
@@ -53,7 +55,7 @@ __device__ __forceinline__ void load_keys(Shared& shared, const Shape& shape, co
 }
 
 __device__ __forceinline__ void attend(Shared& shared, const Shape& shape, const TensorMap& map_o, int me) {
-  Cursor<SLOTS> slot;
+  PipelineState<SLOTS> slot;
   u32 parity = 0;
   const bool leads_warp = threadIdx.x % 32 == 0, leads = threadIdx.x % kWarpgroup == 0;
   const auto release = [&](int stage) {
@@ -67,8 +69,8 @@ __device__ __forceinline__ void attend(Shared& shared, const Shape& shape, const
     return stage;
   };
   // Warpgroups issue their products in turn: while one's are computed, the others work on their exponentials.
-  const auto take_turn = [&]() { named_sync(1 + me, 2 * kWarpgroup); };
-  const auto pass_turn = [&]() { named_arrive(1 + (me + 1) % CONSUMERS, 2 * kWarpgroup); };
+  const auto take_turn = [&]() { named_barrier_sync(1 + me, 2 * kWarpgroup); };
+  const auto pass_turn = [&]() { named_barrier_arrive(1 + (me + 1) % CONSUMERS, 2 * kWarpgroup); };
   if (me == CONSUMERS - 1) pass_turn();
 
   for (;; parity ^= 1) {
@@ -85,28 +87,28 @@ __device__ __forceinline__ void attend(Shared& shared, const Shape& shape, const
     zero(o);
 
     const auto issue_scores = [&](int stage) {
-      pin(s);
-      fence_products();
+      fence_operand(s);
+      wgmma_fence();
 #pragma unroll
       for (int panel = 0; panel < Keys::kPanels; panel++)
         multiply<TYPE>(s, shared.q[me].panel(panel), shared.ring[stage].panel(panel), panel);
-      commit_products();
+      wgmma_commit();
     };
     const auto issue_values = [&](int stage) {
       const u64 values = n_major(shared.ring[stage].at, KEYS * 128);
-      pin(o);
-      fence_products();
+      fence_operand(o);
+      wgmma_fence();
 #pragma unroll
       for (int k = 0; k < KEYS / 16; k++) Product<TYPE, HEAD_DIM>::template run<true>(o, p[k], values + k * kNextRows);
-      commit_products();
+      wgmma_commit();
     };
     const auto weigh = [&](int block) {  // scores to exponentials, while the values of the block before are multiplied
       hide(s, shape, first, block);
       exponentials(s, rows, shape.scale, [&](const float(&shrink)[2]) {
-        wait_products<0>();
-        pin(o);
+        wgmma_wait<0>();
+        fence_operand(o);
         scale_rows(o, shrink);
-        pin(o);
+        fence_operand(o);
       });
     };
     const auto convert_all = [&]() {
@@ -126,8 +128,8 @@ __device__ __forceinline__ void attend(Shared& shared, const Shape& shape, const
       take_turn();
       issue_scores(keys);
       pass_turn();
-      wait_products<0>();
-      pin(s);
+      wgmma_wait<0>();
+      fence_operand(s);
       release(keys);
       if (block + 1 < end) release(next());
       weigh(block);
@@ -140,12 +142,12 @@ __device__ __forceinline__ void attend(Shared& shared, const Shape& shape, const
       const int values = next();
       issue_values(values);
       pass_turn();
-      wait_products<1>();
-      pin(s);
+      wgmma_wait<1>();
+      fence_operand(s);
       release(keys);
       weigh(block);
-      wait_products<0>();
-      pin(o);
+      wgmma_wait<0>();
+      fence_operand(o);
       release(values);
       convert_all();
     }
@@ -155,26 +157,26 @@ __device__ __forceinline__ void attend(Shared& shared, const Shape& shape, const
       const int values = next();
       if (begin < mine) {
         issue_values(values);
-        wait_products<0>();
-        pin(o);
+        wgmma_wait<0>();
+        fence_operand(o);
       }
       release(values);
     }
 
     const float inverse[2] = {rows[0].inverse(), rows[1].inverse()};
     scale_rows(o, inverse);
-    if (leads) wait_copies_read();
-    named_sync(1 + CONSUMERS + me, kWarpgroup);
+    if (leads) tma_store_wait_read();
+    named_barrier_sync(1 + CONSUMERS + me, kWarpgroup);
 #pragma unroll
     for (int panel = 0; panel < Queries::kPanels; panel++) put_panel(shared.o[me].panel(panel), o, panel);
-    fence_async_shared();
-    named_sync(1 + CONSUMERS + me, kWarpgroup);
+    fence_proxy_async_shared();
+    named_barrier_sync(1 + CONSUMERS + me, kWarpgroup);
     if (leads && first >= 0) {
-      store(map_o, shared.o[me], 0, tile.head, first, tile.batch);
-      commit_copies();
+      tma_store_tile(map_o, shared.o[me], 0, tile.head, first, tile.batch);
+      tma_store_commit();
     }
   }
-  if (leads) wait_copies_read();
+  if (leads) tma_store_wait_read();
 }
 
 extern "C" __global__ void __launch_bounds__(128 * (CONSUMERS + 1), 1)
@@ -190,11 +192,11 @@ extern "C" __global__ void __launch_bounds__(128 * (CONSUMERS + 1), 1)
   __syncthreads();
   const int me = warpgroup();
   if (me < CONSUMERS) {
-    take_registers<CONSUMERS == 2 ? 232 : 160>();
+    setmaxnreg_inc<CONSUMERS == 2 ? 232 : 160>();
     attend(shared, shape, o, me);
     return;
   }
-  give_registers<CONSUMERS == 2 ? 40 : 32>();
-  if (warp_of_warpgroup() == 0 && elected()) load_keys(shared, shape, k, v);
-  if (warp_of_warpgroup() == 1 && elected()) load_queries(shared, shape, q);
+  setmaxnreg_dec<CONSUMERS == 2 ? 40 : 32>();
+  if (warp_of_warpgroup() == 0 && elect_one()) load_keys(shared, shape, k, v);
+  if (warp_of_warpgroup() == 1 && elect_one()) load_queries(shared, shape, q);
 }

@@ -3,12 +3,12 @@
 //   qkv [batch, (heads + 2 kv_heads) D] ─► q·rope ┐
 //   cache [batch, capacity, kv_heads, D]  ────────┴► scores ─► softmax ─► · v ─► (max, sum, o) ─► merged in the cluster
 //
-// A cluster of SPLITS blocks serves GROUP of the query heads of one key head of one sequence, each block for a stretch of
-// the keys; PARTS clusters share a key head. Blocks copy their first CHUNK keys and values into shared memory before they
-// wait for the previous kernel, which can only be the QKV product: older slots of the cache, and the position, were
-// written by the step before. The blocks that own the new token rotate k, and those of the first part append k and v.
-// Outputs are shared out among the blocks of the cluster: each block pushes what it has of them into the shared memory of
-// those that merge them.
+// A cluster of SPLITS blocks serves GROUP of the query heads of one key head of one sequence, each block for a stretch
+// of the keys; PARTS clusters share a key head. Blocks copy their first CHUNK keys and values into shared memory before
+// they wait for the previous kernel, which can only be the QKV product: older slots of the cache, and the position,
+// were written by the step before. The blocks that own the new token rotate k, and those of the first part append k and
+// v. Outputs are shared out among the blocks of the cluster: each block pushes what it has of them into the shared
+// memory of those that merge them.
 #include "tiles.cuh"
 
 using namespace tiles;
@@ -72,18 +72,13 @@ __device__ __forceinline__ Eight read_eight(const float* from) {
   return found;
 }
 
-__device__ __forceinline__ void copy_async(void* to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from) : "memory");
-}
-__device__ __forceinline__ void wait_async_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
-
 // Starts copying keys and values [first, first + count) of one head; the rows of one key are `row` elements apart.
 __device__ void fetch(Shared& shared, const Element* keys, const Element* values, int first, int count, int row) {
   for (int i = threadIdx.x; i < count * kLanes; i += kThreads) {
     const int key = i / kLanes, part = i % kLanes * 8;
     const long long from = (long long)(first + key) * row + part;
-    copy_async(&shared.keys[key][part], keys + from);
-    copy_async(&shared.values[key][part], values + from);
+    cp_async_16(&shared.keys[key][part], keys + from);
+    cp_async_16(&shared.values[key][part], values + from);
   }
 }
 
@@ -192,11 +187,11 @@ __device__ void gather(Shared& shared, Eight (&out)[GROUP], int split) {
       const float4 part = *(const float4*)&shared.partial[warp][i / HEAD_DIM][i % HEAD_DIM];
       sum.x += part.x, sum.y += part.y, sum.z += part.z, sum.w += part.w;
     }
-    put_at((float4*)&shared.out[split][i % kOwn], i / kOwn, sum, shared.arrived);
+    st_async((float4*)&shared.out[split][i % kOwn], i / kOwn, sum, shared.arrived);
   }
   for (int i = kThreads - 1 - threadIdx.x; i < SPLITS * GROUP; i += kThreads) {
     const int g = i % GROUP;
-    put_at(&shared.state[split][g], i / GROUP, make_float4(shared.top[g], shared.total[g], 0, 0), shared.arrived);
+    st_async(&shared.state[split][g], i / GROUP, make_float4(shared.top[g], shared.total[g], 0, 0), shared.arrived);
   }
 }
 
@@ -224,13 +219,13 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
   const int split = blockIdx.x, group = blockIdx.y, head = group / PARTS, sequence = blockIdx.z;
   const int groups = gridDim.y, kv_heads = groups / PARTS;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row = kv_heads * HEAD_DIM;
-  let_next_kernel_start();
+  griddepcontrol_launch_dependents();
   if (threadIdx.x == 0) {
     init(shared.arrived, 1);
     fence_init();
-    expect(shared.arrived, kHandedOn);
+    arrive_expect_tx(shared.arrived, kHandedOn);
   }
-  arrive_in_cluster();  // this block is here, so that others may write into it
+  cluster_arrive_relaxed();  // this block is here, so that others may write into it
 
   const long long position = call.position[sequence * call.position_step];
   const bool inside = position >= 0 && position < call.capacity;
@@ -243,7 +238,7 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
   fetch(shared, keys, values, begin, min(end - begin, CHUNK), row);
   const Angles angles(call.cosines + (long long)last * HEAD_DIM, call.sines + (long long)last * HEAD_DIM);
   if (threadIdx.x < GROUP) shared.top[threadIdx.x] = -infinity(), shared.total[threadIdx.x] = 0;
-  wait_previous_kernel();
+  griddepcontrol_wait();
 
   const Element* from = call.qkv + (long long)sequence * (groups * GROUP * HEAD_DIM + 2 * row);
   for (int g = warp; g < GROUP; g += kWarps)
@@ -276,7 +271,7 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
       __syncthreads();
       fetch(shared, keys, values, at, count, row);
     }
-    wait_async_copies();
+    cp_async_wait_all();
     __syncthreads();
     score(shared, count, last - at);
     __syncthreads();
@@ -284,7 +279,7 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
     __syncthreads();
     weigh(shared, out, count, last - at);
   }
-  wait_for_cluster();
+  cluster_wait();
   gather(shared, out, split);
   wait(shared.arrived, 0);
   Element* to = call.out + ((long long)sequence * groups + group) * GROUP * HEAD_DIM;

@@ -33,7 +33,7 @@ __device__ __forceinline__ void fetch_columns(V (&to)[N], const V* from, int col
 #pragma unroll
   for (int first = 0; first < N; first += kWord * kWarpgroup) {
     const int c = first + threadIdx.x % kWarpgroup * kWord;
-    if (c < N) copy_word(to + c, from + (column + c < end ? column + c : 0), column + c < end);
+    if (c < N) cp_async_4(to + c, from + (column + c < end ? column + c : 0), column + c < end);
   }
 }
 
@@ -114,23 +114,23 @@ template <int Count, typename Staging, typename F>
 __device__ __forceinline__ void leave(Staging& staging, const TensorMap& y, int barrier, int column, int row,
                                       const F& fill) {
   const bool leads = threadIdx.x % kWarpgroup == 0;
-  if (leads) wait_copies_read();
-  named_sync(barrier, kWarpgroup);
+  if (leads) tma_store_wait_read();
+  named_barrier_sync(barrier, kWarpgroup);
 #pragma unroll
   for (int i = 0; i < Count; i++) fill(staging.panel(i), i);
-  fence_async_shared();
-  named_sync(barrier, kWarpgroup);
+  fence_proxy_async_shared();
+  named_barrier_sync(barrier, kWarpgroup);
   if (leads) {
-    for (int i = 0; i < Count; i++) copy_out(y, staging.panel(i), column + i * staging.kPanelCols, row);
-    commit_copies();
+    for (int i = 0; i < Count; i++) tma_store(y, staging.panel(i), column + i * staging.kPanelCols, row);
+    tma_store_commit();
   }
 }
 
 // Columns [128 · block, 128 · block + 128) as e4m3 into a panel of 64 rows, with one scale a row: largest value at 448.
 // `scales` begins at this block's column, `stride` from row to row.
 template <typename T, int N>
-__device__ __forceinline__ void quantise(T* panel, const Accumulator<N>& d, int block, float* scales, int row,
-                                         int rows, int stride) {
+__device__ __forceinline__ void quantise(T* panel, const Accumulator<N>& d, int block, float* scales, int row, int rows,
+                                         int stride) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     float most = 0.f;

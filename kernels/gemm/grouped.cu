@@ -12,8 +12,8 @@
 using namespace epilogue;
 
 constexpr int kStep = 128 / sizeof(TYPE), kConsumers = 2, kMost = 256;
-constexpr int kOutColumns = EPILOGUE == kSwiglu ? 32 : 64;             // of y, a warpgroup's of a tile
-constexpr int kStagedRows = 128, kChunks = kOutColumns / 8;            // rows of y staged at a time; 8 columns each
+constexpr int kOutColumns = EPILOGUE == kSwiglu ? 32 : 64;   // of y, a warpgroup's of a tile
+constexpr int kStagedRows = 128, kChunks = kOutColumns / 8;  // rows of y staged at a time; 8 columns each
 struct GroupedParams {
   const int* ends;  // [EXPERTS]: where the rows of each expert end
   TYPE* y;
@@ -120,18 +120,18 @@ struct GroupedTiles {
 
 __device__ __forceinline__ void produce(Shared& s, const GroupedParams& p, const Boxes& x, const TensorMap& w) {
   GroupedTiles tiles(s, p);
-  Cursor<STAGES> at;
+  PipelineState<STAGES> at;
   while (tiles.advance()) {
     const int half = (tiles.width + 15) / 16 * 8, mine = tiles.rank * half;
     for (int k = 0; k < p.k; k += kStep, at.advance()) {
       wait(s.empty[at.stage], at.parity ^ 1);
-      expect(s.full[at.stage], s.w[0].kBytes + 2 * half * kStep * sizeof(TYPE));
-      copy_in(s.w[at.stage].at, w, s.full[at.stage], k, tiles.expert * p.weight_rows + tiles.column);
+      arrive_expect_tx(s.full[at.stage], s.w[0].kBytes + 2 * half * kStep * sizeof(TYPE));
+      tma_load(s.w[at.stage].at, w, s.full[at.stage], k, tiles.expert * p.weight_rows + tiles.column);
       int row = mine;
 #pragma unroll
       for (int i = 0; i < 4; i++)
         for (const int box = 64 >> i; mine + half - row >= box; row += box)
-          copy_in_all(s.x[at.stage].panel(0, row), *x.of[i], s.full[at.stage], 3, k, tiles.row + row);
+          tma_load_multicast(s.x[at.stage].panel(0, row), *x.of[i], s.full[at.stage], 3, k, tiles.row + row);
     }
   }
 }
@@ -142,13 +142,13 @@ struct Consumer {
   const GroupedParams& p;
   const int me;
   GroupedTiles tiles;
-  Cursor<STAGES> at;
+  PipelineState<STAGES> at;
 
   template <int N>
   __device__ __forceinline__ void multiply_rows(Accumulator<N>& d) {
     const auto product = [&](int stage, bool first) {
       multiply(d, s.w[stage].panel(0, 64 * me), s.x[stage].panel(0), !first);
-      commit_products();
+      wgmma_commit();
     };
     each_stage(d, s, at, p.k, kStep, product, [] {});
   }
@@ -174,7 +174,7 @@ struct Consumer {
     }
     const u32 to = EPILOGUE == kSwiglu ? staged(8 * matrix + lane % 8 - row, warp)
                                        : staged(matrix / 2 * 8 + lane % 8 - row, 2 * warp + matrix % 2);
-    store_transposed(shared_address(s.y[me]) + to, values);
+    stmatrix_transposed(shared_address(s.y[me]) + to, values);
   }
 
   template <int N>
@@ -187,7 +187,7 @@ struct Consumer {
 #pragma unroll
     for (int first = 0; first < N; first += kStagedRows) {
       constexpr int kAll = N * kChunks / 32;
-      named_sync(1 + me, kWarpgroup);
+      named_barrier_sync(1 + me, kWarpgroup);
 #pragma unroll
       for (int i = first * kChunks / 32; i < kAll && i < first * kChunks / 32 + kMatrices; i += 4) {
         if (kAll - i >= 4) {
@@ -197,7 +197,7 @@ struct Consumer {
           if (kAll % 2) stage<1>(d, kAll - 1, first);
         }
       }
-      named_sync(1 + me, kWarpgroup);
+      named_barrier_sync(1 + me, kWarpgroup);
       for (int r = threadIdx.x % kWarpgroup / kChunks; r < kStagedRows && tiles.row + first + r < tiles.row_end;
            r += kWarpgroup / kChunks)
         if (from < p.columns)
@@ -215,7 +215,7 @@ struct Consumer {
   }
 };
 
-extern "C" __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kWarpgroup * (kConsumers + 1), 1)
+extern "C" __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kWarpgroup*(kConsumers + 1), 1)
     grouped(const __grid_constant__ TensorMap x64, const __grid_constant__ TensorMap x32,
             const __grid_constant__ TensorMap x16, const __grid_constant__ TensorMap x8,
             const __grid_constant__ TensorMap w, const __grid_constant__ GroupedParams p) {
@@ -234,10 +234,10 @@ extern "C" __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kWarpgrou
   __syncthreads();
   cluster_sync();
   if (warpgroup() == kConsumers) {
-    give_registers<40>();
-    if (warp_of_warpgroup() == 0 && elected()) produce(s, p, {{&x64, &x32, &x16, &x8}}, w);
+    setmaxnreg_dec<40>();
+    if (warp_of_warpgroup() == 0 && elect_one()) produce(s, p, {{&x64, &x32, &x16, &x8}}, w);
   } else {
-    take_registers<232>();
+    setmaxnreg_inc<232>();
     Consumer consumer{s, p, warpgroup(), GroupedTiles(s, p)};
     while (consumer.tiles.advance()) consumer.make_any();
   }

@@ -33,21 +33,21 @@ struct Shared {
 __device__ __forceinline__ void produce(Shared& s, const Params& p, const TensorMap& x, const TensorMap& w,
                                         const TensorMap& residual) {
   Tiles tiles(p);
-  Cursor<STAGES> at;
+  PipelineState<STAGES> at;
   const int half = tiles.rank * (BN / kBlocks);
   while (tiles.advance()) {
     for (int k = 0; k < p.k; k += kStep, at.advance()) {
       wait(s.empty[at.stage], at.parity ^ 1);
-      expect(s.full[at.stage], s.x[0].kBytes + s.w[0].kBytes);
-      copy_in(s.x[at.stage].at, x, s.full[at.stage], k, tiles.row);
-      copy_in_all(s.w[at.stage].panel(0, half), w, s.full[at.stage], 3, k, tiles.column * BN + half);
+      arrive_expect_tx(s.full[at.stage], s.x[0].kBytes + s.w[0].kBytes);
+      tma_load(s.x[at.stage].at, x, s.full[at.stage], k, tiles.row);
+      tma_load_multicast(s.w[at.stage].panel(0, half), w, s.full[at.stage], 3, k, tiles.column * BN + half);
     }
     for (int part = 0; part < kResidualSteps; part++, at.advance()) {
       wait(s.empty[at.stage], at.parity ^ 1);
-      expect(s.full[at.stage], kConsumers * s.y[0].kBytes);
+      arrive_expect_tx(s.full[at.stage], kConsumers * s.y[0].kBytes);
       for (int i = 0; i < kConsumers * kStaged; i++)
-        copy_in(s.residual(at.stage, i), residual, s.full[at.stage],
-                tiles.column * BN + (part * kStaged + i % kStaged) * kPanelColumns, tiles.row + i / kStaged * 64);
+        tma_load(s.residual(at.stage, i), residual, s.full[at.stage],
+                 tiles.column * BN + (part * kStaged + i % kStaged) * kPanelColumns, tiles.row + i / kStaged * 64);
     }
   }
 }
@@ -59,7 +59,7 @@ struct Consumer {
   const TensorMap& y;
   const int me;
   Tiles tiles;
-  Cursor<STAGES> at;
+  PipelineState<STAGES> at;
   Accumulator<BN> d;
   u32 held[kHolds ? kPanels - kStaged : 1][4][4];  // the half of the last tile that has not left,
   int row, column;                                 // and where that tile begins
@@ -112,7 +112,7 @@ struct Consumer {
         sum = multiply_tile<NORMALISE, TYPE>(d, s, at, me, p.steps(kStep), under);
       if (NORMALISE) by = root_mean_squares(sum, p.k, p.epsilon);
       if (NORMALISE || SCALES == 1 || SCALES == 2) scale_rows(d, by);
-      if (EPILOGUE == kBias || SCALES == 2) wait_words(), named_sync(1 + me, kWarpgroup);
+      if (EPILOGUE == kBias || SCALES == 2) cp_async_wait_all(), named_barrier_sync(1 + me, kWarpgroup);
       row = tiles.row + 64 * me, column = tiles.column * kOutColumns;
 #pragma unroll
       for (int i = 0; i < kPanels; i++) apply(i);
@@ -126,7 +126,7 @@ struct Consumer {
   }
 };
 
-extern "C" __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kWarpgroup * (kConsumers + 1), 1)
+extern "C" __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kWarpgroup*(kConsumers + 1), 1)
     gemm(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap w, const __grid_constant__ TensorMap y,
          const __grid_constant__ TensorMap residual, const __grid_constant__ Params p) {
   extern __shared__ __align__(1024) unsigned char raw[];
@@ -138,13 +138,13 @@ extern "C" __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kWarpgrou
   }
   cluster_sync();
   if (warpgroup() == kConsumers) {
-    give_registers<40>();
-    if (warp_of_warpgroup() == 0 && elected()) produce(s, p, x, w, residual);
+    setmaxnreg_dec<40>();
+    if (warp_of_warpgroup() == 0 && elect_one()) produce(s, p, x, w, residual);
     if (kBlockScales && warp_of_warpgroup() == 1) put_scales<BN, STAGES>(s, p, p.steps(kStep) + kResidualSteps);
   } else {
-    take_registers<232>();
+    setmaxnreg_inc<232>();
     Consumer{s, p, y, warpgroup(), Tiles(p)}.run();
   }
-  wait_copies_done();  // here, not at the end of `consume`: there ptxas would grant it 168 registers, not 232
+  tma_store_wait();  // here, not at the end of `consume`: there ptxas would grant it 168 registers, not 232
   cluster_sync();
 }

@@ -22,41 +22,42 @@ struct Shared {
 
 __device__ __forceinline__ void produce(Shared& s, const Params& p, const TensorMap& x, const TensorMap& w) {
   Tiles tiles(p);
-  Cursor<STAGES> at;
+  PipelineState<STAGES> at;
   const int half = tiles.rank * (BN / kBlocks);
   while (tiles.advance())
     for (int k = 0; k < p.k; k += kStep, at.advance()) {
       wait(s.empty[at.stage], at.parity ^ 1);
-      expect(s.full[at.stage], s.x[0].kBytes + s.w[0].kBytes);
-      copy_in(s.x[at.stage].at, x, s.full[at.stage], k, tiles.row);
-      copy_in_all(s.w[at.stage].panel(0, half), w, s.full[at.stage], 3, k, tiles.column * BN + half);
+      arrive_expect_tx(s.full[at.stage], s.x[0].kBytes + s.w[0].kBytes);
+      tma_load(s.x[at.stage].at, x, s.full[at.stage], k, tiles.row);
+      tma_load_multicast(s.w[at.stage].panel(0, half), w, s.full[at.stage], 3, k, tiles.column * BN + half);
     }
 }
 
-__device__ __forceinline__ void multiply_step(Accumulator<BN> (&d)[2], Shared& s, const Cursor<STAGES>& at, int keep) {
+__device__ __forceinline__ void multiply_step(Accumulator<BN> (&d)[2], Shared& s, const PipelineState<STAGES>& at,
+                                              int keep) {
   wait(s.full[at.stage], at.parity);
-  fence_products();
+  wgmma_fence();
   multiply(d[0], s.x[at.stage].panel(0), s.w[at.stage].panel(0), keep);
   multiply(d[1], s.x[at.stage].panel(0, 64), s.w[at.stage].panel(0), keep);
-  commit_products();
+  wgmma_commit();
 }
 
 // d = one tile, in this warpgroup's turn; the other's begins as soon as the last products are under way.
-__device__ __forceinline__ void multiply_whole(Accumulator<BN> (&d)[2], Shared& s, Cursor<STAGES>& at, int me,
+__device__ __forceinline__ void multiply_whole(Accumulator<BN> (&d)[2], Shared& s, PipelineState<STAGES>& at, int me,
                                                int steps) {
-  pin(d[0]), pin(d[1]);
+  fence_operand(d[0]), fence_operand(d[1]);
   take_turn(me);
   multiply_step(d, s, at, 0);
   for (int step = 1; step < steps; step++) {
     const int before = at.stage;
     at.advance();
     multiply_step(d, s, at, 1);
-    wait_products<1>();
+    wgmma_wait<1>();
     release(s.empty[before]);
   }
   give_turn(1 - me);
-  wait_products<0>();
-  pin(d[0]), pin(d[1]);
+  wgmma_wait<0>();
+  fence_operand(d[0]), fence_operand(d[1]);
   release(s.empty[at.stage]);
   at.advance();
 }
@@ -64,7 +65,7 @@ __device__ __forceinline__ void multiply_whole(Accumulator<BN> (&d)[2], Shared& 
 __device__ __forceinline__ void consume(Shared& s, const Params& p, const TensorMap& y) {
   const int me = warpgroup(), steps = p.steps(kStep);
   Tiles tiles(p);
-  Cursor<STAGES> at;
+  PipelineState<STAGES> at;
   Accumulator<BN> d[2];
   bool more = tiles.advance();
   if (me == 1) give_turn(0), more = tiles.advance(), at.skip(steps);
@@ -77,7 +78,7 @@ __device__ __forceinline__ void consume(Shared& s, const Params& p, const Tensor
     }
     if (SCALES == 2) fetch_columns(s.w_scales[me], p.w_scales, tiles.column * BN, p.columns);
     multiply_whole(d, s, at, me, steps);
-    if (SCALES == 2) wait_words(), named_sync(1 + me, kWarpgroup);
+    if (SCALES == 2) cp_async_wait_all(), named_barrier_sync(1 + me, kWarpgroup);
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       if (SCALES) scale_rows(d[half], by[half]);
@@ -94,7 +95,7 @@ __device__ __forceinline__ void consume(Shared& s, const Params& p, const Tensor
   }
 }
 
-extern "C" __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kWarpgroup * (kConsumers + 1), 1)
+extern "C" __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kWarpgroup*(kConsumers + 1), 1)
     gemm(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap w, const __grid_constant__ TensorMap y,
          const __grid_constant__ TensorMap, const __grid_constant__ Params p) {
   extern __shared__ __align__(1024) unsigned char raw[];
@@ -106,12 +107,12 @@ extern "C" __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kWarpgrou
   }
   cluster_sync();
   if (warpgroup() == kConsumers) {
-    give_registers<24>();
-    if (warp_of_warpgroup() == 0 && elected()) produce(s, p, x, w);
+    setmaxnreg_dec<24>();
+    if (warp_of_warpgroup() == 0 && elect_one()) produce(s, p, x, w);
   } else {
-    take_registers<240>();
+    setmaxnreg_inc<240>();
     consume(s, p, y);
   }
-  wait_copies_done();  // as in hopper.cu
+  tma_store_wait();  // as in hopper.cu
   cluster_sync();
 }

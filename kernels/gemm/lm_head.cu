@@ -1,6 +1,6 @@
 // The next token of each row of x without writing the logits: every block keeps its candidates, one small kernel joins
-// them. A candidate is 64 bits: the logit, made an integer of the same order, above the complement of its token, so that
-// the larger one wins and, of equal logits, the earlier token.
+// them. A candidate is 64 bits: the logit, made an integer of the same order, above the complement of its token, so
+// that the larger one wins and, of equal logits, the earlier token.
 //
 //   TOP = 0   argmax: a block's candidate for each row
 //   TOP = 64  sampling: a block's 64 best, sorted; the joined 64 are cut to top_k, then to top_p, and one is drawn
@@ -9,7 +9,7 @@
 using namespace skinny;
 
 constexpr int kTop = TOP ? TOP : 1, kPairs = 2;  // a sorted list: candidates lane and lane + 32
-constexpr int kJoiners = 16, kAtOnce = 5;         // warps of the joining kernel; lists that each asks for at once
+constexpr int kJoiners = 16, kAtOnce = 5;        // warps of the joining kernel; lists that each asks for at once
 
 __device__ __forceinline__ u32 ordered(float x) {
   const u32 bits = __float_as_uint(x + 0.f);  // the two zeros are one
@@ -51,8 +51,7 @@ __device__ __forceinline__ void sort(List& list) {
 __device__ __forceinline__ void join(List& list, const List& with) {
   List best;
 #pragma unroll
-  for (int e = 0; e < kPairs; e++)
-    best[e] = larger(list[e], __shfl_sync(~0u, with[1 - e], 31 - threadIdx.x % 32));
+  for (int e = 0; e < kPairs; e++) best[e] = larger(list[e], __shfl_sync(~0u, with[1 - e], 31 - threadIdx.x % 32));
   list[0] = best[0], list[1] = best[1];
   settle<64>(list);
 }
@@ -123,7 +122,7 @@ __device__ __forceinline__ void best_of_row(List& list, const Logits& logits, u6
   const int written = __shfl_sync(~0u, place, 31);
 #pragma unroll
   for (int i = KEYS - 1; i >= 0; i--)
-    if (taken(keys[i], i * 32 + lane)) room[--place] = (u64)keys[i] << 32 | (u32)~(first + i * 32 + lane);
+    if (taken(keys[i], i * 32 + lane)) room[--place] = (u64)keys[i] << 32 | (u32) ~(first + i * 32 + lane);
   __syncwarp();
 #pragma unroll
   for (int e = 0; e < kPairs; e++) list[e] = lane + 32 * e < written ? room[lane + 32 * e] : 0;
@@ -224,7 +223,7 @@ extern "C" __global__ void __launch_bounds__(kJoiners * 32)
                  const float* top_p, const long long* seed, const Turn turn) {
   __shared__ u64 lists[kJoiners][64];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, m = blockIdx.x;
-  wait_previous_kernel();
+  griddepcontrol_wait();
   const u64* mine = candidates + (long long)m * blocks * kTop;
   List list = {0, 0};
   if (TOP) {

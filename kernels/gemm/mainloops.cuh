@@ -8,19 +8,19 @@ using namespace tiles;
 // This warp no longer reads a stage: told to both blocks of the cluster, since either fills it.
 __device__ __forceinline__ void release(Barrier& empty) {
   __syncwarp();
-  if (threadIdx.x % 32 < kBlocks) arrive_at(empty, threadIdx.x % 32);
+  if (threadIdx.x % 32 < kBlocks) arrive_remote(empty, threadIdx.x % 32);
 }
 
 // Stage after stage of the ring, each multiplied by `product(stage, first)`, which commits its products to d: for the
-// steps [0, extent), `stride` apart. One group of products is always under way: a stage is released while the next one is
-// multiplied. `under` is called once, under the products of the first step.
+// steps [0, extent), `stride` apart. One group of products is always under way: a stage is released while the next one
+// is multiplied. `under` is called once, under the products of the first step.
 template <int N, typename S, int Stages, typename Product, typename F>
-__device__ __forceinline__ void each_stage(Accumulator<N>& d, S& s, Cursor<Stages>& at, int extent, int stride,
+__device__ __forceinline__ void each_stage(Accumulator<N>& d, S& s, PipelineState<Stages>& at, int extent, int stride,
                                            const Product& product, const F& under) {
-  pin(d);
+  fence_operand(d);
   const auto begin = [&](bool first) {
     wait(s.full[at.stage], at.parity);
-    fence_products();
+    wgmma_fence();
     product(at.stage, first);
   };
   begin(true);
@@ -29,11 +29,11 @@ __device__ __forceinline__ void each_stage(Accumulator<N>& d, S& s, Cursor<Stage
     const int before = at.stage;
     at.advance();
     begin(false);
-    wait_products<1>();
+    wgmma_wait<1>();
     release(s.empty[before]);
   }
-  wait_products<0>();
-  pin(d);
+  wgmma_wait<0>();
+  fence_operand(d);
   release(s.empty[at.stage]);
   at.advance();
 }
@@ -41,13 +41,13 @@ __device__ __forceinline__ void each_stage(Accumulator<N>& d, S& s, Cursor<Stage
 // d = 64 rows of x times a tile of w in `steps` stages; returns the sum of squares of this thread's part of x where it
 // is wanted. `under` as above.
 template <bool Sum, typename T, int N, typename S, int Stages, typename F>
-__device__ __forceinline__ float multiply_tile(Accumulator<N>& d, S& s, Cursor<Stages>& at, int me, int steps,
+__device__ __forceinline__ float multiply_tile(Accumulator<N>& d, S& s, PipelineState<Stages>& at, int me, int steps,
                                                const F& under) {
   float sum = 0.f;
   const auto product = [&](int stage, bool first) {
     const T* mine = s.x[stage].panel(0, 64 * me);
     multiply(d, mine, s.w[stage].panel(0), !first);
-    commit_products();
+    wgmma_commit();
     if constexpr (Sum) sum += epilogue::squares(mine);
   };
   each_stage(d, s, at, steps, 1, product, under);

@@ -1,8 +1,10 @@
 // y[m, rows] = x[m, k] · w[rows, k]ᵀ for up to 16 rows of x: weights streamed once, at the speed of the memory.
 //
-//   consumers, WARPS   chunk by chunk: weights from the ring to fp16 or bf16, 16 × 16 tiles times x on the matrix units;
+//   consumers, WARPS   chunk by chunk: weights from the ring to fp16 or bf16, 16 × 16 tiles times x on the matrix
+//   units;
 //                      K_WARPS of them share a row tile and add up, in a fixed order, when a unit of rows is done
-//   one producer       bulk copies of this block's weights into the ring; with a dependent launch the ring is full before
+//   one producer       bulk copies of this block's weights into the ring; with a dependent launch the ring is full
+//   before
 //                      the previous kernel has ended and the consumers bring x
 //   one fetcher warp   row scales, bias and residual
 //   SPLITS blocks      of a cluster share rows and divide k; the sums meet in their shared memories, in a fixed order
@@ -24,8 +26,8 @@ __device__ __forceinline__ float summed(const Params& p, const Shared& s, int bu
   return kScaled && !OWN_X ? sum * s.unscale[m] : sum;
 }
 
-// Scales of the rows of one output, by which its sums are multiplied: of a dealt unit from shared memory, of a claimed one
-// from memory, asked for before the unit's weights are there. One output a thread then.
+// Scales of the rows of one output, by which its sums are multiplied: of a dealt unit from shared memory, of a claimed
+// one from memory, asked for before the unit's weights are there. One output a thread then.
 struct Scales {
   float value = 1, above = 1;
   __device__ __forceinline__ void fetch(const Params& p, int unit) {
@@ -48,11 +50,11 @@ struct Output {
   __device__ __forceinline__ int n() const { return (unit * kUnitTiles + tile) * kTileRows + row; }
 };
 
-// Calls finish(output, value, above) for every output of a unit, the n-th of the block; neighbouring rows in neighbouring
-// threads. The sums of a split product, and those to be looked at again, are kept instead.
+// Calls finish(output, value, above) for every output of a unit, the n-th of the block; neighbouring rows in
+// neighbouring threads. The sums of a split product, and those to be looked at again, are kept instead.
 template <class Finish>
-__device__ __forceinline__ void finish_unit(const Params& p, const Places& at, int unit, int n, bool dealt, Scales scales,
-                                            Finish finish) {
+__device__ __forceinline__ void finish_unit(const Params& p, const Places& at, int unit, int n, bool dealt,
+                                            Scales scales, Finish finish) {
   constexpr int kRows = KEEP ? 16 : kTileRows;
   const int buffer = n & 1;
 #pragma unroll 1
@@ -89,7 +91,7 @@ __device__ __forceinline__ void consume(const Params& p, const Places& at, const
   __syncthreads();
   if (!kDirect && p.overlap && threadIdx.x == 0) fetch_x(p, at, share);
   if (!kDirect) wait(s.fetched, 0);
-  wait_previous_kernel();
+  griddepcontrol_wait();
   float unscale = 1;
   if (OWN_X)
     unscale = prepare_own(p, at, share);
@@ -117,7 +119,8 @@ __device__ __forceinline__ void consume(const Params& p, const Places& at, const
 #pragma unroll
         for (int j = 0; j < kInputs; j++) here[j] = at.x + x[j] + (step + i) * stride[j];
         if constexpr (kApart)
-          i + 1 < CHUNK ? Apart::run<2>(sums, w + i * kStepBytes, kStepBytes, here) : Apart::run<1>(sums, w + i * kStepBytes, 0, here);
+          i + 1 < CHUNK ? Apart::run<2>(sums, w + i * kStepBytes, kStepBytes, here)
+                        : Apart::run<1>(sums, w + i * kStepBytes, 0, here);
         else
           Weight::run(sums, w + i * kStepBytes, here);
       }
@@ -134,7 +137,7 @@ __device__ __forceinline__ void consume(const Params& p, const Places& at, const
     for (int i = 0; i < ROW_TILES * N_TILES * 4; i++)
       s.partial[n & 1][warp * ROW_TILES * N_TILES + i / 4][(2 * t + i % 2) * kColumn + g + i % 4 / 2 * 8] =
           sums[i / 4 / N_TILES][i / 4 % N_TILES][i % 4] * unscale;
-    named_sync(1, kThreads);
+    named_barrier_sync(1, kThreads);
     if (OWN_X && NORM && n == 0) join_norm(p, s);
     wait(s.others, 0);
     finish_unit(p, at, unit, n, dealt, scales, finish);
@@ -179,7 +182,7 @@ __device__ __forceinline__ void join_splits(const Params& p, const Places& at, c
 // The whole block. Returns to all threads; `at.kept` then holds the block's sums where KEEP is set and SPLITS is 1.
 template <class Finish>
 __device__ __forceinline__ void product(const Params& p, const Places& at, const Share& share, Finish finish) {
-  if (!p.late) let_next_kernel_start();
+  if (!p.late) griddepcontrol_launch_dependents();
   if (threadIdx.x < kThreads) {
     if (threadIdx.x < 16) at.shared->largest[threadIdx.x] = 0;
     if (threadIdx.x == 0) at.shared->zeros = make_uint4(0, 0, 0, 0);

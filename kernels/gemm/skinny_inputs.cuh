@@ -48,7 +48,8 @@ __device__ __forceinline__ float prepare_own(const Params& p, const Places& at, 
 #pragma unroll
   for (int i = 0; i < kLoads; i++)
     if (word[i] < share.columns / 8) {
-      const uint4 s = make_uint4(scaled(v[i].x, scale), scaled(v[i].y, scale), scaled(v[i].z, scale), scaled(v[i].w, scale));
+      const uint4 s =
+          make_uint4(scaled(v[i].x, scale), scaled(v[i].y, scale), scaled(v[i].z, scale), scaled(v[i].w, scale));
       ((uint4*)at.x)[word[i]] = kScaled ? s : v[i];
     }
   if (NORM) {
@@ -111,7 +112,7 @@ __device__ __forceinline__ void prepare(const Params& p, const Places& at, const
       if (lane == 0) s.squares[row][part] = squares;
     }
   }
-  named_sync(1, kThreads);
+  named_barrier_sync(1, kThreads);
   if (threadIdx.x < p.m) {
     if (kScaled) s.unscale[threadIdx.x] = __uint_as_float((254 - scale_exponent(s.largest[threadIdx.x])) << 23);
     float sum = 0;
@@ -132,7 +133,7 @@ __device__ __forceinline__ void prepare(const Params& p, const Places& at, const
       to[word] = make_uint4(scaled(v.x, scale), scaled(v.y, scale), scaled(v.z, scale), scaled(v.w, scale));
     }
   }
-  named_sync(1, kThreads);
+  named_barrier_sync(1, kThreads);
 }
 
 }  // namespace skinny

@@ -95,8 +95,8 @@ struct Ring {
 
 __device__ __forceinline__ void bulk_copy(void* to, const void* from, u32 bytes, Barrier& barrier, u64 policy) {
   asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(
-          shared_address(to)),
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
+          "r"(shared_address(to)),
       "l"(from), "r"(bytes), "r"(shared_address(&barrier)), "l"(policy)
       : "memory");
 }
@@ -104,8 +104,8 @@ __device__ __forceinline__ void bulk_copy(void* to, const void* from, u32 bytes,
 // One thread: this rank's columns of x.
 __device__ __forceinline__ void fetch_x(const Params& p, const Places& at, const Share& share) {
   const int begin = share.rank * share.columns;
-  wait_previous_kernel();
-  expect(at.shared->fetched, p.m * share.there * 2);
+  griddepcontrol_wait();
+  arrive_expect_tx(at.shared->fetched, p.m * share.there * 2);
   if (share.there == 0) return;
 #pragma unroll 1
   for (int m = 0; m < p.m; m++)
@@ -138,7 +138,7 @@ __device__ __forceinline__ void fetch_others(const Params& p, const Places& at, 
   }
   if (kRowScales) fetch_row(at.scales, p.row_scales + packed, units * kUnitTiles * 16);
   if (p.bias) fetch_row(at.bias, p.bias + first, outputs);
-  wait_previous_kernel();
+  griddepcontrol_wait();
   if (p.residual)
 #pragma unroll 1
     for (int m = 0; m < p.m; m++)
@@ -146,8 +146,8 @@ __device__ __forceinline__ void fetch_others(const Params& p, const Places& at, 
   arrive(at.shared->others);
 }
 
-// One thread. The weights of the block, chunk after chunk: of the units that are dealt to it, then of those that it claims,
-// since some SMs get a fifth more of the memory's bandwidth than others.
+// One thread. The weights of the block, chunk after chunk: of the units that are dealt to it, then of those that it
+// claims, since some SMs get a fifth more of the memory's bandwidth than others.
 struct Producer {
   const char* from;
   long long skip;
@@ -162,14 +162,15 @@ struct Producer {
   __device__ __forceinline__ void send(const Params& p, const Places& at) {
     Barrier& full = at.shared->full[ring.stage];
     if (CLAIMS) at.shared->unit_of[ring.stage] = unit;
-    expect(full, kChunkBytes);
+    arrive_expect_tx(full, kChunkBytes);
     bulk_copy(at.ring + ring.stage * kChunkBytes, from, kChunkBytes, full, kEvictFirst);
     from += kChunkBytes;
     if (++of_unit == each) of_unit = 0, unit++, from += skip;
     ring.advance(p.stages);
     left--;
   }
-  // The next unit that nobody else has; what is claimed after it is asked for at once. Nothing is left when there is none.
+  // The next unit that nobody else has; what is claimed after it is asked for at once. Nothing is left when there is
+  // none.
   __device__ __forceinline__ void claim_unit(const Params& p) {
     unit = p.dealt + claim;
     if (unit >= p.units) return;
@@ -214,7 +215,7 @@ struct Producer {
     Shared& s = *at.shared;
     fill(p, at);
     if (CLAIMS) {
-      wait_previous_kernel();
+      griddepcontrol_wait();
       claim = atomicAdd(p.claims, 1);
     }
 #pragma unroll 1
@@ -224,7 +225,7 @@ struct Producer {
       wait(s.empty[ring.stage], ring.parity ^ 1);
       send(p, at);
     }
-    if (p.late) let_next_kernel_start();
+    if (p.late) griddepcontrol_launch_dependents();
     if (!CLAIMS) return;
     wait(s.empty[ring.stage], ring.parity ^ 1);
     s.unit_of[ring.stage] = kNoMore;

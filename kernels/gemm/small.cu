@@ -1,6 +1,6 @@
 // y[m, n] = epilogue(x[m, k] · w[n, k]ᵀ) for 9 to 256 rows of x: the transposed product, so that 64 rows of w fill the
-// warpgroup's M and COLS rows of x its N; or, with ACROSS, 64 rows of x its M and COLS rows of w its N, as many as fill a
-// wave of blocks. A cluster is SPLITS blocks that divide k.
+// warpgroup's M and COLS rows of x its N; or, with ACROSS, 64 rows of x its M and COLS rows of w its N, as many as fill
+// a wave of blocks. A cluster is SPLITS blocks that divide k.
 //
 //   one thread     starts the ring's barriers and at once copies this block's rows of w and of x, 64 columns a stage (x
 //                  once the previous kernel has ended), then goes on as stages fall free
@@ -26,7 +26,8 @@ struct Shared {
 };
 static_assert(SPLITS == 1 || !ACROSS, "only rows of x are shared by the blocks of a cluster");
 static_assert(SPLITS == 1 || ALIAS || WGS * kOwn * 1024 <= STAGES * sizeof(Stage), "y has room where the ring was");
-// What this block computes: kOutputs columns of y from `row`, kXRows rows from `token`, panels [first, first + panels) of k.
+// What this block computes: kOutputs columns of y from `row`, kXRows rows from `token`, panels [first, first + panels)
+// of k.
 struct Work {
   int split, row, token, first, panels;
   __device__ __forceinline__ Work(const Params& p) {
@@ -38,12 +39,14 @@ struct Work {
 };
 
 __device__ __forceinline__ void copy_w(Stage& to, const TensorMap& w, Barrier& full, const Work& work, int i) {
-  expect(full, decltype(Stage::w)::kBytes + decltype(Stage::x)::kBytes);
-  if (PAIRED) copy_in(to.w.at, w, full, (work.first + i) * 64, 0, 0, work.row / 8);
-  else copy_in(to.w.at, w, full, (work.first + i) * 64, work.row);
+  arrive_expect_tx(full, decltype(Stage::w)::kBytes + decltype(Stage::x)::kBytes);
+  if (PAIRED)
+    tma_load(to.w.at, w, full, (work.first + i) * 64, 0, 0, work.row / 8);
+  else
+    tma_load(to.w.at, w, full, (work.first + i) * 64, work.row);
 }
 __device__ __forceinline__ void copy_x(Stage& to, const TensorMap& x, Barrier& full, const Work& work, int i) {
-  copy_in(to.x.at, x, full, (work.first + i) * 64, work.token, kEvictLast);
+  tma_load(to.x.at, x, full, (work.first + i) * 64, work.token, kEvictLast);
 }
 // One thread: the first stages. Where the previous kernel may still run, w goes ahead.
 __device__ __forceinline__ void fill(Shared& s, Stage* ring, const TensorMap& w, const TensorMap& x, const Params& p,
@@ -51,18 +54,19 @@ __device__ __forceinline__ void fill(Shared& s, Stage* ring, const TensorMap& w,
   const int count = min(STAGES, work.panels);
 #pragma unroll 1
   for (int i = 0; i < STAGES; i++) init(s.full[i], 1), init(s.empty[i], WGS + (NORM ? 3 : 0));
-  fence_async_shared();
+  fence_proxy_async_shared();
 #pragma unroll 1
   for (int i = 0; p.overlap && i < count; i++) copy_w(ring[i], w, s.full[i], work, i);
-  wait_previous_kernel();
+  griddepcontrol_wait();
 #pragma unroll 1
   for (int i = 0; i < count; i++) {
     if (!p.overlap) copy_w(ring[i], w, s.full[i], work, i);
     copy_x(ring[i], x, s.full[i], work, i);
   }
 }
-__device__ __forceinline__ void refill(Shared& s, Stage* ring, const TensorMap& w, const TensorMap& x, const Work& work) {
-  Cursor<STAGES> at;
+__device__ __forceinline__ void refill(Shared& s, Stage* ring, const TensorMap& w, const TensorMap& x,
+                                       const Work& work) {
+  PipelineState<STAGES> at;
 #pragma unroll 1
   for (int i = STAGES; i < work.panels; i++, at.advance()) {
     wait(s.empty[at.stage], at.parity);
@@ -74,12 +78,12 @@ __device__ __forceinline__ void refill(Shared& s, Stage* ring, const TensorMap& 
 __device__ __forceinline__ void start_joining(Shared& s, const Work& work) {
   const int own = max(0, min(kOwn, COLS / 8 - work.split * kOwn));
   init(s.ready, SPLITS * (WGS + (NORM ? 3 : 0))), init(s.joined, 1);
-  expect(s.joined, own * ((SPLITS - 1) * kConsumers * 16 + (NORM ? SPLITS * 32 : 0)));
+  arrive_expect_tx(s.joined, own * ((SPLITS - 1) * kConsumers * 16 + (NORM ? SPLITS * 32 : 0)));
   fence_init();
 }
 // Lanes 0 to SPLITS - 1: the ring is read, and sums may take its place.
 __device__ __forceinline__ void offer(Barrier& ready, int lane) {
-  if (ALIAS && lane < SPLITS) arrive_at(ready, lane);
+  if (ALIAS && lane < SPLITS) arrive_remote(ready, lane);
 }
 // Lane 0: a stage is read; nobody asks for those not filled again.
 __device__ __forceinline__ void release(Barrier& empty, const Work& work, int i, int lane) {
@@ -88,31 +92,33 @@ __device__ __forceinline__ void release(Barrier& empty, const Work& work, int i,
 
 __device__ __forceinline__ void multiply_all(Accumulator<COLS>& d, Shared& s, Stage* ring, const Work& work) {
   const int group = warpgroup();
-  Cursor<STAGES> at;
+  PipelineState<STAGES> at;
   int before = 0;
-  pin(d);
+  fence_operand(d);
   for (int i = 0; i < work.panels; i++, at.advance()) {
     wait(s.full[at.stage], at.parity);
-    fence_products();
+    wgmma_fence();
     Stage& now = ring[at.stage];
-    if (ACROSS) multiply<Value, COLS>(d, now.x.panel(0, group * 64), now.w.panel(0), i);
-    else multiply<Value, COLS>(d, now.w.panel(0, group * 64), now.x.panel(0), i);
-    commit_products();
-    wait_products<1>();
+    if (ACROSS)
+      multiply<Value, COLS>(d, now.x.panel(0, group * 64), now.w.panel(0), i);
+    else
+      multiply<Value, COLS>(d, now.w.panel(0, group * 64), now.x.panel(0), i);
+    wgmma_commit();
+    wgmma_wait<1>();
     if (i) release(s.empty[before], work, i - 1, threadIdx.x % kWarpgroup);
     before = at.stage;
   }
-  wait_products<0>();
-  pin(d);
+  wgmma_wait<0>();
+  fence_operand(d);
 }
 
-// Three warps: sums of squares of the rows of x, from the stages that pass by, for the blocks that own the rows; where k
-// is not split, the rows' scales.
+// Three warps: sums of squares of the rows of x, from the stages that pass by, for the blocks that own the rows; where
+// k is not split, the rows' scales.
 __device__ __forceinline__ void sum_squares(Shared& s, Stage* ring, const Params& p, const Work& work) {
   constexpr int kMine = (kXRows + 95) / 96;
   float sum[kMine] = {};
   const int first = threadIdx.x - kConsumers - 32;
-  Cursor<STAGES> at;
+  PipelineState<STAGES> at;
   for (int i = 0; i < work.panels; i++, at.advance()) {
     wait(s.full[at.stage], at.parity);
 #pragma unroll
@@ -128,14 +134,16 @@ __device__ __forceinline__ void sum_squares(Shared& s, Stage* ring, const Params
     release(s.empty[at.stage], work, i, threadIdx.x % 32);
   }
   __syncwarp();
-  if (SPLITS > 1) wait_for_cluster();
+  if (SPLITS > 1) cluster_wait();
   offer(s.ready, threadIdx.x % 32);
 #pragma unroll
   for (int r = 0; r < kMine; r++) {
     const int row = r * 96 + first;
     if (row >= kXRows) break;
-    if (SPLITS == 1) s.squares[0][row] = rsqrtf(sum[r] * p.inverse_k + p.eps);
-    else put_at(&s.squares[work.split][row], row / 8 / kOwn, sum[r], s.joined);
+    if (SPLITS == 1)
+      s.squares[0][row] = rsqrtf(sum[r] * p.inverse_k + p.eps);
+    else
+      st_async(&s.squares[work.split][row], row / 8 / kOwn, sum[r], s.joined);
   }
 }
 
@@ -149,8 +157,10 @@ __device__ __forceinline__ void push(const Accumulator<COLS>& d, float4* to, Bar
     for (int i = 0; i < COLS / 8; i++) {
       if (i / kOwn != owner) continue;
       const float4 v = make_float4(d.at[4 * i], d.at[4 * i + 1], d.at[4 * i + 2], d.at[4 * i + 3]);
-      if (turn == SPLITS) to[i % kOwn * kConsumers] = v;
-      else put_at(to + i % kOwn * kConsumers, owner, v, joined);
+      if (turn == SPLITS)
+        to[i % kOwn * kConsumers] = v;
+      else
+        st_async(to + i % kOwn * kConsumers, owner, v, joined);
     }
   }
 }
@@ -165,15 +175,17 @@ __device__ __forceinline__ void consume(Shared& s, Stage* ring, float4* sums, co
   Accumulator<COLS> d;
   multiply_all(d, s, ring, work);
   if (SPLITS > 1) {
-    wait_for_cluster();
+    cluster_wait();
     offer(s.ready, thread % kWarpgroup);
     if (ALIAS) wait(s.ready, 0);
     push(d, sums + work.split * kOwn * kConsumers + thread, s.joined, work);
     wait(s.joined, 0);
     __syncwarp();
   }
-  if (NORM && SPLITS == 1) __syncthreads();
-  else if (!ALIAS) named_sync(1, kConsumers);  // nobody reads the ring any more: y is put together there
+  if (NORM && SPLITS == 1)
+    __syncthreads();
+  else if (!ALIAS)
+    named_barrier_sync(1, kConsumers);  // nobody reads the ring any more: y is put together there
   char* staging = (char*)(ALIAS ? sums + SPLITS * kOwn * kConsumers : (float4*)ring) + warpgroup() * kOwn * 1024;
   if (RESIDUAL) out.put_residual(staging, residual);
 #pragma unroll
@@ -196,8 +208,10 @@ __device__ __forceinline__ void consume_across(Shared& s, Stage* ring, const Par
   if (RESIDUAL) out.fetch_residual(residual);
   Accumulator<COLS> d;
   multiply_all(d, s, ring, work);
-  if (NORM) __syncthreads();
-  else named_sync(1, kConsumers);  // nobody reads the ring any more: y is put together there
+  if (NORM)
+    __syncthreads();
+  else
+    named_barrier_sync(1, kConsumers);  // nobody reads the ring any more: y is put together there
   char* staging = (char*)ring + warpgroup() * (64 * Across::kPitch);
   if (RESIDUAL) out.put_residual(staging, residual);
   out.finish(staging, s.squares[0] + warpgroup() * 64, d);
@@ -205,26 +219,31 @@ __device__ __forceinline__ void consume_across(Shared& s, Stage* ring, const Par
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1) SMALL_CLUSTER
-    small_gemm(const __grid_constant__ TensorMap w, const __grid_constant__ TensorMap x, const __grid_constant__ Params p) {
+    small_gemm(const __grid_constant__ TensorMap w, const __grid_constant__ TensorMap x,
+               const __grid_constant__ Params p) {
   extern __shared__ __align__(1024) char memory[];
   __shared__ Shared s;
   Stage* ring = (Stage*)memory;
   const Work work(p);
-  let_next_kernel_start();
+  griddepcontrol_launch_dependents();
   if (threadIdx.x == kConsumers) fill(s, ring, w, x, p, work);
   if (SPLITS > 1 && threadIdx.x == 0) start_joining(s, work);
   __syncwarp();
   __syncthreads();
-  if (SPLITS > 1) arrive_in_cluster();
-  wait_previous_kernel();
+  if (SPLITS > 1) cluster_arrive_relaxed();
+  griddepcontrol_wait();
   if (warpgroup() < WGS) {
-    if constexpr (ACROSS) consume_across(s, ring, p, work);
-    else consume(s, ring, (float4*)(ring + (ALIAS ? 0 : STAGES)), p, work);
+    if constexpr (ACROSS)
+      consume_across(s, ring, p, work);
+    else
+      consume(s, ring, (float4*)(ring + (ALIAS ? 0 : STAGES)), p, work);
     return;
   }
-  if (NORM && threadIdx.x >= kConsumers + 32) sum_squares(s, ring, p, work);
-  else if (threadIdx.x == kConsumers) refill(s, ring, w, x, work);
+  if (NORM && threadIdx.x >= kConsumers + 32)
+    sum_squares(s, ring, p, work);
+  else if (threadIdx.x == kConsumers)
+    refill(s, ring, w, x, work);
   __syncwarp();
-  if (SPLITS > 1 && threadIdx.x < kConsumers + 32) wait_for_cluster();
+  if (SPLITS > 1 && threadIdx.x < kConsumers + 32) cluster_wait();
   if (NORM && SPLITS == 1) __syncthreads();
 }

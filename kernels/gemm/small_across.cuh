@@ -2,8 +2,8 @@
 #pragma once
 #include "small_epilogue.cuh"
 
-// kOutputs columns of y from `column`, 64 rows from `token`. They are put together in shared memory, rows an odd number of
-// 16 bytes apart, so that the 8 rows that a warp writes at once meet in no bank.
+// kOutputs columns of y from `column`, 64 rows from `token`. They are put together in shared memory, rows an odd number
+// of 16 bytes apart, so that the 8 rows that a warp writes at once meet in no bank.
 struct Across {
   static constexpr int kChunks = kOutputs / 8, kPitch = (kChunks | 1) * 16;
   static constexpr int kPieces = (64 * kChunks + kWarpgroup - 1) / kWarpgroup;  // of 16 bytes, those a thread moves
@@ -26,7 +26,7 @@ struct Across {
   }
   __device__ __forceinline__ void put_residual(char* staging, const uint4 (&from)[kPieces]) const {
     each_piece([&](int i, int to, long long) { *(uint4*)(staging + to) = from[i]; });
-    named_sync(2 + warpgroup(), kWarpgroup);
+    named_barrier_sync(2 + warpgroup(), kWarpgroup);
   }
   __device__ __forceinline__ float bias(int n) const { return p.bias && n < p.n ? (float)p.bias[n] : 0.f; }
   // `scales` of the warpgroup's rows of x.
@@ -47,7 +47,7 @@ struct Across {
       }
   }
   __device__ __forceinline__ void write(const char* staging) const {
-    named_sync(2 + warpgroup(), kWarpgroup);
+    named_barrier_sync(2 + warpgroup(), kWarpgroup);
     each_piece([&](int, int from, long long at) { *(uint4*)(p.y + at) = *(const uint4*)(staging + from); });
   }
 };

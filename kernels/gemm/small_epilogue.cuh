@@ -20,7 +20,8 @@ struct Params {
 __device__ __forceinline__ float gated(float gate, float up) { return __fdividef(gate, 1 + __expf(-gate)) * up; }
 
 // Rows of w and of x in a block's tile, columns of y; paired: 8 rows of gate and 8 of up by turns.
-constexpr int kWRows = ACROSS ? COLS : WGS * 64, kXRows = ACROSS ? WGS * 64 : COLS, kOutputs = PAIRED ? kWRows / 2 : kWRows;
+constexpr int kWRows = ACROSS ? COLS : WGS * 64, kXRows = ACROSS ? WGS * 64 : COLS,
+              kOutputs = PAIRED ? kWRows / 2 : kWRows;
 
 constexpr int kOwn = (COLS / 8 + SPLITS - 1) / SPLITS;  // of 8 rows of x, those whose sums a block owns
 constexpr int kChunks = PAIRED ? 4 : 8;                 // of 8 outputs, those of a warpgroup
@@ -40,22 +41,25 @@ struct Output {
 #pragma unroll
     for (int i = 0; i < kPieces; i++) {
       const int at = i * kWarpgroup + threadIdx.x % kWarpgroup, row = at / kChunks, chunk = at % kChunks;
-      if (row < rows && column + chunk * 8 < p.n) move(i, row, chunk, (long long)(token + row) * p.n + column + chunk * 8);
+      if (row < rows && column + chunk * 8 < p.n)
+        move(i, row, chunk, (long long)(token + row) * p.n + column + chunk * 8);
     }
   }
   // For the outputs of this thread's sums: of the first row, of the one 8 below.
   __device__ __forceinline__ float2 bias() const {
     const int n = column + threadIdx.x % kWarpgroup / 32 * (PAIRED ? 8 : 16) + threadIdx.x % 32 / 4;
-    return make_float2(p.bias && n < p.n ? (float)p.bias[n] : 0.f, p.bias && !PAIRED && n + 8 < p.n ? (float)p.bias[n + 8] : 0.f);
+    return make_float2(p.bias && n < p.n ? (float)p.bias[n] : 0.f,
+                       p.bias && !PAIRED && n + 8 < p.n ? (float)p.bias[n + 8] : 0.f);
   }
   __device__ __forceinline__ void fetch_residual(uint4 (&to)[kPieces]) const {
     each_piece([&](int i, int, int, long long at) { to[i] = *(const uint4*)(p.residual + at); });
   }
   __device__ __forceinline__ void put_residual(char* staging, const uint4 (&from)[kPieces]) const {
     each_piece([&](int i, int row, int chunk, long long) { *(uint4*)(staging + swizzled(row, chunk)) = from[i]; });
-    named_sync(2 + warpgroup(), kWarpgroup);
+    named_barrier_sync(2 + warpgroup(), kWarpgroup);
   }
-  // Of a row of x: one over its root mean square, from the sums of squares [SPLITS][COLS], or as it is where k is whole.
+  // Of a row of x: one over its root mean square, from the sums of squares [SPLITS][COLS], or as it is where k is
+  // whole.
   __device__ __forceinline__ float scale(const float* squares) const {
     float sum = 0.f;
 #pragma unroll
@@ -68,7 +72,7 @@ struct Output {
     const int warp = threadIdx.x % kWarpgroup / 32, lane = threadIdx.x % 32;
     const u32 to = shared_address(staging) + swizzled(group * 8 + lane % 8, PAIRED ? warp : warp * 2 + lane / 8 % 2);
     u32 held[2] = {};
-    if (RESIDUAL) load_transposed(held, to);
+    if (RESIDUAL) ldmatrix_transposed(held, to);
     const float2 first = unpack<Value>(held[0]), second = unpack<Value>(held[1]);
     const float added[4] = {first.x, first.y, second.x, second.y};
 #pragma unroll
@@ -81,11 +85,13 @@ struct Output {
     for (int j = 0; PAIRED && j < 2; j++) value[j] = gated(value[j], value[j + 2]);
     const u32 above[1] = {pack<Value>(value[0], value[1])};
     const u32 both[2] = {above[0], pack<Value>(value[2], value[3])};
-    if constexpr (PAIRED) store_transposed(to, above);
-    else store_transposed(to, both);
+    if constexpr (PAIRED)
+      stmatrix_transposed(to, above);
+    else
+      stmatrix_transposed(to, both);
   }
   __device__ __forceinline__ void write(const char* staging) const {
-    named_sync(2 + warpgroup(), kWarpgroup);
+    named_barrier_sync(2 + warpgroup(), kWarpgroup);
     each_piece([&](int, int row, int chunk, long long at) {
       *(uint4*)(p.y + at) = *(const uint4*)(staging + swizzled(row, chunk));
     });

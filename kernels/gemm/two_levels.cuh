@@ -4,13 +4,13 @@
 #include "mainloops.cuh"
 
 // Warpgroups issue in turns: while one's products are computed, the other adds.
-__device__ __forceinline__ void take_turn(int me) { named_sync(3 + me, 2 * kWarpgroup); }
-__device__ __forceinline__ void give_turn(int to) { named_arrive(3 + to, 2 * kWarpgroup); }
+__device__ __forceinline__ void take_turn(int me) { named_barrier_sync(3 + me, 2 * kWarpgroup); }
+__device__ __forceinline__ void give_turn(int to) { named_barrier_arrive(3 + to, 2 * kWarpgroup); }
 
 // As multiply_tile; `Blocks`: with the scales that lie at s.scales of each stage. Before its first tile warpgroup 1
 // gives the turn to 0.
 template <bool Blocks, typename T, int N, typename S, int Stages>
-__device__ __forceinline__ void multiply_tile_in_two_levels(Accumulator<N>& d, S& s, Cursor<Stages>& at, int me,
+__device__ __forceinline__ void multiply_tile_in_two_levels(Accumulator<N>& d, S& s, PipelineState<Stages>& at, int me,
                                                             int steps) {
   zero(d);
   for (int step = 0; step < steps; step++, at.advance()) {
@@ -19,15 +19,15 @@ __device__ __forceinline__ void multiply_tile_in_two_levels(Accumulator<N>& d, S
     for (int part = 0; part < N / 128; part++) {
       Accumulator<128> sum;
       take_turn(me);
-      fence_products();
+      wgmma_fence();
       multiply(sum, s.x[at.stage].panel(0, 64 * me), s.w[at.stage].panel(0, 128 * part), 0);
-      commit_products();
+      wgmma_commit();
       give_turn(1 - me);
       const float *scales = s.scales[at.stage], *mine = scales + 64 * me + own_row();
       const float of_w = Blocks ? scales[kRows + part] : 1.f;
       const float by[2] = {Blocks ? mine[0] * of_w : 1.f, Blocks ? mine[8] * of_w : 1.f};
-      wait_products<0>();
-      pin(sum);
+      wgmma_wait<0>();
+      fence_operand(sum);
       if (part == N / 128 - 1) release(s.empty[at.stage]);
 #pragma unroll
       for (int i = 0; i < 64; i++) d.at[64 * part + i] += sum.at[i] * by[i / 2 % 2];
@@ -39,7 +39,7 @@ __device__ __forceinline__ void multiply_tile_in_two_levels(Accumulator<N>& d, S
 // columns by 128.
 template <int Columns, int Stages, typename S>
 __device__ __forceinline__ void put_scales(S& s, const Params& p, int steps) {
-  Cursor<Stages> at;
+  PipelineState<Stages> at;
   const int lane = threadIdx.x % 32, last_column = (p.columns - 1) / 128, last_block = (p.k - 1) / 128;
   for (Tiles tiles(p); tiles.advance();)
     for (int step = 0; step < steps; step++, at.advance()) {

@@ -2,7 +2,8 @@
 #pragma once
 
 #ifndef TILES_SPIN_LIMIT
-#define TILES_SPIN_LIMIT (1 << 24)  // tries before a wait traps, so that a lost arrival ends the kernel; 0: wait for ever
+#define TILES_SPIN_LIMIT \
+  (1 << 24)  // tries before a wait traps, so that a lost arrival ends the kernel; 0: wait for ever
 #endif
 
 namespace tiles {
@@ -31,7 +32,7 @@ __device__ __forceinline__ void arrive(Barrier& barrier) {
 }
 
 // Arrives at the same barrier of block `rank` of the cluster.
-__device__ __forceinline__ void arrive_at(Barrier& barrier, u32 rank) {
+__device__ __forceinline__ void arrive_remote(Barrier& barrier, u32 rank) {
   asm volatile(
       "{\n\t.reg .b32 remote;\n\tmapa.shared::cluster.u32 remote, %0, %1;\n\t"
       "mbarrier.arrive.shared::cluster.b64 _, [remote];\n\t}" ::"r"(shared_address(&barrier)),
@@ -40,12 +41,12 @@ __device__ __forceinline__ void arrive_at(Barrier& barrier, u32 rank) {
 }
 
 // Arrives and announces the bytes that copies will bring in this phase.
-__device__ __forceinline__ void expect(Barrier& barrier, u32 bytes) {
+__device__ __forceinline__ void arrive_expect_tx(Barrier& barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&barrier)), "r"(bytes)
                : "memory");
 }
 
-__device__ __forceinline__ bool passed(Barrier& barrier, u32 parity) {
+__device__ __forceinline__ bool try_wait(Barrier& barrier, u32 parity) {
   u32 done;
   asm volatile(
       "{\n\t.reg .pred p;\n\tmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
@@ -59,17 +60,18 @@ __device__ __forceinline__ bool passed(Barrier& barrier, u32 parity) {
 // Until the phase of this parity is over. A fresh barrier is in phase 0: waiting for parity 1 returns at once.
 __device__ __forceinline__ void wait(Barrier& barrier, u32 parity) {
 #if TILES_SPIN_LIMIT
-  for (u32 tries = 0; !passed(barrier, parity);)
+  for (u32 tries = 0; !try_wait(barrier, parity);)
     if (++tries == TILES_SPIN_LIMIT) __trap();
 #else
-  while (!passed(barrier, parity)) {
+  while (!try_wait(barrier, parity)) {
   }
 #endif
 }
 
-// Where a thread stands in a ring of Stages barriers: wait(full[c.stage], c.parity); wait(empty[c.stage], c.parity ^ 1).
+// Where a thread stands in a ring of Stages barriers: wait(full[c.stage], c.parity); wait(empty[c.stage], c.parity ^
+// 1).
 template <int Stages>
-struct Cursor {
+struct PipelineState {
   int stage = 0;
   u32 parity = 0;
   __device__ __forceinline__ void advance() {
@@ -81,10 +83,10 @@ struct Cursor {
 };
 
 // Named barriers 1 to 15 (0 is __syncthreads) among `threads` threads.
-__device__ __forceinline__ void named_sync(int id, int threads) {
+__device__ __forceinline__ void named_barrier_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-__device__ __forceinline__ void named_arrive(int id, int threads) {
+__device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
@@ -97,9 +99,11 @@ __device__ __forceinline__ void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// The same in two halves, where nothing but barriers, published by `fence_init`, was written before: without waiting for
-// all of memory. A block may reach for another one's shared memory after the second.
-__device__ __forceinline__ void arrive_in_cluster() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
-__device__ __forceinline__ void wait_for_cluster() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+// The same in two halves, where nothing but barriers, published by `fence_init`, was written before: without waiting
+// for all of memory. A block may reach for another one's shared memory after the second.
+__device__ __forceinline__ void cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
 }  // namespace tiles

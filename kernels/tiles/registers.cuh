@@ -44,7 +44,7 @@ __device__ __forceinline__ void zero(Accumulator<N>& d) {
 }
 
 // Columns [16 · step, 16 · step + 16) of an accumulator as 16-bit values: what Product takes as A from registers, and
-// what store_matrices writes.
+// what stmatrix writes.
 template <typename T, int N>
 __device__ __forceinline__ void convert(u32 (&to)[4], const Accumulator<N>& from, int step) {
 #pragma unroll
@@ -58,7 +58,7 @@ __device__ __forceinline__ void put_panel(T* panel, const Accumulator<N>& from, 
   for (int step = 0; step < 4; step++) {
     u32 values[4];
     convert<T>(values, from, 4 * part + step);
-    store_matrices(matrices_address(panel, step), values);
+    stmatrix(matrix_address(panel, step), values);
   }
 }
 // The same columns as 16-bit values, held in registers until a panel is free for them.
@@ -70,14 +70,14 @@ __device__ __forceinline__ void convert_panel(u32 (&held)[4][4], const Accumulat
 template <typename T>
 __device__ __forceinline__ void put_panel(T* panel, const u32 (&held)[4][4]) {
 #pragma unroll
-  for (int step = 0; step < 4; step++) store_matrices(matrices_address(panel, step), held[step]);
+  for (int step = 0; step < 4; step++) stmatrix(matrix_address(panel, step), held[step]);
 }
 template <typename T, int N>
 __device__ __forceinline__ void add_panel(Accumulator<N>& to, const T* panel, int part) {
 #pragma unroll
   for (int step = 0; step < 4; step++) {
     u32 values[4];
-    load_matrices(values, matrices_address(panel, step));
+    ldmatrix(values, matrix_address(panel, step));
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const float2 pair = unpack<T>(values[i]);

@@ -27,16 +27,18 @@ struct SharedTile {
   }
 };
 
-// A value to the same place in the shared memory of block `rank` of the cluster; its bytes count towards `arrived` there.
-__device__ __forceinline__ void put_at(float* to, u32 rank, float value, Barrier& arrived) {
+// A value to the same place in the shared memory of block `rank` of the cluster; its bytes count towards `arrived`
+// there.
+__device__ __forceinline__ void st_async(float* to, u32 rank, float value, Barrier& arrived) {
   asm volatile(
       "{\n\t.reg .b32 there, barrier;\n\tmapa.shared::cluster.u32 there, %0, %2;\n\t"
       "mapa.shared::cluster.u32 barrier, %1, %2;\n\t"
-      "st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [there], %3, [barrier];\n\t}" ::"r"(shared_address(to)),
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [there], %3, [barrier];\n\t}" ::"r"(
+          shared_address(to)),
       "r"(shared_address(&arrived)), "r"(rank), "f"(value)
       : "memory");
 }
-__device__ __forceinline__ void put_at(float4* to, u32 rank, const float4& v, Barrier& arrived) {
+__device__ __forceinline__ void st_async(float4* to, u32 rank, const float4& v, Barrier& arrived) {
   asm volatile(
       "{\n\t.reg .b32 there, barrier;\n\tmapa.shared::cluster.u32 there, %0, %2;\n\t"
       "mapa.shared::cluster.u32 barrier, %1, %2;\n\t"
@@ -50,42 +52,43 @@ __device__ __forceinline__ void put_at(float4* to, u32 rank, const float4& v, Ba
 __device__ __forceinline__ u32 swizzled(u32 row, u32 chunk) { return row * 128 + ((chunk ^ (row & 7)) << 4); }
 
 // Four 8×8 matrices of 16-bit values, that is 16 rows × 16 columns, as a warp holds them for products.
-__device__ __forceinline__ void load_matrices(u32 (&to)[4], u32 address) {
+__device__ __forceinline__ void ldmatrix(u32 (&to)[4], u32 address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(address)
                : "memory");
 }
-__device__ __forceinline__ void store_matrices(u32 address, const u32 (&from)[4]) {
+__device__ __forceinline__ void stmatrix(u32 address, const u32 (&from)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(from[0]),
                "r"(from[1]), "r"(from[2]), "r"(from[3])
                : "memory");
 }
 
-// One or two 8×8 matrices, transposed: a lane that points at row r of matrix j (lane 8j + r) holds of it, in value[j], the
-// rows 2(lane mod 4) and one more of column lane / 4.
-__device__ __forceinline__ void load_transposed(u32 (&to)[2], u32 address) {
+// One or two 8×8 matrices, transposed: a lane that points at row r of matrix j (lane 8j + r) holds of it, in value[j],
+// the rows 2(lane mod 4) and one more of column lane / 4.
+__device__ __forceinline__ void ldmatrix_transposed(u32 (&to)[2], u32 address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
                : "=r"(to[0]), "=r"(to[1])
                : "r"(address)
                : "memory");
 }
-__device__ __forceinline__ void store_transposed(u32 address, const u32 (&from)[1]) {
+__device__ __forceinline__ void stmatrix_transposed(u32 address, const u32 (&from)[1]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x1.trans.shared.b16 [%0], {%1};" ::"r"(address), "r"(from[0]) : "memory");
 }
-__device__ __forceinline__ void store_transposed(u32 address, const u32 (&from)[2]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(address), "r"(from[0]), "r"(from[1])
+__device__ __forceinline__ void stmatrix_transposed(u32 address, const u32 (&from)[2]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(address), "r"(from[0]),
+               "r"(from[1])
                : "memory");
 }
-__device__ __forceinline__ void store_transposed(u32 address, const u32 (&from)[4]) {
+__device__ __forceinline__ void stmatrix_transposed(u32 address, const u32 (&from)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(from[0]),
                "r"(from[1]), "r"(from[2]), "r"(from[3])
                : "memory");
 }
 
-// Where this lane points load_matrices or store_matrices: columns [16 · step, 16 · step + 16) of the 16 rows of its warp
+// Where this lane points ldmatrix or stmatrix: columns [16 · step, 16 · step + 16) of the 16 rows of its warp
 // in a panel whose row 0 belongs to warp 0 of the warpgroup.
-__device__ __forceinline__ u32 matrices_address(const void* panel, int step) {
+__device__ __forceinline__ u32 matrix_address(const void* panel, int step) {
   const u32 row = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 16, chunk = 2 * step + threadIdx.x % 32 / 16;
   return shared_address(panel) + swizzled(row, chunk);
 }

@@ -16,73 +16,79 @@ __device__ __forceinline__ void prefetch(const TensorMap& map) {
 // What the L2 does with the lines: a stream read once leaves first, what all blocks read again stays.
 constexpr u64 kEvictFirst = 0x12F0000000000000, kEvictLast = 0x14F0000000000000, kEvictNormal = 0x1000000000000000;
 
-// One box. copy_in(to, map, barrier, coordinates..., policy): the bytes count towards `barrier`, zeros where the box
-// leaves the tensor. copy_in_all: the same box into the same place, and towards the same barrier, of every block of the
-// cluster in `blocks` (a bit each). copy_out writes what lies inside the tensor. Coordinates: innermost first.
-#define TILES_COPIES(D, PARAMETERS, OPERANDS, FROM_2, FROM_4, FROM_5)                                                  \
-  __device__ __forceinline__ void copy_in(void* to, const TensorMap& map, Barrier& barrier, PARAMETERS,                \
-                                          u64 policy = kEvictNormal) {                                                 \
-    asm volatile("cp.async.bulk.tensor." #D "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"               \
-                 ".L2::cache_hint [%0], [%1, {" FROM_4 "}], [%2], %3;" ::"r"(shared_address(to)),                      \
-                 "l"(&map), "r"(shared_address(&barrier)), "l"(policy), OPERANDS                                       \
-                 : "memory");                                                                                          \
-  }                                                                                                                    \
-  __device__ __forceinline__ void copy_in_all(void* to, const TensorMap& map, Barrier& barrier, unsigned short blocks, \
-                                              PARAMETERS, u64 policy = kEvictNormal) {                                 \
-    asm volatile("cp.async.bulk.tensor." #D "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"               \
-                 ".multicast::cluster.L2::cache_hint [%0], [%1, {" FROM_5 "}], [%2], %4, %3;" ::"r"(                   \
-                     shared_address(to)),                                                                              \
-                 "l"(&map), "r"(shared_address(&barrier)), "l"(policy), "h"(blocks), OPERANDS                          \
-                 : "memory");                                                                                          \
-  }                                                                                                                    \
-  __device__ __forceinline__ void copy_out(const TensorMap& map, const void* from, PARAMETERS) {                       \
-    asm volatile("cp.async.bulk.tensor." #D "d.global.shared::cta.tile.bulk_group [%1, {" FROM_2 "}], [%0];" ::"r"(    \
-                     shared_address(from)),                                                                            \
-                 "l"(&map), OPERANDS                                                                                   \
-                 : "memory");                                                                                          \
+// One box. tma_load(to, map, barrier, coordinates..., policy): the bytes count towards `barrier`, zeros where the box
+// leaves the tensor. tma_load_multicast: the same box into the same place, and towards the same barrier, of every block
+// of the cluster in `blocks` (a bit each). tma_store writes what lies inside the tensor. Coordinates: innermost first.
+#define TILES_TMA(D, PARAMETERS, OPERANDS, FROM_2, FROM_4, FROM_5)                                                   \
+  __device__ __forceinline__ void tma_load(void* to, const TensorMap& map, Barrier& barrier, PARAMETERS,             \
+                                           u64 policy = kEvictNormal) {                                              \
+    asm volatile("cp.async.bulk.tensor." #D                                                                          \
+                 "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"                                        \
+                 ".L2::cache_hint [%0], [%1, {" FROM_4 "}], [%2], %3;" ::"r"(shared_address(to)),                    \
+                 "l"(&map), "r"(shared_address(&barrier)), "l"(policy), OPERANDS                                     \
+                 : "memory");                                                                                        \
+  }                                                                                                                  \
+  __device__ __forceinline__ void tma_load_multicast(void* to, const TensorMap& map, Barrier& barrier,               \
+                                                     unsigned short blocks, PARAMETERS, u64 policy = kEvictNormal) { \
+    asm volatile("cp.async.bulk.tensor." #D                                                                          \
+                 "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"                                        \
+                 ".multicast::cluster.L2::cache_hint [%0], [%1, {" FROM_5                                            \
+                 "}], [%2], %4, %3;" ::"r"(shared_address(to)),                                                      \
+                 "l"(&map), "r"(shared_address(&barrier)), "l"(policy), "h"(blocks), OPERANDS                        \
+                 : "memory");                                                                                        \
+  }                                                                                                                  \
+  __device__ __forceinline__ void tma_store(const TensorMap& map, const void* from, PARAMETERS) {                    \
+    asm volatile("cp.async.bulk.tensor." #D "d.global.shared::cta.tile.bulk_group [%1, {" FROM_2                     \
+                 "}], [%0];" ::"r"(shared_address(from)),                                                            \
+                 "l"(&map), OPERANDS                                                                                 \
+                 : "memory");                                                                                        \
   }
 #define TILES_LIST(...) __VA_ARGS__
 
-TILES_COPIES(2, TILES_LIST(int c0, int c1), TILES_LIST("r"(c0), "r"(c1)), "%2, %3", "%4, %5", "%5, %6")
-TILES_COPIES(3, TILES_LIST(int c0, int c1, int c2), TILES_LIST("r"(c0), "r"(c1), "r"(c2)), "%2, %3, %4", "%4, %5, %6",
-             "%5, %6, %7")
-TILES_COPIES(4, TILES_LIST(int c0, int c1, int c2, int c3), TILES_LIST("r"(c0), "r"(c1), "r"(c2), "r"(c3)),
-             "%2, %3, %4, %5", "%4, %5, %6, %7", "%5, %6, %7, %8")
+TILES_TMA(2, TILES_LIST(int c0, int c1), TILES_LIST("r"(c0), "r"(c1)), "%2, %3", "%4, %5", "%5, %6")
+TILES_TMA(3, TILES_LIST(int c0, int c1, int c2), TILES_LIST("r"(c0), "r"(c1), "r"(c2)), "%2, %3, %4", "%4, %5, %6",
+          "%5, %6, %7")
+TILES_TMA(4, TILES_LIST(int c0, int c1, int c2, int c3), TILES_LIST("r"(c0), "r"(c1), "r"(c2), "r"(c3)),
+          "%2, %3, %4, %5", "%4, %5, %6, %7", "%5, %6, %7, %8")
 
-#undef TILES_COPIES
+#undef TILES_TMA
 #undef TILES_LIST
 
 // A whole tile, panel by panel: the map's box is kPanelCols wide and Rows high; c0 and the rest name its first value.
 template <typename T, int Rows, int Cols, typename... Rest>
-__device__ __forceinline__ void load(SharedTile<T, Rows, Cols>& to, const TensorMap& map, Barrier& barrier, int c0,
-                                     Rest... rest) {
+__device__ __forceinline__ void tma_load_tile(SharedTile<T, Rows, Cols>& to, const TensorMap& map, Barrier& barrier,
+                                              int c0, Rest... rest) {
 #pragma unroll
-  for (int p = 0; p < to.kPanels; p++) copy_in(to.panel(p), map, barrier, c0 + p * to.kPanelCols, rest...);
+  for (int p = 0; p < to.kPanels; p++) tma_load(to.panel(p), map, barrier, c0 + p * to.kPanelCols, rest...);
 }
 template <typename T, int Rows, int Cols, typename... Rest>
-__device__ __forceinline__ void store(const TensorMap& map, const SharedTile<T, Rows, Cols>& from, int c0,
-                                      Rest... rest) {
+__device__ __forceinline__ void tma_store_tile(const TensorMap& map, const SharedTile<T, Rows, Cols>& from, int c0,
+                                               Rest... rest) {
 #pragma unroll
-  for (int p = 0; p < from.kPanels; p++) copy_out(map, from.panel(p), c0 + p * from.kPanelCols, rest...);
+  for (int p = 0; p < from.kPanels; p++) tma_store(map, from.panel(p), c0 + p * from.kPanelCols, rest...);
 }
 
-// Four bytes by this thread itself, without waiting: from device memory into shared memory, zeros unless `real`.
-__device__ __forceinline__ void copy_word(void* to, const void* from, bool real) {
+// Copies of 4 or 16 bytes by this thread, without waiting: from device memory into shared memory. Four bytes become
+// zeros unless `real`.
+__device__ __forceinline__ void cp_async_4(void* to, const void* from, bool real) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)), "l"(from), "r"(real ? 4 : 0)
                : "memory");
 }
-__device__ __forceinline__ void wait_words() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+__device__ __forceinline__ void cp_async_16(void* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from) : "memory");
+}
+__device__ __forceinline__ void cp_async_wait_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// A copy_out that counts is one committed by the same thread.
-__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// Commits the stores of this thread so far as one group.
+__device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // Until at most Pending of this thread's committed groups still read shared memory.
 template <int Pending = 0>
-__device__ __forceinline__ void wait_copies_read() {
+__device__ __forceinline__ void tma_store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
 }
 // Until at most Pending of them have not reached device memory.
 template <int Pending = 0>
-__device__ __forceinline__ void wait_copies_done() {
+__device__ __forceinline__ void tma_store_wait() {
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(Pending) : "memory");
 }
 

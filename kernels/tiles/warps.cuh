@@ -1,4 +1,4 @@
-// Roles of warps: who is elected, who holds how many registers, what one kernel hands to the next.
+// Roles of warps: which thread is elected, who holds how many registers, what one kernel hands to the next.
 #pragma once
 #include "barrier.cuh"
 
@@ -11,7 +11,7 @@ __device__ __forceinline__ int warpgroup() { return __shfl_sync(~0u, (int)thread
 __device__ __forceinline__ int warp_of_warpgroup() { return __shfl_sync(~0u, (int)threadIdx.x / 32 % 4, 0); }
 
 // True in one thread of the (whole) warp.
-__device__ __forceinline__ bool elected() {
+__device__ __forceinline__ bool elect_one() {
   u32 chosen;
   asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\tselp.u32 %0, 1, 0, p;\n\t}" : "=r"(chosen));
   return chosen;
@@ -19,19 +19,23 @@ __device__ __forceinline__ bool elected() {
 
 // Registers a thread of this warpgroup keeps: a multiple of 8 from 24 to 240; their sum over the block is fixed.
 template <int Registers>
-__device__ __forceinline__ void give_registers() {
+__device__ __forceinline__ void setmaxnreg_dec() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 template <int Registers>
-__device__ __forceinline__ void take_registers() {
+__device__ __forceinline__ void setmaxnreg_inc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
 // Ordinary writes to shared memory, made visible to the copy engine and the tensor cores (then a barrier).
-__device__ __forceinline__ void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ __forceinline__ void fence_proxy_async_shared() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
 
 // Programmatic dependent launch: before the first read of what the previous kernel wrote; and when the next may begin.
-__device__ __forceinline__ void wait_previous_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-__device__ __forceinline__ void let_next_kernel_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__device__ __forceinline__ void griddepcontrol_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+__device__ __forceinline__ void griddepcontrol_launch_dependents() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
 
 }  // namespace tiles

@@ -13,15 +13,15 @@ struct Accumulator {
 
 // Before the first product after registers were written; the products so far as one group; until at most Pending
 // groups run.
-__device__ __forceinline__ void fence_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int Pending>
-__device__ __forceinline__ void wait_products() {
+__device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
 // Keeps the compiler from moving reads or writes of these registers across this line.
 template <int N>
-__device__ __forceinline__ void pin(Accumulator<N>& registers) {
+__device__ __forceinline__ void fence_operand(Accumulator<N>& registers) {
 #pragma unroll
   for (int i = 0; i < N / 2; i++) asm volatile("" : "+f"(registers.at[i])::"memory");
 }
@@ -108,42 +108,45 @@ struct Product;  // Product<bf16, 128>::run<B_IS_N_MAJOR>(acc, a, b, keep): a is
 #define TILES_L128 TILES_L124 ", %124, %125, %126, %127"
 
 // R registers of accumulator, then the operands from number P0 on.
-#define TILES_PRODUCT16(TYPE, PTX, N, R, P0, P1, P2, P3, P4, P5, P6)                                              \
-  template <>                                                                                                     \
-  struct Product<TYPE, N> {                                                                                       \
-    template <bool B_IS_N_MAJOR = false>                                                                          \
-    static __device__ __forceinline__ void run(Accumulator<N>& d, u64 a, u64 b, int keep = 1) {                   \
-      asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %" #P2 ", 0;\n\t"                                        \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." PTX "." PTX " {" TILES_L##R "}, %" #P0       \
-                   ", %" #P1 ", p, 1, 1, 0, %" #P3 ";\n\t}"                                                       \
-                   : TILES_O##R(d.at, 0)                                                                          \
-                   : "l"(a), "l"(b), "r"(keep), "n"(B_IS_N_MAJOR ? 1 : 0));                                       \
-    }                                                                                                             \
-    template <bool B_IS_N_MAJOR = false>                                                                          \
-    static __device__ __forceinline__ void run(Accumulator<N>& d, const u32 (&a)[4], u64 b, int keep = 1) {       \
-      asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %" #P5 ", 0;\n\t"                                        \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." PTX "." PTX " {" TILES_L##R "}, {%" #P0      \
-                   ", %" #P1 ", %" #P2 ", %" #P3 "}, %" #P4 ", p, 1, 1, %" #P6 ";\n\t}"                           \
-                   : TILES_O##R(d.at, 0)                                                                          \
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep), "n"(B_IS_N_MAJOR ? 1 : 0));   \
-    }                                                                                                             \
+#define TILES_PRODUCT16(TYPE, PTX, N, R, P0, P1, P2, P3, P4, P5, P6)                                            \
+  template <>                                                                                                   \
+  struct Product<TYPE, N> {                                                                                     \
+    template <bool B_IS_N_MAJOR = false>                                                                        \
+    static __device__ __forceinline__ void run(Accumulator<N>& d, u64 a, u64 b, int keep = 1) {                 \
+      asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %" #P2                                                 \
+                   ", 0;\n\t"                                                                                   \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." PTX "." PTX " {" TILES_L##R                \
+                   "}, %" #P0 ", %" #P1 ", p, 1, 1, 0, %" #P3 ";\n\t}"                                          \
+                   : TILES_O##R(d.at, 0)                                                                        \
+                   : "l"(a), "l"(b), "r"(keep), "n"(B_IS_N_MAJOR ? 1 : 0));                                     \
+    }                                                                                                           \
+    template <bool B_IS_N_MAJOR = false>                                                                        \
+    static __device__ __forceinline__ void run(Accumulator<N>& d, const u32 (&a)[4], u64 b, int keep = 1) {     \
+      asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %" #P5                                                 \
+                   ", 0;\n\t"                                                                                   \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." PTX "." PTX " {" TILES_L##R                \
+                   "}, {%" #P0 ", %" #P1 ", %" #P2 ", %" #P3 "}, %" #P4 ", p, 1, 1, %" #P6 ";\n\t}"             \
+                   : TILES_O##R(d.at, 0)                                                                        \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep), "n"(B_IS_N_MAJOR ? 1 : 0)); \
+    }                                                                                                           \
   };
-#define TILES_PRODUCT8(N, R, P0, P1, P2)                                                                          \
-  template <>                                                                                                     \
-  struct Product<e4m3, N> {                                                                                       \
-    static __device__ __forceinline__ void run(Accumulator<N>& d, u64 a, u64 b, int keep = 1) {                   \
-      asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %" #P2 ", 0;\n\t"                                        \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k32.f32.e4m3.e4m3 {" TILES_L##R "}, %" #P0             \
-                   ", %" #P1 ", p, 1, 1;\n\t}"                                                                    \
-                   : TILES_O##R(d.at, 0)                                                                          \
-                   : "l"(a), "l"(b), "r"(keep));                                                                  \
-    }                                                                                                             \
+#define TILES_PRODUCT8(N, R, P0, P1, P2)                                                                        \
+  template <>                                                                                                   \
+  struct Product<e4m3, N> {                                                                                     \
+    static __device__ __forceinline__ void run(Accumulator<N>& d, u64 a, u64 b, int keep = 1) {                 \
+      asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %" #P2                                                 \
+                   ", 0;\n\t"                                                                                   \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k32.f32.e4m3.e4m3 {" TILES_L##R "}, %" #P0 ", %" #P1 \
+                                                                                           ", p, 1, 1;\n\t}"    \
+                   : TILES_O##R(d.at, 0)                                                                        \
+                   : "l"(a), "l"(b), "r"(keep));                                                                \
+    }                                                                                                           \
   };
 #define TILES_PRODUCTS_16(N, R, P0, P1, P2, P3, P4, P5, P6)       \
   TILES_PRODUCT16(bf16, "bf16", N, R, P0, P1, P2, P3, P4, P5, P6) \
   TILES_PRODUCT16(f16, "f16", N, R, P0, P1, P2, P3, P4, P5, P6)
-#define TILES_PRODUCTS(N, R, P0, P1, P2, P3, P4, P5, P6)          \
-  TILES_PRODUCTS_16(N, R, P0, P1, P2, P3, P4, P5, P6)             \
+#define TILES_PRODUCTS(N, R, P0, P1, P2, P3, P4, P5, P6) \
+  TILES_PRODUCTS_16(N, R, P0, P1, P2, P3, P4, P5, P6)    \
   TILES_PRODUCT8(N, R, P0, P1, P2)
 
 TILES_PRODUCTS(16, 8, 8, 9, 10, 11, 12, 13, 14)

@@ -19,17 +19,32 @@ struct bf16 {
 struct f16 {
   unsigned short bits;
   f16() = default;
-  f16(float x) { const _Float16 half = (_Float16)x; memcpy(&bits, &half, 2); }
-  operator float() const { _Float16 half; memcpy(&half, &bits, 2); return (float)half; }
+  f16(float x) {
+    const _Float16 half = (_Float16)x;
+    memcpy(&bits, &half, 2);
+  }
+  operator float() const {
+    _Float16 half;
+    memcpy(&half, &bits, 2);
+    return (float)half;
+  }
 };
-template <class T> float2 unpack(u32 both) {
+template <class T>
+float2 unpack(u32 both) {
   T first, second;
   first.bits = both & 0xffff, second.bits = both >> 16;
   return {first, second};
 }
-template <class T> u32 pack(float first, float second) { return T(first).bits | (u32)T(second).bits << 16; }
+template <class T>
+u32 pack(float first, float second) {
+  return T(first).bits | (u32)T(second).bits << 16;
+}
 
-struct Barrier { int count, missing; long bytes; u32 phase; };
+struct Barrier {
+  int count, missing;
+  long bytes;
+  u32 phase;
+};
 inline void init(Barrier& b, u32 count) { b = {(int)count, (int)count, 0, 0}; }
 inline void fence_init() {}
 inline void settle(Barrier& b) {
@@ -37,39 +52,52 @@ inline void settle(Barrier& b) {
   if (b.missing == 0 && b.bytes == 0) b.missing = b.count, b.phase ^= 1, fibers::idle_rounds = 0;
 }
 inline void arrive(Barrier& b) { b.missing--, settle(b); }
-inline void arrive_at(Barrier& b, u32 rank) { arrive(fibers::of_rank(&b, rank)); }
-inline void expect(Barrier& b, u32 bytes) { b.bytes += bytes, arrive(b); }
+inline void arrive_remote(Barrier& b, u32 rank) { arrive(fibers::of_rank(&b, rank)); }
+inline void arrive_expect_tx(Barrier& b, u32 bytes) { b.bytes += bytes, arrive(b); }
 inline void land(Barrier& b, u32 bytes) { b.bytes -= bytes, settle(b); }
-template <class T> void put_at(T* to, u32 rank, const T& value, Barrier& arrived) {
+template <class T>
+void st_async(T* to, u32 rank, const T& value, Barrier& arrived) {
   fibers::of_rank(to, rank) = value, land(fibers::of_rank(&arrived, rank), sizeof value);
 }
-inline void wait(Barrier& b, u32 parity) { while (b.phase == parity) fibers::yield(); }
+inline void wait(Barrier& b, u32 parity) {
+  while (b.phase == parity) fibers::yield();
+}
 template <int Stages>
-struct Cursor {
+struct PipelineState {
   int stage = 0;
   u32 parity = 0;
-  void advance() { if (++stage == Stages) stage = 0, parity ^= 1; }
+  void advance() {
+    if (++stage == Stages) stage = 0, parity ^= 1;
+  }
 };
-inline void named_sync(int id, int threads) { fibers::meet(fibers::block().barriers[id], threads); }
+inline void cp_async_16(void* to, const void* from) { memcpy(to, from, 16); }
+inline void cp_async_wait_all() {}
+inline void named_barrier_sync(int id, int threads) { fibers::meet(fibers::block().barriers[id], threads); }
 inline void cluster_sync() {
   fibers::meet(fibers::all_of_cluster, (int)fibers::cluster->size() * fibers::block().threads);
 }
-inline void arrive_in_cluster() {}
-inline void wait_for_cluster() { cluster_sync(); }
-inline void fence_async_shared() {}
-inline void wait_previous_kernel() {}
-template <class T> T __ldcg(const T* from) { return *from; }
-inline void let_next_kernel_start() {}
-inline bool elected() { return fibers::lane() == 0; }
+inline void cluster_arrive_relaxed() {}
+inline void cluster_wait() { cluster_sync(); }
+inline void fence_proxy_async_shared() {}
+inline void griddepcontrol_wait() {}
+template <class T>
+T __ldcg(const T* from) {
+  return *from;
+}
+inline void griddepcontrol_launch_dependents() {}
+inline bool elect_one() { return fibers::lane() == 0; }
 constexpr int kWarpgroup = 128;
 inline int warpgroup() { return fibers::now->thread / kWarpgroup; }
 constexpr u64 kEvictFirst = 0, kEvictLast = 0;
 
 // A map of a matrix [rows][cols] of 16-bit values for boxes of `box` rows and 64 columns, in the 128-byte swizzle. With
 // four coordinates the rows are 8 of the first half and 8 of the second by turns.
-struct TensorMap { const unsigned short* data; int rows, cols, box; };
+struct TensorMap {
+  const unsigned short* data;
+  int rows, cols, box;
+};
 inline int element(int row, int column) { return row * 64 + ((column / 8 ^ row % 8) * 8) + column % 8; }
-inline void copy_in(void* to, const TensorMap& map, Barrier& barrier, int c0, int r0, u64 = 0) {
+inline void tma_load(void* to, const TensorMap& map, Barrier& barrier, int c0, int r0, u64 = 0) {
   for (int r = 0; r < map.box; r++)
     for (int c = 0; c < 64; c++) {
       const bool inside = r0 + r < map.rows && c0 + c < map.cols;
@@ -77,7 +105,7 @@ inline void copy_in(void* to, const TensorMap& map, Barrier& barrier, int c0, in
     }
   land(barrier, map.box * 128);
 }
-inline void copy_in(void* to, const TensorMap& map, Barrier& barrier, int c0, int, int, int c3, u64 = 0) {
+inline void tma_load(void* to, const TensorMap& map, Barrier& barrier, int c0, int, int, int c3, u64 = 0) {
   for (int r = 0; r < map.box; r++)
     for (int c = 0; c < 64; c++) {
       const int row = (c3 + r / 16) * 8 + r % 8, half = map.rows / 2;
@@ -97,7 +125,8 @@ struct SharedTile {
 // Addresses count from the beginning of the block's shared memory.
 inline u32 shared_address(const void* at) { return (char*)at - fibers::block().base; }
 inline u32 swizzled(u32 row, u32 chunk) { return row * 128 + (chunk ^ row % 8) * 16; }
-template <int N, class Move> void each_transposed(u32 address, Move move) {
+template <int N, class Move>
+void each_transposed(u32 address, Move move) {
   fibers::put(address);
   for (int i = 0; i < 2 * N; i++) {
     const u32 row = fibers::slot<u32>(i / 2 * 8 + fibers::lane() % 4 * 2 + i % 2);
@@ -105,21 +134,32 @@ template <int N, class Move> void each_transposed(u32 address, Move move) {
   }
   fibers::meet_warp();
 }
-inline void load_transposed(u32 (&to)[2], u32 address) {
+inline void ldmatrix_transposed(u32 (&to)[2], u32 address) {
   to[0] = to[1] = 0;
   each_transposed<2>(address, [&](int i, unsigned short& value) { to[i / 2] |= (u32)value << i % 2 * 16; });
 }
-template <int N> void store_transposed(u32 address, const u32 (&from)[N]) {
+template <int N>
+void stmatrix_transposed(u32 address, const u32 (&from)[N]) {
   each_transposed<N>(address, [&](int i, unsigned short& value) { value = from[i / 2] >> i % 2 * 16; });
 }
 
-template <int N> struct Accumulator { float at[N / 2]; };
-template <int N> void zero(Accumulator<N>& d) { for (float& x : d.at) x = 0; }
-template <int N> void pin(Accumulator<N>&) {}
-inline void fence_products() {}
-inline void commit_products() {}
+template <int N>
+struct Accumulator {
+  float at[N / 2];
+};
+template <int N>
+void zero(Accumulator<N>& d) {
+  for (float& x : d.at) x = 0;
+}
+template <int N>
+void fence_operand(Accumulator<N>&) {}
+inline void wgmma_fence() {}
+inline void wgmma_commit() {}
 // A product is the whole warpgroup's: its end is the same for all.
-template <int Pending> void wait_products() { fibers::meet(fibers::block().barriers[16 + warpgroup()], kWarpgroup); }
+template <int Pending>
+void wgmma_wait() {
+  fibers::meet(fibers::block().barriers[16 + warpgroup()], kWarpgroup);
+}
 inline int own_row() { return fibers::now->thread / 32 % 4 * 16 + fibers::lane() / 4; }
 inline int own_column() { return fibers::now->thread % 4 * 2; }
 inline float row_sum(float x) {
@@ -138,8 +178,12 @@ void multiply(Accumulator<N>& d, const T* a, const T* b, int keep = 1) {
 
 }  // namespace tiles
 
-struct __half { unsigned short bits; };
-struct __half2 { tiles::f16 x, y; };
+struct __half {
+  unsigned short bits;
+};
+struct __half2 {
+  tiles::f16 x, y;
+};
 inline __half2 __hmul2(__half2 a, __half2 b) { return {(float)a.x * (float)b.x, (float)a.y * (float)b.y}; }
 inline __half2 __hadd2(__half2 a, __half2 b) { return {(float)a.x + (float)b.x, (float)a.y + (float)b.y}; }
 inline __half2 __hfma2(__half2 a, __half2 b, __half2 c) {
@@ -149,4 +193,8 @@ inline __half2 __low2half2(__half2 a) { return {a.x, a.x}; }
 inline __half2 __high2half2(__half2 a) { return {a.y, a.y}; }
 inline __half2 __float2half2_rn(float x) { return {x, x}; }
 inline __half __ushort_as_half(unsigned short bits) { return {bits}; }
-inline float __half2float(__half x) { tiles::f16 value; value.bits = x.bits; return value; }
+inline float __half2float(__half x) {
+  tiles::f16 value;
+  value.bits = x.bits;
+  return value;
+}

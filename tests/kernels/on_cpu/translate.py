@@ -34,8 +34,6 @@ BODIES: dict[str, str] = {
     "void keep(": "",
     "void bulk_copy(": "memcpy(to, from, bytes), land(barrier, bytes);",
     "void look_ahead(": "",
-    "void copy_async(": "memcpy(to, from, 16);",
-    "void wait_async_copies(": "",
     "float of_block(": "return fibers::of_rank(&own, rank);",
     "float of_rank(": "return fibers::of_rank(mine, rank);",
     "float4 of_rank(": "return *(const float4*)&fibers::of_rank(mine, rank);",
