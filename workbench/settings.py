@@ -36,10 +36,13 @@ INSTALLED_APPS = [
     "django_htmx",
     "ninja",
     "workbench.accounts",
+    "workbench.api",
     "workbench.intake",
+    "workbench.prices",
     "workbench.runs",
     "workbench.reports",
-    "workbench.api",
+    "workbench.library",
+    "workbench.pages",
 ]
 
 MIDDLEWARE = [
@@ -72,7 +75,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "workbench.accounts.context.caller",
+                "workbench.accounts.context_processors.caller",
             ]
         },
     }

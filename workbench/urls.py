@@ -1,12 +1,17 @@
 """Every address of the site."""
 
 from django.urls import include, path
+from django.views.generic import RedirectView
 
-from workbench.api.v1 import api
+from workbench.api_v1 import api
 
 urlpatterns = [
+    path("", RedirectView.as_view(pattern_name="workload-list"), name="home"),
     path("api/v1/", api.urls),
     path("", include("workbench.accounts.urls")),
     path("", include("workbench.intake.urls")),
+    path("", include("workbench.prices.urls")),
+    path("", include("workbench.runs.urls")),
     path("", include("workbench.reports.urls")),
+    path("", include("workbench.library.urls")),
 ]

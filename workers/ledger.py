@@ -21,8 +21,9 @@ from django.db import DatabaseError, close_old_connections  # noqa: E402
 from pydantic import BaseModel  # noqa: E402
 
 from workbench.intake import blobs  # noqa: E402
-from workbench.intake.services import sweep_uploads  # noqa: E402
+from workbench.intake.services.cleaning import sweep_uploads  # noqa: E402
 from workbench.runs import services, state  # noqa: E402
+from workbench.runs.garbage import collect_when_due  # noqa: E402
 from workbench.runs.sweep import sweep as run_sweep  # noqa: E402
 from workers.app import app  # noqa: E402
 from workers.config import WorkerConfig  # noqa: E402
@@ -54,6 +55,7 @@ def sweep() -> None:
         log.info("swept: %s", swept)
     if removed := sweep_uploads():
         log.info("removed %s abandoned uploads", removed)
+    collect_when_due()
 
 
 @app.task(name=LEDGER_TASK, base=DatabaseTask, bind=True)

@@ -14,7 +14,7 @@ from workbench.accounts import services, tokens
 from workbench.accounts.models import Membership, Organisation, Role, User
 from workbench.intake import blobs
 from workbench.intake.models import Workload
-from workbench.intake.services import create_workload
+from workbench.intake.services.workloads import create_workload
 from workbench.runs.models import Run, StageRun, StoredArtifact
 from workers.documents.base import Artifact
 from workers.documents.stages import STAGES, ReportResult

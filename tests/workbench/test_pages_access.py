@@ -9,7 +9,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 from workbench.accounts import services as accounts
 from workbench.accounts import tokens
-from workbench.reports import publishing
+from workbench.reports import services as publishing
 
 pytestmark = pytest.mark.django_db
 PUBLIC = {"login", "invitation"}

@@ -6,8 +6,8 @@ from django.test.utils import CaptureQueriesContext
 
 from tests import sample_results
 from workbench.accounts import tokens
-from workbench.intake.services import create_workload
-from workbench.reports import publishing
+from workbench.intake.services.workloads import create_workload
+from workbench.reports import services as publishing
 
 pytestmark = pytest.mark.django_db
 BASELINE = {

@@ -3,8 +3,8 @@
 from django.contrib.auth.views import LoginView, LogoutView, PasswordChangeView
 from django.urls import path, reverse_lazy
 
-from workbench.accounts import token_views, views
 from workbench.accounts.forms import LoginForm
+from workbench.accounts.views import members, tokens
 
 login = LoginView.as_view(
     template_name="accounts/login.html", authentication_form=LoginForm, redirect_authenticated_user=True
@@ -15,13 +15,13 @@ urlpatterns = [
     path("login/", login, name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("password/", password, name="password"),
-    path("organisation/", views.switch_organisation, name="switch-organisation"),
-    path("members/", views.members, name="members"),
-    path("members/invite/", views.invite, name="invite"),
-    path("members/<uuid:membership_id>/role/", views.change_role, name="change-role"),
-    path("members/<uuid:membership_id>/remove/", views.remove_member, name="remove-member"),
-    path("invitations/<uuid:invitation_id>/withdraw/", views.withdraw_invitation, name="withdraw-invitation"),
-    path("invitations/<str:secret>/", views.invitation, name="invitation"),
-    path("tokens/", token_views.token_list, name="tokens"),
-    path("tokens/<uuid:token_id>/revoke/", token_views.revoke_token, name="revoke-token"),
+    path("organisation/", members.switch_organisation, name="switch-organisation"),
+    path("members/", members.members, name="members"),
+    path("members/invite/", members.invite, name="invite"),
+    path("members/<uuid:membership_id>/role/", members.change_role, name="change-role"),
+    path("members/<uuid:membership_id>/remove/", members.remove_member, name="remove-member"),
+    path("invitations/<uuid:invitation_id>/withdraw/", members.withdraw_invitation, name="withdraw-invitation"),
+    path("invitations/<str:secret>/", members.invitation, name="invitation"),
+    path("tokens/", tokens.token_list, name="tokens"),
+    path("tokens/<uuid:token_id>/revoke/", tokens.revoke_token, name="revoke-token"),
 ]

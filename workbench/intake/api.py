@@ -11,10 +11,11 @@ from ninja import Query, Router, Status
 from workbench.accounts.permissions import submitter_required
 from workbench.api.pagination import Page, PageQuery, page
 from workbench.api.problems import Problem, invalid, respond
-from workbench.intake import catalogue, receiving, schemas, uploads
-from workbench.intake.cleaning import delete_model
+from workbench.intake import schemas
 from workbench.intake.models import Model, Upload, UploadFile, Workload
-from workbench.intake.workloads import create_workload
+from workbench.intake.services import catalogue, receiving, uploads
+from workbench.intake.services.cleaning import delete_model
+from workbench.intake.services.workloads import create_workload
 from workers.documents.workload import Workload as WorkloadDocument
 
 router = Router()

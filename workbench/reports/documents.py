@@ -2,19 +2,12 @@
 
 from typing import Literal
 
+from workbench.runs.documents import StageTime
 from workers.documents.base import Document
 from workers.documents.model import ModelManifest
 from workers.documents.prices import PriceBook
 from workers.documents.stages import Results
 from workers.documents.workload import Workload
-
-
-class StageTime(Document):
-    """When a stage ran, in seconds since the run started."""
-
-    stage: str
-    start_s: float
-    duration_s: float
 
 
 class Snapshot(Document):

@@ -1,20 +1,72 @@
-"""The price book of an organisation."""
+"""A report's way: frozen from a finished run, reviewed with a note, published."""
 
 from typing import Any
 
-from workbench.reports.models import PriceBookRow
-from workers.documents.prices import PriceBook, default_price_book
+from django.utils import timezone
+
+from workbench.prices.services import price_book
+from workbench.reports.documents import Snapshot
+from workbench.reports.models import Report
+from workbench.runs.models import Run
+from workbench.runs.services import reading, stage_times
 
 
-def price_book(organisation: Any) -> PriceBook:
-    """The newest book of the organisation, else the newest default one, else the public prices that ship with us."""
-    for owner in (organisation, None):
-        row = PriceBookRow.objects.filter(organisation=owner).first()
-        if row is not None:
-            return row.book
-    return default_price_book()
+class ReportError(Exception):
+    """A report cannot be made or changed; the message is a sentence."""
 
 
-def add_price_book(organisation: Any, user: Any, book: PriceBook) -> PriceBookRow:
-    """Keep a new dated book; older ones stay as history, and reports keep the copy they were made with."""
-    return PriceBookRow.objects.create(organisation=organisation, document=book.model_dump(), created_by=user)
+def freeze(run: Run, user: Any) -> Report:
+    """A draft with everything known of the run now. Raises ReportError when the run is not done or not readable."""
+    if run.state != Run.State.DONE or run.finished_at is None:
+        raise ReportError(f"Only a finished run can be reported; this one is {run.get_state_display().lower()}.")
+    document, unreadable = run.workload.reading
+    manifest, unreadable_model = run.workload.model.reading
+    known, unreadable_result = reading(run)
+    if document is None or manifest is None or unreadable_result:
+        raise ReportError(unreadable or unreadable_model or unreadable_result)
+    snapshot = Snapshot(
+        run_id=str(run.id),
+        created_at=run.created_at.isoformat(),
+        finished_at=run.finished_at.isoformat(),
+        gpu_class=run.gpu_class,
+        workload=document,
+        model=manifest,
+        prices=known.price.book if known.price else price_book(run.organisation),
+        stages=stage_times(run),
+        results=known,
+    )
+    return Report.objects.create(
+        organisation=run.organisation,
+        run=run,
+        title=f"{run.workload.name} on {run.workload.model.name}"[:160],
+        verdict=run.verdict,
+        snapshot=snapshot.model_dump(mode="json"),
+        created_by=user,
+    )
+
+
+def _move(report: Report, old: Report.State, new: Report.State, **changes: Any) -> Report:
+    if Report.objects.filter(id=report.id, state=old).update(state=new, **changes) != 1:
+        report.refresh_from_db()
+        raise ReportError(f"The report is {report.state}, not {old.value}; somebody else may have changed it.")
+    report.refresh_from_db()
+    return report
+
+
+def review(report: Report, user: Any, note: str) -> Report:
+    """A draft becomes reviewed, with the reviewer's note. Raises ReportError when it is not a draft."""
+    now = timezone.now()
+    return _move(
+        report, Report.State.DRAFT, Report.State.REVIEWED, note=note.strip(), reviewed_by=user, reviewed_at=now
+    )
+
+
+def reopen(report: Report) -> Report:
+    """A reviewed report becomes a draft again; its note stays. Raises ReportError when it is not reviewed."""
+    return _move(report, Report.State.REVIEWED, Report.State.DRAFT, reviewed_by=None, reviewed_at=None)
+
+
+def publish(report: Report, user: Any) -> Report:
+    """A reviewed report becomes published, for good. Raises ReportError when it is not reviewed."""
+    now = timezone.now()
+    return _move(report, Report.State.REVIEWED, Report.State.PUBLISHED, published_by=user, published_at=now)

@@ -1,128 +1,34 @@
 """Runs in the public API: start, list, follow, cancel, and take what came out."""
 
 import uuid
-from datetime import datetime
 from typing import Any
 
 from django.http import FileResponse
 from django.shortcuts import get_object_or_404
-from ninja import Field, Query, Router, Schema, Status
+from ninja import Query, Router, Status
 
-from workbench.accounts.permissions import can_submit
+from workbench.accounts.permissions import submitter_required
 from workbench.api.pagination import Page, PageQuery, page
 from workbench.api.problems import Problem
 from workbench.intake import blobs
 from workbench.intake.models import Unreadable, Workload
 from workbench.runs import services
 from workbench.runs.models import Run, StageRun
-from workers.documents.stages import Results, RunState, Stage, StageFailure, Verdict
+from workbench.runs.schemas import Events, NewRun, ResultDocument, RunDetail, RunSummary, StageDocument
+from workbench.runs.views.runs import report_response
+from workers.documents.stages import Results, RunState, Stage
 
 router = Router(tags=["runs"])
-
-
-class NewRun(Schema):
-    """Which workload to run, and on which of its GPU classes (default: the first that has a worker)."""
-
-    workload: uuid.UUID
-    gpu_class: str | None = None
-
-
-class StageSummary(Schema):
-    """How far a stage is; `progress` from 0 to 1."""
-
-    stage: str
-    state: str
-    attempt: int
-    progress: float
-    message: str
-    started_at: datetime | None
-    finished_at: datetime | None
-
-
-class RunSummary(Schema):
-    """A run in a list."""
-
-    id: uuid.UUID
-    workload: uuid.UUID = Field(alias="workload_id")
-    state: RunState
-    stage: str
-    attempt: int
-    gpu_class: str
-    verdict: Verdict | None
-    cancel_requested: bool
-    error: StageFailure | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-
-    @staticmethod
-    def resolve_verdict(run: Run) -> str | None:
-        return run.verdict or None
-
-
-class RunDetail(RunSummary):
-    """A run with its stages; `waiting` says why it does not move."""
-
-    stages: list[StageSummary]
-    waiting: str
-
-    @staticmethod
-    def resolve_stages(run: Run) -> list[StageRun]:
-        return list(run.stages.all())
-
-    @staticmethod
-    def resolve_waiting(run: Run) -> str:
-        return services.waiting_for(run)
-
-
-class EventItem(Schema):
-    """One line of a run's log."""
-
-    id: int
-    at: datetime
-    stage: str
-    attempt: int
-    kind: str
-    message: str
-    data: dict[str, Any] | None
-
-
-class Events(Schema):
-    """Events in order; ask again with `after` = `last` for the next ones."""
-
-    items: list[EventItem]
-    last: int
-
-
-class StageDocument(StageSummary):
-    """A stage with its result, or what is already known of it."""
-
-    partial: dict[str, Any] | None
-    result: dict[str, Any] | None
-
-
-class ResultDocument(Schema):
-    """Everything the stages that are done have found."""
-
-    run: uuid.UUID
-    state: RunState
-    verdict: Verdict | None
-    results: Results
 
 
 def _run(request: Any, run_id: uuid.UUID) -> Run:
     return get_object_or_404(Run.objects.for_user(request.user).select_related("workload"), id=run_id)
 
 
-def _may_submit(request: Any) -> None:
-    if not can_submit(request.membership):
-        raise Problem(403, "Only an engineer or an admin of the organisation may do this.")
-
-
 @router.post("/runs", response={201: RunDetail}, summary="Start a run")
+@submitter_required
 def create(request: Any, body: NewRun) -> Any:
     """Start the pipeline on a workload."""
-    _may_submit(request)
     workload = get_object_or_404(Workload.objects.for_user(request.user).select_related("model"), id=body.workload)
     try:
         run = services.create_run(workload, request.user, body.gpu_class)
@@ -154,9 +60,9 @@ def read(request: Any, run_id: uuid.UUID) -> Run:
 
 
 @router.post("/runs/{uuid:run_id}/cancel", response=RunDetail, summary="Cancel a run")
+@submitter_required
 def cancel(request: Any, run_id: uuid.UUID) -> Run:
     """What waits is cancelled at once; a running stage is stopped within seconds."""
-    _may_submit(request)
     try:
         return services.cancel_run(_run(request, run_id), request.user)
     except services.RunError as error:
@@ -207,3 +113,13 @@ def artifact(request: Any, run_id: uuid.UUID, stage: Stage, name: str) -> FileRe
     found = get_object_or_404(_run(request, run_id).artifacts, stage=stage, name=name)
     file = blobs.path_of(found.sha256).open("rb")
     return FileResponse(file, as_attachment=True, filename=found.name, content_type="application/octet-stream")
+
+
+@router.get("/runs/{uuid:run_id}/report", tags=["reports"], summary="Take the report")
+def run_report(request: Any, run_id: uuid.UUID) -> FileResponse:
+    """The self-contained HTML report that the run wrote."""
+    run = _run(request, run_id)
+    response = report_response(run, download=True)
+    if response is None:
+        raise Problem(404, services.lacks(run, "report"))
+    return response

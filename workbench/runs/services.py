@@ -8,9 +8,11 @@ import pydantic
 
 from workbench.api.sentences import sentence, sentences
 from workbench.intake.models import Unreadable, Workload
-from workbench.reports.services import price_book
-from workbench.runs import state, workers
+from workbench.prices.services import price_book
+from workbench.runs import placement as workers
+from workbench.runs import state
 from workbench.runs.budget import seconds_left
+from workbench.runs.documents import StageTime
 from workbench.runs.models import Run, StageRun
 from workers.documents.stages import Results, Stage, StageInput
 from workers.documents.worker_api import StageKey
@@ -74,6 +76,24 @@ def results(run: Run) -> Results:
     if unreadable:
         raise Unreadable(unreadable)
     return known
+
+
+def stage_times(run: Run) -> list[StageTime]:
+    """When each finished stage ran."""
+    spans = [
+        (row.stage, row.started_at, row.finished_at)
+        for row in run.stages.all()
+        if row.started_at is not None and row.finished_at is not None
+    ]
+    origin = min((started for _, started, _ in spans), default=run.created_at)
+    return [
+        StageTime(
+            stage=stage,
+            start_s=(started - origin).total_seconds(),
+            duration_s=(finished - started).total_seconds(),
+        )
+        for stage, started, finished in spans
+    ]
 
 
 def headlines(runs: Iterable[UUID]) -> dict[UUID, str]:

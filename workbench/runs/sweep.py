@@ -7,7 +7,8 @@ from django.conf import settings
 from django.db.models import Q
 from django.utils import timezone
 
-from workbench.runs import dispatch, state, workers
+from workbench.runs import dispatch, state
+from workbench.runs import placement as workers
 from workbench.runs.models import Run
 from workers.documents.worker_api import StageKey
 

@@ -14,7 +14,8 @@ from ninja import Query, Router, Status
 from workbench.api.problems import Problem, sentence, sentences
 from workbench.intake import blobs
 from workbench.intake.models import Model, StoredFile, Unreadable
-from workbench.runs import services, state, workers
+from workbench.runs import placement as workers
+from workbench.runs import services, state
 from workbench.runs.models import Run
 from workers.documents.model import ModelManifest
 from workers.documents.stages import Results, StageFailure, StageInput

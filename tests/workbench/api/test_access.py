@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from workbench.api.v1 import api as v1
-from workbench.intake import uploads
-from workbench.intake.uploads import Announced
-from workbench.reports import publishing
+from workbench.api_v1 import api as v1
+from workbench.intake.services import uploads
+from workbench.intake.services.uploads import Announced
+from workbench.reports import services as publishing
 
 pytestmark = pytest.mark.django_db
 MISSING = "00000000-0000-4000-8000-000000000000"

@@ -24,7 +24,7 @@ def test_giving_up_removes_everything(api: Api, engineer: User, model_files: Fil
 
 def test_two_writers_of_one_file(api: Api, engineer: User, model_files: Files) -> None:
     """One of them waits in the middle of its body; the other is told so and loses nothing."""
-    from workbench.intake.receiving import WrongOffset, append
+    from workbench.intake.services.receiving import WrongOffset, append
 
     client = api(engineer)
     upload = Upload.objects.get(pk=announce(client, model_files).json()["id"])
@@ -53,7 +53,7 @@ def test_two_finishes_at_once_make_one_model(
     api: Api, engineer: User, model_files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second comes while the first is looking at the files."""
-    from workbench.intake import uploads
+    from workbench.intake.services import uploads
 
     client = api(engineer)
     upload = announce(client, model_files).json()["id"]
@@ -74,7 +74,7 @@ def test_two_finishes_at_once_make_one_model(
 def test_a_crash_while_finishing_can_be_tried_again(
     api: Api, engineer: User, model_files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from workbench.intake import uploads
+    from workbench.intake.services import uploads
 
     client = api(engineer)
     upload = announce(client, model_files).json()["id"]

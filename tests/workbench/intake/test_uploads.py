@@ -84,7 +84,7 @@ def test_a_hash_is_right_when_another_process_received_the_first_half(
     upload = announce(client, only_config).json()["id"]
     content = model_files["config.json"]
     send(client, upload, 0, content[:10])
-    monkeypatch.setattr("workbench.intake.receiving.running._states", {})
+    monkeypatch.setattr("workbench.intake.services.receiving.running._states", {})
     send(client, upload, 0, content[10:], offset=10)
     assert UploadFile.objects.get().digest == ""
     assert finish(client, upload, only_config).status_code == 201
@@ -94,7 +94,7 @@ def test_a_hash_is_right_when_another_process_received_the_first_half(
 def test_a_connection_that_breaks_keeps_what_came(engineer: User, api: Api, model_files: Files) -> None:
     from django.http.request import UnreadablePostError
 
-    from workbench.intake.receiving import append
+    from workbench.intake.services.receiving import append
 
     upload = Upload.objects.get(pk=announce(api(engineer), model_files).json()["id"])
 
@@ -217,7 +217,7 @@ def test_offsets_that_are_none(api: Api, engineer: User, model_files: Files, off
 
 
 def test_a_large_body_is_streamed(api: Api, engineer: User) -> None:
-    from workbench.intake.receiving import append
+    from workbench.intake.services.receiving import append
 
     size = 200 * 2**20
     upload = Upload.objects.get(

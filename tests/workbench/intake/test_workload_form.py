@@ -10,8 +10,8 @@ from django.test import Client
 from kernels import registry
 from tests.workbench.intake.workload_documents import GOOD, Clients, fields, post
 from workbench.accounts.models import User
+from workbench.intake.forms.workload import WorkloadForm, flatten
 from workbench.intake.models import Workload
-from workbench.intake.workload_form import WorkloadForm, flatten
 from workbench.runs.models import Run
 
 

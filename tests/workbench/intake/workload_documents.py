@@ -7,7 +7,7 @@ from typing import Any
 
 from django.test import Client
 
-from workbench.intake.workload_form import WorkloadForm
+from workbench.intake.forms.workload import WorkloadForm
 
 Clients = Callable[..., Client]
 

@@ -3,7 +3,7 @@
 import pytest
 import sample_runs
 
-from workbench.reports import publishing
+from workbench.reports import services as publishing
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 import sample_runs
 
-from workbench.reports import publishing, result_page
+from workbench.reports import services as publishing
+from workbench.runs import result_page
 
 
 def test_result_says_the_verdict_first_and_labels_its_numbers(browser, engineer, done):

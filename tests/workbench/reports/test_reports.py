@@ -3,9 +3,10 @@
 import pytest
 import sample_runs
 
-from workbench.reports import publishing
-from workbench.reports.models import PriceBookRow, Report
-from workbench.reports.services import add_price_book, price_book
+from workbench.prices.models import PriceBookRow
+from workbench.prices.services import add_price_book, price_book
+from workbench.reports import services as publishing
+from workbench.reports.models import Report
 from workers.documents.prices import Price, PriceBook
 
 

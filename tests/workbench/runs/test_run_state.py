@@ -7,7 +7,8 @@ import pytest
 import sample_results
 from django.utils import timezone
 
-from workbench.runs import budget, dispatch, services, state, workers
+from workbench.runs import budget, dispatch, services, state
+from workbench.runs import placement as workers
 from workbench.runs.budget import seconds_left
 from workbench.runs.models import Event, Run, StageRun, Worker
 from workbench.runs.sweep import sweep

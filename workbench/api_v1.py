@@ -1,0 +1,28 @@
+"""Version 1 of the API: the frame, and the routers of every app."""
+
+from workbench.accounts.api import router as account_router
+from workbench.api.auth import caller_auth, worker_auth
+from workbench.api.problems import ProblemAPI
+from workbench.api.throttle import CallerThrottle
+from workbench.intake.api import router as intake_router
+from workbench.prices.api import router as prices_router
+from workbench.reports.api import router as reports_router
+from workbench.runs.api import router as runs_router
+from workbench.runs.worker_api import router as worker_router
+
+api = ProblemAPI(
+    title="Kernel workbench",
+    version="1",
+    urls_namespace="api",
+    description=(
+        "Submit a model and an SLA, follow the run, read the verdict and take the plan.\n\n"
+        "Send `Authorization: Bearer <token>`; make tokens on the page /tokens/. Errors are "
+        "`application/problem+json`. Lists are paged by `cursor`. A POST with an `Idempotency-Key` may be repeated."
+    ),
+    auth=caller_auth,
+    throttle=[CallerThrottle()],
+    docs_url="/docs",
+)
+for router in (account_router, intake_router, prices_router, runs_router, reports_router):
+    api.add_router("", router)
+api.add_router("/worker", worker_router, auth=worker_auth, throttle=[], tags=["worker"])

@@ -1,0 +1,177 @@
+"""The form of a workload: a flat view of the document, by the paths of its fields.
+
+It checks nothing itself: `document()` goes to the pydantic Workload, and the reasons that come back are shown beside
+the inputs of the same path.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from django.http import QueryDict
+
+from workbench.intake.forms import inputs as form_inputs
+from workbench.intake.forms.inputs import FLAGS, LISTS, NUMBERS, PRESENT_FACTS, TEXTS, Choices, Input
+from workers.documents.workload import Objective, Sla
+
+Values = dict[str, Any]
+MAX_ROWS = 16
+_ROW = re.compile(r"objectives\[(\d{1,3})\]\.(metric|n|percentile|limit)$")
+_START = Sla(objectives=[Objective(metric="ttf_n", n=64, percentile=50, limit=100)])
+
+
+class WorkloadForm:
+    """Values by path (text, lists of strings, flags), the reasons beside them, and the text of an SLA file."""
+
+    def __init__(self, values: Values, models: Sequence[tuple[str, Choices]]) -> None:
+        self.values, self.models = values, models
+        self.reasons: Sequence[Mapping[str, str]] = []
+        self.sla_name, self.sla_text = "SLA", ""
+        self.sla_reasons: list[str] = []
+        self.focus = ""
+
+    @classmethod
+    def empty(cls, models: Sequence[tuple[str, Choices]], model: str = "") -> "WorkloadForm":
+        """The document's defaults, and one objective to begin with."""
+        return cls(flatten(_START.model_dump(mode="json")) | {"model": model}, models)
+
+    @classmethod
+    def posted(cls, data: QueryDict, models: Sequence[tuple[str, Choices]]) -> "WorkloadForm":
+        """The form as it was sent."""
+        values: Values = {name: data.getlist(name) for name in LISTS} | {name: name in data for name in FLAGS}
+        values |= {name: str(data[name]).strip() for name in data if name in TEXTS or _ROW.match(name)}
+        return cls(_renumbered(values), models)
+
+    @property
+    def rows(self) -> int:
+        """How many objectives there are."""
+        return len({match[1] for name in self.values if (match := _ROW.match(name))})
+
+    def add_objective(self) -> None:
+        """One more row at the end, up to MAX_ROWS."""
+        at = f"objectives[{self.rows}]"
+        if self.rows < MAX_ROWS:
+            self.values |= {f"{at}.metric": "tpot", f"{at}.percentile": "50", f"{at}.n": "", f"{at}.limit": ""}
+            self.focus = f"{at}.metric"
+
+    def remove_objective(self, index: int) -> None:
+        """Takes a row away; those after it move up."""
+        kept = {name: value for name, value in self.values.items() if not name.startswith(f"objectives[{index}].")}
+        self.values = _renumbered(kept)
+
+    def fill(self, document: Mapping[str, Any]) -> None:
+        """Takes the values of a document; the model stays as it is when the document names none."""
+        self.values = {"model": self.values.get("model", "")} | flatten(document)
+
+    def document(self) -> dict[str, Any]:
+        """The document that the form describes, unchecked; what is empty is left out."""
+        document: dict[str, Any] = {"objectives": [{} for _ in range(self.rows)]}
+        stated = any(self.values.get(name) for name in PRESENT_FACTS)
+        for name, value in self.values.items():
+            if value != "" and (stated or not name.startswith("present.")):
+                _put(document, name, _typed(name, value))
+        return document
+
+    def inputs(self) -> Iterator[Input]:
+        """Every input, in the order of the page."""
+        yield self.model
+        for row in self.objectives:
+            yield from row
+        for section in (self.traffic, self.general, self.constraints, self.present):
+            yield from section
+
+    @property
+    def other_reasons(self) -> list[Mapping[str, str]]:
+        """Reasons about fields that the form has no input for."""
+        known = {each.name for each in self.inputs()}
+        return [reason for reason in self.reasons if reason["field"] not in known]
+
+    @property
+    def model(self) -> Input:
+        return self._bound(form_inputs.model(self.models))
+
+    @property
+    def objectives(self) -> list[list[Input]]:
+        return [[self._bound(each) for each in form_inputs.objective(index)] for index in range(self.rows)]
+
+    @property
+    def general(self) -> list[Input]:
+        return [self._bound(each) for each in form_inputs.general()]
+
+    @property
+    def traffic(self) -> list[Input]:
+        return [self._bound(each) for each in form_inputs.traffic()]
+
+    @property
+    def constraints(self) -> list[Input]:
+        return [self._bound(each) for each in form_inputs.constraints()]
+
+    @property
+    def present(self) -> list[Input]:
+        return [self._bound(each) for each in form_inputs.present()]
+
+    def _bound(self, each: Input) -> Input:
+        each.value = self.values.get(each.name, "")
+        if each.kind == "checks":
+            known = {name for name, _ in each.choices}
+            each.choices = [*each.choices, *((name, name) for name in each.value if name not in known)]
+        each.errors = [reason["reason"] for reason in self.reasons if _belongs(reason["field"], each)]
+        each.focus = each.name == self.focus
+        return each
+
+
+def flatten(document: Mapping[str, Any], path: str = "") -> Values:
+    """A document as {path: text, list of strings or flag}; None becomes an empty text."""
+    values: Values = {}
+    for key, value in document.items():
+        name = f"{path}.{key}" if path else key
+        if isinstance(value, Mapping):
+            values |= flatten(value, name)
+        elif key == "objectives":
+            for index, each in enumerate(value):
+                values |= flatten(each, f"objectives[{index}]")
+        elif isinstance(value, bool | list):
+            values[name] = value
+        else:
+            values[name] = "" if value is None else str(value).removesuffix(".0")
+    shown = TEXTS | LISTS | FLAGS
+    return {name: value for name, value in values.items() if path or name in shown or _ROW.match(name)}
+
+
+def _belongs(field: str, each: Input) -> bool:
+    """Whether a reason's field is the input's, or an item of its list."""
+    return field == each.name or (each.kind == "checks" and field.startswith(f"{each.name}["))
+
+
+def _renumbered(values: Values) -> Values:
+    """Objectives counted from 0 without gaps, in their order."""
+    numbers = sorted({int(match[1]) for name in values if (match := _ROW.match(name))})
+    place = {number: index for index, number in enumerate(numbers)}
+    found: Values = {}
+    for name, value in values.items():
+        match = _ROW.match(name)
+        found[f"objectives[{place[int(match[1])]}].{match[2]}" if match else name] = value
+    return found
+
+
+def _typed(name: str, value: Any) -> Any:
+    """A number's text as the number, so that the reasons read as for a document; anything else as it is."""
+    if name not in NUMBERS and not (name.startswith("objectives[") and not name.endswith(".metric")):
+        return value
+    with suppress(ValueError):
+        return int(value)
+    with suppress(ValueError):
+        return float(value)
+    return value
+
+
+def _put(document: dict[str, Any], name: str, value: Any) -> None:
+    row = _ROW.match(name)
+    if row:
+        document["objectives"][int(row[1])][row[2]] = value
+        return
+    *parents, last = name.split(".")
+    for parent in parents:
+        document = document.setdefault(parent, {})
+    document[last] = value

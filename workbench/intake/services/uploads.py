@@ -1,0 +1,122 @@
+"""An upload from its announcement to a model. Whatever is refused leaves nothing behind."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from kernels.engine.weights import digest, generated_digest
+from kernels.model_files import ModelRefused, check_paths, inspect
+from workbench.accounts.models import Organisation
+from workbench.api.problems import Problem, invalid
+from workbench.intake import blobs
+from workbench.intake.models import Model, Upload, UploadFile
+from workbench.intake.services import quota
+from workbench.intake.services.catalogue import SEED, manifest_of, save_model
+from workbench.intake.services.receiving import discard, file_of
+from workers.documents.model import ModelFile
+
+
+class Announced(NamedTuple):
+    """A file that is to come; `sha256` may be told at the end instead."""
+
+    path: str
+    size: int
+    sha256: str = ""
+
+
+def refused(error: ModelRefused) -> Problem:
+    """The 422 of a model that is not taken."""
+    return invalid([{"file": error.file, "field": error.field, "reason": error.reason}])
+
+
+def create(organisation: Any, user: Any, name: str, files: Sequence[Announced]) -> Upload:
+    """Announces an upload. Raises Problem when a name, a size or the quota does not allow it."""
+    if not name.isprintable():
+        raise invalid([{"field": "name", "reason": "control characters are not allowed"}])
+    paths = _without_common_folder([file.path for file in files])
+    try:
+        check_paths(paths)
+    except ModelRefused as error:
+        raise refused(error) from None
+    if "config.json" not in paths:
+        raise invalid([{"file": "config.json", "field": "", "reason": "the file is missing"}])
+    with transaction.atomic():
+        Organisation.objects.select_for_update().get(pk=organisation.pk)
+        quota.check(organisation, [file.size for file in files])
+        upload = Upload.objects.create(organisation=organisation, name=name, created_by=user)
+        UploadFile.objects.bulk_create(
+            UploadFile(upload=upload, number=number, path=path, size=file.size, sha256=file.sha256)
+            for number, (path, file) in enumerate(zip(paths, files, strict=True))
+        )
+    return upload
+
+
+def _without_common_folder(paths: list[str]) -> list[str]:
+    """The paths as they are inside the model's folder, when all of them begin with that folder's name."""
+    folder = paths[0].partition("/")[0] if paths else ""
+    if f"{folder}/config.json" in paths and all(path.startswith(f"{folder}/") for path in paths):
+        return [path.removeprefix(f"{folder}/") for path in paths]
+    return paths
+
+
+def finish(upload: Upload, user: Any, hashes: Mapping[str, str]) -> Model:
+    """Turns a complete upload into a model; `hashes` maps paths to what the customer says their SHA-256 is.
+
+    Raises Problem: 409 while bytes are missing (the upload stays), 422 when a hash or the model is refused (the
+    upload is removed).
+    """
+    if not Upload.objects.filter(pk=upload.pk, state=Upload.State.OPEN).update(
+        state=Upload.State.FINISHING, touched_at=timezone.now()
+    ):
+        raise Problem(409, "The upload is being finished by another request.")
+    try:
+        files = list(upload.files.all())
+        _check_complete(files, hashes)
+        try:
+            model = _to_model(upload, user, files, hashes)
+        except ModelRefused as error:
+            discard(upload)
+            raise refused(error) from None
+    except BaseException:
+        Upload.objects.filter(pk=upload.pk).update(state=Upload.State.OPEN)
+        raise
+    discard(upload)
+    return model
+
+
+def _check_complete(files: list[UploadFile], hashes: Mapping[str, str]) -> None:
+    for file in files:
+        if file.received != file.size:
+            reason = f"{file.received:,} of {file.size:,} bytes have come"
+            raise Problem(409, f"{file.path}: {reason}", [{"file": file.path, "field": "size", "reason": reason}])
+    known = {file.path for file in files}
+    for path in hashes:
+        if path not in known:
+            raise invalid([{"file": path, "field": "path", "reason": "the upload has no such file"}])
+    for file in files:
+        if not (file.sha256 or hashes.get(file.path)):
+            raise invalid([{"file": file.path, "field": "sha256", "reason": "is required"}])
+
+
+def _to_model(upload: Upload, user: Any, files: list[UploadFile], hashes: Mapping[str, str]) -> Model:
+    where: dict[str, Path] = {}
+    for file in files:
+        where[file.path] = file_of(upload, file.number)
+        where[file.path].parent.mkdir(parents=True, exist_ok=True)
+        where[file.path].touch()
+        file.digest = file.digest or blobs.hash_of(where[file.path])
+        for told in filter(None, (file.sha256, hashes.get(file.path))):
+            if told != file.digest:
+                raise ModelRefused(file.path, "sha256", f"the content that came has {file.digest}, not {told}")
+    facts = inspect(where, quota=settings.MODEL_MAX_BYTES)
+    UploadFile.objects.bulk_update(files, ["digest"])
+    listed = [ModelFile(path=file.path, sha256=file.digest, size=file.size) for file in files]
+    named = generated_digest(facts.config, SEED) if facts.generated else digest((f.path, f.sha256) for f in listed)
+    manifest = manifest_of(facts, upload.name, "upload", named, listed)
+    for file in files:
+        blobs.adopt(where[file.path], file.digest)
+    return save_model(upload.organisation, user, manifest)

@@ -1,0 +1,124 @@
+"""A workload from its document: whether it fits its model and the GPUs, and its row."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from kernels import registry
+from kernels.hardware import GPUS
+from kernels.model_files import needed_bytes
+from kernels.model_files.config import value
+from kernels.ops import BYTES
+from workbench.api.problems import invalid
+from workbench.intake.models import Model, Workload
+from workbench.intake.services.catalogue import model_for
+from workers.documents.model import ModelManifest
+from workers.documents.workload import Workload as WorkloadDocument
+
+GIB = 2**30
+EXACT = ("bf16", "fp16", "fp32")
+"""Precisions a model runs in before anything of it is quantised."""
+TOKEN_METRICS = ("ttft", "ttf_n", "tpot", "itl")
+
+
+def create_workload(organisation: Any, user: Any, document: WorkloadDocument) -> Workload:
+    """The row of a valid workload. Raises Problem 422 that names the fields; nothing is kept then."""
+    model = check_workload(organisation, user, document)
+    name = document.name or f"{model.name}, {document.objectives[0].label}"
+    return Workload.objects.create(
+        organisation=organisation,
+        name=name[:120],
+        document=document.model_dump(mode="json"),
+        model=model,
+        created_by=user,
+    )
+
+
+def check_workload(organisation: Any, user: Any, document: WorkloadDocument) -> Model:
+    """The workload's model, when it suits the objectives and fits a GPU that is allowed. Raises Problem 422."""
+    if unprintable := list(_text_reasons(document)):
+        raise invalid(unprintable)
+    model = model_for(organisation, user, document.model)
+    facts, unreadable = model.reading
+    if facts is None:
+        raise invalid([{"field": "model", "reason": unreadable}])
+    reasons = [
+        *_excluded_reasons(document),
+        *_kind_reasons(facts, document),
+        *_length_reasons(facts, document),
+        *_fit_reasons(facts, document),
+    ]
+    if reasons:
+        raise invalid(reasons)
+    return model
+
+
+def _text_reasons(document: WorkloadDocument) -> Iterator[dict[str, str]]:
+    """Control characters, which databases and terminals do not take well."""
+    texts = {"name": document.name, "present.gpu": document.present.gpu if document.present else ""}
+    for field, text in texts.items():
+        if not text.isprintable():
+            yield {"field": field, "reason": "control characters are not allowed"}
+
+
+def _excluded_reasons(document: WorkloadDocument) -> Iterator[dict[str, str]]:
+    known = {each.name for each in registry.variants()}
+    for index, name in enumerate(document.constraints.exclude):
+        if name not in known:
+            yield {"field": f"constraints.exclude[{index}]", "reason": registry.unknown(name)}
+        elif name == document.baseline_runner:
+            reason = f"{name} is what runs today (baseline_runner), which everything is compared with"
+            yield {"field": f"constraints.exclude[{index}]", "reason": reason}
+
+
+def _kind_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[dict[str, str]]:
+    if facts.kind == "decoder":
+        return []
+    reason = f"{facts.name} does not generate token by token; promise batch_latency, e2e or throughput"
+    return [
+        {"field": f"objectives[{index}].metric", "reason": reason}
+        for index, objective in enumerate(document.objectives)
+        if objective.metric in TOKEN_METRICS
+    ]
+
+
+def _length_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[dict[str, str]]:
+    positions = value(facts.config, "positions")
+    wanted = document.traffic.prompt_tokens + (document.traffic.output_tokens if facts.kind == "decoder" else 0)
+    if not isinstance(positions, int) or wanted <= positions:
+        return []
+    reason = f"{wanted:,} tokens are more than the {positions:,} positions that {facts.name} has"
+    return [{"field": "traffic.prompt_tokens", "reason": reason}]
+
+
+def _fit_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[dict[str, str]]:
+    needs = needed_gib(facts, document)
+    has = {gpu_class: memory_gib(gpu_class) for gpu_class in document.constraints.gpu_classes}
+    largest = max(has, key=lambda gpu_class: has[gpu_class])
+    if needs <= has[largest]:
+        return []
+    what = "machine" if largest == "cpu" else "GPU"
+    reason = f"{facts.name} needs {needs:,.0f} GiB; the largest allowed {what}, {largest}, has {has[largest]:.1f} GiB"
+    return [{"field": "model", "reason": reason}]
+
+
+def needed_gib(facts: ModelManifest, document: WorkloadDocument) -> float:
+    """GiB that the traffic takes in the smallest unquantised precision allowed (modelled)."""
+    exact = [BYTES[each] for each in document.constraints.precisions if each in EXACT]
+    traffic = document.traffic
+    needed = needed_bytes(
+        facts.config,
+        facts.parameters,
+        bytes_per_element=min(exact, default=BYTES["bf16"]),
+        batch=traffic.batch,
+        prompt=traffic.prompt_tokens,
+        output=traffic.output_tokens,
+    )
+    return needed / GIB
+
+
+def memory_gib(gpu_class: str) -> float:
+    """Memory of a GPU class by its datasheet; for the CPU that of this machine."""
+    if gpu_class == "cpu":
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
+    return GPUS[gpu_class].memory_gib

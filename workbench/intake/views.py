@@ -1,0 +1,76 @@
+"""Pages of models: catalogue and own, one model, the upload."""
+
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from workbench.accounts.permissions import submitter_required
+from workbench.api.sentences import Problem
+from workbench.intake.models import Model, Upload
+from workbench.intake.services import catalogue, quota
+from workbench.intake.services.cleaning import delete_model
+
+PAGE_SIZE = 25
+
+
+@require_safe
+def model_list(request: HttpRequest) -> HttpResponse:
+    """The organisation's own models, uploads under way, and the catalogue."""
+    own = Model.objects.for_user(request.user).filter(manifest__source="upload").select_related("created_by")
+    uploads = Upload.objects.for_user(request.user).prefetch_related("files")
+    context = {
+        "page": Paginator(own, PAGE_SIZE).get_page(request.GET.get("page")),
+        "uploads": [(upload, *_progress(upload)) for upload in uploads],
+        "catalogue": [{"name": name, "summary": text, "facts": facts} for name, text, facts in catalogue.entries()],
+    }
+    return render(request, "intake/models.html", context)
+
+
+def _progress(upload: Upload) -> tuple[int, int]:
+    files = list(upload.files.all())
+    return sum(file.received for file in files), sum(file.size for file in files)
+
+
+@require_safe
+def model_page(request: HttpRequest, model_id: UUID) -> HttpResponse:
+    """One model: what its files say, and the workloads about it."""
+    model = get_object_or_404(Model.objects.for_user(request.user).select_related("created_by"), pk=model_id)
+    facts, unreadable = model.reading
+    context = {
+        "model": model,
+        "facts": facts,
+        "unreadable": unreadable,
+        "workloads": model.workloads.all()[:PAGE_SIZE],
+    }
+    return render(request, "intake/model.html", context)
+
+
+@require_safe
+@submitter_required
+def model_upload(request: HttpRequest) -> HttpResponse:
+    """Files by drag and drop or by the file input; the script sends them by the API."""
+    context = {
+        "most": settings.MODEL_MAX_BYTES,
+        "used": quota.used_bytes(request.organisation),  # type: ignore[attr-defined]
+        "quota": settings.ORGANISATION_QUOTA_BYTES,
+    }
+    return render(request, "intake/upload.html", context)
+
+
+@require_POST
+@submitter_required
+def model_delete(request: HttpRequest, model_id: UUID) -> HttpResponse:
+    """Removes a model that no workload is about."""
+    model = get_object_or_404(Model.objects.for_user(request.user), pk=model_id)
+    try:
+        delete_model(model)
+    except Problem as problem:
+        messages.error(request, f"{problem.detail}.")
+        return redirect("model", model_id)
+    messages.success(request, f"{model.name} has been removed.")
+    return redirect("model-list")

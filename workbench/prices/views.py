@@ -1,0 +1,31 @@
+"""The price book of an organisation: the one in force, its history, and a form to add the next."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods
+
+from workbench.accounts.permissions import can_review
+from workbench.prices.forms import PriceBookForm
+from workbench.prices.models import PriceBookRow
+from workbench.prices.services import add_price_book, price_book
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def prices(request: Any) -> HttpResponse:
+    """Shows the book in force and its history; the account role and admins add a new dated book."""
+    book = price_book(request.organisation)
+    form = PriceBookForm(request.POST if request.method == "POST" else None, book=book)
+    if request.method == "POST":
+        if not can_review(request.membership):
+            raise PermissionDenied("Only the account role or an admin of the organisation may change prices.")
+        if form.is_valid():
+            add_price_book(request.organisation, request.user, form.book())
+            messages.success(request, "The new price book is in force. Reports keep the prices they were made with.")
+            return redirect("prices")
+    history = PriceBookRow.objects.for_user(request.user).select_related("created_by")
+    context = {"book": book, "form": form, "history": history, "own": history.exists()}
+    return render(request, "prices/prices.html", context, status=422 if form.is_bound else 200)

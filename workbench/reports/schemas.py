@@ -1,0 +1,45 @@
+"""What the API says of reports."""
+
+import uuid
+from datetime import datetime
+
+from ninja import Schema
+
+from workbench.reports.documents import Snapshot
+from workbench.reports.models import Report
+
+
+class NewReport(Schema):
+    """The finished run to freeze."""
+
+    run: uuid.UUID
+
+
+class Review(Schema):
+    """The reviewer's note to the reader."""
+
+    note: str = ""
+
+
+class ReportSummary(Schema):
+    """A report in a list."""
+
+    id: uuid.UUID
+    run: uuid.UUID
+    title: str
+    state: str
+    verdict: str
+    note: str
+    created_at: datetime
+    reviewed_at: datetime | None
+    published_at: datetime | None
+
+    @staticmethod
+    def resolve_run(report: Report) -> uuid.UUID:
+        return report.run_id
+
+
+class ReportDetail(ReportSummary):
+    """A report with everything that was frozen."""
+
+    snapshot: Snapshot

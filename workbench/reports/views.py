@@ -1,0 +1,103 @@
+"""Reports: the list, one report, and its way from draft to published."""
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from workbench.accounts.permissions import reviewer_required
+from workbench.reports import services
+from workbench.reports.forms import ReviewForm
+from workbench.reports.models import Report
+from workbench.runs import result_page
+from workbench.runs.services import headlines
+from workbench.runs.views.runs import get_run
+
+PAGE_SIZE = 25
+
+
+def get_report(request: HttpRequest, report_id: UUID) -> Report:
+    """The report if it is the caller's organisation's; raises Http404."""
+    rows = Report.objects.for_user(request.user).select_related("run", "created_by", "reviewed_by", "published_by")
+    return get_object_or_404(rows, id=report_id)
+
+
+@require_safe
+def report_list(request: HttpRequest) -> HttpResponse:
+    """Every report of the organisation, the newest first."""
+    rows = Report.objects.for_user(request.user).defer("snapshot").select_related("created_by", "reviewed_by")
+    page = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
+    reached = headlines(report.run_id for report in page)
+    return render(
+        request, "reports/list.html", {"page": page, "rows": [(each, reached.get(each.run_id, "")) for each in page]}
+    )
+
+
+@require_POST
+def create(request: HttpRequest, run_id: UUID) -> HttpResponse:
+    """Freezes a finished run as a draft."""
+    run = get_run(request, run_id)
+    try:
+        report = services.freeze(run, request.user)
+    except services.ReportError as error:
+        messages.error(request, str(error))
+        return redirect("run", run.id)
+    messages.success(request, "The results are frozen as a draft. The account team reviews and publishes it.")
+    return redirect("report", report.id)
+
+
+@require_safe
+def report_page(request: HttpRequest, report_id: UUID) -> HttpResponse:
+    """One report: its state and note, then the result as it was frozen."""
+    report = get_report(request, report_id)
+    return _show(request, report, ReviewForm(initial={"note": report.note}))
+
+
+def _show(request: HttpRequest, report: Report, form: ReviewForm, status: int = 200) -> HttpResponse:
+    document = report.document
+    context = result_page.context(document.workload, document.model, document.results, document.stages)
+    context |= {"report": report, "snapshot": document, "form": form}
+    return render(request, "reports/report.html", context, status=status)
+
+
+def _change(request: HttpRequest, report: Report, change: Any, done: str) -> HttpResponse:
+    try:
+        change()
+    except services.ReportError as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, done)
+    return redirect("report", report.id)
+
+
+@require_POST
+@reviewer_required
+def review(request: HttpRequest, report_id: UUID) -> HttpResponse:
+    """A draft becomes reviewed, with a note."""
+    report = get_report(request, report_id)
+    form = ReviewForm(request.POST)
+    if not form.is_valid():
+        return _show(request, report, form, status=422)
+    note = form.cleaned_data["note"]
+    return _change(request, report, lambda: services.review(report, request.user, note), "The report is reviewed.")
+
+
+@require_POST
+@reviewer_required
+def reopen(request: HttpRequest, report_id: UUID) -> HttpResponse:
+    """A reviewed report becomes a draft again."""
+    report = get_report(request, report_id)
+    return _change(request, report, lambda: services.reopen(report), "The report is a draft again.")
+
+
+@require_POST
+@reviewer_required
+def publish(request: HttpRequest, report_id: UUID) -> HttpResponse:
+    """A reviewed report becomes published."""
+    report = get_report(request, report_id)
+    done = "The report is published for every member of the organisation."
+    return _change(request, report, lambda: services.publish(report, request.user), done)

@@ -1,0 +1,34 @@
+"""Blobs that nothing refers to any more: neither a model's file nor a run's artifact."""
+
+import time
+from pathlib import Path
+
+from django.conf import settings
+
+from workbench.intake import blobs
+from workbench.intake.models import StoredFile
+from workbench.runs.models import StoredArtifact
+
+COLLECT_EVERY_SECONDS = 3600
+
+
+def collect_when_due() -> None:
+    """Removes unreferenced blobs when the last collection is an hour ago."""
+    if _collection_is_due():
+        collect_blobs()
+
+
+def collect_blobs() -> int:
+    """Removes blobs older than a day that no model's file and no run's artifact refers to; returns how many."""
+    wanted = set(StoredFile.objects.values_list("sha256", flat=True))
+    wanted.update(StoredArtifact.objects.values_list("sha256", flat=True))
+    return blobs.collect(wanted)
+
+
+def _collection_is_due() -> bool:
+    """Whether the last collection, marked by a file's time, is an hour ago; marks this one."""
+    mark = Path(settings.BLOBS) / "collected"
+    if mark.exists() and time.time() - mark.stat().st_mtime < COLLECT_EVERY_SECONDS:
+        return False
+    mark.touch()
+    return True

@@ -1,0 +1,49 @@
+"""Which GPU workers are there, and which class of the workload's a run goes to."""
+
+from datetime import timedelta
+
+from django.utils import timezone
+
+from workbench.intake.services.workloads import memory_gib, needed_gib
+from workbench.runs import state
+from workbench.runs.models import Run, Worker
+from workers.documents.model import ModelManifest
+from workers.documents.worker_api import WORKER_ALIVE_SECONDS, Hello
+from workers.documents.workload import Workload
+
+
+def alive() -> set[str]:
+    """GPU classes that a worker served a moment ago."""
+    since = timezone.now() - timedelta(seconds=WORKER_ALIVE_SECONDS)
+    return set(Worker.objects.filter(last_seen__gte=since).values_list("gpu_class", flat=True))
+
+
+def choose_class(workload: Workload, manifest: ModelManifest) -> str:
+    """The first class the workload allows that has the memory and a worker; else the first that has the memory."""
+    needed = needed_gib(manifest, workload)
+    allowed = list(workload.constraints.gpu_classes)
+    fits = [name for name in allowed if needed <= memory_gib(name)] or allowed
+    living = alive()
+    return next((name for name in fits if name in living), fits[0])
+
+
+def greet(hello: Hello) -> None:
+    """Note that a worker is there; one that is new takes the runs that wait for a class nobody serves."""
+    before, now = alive(), timezone.now()
+    for gpu_class in hello.gpu_classes:
+        Worker.objects.update_or_create(name=hello.worker, gpu_class=gpu_class, defaults={"last_seen": now})
+    if not before.issuperset(hello.gpu_classes):
+        reroute_waiting()
+
+
+def reroute_waiting() -> None:
+    """Send runs that have not begun, and whose class has no worker, to a class they allow that has one."""
+    living = alive()
+    waiting = Run.objects.filter(state=Run.State.QUEUED, started_at=None, gpu_class_fixed=False)
+    for run in waiting.exclude(gpu_class__in=living).select_related("workload__model"):
+        document, manifest = run.workload.reading[0], run.workload.model.reading[0]
+        if document is None or manifest is None:
+            continue
+        chosen = choose_class(document, manifest)
+        if chosen in living:
+            state.reroute(run, chosen)

@@ -1,0 +1,112 @@
+"""The context of a result, the same for a run's own page and for a frozen report."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.runs.documents import StageTime
+from workers.charts import CHARTS, cells, decisions, latency, plans, provenance, timeline
+from workers.charts.base import Figure, Table, metric_label
+from workers.charts.svg import draw
+from workers.documents.model import ModelManifest
+from workers.documents.stages import Results
+from workers.documents.workload import Workload
+
+PLACED = ("objectives", "latency", "chosen", "time", "roofline", "plans", "decisions", "economics")
+"""Charts that the template shows in sections of their own; the others stand together at its end."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A chart as the template shows it; `figure` is None where only the table is known."""
+
+    key: str
+    title: str
+    note: str
+    basis: str
+    provenance: str
+    figure: Figure | None
+    headers: list[tuple[str, bool]]
+    rows: list[list[tuple[str, bool]]]
+
+    @property
+    def svg(self) -> str:
+        """The figure for readers without scripts."""
+        return draw(self.figure, self.title) if self.figure else ""
+
+    @property
+    def data_id(self) -> str:
+        return f"figure-{self.key}"
+
+
+def _drawn(key: str, title: str, note: str, basis: str, where: str, figure: Figure | None, table: Table) -> Drawn:
+    return Drawn(key, title, note, basis, where, figure, cells.headers(table), cells.rows(table))
+
+
+def charts(results: Results) -> dict[str, Drawn]:
+    """Every chart that has something to show, by its key."""
+    drawn = {
+        chart.key: _drawn(
+            chart.key,
+            chart.title,
+            chart.note,
+            chart.basis,
+            provenance.sentence(results, chart.stage),
+            chart.figure(results),
+            chart.table(results),
+        )
+        for chart in CHARTS
+    }
+    return {key: each for key, each in drawn.items() if each.rows}
+
+
+def more_latencies(results: Results) -> list[Drawn]:
+    """The distributions of the metrics after the first."""
+    where = provenance.sentence(results, "verify")
+    return [
+        _drawn(
+            f"latency-{metric}-{n or 0}",
+            f"{metric_label(metric, n)} before and after",
+            "",
+            "measured",
+            where,
+            latency.figure_of(results, (metric, n)),
+            latency.table_of(results, (metric, n)),
+        )
+        for metric, n in latency.metrics(results)[1:]
+    ]
+
+
+def timeline_chart(times: list[StageTime]) -> Drawn | None:
+    """How long each stage took."""
+    spans = [timeline.Span(each.stage, each.start_s, each.duration_s) for each in times]
+    if not spans:
+        return None
+    return _drawn(
+        "timeline", "How long each stage took", "", "measured", "", timeline.figure(spans), timeline.table(spans)
+    )
+
+
+def context(
+    workload: Workload | None, model: ModelManifest | None, results: Results, times: list[StageTime]
+) -> dict[str, Any]:
+    """Everything `runs/_result.html` reads; `workload` is None when it cannot be read any more."""
+    environment = provenance.environment(results, "verify") or provenance.environment(results, "baseline")
+    drawn = charts(results)
+    return {
+        "sla": workload,
+        "manifest": model,
+        "results": results,
+        "verify": results.verify,
+        "price": results.price,
+        "charts": drawn,
+        "other_charts": [each for key, each in drawn.items() if key not in PLACED],
+        "more_latencies": more_latencies(results),
+        "timeline": timeline_chart(times),
+        "facts": provenance.facts(environment) if environment else [],
+        "provenance": provenance.sentence(results, "verify"),
+        "candidates": decisions.tried(results),
+        "refused": decisions.refused(results),
+        "trials": plans.ranked(results),
+        "chosen_plan": plans.chosen(results),
+        "why_chosen": plans.why(results),
+    }

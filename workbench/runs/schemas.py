@@ -1,0 +1,101 @@
+"""What the API says of runs."""
+
+import uuid
+from datetime import datetime
+from typing import Any
+
+from ninja import Field, Schema
+
+from workbench.runs import services
+from workbench.runs.models import Run, StageRun
+from workers.documents.stages import Results, RunState, StageFailure, Verdict
+
+
+class NewRun(Schema):
+    """Which workload to run, and on which of its GPU classes (default: the first that has a worker)."""
+
+    workload: uuid.UUID
+    gpu_class: str | None = None
+
+
+class StageSummary(Schema):
+    """How far a stage is; `progress` from 0 to 1."""
+
+    stage: str
+    state: str
+    attempt: int
+    progress: float
+    message: str
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class RunSummary(Schema):
+    """A run in a list."""
+
+    id: uuid.UUID
+    workload: uuid.UUID = Field(alias="workload_id")
+    state: RunState
+    stage: str
+    attempt: int
+    gpu_class: str
+    verdict: Verdict | None
+    cancel_requested: bool
+    error: StageFailure | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @staticmethod
+    def resolve_verdict(run: Run) -> str | None:
+        return run.verdict or None
+
+
+class RunDetail(RunSummary):
+    """A run with its stages; `waiting` says why it does not move."""
+
+    stages: list[StageSummary]
+    waiting: str
+
+    @staticmethod
+    def resolve_stages(run: Run) -> list[StageRun]:
+        return list(run.stages.all())
+
+    @staticmethod
+    def resolve_waiting(run: Run) -> str:
+        return services.waiting_for(run)
+
+
+class EventItem(Schema):
+    """One line of a run's log."""
+
+    id: int
+    at: datetime
+    stage: str
+    attempt: int
+    kind: str
+    message: str
+    data: dict[str, Any] | None
+
+
+class Events(Schema):
+    """Events in order; ask again with `after` = `last` for the next ones."""
+
+    items: list[EventItem]
+    last: int
+
+
+class StageDocument(StageSummary):
+    """A stage with its result, or what is already known of it."""
+
+    partial: dict[str, Any] | None
+    result: dict[str, Any] | None
+
+
+class ResultDocument(Schema):
+    """Everything the stages that are done have found."""
+
+    run: uuid.UUID
+    state: RunState
+    verdict: Verdict | None
+    results: Results

@@ -1,0 +1,18 @@
+"""Addresses of the pages of workloads and runs."""
+
+from django.urls import path
+
+from workbench.runs.views import runs, workloads
+
+urlpatterns = [
+    path("workloads/", workloads.workload_list, name="workload-list"),
+    path("workloads/new/", workloads.workload_new, name="workload-new"),
+    path("workloads/<uuid:workload_id>/", workloads.workload_page, name="workload"),
+    path("workloads/<uuid:workload_id>/run/", workloads.run_again, name="workload-run"),
+    path("runs/<uuid:run_id>/", runs.run_page, name="run"),
+    path("runs/<uuid:run_id>/cancel/", runs.cancel, name="run-cancel"),
+    path("runs/<uuid:run_id>/result/", runs.result, name="run-result"),
+    path("runs/<uuid:run_id>/plan.json", runs.plan, name="run-plan"),
+    path("runs/<uuid:run_id>/report.html", runs.report_file, name="run-report"),
+    path("runs/<uuid:run_id>/artifacts/<str:sha256>/", runs.artifact, name="run-artifact"),
+]

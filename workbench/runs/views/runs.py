@@ -1,0 +1,137 @@
+"""Pages of one run: live while it works, its result, and the files it leaves."""
+
+import json
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from workbench.accounts.permissions import submitter_required
+from workbench.intake.blobs import path_of
+from workbench.runs import result_page, services
+from workbench.runs.models import Run, StageRun, StoredArtifact
+from workers.charts import decisions
+
+REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; sandbox"
+SHOWN_EVENTS = 200
+
+
+def get_run(request: HttpRequest, run_id: UUID) -> Run:
+    """The run if it is the caller's organisation's; raises Http404."""
+    rows = Run.objects.for_user(request.user).select_related("workload__model", "created_by", "organisation")
+    return get_object_or_404(rows, id=run_id)
+
+
+def _seconds(stage: StageRun) -> float | None:
+    if stage.started_at is None:
+        return None
+    return ((stage.finished_at or timezone.now()) - stage.started_at).total_seconds()
+
+
+def _live_context(run: Run) -> dict[str, Any]:
+    stages = list(run.stages.all())
+    known, _ = services.reading(run)
+    tried = len(decisions.tried(known))
+    begun, ended = run.started_at or run.created_at, run.finished_at or timezone.now()
+    return {
+        "run": run,
+        "stages": [(stage, _seconds(stage)) for stage in stages],
+        "done_stages": sum(stage.state == StageRun.State.DONE for stage in stages),
+        "elapsed": (ended - begun).total_seconds(),
+        "events": run.events.order_by("-id")[:SHOWN_EVENTS],
+        "waiting": services.waiting_for(run),
+        "known": known,
+        "tried": tried,
+        "refused": len(decisions.candidates(known)) - tried,
+        "partial": next((stage for stage in stages if stage.partial), None),
+    }
+
+
+@never_cache
+@require_safe
+def run_page(request: HttpRequest, run_id: UUID) -> HttpResponse:
+    """The run as it works; the live part is fetched again by htmx until the run is over."""
+    run = get_run(request, run_id)
+    template = "runs/_live.html" if request.htmx else "runs/run.html"  # type: ignore[attr-defined]
+    return render(request, template, _live_context(run))
+
+
+@require_POST
+@submitter_required
+def cancel(request: HttpRequest, run_id: UUID) -> HttpResponse:
+    """Cancels the run and shows it again."""
+    run = get_run(request, run_id)
+    try:
+        services.cancel_run(run, request.user)
+    except services.RunError as error:
+        messages.error(request, f"Not cancelled: {error}.")
+    return redirect("run", run.id)
+
+
+@require_safe
+def result(request: HttpRequest, run_id: UUID) -> HttpResponse:
+    """Everything that was found, the verdict first; of an unfinished run what is known so far."""
+    run = get_run(request, run_id)
+    known, unreadable_result = services.reading(run)
+    document, unreadable = run.workload.reading
+    manifest, unreadable_model = run.workload.model.reading
+    context = result_page.context(document, manifest, known, services.stage_times(run))
+    context |= {
+        "run": run,
+        "unreadable": unreadable or unreadable_model or unreadable_result,
+        "no_verdict": services.lacks(run, "verdict"),
+        "artifacts": run.artifacts.all(),
+        "reports": run.reports.defer("snapshot"),
+    }
+    return render(request, "runs/result.html", context)
+
+
+@require_safe
+def plan(request: HttpRequest, run_id: UUID) -> HttpResponse:
+    """plan.json as it was verified; before that as it was composed."""
+    run = get_run(request, run_id)
+    known, _ = services.reading(run)
+    found = known.verify or known.compose
+    if found is None:
+        return _lacking(request, run, "plan")
+    response = HttpResponse(json.dumps(found.plan, indent=2) + "\n", content_type="application/json")
+    response["Content-Disposition"] = 'attachment; filename="plan.json"'
+    return response
+
+
+@require_safe
+def report_file(request: HttpRequest, run_id: UUID) -> HttpResponse | FileResponse:
+    """The self-contained report; `?download` saves it. It may not run scripts."""
+    run = get_run(request, run_id)
+    return report_response(run, download="download" in request.GET) or _lacking(request, run, "report")
+
+
+def _lacking(request: HttpRequest, run: Run, what: str) -> HttpResponse:
+    return render(request, "404.html", {"reason": services.lacks(run, what), "run": run}, status=404)
+
+
+def report_response(run: Run, download: bool) -> FileResponse | None:
+    """The report's file under a policy that forbids scripts; None before it is written."""
+    row = StoredArtifact.objects.filter(run=run, stage="report", name="report.html").first()
+    if row is None:
+        return None
+    response = FileResponse(path_of(row.sha256).open("rb"), content_type="text/html; charset=utf-8")
+    response["Content-Security-Policy"] = REPORT_POLICY
+    response["Content-Disposition"] = f'{"attachment" if download else "inline"}; filename="report-{run.id}.html"'
+    return response
+
+
+@require_safe
+def artifact(request: HttpRequest, run_id: UUID, sha256: str) -> FileResponse:
+    """A file that a stage of this run kept, as a download."""
+    row = get_run(request, run_id).artifacts.filter(sha256=sha256).first()
+    if row is None or not path_of(row.sha256).exists():
+        raise Http404("The run kept no such file.")
+    return FileResponse(
+        path_of(row.sha256).open("rb"), as_attachment=True, filename=row.name, content_type=row.media_type
+    )

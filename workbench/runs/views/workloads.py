@@ -1,0 +1,171 @@
+"""Pages of workloads: the list, the form, one workload."""
+
+import contextlib
+import json
+from typing import Any
+from uuid import UUID
+
+import pydantic
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from workbench.accounts.permissions import submitter_required
+from workbench.api.sentences import Problem, sentence, sentences
+from workbench.intake import sla
+from workbench.intake.forms.inputs import Choices
+from workbench.intake.forms.workload import WorkloadForm
+from workbench.intake.models import Model, Workload
+from workbench.intake.services import catalogue
+from workbench.intake.services.workloads import create_workload
+from workbench.runs.models import Run
+from workbench.runs.services import RunError, create_run, headlines
+from workers.documents.workload import Workload as WorkloadDocument
+
+PAGE_SIZE = 25
+
+
+@require_safe
+def workload_list(request: HttpRequest) -> HttpResponse:
+    """The organisation's workloads, newest first, each with its last run."""
+    found = Workload.objects.for_user(request.user).select_related("model", "created_by").prefetch_related("runs")
+    page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
+    last = {workload.id: next(iter(workload.runs.all()), None) for workload in page}
+    reached = headlines(run.id for run in last.values() if run is not None and run.verdict)
+    rows = [
+        (workload, *workload.reading, run, reached.get(run.id, "") if run else "")
+        for workload in page
+        for run in [last[workload.id]]
+    ]
+    return render(request, "runs/workloads.html", {"page": page, "rows": rows})
+
+
+@require_safe
+def workload_page(request: HttpRequest, workload_id: UUID) -> HttpResponse:
+    """One workload: what it asks for, and its runs."""
+    workload = _workload(request, workload_id)
+    document, unreadable = workload.reading
+    context = {
+        "workload": workload,
+        "sla": document,
+        "unreadable": unreadable,
+        "runs": workload.runs.select_related("created_by"),
+        "document": json.dumps(workload.document, indent=2),
+    }
+    return render(request, "runs/workload.html", context)
+
+
+@require_POST
+@submitter_required
+def run_again(request: HttpRequest, workload_id: UUID) -> HttpResponse:
+    """Starts another run of the workload."""
+    try:
+        run = create_run(_workload(request, workload_id), request.user)
+    except RunError as error:
+        messages.error(request, str(error))
+        return redirect("workload", workload_id)
+    return redirect("run", run.id)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@submitter_required
+def workload_new(request: Any) -> HttpResponse:
+    """The form. `do` says which button was pressed: start, read (an SLA), add or remove (an objective)."""
+    models = model_choices(request)
+    if request.method != "POST":
+        return _show(request, _started(request, models))
+    form = WorkloadForm.posted(request.POST, models)
+    form.sla_name, form.sla_text = _sla_given(request)
+    action, _, index = request.POST.get("do", "start").partition(" ")
+    if action == "add":
+        form.add_objective()
+    elif action == "remove" and index.isdigit():
+        form.remove_objective(int(index))
+    elif action == "read":
+        _read_sla(form)
+    else:
+        run = _start(request, form)
+        return redirect("run", run.id) if run else _show(request, form, status=422)
+    return _show(request, form, status=422 if form.sla_reasons else 200)
+
+
+def model_choices(request: HttpRequest) -> list[tuple[str, Choices]]:
+    """Catalogue and uploaded models, under their headings."""
+    own = Model.objects.for_user(request.user).filter(manifest__source="upload")
+    return [
+        ("Catalogue", [(name, f"{name}: {summary}") for name, summary, _ in catalogue.entries()]),
+        ("Your models", [(model.digest, f"{model.name} ({model.digest[:8]})") for model in own]),
+    ]
+
+
+def _started(request: HttpRequest, models: list[tuple[str, Choices]]) -> WorkloadForm:
+    """The form to begin with: `?model=` chooses one, `?from=` copies a workload."""
+    form = WorkloadForm.empty(models, request.GET.get("model", ""))
+    with contextlib.suppress(ValueError):
+        form.fill(_workload(request, UUID(request.GET.get("from", ""))).document)
+    return form
+
+
+def _show(request: HttpRequest, form: WorkloadForm, status: int = 200) -> HttpResponse:
+    return render(request, "runs/workload_new.html", {"form": form}, status=status)
+
+
+def _sla_given(request: HttpRequest) -> tuple[str, str]:
+    """Name and text of the SLA, from the file or the text area."""
+    file = request.FILES.get("sla_file")
+    if file is None:
+        return "SLA", request.POST.get("sla", "").strip()
+    return str(file.name), file.read(sla.MAX_CHARS + 1).decode("utf-8", "replace").strip()
+
+
+def _read_sla(form: WorkloadForm) -> None:
+    """Fills the form from the SLA's text, or says why not."""
+    try:
+        document = _checked(
+            {"model": form.values.get("model") or "-"} | sla.parse(form.sla_text, form.sla_name), form.sla_name
+        )
+    except Problem as problem:
+        form.sla_reasons = [sentence(reason) for reason in problem.errors]
+        return
+    chosen = {} if document.model == "-" else {"model": document.model}
+    form.fill(document.model_dump(mode="json", exclude={"model"}) | chosen)
+    form.sla_text = ""
+
+
+def _start(request: Any, form: WorkloadForm) -> Run | None:
+    """Makes workload and run; None, with the reasons in the form, when something is wrong."""
+    try:
+        with transaction.atomic():
+            workload = create_workload(request.organisation, request.user, _document(form))
+            return create_run(workload, request.user)
+    except Problem as problem:
+        if form.sla_text:
+            form.sla_reasons = [sentence(reason) for reason in problem.errors]
+        else:
+            form.reasons = problem.errors
+    except RunError as error:
+        form.reasons = [{"field": error.field, "reason": str(error)}]
+    return None
+
+
+def _document(form: WorkloadForm) -> WorkloadDocument:
+    """The document of the form, or of the SLA's text when there is one. Raises Problem."""
+    if not form.sla_text:
+        return _checked(form.document())
+    given = {"model": form.values["model"]} if form.values.get("model") else {}
+    return _checked(given | sla.parse(form.sla_text, form.sla_name), form.sla_name)
+
+
+def _checked(document: dict[str, Any], file: str = "") -> WorkloadDocument:
+    try:
+        return WorkloadDocument.model_validate(document)
+    except pydantic.ValidationError as error:
+        raise Problem(422, "The workload is not valid.", sentences(error, file)) from None
+
+
+def _workload(request: HttpRequest, workload_id: UUID) -> Workload:
+    rows = Workload.objects.for_user(request.user).select_related("model", "created_by")
+    return get_object_or_404(rows, pk=workload_id)
