@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ import torch
 from kernels import engine, registry
 from kernels.cli.bench_document import Row
 from kernels.engine import Runner
+from kernels.engine.vllm_runner import PYTHON_VARIABLE
 from kernels.engine.whole_model import WholeModel
 from kernels.hardware import Gpu
 from kernels.measure import fidelity
@@ -21,6 +23,7 @@ from kernels.measure.timing import median_interval
 from kernels.model_files import catalogue
 from kernels.ops import BYTES, ModelCase
 from kernels.proof.kernel_names import is_own, kernels_seen
+from kernels.proof.served_ids import logit_gaps
 
 TOKENS = 64
 TABLE = (
@@ -79,11 +82,13 @@ class _Run:
     gate: str
     reason: str = ""
     fidelity: Fidelity | None = None
+    served: list[list[int]] = field(default_factory=list)
     ttf64_ms: list[float] = field(default_factory=list)
     per_token_ms: list[float] = field(default_factory=list)
 
     def serve(self, prompt: torch.Tensor) -> None:
         made = self.runner.generate(prompt, TOKENS)
+        self.served = made.tokens
         self.ttf64_ms.append((made.times_ns[TOKENS - 1] - made.start_ns) / 1e6)
         self.per_token_ms.append((made.times_ns[-1] - made.times_ns[0]) / 1e6 / (TOKENS - 1))
 
@@ -149,12 +154,22 @@ def _measured(model: Any, case: ModelCase, options: Options, gpu: Gpu, ceilings:
         for run in runs:
             if run.gate == "pass" and (done < FEWEST or (run.ms() or 0) < SLOW * fastest):
                 run.serve(ids)
-    best = min((run.ms() or 0 for run in runs if run.ttf64_ms and run.variant.peer), default=None)
+    _judge_served(runs, engine.runner("eager", model), ids)
+    timed = [run for run in runs if run.ttf64_ms and run.gate == "pass"]
+    best = min((run.ms() or 0 for run in timed if run.variant.peer), default=None)
     if options.fidelity:
         _compare([run for run in runs if run.gate == "pass"], model, case, options.fidelity)
     for run in runs:
         yield _row(run, gpu, ceilings, best, ids)
         run.runner.close()
+
+
+def _judge_served(runs: Sequence[_Run], reference: Runner, ids: torch.Tensor) -> None:
+    """Fails a runner whose last timed request served ids that are not the model's, torch's eager model being right."""
+    for run in (run for run in runs if run.served):
+        refusal = logit_gaps(reference, ids, run.served).refusal(SANITY[run.case.weights])
+        if refusal:
+            run.gate, run.reason = "fail", refusal
 
 
 def _compare(runs: Sequence[_Run], model: Any, case: ModelCase, tokens: int) -> None:
@@ -179,7 +194,8 @@ def _wanted(case: ModelCase, options: Options, gpu: Gpu) -> list[tuple[WholeMode
         if options.runners:
             picked = variant.name in options.runners
         else:
-            picked = options.slow_builds or variant.build_seconds <= USUAL_BUILD_SECONDS
+            usual = options.slow_builds or variant.build_seconds <= USUAL_BUILD_SECONDS
+            picked = usual and (variant.in_plans or bool(os.environ.get(PYTHON_VARIABLE)))
         own = _with_weights(case, variant.options.get("weights", case.weights))
         listed = not options.weights or own.weights in options.weights or variant.peer
         able = variant.serves(case, gpu) is None or variant.serves(own, gpu) is None
@@ -197,6 +213,8 @@ def _prepared(variant: WholeModel, case: ModelCase, model: Any, ids: torch.Tenso
     runner = variant.build(case, {})(model)
     try:
         runner.prepare(case.batch, case.prompt, case.tokens)
+        if not runner.gives_logits:
+            return _Run(variant, case, runner, "pass")
         found = runner.logits(ids[:, :SANITY_TOKENS]).float()
         difference = float((found - expected).norm() / expected.norm())
     except Exception as error:
@@ -211,6 +229,7 @@ def _row(run: _Run, gpu: Gpu, ceilings: dict[str, Any], best: float | None, ids:
         op="model",
         case=case.model_dump(),
         variant=run.variant.name,
+        params=dict(run.runner.settings),
         peer=run.variant.peer,
         gate=run.gate,  # type: ignore[arg-type]
         reason=run.reason,

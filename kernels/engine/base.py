@@ -1,7 +1,9 @@
 """Runners: one interface for every way to run a model."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kernels.ops.sampling import Samplings
@@ -44,6 +46,10 @@ class Runner(ABC):
     """
 
     name: ClassVar[str]
+    gives_logits: ClassVar[bool] = True
+    """Whether `logits` can be asked for; what a runner without them serves is judged by its ids alone."""
+    settings: Mapping[str, Any] = MappingProxyType({})
+    """What another engine says that it runs with, after `prepare`; empty for this library's own runners."""
 
     def __init__(self, model: "torch.nn.Module", options: dict[str, Any] | None = None) -> None:
         self.model: Any = model

@@ -19,6 +19,7 @@ RUNNERS = {
     "compiled": "kernels.engine.compiled.CompiledRunner",
     "kernels": "kernels.engine.kernels_runner.KernelsRunner",
     "megakernel": "kernels.megakernel.runner.MegakernelRunner",
+    "vllm": "kernels.engine.vllm_runner.VllmRunner",
 }
 """Runners by name; imported when asked for, since not every machine has what each needs."""
 COMPOSED = ("kernels", "megakernel")

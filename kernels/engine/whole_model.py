@@ -18,6 +18,8 @@ class WholeModel(Variant):
 
     op = "model"
     peer = True
+    in_plans: ClassVar[bool] = True
+    """Whether a plan may hold it; not so for another engine, which is measured beside this library's runners only."""
     runner_name: ClassVar[str] = "compiled"
     options: ClassVar[dict[str, Any]] = {}
 
@@ -117,6 +119,22 @@ class CudaGraphs(WholeModel):
 
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
         return _gpu_only("CUDA graphs run", gpu)
+
+
+@register
+class Vllm(WholeModel):
+    """vLLM in an environment of its own, whose Python `KERNELS_VLLM_PYTHON` names."""
+
+    name = "vllm"
+    summary = "vLLM's engine in process: CUDA graphs, FlashAttention, asynchronous scheduling"
+    in_plans = False
+    runner_name = "vllm"
+    build_seconds = 60.0
+
+    def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
+        if case.weights != "bf16":
+            return Refusal(f"weights are {case.weights}: vLLM is measured in bf16")
+        return _gpu_only("vLLM is measured", gpu)
 
 
 class _Kernels(WholeModel):

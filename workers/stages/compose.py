@@ -117,7 +117,7 @@ class _Composer:
         A kernels plan of lower precision is made afterwards, from whatever lossy variants were explored.
         """
         today = self.document.workload.baseline_runner
-        found = [each for each in registry.variants("model") if isinstance(each, WholeModel)]
+        found = [each for each in registry.variants("model") if isinstance(each, WholeModel) and each.in_plans]
         found = [each for each in found if not (each.lossy and each.runner_name == kernels_plan.VARIANT)]
         return sorted(found, key=lambda each: (each.name != today, each.build_seconds))
 

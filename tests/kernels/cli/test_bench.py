@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from kernels import engine
 from kernels.__main__ import main
 from kernels.cases import GROUPS, cases, check_cases
 from kernels.cli import bench_decode, bench_document
@@ -17,6 +18,7 @@ from kernels.measure import ceilings
 from kernels.ops import LinearCase, ModelCase
 from kernels.tune import autotune
 from kernels.tune.autotune import Trial
+from tests.kernels.engine.engine_models import CONFIGS
 
 ROW_FIELDS = {
     *("op", "case", "variant", "peer", "ms", "ms_low", "ms_high", "tflops", "gbps", "floor_share"),
@@ -102,6 +104,27 @@ def test_bench_decode_times_a_whole_model(tmp_path):
     ]
 
 
+def test_bench_decode_measures_vllm_where_there_is_an_environment_of_it(monkeypatch):
+    case = ModelCase(model="llama-3.2-1b", batch=1, prompt=128, tokens=64)
+    monkeypatch.delenv("KERNELS_VLLM_PYTHON", raising=False)
+    assert "vllm" not in {each.name for each, _ in _wanted(case, Options(), GPUS["h200"])}
+    monkeypatch.setenv("KERNELS_VLLM_PYTHON", "python3")
+    assert "vllm" in {each.name for each, _ in _wanted(case, Options(), GPUS["h200"])}
+
+
+def test_bench_decode_fails_a_runner_that_serves_made_up_ids():
+    model = engine.load(None, CONFIGS["llama"], seed=3, generated=True, dtype="fp32", device="cpu")
+    prompt = torch.randint(300, (1, 16), generator=torch.Generator().manual_seed(1))
+    reference = engine.runner("eager", model)
+    case = ModelCase(model="tiny-llama", weights="bf16", batch=1, prompt=16, tokens=8)
+    honest, cheat = (bench_decode._Run(SimpleNamespace(), case, reference, "pass") for _ in range(2))
+    honest.served, cheat.served = reference.generate(prompt, 8).tokens, [[0] * 8]
+    bench_decode._judge_served([honest, cheat], reference, prompt)
+    assert honest.gate == "pass"
+    assert cheat.gate == "fail"
+    assert "served are not the model's" in cheat.reason
+
+
 def test_bench_decode_offers_every_precision_beside_the_peers():
     """Each with the bytes that its own weights and the bf16 keys and values take."""
     case = ModelCase(
@@ -126,7 +149,9 @@ def test_bench_decode_looks_at_every_row_of_a_batch(planted, gate):
     expected = torch.randn(8, 16, 50, generator=generator)
     wrong = expected.clone()
     wrong[5] += planted * torch.randn(16, 50, generator=generator)
-    runner = SimpleNamespace(prepare=lambda *sizes: None, logits=lambda ids: wrong[: len(ids), : ids.shape[1]])
+    runner = SimpleNamespace(
+        gives_logits=True, prepare=lambda *sizes: None, logits=lambda ids: wrong[: len(ids), : ids.shape[1]]
+    )
     variant = SimpleNamespace(build=lambda case, params: lambda model: runner)
     case = ModelCase(model="tiny-llama", weights="bf16", batch=8, prompt=16, tokens=64)
     run = bench_decode._prepared(variant, case, None, torch.zeros(8, 16, dtype=torch.int64), expected)

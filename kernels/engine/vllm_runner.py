@@ -1,0 +1,119 @@
+"""vLLM as a runner: the engine that customers run, beside this library's, on the same weights.
+
+vLLM pins its own torch, so it lives in an environment of its own. `KERNELS_VLLM_PYTHON` names that environment's
+Python; unset, there is no such runner. The model's weights are written once to a temporary directory, from which vLLM
+loads them.
+"""
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernels.engine.base import Generation, Runner, check_request
+from kernels.ops.sampling import Samplings
+
+PYTHON_VARIABLE = "KERNELS_VLLM_PYTHON"
+SCRIPT = Path(__file__).with_name("vllm_process.py")
+START_SECONDS, REQUEST_SECONDS = 300.0, 120.0
+MEMORY_SHARE = 0.35
+"""Of the GPU's memory, for vLLM's weights and KV cache; the rest belongs to the runners beside it."""
+LOG_TAIL = 600
+"""Characters of vLLM's log that an error repeats."""
+
+
+class VllmRunner(Runner):
+    """vLLM's engine in process: CUDA graphs, FlashAttention, asynchronous scheduling, stepped by a loop.
+
+    A request's clock starts in vLLM's process, so that passing it there is not counted. Greedy only. It gives no
+    logits: what it serves is judged by its ids. `options["memory"]` is its share of the GPU's memory.
+    """
+
+    name = "vllm"
+    gives_logits = False
+
+    def __init__(self, model: torch.nn.Module, options: dict[str, Any] | None = None) -> None:
+        super().__init__(model, options)
+        self._process: subprocess.Popen[str] | None = None
+        self._directory = tempfile.TemporaryDirectory(prefix="vllm-")
+
+    def prepare(self, batch: int, prompt: int, tokens: int) -> None:
+        """Raises RuntimeError without an environment of vLLM, and with vLLM's own words when it does not start."""
+        self._stop()
+        if not os.environ.get(PYTHON_VARIABLE):
+            raise RuntimeError(f"{PYTHON_VARIABLE} is not set: it names the Python of the environment that holds vLLM")
+        model = Path(self._directory.name) / "model"
+        if not model.exists():
+            self.model.save_pretrained(model, safe_serialization=True)
+        with (Path(self._directory.name) / "log").open("w") as log:
+            self._process = subprocess.Popen(
+                [os.environ[PYTHON_VARIABLE], str(SCRIPT)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+        memory = self.options.get("memory", MEMORY_SHARE)
+        request = {"model": str(model), "batch": batch, "length": prompt + tokens, "memory": memory}
+        self.settings = self._ask(request, START_SECONDS)
+        ids = torch.randint(self.model.config.vocab_size, (batch, prompt), generator=torch.Generator().manual_seed(1))
+        for _ in range(3):
+            self.generate(ids, tokens)
+
+    def generate(self, prompt: torch.Tensor, tokens: int, sampling: Samplings = None) -> Generation:
+        check_request(prompt, tokens)
+        if sampling is not None:
+            raise ValueError("sampling: the vllm runner is measured greedy only")
+        answer = self._ask({"prompts": prompt.tolist(), "tokens": tokens}, REQUEST_SECONDS)
+        return Generation(answer["tokens"], answer["times_ns"], answer["start_ns"])
+
+    def logits(self, ids: torch.Tensor) -> torch.Tensor:
+        raise ValueError("the vllm runner gives no logits: what it serves is judged by its ids")
+
+    def close(self) -> None:
+        self._stop()
+        self._directory.cleanup()
+        super().close()
+
+    def _ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """One request and its answer. Raises RuntimeError in a sentence when there is none within `seconds`."""
+        process = self._process
+        if process is None or process.stdin is None or process.stdout is None:
+            raise RuntimeError("vLLM is not running: prepare starts it")
+        try:
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+            with selectors.DefaultSelector() as selector:
+                selector.register(process.stdout, selectors.EVENT_READ)
+                line = process.stdout.readline() if selector.select(seconds) else ""
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            self._stop()
+            log = (Path(self._directory.name) / "log").read_text(errors="replace")[-LOG_TAIL:]
+            raise RuntimeError(f"vLLM gave no answer within {seconds:g} s; its log ends: {log}")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise RuntimeError(f"vLLM: {answer['error']}")
+        return answer
+
+    def _stop(self) -> None:
+        """Ends the process and whatever it started."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

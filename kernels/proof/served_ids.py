@@ -1,0 +1,60 @@
+"""Whether ids that a runner served greedily are those of the model: teacher-forced through a reference runner.
+
+A runner's logits may be honest where what it serves is not: another code path, a stale buffer, an answer made up. So
+the ids of timed requests are judged themselves. The *logit gap* of an id is how far its logit lies below the largest
+one at its position in the reference, in standard deviations of that position's logits. It is 0 for the reference's own
+choice, up to a few per cent where rounding decides between neighbours, and about 4 for an id at random among 100,000.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernels.engine import Runner
+
+LARGEST_OVER_MEAN = 4.0
+"""The largest gap may be this many times the mean gap that is allowed: errors of logits are about normal."""
+
+
+@dataclass(frozen=True)
+class LogitGaps:
+    """Mean and largest logit gap over `tokens` served ids."""
+
+    mean: float
+    largest: float
+    tokens: int
+
+    def refusal(self, allowed: float) -> str | None:
+        """Why the ids are not the model's, in a sentence; None where they are.
+
+        `allowed` is the relative difference of the logits that rounding to the runner's precision explains.
+        """
+        if self.mean <= allowed and self.largest <= LARGEST_OVER_MEAN * allowed:
+            return None
+        return (
+            f"The ids that it served are not the model's: over {self.tokens:,} ids the reference's logits lie "
+            f"{self.mean:.2f} standard deviations below the largest on average and {self.largest:.2f} at most, "
+            f"where rounding explains {allowed:g} and {LARGEST_OVER_MEAN * allowed:g}."
+        )
+
+
+def logit_gaps(reference: "Runner", prompt: "torch.Tensor", served: Sequence[Sequence[int]]) -> LogitGaps:
+    """The gaps of ids `served` [batch][new] after `prompt` [batch, length] int64, by the logits of `reference`.
+
+    Raises ValueError where an id is none of the vocabulary, or the rows are not those of the prompt.
+    """
+    import torch
+
+    ids = torch.tensor(served, dtype=torch.int64, device=prompt.device)
+    if ids.dim() != 2 or len(ids) != len(prompt) or not ids.numel():
+        raise ValueError(f"served: [batch][new] ids of {len(prompt)} prompts are needed, not {list(ids.shape)}")
+    vocabulary = reference.model.config.vocab_size
+    if bool((ids < 0).any()) or bool((ids >= vocabulary).any()):
+        raise ValueError(f"served: an id lies outside of the vocabulary of {vocabulary:,}")
+    logits = reference.logits(torch.cat([prompt, ids], dim=1))[:, prompt.shape[1] - 1 : -1].float()
+    chosen = logits.gather(-1, ids.to(logits.device).unsqueeze(-1)).squeeze(-1)
+    gaps = (logits.amax(-1) - chosen) / logits.std(-1)
+    return LogitGaps(mean=float(gaps.mean()), largest=float(gaps.max()), tokens=ids.numel())

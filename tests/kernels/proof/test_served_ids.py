@@ -1,0 +1,56 @@
+"""Ids that a runner serves are held against the model's own logits."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from kernels import engine
+from kernels.proof.served_ids import logit_gaps
+from tests.kernels.engine.engine_models import CONFIGS
+
+BF16 = 0.06
+
+
+def llama(dtype: str) -> Any:
+    return engine.load(None, CONFIGS["llama"], seed=3, generated=True, dtype=dtype, device="cpu")
+
+
+@pytest.fixture
+def prompt() -> torch.Tensor:
+    return torch.randint(300, (2, 20), generator=torch.Generator().manual_seed(1))
+
+
+def test_a_runners_own_greedy_ids_pass(prompt: torch.Tensor) -> None:
+    reference = engine.runner("eager", llama("fp32"))
+    gaps = logit_gaps(reference, prompt, reference.generate(prompt, 16).tokens)
+    assert gaps.tokens == 32
+    assert gaps.largest < 1e-4
+    assert gaps.refusal(BF16) is None
+
+
+def test_greedy_ids_of_a_lower_precision_pass_within_what_rounding_explains(prompt: torch.Tensor) -> None:
+    served = engine.runner("eager", llama("bf16")).generate(prompt, 16).tokens
+    assert logit_gaps(engine.runner("eager", llama("fp32")), prompt, served).refusal(BF16) is None
+
+
+def test_ids_made_up_are_refused(prompt: torch.Tensor) -> None:
+    gaps = logit_gaps(engine.runner("eager", llama("fp32")), prompt, [[0] * 16] * 2)
+    assert gaps.mean > 1
+    assert "are not the model's" in (gaps.refusal(BF16) or "")
+
+
+def test_one_wrong_id_among_many_is_refused(prompt: torch.Tensor) -> None:
+    reference = engine.runner("eager", llama("fp32"))
+    served = reference.generate(prompt, 64).tokens
+    logits = reference.logits(torch.tensor([[*prompt[1].tolist(), *served[1]]]))[0, -2]
+    served[1][-1] = int(logits.argmin())
+    gaps = logit_gaps(reference, prompt, served)
+    assert gaps.mean < BF16
+    assert gaps.refusal(BF16)
+
+
+@pytest.mark.parametrize(("served", "said"), [([[1, 2]], "2 prompts"), ([[1], [300]], "outside of the vocabulary")])
+def test_rows_that_are_not_the_prompts_are_refused(prompt: torch.Tensor, served: list[list[int]], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        logit_gaps(engine.runner("eager", llama("fp32")), prompt, served)
