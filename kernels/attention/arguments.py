@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from kernels.check_args import expect_current
 from kernels.ops import AttentionCase
-from kernels.portable import expect_current
 from kernels.registry import Refusal
 
 if TYPE_CHECKING:

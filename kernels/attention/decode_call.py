@@ -7,9 +7,9 @@ import torch
 import triton
 
 from kernels.attention.decode_triton import Scratch, decode, row_constants
+from kernels.check_args import expect
 from kernels.dtypes import DTYPES
 from kernels.ops import AttentionCase
-from kernels.portable import expect
 
 LOG2E = math.log2(math.e)
 INTEGERS = (torch.int32, torch.int64)

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernels.attention.decode_split import refused
+from kernels.check_args import chosen
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase
-from kernels.portable import chosen
 from kernels.registry import Refusal, Variant, register
 
 if TYPE_CHECKING:

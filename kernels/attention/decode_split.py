@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kernels.attention.arguments import too_many
+from kernels.check_args import chosen, not_here
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase
-from kernels.portable import chosen, not_here
 from kernels.registry import Refusal, Variant, register
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.attention.arguments import too_many
 from kernels.attention.torch_step import refusal
+from kernels.check_args import expect_current, expect_served
 from kernels.hardware import Gpu
 from kernels.ops import StepAttentionCase
-from kernels.portable import expect_current, expect_served
 from kernels.registry import Refusal, Variant, register
 
 if TYPE_CHECKING:

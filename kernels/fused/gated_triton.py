@@ -4,8 +4,8 @@ import torch
 import triton
 import triton.language as tl
 
+from kernels.check_args import expect
 from kernels.cuda.pdl_triton import depend, overlapping
-from kernels.portable import expect
 
 
 @triton.jit

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from kernels.check_args import chosen, not_here
 from kernels.hardware import Gpu
 from kernels.ops import GatedCase, RmsNormCase, RopeCase
-from kernels.portable import chosen, not_here
 from kernels.registry import Refusal, Variant, register
 
 WIDEST_ROW = 16_384

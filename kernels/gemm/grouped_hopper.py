@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kernels.check_args import expect_current, expect_served
 from kernels.gemm.hopper_call import C_TYPES, INTERLEAVED, THREADS, interleaved
 from kernels.gemm.hopper_plan import PAIRS, ROW_BYTES, SHARED_MOST
 from kernels.hardware import Gpu
 from kernels.ops import GroupedCase
-from kernels.portable import expect_current, expect_served
 from kernels.registry import Refusal, Variant, register
 from kernels.tiles.maps import named
 

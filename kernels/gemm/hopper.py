@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kernels.check_args import expect_served
 from kernels.gemm import hopper_call
 from kernels.gemm.hopper_plan import space
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
-from kernels.portable import expect_served
 from kernels.registry import Refusal, Variant, register
 
 if TYPE_CHECKING:

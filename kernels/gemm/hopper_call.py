@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kernels.check_args import expect_current
 from kernels.gemm.hopper_plan import Tile, tile_of
 from kernels.ops import LinearCase, Scales
-from kernels.portable import expect_current
 from kernels.tiles.maps import named
 
 if TYPE_CHECKING:

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kernels.check_args import expect_served
 from kernels.gemm.cutting import matching, resized
 from kernels.gemm.skinny import CUTS, MOST_ROWS
 from kernels.gemm.skinny_cut import CANDIDATES_BYTES, Cut, cuts
 from kernels.hardware import Gpu
 from kernels.ops import LmHeadCase
-from kernels.portable import expect_served
 from kernels.registry import Refusal, Variant, register
 
 if TYPE_CHECKING:

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kernels.check_args import expect_served
 from kernels.gemm.cutting import matching, resized
 from kernels.gemm.skinny_cut import Cut, can_claim, cuts, weight_kind
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
-from kernels.portable import expect_served
 from kernels.registry import Refusal, Variant, register
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kernels.check_args import expect_current
 from kernels.cuda import nvrtc
 from kernels.dtypes import DTYPES
 from kernels.gemm import skinny_pack as order
 from kernels.gemm.quantise import quantised
 from kernels.gemm.skinny_cut import KINDS, SHARED_MOST, STEP_K, Cut, can_claim
 from kernels.ops import LinearCase
-from kernels.portable import expect_current
 from kernels.proof.reference import EPSILON
 
 SOURCE = Path(__file__).with_name("skinny.cu")

@@ -9,10 +9,10 @@ import torch
 
 from kernels import registry
 from kernels.attention.arguments import check
+from kernels.check_args import expect, expect_current
 from kernels.gemm import hopper_call
 from kernels.gemm.skinny_call import check_tensor
 from kernels.ops import AttentionCase, GroupedCase, LinearCase, LmHeadCase, StepAttentionCase
-from kernels.portable import expect, expect_current
 
 BF16 = torch.bfloat16
 CASE = AttentionCase(kind="prefill", head_dim=64, heads=1, kv_heads=1, batch=1, q_len=2, kv_len=2)
