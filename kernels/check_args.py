@@ -1,16 +1,23 @@
-"""What variants have in common: where Triton's run, and what all say of wrong arguments."""
+"""What variants check: the GPU, the params of a build, the arguments of a call. Every error names what is wrong."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from kernels.hardware import GPUS, Gpu
+from kernels.ops import AttentionCase
 from kernels.registry import Refusal, Variant
 
 if TYPE_CHECKING:
     import torch
 
+GRID_MOST = 65_535
+"""Blocks of a grid along its second and third side."""
 
-def not_here(gpu: Gpu, least_sm: int = 80) -> Refusal | None:
+Layout = Literal["any", "rows", "contiguous"]
+"""What a kernel needs of strides: nothing, 1 in the last dimension, or a contiguous tensor."""
+
+
+def gpu_refusal(gpu: Gpu, least_sm: int = 80) -> Refusal | None:
     """Triton's kernels need an NVIDIA GPU of compute capability 8.0, or what `least_sm` / 10 says, or later."""
     if gpu.gpu_class == "cpu":
         return Refusal("device is CPU: this variant runs on NVIDIA GPUs only")
@@ -19,7 +26,14 @@ def not_here(gpu: Gpu, least_sm: int = 80) -> Refusal | None:
     return None
 
 
-def chosen(name: str, params: dict[str, Any], default: dict[str, Any]) -> dict[str, Any]:
+def batch_refusal(batch: int) -> Refusal | None:
+    """The refusal of more sequences than one side of a grid holds."""
+    if batch <= GRID_MOST:
+        return None
+    return Refusal(f"batch is {batch}: this variant takes at most {GRID_MOST} sequences")
+
+
+def merge_params(name: str, params: dict[str, Any], default: dict[str, Any]) -> dict[str, Any]:
     """`default` with the params of a build put in. Raises ValueError for a param that there is not."""
     unknown = set(params) - set(default)
     if unknown:
@@ -27,38 +41,52 @@ def chosen(name: str, params: dict[str, Any], default: dict[str, Any]) -> dict[s
     return default | params
 
 
-def expect(
-    name: str,
-    given: "torch.Tensor",
-    shape: Sequence[int | None],
-    dtypes: "Sequence[torch.dtype]",
-    device: "torch.device",
-) -> None:
-    """Raises ValueError that names the argument unless it has this shape (None: any length), one of the dtypes, the
-    device, and its last dimension contiguous.
-    """
-    wanted = [str(length) if length is not None else "any" for length in shape]
-    if given.dim() != len(shape) or any(
-        length is not None and length != found for length, found in zip(shape, given.shape, strict=True)
-    ):
-        raise ValueError(f"{name} has shape {list(given.shape)} where [{', '.join(wanted)}] is needed")
-    if given.dtype not in dtypes:
-        raise ValueError(f"{name} is {given.dtype} where {' or '.join(map(str, dtypes))} is needed")
-    if given.device != device:
-        raise ValueError(f"{name} is on {given.device} and the first argument on {device}")
-    expect_current(name, given)
-    if given.numel() and given.shape[-1] > 1 and given.stride(-1) != 1:
-        raise ValueError(f"{name} has stride {given.stride(-1)} in its last dimension where 1 is needed")
-
-
-def expect_served(variant: Variant, case: Any) -> None:
-    """Raises ValueError that names the field of a case that the variant serves on no Hopper GPU: its build's guard."""
+def check_served(variant: Variant, case: Any) -> None:
+    """Raises ValueError that names the field of a case that the variant serves on no Hopper GPU."""
     refusal = variant.serves(case, GPUS["h200"])
     if refusal is not None:
         raise ValueError(f"case.{refusal.reason}")
 
 
-def expect_current(name: str, given: "torch.Tensor") -> None:
+def check_tensor(
+    name: str,
+    given: "torch.Tensor",
+    shape: Sequence[int | None],
+    dtypes: "Sequence[torch.dtype]",
+    device: "torch.device | None" = None,
+    layout: Layout = "rows",
+    aligned: int = 1,
+) -> None:
+    """Checks one argument of a call: a tensor of this shape (None: any length), of one of the dtypes.
+
+    It must lie on `device` (None: on a GPU), and a GPU must be the current one. `layout` is what its strides must be;
+    its address must be a multiple of `aligned` bytes. Raises ValueError that names the argument.
+    """
+    if given.dim() != len(shape) or any(
+        length is not None and length != found for length, found in zip(shape, given.shape, strict=True)
+    ):
+        wanted = ", ".join("any" if length is None else str(length) for length in shape)
+        raise ValueError(f"{name} has shape {list(given.shape)}, not [{wanted}]")
+    if given.dtype not in dtypes:
+        raise ValueError(f"{name} is {given.dtype}, not {' or '.join(map(str, dtypes))}")
+    _check_layout(name, given, layout)
+    if aligned > 1 and given.data_ptr() % aligned:
+        raise ValueError(f"{name} begins at {given.data_ptr():#x}, which is no multiple of {aligned} bytes")
+    if device is None and given.device.type != "cuda":
+        raise ValueError(f"{name} is on {given.device}, not on a GPU")
+    if device is not None and given.device != device:
+        raise ValueError(f"{name} is on {given.device} and the first argument on {device}")
+    check_current_device(name, given)
+
+
+def _check_layout(name: str, given: "torch.Tensor", layout: Layout) -> None:
+    if layout == "contiguous" and not given.is_contiguous():
+        raise ValueError(f"{name} is not contiguous")
+    if layout == "rows" and given.numel() and given.shape[-1] > 1 and given.stride(-1) != 1:
+        raise ValueError(f"{name} has stride {given.stride(-1)} in its last dimension where 1 is needed")
+
+
+def check_current_device(name: str, given: "torch.Tensor") -> None:
     """Raises ValueError that names the argument when it lies on another GPU than the current one: kernels go to the
     current GPU's stream, where nothing orders them after the work of another.
     """
@@ -66,3 +94,21 @@ def expect_current(name: str, given: "torch.Tensor") -> None:
 
     if given.device.type == "cuda" and given.device.index != torch.cuda.current_device():
         raise ValueError(f"{name} is on {given.device} and the current device is cuda:{torch.cuda.current_device()}")
+
+
+def check_presence(name: str, given: object, wanted: bool, because: str) -> None:
+    """Raises ValueError when an optional argument is given but not wanted, or wanted but missing."""
+    if (given is not None) != wanted:
+        raise ValueError(f"{name} is {'missing' if wanted else 'given'} and {because}")
+
+
+def check_qkv(
+    case: AttentionCase, q: "torch.Tensor", k: "torch.Tensor", v: "torch.Tensor", device: "torch.device | None"
+) -> None:
+    """Checks q [batch, q_len, heads, head_dim], and k and v [batch, kv_len, kv_heads, head_dim], as `check_tensor`."""
+    from kernels.dtypes import DTYPES
+
+    keys = (case.batch, case.kv_len, case.kv_heads, case.head_dim)
+    queries = (case.batch, case.q_len, case.heads, case.head_dim)
+    for name, given, shape in (("q", q, queries), ("k", k, keys), ("v", v, keys)):
+        check_tensor(name, given, shape, (DTYPES[case.dtype],), device)

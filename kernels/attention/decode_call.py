@@ -7,7 +7,7 @@ import torch
 import triton
 
 from kernels.attention.decode_triton import Scratch, decode, row_constants
-from kernels.check_args import expect
+from kernels.check_args import check_presence, check_tensor
 from kernels.dtypes import DTYPES
 from kernels.ops import AttentionCase
 
@@ -78,7 +78,7 @@ class DecodeCall:
         counts, name = (lengths, "lengths") if position is None else (position, "position")
         self._check(q, k, v, page_table, k_scale, v_scale, counts is not None)
         if counts is not None:
-            expect(name, counts, (1 if counts.shape == (1,) else case.batch,), INTEGERS, q.device)
+            check_tensor(name, counts, (1 if counts.shape == (1,) else case.batch,), INTEGERS, q.device)
         more = int(position is not None)
         held = k.shape[1] if page_table is None else page_table.shape[1] * k.shape[1]
         capacity = held if counts is not None else case.kv_len
@@ -127,27 +127,24 @@ class DecodeCall:
         case = self.case
         dtype = DTYPES[case.dtype]
         if dtype == torch.float32 and q.is_cuda:
-            raise ValueError("q is torch.float32 where torch.bfloat16 or torch.float16 is needed")
-        expect("q", q, (case.batch, case.q_len, case.heads, case.head_dim), (dtype,), q.device)
-        if (page_table is None) == case.paged:
-            raise ValueError(f"page_table is {'missing' if case.paged else 'given'} and the case's paged {case.paged}")
+            raise ValueError("q is torch.float32, not torch.bfloat16 or torch.float16")
+        check_tensor("q", q, (case.batch, case.q_len, case.heads, case.head_dim), (dtype,), q.device)
+        check_presence("page_table", page_table, case.paged, f"the case's paged {case.paged}")
         first = None if case.paged else case.batch
         tokens = None if case.paged or counted else case.kv_len
         cache = torch.float8_e4m3fn if case.kv_dtype == "fp8" else dtype
         for name, given in (("k", k), ("v", v)):
-            expect(name, given, (first, tokens, case.kv_heads, case.head_dim), (cache,), q.device)
+            check_tensor(name, given, (first, tokens, case.kv_heads, case.head_dim), (cache,), q.device)
         if v.shape != k.shape:
             raise ValueError(f"v has shape {list(v.shape)} and k {list(k.shape)}: equal ones are needed")
         if page_table is not None:
-            expect("page_table", page_table, (case.batch, None), (torch.int32,), q.device)
+            check_tensor("page_table", page_table, (case.batch, None), (torch.int32,), q.device)
             if not k.shape[1]:
                 raise ValueError("k has pages of 0 tokens")
         for name, given in (("k_scale", k_scale), ("v_scale", v_scale)):
-            if (given is None) == (case.kv_dtype == "fp8"):
-                missing = "missing" if given is None else "given"
-                raise ValueError(f"{name} is {missing} and the case's kv_dtype {case.kv_dtype}")
+            check_presence(name, given, case.kv_dtype == "fp8", f"the case's kv_dtype {case.kv_dtype}")
             if given is not None:
-                expect(name, given, (case.kv_heads,), (torch.float32,), q.device)
+                check_tensor(name, given, (case.kv_heads,), (torch.float32,), q.device)
 
 
 def _pairs(v: torch.Tensor) -> torch.Tensor:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernels.attention.decode_split import refused
-from kernels.check_args import chosen
+from kernels.check_args import merge_params
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase
 from kernels.registry import Refusal, Variant, register
@@ -56,7 +56,7 @@ class DecodeHopper(Variant):
         refusal = _refused(case)
         if refusal is not None:
             raise ValueError(f"case.{refusal.reason}")
-        tuning = chosen(self.name, params, self.space(case)[0])
+        tuning = merge_params(self.name, params, self.space(case)[0])
         if tuning["warps"] not in range(1, 17) or tuning["steps"] not in range(1, 9):
             raise ValueError(f"params: warps from 1 to 16 and steps from 1 to 8 are possible, not {tuning}")
         return HopperCall(case, tuning)

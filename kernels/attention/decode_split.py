@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kernels.attention.arguments import too_many
-from kernels.check_args import chosen, not_here
+from kernels.check_args import batch_refusal, gpu_refusal, merge_params
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase
 from kernels.registry import Refusal, Variant, register
@@ -34,7 +33,7 @@ class DecodeSplit(Variant):
     def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
         if case.dtype not in ("bf16", "fp16"):
             return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
-        return refused(case) or not_here(gpu, 89 if case.kv_dtype == "fp8" else 80)
+        return refused(case) or gpu_refusal(gpu, 89 if case.kv_dtype == "fp8" else 80)
 
     def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
         """f(q, k, v, lengths=None, page_table=None, k_scale=None, v_scale=None, position=None, check=False) -> o.
@@ -54,7 +53,7 @@ class DecodeSplit(Variant):
         refusal = refused(case)
         if refusal is not None:
             raise ValueError(f"case.{refusal.reason}")
-        return DecodeCall(case, chosen(self.name, params, self.space(case)[0]))
+        return DecodeCall(case, merge_params(self.name, params, self.space(case)[0]))
 
     def space(self, case: AttentionCase) -> list[dict[str, Any]]:
         names = ("per_sm", "block", "warps", "stages")
@@ -99,4 +98,4 @@ def refused(case: AttentionCase) -> Refusal | None:
         return Refusal(f"window is {case.window}: a query sees at least itself")
     if case.softcap is not None and not case.softcap > 0:
         return Refusal(f"softcap is {case.softcap:g}: it must be above 0")
-    return too_many(case.batch)
+    return batch_refusal(case.batch)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernels.attention.arguments import check
 from kernels.attention.schedule import schedule
+from kernels.check_args import check_qkv
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase
 from kernels.registry import Refusal, Variant, register
@@ -83,7 +83,7 @@ class FlashHopper(Variant):
         table(torch.device("cuda", torch.cuda.current_device()))  # no copy during a graph's capture
 
         def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-            check(case, q, k, v)
+            check_qkv(case, q, k, v, q.device)
             o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
             if k.numel() == 0 or o.numel() == 0:
                 return o.zero_()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from kernels.attention.arguments import check
+from kernels.check_args import check_qkv
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase
 from kernels.registry import Refusal, Variant, register
@@ -66,7 +66,7 @@ class FlashTriton(Variant):
         tables: dict[torch.device, torch.Tensor] = {}
 
         def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-            check(case, q, k, v)
+            check_qkv(case, q, k, v, q.device)
             _check_rows({"k": k, "v": v}, given["block_n"])
             o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
             if o.numel() == 0:

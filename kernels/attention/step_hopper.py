@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernels.attention.arguments import too_many
 from kernels.attention.torch_step import refusal
-from kernels.check_args import expect_current, expect_served
+from kernels.check_args import batch_refusal, check_served, check_tensor
 from kernels.hardware import Gpu
 from kernels.ops import StepAttentionCase
 from kernels.registry import Refusal, Variant, register
@@ -52,7 +51,7 @@ class StepHopper(Variant):
             return Refusal(f"heads is {case.heads} on {case.kv_heads} kv_heads: at most {GROUP_MOST} on each")
         if case.seen > LONGEST:
             return Refusal(f"kv_len is {case.kv_len}: this variant splits a head among 8 blocks, for {LONGEST} keys")
-        return too_many(case.batch) or refusal(case)
+        return batch_refusal(case.batch) or refusal(case)
 
     def space(self, case: StepAttentionCase) -> list[dict[str, Any]]:
         """Fewer splits where batch and heads fill the GPU by themselves, query heads apart where they do not."""
@@ -79,7 +78,7 @@ class StepHopper(Variant):
 
         from kernels.cuda import nvrtc
 
-        expect_served(self, case)
+        check_served(self, case)
         splits = params.get("splits", self.space(case)[0]["splits"])
         parts = params.get("parts", _parts(case, splits))
         if set(params) - {"splits", "parts", "overlap"} or splits not in SPLITS or parts not in _divisors(case):
@@ -174,16 +173,8 @@ def check(
         "v_cache": (v_cache, cache),
     }
     for name, (given, shape) in shapes.items():
-        if tuple(given.shape) != shape:
-            raise ValueError(f"{name} has shape {list(given.shape)}, not {list(shape)}")
-        if given.dtype != DTYPES[case.dtype]:
-            raise ValueError(f"{name} has dtype {given.dtype}, not {DTYPES[case.dtype]}")
-        if not given.is_contiguous() or given.data_ptr() % 16:
-            raise ValueError(f"{name} is not contiguous, or not aligned to 16 bytes")
-        if given.device != qkv.device or given.device.type != "cuda":
-            raise ValueError(f"{name} is on {given.device}: this kernel needs all on one GPU")
-        expect_current(name, given)
-    if position.dtype != torch.int64 or tuple(position.shape) not in ((1,), (case.batch,)):
-        raise ValueError(f"position is {position.dtype} {list(position.shape)}, not int64 [1] or [{case.batch}]")
-    if position.device != qkv.device:
-        raise ValueError(f"position is on {position.device} and qkv on {qkv.device}")
+        check_tensor(name, given, shape, (DTYPES[case.dtype],), layout="contiguous", aligned=16)
+        if given.device != qkv.device:
+            raise ValueError(f"{name} is on {given.device} and qkv on {qkv.device}")
+    positions = (1,) if position.shape == (1,) else (case.batch,)
+    check_tensor("position", position, positions, (torch.int64,), qkv.device, layout="contiguous")

@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernels.check_args import expect
+from kernels.check_args import check_tensor
 from kernels.cuda.pdl_triton import depend, overlapping
 
 
@@ -31,7 +31,7 @@ def gated(
     The rows of gate_up may have any stride. A program of `warps` warps takes `block` columns. Raises ValueError that
     names the argument.
     """
-    expect("gate_up", gate_up, (None, None), (torch.bfloat16, torch.float16, torch.float32), gate_up.device)
+    check_tensor("gate_up", gate_up, (None, None), (torch.bfloat16, torch.float16, torch.float32), gate_up.device)
     m, width = gate_up.shape
     if width % 2:
         raise ValueError(f"gate_up has {width} columns: gate and up need an even number")

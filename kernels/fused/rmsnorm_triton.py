@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernels.check_args import expect
+from kernels.check_args import check_tensor
 from kernels.cuda.pdl_triton import depend, overlapping
 
 
@@ -52,11 +52,11 @@ def rmsnorm(
     ValueError that names the argument.
     """
     floats = (torch.bfloat16, torch.float16, torch.float32)
-    expect("x", x, (None, None), floats, x.device)
+    check_tensor("x", x, (None, None), floats, x.device)
     m, n = x.shape
-    expect("w", w, (n,), floats, x.device)
+    check_tensor("w", w, (n,), floats, x.device)
     if residual is not None:
-        expect("residual", residual, (m, n), (x.dtype,), x.device)
+        check_tensor("residual", residual, (m, n), (x.dtype,), x.device)
     y = torch.empty((m, n), dtype=values or x.dtype, device=x.device)
     total = y if residual is None else torch.empty((m, n), dtype=x.dtype, device=x.device)
     scales = torch.empty((m, 1), dtype=torch.float32, device=x.device) if values else y

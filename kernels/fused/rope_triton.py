@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernels.check_args import expect
+from kernels.check_args import check_tensor
 from kernels.cuda.pdl_triton import depend, overlapping
 
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
@@ -103,28 +103,28 @@ def rope_append(
     """
     _check(q, k, cos, sin)
     batch = q.shape[0]
-    expect("v", v, k.shape, (k.dtype,), q.device)
+    check_tensor("v", v, k.shape, (k.dtype,), q.device)
     first = batch if page_table is None else None
-    expect("k_cache", k_cache, (first, None, *k.shape[2:]), FLOATS, q.device)
-    expect("v_cache", v_cache, k_cache.shape, (k_cache.dtype,), q.device)
+    check_tensor("k_cache", k_cache, (first, None, *k.shape[2:]), FLOATS, q.device)
+    check_tensor("v_cache", v_cache, k_cache.shape, (k_cache.dtype,), q.device)
     if k_cache.stride() != v_cache.stride():
         raise ValueError(
             f"v_cache has strides {v_cache.stride()} and k_cache {k_cache.stride()}: equal ones are needed"
         )
-    expect("position", position, (batch if position.shape != (1,) else 1,), (torch.int64, torch.int32), q.device)
+    check_tensor("position", position, (batch if position.shape != (1,) else 1,), (torch.int64, torch.int32), q.device)
     if page_table is not None:
-        expect("page_table", page_table, (batch, None), (torch.int32,), q.device)
+        check_tensor("page_table", page_table, (batch, None), (torch.int32,), q.device)
     return _launch(q, k, v, cos, sin, k_cache, v_cache, position, page_table, warps, overlap)
 
 
 def _check(q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> None:
-    expect("q", q, (None, None, None, None), FLOATS, q.device)
+    check_tensor("q", q, (None, None, None, None), FLOATS, q.device)
     batch, q_len, _, head_dim = q.shape
     if head_dim % 2:
         raise ValueError(f"q has head_dim {head_dim}: a rotation by halves needs an even one")
-    expect("k", k, (batch, q_len, None, head_dim), (q.dtype,), q.device)
-    expect("cos", cos, (batch, q_len, head_dim), FLOATS, q.device)
-    expect("sin", sin, (batch, q_len, head_dim), FLOATS, q.device)
+    check_tensor("k", k, (batch, q_len, None, head_dim), (q.dtype,), q.device)
+    check_tensor("cos", cos, (batch, q_len, head_dim), FLOATS, q.device)
+    check_tensor("sin", sin, (batch, q_len, head_dim), FLOATS, q.device)
 
 
 def _launch(

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from kernels.check_args import chosen, not_here
+from kernels.check_args import gpu_refusal, merge_params
 from kernels.hardware import Gpu
 from kernels.ops import GatedCase, RmsNormCase, RopeCase
 from kernels.registry import Refusal, Variant, register
@@ -28,7 +28,7 @@ class RmsNormTriton(Variant):
     def serves(self, case: RmsNormCase, gpu: Gpu) -> Refusal | None:
         if case.n > WIDEST_ROW:
             return Refusal(f"n is {case.n}: this variant holds rows of at most {WIDEST_ROW}")
-        return not_here(gpu, 89 if case.quantise else 80)
+        return gpu_refusal(gpu, 89 if case.quantise else 80)
 
     def build(self, case: RmsNormCase, params: dict[str, Any]) -> Callable[..., Any]:
         """f(x, w, residual=None, eps=1e-6) -> y, or (values, scale) when it quantises, then x + residual.
@@ -39,7 +39,7 @@ class RmsNormTriton(Variant):
 
         from kernels.fused.rmsnorm_triton import rmsnorm
 
-        tuning = chosen(self.name, params, {**self.space(case)[0], **ALONE})
+        tuning = merge_params(self.name, params, {**self.space(case)[0], **ALONE})
         values = torch.float8_e4m3fn if case.quantise else None
 
         def norm(x: Any, w: Any, residual: Any = None, eps: float = 1e-6) -> Any:
@@ -69,13 +69,13 @@ class GatedTriton(Variant):
     in_a_model = OVERLAPPING
 
     def serves(self, case: GatedCase, gpu: Gpu) -> Refusal | None:
-        return not_here(gpu)
+        return gpu_refusal(gpu)
 
     def build(self, case: GatedCase, params: dict[str, Any]) -> Callable[..., Any]:
         """f(gate_up) -> y. Takes `block` columns of a program, its `warps`, and `overlap`."""
         from kernels.fused.gated_triton import gated
 
-        tuning = chosen(self.name, params, {**self.space(case)[0], **ALONE})
+        tuning = merge_params(self.name, params, {**self.space(case)[0], **ALONE})
         return lambda gate_up: gated(gate_up, case.activation, **tuning)
 
     def space(self, case: GatedCase) -> list[dict[str, Any]]:
@@ -101,7 +101,7 @@ class RopeTriton(Variant):
             return Refusal(f"heads is {case.heads}: this variant holds at most {WIDEST_ROW} elements of a token's q")
         if case.paged and not case.append:
             return Refusal("paged is true and append false: only an append writes pages")
-        return not_here(gpu)
+        return gpu_refusal(gpu)
 
     def build(self, case: RopeCase, params: dict[str, Any]) -> Callable[..., Any]:
         """f(q, k, cos, sin) -> (q, k); with append f(q, k, v, cos, sin, k_cache, v_cache, position, page_table=None)
@@ -111,7 +111,7 @@ class RopeTriton(Variant):
 
         from kernels.fused import rope_triton
 
-        tuning = chosen(self.name, params, {**self.space(case)[0], **ALONE})
+        tuning = merge_params(self.name, params, {**self.space(case)[0], **ALONE})
         return partial(rope_triton.rope_append if case.append else rope_triton.rope, **tuning)
 
     def space(self, case: RopeCase) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernels.check_args import expect_current, expect_served
+from kernels.check_args import check_served, check_tensor
 from kernels.gemm.hopper_call import C_TYPES, INTERLEAVED, THREADS, interleaved
 from kernels.gemm.hopper_plan import PAIRS, ROW_BYTES, SHARED_MOST
 from kernels.hardware import Gpu
@@ -69,7 +69,7 @@ class GroupedHopper(Variant):
         """
         from kernels.cuda import nvrtc
 
-        expect_served(self, case)
+        check_served(self, case)
         if params:
             raise ValueError(f"grouped_hopper takes no params, not {', '.join(sorted(params))}")
         found, shared_bytes = constants(case)
@@ -107,17 +107,11 @@ def _run(
     from kernels.cuda import nvrtc
     from kernels.dtypes import DTYPES
 
-    dtype, rows = DTYPES[case.dtype], x.shape[0]
-    expected = {"x": (x, (rows, case.k), dtype), "w": (w, (case.experts, case.weight_rows, case.k), dtype)}
-    for name, (tensor, shape, kind) in (expected | {"ends": (ends, (case.experts,), torch.int32)}).items():
-        if tuple(tensor.shape) != shape or tensor.dtype != kind or tensor.device.type != "cuda":
-            raise ValueError(
-                f"{name} is {tensor.dtype} {list(tensor.shape)} on {tensor.device}, "
-                f"where the case takes {kind} {list(shape)} on a GPU"
-            )
-        expect_current(name, tensor)
-    if not (w.is_contiguous() and ends.is_contiguous()):
-        raise ValueError("w and ends must be contiguous")
+    dtype = DTYPES[case.dtype]
+    check_tensor("x", x, (None, case.k), (dtype,))
+    check_tensor("w", w, (case.experts, case.weight_rows, case.k), (dtype,), layout="contiguous")
+    check_tensor("ends", ends, (case.experts,), (torch.int32,), layout="contiguous")
+    rows = x.shape[0]
     y = torch.empty(rows, case.n, dtype=dtype, device=x.device)
     if not rows:
         return y

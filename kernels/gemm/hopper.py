@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kernels.check_args import expect_served
+from kernels.check_args import check_served
 from kernels.gemm import hopper_call
 from kernels.gemm.hopper_plan import space
 from kernels.hardware import Gpu
@@ -47,5 +47,5 @@ class GemmHopper(Variant):
         `quantise` gives (values e4m3 [m, n], scales float32 [m, ⌈n / 128⌉]), a scale for each row and 128 columns.
         Raises ValueError that names the argument: of another shape, dtype or device, misaligned, not contiguous.
         """
-        expect_served(self, case)
+        check_served(self, case)
         return hopper_call.product(case, params)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernels.check_args import expect_current
+from kernels.check_args import check_presence, check_tensor
 from kernels.gemm.hopper_plan import Tile, tile_of
 from kernels.ops import LinearCase, Scales
 from kernels.tiles.maps import named
@@ -73,9 +73,10 @@ def _run(kernel: Any, case: LinearCase, tile: Tile, x: Any, w: Any, bias: Any, r
     import torch
 
     (x, x_scales), (w, w_scales) = (each if case.scales else (each, None) for each in (x, w))
+    operand = (torch.float8_e4m3fn if case.scales else _plain(case),)
+    check_tensor("x", x, (None, case.k), operand)
+    check_tensor("w", w, (case.weight_rows, case.k), operand)
     m = x.shape[0]
-    _expect("x", x, (m, case.k), case)
-    _expect("w", w, (case.weight_rows, case.k), case)
     filled = np.zeros((), PARAMS)
     if case.scales:
         _fill_scales(filled, case, x, x_scales, w_scales)
@@ -150,29 +151,18 @@ def _added(case: LinearCase, m: int, padded: int, bias: Any, residual: Any) -> t
     """Bias and residual as the kernel reads them: rows that begin at multiples of 16 bytes."""
     from torch.nn.functional import pad
 
-    wanted = {"bias": case.adds_bias, "residual": case.epilogue == "residual"}
-    for name, tensor, shape in (("bias", bias, (case.n,)), ("residual", residual, (m, case.n))):
-        if (tensor is not None) != wanted[name]:
-            raise ValueError(f"{name} is {'given' if tensor is not None else 'missing'}: epilogue is {case.epilogue}")
-        if tensor is not None:
-            _expect(name, tensor, shape, case)
+    dtype, because = (_plain(case),), f"epilogue is {case.epilogue}"
+    check_presence("bias", bias, case.adds_bias, because)
+    if bias is not None:
+        check_tensor("bias", bias, (case.n,), dtype, layout="any")
+    check_presence("residual", residual, case.epilogue == "residual", because)
+    if residual is not None:
+        check_tensor("residual", residual, (m, case.n), dtype, layout="any")
     if bias is not None and (padded != case.n or bias.data_ptr() % 4 or bias.stride(0) != 1):
         bias = pad(bias, (0, padded - case.n)) if padded != case.n else bias.clone()
     if residual is not None and padded != case.n:
         residual = pad(residual, (0, padded - case.n))
     return bias, residual
-
-
-def _expect(name: str, tensor: "torch.Tensor", shape: tuple[int, ...], case: LinearCase) -> None:
-    import torch
-
-    dtype = torch.float8_e4m3fn if case.scales and name in ("x", "w") else _plain(case)
-    if tuple(tensor.shape) != shape or tensor.dtype != dtype or tensor.device.type != "cuda":
-        raise ValueError(
-            f"{name} is {tensor.dtype} {list(tensor.shape)} on {tensor.device}, "
-            f"where the case takes {dtype} {list(shape)} on a GPU"
-        )
-    expect_current(name, tensor)
 
 
 def _plain(case: LinearCase) -> "torch.dtype":

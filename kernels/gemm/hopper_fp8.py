@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kernels.check_args import expect_served
+from kernels.check_args import check_served
 from kernels.gemm import hopper_call
 from kernels.gemm.hopper_plan import space
 from kernels.hardware import Gpu
@@ -58,7 +58,7 @@ class GemmHopperFp8(Variant):
 
         `quantise` as in gemm_hopper. Raises ValueError that names the argument.
         """
-        expect_served(self, case)
+        check_served(self, case)
         return hopper_call.product(case, params)
 
 

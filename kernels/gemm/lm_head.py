@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kernels.check_args import expect_served
+from kernels.check_args import check_served
 from kernels.gemm.cutting import matching, resized
 from kernels.gemm.skinny import CUTS, MOST_ROWS
 from kernels.gemm.skinny_cut import CANDIDATES_BYTES, Cut, cuts
@@ -50,7 +50,7 @@ class _LmHead(Variant):
         """
         from kernels.gemm.lm_head_call import LmHead
 
-        expect_served(self, case)
+        check_served(self, case)
         return LmHead(case, _cut_of(case, params), bool(params.get("overlap")), bool(params.get("claims")))
 
     def space(self, case: LmHeadCase) -> list[dict[str, Any]]:

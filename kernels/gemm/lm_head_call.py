@@ -7,9 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kernels.check_args import check_presence, check_tensor
 from kernels.cuda import nvrtc
 from kernels.dtypes import DTYPES
-from kernels.gemm.skinny_call import Claims, check_stream, check_tensor, kernel, macros, parameters, sm_count
+from kernels.gemm.skinny_call import Claims, check_stream, kernel, macros, parameters, sm_count
 from kernels.gemm.skinny_cut import CANDIDATES_BYTES, SHARED_MOST, Cut
 from kernels.ops import LmHeadCase
 from kernels.ops.token_feedback import Turn
@@ -56,9 +57,7 @@ class LmHead:
         turn: Turn | None = None,
     ) -> Tensor:
         case, cut = self.case, self.cut
-        check_tensor("x", x, (case.m, case.k), DTYPES[case.dtype])
-        if x.data_ptr() % 16:
-            raise ValueError(f"x begins at {x.data_ptr():#x}, which is no multiple of 16 bytes")
+        check_tensor("x", x, (case.m, case.k), (DTYPES[case.dtype],), layout="contiguous", aligned=16)
         check_stream(w, cut)
         settings = self._settings(temperature, top_p, seed, top_k)
         ids = torch.empty(case.m, dtype=torch.int64, device=x.device) if turn is None else turn.token
@@ -94,10 +93,9 @@ class LmHead:
         for name, value, dtype in zip(
             ("temperature", "top_p", "seed"), tensors, (torch.float32, torch.float32, torch.int64), strict=True
         ):
-            if (value is not None) != bool(self.top):
-                raise ValueError(f"{name} is {'missing' if self.top else 'given'} and sampling is {self.case.sampling}")
+            check_presence(name, value, bool(self.top), f"sampling is {self.case.sampling}")
             if value is not None:
-                check_tensor(name, value, (self.case.m,), dtype)
+                check_tensor(name, value, (self.case.m,), (dtype,), layout="contiguous")
             addresses.append(0 if value is None else value.data_ptr())
         return tuple(addresses)
 

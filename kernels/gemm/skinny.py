@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kernels.check_args import expect_served
+from kernels.check_args import check_served
 from kernels.gemm.cutting import matching, resized
 from kernels.gemm.skinny_cut import Cut, can_claim, cuts, weight_kind
 from kernels.hardware import Gpu
@@ -61,7 +61,7 @@ class _Skinny(Variant):
         """f(x [m, k], w, bias=None [n], residual=None [m, n], eps=1e-6) -> y [m, n]; w is what `pack` returned."""
         from kernels.gemm.skinny_call import SkinnyLinear
 
-        expect_served(self, case)
+        check_served(self, case)
         overlap, late, claims = (bool(params.get(name)) for name in ("overlap", "late", "claims"))
         return SkinnyLinear(case, cut_of(case, params), overlap, 1024 * params.get("ahead", 0), late, claims)
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.check_args import expect_current
+from kernels.check_args import check_presence, check_tensor
 from kernels.cuda import nvrtc
 from kernels.dtypes import DTYPES
 from kernels.gemm import skinny_pack as order
@@ -199,40 +199,32 @@ class SkinnyLinear:
         return y
 
     def _check(self, x: Tensor, w: tuple[Tensor, ...], bias: Tensor | None, residual: Tensor | None) -> None:
-        case, cut = self.case, self.cut
-        check_tensor("x", x, (case.m, case.k), DTYPES[case.dtype])
-        if x.data_ptr() % 16:
-            raise ValueError(f"x begins at {x.data_ptr():#x}, which is no multiple of 16 bytes")
-        check_stream(w, cut)
-        for name, value, shape, wanted in (
-            ("bias", bias, (case.n,), case.adds_bias),
-            ("residual", residual, (case.m, case.n), case.epilogue == "residual"),
-        ):
-            if (value is not None) != wanted:
-                raise ValueError(f"{name} is {'missing' if wanted else 'given'} and epilogue is {case.epilogue}")
-            if value is not None:
-                check_tensor(name, value, shape, DTYPES[case.dtype])
+        case = self.case
+        dtype = (DTYPES[case.dtype],)
+        check_tensor("x", x, (case.m, case.k), dtype, layout="contiguous", aligned=16)
+        check_stream(w, self.cut)
+        check_additions(case, bias, residual)
 
 
-def check_tensor(name: str, value: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    """Raises ValueError when the argument is not a contiguous tensor of this shape and dtype on the current GPU."""
-    if tuple(value.shape) != shape:
-        raise ValueError(f"{name} has shape {list(value.shape)}, not {list(shape)}")
-    if value.dtype != dtype:
-        raise ValueError(f"{name} is {value.dtype}, not {dtype}")
-    if not value.is_contiguous():
-        raise ValueError(f"{name} is not contiguous")
-    if value.device.type != "cuda":
-        raise ValueError(f"{name} is on {value.device}, not on a GPU")
-    expect_current(name, value)
+def check_additions(case: LinearCase, bias: Tensor | None, residual: Tensor | None, aligned: int = 1) -> None:
+    """Raises ValueError unless bias [n] and residual [m, n] are given where the epilogue takes them, contiguous.
+
+    The residual begins at a multiple of `aligned` bytes.
+    """
+    dtype, because = (DTYPES[case.dtype],), f"epilogue is {case.epilogue}"
+    check_presence("bias", bias, case.adds_bias, because)
+    if bias is not None:
+        check_tensor("bias", bias, (case.n,), dtype, layout="contiguous")
+    check_presence("residual", residual, case.epilogue == "residual", because)
+    if residual is not None:
+        check_tensor("residual", residual, (case.m, case.n), dtype, layout="contiguous", aligned=aligned)
 
 
 def check_stream(w: tuple[Tensor, ...], cut: Cut) -> None:
     """Raises ValueError when w is not a weight packed for this cut."""
     if not isinstance(w, tuple | list) or len(w) != (2 if cut.kind in ("fp8", "nvfp4") else 1):
         raise ValueError(f"w is not what pack returns for {cut.kind} weights")
-    check_tensor("w[0]", w[0], (cut.units * cut.splits * cut.steps * cut.step_bytes,), torch.uint8)
-    if w[0].data_ptr() % 16:
-        raise ValueError(f"w[0] begins at {w[0].data_ptr():#x}, which is no multiple of 16 bytes")
+    stream_bytes = cut.units * cut.splits * cut.steps * cut.step_bytes
+    check_tensor("w[0]", w[0], (stream_bytes,), (torch.uint8,), layout="contiguous", aligned=16)
     if len(w) > 1:
-        check_tensor("w[1]", w[1], (cut.units * cut.unit_rows,), torch.float32)
+        check_tensor("w[1]", w[1], (cut.units * cut.unit_rows,), (torch.float32,), layout="contiguous")

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kernels.check_args import expect_served
+from kernels.check_args import check_served
 from kernels.gemm.cutting import matching, resized
 from kernels.gemm.small_cut import SmallCut, cuts
 from kernels.hardware import Gpu
@@ -57,7 +57,7 @@ class SmallGemm(Variant):
         """f(x [m, k], w [weight_rows, k], bias=None [n], residual=None [m, n], eps=1e-6) -> y [m, n]."""
         from kernels.gemm.small_call import SmallLinear
 
-        expect_served(self, case)
+        check_served(self, case)
         return SmallLinear(case, cut_of(case, params), bool(params.get("overlap")))
 
     def space(self, case: LinearCase) -> list[dict[str, Any]]:

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kernels.check_args import check_tensor
 from kernels.cuda import nvrtc
 from kernels.dtypes import DTYPES
-from kernels.gemm.skinny_call import check_tensor
+from kernels.gemm.skinny_call import check_additions
 from kernels.gemm.small_cut import PANEL, SmallCut
 from kernels.ops import LinearCase
 from kernels.proof.reference import EPSILON
@@ -75,16 +76,7 @@ class SmallLinear:
 
     def _check(self, x: Tensor, w: Tensor, bias: Tensor | None, residual: Tensor | None) -> None:
         case = self.case
-        dtype = DTYPES[case.dtype]
-        check_tensor("x", x, (case.m, case.k), dtype)
-        check_tensor("w", w, (case.weight_rows, case.k), dtype)
-        for name, extra, shape, wanted in (
-            ("bias", bias, (case.n,), case.adds_bias),
-            ("residual", residual, (case.m, case.n), case.epilogue == "residual"),
-        ):
-            if (extra is not None) != wanted:
-                raise ValueError(f"{name} is {'missing' if wanted else 'given'} and epilogue is {case.epilogue}")
-            if extra is not None:
-                check_tensor(name, extra, shape, dtype)
-        if residual is not None and residual.data_ptr() % 16:
-            raise ValueError(f"residual begins at {residual.data_ptr():#x}, which is no multiple of 16 bytes")
+        dtype = (DTYPES[case.dtype],)
+        check_tensor("x", x, (case.m, case.k), dtype, layout="contiguous")
+        check_tensor("w", w, (case.weight_rows, case.k), dtype, layout="contiguous")
+        check_additions(case, bias, residual, aligned=16)

@@ -8,14 +8,13 @@ import pytest
 import torch
 
 from kernels import registry
-from kernels.attention.arguments import check
-from kernels.check_args import expect, expect_current
-from kernels.gemm import hopper_call
-from kernels.gemm.skinny_call import check_tensor
+from kernels.check_args import Layout, check_current_device, check_presence, check_qkv, check_tensor
 from kernels.ops import AttentionCase, GroupedCase, LinearCase, LmHeadCase, StepAttentionCase
 
 BF16 = torch.bfloat16
+CPU = torch.device("cpu")
 CASE = AttentionCase(kind="prefill", head_dim=64, heads=1, kv_heads=1, batch=1, q_len=2, kv_len=2)
+GIVEN = torch.empty(4, 8, dtype=BF16)
 
 
 def elsewhere(*shape: int) -> Any:
@@ -26,10 +25,9 @@ def elsewhere(*shape: int) -> Any:
 
 
 CHECKS: dict[str, Callable[[Any], object]] = {
-    "triton": lambda x: expect("x", x(4, 8), (4, 8), (BF16,), torch.device("cuda", 1)),
-    "skinny, small, lm_head": lambda x: check_tensor("x", x(4, 8), (4, 8), BF16),
-    "hopper": lambda x: hopper_call._expect("x", x(4, 8), (4, 8), LinearCase(m=4, n=8, k=8)),
-    "flash": lambda x: check(CASE, *[x(1, 2, 1, 64)] * 3),
+    "beside another argument": lambda x: check_tensor("x", x(4, 8), (4, 8), (BF16,), torch.device("cuda", 1)),
+    "alone": lambda x: check_tensor("x", x(4, 8), (4, 8), (BF16,), layout="contiguous"),
+    "attention": lambda x: check_qkv(CASE, *[x(1, 2, 1, 64)] * 3, device=None),
 }
 
 
@@ -43,7 +41,42 @@ def test_a_tensor_on_another_gpu_than_the_current_one_is_named(name: str, monkey
 
 
 def test_the_host_needs_no_current_gpu() -> None:
-    expect_current("x", torch.empty(2))
+    check_current_device("x", torch.empty(2))
+
+
+@pytest.mark.parametrize(
+    ("given", "layout", "said"),
+    [
+        (GIVEN[:3], "rows", r"x has shape \[3, 8\], not \[4, any\]"),
+        (GIVEN[0], "rows", r"x has shape \[8\], not \[4, any\]"),
+        (GIVEN.float(), "rows", "x is torch.float32, not torch.bfloat16 or torch.float16"),
+        (GIVEN[:, ::2], "rows", "x has stride 2 in its last dimension where 1 is needed"),
+        (GIVEN[:, :4], "contiguous", "x is not contiguous"),
+        (GIVEN[:, 1:], "rows", "x begins at 0x[0-9a-f]+, which is no multiple of 16 bytes"),
+        (GIVEN[:, ::2], "any", "x is on cpu, not on a GPU"),
+    ],
+)
+def test_each_thing_that_is_wrong_with_a_tensor_is_said(given: torch.Tensor, layout: Layout, said: str) -> None:
+    with pytest.raises(ValueError, match=f"^{said}$"):
+        check_tensor("x", given, (4, None), (BF16, torch.float16), layout=layout, aligned=16)
+
+
+def test_a_tensor_may_have_what_its_layout_leaves_open() -> None:
+    check_tensor("x", GIVEN[:, :4], (4, 4), (BF16,), CPU, layout="rows")
+    check_tensor("x", GIVEN[:, ::2], (None, 4), (BF16,), CPU, layout="any")
+    check_tensor("x", GIVEN[:, ::8], (4, 1), (BF16,), CPU, layout="rows")
+
+
+def test_arguments_on_two_devices_are_named() -> None:
+    with pytest.raises(ValueError, match="x is on cpu and the first argument on cuda:0"):
+        check_tensor("x", GIVEN, (4, 8), (BF16,), torch.device("cuda", 0))
+
+
+def test_an_optional_argument_is_missing_or_too_much() -> None:
+    with pytest.raises(ValueError, match="bias is missing and epilogue is bias"):
+        check_presence("bias", None, True, "epilogue is bias")
+    with pytest.raises(ValueError, match="bias is given and epilogue is none"):
+        check_presence("bias", GIVEN, False, "epilogue is none")
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def test_bad_arguments_are_named() -> None:
     for name in ("cos", "qkv"):
         with pytest.raises(ValueError, match=f"^{name} "):
             step_hopper.check(CASE, **(good | {name: wrong[name]}))
-    with pytest.raises(ValueError, match="qkv is on cpu: this kernel needs all on one GPU"):
+    with pytest.raises(ValueError, match="qkv is on cpu, not on a GPU"):
         step_hopper.check(CASE, **good)
 
 
