@@ -22,6 +22,8 @@ FOLDER = Path(settings.BASE_DIR) / "docs" / "kernels"
 PAGE_OF = re.compile(r"([a-z0-9-]+)\.md(#[\w-]*)?")
 MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 """HTML in a document is shown, not obeyed, and addresses with schemes such as javascript: are no links."""
+COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+"""Says where a figure comes from (`benchmarks/figures.py`)."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,8 @@ def page(name: str) -> Page:
 
 
 def rendered(text: str) -> SafeString:
-    """Markdown as HTML: links to documents lead to their pages, links to what is not served here become plain text."""
-    tokens = MARKDOWN.parse(text)
+    """Markdown as HTML, without comments: links lead to pages that are served here, or become plain text."""
+    tokens = MARKDOWN.parse(COMMENT.sub("", text))
     for before, token in zip([None, *tokens], tokens, strict=False):
         if token.type == "table_open":
             token.attrSet("class", "table")

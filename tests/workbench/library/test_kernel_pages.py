@@ -60,6 +60,15 @@ def test_a_document_cannot_put_scripts_into_the_page() -> None:
     assert "&lt;script&gt;" in html
 
 
+def test_a_comment_that_says_where_a_figure_comes_from_is_not_shown() -> None:
+    html = kernel_pages.rendered(
+        "<!-- table: step -->\n| a |\n| --- |\n| 1 |\n<!-- end -->\n\n5 ms<!-- decode: ms -->."
+    )
+    assert "&lt;" not in html
+    assert "<td>1</td>" in html
+    assert "<p>5 ms.</p>" in html
+
+
 def test_a_variant_is_linked_to_what_says_what_it_is() -> None:
     assert 'href="/kernels/flash-hopper/"' in variant("flash_hopper")
     assert 'href="/kernels/#sdpa_cudnn"' in variant("sdpa_cudnn")

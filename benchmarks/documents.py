@@ -1,0 +1,83 @@
+"""Reads the committed results: `results/<gpu>/NAME.json`, their rows, and figures derived from a row."""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results" / "h200"
+LAUNCH_MS = 0.003
+"""Time of an empty kernel launch in ms, as taken off where a table says so. The documents hold what a run measured."""
+
+Row = Mapping[str, Any]
+
+
+@cache
+def document(name: str) -> dict[str, Any]:
+    """The result `NAME.json`. Raises ValueError when there is none."""
+    path = RESULTS / f"{name}.json"
+    if not path.is_file():
+        raise ValueError(f"there is no {path.name} in benchmarks/results/h200")
+    found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return found
+
+
+def field(row: Row, key: str) -> Any:
+    """A row's own field, or that of its case; None when neither has it."""
+    value = row.get(key)
+    return row.get("case", {}).get(key) if value is None else value
+
+
+def rows(name: str, **where: Any) -> list[Row]:
+    """The rows of a document whose fields are as asked, compared as text without regard to case.
+
+    Rows that were never timed beside their peers (no names of kernels) are left out: they are params that lost.
+    """
+    wanted = {key: str(value).lower() for key, value in where.items()}
+    return [
+        row
+        for row in document(name)["rows"]
+        if row.get("kernels", True) and all(str(field(row, key)).lower() == text for key, text in wanted.items())
+    ]
+
+
+def one(name: str, **where: Any) -> Row:
+    """The one row that is as asked. Raises ValueError when there is none, or more than one."""
+    found = rows(name, **where)
+    if len(found) != 1:
+        raise ValueError(f"{name}.json has {len(found)} rows with {where}, not one")
+    return found[0]
+
+
+def best(name: str, **where: Any) -> Row:
+    """The row with the least time of those that are as asked. Raises ValueError when there is none."""
+    found = [row for row in rows(name, **where) if row["ms"] is not None]
+    if not found:
+        raise ValueError(f"{name}.json has no timed row with {where}")
+    return min(found, key=lambda row: row["ms"])
+
+
+def pointed(name: str, pointer: str) -> Any:
+    """What a JSON pointer (`/results/verify/verdict`) leads to. Raises ValueError when it leads nowhere."""
+    value: Any = document(name)
+    for step in pointer.strip("/").split("/"):
+        try:
+            value = value[int(step) if isinstance(value, list) else step]
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise ValueError(f"{name}.json has no {pointer}") from error
+    return value
+
+
+def bandwidth_share(name: str, row: Row, ceiling: str, launch_ms: float = 0.0) -> float:
+    """Least bytes at the document's measured bandwidth (`read_tbps` or `copy_tbps`), over the time less a launch."""
+    terabytes = row["gbps"] * row["ms"] / 1e6
+    bandwidth: float = document(name)["ceilings"][ceiling]
+    return terabytes / (bandwidth * (row["ms"] - launch_ms) / 1e3)
+
+
+def bandwidth_bound_us(name: str, row: Row, share: float = 0.85) -> float:
+    """µs of reading a row's least bytes at `share` of the measured read bandwidth, and an empty launch."""
+    terabytes = row["gbps"] * row["ms"] / 1e6
+    bandwidth: float = document(name)["ceilings"]["read_tbps"]
+    return terabytes / (share * bandwidth) * 1e6 + LAUNCH_MS * 1e3

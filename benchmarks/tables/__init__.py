@@ -1,0 +1,9 @@
+"""The tables of the documents, each written from the committed results: `TABLES` has them by name.
+
+A table is a function without arguments that returns Markdown.
+"""
+
+from benchmarks.tables import attention, fused, gemm, models
+from benchmarks.tables.writing import TABLES
+
+__all__ = ["TABLES", "attention", "fused", "gemm", "models"]

@@ -1,0 +1,44 @@
+"""Tables of norms, gated activations and rotary embeddings."""
+
+from collections.abc import Iterable, Mapping
+
+from benchmarks.documents import one
+from benchmarks.tables.writing import LIBRARY, markdown, shares, table, us
+
+
+def _fused(cases: Iterable[tuple[str, Mapping[str, object]]], variant: str, peer: str) -> str:
+    lines = []
+    for label, where in cases:
+        ours, theirs = (one(LIBRARY, variant=name, **where) for name in (variant, peer))
+        lines.append([label, us(ours), us(theirs), *shares(ours, "copy_tbps")])
+    header = ["", "µs", "torch, eager, µs", "share of the copy bandwidth", "less 3.0 µs of a launch"]
+    return markdown(header, lines)
+
+
+@table("rmsnorm")
+def rmsnorm() -> str:
+    """RMSNorm over 16,384 rows of 2,048."""
+    cases: list[tuple[str, Mapping[str, object]]] = [
+        ("norm", {"m": 16384, "residual": False, "quantise": None}),
+        ("norm of x + residual", {"m": 16384, "residual": True, "quantise": None}),
+        ("the same, rounded to fp8", {"m": 16384, "residual": True, "quantise": "fp8"}),
+    ]
+    return _fused(cases, "rmsnorm_triton", "torch_rmsnorm")
+
+
+@table("gated")
+def gated() -> str:
+    """Gated activations over 16,384 rows of 8,192."""
+    cases = [(label, {"m": 16384, "activation": each}) for label, each in (("SwiGLU", "silu"), ("GeGLU", "gelu"))]
+    return _fused(cases, "gated_triton", "torch_gated")
+
+
+@table("rope")
+def rope() -> str:
+    """Rotation of 16,384 tokens, 32 heads of 64 on 8."""
+    cases: list[tuple[str, Mapping[str, object]]] = [
+        ("q and k rotated", {"q_len": 16384, "append": False}),
+        ("and k, v written to the cache", {"q_len": 16384, "append": True, "paged": False}),
+        ("the same, pages of 16", {"q_len": 16384, "append": True, "paged": True}),
+    ]
+    return _fused(cases, "rope_triton", "torch_rope")

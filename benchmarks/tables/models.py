@@ -1,0 +1,99 @@
+"""Tables of whole models."""
+
+from statistics import mean
+
+from benchmarks.documents import best, one, rows
+from benchmarks.tables.writing import fidelity, markdown, table
+
+MODELS = {"llama-3.2-1b": "Llama-3.2-1B", "qwen2.5-1.5b": "Qwen2.5-1.5B"}
+
+
+@table("ttf64")
+def ttf64() -> str:
+    """First 64 tokens by runner, two models, with the fidelity of each."""
+    runners = {
+        "compiled": "torch.compile, CUDA graphs (bf16)",
+        "compiled_tuned": "torch.compile, generated matrix-vector products (bf16)",
+        "compiled_max_autotune": "torch.compile, max-autotune (bf16)",
+        "kernels": "kernels from the library (bf16)",
+        "megakernel": "megakernel, one launch for all tokens after the first (bf16)",
+        "kernels_fp8": "kernels from the library, fp8 weights",
+        "megakernel_fp8": "megakernel, fp8 weights",
+        "megakernel_nvfp4": "megakernel, NVFP4 weights",
+    }
+    lines = []
+    for variant, label in runners.items():
+        found = [best("decode", model=model, variant=variant, prompt=128) for model in MODELS]
+        lines.append([label, *(cell for row in found for cell in [f"{row['ms']:.1f} ms", *fidelity(row)])])
+    header = [each for name in MODELS.values() for each in (name, "KL, nats", "other tokens")]
+    return markdown(["", *header], lines)
+
+
+@table("kernels-runner")
+def kernels_runner() -> str:
+    """First 64 tokens of the kernels runner in bf16 beside torch's three compiled runners, in ms."""
+    variants = ("kernels", "compiled", "compiled_tuned", "compiled_max_autotune")
+    lines = []
+    for model, name in MODELS.items():
+        for prompt in (128, 1024):
+            found = [one("decode", model=model, variant=variant, prompt=prompt) for variant in variants]
+            lines.append([f"{name}, {prompt:,} tokens", *(f"{row['ms']:.1f}" for row in found)])
+    return markdown(["prompt", "kernels", "torch.compile", "products tuned", "max-autotune"], lines)
+
+
+@table("fidelity")
+def precision() -> str:
+    """Every runner and precision: time and fidelity over 4,096 tokens, weights from a seed."""
+    lines = []
+    for model, name in MODELS.items():
+        for variant in ("kernels", "kernels_fp8", "megakernel", "megakernel_fp8", "megakernel_nvfp4"):
+            row = one("decode", model=model, variant=variant, prompt=128)
+            runner = variant.partition("_")[0]
+            lines.append([name, runner, row["case"]["weights"], f"{row['ms']:.1f} ms", *fidelity(row)])
+    header = ["model", "runner", "weights", "first 64 tokens", "KL, nats", "other tokens"]
+    return markdown(header, lines)
+
+
+@table("megakernel")
+def megakernel() -> str:
+    """The megakernel by model, prompt, batch and precision; the best of torch beside bf16 only."""
+    lines = []
+    for model, name in MODELS.items():
+        for source, prompt, batch, suffix in (
+            ("decode", 128, 1, ""),
+            ("decode", 1024, 1, ""),
+            ("decode-aef7729", 128, 8, ""),
+            ("decode", 128, 1, "_fp8"),
+            ("decode", 128, 1, "_nvfp4"),
+        ):
+            found = rows(source, model=model, variant=f"megakernel{suffix}", prompt=prompt, batch=batch)
+            for row in found:
+                peers = [] if suffix else [best(source, model=model, prompt=prompt, batch=batch, peer=True)]
+                what = f"{name}, {row['case']['weights']}, {prompt:,} tokens" + (f", batch {batch}" * (batch > 1))
+                lines.append(
+                    [
+                        what,
+                        f"{row['ms']:.1f} ms",
+                        f"{row['ms_per_token']:.3f} ms",
+                        f"{row['read_share']:.0%}".replace("%", " %"),
+                        *fidelity(row),
+                        *([f"{peer['ms']:.1f} ms" for peer in peers] or [""]),
+                    ]
+                )
+    header = ["", "first 64 tokens", "a token", "of the read bandwidth", "KL, nats", "other tokens", "best of torch"]
+    return markdown(header, lines)
+
+
+@table("megakernel-models")
+def megakernel_models() -> str:
+    """A decode step of every model in bf16, batch 1, behind 128 and 16,320 tokens."""
+    source = "megakernel-turns"
+    names = list(dict.fromkeys(row["model"] for row in rows(source)))
+    lines = []
+    for name in names:
+        cells = []
+        for position in (128, 16320):
+            found = rows(source, model=name, position=position, commit="ad0e61d")
+            cells.append(f"{mean(row['ms'] for row in found):.3f} ms" if found else "–")
+        lines.append([name, *cells])
+    return markdown(["", "128 tokens", "16,320 tokens"], lines)

@@ -1,0 +1,48 @@
+"""Registers the tables, and writes rows of results as Markdown."""
+
+from collections.abc import Callable, Iterable
+
+from benchmarks.documents import LAUNCH_MS, Row, bandwidth_share
+
+TABLES: dict[str, Callable[[], str]] = {}
+LIBRARY = "library"
+
+
+def table(name: str) -> Callable[[Callable[[], str]], Callable[[], str]]:
+    """Registers a function as the table `name`."""
+
+    def registered(function: Callable[[], str]) -> Callable[[], str]:
+        TABLES[name] = function
+        return function
+
+    return registered
+
+
+def markdown(header: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
+    """A Markdown table, its last line ended."""
+    head = list(header)
+    body = [head, ["---"] * len(head), *lines]
+    return "".join(f"| {' | '.join(line)} |\n" for line in body)
+
+
+def us(row: Row) -> str:
+    """A row's time in µs: one decimal up to 1 ms."""
+    time = row["ms"] * 1000
+    return f"{time:,.1f}" if time < 1000 else f"{time:,.0f}"
+
+
+def fidelity(row: Row) -> list[str]:
+    """KL divergence from float32 in nats and the share of other most likely tokens; dashes where not measured."""
+    if row["kl"] is None:
+        return ["–", "–"]
+    return [f"{row['kl']:#.2g}", f"{row['disagreement']:.1%}".replace("%", " %")]
+
+
+def ratio(ours: Row, peer: Row) -> str:
+    """A peer's time over ours: above 1 is faster."""
+    return f"{peer['ms'] / ours['ms']:.3f}x"
+
+
+def shares(row: Row, ceiling: str) -> list[str]:
+    """The share of a bandwidth over the whole time, and with an empty launch taken off."""
+    return [f"{bandwidth_share(LIBRARY, row, ceiling, launch):.3f}" for launch in (0.0, LAUNCH_MS)]

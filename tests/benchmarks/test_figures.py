@@ -1,0 +1,92 @@
+"""Figures in the documents are those of the committed results; none in lower precision lacks its fidelity."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks import figures
+from benchmarks.documents import RESULTS, document
+from benchmarks.tables import TABLES
+
+ROOT = Path(__file__).parents[2]
+SUMMARIES = [path for path in sorted((ROOT / "benchmarks").glob("*.md")) if path.stem != "README"]
+MEGAKERNEL = "model=llama-3.2-1b variant=megakernel"
+
+
+def prose(path: Path) -> str:
+    """A document without its generated tables and without comments."""
+    return re.sub(r"<!--.*?-->", "", figures.TABLE.sub("", path.read_text()))
+
+
+@pytest.mark.parametrize("path", figures.documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_tables_and_figures_are_those_of_the_results(path):
+    text = path.read_text()
+    assert figures.filled(text) == text, "run python -m benchmarks.figures"
+
+
+@pytest.mark.parametrize("path", figures.documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_figure_in_lower_precision_stands_without_its_fidelity(path):
+    assert list(figures.unfaithful(path.read_text())) == []
+
+
+def test_every_table_is_in_a_document():
+    named = {name for path in figures.documents() for _, name, *_ in figures.TABLE.findall(path.read_text())}
+    assert named == set(TABLES)
+
+
+def test_a_figure_that_drifted_is_mended_with_its_decimals():
+    marker = f"<!-- decode: ms {MEGAKERNEL} prompt=1024 -->"
+    assert (
+        figures.filled(f"It takes 40.3 ms{marker}, or 40 ms{marker}.") == f"It takes 40.2 ms{marker}, or 40 ms{marker}."
+    )
+
+
+def test_a_unit_scales_what_the_results_hold():
+    changed = "decode: disagreement model=llama-3.2-1b variant=megakernel prompt=128"
+    assert figures.filled(f"1.0 %<!-- {changed} -->") == f"2.9 %<!-- {changed} -->"
+
+
+def test_a_table_between_its_markers_is_written_anew():
+    assert figures.filled("<!-- table: step -->\nold\n<!-- end -->").splitlines()[1].startswith("| heads, head_dim |")
+
+
+@pytest.mark.parametrize(
+    ("marker", "sentence"),
+    [
+        ("<!-- table: nothing -->\n<!-- end -->", "there is no table 'nothing'"),
+        (f"1<!-- decode: ms {MEGAKERNEL} -->", "decode.json has 2 rows with"),
+        ("1<!-- nothing: ms a=b -->", "there is no nothing.json"),
+        ("1<!-- llama-3.2-1b: /results/nothing -->", "llama-3.2-1b.json has no /results/nothing"),
+        (
+            f"2x<!-- decode: ms best model=llama-3.2-1b peer=true / ms {MEGAKERNEL}_fp8 -->",
+            "a ratio between types of weights says nothing",
+        ),
+    ],
+)
+def test_a_marker_that_fits_nothing_is_refused_in_a_sentence(marker, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        figures.filled(marker)
+
+
+def test_a_time_in_lower_precision_wants_both_figures_of_its_fidelity():
+    time, kl, changed = (f"1<!-- decode: {name} {MEGAKERNEL}_fp8 -->" for name in ("ms", "kl", "disagreement"))
+    assert list(figures.unfaithful(f"{time} and {kl}"))
+    assert list(figures.unfaithful(f"{time}\n\n{kl} and {changed}"))
+    assert not list(figures.unfaithful(f"{time}, {kl} and {changed}"))
+
+
+@pytest.mark.parametrize("path", SUMMARIES, ids=lambda path: path.stem)
+def test_a_summary_is_at_most_600_words(path):
+    assert len(prose(path).split()) <= 600
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.iterdir()), ids=lambda path: path.name)
+def test_the_index_names_every_document_with_its_commit(path):
+    index = (ROOT / "benchmarks" / "README.md").read_text()
+    (line,) = [line for line in index.splitlines() if f"(results/h200/{path.name})" in line and line.count("|") == 4]
+    if path.name.endswith((".plan.json", ".gz")):
+        return
+    found = document(path.stem)
+    commits = {found["commit"]} if "commit" in found else {row["commit"] for row in found["rows"]}
+    assert line.split("|")[2].strip().split(", ") == sorted((commit[:7] or "none" for commit in commits), reverse=True)
