@@ -102,9 +102,10 @@ CACHES = {
     else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
 }
 
-# Pipeline: how long a worker may be silent, and when an unclaimed message is sent again
+# Pipeline: how long a worker may be silent, when an unclaimed message is sent again, and how often that is looked at
 LEASE_SECONDS = env.float("LEASE_SECONDS", default=45)
 REPUBLISH_SECONDS = env.float("REPUBLISH_SECONDS", default=120)
+SWEEP_SECONDS = env.float("SWEEP_SECONDS", default=30)
 
 # People
 AUTH_USER_MODEL = "accounts.User"

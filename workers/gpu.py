@@ -21,19 +21,20 @@ from celery.signals import worker_ready
 from pydantic import ValidationError
 
 from workers import child
-from workers.app import app
+from workers.child_environment import stage_environment
 from workers.client import Client, Refused, Rejected, Unreachable
 from workers.config import WorkerConfig
+from workers.delivery import celery_app
 from workers.documents.base import Artifact
 from workers.documents.broker import GPU_TASK, gpu_class_of
 from workers.documents.stages import StageFailure, StageInput
 from workers.documents.worker_api import Claim, Hello, Outcome, StageKey
-from workers.environment import stage_environment
 from workers.model_cache import BadModel, ModelCache
 from workers.reporter import Reporter
 from workers.scratch import scratch
 
 log = logging.getLogger(__name__)
+app = celery_app("workers", fixups=[])
 
 OVERTIME = 3.0
 OVERTIME_SECONDS = 240

@@ -5,10 +5,20 @@ import subprocess
 import sys
 
 import pytest
+from celery import Celery
 
-from workers.app import app
-from workers.documents.broker import LONGEST_STAGE_SECONDS, VISIBILITY_SECONDS, gpu_class_of, gpu_queue
+from workbench.celery import app as ledger
+from workers.documents.broker import (
+    LEDGER_TASK,
+    LONGEST_STAGE_SECONDS,
+    SWEEP_RUNS_TASK,
+    SWEEP_UPLOADS_TASK,
+    VISIBILITY_SECONDS,
+    gpu_class_of,
+    gpu_queue,
+)
 from workers.documents.workload import Constraints
+from workers.gpu import app as gpu
 
 
 def _loaded(module: str) -> set[str]:
@@ -17,7 +27,7 @@ def _loaded(module: str) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
-@pytest.mark.parametrize("module", ["workers.gpu", "workers.ledger", "workbench.wsgi"])
+@pytest.mark.parametrize("module", ["workers.gpu", "workbench.celery", "workbench.wsgi"])
 def test_no_long_lived_process_imports_torch(module: str) -> None:
     assert not _loaded(module) & {"torch", "transformers", "triton"}
 
@@ -28,7 +38,8 @@ def test_the_gpu_worker_knows_no_database() -> None:
     assert not [name for name in loaded if name.startswith("workbench")]
 
 
-def test_a_message_stays_invisible_longer_than_the_longest_stage() -> None:
+@pytest.mark.parametrize("app", [gpu, ledger], ids=["gpu", "ledger"])
+def test_a_message_stays_invisible_longer_than_the_longest_stage(app: Celery) -> None:
     longest_run = Constraints.model_fields["minutes"].metadata
     minutes = max(getattr(limit, "le", 0) for limit in longest_run)
     assert minutes * 60 < LONGEST_STAGE_SECONDS < VISIBILITY_SECONDS
@@ -36,7 +47,8 @@ def test_a_message_stays_invisible_longer_than_the_longest_stage() -> None:
     assert app.conf.task_time_limit == LONGEST_STAGE_SECONDS
 
 
-def test_delivery_is_at_least_once_and_results_go_nowhere() -> None:
+@pytest.mark.parametrize("app", [gpu, ledger], ids=["gpu", "ledger"])
+def test_delivery_is_at_least_once_and_results_go_nowhere(app: Celery) -> None:
     assert app.conf.task_acks_late
     assert app.conf.task_reject_on_worker_lost
     assert app.conf.worker_prefetch_multiplier == 1
@@ -49,3 +61,8 @@ def test_delivery_is_at_least_once_and_results_go_nowhere() -> None:
 def test_queues_name_their_class() -> None:
     assert gpu_class_of(gpu_queue("h200")) == "h200"
     assert gpu_class_of("ledger") == ""
+
+
+def test_the_ledger_finds_the_tasks_of_every_application() -> None:
+    ledger.loader.import_default_modules()
+    assert ledger.tasks.keys() >= {LEDGER_TASK, SWEEP_RUNS_TASK, SWEEP_UPLOADS_TASK}

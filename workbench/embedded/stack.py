@@ -184,7 +184,7 @@ class Workbench:
         )
 
     def _ledger_worker(self) -> Service:
-        return self._worker("workers.ledger", "ledger", "ledger", self.env, "--beat")
+        return self._worker("workbench", "ledger", "ledger", self.env, "--beat")
 
     def _gpu_worker(self, index: int, device: Device) -> Service:
         """Without the web's secrets, and with one GPU to see."""

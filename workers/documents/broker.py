@@ -7,8 +7,9 @@ above the longest task, or Redis hands a long job to a second worker while the f
 from typing import Any
 
 GPU_TASK = "workers.gpu.run_stage"
-LEDGER_TASK = "workers.ledger.run_stage"
-SWEEP_TASK = "workers.ledger.sweep"
+LEDGER_TASK = "workbench.runs.tasks.run_stage"
+SWEEP_RUNS_TASK = "workbench.runs.tasks.sweep_runs"
+SWEEP_UPLOADS_TASK = "workbench.intake.tasks.sweep_uploads"
 LEDGER_QUEUE = "ledger"
 
 LONGEST_STAGE_SECONDS = 5 * 3600

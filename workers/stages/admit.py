@@ -14,24 +14,12 @@ from kernels.ops import BYTES
 from workers.documents.prices import PriceBook
 from workers.documents.stages import AdmitResult, Feasibility, StageInput
 from workers.documents.workload import Workload
-from workers.stages import texts
-from workers.stages.context import Context, StageError
+from workers.harness.context import Context, StageError
+from workers.measuring import texts
+from workers.measuring.served_model import serving_dtype
 
-FLOATS = ("bf16", "fp16", "fp32")
 TOKEN_METRICS = ("ttft", "ttf_n", "tpot", "itl")
 GIB = 2**30
-
-
-def serving_dtype(own: str, precisions: list[str], gpu_class: str) -> str:
-    """The precision that the model is served in before anything is optimised.
-
-    Its own when the workload allows it; on a CPU float32 when allowed, since most CPUs only emulate 16 bits and a
-    slow baseline would flatter the result; else the first that is allowed.
-    """
-    allowed = [each for each in FLOATS if each in precisions]
-    if gpu_class == "cpu" and "fp32" in allowed:
-        return "fp32"
-    return own if own in allowed or not allowed else allowed[0]
 
 
 def memory_needed(config: dict[str, Any], parameters: int, dtype: str, workload: Workload) -> float:
@@ -209,6 +197,6 @@ def run(document: StageInput, context: Context) -> AdmitResult:
 
 
 if __name__ == "__main__":
-    from workers.stages.cli import main
+    from workers.harness.cli import main
 
     main(run)

@@ -4,12 +4,12 @@ import torch
 
 from kernels import engine
 from workers.documents.stages import BaselineResult, StageInput
-from workers.stages.context import Context
-from workers.stages.environment import watched
-from workers.stages.models import device_of, dtype_of, kind_of, load, prepared, vocabulary
-from workers.stages.price import hourly_price
-from workers.stages.sampling import LEAST_REQUESTS, distributions, is_enough
-from workers.stages.traffic import Clients
+from workers.harness.context import Context
+from workers.measuring.conditions import watched
+from workers.measuring.sample_sizes import LEAST_REQUESTS, distributions, is_enough
+from workers.measuring.served_model import device_of, dtype_of, kind_of, load, prepared, vocabulary
+from workers.measuring.traffic import Clients
+from workers.pricing import hourly_price
 from workers.statistics import tokens_per_second
 
 TIME_SHARE = 0.8
@@ -51,6 +51,6 @@ def run(document: StageInput, context: Context) -> BaselineResult:
 
 
 if __name__ == "__main__":
-    from workers.stages.cli import main
+    from workers.harness.cli import main
 
     main(run)

@@ -17,13 +17,14 @@ from kernels.registry import Refusal, Variant
 from kernels.tune.plan_search import Chosen
 from workers.documents.measurement import Candidate
 from workers.documents.stages import ComposeResult, PlanTrial, StageInput
-from workers.stages import kernels_plan, ranking, texts
-from workers.stages.builds import Builds
-from workers.stages.context import Context, StageError
-from workers.stages.environment import watched
-from workers.stages.models import device_of, dtype_of, kind_of, load, vocabulary
-from workers.stages.precision import lossy_refusal, lowers_precision
-from workers.stages.trials import MEASURE_SECONDS, PROBE_STEPS, Trier, untried, yardstick
+from workers.harness.context import Context, StageError
+from workers.measuring import texts
+from workers.measuring.conditions import watched
+from workers.measuring.served_model import device_of, dtype_of, kind_of, load, vocabulary
+from workers.planning import kernels_plan, ranking
+from workers.planning.build_times import Builds
+from workers.planning.precision import lossy_refusal, lowers_precision
+from workers.planning.trials import MEASURE_SECONDS, PROBE_STEPS, Trier, untried, yardstick
 
 COMPARED_TOKENS = 2048
 """Tokens that a plan of lower precision is compared on; one that keeps the precision, on one batch."""
@@ -264,6 +265,6 @@ class _Composer:
 
 
 if __name__ == "__main__":
-    from workers.stages.cli import main
+    from workers.harness.cli import main
 
     main(run)

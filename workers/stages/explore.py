@@ -22,11 +22,11 @@ from workers.documents.measurement import Candidate, Ceilings
 from workers.documents.model import ModelManifest
 from workers.documents.stages import ExploreResult, ProfileResult, StageInput
 from workers.documents.workload import Constraints, Workload
-from workers.stages import kernels_plan
-from workers.stages.context import Context, StageError
-from workers.stages.environment import watched
-from workers.stages.models import device_of, free
-from workers.stages.precision import lossy_refusal
+from workers.harness.context import Context, StageError
+from workers.measuring.conditions import watched
+from workers.measuring.served_model import device_of, free
+from workers.planning import kernels_plan
+from workers.planning.precision import lossy_refusal
 
 LOSSY = ("int8", "fp8", "nvfp4", "int4")
 RESERVE = 0.9
@@ -187,6 +187,6 @@ def _shape(case: Case) -> str:
 
 
 if __name__ == "__main__":
-    from workers.stages.cli import main
+    from workers.harness.cli import main
 
     main(run)

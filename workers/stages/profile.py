@@ -13,11 +13,11 @@ from workers.documents.base import Artifact
 from workers.documents.measurement import Ceilings
 from workers.documents.stages import OpRow, ProfileResult, StageInput
 from workers.documents.workload import Traffic
-from workers.stages.context import Context
-from workers.stages.environment import watched
-from workers.stages.models import device_of, kind_of, load, prepared, vocabulary
-from workers.stages.traffic import Clients
-from workers.traces import attribution, capture, graphs, reader, table
+from workers.harness.context import Context
+from workers.measuring.conditions import watched
+from workers.measuring.served_model import device_of, kind_of, load, prepared, vocabulary
+from workers.measuring.traffic import Clients
+from workers.traces import attribution, capture, graph_replays, reader, table
 from workers.traces.bottlenecks import bottlenecks
 from workers.traces.cases import cases
 from workers.traces.census import Counted
@@ -62,7 +62,7 @@ def _replayed(
     with prepared(engine.runner("compiled", model), document) as runner:
         wall = median(_request(runner, prompt, document.workload.traffic.output_tokens, True)() for _ in range(3))
         capture.trace(model, True, _request(runner, prompt, tokens, True), path)
-    work = graphs.name_replays(attribution.attribute(reader.read(path)), counted)
+    work = graph_replays.name_replays(attribution.attribute(reader.read(path)), counted)
     scale = _scale(document.workload.traffic, tokens, True, 1.0)
     return table.rows(work, counted, found, scale), wall
 
@@ -136,6 +136,6 @@ def _notes(traffic: Traffic, traced: int, generates: bool, on_gpu: bool) -> list
 
 
 if __name__ == "__main__":
-    from workers.stages.cli import main
+    from workers.harness.cli import main
 
     main(run)

@@ -10,9 +10,11 @@ from workers.charts import CHARTS, cells, plans, provenance, text
 from workers.charts.svg import draw
 from workers.documents.stages import ReportResult, StageInput, Verdict, VerifyResult
 from workers.documents.workload import Sla
-from workers.stages.context import Context, StageError
+from workers.harness.context import Context, StageError
 
 VERDICTS: dict[Verdict, str] = {"met": "Met", "missed": "Missed", "not_enough_samples": "Not enough samples"}
+
+TEMPLATES = Path(__file__).parent.parent / "templates"
 
 
 def headline(verify: VerifyResult) -> str:
@@ -53,7 +55,7 @@ def render(document: StageInput) -> str:
     verify = document.results.verify
     if verify is None:
         raise StageError("report: the run has no verified result to report")
-    templates = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True)
+    templates = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True)
     templates.filters |= {"quantity": text.quantity, "number": text.number, "percent": text.percent}
     templates.filters |= {"scaled": text.scaled, "dollars": text.dollars}
     workload = document.workload
@@ -95,6 +97,6 @@ def run(document: StageInput, context: Context) -> ReportResult:
 
 
 if __name__ == "__main__":
-    from workers.stages.cli import main
+    from workers.harness.cli import main
 
     main(run)

@@ -21,15 +21,15 @@ from workers.documents.stages import (
     VerifyResult,
 )
 from workers.documents.workload import Objective, Workload
-from workers.stages import quality, texts
-from workers.stages.context import Context, StageError
-from workers.stages.environment import watched
-from workers.stages.models import device_of, dtype_of, free, kind_of, load, prepared, vocabulary
-from workers.stages.outcomes import outcomes, speedup
-from workers.stages.precision import lowers_precision
-from workers.stages.price import hourly_price
-from workers.stages.sampling import LEAST_REQUESTS, distributions, is_enough
-from workers.stages.traffic import Clients
+from workers.harness.context import Context, StageError
+from workers.measuring import quality, texts
+from workers.measuring.conditions import watched
+from workers.measuring.outcomes import outcomes, speedup
+from workers.measuring.sample_sizes import LEAST_REQUESTS, distributions, is_enough
+from workers.measuring.served_model import device_of, dtype_of, free, kind_of, load, prepared, vocabulary
+from workers.measuring.traffic import Clients
+from workers.planning.precision import lowers_precision
+from workers.pricing import hourly_price
 from workers.statistics import Served, goodput, median_interval, overall, pooled, tokens_per_second
 
 TIMING_SHARE = 0.6
@@ -231,6 +231,6 @@ def run(document: StageInput, context: Context) -> VerifyResult:
 
 
 if __name__ == "__main__":
-    from workers.stages.cli import main
+    from workers.harness.cli import main
 
     main(run)

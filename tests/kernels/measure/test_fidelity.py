@@ -7,7 +7,7 @@ from kernels import engine
 from kernels.measure.fidelity import fidelity
 from tests.kernels.megakernel.sample_model import on_its_text, sample
 from tests.kernels.megakernel.tiny_models import with_rounded_weights
-from workers.stages import quality
+from workers.measuring import quality
 
 
 class Spoken:

@@ -10,7 +10,7 @@ import torch
 
 from kernels import engine
 from kernels.engine import Runner
-from workers.stages import quality, texts
+from workers.measuring import quality, texts
 
 DIRECTORY = Path(__file__).parents[3] / "samples" / "voice-agent"
 LENGTH = 128

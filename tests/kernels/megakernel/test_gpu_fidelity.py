@@ -9,7 +9,7 @@ from kernels import engine
 from tests.kernels.megakernel.on_gpu import models
 from tests.kernels.megakernel.sample_model import kl_blocks, on_its_text, sample
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
-from workers.stages import quality, texts
+from workers.measuring import quality, texts
 from workers.statistics import paired_difference
 
 pytestmark = pytest.mark.gpu

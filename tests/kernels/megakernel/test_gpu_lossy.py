@@ -8,7 +8,7 @@ import torch
 from kernels import engine
 from tests.kernels.megakernel.sample_model import on_its_text, sample
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS, with_rounded_weights
-from workers.stages import quality
+from workers.measuring import quality
 
 pytestmark = pytest.mark.gpu
 

@@ -9,7 +9,7 @@ from kernels import engine
 from kernels.engine import Runner
 from tests.kernels.megakernel.sample_model import on_its_text, sample
 from tests.kernels.megakernel.tiny_models import with_rounded_weights
-from workers.stages import quality
+from workers.measuring import quality
 
 ALLOWED = 0.03
 """A rise of the disagreement above that of fp8 weights (1.8 points) and below that of NVFP4 weights (4.9 points)."""

@@ -115,7 +115,7 @@ class Stack:
         self._start("worker", self.worker_env, *self._celery("workers.gpu", "gpu.cpu"))
 
     def start_ledger(self) -> None:
-        self._start("ledger", self.env, *self._celery("workers.ledger", "ledger", "-B"))
+        self._start("ledger", self.env, *self._celery("workbench", "ledger", "-B"))
 
     def kill(self, name: str) -> None:
         """kill -9 the process itself, as a crash would; what hangs on it must fall by itself."""

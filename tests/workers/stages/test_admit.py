@@ -8,11 +8,12 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from kernels.engine import load
-from tests.workers.stages.conftest import TINY, manifest, stage_input
+from tests.workers.conftest import TINY, manifest, stage_input
 from workers.documents.model import ModelFile
 from workers.documents.prices import PriceBook
+from workers.harness.context import Context, StageError
+from workers.measuring.served_model import serving_dtype
 from workers.stages import admit
-from workers.stages.context import Context, StageError
 
 
 @pytest.fixture(scope="module")
@@ -161,4 +162,4 @@ def test_token_objectives_of_an_encoder_are_refused():
     ],
 )
 def test_the_serving_precision_is_one_that_is_allowed(own, allowed, gpu_class, expected):
-    assert admit.serving_dtype(own, allowed, gpu_class) == expected
+    assert serving_dtype(own, allowed, gpu_class) == expected

@@ -11,12 +11,13 @@ from kernels.engine.whole_model import WholeModel
 from kernels.ops import LinearCase
 from kernels.plan import Plan
 from tests.kernels import planted
-from tests.workers.stages.conftest import TINY, candidate, manifest, stage_input
+from tests.workers.conftest import TINY, candidate, manifest, stage_input
 from workers.documents.measurement import Candidate, Ceilings, Environment
 from workers.documents.stages import ExploreResult, Results
-from workers.stages import compose, kernels_plan, trials
-from workers.stages.builds import Builds
-from workers.stages.precision import lowers_precision
+from workers.planning import kernels_plan, trials
+from workers.planning.build_times import Builds
+from workers.planning.precision import lowers_precision
+from workers.stages import compose
 
 ENVIRONMENT = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
 

@@ -3,12 +3,12 @@
 import pytest
 
 from kernels.ops import AttentionCase, LinearCase
-from tests.workers.stages.conftest import TINY, manifest, stage_input
+from tests.workers.conftest import TINY, manifest, stage_input
 from workers.documents.measurement import Ceilings, Environment
 from workers.documents.stages import ProfileResult, Results
 from workers.documents.workload import Constraints
+from workers.harness.context import StageError
 from workers.stages import explore
-from workers.stages.context import StageError
 
 CEILINGS = Ceilings(read_tbps=0.01, copy_tbps=0.01, matrix_tflops={"fp32": 0.1, "bf16": 0.2}, launch_us=1)
 DECODE = LinearCase(m=1, n=128, k=64, dtype="fp32", weights="fp32")

@@ -5,7 +5,7 @@ import torch
 
 from kernels.measure.ceilings import gpu_class_of
 from kernels.plan import Plan
-from tests.workers.stages.conftest import TINY, manifest, stage_input
+from tests.workers.conftest import TINY, manifest, stage_input
 from workers.documents.stages import ComposeResult, Results
 from workers.stages import profile, verify
 

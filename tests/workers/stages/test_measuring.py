@@ -6,10 +6,10 @@ import pytest
 
 from kernels.engine.whole_model import rebuild_spread
 from kernels.plan import Plan
-from tests.workers.stages.conftest import TINY, stage_input
+from tests.workers.conftest import TINY, stage_input
 from workers.documents.stages import ComposeResult, Results, StageInput
+from workers.harness.context import Context
 from workers.stages import admit, baseline, price, verify
-from workers.stages.context import Context
 
 
 def with_plan(document: StageInput, environment, **changes) -> StageInput:

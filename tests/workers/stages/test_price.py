@@ -6,7 +6,8 @@ from workers.documents.measurement import Distribution, Environment, Interval
 from workers.documents.prices import Price, PriceBook, default_price_book
 from workers.documents.stages import ObjectiveOutcome, Speedup, VerifyResult
 from workers.documents.workload import Deployment, Objective, Workload
-from workers.stages.price import gpu_price, price, usd_per_mtok
+from workers.pricing import gpu_price, usd_per_mtok
+from workers.stages.price import price
 
 OBJECTIVE = Objective(metric="ttf_n", n=64, limit=100)
 BOOK = PriceBook(

@@ -6,9 +6,9 @@ import json
 import pytest
 import torch
 
-from tests.workers.stages.conftest import TINY, manifest, stage_input
+from tests.workers.conftest import TINY, manifest, stage_input
+from workers.harness.context import Context
 from workers.stages import profile
-from workers.stages.context import Context
 
 
 class SlowMLP(torch.nn.Module):

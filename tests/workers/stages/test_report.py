@@ -7,7 +7,7 @@ import pytest
 from sample_results import results, stage_input
 
 from workers.documents.stages import Results
-from workers.stages.context import Context, StageError
+from workers.harness.context import Context, StageError
 from workers.stages.report import headline, render, run
 
 

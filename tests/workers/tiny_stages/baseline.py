@@ -1,5 +1,5 @@
 from tests.workers.tiny_stages.behaviour import run
-from workers.stages.cli import main
+from workers.harness.cli import main
 
 if __name__ == "__main__":
     main(run)

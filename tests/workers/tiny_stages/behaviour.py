@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.sample_results import results
 from workers.documents.stages import StageInput
-from workers.stages.context import Context, StageError
+from workers.harness.context import Context, StageError
 
 SECRETS = ("WORKER_TOKEN", "REDIS_URL", "DATABASE_URL", "SECRET_KEY")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.traces import attribution, graphs, reader
+from workers.traces import attribution, graph_replays, reader
 from workers.traces.census import Counted
 from workers.traces.labels import Scope, label, tail_of
 
@@ -129,7 +129,7 @@ def test_replayed_kernels_are_named_by_their_place_and_their_name(tmp_path):
     path = write(tmp_path / "t.json.gz", launches + kernels)
     once = [f"linear {name}" for name in LAYER] + ["lm_head"]
     census = [counted(name, "prefill") for name in once] + [counted(name, "decode") for name in 2 * once]
-    found = graphs.name_replays(attribution.attribute(reader.read(path)), census)
+    found = graph_replays.name_replays(attribution.attribute(reader.read(path)), census)
     assert [work.phase for work in found].count("prefill") == len(PACKED_KERNELS)
     assert [work.label for work in found] == [expected for _, expected in PACKED_KERNELS] * 3
 
@@ -144,7 +144,7 @@ def test_replays_that_fit_no_sequence_are_named_by_kind(tmp_path):
         ],
     )
     census = [counted(f"linear {name}", "prefill") for name in LAYER]
-    found = graphs.name_replays(attribution.attribute(reader.read(path)), census)
+    found = graph_replays.name_replays(attribution.attribute(reader.read(path)), census)
     assert [work.label for work in found] == ["linear", "elementwise"]
 
 

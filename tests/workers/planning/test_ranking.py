@@ -1,10 +1,10 @@
 """Which candidates and plans win: by more than the noise, whichever way is better."""
 
 from kernels import registry
-from tests.workers.stages.conftest import GATE_UP, candidate
+from tests.workers.conftest import GATE_UP, candidate
 from workers.documents.measurement import Interval
 from workers.documents.stages import PlanTrial
-from workers.stages import ranking
+from workers.planning import ranking
 
 
 def test_winners_beat_torch_by_more_than_the_noise():

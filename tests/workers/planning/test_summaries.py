@@ -7,7 +7,7 @@ import pytest
 
 from kernels import registry
 from kernels.plan import Plan
-from workers.stages.summaries import of_plan
+from workers.planning.summaries import of_plan
 
 OPS = [
     ("linear", "torch_linear"),

@@ -11,10 +11,10 @@ from kernels.plan import Plan
 from workers.documents.measurement import Interval
 from workers.documents.stages import PlanTrial, StageInput
 from workers.documents.workload import Workload
-from workers.stages import summaries
-from workers.stages.models import prepared, vocabulary
-from workers.stages.price import hourly_price
-from workers.stages.traffic import Clients
+from workers.measuring.served_model import prepared, vocabulary
+from workers.measuring.traffic import Clients
+from workers.planning import summaries
+from workers.pricing import hourly_price
 from workers.statistics import median_interval, pooled
 
 SANITY: dict[str, float] = {"fp32": 0.01, "fp16": 0.1, "bf16": 0.25}

@@ -9,7 +9,7 @@ import torch
 
 from kernels.engine import Runner
 from workers.documents.stages import Quality
-from workers.stages.texts import Tokens, groups
+from workers.measuring.texts import Tokens, groups
 from workers.statistics import paired_difference
 
 LEAST_TOKENS = 4096

@@ -21,7 +21,7 @@ from typing import NoReturn, TextIO
 from pydantic import BaseModel, ValidationError
 
 from workers.documents.stages import Progress, StageFailure, StageInput
-from workers.stages.context import Context, StageError
+from workers.harness.context import Context, StageError
 
 Stage = Callable[[StageInput, Context], BaseModel]
 

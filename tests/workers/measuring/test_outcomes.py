@@ -5,9 +5,9 @@ import pytest
 from workers.documents.measurement import Interval
 from workers.documents.stages import Speedup
 from workers.documents.workload import Objective
+from workers.measuring.outcomes import outcomes, speedup
+from workers.measuring.sample_sizes import is_enough
 from workers.stages import verify
-from workers.stages.outcomes import outcomes, speedup
-from workers.stages.sampling import is_enough
 from workers.statistics import Served
 
 

@@ -12,7 +12,7 @@ from workers.documents.model import ModelFile, ModelManifest
 from workers.documents.prices import default_price_book
 from workers.documents.stages import Results, StageInput
 from workers.documents.workload import Workload
-from workers.stages.context import Context
+from workers.harness.context import Context
 
 TINY = {
     "model_type": "llama",

@@ -9,8 +9,9 @@ import torch
 from kernels import engine
 from kernels.engine import Runner
 from workers.documents.stages import StageInput
-from workers.stages.admit import serving_dtype
-from workers.stages.context import Context, StageError
+from workers.harness.context import Context, StageError
+
+FLOATS = ("bf16", "fp16", "fp32")
 
 
 def device_of(gpu_class: str) -> str:
@@ -20,6 +21,18 @@ def device_of(gpu_class: str) -> str:
     if not torch.cuda.is_available():
         raise StageError(f"The run asks for {gpu_class}, but this worker has no GPU.")
     return "cuda"
+
+
+def serving_dtype(own: str, precisions: list[str], gpu_class: str) -> str:
+    """The precision that the model is served in before anything is optimised.
+
+    Its own when the workload allows it; on a CPU float32 when allowed, since most CPUs only emulate 16 bits and a
+    slow baseline would flatter the result; else the first that is allowed.
+    """
+    allowed = [each for each in FLOATS if each in precisions]
+    if gpu_class == "cpu" and "fp32" in allowed:
+        return "fp32"
+    return own if own in allowed or not allowed else allowed[0]
 
 
 def dtype_of(document: StageInput) -> str:

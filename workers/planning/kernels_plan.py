@@ -15,7 +15,7 @@ from kernels.plan import PlannedOp
 from kernels.tune.plan_search import Chosen, Option, choose, planned_op, usable
 from workers.documents.measurement import Candidate
 from workers.documents.stages import StageInput
-from workers.stages.models import dtype_of
+from workers.measuring.served_model import dtype_of
 
 VARIANT, LOSSY_VARIANT, MEGAKERNEL = "kernels", "kernels_fp8", "megakernel"
 TUNING_SHARE, TUNING_SECONDS = 0.25, 20.0

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from kernels.measure import ceilings
 from workers.documents.measurement import Environment
 from workers.documents.stages import StageInput
-from workers.stages.models import device_of
+from workers.measuring.served_model import device_of
 
 SECONDS_BETWEEN_SAMPLES = {"cuda": 0.05, "cpu": 0.5}
 """Reading a CPU's clock takes time from what is measured there."""

@@ -6,7 +6,7 @@ import torch
 
 from kernels.engine import Generation, Runner
 from workers.documents.workload import Traffic
-from workers.stages.traffic import Clients
+from workers.measuring.traffic import Clients
 from workers.statistics import samples_of, tokens_per_second
 
 SERVICE_S = 0.02

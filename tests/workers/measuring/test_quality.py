@@ -9,12 +9,13 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from kernels.engine import load, runner
 from kernels.model_files import ModelRefused
 from kernels.plan import Plan
-from tests.workers.stages.conftest import TINY, stage_input
+from tests.workers.conftest import TINY, stage_input
 from workers.documents.measurement import Environment
 from workers.documents.stages import ComposeResult
 from workers.documents.workload import Objective
-from workers.stages import quality, texts, verify
-from workers.stages.outcomes import outcomes
+from workers.measuring import quality, texts
+from workers.measuring.outcomes import outcomes
+from workers.stages import verify
 from workers.statistics import Served
 
 WORDS = ["the", "kernel", "reads", "its", "weights", "once", "per", "token"]

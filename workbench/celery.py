@@ -1,0 +1,29 @@
+"""The Celery application of the ledger: tasks with database access, from `tasks.py` of each Django application.
+
+    celery -A workbench worker -Q ledger -c 1 -n ledger@%h -B
+
+Celery's Django fixup sets Django up and gives every task database connections that are not stale.
+"""
+
+import os
+from typing import Any
+
+from django.conf import settings
+
+from workers.delivery import celery_app
+from workers.documents.broker import SWEEP_RUNS_TASK, SWEEP_UPLOADS_TASK
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "workbench.settings")
+
+
+def _every_sweep(task: str) -> dict[str, Any]:
+    """A schedule entry; a message that waits longer than the interval is dropped."""
+    return {"task": task, "schedule": settings.SWEEP_SECONDS, "options": {"expires": settings.SWEEP_SECONDS}}
+
+
+app = celery_app("workbench")
+app.conf.update(
+    beat_schedule={"runs": _every_sweep(SWEEP_RUNS_TASK), "uploads": _every_sweep(SWEEP_UPLOADS_TASK)},
+    beat_schedule_filename=str(settings.WORKBENCH_DATA / "celerybeat-schedule"),
+)
+app.autodiscover_tasks()

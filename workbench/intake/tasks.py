@@ -1,0 +1,17 @@
+"""Intake's scheduled work."""
+
+import logging
+
+from celery import shared_task
+
+from workbench.intake.services import cleaning
+from workers.documents.broker import SWEEP_UPLOADS_TASK
+
+log = logging.getLogger(__name__)
+
+
+@shared_task(name=SWEEP_UPLOADS_TASK)
+def sweep_uploads() -> None:
+    """Remove abandoned uploads."""
+    if removed := cleaning.sweep_uploads():
+        log.info("removed %s abandoned uploads", removed)

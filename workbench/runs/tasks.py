@@ -1,0 +1,73 @@
+"""Tasks with database access: the stages that need no GPU, and the sweep."""
+
+import importlib
+import logging
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from celery import Task, shared_task
+from django.db import DatabaseError
+from pydantic import BaseModel
+
+from workbench.intake import blobs
+from workbench.runs import garbage, services, state
+from workbench.runs.sweep import sweep
+from workers.config import WorkerConfig
+from workers.documents.broker import LEDGER_TASK, SWEEP_RUNS_TASK
+from workers.documents.stages import Progress, StageFailure, StageInput
+from workers.documents.worker_api import StageKey
+from workers.harness.cli import sentence_of
+from workers.harness.context import Context, StageError
+
+log = logging.getLogger(__name__)
+
+STAGE_SECONDS = 600
+"""The hard limit of a stage that runs here."""
+
+
+@shared_task(name=SWEEP_RUNS_TASK)
+def sweep_runs() -> None:
+    """Retry what died, send again what was not delivered, remove blobs that nothing refers to."""
+    swept = sweep()
+    if swept.retried or swept.published:
+        log.info("swept: %s", swept)
+    garbage.collect_when_due()
+
+
+@shared_task(name=LEDGER_TASK, bind=True, time_limit=STAGE_SECONDS)
+def run_stage(self: Task, run_id: str, stage: str, attempt: int) -> None:
+    """Run one attempt at a stage that needs no GPU, if it is still to be had."""
+    key = StageKey(run_id=run_id, stage=cast(Any, stage), attempt=attempt)
+    run = state.claim(key, self.request.hostname)
+    if run is None:
+        log.info("dropped %s of run %s, attempt %s: it is not to be had", stage, run_id, attempt)
+        return
+    try:
+        _perform(key, services.stage_input(run, key))
+    except StageError as error:
+        state.fail(key, error.failure)
+    except DatabaseError:
+        raise  # the lease runs out and the sweep tries again
+    except Exception as error:
+        log.exception("stage %s of run %s", stage, run_id)
+        state.fail(key, StageFailure(sentence=f"The {stage} stage failed: {sentence_of(error)}"))
+
+
+def _perform(key: StageKey, document: StageInput) -> None:
+    def listen(said: Progress) -> None:
+        state.progress(key, [said])
+
+    function = _stage(document.stage)
+    with tempfile.TemporaryDirectory(prefix=f"stage-{document.stage}-") as directory:
+        context = Context(Path(directory), Path(directory), listen, document.seconds_left)
+        result = function(document, context)
+        for kept in context.kept:
+            blobs.store([(context.kept_dir / kept.sha256).read_bytes()], expect=kept.sha256)
+        state.advance(key, result.model_dump(mode="json"), context.kept)
+
+
+def _stage(name: str) -> Callable[[StageInput, Context], BaseModel]:
+    module = importlib.import_module(f"{WorkerConfig.from_environment().stage_package}.{name}")
+    return cast(Callable[[StageInput, Context], BaseModel], module.run)

@@ -1,0 +1,38 @@
+"""How every Celery worker of the pipeline takes and keeps its messages.
+
+No process that runs Celery imports torch: a stage runs in a process of its own.
+"""
+
+import os
+from typing import Any
+
+from celery import Celery
+from celery.signals import beat_embedded_init, worker_process_init
+
+from workers.documents.broker import LONGEST_STAGE_SECONDS, broker_options
+from workers.lifeline import die_with_parent
+
+
+def celery_app(name: str, **options: Any) -> Celery:
+    """A Celery application on the broker that REDIS_URL names; `options` go to `celery.Celery`."""
+    app = Celery(name, **options)
+    app.conf.update(
+        broker_options(os.environ.get("REDIS_URL", "")),
+        task_acks_late=True,
+        task_reject_on_worker_lost=True,
+        worker_prefetch_multiplier=1,
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+        worker_max_tasks_per_child=100,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        task_time_limit=LONGEST_STAGE_SECONDS,
+        timezone="UTC",
+    )
+    return app
+
+
+@worker_process_init.connect
+@beat_embedded_init.connect
+def _end_with_the_worker(**_: Any) -> None:
+    """A pool or schedule process whose worker was killed must not live on and hold a job or a GPU."""
+    die_with_parent(os.getppid())
