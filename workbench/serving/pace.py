@@ -1,0 +1,81 @@
+"""Connections that must keep a pace. A slow client holds a socket, never a thread, and not for ever."""
+
+import time
+from typing import Any
+
+from waitress.channel import HTTPChannel
+from waitress.server import TcpWSGIServer
+
+GRACE_SECONDS = 10
+"""A header, and every body and response, may take this long, plus a second for each LEAST_RATE bytes."""
+CROWDED_GRACE_SECONDS = 3
+"""The grace while more than three quarters of the connections are taken."""
+LEAST_RATE = 8 * 2**10
+IDLE_SECONDS = 20
+"""A connection between two requests is kept this long; longer than clients keep theirs, so that none is cut off."""
+TURN_BYTES = 2**20
+"""What one connection may send before the others have their turn."""
+
+IDLE, WORKING, SENDING = "idle", "working", "sending"
+
+
+class PacedChannel(HTTPChannel):
+    """One connection, which counts the bytes that it moves in its present phase."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._phase: object = IDLE
+        self._since = time.monotonic()
+        self._moved = 0
+        self._turn_left = TURN_BYTES
+        super().__init__(*arguments, **options)
+
+    def recv(self, buffer_size: int) -> bytes:
+        """Receive, and count."""
+        data: bytes = super().recv(buffer_size)
+        self._moved += len(data)
+        return data
+
+    def send(self, data: bytes, do_close: bool = True) -> int:
+        """Send, and count; nothing more when the connection's turn is over."""
+        if self._turn_left <= 0:
+            return 0
+        sent: int = super().send(data, do_close=do_close)
+        self._moved += sent
+        self._turn_left -= sent
+        return sent
+
+    def _flush_some(self, do_close: bool = True) -> bool:
+        self._turn_left = TURN_BYTES
+        return bool(super()._flush_some(do_close=do_close))
+
+    def overdue(self, now: float, grace: float) -> bool:
+        """Whether the client is slower than it may be; asked every second."""
+        phase = self._present_phase()
+        if phase is not self._phase:
+            self._phase, self._since, self._moved = phase, now, 0
+        if phase is WORKING:
+            return False
+        allowed = min(IDLE_SECONDS, grace * 2) if phase is IDLE else grace + self._moved / LEAST_RATE
+        return now - self._since > allowed
+
+    def _present_phase(self) -> object:
+        """IDLE, WORKING, SENDING, or the request that is being received."""
+        if self.total_outbufs_len:
+            return SENDING
+        if self.requests:
+            return WORKING
+        return self.request or IDLE
+
+
+class PacedServer(TcpWSGIServer):
+    """A listener that closes the connections which do not keep the pace."""
+
+    channel_class = PacedChannel
+
+    def maintenance(self, now: float) -> None:
+        """Called by waitress every `cleanup_interval` seconds."""
+        crowded = len(self.active_channels) > self.adj.connection_limit * 3 / 4
+        grace = CROWDED_GRACE_SECONDS if crowded else GRACE_SECONDS
+        for channel in list(self.active_channels.values()):
+            if channel.overdue(time.monotonic(), grace):
+                channel.will_close = True

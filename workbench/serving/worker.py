@@ -1,0 +1,100 @@
+"""gunicorn's worker class around waitress: `gunicorn --worker-class workbench.serving.worker.BufferingWorker`."""
+
+import os
+import resource
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from gunicorn.workers.base import Worker
+from waitress import wasyncore
+from waitress.adjustments import Adjustments
+from waitress.task import ThreadedTaskDispatcher
+
+from workbench.serving.pace import PacedServer
+
+CONNECTIONS = 500
+DESCRIPTORS = 4 * CONNECTIONS
+"""A connection may need one for its socket, and two for bodies that lie in files."""
+HEADER_BYTES = 32 * 2**10
+IN_MEMORY_BYTES = 512 * 2**10
+"""A request's body beyond this lies in a file without a name."""
+
+
+class BufferingWorker(Worker):  # type: ignore[misc]
+    """One loop receives requests and sends responses; a thread is taken for a whole request only.
+
+    Settings of the site: WORKBENCH_DATA, where bodies lie meanwhile, and LARGEST_REQUEST_BYTES. gunicorn's --threads
+    and --graceful-timeout hold here as well.
+    """
+
+    def run(self) -> None:
+        """Serve until told to stop, or until gunicorn's arbiter is gone."""
+        map_: dict[int, Any] = {}
+        dispatcher = ThreadedTaskDispatcher()
+        servers = self._servers(map_, dispatcher)
+        dispatcher.set_thread_count(self.cfg.threads)
+        while self.alive and self.ppid == os.getppid():
+            self._turn(map_)
+        for server in servers:
+            server.accepting = False
+        deadline = time.monotonic() + self.cfg.graceful_timeout
+        while time.monotonic() < deadline and any(_busy(server) for server in servers):
+            self._turn(map_)
+        dispatcher.shutdown(timeout=1)
+
+    def _turn(self, map_: dict[int, Any]) -> None:
+        self.notify()
+        wasyncore.loop(timeout=0.5, use_poll=True, map=map_, count=1)
+
+    def _servers(self, map_: dict[int, Any], dispatcher: ThreadedTaskDispatcher) -> list[PacedServer]:
+        from django.conf import settings
+
+        tempfile.tempdir = str(_spool(settings.WORKBENCH_DATA))
+        _allow_descriptors(DESCRIPTORS)
+        adjustments = Adjustments(
+            connection_limit=CONNECTIONS,
+            cleanup_interval=1,
+            recv_bytes=2**16,
+            inbuf_overflow=IN_MEMORY_BYTES,
+            max_request_header_size=HEADER_BYTES,
+            max_request_body_size=settings.LARGEST_REQUEST_BYTES,
+            clear_untrusted_proxy_headers=False,  # Django's settings say whether a proxy is believed
+            ident=None,
+            log_socket_errors=False,
+            threads=self.cfg.threads,
+        )
+        return [_server(self.wsgi, listener.sock, map_, dispatcher, adjustments) for listener in self.sockets]
+
+
+def _server(
+    application: Any, sock: Any, map_: dict[int, Any], dispatcher: ThreadedTaskDispatcher, adjustments: Adjustments
+) -> PacedServer:
+    return PacedServer(
+        application,
+        map=map_,
+        _sock=sock,
+        dispatcher=dispatcher,
+        adj=adjustments,
+        sockinfo=(sock.family, sock.type, sock.proto, sock.getsockname()),
+        bind_socket=False,
+    )
+
+
+def _busy(server: PacedServer) -> bool:
+    """Whether a request is being worked on, or a response is on its way."""
+    return any(channel.requests or channel.total_outbufs_len for channel in server.active_channels.values())
+
+
+def _spool(data: Path) -> Path:
+    folder = data / "spool"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def _allow_descriptors(wanted: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
