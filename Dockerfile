@@ -30,6 +30,7 @@ RUN pip install --no-deps --no-build-isolation --editable . \
 USER workbench
 ENV WORKBENCH_DATA=/data
 VOLUME /data
-EXPOSE 8000
-CMD ["gunicorn", "workbench.wsgi", "--bind", "0.0.0.0:8000", "--worker-class", "gthread", "--workers", "2", \
-     "--threads", "8", "--timeout", "120"]
+ENV GUNICORN_CMD_ARGS="--worker-class workbench.serving.worker.BufferingWorker --workers 2 --threads 8 \
+--timeout 120 --graceful-timeout 20 --no-control-socket"
+EXPOSE 8000 8001
+CMD ["gunicorn", "workbench.wsgi", "--bind", "0.0.0.0:8000"]

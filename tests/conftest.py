@@ -14,7 +14,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "workbench.settings")
 os.environ["WORKBENCH_DATA"] = tempfile.mkdtemp(prefix="workbench-test-")
-for name in ("DATABASE_URL", "REDIS_URL", "WORKBENCH_URL", "WORKBENCH_TOKEN"):
+for name in ("DATABASE_URL", "REDIS_URL", "WORKBENCH_URL", "WORKER_API_URL", "WORKBENCH_TOKEN"):
     os.environ.pop(name, None)
 
 

@@ -15,7 +15,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = ROOT / "tests" / "data" / "compose-spec.json"
-PROCESSES = {"web", "ledger", "beat", "gpu-worker", "postgres", "redis"}
+PROCESSES = {"web", "worker-api", "ledger", "beat", "gpu-worker", "postgres", "redis"}
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_commands_name_programs_and_modules_that_exist(services: dict[str, Any])
 
 def test_the_gpu_worker_reaches_no_database_and_holds_no_secret_of_the_web(services: dict[str, Any]) -> None:
     worker = services["gpu-worker"]
-    assert worker["environment"].keys() == {"WORKER_TOKEN", "REDIS_URL", "WORKBENCH_URL"}
+    assert worker["environment"].keys() == {"WORKER_TOKEN", "REDIS_URL", "WORKER_API_URL"}
     assert not set(worker["networks"]) & set(services["postgres"]["networks"])
     assert worker["command"][worker["command"].index("-c") + 1] == "1"
 

@@ -1,14 +1,13 @@
 """Version 1 of the API: the frame, and the routers of every app."""
 
 from workbench.accounts.api import router as account_router
-from workbench.api.auth import caller_auth, worker_auth
+from workbench.api.auth import caller_auth
 from workbench.api.problems import ProblemAPI
 from workbench.api.throttle import CallerThrottle
 from workbench.intake.api import router as intake_router
 from workbench.prices.api import router as prices_router
 from workbench.reports.api import router as reports_router
 from workbench.runs.api import router as runs_router
-from workbench.runs.worker_api import router as worker_router
 
 api = ProblemAPI(
     title="Kernel workbench",
@@ -25,4 +24,3 @@ api = ProblemAPI(
 )
 for router in (account_router, intake_router, prices_router, runs_router, reports_router):
     api.add_router("", router)
-api.add_router("/worker", worker_router, auth=worker_auth, throttle=[], tags=["worker"])

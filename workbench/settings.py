@@ -20,9 +20,8 @@ WORKBENCH_DATA.mkdir(parents=True, exist_ok=True)
 SECRET_KEY = env("SECRET_KEY", default="") or kept_secret(WORKBENCH_DATA / "secret_key")
 WORKER_TOKEN = env("WORKER_TOKEN", default="") or kept_secret(WORKBENCH_DATA / "worker_token")
 
-# Where the workbench is reached: workers call WORKBENCH_URL, people open PUBLIC_URL
-WORKBENCH_URL = env("WORKBENCH_URL", default="http://127.0.0.1:8000").rstrip("/")
-PUBLIC_URL = env("PUBLIC_URL", default=WORKBENCH_URL).rstrip("/")
+# Where people reach the workbench
+PUBLIC_URL = env("PUBLIC_URL", default="http://127.0.0.1:8000").rstrip("/")
 HTTPS = urlsplit(PUBLIC_URL).scheme == "https"
 DEBUG = env.bool("DEBUG", default=False)
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
@@ -46,6 +45,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "workbench.health.HealthMiddleware",
     "workbench.middleware.RequestIdMiddleware",
     "workbench.api.problems.ProblemMiddleware",
     "workbench.middleware.SecurityHeadersMiddleware",
@@ -130,13 +130,13 @@ SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_HSTS_SECONDS = 0 if DEBUG or not HTTPS else 60 * 60 * 24 * 365
 SECURE_SSL_REDIRECT = HTTPS and not DEBUG
-SECURE_REDIRECT_EXEMPT = [r"^api/v1/worker/"]
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env.bool("BEHIND_PROXY", default=False) else None
 X_FRAME_OPTIONS = "DENY"
 
 # Limits. A chunk of an upload is read as a stream; everything else must fit in memory
 DATA_UPLOAD_MAX_MEMORY_SIZE = env.int("MAX_BODY_BYTES", default=64 * 2**20)
-UPLOAD_CHUNK_BYTES = env.int("UPLOAD_CHUNK_BYTES", default=64 * 2**20)
+UPLOAD_CHUNK_BYTES = env.int("UPLOAD_CHUNK_BYTES", default=16 * 2**20)
+LARGEST_REQUEST_BYTES = max(DATA_UPLOAD_MAX_MEMORY_SIZE, UPLOAD_CHUNK_BYTES) + 2**20
 MODEL_MAX_BYTES = env.int("MODEL_MAX_BYTES", default=80 * 2**30)
 ORGANISATION_QUOTA_BYTES = env.int("ORGANISATION_QUOTA_BYTES", default=500 * 2**30)
 API_REQUESTS_PER_MINUTE = env.int("API_REQUESTS_PER_MINUTE", default=600)

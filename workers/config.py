@@ -8,7 +8,7 @@ from typing import Self
 
 @dataclass(frozen=True)
 class WorkerConfig:
-    """Where the workbench is, where the worker keeps things, and how often it speaks.
+    """Where the worker API is, where the worker keeps things, and how often it speaks.
 
     `token` is WORKER_TOKEN, or on one machine the one that the web process keeps in its data directory.
     """
@@ -25,7 +25,7 @@ class WorkerConfig:
         """Read the environment now; the token's file may appear after the worker has started."""
         data = Path(os.environ.get("WORKBENCH_DATA", "var")).resolve()
         return cls(
-            url=os.environ.get("WORKBENCH_URL", "http://127.0.0.1:8000").rstrip("/"),
+            url=os.environ.get("WORKER_API_URL", "http://127.0.0.1:8001").rstrip("/"),
             token=os.environ.get("WORKER_TOKEN", "") or _kept(data / "worker_token"),
             cache=Path(os.environ.get("WORKER_CACHE", data / "worker")).resolve(),
             cache_bytes=int(float(os.environ.get("WORKER_CACHE_GIB", 64)) * 2**30),

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
 import urllib.request
 from collections import deque
 from pathlib import Path
@@ -50,12 +49,17 @@ class Workbench:
         self.services: list[Service] = []
         self._extra_env = env or {}
         self._lock: IO[str] | None = None
-        self._listener: socket.socket | None = None
+        self._listeners: list[socket.socket] = []
         self._restarts: deque[float] = deque(maxlen=RESTARTS_PER_MINUTE)
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def worker_api_url(self) -> str:
+        """Where the workers call; a port of its own, so that no visitor holds them up."""
+        return f"http://127.0.0.1:{self.worker_api_port}"
 
     def __enter__(self) -> Self:
         try:
@@ -72,25 +76,29 @@ class Workbench:
         """Start everything and return when it answers."""
         self.data.mkdir(parents=True, exist_ok=True)
         self._lock_data()
-        self._listen()
+        self.port = self._listen(self.port)
+        self.worker_api_port = self._listen(0)
         redis_url = self._start_redis()
         self.env = {
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "workbench.settings",
             "PYTHONUNBUFFERED": "1",
             "WORKBENCH_DATA": str(self.data),
-            "WORKBENCH_URL": self.url,
+            "PUBLIC_URL": os.environ.get("PUBLIC_URL", self.url),
+            "WORKER_API_URL": self.worker_api_url,
             "WORKER_TOKEN": kept_secret(self.data / "worker_token"),
             "REDIS_URL": redis_url,
             **self._extra_env,
         }
         self.manage("migrate", "--noinput", "--verbosity", "0")
         workers = [self._ledger_worker(), *(self._gpu_worker(i, device) for i, device in enumerate(self.devices))]
-        web = self._web()
-        for service in (web, *workers):
+        web = self._web("web", "workbench.wsgi", 0)
+        worker_api = self._web("worker-api", "workbench.worker_site.wsgi", 1)
+        for service in (web, worker_api, *workers):
             self.services.append(service)
             service.start()
-        wait_until(self._web_answers, [web], 60, "the web server")
+        wait_until(lambda: _answers(f"{self.url}/healthz"), [web], 60, "the web server")
+        wait_until(lambda: _answers(f"{self.worker_api_url}/healthz"), [worker_api], 60, "the worker API")
         broker = Celery(broker=redis_url)
         wait_until(
             lambda: len(broker.control.ping(timeout=1, limit=len(workers))) == len(workers), workers, 90, "a worker"
@@ -117,8 +125,9 @@ class Workbench:
         for service in reversed(self.services):
             service.stop()
         self.services.clear()
-        if self._listener:
-            self._listener.close()
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
         if self._lock:
             self._lock.close()
 
@@ -142,17 +151,19 @@ class Workbench:
                 f"another workbench is running on {self.data}; set WORKBENCH_DATA for a second one"
             ) from error
 
-    def _listen(self) -> None:
-        self._listener = socket.socket()
-        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    def _listen(self, port: int) -> int:
+        """Listen on the port, or for 0 on a free one; its number. The servers inherit the socket."""
+        listener = socket.socket()
+        self._listeners.append(listener)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            self._listener.bind(("127.0.0.1", self.port))
+            listener.bind(("127.0.0.1", port))
         except OSError as error:
             raise EmbeddedError(
-                f"port {self.port} of 127.0.0.1 is taken ({error.strerror}); choose another with --port"
+                f"port {port} of 127.0.0.1 is taken ({error.strerror}); choose another with --port"
             ) from error
-        self._listener.listen(128)
-        self.port = self._listener.getsockname()[1]
+        listener.listen(128)
+        return int(listener.getsockname()[1])
 
     def _start_redis(self) -> str:
         service, url = redis_service(self.data, self.logs / "redis.log")
@@ -169,15 +180,15 @@ class Workbench:
         wait_until(listens, [service], 20, "Redis")
         return url
 
-    def _web(self) -> Service:
-        assert self._listener is not None
-        descriptor = self._listener.fileno()
-        command = [sys.executable, "-m", "gunicorn", "workbench.wsgi", "--bind", f"fd://{descriptor}"]
-        command += ["--worker-class", "gthread", "--threads", "8", "--timeout", "120", "--graceful-timeout", "3"]
+    def _web(self, name: str, module: str, listener: int) -> Service:
+        descriptor = self._listeners[listener].fileno()
+        command = [sys.executable, "-m", "gunicorn", module, "--bind", f"fd://{descriptor}", "--no-control-socket"]
+        command += ["--worker-class", "workbench.serving.worker.BufferingWorker", "--threads", "8"]
+        command += ["--timeout", "120", "--graceful-timeout", "3"]
         return Service(
-            "the web server",
+            f"the {name} server",
             command,
-            self.logs / "web.log",
+            self.logs / f"{name}.log",
             self.env,
             pass_fds=[descriptor],
             orphan_signal=signal.SIGQUIT,
@@ -205,9 +216,10 @@ class Workbench:
             orphan_signal=signal.SIGKILL,
         )
 
-    def _web_answers(self) -> bool:
-        try:
-            urllib.request.urlopen(f"{self.url}/login/", timeout=5).close()
-        except (OSError, urllib.error.HTTPError):
-            return False
-        return True
+
+def _answers(url: str) -> bool:
+    try:
+        urllib.request.urlopen(url, timeout=5).close()
+    except OSError:
+        return False
+    return True

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from ninja import NinjaAPI
 
 from workbench.api_v1 import api as v1
 from workbench.intake.services import uploads
 from workbench.intake.services.uploads import Announced
 from workbench.reports import services as publishing
+from workbench.worker_site.urls import api as worker_api
 
 pytestmark = pytest.mark.django_db
 MISSING = "00000000-0000-4000-8000-000000000000"
@@ -34,13 +36,12 @@ BODIES: dict[str, Any] = {
 }
 
 
-def _operations() -> list[tuple[str, str]]:
-    paths = v1.get_openapi_schema(path_prefix="")["paths"]
+def _operations(api: NinjaAPI) -> list[tuple[str, str]]:
+    paths = api.get_openapi_schema(path_prefix="")["paths"]
     return [(method.upper(), path) for path, operations in paths.items() for method in operations]
 
 
-PUBLIC = [operation for operation in _operations() if not operation[1].startswith("/worker")]
-WORKER = [operation for operation in _operations() if operation[1].startswith("/worker")]
+PUBLIC, WORKER = _operations(v1), _operations(worker_api)
 
 
 @pytest.fixture
@@ -107,15 +108,17 @@ def test_a_read_token_reads(api, ids, engineer, method, path):
     assert _call(api(engineer, "read"), method, path, ids).status_code == 200
 
 
-@pytest.mark.parametrize(("method", "path"), PUBLIC + WORKER)
+@pytest.mark.parametrize(("method", "path"), PUBLIC)
 def test_nobody_gets_in_without_a_token(client, ids, method, path):
     response = _call(client, method, path, ids)
     assert response.status_code == 401
     assert response["Content-Type"] == "application/problem+json"
 
 
+@pytest.mark.urls("workbench.worker_site.urls")
 @pytest.mark.parametrize(("method", "path"), WORKER)
-def test_no_token_of_a_customer_opens_the_worker_api(api, browser, ids, admin, method, path):
+def test_no_token_of_a_customer_opens_the_worker_api(client, api, browser, ids, admin, method, path):
+    assert _call(client, method, path, ids).status_code == 401
     assert _call(api(admin), method, path, ids).status_code == 401
     assert _call(browser(admin), method, path, ids).status_code == 401
 
@@ -141,6 +144,18 @@ def test_an_engineer_does_not_review(api, ids, engineer, path):
     assert _call(api(engineer), "POST", path, ids).status_code == 403
 
 
-def test_the_worker_api_is_part_of_the_document():
+@pytest.mark.parametrize(("method", "path"), WORKER)
+def test_the_pages_server_does_not_serve_the_worker_api(client, ids, method, path, settings):
+    client.defaults["HTTP_AUTHORIZATION"] = f"Bearer {settings.WORKER_TOKEN}"
+    assert _call(client, method, path, ids).status_code == 404
+
+
+@pytest.mark.urls("workbench.worker_site.urls")
+@pytest.mark.parametrize(("method", "path"), PUBLIC)
+def test_the_worker_apis_server_serves_nothing_else(api, ids, admin, method, path):
+    assert _call(api(admin), method, path, ids).status_code == 404
+
+
+def test_both_documents_have_their_operations():
     assert ("POST", "/worker/claim") in WORKER
     assert len(PUBLIC) >= 30

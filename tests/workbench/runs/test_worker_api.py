@@ -18,6 +18,7 @@ from workers.documents.worker_api import StageKey
 
 ADMIT: dict[str, Any] = sample_results.results().admit.model_dump(mode="json")  # type: ignore[union-attr]
 Call = Callable[..., Any]
+pytestmark = pytest.mark.urls("workbench.worker_site.urls")
 
 
 @pytest.fixture

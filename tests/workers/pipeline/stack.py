@@ -19,6 +19,7 @@ from tests.sample_results import workload
 from workbench.embedded.broker import find_redis_server, free_port
 
 ROOT = Path(__file__).resolve().parents[3]
+SERVER = "workbench.serving.worker.BufferingWorker"
 FAST = {
     "HEARTBEAT_SECONDS": "0.5",
     "LEASE_SECONDS": "3",
@@ -48,7 +49,7 @@ def alive(pid: int) -> bool:
 
 
 class Stack:
-    """Redis, web, a ledger worker with its beat, and one GPU worker of class cpu, on ports and a directory of its own.
+    """Redis, web, worker API, a ledger worker with its beat, and a GPU worker of class cpu, on ports of its own.
 
     `database_url` and `redis_server` default to SQLite and the embedded Redis.
     """
@@ -56,7 +57,7 @@ class Stack:
     def __init__(self, directory: Path, database_url: str = "", redis_server: str = "") -> None:
         self.directory = directory
         self.redis_server = redis_server or find_redis_server()
-        self.redis_port, self.web_port = free_port(), free_port()
+        self.redis_port, self.web_port, self.worker_api_port = free_port(), free_port(), free_port()
         self.told = directory / "told"
         self.told.mkdir(parents=True)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -64,7 +65,7 @@ class Stack:
             **{name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"},
             **FAST,
             "WORKBENCH_DATA": str(directory / "data"),
-            "WORKBENCH_URL": f"http://127.0.0.1:{self.web_port}",
+            "WORKER_API_URL": f"http://127.0.0.1:{self.worker_api_port}",
             "REDIS_URL": f"redis://127.0.0.1:{self.redis_port}/0",
             "WORKER_TOKEN": "a-token-for-the-test",
             "WORKBENCH_STAGE_TEST_DIR": str(self.told),
@@ -83,6 +84,7 @@ class Stack:
         self.start_redis()
         self._python("manage.py", "migrate", "--verbosity", "0")
         self.start_web()
+        self.start_worker_api()
         self.start_worker()
         self.start_ledger()
         made = json.loads(self._python(str(Path(__file__).with_name("seed.py"))).splitlines()[-1])
@@ -108,8 +110,10 @@ class Stack:
         wait_for(lambda: self.redis("PING").startswith(b"+PONG"), 20, "Redis")
 
     def start_web(self) -> None:
-        command = ["-m", "gunicorn", "workbench.wsgi", "--bind", f"127.0.0.1:{self.web_port}"]
-        self._start("web", self.env, sys.executable, *command, "--worker-class", "gthread", "--threads", "4")
+        self._serve("web", "workbench.wsgi", self.web_port)
+
+    def start_worker_api(self) -> None:
+        self._serve("worker-api", "workbench.worker_site.wsgi", self.worker_api_port)
 
     def start_worker(self) -> None:
         self._start("worker", self.worker_env, *self._celery("workers.gpu", "gpu.cpu"))
@@ -135,7 +139,7 @@ class Stack:
     def claim_at_once(self, run_id: str, many: int) -> list[int]:
         """The status codes of `many` simultaneous claims of the run's first attempt."""
         headers = {"Authorization": f"Bearer {self.env['WORKER_TOKEN']}"}
-        url = f"{self.env['WORKBENCH_URL']}/api/v1/worker/claim"
+        url = f"{self.env['WORKER_API_URL']}/api/v1/worker/claim"
         key = {"run_id": run_id, "stage": "admit", "attempt": 1}
 
         def claim(number: int) -> int:
@@ -190,6 +194,10 @@ class Stack:
     def _celery(self, module: str, queue: str, *more: str) -> Sequence[str]:
         command = [sys.executable, "-m", "celery", "-A", module, "worker", "-Q", queue, "-c", "1"]
         return [*command, "-n", f"{queue}@%h", "--without-mingle", "--without-gossip", "--loglevel", "INFO", *more]
+
+    def _serve(self, name: str, module: str, port: int) -> None:
+        command = ["-m", "gunicorn", module, "--bind", f"127.0.0.1:{port}", "--threads", "4", "--no-control-socket"]
+        self._start(name, self.env, sys.executable, *command, "--worker-class", SERVER)
 
     def _start(self, name: str, env: Mapping[str, str], *command: str) -> None:
         with (self.directory / f"{name}.log").open("ab") as log:

@@ -44,7 +44,7 @@ def test_a_run_goes_through_every_stage(stack: Stack, finished: str) -> None:
 
 
 def test_no_celery_process_has_loaded_torch(stack: Stack) -> None:
-    for name in ("worker", "ledger", "web"):
+    for name in ("worker", "ledger", "web", "worker-api"):
         for pid in stack.tree(name):
             assert "libtorch" not in Path(f"/proc/{pid}/maps").read_text()
 
@@ -78,13 +78,15 @@ def test_killing_redis_disturbs_no_stage(stack: Stack) -> None:
     assert stack.events(run_id, "claimed") == [(stage, 1) for stage in STAGES]
 
 
-def test_killing_the_web_process_disturbs_no_stage(stack: Stack) -> None:
+def test_killing_the_web_processes_disturbs_no_stage(stack: Stack) -> None:
     run_id = stack.submit("pause baseline")
     stack.stage_told(run_id)
-    for pid in stack.tree("web")[1:]:
-        kill_process(pid)
-    stack.kill("web")
+    for name in ("web", "worker-api"):
+        for pid in stack.tree(name)[1:]:
+            kill_process(pid)
+        stack.kill(name)
     stack.start_web()
+    stack.start_worker_api()
     wait_for(stack.web_answers, 60, "the web process")
     stack.go(run_id)
     _assert_done_once(stack, run_id)
@@ -143,7 +145,7 @@ def test_a_late_duplicate_changes_nothing(stack: Stack, finished: str) -> None:
     key = {"run_id": finished, "stage": "baseline", "attempt": 1}
     worker = {"Authorization": f"Bearer {stack.env['WORKER_TOKEN']}"}
     for path, body in (("claim", {"worker": "late"}), ("heartbeat", {}), ("result", {"died": "it was late"})):
-        answer = httpx.post(f"{stack.env['WORKBENCH_URL']}/api/v1/worker/{path}", json={**key, **body}, headers=worker)
+        answer = httpx.post(f"{stack.env['WORKER_API_URL']}/api/v1/worker/{path}", json={**key, **body}, headers=worker)
         assert answer.status_code == 409, answer.text
     assert (stack.run(finished), stack.story(finished)) == before
 

@@ -1,0 +1,166 @@
+"""Clients that send half a header, or a body in drips, hold up neither pages nor workers.
+
+Real sockets, real processes.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.sample_results import workload
+from tests.workers.pipeline.stack import ROOT, wait_for
+from workbench.embedded import Workbench
+from workbench.embedded.devices import Device
+
+SLOW_CLIENTS = 50
+UPLOADS = 20
+UPLOAD_BYTES = 2**22
+DRIP_BYTES = 2**15
+DRIP_SECONDS = 0.1
+HALF_A_HEADER = b"POST /login/ HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
+
+
+class Site:
+    """The embedded workbench with a member's token, a model, and a run whose baseline waits for `go`."""
+
+    def __init__(self, workbench: Workbench, told: Path) -> None:
+        seed = [sys.executable, str(ROOT / "tests/workers/pipeline/seed.py")]
+        made = json.loads(subprocess.check_output(seed, cwd=ROOT, env=workbench.env, text=True).splitlines()[-1])
+        self.workbench, self.told = workbench, told
+        headers = {"Authorization": f"Bearer {made['token']}"}
+        self.api = httpx.Client(base_url=f"{workbench.url}/api/v1", headers=headers, timeout=60)
+        self.run_id = self._start(made["digest"])
+        wait_for((told / f"{self.run_id}.json").exists, 60, "the stage's start")
+
+    def _start(self, digest: str) -> str:
+        document = workload().model_copy(update={"name": "pause baseline", "model": digest})
+        handed_in = self.post("/workloads", document.model_dump(mode="json"))
+        return str(self.post("/runs", {"workload": handed_in["id"]})["id"])
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        answer = self.api.post(path, json=body)
+        assert answer.status_code == 201, answer.text
+        return dict(answer.json())
+
+    def page(self) -> None:
+        """Open a page on a new connection."""
+        assert httpx.get(f"{self.workbench.url}/login/", timeout=20).status_code == 200
+
+    def heartbeat(self) -> None:
+        """Say what the stage's worker says, on a new connection."""
+        address = f"{self.workbench.worker_api_url}/api/v1/worker/heartbeat"
+        headers = {"Authorization": f"Bearer {self.workbench.env['WORKER_TOKEN']}"}
+        beat = {"run_id": self.run_id, "stage": "baseline", "attempt": 1}
+        assert httpx.post(address, json=beat, headers=headers, timeout=20).json() == {"cancel": False}
+
+    def upload_slowly(self) -> httpx.Response:
+        """Send a file in drips, which takes about twelve seconds."""
+        announced = [{"path": "config.json", "size": UPLOAD_BYTES}]
+        upload = self.post("/uploads", {"name": "slow", "files": announced})
+        headers = {"Upload-Offset": "0", "Content-Length": str(UPLOAD_BYTES)}
+        return self.api.patch(f"/uploads/{upload['id']}/files/0", content=_drips(), headers=headers)
+
+
+def _drips() -> Iterator[bytes]:
+    for _ in range(UPLOAD_BYTES // DRIP_BYTES):
+        yield bytes(DRIP_BYTES)
+        time.sleep(DRIP_SECONDS)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    told = tmp_path_factory.mktemp("told")
+    env = {
+        "WORKBENCH_STAGE_PACKAGE": "tests.workers.tiny_stages",
+        "WORKBENCH_STAGE_TEST_DIR": str(told),
+        "HEARTBEAT_SECONDS": "1",
+        "LEASE_SECONDS": "5",
+        "SWEEP_SECONDS": "1",
+        "PYTHONPATH": str(ROOT),
+    }
+    with Workbench(tmp_path_factory.mktemp("var"), port=0, devices=[Device("cpu")], env=env) as workbench:
+        yield Site(workbench, told)
+
+
+@contextlib.contextmanager
+def _loaded_cores() -> Iterator[None]:
+    """One busy process per core."""
+    burn = [sys.executable, "-c", "while True: pass"]
+    burning = [subprocess.Popen(burn) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for process in burning:
+            process.kill()
+            process.wait()
+
+
+@contextlib.contextmanager
+def _half_headers(*ports: int) -> Iterator[list[int]]:
+    """SLOW_CLIENTS connections to each port; each sends half a header, then one byte per second.
+
+    A client that the server drops comes again; the list has its port.
+    """
+    done, dropped = threading.Event(), list[int]()
+
+    def drip() -> None:
+        peers: dict[tuple[int, int], socket.socket] = {}
+        while not done.wait(1):
+            for slot in [(port, number) for port in ports for number in range(SLOW_CLIENTS)]:
+                try:
+                    peers[slot].sendall(b"x")
+                except OSError:
+                    dropped.append(slot[0])
+                    del peers[slot]
+                except KeyError:
+                    peers[slot] = socket.create_connection(("127.0.0.1", slot[0]), timeout=5)
+                    peers[slot].sendall(HALF_A_HEADER)
+        for peer in peers.values():
+            peer.close()
+
+    thread = threading.Thread(target=drip)
+    thread.start()
+    try:
+        yield dropped
+    finally:
+        done.set()
+        thread.join()
+
+
+def _port(url: str) -> int:
+    return int(url.rpartition(":")[2])
+
+
+def test_slow_clients_and_uploads_leave_pages_and_heartbeats_alone(site: Site) -> None:
+    pages, heartbeats = [], []
+    ports = _port(site.workbench.url), _port(site.workbench.worker_api_url)
+    with _loaded_cores(), _half_headers(*ports) as dropped, ThreadPoolExecutor(UPLOADS) as pool:
+        uploads = [pool.submit(site.upload_slowly) for _ in range(UPLOADS)]
+        time.sleep(2)
+        while not all(upload.done() for upload in uploads):
+            for act, seconds in ((site.page, pages), (site.heartbeat, heartbeats)):
+                began = time.monotonic()
+                act()
+                seconds.append(time.monotonic() - began)
+            time.sleep(0.2)
+    assert [upload.result().status_code for upload in uploads] == [200] * UPLOADS
+    assert len(pages) >= 10
+    assert max(pages) < 2
+    assert max(heartbeats) < 2
+    assert set(dropped) == set(ports), "the slow clients were never dropped"
+    (site.told / f"{site.run_id}.go").touch()
+    wait_for(lambda: site.api.get(f"/runs/{site.run_id}").json()["state"] == "done", 60, "the run's end")
+    kinds = [event["kind"] for event in site.api.get(f"/runs/{site.run_id}/events").json()["items"]]
+    assert "retried" not in kinds

@@ -1,0 +1,50 @@
+"""`/healthz` and `/readyz`, answered before redirects, host checks and logins, so that any probe can ask."""
+
+from collections.abc import Callable
+
+import redis
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.http import HttpRequest, HttpResponse
+
+
+class HealthMiddleware:
+    """`/healthz`: the process answers. `/readyz`: the database and Redis answer it as well, or 503 and which do not."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if request.path_info == "/healthz":
+            return _plain("ok")
+        if request.path_info == "/readyz":
+            silent = [name for name, answers in CHECKS.items() if not answers()]
+            return _plain(f"not ready: no answer from {', '.join(silent)}", 503) if silent else _plain("ready")
+        return self.get_response(request)
+
+
+def _plain(text: str, status: int = 200) -> HttpResponse:
+    return HttpResponse(f"{text}\n", status=status, content_type="text/plain", headers={"Cache-Control": "no-store"})
+
+
+def _database_answers() -> bool:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except DatabaseError:
+        return False
+    return True
+
+
+def _redis_answers() -> bool:
+    if not settings.REDIS_URL:
+        return True
+    try:
+        with redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=1, socket_timeout=1) as client:
+            client.ping()
+    except redis.RedisError:
+        return False
+    return True
+
+
+CHECKS = {"the database": _database_answers, "Redis": _redis_answers}

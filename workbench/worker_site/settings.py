@@ -1,0 +1,17 @@
+"""The workbench's settings, less everything that only people need.
+
+Workers call this site by whatever name their network knows; no link is made from that name, and one token opens it.
+"""
+
+from workbench.settings import *  # noqa: F403
+
+ROOT_URLCONF = "workbench.worker_site.urls"
+WSGI_APPLICATION = "workbench.worker_site.wsgi.application"
+ALLOWED_HOSTS = ["*"]
+SECURE_SSL_REDIRECT = False
+MIDDLEWARE = [
+    "workbench.health.HealthMiddleware",
+    "workbench.middleware.RequestIdMiddleware",
+    "workbench.api.problems.ProblemMiddleware",
+]
+LARGEST_REQUEST_BYTES = 2**32  # an artifact of a stage
