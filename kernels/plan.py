@@ -1,8 +1,30 @@
 """A plan: which variant runs each op of one model on one GPU, with the evidence. Imports without torch."""
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+PARAMS_OF_VERSION_1 = {
+    "pdl": "pdl",
+    "ahead": "l2_prefetch",
+    "late": "late_trigger",
+    "claims": "dynamic",
+    "turns": "ping_pong",
+    "two_levels": "promote",
+}
+"""Keys of params in documents of version 1, and what they are called now."""
+
+
+def current_params(params: Any) -> Any:
+    """A variant's params with the keys of version 1 renamed; anything but a mapping as it is."""
+    if not isinstance(params, Mapping):
+        return params
+    return {PARAMS_OF_VERSION_1.get(name, name): value for name, value in params.items()}
+
+
+Params = Annotated[dict[str, Any], BeforeValidator(current_params)]
+"""A variant's params as documents hold them; those of version 1 are translated when they are read."""
 
 Runner = Literal["eager", "compiled", "kernels", "megakernel"]
 
@@ -15,7 +37,7 @@ class PlannedOp(BaseModel):
     op: str
     case: dict[str, Any]
     variant: str
-    params: dict[str, Any] = {}
+    params: Params = {}
     evidence_id: str = ""
 
 
@@ -38,11 +60,14 @@ class Expected(BaseModel):
 
 
 class Plan(BaseModel):
-    """plan.json. `model_digest` is that of `kernels.engine.weights.digest`; `options` belong to the runner."""
+    """plan.json. `model_digest` is that of `kernels.engine.weights.digest`; `options` belong to the runner.
+
+    Version 1 differs in the keys of params alone.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
-    version: Literal[1] = 1
+    version: Literal[1, 2] = 2
     model_digest: str
     gpu: str
     runner: Runner

@@ -77,8 +77,8 @@ class Variant(ABC):
     """The document of docs/kernels that tells how it works, without `.md`."""
     device_lengths: ClassVar[bool] = False
     """Attention: its call takes `position` [batch] or [1], read on the device, and a cache longer than is seen."""
-    turns: ClassVar[bool] = False
-    """LM head: its call takes `turn`, an `ops.token_feedback.Turn`, and a row of x may have any positive factor."""
+    advances_token: ClassVar[bool] = False
+    """LM head: its call takes `feedback`, a `TokenFeedback`, and each row of x may have any positive factor."""
     in_a_model: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
     """Params that a plan adds where the calls stand in a model's captured pass, whose weights lie still: the best guess
     first, the others to be timed there."""

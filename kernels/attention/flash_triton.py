@@ -34,7 +34,7 @@ class FlashTriton(Variant):
     op = "attention"
     page = "flash-triton"
     summary = "FlashAttention in Triton, sm_80 and later"
-    in_a_model = ({"overlap": True}, {"overlap": False})
+    in_a_model = ({"pdl": True}, {"pdl": False})
 
     def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm < 80:
@@ -46,20 +46,20 @@ class FlashTriton(Variant):
     def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
         """f(q, k, v) -> o, contiguous; takes fp32 as well (in Triton's interpreter).
 
-        Params: `block_m` queries and `block_n` keys of a tile, `warps`, `stages`, `overlap` (a dependent launch).
+        Params: `block_m` queries and `block_n` keys of a tile, `warps`, `stages`, `pdl` (a dependent launch).
         Raises ValueError for a case or params that it cannot take; a call raises ValueError that names the argument
         that does not fit the case.
         """
         import torch
 
         from kernels.attention.forward_triton import attention_forward, constants
-        from kernels.cuda.pdl_triton import overlapping
+        from kernels.cuda.pdl_triton import pdl_options
 
         refusal = _refused(case)
         if refusal is not None:
             raise ValueError(f"case.{refusal.reason}")
-        overlap = bool(params.get("overlap"))
-        given = _params(case, {name: value for name, value in params.items() if name != "overlap"})
+        pdl = bool(params.get("pdl"))
+        given = _params(case, {name: value for name, value in params.items() if name != "pdl"})
         block_m, scale = given["block_m"], 1 / math.sqrt(case.head_dim)
         rows = _tiles(case.lengths, block_m) if case.lengths is not None else []
         tile_count = len(rows) if case.lengths is not None else -(-case.q_len // block_m)
@@ -78,7 +78,7 @@ class FlashTriton(Variant):
                 case.heads, case.heads // case.kv_heads, case.q_len, case.kv_len, tile_count,
                 scale if case.softcap is not None else scale * math.log2(math.e), case.softcap or 0.0,
                 **constants(case, block_m, given["block_n"]), num_warps=given["warps"], num_stages=given["stages"],
-                **overlapping(overlap, q.device),
+                **pdl_options(pdl, q.device),
             )  # fmt: skip
             return o
 

@@ -10,7 +10,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from kernels.cuda.pdl_triton import depend
+from kernels.cuda.pdl_triton import pdl_prologue
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 
@@ -74,7 +74,7 @@ def attention_forward(
     heads, group, q_len, kv_len, tile_count, scale, softcap,
     PACKED: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    PRECISION: tl.constexpr, OVERLAP: tl.constexpr,
+    PRECISION: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """o [batch, q_len, heads, HEAD_DIM], contiguous; q, k, v with their strides in elements, 1 along HEAD_DIM.
 
@@ -82,7 +82,7 @@ def attention_forward(
     `tiles` [tile_count, 3] int32, read when PACKED: a tile's sequence begins here, is this long, and the tile's first
     row in it. `scale` has log2 e in it, but for a soft cap. WINDOW 0 is none.
     """
-    depend(OVERLAP)
+    pdl_prologue(PDL)
     program = tl.program_id(0)
     tile = tile_count - 1 - program % tile_count
     head, batch = program // tile_count % heads, tl.cast(program // tile_count // heads, tl.int64)

@@ -27,7 +27,7 @@ ELEMENTS = {"bf16": "bf16", "fp16": "f16"}
 
 @register
 class StepHopper(Variant):
-    """Rotation, append and attention of one step; with `overlap` launched while the QKV product still drains.
+    """Rotation, append and attention of one step; with `pdl` launched while the QKV product still drains.
 
     What it then reads before it waits for the previous kernel are older slots of the caches, the tables and the
     position: whoever writes those must have ended before the previous kernel began (a step's first kernel that is
@@ -38,7 +38,7 @@ class StepHopper(Variant):
     op = "step_attention"
     page = "step-hopper"
     summary = "rotation, append and attention of one step in one kernel"
-    in_a_model = ({"overlap": True},)
+    in_a_model = ({"pdl": True},)
 
     def serves(self, case: StepAttentionCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:
@@ -65,13 +65,13 @@ class StepHopper(Variant):
         best = self.space(case)[0]["splits"]
         apart = _divisors(case)[-1]
         cuts = ((best, _parts(case, best)), (best, apart), (max(1, best // 2), apart), (best, 1))
-        return [{"overlap": True, "splits": splits, "parts": parts} for splits, parts in dict.fromkeys(cuts)]
+        return [{"pdl": True, "splits": splits, "parts": parts} for splits, parts in dict.fromkeys(cuts)]
 
     def build(self, case: StepAttentionCase, params: dict[str, Any]) -> Callable[..., Any]:
         """f(qkv, cos, sin, k_cache, v_cache, position) -> o [batch, heads · head_dim].
 
         cos and sin [capacity, head_dim]; position [1] or [batch] int64. A position outside the cache gives NaN.
-        `splits` blocks share the keys of one head, `parts` clusters of them its query heads. `overlap` is a dependent
+        `splits` blocks share the keys of one head, `parts` clusters of them its query heads. `pdl` is a dependent
         launch: see the class. Raises ValueError that names the argument.
         """
         import numpy as np
@@ -81,11 +81,11 @@ class StepHopper(Variant):
         check_served(self, case)
         splits = params.get("splits", self.space(case)[0]["splits"])
         parts = params.get("parts", _parts(case, splits))
-        if set(params) - {"splits", "parts", "overlap"} or splits not in SPLITS or parts not in _divisors(case):
+        if set(params) - {"splits", "parts", "pdl"} or splits not in SPLITS or parts not in _divisors(case):
             raise ValueError(
                 f"params: step_hopper takes splits of {SPLITS}, parts that divide, and overlap, not {params}"
             )
-        overlap = bool(params.get("overlap"))
+        pdl = bool(params.get("pdl"))
         group, share = case.heads // case.kv_heads // parts, -(-case.seen // splits)
         chunk = min(CHUNK_MOST[case.head_dim], -(-share // 32) * 32)
         defines = {"HEAD_DIM": case.head_dim, "GROUP": group, "PARTS": parts, "SPLITS": splits, "CHUNK": chunk}
@@ -109,7 +109,7 @@ class StepHopper(Variant):
             step, window = (0 if len(position) == 1 else 1), case.window or 0
             fields = (*(each.data_ptr() for each in tensors), step, k_cache.shape[1], window, case.head_dim**-0.5)
             grid = (splits, case.kv_heads * parts, case.batch)
-            nvrtc.launch(kernel, grid, THREADS, (np.array(fields, call),), size, overlap)
+            nvrtc.launch(kernel, grid, THREADS, (np.array(fields, call),), size, pdl)
             return out
 
         return attend

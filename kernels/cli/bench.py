@@ -75,6 +75,7 @@ def bench(options: argparse.Namespace) -> int:
     if note:
         print(note)
     document = BenchDocument(
+        version=2,
         **{name: environment.get(name) or "" for name in ("device", "gpu_uuid", "lease_id", "commit", "at")},
         versions=environment.get("versions") or {},
         ceilings=_ceilings(device),

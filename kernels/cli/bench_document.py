@@ -5,6 +5,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from kernels.plan import Params
+
 Gate = Literal["pass", "fail", "impossible", "refused", "error"]
 
 
@@ -24,7 +26,7 @@ class Row(BaseModel):
     op: str
     case: dict[str, Any]
     variant: str
-    params: dict[str, Any] = {}
+    params: Params = {}
     peer: bool
     ms: float | None = None
     ms_low: float | None = None
@@ -49,10 +51,14 @@ class Row(BaseModel):
 
 
 class BenchDocument(BaseModel):
-    """Rows with the machine, versions, commit and measured ceilings they belong to."""
+    """Rows with the machine, versions, commit and measured ceilings they belong to.
+
+    A document without `version` is of version 1, whose params have other keys: these are translated when it is read.
+    """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, protected_namespaces=())
 
+    version: Literal[1, 2] = 1
     device: str
     gpu_uuid: str = ""
     lease_id: str = ""
@@ -70,7 +76,7 @@ def appended(old: BenchDocument, new: BenchDocument) -> BenchDocument:
         one, two = getattr(old, field), getattr(new, field)
         if one != two:
             raise ValueError(f"{field}: the document has {one!r}, this machine {two!r}; write to another file")
-    return old.model_copy(update={"rows": [*old.rows, *new.rows]})
+    return old.model_copy(update={"version": new.version, "rows": [*old.rows, *new.rows]})
 
 
 def read(path: Path) -> BenchDocument:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kernels.cuda.pdl import launch_overlapping
+from kernels.cuda.pdl import launch_pdl_kernel
 
 ARCHITECTURE = "sm_90a"
 TILES = Path(__file__).parents[1] / "tiles"
@@ -36,19 +36,19 @@ def launch(
     threads: int,
     arguments: tuple[Any, ...],
     shared_bytes: int = 0,
-    overlap: bool = False,
+    pdl: bool = False,
 ) -> None:
     """Enqueues the kernel on torch's current stream. A tensor goes as its `data_ptr()`, a struct as a numpy 0-d.
 
-    With `overlap` it may start before the stream's previous kernel has ended, once every block of that one has run
+    With `pdl` it may start before the stream's previous kernel has ended, once every block of that one has run
     `griddepcontrol.launch_dependents` or ended; it must run `griddepcontrol.wait` before it reads or writes anything
     that earlier kernels touch. Works under CUDA-graph capture.
     """
     import cupy
     import torch
 
-    if overlap:
-        launch_overlapping(
+    if pdl:
+        launch_pdl_kernel(
             kernel.kernel.ptr, grid, threads, arguments, shared_bytes, torch.cuda.current_stream().cuda_stream
         )
         return

@@ -10,7 +10,7 @@ PROGRAMMATIC_STREAM_SERIALIZATION = 6
 """CUlaunchAttributeID of the permission to start before the stream's previous kernel has ended."""
 
 
-def launch_overlapping(
+def launch_pdl_kernel(
     function: int, grid: Sequence[int], threads: int, arguments: Sequence[Any], shared_bytes: int, stream: int
 ) -> None:
     """cuLaunchKernelEx of a CUfunction with programmatic stream serialization. Raises RuntimeError with CUDA's code.

@@ -12,20 +12,20 @@ LEAST_SM = (9, 0)
 
 
 @triton.jit
-def depend(OVERLAP: tl.constexpr):
+def pdl_prologue(PDL: tl.constexpr):
     """First in a kernel: lets the next one start, and waits until those ahead have ended."""
-    if OVERLAP:
+    if PDL:
         gdc_launch_dependents()
         gdc_wait()
 
 
-def overlapping(overlap: bool, device: torch.device) -> dict[str, Any]:
+def pdl_options(pdl: bool, device: torch.device) -> dict[str, Any]:
     """What a launch of such a kernel is given; an ordinary one where the device has no dependent launches."""
-    if overlap and device.type == "cuda" and _has_them(device.index):
-        return {"OVERLAP": True, "launch_pdl": True}
-    return {"OVERLAP": False}
+    if pdl and device.type == "cuda" and _supports_pdl(device.index):
+        return {"PDL": True, "launch_pdl": True}
+    return {"PDL": False}
 
 
 @cache
-def _has_them(index: int) -> bool:
+def _supports_pdl(index: int) -> bool:
     return torch.cuda.get_device_capability(index) >= LEAST_SM

@@ -1,4 +1,4 @@
-"""What stands after the last layer of a pass: the norm, the LM head, and the turn to the next token."""
+"""The end of a pass: the final norm, the LM head, and the feedback of the next token."""
 
 import torch
 import torch.nn.functional as F
@@ -10,7 +10,7 @@ from kernels.engine.bound_variants import Part, Parts, folded_in
 from kernels.engine.products import Rows, Stream
 from kernels.engine.state import State
 from kernels.ops import LmHeadCase
-from kernels.ops.token_feedback import Turn
+from kernels.ops.token_feedback import TokenFeedback
 
 
 def head_part(model: decoder.Decoder, parts: Parts, batch: int) -> Part:
@@ -23,24 +23,26 @@ def head_part(model: decoder.Decoder, parts: Parts, batch: int) -> Part:
 class Head:
     """Chooses the next ids and moves on.
 
-    A variant that `turns` does all of it, the norm too: its weight is folded into that of the head, and which logit is
-    the largest does not depend on a row's scale.
+    A variant with `advances_token` does all of it. The norm's weight is folded into the head's. The norm's scale of
+    a row is left out: it does not change which logit is the largest.
     """
 
     def __init__(self, model: decoder.Decoder, parts: Parts, state: State, rows: Rows, queries: int) -> None:
         self._model, self._parts, self._state, self._rows = model, parts, state, rows
         self._part = head_part(model, parts, state.batch)
-        self._turns = self._part.variant.turns
-        self._weight = parts.pack(self._part, model.lm_head, model.norm if self._turns else None)
+        self._advances_token = self._part.variant.advances_token
+        self._weight = parts.pack(self._part, model.lm_head, model.norm if self._advances_token else None)
         self._all = torch.full((1,), queries, device=state.position.device)
 
     def run(self, x: Tensor, count: Tensor | None) -> None:
         """Writes the greedy next ids of x [b, hidden] into the state's token and moves its position on by `count` [1]
         int64 (None: by all queries of the pass)."""
         state, moved = self._state, self._all if count is None else count
-        if self._turns:
-            turn = Turn(state.token, state.position, moved, self._model.embedding, state.stream, state.seen)
-            self._part.function(x, self._weight, turn=turn)
+        if self._advances_token:
+            feedback = TokenFeedback(
+                state.token, state.position, moved, self._model.embedding, state.stream, state.seen
+            )
+            self._part.function(x, self._weight, feedback=feedback)
             return
         found = self._part.function(self._rows.norm(Stream(x), self._model.norm), self._weight)
         state.token.copy_(found[:, None])
@@ -50,7 +52,7 @@ class Head:
         """Logits [..., vocab] of a residual stream [..., hidden], with the head's weight as the plan holds it."""
         model = self._model
         norm, weight = model.norm, model.lm_head
-        if self._turns:
+        if self._advances_token:
             norm, weight = torch.ones_like(norm), folded_in(weight, norm)
         hidden = decoder.rms_norm(x, norm, model.eps)
         return F.linear(hidden, self._parts.held(self._part, weight, hidden))

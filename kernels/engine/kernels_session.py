@@ -26,7 +26,7 @@ class KernelsSession(Session):
         self.model, self.parts = model, parts
         position = torch.zeros(1, dtype=torch.int64, device=self.device)
         stream = seen = None
-        if head_part(model, parts, batch).variant.turns:
+        if head_part(model, parts, batch).variant.advances_token:
             stream = model.embedding.new_zeros(batch, model.embedding.shape[1])
             pinned = self.device.type == "cuda"
             seen = torch.zeros(capacity + 1, batch, dtype=torch.int64, pin_memory=pinned)

@@ -109,7 +109,7 @@ class Pass:
         step = self._step(w, shape, keys, values)
         if step is not None:
             return step
-        turn, attend = self._rope(w, shape, keys, values), self._attend(shape, keys, values)
+        rotate, attend = self._rope(w, shape, keys, values), self._attend(shape, keys, values)
         count = [shape.heads, shape.kv_heads, shape.kv_heads]
         self._rotates = True
 
@@ -117,7 +117,7 @@ class Pass:
             assert where is not None
             heads = qkv.view(self.state.batch, self.queries, -1, shape.head_dim)
             q, k, v = heads.split(count, dim=2)
-            return attend(turn(q, k, v, where)).reshape(self._rows.m, -1)
+            return attend(rotate(q, k, v, where)).reshape(self._rows.m, -1)
 
         return run
 
@@ -156,21 +156,21 @@ class Pass:
             dtype=self.dtype,
         )
         appending = self.parts.planned(case)
-        rotate = self.parts.part(case.model_copy(update={"append": False})).function if appending is None else None
+        rotating = self.parts.part(case.model_copy(update={"append": False})).function if appending is None else None
 
-        def turn(q: Tensor, k: Tensor, v: Tensor, where: Where) -> Tensor:
+        def rotate(q: Tensor, k: Tensor, v: Tensor, where: Where) -> Tensor:
             if w.q_norm is not None and w.k_norm is not None:
                 q, k = self._head_norm(q, w.q_norm), self._head_norm(k, w.k_norm)
             if appending is not None:
-                turned: Tensor = appending.function(q, k, v, where.cos, where.sin, keys, values, self.state.position)
-                return turned
-            assert rotate is not None
-            q, k = rotate(q.contiguous(), k.contiguous(), where.cos, where.sin)
+                rotated: Tensor = appending.function(q, k, v, where.cos, where.sin, keys, values, self.state.position)
+                return rotated
+            assert rotating is not None
+            q, k = rotating(q.contiguous(), k.contiguous(), where.cos, where.sin)
             keys.index_copy_(1, where.at, k)
             values.index_copy_(1, where.at, v)
             return q
 
-        return turn
+        return rotate
 
     def _head_norm(self, x: Tensor, weight: Tensor) -> Tensor:
         rows = x.reshape(-1, x.shape[-1])

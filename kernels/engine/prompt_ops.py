@@ -72,7 +72,7 @@ def _alone(op: PlannedOp) -> PlannedOp:
     """Triton's ops not as dependent launches, for which their neighbours must be such too."""
     if not op.variant.endswith("_triton"):
         return op
-    return op.model_copy(update={"params": {**op.params, "overlap": False}})
+    return op.model_copy(update={"params": {**op.params, "pdl": False}})
 
 
 def _layer(places: Places, fused: Collection[str]) -> Iterator[Case]:

@@ -9,7 +9,7 @@ from torch import Tensor
 class State:
     """`position` [1] int64 is that of the next token to be read; `token` [b, 1].
 
-    Where the planned LM head makes the turn to the next token itself, `stream` [b, hidden] is the embedding of the
+    Where the planned LM head advances the token itself, `stream` [b, hidden] is the embedding of the
     token, with which a step begins, and `seen` [capacity + 1, b] int64 the host's copy of each token, by its position.
     """
 

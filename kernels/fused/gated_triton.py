@@ -5,12 +5,12 @@ import triton
 import triton.language as tl
 
 from kernels.check_args import check_tensor
-from kernels.cuda.pdl_triton import depend, overlapping
+from kernels.cuda.pdl_triton import pdl_options, pdl_prologue
 
 
 @triton.jit
-def _gated(gate_up, y, n, step, blocks, GELU: tl.constexpr, BLOCK: tl.constexpr, OVERLAP: tl.constexpr):
-    depend(OVERLAP)
+def _gated(gate_up, y, n, step, blocks, GELU: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr):
+    pdl_prologue(PDL)
     program = tl.program_id(0)
     row = (program // blocks).to(tl.int64)
     column = program % blocks * BLOCK + tl.arange(0, BLOCK)
@@ -23,9 +23,7 @@ def _gated(gate_up, y, n, step, blocks, GELU: tl.constexpr, BLOCK: tl.constexpr,
     tl.store(y + row * n + column, (gate * tl.sigmoid(bent) * up).to(y.dtype.element_ty), mask=inside)
 
 
-def gated(
-    gate_up: torch.Tensor, activation: str, block: int = 1024, warps: int = 4, overlap: bool = False
-) -> torch.Tensor:
+def gated(gate_up: torch.Tensor, activation: str, block: int = 1024, warps: int = 4, pdl: bool = False) -> torch.Tensor:
     """y [m, n] = activation(gate) · up of gate_up [m, 2n], gate first; `silu`, or `gelu` in its tanh form.
 
     The rows of gate_up may have any stride. A program of `warps` warps takes `block` columns. Raises ValueError that
@@ -50,6 +48,6 @@ def gated(
             GELU=activation == "gelu",
             BLOCK=block,
             num_warps=warps,
-            **overlapping(overlap, gate_up.device),
+            **pdl_options(pdl, gate_up.device),
         )
     return y

@@ -5,15 +5,15 @@ import triton
 import triton.language as tl
 
 from kernels.check_args import check_tensor
-from kernels.cuda.pdl_triton import depend, overlapping
+from kernels.cuda.pdl_triton import pdl_options, pdl_prologue
 
 
 @triton.jit
 def _rmsnorm(
     x, w, residual, y, total, scales, m, n, x_step, residual_step, eps,
-    RESIDUAL: tl.constexpr, QUANTISE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, OVERLAP: tl.constexpr,
+    RESIDUAL: tl.constexpr, QUANTISE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    depend(OVERLAP)
+    pdl_prologue(PDL)
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, BLOCK)
     inside = (row < m)[:, None] & (column < n)[None, :]
@@ -42,13 +42,13 @@ def rmsnorm(
     values: torch.dtype | None = None,
     rows: int = 1,
     warps: int = 4,
-    overlap: bool = False,
+    pdl: bool = False,
 ) -> tuple[torch.Tensor, ...]:
     """(y,) of x [m, n] and w [n]; (values, scale [m, 1] float32) when a dtype for `values` is given.
 
     With a residual [m, n] the norm is that of x + residual, which comes last, rounded to x's dtype; the norm takes it
     unrounded. The rows of x and residual may have any stride. `rows` go to a program of `warps` warps;
-    `overlap` is a dependent launch. Raises
+    `pdl` is a dependent launch. Raises
     ValueError that names the argument.
     """
     floats = (torch.bfloat16, torch.float16, torch.float32)
@@ -65,6 +65,6 @@ def rmsnorm(
         _rmsnorm[(triton.cdiv(m, rows),)](
             x, w, other, y, total, scales, m, n, x.stride(0), other.stride(0), eps,
             RESIDUAL=residual is not None, QUANTISE=values is not None,
-            ROWS=rows, BLOCK=triton.next_power_of_2(n), num_warps=warps, **overlapping(overlap, x.device),
+            ROWS=rows, BLOCK=triton.next_power_of_2(n), num_warps=warps, **pdl_options(pdl, x.device),
         )  # fmt: skip
     return (y, *((scales,) if values else ()), *(() if residual is None else (total,)))

@@ -1,11 +1,11 @@
-"""Rotary embedding in Triton: a program turns one token's heads of q and k, and writes k and v into the cache."""
+"""Rotary embedding in Triton: a program rotates one token's heads of q and k, and writes k and v into the cache."""
 
 import torch
 import triton
 import triton.language as tl
 
 from kernels.check_args import check_tensor
-from kernels.cuda.pdl_triton import depend, overlapping
+from kernels.cuda.pdl_triton import pdl_options, pdl_prologue
 
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 
@@ -26,9 +26,9 @@ def _rope(
     cos_batch, cos_token, sin_batch, sin_token, out_first, out_second, out_head, position_step, table_step,
     pages, capacity,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HALF: tl.constexpr, APPEND: tl.constexpr, PAGE_SIZE: tl.constexpr,
-    HEADS_BLOCK: tl.constexpr, KV_BLOCK: tl.constexpr, HALF_BLOCK: tl.constexpr, OVERLAP: tl.constexpr,
+    HEADS_BLOCK: tl.constexpr, KV_BLOCK: tl.constexpr, HALF_BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    depend(OVERLAP)
+    pdl_prologue(PDL)
     program = tl.program_id(0)
     sequence, token = (program // q_len).to(tl.int64), (program % q_len).to(tl.int64)
     d = tl.arange(0, HALF_BLOCK)
@@ -70,7 +70,7 @@ def _rope(
 
 
 def rope(
-    q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, warps: int = 4, overlap: bool = False
+    q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, warps: int = 4, pdl: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(q, k) rotated by halves; q [batch, q_len, heads, head_dim], k with kv_heads; cos, sin [batch, q_len, head_dim].
 
@@ -78,8 +78,8 @@ def rope(
     names the argument.
     """
     _check(q, k, cos, sin)
-    turned = torch.empty(k.shape, dtype=k.dtype, device=k.device)
-    return _launch(q, k, k, cos, sin, turned, turned, None, None, warps, overlap), turned
+    rotated = torch.empty(k.shape, dtype=k.dtype, device=k.device)
+    return _launch(q, k, k, cos, sin, rotated, rotated, None, None, warps, pdl), rotated
 
 
 def rope_append(
@@ -93,7 +93,7 @@ def rope_append(
     position: torch.Tensor,
     page_table: torch.Tensor | None = None,
     warps: int = 4,
-    overlap: bool = False,
+    pdl: bool = False,
 ) -> torch.Tensor:
     """q rotated; the rotated k, and v, go into the caches at position[b], position[b] + 1, … of each sequence b.
 
@@ -114,7 +114,7 @@ def rope_append(
     check_tensor("position", position, (batch if position.shape != (1,) else 1,), (torch.int64, torch.int32), q.device)
     if page_table is not None:
         check_tensor("page_table", page_table, (batch, None), (torch.int32,), q.device)
-    return _launch(q, k, v, cos, sin, k_cache, v_cache, position, page_table, warps, overlap)
+    return _launch(q, k, v, cos, sin, k_cache, v_cache, position, page_table, warps, pdl)
 
 
 def _check(q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> None:
@@ -138,7 +138,7 @@ def _launch(
     position: torch.Tensor | None,
     page_table: torch.Tensor | None,
     warps: int,
-    overlap: bool,
+    pdl: bool,
 ) -> torch.Tensor:
     batch, q_len, heads, head_dim = q.shape
     q_out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
@@ -153,6 +153,6 @@ def _launch(
             0 if page_table is None else page_table.stride(0), k_out.shape[0], capacity,
             HEADS=heads, KV_HEADS=k.shape[2], HALF=head_dim // 2, APPEND=position is not None, PAGE_SIZE=page_size,
             HEADS_BLOCK=triton.next_power_of_2(heads), KV_BLOCK=triton.next_power_of_2(k.shape[2]),
-            HALF_BLOCK=triton.next_power_of_2(head_dim // 2), num_warps=warps, **overlapping(overlap, q.device),
+            HALF_BLOCK=triton.next_power_of_2(head_dim // 2), num_warps=warps, **pdl_options(pdl, q.device),
         )  # fmt: skip
     return q_out

@@ -10,8 +10,8 @@ from kernels.registry import Refusal, Variant, register
 
 WIDEST_ROW = 16_384
 """Elements of a row that one program still holds in registers."""
-ALONE: dict[str, Any] = {"overlap": False}
-OVERLAPPING = ({"overlap": True}, {"overlap": False})
+WITHOUT_PDL: dict[str, Any] = {"pdl": False}
+PDL_CHOICES = ({"pdl": True}, {"pdl": False})
 """In a model's pass: dependent launches, on the GPUs that have them."""
 
 
@@ -23,7 +23,7 @@ class RmsNormTriton(Variant):
     op = "rmsnorm"
     page = "rmsnorm"
     summary = "RMSNorm with residual and fp8 output in one pass"
-    in_a_model = OVERLAPPING
+    in_a_model = PDL_CHOICES
 
     def serves(self, case: RmsNormCase, gpu: Gpu) -> Refusal | None:
         if case.n > WIDEST_ROW:
@@ -33,13 +33,13 @@ class RmsNormTriton(Variant):
     def build(self, case: RmsNormCase, params: dict[str, Any]) -> Callable[..., Any]:
         """f(x, w, residual=None, eps=1e-6) -> y, or (values, scale) when it quantises, then x + residual.
 
-        Takes `rows` of a program, its `warps`, and `overlap`, a dependent launch.
+        Takes `rows` of a program, its `warps`, and `pdl`, a dependent launch.
         """
         import torch
 
         from kernels.fused.rmsnorm_triton import rmsnorm
 
-        tuning = merge_params(self.name, params, {**self.space(case)[0], **ALONE})
+        tuning = merge_params(self.name, params, {**self.space(case)[0], **WITHOUT_PDL})
         values = torch.float8_e4m3fn if case.quantise else None
 
         def norm(x: Any, w: Any, residual: Any = None, eps: float = 1e-6) -> Any:
@@ -66,16 +66,16 @@ class GatedTriton(Variant):
     op = "gated"
     page = "gated"
     summary = "SwiGLU and GeGLU in one pass"
-    in_a_model = OVERLAPPING
+    in_a_model = PDL_CHOICES
 
     def serves(self, case: GatedCase, gpu: Gpu) -> Refusal | None:
         return gpu_refusal(gpu)
 
     def build(self, case: GatedCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(gate_up) -> y. Takes `block` columns of a program, its `warps`, and `overlap`."""
+        """f(gate_up) -> y. Takes `block` columns of a program, its `warps`, and `pdl`."""
         from kernels.fused.gated_triton import gated
 
-        tuning = merge_params(self.name, params, {**self.space(case)[0], **ALONE})
+        tuning = merge_params(self.name, params, {**self.space(case)[0], **WITHOUT_PDL})
         return lambda gate_up: gated(gate_up, case.activation, **tuning)
 
     def space(self, case: GatedCase) -> list[dict[str, Any]]:
@@ -86,13 +86,13 @@ class GatedTriton(Variant):
 
 @register
 class RopeTriton(Variant):
-    """q and k turned, k and v appended, in one launch."""
+    """Rotates q and k and appends k and v, in one launch."""
 
     name = "rope_triton"
     op = "rope"
     page = "rope"
     summary = "rotation of q and k with KV append, contiguous and paged"
-    in_a_model = OVERLAPPING
+    in_a_model = PDL_CHOICES
 
     def serves(self, case: RopeCase, gpu: Gpu) -> Refusal | None:
         if case.head_dim % 2:
@@ -105,13 +105,13 @@ class RopeTriton(Variant):
 
     def build(self, case: RopeCase, params: dict[str, Any]) -> Callable[..., Any]:
         """f(q, k, cos, sin) -> (q, k); with append f(q, k, v, cos, sin, k_cache, v_cache, position, page_table=None)
-        -> q, as `rope_append` documents. Takes `warps` and `overlap`.
+        -> q, as `rope_append` documents. Takes `warps` and `pdl`.
         """
         from functools import partial
 
         from kernels.fused import rope_triton
 
-        tuning = merge_params(self.name, params, {**self.space(case)[0], **ALONE})
+        tuning = merge_params(self.name, params, {**self.space(case)[0], **WITHOUT_PDL})
         return partial(rope_triton.rope_append if case.append else rope_triton.rope, **tuning)
 
     def space(self, case: RopeCase) -> list[dict[str, Any]]:

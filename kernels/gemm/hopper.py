@@ -38,7 +38,7 @@ class GemmHopper(Variant):
         return space(case)
 
     def pack(self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
-        """w as it is; for swiglu 8 rows of gate and the 8 of up that belong to them by turns, [2n, k]."""
+        """w as it is; for swiglu 8 rows of gate, then the 8 of up that belong to them, and so on, [2n, k]."""
         return hopper_call.interleaved(weight) if case.gates else weight
 
     def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., Any]":

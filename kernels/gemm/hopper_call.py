@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import torch
 
 SOURCE = Path(__file__).with_name("hopper.cu")
-TURNS = Path(__file__).with_name("hopper_turns.cu")
-"""The same product for tiles that warpgroups take by turns."""
+PING_PONG = Path(__file__).with_name("hopper_turns.cu")
+"""The same product on the ping-pong schedule."""
 THREADS = 384
 PARAMS = np.dtype(
     [(name, np.uint64) for name in ("bias", "x_scales", "w_scales", "y_scales")]
@@ -46,7 +46,7 @@ def product(case: LinearCase, params: dict[str, Any]) -> Callable[..., Any]:
     from kernels.proof.reference import EPSILON
 
     tile = tile_of(case, params)
-    kernel = nvrtc.load(TURNS if tile.turns else SOURCE, "gemm", constants(case, tile), tile.shared_bytes)
+    kernel = nvrtc.load(PING_PONG if tile.ping_pong else SOURCE, "gemm", constants(case, tile), tile.shared_bytes)
 
     def call(x: Any, w: Any, bias: Any = None, residual: Any = None, eps: float = EPSILON) -> Any:
         return _run(kernel, case, tile, x, w, bias, residual, eps)
@@ -60,12 +60,12 @@ def constants(case: LinearCase, tile: Tile) -> dict[str, Any]:
     return {
         "TYPE": "e4m3" if case.scales else plain, "OUT": "e4m3" if case.epilogue == "quantise" else plain,
         "EPILOGUE": KINDS[case.epilogue], "NORMALISE": int(case.normalises), "SCALES": SCALES[case.scales],
-        "TWO_LEVELS": int(tile.two_levels), "BN": tile.columns, "STAGES": tile.stages,
-    } | ({"PANELS": tile.panels} if tile.turns else {})  # fmt: skip
+        "TWO_LEVELS": int(tile.promote), "BN": tile.columns, "STAGES": tile.stages,
+    } | ({"PANELS": tile.panels} if tile.ping_pong else {})  # fmt: skip
 
 
 def interleaved(w: "torch.Tensor") -> "torch.Tensor":
-    """[2n, k], gate rows first, as 8 rows of gate and the 8 of up that belong to them by turns."""
+    """[2n, k], gate rows first, as 8 rows of gate, then the 8 of up that belong to them, and so on."""
     return w.view(2, -1, INTERLEAVED, w.shape[1]).transpose(0, 1).reshape(w.shape)
 
 

@@ -17,26 +17,27 @@ PAIRS = 66
 """Clusters of two blocks on the GPUs that these products are built for."""
 
 
-TURNS = ({"columns": 192, "stages": 5}, {"columns": 128, "stages": 6})
-"""Tiles that warpgroups take by turns, where each has one to take."""
+PING_PONG = ({"columns": 192, "stages": 5}, {"columns": 128, "stages": 6})
+"""Tiles of the ping-pong schedule, where each warpgroup has a whole tile of its own."""
 
 
 @dataclass(frozen=True)
 class Tile:
     """128 × `columns` of the product; `stages` of 128 bytes of K in the ring; `panels` of y (64 rows by 128 bytes) that
-    a warpgroup stages at a time; `group` pairs of row tiles before the next columns begin; `two_levels`: every 128 of
-    k is added to a second accumulator, which the matrix units' shorter sums of e4m3 products need for full precision;
-    `beside`: bytes of bias and scales beside ring and staging; `turns`: warpgroups take whole tiles by
-    turns, not 64 rows of each.
+    a warpgroup stages at a time; `group` pairs of row tiles before the next columns begin; `promote`: every 128 of
+    k the fp8 accumulator is promoted, that is added to a float32 one, since the matrix units' own sums of e4m3 products
+    are shorter than float32;
+    `beside`: bytes of bias and scales beside ring and staging; `ping_pong`: each warpgroup computes whole tiles,
+    alternately, instead of 64 rows of every tile.
     """
 
     columns: int
     stages: int
     panels: int
     group: int
-    two_levels: bool = False
+    promote: bool = False
     beside: int = 0
-    turns: bool = False
+    ping_pong: bool = False
 
     @property
     def shared_bytes(self) -> int:
@@ -47,28 +48,28 @@ class Tile:
 
 def tile_of(case: LinearCase, params: dict[str, Any]) -> Tile:
     """The tile that params name, the first of `space` where they name none. Raises ValueError that names a param."""
-    unknown = set(params) - {"columns", "stages", "group", "two_levels", "turns"}
+    unknown = set(params) - {"columns", "stages", "group", "promote", "ping_pong"}
     if unknown:
-        taken = "columns, stages, group, two_levels and turns"
+        taken = "columns, stages, group, promote and ping_pong"
         raise ValueError(f"this product takes {taken}, not {', '.join(sorted(unknown))}")
     chosen = {"columns": 256, "stages": 4, "group": 8} | (params or space(case)[0])
     columns, stages = chosen["columns"], chosen["stages"]
-    two_levels = bool(chosen.get("two_levels")) or case.scales == "block"
-    served = _widths(case, two_levels)
+    promote = bool(chosen.get("promote")) or case.scales == "block"
+    served = _widths(case, promote)
     if columns not in served:
         raise ValueError(f"columns is {columns}: this product takes {', '.join(map(str, served))}")
-    if two_levels and not case.scales:
-        raise ValueError("two_levels is true: sums of 16-bit products have one level")
+    if promote and not case.scales:
+        raise ValueError("promote is true: sums of 16-bit products have one level")
     if chosen["group"] < 1:
         raise ValueError(f"group is {chosen['group']}: at least 1")
-    turns = bool(chosen.get("turns"))
-    if turns and (columns == 256 or two_levels or case.epilogue != "none"):
-        raise ValueError("turns is true: for tiles of up to 192 columns without an epilogue, in one level of sums")
+    ping_pong = bool(chosen.get("ping_pong"))
+    if ping_pong and (columns == 256 or promote or case.epilogue != "none"):
+        raise ValueError("ping_pong is true: for tiles of up to 192 columns without an epilogue, in one level of sums")
     beside = columns * (8 * (case.scales == "row") + 4 * case.adds_bias)
     beside += stages * 4 * (ROWS + columns // 128) * (case.scales == "block")
     panels = panels_of(case, columns)
-    tile = Tile(columns, stages, panels if turns else -(-panels // 2), chosen["group"], two_levels, beside, turns)
-    if turns and tile.shared_bytes > SHARED_MOST:
+    tile = Tile(columns, stages, panels if ping_pong else -(-panels // 2), chosen["group"], promote, beside, ping_pong)
+    if ping_pong and tile.shared_bytes > SHARED_MOST:
         tile = replace(tile, panels=1)
     if stages < 2 or tile.shared_bytes > SHARED_MOST:
         raise ValueError(f"stages is {stages}: at least 2, and {columns} columns leave no room for so many")
@@ -82,9 +83,9 @@ def panels_of(case: LinearCase, columns: int) -> int:
     return columns // 128 if case.gates else columns // 64
 
 
-def _widths(case: LinearCase, two_levels: bool) -> list[int]:
+def _widths(case: LinearCase, promote: bool) -> list[int]:
     """The columns that a tile may have: whole panels of y, halves of which a residual fills, and parts of 128."""
-    odd = not (two_levels or case.gates or case.epilogue in ("quantise", "residual"))
+    odd = not (promote or case.gates or case.epilogue in ("quantise", "residual"))
     return [256, 192, 128] if odd else [256, 128]
 
 
@@ -96,8 +97,8 @@ def space(case: LinearCase) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [{"columns": each, "stages": stages[each]} for each in widths]
     found.sort(key=lambda each: (_work(case, each["columns"]), -each["stages"]))
     if case.epilogue == "none" and case.scales != "block":
-        found += [each | {"turns": True} for each in TURNS if _pairs(case, each["columns"]) >= 2 * PAIRS]
-    levels = [each | {"two_levels": True} for each in found if each["columns"] != 192 and not each.get("turns")]
+        found += [each | {"ping_pong": True} for each in PING_PONG if _pairs(case, each["columns"]) >= 2 * PAIRS]
+    levels = [each | {"promote": True} for each in found if each["columns"] != 192 and not each.get("ping_pong")]
     if case.scales not in ("tensor", "row"):
         return found
     if case.dtype == "fp16":

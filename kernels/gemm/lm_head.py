@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kernels.check_args import check_served
-from kernels.gemm.cutting import matching, resized
-from kernels.gemm.skinny import CUTS, MOST_ROWS
-from kernels.gemm.skinny_cut import CANDIDATES_BYTES, Cut, cuts
+from kernels.gemm.config_lookup import matching, resized
+from kernels.gemm.skinny import CONFIG_PARAMS, MOST_ROWS
+from kernels.gemm.skinny_config import CANDIDATES_BYTES, TileConfig, configs
 from kernels.hardware import Gpu
 from kernels.ops import LmHeadCase
 from kernels.registry import Refusal, Variant, register
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class _LmHead(Variant):
-    """What the variants of all weight types share. Params: `k_warps`, `warps`, `overlap`, `claims`: as there."""
+    """What the variants of all weight types share. Params: `k_warps`, `warps`, `pdl`, `dynamic`: as there."""
 
     op = "lm_head"
     page = "lm-head"
     weights: str = ""
-    in_a_model = ({"overlap": True, "claims": False}, {"overlap": False, "claims": False})
-    turns = True
+    in_a_model = ({"pdl": True, "dynamic": False}, {"pdl": False, "dynamic": False})
+    advances_token = True
 
     def serves(self, case: LmHeadCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:
@@ -35,7 +35,7 @@ class _LmHead(Variant):
             return Refusal(f"m is {case.m}: this variant takes up to {MOST_ROWS} rows")
         if case.k % 8:
             return Refusal(f"k is {case.k}: this variant reads 8 values at once")
-        if not _cuts(case):
+        if not _configs(case):
             return Refusal(f"m is {case.m}: {case.m} rows of {case.k} do not fit into shared memory")
         return None
 
@@ -51,21 +51,20 @@ class _LmHead(Variant):
         from kernels.gemm.lm_head_call import LmHead
 
         check_served(self, case)
-        return LmHead(case, _cut_of(case, params), bool(params.get("overlap")), bool(params.get("claims")))
+        return LmHead(case, _config_of(case, params), bool(params.get("pdl")), bool(params.get("dynamic")))
 
     def space(self, case: LmHeadCase) -> list[dict[str, Any]]:
         """The best guess, and the best with half or twice its warps."""
-        found = _cuts(case)
+        found = _configs(case)
         alike = [each for each in found if each.warps != found[0].warps][:1]
         return [{"k_warps": each.k_warps, "warps": each.warps} for each in (found[0], *alike)]
 
     def for_model(self, case: LmHeadCase) -> Sequence[Mapping[str, Any]]:
-        claiming = {"overlap": True, "claims": True}
-        claims = case.m == 1 and case.sampling == "argmax" and self.weights != "nvfp4"
-        return (claiming, *self.in_a_model) if claims else self.in_a_model
+        dynamic = case.m == 1 and case.sampling == "argmax" and self.weights != "nvfp4"
+        return ({"pdl": True, "dynamic": True}, *self.in_a_model) if dynamic else self.in_a_model
 
     def resized(self, case: LmHeadCase, params: dict[str, Any]) -> dict[str, Any]:
-        return resized(_cuts(case), params, CUTS)
+        return resized(_configs(case), params, CONFIG_PARAMS)
 
     def pack(self, case: LmHeadCase, params: dict[str, Any], weight: "torch.Tensor") -> "tuple[torch.Tensor, ...]":
         """(stream uint8,) or, for fp8 and nvfp4, (stream, row scales). Raises ValueError for another shape."""
@@ -73,28 +72,28 @@ class _LmHead(Variant):
 
         if tuple(weight.shape) != (case.vocab, case.k):
             raise ValueError(f"weight has shape {list(weight.shape)}, not [{case.vocab}, {case.k}]")
-        return packed(_cut_of(case, params), weight, case.dtype, False)
+        return packed(_config_of(case, params), weight, case.dtype, False)
 
     def packing(self, case: LmHeadCase, params: dict[str, Any]) -> str:
-        return _cut_of(case, params).layout
+        return _config_of(case, params).layout
 
 
-def _cuts(case: LmHeadCase) -> list[Cut]:
+def _configs(case: LmHeadCase) -> list[TileConfig]:
     kind = "same" if case.weights == case.dtype else str(case.weights)
-    found = cuts(kind, max(1, case.m), case.vocab, case.k, keep=case.sampling != "argmax", spare=CANDIDATES_BYTES)
+    found = configs(kind, max(1, case.m), case.vocab, case.k, keep=case.sampling != "argmax", spare=CANDIDATES_BYTES)
     return [each for each in found if each.splits == 1 and each.row_tiles == 1]
 
 
-def _cut_of(case: LmHeadCase, params: dict[str, Any]) -> Cut:
-    unknown = set(params) - {*CUTS, "overlap", "claims"}
+def _config_of(case: LmHeadCase, params: dict[str, Any]) -> TileConfig:
+    unknown = set(params) - {*CONFIG_PARAMS, "pdl", "dynamic"}
     if unknown:
         raise ValueError(
-            f"lm_head_skinny takes {', '.join(CUTS)}, overlap and claims, not {', '.join(sorted(unknown))}"
+            f"lm_head_skinny takes {', '.join(CONFIG_PARAMS)}, pdl and dynamic, not {', '.join(sorted(unknown))}"
         )
-    cut = matching(_cuts(case), params, CUTS)
-    if cut is None:
-        raise ValueError(f"{', '.join(CUTS)}: no way to cut {case.key} has {params}")
-    return cut
+    config = matching(_configs(case), params, CONFIG_PARAMS)
+    if config is None:
+        raise ValueError(f"{', '.join(CONFIG_PARAMS)}: no tile config of {case.key} has {params}")
+    return config
 
 
 @register

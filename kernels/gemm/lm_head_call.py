@@ -10,10 +10,10 @@ from torch import Tensor
 from kernels.check_args import check_presence, check_tensor
 from kernels.cuda import nvrtc
 from kernels.dtypes import DTYPES
-from kernels.gemm.skinny_call import Claims, check_stream, kernel, macros, parameters, sm_count
-from kernels.gemm.skinny_cut import CANDIDATES_BYTES, SHARED_MOST, Cut
+from kernels.gemm.skinny_call import SchedulerCounters, check_stream, kernel, macros, parameters, sm_count
+from kernels.gemm.skinny_config import CANDIDATES_BYTES, SHARED_MOST, TileConfig
 from kernels.ops import LmHeadCase
-from kernels.ops.token_feedback import Turn
+from kernels.ops.token_feedback import TokenFeedback
 from kernels.proof.reference import TOP_K
 
 SOURCE = Path(__file__).with_name("lm_head.cu")
@@ -23,7 +23,7 @@ CANDIDATES = 64
 
 JOIN_THREADS = 512
 
-TURN = np.dtype(
+FEEDBACK = np.dtype(
     [(name, np.uint64) for name in ("embedding", "stream", "seen", "position")]
     + [(name, np.int32) for name in ("words", "rows")],
     align=True,
@@ -31,19 +31,20 @@ TURN = np.dtype(
 """`Turn` of lm_head.cu."""
 
 
-def head_macros(cut: Cut, case: LmHeadCase, sms: int, claims: bool = False) -> dict[str, int]:
+def head_macros(config: TileConfig, case: LmHeadCase, sms: int, dynamic: bool = False) -> dict[str, int]:
     """What lm_head.cu is compiled with; KEYS is how many logits of a row each lane of a warp looks at."""
     top = CANDIDATES if case.sampling == "top_k_p" else 0
-    keys = -(-cut.most_units(sms) * cut.unit_rows // 32) if top else 1
-    return macros(cut, case.dtype, False, False, claims) | {"TOP": top, "KEYS": keys}
+    keys = -(-config.most_units(sms) * config.unit_rows // 32) if top else 1
+    return macros(config, case.dtype, False, False, dynamic) | {"TOP": top, "KEYS": keys}
 
 
 class LmHead:
     """f(x [m, k], w, ...) -> ids [m] int64, w as `packed` returns it; see `LmHeadSkinny.build`."""
 
-    def __init__(self, case: LmHeadCase, cut: Cut, overlap: bool, claims: bool = False) -> None:
-        self.case, self.cut, self.overlap = case, cut, overlap
-        self.claims = Claims() if claims and cut.kind != "nvfp4" and cut.m == 1 and not cut.keep else None
+    def __init__(self, case: LmHeadCase, config: TileConfig, pdl: bool, dynamic: bool = False) -> None:
+        self.case, self.config, self.pdl = case, config, pdl
+        possible = config.kind != "nvfp4" and config.m == 1 and not config.keep
+        self.counters = SchedulerCounters() if dynamic and possible else None
         self.top = CANDIDATES if case.sampling == "top_k_p" else 0
 
     def __call__(
@@ -54,33 +55,33 @@ class LmHead:
         top_p: Tensor | None = None,
         seed: Tensor | None = None,
         top_k: int = TOP_K,
-        turn: Turn | None = None,
+        feedback: TokenFeedback | None = None,
     ) -> Tensor:
-        case, cut = self.case, self.cut
+        case, config = self.case, self.config
         check_tensor("x", x, (case.m, case.k), (DTYPES[case.dtype],), layout="contiguous", aligned=16)
-        check_stream(w, cut)
+        check_stream(w, config)
         settings = self._settings(temperature, top_p, seed, top_k)
-        ids = torch.empty(case.m, dtype=torch.int64, device=x.device) if turn is None else turn.token
+        ids = torch.empty(case.m, dtype=torch.int64, device=x.device) if feedback is None else feedback.token
         if case.m == 0:
             return ids
         sms = sm_count(x.device.index)
-        compiled = tuple(head_macros(cut, case, sms, self.claims is not None).items())
-        blocks, shared = cut.groups(sms), cut.shared_bytes(sms, self.overlap)
+        compiled = tuple(head_macros(config, case, sms, self.counters is not None).items())
+        blocks, shared = config.groups(sms), config.shared_bytes(sms, self.pdl)
         found = torch.empty(case.m, blocks, self.top or 1, dtype=torch.int64, device=x.device)
         given: dict[str, Any] = {"row_scales": w[1]} if len(w) > 1 else {}
-        if self.claims is not None:
-            given["claims"] = self.claims.of(w)
-        params = parameters(cut, sms, self.overlap, stream=w[0], x=x, y=found, n=case.vocab, **given)
+        if self.counters is not None:
+            given["counters"] = self.counters.of(w)
+        params = parameters(config, sms, self.pdl, stream=w[0], x=x, y=found, n=case.vocab, **given)
         nvrtc.launch(
             kernel(SOURCE, "lm_head_candidates", compiled, SHARED_MOST - CANDIDATES_BYTES),
             (blocks,),
-            cut.warps * 32 + 64,
-            (params, *((turn.position.data_ptr(), turn.moves.data_ptr()) if turn else (0, 0))),
+            config.warps * 32 + 64,
+            (params, *((feedback.position.data_ptr(), feedback.moves.data_ptr()) if feedback else (0, 0))),
             shared,
-            self.overlap,
+            self.pdl,
         )
         arguments = (found.data_ptr(), ids.data_ptr(), np.int32(blocks), np.int32(min(top_k, case.vocab)), *settings)
-        arguments += (turned(turn),)
+        arguments += (packed_feedback(feedback),)
         nvrtc.launch(kernel(SOURCE, "lm_head_join", compiled, 0), (case.m,), JOIN_THREADS, arguments, 0, True)
         return ids
 
@@ -100,18 +101,21 @@ class LmHead:
         return tuple(addresses)
 
 
-def turned(turn: Turn | None) -> Any:
-    """`TURN` as a numpy scalar, zeros without a turn. Raises ValueError where rows of the embedding are no words."""
-    found = np.zeros((), TURN)
-    if turn is None:
+def packed_feedback(feedback: TokenFeedback | None) -> Any:
+    """`FEEDBACK` as a numpy scalar, zeros without feedback.
+
+    Raises ValueError unless the embedding's rows are whole, aligned words of 16 bytes.
+    """
+    found = np.zeros((), FEEDBACK)
+    if feedback is None:
         return found
-    found["position"] = turn.position.data_ptr()
-    if turn.seen is not None:
-        found["seen"], found["rows"] = turn.seen.data_ptr(), len(turn.seen)
-    if turn.embedding is not None and turn.stream is not None:
-        row_bytes = turn.embedding.shape[1] * turn.embedding.itemsize
-        if row_bytes % 16 or turn.embedding.data_ptr() % 16 or turn.stream.data_ptr() % 16:
+    found["position"] = feedback.position.data_ptr()
+    if feedback.seen is not None:
+        found["seen"], found["rows"] = feedback.seen.data_ptr(), len(feedback.seen)
+    if feedback.embedding is not None and feedback.stream is not None:
+        row_bytes = feedback.embedding.shape[1] * feedback.embedding.itemsize
+        if row_bytes % 16 or feedback.embedding.data_ptr() % 16 or feedback.stream.data_ptr() % 16:
             raise ValueError(f"embedding has rows of {row_bytes} bytes or begins in between: 16 are copied at once")
-        found["embedding"], found["stream"] = turn.embedding.data_ptr(), turn.stream.data_ptr()
+        found["embedding"], found["stream"] = feedback.embedding.data_ptr(), feedback.stream.data_ptr()
         found["words"] = row_bytes // 16
     return found

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kernels.check_args import check_served
-from kernels.gemm.cutting import matching, resized
-from kernels.gemm.skinny_cut import Cut, can_claim, cuts, weight_kind
+from kernels.gemm.config_lookup import matching, resized
+from kernels.gemm.skinny_config import TileConfig, can_schedule_dynamically, configs, weight_kind
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
 from kernels.registry import Refusal, Variant, register
@@ -14,28 +14,31 @@ if TYPE_CHECKING:
     import torch
 
 MOST_ROWS = 16
-CUTS = ("splits", "k_warps", "row_tiles", "warps")
-PARAMS = (*CUTS, "overlap", "ahead", "late", "claims", "zero")
+CONFIG_PARAMS = ("splits", "k_warps", "row_tiles", "warps")
+PARAMS = (*CONFIG_PARAMS, "pdl", "l2_prefetch", "late_trigger", "dynamic", "zero")
 
 
 class _Skinny(Variant):
     """What the variants of all weight types share.
 
-    Params: `splits`, `k_warps`, `row_tiles`, `warps` (how the product is cut; the same for `pack` and `build`),
-    `overlap` (a dependent launch: weights, their scales and the bias are read before the kernel ahead has ended, so
-    they must have been written, and waited for, long before), `ahead` (KiB beyond its ring that each block then brings
-    into the L2), `late` (a dependent launch after this one begins when all weights of this one are on their way, not
-    at once), `claims` (blocks claim the last units as they come to them: no two launches with one weight at once),
-    `zero` (int4: with a zero per group).
+    Params:
+    - `splits`, `k_warps`, `row_tiles`, `warps`: the tile config, the same for `pack` and `build`.
+    - `pdl`: a programmatic dependent launch. Weights, their scales and the bias are read before the previous kernel has
+      ended, so they must have been written, and waited for, long before.
+    - `l2_prefetch`: KiB beyond its ring that each block then brings into the L2.
+    - `late_trigger`: the next dependent launch begins when all weights of this one have been requested, not at once.
+    - `dynamic`: a dynamic scheduler. Blocks claim the last units one by one. Two launches must not use one weight at
+      the same time.
+    - `zero`: int4 with a zero per group.
     """
 
     op = "linear"
     page = "skinny-gemm"
     weights: str = ""
     in_a_model = (
-        {"overlap": True, "ahead": 64, "late": False, "claims": False},
-        {"overlap": True, "ahead": 0, "late": False, "claims": False},
-        {"overlap": True, "ahead": 0, "late": True, "claims": False},
+        {"pdl": True, "l2_prefetch": 64, "late_trigger": False, "dynamic": False},
+        {"pdl": True, "l2_prefetch": 0, "late_trigger": False, "dynamic": False},
+        {"pdl": True, "l2_prefetch": 0, "late_trigger": True, "dynamic": False},
     )
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
@@ -53,7 +56,7 @@ class _Skinny(Variant):
             return Refusal(f"k is {case.k}: this variant reads 8 values at once")
         if case.epilogue == "quantise":
             return Refusal("epilogue is quantise: this variant writes the activations' type")
-        if not _cuts(case, False):
+        if not _configs(case, False):
             return Refusal(f"k is {case.k}: {case.m} rows of it do not fit into shared memory")
         return None
 
@@ -62,25 +65,26 @@ class _Skinny(Variant):
         from kernels.gemm.skinny_call import SkinnyLinear
 
         check_served(self, case)
-        overlap, late, claims = (bool(params.get(name)) for name in ("overlap", "late", "claims"))
-        return SkinnyLinear(case, cut_of(case, params), overlap, 1024 * params.get("ahead", 0), late, claims)
+        pdl, late_trigger, dynamic = (bool(params.get(name)) for name in ("pdl", "late_trigger", "dynamic"))
+        prefetch_bytes = 1024 * params.get("l2_prefetch", 0)
+        return SkinnyLinear(case, config_of(case, params), pdl, prefetch_bytes, late_trigger, dynamic)
 
     def space(self, case: LinearCase) -> list[dict[str, Any]]:
         """The best guess, the best with half or twice its warps, and the best with another number of splits."""
-        found = _cuts(case, False)
+        found = _configs(case, False)
         best = found[0]
         alike = [each for each in found if each.splits == best.splits and each.warps != best.warps][:1]
         other = [each for each in found if each.splits != best.splits and each.splits < 4][:1]
         return [_params(each) for each in (best, *alike, *other)]
 
     def for_model(self, case: LinearCase) -> Sequence[Mapping[str, Any]]:
-        if not can_claim(_cuts(case, False)[0], case):
+        if not can_schedule_dynamically(_configs(case, False)[0], case):
             return self.in_a_model
-        first, *others = ({**each, "claims": True} for each in self.in_a_model)
+        first, *others = ({**each, "dynamic": True} for each in self.in_a_model)
         return (others[0], first, *others[1:], *self.in_a_model)
 
     def resized(self, case: LinearCase, params: dict[str, Any]) -> dict[str, Any]:
-        return resized(_cuts(case, bool(params.get("zero"))), params, CUTS)
+        return resized(_configs(case, bool(params.get("zero"))), params, CONFIG_PARAMS)
 
     def pack(self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor") -> "tuple[torch.Tensor, ...]":
         """(stream uint8,) or, for fp8 and nvfp4, (stream, scale of each packed row float32).
@@ -91,10 +95,10 @@ class _Skinny(Variant):
 
         if tuple(weight.shape) != (case.weight_rows, case.k):
             raise ValueError(f"weight has shape {list(weight.shape)}, not [{case.weight_rows}, {case.k}]")
-        return packed(cut_of(case, params), weight, case.dtype, case.gates)
+        return packed(config_of(case, params), weight, case.dtype, case.gates)
 
     def packing(self, case: LinearCase, params: dict[str, Any]) -> str:
-        return f"{cut_of(case, params).layout} gates={case.gates}"
+        return f"{config_of(case, params).layout} gates={case.gates}"
 
 
 @register
@@ -141,22 +145,22 @@ class SkinnyInt4(_Lossy):
     weights = "int4"
 
 
-def _cuts(case: LinearCase, zero: bool) -> list[Cut]:
+def _configs(case: LinearCase, zero: bool) -> list[TileConfig]:
     rows = 2 * (-(-case.n // 8) * 8) if case.gates else case.n
     row_bytes = 4 * case.adds_bias + 2 * case.m * (case.epilogue == "residual")
-    return cuts(weight_kind(case, zero), max(1, case.m), rows, case.k, row_bytes=row_bytes)
+    return configs(weight_kind(case, zero), max(1, case.m), rows, case.k, row_bytes=row_bytes)
 
 
-def _params(cut: Cut) -> dict[str, Any]:
-    return {name: getattr(cut, name) for name in CUTS}
+def _params(config: TileConfig) -> dict[str, Any]:
+    return {name: getattr(config, name) for name in CONFIG_PARAMS}
 
 
-def cut_of(case: LinearCase, params: dict[str, Any]) -> Cut:
-    """How params cut the case, the best guess where they do not say. Raises ValueError that names a wrong one."""
+def config_of(case: LinearCase, params: dict[str, Any]) -> TileConfig:
+    """The tile config that params name, or the best guess. Raises ValueError that names a wrong param."""
     unknown = set(params) - set(PARAMS)
     if unknown:
         raise ValueError(f"skinny takes {', '.join(PARAMS)}, not {', '.join(sorted(unknown))}")
-    cut = matching(_cuts(case, bool(params.get("zero"))), params, CUTS)
-    if cut is None:
-        raise ValueError(f"{', '.join(CUTS)}: no way to cut {case.key} has {params}")
-    return cut
+    config = matching(_configs(case, bool(params.get("zero"))), params, CONFIG_PARAMS)
+    if config is None:
+        raise ValueError(f"{', '.join(CONFIG_PARAMS)}: no tile config of {case.key} has {params}")
+    return config

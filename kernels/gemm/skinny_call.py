@@ -14,7 +14,7 @@ from kernels.cuda import nvrtc
 from kernels.dtypes import DTYPES
 from kernels.gemm import skinny_pack as order
 from kernels.gemm.quantise import quantised
-from kernels.gemm.skinny_cut import KINDS, SHARED_MOST, STEP_K, Cut, can_claim
+from kernels.gemm.skinny_config import KINDS, SHARED_MOST, STEP_K, TileConfig, can_schedule_dynamically
 from kernels.ops import LinearCase
 from kernels.proof.reference import EPSILON
 
@@ -27,7 +27,7 @@ OWN_MOST = 8
 """Loads of x that a lane has on their way at once."""
 
 PARAMS = np.dtype(
-    [(name, np.uint64) for name in ("stream", "x", "row_scales", "bias", "residual", "y", "claims")]
+    [(name, np.uint64) for name in ("stream", "x", "row_scales", "bias", "residual", "y", "counters")]
     + [
         (name, np.int32)
         for name in (
@@ -40,10 +40,10 @@ PARAMS = np.dtype(
             "stages",
             "kept_units",
             "most_units",
-            "overlap",
-            "ahead",
-            "late",
-            "dealt",
+            "pdl",
+            "l2_prefetch",
+            "late_trigger",
+            "static_units",
         )
     ]
     + [("eps", np.float32)],
@@ -52,59 +52,61 @@ PARAMS = np.dtype(
 """`Params` of skinny_stream.cuh."""
 
 
-def packed(cut: Cut, weight: Tensor, dtype: str, gates: bool) -> tuple[Tensor, ...]:
+def packed(config: TileConfig, weight: Tensor, dtype: str, gates: bool) -> tuple[Tensor, ...]:
     """A weight [rows, k] as (stream uint8,) or, for fp8 and nvfp4, (stream, scale of each packed row float32)."""
     arranged = order.paired if gates else _as_it_is
-    if cut.kind == "same":
-        return (order.pack_same(arranged(weight), cut),)
-    zero = cut.kind == "int4_zero"
-    held = quantised(weight, "int4" if zero else cut.kind, dtype, zero)
+    if config.kind == "same":
+        return (order.pack_same(arranged(weight), config),)
+    zero = config.kind == "int4_zero"
+    held = quantised(weight, "int4" if zero else config.kind, dtype, zero)
     codes = arranged(held.codes.view(torch.uint8))
-    if cut.kind == "fp8":
-        return order.pack_fp8(codes, cut), order.padded_rows(arranged(held.scales), cut)
+    if config.kind == "fp8":
+        return order.pack_fp8(codes, config), order.padded_rows(arranged(held.scales), config)
     if held.zeros is None:
         placed = replace(held, codes=codes, scales=arranged(held.scales.view(torch.uint8)))
-        scales = torch.full((cut.units * cut.unit_rows,), held.tensor_scale * 2**14, device=weight.device)
-        return order.pack_nvfp4(placed, cut), scales
+        scales = torch.full((config.units * config.unit_rows,), held.tensor_scale * 2**14, device=weight.device)
+        return order.pack_nvfp4(placed, config), scales
     placed = replace(held, codes=codes, scales=arranged(held.scales), zeros=arranged(held.zeros))
-    return (order.pack_int4(placed, cut),)
+    return (order.pack_int4(placed, config),)
 
 
 def _as_it_is(weight: Tensor) -> Tensor:
     return weight
 
 
-def macros(cut: Cut, dtype: str, gates: bool, normalises: bool, claims: bool = False) -> dict[str, int]:
+def macros(config: TileConfig, dtype: str, gates: bool, normalises: bool, dynamic: bool = False) -> dict[str, int]:
     """What skinny.cuh is compiled with."""
-    own = own_loads(cut, dtype, normalises)
+    own = own_loads(config, dtype, normalises)
     return {
         "HALF": int(dtype == "fp16"),
-        "WEIGHTS": KINDS.index(cut.kind),
-        "SINGLE": int(cut.m == 1),
-        "N_TILES": 2 if cut.m > 8 else 1,
-        "WARPS": cut.warps,
-        "K_WARPS": cut.k_warps,
-        "ROW_TILES": cut.row_tiles,
-        "SPLITS": cut.splits,
-        "CHUNK": cut.chunk,
+        "WEIGHTS": KINDS.index(config.kind),
+        "SINGLE": int(config.m == 1),
+        "N_TILES": 2 if config.m > 8 else 1,
+        "WARPS": config.warps,
+        "K_WARPS": config.k_warps,
+        "ROW_TILES": config.row_tiles,
+        "SPLITS": config.splits,
+        "CHUNK": config.chunk,
         "PAIRED": int(gates),
         "NORM": int(normalises),
-        "BLOCKS": cut.blocks,
-        "KEEP": int(cut.keep or cut.splits > 1),
+        "BLOCKS": config.blocks,
+        "KEEP": int(config.keep or config.splits > 1),
         "OWN_X": own,
-        "CLAIMS": int(claims),
-        "DIRECT": int(own > 0 or (cut.kind != "same" and dtype == "bf16" and 2 * cut.m * cut.split_k <= DIRECT_MOST)),
+        "CLAIMS": int(dynamic),
+        "DIRECT": int(
+            own > 0 or (config.kind != "same" and dtype == "bf16" and 2 * config.m * config.split_k <= DIRECT_MOST)
+        ),
     }
 
 
-def own_loads(cut: Cut, dtype: str, normalises: bool) -> int:
+def own_loads(config: TileConfig, dtype: str, normalises: bool) -> int:
     """Loads of 16 bytes by which each lane brings the columns of a single row of x that its warp multiplies.
 
     0: x comes otherwise, by a copy where nothing is to be done with it.
     """
-    loads = -(-cut.steps * STEP_K[cut.kind] // (8 * 32))
-    changes = normalises or (cut.kind != "same" and dtype == "bf16")
-    return loads if cut.m == 1 and changes and loads <= OWN_MOST else 0
+    loads = -(-config.steps * STEP_K[config.kind] // (8 * 32))
+    changes = normalises or (config.kind != "same" and dtype == "bf16")
+    return loads if config.m == 1 and changes and loads <= OWN_MOST else 0
 
 
 @cache
@@ -118,25 +120,28 @@ def sm_count(device: int) -> int:
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
-def parameters(cut: Cut, sms: int, overlap: bool, ahead: int = 0, **given: Any) -> Any:
+def parameters(config: TileConfig, sms: int, pdl: bool, prefetch_bytes: int = 0, **given: Any) -> Any:
     """`Params` as a numpy scalar; what is not given is 0. Raises ValueError where no ring fits on so few SMs."""
     found = np.zeros((), PARAMS)
     own = {
-        "m": cut.m, "k": cut.k, "units": cut.units, "steps": cut.steps, "x_bytes": cut.x_bytes,
-        "stages": cut.stages(sms, overlap), "kept_units": cut.kept_units(sms),
-        "most_units": cut.most_units(sms), "overlap": overlap, "ahead": ahead // (cut.chunk * cut.step_bytes),
-        "dealt": cut.dealt_units(sms, overlap) if "claims" in given else cut.units,
+        "m": config.m, "k": config.k, "units": config.units, "steps": config.steps, "x_bytes": config.x_bytes,
+        "stages": config.stages(sms, pdl), "kept_units": config.kept_units(sms),
+        "most_units": config.most_units(sms), "pdl": pdl,
+        "l2_prefetch": prefetch_bytes // (config.chunk * config.step_bytes),
+        "static_units": config.static_units(sms, pdl) if "counters" in given else config.units,
     }  # fmt: skip
     if not own["stages"]:
-        raise ValueError(f"m is {cut.m}: with {sms} SMs each has too many rows of w for the shared memory")
+        raise ValueError(f"m is {config.m}: with {sms} SMs each has too many rows of w for the shared memory")
     for name, value in (own | given).items():
         found[name] = value.data_ptr() if isinstance(value, Tensor) else value
     return found
 
 
-class Claims:
-    """Two counters for each weight, by which the blocks of a launch share out its last units. They are 0 whenever no
-    launch runs, and two launches with one weight must not run at once."""
+class SchedulerCounters:
+    """The two counters of the dynamic scheduler for each weight, int32.
+
+    They are 0 whenever no launch runs. Two launches with one weight must not run at the same time.
+    """
 
     def __init__(self) -> None:
         self._held: dict[int, Tensor] = {}
@@ -146,7 +151,7 @@ class Claims:
         key = w[0].data_ptr()
         if key not in self._held:
             if torch.cuda.is_current_stream_capturing():
-                raise ValueError("w has not been multiplied yet: call once with claims before a graph captures it")
+                raise ValueError("w has not been multiplied yet: call once before a graph captures it")
             self._held[key] = torch.zeros(2, dtype=torch.int32, device=w[0].device)
         return self._held[key]
 
@@ -154,18 +159,24 @@ class Claims:
 class SkinnyLinear:
     """f(x [m, k], w, bias=None [n], residual=None [m, n], eps) -> y [m, n], w as `packed` returns it.
 
-    `ahead` is how many bytes beyond the ring each block brings into the L2 while the kernel before it still runs;
-    `late` lets the next kernel begin only when all weights of this one are on their way; with `claims` blocks share
-    out the last units as they come to them.
+    `prefetch_bytes` beyond the ring are brought into the L2 by each block while the previous kernel still runs. With
+    `late_trigger` the next kernel begins only when all weights of this one have been requested. With `dynamic` a
+    dynamic scheduler gives out the last units.
     """
 
     def __init__(
-        self, case: LinearCase, cut: Cut, overlap: bool, ahead: int = 0, late: bool = False, claims: bool = False
+        self,
+        case: LinearCase,
+        config: TileConfig,
+        pdl: bool,
+        prefetch_bytes: int = 0,
+        late_trigger: bool = False,
+        dynamic: bool = False,
     ) -> None:
-        self.case, self.cut, self.overlap, self.ahead, self.late = case, cut, overlap, ahead if overlap else 0, late
-        self.claims = Claims() if claims and can_claim(cut, case) else None
-        claiming = self.claims is not None
-        self.macros = tuple(macros(cut, case.dtype, case.gates, case.normalises, claiming).items())
+        self.case, self.config, self.pdl, self.late_trigger = case, config, pdl, late_trigger
+        self.prefetch_bytes = prefetch_bytes if pdl else 0
+        self.counters = SchedulerCounters() if dynamic and can_schedule_dynamically(config, case) else None
+        self.macros = tuple(macros(config, case.dtype, case.gates, case.normalises, self.counters is not None).items())
 
     def __call__(
         self,
@@ -175,7 +186,7 @@ class SkinnyLinear:
         residual: Tensor | None = None,
         eps: float = EPSILON,
     ) -> Tensor:
-        case, cut = self.case, self.cut
+        case, config = self.case, self.config
         self._check(x, w, bias, residual)
         y = torch.empty(case.m, case.n, dtype=x.dtype, device=x.device)
         if case.m == 0:
@@ -184,17 +195,19 @@ class SkinnyLinear:
         given = {"bias": bias, "residual": residual, "row_scales": w[1] if len(w) > 1 else None}
         there = {name: value for name, value in given.items() if value is not None}
         there |= {"stream": w[0], "x": x, "y": y}
-        if self.claims is not None:
-            there["claims"] = self.claims.of(w)
-        params = parameters(cut, sms, self.overlap, self.ahead, late=self.late, n=case.n, eps=eps, **there)
-        shared = cut.shared_bytes(sms, self.overlap)
+        if self.counters is not None:
+            there["counters"] = self.counters.of(w)
+        params = parameters(
+            config, sms, self.pdl, self.prefetch_bytes, late_trigger=self.late_trigger, n=case.n, eps=eps, **there
+        )
+        shared = config.shared_bytes(sms, self.pdl)
         nvrtc.launch(
             kernel(SOURCE, "skinny_linear", self.macros),
-            (cut.groups(sms) * cut.splits,),
-            cut.warps * 32 + 64,
+            (config.groups(sms) * config.splits,),
+            config.warps * 32 + 64,
             (params,),
             shared,
-            self.overlap,
+            self.pdl,
         )
         return y
 
@@ -202,7 +215,7 @@ class SkinnyLinear:
         case = self.case
         dtype = (DTYPES[case.dtype],)
         check_tensor("x", x, (case.m, case.k), dtype, layout="contiguous", aligned=16)
-        check_stream(w, self.cut)
+        check_stream(w, self.config)
         check_additions(case, bias, residual)
 
 
@@ -220,11 +233,11 @@ def check_additions(case: LinearCase, bias: Tensor | None, residual: Tensor | No
         check_tensor("residual", residual, (case.m, case.n), dtype, layout="contiguous", aligned=aligned)
 
 
-def check_stream(w: tuple[Tensor, ...], cut: Cut) -> None:
-    """Raises ValueError when w is not a weight packed for this cut."""
-    if not isinstance(w, tuple | list) or len(w) != (2 if cut.kind in ("fp8", "nvfp4") else 1):
-        raise ValueError(f"w is not what pack returns for {cut.kind} weights")
-    stream_bytes = cut.units * cut.splits * cut.steps * cut.step_bytes
+def check_stream(w: tuple[Tensor, ...], config: TileConfig) -> None:
+    """Raises ValueError when w is not a weight packed for this tile config."""
+    if not isinstance(w, tuple | list) or len(w) != (2 if config.kind in ("fp8", "nvfp4") else 1):
+        raise ValueError(f"w is not what pack returns for {config.kind} weights")
+    stream_bytes = config.units * config.splits * config.steps * config.step_bytes
     check_tensor("w[0]", w[0], (stream_bytes,), (torch.uint8,), layout="contiguous", aligned=16)
     if len(w) > 1:
-        check_tensor("w[1]", w[1], (cut.units * cut.unit_rows,), (torch.float32,), layout="contiguous")
+        check_tensor("w[1]", w[1], (config.units * config.unit_rows,), (torch.float32,), layout="contiguous")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from kernels.gemm.quantise import INT4_GROUP, NVFP4_BLOCK, Quantised
-from kernels.gemm.skinny_cut import STEP_K, Cut
+from kernels.gemm.skinny_config import STEP_K, TileConfig
 from kernels.quant.gf2 import inverse
 
 
@@ -20,34 +20,36 @@ def paired(weight: Tensor) -> Tensor:
     return torch.stack(padded, dim=1).flatten(0, 2)
 
 
-def pack_same(weight: Tensor, cut: Cut) -> Tensor:
+def pack_same(weight: Tensor, config: TileConfig) -> Tensor:
     """bf16 or fp16 [rows, k] as the stream, uint8: for each product of the step 16 bytes a lane."""
-    cells = _cells(weight.view(torch.int16), cut, 1)
+    cells = _cells(weight.view(torch.int16), config, 1)
     return _bytes(cells.permute(*_OUTER, 8, 9, _J, _G, _T, _PAIR, _HALF, _E)).flatten()
 
 
-def pack_fp8(codes: Tensor, cut: Cut) -> Tensor:
+def pack_fp8(codes: Tensor, config: TileConfig) -> Tensor:
     """float8_e4m3fn [rows, k] as the stream, uint8: both products of the step in one 16-byte word a lane."""
-    cells = _cells(codes.view(torch.uint8), cut, 1)
+    cells = _cells(codes.view(torch.uint8), config, 1)
     return _bytes(cells.permute(*_OUTER, 8, 9, _G, _T, _J, _PAIR, _HALF, _E)).flatten()
 
 
-def pack_nvfp4(quantised: Quantised, cut: Cut) -> Tensor:
+def pack_nvfp4(quantised: Quantised, config: TileConfig) -> Tensor:
     """e2m1 codes and e4m3 scales as the stream, uint8: 512 bytes of codes, 64 of scales."""
-    words = _words(quantised.codes, cut, inverse(codes_of))
-    scales = _per_group(quantised.scales.view(torch.uint8), cut, NVFP4_BLOCK, (2, 2)).permute(*_OUTER, _G, 9, 8, _HALF)
+    words = _words(quantised.codes, config, inverse(codes_of))
+    scales = _per_group(quantised.scales.view(torch.uint8), config, NVFP4_BLOCK, (2, 2)).permute(
+        *_OUTER, _G, 9, 8, _HALF
+    )
     return torch.cat([words, _bytes(scales).flatten(6)], dim=-1).flatten()
 
 
-def pack_int4(quantised: Quantised, cut: Cut) -> Tensor:
-    """4-bit codes, scales and, where the cut says so, zeros as the stream, uint8: 1024 bytes of codes, 32 or 64."""
+def pack_int4(quantised: Quantised, config: TileConfig) -> Tensor:
+    """4-bit codes, scales and, where the config says so, zeros as the stream, uint8: 1024 bytes of codes, 32 or 64."""
     if quantised.zeros is None:
         raise ValueError("quantised has no zeros: it is not of 4-bit integers")
     places = [1 << pair * 4 + half * 16 + bit for pair in range(4) for half in range(2) for bit in range(4)]
-    words = _words(quantised.codes, cut, places)
-    scales = _per_group(quantised.scales.view(torch.int16), cut, INT4_GROUP, ()).permute(*_OUTER, _G, _HALF)
-    if cut.kind == "int4_zero":
-        zeros = _per_group(quantised.zeros, cut, INT4_GROUP, ()).permute(*_OUTER, _G, _HALF)
+    words = _words(quantised.codes, config, places)
+    scales = _per_group(quantised.scales.view(torch.int16), config, INT4_GROUP, ()).permute(*_OUTER, _G, _HALF)
+    if config.kind == "int4_zero":
+        zeros = _per_group(quantised.zeros, config, INT4_GROUP, ()).permute(*_OUTER, _G, _HALF)
         taken = -(torch.tensor([1024.0, 64.0], device=zeros.device) + zeros)  # of row g, and of row g + 8
         scales = torch.cat([scales, taken.half().view(torch.int16)], dim=-1)
     return torch.cat([words, _bytes(scales).flatten(6)], dim=-1).flatten()
@@ -55,8 +57,8 @@ def pack_int4(quantised: Quantised, cut: Cut) -> Tensor:
 
 def pairs_of(word: int) -> list[int]:
     """The four pairs of fp16 that the kernel makes of eight e2m1 codes: `eight_e2m1` of skinny_weights.cuh."""
-    turned = word << 3 | word >> 29
-    return [each & 0x8E008E00 for each in (turned << 9, turned << 6, word ^ turned, word ^ word << 5)]
+    rotated = word << 3 | word >> 29
+    return [each & 0x8E008E00 for each in (rotated << 9, rotated << 6, word ^ rotated, word ^ word << 5)]
 
 
 def codes_of(word: int) -> int:
@@ -65,9 +67,9 @@ def codes_of(word: int) -> int:
     return sum((half >> 12 & 8 | half >> 9 & 7) << 4 * i for i, half in enumerate(halves))
 
 
-def padded_rows(each: Tensor, cut: Cut) -> Tensor:
+def padded_rows(each: Tensor, config: TileConfig) -> Tensor:
     """One value for each packed row, zeros for those that fill up the last unit."""
-    return torch.nn.functional.pad(each, (0, cut.units * cut.unit_rows - each.shape[0]))
+    return torch.nn.functional.pad(each, (0, config.units * config.unit_rows - each.shape[0]))
 
 
 _OUTER = (0, 5, 6, 1, 7, 2)
@@ -77,22 +79,22 @@ _HALF, _G, _T, _J, _PAIR, _E = 3, 4, 10, 11, 12, 13
 """Dimensions of `_cells`: half of a tile, row g of it, and of 32 columns lane t, product, pair of values, value."""
 
 
-def _row_shape(cut: Cut) -> tuple[int, ...]:
-    return (cut.units, cut.warps // cut.k_warps, cut.row_tiles, 2, 8)
+def _row_shape(config: TileConfig) -> tuple[int, ...]:
+    return (config.units, config.warps // config.k_warps, config.row_tiles, 2, 8)
 
 
-def _cells(weight: Tensor, cut: Cut, blocks: int) -> Tensor:
+def _cells(weight: Tensor, config: TileConfig, blocks: int) -> Tensor:
     """[rows, k] by its place: rows, then split, step, k warp, `blocks` of 64 columns, 32 of them, and their order."""
-    full = _pad(weight, cut.units * cut.unit_rows, cut.splits * cut.split_k)
-    halves = STEP_K[cut.kind] // 32 // blocks
-    return full.view(*_row_shape(cut), cut.splits, cut.steps, cut.k_warps, blocks, halves, 4, 2, 2, 2)
+    full = _pad(weight, config.units * config.unit_rows, config.splits * config.split_k)
+    halves = STEP_K[config.kind] // 32 // blocks
+    return full.view(*_row_shape(config), config.splits, config.steps, config.k_warps, blocks, halves, 4, 2, 2, 2)
 
 
-def _words(codes: Tensor, cut: Cut, adds: list[int]) -> Tensor:
+def _words(codes: Tensor, config: TileConfig, adds: list[int]) -> Tensor:
     """4-bit codes as 32-bit words, by their bytes [.., bytes of a step]: 8 codes each, as the registers hold
     them, of which bit i, the first code's lowest first, adds (exclusive or) `adds[i]`.
     """
-    cells = _cells(codes, cut, STEP_K[cut.kind] // 64).permute(*_OUTER, 8, _G, _T, 9, _J, _PAIR, _HALF, _E)
+    cells = _cells(codes, config, STEP_K[config.kind] // 64).permute(*_OUTER, 8, _G, _T, 9, _J, _PAIR, _HALF, _E)
     words = torch.zeros(cells.shape[:-3], dtype=torch.int32, device=codes.device)
     for code in range(8):
         eighth = cells[..., code // 4, code // 2 % 2, code % 2].int()
@@ -102,10 +104,10 @@ def _words(codes: Tensor, cut: Cut, adds: list[int]) -> Tensor:
     return _bytes(words).flatten(6)
 
 
-def _per_group(each: Tensor, cut: Cut, size: int, inner: tuple[int, ...]) -> Tensor:
+def _per_group(each: Tensor, config: TileConfig, size: int, inner: tuple[int, ...]) -> Tensor:
     """One value per row and group of columns, [rows, groups], by its place as in `_cells`."""
-    full = _pad(each, cut.units * cut.unit_rows, cut.splits * cut.split_k // size)
-    return full.view(*_row_shape(cut), cut.splits, cut.steps, cut.k_warps, *inner)
+    full = _pad(each, config.units * config.unit_rows, config.splits * config.split_k // size)
+    return full.view(*_row_shape(config), config.splits, config.steps, config.k_warps, *inner)
 
 
 def _pad(each: Tensor, rows: int, columns: int) -> Tensor:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kernels.check_args import check_served
-from kernels.gemm.cutting import matching, resized
-from kernels.gemm.small_cut import SmallCut, cuts
+from kernels.gemm.config_lookup import matching, resized
+from kernels.gemm.small_config import SmallTileConfig, configs
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
 from kernels.registry import Refusal, Variant, register
@@ -14,25 +14,29 @@ if TYPE_CHECKING:
     import torch
 
 LEAST_ROWS, MOST_ROWS = 9, 256
-CUT_PARAMS = ("groups", "splits", "tokens", "wide")
+CONFIG_PARAMS = ("groups", "splits", "tokens", "wide")
 TRIED = 4
-"""Cuts that are worth timing."""
+"""How many tile configs are worth timing."""
 
 
 @register
 class SmallGemm(Variant):
     """The transposed product on the warpgroups' matrix units, weights as they are.
 
-    Params: `groups` (of 64 rows of w a block), `splits` (blocks that divide k), `tokens` (tiles of rows of x), `wide`
-    (so many rows of w a block instead, and `groups` of 64 rows of x; 0: not so), `overlap` (a dependent launch: w is
-    read before the kernel ahead has ended, so it must have been written, and waited for, long before).
+    Params:
+    - `groups`: warpgroups of a block, each with 64 rows of w.
+    - `splits`: blocks that divide k.
+    - `tokens`: tiles of rows of x.
+    - `wide`: rows of w of a block where each warpgroup has 64 rows of x instead; 0 otherwise.
+    - `pdl`: a programmatic dependent launch. w is read before the previous kernel has ended, so it must have been
+      written, and waited for, long before.
     """
 
     name = "small_gemm"
     op = "linear"
     page = "small-gemm"
     summary = "split product for 9 to 256 rows"
-    in_a_model = ({"overlap": True},)
+    in_a_model = ({"pdl": True},)
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:
@@ -58,22 +62,22 @@ class SmallGemm(Variant):
         from kernels.gemm.small_call import SmallLinear
 
         check_served(self, case)
-        return SmallLinear(case, cut_of(case, params), bool(params.get("overlap")))
+        return SmallLinear(case, config_of(case, params), bool(params.get("pdl")))
 
     def space(self, case: LinearCase) -> list[dict[str, Any]]:
         """The best guesses."""
-        return [{name: getattr(cut, name) for name in CUT_PARAMS} for cut in cuts(case)[:TRIED]]
+        return [{name: getattr(config, name) for name in CONFIG_PARAMS} for config in configs(case)[:TRIED]]
 
     def resized(self, case: LinearCase, params: dict[str, Any]) -> dict[str, Any]:
-        return resized(cuts(case), params, CUT_PARAMS)
+        return resized(configs(case), params, CONFIG_PARAMS)
 
 
-def cut_of(case: LinearCase, params: dict[str, Any]) -> SmallCut:
-    """How params cut the case, the best guess where they do not say. Raises ValueError that names a wrong one."""
-    unknown = set(params) - {*CUT_PARAMS, "overlap"}
+def config_of(case: LinearCase, params: dict[str, Any]) -> SmallTileConfig:
+    """The tile config that params name, or the best guess. Raises ValueError that names a wrong param."""
+    unknown = set(params) - {*CONFIG_PARAMS, "pdl"}
     if unknown:
-        raise ValueError(f"small_gemm takes {', '.join(CUT_PARAMS)} and overlap, not {', '.join(sorted(unknown))}")
-    cut = matching(cuts(case), params, CUT_PARAMS)
-    if cut is None:
-        raise ValueError(f"{', '.join(CUT_PARAMS)}: no way to cut {case.key} has {params}")
-    return cut
+        raise ValueError(f"small_gemm takes {', '.join(CONFIG_PARAMS)} and pdl, not {', '.join(sorted(unknown))}")
+    config = matching(configs(case), params, CONFIG_PARAMS)
+    if config is None:
+        raise ValueError(f"{', '.join(CONFIG_PARAMS)}: no tile config of {case.key} has {params}")
+    return config

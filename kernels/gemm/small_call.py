@@ -12,7 +12,7 @@ from kernels.check_args import check_tensor
 from kernels.cuda import nvrtc
 from kernels.dtypes import DTYPES
 from kernels.gemm.skinny_call import check_additions
-from kernels.gemm.small_cut import PANEL, SmallCut
+from kernels.gemm.small_config import PANEL, SmallTileConfig
 from kernels.ops import LinearCase
 from kernels.proof.reference import EPSILON
 from kernels.tiles.maps import named
@@ -21,7 +21,7 @@ SOURCE = Path(__file__).with_name("small.cu")
 
 PARAMS = np.dtype(
     [(name, np.uint64) for name in ("y", "bias", "residual")]
-    + [(name, np.int32) for name in ("m", "n", "k", "overlap")]
+    + [(name, np.int32) for name in ("m", "n", "k", "pdl")]
     + [(name, np.float32) for name in ("inverse_k", "eps")],
     align=True,
 )
@@ -36,9 +36,9 @@ def _kernel(given: tuple[tuple[str, int], ...], shared_bytes: int) -> Any:
 class SmallLinear:
     """f(x [m, k], w [weight_rows, k], bias=None [n], residual=None [m, n], eps) -> y [m, n]."""
 
-    def __init__(self, case: LinearCase, cut: SmallCut, overlap: bool) -> None:
-        self.case, self.cut, self.overlap = case, cut, overlap
-        self.macros = tuple(cut.macros().items())
+    def __init__(self, case: LinearCase, config: SmallTileConfig, pdl: bool) -> None:
+        self.case, self.config, self.pdl = case, config, pdl
+        self.macros = tuple(config.macros().items())
 
     def __call__(
         self,
@@ -48,28 +48,28 @@ class SmallLinear:
         residual: Tensor | None = None,
         eps: float = EPSILON,
     ) -> Tensor:
-        case, cut = self.case, self.cut
+        case, config = self.case, self.config
         self._check(x, w, bias, residual)
         y = torch.empty(case.m, case.n, dtype=x.dtype, device=x.device)
         params = np.zeros((), PARAMS)
-        params["m"], params["n"], params["k"], params["overlap"] = case.m, case.n, case.k, self.overlap
+        params["m"], params["n"], params["k"], params["pdl"] = case.m, case.n, case.k, self.pdl
         params["inverse_k"], params["eps"], params["y"] = 1 / case.k, eps, y.data_ptr()
         for name, value in (("bias", bias), ("residual", residual)):
             params[name] = 0 if value is None else value.data_ptr()
-        maps = self._weights(w), named("x", x, (cut.x_rows, PANEL))
+        maps = self._weights(w), named("x", x, (config.x_rows, PANEL))
         nvrtc.launch(
-            _kernel(self.macros, cut.shared_bytes),
-            (cut.blocks,),
-            cut.threads,
+            _kernel(self.macros, config.shared_bytes),
+            (config.blocks,),
+            config.threads,
             (*maps, params),
-            cut.shared_bytes,
-            self.overlap,
+            config.shared_bytes,
+            self.pdl,
         )
         return y
 
     def _weights(self, w: Tensor) -> Any:
-        """The map of w; with a gate 8 of its rows and the 8 of up that belong to them by turns."""
-        case, rows = self.case, self.cut.rows
+        """The map of w; with a gate 8 rows of it, then the 8 of up that belong to them, and so on."""
+        case, rows = self.case, self.config.rows
         if not case.gates:
             return named("w", w, (rows, PANEL))
         return named("w", w.view(2, case.n // 8, 8, case.k).transpose(0, 1), (rows // 16, 2, 8, PANEL))

@@ -1,4 +1,4 @@
-"""From one decode step to the next: what an LM head that makes the turn itself is given."""
+"""Token feedback: where an LM head writes the chosen token, so that the next decode step can begin on the device."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -6,8 +6,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Turn(NamedTuple):
-    """Where the chosen ids go, and what moves on with them.
+class TokenFeedback(NamedTuple):
+    """The tensors that one decode step hands to the next.
 
     `token` [m, 1] int64; `position` [1] int64, to which `moves` [1] int64 is added. The rows of `embedding`
     [vocab, hidden] of the ids go into `stream` [m, hidden], and the ids into row `position` (as it is afterwards) of

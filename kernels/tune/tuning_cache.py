@@ -17,6 +17,7 @@ from typing import Any
 from kernels import registry
 from kernels.cuda.nvrtc import cache_directory
 from kernels.ops import Case
+from kernels.plan import current_params
 from kernels.tune.autotune import DEFAULTS, Bench, Trial, try_case
 
 CODE = ("attention", "fused", "gemm", "tiles")
@@ -54,7 +55,7 @@ class Choices:
         if kept is None:
             return None
         try:
-            choice = Choice(**kept)
+            choice = Choice(**kept | {"params": current_params(kept["params"])})
             registry.variant(choice.variant)
         except (TypeError, KeyError):
             return None

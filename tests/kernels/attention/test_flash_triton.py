@@ -79,7 +79,7 @@ def test_it_compiles_for_hopper_without_spills(change, tile):
     from kernels.attention.forward_triton import attention_forward, constants
 
     block_m, block_n, warps, stages = tile
-    fixed = constants(like(dtype="bf16", **change), block_m, block_n) | {"OVERLAP": True}
+    fixed = constants(like(dtype="bf16", **change), block_m, block_n) | {"PDL": True}
     types = dict.fromkeys(attention_forward.arg_names, "i32") | dict.fromkeys("qkvo", "*bf16") | {"tiles": "*i32"}
     types |= dict.fromkeys([name for name in types if name.endswith(("_row", "_head", "_batch"))], "i32:16")
     assert stack_bytes(attention_forward, types | {"scale": "fp32", "softcap": "fp32"}, fixed, warps, stages) == 0

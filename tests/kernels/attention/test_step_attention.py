@@ -64,7 +64,7 @@ def test_a_window_bounds_what_counts_as_long() -> None:
     assert registry.variant("step_hopper").serves(case, GPUS["h200"]) is None
 
 
-@pytest.mark.parametrize("params", [{}, {"overlap": True}])
+@pytest.mark.parametrize("params", [{}, {"pdl": True}])
 def test_only_a_plan_lets_it_begin_before_what_precedes_it(
     params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,7 +76,7 @@ def test_only_a_plan_lets_it_begin_before_what_precedes_it(
     drawn = draw(CASE, "cpu", seed=1)
     registry.variant("step_hopper").build(CASE, params)(**drawn)
     assert launched == [bool(params)]
-    assert planned_op(CASE, "step_hopper", {}).params["overlap"]
+    assert planned_op(CASE, "step_hopper", {}).params["pdl"]
 
 
 def test_a_model_tries_query_heads_apart_and_together() -> None:
@@ -110,7 +110,7 @@ def test_it_passes_the_gate_on_a_gpu(dtype: Any) -> None:
     cases = [*check_step(dtype, True), *(each.model_copy(update={"dtype": dtype}) for each in bench_step(False))]
     for case, splits, apart in product(cases, step_hopper.SPLITS, (False, True)):
         parts = case.heads // case.kv_heads if apart else 1
-        report = gate.check(variant, case, "cuda", {"splits": splits, "parts": parts, "overlap": apart})
+        report = gate.check(variant, case, "cuda", {"splits": splits, "parts": parts, "pdl": apart})
         assert report.passed, (case.key, splits, parts, report.sentence)
 
 

@@ -52,7 +52,7 @@ class Driver:
 def test_it_hands_over_grid_block_stream_and_the_permission(monkeypatch):
     driver = Driver(0)
     monkeypatch.setattr(pdl, "driver", lambda: driver)
-    pdl.launch_overlapping(99, (132,), 256, (5, 6), 1024, 77)
+    pdl.launch_pdl_kernel(99, (132,), 256, (5, 6), 1024, 77)
     assert driver.seen == ([132, 1, 1], [256, 1, 1], 1024, 77, 1)
     assert driver.attribute == (6, 1)
     assert driver.arguments == [5, 6]
@@ -61,4 +61,4 @@ def test_it_hands_over_grid_block_stream_and_the_permission(monkeypatch):
 def test_it_reports_cudas_error(monkeypatch):
     monkeypatch.setattr(pdl, "driver", lambda: Driver(700))
     with pytest.raises(RuntimeError, match="700"):
-        pdl.launch_overlapping(99, (1,), 32, (), 0, 0)
+        pdl.launch_pdl_kernel(99, (1,), 32, (), 0, 0)

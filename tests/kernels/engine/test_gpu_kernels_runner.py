@@ -43,7 +43,7 @@ def fused_step(batch: int, capacity: int) -> list[tuple[Case, str]]:
 def test_a_step_of_five_overlapping_kernels_a_layer_is_the_model(batch: int) -> None:
     model = load()
     ops = [planned_op(case, name, {}) for case, name in fused_step(batch, 192)]
-    assert all(op.params.get("overlap") for op in ops if op.variant == "skinny")
+    assert all(op.params.get("pdl") for op in ops if op.variant == "skinny")
     plan = Plan(model_digest="", gpu=gpu_of(model.device).gpu_class, runner="kernels", ops=ops)
     runner = engine.apply(model, plan)
     runner.prepare(batch, 100, 60)

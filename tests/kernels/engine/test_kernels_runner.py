@@ -213,7 +213,7 @@ def part(variant: str, params: dict[str, Any], **fields: Any) -> Part:
         (part("skinny", {}, m=1, n=32, epilogue="swiglu"), part("skinny", {}, m=1), False),
         (part("skinny", {"k_warps": 4}, m=1), part("skinny", {"k_warps": 8}, m=1), False),
         (part("skinny", {"splits": 1, "k_warps": 8}, m=1), part("skinny", {"splits": 1, "k_warps": 8}, m=9), True),
-        (part("skinny", {}, m=1), part("skinny", {"overlap": True, "ahead": 64}, m=1), True),
+        (part("skinny", {}, m=1), part("skinny", {"pdl": True, "l2_prefetch": 64}, m=1), True),
     ],
 )
 def test_only_calls_that_read_the_same_layout_share_a_packed_weight(one: Part, other: Part, shared: bool) -> None:

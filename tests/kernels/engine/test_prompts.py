@@ -145,10 +145,10 @@ def test_few_rows_go_through_products_that_gate_and_add(monkeypatch: pytest.Monk
     products = {(op.case["m"], op.case["epilogue"], op.variant) for op in ops if op.op == "linear"}
     assert products == {(128, epilogue, "small_gemm") for epilogue in ("none", "swiglu", "residual")}
     assert [op.params["tokens"] for op in ops if op.case.get("epilogue") == "residual"] == [1, 1]
-    assert all(op.params.get("overlap") for op in ops)
+    assert all(op.params.get("pdl") for op in ops)
     between = [op for op in usual("wide", 256, "h200") if op.variant in {*TRITON, "flash_triton"}]
     assert between
-    assert not any(op.params["overlap"] for op in between)
+    assert not any(op.params["pdl"] for op in between)
 
 
 def test_a_tile_of_a_short_prompts_attention_holds_all_keys(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,12 +25,12 @@ def types(kernel, fixed, **pointers):
 
 
 @pytest.mark.parametrize(
-    ("rows", "block", "warps", "overlap"), [(1, 2048, 4, True), (2, 2048, 4, False), (1, 16384, 8, False)]
+    ("rows", "block", "warps", "pdl"), [(1, 2048, 4, True), (2, 2048, 4, False), (1, 16384, 8, False)]
 )
-def test_rmsnorm_compiles_without_spills(rows, block, warps, overlap):
+def test_rmsnorm_compiles_without_spills(rows, block, warps, pdl):
     from kernels.fused.rmsnorm_triton import _rmsnorm
 
-    fixed = {"RESIDUAL": True, "QUANTISE": True, "ROWS": rows, "BLOCK": block, "OVERLAP": overlap}
+    fixed = {"RESIDUAL": True, "QUANTISE": True, "ROWS": rows, "BLOCK": block, "PDL": pdl}
     pointers = dict.fromkeys(("x", "w", "residual", "total"), "*bf16") | {"y": "*fp8e4nv", "scales": "*fp32"}
     assert stack_bytes(_rmsnorm, types(_rmsnorm, fixed, **pointers, eps="fp32"), fixed, warps, 1) == 0
 
@@ -39,14 +39,14 @@ def test_rmsnorm_compiles_without_spills(rows, block, warps, overlap):
 def test_gated_compiles_without_spills(gelu):
     from kernels.fused.gated_triton import _gated
 
-    fixed = {"GELU": gelu, "BLOCK": 1024, "OVERLAP": not gelu}
+    fixed = {"GELU": gelu, "BLOCK": 1024, "PDL": not gelu}
     assert stack_bytes(_gated, types(_gated, fixed, gate_up="*bf16", y="*bf16"), fixed, 4, 1) == 0
 
 
 def test_a_dependent_launch_waits_before_it_touches_memory():
     from kernels.fused.gated_triton import _gated
 
-    fixed = {"GELU": False, "BLOCK": 1024, "OVERLAP": True}
+    fixed = {"GELU": False, "BLOCK": 1024, "PDL": True}
     ptx = assembled(_gated, types(_gated, fixed, gate_up="*bf16", y="*bf16"), fixed, 4, 1)["ptx"]
     assert ptx.index("griddepcontrol.launch_dependents") < ptx.index("griddepcontrol.wait") < ptx.index("ld.global")
 
@@ -56,7 +56,7 @@ def test_rope_compiles_without_spills(page_size):
     from kernels.fused.rope_triton import _rope
 
     fixed = {"HEADS": 32, "KV_HEADS": 8, "HALF": 32, "APPEND": True, "PAGE_SIZE": page_size,
-             "HEADS_BLOCK": 32, "KV_BLOCK": 8, "HALF_BLOCK": 32, "OVERLAP": not page_size}  # fmt: skip
+             "HEADS_BLOCK": 32, "KV_BLOCK": 8, "HALF_BLOCK": 32, "PDL": not page_size}  # fmt: skip
     pointers = dict.fromkeys(("q", "k", "v", "cos", "sin", "q_out", "k_out", "v_out"), "*bf16")
     given = types(_rope, fixed, **pointers, position="*i64", page_table="*i32")
     assert stack_bytes(_rope, given, fixed, 4, 1) == 0

@@ -2,19 +2,29 @@
 
 import torch
 
-from kernels.gemm.skinny_cut import STEP_BYTES, STEP_K, Cut
+from kernels.gemm.skinny_config import STEP_BYTES, STEP_K, TileConfig
 from kernels.gemm.skinny_pack import pairs_of
 from kernels.ops import E2M1
 
 
-def weight_of(stream: torch.Tensor, cut: Cut, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+def weight_of(stream: torch.Tensor, config: TileConfig, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     """The values [units · unit_rows, splits · split_k] that the lanes multiply, before row scales."""
-    size = STEP_BYTES[cut.kind]
-    steps = stream.view(cut.units, cut.splits, cut.steps, cut.warps // cut.k_warps, cut.k_warps, cut.row_tiles, size)
-    step_k = STEP_K[cut.kind]
-    tiles = torch.stack([_step(each, cut.kind, dtype) for each in steps.reshape(-1, size)])
+    size = STEP_BYTES[config.kind]
+    steps = stream.view(
+        config.units,
+        config.splits,
+        config.steps,
+        config.warps // config.k_warps,
+        config.k_warps,
+        config.row_tiles,
+        size,
+    )
+    step_k = STEP_K[config.kind]
+    tiles = torch.stack([_step(each, config.kind, dtype) for each in steps.reshape(-1, size)])
     tiles = tiles.view(*steps.shape[:-1], 16, step_k)  # unit, split, step, row warp, k warp, tile, row, column
-    return tiles.permute(0, 3, 5, 6, 1, 2, 4, 7).reshape(cut.units * cut.unit_rows, cut.splits * cut.split_k)
+    return tiles.permute(0, 3, 5, 6, 1, 2, 4, 7).reshape(
+        config.units * config.unit_rows, config.splits * config.split_k
+    )
 
 
 def _step(content: torch.Tensor, kind: str, dtype: torch.dtype) -> torch.Tensor:

@@ -7,7 +7,7 @@ import torch
 
 from kernels import cases
 from kernels.gemm import hopper_call
-from kernels.gemm.hopper_plan import SHARED_MOST, TURNS, panels_of, space, tile_of
+from kernels.gemm.hopper_plan import PING_PONG, SHARED_MOST, panels_of, space, tile_of
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase
 from kernels.proof import gate
@@ -33,11 +33,11 @@ def test_it_compiles_without_spills(epilogue: str) -> None:
 @pytest.mark.parametrize(
     "fields", [{}, {"dtype": "fp16", "weights": "fp16"}, {"weights": "fp8", "scales": "row"}], ids=str
 )
-@pytest.mark.parametrize("params", TURNS, ids=str)
+@pytest.mark.parametrize("params", PING_PONG, ids=str)
 def test_turns_compile_without_spills(fields: dict[str, Any], params: dict[str, Any]) -> None:
-    tile = tile_of(shape := case(**fields), params | {"turns": True})
+    tile = tile_of(shape := case(**fields), params | {"ping_pong": True})
     assert tile.shared_bytes <= SHARED_MOST
-    found = resources(log := compile_log(hopper_call.TURNS, hopper_call.constants(shape, tile)))
+    found = resources(log := compile_log(hopper_call.PING_PONG, hopper_call.constants(shape, tile)))
     assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
     assert "serialized" not in log
 
@@ -84,13 +84,13 @@ def test_the_first_tile_fills_the_last_wave() -> None:
 
 
 def test_turns_are_tried_where_each_warpgroup_has_a_tile() -> None:
-    assert not any(each.get("turns") for each in space(case()))
+    assert not any(each.get("ping_pong") for each in space(case()))
     large = case(m=8192, n=8192, k=8192)
-    assert [each["columns"] for each in space(large) if each.get("turns")] == [192, 128]
+    assert [each["columns"] for each in space(large) if each.get("ping_pong")] == [192, 128]
     for fields in ({"epilogue": "bias"}, {"weights": "fp8", "scales": "block"}):
-        assert not any(each.get("turns") for each in space(large.model_copy(update=fields)))
+        assert not any(each.get("ping_pong") for each in space(large.model_copy(update=fields)))
     both = space(large.model_copy(update={"weights": "fp8", "scales": "row"}))
-    assert not any(each.get("turns") and each.get("two_levels") for each in both)
+    assert not any(each.get("ping_pong") and each.get("promote") for each in both)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_turns_are_tried_where_each_warpgroup_has_a_tile() -> None:
         ({"columns": 64}, "columns is 64"),
         ({"stages": 9}, "stages is 9"),
         ({"x": 1}, "not x"),
-        ({"turns": True}, "turns is true"),
+        ({"ping_pong": True}, "ping_pong is true"),
     ],
 )
 def test_params_that_cannot_be_are_named(params: dict[str, Any], word: str) -> None:
@@ -129,11 +129,11 @@ def test_it_is_right(epilogue: str, shape: tuple[int, int, int]) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("params", TURNS, ids=str)
+@pytest.mark.parametrize("params", PING_PONG, ids=str)
 @pytest.mark.parametrize("shape", [(300, 264, 328), (1, 8, 8), (2100, 8200, 520), (257, 131, 136)])
 def test_turns_are_right(shape: tuple[int, int, int], params: dict[str, Any]) -> None:
     m, n, k = shape
-    _gate(case(m=m, n=n, k=k), params | {"turns": True})
+    _gate(case(m=m, n=n, k=k), params | {"ping_pong": True})
 
 
 @pytest.mark.gpu

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kernels.gemm import hopper_call
-from kernels.gemm.hopper_plan import TURNS, space, tile_of
+from kernels.gemm.hopper_plan import PING_PONG, space, tile_of
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase, Scales
 from kernels.proof import gate
@@ -22,12 +22,12 @@ def case(**fields: Any) -> LinearCase:
 
 
 @pytest.mark.parametrize("scales", GRANULARITIES)
-@pytest.mark.parametrize("two_levels", [False, True])
+@pytest.mark.parametrize("promote", [False, True])
 @pytest.mark.parametrize("epilogue", ["bias", "residual", "quantise"])
-def test_it_compiles_without_spills(scales: Scales, two_levels: bool, epilogue: str) -> None:
+def test_it_compiles_without_spills(scales: Scales, promote: bool, epilogue: str) -> None:
     shape = case(scales=scales, epilogue=epilogue)
     stages = 3 if epilogue == "bias" and scales != "tensor" else 4
-    tile = tile_of(shape, {"columns": 256, "stages": stages, "two_levels": two_levels})
+    tile = tile_of(shape, {"columns": 256, "stages": stages, "promote": promote})
     found = resources(log := compile_log(hopper_call.SOURCE, hopper_call.constants(shape, tile)))
     assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
     assert "serialized" not in log
@@ -70,17 +70,17 @@ def test_they_refuse_in_a_sentence(name: str, fields: dict[str, Any], word: str)
 
 
 def test_two_levels_are_for_e4m3_in_whole_blocks_of_columns() -> None:
-    with pytest.raises(ValueError, match="two_levels"):
-        tile_of(case(weights="bf16", scales=None), {"two_levels": True})
+    with pytest.raises(ValueError, match="promote"):
+        tile_of(case(weights="bf16", scales=None), {"promote": True})
     with pytest.raises(ValueError, match="columns is 192"):
         tile_of(case(scales="block"), {"columns": 192})
-    assert all(tile_of(case(scales="block"), params).two_levels for params in space(case(scales="block")))
+    assert all(tile_of(case(scales="block"), params).promote for params in space(case(scales="block")))
 
 
 def test_long_sums_try_two_levels_first() -> None:
-    assert tile_of(case(k=14_336), {}).two_levels
-    assert not tile_of(case(k=4096), {}).two_levels
-    assert all(each["two_levels"] for each in space(case(dtype="fp16")))
+    assert tile_of(case(k=14_336), {}).promote
+    assert not tile_of(case(k=4096), {}).promote
+    assert all(each["promote"] for each in space(case(dtype="fp16")))
 
 
 def _gate(name: str, shape: LinearCase, params: dict[str, Any]) -> None:
@@ -99,19 +99,19 @@ def test_it_is_right(scales: Scales, epilogue: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("params", TURNS, ids=str)
+@pytest.mark.parametrize("params", PING_PONG, ids=str)
 @pytest.mark.parametrize("scales", ["tensor", "row"])
 @pytest.mark.parametrize("shape", [(300, 272, 336), (1, 16, 16), (2100, 8208, 528)])
 def test_turns_are_right(shape: tuple[int, int, int], scales: Scales, params: dict[str, Any]) -> None:
     m, n, k = shape
-    _gate("gemm_hopper_fp8", case(m=m, n=n, k=k, scales=scales), params | {"turns": True})
+    _gate("gemm_hopper_fp8", case(m=m, n=n, k=k, scales=scales), params | {"ping_pong": True})
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("scales", GRANULARITIES)
 def test_long_sums_are_right_in_two_levels(scales: Scales) -> None:
     shape = case(m=256, n=512, k=14_336, scales=scales)
-    _gate("gemm_hopper_fp8", shape, {"columns": 256, "stages": 4, "two_levels": True})
+    _gate("gemm_hopper_fp8", shape, {"columns": 256, "stages": 4, "promote": True})
     _gate("torch_scaled_mm", shape, {"fast": False})
 
 

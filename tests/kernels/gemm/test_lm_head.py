@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import registry
-from kernels.gemm.lm_head import _cuts
+from kernels.gemm.lm_head import _configs
 from kernels.gemm.lm_head_call import SOURCE, head_macros
-from kernels.gemm.skinny_cut import CANDIDATES_BYTES
+from kernels.gemm.skinny_config import CANDIDATES_BYTES
 from kernels.hardware import GPUS
 from kernels.ops import LmHeadCase
 from kernels.proof import gate, inputs, reference
@@ -89,15 +89,15 @@ def test_it_refuses_with_the_field_and_the_value(change, gpu, reason):
 @pytest.mark.parametrize("sampling", ["argmax", "top_k_p"])
 def test_nothing_is_spilled(weights, sampling):
     case = LmHeadCase(m=16, vocab=128_256, k=2048, weights=weights, sampling=sampling)
-    cut = max(_cuts(case), key=lambda each: each.warps)
-    log = compile_log(SOURCE, head_macros(cut, case, 132))
+    config = max(_configs(case), key=lambda each: each.warps)
+    log = compile_log(SOURCE, head_macros(config, case, 132))
     assert log.count(" 0 bytes spill stores, 0 bytes spill loads") == 2
     assert max(int(each) for each in re.findall(r"(\d+) bytes smem", log)) <= CANDIDATES_BYTES
 
 
 def test_sums_are_kept_only_to_be_looked_at_again():
     for sampling, kept in (("argmax", 0), ("top_k_p", 61)):
-        best = _cuts(LmHeadCase(m=1, vocab=128_256, k=2048, sampling=sampling))[0]
+        best = _configs(LmHeadCase(m=1, vocab=128_256, k=2048, sampling=sampling))[0]
         assert dataclasses.replace(best, k_warps=8, warps=8).kept_units(132) == kept
 
 
@@ -109,7 +109,7 @@ def test_sums_are_kept_only_to_be_looked_at_again():
 def test_the_gate_passes(name, sampling, m, vocab, k, dtype):
     variant = registry.variant(name)
     case = LmHeadCase(m=m, vocab=vocab, k=k, sampling=sampling, dtype=dtype, weights=variant.weights or dtype)
-    for params in ({}, {"overlap": True}):
+    for params in ({}, {"pdl": True}):
         report = gate.check(variant, case, "cuda", params)
         assert report.passed, report.sentence
 

@@ -8,10 +8,10 @@ import torch
 
 from kernels import registry
 from kernels.dtypes import DTYPES
-from kernels.gemm import lm_head, lm_head_call, skinny_call, small_call, small_cut
-from kernels.gemm.skinny_cut import cuts
+from kernels.gemm import lm_head, lm_head_call, skinny_call, small_call, small_config
+from kernels.gemm.skinny_config import configs
 from kernels.ops import LinearCase, LmHeadCase
-from kernels.ops.token_feedback import Turn
+from kernels.ops.token_feedback import TokenFeedback
 from kernels.proof import inputs, reference
 from tests.kernels.on_cpu.translate import library
 
@@ -76,25 +76,25 @@ def test_skinny(kind, m, n, k, epilogue, dtype, picked):
     case = LinearCase(m=m, n=n, k=k, dtype=dtype, weights=dtype if kind == "same" else weights, epilogue=epilogue)
     variant = registry.variant("skinny" if kind == "same" else f"skinny_{weights}")
     rows = 2 * (-(-n // 8) * 8) if case.gates else n
-    found = cuts(kind, m, rows, k, row_bytes=4 + 2 * m)
-    cut = next(each for each in found if all(getattr(each, name) == value for name, value in picked.items()))
+    found = configs(kind, m, rows, k, row_bytes=4 + 2 * m)
+    config = next(each for each in found if all(getattr(each, name) == value for name, value in picked.items()))
     given = inputs.draw(case, "cpu", 1)
-    stream, *scales = skinny_call.packed(cut, given["w"], dtype, case.gates)
+    stream, *scales = skinny_call.packed(config, given["w"], dtype, case.gates)
     extra = {name: given[name] for name in ("bias", "residual") if name in given}
     extra |= {"row_scales": scales[0]} if scales else {}
-    claims = torch.zeros(2, dtype=torch.int32)
-    for overlap in (False, True):
-        claiming = overlap and skinny_call.can_claim(cut, case)
-        extra |= {"claims": claims} if claiming else {}
+    counters = torch.zeros(2, dtype=torch.int32)
+    for pdl in (False, True):
+        dynamic = pdl and skinny_call.can_schedule_dynamically(config, case)
+        extra |= {"counters": counters} if dynamic else {}
         kernel = library(
-            skinny_call.SOURCE, SKINNY, skinny_call.macros(cut, dtype, case.gates, case.normalises, claiming)
+            skinny_call.SOURCE, SKINNY, skinny_call.macros(config, dtype, case.gates, case.normalises, dynamic)
         )
         y = torch.full((m, n), float("nan"), dtype=DTYPES[dtype])
-        params = skinny_call.parameters(cut, SMS, overlap, stream=stream, x=given["x"], y=y, n=n, eps=1e-6, **extra)
-        blocks, shared = cut.groups(SMS) * cut.splits, ctypes.c_long(cut.shared_bytes(SMS, overlap) + LARGER)
-        assert kernel.run(address(params), blocks, cut.warps * 32 + 64, shared) == 0
+        params = skinny_call.parameters(config, SMS, pdl, stream=stream, x=given["x"], y=y, n=n, eps=1e-6, **extra)
+        blocks, shared = config.groups(SMS) * config.splits, ctypes.c_long(config.shared_bytes(SMS, pdl) + LARGER)
+        assert kernel.run(address(params), blocks, config.warps * 32 + 64, shared) == 0
         assert_right(y, case, variant.rounded(case, zero, given))
-        assert not claims.any()
+        assert not counters.any()
 
 
 @pytest.mark.parametrize(
@@ -131,35 +131,38 @@ def test_the_head_makes_the_turn_to_the_next_token():
     given = inputs.draw(case, "cpu", 2)
     expected = reference.compute(case, given)[0]
     embedding = torch.randn(777, 72, dtype=torch.bfloat16)
-    turn = Turn(
+    feedback = TokenFeedback(
         token=torch.full((3, 1), -1, dtype=torch.int64), position=torch.tensor([5]), moves=torch.tensor([2]),
         embedding=embedding, stream=torch.zeros(3, 72, dtype=torch.bfloat16),
         seen=torch.full((9, 3), -1, dtype=torch.int64),
     )  # fmt: skip
-    assert torch.equal(tokens(case, registry.variant("lm_head_skinny"), given, turn), expected)
-    assert torch.equal(turn.token[:, 0], expected)
-    assert turn.position.item() == 7
-    assert torch.equal(turn.stream, embedding[expected])
-    assert torch.equal(turn.seen[7], expected)
-    assert int((turn.seen == -1).sum()) == 24
-    turn.position.fill_(20)  # beyond what the host watches
-    tokens(case, registry.variant("lm_head_skinny"), given, turn)
-    assert int((turn.seen == -1).sum()) == 24
+    assert torch.equal(tokens(case, registry.variant("lm_head_skinny"), given, feedback), expected)
+    assert torch.equal(feedback.token[:, 0], expected)
+    assert feedback.position.item() == 7
+    assert torch.equal(feedback.stream, embedding[expected])
+    assert torch.equal(feedback.seen[7], expected)
+    assert int((feedback.seen == -1).sum()) == 24
+    feedback.position.fill_(20)  # beyond what the host watches
+    tokens(case, registry.variant("lm_head_skinny"), given, feedback)
+    assert int((feedback.seen == -1).sum()) == 24
 
 
-def tokens(case, variant, given, turn=None):
+def tokens(case, variant, given, feedback=None):
     """What both kernels of the LM head answer."""
-    cut, top = lm_head._cuts(case)[0], lm_head_call.CANDIDATES if case.sampling == "top_k_p" else 0
+    config, top = lm_head._configs(case)[0], lm_head_call.CANDIDATES if case.sampling == "top_k_p" else 0
     stream, *scales = variant.pack(case, {}, given["w"])
-    blocks, ids = cut.groups(SMS), torch.full((case.m,), -1, dtype=torch.int64) if turn is None else turn.token
+    blocks, ids = (
+        config.groups(SMS),
+        torch.full((case.m,), -1, dtype=torch.int64) if feedback is None else feedback.token,
+    )
     found = torch.full((case.m, blocks, top or 1), -1, dtype=torch.int64)
     extra = {"row_scales": scales[0]} if scales else {}
-    params = skinny_call.parameters(cut, SMS, False, stream=stream, x=given["x"], y=found, n=case.vocab, **extra)
-    kernel = library(lm_head_call.SOURCE, HEAD, lm_head_call.head_macros(cut, case, SMS))
-    shared = ctypes.c_long(cut.shared_bytes(SMS, False) + LARGER)
-    moved = (None, None) if turn is None else (pointer(turn.position), pointer(turn.moves))
-    assert kernel.run(address(params), blocks, cut.warps * 32 + 64, shared, *moved) == 0
-    next_step = address(lm_head_call.turned(turn))
+    params = skinny_call.parameters(config, SMS, False, stream=stream, x=given["x"], y=found, n=case.vocab, **extra)
+    kernel = library(lm_head_call.SOURCE, HEAD, lm_head_call.head_macros(config, case, SMS))
+    shared = ctypes.c_long(config.shared_bytes(SMS, False) + LARGER)
+    moved = (None, None) if feedback is None else (pointer(feedback.position), pointer(feedback.moves))
+    assert kernel.run(address(params), blocks, config.warps * 32 + 64, shared, *moved) == 0
+    next_step = address(lm_head_call.packed_feedback(feedback))
     settings = (pointer(given.get(name)) for name in ("temperature", "top_p", "seed"))
     assert (
         kernel.join_blocks(pointer(found), pointer(ids), case.m, blocks, min(50, case.vocab), *settings, next_step) == 0
@@ -185,27 +188,27 @@ def tokens(case, variant, given, turn=None):
 def test_small(m, n, k, epilogue, dtype, picked, ring):
     """Whole and split; stages that are filled again; sums that take the place of the ring; rows of w across."""
     case = LinearCase(m=m, n=n, k=k, dtype=dtype, weights=dtype, epilogue=epilogue)
-    cut, given = small_cut.SmallCut(case, *picked), inputs.draw(case, "cpu", 1)
+    config, given = small_config.SmallTileConfig(case, *picked), inputs.draw(case, "cpu", 1)
     y = torch.full((m, n), float("nan"), dtype=DTYPES[dtype])
     found = np.zeros((), small_call.PARAMS)
     found["m"], found["n"], found["k"], found["y"] = m, n, k, y.data_ptr()
     found["inverse_k"], found["eps"] = 1 / k, 1e-6
     for name in ("bias", "residual"):
         found[name] = given[name].data_ptr() if name in given else 0
-    kernel = library(small_call.SOURCE, SMALL, cut.macros() | ring)
+    kernel = library(small_call.SOURCE, SMALL, config.macros() | ring)
     ran = kernel.run(
-        pointer(given["w"]), case.weight_rows, pointer(given["x"]), m, k, address(found), cut.blocks, cut.threads,
-        ctypes.c_long(cut.shared_bytes + cut.sums_bytes),
+        pointer(given["w"]), case.weight_rows, pointer(given["x"]), m, k, address(found), config.blocks, config.threads,
+        ctypes.c_long(config.shared_bytes + config.sums_bytes),
     )  # fmt: skip
     assert ran == 0
     assert_right(y, case, given)
 
 
 def test_threads_that_wait_for_each_other_are_told():
-    cut = cuts("same", 1, 16, 64)[0]
-    kernel = library(skinny_call.SOURCE, SKINNY, skinny_call.macros(cut, "bf16", False, False))
-    stream = torch.zeros(cut.units * cut.steps * cut.step_bytes, dtype=torch.uint8)
+    config = configs("same", 1, 16, 64)[0]
+    kernel = library(skinny_call.SOURCE, SKINNY, skinny_call.macros(config, "bf16", False, False))
+    stream = torch.zeros(config.units * config.steps * config.step_bytes, dtype=torch.uint8)
     x, y = (torch.zeros(1, each, dtype=torch.bfloat16) for each in (64, 16))
-    params = skinny_call.parameters(cut, SMS, False, stream=stream, x=x, y=y, n=16, eps=1e-6)
-    shared = ctypes.c_long(cut.shared_bytes(SMS, False) + LARGER)
-    assert kernel.run(address(params), 1, cut.warps * 32 + 32, shared) == 1  # without the warp that fetches the rest
+    params = skinny_call.parameters(config, SMS, False, stream=stream, x=x, y=y, n=16, eps=1e-6)
+    shared = ctypes.c_long(config.shared_bytes(SMS, False) + LARGER)
+    assert kernel.run(address(params), 1, config.warps * 32 + 32, shared) == 1  # without the warp that fetches the rest

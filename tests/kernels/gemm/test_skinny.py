@@ -1,4 +1,4 @@
-"""The skinny product's layout, cuts, refusals and sources; what needs a GPU is in test_skinny_gpu.py."""
+"""The skinny product's layout, tile configs, refusals and sources; what needs a GPU is in test_skinny_gpu.py."""
 
 import dataclasses
 import itertools
@@ -8,14 +8,14 @@ import torch
 
 from kernels import registry
 from kernels.gemm.quantise import quantised, values
-from kernels.gemm.skinny_call import SOURCE, Claims, macros, packed, parameters
-from kernels.gemm.skinny_cut import KINDS, SHARED_HALF, SHARED_MOST, Cut, cuts
+from kernels.gemm.skinny_call import SOURCE, SchedulerCounters, macros, packed, parameters
+from kernels.gemm.skinny_config import KINDS, SHARED_HALF, SHARED_MOST, TileConfig, configs
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase
 from tests.kernels.compiling import compile_log, resources
 from tests.kernels.gemm.lane_by_lane import weight_of
 
-CUTS = {
+CONFIG_PARAMS = {
     "same": {"splits": 2, "k_warps": 2},
     "fp8": {"k_warps": 4},
     "nvfp4": {"k_warps": 2, "row_tiles": 2},
@@ -27,13 +27,13 @@ CUTS = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("gates", [False, True])
 def test_lanes_find_every_value(kind, gates):
-    cut = Cut(kind, m=1, rows=88, k=264, **CUTS[kind])
+    config = TileConfig(kind, m=1, rows=88, k=264, **CONFIG_PARAMS[kind])
     weight = torch.randn(2 * 44 if gates else 88, 264, generator=torch.Generator().manual_seed(1))
     weight = weight.bfloat16()
     if gates:
-        cut = dataclasses.replace(cut, rows=96)
-    stream, *scales = packed(cut, weight, "bf16", gates)
-    found = weight_of(stream, cut, torch.bfloat16)
+        config = dataclasses.replace(config, rows=96)
+    stream, *scales = packed(config, weight, "bf16", gates)
+    found = weight_of(stream, config, torch.bfloat16)
     if kind in ("fp8", "nvfp4"):
         found *= (scales[0] / (2**14 if kind == "nvfp4" else 1))[:, None]
     zero = kind == "int4_zero"
@@ -83,14 +83,14 @@ SHAPES = [
 @pytest.mark.parametrize("kind", KINDS)
 def test_cuts_cover_the_product_and_fit(kind):
     for (rows, k), m in itertools.product(SHAPES, (1, 4, 8, 16)):
-        found = cuts(kind, m, rows, k)
+        found = configs(kind, m, rows, k)
         assert found, (rows, k, m)
-        for cut in found:
-            assert cut.units * cut.unit_rows >= rows
-            assert cut.splits * cut.split_k >= k
-            assert cut.shared_bytes(132, False) <= SHARED_MOST
-            assert 2 <= cut.stages(132, True) <= 16
-            assert cut.x_bytes % 128 == 64
+        for config in found:
+            assert config.units * config.unit_rows >= rows
+            assert config.splits * config.split_k >= k
+            assert config.shared_bytes(132, False) <= SHARED_MOST
+            assert 2 <= config.stages(132, True) <= 16
+            assert config.x_bytes % 128 == 64
         best = found[0]
         padded = best.splits * best.split_k * best.units * best.unit_rows
         assert padded < 1.08 * rows * k or rows * k < 4_000_000
@@ -98,7 +98,7 @@ def test_cuts_cover_the_product_and_fit(kind):
 
 
 def test_the_best_cut_streams_little_more_than_the_weight():
-    assert cuts("same", 1, 2048, 1536)[0].k_warps * 32 * cuts("same", 1, 2048, 1536)[0].steps == 1536
+    assert configs("same", 1, 2048, 1536)[0].k_warps * 32 * configs("same", 1, 2048, 1536)[0].steps == 1536
 
 
 @pytest.mark.parametrize(
@@ -158,27 +158,27 @@ def test_unknown_params_and_shapes_are_named():
 )
 def test_nothing_is_spilled(kind, m, dtype, epilogue):
     case = LinearCase(m=m, n=4096, k=4096, epilogue=epilogue)
-    found = cuts(kind, m, case.weight_rows, case.k)
-    for cut in {each.splits * each.warps * each.row_tiles: each for each in found if each.splits != 2}.values():
-        told = resources(compile_log(SOURCE, macros(cut, dtype, case.gates, case.normalises)))
+    found = configs(kind, m, case.weight_rows, case.k)
+    for config in {each.splits * each.warps * each.row_tiles: each for each in found if each.splits != 2}.values():
+        told = resources(compile_log(SOURCE, macros(config, dtype, case.gates, case.normalises)))
         assert (told.stack, told.spill_stores, told.spill_loads) == (0, 0, 0)
-        assert told.registers * cut.blocks * (cut.warps * 32 + 64) <= 65536
+        assert told.registers * config.blocks * (config.warps * 32 + 64) <= 65536
 
 
 def test_a_gpu_too_small_for_the_cut_is_named():
     """Few SMs have so many units each that what is kept of them leaves no room for the ring."""
-    cut = cuts("same", 16, 128_256, 2048, keep=True)[0]
-    assert parameters(cut, 132, False)["stages"] >= 2
+    config = configs("same", 16, 128_256, 2048, keep=True)[0]
+    assert parameters(config, 132, False)["stages"] >= 2
     with pytest.raises(ValueError, match="with 16 SMs"):
-        parameters(cut, 16, False)
+        parameters(config, 16, False)
 
 
 def test_counters_are_made_before_a_graph_captures_their_weight(monkeypatch):
-    claims, weight, other = Claims(), (torch.zeros(16),), (torch.zeros(16),)
+    dynamic, weight, other = SchedulerCounters(), (torch.zeros(16),), (torch.zeros(16),)
     capturing = False
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing)
-    first = claims.of(weight)
+    first = dynamic.of(weight)
     capturing = True
-    assert claims.of(weight) is first
+    assert dynamic.of(weight) is first
     with pytest.raises(ValueError, match=r"w has not been multiplied yet"):
-        claims.of(other)
+        dynamic.of(other)

@@ -1,13 +1,13 @@
-"""The skinny product on a GPU: right for every weight, epilogue and cut, alone and overlapping, for any input."""
+"""The skinny product on a GPU: right for every weight, epilogue and tile config, alone and with PDL, for any input."""
 
 import pytest
 import torch
 
 from kernels import registry
-from kernels.gemm.skinny_cut import cuts
+from kernels.gemm.skinny_config import configs
 from kernels.ops import LinearCase
 from kernels.proof import gate, inputs
-from tests.kernels.gemm.overlapping import assert_same_bits
+from tests.kernels.gemm.pdl_chain import assert_same_bits
 
 pytestmark = pytest.mark.gpu
 VARIANTS = {"same": "skinny", "fp8": "skinny_fp8", "nvfp4": "skinny_nvfp4", "int4": "skinny_int4"}
@@ -36,7 +36,7 @@ def case_of(kind, m, n, k, epilogue="none", dtype="bf16"):
 )
 def test_every_cut_passes_the_gate(kind, dtype, m, n, k, epilogue):
     variant, case = registry.variant(VARIANTS[kind]), case_of(kind, m, n, k, epilogue, dtype)
-    more = [{"overlap": True, "claims": True}, *([{"zero": True}] if kind == "int4" else [])]
+    more = [{"pdl": True, "dynamic": True}, *([{"zero": True}] if kind == "int4" else [])]
     for params in [*variant.space(case), *more]:
         report = gate.check(variant, case, "cuda", params)
         assert report.passed, (params, report.sentence)
@@ -55,9 +55,9 @@ def test_units_that_blocks_claim_give_the_same_bits_launch_after_launch(kind):
     variant, drawn = registry.variant(VARIANTS[kind]), inputs.draw(case, "cuda", 4)
     weight = variant.pack(case, {}, drawn["w"])
     expected = variant.build(case, {})(drawn["x"], weight)
-    claiming = variant.build(case, {"overlap": True, "claims": True})
+    dynamic = variant.build(case, {"pdl": True, "dynamic": True})
     for _ in range(50):
-        assert torch.equal(claiming(drawn["x"], weight), expected)
+        assert torch.equal(dynamic(drawn["x"], weight), expected)
 
 
 @pytest.mark.parametrize("kind", ["same", "fp8"])
@@ -86,7 +86,7 @@ def test_a_misaligned_x_is_named():
 
 def test_a_weight_packed_for_another_cut_is_named():
     case, variant = case_of("same", 1, 96, 512), registry.variant("skinny")
-    first, *others = cuts("same", 1, 96, 512)
+    first, *others = configs("same", 1, 96, 512)
     other = next(each for each in others if each.units * each.unit_rows != first.units * first.unit_rows)
     params = {name: getattr(other, name) for name in ("splits", "k_warps", "row_tiles", "warps")}
     weight = variant.pack(case, params, torch.zeros(96, 512, dtype=torch.bfloat16, device="cuda"))

@@ -1,17 +1,17 @@
-"""The small product's cuts, refusals and source; on a GPU the gate, overlapping chains and bad values."""
+"""The small product's tile configs, refusals and source; on a GPU the gate, PDL chains and bad values."""
 
 import pytest
 import torch
 
 from kernels import registry
-from kernels.gemm.small import CUT_PARAMS
+from kernels.gemm.small import CONFIG_PARAMS
 from kernels.gemm.small_call import SOURCE
-from kernels.gemm.small_cut import AT_ONCE, cuts
+from kernels.gemm.small_config import AT_ONCE, configs
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase
 from kernels.proof import gate, inputs
 from tests.kernels.compiling import compile_log, resources
-from tests.kernels.gemm.overlapping import assert_same_bits
+from tests.kernels.gemm.pdl_chain import assert_same_bits
 
 SHAPES = [(2048, 2048), (16_384, 2048), (2048, 8192), (1536, 8960), (28_672, 4096), (104, 64), (8, 8)]
 
@@ -21,26 +21,26 @@ SHAPES = [(2048, 2048), (16_384, 2048), (2048, 8192), (1536, 8960), (28_672, 409
 def test_cuts_cover_the_product_and_fit(m, epilogue):
     for n, k in SHAPES:
         case = LinearCase(m=m, n=n, k=k, epilogue=epilogue)
-        found = cuts(case)
+        found = configs(case)
         assert found
-        for cut in found:
-            outputs = cut.rows // (2 if case.gates else 1)
-            assert cut.x_rows * cut.tokens >= m
-            assert cut.blocks // (cut.tokens * cut.splits) * outputs >= n
-            assert cut.splits <= -(-k // 64)
-            assert cut.columns % 8 == 0
-            assert max(cut.rows, cut.columns) <= 256
-            assert cut.stages * cut.stage_bytes <= cut.shared_bytes <= 232_448 - 4096
-            assert cut.sums_bytes <= cut.shared_bytes
-            assert cut.shared_bytes + (2 * cut.stages + 2) * 8 + cut.splits * cut.columns * 4 <= 232_448
-            if cut.splits > 1 and not cut.alias:
-                assert cut.groups * cut.own * 1024 <= cut.stages * cut.stage_bytes
-            assert cut.threads <= 640
+        for config in found:
+            outputs = config.rows // (2 if case.gates else 1)
+            assert config.x_rows * config.tokens >= m
+            assert config.blocks // (config.tokens * config.splits) * outputs >= n
+            assert config.splits <= -(-k // 64)
+            assert config.columns % 8 == 0
+            assert max(config.rows, config.columns) <= 256
+            assert config.stages * config.stage_bytes <= config.shared_bytes <= 232_448 - 4096
+            assert config.sums_bytes <= config.shared_bytes
+            assert config.shared_bytes + (2 * config.stages + 2) * 8 + config.splits * config.columns * 4 <= 232_448
+            if config.splits > 1 and not config.alias:
+                assert config.groups * config.own * 1024 <= config.stages * config.stage_bytes
+            assert config.threads <= 640
 
 
 def test_a_cut_keeps_one_wave_where_it_can():
     """128 blocks in clusters of 4 do not fit on 132 SMs at once: fewer and larger ones do."""
-    best = cuts(LinearCase(m=128, n=4096, k=4096))[0]
+    best = configs(LinearCase(m=128, n=4096, k=4096))[0]
     assert best.blocks <= 132
     assert best.clusters <= AT_ONCE[best.splits]
 
@@ -85,12 +85,12 @@ def test_a_wrong_argument_is_named():
 )
 def test_nothing_is_spilled_and_products_run_on(m, dtype, epilogue):
     case = LinearCase(m=m, n=2048, k=2048, dtype=dtype, weights=dtype, epilogue=epilogue)
-    for cut in cuts(case)[:3:2]:
-        log = compile_log(SOURCE, cut.macros())
+    for config in configs(case)[:3:2]:
+        log = compile_log(SOURCE, config.macros())
         found = resources(log)
         assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
         assert "serialized" not in log
-        assert found.registers * cut.threads <= 65_536
+        assert found.registers * config.threads <= 65_536
 
 
 @pytest.mark.gpu
@@ -111,7 +111,7 @@ def test_nothing_is_spilled_and_products_run_on(m, dtype, epilogue):
 def test_every_cut_passes_the_gate(dtype, m, n, k, epilogue):
     variant = registry.variant("small_gemm")
     case = LinearCase(m=m, n=n, k=k, dtype=dtype, weights=dtype, epilogue=epilogue)
-    for params in [*variant.space(case), {"overlap": True}]:
+    for params in [*variant.space(case), {"pdl": True}]:
         report = gate.check(variant, case, "cuda", params)
         assert report.passed, (params, report.sentence)
 
@@ -130,9 +130,9 @@ def test_every_cut_passes_the_gate(dtype, m, n, k, epilogue):
 )
 def test_rows_of_w_across_pass_the_gate(dtype, m, n, k, epilogue):
     case = LinearCase(m=m, n=n, k=k, dtype=dtype, weights=dtype, epilogue=epilogue)
-    tried = [{name: getattr(cut, name) for name in CUT_PARAMS} for cut in cuts(case) if cut.wide]
+    tried = [{name: getattr(config, name) for name in CONFIG_PARAMS} for config in configs(case) if config.wide]
     assert tried
-    for params in [*tried[:3], tried[-1], tried[0] | {"overlap": True}]:
+    for params in [*tried[:3], tried[-1], tried[0] | {"pdl": True}]:
         report = gate.check(registry.variant("small_gemm"), case, "cuda", params)
         assert report.passed, (params, report.sentence)
 

@@ -1,4 +1,4 @@
-"""How a skinny product is cut into units, steps and splits, and how much shared memory that takes. No torch.
+"""Tile configs of a skinny product: units, steps and splits, and the shared memory they take. Imports without torch.
 
 A *step* is what one warp reads at once: 16 rows × `STEP_K` columns, `STEP_BYTES` long. A *unit* is the rows that a
 block finishes together. The blocks of a cluster (`splits`) share units and divide k.
@@ -30,8 +30,8 @@ MOST_STAGES = 16
 CLUSTERS_LOST = {4: 4}
 """Clusters fewer than the SMs would hold: a GPC with an SM too many leaves it idle."""
 
-DEALT = 0.6
-"""Share of the units that blocks do not claim: some SMs are a fifth slower than the mean."""
+STATIC_SHARE = 0.6
+"""Share of the units that the dynamic scheduler leaves static. Some SMs are a fifth slower than the mean."""
 
 SPLIT_US, UNIT_US = 2.0, 0.1
 """What joining the splits costs, and finishing a unit."""
@@ -41,8 +41,8 @@ SM_KB_PER_US = 33.7
 
 
 @dataclass(frozen=True)
-class Cut:
-    """A product [m, rows] over k, rows counted as they are packed, and how it is dealt out.
+class TileConfig:
+    """The tile config of a product [m, rows] over k; rows are counted as they are packed.
 
     `keep`: a block keeps its sums to the end. `spare`: bytes of shared memory that the kernel uses otherwise.
     `row_bytes`: bytes of bias and residual for each row.
@@ -102,7 +102,7 @@ class Cut:
 
     @property
     def layout(self) -> str:
-        """What decides where a packed weight's values lie: cuts of equal layouts read the same stream."""
+        """What decides where a packed weight's values lie: configs of equal layouts read the same stream."""
         names = ("kind", "rows", "k", "splits", "k_warps", "row_tiles", "warps")
         return " ".join(f"{name}={getattr(self, name)}" for name in names)
 
@@ -114,11 +114,11 @@ class Cut:
         """Units of the block that has most."""
         return -(-self.units // self.groups(sms))
 
-    def dealt_units(self, sms: int, overlap: bool) -> int:
-        """Units that are dealt out beforehand where blocks claim the others: what fills the rings, and DEALT of all."""
+    def static_units(self, sms: int, pdl: bool) -> int:
+        """Static units beside a dynamic scheduler: what fills the rings, and at least STATIC_SHARE of all."""
         groups = self.groups(sms)
-        ring = -(-self.stages(sms, overlap) * self.chunk // self.steps)
-        each = max(ring, int(DEALT * self.units / groups))
+        ring = -(-self.stages(sms, pdl) * self.chunk // self.steps)
+        each = max(ring, int(STATIC_SHARE * self.units / groups))
         return min(self.units, groups * each)
 
     def kept_units(self, sms: int) -> int:
@@ -136,20 +136,20 @@ class Cut:
         beside = scales + rows * self.row_bytes
         return self.spare + _line(own) + _line(kept + beside + 128) + _line(self.x_bytes * self.m)
 
-    def stages(self, sms: int, overlap: bool) -> int:
+    def stages(self, sms: int, pdl: bool) -> int:
         """Chunks of the ring; 0 when the shared memory is too small."""
         chunk = self.chunk * self.step_bytes
         fixed = self.fixed_bytes(sms)
         most = min(MOST_STAGES, max(2, self.most_units(sms) * self.steps // self.chunk))
         beside = (SHARED_HALF - fixed) // chunk
-        if overlap and beside * chunk >= RING_LEAST:
+        if pdl and beside * chunk >= RING_LEAST:
             return min(most, beside)
         stages = min(most, RING_ALONE // chunk, (SHARED_MOST - fixed) // chunk)
         return stages if stages >= 2 else 0
 
-    def shared_bytes(self, sms: int, overlap: bool) -> int:
+    def shared_bytes(self, sms: int, pdl: bool) -> int:
         """Dynamic shared memory of a launch."""
-        return self.fixed_bytes(sms) - self.spare + self.stages(sms, overlap) * self.chunk * self.step_bytes
+        return self.fixed_bytes(sms) - self.spare + self.stages(sms, pdl) * self.chunk * self.step_bytes
 
     def microseconds(self, sms: int) -> float:
         """A guess at the time without the launch: the stream, its imbalance, x read by every block, the joins."""
@@ -165,14 +165,14 @@ def _line(size: int) -> int:
     return -(-size // 128) * 128
 
 
-def can_claim(cut: Cut, case: LinearCase) -> bool:
+def can_schedule_dynamically(config: TileConfig, case: LinearCase) -> bool:
     """Whether units need nothing but their weights and scales, one output a thread, and are not kept.
 
     Not for nvfp4: its blocks' scales are read late, while those of a claimed unit's rows are on their way, and a slot
     of the ring might be filled again before.
     """
-    alone = cut.m == 1 and cut.splits == 1 and not cut.keep
-    return alone and cut.kind != "nvfp4" and not case.adds_bias and case.epilogue != "residual"
+    alone = config.m == 1 and config.splits == 1 and not config.keep
+    return alone and config.kind != "nvfp4" and not case.adds_bias and case.epilogue != "residual"
 
 
 def weight_kind(case: LinearCase, zero: bool = False) -> str:
@@ -182,13 +182,13 @@ def weight_kind(case: LinearCase, zero: bool = False) -> str:
     return "int4_zero" if case.weights == "int4" and zero else case.weights
 
 
-def cuts(
+def configs(
     kind: str, m: int, rows: int, k: int, keep: bool = False, spare: int = 0, row_bytes: int = 0, sms: int = 132
-) -> list[Cut]:
-    """Every cut that fits into shared memory, the best guess first."""
+) -> list[TileConfig]:
+    """Every tile config that fits into shared memory, the best guess first."""
     four_bit = kind not in ("same", "fp8")
     found = [
-        Cut(kind, m, rows, k, splits, k_warps, row_tiles, warps, keep, spare, row_bytes)
+        TileConfig(kind, m, rows, k, splits, k_warps, row_tiles, warps, keep, spare, row_bytes)
         for splits in ((1,) if keep else (1, 2, 4))
         for warps in ((16, 8) if four_bit else (8,))
         for k_warps in (16, 8, 4, 2)

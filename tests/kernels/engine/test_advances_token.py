@@ -9,7 +9,7 @@ from kernels import registry
 from kernels.engine.eager import EagerRunner
 from kernels.engine.kernels_session import KernelsSession
 from kernels.ops import LmHeadCase
-from kernels.ops.token_feedback import Turn
+from kernels.ops.token_feedback import TokenFeedback
 from tests.kernels.engine.planned_models import applied, load, planned
 
 
@@ -19,20 +19,20 @@ class TurningHead(registry.Variant):
     name = "turning_head"
     op = "lm_head"
     summary = "planted by a test"
-    turns = True
+    advances_token = True
 
     def serves(self, case: Any, gpu: Any) -> None:
         return None
 
     def build(self, case: Any, params: dict[str, Any]) -> Any:
-        def head(x: torch.Tensor, w: torch.Tensor, turn: Turn) -> None:
-            turn.token.copy_((x @ w.T).argmax(-1, keepdim=True))
-            turn.position.add_(turn.moves)
-            assert turn.embedding is not None
-            assert turn.stream is not None
-            assert turn.seen is not None
-            turn.stream.copy_(turn.embedding[turn.token[:, 0]])
-            turn.seen[turn.position] = turn.token.T
+        def head(x: torch.Tensor, w: torch.Tensor, feedback: TokenFeedback) -> None:
+            feedback.token.copy_((x @ w.T).argmax(-1, keepdim=True))
+            feedback.position.add_(feedback.moves)
+            assert feedback.embedding is not None
+            assert feedback.stream is not None
+            assert feedback.seen is not None
+            feedback.stream.copy_(feedback.embedding[feedback.token[:, 0]])
+            feedback.seen[feedback.position] = feedback.token.T
 
         return head
 

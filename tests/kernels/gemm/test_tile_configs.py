@@ -8,7 +8,7 @@ from kernels import registry
 from kernels.engine.bound_variants import Parts
 from kernels.engine.planned import PlannedLinear
 from kernels.gemm import small
-from kernels.gemm.small_cut import cuts
+from kernels.gemm.small_config import configs
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase, LmHeadCase
 from kernels.tune.plan_search import planned_op
@@ -37,10 +37,10 @@ def test_params_of_one_size_cut_every_other(name, weights, sizes):
         if variant.serves(one, H200) or variant.serves(other, H200):
             continue
         for params in variant.space(one):
-            given = params | {"overlap": True}
+            given = params | {"pdl": True}
             found = variant.resized(other, given)
             variant.build(other, found)
-            assert found["overlap"]
+            assert found["pdl"]
             assert variant.resized(one, given) == given
             changed += found != given
     assert changed or variant.op == "lm_head"
@@ -56,7 +56,7 @@ def test_a_name_that_no_cut_has_stays_wrong():
 def test_a_plan_for_short_prompts_serves_long_ones():
     case = LinearCase(m=128, n=3072, k=2048)
     longer, variant = case.model_copy(update={"m": 256}), registry.variant("small_gemm")
-    every = ({name: getattr(cut, name) for name in small.CUT_PARAMS} for cut in cuts(case))
+    every = ({name: getattr(config, name) for name in small.CONFIG_PARAMS} for config in configs(case))
     params = next(each for each in every if variant.resized(longer, each) != each)
     ops = [planned_op(case, "small_gemm", params)]
     for parts in (Parts(ops, H200), PlannedLinear(ops, H200).parts):

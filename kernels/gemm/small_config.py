@@ -1,4 +1,4 @@
-"""How a small product is cut: rows of w a block, tiles of rows of x, splits of k, stages. No torch.
+"""Tile configs of a small product: rows of w a block, tiles of rows of x, splits of k, stages. Imports without torch.
 
 One wave fills the GPU, or the best of several; a cluster is the `splits` blocks that divide k.
 """
@@ -49,7 +49,7 @@ BEGIN_US, JOIN_US, ALIAS_US, END_US = 1.1, 0.25, 1.1, 1.05
 
 
 @dataclass(frozen=True)
-class SmallCut:
+class SmallTileConfig:
     """`groups` warpgroups of 64 rows of w a block; `splits` blocks divide k; `tokens` tiles of rows of x.
 
     With `wide` it is 64 rows of x a warpgroup, and so many rows of w a block.
@@ -187,18 +187,21 @@ class SmallCut:
         }  # fmt: skip
 
 
-def cuts(case: LinearCase) -> list[SmallCut]:
-    """Every cut of the case, the best guess first: of two alike the one that more SMs have a part in."""
+def configs(case: LinearCase) -> list[SmallTileConfig]:
+    """Every tile config of the case, the best guess first; of two equal guesses the one that uses more SMs."""
     found = [
-        SmallCut(case, groups, splits, tokens) for groups in (1, 2, 3, 4) for splits in AT_ONCE for tokens in (1, 2, 4)
+        SmallTileConfig(case, groups, splits, tokens)
+        for groups in (1, 2, 3, 4)
+        for splits in AT_ONCE
+        for tokens in (1, 2, 4)
     ]
-    found += [cut for groups in (1, 2, 3, 4) for tokens in (1, 2, 4) for cut in _wide(case, groups, tokens)]
+    found += [config for groups in (1, 2, 3, 4) for tokens in (1, 2, 4) for config in _wide(case, groups, tokens)]
     fitting = (each for each in found if each.fits)
     return sorted(fitting, key=lambda each: (each.microseconds(), each.waves, -each.blocks))
 
 
-def _wide(case: LinearCase, groups: int, tokens: int) -> list[SmallCut]:
+def _wide(case: LinearCase, groups: int, tokens: int) -> list[SmallTileConfig]:
     """For each number of waves the fewest rows of w a block, and the fewest that 16 divides, as gates need."""
-    every = [SmallCut(case, groups, 1, tokens, wide) for wide in reversed(WIDE)]
+    every = [SmallTileConfig(case, groups, 1, tokens, wide) for wide in reversed(WIDE)]
     found = {(each.waves, each.wide % 16): each for each in every}
     return [each for (_, rest), each in found.items() if not (case.gates and rest)]

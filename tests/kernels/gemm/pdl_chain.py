@@ -16,11 +16,11 @@ def assert_same_bits(variant: Variant, case, x: torch.Tensor, weight, residual: 
         return y
 
     expected = chain({})
-    chain({"overlap": True})
+    chain({"pdl": True})
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        found = chain({"overlap": True})
+        found = chain({"pdl": True})
     for _ in range(20):
         found.zero_()
         graph.replay()
