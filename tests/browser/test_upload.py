@@ -1,5 +1,6 @@
 """The upload page and the workload form in a real Chromium."""
 
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,6 +85,25 @@ def test_a_folder_goes_up_although_the_connection_breaks(page: Page, folder: Pat
     assert broken
     stored = {file["path"]: file["sha256"] for file in listed(page, "models")[0]["files"]}
     assert stored == {path.name: sha(path.read_bytes()) for path in folder.iterdir() if path.is_file()}
+
+
+def test_the_browser_hashes_in_steps_as_the_server_hashes_the_whole(page: Page) -> None:
+    lengths = [0, 1, 55, 56, 63, 64, 65, 127, 128, 1_000_003]
+    page.goto("/models/upload/")
+    found = page.evaluate(
+        """async (lengths) => {
+          const { sha256 } = await import("/static/vendor/noble-hashes/sha2.js");
+          return lengths.map((length) => {
+            const bytes = Uint8Array.from({ length }, (_, index) => (index * 31) % 251);
+            const hash = sha256.create();
+            for (let at = 0; at < length; at += 100_001) hash.update(bytes.subarray(at, at + 100_001));
+            return Array.from(hash.digest());
+          });
+        }""",
+        lengths,
+    )
+    wanted = [hashlib.sha256(bytes(index * 31 % 251 for index in range(length))) for length in lengths]
+    assert [bytes(digest) for digest in found] == [each.digest() for each in wanted]
 
 
 def test_dropped_files_are_refused_with_a_sentence_and_nothing_stays(page: Page) -> None:

@@ -1,5 +1,5 @@
 // Uploads a model directory by the REST API: chunk by chunk, hashed on the way, taken up again where it stopped.
-import { Sha256 } from "./sha256.js";
+import { sha256 } from "../vendor/noble-hashes/sha2.js";
 
 const CHUNK = 8 * 2 ** 20;
 const PATIENCE = 6;
@@ -169,6 +169,8 @@ async function pause(milliseconds) {
 
 // Sending
 
+const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+
 const same = (rows, files) =>
   rows.length === files.length && rows.every((row, i) => row.path === files[i].path && row.size === files[i].file.size);
 
@@ -182,7 +184,7 @@ async function begin() {
 }
 
 async function sendFile(entry, received) {
-  const hash = new Sha256();
+  const hash = sha256.create();
   const { file } = entry;
   const url = `${form.dataset.api}/${state.upload.id}/files/${entry.number}`;
   const moved = (at) => {
@@ -210,7 +212,7 @@ async function sendFile(entry, received) {
     await pause(0);
   }
   moved(file.size);
-  return { path: entry.path, sha256: hash.hex() };
+  return { path: entry.path, sha256: hex(hash.digest()) };
 }
 
 // A model that is refused leaves no upload behind.
