@@ -1,6 +1,7 @@
 """Models, the uploads they come by, and the workloads about them."""
 
 import uuid
+from typing import Any, TypeVar
 
 import pydantic
 from django.conf import settings
@@ -11,9 +12,20 @@ from workbench.api.sentences import sentence, sentences
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Workload as WorkloadDocument
 
+Stored = TypeVar("Stored", bound=pydantic.BaseModel)
+
 
 class Unreadable(ValueError):
     """A stored workload or manifest is no valid document any more; the message is a sentence."""
+
+
+def _read_stored(kind: type[Stored], stored: Any, what: str) -> Stored:
+    """The stored JSON as a document; `what` names it in the sentence of the Unreadable that is raised otherwise."""
+    try:
+        return kind.model_validate(stored)
+    except pydantic.ValidationError as error:
+        reason = sentence(sentences(error)[0])
+        raise Unreadable(f"This version cannot read the stored {what}: {reason}") from error
 
 
 class Model(models.Model):
@@ -44,11 +56,7 @@ class Model(models.Model):
     @property
     def facts(self) -> ModelManifest:
         """The manifest as a document. Raises Unreadable."""
-        try:
-            return ModelManifest.model_validate(self.manifest)
-        except pydantic.ValidationError as error:
-            reason = sentence(sentences(error)[0])
-            raise Unreadable(f"This version cannot read the stored manifest of {self.name}: {reason}") from error
+        return _read_stored(ModelManifest, self.manifest, f"manifest of {self.name}")
 
     @property
     def reading(self) -> tuple[ModelManifest | None, str]:
@@ -143,11 +151,7 @@ class Workload(models.Model):
     @property
     def sla(self) -> WorkloadDocument:
         """The document, validated. Raises Unreadable."""
-        try:
-            return WorkloadDocument.model_validate(self.document)
-        except pydantic.ValidationError as error:
-            reason = sentence(sentences(error)[0])
-            raise Unreadable(f"This version cannot read the stored workload: {reason}") from error
+        return _read_stored(WorkloadDocument, self.document, "workload")
 
     @property
     def reading(self) -> tuple[WorkloadDocument | None, str]:
