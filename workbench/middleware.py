@@ -8,6 +8,8 @@ from contextvars import ContextVar
 
 from django.http import HttpRequest, HttpResponse
 
+from workbench import disk
+
 _request_id: ContextVar[str] = ContextVar("request_id", default="-")
 _PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 GetResponse = Callable[[HttpRequest], HttpResponse]
@@ -51,6 +53,19 @@ class RequestIdMiddleware:
             _request_id.reset(token)
         response["X-Request-ID"] = identity
         return response
+
+
+class DeletionRoomMiddleware:
+    """Lets a member delete things on a full disk: gives the room that is kept for that back to the file system."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        deletes = request.method == "DELETE" or (request.method == "POST" and request.path.endswith("/delete/"))
+        if deletes and request.user.is_authenticated and disk.is_scarce():
+            disk.give_room()
+        return self.get_response(request)
 
 
 class SecurityHeadersMiddleware:

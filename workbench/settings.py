@@ -57,6 +57,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "workbench.accounts.middleware.CallerMiddleware",
     "workbench.accounts.middleware.LoginRequiredMiddleware",
+    "workbench.middleware.DeletionRoomMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -139,6 +140,7 @@ UPLOAD_CHUNK_BYTES = env.int("UPLOAD_CHUNK_BYTES", default=16 * 2**20)
 LARGEST_REQUEST_BYTES = max(DATA_UPLOAD_MAX_MEMORY_SIZE, UPLOAD_CHUNK_BYTES) + 2**20
 MODEL_MAX_BYTES = env.int("MODEL_MAX_BYTES", default=80 * 2**30)
 ORGANISATION_QUOTA_BYTES = env.int("ORGANISATION_QUOTA_BYTES", default=500 * 2**30)
+DISK_RESERVE_BYTES = env.int("DISK_RESERVE_BYTES", default=2**30)  # uploads leave this free: for database and Redis
 API_REQUESTS_PER_MINUTE = env.int("API_REQUESTS_PER_MINUTE", default=600)
 LOGIN_ATTEMPTS = env.int("LOGIN_ATTEMPTS", default=10)
 LOGIN_WINDOW_SECONDS = env.int("LOGIN_WINDOW_SECONDS", default=15 * 60)

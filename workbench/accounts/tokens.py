@@ -2,9 +2,11 @@
 
 from datetime import timedelta
 
+from django.db import DatabaseError
 from django.db.models import F, Q
 from django.utils import timezone
 
+from workbench import disk
 from workbench.accounts.models import ApiToken, Organisation, User
 from workbench.accounts.secrets import PREFIX_LENGTH, keyed_digest, new_token
 
@@ -36,7 +38,11 @@ def find(secret: str) -> ApiToken | None:
     if token is not None:
         now = timezone.now()
         stale = Q(last_used_at=None) | Q(last_used_at__lt=now - _LAST_USED_STEP)
-        ApiToken.objects.filter(stale, pk=token.pk).update(last_used_at=now)
+        try:
+            ApiToken.objects.filter(stale, pk=token.pk).update(last_used_at=now)
+        except DatabaseError as error:
+            if not disk.is_full(error):
+                raise
     return token
 
 

@@ -13,6 +13,7 @@ from ninja.parser import Parser
 
 from kernels.model_files import ModelRefused
 from kernels.model_files.strict_json import parse_json
+from workbench import disk
 from workbench.api.sentences import Problem, describe, field_path, invalid, sentence, sentences
 
 __all__ = ["Problem", "ProblemAPI", "invalid", "respond", "sentence", "sentences"]
@@ -87,6 +88,9 @@ def _on_forbidden(request: HttpRequest, error: PermissionDenied) -> HttpResponse
 
 
 def _on_crash(request: HttpRequest, error: Exception) -> HttpResponse:
+    if disk.is_full(error):
+        log.error("the disk is full in %s %s: %s", request.method, request.path, error)
+        return respond(507, DETAILS[507])
     log.exception("unhandled error in %s %s", request.method, request.path)
     return respond(500, DETAILS[500])
 
@@ -103,6 +107,7 @@ DETAILS = {
     405: "This address does not take that method.",
     413: "The request's body is too large.",
     500: "Something went wrong on our side; the log has it under this response's X-Request-ID.",
+    507: "The workbench's disk is full; delete models, runs or uploads that are no longer needed.",
 }
 
 

@@ -17,6 +17,7 @@ from typing import IO, Self
 
 from celery import Celery
 
+from workbench.disk import SCARCE_BYTES, free_bytes
 from workbench.embedded.broker import redis_service
 from workbench.embedded.devices import Device, find_devices
 from workbench.embedded.process import EmbeddedError, Service, wait_until
@@ -138,7 +139,8 @@ class Workbench:
                 f"{service.name} ended again (status {service.exit_status}), the {RESTARTS_PER_MINUTE + 1}th restart "
                 f"within a minute; the end of {service.log}:\n{service.last_words()}"
             )
-        self._restarts.append(now)
+        if free_bytes(self.data) >= SCARCE_BYTES:  # a full disk is no reason to give up: somebody may delete something
+            self._restarts.append(now)
         service.stop()
         service.start()
 
@@ -195,7 +197,9 @@ class Workbench:
         )
 
     def _ledger_worker(self) -> Service:
-        return self._worker("workbench", "ledger", "ledger", self.env, "--beat")
+        """With the schedule, kept in memory: a schedule in a file ends when the disk is full."""
+        beat = ("--beat", "--scheduler", "celery.beat:Scheduler")
+        return self._worker("workbench", "ledger", "ledger", self.env, *beat)
 
     def _gpu_worker(self, index: int, device: Device) -> Service:
         """Without the web's secrets, and with one GPU to see."""

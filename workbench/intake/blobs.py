@@ -11,6 +11,8 @@ from pathlib import Path
 
 from django.conf import settings
 
+from workbench import disk
+
 CHUNK = 1 << 20
 GRACE_SECONDS = 24 * 3600
 """A blob this young is never removed: somebody may be about to refer to it."""
@@ -101,7 +103,7 @@ def sweep_incoming(known: set[str], older_than_seconds: float) -> None:
 
 def free_bytes() -> int:
     """Free space of the file system that the blobs lie on."""
-    return shutil.disk_usage(incoming()).free
+    return disk.free_bytes(Path(settings.BLOBS))
 
 
 def _sync_folder(folder: Path) -> None:

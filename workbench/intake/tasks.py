@@ -4,6 +4,7 @@ import logging
 
 from celery import shared_task
 
+from workbench import disk
 from workbench.intake.services import cleaning
 from workers.documents.broker import SWEEP_UPLOADS_TASK
 
@@ -12,6 +13,7 @@ log = logging.getLogger(__name__)
 
 @shared_task(name=SWEEP_UPLOADS_TASK)
 def sweep_uploads() -> None:
-    """Remove abandoned uploads."""
+    """Remove abandoned uploads, and keep room for deletions."""
     if removed := cleaning.sweep_uploads():
         log.info("removed %s abandoned uploads", removed)
+    disk.keep_room()

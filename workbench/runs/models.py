@@ -114,7 +114,7 @@ class StoredArtifact(models.Model):
     """A file that a stage kept; its content lies among the blobs under its SHA-256."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="artifacts")
-    organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="+")
+    organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="artifacts")
     stage = models.CharField(max_length=10)
     name = models.CharField(max_length=200)
     sha256 = models.CharField(max_length=64)

@@ -4,21 +4,30 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Sum
+from django.db.models import F, Sum
 
 from workbench.api.problems import Problem
 from workbench.intake import blobs
 from workbench.intake.models import Model, UploadFile
 
-SPARE_BYTES = 1 << 30
-"""Disk space that uploads leave free."""
-
 
 def used_bytes(organisation: Any) -> int:
-    """Bytes of the organisation's models and of its uploads as announced."""
+    """Bytes of the organisation's models, of its uploads as announced and of what its runs kept."""
     models = Model.objects.filter(organisation=organisation).aggregate(total=Sum("size"))["total"] or 0
     files = UploadFile.objects.filter(upload__organisation=organisation)
-    return models + (files.aggregate(total=Sum("size"))["total"] or 0)
+    rows = (files, organisation.artifacts)
+    return models + sum(each.aggregate(total=Sum("size"))["total"] or 0 for each in rows)
+
+
+def announced_bytes() -> int:
+    """Bytes that all open uploads have announced and that have not come yet."""
+    return UploadFile.objects.aggregate(total=Sum(F("size") - F("received")))["total"] or 0
+
+
+def check_space(coming: int) -> None:
+    """Refuses bytes that would eat into the space that database and Redis keep. Raises Problem 507."""
+    if coming > blobs.free_bytes() - settings.DISK_RESERVE_BYTES:
+        raise Problem(507, "files: there is not enough space on the workbench's disk for them")
 
 
 def check(organisation: Any, sizes: Sequence[int]) -> None:
@@ -29,8 +38,7 @@ def check(organisation: Any, sizes: Sequence[int]) -> None:
     left = settings.ORGANISATION_QUOTA_BYTES - used_bytes(organisation)
     if total > left:
         raise too_large(f"{total:,} bytes are over the {max(0, left):,} left of the organisation's quota")
-    if total > blobs.free_bytes() - SPARE_BYTES:
-        raise Problem(507, "files: there is not enough space on the workbench's disk for them")
+    check_space(total + announced_bytes())
 
 
 def too_large(reason: str) -> Problem:

@@ -7,9 +7,10 @@ import shutil
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import RawIOBase
 from pathlib import Path
 from threading import Lock
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
 
 from django.http import Http404
 from django.http.request import UnreadablePostError
@@ -18,6 +19,7 @@ from django.utils import timezone
 from workbench.api.problems import Problem
 from workbench.intake import blobs
 from workbench.intake.models import Upload, UploadFile
+from workbench.intake.services import quota
 
 
 class Readable(Protocol):
@@ -78,7 +80,7 @@ def discard(upload: Upload) -> None:
 def append(upload: Upload, number: int, offset: int, stream: Readable, length: int) -> UploadFile:
     """Writes up to `length` bytes from the stream at `offset`; what came before a broken connection is kept.
 
-    Raises WrongOffset, Problem 409 or 413, and Http404 when the upload is gone.
+    Raises WrongOffset, Problem 409, 413 or (the disk is full) 507, and Http404 when the upload is gone.
     """
     with _locked(upload, number) as (row, out):
         if row.upload.state != Upload.State.OPEN:
@@ -88,15 +90,20 @@ def append(upload: Upload, number: int, offset: int, stream: Readable, length: i
         if offset + length > row.size:
             reason = f"{offset + length:,} bytes are more than the {row.size:,} announced"
             raise Problem(413, f"{row.path}: size: {reason}", [{"file": row.path, "field": "size", "reason": reason}])
+        quota.check_space(length)
         state = running.take(row.pk, offset)
         out.truncate(offset)
         out.seek(offset)
-        row.received = offset + _copy(stream, out, length, state)
+        try:
+            row.received = offset + _copy(stream, out, length, state)
+        except BaseException:
+            out.truncate(offset)
+            raise
         _record(row, offset, state)
         return row
 
 
-def _copy(stream: Readable, out: BinaryIO, length: int, state: Any | None) -> int:
+def _copy(stream: Readable, out: RawIOBase, length: int, state: Any | None) -> int:
     done = 0
     while done < length:
         try:
@@ -105,13 +112,20 @@ def _copy(stream: Readable, out: BinaryIO, length: int, state: Any | None) -> in
             break
         if not chunk:
             break
-        out.write(chunk)
+        quota.check_space(len(chunk))
+        _write(out, chunk)
         if state is not None:
             state.update(chunk)
         done += len(chunk)
-    out.flush()
     os.fsync(out.fileno())
     return done
+
+
+def _write(out: RawIOBase, chunk: bytes) -> None:
+    """Writes all of the chunk: one call may write only a part of it."""
+    left = memoryview(chunk)
+    while left:
+        left = left[out.write(left) :]
 
 
 def _record(row: UploadFile, offset: int, state: Any | None) -> None:
@@ -126,13 +140,13 @@ def _record(row: UploadFile, offset: int, state: Any | None) -> None:
 
 
 @contextmanager
-def _locked(upload: Upload, number: int) -> Iterator[tuple[UploadFile, BinaryIO]]:
+def _locked(upload: Upload, number: int) -> Iterator[tuple[UploadFile, RawIOBase]]:
     """The file's row, read while this process alone may write its bytes; 409 when another request is writing."""
     if not UploadFile.objects.filter(upload=upload, number=number).exists():
         raise Http404
     folder_of(upload).mkdir(parents=True, exist_ok=True)
     descriptor = os.open(file_of(upload, number), os.O_RDWR | os.O_CREAT, 0o600)
-    with os.fdopen(descriptor, "r+b") as out:
+    with os.fdopen(descriptor, "r+b", buffering=0) as out:
         try:
             fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -146,7 +146,7 @@ function patch(url, offset, bytes, moved) {
     request.onload = () => {
       const at = request.getResponseHeader("Upload-Offset");
       if (at !== null) done(Number(at));
-      else if (request.status === 429 || request.status >= 500) done(null);
+      else if (request.status === 429 || (request.status >= 500 && request.status !== 507)) done(null);
       else stop(refusal(request));
     };
     request.send(bytes);

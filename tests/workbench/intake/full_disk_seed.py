@@ -1,0 +1,19 @@
+"""An engineer with a token and a login, made in the database that DATABASE_URL or WORKBENCH_DATA names."""
+
+import json
+
+import django
+
+django.setup()
+
+from django.test import Client  # noqa: E402
+
+from workbench.accounts import services, tokens  # noqa: E402
+from workbench.accounts.models import User  # noqa: E402
+
+user = User.objects.create_user("engineer@voice.test", "correct horse battery", name="Engineer")
+organisation = services.create_organisation("Voice", user)
+_, secret = tokens.issue(organisation, user, "test", "write")
+client = Client()
+client.force_login(user)
+print(json.dumps({"token": secret, "session": client.cookies["sessionid"].value}))
