@@ -60,9 +60,9 @@ class Expected(BaseModel):
 
 
 class Plan(BaseModel):
-    """plan.json. `model_digest` is that of `kernels.engine.weights.digest`; `options` belong to the runner.
+    """plan.json. `model_digest` names the model (`kernels.model_files.digests`); `options` belong to the runner.
 
-    Version 1 differs in the keys of params alone.
+    Version 1 differs in the keys of params and in what the digest covers (`plan_digest`).
     """
 
     model_config = ConfigDict(extra="forbid")

@@ -1,7 +1,6 @@
 """`python -m kernels run`: runs a plan on this machine, and holds what it measures beside what the plan expects."""
 
 import argparse
-import hashlib
 import itertools
 import json
 import sys
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ValidationError
 
 from kernels.cli.bench_document import unwritable
-from kernels.engine.weights import digest, generated_digest
+from kernels.model_files.digests import hash_of, plan_digest
 from kernels.plan import Expected, Plan
 
 if TYPE_CHECKING:
@@ -91,24 +90,20 @@ def read_model(directory: Path, plan: Plan) -> tuple[dict[str, Any], bool, int]:
         raise Refused(f"{config_path}: no valid JSON: {error}") from error
     seed = int(plan.options.get("seed", 0))
     generated = not list(directory.rglob("*.safetensors"))
-    found = generated_digest(config, seed) if generated else _files_digest(directory)
+    found = plan_digest(plan.version, config, _hashes(directory), generated, seed)
     if found != plan.model_digest:
-        what = f"its configuration with seed {seed} has" if generated else "its files have"
+        what = f"its configuration and files with seed {seed} have" if generated else "its files have"
         raise Refused(
             f"{directory}: the plan is for the model {plan.model_digest[:12]}…, but {what} the digest {found[:12]}…"
         )
     return config, generated, seed
 
 
-def _files_digest(directory: Path) -> str:
-    """The digest of the files in the directory, hidden ones left out."""
-    pairs = []
-    for path in sorted(directory.rglob("*")):
-        name = path.relative_to(directory)
-        if path.is_file() and not any(part.startswith(".") for part in name.parts):
-            with path.open("rb") as file:
-                pairs.append((name.as_posix(), hashlib.file_digest(file, "sha256").hexdigest()))
-    return digest(pairs)
+def _hashes(directory: Path) -> list[tuple[str, str]]:
+    """Path and SHA-256 of each file in the directory, hidden ones left out."""
+    paths = {path.relative_to(directory): path for path in directory.rglob("*") if path.is_file()}
+    shown = {name: path for name, path in paths.items() if not any(part.startswith(".") for part in name.parts)}
+    return [(name.as_posix(), hash_of(path)) for name, path in shown.items()]
 
 
 def run_plan(plan: Plan, directory: Path, requests: int, device: str | None = None) -> RunDocument:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kernels.engine import describe, weights
+from kernels.engine import describe
+from kernels.model_files.digests import model_digest
 from kernels.ops import LinearCase
 from workers.documents.measurement import Candidate
 from workers.documents.model import ModelFile, ModelManifest
@@ -35,9 +36,7 @@ TINY = {
 
 def manifest(config: dict, generated: bool = True, files: tuple[ModelFile, ...] = ()) -> ModelManifest:
     facts = describe(config)
-    digest = (
-        weights.generated_digest(config, 0) if generated else weights.digest((each.path, each.sha256) for each in files)
-    )
+    digest = model_digest(config, [(each.path, each.sha256) for each in files], generated)
     return ModelManifest(
         digest=digest,
         name="tiny",

@@ -196,7 +196,7 @@ def _model_reference(api: Api, model: str) -> str:
                 bars[what] = progress.add_task(what, total=total)
             progress.update(bars[what], completed=done)
 
-        return str(upload(api, path, say)["digest"])
+        return str(upload(api, path, say)["content_digest"])
 
 
 def _print_run(api: Api, run: dict[str, Any], as_json: bool) -> None:

@@ -45,9 +45,11 @@ def model_list(models: list[dict[str, Any]], catalogue: list[dict[str, Any]], co
         table.add_row(row["name"], row["architecture"], f"{row['parameters']:,}", "catalogue")
     for row in models:
         if row["unreadable"]:
-            table.add_row(f"{row['name']}\n{row['digest']}", "cannot be read", "–", "–")
+            table.add_row(f"{row['name']}\n{row['content_digest']}", "cannot be read", "–", "–")
         elif row["source"] == "upload":
-            table.add_row(f"{row['name']}\n{row['digest']}", row["architecture"], f"{row['parameters']:,}", "upload")
+            table.add_row(
+                f"{row['name']}\n{row['content_digest']}", row["architecture"], f"{row['parameters']:,}", "upload"
+            )
     console.print(table)
     for row in models:
         if row["unreadable"]:

@@ -74,12 +74,6 @@ def store(chunks: Iterable[bytes], expect: str | None = None) -> tuple[str, int]
     return found, size
 
 
-def hash_of(file: Path) -> str:
-    """SHA-256 of a file, read in chunks."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
 def collect(wanted: set[str]) -> int:
     """Removes the blobs that are not wanted and older than the grace; returns how many."""
     oldest, removed = time.time() - GRACE_SECONDS, 0

@@ -31,13 +31,15 @@ def _read_stored(kind: type[Stored], stored: Any, what: str) -> Stored:
 class Model(models.Model):
     """A model of an organisation: uploaded, or a catalogue entry from its first use on.
 
-    `manifest` is a `ModelManifest`; the files' contents are blobs. `size` counts the bytes of the files.
+    `manifest` is a `ModelManifest`; the files' contents are blobs. `size` counts the bytes of the files. `digest` names
+    the model in plans; `content_digest` names these very files (`kernels.model_files.digests`).
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="models")
     name = models.CharField(max_length=120)
     digest = models.CharField(max_length=64)
+    content_digest = models.CharField(max_length=64)
     manifest = models.JSONField()
     size = models.BigIntegerField(default=0)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
@@ -47,8 +49,8 @@ class Model(models.Model):
 
     class Meta:
         ordering = ("-created_at",)
-        constraints = (models.UniqueConstraint("organisation", "digest", name="one_model_per_digest"),)
-        indexes = (models.Index(fields=("digest",), name="model_digest"),)
+        constraints = (models.UniqueConstraint("organisation", "content_digest", name="one_model_per_content"),)
+        indexes = (models.Index(fields=("organisation", "digest"), name="models_of_digest"),)
 
     def __str__(self) -> str:
         return self.name

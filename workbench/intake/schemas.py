@@ -15,7 +15,10 @@ SHA256 = r"^[0-9a-f]{64}$"
 
 
 class ModelOut(Schema):
-    """A model of the organisation; `digest` is what a workload names it by. Sizes in bytes.
+    """A model of the organisation. Sizes in bytes.
+
+    A workload names it by `content_digest`, which covers all its files. `digest` covers what changes its outputs and
+    names it in plans; a workload may also give that, and gets the newest model that has it.
 
     `unreadable` says why this version cannot read the stored manifest; what the manifest says is then null.
     """
@@ -23,6 +26,7 @@ class ModelOut(Schema):
     id: UUID
     name: str
     digest: str
+    content_digest: str
     source: str | None = None
     kind: Kind | None = None
     architecture: str | None = None
@@ -41,6 +45,7 @@ def model_out(model: Model) -> dict[str, Any]:
     """A Model as ModelOut."""
     facts, unreadable = model.reading
     kept = {"id": model.id, "name": model.name, "digest": model.digest, "size": model.size}
+    kept["content_digest"] = model.content_digest
     more = {"created_at": model.created_at, "unreadable": unreadable}
     return (facts.model_dump() if facts else {}) | kept | more
 

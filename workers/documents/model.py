@@ -16,13 +16,15 @@ class ModelFile(Document):
 
 
 class ModelManifest(Document):
-    """A model as workers fetch it: by `digest`, file by file.
+    """A model as a stage and its worker know it.
 
-    Uploaded: `digest` is the SHA-256 of the sorted (path, sha256) list. Generated: the digest of configuration,
-    seed and generator version (`kernels.engine.weights.generated_digest`); `files` then holds config.json alone.
+    `digest` covers what changes the outputs and names the model in plans; `content_digest` covers all of `files` and
+    names what is stored and served (`kernels.model_files.digests`). Without weights among the files, they are
+    `generated` from `seed`. Results of older versions have no `content_digest`.
     """
 
     digest: str
+    content_digest: str = ""
     name: str
     source: Literal["upload", "catalogue"]
     config: dict[str, Any]

@@ -10,6 +10,7 @@ import torch
 from kernels import engine
 from kernels.engine import Runner
 from kernels.engine.whole_model import rebuild_spread
+from kernels.model_files.digests import plan_digest
 from kernels.plan import Expected, Plan
 from workers.charts.text import plain, times
 from workers.documents.stages import (
@@ -50,8 +51,11 @@ def plan_of(document: StageInput) -> Plan:
     if document.results.compose is None:
         raise StageError("verify: the run has no composed plan to verify")
     plan = Plan.model_validate(document.results.compose.plan)
-    if plan.model_digest != document.model.digest:
-        raise StageError(f"The plan is of the model {plan.model_digest[:12]}, not of {document.model.digest[:12]}.")
+    model = document.model
+    files = [(file.path, file.sha256) for file in model.files]
+    own = plan_digest(plan.version, model.config, files, model.generated, model.seed)
+    if plan.model_digest != own:
+        raise StageError(f"The plan is of the model {plan.model_digest[:12]}, not of {own[:12]}.")
     return plan
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from kernels.__main__ import main
 from kernels.cli import run
-from kernels.engine.weights import digest, generated_digest
 from kernels.measure.environment import here
 from kernels.model_files import catalogue
+from kernels.model_files.digests import content_digest, hash_of, model_digest
 from kernels.plan import Expected, Plan
 
 
@@ -41,7 +41,7 @@ def expected(**changes: Any) -> Expected:
 
 def write_plan(directory: Path, **changes: Any) -> Path:
     facts: dict[str, Any] = {
-        "model_digest": generated_digest(catalogue.entry("tiny-llama")[0], 0),
+        "model_digest": model_digest(catalogue.entry("tiny-llama")[0], (), generated=True),
         "gpu": "cpu",
         "runner": "eager",
         "dtype": "fp32",
@@ -80,7 +80,7 @@ def test_another_device_is_no_failure(directory: Path, capsys: pytest.CaptureFix
 
 def test_a_plan_for_another_model_is_refused(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(write_plan(directory, options={"seed": 4}), directory) == 2
-    assert "its configuration with seed 4 has the digest" in capsys.readouterr().err
+    assert "its configuration and files with seed 4 have the digest" in capsys.readouterr().err
 
 
 def test_what_cannot_be_done_here_is_one_sentence(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,14 +111,41 @@ def test_a_broken_plan_is_refused(directory: Path, text: str, reason: str, capsy
     assert "Traceback" not in message
 
 
-def test_an_uploaded_model_is_known_by_its_files(directory: Path) -> None:
-    from hashlib import sha256
+def _config_and_hashes(directory: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    paths = sorted(path for path in directory.iterdir() if path.suffix == ".json" or path.suffix == ".safetensors")
+    return json.loads((directory / "config.json").read_text()), [(path.name, hash_of(path)) for path in paths]
 
+
+@pytest.mark.parametrize("weights", [True, False], ids=["with weights", "generated"])
+def test_a_plan_is_for_configuration_weights_and_tokenizer(directory: Path, weights: bool) -> None:
+    if weights:
+        (directory / "model.safetensors").write_bytes(b"weights")
+    (directory / "tokenizer.json").write_text("{}")
+    config, hashes = _config_and_hashes(directory)
+    plan = Plan(model_digest=model_digest(config, hashes, not weights), gpu="cpu", runner="eager")
+    (directory / "README.md").write_text("Documentation counts for nothing.")
+    (directory / "config.json").write_text(json.dumps(config, indent=7))
+    assert run.read_model(directory, plan) == (config, not weights, 0)
+    (directory / "tokenizer.json").write_text("{ }")
+    with pytest.raises(run.Refused, match="the plan is for the model"):
+        run.read_model(directory, plan)
+
+
+def test_plans_of_version_1_name_an_uploaded_model_by_all_its_files(directory: Path) -> None:
     (directory / "model.safetensors").write_bytes(b"weights")
-    config = (directory / "config.json").read_bytes()
-    pairs = [("config.json", sha256(config).hexdigest()), ("model.safetensors", sha256(b"weights").hexdigest())]
-    plan = Plan(model_digest=digest(pairs), gpu="cpu", runner="eager")
+    _, hashes = _config_and_hashes(directory)
+    plan = Plan(version=1, model_digest=content_digest(hashes), gpu="cpu", runner="eager")
     assert run.read_model(directory, plan)[1] is False
+    (directory / "README.md").write_text("one more")
+    with pytest.raises(run.Refused, match="its files have the digest"):
+        run.read_model(directory, plan)
+
+
+def test_plans_of_version_1_name_a_generated_model_by_its_configuration(directory: Path) -> None:
+    config, _ = _config_and_hashes(directory)
+    plan = Plan(version=1, model_digest=model_digest(config, (), generated=True), gpu="cpu", runner="eager")
+    (directory / "tokenizer.json").write_text("{}")
+    assert run.read_model(directory, plan)[1] is True
 
 
 @pytest.mark.parametrize(

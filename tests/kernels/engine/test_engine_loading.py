@@ -9,6 +9,7 @@ import torch
 from kernels import engine
 from kernels.engine import weights
 from kernels.model_files import catalogue
+from kernels.model_files.digests import model_digest
 from tests.kernels.engine.engine_models import CONFIGS
 
 PINNED = [-0.021143360063433647, 0.10571679472923279, -0.08964784443378448]
@@ -62,15 +63,6 @@ def test_blocks_of_a_tensor_do_not_repeat() -> None:
     table = load(config).model.embed_tokens.weight.flatten()
     first, second = table[: weights.BLOCK], table[weights.BLOCK : 2 * weights.BLOCK]
     assert abs(float(torch.corrcoef(torch.stack([first, second]))[0, 1])) < 0.01
-
-
-def test_the_digest_tells_configurations_and_seeds_apart() -> None:
-    config = {"model_type": "llama", "hidden_size": 8}
-    assert weights.generated_digest(config, 0) == weights.generated_digest(dict(reversed(config.items())), 0)
-    assert weights.generated_digest(config, 0) != weights.generated_digest(config, 1)
-    assert weights.generated_digest(config, 0) != weights.generated_digest(config | {"hidden_size": 16}, 0)
-    pairs = [("config.json", "ab"), ("model.safetensors", "cd")]
-    assert weights.digest(pairs) == weights.digest(reversed(pairs)) != weights.digest(pairs[:1])
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2", "bert"])
@@ -135,8 +127,8 @@ def test_an_unknown_catalogue_name_is_refused() -> None:
 
 
 def test_describing_a_configuration_leaves_it_as_it_is() -> None:
-    """transformers writes into nested settings; the digest of a generated model is that of its configuration."""
+    """transformers writes into nested settings; a model's digest covers its configuration."""
     config = CONFIGS["llama"] | {"rope_theta": 10_000.0, "rope_scaling": dict(CONFIGS["llama"]["rope_scaling"])}
-    before = weights.generated_digest(config, 0)
+    before = model_digest(config, (), generated=True)
     engine.describe(config)
-    assert weights.generated_digest(config, 0) == before
+    assert model_digest(config, (), generated=True) == before

@@ -1,13 +1,14 @@
-"""Models by reference: a catalogue entry by its name, an uploaded model by its digest."""
+"""Models by reference: a catalogue entry by its name, an uploaded model by one of its digests."""
 
+import hashlib
 import json
 from functools import cache
 from typing import Any
 
 from django.db import transaction
 
-from kernels.engine.weights import generated_digest
 from kernels.model_files import Facts, catalogue, inspect_config
+from kernels.model_files.digests import content_digest, model_digest
 from workbench.api.problems import invalid
 from workbench.intake import blobs
 from workbench.intake.models import Model, StoredFile
@@ -27,12 +28,13 @@ def entries() -> tuple[tuple[str, str, Facts], ...]:
 def model_for(organisation: Any, user: Any, reference: str) -> Model:
     """The organisation's model: a catalogue entry (its row is made on first use) or an uploaded model's digest.
 
+    A content digest names one model; a model digest may name several uploads, of which the newest is taken.
     Raises Problem 422 for the field `model`.
     """
     if reference in catalogue.names():
         return _from_catalogue(organisation, user, reference)
     known = Model.objects.filter(organisation=organisation)
-    found = known.filter(digest=reference).first() if reference.isalnum() else None
+    found = known.filter(content_digest=reference).first() or known.filter(digest=reference).first()
     if found is None:
         there = ", ".join(catalogue.names())
         reason = f"there is no model {reference[:80]!r}; give the digest of a model of yours or one of {there}"
@@ -42,21 +44,22 @@ def model_for(organisation: Any, user: Any, reference: str) -> Model:
 
 def _from_catalogue(organisation: Any, user: Any, name: str) -> Model:
     config, _ = catalogue.entry(name)
-    digest = generated_digest(config, SEED)
-    found = Model.objects.filter(organisation=organisation, digest=digest).first()
+    raw = json.dumps(config, indent=2).encode()
+    file = ModelFile(path="config.json", sha256=hashlib.sha256(raw).hexdigest(), size=len(raw))
+    manifest = manifest_of(inspect_config(config), name, "catalogue", [file])
+    found = Model.objects.filter(organisation=organisation, content_digest=manifest.content_digest).first()
     if found is not None and found.reading[0] is not None:
         return found
-    sha256, size = blobs.store([json.dumps(config, indent=2).encode()])
-    manifest = manifest_of(
-        inspect_config(config), name, "catalogue", digest, [ModelFile(path="config.json", sha256=sha256, size=size)]
-    )
+    blobs.store([raw])
     return save_model(organisation, user, manifest)
 
 
-def manifest_of(facts: Facts, name: str, source: Any, digest: str, files: list[ModelFile]) -> ModelManifest:
-    """The document that workers fetch the model by."""
+def manifest_of(facts: Facts, name: str, source: Any, files: list[ModelFile]) -> ModelManifest:
+    """The model's document, with both its digests."""
+    hashes = [(file.path, file.sha256) for file in files]
     return ModelManifest(
-        digest=digest,
+        digest=model_digest(facts.config, hashes, facts.generated, SEED),
+        content_digest=content_digest(hashes),
         name=name,
         source=source,
         config=facts.config,
@@ -74,14 +77,15 @@ def manifest_of(facts: Facts, name: str, source: Any, digest: str, files: list[M
 
 @transaction.atomic
 def save_model(organisation: Any, user: Any, manifest: ModelManifest) -> Model:
-    """The row of a model whose files are blobs already; the row there is, when the organisation has the digest.
+    """The row of a model whose files are blobs already; the row there is, when the organisation has these very files.
 
     A manifest that cannot be read any more is replaced.
     """
     model, created = Model.objects.get_or_create(
         organisation=organisation,
-        digest=manifest.digest,
+        content_digest=manifest.content_digest,
         defaults={
+            "digest": manifest.digest,
             "name": manifest.name,
             "manifest": manifest.model_dump(mode="json"),
             "size": sum(file.size for file in manifest.files),

@@ -8,14 +8,14 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from kernels.engine.weights import digest, generated_digest
 from kernels.model_files import ModelRefused, check_paths, inspect
+from kernels.model_files.digests import hash_of
 from workbench.accounts.models import Organisation
 from workbench.api.problems import Problem, invalid
 from workbench.intake import blobs
 from workbench.intake.models import Model, Upload, UploadFile
 from workbench.intake.services import quota
-from workbench.intake.services.catalogue import SEED, manifest_of, save_model
+from workbench.intake.services.catalogue import manifest_of, save_model
 from workbench.intake.services.receiving import discard, file_of
 from workers.documents.model import ModelFile
 
@@ -108,15 +108,14 @@ def _to_model(upload: Upload, user: Any, files: list[UploadFile], hashes: Mappin
         where[file.path] = file_of(upload, file.number)
         where[file.path].parent.mkdir(parents=True, exist_ok=True)
         where[file.path].touch()
-        file.digest = file.digest or blobs.hash_of(where[file.path])
+        file.digest = file.digest or hash_of(where[file.path])
         for told in filter(None, (file.sha256, hashes.get(file.path))):
             if told != file.digest:
                 raise ModelRefused(file.path, "sha256", f"the content that came has {file.digest}, not {told}")
     facts = inspect(where, quota=settings.MODEL_MAX_BYTES)
     UploadFile.objects.bulk_update(files, ["digest"])
     listed = [ModelFile(path=file.path, sha256=file.digest, size=file.size) for file in files]
-    named = generated_digest(facts.config, SEED) if facts.generated else digest((f.path, f.sha256) for f in listed)
-    manifest = manifest_of(facts, upload.name, "upload", named, listed)
+    manifest = manifest_of(facts, upload.name, "upload", listed)
     for file in files:
         blobs.adopt(where[file.path], file.digest)
     return save_model(upload.organisation, user, manifest)

@@ -97,7 +97,7 @@ def model_choices(request: HttpRequest) -> list[tuple[str, Choices]]:
     own = Model.objects.for_user(request.user).filter(manifest__source="upload")
     return [
         ("Catalogue", [(name, f"{name}: {summary}") for name, summary, _ in catalogue.entries()]),
-        ("Your models", [(model.digest, f"{model.name} ({model.digest[:8]})") for model in own]),
+        ("Your models", [(model.content_digest, f"{model.name} ({model.content_digest[:8]})") for model in own]),
     ]
 
 
@@ -105,8 +105,14 @@ def _started(request: HttpRequest, models: list[tuple[str, Choices]]) -> Workloa
     """The form to begin with: `?model=` chooses one, `?from=` copies a workload."""
     form = WorkloadForm.empty(models, request.GET.get("model", ""))
     with contextlib.suppress(ValueError):
-        form.fill(_workload(request, UUID(request.GET.get("from", ""))).document)
+        copied = _workload(request, UUID(request.GET.get("from", "")))
+        form.fill(copied.document | {"model": _choice(copied.model)})
     return form
+
+
+def _choice(model: Model) -> str:
+    """The value that stands for the model among `model_choices`."""
+    return model.name if model.manifest.get("source") == "catalogue" else model.content_digest
 
 
 def _show(request: HttpRequest, form: WorkloadForm, status: int = 200) -> HttpResponse:
