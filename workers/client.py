@@ -6,14 +6,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx
 from pydantic import BaseModel
 
 from workers.config import WorkerConfig
-from workers.documents.model import ModelManifest
 from workers.documents.stages import StageInput
-from workers.documents.worker_api import Answer, Claim, Heartbeat, Hello, Outcome, ProgressReport, StageKey
+from workers.documents.worker_api import (
+    CLAIM_HEADER,
+    Answer,
+    Claim,
+    Heartbeat,
+    Hello,
+    Outcome,
+    ProgressReport,
+    StageKey,
+)
 
 log = logging.getLogger(__name__)
 
@@ -54,9 +63,20 @@ class Client:
         """Say that the worker is there. Raises Unreachable without a second try."""
         self._call("POST", "/hello", hello, pauses=())
 
+    @property
+    def claim_token(self) -> str:
+        """What the last claim was answered with; every call after it carries it. Another connection may take it on."""
+        return self._http.headers.get(CLAIM_HEADER, "")
+
+    @claim_token.setter
+    def claim_token(self, token: str) -> None:
+        self._http.headers[CLAIM_HEADER] = token
+
     def claim(self, claim: Claim) -> StageInput:
         """Take a stage. Raises Refused when it is not to be had."""
-        return StageInput.model_validate_json(self._call("POST", "/claim", claim).content)
+        answer = self._call("POST", "/claim", claim)
+        self.claim_token = answer.headers.get(CLAIM_HEADER, "")
+        return StageInput.model_validate_json(answer.content)
 
     def heartbeat(self, key: StageKey) -> Answer:
         """Hold on to the stage. Raises Unreachable without a second try: the next heartbeat comes soon enough."""
@@ -71,14 +91,14 @@ class Client:
         """Post how the attempt ended."""
         self._call("POST", "/result", outcome)
 
-    def manifest(self, digest: str) -> ModelManifest:
-        """The files of a model."""
-        return ModelManifest.model_validate_json(self._call("GET", f"/models/{digest}").content)
+    def file(self, key: StageKey, path: str) -> Iterator[bytes]:
+        """One file of the run's model, in chunks.
 
-    def file(self, digest: str, path: str) -> Iterator[bytes]:
-        """One file of a model, in chunks; raises Unreachable when the connection breaks."""
+        Raises Refused when the attempt is not this worker's, and Unreachable when the connection breaks.
+        """
+        address = f"/runs/{key.run_id}/{key.stage}/{key.attempt}/files/{quote(path)}"
         try:
-            with self._http.stream("GET", f"/models/{digest}/files/{path}") as response:
+            with self._http.stream("GET", address) as response:
                 if response.is_error:
                     response.read()
                 _check(response)

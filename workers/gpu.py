@@ -47,13 +47,13 @@ class _Stopped(Exception):
 
 
 class _Files:
-    """A model's files from the workbench, until `stop` is set."""
+    """The files of a claimed run's model from the workbench, until `stop` is set."""
 
-    def __init__(self, client: Client, stop: threading.Event) -> None:
-        self._client, self._stop = client, stop
+    def __init__(self, client: Client, key: StageKey, stop: threading.Event) -> None:
+        self._client, self._key, self._stop = client, key, stop
 
-    def file(self, digest: str, path: str) -> Iterator[bytes]:
-        for chunk in self._client.file(digest, path):
+    def file(self, path: str) -> Iterator[bytes]:
+        for chunk in self._client.file(self._key, path):
             if self._stop.is_set():
                 raise _Stopped
             yield chunk
@@ -64,18 +64,22 @@ def run_stage(self: Task, run_id: str, stage: str, attempt: int) -> None:
     """Run one attempt at one stage, if the workbench grants it."""
     config = WorkerConfig.from_environment()
     delivery = self.request.delivery_info or {}
-    claim = Claim(
-        run_id=run_id,
-        stage=stage,  # type: ignore[arg-type]
-        attempt=attempt,
-        worker=self.request.hostname,
-        gpu_class=gpu_class_of(delivery.get("routing_key", "")),
-    )
+    try:
+        claim = Claim(
+            run_id=run_id,
+            stage=stage,  # type: ignore[arg-type]
+            attempt=attempt,
+            worker=self.request.hostname,
+            gpu_class=gpu_class_of(delivery.get("routing_key", "")),
+        )
+    except ValidationError as error:
+        log.error("dropped a message that names no stage of a run: %s", error)
+        return
     key = StageKey(run_id=claim.run_id, stage=claim.stage, attempt=claim.attempt)
     with Client(config) as client:
         try:
             document = client.claim(claim)
-            with Reporter(config, key) as reporter:
+            with Reporter(config, key, client.claim_token) as reporter:
                 outcome = _perform(config, client, document, key, reporter)
                 if not reporter.superseded:
                     reporter.close()
@@ -92,7 +96,7 @@ def _perform(config: WorkerConfig, client: Client, document: StageInput, key: St
     identity: dict[str, Any] = key.model_dump()
     try:
         with scratch() as directory:
-            with cache.model(document.model, _Files(client, reporter.stop)) as model_dir:
+            with cache.model(document.model, _Files(client, key, reporter.stop)) as model_dir:
                 ended = _run_child(config, document, directory, model_dir, reporter)
             outcome = _outcome(document, directory, ended, key, reporter)
             for artifact in outcome.artifacts:

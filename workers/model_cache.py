@@ -1,24 +1,27 @@
-"""Models on the worker's disk, by digest: fetched once, verified by hash, least recently used first to go."""
+"""Models on the worker's disk, by content digest: hashed before each use, least recently used first to go."""
 
 import contextlib
 import fcntl
 import hashlib
-import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
+from kernels.model_files.digests import hash_of
 from workers.documents.model import ModelFile, ModelManifest
 
 DRAFT = ".draft-"
+HASHERS = 8
+"""Files that are hashed at once."""
 
 
 class Source(Protocol):
     """Where a model's files come from."""
 
-    def file(self, digest: str, path: str) -> Iterable[bytes]: ...
+    def file(self, path: str) -> Iterable[bytes]: ...
 
 
 class BadModel(Exception):
@@ -26,7 +29,7 @@ class BadModel(Exception):
 
 
 class ModelCache:
-    """Directories `<root>/<digest>` of at most `max_bytes` in all, shared by the workers of one machine."""
+    """Directories `<root>/<content digest>` of at most `max_bytes` in all, shared by the workers of one machine."""
 
     def __init__(self, root: Path, max_bytes: int) -> None:
         self.root = root
@@ -35,33 +38,33 @@ class ModelCache:
 
     @contextlib.contextmanager
     def model(self, manifest: ModelManifest, source: Source) -> Iterator[Path]:
-        """The model's directory, kept in place while the context lasts.
+        """The model's directory with exactly the manifest's files, kept in place while the context lasts.
 
-        Raises BadModel when a file differs from the manifest; whatever `source` raises passes through.
+        What is there is hashed first, and fetched again when it differs. Raises BadModel when a fetched file differs
+        from the manifest; whatever `source` raises passes through.
         """
-        directory = self.root / _plain(manifest.digest)
-        with (self.root / f"{manifest.digest}.lock").open("a") as lock:
-            while not directory.exists():
+        directory = self.root / _plain(manifest.content_digest)
+        with (self.root / f"{directory.name}.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            while not _is_whole(directory, manifest.files):
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                if not directory.exists():
+                if not _is_whole(directory, manifest.files):
                     self._make_room(sum(file.size for file in manifest.files))
                     self._fetch(manifest, source, directory)
                 fcntl.flock(lock, fcntl.LOCK_SH)  # gives the lock up for a moment, so look again
-            fcntl.flock(lock, fcntl.LOCK_SH)
             os.utime(directory)
             yield directory
 
     def _fetch(self, manifest: ModelManifest, source: Source, directory: Path) -> None:
-        draft = self.root / f"{DRAFT}{manifest.digest}"
+        draft = self.root / f"{DRAFT}{directory.name}"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir()
         try:
             for file in manifest.files:
                 target = draft / _relative(file.path)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                _download(file, source.file(manifest.digest, file.path), target)
-            if not (draft / "config.json").exists():
-                (draft / "config.json").write_text(json.dumps(manifest.config, indent=2))
+                _download(file, source.file(file.path), target)
+            _remove(directory)
             draft.rename(directory)
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
@@ -91,6 +94,33 @@ class ModelCache:
             return True
 
 
+def _is_whole(directory: Path, files: Sequence[ModelFile]) -> bool:
+    """Whether the directory holds these plain files, with these contents, and nothing else."""
+    if directory.is_symlink() or not directory.is_dir():
+        return False
+    there = {path.relative_to(directory).as_posix() for path in directory.rglob("*") if _is_leaf(path)}
+    if there != {file.path for file in files}:
+        return False
+    with ThreadPoolExecutor(min(HASHERS, os.cpu_count() or 1)) as pool:
+        return all(pool.map(lambda file: _is_same(directory / file.path, file), files))
+
+
+def _is_leaf(path: Path) -> bool:
+    return path.is_symlink() or not path.is_dir()
+
+
+def _is_same(path: Path, file: ModelFile) -> bool:
+    plain = not path.is_symlink() and path.stat().st_size == file.size
+    return plain and hash_of(path) == file.sha256
+
+
+def _remove(path: Path) -> None:
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    elif path.exists():
+        shutil.rmtree(path)
+
+
 def _download(file: ModelFile, chunks: Iterable[bytes], target: Path) -> None:
     digest, size = hashlib.sha256(), 0
     with target.open("wb") as output:
@@ -106,7 +136,7 @@ def _download(file: ModelFile, chunks: Iterable[bytes], target: Path) -> None:
 
 def _plain(digest: str) -> str:
     if not digest or not digest.isalnum():
-        raise BadModel(f"{digest!r} is not a model's digest")
+        raise BadModel(f"{digest!r} is not a content digest")
     return digest
 
 

@@ -28,12 +28,13 @@ class Reporter:
     itself never waits.
     """
 
-    def __init__(self, config: WorkerConfig, key: StageKey) -> None:
+    def __init__(self, config: WorkerConfig, key: StageKey, claim_token: str) -> None:
         self.stop = threading.Event()
         self.cancelled = False
         self.superseded = False
         self._config = config
         self._key = key
+        self._claim_token = claim_token
         self._lines: deque[Progress] = deque(maxlen=BACKLOG)
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._speak, name="reporter", daemon=True)
@@ -59,6 +60,7 @@ class Reporter:
 
     def _speak(self) -> None:
         with Client(self._config) as client:
+            client.claim_token = self._claim_token
             spoke = time.monotonic()
             while not self._done.wait(FLUSH_SECONDS):
                 due = time.monotonic() - spoke >= self._config.heartbeat_seconds

@@ -1,9 +1,8 @@
 """The worker's models: verified by hash, kept within a size, never taken away while in use."""
 
 import hashlib
-import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ class Files:
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files, self.asked = files, 0
 
-    def file(self, digest: str, path: str) -> Iterator[bytes]:
+    def file(self, path: str) -> Iterator[bytes]:
         self.asked += 1
         yield self.files[path]
 
@@ -29,7 +28,7 @@ def _manifest(digest: str, files: dict[str, bytes]) -> ModelManifest:
         ModelFile(path=path, sha256=hashlib.sha256(content).hexdigest(), size=len(content))
         for path, content in files.items()
     ]
-    return sample_results.manifest().model_copy(update={"digest": digest, "files": listed, "generated": False})
+    return sample_results.manifest().model_copy(update={"content_digest": digest, "files": listed, "generated": False})
 
 
 def test_it_fetches_once(tmp_path: Path) -> None:
@@ -92,7 +91,54 @@ def test_what_a_killed_fetch_left_is_removed(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["a1"]
 
 
-def test_without_files_a_model_is_its_configuration(tmp_path: Path) -> None:
-    manifest = sample_results.manifest()
-    with ModelCache(tmp_path, 1000).model(manifest, Files({})) as directory:
-        assert json.loads((directory / "config.json").read_text()) == manifest.config
+def _truncate(directory: Path) -> None:
+    (directory / "sub/weights").write_bytes(b"w" * 99)
+
+
+def _exchange(directory: Path) -> None:
+    times = (directory / "config.json").stat()
+    (directory / "config.json").write_bytes(b"[]")
+    os.utime(directory / "config.json", ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def _lose(directory: Path) -> None:
+    (directory / "config.json").unlink()
+
+
+def _add(directory: Path) -> None:
+    (directory / "tokenizer.json").write_bytes(b"{}")
+
+
+def _link(directory: Path) -> None:
+    (directory / "sub").rename(directory.parent / "elsewhere")
+    (directory / "sub").symlink_to(directory.parent / "elsewhere")
+
+
+def _link_whole(directory: Path) -> None:
+    directory.rename(directory.parent / "elsewhere")
+    directory.symlink_to(directory.parent / "elsewhere")
+
+
+@pytest.mark.parametrize("change", [_truncate, _exchange, _lose, _add, _link, _link_whole])
+def test_what_was_changed_on_the_disk_is_fetched_again(tmp_path: Path, change: Callable[[Path], None]) -> None:
+    files = {"config.json": b"{}", "sub/weights": b"w" * 100}
+    source, cache = Files(files), ModelCache(tmp_path, 1000)
+    with cache.model(_manifest("a1", files), source) as directory:
+        pass
+    change(directory)
+    with cache.model(_manifest("a1", files), source) as directory:
+        assert not directory.is_symlink()
+        assert {str(path.relative_to(directory)) for path in directory.rglob("*")} == {*files, "sub"}
+        assert all((directory / path).read_bytes() == content for path, content in files.items())
+        assert not (directory / "sub").is_symlink()
+    assert source.asked == 4
+
+
+def test_one_model_digest_with_two_contents_is_two_models(tmp_path: Path) -> None:
+    cache = ModelCache(tmp_path, 1000)
+    contents = {"a1": {"config.json": b"{}"}, "b2": {"config.json": b"{ }"}}
+    manifests = {name: _manifest(name, files) for name, files in contents.items()}
+    assert len({manifest.digest for manifest in manifests.values()}) == 1
+    for name, files in contents.items():
+        with cache.model(manifests[name], Files(files)) as directory:
+            assert (directory / "config.json").read_bytes() == files["config.json"]

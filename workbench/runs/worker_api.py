@@ -1,25 +1,37 @@
 """The worker API: what a GPU worker may ask and say. One token opens it; every word about a stage carries its attempt.
 
-409 means that the attempt is not, or no longer, the worker's: it drops the message and what it has.
+That token only lets a worker claim. The answer to a claim carries a token of its own, and every later call about the
+attempt must send that. 409 means that the attempt is not, or no longer, the worker's: it drops the message and what it
+has.
 """
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pydantic
-from django.http import FileResponse, Http404, HttpRequest
-from django.shortcuts import get_object_or_404
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse
+from django.utils.crypto import constant_time_compare
 from ninja import Query, Router, Status
 
+from workbench.accounts.secrets import keyed_digest
 from workbench.api.problems import Problem, sentence, sentences
 from workbench.intake import blobs
-from workbench.intake.models import Model, StoredFile, Unreadable
+from workbench.intake.models import StoredFile, Unreadable
 from workbench.runs import placement as workers
 from workbench.runs import services, state
 from workbench.runs.models import Run
-from workers.documents.model import ModelManifest
-from workers.documents.stages import Results, StageFailure, StageInput
-from workers.documents.worker_api import Answer, Claim, Heartbeat, Hello, Outcome, ProgressReport, StageKey
+from workers.documents.stages import STAGES, Results, StageFailure, StageInput
+from workers.documents.worker_api import (
+    CLAIM_HEADER,
+    Answer,
+    Claim,
+    Heartbeat,
+    Hello,
+    Outcome,
+    ProgressReport,
+    StageKey,
+)
 
 router = Router()
 
@@ -35,11 +47,12 @@ def hello(request: HttpRequest, body: Hello) -> Any:
 
 
 @router.post("/claim", response=StageInput)
-def claim(request: HttpRequest, body: Claim) -> StageInput:
-    """Take a stage; only one claim of an attempt succeeds."""
+def claim(request: HttpRequest, body: Claim, response: HttpResponse) -> StageInput:
+    """Take a stage; only one claim of an attempt succeeds. The header `Claim-Token` belongs into every later call."""
     run = state.claim(body, body.worker, body.gpu_class)
     if run is None:
         raise _not_yours(body)
+    response[CLAIM_HEADER] = _claim_token(run)
     try:
         return services.stage_input(run, body)
     except Unreadable as error:
@@ -50,18 +63,21 @@ def claim(request: HttpRequest, body: Claim) -> StageInput:
 @router.post("/heartbeat", response=Answer)
 def heartbeat(request: HttpRequest, body: Heartbeat) -> Answer:
     """The stage is still being worked on."""
+    _check_claim(request, body)
     return _answer(body, state.beat(body))
 
 
 @router.post("/progress", response=Answer)
 def progress(request: HttpRequest, body: ProgressReport) -> Answer:
     """What the stage said."""
+    _check_claim(request, body)
     return _answer(body, state.progress(body, body.lines))
 
 
 @router.post("/result", response={204: None})
 def result(request: HttpRequest, body: Outcome) -> Any:
     """How the attempt ended."""
+    _check_claim(request, body)
     if body.result is not None:
         accepted = state.advance(body, _checked(body), body.artifacts)
     elif body.failure is not None:
@@ -77,22 +93,13 @@ def result(request: HttpRequest, body: Outcome) -> Any:
     return Status(204, None)
 
 
-@router.get("/models/{digest}", response=ModelManifest)
-def manifest(request: HttpRequest, digest: str) -> ModelManifest:
-    """The files of a model."""
-    model = Model.objects.filter(digest=digest).first()
-    if model is None:
+@router.get("/runs/{uuid:run_id}/{stage}/{int:attempt}/files/{path:path}")
+def model_file(request: HttpRequest, run_id: UUID, stage: str, attempt: int, path: str) -> FileResponse:
+    """One file of the model that the held run is about."""
+    if stage not in STAGES or attempt < 1:
         raise Http404
-    try:
-        return model.facts
-    except Unreadable as error:
-        raise Problem(409, str(error)) from error
-
-
-@router.get("/models/{digest}/files/{path:path}")
-def model_file(request: HttpRequest, digest: str, path: str) -> FileResponse:
-    """One file of a model."""
-    file = StoredFile.objects.filter(model__digest=digest, path=path).first()
+    run = _check_claim(request, StageKey(run_id=str(run_id), stage=stage, attempt=attempt))
+    file = StoredFile.objects.filter(model=run.workload.model_id, path=path).first()
     if file is None or not blobs.path_of(file.sha256).exists():
         raise Http404
     return FileResponse(blobs.path_of(file.sha256).open("rb"), content_type="application/octet-stream")
@@ -101,15 +108,28 @@ def model_file(request: HttpRequest, digest: str, path: str) -> FileResponse:
 @router.put("/artifacts/{sha256}", response={204: None})
 def artifact(request: HttpRequest, sha256: str, key: Query[StageKey]) -> Any:
     """Store a file that the stage kept, streamed; its content must have the hash it is sent under."""
-    get_object_or_404(Run, id=key.run_id)
+    _check_claim(request, key)
     if state.beat(key) is None:
         raise _not_yours(key)
     try:
-        if not blobs.path_of(sha256).exists():
-            blobs.store(_chunks(request), expect=sha256)
+        blobs.store(_chunks(request), expect=sha256)
     except ValueError as error:
         raise Problem(422, str(error)) from error
     return Status(204, None)
+
+
+def _claim_token(run: Run) -> str:
+    """What shows that a caller made the claim by which the run is held: only the answer to that claim says it."""
+    return keyed_digest(f"claim {run.id} {run.stage} {run.attempt} {run.worker}")
+
+
+def _check_claim(request: HttpRequest, key: StageKey) -> Run:
+    """The run, when the caller holds this attempt at it. Raises Problem 409."""
+    rows = Run.objects.select_related("workload").filter(id=key.run_id, stage=key.stage, attempt=key.attempt)
+    run = rows.filter(state=Run.State.RUNNING).first()
+    if run is None or not constant_time_compare(request.headers.get(CLAIM_HEADER, ""), _claim_token(run)):
+        raise _not_yours(key)
+    return run
 
 
 def _answer(key: StageKey, cancel: bool | None) -> Answer:

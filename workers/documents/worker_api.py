@@ -1,8 +1,9 @@
 """What a GPU worker and the workbench say to each other. Every word about a stage carries its attempt."""
 
-from typing import Any
+from typing import Annotated, Any
+from uuid import UUID
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from workers.documents.base import Artifact, Document
 from workers.documents.stages import Progress, Stage, StageFailure
@@ -11,10 +12,19 @@ WORKER_ALIVE_SECONDS = 45
 """A worker that has not said hello for this long counts as gone."""
 
 
+CLAIM_HEADER = "Claim-Token"
+"""The answer to a claim carries it; every later call about the attempt, of the claiming worker alone, sends it back."""
+
+
+def _identity(text: str) -> str:
+    """A run's id in its usual form. Raises ValueError."""
+    return str(UUID(text))
+
+
 class StageKey(Document):
     """One attempt at one stage of one run."""
 
-    run_id: str
+    run_id: Annotated[str, AfterValidator(_identity)]
     stage: Stage
     attempt: int = Field(ge=1)
 

@@ -58,7 +58,7 @@ def ids(finished_run, organisation, engineer) -> dict[str, str]:
         "number": "0",
         "stage": "report",
         "name": "report.html",
-        "digest": "0" * 64,
+        "attempt": "1",
         "path": "config.json",
         "sha256": "0" * 64,
     }

@@ -12,7 +12,7 @@ from workbench.accounts.models import Organisation, User
 from workbench.intake.models import Workload
 from workbench.runs import services
 from workbench.runs.models import Run
-from workers.documents.worker_api import StageKey
+from workers.documents.worker_api import CLAIM_HEADER, StageKey
 
 
 @pytest.fixture
@@ -34,10 +34,14 @@ def key(run: Run) -> StageKey:
 
 @pytest.fixture
 def worker(db: None) -> Callable[..., Any]:
-    """`worker("claim", {...})`: a call of the worker API with its token."""
+    """`worker("claim", {...})`: a call of the worker API with its token, and with that of its last claim."""
     client = Client(headers={"Authorization": f"Bearer {settings.WORKER_TOKEN}"})
 
     def call(path: str, body: dict[str, Any]) -> Any:
-        return client.post(f"/api/v1/worker/{path}", body, content_type="application/json")
+        answer = client.post(f"/api/v1/worker/{path}", body, content_type="application/json")
+        if CLAIM_HEADER in answer.headers:
+            client.defaults[f"HTTP_{CLAIM_HEADER.upper().replace('-', '_')}"] = answer.headers[CLAIM_HEADER]
+        return answer
 
+    call.client = client  # type: ignore[attr-defined]
     return call

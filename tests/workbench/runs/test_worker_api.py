@@ -1,7 +1,6 @@
 """The worker API: one token, one holder of an attempt, and documents that are checked before they count."""
 
 import hashlib
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,10 +13,10 @@ from workbench.intake import blobs
 from workbench.intake.models import StoredFile
 from workbench.runs.models import Run, StoredArtifact, Worker
 from workers.documents.stages import StageInput
-from workers.documents.worker_api import StageKey
+from workers.documents.worker_api import CLAIM_HEADER, StageKey
 
 ADMIT: dict[str, Any] = sample_results.results().admit.model_dump(mode="json")  # type: ignore[union-attr]
-Call = Callable[..., Any]
+Call = Any
 pytestmark = pytest.mark.urls("workbench.worker_site.urls")
 
 
@@ -98,31 +97,87 @@ def test_a_kept_file_is_stored_under_its_hash(worker: Call, claimed: dict[str, A
     sha256 = hashlib.sha256(content).hexdigest()
     outcome = {**claimed, "result": ADMIT, "artifacts": [{"name": "trace.json", "sha256": sha256, "size": 5}]}
     assert worker("result", outcome).status_code == 422
-    assert _put(claimed, sha256, b"another").status_code == 422
+    assert _put(worker.client, claimed, sha256, b"another").status_code == 422
     assert not blobs.path_of(sha256).exists()
-    assert _put(claimed, sha256, content).status_code == 204
+    assert _put(worker.client, claimed, sha256, content).status_code == 204
     assert worker("result", outcome).status_code == 204
     assert StoredArtifact.objects.get(run=run).name == "trace.json"
     assert blobs.path_of(sha256).read_bytes() == content
 
 
-def test_only_the_holder_may_send_files(claimed: dict[str, Any]) -> None:
+def test_only_the_holder_may_send_files(worker: Call, claimed: dict[str, Any]) -> None:
     sha256 = hashlib.sha256(b"x").hexdigest()
-    assert _put({**claimed, "attempt": 2}, sha256, b"x").status_code == 409
+    assert _put(worker.client, {**claimed, "attempt": 2}, sha256, b"x").status_code == 409
     assert not blobs.path_of(sha256).exists()
-    assert _put(claimed, "../../etc/passwd", b"x").status_code in (404, 422)
+    assert _put(worker.client, claimed, "../../etc/passwd", b"x").status_code in (404, 422)
 
 
-def test_a_models_files_are_served_by_path(worker: Call, run: Run) -> None:
-    model = run.workload.model
+@pytest.fixture
+def stored(run: Run) -> bytes:
+    """The content of deep/config.json, a file of the run's model."""
     sha256, size = blobs.store([b"{}"])
-    StoredFile.objects.create(model=model, path="deep/config.json", sha256=sha256, size=size)
-    client = Client(headers={"Authorization": f"Bearer {settings.WORKER_TOKEN}"})
-    base = f"/api/v1/worker/models/{model.digest}"
-    assert client.get(base).json()["digest"] == model.digest
-    assert b"".join(client.get(f"{base}/files/deep/config.json").streaming_content) == b"{}"
-    assert client.get(f"{base}/files/other").status_code == 404
-    assert client.get("/api/v1/worker/models/unknown").status_code == 404
+    StoredFile.objects.create(model=run.workload.model, path="deep/config.json", sha256=sha256, size=size)
+    return b"{}"
+
+
+def test_the_holder_gets_the_files_of_its_runs_model(worker: Call, claimed: dict[str, Any], stored: bytes) -> None:
+    answer = worker.client.get(_file(claimed, "deep/config.json"))
+    assert b"".join(answer.streaming_content) == stored
+    for path in ("other", "config.json", "../config.json"):
+        assert worker.client.get(_file(claimed, path)).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "change", [{"attempt": 2}, {"stage": "verify"}, {"run_id": "00000000-0000-4000-8000-000000000001"}]
+)
+def test_nobody_gets_files_of_an_attempt_that_is_not_held(
+    worker: Call, claimed: dict[str, Any], stored: bytes, change: dict[str, Any]
+) -> None:
+    answer = worker.client.get(_file(claimed | change, "deep/config.json"))
+    assert answer.status_code == 409
+
+
+@pytest.mark.parametrize("change", [{"run_id": "x"}, {"stage": "nonesuch"}, {"attempt": 0}, {"attempt": -1}])
+def test_an_address_that_names_no_attempt_is_not_there(
+    worker: Call, claimed: dict[str, Any], stored: bytes, change: dict[str, Any]
+) -> None:
+    answer = worker.client.get(_file(claimed | change, "deep/config.json"))
+    assert answer.status_code == 404
+
+
+def test_no_file_is_served_by_digest(worker: Call, claimed: dict[str, Any], run: Run, stored: bytes) -> None:
+    address = f"/api/v1/worker/models/{run.workload.model.digest}"
+    for path in ("", "/files/deep/config.json"):
+        assert worker.client.get(address + path).status_code == 404
+
+
+@pytest.mark.parametrize("token", [{}, {CLAIM_HEADER: "wrong"}])
+def test_a_worker_acts_only_for_what_it_has_claimed(
+    claimed: dict[str, Any], run: Run, stored: bytes, token: dict[str, str]
+) -> None:
+    """Another worker knows the workers' token and the attempt, but not the answer to the claim."""
+    other = Client(headers={"Authorization": f"Bearer {settings.WORKER_TOKEN}", **token})
+    calls = {
+        "heartbeat": {},
+        "progress": {"lines": [{"fraction": 0.5, "message": "half"}]},
+        "result": {"result": ADMIT},
+    }
+    for path, more in calls.items():
+        answer = other.post(f"/api/v1/worker/{path}", {**claimed, **more}, content_type="application/json")
+        assert answer.status_code == 409, path
+    assert other.get(_file(claimed, "deep/config.json")).status_code == 409
+    assert _put(other, claimed, hashlib.sha256(b"x").hexdigest(), b"x").status_code == 409
+    run.refresh_from_db()
+    assert (run.state, run.attempt) == ("running", 1)
+
+
+@pytest.mark.parametrize("path", ["claim", "heartbeat", "progress", "result"])
+@pytest.mark.parametrize("run_id", ["x", "", "1", "\ud800", "0" * 5000])
+def test_a_run_id_that_is_none_gets_a_sentence(worker: Call, db: None, path: str, run_id: str) -> None:
+    more = {"worker": "w"} if path == "claim" else {}
+    answer = worker(path, {"run_id": run_id, "stage": "admit", "attempt": 1, **more})
+    assert answer.status_code in (400, 422)
+    assert answer.json()["detail"]
 
 
 def test_a_workload_that_no_longer_validates_ends_its_run_with_a_sentence(
@@ -144,8 +199,11 @@ def test_hello_is_remembered(worker: Call) -> None:
     assert sorted(Worker.objects.values_list("gpu_class", flat=True)) == ["cpu", "h200"]
 
 
-def _put(key: dict[str, Any], sha256: str, content: bytes) -> Any:
-    client = Client(headers={"Authorization": f"Bearer {settings.WORKER_TOKEN}"})
+def _file(key: dict[str, Any], path: str) -> str:
+    return f"/api/v1/worker/runs/{key['run_id']}/{key['stage']}/{key['attempt']}/files/{path}"
+
+
+def _put(client: Client, key: dict[str, Any], sha256: str, content: bytes) -> Any:
     return client.put(
         f"/api/v1/worker/artifacts/{sha256}",
         content,

@@ -9,6 +9,7 @@ import django
 sys.path.insert(0, os.getcwd())
 django.setup()
 
+from kernels.model_files.digests import content_digest  # noqa: E402
 from tests.sample_results import manifest  # noqa: E402
 from workbench.accounts import services, tokens  # noqa: E402
 from workbench.accounts.models import User  # noqa: E402
@@ -23,9 +24,16 @@ def make_member_and_model() -> dict[str, str]:
     _, token = tokens.issue(organisation, user, "test", "write")
     sha256, size = blobs.store([b"weights\n"])
     files = [ModelFile(path="weights.txt", sha256=sha256, size=size)]
-    facts = manifest().model_copy(update={"files": files, "generated": False, "source": "upload"})
+    content = content_digest([("weights.txt", sha256)])
+    uploaded = {"files": files, "content_digest": content, "generated": False, "source": "upload"}
+    facts = manifest().model_copy(update=uploaded)
     model = Model.objects.create(
-        organisation=organisation, name="tiny", digest=facts.digest, manifest=facts.model_dump(), size=size
+        organisation=organisation,
+        name="tiny",
+        digest=facts.digest,
+        content_digest=content,
+        manifest=facts.model_dump(),
+        size=size,
     )
     StoredFile.objects.create(model=model, path="weights.txt", sha256=sha256, size=size)
     return {"digest": model.digest, "token": token}

@@ -1,0 +1,97 @@
+"""What one organisation hands in changes nothing of another's run: a worker gets the files of the run that it holds."""
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernels.model_files import catalogue
+from tests import sample_results
+from tests.workbench.intake.conftest import Files
+from workbench import urls as pages
+from workbench.accounts.models import Organisation, User
+from workbench.intake.services.workloads import create_workload
+from workbench.runs import services
+from workbench.worker_site import urls as worker_site
+from workers.client import Client
+from workers.config import WorkerConfig
+from workers.documents.worker_api import Claim, StageKey
+from workers.gpu import _Files
+from workers.model_cache import ModelCache
+
+pytestmark = pytest.mark.urls(__name__)
+urlpatterns = [*pages.urlpatterns, *worker_site.urlpatterns]
+"""One process serves both sites here."""
+
+NAME = "tiny-gemma"
+OTHER_WHITE_SPACE = json.dumps(catalogue.entry(NAME)[0], indent=7).encode()
+HOSTILE: dict[str, Files] = {
+    "other white space": {"config.json": OTHER_WHITE_SPACE},
+    "other files": {"config.json": OTHER_WHITE_SPACE, "quality.txt": b"a stranger's words", "vocab.json": b"{}"},
+}
+
+
+@pytest.fixture
+def worker(live_server: Any, settings: Any, tmp_path: Path) -> Callable[..., dict[str, bytes]]:
+    """`worker(model, user)`: what the worker lays out for the first stage of a new run of the model."""
+    config = WorkerConfig(live_server.url, settings.WORKER_TOKEN, tmp_path, 2**30, 10, "workers.stages")
+
+    def lay_out(model: str, user: User) -> dict[str, bytes]:
+        document = sample_results.workload().model_copy(update={"model": model})
+        membership = user.memberships.get()
+        run = services.create_run(create_workload(membership.organisation, user, document), user)
+        key = StageKey(run_id=str(run.id), stage="admit", attempt=1)
+        with Client(config) as client:
+            claimed = client.claim(Claim(**key.model_dump(), worker="w"))
+            files = _Files(client, key, threading.Event())
+            with ModelCache(tmp_path / "models", 2**30).model(claimed.model, files) as directory:
+                return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*")}
+
+    return lay_out
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("files", HOSTILE.values(), ids=HOSTILE)
+def test_a_strangers_upload_leaves_a_run_of_the_catalogues_model_alone(
+    api: Any, engineer: User, foreigner: User, upload_model: Any, worker: Any, files: Files
+) -> None:
+    theirs = upload_model(api(foreigner), files)
+    assert theirs.status_code == 201, theirs.content
+    laid_out = worker(NAME, engineer)
+    assert list(laid_out) == ["config.json"]
+    assert json.loads(laid_out["config.json"]) == catalogue.entry(NAME)[0]
+    assert laid_out["config.json"] != OTHER_WHITE_SPACE
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("first", ["theirs", "ours"])
+def test_two_organisations_with_one_configuration_each_run_their_own_files(
+    api: Any, engineer: User, foreigner: User, upload_model: Any, worker: Any, first: str
+) -> None:
+    ours, theirs = ({"config.json": OTHER_WHITE_SPACE, "quality.txt": text} for text in (b"our words", b"their words"))
+    handed_in = [(engineer, ours), (foreigner, theirs)]
+    models = {
+        user.pk: upload_model(api(user), files).json()["digest"]
+        for user, files in (handed_in if first == "ours" else reversed(handed_in))
+    }
+    for user, files in handed_in:
+        assert worker(models[user.pk], user) == files
+
+
+@pytest.mark.django_db(transaction=True)
+def test_another_tokenizer_makes_another_model(api: Any, engineer: User, upload_model: Any, worker: Any) -> None:
+    old, new = ({"config.json": OTHER_WHITE_SPACE, "vocab.json": each} for each in (b'{"a": 1}', b'{"b": 1}'))
+    models = [upload_model(api(engineer), files).json() for files in (old, new)]
+    assert models[0]["digest"] != models[1]["digest"]
+    assert [worker(model["digest"], engineer) for model in models] == [old, new]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_organisations_own_upload_does_not_stand_for_the_catalogues_model(
+    api: Any, organisation: Organisation, engineer: User, upload_model: Any, worker: Any
+) -> None:
+    upload_model(api(engineer), HOSTILE["other files"])
+    assert list(worker(NAME, engineer)) == ["config.json"]
