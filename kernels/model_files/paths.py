@@ -9,6 +9,7 @@ from kernels.model_files.errors import ModelRefused
 
 MAX_FILES = 1000
 MAX_PATH = 200
+MAX_PATH_BYTES = 255
 MAX_DEPTH = 5
 
 PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pt2", ".pkl", ".pickle", ".joblib", ".dill", ".npy", ".npz", ".mar"}
@@ -75,6 +76,8 @@ def _check_path(path: str) -> None:
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in path)[:MAX_PATH]
     if not path or len(path) > MAX_PATH:
         raise ModelRefused(shown, "path", f"a path has 1 to {MAX_PATH} characters")
+    if len(path.encode(errors="replace")) > MAX_PATH_BYTES:
+        raise ModelRefused(shown, "path", f"a path has at most {MAX_PATH_BYTES} bytes in UTF-8")
     if not path.isprintable():
         raise ModelRefused(shown, "path", "control characters are not allowed in a path")
     if "\\" in path or ":" in path:

@@ -1,6 +1,7 @@
 """JSON read strictly: broken text by line and column, no key twice, no bomb."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,10 @@ from kernels.model_files.errors import ModelRefused
 
 MAX_ENTRIES = 8_000_000
 """Commas and quotes allowed in one file; the largest tokenizer.json has about 3 million."""
+MAX_DEPTH = 100
+"""Objects and lists inside one another. Whatever reads the document later may recurse, so this is far below Python's
+limit of 1,000 calls."""
+TOO_DEEP = f"the JSON is nested deeper than {MAX_DEPTH} levels"
 
 
 def read_json(name: str, path: Path, max_bytes: int) -> Any:
@@ -20,8 +25,8 @@ def read_json(name: str, path: Path, max_bytes: int) -> Any:
 def parse_json(name: str, raw: bytes) -> Any:
     """The document in `raw`, UTF-8. NaN and infinities parse, so that the caller can name their field.
 
-    Raises ModelRefused with line and column when it is broken, when a key is there twice, and when an escape stands for
-    half of a character: Python takes that, other readers of the file do not.
+    Raises ModelRefused with line and column when it is broken, when a key is there twice, when it is nested too deeply,
+    and when an escape stands for half of a character: Python takes that, other readers of the file do not.
     """
     if raw.count(b'"') + raw.count(b",") + raw.count(b"{") + raw.count(b"[") > MAX_ENTRIES:
         raise ModelRefused(name, "", f"the file has more than {MAX_ENTRIES:,} entries, more than any model's")
@@ -29,6 +34,7 @@ def parse_json(name: str, raw: bytes) -> Any:
         document = json.loads(raw.decode("utf-8"), object_pairs_hook=lambda pairs: _unique(name, pairs))
         if b"\\ud" in raw.lower():
             json.dumps(document, ensure_ascii=False).encode("utf-8")
+        _check_depth(name, document)
         return document
     except UnicodeEncodeError:
         raise ModelRefused(name, "", "an escape stands for half of a character") from None
@@ -38,9 +44,25 @@ def parse_json(name: str, raw: bytes) -> Any:
         place = f"line {error.lineno}, column {error.colno}"
         raise ModelRefused(name, place, f"broken JSON ({error.msg})") from None
     except RecursionError:
-        raise ModelRefused(name, "", "the JSON is nested too deeply") from None
+        raise ModelRefused(name, "", TOO_DEEP) from None
     except ValueError:
         raise ModelRefused(name, "", "a number has too many digits") from None
+
+
+def _check_depth(name: str, document: Any) -> None:
+    level = [document]
+    for _ in range(MAX_DEPTH):
+        inner = [item for each in level for item in _items(each) if isinstance(item, (dict, list))]
+        if not inner:
+            return
+        level = inner
+    raise ModelRefused(name, "", TOO_DEEP)
+
+
+def _items(document: Any) -> Iterable[Any]:
+    if isinstance(document, dict):
+        return document.values()
+    return document if isinstance(document, list) else ()
 
 
 def _unique(name: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -129,6 +129,13 @@ def test_a_hash_is_required(api: Api, engineer: User, model_files: Files) -> Non
     assert finish(client, upload, only_config).status_code == 201
 
 
+def _nested(depth: int) -> Any:
+    document: Any = {}
+    for _ in range(depth):
+        document = {"a": document}
+    return document
+
+
 def _bad(change: dict[str, Any]) -> bytes:
     return json.dumps(CONFIG | change).encode()
 
@@ -144,6 +151,11 @@ BAD: dict[str, tuple[dict[str, bytes], str]] = {
     "remote code": ({"config.json": _bad({"auto_map": {"A": "b.C"}})}, "config.json: auto_map: remote code"),
     "pickle": ({"model.safetensors": b"\x80\x04N."}, "model.safetensors: the content is a pickle"),
     "truncated": ({"model.safetensors": b"\x10\x00\x00\x00\x00\x00\x00\x00{"}, "it is truncated"),
+    "nested": (
+        {"config.json": _bad({"deep": _nested(900)})},
+        "config.json: the JSON is nested deeper than 100 levels",
+    ),
+    "name of 395 bytes": ({"ж" * 195 + ".json": b"{}"}, "path: a path has at most 255 bytes in UTF-8"),
     "climbs": ({"../evil.json": b"{}"}, "../evil.json: path: the path climbs out"),
     "code": ({"modeling.py": b"import os"}, "modeling.py: code is not taken"),
     "torch": ({"pytorch_model.bin": b"x"}, "pytorch_model.bin: this is a pickle format"),
