@@ -32,13 +32,15 @@ def field(row: Row, key: str) -> Any:
 def rows(name: str, **where: Any) -> list[Row]:
     """The rows of a document whose fields are as asked, compared as text without regard to case.
 
-    Rows that were never timed beside their peers (no names of kernels) are left out: they are params that lost.
+    Rows that were never timed beside their peers are left out: they are params that lost. They have no names of
+    kernels. A whole model has `rounds`; another engine's kernels run in its own process and have no names either.
     """
     wanted = {key: str(value).lower() for key, value in where.items()}
     return [
         row
         for row in document(name)["rows"]
-        if row.get("kernels", True) and all(str(field(row, key)).lower() == text for key, text in wanted.items())
+        if (row.get("kernels", True) or row.get("rounds"))
+        and all(str(field(row, key)).lower() == text for key, text in wanted.items())
     ]
 
 

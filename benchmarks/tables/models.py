@@ -29,6 +29,30 @@ def ttf64() -> str:
     return markdown(["", *header], lines)
 
 
+@table("vllm")
+def vllm() -> str:
+    """First 64 tokens in bf16 beside vLLM's engine, which runs in its own process on the same weights and GPU."""
+    lines = []
+    for source, batch, prompt in (
+        ("decode-vllm", 1, 128),
+        ("decode-vllm-long-and-8", 1, 1024),
+        ("decode-vllm", 8, 128),
+        ("decode-vllm-long-and-8", 8, 128),
+    ):
+        for model, name in MODELS.items():
+            if not (peers := rows(source, model=model, variant="vllm", batch=batch, prompt=prompt)):
+                continue
+            peer, ours = peers[0], one(source, model=model, variant="megakernel", batch=batch, prompt=prompt)
+            runner = rows(source, model=model, variant="kernels", batch=batch, prompt=prompt)
+            case = f"{name}, {prompt:,} tokens" + (f", {batch} at once" if batch > 1 else "")
+            times = [f"{row[0]['ms']:.1f} ms" if row else "–" for row in (peers, runner, [ours])]
+            low, high = peer["ms_low"] / ours["ms_high"], peer["ms_high"] / ours["ms_low"]
+            lines.append([case, *times, f"{peer['ms'] / ours['ms']:.2f}x ({low:.2f} to {high:.2f})"])
+    version = one("decode-vllm", model="llama-3.2-1b", variant="vllm", batch=1)["params"]["version"]
+    header = ["", f"vLLM {version}", "kernels", "megakernel", "vLLM's time over the megakernel's"]
+    return markdown(header, lines)
+
+
 @table("kernels-runner")
 def kernels_runner() -> str:
     """First 64 tokens of the kernels runner in bf16 beside torch's three compiled runners, in ms."""
