@@ -48,7 +48,8 @@ def gemm() -> str:
     lines = []
     for shape in LARGE:
         ours, peer = (linear(name, shape, weights="bf16", epilogue="none") for name in ("gemm_hopper", "torch_linear"))
-        tile = f"{ours['params']['columns']}" + (" in turns" if ours["params"].get("turns") else "")
+        ping_pong = ours["params"].get("ping_pong") or ours["params"].get("turns")
+        tile = f"{ours['params']['columns']}" + (", ping-pong" if ping_pong else "")
         lines.append([shape_of(shape), tile, us(ours), f"{ours['tflops']:.0f}", us(peer), ratio(ours, peer)])
     return markdown(["m×n×k", "columns of a tile", "µs", "TFLOP/s", "cuBLAS, µs", "times cuBLAS"], lines)
 
