@@ -36,18 +36,10 @@ __device__ __forceinline__ float merged(const Weight& weight, const Part& part) 
   for (int j = 0; j < Count; j++) weights[j] = weight(j), top = fmaxf(top, weights[j]);
 #pragma unroll
   for (int j = 0; j < Count; j++) {
-    const float share = weights[j] == -CUDART_INF_F ? 0 : exp2_special(weights[j] - top);
+    const float share = weights[j] == -CUDART_INF_F ? 0 : ex2_ftz(weights[j] - top);
     out += share * part(j), total += share;
   }
   return total == 0 ? 0 : out / total;
-}
-
-__device__ __forceinline__ void st_cluster(float& own, u32 rank, float value) {
-  asm volatile(
-      "{\n\t.reg .b32 there;\n\tmapa.shared::cluster.u32 there, %0, %1;\n\tst.shared::cluster.f32 [there], %2;\n\t}" ::
-          "r"(shared_address(&own)),
-      "r"(rank), "f"(value)
-      : "memory");
 }
 
 extern "C" __global__ void
@@ -113,7 +105,7 @@ __cluster_dims__(CLUSTER, 1, 1)
     for (int w = 0; w < WARPS; w++) top = fmaxf(top, shared.base[w][h]);
 #pragma unroll
     for (int w = 0; w < WARPS; w++) {
-      const float share = exp2_special(shared.base[w][h] - top);
+      const float share = ex2_ftz(shared.base[w][h] - top);
       out += share * shared.out[w][h][i % HEAD_DIM], total += share * shared.sum[w][h];
     }
     out = total == 0 ? 0 : out / total;
@@ -121,8 +113,8 @@ __cluster_dims__(CLUSTER, 1, 1)
     if constexpr (SPLITS == 1) {
       o[i] = (ELEMENT)(out * factor);
     } else if constexpr (CLUSTER > 1) {
-      st_cluster(shared.parts[split][i], 0, out);
-      if (i % HEAD_DIM == 0) st_cluster(shared.weights[split][h], 0, weight);
+      st_cluster(&shared.parts[split][i], 0, out);
+      if (i % HEAD_DIM == 0) st_cluster(&shared.weights[split][h], 0, weight);
     } else {
       call.parts[(at + split) * kOutputs + i] = out;
       if (i % HEAD_DIM == 0) call.sums[(at + split) * GROUP + h] = weight;

@@ -15,11 +15,6 @@ constexpr int kThreads = 32 * WARPS, kTile = 16 * STEPS, kSteps16 = HEAD_DIM / 1
 constexpr int kOutputs = GROUP * HEAD_DIM, kWords = kRow / 32;  // words of a value's row that a lane holds
 constexpr float kHeadroom = 8;  // exponentials may reach 2^kHeadroom before a warp's base moves
 
-__device__ __forceinline__ float exp2_special(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 __device__ __forceinline__ void load(u32* to, const char* from, int bytes) {  // volatile: loads stay where they are
   if (bytes == 8)
     asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v2.u32 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "l"(from));
@@ -28,33 +23,11 @@ __device__ __forceinline__ void load(u32* to, const char* from, int bytes) {  //
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                  : "l"(from));
 }
-__device__ __forceinline__ u32 widen(u32 word, int half) {  // two e4m3 as fp16, exactly
-  u32 both;
-  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(both) : "h"((unsigned short)(half ? word >> 16 : word)));
-  return both;
-}
-template <typename T>
-constexpr bool kIsBf16 = false;
-template <>
-constexpr bool kIsBf16<bf16> = true;
-__device__ __forceinline__ void multiply(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
-  if constexpr (kIsBf16<Operand>)
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
-        "%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-  else
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
-        "%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-
 // The 8×8 matrix whose row lane / 4 each lane has two neighbours of, transposed.
 __device__ __forceinline__ u32 transposed(u32 pair) {
-  u32 turned;
-  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(pair));
-  return turned;
+  u32 found;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(found) : "r"(pair));
+  return found;
 }
 
 // 16 keys as a warp holds them. Lane 4g + t has of the keys g and g + 8 the 16-byte chunks t, t + 4, …: the products'
@@ -129,7 +102,7 @@ struct Sums {
       for (int step = 4; step < 32; step *= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, step));
       const float before = base[j];
       base[j] = fmaxf(before, top);
-      shrink[j] = exp2_special(before - base[j]);
+      shrink[j] = ex2_ftz(before - base[j]);
       sum[j] *= shrink[j];
     }
 #pragma unroll
@@ -147,12 +120,14 @@ __device__ __forceinline__ void score(float (&to)[4], const u32 (&k)[2][kRow / 1
 #pragma unroll
     for (int h = 0; h < 2; h++)
 #pragma unroll
-      for (int i = 0; i < 2; i++) a[h][i] = FP8 ? widen(k[h][s % (kRow / 16)], i) : k[h][(2 * s + i) % (kRow / 16)];
-    multiply(to, a[0][0], a[1][0], a[0][1], a[1][1], q[s][0], q[s][1]);
+      for (int i = 0; i < 2; i++)
+        a[h][i] = FP8 ? e4m3x2_to_f16x2(k[h][s % (kRow / 16)] >> 16 * i) : k[h][(2 * s + i) % (kRow / 16)];
+    const u32 keys[4] = {a[0][0], a[1][0], a[0][1], a[1][1]};
+    mma_sync<Operand>(to, keys, q[s][0], q[s][1]);
   }
 }
 
-__device__ __forceinline__ void weigh(Sums& sums, const u32 (&v)[4][kWords], const u32 (&p)[2]) {
+__device__ __forceinline__ void add_values(Sums& sums, const u32 (&v)[4][kWords], const u32 (&p)[2]) {
 #pragma unroll
   for (int w = 0; w < kWords; w++) {
     if constexpr (FP8) {
@@ -160,11 +135,14 @@ __device__ __forceinline__ void weigh(Sums& sums, const u32 (&v)[4][kWords], con
       for (int part = 0; part < 2; part++) {
         const u32 one = __byte_perm(v[0][w], v[1][w], part ? 0x7362 : 0x5140);
         const u32 two = __byte_perm(v[2][w], v[3][w], part ? 0x7362 : 0x5140);
-        multiply(sums.out[2 * w + part], widen(one, 0), widen(one, 1), widen(two, 0), widen(two, 1), p[0], p[1]);
+        const u32 values[4] = {e4m3x2_to_f16x2(one), e4m3x2_to_f16x2(one >> 16), e4m3x2_to_f16x2(two),
+                               e4m3x2_to_f16x2(two >> 16)};
+        mma_sync<Operand>(sums.out[2 * w + part], values, p[0], p[1]);
       }
     } else {
-      multiply(sums.out[w], __byte_perm(v[0][w], v[1][w], 0x5410), __byte_perm(v[0][w], v[1][w], 0x7632),
-               __byte_perm(v[2][w], v[3][w], 0x5410), __byte_perm(v[2][w], v[3][w], 0x7632), p[0], p[1]);
+      const u32 values[4] = {__byte_perm(v[0][w], v[1][w], 0x5410), __byte_perm(v[0][w], v[1][w], 0x7632),
+                             __byte_perm(v[2][w], v[3][w], 0x5410), __byte_perm(v[2][w], v[3][w], 0x7632)};
+      mma_sync<Operand>(sums.out[w], values, p[0], p[1]);
     }
   }
 }
@@ -202,8 +180,8 @@ __device__ __forceinline__ float load_query(u32 (&to)[kSteps16][2], const char* 
 }
 
 // The tiles of this warp, each loaded while the one before is worked on.
-__device__ __forceinline__ void attend(Sums& sums, const Cache& cache, const char* q, float factor,
-                                       int tile, int tiles) {
+__device__ __forceinline__ void attend(Sums& sums, const Cache& cache, const char* q, float factor, int tile,
+                                       int tiles) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   Step held[STEPS];
   int page[STEPS];
@@ -247,11 +225,11 @@ __device__ __forceinline__ void attend(Sums& sums, const Cache& cache, const cha
     for (int u = 0; u < STEPS; u++) {
 #pragma unroll
       for (int i = 0; i < 4; i++) {
-        s[u][i] = exp2_special(fmaf(s[u][i], scale[i % 2], -sums.base[i % 2]));
+        s[u][i] = ex2_ftz(fmaf(s[u][i], scale[i % 2], -sums.base[i % 2]));
         sums.sum[i % 2] += s[u][i];
       }
       const u32 p[2] = {transposed(pack<Operand>(s[u][0], s[u][1])), transposed(pack<Operand>(s[u][2], s[u][3]))};
-      weigh(sums, held[u].v, p);
+      add_values(sums, held[u].v, p);
     }
     if (tile + WARPS < tiles) load_tile<true>(held, cache, tile + WARPS, page);
     find_pages(tile + 2 * WARPS);

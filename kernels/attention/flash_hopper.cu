@@ -69,9 +69,9 @@ __device__ __forceinline__ void attend(Shared& shared, const Shape& shape, const
     return stage;
   };
   // Warpgroups issue their products in turn: while one's are computed, the others work on their exponentials.
-  const auto take_turn = [&]() { named_barrier_sync(1 + me, 2 * kWarpgroup); };
-  const auto pass_turn = [&]() { named_barrier_arrive(1 + (me + 1) % CONSUMERS, 2 * kWarpgroup); };
-  if (me == CONSUMERS - 1) pass_turn();
+  const auto warp_scheduler_barrier_sync = [&]() { named_barrier_sync(1 + me, 2 * kWarpgroup); };
+  const auto warp_scheduler_barrier_arrive = [&]() { named_barrier_arrive(1 + (me + 1) % CONSUMERS, 2 * kWarpgroup); };
+  if (me == CONSUMERS - 1) warp_scheduler_barrier_arrive();
 
   for (;; parity ^= 1) {
     wait(shared.q_full[me], parity);
@@ -83,7 +83,7 @@ __device__ __forceinline__ void attend(Shared& shared, const Shape& shape, const
     Accumulator<HEAD_DIM> o;
     Accumulator<KEYS> s;
     u32 p[KEYS / 16][4];
-    Row rows[2];
+    RowSoftmax rows[2];
     zero(o);
 
     const auto issue_scores = [&](int stage) {
@@ -102,15 +102,16 @@ __device__ __forceinline__ void attend(Shared& shared, const Shape& shape, const
       for (int k = 0; k < KEYS / 16; k++) Product<TYPE, HEAD_DIM>::template run<true>(o, p[k], values + k * kNextRows);
       wgmma_commit();
     };
-    const auto weigh = [&](int block) {  // scores to exponentials, while the values of the block before are multiplied
-      hide(s, shape, first, block);
-      exponentials(s, rows, shape.scale, [&](const float(&shrink)[2]) {
-        wgmma_wait<0>();
-        fence_operand(o);
-        scale_rows(o, shrink);
-        fence_operand(o);
-      });
-    };
+    const auto softmax_block =
+        [&](int block) {  // scores to exponentials, while the values of the block before are multiplied
+          apply_mask(s, shape, first, block);
+          exponentials(s, rows, shape.scale, [&](const float(&shrink)[2]) {
+            wgmma_wait<0>();
+            fence_operand(o);
+            scale_rows(o, shrink);
+            fence_operand(o);
+          });
+        };
     const auto convert_all = [&]() {
 #pragma unroll
       for (int k = 0; k < KEYS / 16; k++) convert<TYPE>(p[k], s, k);
@@ -118,34 +119,34 @@ __device__ __forceinline__ void attend(Shared& shared, const Shape& shape, const
 
     int block = end - 1;
     for (; block >= mine; block--) {
-      take_turn();
-      pass_turn();
+      warp_scheduler_barrier_sync();
+      warp_scheduler_barrier_arrive();
       release(next());
       if (block + 1 < end) release(next());
     }
     if (block >= begin) {
       const int keys = next();
-      take_turn();
+      warp_scheduler_barrier_sync();
       issue_scores(keys);
-      pass_turn();
+      warp_scheduler_barrier_arrive();
       wgmma_wait<0>();
       fence_operand(s);
       release(keys);
       if (block + 1 < end) release(next());
-      weigh(block);
+      softmax_block(block);
       convert_all();
     }
     for (block--; block >= begin; block--) {
       const int keys = next();
-      take_turn();
+      warp_scheduler_barrier_sync();
       issue_scores(keys);
       const int values = next();
       issue_values(values);
-      pass_turn();
+      warp_scheduler_barrier_arrive();
       wgmma_wait<1>();
       fence_operand(s);
       release(keys);
-      weigh(block);
+      softmax_block(block);
       wgmma_wait<0>();
       fence_operand(o);
       release(values);

@@ -12,11 +12,6 @@ constexpr float kHeadroom = 8;
 constexpr float kDeepest = 14;
 constexpr int kAlways = -2147483647 - 1;
 
-__device__ __forceinline__ float exp2_special(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 __device__ __forceinline__ float max_or_nan(float a, float b) {
   float y;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
@@ -26,18 +21,18 @@ __device__ __forceinline__ float max_or_nan(float a, float b) {
 // One row: its exponentials are 2^(score · scale - base). A block with a score whose bits, as an integer, are at least
 // `limit` moves the base. Positive floats are ordered as their bits are, and negative ones have negative bits: so three
 // scores are compared by one instruction.
-struct Row {
+struct RowSoftmax {
   int limit = kAlways;
   float base = -CUDART_MAX_NORMAL_F, sum = 0;  // sum: of this thread's exponentials
 
   // Moves the base up to the largest score; returns what the sums so far are to be multiplied by.
-  __device__ __forceinline__ float grow(float top, float scale) {
+  __device__ __forceinline__ float rescale(float top, float scale) {
     top = max_or_nan(top, __shfl_xor_sync(~0u, top, 1));
     top = max_or_nan(top, __shfl_xor_sync(~0u, top, 2));
     const float before = base;
     base = max_or_nan(base, top * scale);
     limit = base >= -kDeepest ? __float_as_int(fmaxf(0.f, __fdividef(base + kHeadroom, scale))) : kAlways;
-    const float shrink = exp2_special(before - base);
+    const float shrink = ex2_ftz(before - base);
     sum *= shrink;
     return shrink;
   }
@@ -52,7 +47,8 @@ struct Row {
 // Scores to exponentials, added to the rows' sums. When a base moves, rescale(shrink) multiplies row r of what these
 // weighed so far by shrink[r].
 template <int N, typename Rescale>
-__device__ __forceinline__ void exponentials(Accumulator<N>& s, Row (&rows)[2], float scale, const Rescale& rescale) {
+__device__ __forceinline__ void exponentials(Accumulator<N>& s, RowSoftmax (&rows)[2], float scale,
+                                             const Rescale& rescale) {
   int bits[4] = {kAlways, kAlways, kAlways, kAlways};
 #pragma unroll
   for (int i = 0; i < N / 2; i += 2) {
@@ -65,13 +61,13 @@ __device__ __forceinline__ void exponentials(Accumulator<N>& s, Row (&rows)[2], 
 #pragma unroll
     for (int i = 0; i < N / 2; i++) top[i / 2 % 2] = max_or_nan(top[i / 2 % 2], s.at[i]);
 #pragma unroll
-    for (int r = 0; r < 2; r++) shrink[r] = rows[r].grow(top[r], scale);
+    for (int r = 0; r < 2; r++) shrink[r] = rows[r].rescale(top[r], scale);
     rescale(shrink);
   }
 #pragma unroll
   for (int i = 0; i < N / 2; i++) {
-    Row& row = rows[i / 2 % 2];
-    s.at[i] = exp2_special(fmaf(s.at[i], scale, -row.base));
+    RowSoftmax& row = rows[i / 2 % 2];
+    s.at[i] = ex2_ftz(fmaf(s.at[i], scale, -row.base));
     row.sum += s.at[i];
   }
 }

@@ -38,7 +38,7 @@ struct Shared {
   float4 state[SPLITS][GROUP];          // their maxima and sums
   Barrier arrived;
 };
-constexpr int kHandedOn = SPLITS * (kOwn * 4 + GROUP * 16);  // bytes to each block
+constexpr int kExchangedBytes = SPLITS * (kOwn * 4 + GROUP * 16);  // bytes to each block
 
 struct Call {
   const Element *qkv, *cosines, *sines;
@@ -95,7 +95,7 @@ struct Angles {
     }
   }
   // Element i = lane + 32 · e of x, and element i + kHalf, rotated.
-  __device__ __forceinline__ float2 turn(const Element* x, int e) const {
+  __device__ __forceinline__ float2 apply_rope(const Element* x, int e) const {
     const int i = threadIdx.x % 32 + 32 * e;
     const float low = (float)x[i], high = (float)x[i + kHalf];
     return make_float2(low * low_cosine[e] - high * low_sine[e], high * high_cosine[e] + low * high_sine[e]);
@@ -149,7 +149,7 @@ __device__ void normalise(Shared& shared, int count) {
   }
 }
 
-__device__ void weigh(Shared& shared, Eight (&out)[GROUP], int count, int fresh) {
+__device__ void add_values(Shared& shared, Eight (&out)[GROUP], int count, int fresh) {
   const int lane = threadIdx.x % 32, part = lane % kLanes * 8;
 #pragma unroll
   for (int g = 0; g < GROUP; ++g)
@@ -223,7 +223,7 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
   if (threadIdx.x == 0) {
     init(shared.arrived, 1);
     fence_init();
-    arrive_expect_tx(shared.arrived, kHandedOn);
+    arrive_expect_tx(shared.arrived, kExchangedBytes);
   }
   cluster_arrive_relaxed();  // this block is here, so that others may write into it
 
@@ -245,22 +245,22 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
 #pragma unroll
     for (int e = 0; e < Angles::kEach; ++e) {
       const int i = lane + 32 * e;
-      const float2 turned = angles.turn(from + (group * GROUP + g) * HEAD_DIM, e);
-      shared.query[g][i] = turned.x * call.scale * kLog2e;
-      shared.query[g][i + kHalf] = turned.y * call.scale * kLog2e;
+      const float2 rotated = angles.apply_rope(from + (group * GROUP + g) * HEAD_DIM, e);
+      shared.query[g][i] = rotated.x * call.scale * kLog2e;
+      shared.query[g][i + kHalf] = rotated.y * call.scale * kLog2e;
     }
   if (owner && inside && warp == kWarps - 1)
 #pragma unroll
     for (int e = 0; e < Angles::kEach; ++e) {
       const int i = lane + 32 * e;
-      const float2 turned = angles.turn(from + (GROUP * groups + head) * HEAD_DIM, e);
+      const float2 rotated = angles.apply_rope(from + (GROUP * groups + head) * HEAD_DIM, e);
       const Element* value = from + (GROUP * groups + kv_heads + head) * HEAD_DIM;
       const Element low = value[i], high = value[i + kHalf];
-      shared.fresh_key[i] = turned.x, shared.fresh_key[i + kHalf] = turned.y;
+      shared.fresh_key[i] = rotated.x, shared.fresh_key[i + kHalf] = rotated.y;
       shared.fresh_value[i] = low, shared.fresh_value[i + kHalf] = high;
       if (group % PARTS) continue;
       const long long to = cache + (long long)last * row;
-      call.keys[to + i] = (Element)turned.x, call.keys[to + i + kHalf] = (Element)turned.y;
+      call.keys[to + i] = (Element)rotated.x, call.keys[to + i + kHalf] = (Element)rotated.y;
       call.values[to + i] = low, call.values[to + i + kHalf] = high;
     }
 
@@ -277,7 +277,7 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
     __syncthreads();
     normalise(shared, count);
     __syncthreads();
-    weigh(shared, out, count, last - at);
+    add_values(shared, out, count, last - at);
   }
   cluster_wait();
   gather(shared, out, split);

@@ -26,14 +26,16 @@ __device__ __forceinline__ int first_key(const Shape& shape, int row) {
 }
 // Blocks [first_block(first row), end_block(last row)) hold them.
 __device__ __forceinline__ int first_block(const Shape& shape, int row) { return first_key(shape, row) / KEYS; }
-__device__ __forceinline__ int end_block(const Shape& shape, int row) { return (end_key(shape, row) + KEYS - 1) / KEYS; }
+__device__ __forceinline__ int end_block(const Shape& shape, int row) {
+  return (end_key(shape, row) + KEYS - 1) / KEYS;
+}
 __device__ __forceinline__ Tile tile_at(const Shape& shape, int round) {
   return shape.schedule[round * gridDim.x + blockIdx.x];
 }
 
 // -infinity where a query of this warpgroup's 64 rows from `first` on does not see a key of the block.
 template <int N>
-__device__ __forceinline__ void hide(Accumulator<N>& s, const Shape& shape, int first, int block) {
+__device__ __forceinline__ void apply_mask(Accumulator<N>& s, const Shape& shape, int first, int block) {
   const int key = block * KEYS, row = first + own_row();
   if (key >= first_key(shape, first + 63) && key + KEYS <= end_key(shape, first)) return;
   const int begin[2] = {first_key(shape, row), first_key(shape, row + 8)};

@@ -64,9 +64,8 @@ __device__ __forceinline__ void add_bias(Accumulator<N>& d, int part, const T* b
 }
 
 __device__ __forceinline__ float sigmoid(float x) {
-  float power, share;
-  asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * -1.4426950408889634f));
-  asm volatile("rcp.approx.ftz.f32 %0, %1;" : "=f"(share) : "f"(1.f + power));
+  float share;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(share) : "f"(1.f + ex2_ftz(x * -1.4426950408889634f)));
   return share;
 }
 
@@ -111,8 +110,8 @@ __device__ __forceinline__ Rows root_mean_squares(float sum, int k, float epsilo
 
 // Panels of y, 64 rows each: `fill(panel, i)` stages them, the copy engine takes them away to `column` and `row` on.
 template <int Count, typename Staging, typename F>
-__device__ __forceinline__ void leave(Staging& staging, const TensorMap& y, int barrier, int column, int row,
-                                      const F& fill) {
+__device__ __forceinline__ void store_panels(Staging& staging, const TensorMap& y, int barrier, int column, int row,
+                                             const F& fill) {
   const bool leads = threadIdx.x % kWarpgroup == 0;
   if (leads) tma_store_wait_read();
   named_barrier_sync(barrier, kWarpgroup);

@@ -17,7 +17,7 @@ constexpr bool kIsResidual = EPILOGUE == kResidual, kBlockScales = SCALES == 3;
 constexpr int kOutColumns = EPILOGUE == kSwiglu ? BN / 2 : BN;  // columns of y in a tile
 constexpr int kPanelColumns = 128 / sizeof(OUT), kPanels = kOutColumns / kPanelColumns;
 constexpr int kStaged = (kPanels + 1) / 2, kResidualSteps = kIsResidual ? 2 : 0;  // panels of y that leave together
-constexpr bool kHolds = !TWO_LEVELS && EPILOGUE != kQuantise && kPanels > 1;
+constexpr bool kHolds = !PROMOTE && EPILOGUE != kQuantise && kPanels > 1;
 static_assert(!kIsResidual || kStaged * 2 == kPanels, "a half of the residual fills the place of w");
 
 struct Shared {
@@ -65,10 +65,10 @@ struct Consumer {
   int row, column;                                 // and where that tile begins
 
   template <int Half>
-  __device__ __forceinline__ void leave_half() {
+  __device__ __forceinline__ void store_half() {
     constexpr int kFrom = Half * kStaged;
     const int from = column + kFrom * kPanelColumns;
-    leave<Half ? kPanels - kStaged : kStaged>(s.y[me], y, 1 + me, from, row, [&](OUT* panel, int i) {
+    store_panels<Half ? kPanels - kStaged : kStaged>(s.y[me], y, 1 + me, from, row, [&](OUT* panel, int i) {
       const int c = from + i * kPanelColumns;
       if (EPILOGUE == kQuantise && c < p.columns)
         quantise(panel, d, kFrom + i, p.y_scales + c / 128, row, p.rows, p.y_scale_stride);
@@ -95,33 +95,33 @@ struct Consumer {
 
   __device__ __forceinline__ void run() {
     bool more = tiles.advance();
-    if (TWO_LEVELS && me == 1) give_turn(0);
+    if (PROMOTE && me == 1) warp_scheduler_barrier_arrive(0);
     for (row = -1; more;) {
       Rows by = {1.f, 1.f};
       float sum = 0.f;
-      const auto under = [&] {
-        if (kHolds && row >= 0) leave_half<1>();
+      const auto overlapped_prologue = [&] {
+        if (kHolds && row >= 0) store_half<1>();
         if (EPILOGUE == kBias) fetch_columns(s.bias[me], (const OUT*)p.bias, tiles.column * kOutColumns, p.columns);
         if (SCALES == 1) by = one_scale(p.x_scales, p.w_scales);
         if (SCALES == 2) by = scales_of(p.x_scales, tiles.row + 64 * me, p.rows);
         if (SCALES == 2) fetch_columns(s.w_scales[me], p.w_scales, tiles.column * BN, p.columns * (BN / kOutColumns));
       };
-      if constexpr (TWO_LEVELS)
-        under(), multiply_tile_in_two_levels<kBlockScales, TYPE>(d, s, at, me, p.steps(kStep));
+      if constexpr (PROMOTE)
+        overlapped_prologue(), multiply_tile_promoted<kBlockScales, TYPE>(d, s, at, me, p.steps(kStep));
       else
-        sum = multiply_tile<NORMALISE, TYPE>(d, s, at, me, p.steps(kStep), under);
+        sum = multiply_tile<NORMALISE, TYPE>(d, s, at, me, p.steps(kStep), overlapped_prologue);
       if (NORMALISE) by = root_mean_squares(sum, p.k, p.epsilon);
       if (NORMALISE || SCALES == 1 || SCALES == 2) scale_rows(d, by);
       if (EPILOGUE == kBias || SCALES == 2) cp_async_wait_all(), named_barrier_sync(1 + me, kWarpgroup);
       row = tiles.row + 64 * me, column = tiles.column * kOutColumns;
 #pragma unroll
       for (int i = 0; i < kPanels; i++) apply(i);
-      leave_half<0>();
+      store_half<0>();
 #pragma unroll
       for (int i = kStaged; kHolds && i < kPanels; i++) convert_panel<OUT>(held[i - kStaged], d, i);
-      if (!kHolds && kPanels > 1) leave_half<1>();
+      if (!kHolds && kPanels > 1) store_half<1>();
       more = tiles.advance();
-      if (kHolds && !more) leave_half<1>();  // here: behind the loop it makes ptxas grant 168 registers, not 232
+      if (kHolds && !more) store_half<1>();  // here: behind the loop it makes ptxas grant 168 registers, not 232
     }
   }
 };

@@ -46,7 +46,7 @@ __device__ __forceinline__ void multiply_step(Accumulator<BN> (&d)[2], Shared& s
 __device__ __forceinline__ void multiply_whole(Accumulator<BN> (&d)[2], Shared& s, PipelineState<STAGES>& at, int me,
                                                int steps) {
   fence_operand(d[0]), fence_operand(d[1]);
-  take_turn(me);
+  warp_scheduler_barrier_sync(me);
   multiply_step(d, s, at, 0);
   for (int step = 1; step < steps; step++) {
     const int before = at.stage;
@@ -55,7 +55,7 @@ __device__ __forceinline__ void multiply_whole(Accumulator<BN> (&d)[2], Shared& 
     wgmma_wait<1>();
     release(s.empty[before]);
   }
-  give_turn(1 - me);
+  warp_scheduler_barrier_arrive(1 - me);
   wgmma_wait<0>();
   fence_operand(d[0]), fence_operand(d[1]);
   release(s.empty[at.stage]);
@@ -68,7 +68,7 @@ __device__ __forceinline__ void consume(Shared& s, const Params& p, const Tensor
   PipelineState<STAGES> at;
   Accumulator<BN> d[2];
   bool more = tiles.advance();
-  if (me == 1) give_turn(0), more = tiles.advance(), at.skip(steps);
+  if (me == 1) warp_scheduler_barrier_arrive(0), more = tiles.advance(), at.advance_by(steps);
   while (more) {
     Rows by[2] = {};
 #pragma unroll
@@ -87,11 +87,11 @@ __device__ __forceinline__ void consume(Shared& s, const Params& p, const Tensor
         if (SCALES == 2) scale_columns(d[half], i, s.w_scales[me]);
 #pragma unroll
       for (int first = 0; first < kPanels; first += kStaged)
-        leave<kStaged>(s.y[me], y, 1 + me, tiles.column * BN + first * 64, tiles.row + 64 * half,
-                       [&](OUT* panel, int i) { put_panel(panel, d[half], first + i); });
+        store_panels<kStaged>(s.y[me], y, 1 + me, tiles.column * BN + first * 64, tiles.row + 64 * half,
+                              [&](OUT* panel, int i) { put_panel(panel, d[half], first + i); });
     }
     more = tiles.advance() && tiles.advance();
-    at.skip(steps);
+    at.advance_by(steps);
   }
 }
 

@@ -59,10 +59,10 @@ __device__ __forceinline__ void join(List& list, const List& with) {
 // The kept logits of row m of x, in the order of their tokens.
 struct Logits {
   const Params& p;
-  const Places& at;
+  const SharedLayout& at;
   const Share& share;
   int m, count;
-  __device__ __forceinline__ Logits(const Params& p, const Places& at, const Share& share, int m)
+  __device__ __forceinline__ Logits(const Params& p, const SharedLayout& at, const Share& share, int m)
       : p(p), at(at), share(share), m(m) {
     count = min((share.end - share.first) * kUnitOutputs, p.n - share.first * kUnitOutputs);
   }
@@ -135,7 +135,7 @@ __device__ __forceinline__ void best_of_row(List& list, const Logits& logits, u6
 extern "C" __global__ void __launch_bounds__(kBlock, 1)
     lm_head_candidates(const __grid_constant__ Params p, long long* position, const long long* moves) {
   extern __shared__ __align__(128) char memory[];
-  const Places at(memory, p);
+  const SharedLayout at(memory, p);
   const Share share(p);
   __shared__ u64 best[16];
   __shared__ u64 room[WARPS][64];

@@ -13,10 +13,10 @@ __device__ __forceinline__ void release(Barrier& empty) {
 
 // Stage after stage of the ring, each multiplied by `product(stage, first)`, which commits its products to d: for the
 // steps [0, extent), `stride` apart. One group of products is always under way: a stage is released while the next one
-// is multiplied. `under` is called once, under the products of the first step.
+// is multiplied. `overlapped_prologue` is called once, under the products of the first step.
 template <int N, typename S, int Stages, typename Product, typename F>
 __device__ __forceinline__ void each_stage(Accumulator<N>& d, S& s, PipelineState<Stages>& at, int extent, int stride,
-                                           const Product& product, const F& under) {
+                                           const Product& product, const F& overlapped_prologue) {
   fence_operand(d);
   const auto begin = [&](bool first) {
     wait(s.full[at.stage], at.parity);
@@ -24,7 +24,7 @@ __device__ __forceinline__ void each_stage(Accumulator<N>& d, S& s, PipelineStat
     product(at.stage, first);
   };
   begin(true);
-  under();
+  overlapped_prologue();
   for (int step = stride; step < extent; step += stride) {
     const int before = at.stage;
     at.advance();
@@ -39,10 +39,10 @@ __device__ __forceinline__ void each_stage(Accumulator<N>& d, S& s, PipelineStat
 }
 
 // d = 64 rows of x times a tile of w in `steps` stages; returns the sum of squares of this thread's part of x where it
-// is wanted. `under` as above.
+// is wanted. `overlapped_prologue` as above.
 template <bool Sum, typename T, int N, typename S, int Stages, typename F>
 __device__ __forceinline__ float multiply_tile(Accumulator<N>& d, S& s, PipelineState<Stages>& at, int me, int steps,
-                                               const F& under) {
+                                               const F& overlapped_prologue) {
   float sum = 0.f;
   const auto product = [&](int stage, bool first) {
     const T* mine = s.x[stage].panel(0, 64 * me);
@@ -50,6 +50,6 @@ __device__ __forceinline__ float multiply_tile(Accumulator<N>& d, S& s, Pipeline
     wgmma_commit();
     if constexpr (Sum) sum += epilogue::squares(mine);
   };
-  each_stage(d, s, at, steps, 1, product, under);
+  each_stage(d, s, at, steps, 1, product, overlapped_prologue);
   return sum;
 }

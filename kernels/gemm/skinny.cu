@@ -6,7 +6,7 @@ using namespace skinny;
 extern "C" __global__ void __launch_bounds__(kBlock, BLOCKS) SKINNY_CLUSTER
     skinny_linear(const __grid_constant__ Params p) {
   extern __shared__ __align__(128) char memory[];
-  const Places at(memory, p);
+  const SharedLayout at(memory, p);
   const Share share(p);
   product(p, at, share, [&](const Output& out, float value, float above) {
     if (out.n() >= p.n) return;

@@ -37,7 +37,7 @@ struct Scales {
     value = from[0];
     if (PAIRED) above = from[8];
   }
-  __device__ __forceinline__ void look_up(const Places& at, int tile, int row) {
+  __device__ __forceinline__ void look_up(const SharedLayout& at, int tile, int row) {
     value = at.scales[tile * 16 + row];
     if (PAIRED) above = at.scales[tile * 16 + row + 8];
   }
@@ -53,7 +53,7 @@ struct Output {
 // Calls finish(output, value, above) for every output of a unit, the n-th of the block; neighbouring rows in
 // neighbouring threads. The sums of a split product, and those to be looked at again, are kept instead.
 template <class Finish>
-__device__ __forceinline__ void finish_unit(const Params& p, const Places& at, int unit, int n, bool dealt,
+__device__ __forceinline__ void finish_unit(const Params& p, const SharedLayout& at, int unit, int n, bool is_static,
                                             Scales scales, Finish finish) {
   constexpr int kRows = KEEP ? 16 : kTileRows;
   const int buffer = n & 1;
@@ -66,15 +66,15 @@ __device__ __forceinline__ void finish_unit(const Params& p, const Places& at, i
       at.kept[((n * p.m + m) * kUnitTiles + tile) * 16 + row] = value;
       continue;
     }
-    if (kRowScales && dealt) scales.look_up(at, n * kUnitTiles + tile, row);
+    if (kRowScales && is_static) scales.look_up(at, n * kUnitTiles + tile, row);
     finish(Output{unit, n, tile, row, m}, value * scales.value, above * scales.above);
   }
 }
 
-constexpr int kTogether = kApart ? 2 : 1;  // steps
+constexpr int kTogether = kScaleSums ? 2 : 1;  // steps
 
 template <class Finish>
-__device__ __forceinline__ void consume(const Params& p, const Places& at, const Share& share, Finish finish) {
+__device__ __forceinline__ void consume(const Params& p, const SharedLayout& at, const Share& share, Finish finish) {
   Shared& s = *at.shared;
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   int x[kInputs], stride[kInputs];  // bytes from at.x on, and from step to step
@@ -82,14 +82,14 @@ __device__ __forceinline__ void consume(const Params& p, const Places& at, const
   for (int i = 0; i < kInputs; i++) {
     stride[i] = K_WARPS * Weight::kK * 2;
     x[i] = warp % K_WARPS * Weight::kK * 2 + t * 16;
-    x[i] += kApart ? i * 64 + g / 4 * stride[i] : min(8 * i + g, p.m - 1) * p.x_bytes;
-    if (kApart && !Apart::has_input(i)) x[i] = (const char*)&s.zeros - at.x, stride[i] = 0;
+    x[i] += kScaleSums ? i * 64 + g / 4 * stride[i] : min(8 * i + g, p.m - 1) * p.x_bytes;
+    if (kScaleSums && !ScaledSums::has_input(i)) x[i] = (const char*)&s.zeros - at.x, stride[i] = 0;
     keep(x[i]);
-    if (kApart) keep(stride[i]);
+    if (kScaleSums) keep(stride[i]);
   }
-  Ring ring;
+  PipelineState<> ring;
   __syncthreads();
-  if (!kDirect && p.overlap && threadIdx.x == 0) fetch_x(p, at, share);
+  if (!kDirect && p.pdl && threadIdx.x == 0) fetch_x(p, at, share);
   if (!kDirect) wait(s.fetched, 0);
   griddepcontrol_wait();
   float unscale = 1;
@@ -98,11 +98,11 @@ __device__ __forceinline__ void consume(const Params& p, const Places& at, const
   else
     prepare(p, at, share);
 #pragma unroll 1
-  for (int n = 0; CLAIMS || n < share.end - share.first; n++) {
-    const bool dealt = !CLAIMS || n < share.end - share.first;
+  for (int n = 0; DYNAMIC_SCHEDULER || n < share.end - share.first; n++) {
+    const bool is_static = !DYNAMIC_SCHEDULER || n < share.end - share.first;
     int unit = share.first + n;
     Scales scales;
-    if (!dealt) {
+    if (!is_static) {
       wait(s.full[ring.stage], ring.parity);
       unit = s.unit_of[ring.stage];
       if (unit == kNoMore) break;
@@ -118,9 +118,9 @@ __device__ __forceinline__ void consume(const Params& p, const Places& at, const
         const char* here[kInputs];
 #pragma unroll
         for (int j = 0; j < kInputs; j++) here[j] = at.x + x[j] + (step + i) * stride[j];
-        if constexpr (kApart)
-          i + 1 < CHUNK ? Apart::run<2>(sums, w + i * kStepBytes, kStepBytes, here)
-                        : Apart::run<1>(sums, w + i * kStepBytes, 0, here);
+        if constexpr (kScaleSums)
+          i + 1 < CHUNK ? ScaledSums::run<2>(sums, w + i * kStepBytes, kStepBytes, here)
+                        : ScaledSums::run<1>(sums, w + i * kStepBytes, 0, here);
         else
           Weight::run(sums, w + i * kStepBytes, here);
       }
@@ -129,7 +129,7 @@ __device__ __forceinline__ void consume(const Params& p, const Places& at, const
       ring.advance(p.stages);
     }
 #pragma unroll
-    for (int i = 0; kApart && i < 2; i++) {  // all columns are one row of x
+    for (int i = 0; kScaleSums && i < 2; i++) {  // all columns are one row of x
       float& sum = sums[0][0][i * 2];
       sum = row_sum(sum + sums[0][0][i * 2 + 1]);
     }
@@ -140,27 +140,21 @@ __device__ __forceinline__ void consume(const Params& p, const Places& at, const
     named_barrier_sync(1, kThreads);
     if (OWN_X && NORM && n == 0) join_norm(p, s);
     wait(s.others, 0);
-    finish_unit(p, at, unit, n, dealt, scales, finish);
+    finish_unit(p, at, unit, n, is_static, scales, finish);
   }
 }
 
-__device__ __forceinline__ float of_rank(const float* mine, int rank) {
-  u32 address;
-  float value;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(mine)), "r"(rank));
-  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
-  return value;
-}
 __device__ __forceinline__ float over_ranks(const float* mine) {
   float sum = 0;
 #pragma unroll
-  for (int rank = 0; rank < SPLITS; rank++) sum += of_rank(mine, rank);
+  for (int rank = 0; rank < SPLITS; rank++) sum += ld_cluster(mine, rank);
   return sum;
 }
 
 // Adds what the blocks of the cluster kept; each finishes its share of the outputs.
 template <class Finish>
-__device__ __forceinline__ void join_splits(const Params& p, const Places& at, const Share& share, Finish finish) {
+__device__ __forceinline__ void join_splits(const Params& p, const SharedLayout& at, const Share& share,
+                                            Finish finish) {
   Shared& s = *at.shared;
   cluster_sync();
   if (threadIdx.x < p.m && NORM) s.norm[threadIdx.x] = rsqrtf(over_ranks(&s.squares_sum[threadIdx.x]) / p.k + p.eps);
@@ -181,8 +175,8 @@ __device__ __forceinline__ void join_splits(const Params& p, const Places& at, c
 
 // The whole block. Returns to all threads; `at.kept` then holds the block's sums where KEEP is set and SPLITS is 1.
 template <class Finish>
-__device__ __forceinline__ void product(const Params& p, const Places& at, const Share& share, Finish finish) {
-  if (!p.late) griddepcontrol_launch_dependents();
+__device__ __forceinline__ void product(const Params& p, const SharedLayout& at, const Share& share, Finish finish) {
+  if (!p.late_trigger) griddepcontrol_launch_dependents();
   if (threadIdx.x < kThreads) {
     if (threadIdx.x < 16) at.shared->largest[threadIdx.x] = 0;
     if (threadIdx.x == 0) at.shared->zeros = make_uint4(0, 0, 0, 0);

@@ -22,7 +22,7 @@ __device__ __forceinline__ u32 scale_exponent(u32 largest) { return min(268u - (
 
 // A single row of x: every warp brings the columns that it multiplies, none waits for another one. Returns what undoes
 // the power of two by which they were multiplied.
-__device__ __forceinline__ float prepare_own(const Params& p, const Places& at, const Share& share) {
+__device__ __forceinline__ float prepare_own(const Params& p, const SharedLayout& at, const Share& share) {
   constexpr int kEach = Weight::kK / 8, kLoads = OWN_X ? OWN_X : 1;  // words of a step, and loads of a lane
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const uint4* from = (const uint4*)(p.x + share.rank * share.columns);
@@ -72,7 +72,7 @@ __device__ __forceinline__ void join_norm(const Params& p, Shared& s) {
 
 // Sums of squares and largest values of the rows of x, which come from here where they are few; rows for quantised
 // weights become fp16. A warp takes every (WARPS / parts)-th row, and a part of it.
-__device__ __forceinline__ void prepare(const Params& p, const Places& at, const Share& share) {
+__device__ __forceinline__ void prepare(const Params& p, const SharedLayout& at, const Share& share) {
   Shared& s = *at.shared;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, words = share.columns / 8, there = share.there / 8;
   int side_by_side = 1;

@@ -32,8 +32,8 @@ struct Params {
   const Value* bias;        // [n], or null
   const Value* residual;    // [m, n], or null
   void* y;                  // [m, n]
-  int* claims;              // with CLAIMS: units that were claimed beyond `dealt`, and blocks that claim no more
-  int m, n, k, units, steps, x_bytes, stages, kept_units, most_units, overlap, ahead, late, dealt;
+  int* counters;            // with CLAIMS: units that were claimed beyond `static_units`, and blocks that claim no more
+  int m, n, k, units, steps, x_bytes, stages, kept_units, most_units, pdl, l2_prefetch, late_trigger, static_units;
   float eps;
 };
 
@@ -51,12 +51,12 @@ struct alignas(16) Shared {
 
 // Dynamic shared memory: Shared | kept sums [kept_units][m][kUnitTiles][16] | row scales and bias [most_units][rows] |
 // residual [m][most_units][outputs] | x rows of x_bytes | ring of chunks.
-struct Places {
+struct SharedLayout {
   Shared* shared;
   float *kept, *scales, *bias;
   Value* residual;
   char *x, *ring;
-  __device__ __forceinline__ Places(char* memory, const Params& p) {
+  __device__ __forceinline__ SharedLayout(char* memory, const Params& p) {
     u32 at = (sizeof(Shared) + 127) / 128 * 128;
     shared = (Shared*)memory;
     kept = (float*)(memory + at);
@@ -79,37 +79,21 @@ struct Share {
   __device__ __forceinline__ Share(const Params& p) {
     const int groups = gridDim.x / SPLITS, group = blockIdx.x / SPLITS;
     rank = SPLITS > 1 ? blockIdx.x % SPLITS : 0;
-    first = (long long)p.dealt * group / groups, end = (long long)p.dealt * (group + 1) / groups;
+    first = (long long)p.static_units * group / groups, end = (long long)p.static_units * (group + 1) / groups;
     columns = p.steps * K_WARPS * Weight::kK;
     there = max(0, min(columns, p.k - rank * columns));
   }
 };
 
-struct Ring {
-  int stage = 0;
-  u32 parity = 0;
-  __device__ __forceinline__ void advance(int stages) {
-    if (++stage == stages) stage = 0, parity ^= 1;
-  }
-};
-
-__device__ __forceinline__ void bulk_copy(void* to, const void* from, u32 bytes, Barrier& barrier, u64 policy) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
-          "r"(shared_address(to)),
-      "l"(from), "r"(bytes), "r"(shared_address(&barrier)), "l"(policy)
-      : "memory");
-}
-
 // One thread: this rank's columns of x.
-__device__ __forceinline__ void fetch_x(const Params& p, const Places& at, const Share& share) {
+__device__ __forceinline__ void fetch_x(const Params& p, const SharedLayout& at, const Share& share) {
   const int begin = share.rank * share.columns;
   griddepcontrol_wait();
   arrive_expect_tx(at.shared->fetched, p.m * share.there * 2);
   if (share.there == 0) return;
 #pragma unroll 1
   for (int m = 0; m < p.m; m++)
-    bulk_copy(at.x + m * p.x_bytes, p.x + (long long)m * p.k + begin, share.there * 2, at.shared->fetched, kEvictLast);
+    bulk_load(at.x + m * p.x_bytes, p.x + (long long)m * p.k + begin, share.there * 2, at.shared->fetched, kEvictLast);
 }
 template <class To, class From>
 __device__ __forceinline__ void fetch_row(To* to, const From* from, int count) {
@@ -126,7 +110,7 @@ __device__ __forceinline__ void fetch_row(To* to, const From* from, int count) {
   }
 }
 // One warp: zeros behind the columns of x; row scales and bias, which like the weights depend on nothing; the residual.
-__device__ __forceinline__ void fetch_others(const Params& p, const Places& at, const Share& share) {
+__device__ __forceinline__ void fetch_others(const Params& p, const SharedLayout& at, const Share& share) {
   const int units = share.end - share.first, packed = share.first * kUnitTiles * 16, first = share.first * kUnitOutputs;
   const int outputs = min(units * kUnitOutputs, p.n - first);
   if (!kDirect) {
@@ -151,19 +135,19 @@ __device__ __forceinline__ void fetch_others(const Params& p, const Places& at, 
 struct Producer {
   const char* from;
   long long skip;
-  int unit, left, each, of_unit = 0, claim = 0;
-  Ring ring;
+  int unit, left, each, of_unit = 0, next_dynamic = 0;
+  PipelineState<> ring;
   __device__ __forceinline__ Producer(const Params& p, const Share& share) {
     const long long unit_bytes = (long long)p.steps * kStepBytes;
     from = p.stream + ((long long)share.first * SPLITS + share.rank) * unit_bytes;
     skip = (SPLITS - 1) * unit_bytes;
     unit = share.first, each = p.steps / CHUNK, left = (share.end - share.first) * each;
   }
-  __device__ __forceinline__ void send(const Params& p, const Places& at) {
+  __device__ __forceinline__ void send(const Params& p, const SharedLayout& at) {
     Barrier& full = at.shared->full[ring.stage];
-    if (CLAIMS) at.shared->unit_of[ring.stage] = unit;
+    if (DYNAMIC_SCHEDULER) at.shared->unit_of[ring.stage] = unit;
     arrive_expect_tx(full, kChunkBytes);
-    bulk_copy(at.ring + ring.stage * kChunkBytes, from, kChunkBytes, full, kEvictFirst);
+    bulk_load(at.ring + ring.stage * kChunkBytes, from, kChunkBytes, full, kEvictFirst);
     from += kChunkBytes;
     if (++of_unit == each) of_unit = 0, unit++, from += skip;
     ring.advance(p.stages);
@@ -171,66 +155,66 @@ struct Producer {
   }
   // The next unit that nobody else has; what is claimed after it is asked for at once. Nothing is left when there is
   // none.
-  __device__ __forceinline__ void claim_unit(const Params& p) {
-    unit = p.dealt + claim;
+  __device__ __forceinline__ void take_dynamic_unit(const Params& p) {
+    unit = p.static_units + next_dynamic;
     if (unit >= p.units) return;
-    claim = atomicAdd(p.claims, 1);
+    next_dynamic = atomicAdd(p.counters, 1);
     from = p.stream + (long long)unit * each * kChunkBytes, left = each;
   }
   // The last block to end leaves zeros for the next launch.
-  __device__ __forceinline__ void leave_zeros(const Params& p) const {
-    if (atomicAdd(p.claims + 1, 1) == (int)gridDim.x - 1) p.claims[0] = p.claims[1] = 0;
+  __device__ __forceinline__ void reset_counters(const Params& p) const {
+    if (atomicAdd(p.counters + 1, 1) == (int)gridDim.x - 1) p.counters[0] = p.counters[1] = 0;
   }
   // Asks the second-level cache for what follows the ring, while the previous kernel leaves the memory idle.
-  __device__ __forceinline__ void look_ahead(const Params& p) const {
+  __device__ __forceinline__ void prefetch_beyond_ring(const Params& p) const {
     const char* at = from;
     int of = of_unit;
 #pragma unroll 1
-    for (int i = min(p.ahead, left); i; i--) {
-      asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(at), "r"(kChunkBytes) : "memory");
+    for (int i = min(p.l2_prefetch, left); i; i--) {
+      bulk_prefetch_l2(at, kChunkBytes);
       at += kChunkBytes;
       if (++of == each) of = 0, at += skip;
     }
   }
   // Bytes that are asked for first come first: x, unless a previous kernel may still be writing it.
-  __device__ __forceinline__ void start(const Params& p, const Places& at, const Share& share) {
+  __device__ __forceinline__ void start(const Params& p, const SharedLayout& at, const Share& share) {
     Shared& s = *at.shared;
 #pragma unroll 1
     for (int i = 0; i < p.stages; i++) init(s.full[i], 1), init(s.empty[i], WARPS);
     init(s.fetched, 33), init(s.others, 32);
     fence_init();
-    if (!kDirect && !p.overlap) fetch_x(p, at, share);
+    if (!kDirect && !p.pdl) fetch_x(p, at, share);
   }
   // Fills the ring, while the previous kernel may still run.
-  __device__ __forceinline__ void fill(const Params& p, const Places& at) {
+  __device__ __forceinline__ void fill(const Params& p, const SharedLayout& at) {
     const int first = min(p.stages, left);
 #pragma unroll 1
     for (int i = 0; i < first; i++) {
       if (i >= kInFlight) wait(at.shared->full[i - kInFlight], 0);
       send(p, at);
     }
-    if (p.ahead) look_ahead(p);
+    if (p.l2_prefetch) prefetch_beyond_ring(p);
   }
-  __device__ __forceinline__ void stream(const Params& p, const Places& at) {
+  __device__ __forceinline__ void stream(const Params& p, const SharedLayout& at) {
     Shared& s = *at.shared;
     fill(p, at);
-    if (CLAIMS) {
+    if (DYNAMIC_SCHEDULER) {
       griddepcontrol_wait();
-      claim = atomicAdd(p.claims, 1);
+      next_dynamic = atomicAdd(p.counters, 1);
     }
 #pragma unroll 1
     while (true) {
-      if (CLAIMS && !left) claim_unit(p);
+      if (DYNAMIC_SCHEDULER && !left) take_dynamic_unit(p);
       if (!left) break;
       wait(s.empty[ring.stage], ring.parity ^ 1);
       send(p, at);
     }
-    if (p.late) griddepcontrol_launch_dependents();
-    if (!CLAIMS) return;
+    if (p.late_trigger) griddepcontrol_launch_dependents();
+    if (!DYNAMIC_SCHEDULER) return;
     wait(s.empty[ring.stage], ring.parity ^ 1);
     s.unit_of[ring.stage] = kNoMore;
     arrive(s.full[ring.stage]);
-    leave_zeros(p);
+    reset_counters(p);
   }
 };
 

@@ -1,6 +1,6 @@
-// One step of a warp: ROW_TILES tiles of 16 weight rows × kK columns, times 8 · N_TILES rows of x. A loader for each type
-// of weight. `w` lies in shared memory in the order of kernels/gemm/skinny_pack.py; lane 4g + t holds rows g and g + 8,
-// and of every 32 columns those from 8t to 8t + 7, so that its piece of x is one 16-byte word of a plain row.
+// One step of a warp: ROW_TILES tiles of 16 weight rows × kK columns, times 8 · N_TILES rows of x. A loader for each
+// type of weight. `w` lies in shared memory in the order of kernels/gemm/skinny_pack.py; lane 4g + t holds rows g and g
+// + 8, and of every 32 columns those from 8t to 8t + 7, so that its piece of x is one 16-byte word of a plain row.
 #pragma once
 #include "tiles.cuh"
 
@@ -10,28 +10,20 @@ using namespace tiles;
 enum Kind { kSame, kFp8, kNvfp4, kInt4, kInt4Zero };
 constexpr Kind kWeights = (Kind)WEIGHTS;
 constexpr bool kQuantised = kWeights != kSame;
-constexpr bool kHalfProducts = HALF || kQuantised;  // quantised weights become fp16, and so must x
 
 #if HALF
 using Value = f16;
 #else
 using Value = bf16;
 #endif
+#if HALF || WEIGHTS
+using Operand = f16;  // quantised weights become fp16, and so must x
+#else
+using Operand = bf16;
+#endif
 using Sums = float[N_TILES][4];
-constexpr bool kApart = kWeights == kNvfp4 && SINGLE;
-constexpr int kInputs = kApart ? 2 : N_TILES;          // pieces of x that a lane meets
-
-// d[16, 8] += a[16, 16] · b[16, 8]
-__device__ __forceinline__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  if constexpr (kHalfProducts)
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  else
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
+constexpr bool kScaleSums = kWeights == kNvfp4 && SINGLE;
+constexpr int kInputs = kScaleSums ? 2 : N_TILES;  // pieces of x that a lane meets
 
 __device__ __forceinline__ uint4 fragment(const char* at) { return *(const uint4*)(at + threadIdx.x % 32 * 16); }
 
@@ -44,7 +36,7 @@ struct Inputs {  // x of 32 columns: two products' worth
   __device__ __forceinline__ void multiply(Sums& sums, const u32 (&a)[4], int half) const {
 #pragma unroll
     for (int i = 0; i < N_TILES; i++)
-      half ? mma(sums[i], a, at[i].z, at[i].w) : mma(sums[i], a, at[i].x, at[i].y);
+      half ? mma_sync<Operand>(sums[i], a, at[i].z, at[i].w) : mma_sync<Operand>(sums[i], a, at[i].x, at[i].y);
   }
 };
 
@@ -72,18 +64,15 @@ struct Step<kSame> {
 template <>
 struct Step<kFp8> {
   static constexpr int kK = 32, kBytes = 512;
-  static __device__ __forceinline__ u32 two(u32 bytes) {
-    u32 both;
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(both) : "h"((unsigned short)bytes));
-    return both;
-  }
   static __device__ __forceinline__ void run(Sums (&sums)[ROW_TILES], const char* w, const char* const (&x)[kInputs]) {
     const Inputs in(x, 0);
 #pragma unroll
     for (int tile = 0; tile < ROW_TILES; tile++) {
       const uint4 f = fragment(w + tile * kBytes);
-      const u32 first[4] = {two(f.x), two(f.x >> 16), two(f.y), two(f.y >> 16)};
-      const u32 second[4] = {two(f.z), two(f.z >> 16), two(f.w), two(f.w >> 16)};
+      const u32 first[4] = {e4m3x2_to_f16x2(f.x), e4m3x2_to_f16x2(f.x >> 16), e4m3x2_to_f16x2(f.y),
+                            e4m3x2_to_f16x2(f.y >> 16)};
+      const u32 second[4] = {e4m3x2_to_f16x2(f.z), e4m3x2_to_f16x2(f.z >> 16), e4m3x2_to_f16x2(f.w),
+                             e4m3x2_to_f16x2(f.w >> 16)};
       in.multiply(sums[tile], first, 0);
       in.multiply(sums[tile], second, 1);
     }
@@ -91,12 +80,13 @@ struct Step<kFp8> {
 };
 
 // Eight e2m1 codes as four pairs of fp16. The three bits of a magnitude, put at bits 9 to 11, are its value · 2^-14,
-// subnormals included. The bits of a word are mixed such that one LOP3 a pair is enough (skinny_pack.pairs_of); shifts to
-// the left are multiplications to the compiler, which do not wait for the logic unit.
+// subnormals included. The bits of a word are mixed such that one LOP3 a pair is enough (skinny_pack.pairs_of); shifts
+// to the left are multiplications to the compiler, which do not wait for the logic unit.
 __device__ __forceinline__ void eight_e2m1(u32 (&a)[4], u32 word) {
   constexpr u32 kBits = 0x8e008e00;
-  const u32 turned = __funnelshift_l(word, word, 3);
-  a[0] = turned << 9 & kBits, a[1] = turned << 6 & kBits, a[2] = (word ^ turned) & kBits, a[3] = (word ^ word << 5) & kBits;
+  const u32 mixed = __funnelshift_l(word, word, 3);
+  a[0] = mixed << 9 & kBits, a[1] = mixed << 6 & kBits, a[2] = (word ^ mixed) & kBits,
+  a[3] = (word ^ word << 5) & kBits;
 }
 
 // e2m1 with an e4m3 scale per 16 columns; a value times its scale is still exact. 2^14 is part of the row's scale.
@@ -116,7 +106,7 @@ struct Step<kNvfp4> {
       const u32 scales = *(const u32*)(w + tile * kBytes + 512 + threadIdx.x % 32 / 2 * 4);
 #pragma unroll
       for (int i = 0; i < 4; i++) {
-        const u32 pair = Step<kFp8>::two(i < 2 ? scales : scales >> 16);
+        const u32 pair = e4m3x2_to_f16x2(i < 2 ? scales : scales >> 16);
         const __half2 low = __low2half2(*(const __half2*)&pair), high = __high2half2(*(const __half2*)&pair);
         u32 a[4];
         eight_e2m1(a, words[i]);
@@ -128,14 +118,15 @@ struct Step<kNvfp4> {
 };
 
 // The same for a single row of x, two steps `apart` bytes from each other at once: eight columns of the product keep
-// their eight blocks of 16 apart. Column 4s + 2b + h has an input only in the lanes that hold block b of half h of step s
-// (has_input); scales multiply sums: 4 FFMA and as many selections instead of 32 HMUL2.
-struct Apart {
+// their eight blocks of 16 apart. Column 4s + 2b + h has an input only in the lanes that hold block b of half h of step
+// s (has_input); scales multiply sums: 4 FFMA and as many selections instead of 32 HMUL2.
+struct ScaledSums {
   static __device__ __forceinline__ bool has_input(int half) {
     return threadIdx.x % 32 / 4 % 4 == threadIdx.x % 4 / 2 * 2 + half;
   }
   template <int STEPS>
-  static __device__ __forceinline__ void run(Sums (&sums)[ROW_TILES], const char* w, int apart, const char* const (&x)[kInputs]) {
+  static __device__ __forceinline__ void run(Sums (&sums)[ROW_TILES], const char* w, int apart,
+                                             const char* const (&x)[kInputs]) {
     const int lane = threadIdx.x % 32;
     const bool second = STEPS == 2 && lane % 4 >= 2, mine = STEPS == 2 || lane < 16;
     uint4 in[2];
@@ -150,11 +141,12 @@ struct Apart {
       for (int i = 0; i < 4; i++) {
         u32 a[4];
         eight_e2m1(a, words[i]);
-        i % 2 ? mma(product[step], a, in[i / 2].z, in[i / 2].w) : mma(product[step], a, in[i / 2].x, in[i / 2].y);
+        i % 2 ? mma_sync<Operand>(product[step], a, in[i / 2].z, in[i / 2].w)
+              : mma_sync<Operand>(product[step], a, in[i / 2].x, in[i / 2].y);
       }
     }
     const u32 scales = *(const u32*)(w + (second ? apart : 0) + 512 + lane / 4 * 8 + lane % 2 * 4);
-    const float2 first = unpack<f16>(Step<kFp8>::two(scales)), last = unpack<f16>(Step<kFp8>::two(scales >> 16));
+    const float2 first = unpack<f16>(e4m3x2_to_f16x2(scales)), last = unpack<f16>(e4m3x2_to_f16x2(scales >> 16));
     const float by[4] = {first.x, last.x, first.y, last.y};
 #pragma unroll
     for (int j = 0; j < 4; j++) sums[0][0][j] += (second ? product[STEPS - 1][j] : product[0][j]) * by[j];
@@ -220,7 +212,8 @@ struct Int4Step {
     for (int tile = 0; tile < ROW_TILES; tile++)
 #pragma unroll
       for (int i = 0; i < N_TILES * 4; i++)
-        sums[tile][i / 4][i % 4] += wide(i % 4 < 2 ? scales[tile] & 0xffff : scales[tile] >> 16) * group[tile][i / 4][i % 4];
+        sums[tile][i / 4][i % 4] +=
+            wide(i % 4 < 2 ? scales[tile] & 0xffff : scales[tile] >> 16) * group[tile][i / 4][i % 4];
   }
 };
 template <>

@@ -56,11 +56,11 @@ __device__ __forceinline__ void fill(Shared& s, Stage* ring, const TensorMap& w,
   for (int i = 0; i < STAGES; i++) init(s.full[i], 1), init(s.empty[i], WGS + (NORM ? 3 : 0));
   fence_proxy_async_shared();
 #pragma unroll 1
-  for (int i = 0; p.overlap && i < count; i++) copy_w(ring[i], w, s.full[i], work, i);
+  for (int i = 0; p.pdl && i < count; i++) copy_w(ring[i], w, s.full[i], work, i);
   griddepcontrol_wait();
 #pragma unroll 1
   for (int i = 0; i < count; i++) {
-    if (!p.overlap) copy_w(ring[i], w, s.full[i], work, i);
+    if (!p.pdl) copy_w(ring[i], w, s.full[i], work, i);
     copy_x(ring[i], x, s.full[i], work, i);
   }
 }

@@ -13,7 +13,7 @@ struct Params {
   Value* y;               // [m, n]
   const Value* bias;      // [n], or null
   const Value* residual;  // [m, n], or null
-  int m, n, k, overlap;
+  int m, n, k, pdl;
   float inverse_k, eps;
 };
 

@@ -4,25 +4,25 @@
 #include "mainloops.cuh"
 
 // Warpgroups issue in turns: while one's products are computed, the other adds.
-__device__ __forceinline__ void take_turn(int me) { named_barrier_sync(3 + me, 2 * kWarpgroup); }
-__device__ __forceinline__ void give_turn(int to) { named_barrier_arrive(3 + to, 2 * kWarpgroup); }
+__device__ __forceinline__ void warp_scheduler_barrier_sync(int me) { named_barrier_sync(3 + me, 2 * kWarpgroup); }
+__device__ __forceinline__ void warp_scheduler_barrier_arrive(int to) { named_barrier_arrive(3 + to, 2 * kWarpgroup); }
 
 // As multiply_tile; `Blocks`: with the scales that lie at s.scales of each stage. Before its first tile warpgroup 1
 // gives the turn to 0.
 template <bool Blocks, typename T, int N, typename S, int Stages>
-__device__ __forceinline__ void multiply_tile_in_two_levels(Accumulator<N>& d, S& s, PipelineState<Stages>& at, int me,
-                                                            int steps) {
+__device__ __forceinline__ void multiply_tile_promoted(Accumulator<N>& d, S& s, PipelineState<Stages>& at, int me,
+                                                       int steps) {
   zero(d);
   for (int step = 0; step < steps; step++, at.advance()) {
     wait(s.full[at.stage], at.parity);
 #pragma unroll
     for (int part = 0; part < N / 128; part++) {
       Accumulator<128> sum;
-      take_turn(me);
+      warp_scheduler_barrier_sync(me);
       wgmma_fence();
       multiply(sum, s.x[at.stage].panel(0, 64 * me), s.w[at.stage].panel(0, 128 * part), 0);
       wgmma_commit();
-      give_turn(1 - me);
+      warp_scheduler_barrier_arrive(1 - me);
       const float *scales = s.scales[at.stage], *mine = scales + 64 * me + own_row();
       const float of_w = Blocks ? scales[kRows + part] : 1.f;
       const float by[2] = {Blocks ? mine[0] * of_w : 1.f, Blocks ? mine[8] * of_w : 1.f};

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernels.megakernel.effects import keeps_newest
+from kernels.megakernel.flagged_words import Floats, bf16, floats_of, one_value, two_floats, value_of
 from kernels.megakernel.layout import groups_of, heads_of_columns
-from kernels.megakernel.words import Floats, bf16, floats_of, one_value, two_floats, value_of
 
 if TYPE_CHECKING:
     from kernels.megakernel.block import Sm
@@ -53,17 +53,17 @@ def attend_to_all(sm: "Sm", words: dict[str, int]) -> Generator[bool, None, Floa
 
 def attended(sm: "Sm", words: dict[str, int]) -> Generator[bool, None, Floats]:
     """The attention's output in the instruction's columns, merged over the splits, [batch, k_tiles * 16] bf16."""
-    d, tag = sm.shape.head_dim, sm.tag(words["layer"])
+    d, flag = sm.shape.head_dim, sm.flag(words["layer"])
     splits = splits_of(sm.gpu.position + sm.step + 1, sm.gpu.split_keys, sm.layout.splits)
     columns = np.arange(words["k_tile"] * 16, (words["k_tile"] + words["k_tiles"]) * 16)
     first, last = columns[0] // d, columns[-1] // d + 1
     states, sums = [], []
     for split in range(splits):
-        state = yield from sm.take("attention_state", (slice(None), slice(first, last), split), tag)
+        state = yield from sm.take("attention_state", (slice(None), slice(first, last), split), flag)
         states.append(value_of(state).view(np.float32))
         pairs = columns[::2] // 2
         at = (slice(None), pairs // (d // 2), split, pairs % (d // 2))
-        sums.append(floats_of((yield from sm.take("attention", at, tag))))
+        sums.append(floats_of((yield from sm.take("attention", at, flag))))
         yield True
     top, total = np.stack(states)[..., 0], np.stack(states)[..., 1]
     weights = np.exp2(top - top.max(axis=0))
@@ -77,7 +77,7 @@ def _heads(sm: "Sm", words: dict[str, int], b: int) -> Generator[bool, None, tup
     kv, first = words["kv_head"], words["head"]
     rows = [*range(first, first + words["heads"]), shape.heads + kv, shape.heads + shape.kv_heads + kv]
     at = (np.array(rows)[:, None] * d + np.arange(0, d, 2)) // 2
-    taken = yield from sm.take("qkv", (slice(None), b, at), sm.tag(words["layer"]))
+    taken = yield from sm.take("qkv", (slice(None), b, at), sm.flag(words["layer"]))
     x = floats_of(taken).sum(axis=0)
     if shape.qkv_bias:
         x = x + sm.gpu.arrays["bias"][words["layer"]].reshape(-1, d)[rows]
@@ -100,12 +100,12 @@ def _rotated(sm: "Sm", x: Floats) -> Floats:
 
 def _attend(sm: "Sm", words: dict[str, int], b: int, span: slice, q: Floats, key: Floats, value: Floats) -> None:
     """Leaves one split's unnormalised sums, maxima and weights."""
-    kv, tag = words["kv_head"], sm.tag(words["layer"])
+    kv, flag = words["kv_head"], sm.flag(words["layer"])
     keeps = words["head"] == kv * (sm.shape.heads // sm.shape.kv_heads)
     sums, top, total = _sums(sm, words["layer"], b, kv, span, q, key, value, keeps)
     at = b, slice(words["head"], words["head"] + words["heads"]), words["split"]
-    sm.store("attention", at, two_floats(sums, tag))
-    sm.store("attention_state", at, one_value(np.concatenate([top, total], axis=1).view(np.uint32), tag))
+    sm.store("attention", at, two_floats(sums, flag))
+    sm.store("attention_state", at, one_value(np.concatenate([top, total], axis=1).view(np.uint32), flag))
 
 
 def _sums(

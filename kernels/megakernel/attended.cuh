@@ -1,11 +1,12 @@
-// What becomes of attention: the warps' parts merged and handed on in words, the splits merged into the input of OUT; or
-// the warps' parts merged into that input directly.
+// What becomes of attention: the warps' parts merged and handed on in words, the splits merged into the input of OUT;
+// or the warps' parts merged into that input directly.
 #pragma once
 #include "ring_keys.cuh"
 
 // Dimensions [dim, dim + 4) of one of the span's heads, summed over the warps that had keys of it, not normalised;
 // `state` becomes the maximum and the sum of weights.
-__device__ __forceinline__ float4 merged(const AttentionScratch& a, const Span& span, int head, int dim, float2& state) {
+__device__ __forceinline__ float4 merged(const AttentionScratch& a, const Span& span, int head, int dim,
+                                         float2& state) {
   const int group = (span.head + head) / kGroup - span.head / kGroup, row = group ? (span.head + head) % kGroup : head;
   float2 states[kParts];
   state = make_float2(kLowest, 0.f);
@@ -17,7 +18,7 @@ __device__ __forceinline__ float4 merged(const AttentionScratch& a, const Span& 
   float4 sum = {};
 #pragma unroll
   for (int u = 0; u < kParts; u++) {
-    const float weight = states[u].x == kLowest ? 0.f : power_of_two(states[u].x - state.x);  // the SM may have no keys
+    const float weight = states[u].x == kLowest ? 0.f : ex2_ftz(states[u].x - state.x);  // the SM may have no keys
     const float4 x = *(const float4*)&a.merged[group * kParts + u][row][dim];
     state.y += states[u].y * weight;
     sum.x += x.x * weight, sum.y += x.y * weight, sum.z += x.z * weight, sum.w += x.w * weight;
@@ -26,7 +27,8 @@ __device__ __forceinline__ float4 merged(const AttentionScratch& a, const Span& 
 }
 
 // ATTENTION: hands the split's result on.
-__device__ __forceinline__ void hand_on(const Params& p, const Shared& s, const Instruction& in, u32 tag, const Span& span, int b) {
+__device__ __forceinline__ void publish_split(const Params& p, const Shared& s, const Instruction& in, u32 flag,
+                                              const Span& span, int b) {
 #pragma unroll 1
   for (int i = threadIdx.x * 4; i < span.heads * HEAD_DIM; i += kConsumers * 4) {
     const int head = i / HEAD_DIM, dim = i % HEAD_DIM;
@@ -34,15 +36,16 @@ __device__ __forceinline__ void hand_on(const Params& p, const Shared& s, const 
     const float4 x = merged(s.attention, span, head, dim, state);
     const size_t at = ((size_t)b * HEADS + span.head + head) * MAX_SPLITS + in.split;
     u64* to = p.attention + (at * HEAD_DIM + dim) / 2;
-    store_word(to, two_floats(x.x, x.y, tag));
-    store_word(to + 1, two_floats(x.z, x.w, tag));
-    if (dim == 0) store_word(p.attention_state + at * 2, one_value(__float_as_uint(state.x), tag));
-    if (dim == 4) store_word(p.attention_state + at * 2 + 1, one_value(__float_as_uint(state.y), tag));
+    publish(to, two_floats(x.x, x.y, flag));
+    publish(to + 1, two_floats(x.z, x.w, flag));
+    if (dim == 0) publish(p.attention_state + at * 2, one_value(__float_as_uint(state.x), flag));
+    if (dim == 4) publish(p.attention_state + at * 2 + 1, one_value(__float_as_uint(state.y), flag));
   }
 }
 
 // ATTENTION of a split that is at work; false when the machine has given up.
-__device__ __forceinline__ bool attend_to_split(const Params& p, Shared& s, RingPlace& ring, const Instruction& in, int step) {
+__device__ __forceinline__ bool attend_to_split(const Params& p, Shared& s, PipelineState<STAGES>& ring,
+                                                const Instruction& in, int step) {
   const Span span = split_span(in, p.position + step);
   if constexpr (KEYS_IN_RING)
     attend_from_ring(p, s, ring, in, span, p.position + step, in.sequence);
@@ -50,7 +53,7 @@ __device__ __forceinline__ bool attend_to_split(const Params& p, Shared& s, Ring
     attend<kTiles>(p, s, in, span, p.position + step, in.sequence);
   consumers_sync();
   mark(p, step, in.index, 2);
-  hand_on(p, s, in, tag_at(step, in.layer), span, in.sequence);
+  publish_split(p, s, in, flag_at(step, in.layer), span, in.sequence);
   return !s.faulted;
 }
 
@@ -62,7 +65,8 @@ struct FourMerged {
   // A split, or a merge of some, with its maximum and sum of weights.
   __device__ __forceinline__ void add(float peak, float weights, const float4& x) {
     const float most = fmaxf(top, peak);
-    const float keep = top == kLowest ? 0.f : power_of_two(top - most), weight = peak == kLowest ? 0.f : power_of_two(peak - most);
+    const float keep = top == kLowest ? 0.f : ex2_ftz(top - most),
+                weight = peak == kLowest ? 0.f : ex2_ftz(peak - most);
     top = most;
     total = total * keep + weights * weight;
     value = make_float4(value.x * keep + x.x * weight, value.y * keep + x.y * weight, value.z * keep + x.z * weight,
@@ -81,7 +85,7 @@ struct FourMerged {
 // input = k tiles [in.k_tile, + in.k_tiles) of the attention's output, merged over the splits. A thread's words of
 // kItems groups of 4 elements and kAhead splits are all in flight at once.
 template <int kItems, int kAhead>
-__device__ __forceinline__ void load_splits(const Params& p, Shared& s, const Instruction& in, u32 tag, int splits) {
+__device__ __forceinline__ void load_splits(const Params& p, Shared& s, const Instruction& in, u32 flag, int splits) {
   const int columns = in.k_tiles * 16, length = columns * BATCH;
   const u32 state = (u32)(p.attention_state - p.attention);
 #pragma unroll 1
@@ -107,7 +111,7 @@ __device__ __forceinline__ void load_splits(const Params& p, Shared& s, const In
           from[2 * (n * kAhead + j)] = state + split * 2;
           from[2 * (n * kAhead + j) + 1] = (split * HEAD_DIM + dim[n]) / 2;
         }
-      await<kMany>(p, s, in, tag, p.attention, from, words);
+      load_flagged<kMany>(p, s, in, flag, p.attention, from, words);
 #pragma unroll
       for (int n = 0; n < kItems; n++)
 #pragma unroll
@@ -126,42 +130,46 @@ __device__ __forceinline__ void load_splits(const Params& p, Shared& s, const In
 }
 
 #if PAIRS
-// Sums over the values of both SMs' keys or splits, each SM's of columns [column, column + 4) of the input, with their state.
-// Each has read the other's of the layer before long ago: whoever is here has read what came of it from all SMs.
-__device__ __forceinline__ float4 shared_sum(const Params& p, Shared& s, const Instruction& in, int column, float4 x, float2& state) {
+// Sums over the values of both SMs' keys or splits, each SM's of columns [column, column + 4) of the input, with their
+// state. Each has read the other's of the layer before long ago: whoever is here has read what came of it from all SMs.
+__device__ __forceinline__ float4 shared_sum(const Params& p, Shared& s, const Instruction& in, int column, float4 x,
+                                             float2& state) {
   Exchange& e = s.exchange;
-  const u32 full = other_address(&e.full);
-  store_there(other_address(&e.sum[column / 4]), x, full);
-  store_there(other_address(&e.state[column / 4]), state, full);
-  wait_chunk(p, s, in, &e.full, (s.step * LAYERS + in.layer) & 1);
+  const u32 neighbour = blockIdx.x % 2 ^ 1;
+  st_async(&e.sum[column / 4], neighbour, x, e.full);
+  st_async(&e.state[column / 4], neighbour, state, e.full);
+  wait_chunk(p, s, in, e.full, (s.step * LAYERS + in.layer) & 1);
   const float4 y = e.sum[column / 4];
   const float2 its = e.state[column / 4];
-  const float most = fmaxf(state.x, its.x), mine = power_of_two(state.x - most), others = power_of_two(its.x - most);
+  const float most = fmaxf(state.x, its.x), mine = ex2_ftz(state.x - most), others = ex2_ftz(its.x - most);
   state = make_float2(most, state.y * mine + its.y * others);
-  return make_float4(x.x * mine + y.x * others, x.y * mine + y.y * others, x.z * mine + y.z * others, x.w * mine + y.w * others);
+  return make_float4(x.x * mine + y.x * others, x.y * mine + y.y * others, x.z * mine + y.z * others,
+                     x.w * mine + y.w * others);
 }
 // Before a sum is shared: the bytes that will come.
 __device__ __forceinline__ void expect_shared(Shared& s, const Instruction& in) {
-  if (threadIdx.x == 0) barrier_expect(shared_address(&s.exchange.full), in.k_tiles * 4 * (sizeof(float4) + sizeof(float2)));
+  if (threadIdx.x == 0) arrive_expect_tx(s.exchange.full, in.k_tiles * 4 * (sizeof(float4) + sizeof(float2)));
 }
-static_assert(BATCH == 1 && OUT_INPUT <= kConsumers * 4, "a thread has 4 columns, and all are sent before any is waited for");
+static_assert(BATCH == 1 && OUT_INPUT <= kConsumers * 4,
+              "a thread has 4 columns, and all are sent before any is waited for");
 #endif
 
 // The same for one sequence and so few columns that each half of the threads has them all, and merges half of the SM's
-// splits, which in a pair are half of all: the words of up to kSplitsEach are in flight at once. A head's lanes have the
-// states of one split each.
+// splits, which in a pair are half of all: the words of up to kSplitsEach are in flight at once. A head's lanes have
+// the states of one split each.
 constexpr int kMergers = kConsumers / 2, kHeadLanes = HEAD_DIM / 4, kMerging = 2 * PAIRS + 2;
 constexpr int kSplitsMost = kHeadLanes < 16 ? kHeadLanes : 16, kSplitsShare = (MAX_SPLITS + kMerging - 1) / kMerging;
 constexpr int kSplitsEach = kSplitsShare < 1 ? 1 : kSplitsShare < kSplitsMost ? kSplitsShare : kSplitsMost;
-constexpr int kOutTiles = HEADS * HEAD_DIM / 16, kOutColumns = (kOutTiles + OUT_PLANES - 1) / OUT_PLANES * 16;
-constexpr bool kOutAligned = kOutTiles % OUT_PLANES == 0 && kOutColumns % HEAD_DIM == 0;  // no head is in two parts
+constexpr int kOutTiles = HEADS * HEAD_DIM / 16, kOutColumns = (kOutTiles + OUT_PARTIALS - 1) / OUT_PARTIALS * 16;
+constexpr bool kOutAligned = kOutTiles % OUT_PARTIALS == 0 && kOutColumns % HEAD_DIM == 0;  // no head is in two parts
 constexpr bool kHalves = BATCH == 1 && kOutColumns + (kOutAligned ? 0 : HEAD_DIM - 16) <= kMergers * 4;
-static_assert(sizeof(FourMerged) * kMergers <= sizeof(ProductScratch::partial), "the second half leaves its sums there");
+static_assert(sizeof(FourMerged) * kMergers <= sizeof(ProductScratch::warp_sums),
+              "the second half leaves its sums there");
 static_assert(!PAIRS || MAX_SPLITS == 0 || kHalves, "pairs merge in halves");
 
 // Adds splits [first, end), kSplitsEach at most, to `sum`. A head's lanes have the states of one split each.
-__device__ __forceinline__ void merge_splits(const Params& p, Shared& s, const Instruction& in, u32 tag, int head, int row, int first,
-                                             int end, FourMerged& sum) {
+__device__ __forceinline__ void merge_splits(const Params& p, Shared& s, const Instruction& in, u32 flag, int head,
+                                             int row, int first, int end, FourMerged& sum) {
   const int lane = threadIdx.x % kHeadLanes, last = end - first - 1;
   const u64* sums = p.attention + ((row / HEAD_DIM * MAX_SPLITS + first) * HEAD_DIM + row % HEAD_DIM) / 2;
   u32 from[1 + kSplitsEach];
@@ -169,13 +177,13 @@ __device__ __forceinline__ void merge_splits(const Params& p, Shared& s, const I
   from[0] = (u32)(p.attention_state - sums) + (head * MAX_SPLITS + first + min(lane % kSplitsEach, last)) * 2;
 #pragma unroll
   for (int j = 0; j < kSplitsEach; j++) from[1 + j] = min(j, last) * (HEAD_DIM / 2);
-  await<false>(p, s, in, tag, sums, from, words);
+  load_flagged<false>(p, s, in, flag, sums, from, words);
   const bool there = lane < kSplitsEach && lane <= last;
   const float peak = there ? __uint_as_float(value_of(words[0].x)) : kLowest;
   float top = peak;
 #pragma unroll
   for (int o = kHeadLanes / 2; o; o >>= 1) top = fmaxf(top, __shfl_xor_sync(~0u, top, o));
-  const float weight = peak == kLowest ? 0.f : power_of_two(peak - top);
+  const float weight = peak == kLowest ? 0.f : ex2_ftz(peak - top);
   float total = there ? __uint_as_float(value_of(words[0].y)) * weight : 0.f;
 #pragma unroll
   for (int o = kHeadLanes / 2; o; o >>= 1) total += __shfl_xor_sync(~0u, total, o);
@@ -191,20 +199,21 @@ __device__ __forceinline__ void merge_splits(const Params& p, Shared& s, const I
   sum.add(top, total, x);
 }
 
-__device__ __forceinline__ void load_splits_in_halves(const Params& p, Shared& s, const Instruction& in, u32 tag, int splits) {
+__device__ __forceinline__ void load_splits_in_halves(const Params& p, Shared& s, const Instruction& in, u32 flag,
+                                                      int splits) {
   const int low = in.k_tile * 16, high = low + in.k_tiles * 16, i = threadIdx.x % kMergers;
   const int column = low / HEAD_DIM * HEAD_DIM + i * 4, row = min(max(column, low), high - 4);
   const int half = threadIdx.x / kMergers, at = (PAIRS ? blockIdx.x % 2 * 2 : 0) + half;
   const int share = (splits + kMerging - 1) / kMerging, begin = min(at * share, splits);
   const int end = min(begin + share, splits), head = min(column, high - 4) / HEAD_DIM;
-  FourMerged sum, *others = (FourMerged*)s.product.partial;
+  FourMerged sum, *others = (FourMerged*)s.product.warp_sums;
   const bool there = low / HEAD_DIM * HEAD_DIM + i / 32 * 128 < high;  // the warp has columns
   if constexpr (MAX_SPLITS <= kMerging * kSplitsEach) {
-    if (there && begin < end) merge_splits(p, s, in, tag, head, row, begin, end, sum);
+    if (there && begin < end) merge_splits(p, s, in, flag, head, row, begin, end, sum);
   } else {
 #pragma unroll 1
     for (int first = begin; there && first < end; first += kSplitsEach)
-      merge_splits(p, s, in, tag, head, row, first, min(first + kSplitsEach, end), sum);
+      merge_splits(p, s, in, flag, head, row, first, min(first + kSplitsEach, end), sum);
   }
 #if PAIRS
   expect_shared(s, in);
@@ -221,15 +230,16 @@ __device__ __forceinline__ void load_splits_in_halves(const Params& p, Shared& s
   store_input(s, row - low, 0, sum.mean());
 }
 
-__device__ __forceinline__ void load_attended(const Params& p, Shared& s, const Instruction& in, u32 tag, int position) {
-  constexpr bool kLong = HEADS * HEAD_DIM / OUT_PLANES * BATCH > kConsumers * 4;
+__device__ __forceinline__ void load_attended(const Params& p, Shared& s, const Instruction& in, u32 flag,
+                                              int position) {
+  constexpr bool kLong = HEADS * HEAD_DIM / OUT_PARTIALS * BATCH > kConsumers * 4;
   const int splits = splits_of(position + 1);
   if (BATCH > 1 && splits == 1)
-    load_splits<kLong ? 4 : 1, 1>(p, s, in, tag, splits);
+    load_splits<kLong ? 4 : 1, 1>(p, s, in, flag, splits);
   else if (PAIRS || (kHalves && splits > 6))
-    load_splits_in_halves(p, s, in, tag, splits);
+    load_splits_in_halves(p, s, in, flag, splits);
   else
-    load_splits<kLong ? 2 : 1, kLong ? 3 : 6>(p, s, in, tag, splits);
+    load_splits<kLong ? 2 : 1, kLong ? 3 : 6>(p, s, in, flag, splits);
 }
 
 // OUT that attends by itself: its columns of the attention's output become its input.

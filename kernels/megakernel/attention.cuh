@@ -1,5 +1,5 @@
-// Decode attention. An ATTENTION instruction attends with some query heads to one split of the keys; where MAX_SPLITS is 0
-// there are none, and OUT attends by itself, to all keys, with the heads of its columns.
+// Decode attention. An ATTENTION instruction attends with some query heads to one split of the keys; where MAX_SPLITS
+// is 0 there are none, and OUT attends by itself, to all keys, with the heads of its columns.
 #pragma once
 #include "keys.cuh"
 
@@ -21,12 +21,13 @@ __device__ __forceinline__ void load_heads(const Params& p, Shared& s, const Ins
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       if (QKV_BIAS) bias[i] = __ldg((const float2*)(p.bias + in.layer * kQkvRows + from + i * kHalf));
-      if (QK_NORM) weight[i] = __ldg((const float2*)(p.qk_norm + (in.layer * 2 + !is_query) * HEAD_DIM + d + i * kHalf));
+      if (QK_NORM)
+        weight[i] = __ldg((const float2*)(p.qk_norm + (in.layer * 2 + !is_query) * HEAD_DIM + d + i * kHalf));
     }
     const u32 first = (u32)(b * kQkvRows + from) / 2;  // the word; a thread reads its neighbour's too
     const u32 at[2] = {first & ~1u, (first + kHalf / 2) & ~1u};
     ulonglong2 words[2];
-    await<false>(p, s, in, tag_at(s.step, in.layer), p.qkv + copy_read() * kQkvWords, at, words);
+    load_flagged<false>(p, s, in, flag_at(s.step, in.layer), p.qkv + copy_read() * kQkvWords, at, words);
     float2 x[2];
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -50,12 +51,12 @@ __device__ __forceinline__ void load_heads(const Params& p, Shared& s, const Ins
     if (item >= items) continue;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      const u32 rounded = pack_bf16(x[i].x, x[i].y);
-      const float2 high = unpack_bf16(rounded);
+      const u32 rounded = pack<bf16>(x[i].x, x[i].y);
+      const float2 high = unpack<bf16>(rounded);
       const int dim = d + i * kHalf;
       if (is_query) {
         *(u32*)&a.query[row][0][dim] = rounded;
-        *(u32*)&a.query[row][1][dim] = pack_bf16(x[i].x - high.x, x[i].y - high.y);
+        *(u32*)&a.query[row][1][dim] = pack<bf16>(x[i].x - high.x, x[i].y - high.y);
       } else {
         *(u32*)&a.newest[group][is_value][dim] = rounded;
         const size_t to = (((size_t)in.layer * BATCH + b) * p.capacity + position) * KV_HEADS + kv + group;
@@ -67,15 +68,15 @@ __device__ __forceinline__ void load_heads(const Params& p, Shared& s, const Ins
 }
 
 // Where the warp keeps the sums of its e-th head (of 2t and 2t + 1), from this lane's dimension 2w on.
-__device__ __forceinline__ float4* kept(AttentionScratch& a, int e, int w) {
+__device__ __forceinline__ float4* partial_sums_at(AttentionScratch& a, int e, int w) {
   const int lane = threadIdx.x % 32, dim = w / 4 * 64 + lane / 4 * (kValueWords < 4 ? 4 : 8) + w % 4 * 2;
   return (float4*)&a.merged[threadIdx.x / 32][min(lane % 4 * 2 + e, kGroupMost - 1)][dim];
 }
 
-// A pass's scores, of which the first `left` keys of the lane's exist, become weights; `most` and `total` (of head g) take
-// them in. What is left of the passes before.
+// A pass's scores, of which the first `left` keys of the lane's exist, become weights; `most` and `total` (of head g)
+// take them in. What is left of the passes before.
 template <int Tiles>
-__device__ __forceinline__ float weigh(float (&scores)[Tiles][2][4], int left, float& most, float& total) {
+__device__ __forceinline__ float softmax_block(float (&scores)[Tiles][2][4], int left, float& most, float& total) {
   float top = most;
 #pragma unroll
   for (int j = 0; j < Tiles; j++)
@@ -89,7 +90,7 @@ __device__ __forceinline__ float weigh(float (&scores)[Tiles][2][4], int left, f
       }
   top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
   top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-  const float keep = most == kLowest ? 0.f : power_of_two(most - top);
+  const float keep = most == kLowest ? 0.f : ex2_ftz(most - top);
   const float least = top == kLowest ? 0.f : top;  // where all scores are minus infinity no key has a weight
   most = top;
   total *= keep;
@@ -98,7 +99,7 @@ __device__ __forceinline__ float weigh(float (&scores)[Tiles][2][4], int left, f
 #pragma unroll
     for (int i = 0; i < 2; i++)
 #pragma unroll
-      for (int e = 0; e < 2; e++) total += scores[j][i][e] = power_of_two(scores[j][i][e] - least);
+      for (int e = 0; e < 2; e++) total += scores[j][i][e] = ex2_ftz(scores[j][i][e] - least);
   return keep;
 }
 
@@ -127,10 +128,10 @@ __device__ __forceinline__ void add_pass(AttentionScratch& a, const Part& part, 
     for (int w = 0; w < kValueWords; w += 2) {
       float4 x = make_float4(sums[w][e], sums[w][e + 2], sums[w + 1][e], sums[w + 1][e + 2]);
       if (!first) {
-        const float4 before = *kept(a, e, w);
+        const float4 before = *partial_sums_at(a, e, w);
         x = make_float4(x.x + before.x * left, x.y + before.y * left, x.z + before.z * left, x.w + before.w * left);
       }
-      *kept(a, e, w) = x;
+      *partial_sums_at(a, e, w) = x;
     }
   }
 }
@@ -160,7 +161,7 @@ __device__ __forceinline__ void attend(const Params& p, Shared& s, const Instruc
     first += Tiles * kStride;
     const bool more = first < span.end;
     if (more) fetch_keys(p.k_cache, part, first, rows, keys);
-    const float keep = weigh(scores, span.end - first + Tiles * kStride - lane % 4 * 2, most, total);
+    const float keep = softmax_block(scores, span.end - first + Tiles * kStride - lane % 4 * 2, most, total);
     place_newest_value(a.newest[part.group][1], newest, values);
     add_pass(a, part, !begun, keep, scores, values);
     begun = true;

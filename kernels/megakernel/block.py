@@ -4,8 +4,8 @@ A generator yields True when it has got on and False when words that it needs ar
 without torch.
 """
 
+import functools
 from collections.abc import Callable, Generator, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,12 +13,9 @@ from numpy.typing import NDArray
 
 from kernels.megakernel.attend import attend_to_all, attended, attention
 from kernels.megakernel.draw import draw
-from kernels.megakernel.instructions import ADD, ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV
-from kernels.megakernel.structure import name_of, rows_of
-from kernels.megakernel.weights import matrix_of_unit
-from kernels.megakernel.words import (
+from kernels.megakernel.flagged_words import (
     COPIED,
-    TAG,
+    FLAG_MASK,
     Floats,
     Words,
     best_candidates,
@@ -28,13 +25,16 @@ from kernels.megakernel.words import (
     candidates_of,
     eight_gated,
     eight_normed,
+    flag_at,
     floats_of,
     gated_of,
-    tag_at,
     tokens_of,
     two_floats,
     value_of,
 )
+from kernels.megakernel.instructions import ADD, ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV
+from kernels.megakernel.structure import name_of, rows_of
+from kernels.megakernel.weights import matrix_of_unit
 
 if TYPE_CHECKING:
     from kernels.megakernel.interpret import Gpu
@@ -58,7 +58,7 @@ class Sm:
     def run(self) -> Steps:
         """Every token, instruction by instruction."""
         todo: dict[int, Callable[[dict[str, int]], Steps]] = {
-            QKV: self._qkv, ATTENTION: partial(attention, self), OUT: self._out, GATE_UP: self._gate_up,
+            QKV: self._qkv, ATTENTION: functools.partial(attention, self), OUT: self._out, GATE_UP: self._gate_up,
             DOWN: self._down, ADD: self._add, HEAD: self._head, END: self._choose,
         }  # fmt: skip
         for step in range(self.gpu.count):
@@ -71,13 +71,13 @@ class Sm:
 
     # words ------------------------------------------------------------------------------------------------------------
 
-    def tag(self, layer: int) -> np.uint64:
-        return tag_at(self.step, layer, self.shape.layers)
+    def flag(self, layer: int) -> np.uint64:
+        return flag_at(self.step, layer, self.shape.layers)
 
-    def take(self, buffer: str, at: Any, tag: np.uint64) -> Generator[bool, None, Words]:
-        """Waits until all words carry the tag."""
+    def take(self, buffer: str, at: Any, flag: np.uint64) -> Generator[bool, None, Words]:
+        """Waits until all words carry the flag."""
         words = self._copy(buffer, self.number % self.layout.copies)
-        while ((words[at] & TAG) != tag).any():
+        while ((words[at] & FLAG_MASK) != flag).any():
             yield False
         return words[at].copy()
 
@@ -98,7 +98,7 @@ class Sm:
         if self.layout.sliced:
             count = self.shape.hidden // 8
             at = slice(after_attention * count, (after_attention + 1) * count)
-            words = yield from self.take("normed", at, self.tag(layer))
+            words = yield from self.take("normed", at, self.flag(layer))
             x = gated_of(words).transpose(1, 0, 2).reshape(self.layout.batch, -1)
             squares = value_of(words[..., 3]).view(np.float32).sum(axis=0)[:, None]
         else:
@@ -108,31 +108,31 @@ class Sm:
         return x, 1 / np.sqrt(squares / self.shape.hidden + np.float32(self.shape.norm_eps))
 
     def _add_planes(self, layer: int, after_attention: bool, columns: slice) -> Steps:
-        """Adds the planes to this SM's part of the residual (or begins it anew with the token's embedding)."""
+        """Adds the partials to this SM's part of the residual (or begins it anew with the token's embedding)."""
         if not (layer or after_attention):
             self.residual[:, columns] = bf16_floats(self.gpu.arrays["embedding"][self.token])[:, columns]
             return
-        buffer, of = ("out_planes", layer) if after_attention else ("down_planes", layer - 1)
-        for plane in self._planes(buffer, of):
-            at = plane, slice(None), slice(columns.start // 2, columns.stop // 2)
-            words = yield from self.take(buffer, at, self.tag(of))
+        buffer, of = ("out_partials", layer) if after_attention else ("down_partials", layer - 1)
+        for partial in self._planes(buffer, of):
+            at = partial, slice(None), slice(columns.start // 2, columns.stop // 2)
+            words = yield from self.take(buffer, at, self.flag(of))
             self.residual[:, columns] += floats_of(words)
             yield True
 
     def _add(self, words: dict[str, int]) -> Steps:
         """Adds to this SM's slice of the residual, and hands on what products of it need."""
-        layer, after_attention = words["layer"], bool(words["plane"])
+        layer, after_attention = words["layer"], bool(words["partial"])
         columns = slice(words["k_tile"] * 16, (words["k_tile"] + words["k_tiles"]) * 16)
         yield from self._add_planes(layer, after_attention, columns)
         residual = self.residual[:, columns].reshape(self.layout.batch, -1, 8).transpose(1, 0, 2)
         weights = self.gpu.arrays["norms"][2 * layer + after_attention, columns].reshape(-1, 1, 8)
         first = (after_attention * self.shape.hidden + columns.start) // 8
-        normed = eight_normed(residual * weights, (residual**2).sum(axis=2), self.tag(layer))
+        normed = eight_normed(residual * weights, (residual**2).sum(axis=2), self.flag(layer))
         self.store("normed", slice(first, first + len(normed)), normed)
 
     def _planes(self, buffer: str, layer: int) -> range:
-        """The planes of one layer; layers take turns in the two halves of `down_planes`."""
-        if buffer == "out_planes":
+        """The partials of one layer; layers take turns in the two halves of `down_partials`."""
+        if buffer == "out_partials":
             return range(self.layout.out_parts)
         return range(layer % 2 * self.layout.down_parts, (layer % 2 + 1) * self.layout.down_parts)
 
@@ -148,9 +148,9 @@ class Sm:
             yield words["tile"] + unit, x[:, : k * 16] @ matrix.T
 
     def _store_rows(self, buffer: str, words: dict[str, int], tile: int, rows: Floats) -> None:
-        first = self._planes(buffer, words["layer"])[0] if buffer == "down_planes" else 0
-        at = first + words["plane"], slice(None), slice(tile * 8, tile * 8 + 8)
-        self.store(buffer, at, two_floats(rows, self.tag(words["layer"])))
+        first = self._planes(buffer, words["layer"])[0] if buffer == "down_partials" else 0
+        at = first + words["partial"], slice(None), slice(tile * 8, tile * 8 + 8)
+        self.store(buffer, at, two_floats(rows, self.flag(words["layer"])))
 
     def _qkv(self, words: dict[str, int]) -> Steps:
         layer = words["layer"]
@@ -162,7 +162,7 @@ class Sm:
     def _out(self, words: dict[str, int]) -> Steps:
         x = yield from attended(self, words) if self.layout.splits else attend_to_all(self, words)
         for tile, rows in self._products(words, x):
-            self._store_rows("out_planes", words, tile, rows)
+            self._store_rows("out_partials", words, tile, rows)
             yield True
 
     def _gate_up(self, words: dict[str, int]) -> Steps:
@@ -170,15 +170,15 @@ class Sm:
         x, scale = yield from self._normed(layer, after_attention=True)
         for tile, rows in self._products(words, x):  # 8 rows of gate, and the 8 of up that belong to them
             gate, up = rows[:, :8] * scale, rows[:, 8:] * scale
-            self.store("gated", tile, eight_gated(gate / (1 + np.exp(-gate)) * up, self.tag(layer)))
+            self.store("gated", tile, eight_gated(gate / (1 + np.exp(-gate)) * up, self.flag(layer)))
             yield True
 
     def _down(self, words: dict[str, int]) -> Steps:
         first, count = words["k_tile"] * 2, words["k_tiles"] * 2
-        taken = yield from self.take("gated", slice(first, first + count), self.tag(words["layer"]))
+        taken = yield from self.take("gated", slice(first, first + count), self.flag(words["layer"]))
         x = gated_of(taken).transpose(1, 0, 2).reshape(self.layout.batch, count * 8)
         for tile, rows in self._products(words, x):
-            self._store_rows("down_planes", words, tile, rows)
+            self._store_rows("down_partials", words, tile, rows)
             yield True
 
     def _head(self, words: dict[str, int]) -> Steps:
@@ -193,7 +193,7 @@ class Sm:
             self.gpu.logits[self.step, :, ids] = logits.T
             best = np.maximum(best, candidates_of(logits, ids).max(axis=1))
         self.own = slice(words["tile"] * 16, min((words["tile"] + words["units"]) * 16, vocab))
-        self.store("candidates", self.number, candidate_words(best, self.tag(layer)))
+        self.store("candidates", self.number, candidate_words(best, self.flag(layer)))
 
     def _publish(self) -> None:
         """The fence in the head: from here on other SMs may read the keys and values of this token."""
@@ -203,7 +203,7 @@ class Sm:
 
     def _choose(self, words: dict[str, int]) -> Steps:
         """Every SM reads all candidates and so agrees on the next token: the largest logit, the smaller id if equal."""
-        pairs = yield from self.take("candidates", slice(None), self.tag(words["layer"]))
+        pairs = yield from self.take("candidates", slice(None), self.flag(words["layer"]))
         best = best_candidates(pairs)
         if not all(how.greedy for how in self.gpu.sampling):
             best = yield from draw(self, best)

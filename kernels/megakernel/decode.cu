@@ -4,68 +4,70 @@
 #include "sampling.cuh"
 #include "sliced.cuh"
 
-template <int Planes, class Meanwhile>
-__device__ __forceinline__ void add_these(const Params& p, Shared& s, const Instruction& in, u32 tag, int step,
-                                          const u64* planes, const float* norm, Meanwhile meanwhile) {
+template <int Partials, class Prologue>
+__device__ __forceinline__ void add_these(const Params& p, Shared& s, const Instruction& in, u32 flag, int step,
+                                          const u64* partials, const float* norm, Prologue overlapped_prologue) {
   if constexpr (SLICE)
-    add_to_slice<Planes>(p, s, in, tag, step, planes, norm);
+    add_to_slice<Partials>(p, s, in, flag, step, partials, norm);
   else
-    load_normed<Planes>(p, s, in, tag, step, planes, norm, meanwhile);
+    load_normed<Partials>(p, s, in, flag, step, partials, norm, overlapped_prologue);
 }
 
-// Adds the planes of the last product to the residual, or begins it with the embedding of the new token: this SM's slice of
-// it, or all, which then is the instruction's input.
-template <class Meanwhile>
-__device__ __forceinline__ void add_planes(const Params& p, Shared& s, const Instruction& in, bool after_attention, int step,
-                                           Meanwhile meanwhile) {
-  const int layer = in.layer - !after_attention;  // whose planes they are
-  const u32 tag = tag_at(step, layer);
-  const u64* planes = after_attention ? p.out_planes + copy_read() * kOutWords
-                      : in.layer      ? p.down_planes + (copy_read() * 2 + (layer & 1)) * kDownWords
-                                      : nullptr;
+// Adds the partials of the last product to the residual, or begins it with the embedding of the new token: this SM's
+// slice of it, or all, which then is the instruction's input.
+template <class Prologue>
+__device__ __forceinline__ void add_partials(const Params& p, Shared& s, const Instruction& in, bool after_attention,
+                                             int step, Prologue overlapped_prologue) {
+  const int layer = in.layer - !after_attention;  // whose partials they are
+  const u32 flag = flag_at(step, layer);
+  const u64* partials = after_attention ? p.out_partials + copy_read() * kOutWords
+                        : in.layer      ? p.down_partials + (copy_read() * 2 + (layer & 1)) * kDownWords
+                                        : nullptr;
   const float* norm = p.norms + (u32)(in.layer * 2 + after_attention) * HIDDEN;
-  if (OUT_PLANES != DOWN_PLANES && after_attention)
-    add_these<OUT_PLANES>(p, s, in, tag, step, planes, norm, meanwhile);
+  if (OUT_PARTIALS != DOWN_PARTIALS && after_attention)
+    add_these<OUT_PARTIALS>(p, s, in, flag, step, partials, norm, overlapped_prologue);
   else
-    add_these<DOWN_PLANES>(p, s, in, tag, step, planes, norm, meanwhile);
+    add_these<DOWN_PARTIALS>(p, s, in, flag, step, partials, norm, overlapped_prologue);
 }
 
-// Brings an instruction's input vector into shared memory as its words arrive, for each product by code of its own (kQkv:
-// HEAD as well), which costs fewer registers and branches than one for all. `meanwhile` is done while the first words of a
-// copy of the residual are on their way.
+// Brings an instruction's input vector into shared memory as its words arrive, for each product by code of its own
+// (kQkv: HEAD as well), which costs fewer registers and branches than one for all. `overlapped_prologue` is done while
+// the first words of a copy of the residual are on their way.
 struct Load {
   const Params& p;
   Shared& s;
   const Instruction& in;
   int step;
 
-  template <Op Which, class Meanwhile>
-  __device__ __forceinline__ void input(Meanwhile meanwhile) const;
+  template <Op Which, class Prologue>
+  __device__ __forceinline__ void input(Prologue overlapped_prologue) const;
 };
 
-template <Op Which, class Meanwhile>
-__device__ __forceinline__ void Load::input(Meanwhile meanwhile) const {
-  const u32 tag = tag_at(step, in.layer);
+template <Op Which, class Prologue>
+__device__ __forceinline__ void Load::input(Prologue overlapped_prologue) const {
+  const u32 flag = flag_at(step, in.layer);
   if constexpr (Which == kQkv || Which == kGateUp) {
     if constexpr (SLICE)
-      load_slices(p, s, in, tag);
+      load_slices(p, s, in, flag);
     else
-      add_planes(p, s, in, Which == kGateUp, step, [&] {
-        if (COPIES > 1 && Which == kQkv && in.op == kQkv) fetch_ahead(p, in.layer);  // elsewhere before it: registers are few
-        meanwhile();
+      add_partials(p, s, in, Which == kGateUp, step, [&] {
+        if (COPIES > 1 && Which == kQkv && in.op == kQkv)
+          fetch_ahead(p, in.layer);  // elsewhere before it: registers are few
+        overlapped_prologue();
       });
   } else if constexpr (Which == kOut) {
     if constexpr (MAX_SPLITS)
-      load_attended(p, s, in, tag, p.position + step);
+      load_attended(p, s, in, flag, p.position + step);
     else
       attend_for_input(p, s, in, p.position + step);
   } else {
-    load_gated(p, s, in, tag);
+    load_gated(p, s, in, flag);
   }
   consumers_sync();
-  if (!kScaleApart && Which != kOut && Which != kDown) set_scale(s);
+  if (!kRmsScaleWarp && Which != kOut && Which != kDown) set_scale(s);
   mark(p, step, in.index, 1);
-  if (Which == kQkv && in.op == kHead && threadIdx.x == 0) __threadfence();  // this token's keys and values, before any later read
+  if (Which == kQkv && in.op == kHead && threadIdx.x == 0)
+    __threadfence();  // this token's keys and values, before any later read
 }
 
 // What becomes of one output row of a product.
@@ -75,7 +77,7 @@ struct Epilogue {
   const Instruction& in;
   u64* best;
 
-  u32 tag;
+  u32 flag;
   int step;
 
   template <Op Which>
@@ -91,54 +93,59 @@ struct Epilogue {
     if (Which != kOut && Which != kDown) value *= s.scale[b];
     if (Which == kGateUp) {
       value = __fdividef(value, 1.f + __expf(-value)) * above * s.scale[b];
-      const u32 bits = pack_bf16(value, 0.f);
+      const u32 bits = pack<bf16>(value, 0.f);
       const u32 next = __shfl_down_sync(~0u, bits, 1), third = __shfl_down_sync(~0u, bits, 2);
       u64* gated = p.gated + ((size_t)(in.tile + unit) * BATCH + b) * 4;
 #pragma unroll
       for (int copy = 0; copy < COPIES; copy++, gated += kGatedWords) {
         if (valid && row % 3 == 0)
-          store_word(gated + row / 3, (u64)bits << 48 | (u64)next << 32 | (u64)(row == 6 ? 0 : third) << 16 | tag);
-        if (valid && row == 7) store_word(gated + 3, tag);
+          publish(gated + row / 3, (u64)bits << 48 | (u64)next << 32 | (u64)(row == 6 ? 0 : third) << 16 | flag);
+        if (valid && row == 7) publish(gated + 3, flag);
       }
       return;
     }
     const float next = __shfl_down_sync(~0u, value, 1);
-    u64* planes = Which == kQkv ? p.qkv : Which == kOut ? p.out_planes : p.down_planes + kDownWords * (in.layer & 1);
+    u64* partials = Which == kQkv   ? p.qkv
+                    : Which == kOut ? p.out_partials
+                                    : p.down_partials + kDownWords * (in.layer & 1);
     const int length = Which == kQkv ? kQkvRows : HIDDEN;
     const int copied = Which == kQkv ? kQkvWords : Which == kOut ? kOutWords : 2 * kDownWords;
-    planes += ((u32)(in.plane * BATCH + b) * length + out) / 2;
+    partials += ((u32)(in.partial * BATCH + b) * length + out) / 2;
 #pragma unroll
-    for (int copy = 0; copy < COPIES; copy++, planes += copied)
-      if (valid && row % 2 == 0) store_word(planes, two_floats(value, next, tag));
+    for (int copy = 0; copy < COPIES; copy++, partials += copied)
+      if (valid && row % 2 == 0) publish(partials, two_floats(value, next, flag));
   }
 };
 
 // One instruction of the consumers; false when the machine has given up. Little is kept in registers while it attends.
-__device__ __forceinline__ bool execute(const Params& p, Shared& s, RingPlace& ring, const Instruction& in) {
+__device__ __forceinline__ bool execute(const Params& p, Shared& s, PipelineState<STAGES>& ring,
+                                        const Instruction& in) {
   note_instruction(p, s, in.index);
   mark(p, s.step, in.index, 0);
   if (COPIES == 1 && in.op == kQkv) fetch_ahead(p, in.layer);
-  if (KEYS_IN_RING && in.op == kHead) fence_copies();  // of this token's keys and values, by the tokens after it
+  if (KEYS_IN_RING && in.op == kHead)
+    fence_proxy_async_global();  // of this token's keys and values, by the tokens after it
   if (SLICE && in.op == kAdd) {
-    add_planes(p, s, in, in.plane, s.step, [] {});
+    add_partials(p, s, in, in.partial, s.step, [] {});
   } else if (MAX_SPLITS && in.op == kAttention) {
     if (in.split < splits_of(p.position + s.step + 1) && !attend_to_split(p, s, ring, in, s.step)) return false;
   } else {
     u64 best = 0;
     const Instruction held = in;
     const int step = s.step;
-    const u32 tag = tag_at(step, held.layer);
-    if (!gemv(p, s, ring, held, step, Load{p, s, held, step}, Epilogue{p, s, held, &best, tag, step})) return false;
+    const u32 flag = flag_at(step, held.layer);
+    if (!gemv(p, s, ring, held, step, Load{p, s, held, step}, Epilogue{p, s, held, &best, flag, step})) return false;
     if (in.op == kHead) {
 #pragma unroll
       for (int o = 8; o; o >>= 1) best = larger(best, __shfl_xor_sync(~0u, best, o));
-      if (threadIdx.x % 16 == 0) s.best[threadIdx.x / 16] = best;  // 16 rows of sequence threadIdx.x / 16 % BATCH, or none
+      if (threadIdx.x % 16 == 0)
+        s.best[threadIdx.x / 16] = best;  // 16 rows of sequence threadIdx.x / 16 % BATCH, or none
       consumers_sync();
       if (threadIdx.x < BATCH) {
         best = 0;
         for (int i = threadIdx.x; i < kConsumers / 16; i += BATCH) best = larger(best, s.best[i]);
         const u32 cancel = blockIdx.x == 0 && *p.host_cancel ? 1u << 31 : 0;
-        store_candidate(p.candidates + (blockIdx.x * BATCH + threadIdx.x) * 2, best, cancel, tag);
+        store_candidate(p.candidates + (blockIdx.x * BATCH + threadIdx.x) * 2, best, cancel, flag);
       }
       if (threadIdx.x == 0) {
         s.head_first = in.tile * 16;
@@ -167,7 +174,7 @@ __device__ __forceinline__ bool choose(const Params& p, Shared& s, const Instruc
   note_instruction(p, s, end.index);
   bool cancelled = false, drawing = false;
   if (b < BATCH) {
-    const u64 best = best_of_all(p, s, end, tag_at(step, LAYERS), p.candidates + b * 2, BATCH * 2, cancelled);
+    const u64 best = best_of_all(p, s, end, flag_at(step, LAYERS), p.candidates + b * 2, BATCH * 2, cancelled);
     if (lane == 0) s.chosen[b] = best;
   }
   if (threadIdx.x == 0) s.cancelled = cancelled;
@@ -190,7 +197,7 @@ __device__ __forceinline__ bool choose(const Params& p, Shared& s, const Instruc
 
 // The consumers: token after token, this SM's instructions.
 __device__ __forceinline__ void consume(const Params& p, Shared& s) {
-  RingPlace ring;
+  PipelineState<STAGES> ring;
   const u32 lane = threadIdx.x % 32, own = p.program_start[blockIdx.x] * kWords + lane;
   const auto word = [&](u32 at) {  // this lane's, of an instruction of this SM; beside splits registers are few
     return __ldg((const int*)p.program + (MAX_SPLITS ? s.program * kWords + lane : own) + at * kWords);
@@ -211,7 +218,7 @@ __device__ __forceinline__ void consume(const Params& p, Shared& s) {
   __syncwarp();
   if (threadIdx.x == 0) *(volatile int*)&s.stop = 1;
   __syncwarp();
-  if (kScaleApart) say_squared(s);
+  if (kRmsScaleWarp) arrive_squared(s);
 }
 
 #if PAIRS
@@ -224,15 +231,15 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) CLUSTERED decode(const
   Shared& s = shared_memory();
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; i++) {
-      barrier_init(shared_address(&s.full[i]), 1);
-      barrier_init(shared_address(&s.empty[i]), kArrivals);
+      init(s.full[i], 1);
+      init(s.empty[i], kArrivals);
     }
-    barrier_init(shared_address(&s.squared), kArrivals);
-    barrier_init(shared_address(&s.scaled), 1);
+    init(s.squared, kArrivals);
+    init(s.scaled, 1);
 #if PAIRS
-    barrier_init(shared_address(&s.exchange.full), 1);
+    init(s.exchange.full, 1);
 #endif
-    asm volatile("fence.mbarrier_init.release.cluster;");
+    fence_mbarrier_init();
     s.stop = s.faulted = s.step = 0;
     s.round = 0;
     s.program = p.program_start[blockIdx.x];
@@ -243,18 +250,18 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) CLUSTERED decode(const
   }
   __syncthreads();
 #if PAIRS
-  pair_sync();
+  cluster_sync_unaligned();
 #endif
 
   if (threadIdx.x >= kConsumers) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kProducerRegisters));
+    setmaxnreg_dec<kProducerRegisters>();
     if (threadIdx.x == kConsumers) produce(p, s);
-    if (kScaleApart && threadIdx.x / 32 == WARPS + 1) work_out_scales(s);
+    if (kRmsScaleWarp && threadIdx.x / 32 == WARPS + 1) run_rms_scale_warp(s);
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kConsumerRegisters));
+    setmaxnreg_inc<kConsumerRegisters>();
     consume(p, s);
   }
 #if PAIRS
-  pair_sync();  // or one would write to shared memory that is gone
+  cluster_sync_unaligned();  // or one would write to shared memory that is gone
 #endif
 }

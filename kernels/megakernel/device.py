@@ -9,21 +9,21 @@ import numpy as np
 
 from kernels.cuda import nvrtc
 from kernels.cuda.driver import clusters_at_once
+from kernels.megakernel.flagged_words import COUNT_MOST, bin_words, columns_of
 from kernels.megakernel.instructions import ADD, ATTENTION, HEAD, OUT
 from kernels.megakernel.layout import EVEN_HIDDEN, Layout, groups_of, heads_of_columns
 from kernels.megakernel.program import Program, build
 from kernels.megakernel.shape import BATCH_MOST, Shape
 from kernels.megakernel.validate import check
 from kernels.megakernel.weights import FORMATS
-from kernels.megakernel.words import COUNT_MOST, bin_words, columns_of
 from kernels.ops.sampling import Sampling
 from kernels.tiles.maps import TENSOR_MAP
 
 SOURCES = Path(__file__).parent
 SHARED_MOST = 227 * 1024
-AHEAD_HIDDEN = 1024, 2048
+PROLOGUE_HIDDEN = 1024, 2048
 """Above the one and up to the other chunks taken ahead gain in bf16 (megakernel-models.md of the notes)."""
-AHEAD_FEW = 2
+PROLOGUE_FEW = 2
 """Chunks ahead for which there are registers beside splits or norms of q and k."""
 WARPS = 8
 """That consume."""
@@ -42,7 +42,7 @@ SHARED_SPLIT_KEYS = 128
 
 POINTERS = (
     "weights", "weight_offset", "program", "program_start", "embedding", "norms", "bias", "qk_norm", "rope",
-    "k_cache", "v_cache", "qkv", "attention", "attention_state", "out_planes", "down_planes", "gated",
+    "k_cache", "v_cache", "qkv", "attention", "attention_state", "out_partials", "down_partials", "gated",
     "normed", "candidates", "counts", "fault", "first_token", "forced", "logits", "host_tokens", "host_cancel",
     "trace", "touched", "residuals",
 )  # fmt: skip
@@ -126,10 +126,10 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "HIDDEN": shape.hidden, "INTER": shape.intermediate, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
         "HEAD_DIM": shape.head_dim, "LAYERS": shape.layers, "VOCAB": shape.vocab, "BATCH": batch,
         "QKV_BIAS": int(shape.qkv_bias), "QK_NORM": int(shape.qk_norm), "NORM_EPS": f"{shape.norm_eps!r}f",
-        "WARPS": WARPS, "AHEAD_CHUNKS": ahead_chunks(program, tuning),
-        "STAGES": stages, "IN_FLIGHT": in_flight, "LONG_IN_FLIGHT": long, "AHEAD_IN_FLIGHT": ahead,
+        "WARPS": WARPS, "PROLOGUE_CHUNKS": ahead_chunks(program, tuning),
+        "STAGES": stages, "IN_FLIGHT": in_flight, "LONG_IN_FLIGHT": long, "PREFETCHED_IN_FLIGHT": ahead,
         "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": split_keys(program),
-        "OUT_PLANES": layout.out_parts, "DOWN_PLANES": layout.down_parts, "PAIRS": int(layout.pairs),
+        "OUT_PARTIALS": layout.out_parts, "DOWN_PARTIALS": layout.down_parts, "PAIRS": int(layout.pairs),
         "COPIES": layout.copies, "TRACE": int(tuning.trace), "DEBUG": int(tuning.debug), "SLICE": max(slices),
         "KEYS_IN_RING": int(layout.splits > 0 and shape.head_dim >= RING_BOX[2]),
         "WEIGHT_BITS": program.form.bits, "CHUNK_BLOCKS": layout.chunk_blocks,
@@ -138,13 +138,13 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
 
 
 def ahead_chunks(program: Program, tuning: Tuning) -> int:
-    """Chunks of gate and up that consumers take while planes, its input, come. One sequence's in bf16, where that
+    """Chunks of gate and up that consumers take while partials, its input, come. One sequence's in bf16, where that
     gains; of SMs that merge splits alone, where each thread loads as many columns: others have no registers."""
     shape, layout = program.shape, program.layout
-    gains = layout.batch == 1 and program.form.bits == 16 and AHEAD_HIDDEN[0] < shape.hidden <= AHEAD_HIDDEN[1]
+    gains = layout.batch == 1 and program.form.bits == 16 and PROLOGUE_HIDDEN[0] < shape.hidden <= PROLOGUE_HIDDEN[1]
     if not gains or layout.sliced or not (layout.pairs or (layout.splits and shape.hidden % EVEN_HIDDEN == 0)):
         return 0
-    return min(tuning.ahead_chunks, AHEAD_FEW) if layout.splits or shape.qk_norm else tuning.ahead_chunks
+    return min(tuning.ahead_chunks, PROLOGUE_FEW) if layout.splits or shape.qk_norm else tuning.ahead_chunks
 
 
 def split_keys(program: Program) -> int:

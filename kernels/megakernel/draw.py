@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernels.megakernel.search import Search, area_of, tag_of
-from kernels.megakernel.words import (
+from kernels.megakernel.flagged_words import (
     Words,
     best_candidates,
     bin_of,
@@ -18,6 +17,7 @@ from kernels.megakernel.words import (
     sums_of,
     value_of,
 )
+from kernels.megakernel.search import Search, area_of, flag_of
 from kernels.ops.sampling import noisy
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ def draw(sm: "Sm", best: Words) -> Generator[bool, None, Words]:
     bins, logits = bins_of(batch), sm.gpu.logits[sm.step, :, sm.own]
     searches = [Search(how, vocab, most, bins) for how, most in zip(sampling, logits_of(best), strict=True)]
     while any(search.goal for search in searches):
-        tag = tag_of(sm.round)
-        own = [bin_of(*search.bins_of(row), tag) for search, row in zip(searches, logits, strict=True)]
+        flag = flag_of(sm.round)
+        own = [bin_of(*search.bins_of(row), flag) for search, row in zip(searches, logits, strict=True)]
         words = yield from exchange(sm, np.concatenate(own))
         for search, sums in zip(searches, sums_of(words.reshape(len(words), -1, bins)[:, :batch]), strict=True):
             if search.goal:
@@ -43,19 +43,19 @@ def draw(sm: "Sm", best: Words) -> Generator[bool, None, Words]:
         if not how.greedy and keep.any():
             scores = noisy(how, logits[b, keep], ids[keep], sm.gpu.position + sm.step + 1)
             picks[b] = candidates_of(scores, ids[keep]).max()
-    tag = tag_of(sm.round)
-    words = yield from exchange(sm, candidate_words(picks, tag).ravel())
+    flag = flag_of(sm.round)
+    words = yield from exchange(sm, candidate_words(picks, flag).ravel())
     drawn = best_candidates(words[:, : 2 * batch].reshape(-1, batch, 2))
     return np.where(value_of(drawn) > 0, drawn, best)
 
 
 def exchange(sm: "Sm", own: Words) -> Generator[bool, None, Words]:
     """One round: writes this SM's words, filled up with empty ones, and takes those of all, [sms, bin_words]."""
-    area, tag = area_of(sm.round), tag_of(sm.round)
-    words = np.full(bin_words(sm.layout.batch), tag)
+    area, flag = area_of(sm.round), flag_of(sm.round)
+    words = np.full(bin_words(sm.layout.batch), flag)
     words[: len(own)] = own
     sm.store("counts", (area, sm.number), words)
     yield True
-    words = yield from sm.take("counts", area, tag)
+    words = yield from sm.take("counts", area, flag)
     sm.round += 1
     return words

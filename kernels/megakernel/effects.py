@@ -12,10 +12,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from kernels.megakernel.flagged_words import COPIED, word_shapes
 from kernels.megakernel.instructions import ADD, ATTENTION, DOWN, END, FIELDS, GATE_UP, HEAD, OUT, QKV
 from kernels.megakernel.layout import Layout, groups_of, heads_of_columns
 from kernels.megakernel.shape import Shape
-from kernels.megakernel.words import COPIED, word_shapes
 
 COLUMN = {name: i for i, name in enumerate(FIELDS)}
 TILE = 16
@@ -75,8 +75,8 @@ def sizes(shape: Shape, layout: Layout) -> dict[str, int]:
         "qkv": layout.copies * layout.batch * (shape.qkv_rows // TILE),
         "attention": layout.splits * layout.batch * shape.heads * (shape.head_dim // TILE),
         "attention_state": layout.splits * layout.batch * shape.heads,
-        "out_planes": layout.copies * layout.out_parts * hidden,
-        "down_planes": layout.copies * 2 * layout.down_parts * hidden,
+        "out_partials": layout.copies * layout.out_parts * hidden,
+        "down_partials": layout.copies * 2 * layout.down_parts * hidden,
         "gated": layout.copies * shape.intermediate // GATED_BLOCK,
         "normed": 2 * shape.hidden // GATED_BLOCK if layout.sliced else 0,
         "candidates": layout.sms,
@@ -102,7 +102,7 @@ def words_of(shape: Shape, layout: Layout, access: Access) -> np.ndarray:
         by_block = numbers.reshape(-1, size[-1])
     elif access.buffer in ("gated", "normed", "candidates"):
         by_block = numbers.reshape(size[0], -1)
-    else:  # [planes, batch, tiles, half]
+    else:  # [partials, batch, tiles, half]
         by_block = numbers.reshape(*size[:2], -1, half).transpose(0, 2, 1, 3).reshape(-1, size[1] * half)
     return np.sort(by_block[access.blocks].ravel())
 
@@ -126,16 +126,16 @@ def _chunks(layout: Layout, words: dict[str, int]) -> int:
 
 
 def _planes(shape: Shape, layout: Layout, buffer: str, layer: int) -> Access:
-    """Everything that one layer leaves in the buffer; layers take turns in the two halves of `down_planes`."""
+    """Everything that one layer leaves in the buffer; layers take turns in the two halves of `down_partials`."""
     count = sizes(shape, layout)[buffer]
-    if buffer != "down_planes":
+    if buffer != "down_partials":
         return Access(buffer, layer, 0, count)
     return Access(buffer, layer, layer % 2 * (count // 2), count // 2)
 
 
 def _rows(buffer: str, words: dict[str, int], tiles: int) -> tuple[Access, ...]:
-    """What a product writes: `units` row tiles of its plane, or nothing."""
-    first = words["plane"] * tiles + words["tile"]
+    """What a product writes: `units` row tiles of its partial, or nothing."""
+    first = words["partial"] * tiles + words["tile"]
     return (Access(buffer, words["layer"], first, words["units"]),) if words["units"] else ()
 
 
@@ -150,19 +150,19 @@ def _input(shape: Shape, layout: Layout, layer: int, after_attention: bool) -> t
     if layout.sliced:
         return (_slice(shape, layer, after_attention, 0, shape.hidden // TILE),), -1
     if after_attention:
-        return (_planes(shape, layout, "out_planes", layer),), 2 * layer + 1
-    return (_planes(shape, layout, "down_planes", layer - 1),) if layer else (), 2 * layer
+        return (_planes(shape, layout, "out_partials", layer),), 2 * layer + 1
+    return (_planes(shape, layout, "down_partials", layer - 1),) if layer else (), 2 * layer
 
 
 def _add(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
-    layer, after_attention, hidden = words["layer"], bool(words["plane"]), shape.hidden // TILE
+    layer, after_attention, hidden = words["layer"], bool(words["partial"]), shape.hidden // TILE
     tile, tiles = words["k_tile"], words["k_tiles"]
     reads: tuple[Access, ...] = ()
     if after_attention:
-        reads = (Access("out_planes", layer, tile, tiles, layout.out_parts, hidden),)
+        reads = (Access("out_partials", layer, tile, tiles, layout.out_parts, hidden),)
     elif layer:
         half = (layer - 1) % 2 * layout.down_parts * hidden
-        reads = (Access("down_planes", layer - 1, half + tile, tiles, layout.down_parts, hidden),)
+        reads = (Access("down_partials", layer - 1, half + tile, tiles, layout.down_parts, hidden),)
     writes = (_slice(shape, layer, after_attention, tile, tiles),)
     return Effects(reads, writes, residual=2 * layer + after_attention)
 
@@ -202,7 +202,7 @@ def _attention(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> 
 
 def _out(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
     layer, first, count = words["layer"], words["k_tile"], words["k_tiles"]
-    writes, chunks = _rows("out_planes", words, shape.hidden // TILE), _chunks(layout, words)
+    writes, chunks = _rows("out_partials", words, shape.hidden // TILE), _chunks(layout, words)
     head, heads = heads_of_columns(shape, first, count)
     batch = layout.batch
     if not layout.splits:
@@ -230,15 +230,15 @@ def keeps_newest(shape: Shape, words: dict[str, int], kv: int) -> bool:
 
 def _gate_up(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
     reads, residual = _input(shape, layout, words["layer"], after_attention=True)
-    writes = _rows("gated", words | {"plane": 0}, 0)
+    writes = _rows("gated", words | {"partial": 0}, 0)
     return Effects(reads, writes, residual=residual, chunks=_chunks(layout, words))
 
 
 def _down(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
     per_tile = TILE // GATED_BLOCK
     reads = (Access("gated", words["layer"], words["k_tile"] * per_tile, words["k_tiles"] * per_tile),)
-    plane = words["layer"] % 2 * layout.down_parts + words["plane"]
-    writes = _rows("down_planes", words | {"plane": plane}, shape.hidden // TILE)
+    partial = words["layer"] % 2 * layout.down_parts + words["partial"]
+    writes = _rows("down_partials", words | {"partial": partial}, shape.hidden // TILE)
     return Effects(reads, writes, chunks=_chunks(layout, words))
 
 

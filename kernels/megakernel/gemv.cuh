@@ -6,7 +6,7 @@
 __device__ __forceinline__ float sum_over_warps(const Shared& s, int buffer, int unit, int at) {
   float sums[WARPS];
 #pragma unroll
-  for (int w = 0; w < WARPS; w++) sums[w] = s.product.partial[buffer][unit][w][at];
+  for (int w = 0; w < WARPS; w++) sums[w] = s.product.warp_sums[buffer][unit][w][at];
 #pragma unroll
   for (int o = 1; o < WARPS; o *= 2)
 #pragma unroll
@@ -21,10 +21,10 @@ __device__ __forceinline__ void leave_sums(float (&mine)[16 * BATCH], const floa
   if constexpr (kDiagonal) {
     const float low = (sum[0][0] + sum[0][1]) * row_scale.x, high = (sum[0][2] + sum[0][3]) * row_scale.y;
     constexpr int kLanes = kDiagonal ? 4 / BATCH : 1;  // that have columns of one sequence
-    const bool odd = quad % 2;  // even lanes sum row g, odd ones row g + 8
-    float kept = (odd ? high : low) + __shfl_xor_sync(~0u, odd ? low : high, 1);
-    if (kLanes == 4) kept += __shfl_xor_sync(~0u, kept, 2);
-    if (quad % kLanes < 2) mine[quad / kLanes * 16 + column + odd * 8] = kept;
+    const bool odd = quad % 2;                         // even lanes sum row g, odd ones row g + 8
+    float partial_sums_at = (odd ? high : low) + __shfl_xor_sync(~0u, odd ? low : high, 1);
+    if (kLanes == 4) partial_sums_at += __shfl_xor_sync(~0u, partial_sums_at, 2);
+    if (quad % kLanes < 2) mine[quad / kLanes * 16 + column + odd * 8] = partial_sums_at;
     return;
   }
   const float by[2] = {undo.x, undo.y};
@@ -38,17 +38,17 @@ __device__ __forceinline__ void leave_sums(float (&mine)[16 * BATCH], const floa
   }
 }
 
-constexpr int kHeldMost = 32;  // tiles whose inputs a warp keeps in registers
+constexpr int kMostInputTiles = 32;  // tiles whose inputs a warp keeps in registers
 
-// The codes of the chunk at hand, which is then free, and the scales of its rows, the same in all chunks of a unit. Loading:
-// loads from memory are in flight.
+// The codes of the chunk at hand, which is then free, and the scales of its rows, the same in all chunks of a unit.
+// Loading: loads from memory are in flight.
 template <bool Loading>
-__device__ __forceinline__ void take_chunk(const Params& p, Shared& s, RingPlace& ring, const Instruction& in, int tiles,
-                                           Codes& codes, float2& row_scale) {
+__device__ __forceinline__ void take_chunk(const Params& p, Shared& s, PipelineState<STAGES>& ring,
+                                           const Instruction& in, int tiles, Codes& codes, float2& row_scale) {
   static_assert(!Loading || WEIGHT_BITS == 16, "nothing but the codes is waited for");
   const int lane = threadIdx.x % 32;
-  wait_chunk(p, s, in, &s.full[ring.slot], ring.phase);
-  const char* chunk = s.ring[ring.slot];
+  wait_chunk(p, s, in, s.full[ring.stage], ring.parity);
+  const char* chunk = s.ring[ring.stage];
   load_codes(codes, chunk, tiles);
   if (WEIGHT_BITS < 16) {
     const float* scales = (const float*)chunk + lane / 4;
@@ -57,76 +57,76 @@ __device__ __forceinline__ void take_chunk(const Params& p, Shared& s, RingPlace
   u32 read = 0;
 #pragma unroll
   for (int i = 0; Loading && i < kEach; i++) read |= codes.codes[i].x;
-  give_back(s, ring, read & (u32)(p.count >> 31));  // a count is positive, which the compiler does not know
+  release_chunk(s, ring, read & (u32)(p.count >> 31));  // a count is positive, which the compiler does not know
 }
 
-// Streams `in.units` tiles of 16 rows x in.k_tiles * 16 columns through the ring and multiplies them by the input, which
-// a warp keeps in registers from unit to unit if it fits. There are Tiles column tiles; if not Even, some SMs have one less.
-// False when the machine has given up. `load` brings the input. Of GATE_UP, whose wait finds the ring full, the first
-// unit's first chunks leave it meanwhile.
-// `epilogue.row_of<Which>(valid, unit, row, b, value, above)` is called by whole warps, once for each output row, neighbouring rows
-// in neighbouring lanes; for GATE_UP, for rows 0 to 7, with row + 8 as `above`.
+// Streams `in.units` tiles of 16 rows x in.k_tiles * 16 columns through the ring and multiplies them by the input,
+// which a warp keeps in registers from unit to unit if it fits. There are Tiles column tiles; if not Even, some SMs
+// have one less. False when the machine has given up. `load` brings the input. Of GATE_UP, whose wait finds the ring
+// full, the first unit's first chunks leave it meanwhile. `epilogue.row_of<Which>(valid, unit, row, b, value, above)`
+// is called by whole warps, once for each output row, neighbouring rows in neighbouring lanes; for GATE_UP, for rows 0
+// to 7, with row + 8 as `above`.
 template <Op Which, int Tiles, bool Even, class Load, class Epilogue>
-__device__ __forceinline__ bool product(const Params& p, Shared& s, RingPlace& ring, const Instruction& in, int step,
-                                        Load load, Epilogue epilogue) {
-  constexpr bool Paired = Which == kGateUp, kHelped = kScaleApart && (Which == kQkv || Which == kGateUp);
+__device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineState<STAGES>& ring, const Instruction& in,
+                                        int step, Load load, Epilogue epilogue) {
+  constexpr bool Paired = Which == kGateUp, kHelped = kRmsScaleWarp && (Which == kQkv || Which == kGateUp);
   constexpr int kChunks = (Tiles + kChunkTiles - 1) / kChunkTiles, kRows = Paired ? 8 : 16;
-  constexpr int kAhead = Which != kGateUp ? 0 : AHEAD_CHUNKS < kChunks ? AHEAD_CHUNKS : kChunks;
+  constexpr int kAhead = Which != kGateUp ? 0 : PROLOGUE_CHUNKS < kChunks ? PROLOGUE_CHUNKS : kChunks;
   constexpr int kChunkInput = kChunkTiles * kColumns * 32;
-  constexpr bool kHeld = kChunks * kEach / kTogether * kBlockTiles <= kHeldMost;
+  constexpr bool kInputsInRegisters = kChunks * kEach / kTogether * kBlockTiles <= kMostInputTiles;
   constexpr int kOutputs = kUnitBatch * BATCH * kRows;  // that are reduced together: no more than threads
   static_assert(kOutputs <= kConsumers, "a thread has one output");
-  static_assert(!kAhead || !SLICE, "chunks are taken ahead while planes come, not slices");
+  static_assert(!kAhead || !SLICE, "chunks are taken ahead while partials come, not slices");
   const int warp = threadIdx.x / 32;
   const int tiles = Even ? Tiles : in.k_tiles;
   const auto here = [&](int c) { return tiles - c * kChunkTiles; };
   float2 row_scale = make_float2(1.f, 1.f);
   Codes ahead[kAhead ? kAhead : 1];
-  const auto meanwhile = [&] {
+  const auto overlapped_prologue = [&] {
     if (!in.units) return;
 #pragma unroll
     for (int c = 0; c < kAhead; c++) take_chunk<(kAhead > 0)>(p, s, ring, in, here(c), ahead[c], row_scale);
   };
-  load.template input<Which>(meanwhile);
+  load.template input<Which>(overlapped_prologue);
   if (!in.units) {
-    if (kHelped) wait_scale<Which>(s, step);
+    if (kHelped) wait_rms_scale<Which>(s, step);
     return !s.faulted;
   }
   char* input = (char*)s.product.input;
   float2 undo = make_float2(1.f, 1.f);
   if constexpr (WEIGHT_BITS == 8) undo = halve_inputs<Tiles>(input, tiles);
-  Inputs held[kHeld ? kChunks : 1], fresh;
+  Inputs held[kInputsInRegisters ? kChunks : 1], fresh;
 #pragma unroll
-  for (int c = 0; kHeld && c < kChunks; c++) load_inputs(held[c], input + c * kChunkInput, here(c));
+  for (int c = 0; kInputsInRegisters && c < kChunks; c++) load_inputs(held[c], input + c * kChunkInput, here(c));
   if (s.faulted) {  // asked while the inputs come, for which everyone waits
-    if (kHelped) wait_scale<Which>(s, step);
+    if (kHelped) wait_rms_scale<Which>(s, step);
     return false;
   }
   int buffer = 0;
   float sum[kChains][4] = {};
 #pragma unroll
   for (int c = 0; c < kAhead; c++) {
-    if (!kHeld) load_inputs(fresh, input + c * kChunkInput, here(c));
-    multiply(sum, ahead[c], kHeld ? held[kHeld ? c : 0] : fresh, here(c));
+    if (!kInputsInRegisters) load_inputs(fresh, input + c * kChunkInput, here(c));
+    multiply(sum, ahead[c], kInputsInRegisters ? held[kInputsInRegisters ? c : 0] : fresh, here(c));
   }
 #pragma unroll 1
   for (int unit = 0; unit < in.units; unit++) {
-#pragma unroll(kHeld ? kChunks : 1)
+#pragma unroll(kInputsInRegisters ? kChunks : 1)
     for (int c = 0; c < kChunks; c++) {
       if (!Even && here(c) <= 0) break;
       if (c < kAhead && unit == 0) continue;
       Codes codes;
       take_chunk<false>(p, s, ring, in, here(c), codes, row_scale);
-      if (!kHeld) load_inputs(fresh, input + c * kChunkInput, here(c));
-      multiply(sum, codes, kHeld ? held[kHeld ? c : 0] : fresh, here(c));
+      if (!kInputsInRegisters) load_inputs(fresh, input + c * kChunkInput, here(c));
+      multiply(sum, codes, kInputsInRegisters ? held[kInputsInRegisters ? c : 0] : fresh, here(c));
     }
     const int u = unit % kUnitBatch;
-    leave_sums(s.product.partial[buffer][u][warp], sum, row_scale, undo);
+    leave_sums(s.product.warp_sums[buffer][u][warp], sum, row_scale, undo);
 #pragma unroll
     for (int i = 0; i < kChains * 4; i++) sum[i / 4][i % 4] = 0.f;
     if (u == kUnitBatch - 1 || unit == in.units - 1) {
       if (unit == in.units - 1) mark(p, step, in.index, 2);
-      if (kHelped && unit == u) wait_scale<Which>(s, step);
+      if (kHelped && unit == u) wait_rms_scale<Which>(s, step);
       consumers_sync();
       const int outputs = (u + 1) * BATCH * kRows;
       if ((int)(threadIdx.x & ~31u) < outputs) {
@@ -144,17 +144,18 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, RingPlace& r
 
 // A product's column tiles, cut into parts that differ by one at most.
 template <Op Which, int Tiles, int Parts, class Load, class Epilogue>
-__device__ __forceinline__ bool part_product(const Params& p, Shared& s, RingPlace& ring, const Instruction& in, int step,
-                                             Load load, Epilogue epilogue) {
-  return product<Which, (Tiles + Parts - 1) / Parts, Tiles % Parts == 0>(p, s, ring, in, step, load, epilogue);
+__device__ __forceinline__ bool part_product(const Params& p, Shared& s, PipelineState<STAGES>& ring,
+                                             const Instruction& in, int step, Load load, Epilogue epilogue) {
+  return product < Which, (Tiles + Parts - 1) / Parts, Tiles % Parts == 0 > (p, s, ring, in, step, load, epilogue);
 }
 
 // The product of an instruction; false when the machine has given up.
 template <class Load, class Epilogue>
-__device__ __forceinline__ bool gemv(const Params& p, Shared& s, RingPlace& ring, const Instruction& in, int step,
-                                     Load load, Epilogue epilogue) {
+__device__ __forceinline__ bool gemv(const Params& p, Shared& s, PipelineState<STAGES>& ring, const Instruction& in,
+                                     int step, Load load, Epilogue epilogue) {
   if (in.op == kGateUp) return product<kGateUp, HIDDEN / 16, true>(p, s, ring, in, step, load, epilogue);
-  if (in.op == kOut) return part_product<kOut, HEADS * HEAD_DIM / 16, OUT_PLANES>(p, s, ring, in, step, load, epilogue);
-  if (in.op == kDown) return part_product<kDown, INTER / 16, DOWN_PLANES>(p, s, ring, in, step, load, epilogue);
+  if (in.op == kOut)
+    return part_product<kOut, HEADS * HEAD_DIM / 16, OUT_PARTIALS>(p, s, ring, in, step, load, epilogue);
+  if (in.op == kDown) return part_product<kDown, INTER / 16, DOWN_PARTIALS>(p, s, ring, in, step, load, epilogue);
   return product<kQkv, HIDDEN / 16, true>(p, s, ring, in, step, load, epilogue);
 }

@@ -13,25 +13,27 @@ __device__ __forceinline__ void store_input(Shared& s, int k, int b, const float
 }
 
 constexpr int kSequenceWarps = WARPS / BATCH, kSequenceThreads = kSequenceWarps * 32;  // that load one sequence's input
-constexpr int kSquares = SLICE ? WARPS : kSequenceWarps;                              // sums of one sequence's squares
+constexpr int kSquares = SLICE ? WARPS : kSequenceWarps;                               // sums of one sequence's squares
 static_assert(kSequenceWarps > 0, "a sequence has a warp of its own");
 constexpr int kNormSteps = (HIDDEN + kSequenceThreads * 4 - 1) / (kSequenceThreads * 4);
 
 // Where a thread leaves its sum of squares for a warp apart: no unit's sums are left there before there is a scale.
-__device__ __forceinline__ float* thread_squares(Shared& s) { return &s.product.partial[1][0][0][0]; }
+__device__ __forceinline__ float* thread_squares(Shared& s) { return &s.product.warp_sums[1][0][0][0]; }
 // This warp's are there.
-__device__ __forceinline__ void say_squared(Shared& s) {
+__device__ __forceinline__ void arrive_squared(Shared& s) {
   __syncwarp();
-  if (DEBUG || threadIdx.x % 32 == 0) barrier_arrive(shared_address(&s.squared));
+  if (DEBUG || threadIdx.x % 32 == 0) arrive(s.squared);
 }
 
-// residual += the planes of the last product (or = the embedding of the new token); input = residual * norm weight,
+// residual += the partials of the last product (or = the embedding of the new token); input = residual * norm weight,
 // not yet divided by its root mean square: that is one number, `scale`, and multiplies the products instead. Sequences
-// are loaded side by side. `meanwhile` is done when the first words are asked for.
-template <int Planes, class Meanwhile>
-__device__ __forceinline__ void load_normed(const Params& p, Shared& s, const Instruction& in, u32 tag, int step,
-                                            const u64* planes, const float* norm, Meanwhile meanwhile) {
-  constexpr int kMost = Planes > 8 ? 1 : Planes > 1 ? 16 / Planes : 8;  // steps whose words a thread has in flight
+// are loaded side by side. `overlapped_prologue` is done when the first words are asked for.
+template <int Partials, class Prologue>
+__device__ __forceinline__ void load_normed(const Params& p, Shared& s, const Instruction& in, u32 flag, int step,
+                                            const u64* partials, const float* norm, Prologue overlapped_prologue) {
+  constexpr int kMost = Partials > 8   ? 1
+                        : Partials > 1 ? 16 / Partials
+                                       : 8;  // steps whose words a thread has in flight
   constexpr int kNormTogether = kNormSteps < kMost ? kNormSteps : kMost;
   const int b = threadIdx.x / kSequenceThreads;
   if (WARPS % BATCH && b >= BATCH) return;
@@ -46,25 +48,25 @@ __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const In
       x[i] = weight[i] = float4{};
       if (at[i] >= HIDDEN) continue;
       weight[i] = __ldg((const float4*)(norm + at[i]));
-      if (planes == nullptr) {
+      if (partials == nullptr) {
         const uint2 raw = __ldg((const uint2*)(p.embedding + (size_t)s.token[b] * HIDDEN + at[i]));
-        const float2 low = unpack_bf16(raw.x), high = unpack_bf16(raw.y);
+        const float2 low = unpack<bf16>(raw.x), high = unpack<bf16>(raw.y);
         x[i] = make_float4(low.x, low.y, high.x, high.y);
       } else {
         x[i] = *(const float4*)(s.residual + b * HIDDEN + at[i]);
       }
     }
-    u32 from[kNormTogether * Planes];
-    ulonglong2 words[kNormTogether * Planes];
+    u32 from[kNormTogether * Partials];
+    ulonglong2 words[kNormTogether * Partials];
 #pragma unroll
-    for (int i = 0; i < kNormTogether * Planes; i++)
+    for (int i = 0; i < kNormTogether * Partials; i++)
       from[i] = (i / kNormTogether * BATCH + b) * (HIDDEN / 2) + min(at[i % kNormTogether], HIDDEN - 4) / 2;
-    if (planes != nullptr) ask<kMany>(p, s, in, tag, planes, from, words);
-    if (first == 0) meanwhile();
-    if (planes != nullptr) {
-      settle(p, s, in, tag, planes, from, words);
+    if (partials != nullptr) issue_loads<kMany>(p, s, in, flag, partials, from, words);
+    if (first == 0) overlapped_prologue();
+    if (partials != nullptr) {
+      poll(p, s, in, flag, partials, from, words);
 #pragma unroll
-      for (int i = 0; i < kNormTogether * Planes; i++) {
+      for (int i = 0; i < kNormTogether * Partials; i++) {
         x[i % kNormTogether].x += first_float(words[i].x);
         x[i % kNormTogether].y += second_float(words[i].x);
         x[i % kNormTogether].z += first_float(words[i].y);
@@ -85,9 +87,9 @@ __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const In
       store_input(s, at[i], b, make_float4(x[i].x * g.x, x[i].y * g.y, x[i].z * g.z, x[i].w * g.w));
     }
   }
-  if constexpr (kScaleApart) {
+  if constexpr (kRmsScaleWarp) {
     thread_squares(s)[threadIdx.x] = squares;
-    say_squared(s);
+    arrive_squared(s);
     return;
   }
   squares = warp_sum(squares);
@@ -104,9 +106,10 @@ __device__ __forceinline__ void set_scale(Shared& s) {
 }
 
 // The same by a warp of its own, until the consumers stop.
-__device__ __forceinline__ void work_out_scales(Shared& s) {
+__device__ __forceinline__ void run_rms_scale_warp(Shared& s) {
   for (u32 phase = 0;; phase ^= 1) {
-    while (!barrier_done(shared_address(&s.squared), phase)) {}
+    while (!try_wait(s.squared, phase)) {
+    }
     if (*(volatile int*)&s.stop) return;
     float sums[WARPS], sum = 0;
 #pragma unroll
@@ -116,19 +119,20 @@ __device__ __forceinline__ void work_out_scales(Shared& s) {
     __syncwarp();
     if (threadIdx.x % 32 != 0) continue;
     s.scale[0] = rsqrtf(sum / HIDDEN + NORM_EPS);
-    barrier_arrive(shared_address(&s.scaled));
+    arrive(s.scaled);
   }
 }
-// The consumers' wait for it, which ends: the warp apart waits for them alone, and all of them have said that squares are
-// there. Every SM has every such product: a token's are odd in number, QKV and GATE_UP in turns.
+// The consumers' wait for it, which ends: the warp apart waits for them alone, and all of them have said that squares
+// are there. Every SM has every such product: a token's are odd in number, QKV and GATE_UP in turns.
 template <Op Which>
-__device__ __forceinline__ void wait_scale(Shared& s, int step) {
-  while (!barrier_done(shared_address(&s.scaled), (step + (Which == kGateUp)) & 1)) {}
+__device__ __forceinline__ void wait_rms_scale(Shared& s, int step) {
+  while (!try_wait(s.scaled, (step + (Which == kGateUp)) & 1)) {
+  }
 }
 
 // input = `k_tiles` tiles from `base` on: 8 elements lie in three words. The sum of what the fourth words have.
-__device__ __forceinline__ float load_eights(const Params& p, Shared& s, const Instruction& in, u32 tag, const u64* base,
-                                             int k_tiles) {
+__device__ __forceinline__ float load_eights(const Params& p, Shared& s, const Instruction& in, u32 flag,
+                                             const u64* base, int k_tiles) {
   constexpr int kEach = (INPUT_LENGTH / 8 * kColumns + kConsumers - 1) / kConsumers, kItems = kEach < 8 ? kEach : 8;
   const int groups = k_tiles * 2 * kColumns;
   float sum = 0;
@@ -143,13 +147,14 @@ __device__ __forceinline__ float load_eights(const Params& p, Shared& s, const I
       from[2 * n] = (BATCH == kColumns ? group : there) * 4;
       from[2 * n + 1] = from[2 * n] + 2;
     }
-    await<kWatchGated>(p, s, in, tag, base, from, words);
+    load_flagged<kWatchGated>(p, s, in, flag, base, from, words);
 #pragma unroll
     for (int n = 0; n < kItems; n++) {
       const int group = round + n * kConsumers;  // 8 elements of one sequence
       if (group >= groups) break;
       const int k8 = group / kColumns, b = group % kColumns;
-      u32* tile = (u32*)(s.product.input + ((k8 >> 1) * kColumns + b) * 16) + (k8 & 1);  // pairs 2t, 2t+1 lie 8 bytes apart
+      u32* tile =
+          (u32*)(s.product.input + ((k8 >> 1) * kColumns + b) * 16) + (k8 & 1);  // pairs 2t, 2t+1 lie 8 bytes apart
       const u64 a = words[2 * n].x, c = words[2 * n].y, d = words[2 * n + 1].x;
       tile[0] = (u32)(a >> 48) | (u32)(a >> 32 & 0xffff) << 16;
       tile[2] = (u32)(a >> 16 & 0xffff) | (u32)(c >> 48) << 16;
@@ -162,6 +167,6 @@ __device__ __forceinline__ float load_eights(const Params& p, Shared& s, const I
 }
 
 // input = k tiles [in.k_tile, + in.k_tiles) of the gated vector, whose fourth words are empty.
-__device__ __forceinline__ void load_gated(const Params& p, Shared& s, const Instruction& in, u32 tag) {
-  load_eights(p, s, in, tag, p.gated + copy_read() * kGatedWords + (size_t)in.k_tile * 2 * BATCH * 4, in.k_tiles);
+__device__ __forceinline__ void load_gated(const Params& p, Shared& s, const Instruction& in, u32 flag) {
+  load_eights(p, s, in, flag, p.gated + copy_read() * kGatedWords + (size_t)in.k_tile * 2 * BATCH * 4, in.k_tiles);
 }

@@ -1,7 +1,7 @@
 """What an instruction of the megakernel is: its operation and its fields. Imports without torch."""
 
 FIELDS = (
-    "op", "layer", "units", "tile", "k_tile", "k_tiles", "plane", "kv_head", "head", "heads", "split", "index",
+    "op", "layer", "units", "tile", "k_tile", "k_tiles", "partial", "kv_head", "head", "heads", "split", "index",
     "sequence",
 )  # fmt: skip
 WORDS = 16

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernels.megakernel.block import Sm
+from kernels.megakernel.flagged_words import Floats, word_shapes
 from kernels.megakernel.program import Program
-from kernels.megakernel.words import Floats, word_shapes
 from kernels.ops.sampling import Samplings, of_batch
 
 

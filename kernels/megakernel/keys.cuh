@@ -27,8 +27,8 @@ __device__ __forceinline__ Span whole_span(const Instruction& in, int position) 
   return {head, (high + HEAD_DIM - 1) / HEAD_DIM - head, 0, position + 1, appends};
 }
 
-// The warp's part of it: every kParts-th tile of the SM's 16 keys, with the query heads of one of its key-value heads. A pair
-// of SMs, where OUT attends, takes tiles in turns.
+// The warp's part of it: every kParts-th tile of the SM's 16 keys, with the query heads of one of its key-value heads.
+// A pair of SMs, where OUT attends, takes tiles in turns.
 constexpr bool kShared = PAIRS && MAX_SPLITS == 0;
 constexpr int kSharing = kShared ? 2 : 1;
 constexpr int kParts = WARPS / ATTENDED_GROUPS, kStride = kParts * kSharing * 16;
@@ -49,7 +49,7 @@ __device__ __forceinline__ Part part_of(const Params& p, const Instruction& in, 
 // Rows as operands of the matrix units. In the scores' product lane 4g + t holds of keys g and g + 8 of a tile the
 // dimensions that it also holds of query g; in the values' product of keys 2t, 2t + 1, 2t + 8, 2t + 9 dimensions of g.
 constexpr int kTiles = (HEAD_DIM == 128 || KEYS_IN_RING ? 2 : 3) - kShared;  // of 16 keys that a warp has in registers
-constexpr int kTilesOfFew = kShared && kStride >= 256 ? 1 : kTiles;          // where the context is no longer than these
+constexpr int kTilesOfFew = kShared && kStride >= 256 ? 1 : kTiles;  // where the context is no longer than these
 constexpr int kKeyWords = HEAD_DIM / 8, kValueWords = HEAD_DIM / 16;
 
 // Which 16 bytes of a row hold words [w, w + 4) of those of `lane` of LANES. In the ring's chunks two neighbours are a
@@ -59,7 +59,8 @@ __device__ __forceinline__ int piece_of(int w, int lane) {
   return KEYS_IN_RING && LANES == 4 ? w / 8 * 8 + lane * 2 + w / 4 % 2 : w / 4 * LANES + lane;
 }
 
-// The words of a row, from `first` on, that are those of `lane` of LANES: 16 bytes each, or 8 where rows are that short.
+// The words of a row, from `first` on, that are those of `lane` of LANES: 16 bytes each, or 8 where rows are that
+// short.
 template <int LANES, int N>
 __device__ __forceinline__ void take_row(const __nv_bfloat16* row, int lane, u32 (&to)[N], int first = 0) {
   if constexpr (N < 4) {
@@ -75,8 +76,8 @@ __device__ __forceinline__ void take_row(const __nv_bfloat16* row, int lane, u32
   }
 }
 
-// Has the SMs bring a layer's rows into the second-level cache together, ahead of those that attend: each so many, for all
-// would keep the words of other SMs waiting.
+// Has the SMs bring a layer's rows into the second-level cache together, ahead of those that attend: each so many, for
+// all would keep the words of other SMs waiting.
 constexpr int kRowsAhead = 16;
 __device__ __forceinline__ void fetch_ahead(const Params& p, int layer) {
   if (KEYS_IN_RING || threadIdx.x != kConsumers - 32) return;
@@ -85,8 +86,8 @@ __device__ __forceinline__ void fetch_ahead(const Params& p, int layer) {
 #pragma unroll 1
   for (int b = 0; b < BATCH; b++) {
     const size_t from = (((size_t)layer * BATCH + b) * p.capacity + first) * KV_HEADS * HEAD_DIM;
-    prefetch_l2(p.k_cache + from, rows * KV_HEADS * HEAD_DIM * 2);
-    prefetch_l2(p.v_cache + from, rows * KV_HEADS * HEAD_DIM * 2);
+    bulk_prefetch_l2(p.k_cache + from, rows * KV_HEADS * HEAD_DIM * 2);
+    bulk_prefetch_l2(p.v_cache + from, rows * KV_HEADS * HEAD_DIM * 2);
   }
 }
 
@@ -127,7 +128,8 @@ __device__ __forceinline__ void fetch_values(const __nv_bfloat16* cache, const P
 
 // Puts the newest row, which no cache has yet, in its place among the rows that a lane holds: `at` keys from the first.
 template <int Tiles>
-__device__ __forceinline__ void place_newest_key(const __nv_bfloat16* newest, int at, u32 (&keys)[Tiles][2][kKeyWords]) {
+__device__ __forceinline__ void place_newest_key(const __nv_bfloat16* newest, int at,
+                                                 u32 (&keys)[Tiles][2][kKeyWords]) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int j = 0; j < Tiles; j++) {
@@ -150,11 +152,6 @@ __device__ __forceinline__ void place_newest_value(const __nv_bfloat16* newest, 
   }
 }
 
-__device__ __forceinline__ u32 pack_bf16(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return *(const u32*)&pair;
-}
-
 // scores[j][i]: of head g with keys 2t and 2t + 1 of half i of tile j.
 template <int Tiles>
 __device__ __forceinline__ void score_tiles(const AttentionScratch& a, const Part& part,
@@ -171,8 +168,8 @@ __device__ __forceinline__ void score_tiles(const AttentionScratch& a, const Par
       for (int j = 0; j < Tiles; j++)
 #pragma unroll
         for (int i = 0; i < 2; i++)
-          mma_bf16(scores[j][i], make_uint4(high[h], low[h], high[h + 1], low[h + 1]),
-                   make_uint2(keys[j][i][w + h], keys[j][i][w + h + 1]));
+          mma_sync<bf16>(scores[j][i], {high[h], low[h], high[h + 1], low[h + 1]}, keys[j][i][w + h],
+                         keys[j][i][w + h + 1]);
   }
 }
 
@@ -182,12 +179,15 @@ __device__ __forceinline__ void add_values(const float (&weights)[Tiles][2][4],
                                            const u32 (&values)[Tiles][4][kValueWords], float (&sums)[kValueWords][4]) {
 #pragma unroll
   for (int j = 0; j < Tiles; j++) {
-    const uint2 weight = make_uint2(pack_bf16(weights[j][0][0], weights[j][0][1]), pack_bf16(weights[j][1][0], weights[j][1][1]));
+    const uint2 weight =
+        make_uint2(pack<bf16>(weights[j][0][0], weights[j][0][1]), pack<bf16>(weights[j][1][0], weights[j][1][1]));
 #pragma unroll
     for (int w = 0; w < kValueWords; w++)
-      mma_bf16(sums[w],
-               make_uint4(__byte_perm(values[j][0][w], values[j][1][w], 0x5410), __byte_perm(values[j][0][w], values[j][1][w], 0x7632),
-                          __byte_perm(values[j][2][w], values[j][3][w], 0x5410), __byte_perm(values[j][2][w], values[j][3][w], 0x7632)),
-               weight);
+      mma_sync<bf16>(
+          sums[w],
+          {__byte_perm(values[j][0][w], values[j][1][w], 0x5410), __byte_perm(values[j][0][w], values[j][1][w], 0x7632),
+           __byte_perm(values[j][2][w], values[j][3][w], 0x5410),
+           __byte_perm(values[j][2][w], values[j][3][w], 0x7632)},
+          weight.x, weight.y);
   }
 }

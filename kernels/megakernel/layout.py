@@ -14,17 +14,17 @@ HEADS_MOST = 8
 """Query heads of one key-value head that an instruction attends with: columns of a matrix unit's tile."""
 GROUPS_MOST = 8
 """Key-value heads that one instruction attends to: each has a warp."""
-HEADS_USUAL = 4
+HEADS_DEFAULT = 4
 SHORT_CONTEXT, ATTENDING_PARTS, LONG_OUT_PARTS, SPLITS_MOST = 384, 4, 4, 32
 WHOLE_CONTEXT, SHARED_SPLITS, SHARED_FROM, NARROW_COLUMNS = 8192, 64, 48, 256
 """Above the first capacity an attention instruction has all query heads of its key-value head. Neighbours then share
 up to SHARED_SPLITS if there are SHARED_FROM, or if a part of OUT has no more columns than NARROW_COLUMNS."""
 EVEN_SMS, EVEN_HIDDEN = 128, 1024
 SMALL_HIDDEN = 1024
-"""Up to which planes are short enough for more of them and for copies of words: what is measured in megakernel.md."""
-COPIES_USUAL, SMALL_DOWN_PARTS = 4, 4
+"""Up to which partials are short enough for more of them and for copies of words: what is measured in megakernel.md."""
+COPIES_DEFAULT, SMALL_DOWN_PARTS = 4, 4
 ONE_PASS_HIDDEN = 2048
-"""Up to which planes of OUT are short enough for twice as many where that spares a second pass over the keys."""
+"""Up to which partials of OUT are short enough for twice as many where that spares a second pass over the keys."""
 ATTENDED_COLUMNS_MOST = 256
 """Of the key-value heads whose keys an OUT that attends goes through: with more, splits of the keys take less time."""
 GATED_KILOBYTES_MOST = 40
@@ -36,7 +36,7 @@ MERGED_COLUMNS_MOST = 512
 
 @dataclass(frozen=True)
 class Layout:
-    """How the work is cut: SMs, sequences, splits of the keys, and column parts (planes) of each product.
+    """How the work is cut: SMs, sequences, splits of the keys, and column parts (partials) of each product.
 
     `heads` are the query heads of an attention instruction, at most HEADS_MOST. With no splits there are no such
     instructions: OUT attends by itself, with the heads of its columns. `weights` is the precision they stream in, one
@@ -51,7 +51,7 @@ class Layout:
     splits: int = 16
     out_parts: int = 1
     down_parts: int = 1
-    heads: int = HEADS_USUAL
+    heads: int = HEADS_DEFAULT
     weights: str = "bf16"
     sliced: bool = False
     pairs: bool = False
@@ -68,8 +68,8 @@ def fitted(shape: Shape, layout: Layout) -> Layout:
     """The layout with no more SMs than have gate and up rows, no more column parts than SMs or column tiles, and in
     pairs and with copies only if it can be.
 
-    An SM without such rows would only look on: it reads every plane into its copy of the residual, but nobody waits for
-    it, and what it has yet to read could be overwritten.
+    An SM without such rows would read every partial into its copy of the residual while no SM waits for it. A partial
+    could then be overwritten before that SM has read it.
     """
     sms = max(1, min(layout.sms, shape.intermediate // 8))
     attended, gated = shape.heads * shape.head_dim // 16, shape.intermediate // 16
@@ -83,7 +83,7 @@ def fitted(shape: Shape, layout: Layout) -> Layout:
     return fit if can_copy(shape, fit) else replace(fit, copies=1)
 
 
-def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16", sms: int = 132) -> Layout:
+def default_layout(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16", sms: int = 132) -> Layout:
     """The layout for a context of up to `capacity` tokens on a GPU of `sms` SMs.
 
     In a short context and with one sequence OUT attends by itself, unless that is too many keys for one SM: that every
@@ -91,8 +91,8 @@ def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16"
     Else the keys are split for as long as there are SMs without an attention instruction; they are then so many splits
     that an SM should merge those of a part of the heads only. Behind a very long context an instruction has all query
     heads of a key-value head, so that keys are read once, and neighbours share the splits where they are many.
-    With more than one sequence the residual is sliced, so that planes cost little, and in a short context an attention
-    instruction has as few heads as still give each SM one.
+    With more than one sequence the residual is sliced, so that partials cost little. In a short context an attention
+    instruction then has as few heads as still give each SM one.
 
     Where hidden is a multiple of EVEN_HIDDEN, EVEN_SMS have no more row tiles each than a few more SMs would. One
     sequence in bf16, which waits for memory and words, then takes less time without the others. In small models SMs
@@ -103,13 +103,13 @@ def usual(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16"
     long = capacity > SHORT_CONTEXT
     layout = Layout(sms, batch, out_parts=LONG_OUT_PARTS, down_parts=_down_parts(shape, batch, sms), weights=weights)
     if batch == 1:
-        copies = COPIES_USUAL if shape.hidden <= SMALL_HIDDEN else 1
+        copies = COPIES_DEFAULT if shape.hidden <= SMALL_HIDDEN else 1
         attending = replace(layout, splits=0, out_parts=_attending_parts(shape), pairs=True, copies=copies)
         attending = fitted(shape, replace(attending, chunk_blocks=fitting_chunk(weights, shape.hidden // 16)))
         few = shape.kv_heads * shape.head_dim <= ATTENDED_COLUMNS_MOST * ATTENDING_PARTS
         if not long and few and can_attend(shape, attending):
             return attending
-    heads = HEADS_USUAL if long else max(1, min(HEADS_USUAL, -(-batch * shape.heads // sms)))
+    heads = HEADS_DEFAULT if long else max(1, min(HEADS_DEFAULT, -(-batch * shape.heads // sms)))
     once = len(attention_work(shape, replace(layout, heads=heads, splits=1)))
     layout = replace(layout, heads=heads, splits=max(1, min(SPLITS_MOST, sms // once)), sliced=batch > 1)
     return _reading_once(shape, layout) if batch == 1 and capacity > WHOLE_CONTEXT else layout
@@ -128,8 +128,8 @@ def _reading_once(shape: Shape, layout: Layout) -> Layout:
 def _attending_parts(shape: Shape) -> int:
     """Into how many parts OUT that attends is cut.
 
-    Twice as many as usual where planes are short and an SM would else have two key-value heads of 128 dimensions, whose
-    keys it has to go through in two passes.
+    Twice the default where partials are short and an SM would otherwise have two key-value heads of 128 dimensions: it
+    would need two passes over their keys.
     """
     two = shape.head_dim == 128 and shape.kv_heads > ATTENDING_PARTS
     return 2 * ATTENDING_PARTS if two and shape.hidden <= ONE_PASS_HIDDEN else ATTENDING_PARTS
@@ -138,10 +138,10 @@ def _attending_parts(shape: Shape) -> int:
 def _down_parts(shape: Shape, batch: int, sms: int) -> int:
     """Into how many parts the columns of `down` are cut.
 
-    As many as take more off the busiest SM's chunks of weights and the gated values it reads, which must find room
-    beside the ring, than they add planes to be read. One that all read is worth about a chunk, and so are 4 KB of gated
-    values; one that is read in slices, half a chunk. In a small model it
-    is worth less than what is gated.
+    More parts mean fewer chunks of weights for the busiest SM and fewer gated values for it to read, which must fit
+    beside the ring; but every part adds a partial to read. In the cost below, reading a whole partial counts as one
+    chunk, reading it in slices as half a chunk, and 4 KB of gated values as one chunk. In a small model a partial costs
+    less than the gated values.
     """
     if batch == 1 and shape.hidden <= SMALL_HIDDEN:
         return SMALL_DOWN_PARTS
@@ -149,8 +149,8 @@ def _down_parts(shape: Shape, batch: int, sms: int) -> int:
 
     def cost(parts: int) -> tuple[bool, float]:
         chunks = -(-tiles * parts // sms) * (shape.intermediate / 16 / parts / 32)
-        planes = parts if batch == 1 else parts / 2
-        return kilobytes / parts > GATED_KILOBYTES_MOST, chunks + planes + kilobytes / 4 / parts
+        partials = parts if batch == 1 else parts / 2
+        return kilobytes / parts > GATED_KILOBYTES_MOST, chunks + partials + kilobytes / 4 / parts
 
     return min((1, 2, 4, 8, 16), key=cost)
 

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from kernels.megakernel import device
+from kernels.megakernel.exclusive_launch import exclusive_launch
+from kernels.megakernel.flagged_words import word_shapes
 from kernels.megakernel.instructions import OP_NAMES
 from kernels.megakernel.layout import Layout
 from kernels.megakernel.shape import Shape
-from kernels.megakernel.turns import turn
 from kernels.megakernel.uploads import uploads
-from kernels.megakernel.words import word_shapes
 from kernels.ops.sampling import Samplings, of_batch
 from kernels.tiles.maps import named
 
@@ -126,7 +126,7 @@ class Machine:
         for name, value in (self._maps | pointers | scalars).items():
             params[name] = value
         params["stop"] = [*stop, *[-1] * (device.STOP_TOKENS - len(stop))]
-        with turn(self.gpu):
+        with exclusive_launch(self.gpu):
             self._fault.zero_()
             with cupy.cuda.ExternalStream(torch.cuda.current_stream(self.gpu).cuda_stream):
                 self.kernel(

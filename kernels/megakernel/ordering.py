@@ -85,7 +85,7 @@ class Ordering:
         return listed
 
     def epoch(self, node: Node, access: Access) -> int:
-        """Epochs of all layers and tokens in one order, as the kernel's tags before they wrap."""
+        """Epochs of all layers and tokens in one order, as the kernel's flags before they wrap."""
         return node.token * (self.layers + 1) + access.layer
 
     def run(self) -> list[Problem]:

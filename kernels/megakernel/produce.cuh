@@ -10,21 +10,21 @@ struct Producer {
   const Params& p;
   Shared& s;
   Ahead ahead;
-  RingPlace at, behind;
+  PipelineState<STAGES> at, behind;
   int flying, known;  // copies on their way; tokens of this launch whose rows may be read
 
   // Waits for room in the ring; false, here and below, once the consumers have stopped.
-  __device__ __forceinline__ bool room() { return wait_running(s, ahead, &s.empty[at.slot], at.phase ^ 1); }
+  __device__ __forceinline__ bool room() { return wait_running(s, ahead, s.empty[at.stage], at.parity ^ 1); }
   // Whether all that has landed is taken: consumers then wait for chunks, not for words.
   __device__ __forceinline__ bool starved() const {
-    const u32 slot = (behind.slot ? behind.slot : STAGES) - 1, phase = behind.slot ? behind.phase : behind.phase ^ 1;
-    return barrier_passed(shared_address(&s.empty[slot]), phase);
+    const int stage = (behind.stage ? behind.stage : STAGES) - 1;
+    return test_wait(s.empty[stage], behind.stage ? behind.parity : behind.parity ^ 1);
   }
-  // Waits for fewer copies than `few` in flight, or, where consumers are starved, `most`; then announces `bytes` in the next
-  // slot.
+  // Waits for fewer copies than `few` in flight, or, where consumers are starved, `most`; then announces `bytes` in the
+  // next slot.
   __device__ __forceinline__ bool announce(u32 bytes, int few, int most) {
     while (flying >= few) {
-      if (barrier_passed(shared_address(&s.full[behind.slot]), behind.phase)) {
+      if (test_wait(s.full[behind.stage], behind.parity)) {
         behind.advance();
         flying--;
       } else if (flying < most && starved()) {
@@ -33,7 +33,7 @@ struct Producer {
         return false;
       }
     }
-    barrier_expect(shared_address(&s.full[at.slot]), bytes);
+    arrive_expect_tx(s.full[at.stage], bytes);
     return true;
   }
   __device__ __forceinline__ void copied() {
@@ -47,8 +47,8 @@ struct Producer {
       const int few = wide && unit >= kLongFrom ? LONG_IN_FLIGHT : IN_FLIGHT;
       for (int left = k_tiles; left > 0; left -= kChunkTiles) {
         const u32 bytes = kChunkHeader + (min(left, kChunkTiles) + kBlockTiles - 1) / kBlockTiles * kBlock;
-        if (!room() || !announce(bytes, ahead.lead >= bytes ? AHEAD_IN_FLIGHT : few, LONG_IN_FLIGHT)) return false;
-        bulk_copy(shared_address(s.ring[at.slot]), source, bytes, shared_address(&s.full[at.slot]));
+        if (!room() || !announce(bytes, ahead.lead >= bytes ? PREFETCHED_IN_FLIGHT : few, LONG_IN_FLIGHT)) return false;
+        bulk_load(s.ring[at.stage], source, bytes, s.full[at.stage], kEvictFirst);
         source += bytes;
         if (PREFETCH_BYTES) ahead.taken(source, bytes);
         copied();
@@ -66,7 +66,7 @@ struct Producer {
       while (*(volatile const int*)&s.step < wanted)
         if (*(volatile const int*)&s.stop) return false;
       __threadfence();
-      fence_copies();
+      fence_proxy_async_global();
       known = wanted;
     }
     const int row = (in.layer * BATCH + in.sequence) * p.capacity, head = in.kv_head;
@@ -82,9 +82,8 @@ struct Producer {
           for (int box = 0; box < boxes; box++)
 #pragma unroll
             for (int stripe = 0; stripe < kStripes; stripe++)
-              box_copy(shared_address(s.ring[at.slot]) + stripe * kStripeBytes + box * kBoxBytes,
-                       half ? p.value_map : p.key_map, stripe * 64, head, row + key + box * kBoxKeys,
-                       shared_address(&s.full[at.slot]));
+              tma_load(s.ring[at.stage] + stripe * kStripeBytes + box * kBoxBytes, half ? p.value_map : p.key_map,
+                       s.full[at.stage], stripe * 64, head, row + key + box * kBoxKeys, kEvictFirst);
           if (PREFETCH_BYTES) ahead.asked();
           copied();
         }
@@ -111,7 +110,8 @@ __device__ void produce(const Params& p, Shared& s) {
     }
   }
   for (; producer.flying > 0; producer.flying--) {  // nothing may land after the block is gone
-    while (!barrier_done(shared_address(&s.full[producer.behind.slot]), producer.behind.phase)) {}
+    while (!try_wait(s.full[producer.behind.stage], producer.behind.parity)) {
+    }
     producer.behind.advance();
   }
 }

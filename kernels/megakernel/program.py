@@ -1,7 +1,7 @@
 """The megakernel's program: what each SM does for one token, as data. Imports without torch.
 
 Every SM runs its own list of instructions once per token. Instructions hand values to each other in tagged words: a
-reader waits until each word it needs carries the tag of this layer of this token. Products work on *units*: 16 rows of
+reader waits until each word it needs carries the flag of this layer of this token. Products work on *units*: 16 rows of
 a matrix times `k_tiles` tiles of 16 columns, streamed in exactly this order.
 """
 
@@ -57,7 +57,7 @@ def build(shape: Shape, layout: Layout) -> Program:
     """The program of one token for every SM.
 
     Products that read the residual (QKV, GATE_UP, HEAD) are on every SM, with no units where it has no share: each SM
-    keeps its own copy of the residual and must read every plane before it is written again. When it is sliced, an ADD
+    keeps its own copy of the residual and must read every partial before it is written again. When it is sliced, an ADD
     comes before each of them instead, on the SMs that have columns of it. The program's layout is `layout` fitted to
     the shape.
     """
@@ -77,14 +77,14 @@ def build(shape: Shape, layout: Layout) -> Program:
             if units:
                 program.sections[sm].append(Section(op, layer, tile, units, k_tile, k_tiles))
             if units or everyone:
-                words = {"op": op, "tile": tile, "units": units, "k_tile": k_tile, "k_tiles": k_tiles, "plane": part}
+                words = {"op": op, "tile": tile, "units": units, "k_tile": k_tile, "k_tiles": k_tiles, "partial": part}
                 rows[sm].append(words | {"layer": layer})
         turn += max(1, layout.sms - tiles * parts % layout.sms)
 
     def add(layer: int, after_attention: bool) -> None:
         for sm, (tile, tiles, *_) in enumerate(shares(shape.hidden // 16, 1, 1, layout.sms, 0)):
             if layout.sliced and tiles:
-                words = {"op": ADD, "layer": layer, "k_tile": tile, "k_tiles": tiles, "plane": int(after_attention)}
+                words = {"op": ADD, "layer": layer, "k_tile": tile, "k_tiles": tiles, "partial": int(after_attention)}
                 rows[sm].append(words)
 
     for layer in range(shape.layers):

@@ -7,7 +7,8 @@
 // rows, then their values.
 constexpr int kChunkKeys = 8192 / HEAD_DIM, kBoxKeys = 32, kPassKeys = kTiles * kStride;
 constexpr int kStripes = HEAD_DIM / 64, kStripeBytes = kChunkKeys * 128, kBoxBytes = kBoxKeys * 128;
-static_assert(!KEYS_IN_RING || (HEAD_DIM >= 64 && ATTENDED_GROUPS == 1 && kStride % kChunkKeys == 0 && kChunkKeys % 16 == 0),
+static_assert(!KEYS_IN_RING ||
+                  (HEAD_DIM >= 64 && ATTENDED_GROUPS == 1 && kStride % kChunkKeys == 0 && kChunkKeys % 16 == 0),
               "a chunk's tiles are one each of some warps");
 static_assert(!KEYS_IN_RING || kChunkKeys * HEAD_DIM * 2 <= kChunk, "a slot holds a chunk of rows");
 
@@ -22,11 +23,13 @@ __device__ __forceinline__ void take_ring_row(const char* chunk, int key, int la
   }
 }
 
-// Takes the pass from key `first` on out of the ring, up to `end`: the warp's tiles of keys (Rows = 2) or values (4), laid
-// out as by fetch_keys and fetch_values. Rows from `written` on are 0. Loading: other warps may have loads in flight.
+// Takes the pass from key `first` on out of the ring, up to `end`: the warp's tiles of keys (Rows = 2) or values (4),
+// laid out as by fetch_keys and fetch_values. Rows from `written` on are 0. Loading: other warps may have loads in
+// flight.
 template <bool Loading, int Rows, int N>
-__device__ __forceinline__ void take_pass(const Params& p, Shared& s, RingPlace& ring, const Instruction& in, int first,
-                                          int end, int written, u32 (&rows)[kTiles][Rows][N]) {
+__device__ __forceinline__ void take_pass(const Params& p, Shared& s, PipelineState<STAGES>& ring,
+                                          const Instruction& in, int first, int end, int written,
+                                          u32 (&rows)[kTiles][Rows][N]) {
   constexpr bool kKeys = Rows == 2;
   const int lane = threadIdx.x % 32, own = threadIdx.x / 32 * 16;
 #pragma unroll
@@ -39,8 +42,8 @@ __device__ __forceinline__ void take_pass(const Params& p, Shared& s, RingPlace&
     for (int c = 0; c < kStride; c += kChunkKeys) {
       const int begin = first + j * kStride + c;
       if (begin >= end) break;
-      wait_chunk(p, s, in, &s.full[ring.slot], ring.phase);
-      const char* chunk = s.ring[ring.slot];
+      wait_chunk(p, s, in, s.full[ring.stage], ring.parity);
+      const char* chunk = s.ring[ring.stage];
       if (kStride == kChunkKeys || own / kChunkKeys * kChunkKeys == c) {
 #pragma unroll
         for (int i = 0; i < Rows; i++) {
@@ -48,16 +51,16 @@ __device__ __forceinline__ void take_pass(const Params& p, Shared& s, RingPlace&
           if (begin + key < written) take_ring_row<kKeys ? 4 : 8>(chunk, key, kKeys ? lane % 4 : lane / 4, rows[j][i]);
         }
       }
-      if (Loading) fence_reads();
-      give_back(s, ring);
+      if (Loading) fence_proxy_async_shared();
+      release_chunk(s, ring);
     }
   }
 }
 
-// All warps: attention over the span, left in `scratch` warp by warp, as by `attend`. The first keys leave the ring before q
-// is there, so that it has room for more.
-__device__ __forceinline__ void attend_from_ring(const Params& p, Shared& s, RingPlace& ring, const Instruction& in,
-                                                 const Span& span, int position, int b) {
+// All warps: attention over the span, left in `scratch` warp by warp, as by `attend`. The first keys leave the ring
+// before q is there, so that it has room for more.
+__device__ __forceinline__ void attend_from_ring(const Params& p, Shared& s, PipelineState<STAGES>& ring,
+                                                 const Instruction& in, const Span& span, int position, int b) {
   const Part part = part_of(p, in, span, b);
   AttentionScratch& a = s.attention;
   const int lane = threadIdx.x % 32, own = threadIdx.x / 32 * 16, written = min(span.end, position);
@@ -74,7 +77,7 @@ __device__ __forceinline__ void attend_from_ring(const Params& p, Shared& s, Rin
     float scores[kTiles][2][4] = {};
     place_newest_key(a.newest[0][0], newest, keys);
     score_tiles(a, part, keys, scores);
-    const float keep = weigh(scores, span.end - first - own - lane % 4 * 2, most, total);
+    const float keep = softmax_block(scores, span.end - first - own - lane % 4 * 2, most, total);
 #pragma unroll
     for (int e = 0; e < 2; e++) {
       const float left = __shfl_sync(~0u, keep, lane % 4 * 8 + e * 4);
@@ -94,7 +97,7 @@ __device__ __forceinline__ void attend_from_ring(const Params& p, Shared& s, Rin
     if (lane % 4 * 2 + e >= part.heads) continue;
 #pragma unroll
     for (int w = 0; w < kValueWords; w += 2)
-      *kept(a, e, w) = make_float4(sums[w][e], sums[w][e + 2], sums[w + 1][e], sums[w + 1][e + 2]);
+      *partial_sums_at(a, e, w) = make_float4(sums[w][e], sums[w][e + 2], sums[w + 1][e], sums[w + 1][e + 2]);
   }
   leave_state(a, part, most, total);
 }

@@ -21,7 +21,7 @@ from kernels.engine.prompts import Prompts, bucket
 from kernels.engine.state import State
 from kernels.megakernel import trace
 from kernels.megakernel.device import Tuning
-from kernels.megakernel.layout import usual
+from kernels.megakernel.layout import default_layout
 from kernels.megakernel.machine import Machine
 from kernels.megakernel.program import Program
 from kernels.megakernel.quantise import rounded_decoder
@@ -83,7 +83,7 @@ class MegakernelRunner(Runner):
             capacity = -(-max(bucket(prompt), prompt + tokens) // CAPACITY_STEP) * CAPACITY_STEP
             self._machine = self._prompts = None
             sms = torch.cuda.get_device_properties(self.model.device).multi_processor_count
-            layout = usual(self.shape, batch, capacity, self.weights, sms)
+            layout = default_layout(self.shape, batch, capacity, self.weights, sms)
             layout = replace(layout, **self.options.get("layout", {}))
             tuning = Tuning(**self.options.get("tuning", {}))
             self._machine = Machine(self.model, self.shape, layout, capacity, tuning)

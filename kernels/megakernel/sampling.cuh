@@ -46,26 +46,26 @@ __device__ __forceinline__ float noisy(const Sampling& how, float logit, int tok
 }
 
 // One warp: the best of all SMs' candidates of sequence `b`, two words each at `from`, `stride` words from SM to SM.
-__device__ __forceinline__ u64 best_of_all(const Params& p, Shared& s, const Instruction& end, u32 tag, const u64* from,
-                                           int stride, bool& flagged) {
+__device__ __forceinline__ u64 best_of_all(const Params& p, Shared& s, const Instruction& end, u32 flag,
+                                           const u64* from, int stride, bool& cancelled) {
   const int lane = threadIdx.x % 32;
   u64 best = 0;
   for (int i = lane; i - lane < gridDim.x; i += 32) {
     const u32 at[1] = {(u32)(min(i, gridDim.x - 1) * stride)};
     ulonglong2 words[1];
-    await<false>(p, s, end, tag, from, at, words);
+    load_flagged<false>(p, s, end, flag, from, at, words);
     const u32 token = value_of(words[0].y);
-    flagged |= token >> 31;
-    best = larger(best, (u64)value_of(words[0].x) << 32 | (u32)~(token & 0x7fffffffu));
+    cancelled |= token >> 31;
+    best = larger(best, (u64)value_of(words[0].x) << 32 | (u32) ~(token & 0x7fffffffu));
   }
-  flagged = __any_sync(~0u, flagged);
+  cancelled = __any_sync(~0u, cancelled);
 #pragma unroll
   for (int o = 16; o; o >>= 1) best = larger(best, __shfl_xor_sync(~0u, best, o));
   return best;
 }
-__device__ __forceinline__ void store_candidate(u64* to, u64 best, u32 flag, u32 tag) {
-  store_word(to, one_value((u32)(best >> 32), tag));
-  store_word(to + 1, one_value((~(u32)best & 0x7fffffffu) | flag, tag));
+__device__ __forceinline__ void store_candidate(u64* to, u64 best, u32 cancel, u32 flag) {
+  publish(to, one_value((u32)(best >> 32), flag));
+  publish(to + 1, one_value((~(u32)best & 0x7fffffffu) | cancel, flag));
 }
 
 // The search for the smallest logit that is kept. Each round cuts the bracket [low, top) of every sequence into bins;
@@ -108,9 +108,9 @@ __device__ __forceinline__ void narrow(const Sampling& how, Search& q, const flo
   const int bin = reached ? __ffs(reached) - 1 : kBins - 1;
   if (lane == bin) {
     const float low = bin_edge(q, bin), top = bin ? bin_edge(q, bin - 1) : q.top;
-    const bool settled = q.goal == kCount ? through.y == wanted : sum.y == 1.f;
+    const bool is_exact = q.goal == kCount ? through.y == wanted : sum.y == 1.f;
     q.wanted = wanted;
-    if (settled || (low == q.low && top == q.top)) {
+    if (is_exact || (low == q.low && top == q.top)) {
       q.threshold = low;
       if (q.goal == kCount && how.top_p < 1.f) {  // now the nucleus of what top-k has kept
         q.goal = kMass;
@@ -181,8 +181,8 @@ __device__ __forceinline__ void count_tokens(const Params& p, Shared& s, int ste
 
 constexpr int kPairs = kBinWords / 2, kReaders = kConsumers / kPairs;  // threads that share the SMs' words of a pair
 
-__device__ __forceinline__ u64 bin_word(float2 sum, u32 tag) {
-  return (u64)__float_as_uint(sum.x) << 32 | (u64)(u32)sum.y << 16 | tag;
+__device__ __forceinline__ u64 bin_word(float2 sum, u32 flag) {
+  return (u64)__float_as_uint(sum.x) << 32 | (u64)(u32)sum.y << 16 | flag;
 }
 __device__ __forceinline__ void add(float2& sum, float2 more) { sum.x += more.x, sum.y += more.y; }
 __device__ __forceinline__ void add_bin(float2& sum, u64 word) {
@@ -193,11 +193,11 @@ __device__ __forceinline__ void add_bin(float2& sum, u64 word) {
 __device__ __forceinline__ u64* round_area(const Params& p, u32 round) {
   return p.counts + (size_t)(round & 1) * gridDim.x * kBinWords;
 }
-__device__ __forceinline__ u32 round_tag(u32 round) { return round % 0xffffu + 1; }
+__device__ __forceinline__ u32 round_flag(u32 round) { return round % 0xffffu + 1; }
 
 // One round: hands this SM's bins on and leaves the sums over all SMs in part[0]. False when the machine has given up.
 __device__ __forceinline__ bool exchange_bins(const Params& p, Shared& s, const Instruction& end, int step, u32 round) {
-  const u32 tag = round_tag(round);
+  const u32 flag = round_flag(round);
   u64* area = round_area(p, round);
 #pragma unroll 1
   for (int b = 0; b < BATCH; b++)
@@ -207,7 +207,7 @@ __device__ __forceinline__ bool exchange_bins(const Params& p, Shared& s, const 
     float2 sum = s.sample.part[0][threadIdx.x];
 #pragma unroll
     for (int w = 1; w < WARPS; w++) add(sum, s.sample.part[w][threadIdx.x]);
-    store_word(area + blockIdx.x * kBinWords + threadIdx.x, bin_word(sum, tag));
+    publish(area + blockIdx.x * kBinWords + threadIdx.x, bin_word(sum, flag));
   }
   constexpr int kTogether = 4;
   const int pair = threadIdx.x % kPairs, reader = threadIdx.x / kPairs;
@@ -219,7 +219,7 @@ __device__ __forceinline__ bool exchange_bins(const Params& p, Shared& s, const 
 #pragma unroll
     for (int n = 0; n < kTogether; n++)
       from[n] = min(first + n * kReaders + reader, gridDim.x - 1) * kBinWords + pair * 2;
-    await<false>(p, s, end, tag, area, from, words);
+    load_flagged<false>(p, s, end, flag, area, from, words);
 #pragma unroll
     for (int n = 0; n < kTogether; n++) {
       if (first + n * kReaders + reader >= gridDim.x) break;
@@ -253,8 +253,8 @@ __device__ __forceinline__ u64 best_kept(const Params& p, Shared& s, int step, i
   return best;
 }
 
-// Replaces the candidates in `s.chosen`, the largest logits, by a draw among the tokens that are kept wherever a sequence
-// is not greedy. False when the machine has given up.
+// Replaces the candidates in `s.chosen`, the largest logits, by a draw among the tokens that are kept wherever a
+// sequence is not greedy. False when the machine has given up.
 __device__ __forceinline__ bool draw(const Params& p, Shared& s, const Instruction& end, int step) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   u32 round = s.round;
@@ -266,7 +266,8 @@ __device__ __forceinline__ bool draw(const Params& p, Shared& s, const Instructi
     for (int b = 0; b < BATCH; b++) searching |= s.sample.search[b].goal != kFound;
     if (!searching) break;
     if (threadIdx.x < kBins * BATCH)
-      s.sample.edge[threadIdx.x / kBins][threadIdx.x % kBins] = bin_edge(s.sample.search[threadIdx.x / kBins], threadIdx.x % kBins);
+      s.sample.edge[threadIdx.x / kBins][threadIdx.x % kBins] =
+          bin_edge(s.sample.search[threadIdx.x / kBins], threadIdx.x % kBins);
     consumers_sync();
     if (!exchange_bins(p, s, end, step, round)) return false;
     if (warp < BATCH && s.sample.search[warp].goal != kFound) {
@@ -277,17 +278,18 @@ __device__ __forceinline__ bool draw(const Params& p, Shared& s, const Instructi
     consumers_sync();
   }
   u64* area = round_area(p, round);
-  const u32 tag = round_tag(round);
+  const u32 flag = round_flag(round);
   u64* own = area + blockIdx.x * kBinWords;
-  if (threadIdx.x >= 2 * BATCH && threadIdx.x < kBinWords) store_word(own + threadIdx.x, tag);  // no word keeps an old tag
+  if (threadIdx.x >= 2 * BATCH && threadIdx.x < kBinWords)
+    publish(own + threadIdx.x, flag);  // no word keeps an old flag
 #pragma unroll 1
   for (int b = 0; b < BATCH; b++) {
     const u64 best = drawn(p.sampling[b]) ? best_kept(p, s, step, b) : 0;
-    if (threadIdx.x == 0) store_candidate(own + b * 2, best, 0, tag);
+    if (threadIdx.x == 0) store_candidate(own + b * 2, best, 0, flag);
   }
   if (warp < BATCH) {
     bool unused = false;
-    const u64 best = best_of_all(p, s, end, tag, area + warp * 2, kBinWords, unused);
+    const u64 best = best_of_all(p, s, end, flag, area + warp * 2, kBinWords, unused);
     if (lane == 0 && best >> 32) s.chosen[warp] = best;
   }
   if (threadIdx.x == 0) s.round = round + 1;

@@ -6,14 +6,14 @@ which the wanted count (top-k), then the wanted mass (top-p) is reached, and mak
 is met at a bin's edge, when the bin holds one token, or when it cannot be cut: then all its tokens are equal. So what
 is kept is exact for any k and p, but for the rounding of masses to float32.
 
-**Rounds.** They use two areas of `counts` in turn, and each round has a tag of its own. An SM that writes round r + 2
+**Rounds.** They use two areas of `counts` in turn, and each round has a flag of its own. An SM that writes round r + 2
 has read round r + 1 from all SMs, each of which had read round r before it wrote that: nobody still reads what it
 overwrites. The rounds of one token go on from those of the last.
 """
 
 import numpy as np
 
-from kernels.megakernel.words import Floats
+from kernels.megakernel.flagged_words import Floats
 from kernels.ops.sampling import Sampling
 
 AREAS = 2
@@ -28,8 +28,8 @@ def area_of(round_: int) -> int:
     return round_ % AREAS
 
 
-def tag_of(round_: int) -> np.uint64:
-    """The tag of a round's words; never 0, which words are at launch."""
+def flag_of(round_: int) -> np.uint64:
+    """The flag of a round's words; never 0, which words are at launch."""
     return np.uint64(round_ % 0xFFFF + 1)
 
 

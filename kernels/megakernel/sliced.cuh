@@ -1,14 +1,14 @@
-// The residual in slices, for many sequences: each SM keeps some columns of it, adds the planes to them alone and hands
-// on what products of it need, as bf16 and with its squares. Everyone reads these instead of all planes.
+// The residual in slices, for many sequences: each SM keeps some columns of it, adds the partials to them alone and
+// hands on what products of it need, as bf16 and with its squares. Everyone reads these instead of all partials.
 #pragma once
 #include "gemv.cuh"
 
-// residual slice += the planes of the last product (or = the embedding of the new token); hands on residual * norm
+// residual slice += the partials of the last product (or = the embedding of the new token); hands on residual * norm
 // weight, 8 columns of a sequence in three words, and in the fourth the sum of the residual's squares. A lane has 4
 // columns of one sequence, its neighbour the 4 others.
-template <int Planes>
-__device__ __forceinline__ void add_to_slice(const Params& p, Shared& s, const Instruction& in, u32 tag, int step,
-                                             const u64* planes, const float* norm) {
+template <int Partials>
+__device__ __forceinline__ void add_to_slice(const Params& p, Shared& s, const Instruction& in, u32 flag, int step,
+                                             const u64* partials, const float* norm) {
   const int items = in.k_tiles * BATCH * 4;
 #pragma unroll 1
   for (int first = threadIdx.x; first - threadIdx.x % 32 < items; first += kConsumers) {
@@ -17,19 +17,19 @@ __device__ __forceinline__ void add_to_slice(const Params& p, Shared& s, const I
     float4& residual = *(float4*)(s.residual + b * kResidual + own);
     const float4 weight = __ldg((const float4*)(norm + column));
     float4 x;
-    if (planes == nullptr) {
+    if (partials == nullptr) {
       const uint2 raw = __ldg((const uint2*)(p.embedding + (size_t)s.token[b] * HIDDEN + column));
-      const float2 low = unpack_bf16(raw.x), high = unpack_bf16(raw.y);
+      const float2 low = unpack<bf16>(raw.x), high = unpack<bf16>(raw.y);
       x = make_float4(low.x, low.y, high.x, high.y);
     } else {
       x = first < items ? residual : float4{};  // lanes beyond read nothing: the last item's lane writes it
-      u32 from[Planes];
-      ulonglong2 words[Planes];
+      u32 from[Partials];
+      ulonglong2 words[Partials];
 #pragma unroll
-      for (int i = 0; i < Planes; i++) from[i] = ((i * BATCH + b) * HIDDEN + column) / 2;
-      await<false>(p, s, in, tag, planes, from, words);
+      for (int i = 0; i < Partials; i++) from[i] = ((i * BATCH + b) * HIDDEN + column) / 2;
+      load_flagged<false>(p, s, in, flag, partials, from, words);
 #pragma unroll
-      for (int i = 0; i < Planes; i++) {
+      for (int i = 0; i < Partials; i++) {
         x.x += first_float(words[i].x);
         x.y += second_float(words[i].x);
         x.z += first_float(words[i].y);
@@ -44,26 +44,28 @@ __device__ __forceinline__ void add_to_slice(const Params& p, Shared& s, const I
     if (first >= items) continue;
     residual = x;
 #if DEBUG
-    *(float4*)(p.residuals + (((size_t)step * (2 * LAYERS + 1) + in.layer * 2 + in.plane) * BATCH + b) * HIDDEN + column) = x;
+    *(float4*)(p.residuals + (((size_t)step * (2 * LAYERS + 1) + in.layer * 2 + in.partial) * BATCH + b) * HIDDEN +
+               column) = x;
 #endif
-    const u64 mine = tag_at(step, in.layer);
-    u64* to = p.normed + ((size_t)(in.plane * HIDDEN + column) / 8 * BATCH + b) * 4;
+    const u64 mine = flag_at(step, in.layer);
+    u64* to = p.normed + ((size_t)(in.partial * HIDDEN + column) / 8 * BATCH + b) * 4;
     if (item % 2 == 0) {
-      store_word(to, (u64)(two & 0xffff) << 48 | (u64)(two >> 16) << 32 | (u64)(more & 0xffff) << 16 | mine);
-      store_word(to + 1, (u64)(more >> 16) << 48 | (u64)(next & 0xffff) << 32 | (u64)(next >> 16) << 16 | mine);
+      publish(to, (u64)(two & 0xffff) << 48 | (u64)(two >> 16) << 32 | (u64)(more & 0xffff) << 16 | mine);
+      publish(to + 1, (u64)(more >> 16) << 48 | (u64)(next & 0xffff) << 32 | (u64)(next >> 16) << 16 | mine);
     } else {
-      store_word(to + 2, (u64)(more & 0xffff) << 48 | (u64)(more >> 16) << 32 | mine);
-      store_word(to + 3, one_value(__float_as_uint(squares), mine));
+      publish(to + 2, (u64)(more & 0xffff) << 48 | (u64)(more >> 16) << 32 | mine);
+      publish(to + 3, one_value(__float_as_uint(squares), mine));
     }
   }
 }
 
-static_assert(!SLICE || !kScaleApart, "the sum of squares is the consumers'");
+static_assert(!SLICE || !kRmsScaleWarp, "the sum of squares is the consumers'");
 
 // input = the normed residual, by whom it was added to.
-__device__ __forceinline__ void load_slices(const Params& p, Shared& s, const Instruction& in, u32 tag) {
+__device__ __forceinline__ void load_slices(const Params& p, Shared& s, const Instruction& in, u32 flag) {
   const u64* normed = p.normed + (in.op == kGateUp) * (HIDDEN / 8 * BATCH * 4);
-  float squares = load_eights(p, s, in, tag, normed, HIDDEN / 16);  // of one sequence: a thread's groups are kColumns apart
+  float squares =
+      load_eights(p, s, in, flag, normed, HIDDEN / 16);  // of one sequence: a thread's groups are kColumns apart
 #pragma unroll
   for (int o = kColumns; o < 32; o <<= 1) squares += __shfl_xor_sync(~0u, squares, o);
   if (threadIdx.x % 32 < BATCH) s.squares[threadIdx.x / 32 + threadIdx.x % 32 * WARPS] = squares;

@@ -2,33 +2,22 @@
 #pragma once
 #include "machine.cuh"
 
-// Where a warp, or the producer, stands in the ring. A warp takes every chunk, so it has taken the one before in a slot,
-// and the parity of a lap tells it whether the next is there.
-struct RingPlace {
-  u32 slot = 0, phase = 0;
-  __device__ __forceinline__ void advance() {
-    if (++slot == STAGES) {
-      slot = 0;
-      phase ^= 1;
-    }
-  }
-};
-
 // The consumers' wait for a chunk. When it takes too long the machine is marked as faulted and works on with what is
 // there until the next barrier.
-__device__ __forceinline__ void wait_chunk(const Params& p, Shared& s, const Instruction& in, const u64* barrier, u32 phase) {
-  const u32 bar = shared_address(barrier);
+__device__ __forceinline__ void wait_chunk(const Params& p, Shared& s, const Instruction& in, Barrier& barrier,
+                                           u32 parity) {
   u64 began = 0;
-  for (u32 spin = 0; !barrier_done(bar, phase); spin++)
+  for (u32 spin = 0; !try_wait(barrier, parity); spin++)
     if (given_up(p, s, in, spin, began)) return;
 }
 
-// A warp is done with the slot at hand. Its reads of shared memory queue behind the loads from memory that the SM has in
-// flight; an arrival does not, nor does the bulk copy that it lets in. Within a product no load is in flight. Elsewhere the
-// arrival must not come before what was read: `after` is 0 and depends on it, or `fence_reads` comes first.
-__device__ __forceinline__ void give_back(Shared& s, RingPlace& ring, u32 after = 0) {
+// A warp is done with the slot at hand. Its reads of shared memory queue behind the loads from memory that the SM has
+// in flight; an arrival does not, nor does the bulk copy that it lets in. Within a product no load is in flight.
+// Elsewhere the arrival must not come before what was read: `after` is 0 and depends on it, or
+// `fence_proxy_async_shared` comes first.
+__device__ __forceinline__ void release_chunk(Shared& s, PipelineState<STAGES>& ring, u32 after = 0) {
   __syncwarp();
-  if (DEBUG || threadIdx.x % 32 == 0) barrier_arrive(shared_address(&s.empty[ring.slot]) + after);
+  if (DEBUG || threadIdx.x % 32 == 0) arrive_address(shared_address(&s.empty[ring.stage]) + after);
   ring.advance();
 }
 
@@ -54,11 +43,11 @@ struct Ahead {
   }
   // The ring asks the memory for a chunk.
   __device__ __forceinline__ void asked() { due += PREFETCH_CYCLES * (kChunk / kPiece); }
-  __device__ __forceinline__ void ask() {
+  __device__ __forceinline__ void issue_loads() {
     const u32 now = cycles();
     if (lead >= PREFETCH_BYTES || (int)(now - due) < 0) return;
     const u32 piece = min(kPiece, (u32)(end - at));
-    prefetch_l2(at, piece);
+    bulk_prefetch_l2(at, piece);
     at += piece;
     if (at == end) at = begin;
     lead += piece;
@@ -69,12 +58,11 @@ struct Ahead {
 // What the producer does while it waits; false once the consumers have stopped.
 __device__ __forceinline__ bool wait_on(const Shared& s, Ahead& ahead) {
   if (*(volatile const int*)&s.stop) return false;
-  if (PREFETCH_BYTES) ahead.ask();
+  if (PREFETCH_BYTES) ahead.issue_loads();
   return true;
 }
-__device__ __forceinline__ bool wait_running(const Shared& s, Ahead& ahead, const u64* barrier, u32 phase) {
-  const u32 bar = shared_address(barrier);
-  while (!barrier_passed(bar, phase))
+__device__ __forceinline__ bool wait_running(const Shared& s, Ahead& ahead, Barrier& barrier, u32 parity) {
+  while (!test_wait(barrier, parity))
     if (!wait_on(s, ahead)) return false;
   return true;
 }

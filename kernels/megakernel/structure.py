@@ -98,7 +98,7 @@ def _fields(
         return
     if words["index"] != index:
         yield f"index is {words['index']}"
-    last = op in (HEAD, END) or (op == ADD and not words["plane"] and layer == shape.layers)
+    last = op in (HEAD, END) or (op == ADD and not words["partial"] and layer == shape.layers)
     if (layer != shape.layers) if last else not 0 <= layer < shape.layers:
         yield f"layer must be {shape.layers if last else f'0 to {shape.layers - 1}'}"
     if op in (ATTENTION, END, ADD) and words["units"]:
@@ -117,8 +117,8 @@ def _slice_fields(shape: Shape, layout: Layout, words: dict[str, int]) -> Iterat
     low, count, hidden = words["k_tile"], words["k_tiles"], shape.hidden // 16
     if low < 0 or count < 1 or low + count > hidden:
         yield f"column tiles {low} to {low + count} of {hidden}"
-    if words["plane"] not in (0, 1):
-        yield f"plane {words['plane']} is neither 0, before attention, nor 1, after it"
+    if words["partial"] not in (0, 1):
+        yield f"partial {words['partial']} is neither 0, before attention, nor 1, after it"
     if not layout.sliced:
         yield "the residual is not cut into slices"
 
@@ -130,8 +130,8 @@ def _product_fields(op: int, cut: tuple[int, int, int], words: dict[str, int]) -
         yield f"row tiles {low} to {low + units} of {tiles}"
     if (k_count < 1 and (units or op == OUT)) or k_count < 0 or k_low < 0 or k_low + k_count > columns:
         yield f"column tiles {k_low} to {k_low + k_count} of {columns}"
-    if not 0 <= words["plane"] < parts:
-        yield f"plane {words['plane']} of {parts}"
+    if not 0 <= words["partial"] < parts:
+        yield f"partial {words['partial']} of {parts}"
     if op in WHOLE_INPUT and units and k_low:
         yield f"it begins at column tile {k_low}, but its input begins at 0"
 

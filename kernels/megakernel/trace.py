@@ -94,7 +94,7 @@ def timeline_of(program: Program, trace: Trace) -> Timeline:
         for index, words in enumerate(rows_of(table)):
             marks = trace[sm, index]
             if words["op"] != END and marks[START] and marks[DONE]:
-                fields = {key: words[key] for key in ("layer", "units", "k_tiles", "plane", "head", "split")}
+                fields = {key: words[key] for key in ("layer", "units", "k_tiles", "partial", "head", "split")}
                 spans.append(Span(sm, OP_NAMES[words["op"]], words["layer"], marks_of(marks), fields))
     return Timeline(len(program.instructions), program.shape.layers, spans)
 

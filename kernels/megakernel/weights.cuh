@@ -1,4 +1,5 @@
-// Streamed weights as operands of the matrix units: a warp's blocks of a chunk times the inputs they meet, in each precision.
+// Streamed weights as operands of the matrix units: a warp's blocks of a chunk times the inputs they meet, in each
+// precision.
 #pragma once
 #include "stream.cuh"
 
@@ -10,8 +11,8 @@
 // - nvfp4: codes come out as bf16 times 2^-126 by moving bits alone. Scales multiply the products, not the codes, if up
 //   to two sequences leave columns to keep the four tiles of a block apart: each has a column of its own, in which only
 //   the lanes that hold the tile have an input. A single sequence has the next block's tiles in the other four columns.
-//   The input goes in times 2^100, and the row's scale times 2^26 makes it good. With more sequences scales multiply the
-//   codes, as 2^119 times themselves (a normal number, so moving bits is enough).
+//   The input goes in times 2^100, and the row's scale times 2^26 makes it good. With more sequences scales multiply
+//   the codes, as 2^119 times themselves (a normal number, so moving bits is enough).
 constexpr bool kDiagonal = WEIGHT_BITS == 4 && BATCH <= 2;
 constexpr float kUndo = kDiagonal ? 67108864.f : WEIGHT_BITS == 4 ? 128.f : 1.f;
 
@@ -24,7 +25,8 @@ constexpr int kChains = 4;  // independent sums of a warp
 // A lane's share of a warp's blocks of a chunk, and the inputs they meet.
 struct Codes {
   uint4 codes[kEach];
-  u32 scales[kEach];  // nvfp4: of rows g (low byte) and g + 8 of its tile; if diagonal, those of two tiles for kTogether blocks
+  u32 scales[kEach];  // nvfp4: of rows g (low byte) and g + 8 of its tile; if diagonal, those of two tiles for
+                      // kTogether blocks
 };
 using Inputs = uint2[kEach / kTogether][kBlockTiles];
 
@@ -34,20 +36,13 @@ __device__ __forceinline__ u32 times(u32 pair, u32 factors) {
   return product;
 }
 
-// Four e4m3 codes as two pairs of halves.
-__device__ __forceinline__ uint2 four_e4m3(u32 word) {
-  uint2 pairs;
-  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.rn.f16x2.e4m3x2 %0, low;\ncvt.rn.f16x2.e4m3x2 %1, high;\n}"
-      : "=r"(pairs.x), "=r"(pairs.y) : "r"(word));
-  return pairs;
-}
-
 // Eight e2m1 codes as four pairs of bf16, times 2^-126: weights.nvfp4_registers. The bits of a word are mixed such that
-// one AND a pair is enough; shifts to the left are multiplications to the compiler, which do not wait for the logic unit.
+// one AND a pair is enough; shifts to the left are multiplications to the compiler, which do not wait for the logic
+// unit.
 __device__ __forceinline__ uint4 eight_e2m1(u32 word) {
-  const u32 turned = __funnelshift_l(word, word, 6);
-  return make_uint4(word & 0x81c081c0u, word << 4 & 0x81c081c0u, turned << 4 & 0x81c081c0u,
-                    (turned ^ turned << 8) & 0x81c081c0u);
+  const u32 rotated = __funnelshift_l(word, word, 6);
+  return make_uint4(word & 0x81c081c0u, word << 4 & 0x81c081c0u, rotated << 4 & 0x81c081c0u,
+                    (rotated ^ rotated << 8) & 0x81c081c0u);
 }
 
 // The scale of row g (half 0) or g + 8 (half 1) as a pair of bf16, times 2^119.
@@ -57,13 +52,9 @@ __device__ __forceinline__ u32 scale_pair(u32 scales, int half) {
 
 // Four e4m3 scales as floats, low byte first.
 __device__ __forceinline__ float4 four_scales(u32 word) {
-  const uint2 halves = four_e4m3(word);
-  float4 scales;
-  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.f32.f16 %0, low;\ncvt.f32.f16 %1, high;\n}"
-      : "=f"(scales.x), "=f"(scales.y) : "r"(halves.x));
-  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.f32.f16 %0, low;\ncvt.f32.f16 %1, high;\n}"
-      : "=f"(scales.z), "=f"(scales.w) : "r"(halves.y));
-  return scales;
+  const uint2 halves = e4m3x4_to_f16x4(word);
+  const float2 low = unpack<f16>(halves.x), high = unpack<f16>(halves.y);
+  return make_float4(low.x, low.y, high.x, high.y);
 }
 
 // Tile n of block i as the matrix units want it, in nvfp4 not yet scaled.
@@ -71,7 +62,7 @@ __device__ __forceinline__ uint4 operand(const Codes& own, int i, int n) {
   const uint4 codes = own.codes[i];
   if constexpr (WEIGHT_BITS == 16) return codes;
   if constexpr (WEIGHT_BITS == 4) return eight_e2m1(n == 0 ? codes.x : n == 1 ? codes.y : n == 2 ? codes.z : codes.w);
-  const uint2 low = four_e4m3(n ? codes.z : codes.x), high = four_e4m3(n ? codes.w : codes.y);
+  const uint2 low = e4m3x4_to_f16x4(n ? codes.z : codes.x), high = e4m3x4_to_f16x4(n ? codes.w : codes.y);
   return make_uint4(low.x, low.y, high.x, high.y);
 }
 
@@ -90,11 +81,15 @@ __device__ __forceinline__ void multiply(float (&sum)[kChains][4], const Codes& 
       for (int n = 0; n < kBlockTiles; n++) {
         uint4 a = operand(own, i, n);
         const uint2 x = input[i / kTogether][n];
-        if (WEIGHT_BITS == 4 && !kDiagonal) a = make_uint4(times(a.x, low), times(a.y, high), times(a.z, low), times(a.w, high));
+        if (WEIGHT_BITS == 4 && !kDiagonal)
+          a = make_uint4(times(a.x, low), times(a.y, high), times(a.z, low), times(a.w, high));
         if constexpr (WEIGHT_BITS == 8)
-          mma_f16(sum[(i * 2 + n) % kChains], a, x);
+          mma_sync<f16>(sum[(i * 2 + n) % kChains], {a.x, a.y, a.z, a.w}, x.x, x.y);
         else
-          mma_bf16(WEIGHT_BITS == 16 ? sum[i % kChains] : kDiagonal ? product[i - first] : sum[n], a, x);
+          mma_sync<bf16>(WEIGHT_BITS == 16 ? sum[i % kChains]
+                         : kDiagonal       ? product[i - first]
+                                           : sum[n],
+                         {a.x, a.y, a.z, a.w}, x.x, x.y);
       }
     }
     if constexpr (kDiagonal) {
@@ -102,7 +97,8 @@ __device__ __forceinline__ void multiply(float (&sum)[kChains][4], const Codes& 
       const float4 scale = four_scales(own.scales[first]);
       const float by[4] = {scale.x, scale.z, scale.y, scale.w};
 #pragma unroll
-      for (int n = 0; n < 4; n++) sum[0][n] = fmaf(second ? product[kTogether - 1][n] : product[0][n], by[n], sum[0][n]);
+      for (int n = 0; n < 4; n++)
+        sum[0][n] = fmaf(second ? product[kTogether - 1][n] : product[0][n], by[n], sum[0][n]);
     }
   }
 }
@@ -142,7 +138,9 @@ __device__ __forceinline__ void load_codes(Codes& own, const char* chunk, int ti
   for (int i = 0; i < kEach; i++) {
     own.codes[i] = make_uint4(0, 0, 0, 0);
     own.scales[i] = 0;
-    const auto there = [&](int n) { return (n + 1) * WARPS * kBlockTiles <= tiles || (n * WARPS + warp) * kBlockTiles < tiles; };
+    const auto there = [&](int n) {
+      return (n + 1) * WARPS * kBlockTiles <= tiles || (n * WARPS + warp) * kBlockTiles < tiles;
+    };
     if (there(i)) own.codes[i] = *(const uint4*)(blocks + i * WARPS * kBlock + lane * 16);
     if (WEIGHT_BITS != 4 || i % kTogether || !there(i + behind)) continue;
     const char* from = blocks + (i + behind) * WARPS * kBlock + scales;
@@ -176,18 +174,20 @@ __device__ __forceinline__ float2 halve_inputs(char* input, int tiles) {
 #pragma unroll
     for (int o = 2 * kColumns; o < 32; o *= 2) largest = max(largest, __shfl_xor_sync(~0u, largest, o));
   }
-  const float factor = __uint_as_float((268 - (largest >> 7)) << 23), undo = __uint_as_float(((largest >> 7) - 14) << 23);
+  const float factor = __uint_as_float((268 - (largest >> 7)) << 23),
+              undo = __uint_as_float(((largest >> 7) - 14) << 23);
 #pragma unroll
   for (int i = 0; i < kRounds; i++) {
     const int block = (i * kAtOnce + lane / kPieces) * WARPS + warp;
     u32 pairs[4] = {pieces[i].x, pieces[i].y, pieces[i].z, pieces[i].w};
 #pragma unroll
-    for (u32& pair : pairs) pair = two_halves(unpack_bf16(pair).x * factor, unpack_bf16(pair).y * factor);
+    for (u32& pair : pairs) pair = pack<f16>(unpack<bf16>(pair).x * factor, unpack<bf16>(pair).y * factor);
     if (block * kBlockTiles + piece / (kColumns * 2) < tiles)
       ((uint4*)input)[block * kPieces + piece] = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
   }
   __syncwarp();
   const int first = lane % 4 * 2;
   return BATCH == 1 ? make_float2(undo, undo)
-                    : make_float2(__shfl_sync(~0u, undo, first % kColumns * 2), __shfl_sync(~0u, undo, (first + 1) % kColumns * 2));
+                    : make_float2(__shfl_sync(~0u, undo, first % kColumns * 2),
+                                  __shfl_sync(~0u, undo, (first + 1) % kColumns * 2));
 }

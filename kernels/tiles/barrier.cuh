@@ -19,17 +19,20 @@ struct Barrier {
 };
 
 __device__ __forceinline__ void init(Barrier& barrier, u32 count) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&barrier)), "r"(count) : "memory");
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&barrier)), "r"(count));
 }
 
-// After `init`, before anyone (the copy engine, another block of the cluster) uses the barriers.
+// After `init`, before another block of the cluster uses the barriers.
+__device__ __forceinline__ void fence_mbarrier_init() { asm volatile("fence.mbarrier_init.release.cluster;"); }
+// After `init`, before the copy engine or another block of the cluster uses the barriers.
 __device__ __forceinline__ void fence_init() {
   asm volatile("fence.mbarrier_init.release.cluster;\n\tfence.proxy.async;" ::: "memory");
 }
 
-__device__ __forceinline__ void arrive(Barrier& barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&barrier)) : "memory");
+__device__ __forceinline__ void arrive_address(u32 barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
+__device__ __forceinline__ void arrive(Barrier& barrier) { arrive_address(shared_address(&barrier)); }
 
 // Arrives at the same barrier of block `rank` of the cluster.
 __device__ __forceinline__ void arrive_remote(Barrier& barrier, u32 rank) {
@@ -46,6 +49,7 @@ __device__ __forceinline__ void arrive_expect_tx(Barrier& barrier, u32 bytes) {
                : "memory");
 }
 
+// Whether the phase of this parity is over. The hardware may suspend the thread for a while before it answers.
 __device__ __forceinline__ bool try_wait(Barrier& barrier, u32 parity) {
   u32 done;
   asm volatile(
@@ -57,7 +61,19 @@ __device__ __forceinline__ bool try_wait(Barrier& barrier, u32 parity) {
   return done;
 }
 
-// Until the phase of this parity is over. A fresh barrier is in phase 0: waiting for parity 1 returns at once.
+// The same, answered at once.
+__device__ __forceinline__ bool test_wait(Barrier& barrier, u32 parity) {
+  u32 done;
+  asm volatile(
+      "{\n\t.reg .pred p;\n\tmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
+      "selp.u32 %0, 1, 0, p;\n\t}"
+      : "=r"(done)
+      : "r"(shared_address(&barrier)), "r"(parity)
+      : "memory");
+  return done;
+}
+
+// Waits until the phase of this parity is over. A fresh barrier is in phase 0: waiting for parity 1 returns at once.
 __device__ __forceinline__ void wait(Barrier& barrier, u32 parity) {
 #if TILES_SPIN_LIMIT
   for (u32 tries = 0; !try_wait(barrier, parity);)
@@ -68,17 +84,20 @@ __device__ __forceinline__ void wait(Barrier& barrier, u32 parity) {
 #endif
 }
 
-// Where a thread stands in a ring of Stages barriers: wait(full[c.stage], c.parity); wait(empty[c.stage], c.parity ^
-// 1).
-template <int Stages>
+// The position of a thread in a ring of `Stages` stages, each with a full and an empty barrier. A consumer waits for
+// (full[stage], parity), a producer for (empty[stage], parity ^ 1). Where the number of stages is known at launch only,
+// Stages is 0 and `advance` takes it.
+template <int Stages = 0>
 struct PipelineState {
   int stage = 0;
   u32 parity = 0;
-  __device__ __forceinline__ void advance() {
-    if (++stage == Stages) stage = 0, parity ^= 1;
+  __device__ __forceinline__ void advance(int stages = Stages) {
+    if (++stage == stages) stage = 0, parity ^= 1;
   }
-  __device__ __forceinline__ void skip(int stages) {  // as many times advance()
-    parity ^= (stage + stages) / Stages & 1, stage = (stage + stages) % Stages;
+  // The same as `count` calls of advance().
+  __device__ __forceinline__ void advance_by(int count) {
+    parity ^= (stage + count) / Stages & 1;
+    stage = (stage + count) % Stages;
   }
 };
 
@@ -97,6 +116,11 @@ __device__ __forceinline__ u32 cluster_rank() {
 }
 __device__ __forceinline__ void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// The same for warps whose threads are not together.
+__device__ __forceinline__ void cluster_sync_unaligned() {
+  asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
 // The same in two halves, where nothing but barriers, published by `fence_init`, was written before: without waiting

@@ -26,6 +26,29 @@ __device__ __forceinline__ u32 pack<e4m3>(float first, float second) {
   return both;
 }
 
+// Two e4m3 values (the low 16 bits) as two fp16 values, exactly.
+__device__ __forceinline__ u32 e4m3x2_to_f16x2(u32 codes) {
+  u32 both;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(both) : "h"((unsigned short)codes));
+  return both;
+}
+// Four e4m3 values as four fp16 values, two in each word.
+__device__ __forceinline__ uint2 e4m3x4_to_f16x4(u32 codes) {
+  uint2 pairs;
+  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.rn.f16x2.e4m3x2 %0, low;\ncvt.rn.f16x2.e4m3x2 %1, "
+      "high;\n}"
+      : "=r"(pairs.x), "=r"(pairs.y)
+      : "r"(codes));
+  return pairs;
+}
+
+// 2^x. Results below the smallest normal number are 0.
+__device__ __forceinline__ float ex2_ftz(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 template <typename T>
 __device__ __forceinline__ float2 unpack(u32 both);
 template <>

@@ -27,25 +27,37 @@ struct SharedTile {
   }
 };
 
-// A value to the same place in the shared memory of block `rank` of the cluster; its bytes count towards `arrived`
-// there.
+// Distributed shared memory: the address in block `rank` of the cluster of what lies at `mine` in this block.
+__device__ __forceinline__ u32 mapa(const void* mine, u32 rank) {
+  u32 address;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(mine)), "r"(rank));
+  return address;
+}
+__device__ __forceinline__ float ld_cluster(const float* mine, u32 rank) {
+  float value;
+  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(mapa(mine, rank)) : "memory");
+  return value;
+}
+__device__ __forceinline__ void st_cluster(float* mine, u32 rank, float value) {
+  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(mapa(mine, rank)), "f"(value) : "memory");
+}
+// An asynchronous store to the same place of block `rank`. Its bytes count towards the barrier `arrived` of that block.
 __device__ __forceinline__ void st_async(float* to, u32 rank, float value, Barrier& arrived) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(mapa(to, rank)),
+               "f"(value), "r"(mapa(&arrived, rank))
+               : "memory");
+}
+__device__ __forceinline__ void st_async(float2* to, u32 rank, const float2& v, Barrier& arrived) {
   asm volatile(
-      "{\n\t.reg .b32 there, barrier;\n\tmapa.shared::cluster.u32 there, %0, %2;\n\t"
-      "mapa.shared::cluster.u32 barrier, %1, %2;\n\t"
-      "st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [there], %3, [barrier];\n\t}" ::"r"(
-          shared_address(to)),
-      "r"(shared_address(&arrived)), "r"(rank), "f"(value)
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(mapa(to, rank)),
+      "f"(v.x), "f"(v.y), "r"(mapa(&arrived, rank))
       : "memory");
 }
 __device__ __forceinline__ void st_async(float4* to, u32 rank, const float4& v, Barrier& arrived) {
-  asm volatile(
-      "{\n\t.reg .b32 there, barrier;\n\tmapa.shared::cluster.u32 there, %0, %2;\n\t"
-      "mapa.shared::cluster.u32 barrier, %1, %2;\n\t"
-      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [there], {%3, %4, %5, %6}, [barrier];\n\t}" ::"r"(
-          shared_address(to)),
-      "r"(shared_address(&arrived)), "r"(rank), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
-      : "memory");
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+                   mapa(to, rank)),
+               "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(mapa(&arrived, rank))
+               : "memory");
 }
 
 // Byte offset of 16-byte chunk `chunk` of row `row` in a panel.

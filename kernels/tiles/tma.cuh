@@ -54,6 +54,19 @@ TILES_TMA(4, TILES_LIST(int c0, int c1, int c2, int c3), TILES_LIST("r"(c0), "r"
 #undef TILES_TMA
 #undef TILES_LIST
 
+// Bytes from device memory into shared memory; they count towards `barrier`. Addresses and `bytes`: multiples of 16.
+__device__ __forceinline__ void bulk_load(void* to, const void* from, u32 bytes, Barrier& barrier, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
+          "r"(shared_address(to)),
+      "l"(from), "r"(bytes), "r"(shared_address(&barrier)), "l"(policy)
+      : "memory");
+}
+// Asks for device memory to be brought into the L2 cache.
+__device__ __forceinline__ void bulk_prefetch_l2(const void* from, u32 bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
+
 // A whole tile, panel by panel: the map's box is kPanelCols wide and Rows high; c0 and the rest name its first value.
 template <typename T, int Rows, int Cols, typename... Rest>
 __device__ __forceinline__ void tma_load_tile(SharedTile<T, Rows, Cols>& to, const TensorMap& map, Barrier& barrier,

@@ -14,8 +14,8 @@ from kernels.megakernel.shape import Shape
 from kernels.megakernel.structure import rows_of
 from kernels.megakernel.validate import validate
 
-OF_PRODUCT = ("layer", "units", "tile", "k_tile", "k_tiles", "plane")
-OF_ADD = ("layer", "k_tile", "k_tiles", "plane")
+OF_PRODUCT = ("layer", "units", "tile", "k_tile", "k_tiles", "partial")
+OF_ADD = ("layer", "k_tile", "k_tiles", "partial")
 OF_ATTENTION = ("layer", "kv_head", "head", "heads", "split", "sequence")
 
 
@@ -24,11 +24,11 @@ def kinds(program: Program) -> set[str]:
 
 
 def one_half(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
-    """The effects that there would be if layers did not take turns in the halves of `down_planes`."""
+    """The effects that there would be if layers did not take turns in the halves of `down_partials`."""
     half = layout.down_parts * (shape.hidden // 16)
 
     def moved(accesses: tuple[Access, ...]) -> tuple[Access, ...]:
-        return tuple(replace(a, first=a.first % half) if a.buffer == "down_planes" else a for a in accesses)
+        return tuple(replace(a, first=a.first % half) if a.buffer == "down_partials" else a for a in accesses)
 
     found = effects(shape, layout, sm, words)
     return replace(found, reads=moved(found.reads), writes=moved(found.writes))

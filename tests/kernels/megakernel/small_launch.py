@@ -18,7 +18,7 @@ import torch
 from kernels import engine
 from kernels.megakernel import machine
 from kernels.megakernel.device import Tuning
-from kernels.megakernel.layout import usual
+from kernels.megakernel.layout import default_layout
 from kernels.megakernel.runner import pinned
 from kernels.megakernel.shape import shape_of
 from kernels.ops.sampling import GREEDY, Sampling
@@ -37,7 +37,7 @@ def main(family: str, batch: int, weights: str, debug: bool = False, long: bool 
     shape = shape_of(model.config.to_dict())
     sms = torch.cuda.get_device_properties(0).multi_processor_count
     capacity, position = LONG if long else (CAPACITY, POSITION)
-    layout = usual(shape, batch, capacity, weights, sms)
+    layout = default_layout(shape, batch, capacity, weights, sms)
     made = machine.Machine(model, shape, layout, capacity, Tuning(debug=debug))
     first = torch.ones(batch, dtype=torch.int64, device="cuda")
     caches = [

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kernels.megakernel import device
-from kernels.megakernel.layout import Layout, usual
+from kernels.megakernel.layout import Layout, default_layout
 from kernels.megakernel.program import build
 from kernels.megakernel.shape import shape_of
 from kernels.megakernel.validate import check
@@ -22,13 +22,13 @@ DECODE = device.SOURCES / "decode.cu"
 def constants(name: str, **layout: Any) -> dict:
     shape = replace(shape_of(CONFIGS[name]), norm_eps=1e-5)
     asked = {key: layout.pop(key) for key in ("batch", "capacity", "weights", "sms") if key in layout}
-    return device.defines(build(shape, replace(usual(shape, **asked), **layout)), device.Tuning())
+    return device.defines(build(shape, replace(default_layout(shape, **asked), **layout)), device.Tuning())
 
 
 def contexts() -> Iterator[tuple[str, dict[str, int]]]:
     """Every model with each of the layouts that it has behind a short or a long context."""
     for name, config in CONFIGS.items():
-        layouts = {usual(shape_of(config), capacity=capacity): capacity for capacity in (192, 4096, 16384)}
+        layouts = {default_layout(shape_of(config), capacity=capacity): capacity for capacity in (192, 4096, 16384)}
         yield from ((name, {"capacity": capacity}) for capacity in layouts.values())
 
 
@@ -75,12 +75,12 @@ def test_splits_with_rows_of_a_line_or_more_come_through_the_ring(name: str, cap
 @pytest.mark.parametrize(("capacity", "taken"), [(192, 3), (4096, 2)])
 def test_no_chunks_are_taken_ahead_where_the_residual_is_sliced(capacity: int, taken: int) -> None:
     """Slices come by other code, which takes none; a product would miss those that it believes taken."""
-    assert constants("llama-3.2-1b", capacity=capacity)["AHEAD_CHUNKS"] == taken
+    assert constants("llama-3.2-1b", capacity=capacity)["PROLOGUE_CHUNKS"] == taken
     sliced = constants("llama-3.2-1b", capacity=capacity, sliced=True)
     assert sliced["SLICE"]
-    assert not sliced["AHEAD_CHUNKS"]
+    assert not sliced["PROLOGUE_CHUNKS"]
     with pytest.raises(RuntimeError, match="not slices"):
-        compile_log(DECODE, sliced | {"AHEAD_CHUNKS": taken})
+        compile_log(DECODE, sliced | {"PROLOGUE_CHUNKS": taken})
 
 
 def test_the_launch_parameters_are_a_multiple_of_a_tensor_maps_alignment() -> None:
@@ -97,7 +97,7 @@ def test_the_unit_that_a_gpu_test_runs_compiles(weights: str) -> None:
 @pytest.mark.parametrize("capacity", [192, 4096])
 def test_a_debug_build_compiles(capacity: int) -> None:
     shape = shape_of(CONFIGS["llama-3.2-1b"])
-    program = build(shape, usual(shape, capacity=capacity))
+    program = build(shape, default_layout(shape, capacity=capacity))
     assert (
         resources(compile_log(DECODE, device.defines(program, device.Tuning(trace=True, debug=True)))).spill_stores == 0
     )
@@ -114,8 +114,8 @@ def test_every_ring_that_is_built_fits(name: str, batch: int) -> None:
     """With its residual in slices every model has room for a ring at batch 8."""
     shape = replace(shape_of(CONFIGS[name]), layers=1, vocab=4000)
     for capacity in (192, 32768):
-        found = device.defines(build(shape, usual(shape, batch, capacity)), device.Tuning())
-        assert found["STAGES"] >= max(8, found["IN_FLIGHT"], found["AHEAD_IN_FLIGHT"])
+        found = device.defines(build(shape, default_layout(shape, batch, capacity)), device.Tuning())
+        assert found["STAGES"] >= max(8, found["IN_FLIGHT"], found["PREFETCHED_IN_FLIGHT"])
         assert device.shared_bytes(found) <= device.SHARED_MOST
 
 
@@ -128,8 +128,8 @@ def test_an_input_that_leaves_no_room_is_refused() -> None:
 @pytest.mark.parametrize("name", ["llama-3.2-1b", "qwen2.5-1.5b"])
 def test_a_gpu_with_fewer_sms_gets_a_program_of_its_own(name: str) -> None:
     shape = shape_of(CONFIGS[name])
-    layout = usual(shape, sms=114)
+    layout = default_layout(shape, sms=114)
     check(build(shape, layout))
     device.check_present(layout.sms, 114)
-    with pytest.raises(ValueError, match=f"sms: the layout has {usual(shape).sms} SMs and the GPU 114"):
-        device.check_present(usual(shape).sms, 114)
+    with pytest.raises(ValueError, match=f"sms: the layout has {default_layout(shape).sms} SMs and the GPU 114"):
+        device.check_present(default_layout(shape).sms, 114)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.megakernel.search import AREAS, Search, area_of, tag_of
+from kernels.megakernel.search import AREAS, Search, area_of, flag_of
 from kernels.ops.sampling import GREEDY, Sampling, choose, kept
 from tests.kernels.megakernel.orders import in_turn, laggard, shuffled
 from tests.kernels.megakernel.tiny_models import gpu, program_of, start
@@ -163,4 +163,4 @@ def test_no_word_of_a_round_looks_like_that_of_another() -> None:
     """Each round writes all words of its area, so a stale one is two rounds old, or zero."""
     for round_ in (0, 1, 65_533, 65_534, 65_535, 2**31):
         assert area_of(round_) == area_of(round_ + 2) != area_of(round_ + 1)
-        assert int(tag_of(round_)) not in (0, int(tag_of(round_ + 2)))
+        assert int(flag_of(round_)) not in (0, int(flag_of(round_ + 2)))

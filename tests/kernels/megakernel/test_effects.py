@@ -10,11 +10,11 @@ import pytest
 from kernels.megakernel.attend import splits_of
 from kernels.megakernel.block import Sm
 from kernels.megakernel.effects import sizes
+from kernels.megakernel.flagged_words import COPIED, word_shapes
 from kernels.megakernel.instructions import DOWN, END, HEAD
 from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program
 from kernels.megakernel.structure import rows_of
-from kernels.megakernel.words import COPIED, word_shapes
 from kernels.ops.sampling import Sampling
 from tests.kernels.megakernel.broken import find
 from tests.kernels.megakernel.orders import in_turn
@@ -47,9 +47,9 @@ def touched(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[int, int, int, str], 
         for copy in [sm.number % copies] if what == "reads" else range(copies):
             found[sm.number, sm.step, sm.index, what][buffer] |= set(numbers[copy][at].ravel().tolist())
 
-    def noted_take(self: Sm, buffer: str, at: Any, tag: np.uint64) -> Any:
+    def noted_take(self: Sm, buffer: str, at: Any, flag: np.uint64) -> Any:
         note(self, "reads", buffer, at)
-        return take(self, buffer, at, tag)
+        return take(self, buffer, at, flag)
 
     def noted_store(self: Sm, buffer: str, at: Any, words: Any) -> None:
         note(self, "writes", buffer, at)
@@ -80,7 +80,7 @@ def test_instructions_touch_what_they_declare_and_nothing_else(
     "layout", [{}, {"batch": 2, "sliced": True}, {"splits": 0, "copies": 2}], ids=["whole", "sliced", "copies"]
 )
 def test_blocks_are_cut_from_all_words(layout: dict[str, Any]) -> None:
-    """One layer, the head included, writes every word of every buffer once; two layers do of `down_planes`."""
+    """One layer, the head included, writes every word of every buffer once; two layers do of `down_partials`."""
     sliced, program = "sliced" in layout, program_of("llama", out_parts=2, **layout)
     assert program.layout.copies == layout.get("copies", 1)
     shape, layout = program.shape, program.layout

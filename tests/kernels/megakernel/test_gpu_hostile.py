@@ -1,4 +1,4 @@
-"""The megakernel at the edges: tags that come round, numbers that are none, rows nobody wrote, waits without end."""
+"""The megakernel at the edges: flags that come round, numbers that are none, rows nobody wrote, waits without end."""
 
 import time
 
@@ -31,7 +31,7 @@ def launched(runner, first, position, count, **options):
 
 
 def test_tags_and_rounds_come_round_unseen():
-    """16 bits of tags pass zero after 16,384 tokens of three layers, those of a search's rounds sooner."""
+    """16 bits of flags pass zero after 16,384 tokens of three layers, those of a search's rounds sooner."""
     runner = runner_of(models(GPU_CONFIGS["llama"])[0])
     whole, at = 17_000, 16_000
     runner.prepare(1, PROMPT, whole + 1)

@@ -8,12 +8,12 @@ import torch
 
 from kernels.cuda import nvrtc
 from kernels.megakernel import device
+from kernels.megakernel.flagged_words import columns_of
 from kernels.megakernel.layout import Layout
 from kernels.megakernel.pack import quantised, streams
 from kernels.megakernel.program import build
 from kernels.megakernel.shape import shape_of
 from kernels.megakernel.weights import CHUNK_BLOCKS, FORMATS, SHORT_CHUNK_BLOCKS, matrix_of_unit
-from kernels.megakernel.words import columns_of
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
 pytestmark = pytest.mark.gpu

@@ -170,8 +170,8 @@ def test_without_an_instruction_it_hangs_or_differs(sm: int, index: int) -> None
 def test_with_another_field_it_hangs_or_differs(sm: int, index: int, which: int, value: int) -> None:
     at = index % (len(PROGRAM.instructions[sm]) - 1)
     words = rows_of(PROGRAM.instructions[sm])[at]
-    # where to cut what is packed, and a plane of outputs that have none: the kernel itself does not look
-    idle = [name for name, ops in (("k_tile", WHOLE_INPUT), ("plane", (GATE_UP, HEAD))) if words["op"] in ops]
+    # where to cut what is packed, and a partial of outputs that have none: the kernel itself does not look
+    idle = [name for name, ops in (("k_tile", WHOLE_INPUT), ("partial", (GATE_UP, HEAD))) if words["op"] in ops]
     names = [name for name in fields_that_matter(words) if name not in idle]
     name = names[which % len(names)]
     broken = changed(PROGRAM, sm, at, **{name: value + (value == words[name])})

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kernels.megakernel import device
 from kernels.megakernel.instructions import ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV, WORDS
-from kernels.megakernel.layout import Layout, attention_work, fitted, shares, usual
+from kernels.megakernel.layout import Layout, attention_work, default_layout, fitted, shares
 from kernels.megakernel.program import build
 from kernels.megakernel.shape import shape_of
 from kernels.megakernel.validate import check
@@ -71,7 +71,7 @@ def test_small_models_use_fewer_sms() -> None:
     ],
 )
 def test_sms_beyond_an_even_deal_are_left_out_in_bf16(name: str, options: dict[str, Any], wanted: int) -> None:
-    assert usual(shape_of(CONFIGS[name]), **options).sms == wanted
+    assert default_layout(shape_of(CONFIGS[name]), **options).sms == wanted
 
 
 @pytest.mark.parametrize("name", ["llama-3.2-1b", "llama-3.1-8b", "qwen3-0.6b", "qwen3-1.7b", "tinyllama-1.1b"])
@@ -79,10 +79,10 @@ def test_no_sm_has_more_row_tiles_for_the_sms_left_out(name: str) -> None:
     shape = replace(shape_of(CONFIGS[name]), layers=1)
 
     def most(sms: int) -> list[int]:
-        tables = build(shape, replace(usual(shape), sms=sms)).instructions
+        tables = build(shape, replace(default_layout(shape), sms=sms)).instructions
         return [max(int(each[each[:, 0] == op, 2].sum()) for each in tables) for op in (QKV, OUT, GATE_UP, DOWN)]
 
-    assert usual(shape).sms == 128
+    assert default_layout(shape).sms == 128
     assert most(128) == most(132)
 
 
@@ -91,30 +91,32 @@ def test_no_sm_has_more_row_tiles_for_the_sms_left_out(name: str) -> None:
 )
 def test_a_long_context_is_split_until_every_sm_attends(name: str, splits: int) -> None:
     shape = shape_of(CONFIGS[name])
-    layout = usual(shape, capacity=16384)
+    layout = default_layout(shape, capacity=16384)
     assert layout.splits == splits
     assert len(attention_work(shape, layout)) <= layout.sms
 
 
 def test_out_attends_by_itself_behind_a_short_context_of_one_sequence() -> None:
     shape = shape_of(CONFIGS["qwen2.5-1.5b"])
-    assert usual(shape, capacity=192).splits == 0
-    assert (build(shape, usual(shape, capacity=192)).instructions[0][:, 0] != ATTENTION).all()
-    assert usual(shape, capacity=1088).splits > 0
-    assert usual(shape, batch=2, capacity=192).splits > 0
-    assert usual(replace(shape, heads=36, kv_heads=4), capacity=192).splits > 0  # nine heads share their keys
-    assert usual(shape_of(CONFIGS["qwen3-1.7b"]), capacity=192).splits == 0
-    assert usual(shape_of(CONFIGS["smollm2-1.7b"]), capacity=192).splits == 4  # eight heads of keys in a quarter
+    assert default_layout(shape, capacity=192).splits == 0
+    assert (build(shape, default_layout(shape, capacity=192)).instructions[0][:, 0] != ATTENTION).all()
+    assert default_layout(shape, capacity=1088).splits > 0
+    assert default_layout(shape, batch=2, capacity=192).splits > 0
+    assert default_layout(replace(shape, heads=36, kv_heads=4), capacity=192).splits > 0  # nine heads share their keys
+    assert default_layout(shape_of(CONFIGS["qwen3-1.7b"]), capacity=192).splits == 0
+    assert (
+        default_layout(shape_of(CONFIGS["smollm2-1.7b"]), capacity=192).splits == 4
+    )  # eight heads of keys in a quarter
 
 
 def test_neighbours_share_the_splits_of_few_key_value_heads_behind_a_very_long_context() -> None:
     shape = shape_of(CONFIGS["qwen2.5-1.5b"])
-    layout = usual(shape, capacity=16384)
+    layout = default_layout(shape, capacity=16384)
     assert layout.pairs
     assert {(words["kv_head"], words["heads"]) for words in attention_work(shape, layout)} == {(0, 6), (1, 6)}
-    assert not usual(shape, capacity=8192).pairs
-    assert not usual(shape, batch=2, capacity=16384).pairs
-    assert usual(shape_of(CONFIGS["llama-3.2-1b"]), capacity=16384) == usual(
+    assert not default_layout(shape, capacity=8192).pairs
+    assert not default_layout(shape, batch=2, capacity=16384).pairs
+    assert default_layout(shape_of(CONFIGS["llama-3.2-1b"]), capacity=16384) == default_layout(
         shape_of(CONFIGS["llama-3.2-1b"]), capacity=8192
     )
     assert not fitted(shape, replace(layout, out_parts=2)).pairs  # 768 columns
@@ -132,7 +134,7 @@ def test_neighbours_share_the_splits_of_few_key_value_heads_behind_a_very_long_c
 def test_keys_are_read_once_behind_a_very_long_context(name: str, heads: int, splits: int, pairs: bool) -> None:
     """By neighbours who share their splits where a part of OUT has few columns."""
     shape = shape_of(CONFIGS[name])
-    layout = usual(shape, capacity=16384)
+    layout = default_layout(shape, capacity=16384)
     assert (layout.heads, layout.splits, layout.pairs) == (heads, splits, pairs)
     assert {words["heads"] for words in attention_work(shape, layout)} == {shape.heads // shape.kv_heads}
     check(build(replace(shape, layers=2), layout))
@@ -140,36 +142,39 @@ def test_keys_are_read_once_behind_a_very_long_context(name: str, heads: int, sp
 
 def test_words_are_copied_where_each_copy_of_each_part_is_read() -> None:
     shape = shape_of(CONFIGS["qwen2.5-0.5b"])
-    layout = usual(shape, capacity=192)
+    layout = default_layout(shape, capacity=192)
     assert layout.copies == 4
-    assert usual(shape_of(CONFIGS["llama-3.2-1b"]), capacity=192).copies == 1
+    assert default_layout(shape_of(CONFIGS["llama-3.2-1b"]), capacity=192).copies == 1
     for other in ({"sms": 130}, {"splits": 16}, {"batch": 2}, {"out_parts": 44}):
         assert fitted(shape, replace(layout, **other)).copies == 1
 
 
 def test_a_small_model_reads_its_keys_at_once() -> None:
     shape = shape_of(CONFIGS["qwen3-0.6b"])
-    layout = usual(shape, capacity=192)
+    layout = default_layout(shape, capacity=192)
     assert (layout.out_parts, layout.down_parts, layout.pairs) == (8, 4, True)
     assert device.attention_sizes(build(shape, layout))["ATTENDED_GROUPS"] == 1
-    assert [usual(shape_of(CONFIGS[name]), capacity=192).out_parts for name in ("qwen3-1.7b", "qwen3-4b")] == [8, 4]
+    assert [default_layout(shape_of(CONFIGS[name]), capacity=192).out_parts for name in ("qwen3-1.7b", "qwen3-4b")] == [
+        8,
+        4,
+    ]
 
 
 def test_neighbours_share_keys_where_each_has_a_part_in_it() -> None:
     shape = shape_of(CONFIGS["qwen2.5-1.5b"])
-    layout = usual(shape, capacity=192)
+    layout = default_layout(shape, capacity=192)
     assert layout.pairs
     rows = [{tuple(row[[1, 4, 5]]) for row in table if row[0] == OUT} for table in build(shape, layout).instructions]
     assert rows[::2] == rows[1::2]
     for other in ({"sms": 131}, {"batch": 2}, {"out_parts": 1}, {"sms": 130, "out_parts": 130}):
         assert not fitted(shape, replace(layout, **other)).pairs
-    assert not usual(replace(shape, hidden=256), capacity=192).pairs  # 16 row tiles for groups of 34 SMs
+    assert not default_layout(replace(shape, hidden=256), capacity=192).pairs  # 16 row tiles for groups of 34 SMs
 
 
 def test_chunks_are_shorter_where_row_tiles_then_fill_them() -> None:
     """48 blocks are two chunks of 24; in a long context a chunk must hold rows of keys."""
     shape = shape_of(CONFIGS["qwen2.5-1.5b"])
-    assert usual(shape, capacity=192, weights="fp8").chunk_blocks == 24
-    assert usual(shape, capacity=1088, weights="fp8").chunk_blocks == 32
-    assert {usual(shape, capacity=192, weights=name).chunk_blocks for name in ("bf16", "nvfp4")} == {32}
-    assert usual(shape_of(CONFIGS["llama-3.2-1b"]), capacity=192, weights="fp8").chunk_blocks == 32
+    assert default_layout(shape, capacity=192, weights="fp8").chunk_blocks == 24
+    assert default_layout(shape, capacity=1088, weights="fp8").chunk_blocks == 32
+    assert {default_layout(shape, capacity=192, weights=name).chunk_blocks for name in ("bf16", "nvfp4")} == {32}
+    assert default_layout(shape_of(CONFIGS["llama-3.2-1b"]), capacity=192, weights="fp8").chunk_blocks == 32

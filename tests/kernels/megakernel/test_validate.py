@@ -11,7 +11,7 @@ from kernels.megakernel import ordering
 from kernels.megakernel import program as program_module
 from kernels.megakernel.effects import Access, Effects, effects
 from kernels.megakernel.instructions import ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV
-from kernels.megakernel.layout import Layout, can_attend, fitted, usual
+from kernels.megakernel.layout import Layout, can_attend, default_layout, fitted
 from kernels.megakernel.ordering import Ordering
 from kernels.megakernel.program import Program, build
 from kernels.megakernel.shape import Shape, shape_of
@@ -46,7 +46,7 @@ def test_it_accepts_columns_cut_for_larger_batches(name: str) -> None:
     shape = replace(shape_of(CONFIGS[name]), layers=3, vocab=4000)
     check(build(shape, Layout(out_parts=2, down_parts=4, splits=3, batch=8)))
     for batch, capacity in ((1, 4096), (2, 192), (3, 4096), (5, 192), (8, 4096)):
-        check(build(shape, usual(shape, batch, capacity)))
+        check(build(shape, default_layout(shape, batch, capacity)))
 
 
 @given(
@@ -130,7 +130,7 @@ def test_it_accepts_a_product_on_another_sm() -> None:
 
 
 def test_it_rejects_sms_that_only_look_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More SMs than gate and up rows: nobody waits for the idle ones, and planes are overwritten under them."""
+    """More SMs than gate and up rows: nobody waits for the idle ones, and partials are overwritten under them."""
     monkeypatch.setattr(program_module, "fitted", lambda shape, layout: layout)
     shape = Shape(64, 32, 2, 1, 1, 64, 40, 1e-5, False, False, True)
     assert kinds(build(shape, Layout(sms=24, splits=1))) == {"overwrite"}
@@ -138,7 +138,7 @@ def test_it_rejects_sms_that_only_look_on(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("name", SHORT_OF_ROWS)
 def test_it_rejects_column_parts_that_free_a_plane_too_early(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the columns of `down` cut, a writer of its planes waits for few SMs: the layer before keeps its own half."""
+    """With several parts of `down`, a writer of partials waits for few SMs: each layer parity has its own half."""
     shape = replace(shape_of(CONFIGS[name]), layers=3, vocab=4000)
     program = build(shape, Layout(out_parts=2, down_parts=4))
     assert kinds(program) == set()
@@ -157,8 +157,8 @@ def test_an_idle_split_orders_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def two_planes(program: Program) -> Program:
-    sm, index, _ = find(program, OUT, layer=1, plane=1)
-    return changed(program, sm, index, plane=0)
+    sm, index, _ = find(program, OUT, layer=1, partial=1)
+    return changed(program, sm, index, partial=0)
 
 
 def head_before_gate_up(program: Program) -> Program:

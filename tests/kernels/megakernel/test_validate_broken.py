@@ -47,11 +47,11 @@ def test_it_rejects_a_duplicated_instruction(program: Program, sm: int, index: i
 
 
 def test_it_rejects_slices_that_move_or_that_nobody_may_keep() -> None:
-    sm, index, _ = find(SLICED, ADD, layer=1, plane=1)
+    sm, index, _ = find(SLICED, ADD, layer=1, partial=1)
     rows = rows_of(SLICED.instructions[sm])
     theirs = next(i for i, table in enumerate(SLICED.instructions) if i != sm and (table[:, 0] == ADD).any())
     other = rows_of(SLICED.instructions[theirs])
-    at = next(i for i, w in enumerate(other) if w["op"] == ADD and w["layer"] == 1 and w["plane"])
+    at = next(i for i, w in enumerate(other) if w["op"] == ADD and w["layer"] == 1 and w["partial"])
     rows[index], other[at] = other[at], rows[index]
     assert kinds(with_rows(SLICED, {sm: rows, theirs: other})) == {"coverage", "residual"}
     whole = replace(SLICED, layout=replace(SLICED.layout, sliced=False))

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernels.megakernel.effects import effects, words_of
+from kernels.megakernel.flagged_words import word_shapes
 from kernels.megakernel.instructions import ATTENTION, OUT
 from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program
 from kernels.megakernel.structure import name_of, rows_of
-from kernels.megakernel.words import word_shapes
 
 Touched = dict[str, dict[str, set[int]]]
 """By "reads" and "writes": flat indexes into each buffer."""

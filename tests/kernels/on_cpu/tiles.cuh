@@ -62,14 +62,15 @@ void st_async(T* to, u32 rank, const T& value, Barrier& arrived) {
 inline void wait(Barrier& b, u32 parity) {
   while (b.phase == parity) fibers::yield();
 }
-template <int Stages>
+template <int Stages = 0>
 struct PipelineState {
   int stage = 0;
   u32 parity = 0;
-  void advance() {
-    if (++stage == Stages) stage = 0, parity ^= 1;
-  }
+  void advance(int stages = Stages) { if (++stage == stages) stage = 0, parity ^= 1; }
 };
+inline void bulk_load(void* to, const void* from, u32 bytes, Barrier& b, u64) { memcpy(to, from, bytes), land(b, bytes); }
+inline void bulk_prefetch_l2(const void*, u32) {}
+inline float ld_cluster(const float* mine, u32 rank) { return fibers::of_rank(mine, rank); }
 inline void cp_async_16(void* to, const void* from) { memcpy(to, from, 16); }
 inline void cp_async_wait_all() {}
 inline void named_barrier_sync(int id, int threads) { fibers::meet(fibers::block().barriers[id], threads); }

@@ -11,32 +11,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 
 BODIES: dict[str, str] = {
-    "void mma(": """
-      struct Lane { u32 a[4], b0, b1; };
-      fibers::put(Lane{{a[0], a[1], a[2], a[3]}, b0, b1});
-      const auto two = [](u32 both) { return kHalfProducts ? unpack<f16>(both) : unpack<bf16>(both); };
-      const auto dot = [&](u32 x, u32 y) { return two(x).x * two(y).x + two(x).y * two(y).y; };
-      for (int i = 0; i < 4; i++)
-        for (int q = 0; q < 4; q++) {
-          const Lane row = fibers::slot<Lane>(fibers::lane() / 4 * 4 + q);
-          const Lane column = fibers::slot<Lane>((fibers::lane() % 4 * 2 + i % 2) * 4 + q);
-          d[i] += dot(row.a[i / 2], column.b0) + dot(row.a[2 + i / 2], column.b1);
-        }
-      fibers::meet_warp();""",
-    "u32 two(": """
-      const auto one = [](u32 b) {
-        const int e = b >> 3 & 15, m = b & 7;
-        const float x = (b & 127) == 127 ? NAN : e ? std::ldexp(1 + m / 8.f, e - 7) : std::ldexp(m / 8.f, -6);
-        return f16(b & 128 ? -x : x).bits;
-      };
-      return one(bytes & 255) | (u32)one(bytes >> 8 & 255) << 16;""",
     "u32 join(": "return (q & mask) | 0x64006400u;",
     "void keep(": "",
-    "void bulk_copy(": "memcpy(to, from, bytes), land(barrier, bytes);",
-    "void look_ahead(": "",
-    "float of_block(": "return fibers::of_rank(&own, rank);",
-    "float of_rank(": "return fibers::of_rank(mine, rank);",
-    "float4 of_rank(": "return *(const float4*)&fibers::of_rank(mine, rank);",
 }
 """The functions that speak PTX, and what they do."""
 

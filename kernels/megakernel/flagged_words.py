@@ -1,7 +1,7 @@
 """The 8-byte words in which SMs hand values to each other, as primitives.cuh makes them. Imports without torch.
 
-A word carries its own tag in its lowest 16 bits, so that a reader needs neither a counter nor a fence: it reads until
-the tag is the one it waits for.
+A word carries its own flag in its lowest 16 bits, so that a reader needs neither a counter nor a fence: it reads until
+the flag is the one it waits for.
 """
 
 import numpy as np
@@ -12,12 +12,12 @@ from kernels.megakernel.shape import Shape
 
 Floats = NDArray[np.float32]
 Words = NDArray[np.uint64]
-TAG = np.uint64(0xFFFF)
+FLAG_MASK = np.uint64(0xFFFF)
 COUNT_MOST = 0xFFFF
 """Tokens that one word of a search can count."""
 
 
-COPIED = ("qkv", "out_planes", "down_planes", "gated")
+COPIED = ("qkv", "out_partials", "down_partials", "gated")
 """The buffers of which there are `Layout.copies`, one after the other."""
 
 
@@ -28,8 +28,8 @@ def word_shapes(shape: Shape, layout: Layout) -> dict[str, tuple[int, ...]]:
         "qkv": (copies, batch, shape.qkv_rows // 2),
         "attention": (batch, shape.heads, splits, shape.head_dim // 2),
         "attention_state": (batch, shape.heads, splits, 2),
-        "out_planes": (copies * layout.out_parts, batch, shape.hidden // 2),
-        "down_planes": (copies * 2 * layout.down_parts, batch, shape.hidden // 2),
+        "out_partials": (copies * layout.out_parts, batch, shape.hidden // 2),
+        "down_partials": (copies * 2 * layout.down_parts, batch, shape.hidden // 2),
         "gated": (copies * shape.intermediate // 8, batch, 4),
         "normed": (2 * shape.hidden // 8 if layout.sliced else 0, batch, 4),
         "candidates": (layout.sms, batch, 2),
@@ -52,8 +52,8 @@ def bin_words(batch: int) -> int:
     return bins_of(batch) * columns_of(batch)
 
 
-def tag_at(step: int, layer: int, layers: int) -> np.uint64:
-    """The tag of what the instructions of one layer of one token write; never 0, which words are at launch."""
+def flag_at(step: int, layer: int, layers: int) -> np.uint64:
+    """The flag of what the instructions of one layer of one token write; never 0, which words are at launch."""
     return np.uint64((step * (layers + 1) + layer) % 0xFFFF + 1)
 
 
@@ -72,11 +72,11 @@ def bf16_floats(bits: NDArray[np.uint16]) -> Floats:
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
-def two_floats(x: Floats, tag: np.uint64) -> Words:
+def two_floats(x: Floats, flag: np.uint64) -> Words:
     """[..., 2n] floats as [..., n] words: each float keeps its upper 24 bits, rounded."""
     bits = np.ascontiguousarray(x, dtype=np.float32).view(np.uint32)
     upper = np.where(np.isfinite(x), bits.astype(np.uint64) + np.uint64(0x80), bits.astype(np.uint64)) >> np.uint64(8)
-    return upper[..., 0::2] << np.uint64(40) | upper[..., 1::2] << np.uint64(16) | tag
+    return upper[..., 0::2] << np.uint64(40) | upper[..., 1::2] << np.uint64(16) | flag
 
 
 def floats_of(words: Words) -> Floats:
@@ -86,46 +86,46 @@ def floats_of(words: Words) -> Floats:
     return np.stack((first, second), axis=-1).view(np.float32).reshape(*words.shape[:-1], -1)
 
 
-def eight_gated(x: Floats, tag: np.uint64) -> Words:
-    """[..., 8] floats as [..., 4] words of three bfloat16 each; the fourth word is empty but for its tag."""
+def eight_gated(x: Floats, flag: np.uint64) -> Words:
+    """[..., 8] floats as [..., 4] words of three bfloat16 each; the fourth word is empty but for its flag."""
     bits = np.zeros((*x.shape[:-1], 12), dtype=np.uint64)
     bits[..., :8] = bf16_bits(x)
     three = bits.reshape(*x.shape[:-1], 4, 3)
-    return three[..., 0] << np.uint64(48) | three[..., 1] << np.uint64(32) | three[..., 2] << np.uint64(16) | tag
+    return three[..., 0] << np.uint64(48) | three[..., 1] << np.uint64(32) | three[..., 2] << np.uint64(16) | flag
 
 
-def eight_normed(x: Floats, squares: Floats, tag: np.uint64) -> Words:
+def eight_normed(x: Floats, squares: Floats, flag: np.uint64) -> Words:
     """As `eight_gated`, with the float32 `squares` [...] in the fourth word."""
-    words = eight_gated(x, tag)
-    words[..., 3] = one_value(np.ascontiguousarray(squares, dtype=np.float32).view(np.uint32), tag)
+    words = eight_gated(x, flag)
+    words[..., 3] = one_value(np.ascontiguousarray(squares, dtype=np.float32).view(np.uint32), flag)
     return words
 
 
 def gated_of(words: Words) -> Floats:
     """[..., 4] words as [..., 8] floats."""
-    three = np.stack([words >> np.uint64(shift) & TAG for shift in (48, 32, 16)], axis=-1)
+    three = np.stack([words >> np.uint64(shift) & FLAG_MASK for shift in (48, 32, 16)], axis=-1)
     return bf16_floats(three.reshape(*words.shape[:-1], 12)[..., :8].astype(np.uint16))
 
 
-def one_value(bits: NDArray[np.uint32], tag: np.uint64) -> Words:
-    """32 bits and the tag; the half between is empty."""
-    return bits.astype(np.uint64) << np.uint64(32) | tag
+def one_value(bits: NDArray[np.uint32], flag: np.uint64) -> Words:
+    """32 bits and the flag; the half between is empty."""
+    return bits.astype(np.uint64) << np.uint64(32) | flag
 
 
 def value_of(words: Words) -> NDArray[np.uint32]:
     return (words >> np.uint64(32)).astype(np.uint32)
 
 
-def bin_of(mass: Floats, count: Floats, tag: np.uint64) -> Words:
+def bin_of(mass: Floats, count: Floats, flag: np.uint64) -> Words:
     """A bin of logits: the mass of its tokens, and how many they are."""
     bits = np.ascontiguousarray(mass, dtype=np.float32).view(np.uint32).astype(np.uint64)
-    return bits << np.uint64(32) | count.astype(np.uint64) << np.uint64(16) | tag
+    return bits << np.uint64(32) | count.astype(np.uint64) << np.uint64(16) | flag
 
 
 def sums_of(words: Words) -> list[tuple[Floats, Floats]]:
     """Mass and count [bins] of each sequence, summed over the SMs of [sms, batch, bins] bins."""
     mass = value_of(words).view(np.float32).sum(axis=0, dtype=np.float32)
-    count = (words >> np.uint64(16) & TAG).astype(np.float32).sum(axis=0)
+    count = (words >> np.uint64(16) & FLAG_MASK).astype(np.float32).sum(axis=0)
     return list(zip(mass, count, strict=True))
 
 
@@ -150,10 +150,10 @@ def logits_of(candidates: Words) -> Floats:
     return np.where(number >> 31 == 1, number & np.uint32(0x7FFFFFFF), ~number).astype(np.uint32).view(np.float32)
 
 
-def candidate_words(candidates: Words, tag: np.uint64) -> Words:
+def candidate_words(candidates: Words, flag: np.uint64) -> Words:
     """[n] candidates as [n, 2] words; the token keeps 31 bits."""
     token = tokens_of(candidates) & np.uint32(0x7FFFFFFF)
-    return np.stack([one_value(value_of(candidates), tag), one_value(token, tag)], axis=-1)
+    return np.stack([one_value(value_of(candidates), flag), one_value(token, flag)], axis=-1)
 
 
 def best_candidates(words: Words) -> Words:

@@ -17,7 +17,7 @@ _LAST: dict[int, torch.cuda.Event] = {}
 
 
 @contextmanager
-def turn(device: torch.device) -> Iterator[None]:
+def exclusive_launch(device: torch.device) -> Iterator[None]:
     """What is launched within, on torch's current stream, comes after all that was launched within another turn."""
     stream = torch.cuda.current_stream(device)
     place = stream.device_index
