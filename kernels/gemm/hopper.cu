@@ -7,7 +7,7 @@
 //   barrier     arrivals a phase                          means
 //   full[s]     1, the bytes, 1 more with block scales    stage s holds one step of K, or half of the residual
 //   empty[s]    8 consumer warps of each block            nobody in the cluster reads stage s any more
-#include "two_levels.cuh"
+#include "promotion.cuh"
 using namespace epilogue;
 
 // NORMALISE: each row is divided by the root mean square of its x. TWO_LEVELS: sums of 128 of k are added up apart.

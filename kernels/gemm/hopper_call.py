@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
 
 SOURCE = Path(__file__).with_name("hopper.cu")
-PING_PONG = Path(__file__).with_name("hopper_turns.cu")
+PING_PONG = Path(__file__).with_name("hopper_ping_pong.cu")
 """The same product on the ping-pong schedule."""
 THREADS = 384
 PARAMS = np.dtype(
@@ -55,12 +55,12 @@ def product(case: LinearCase, params: dict[str, Any]) -> Callable[..., Any]:
 
 
 def constants(case: LinearCase, tile: Tile) -> dict[str, Any]:
-    """The macros of hopper.cu, or hopper_turns.cu, for a case."""
+    """The macros of hopper.cu, or hopper_ping_pong.cu, for a case."""
     plain = C_TYPES[case.dtype]
     return {
         "TYPE": "e4m3" if case.scales else plain, "OUT": "e4m3" if case.epilogue == "quantise" else plain,
         "EPILOGUE": KINDS[case.epilogue], "NORMALISE": int(case.normalises), "SCALES": SCALES[case.scales],
-        "TWO_LEVELS": int(tile.promote), "BN": tile.columns, "STAGES": tile.stages,
+        "PROMOTE": int(tile.promote), "BN": tile.columns, "STAGES": tile.stages,
     } | ({"PANELS": tile.panels} if tile.ping_pong else {})  # fmt: skip
 
 

@@ -92,7 +92,7 @@ def macros(config: TileConfig, dtype: str, gates: bool, normalises: bool, dynami
         "BLOCKS": config.blocks,
         "KEEP": int(config.keep or config.splits > 1),
         "OWN_X": own,
-        "CLAIMS": int(dynamic),
+        "DYNAMIC_SCHEDULER": int(dynamic),
         "DIRECT": int(
             own > 0 or (config.kind != "same" and dtype == "bf16" and 2 * config.m * config.split_k <= DIRECT_MOST)
         ),

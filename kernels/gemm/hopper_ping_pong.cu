@@ -5,7 +5,7 @@
 //   barrier     arrivals a phase                          means
 //   full[s]     1, the bytes                              stage s holds one step of K
 //   empty[s]    4 consumer warps of each block            nobody in the cluster reads stage s any more
-#include "two_levels.cuh"
+#include "promotion.cuh"
 using namespace epilogue;
 
 // SCALES of e4m3 operands: 0 none, 1 one for each tensor, 2 one for each row.
