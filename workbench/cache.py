@@ -1,4 +1,4 @@
-"""The cache holds counters only, so that a Redis that is down must not take the web pages with it."""
+"""A Redis cache that is allowed to fail: it holds counters only, and pages must work without it."""
 
 import logging
 from typing import Any
@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 
 class ForgivingRedisCache(RedisCache):
-    """Redis, read as empty and written to nothing while it cannot be reached."""
+    """A Redis cache. While Redis cannot be reached, reads find nothing and writes are dropped."""
 
     def get(self, key: str, default: Any = None, version: int | None = None) -> Any:
         try:

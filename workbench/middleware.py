@@ -1,4 +1,4 @@
-"""What every request gets: an id that the log shows too, and headers that confine the page."""
+"""Gives every request an id, which the log shows, and every response its security headers."""
 
 import logging
 import re
@@ -69,7 +69,7 @@ class DeletionRoomMiddleware:
 
 
 class SecurityHeadersMiddleware:
-    """A content security policy for every page, and nothing kept by shared caches; a view may set its own."""
+    """Sets a content security policy and forbids shared caches to keep a page. A view may set its own headers."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response

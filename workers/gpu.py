@@ -143,7 +143,7 @@ def _run_child(
 
 
 def _outcome(document: StageInput, directory: Path, ended: child.Ended, key: StageKey, reporter: Reporter) -> Outcome:
-    """Read what the child left behind."""
+    """Read the result, the failure or the artifacts that the child process wrote."""
     identity: dict[str, Any] = key.model_dump()
     if ended.why == "stopped":
         return Outcome(**identity, cancelled=reporter.cancelled, died="" if reporter.cancelled else "it was superseded")

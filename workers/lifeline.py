@@ -1,4 +1,4 @@
-"""A process that ends when the process that made it ends, however that one died (Linux)."""
+"""Ends a process when its parent ends, even when the parent is killed (Linux)."""
 
 import ctypes
 import os
@@ -9,7 +9,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
-    """Have the kernel send `number` when the parent dies; a parent that died before this call has left us another."""
+    """Have the kernel send `number` when the parent dies. Exit at once if it has died before this call."""
     if sys.platform != "linux":
         return
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, number) != 0 or os.getppid() != parent:

@@ -1,4 +1,4 @@
-"""What a GPU-hour costs by the price book, and a million tokens at a rate.
+"""The price of a GPU-hour from the price book, and the cost of a million tokens.
 
 $ / M tokens = $ per GPU-hour / (tokens per second per GPU · 3600) · 10⁶. The whole GPU is charged to the tokens that
 are counted, so prices of input and output tokens are never added.

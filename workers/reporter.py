@@ -1,4 +1,4 @@
-"""The thread that speaks to the workbench while a stage runs: heartbeats and progress, and what comes back."""
+"""A thread that sends heartbeats and progress to the workbench while a stage runs, and reads the answers."""
 
 import logging
 import threading
@@ -47,7 +47,7 @@ class Reporter:
         self.close()
 
     def close(self) -> None:
-        """Send what is left to say, and fall silent."""
+        """Send what is left, and end the thread."""
         self._done.set()
         self._thread.join()
 
@@ -70,7 +70,7 @@ class Reporter:
                 self._send(client)
 
     def _send(self, client: Client) -> bool:
-        """One call, progress if there is any; whether the workbench answered."""
+        """Makes one call: progress if there is any, else a heartbeat. Returns whether the workbench answered."""
         lines = list(self._lines)
         try:
             if lines:

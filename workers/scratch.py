@@ -1,4 +1,4 @@
-"""A stage's scratch directory, which a killed worker does not leave on the disk for ever."""
+"""The scratch directory of a stage. Directories of killed workers are removed later."""
 
 import contextlib
 import fcntl
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def scratch(root: Path | None = None) -> Iterator[Path]:
-    """A new directory under `root`, gone afterwards; those whose process was killed are removed first.
+    """Yields a new directory under `root` and removes it afterwards. First removes those of processes that were killed.
 
     A directory belongs to the process that holds its lock. `root` is by default one of this user's in the system's
     temporary directory, where paths are short enough for Unix sockets.

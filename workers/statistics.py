@@ -16,7 +16,7 @@ from workers.documents.stages import Verdict
 from workers.documents.workload import UNITS, Objective
 
 CONFIDENCE = 0.99
-"""Of every verdict, met or missed."""
+"""Confidence of every verdict, met or missed."""
 SHOWN_PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 NS_PER_MS = 1e6
 
@@ -95,7 +95,7 @@ def verdict(p: float, n: int, over: int) -> Verdict:
 
 
 def overall(verdicts: Sequence[Verdict]) -> Verdict:
-    """One verdict for all objectives: one missed misses; one undecided leaves the whole undecided."""
+    """One verdict for all objectives: missed if one is missed, else undecided if one is undecided, else met."""
     for worst in ("missed", "not_enough_samples"):
         if worst in verdicts:
             return worst  # type: ignore[return-value]
@@ -111,7 +111,7 @@ def _gaps_ms(served: Served) -> list[float]:
 
 
 def samples_of(served: Served, metric: str, n: int | None = None, usd_per_hour: float | None = None) -> list[float]:
-    """What one served batch says of a metric: one value, every gap for itl, nothing where it cannot be said.
+    """A metric's values from one batch: one value, for itl every gap, none where the batch cannot give it.
 
     ttft, ttf_n, e2e and batch_latency count from the intended send time; throughput (tokens/s) and cost_per_mtok (USD)
     from the time the GPU was busy with the batch. Raises ValueError for an unknown metric or a missing price.
@@ -185,7 +185,7 @@ def tokens_per_second(served: Sequence[Served]) -> float:
 def goodput(served: Sequence[Served], objectives: Sequence[Objective]) -> float | None:
     """Requests per second that met every objective; None when no objective speaks of single requests.
 
-    A request meets an itl objective when its own gaps do at the objective's percentile. Money is not a request's.
+    A request meets an itl objective when its own gaps do at the objective's percentile. Costs are left out.
     """
     own = [each for each in objectives if each.metric != "cost_per_mtok"]
     if not own or not served:
@@ -224,7 +224,7 @@ def _ratio_of_medians(pairs: np.ndarray) -> np.ndarray:
 
 
 def paired_ratio(before: Sequence[float], after: Sequence[float], seed: int = 0) -> Interval:
-    """median(before) / median(after) of samples taken in turns, with the paired bootstrap's 95 % interval."""
+    """median(before) / median(after) of interleaved samples, with the paired bootstrap's 95 % interval."""
     count = min(len(before), len(after))
     return bootstrap(_ratio_of_medians, np.column_stack([before[:count], after[:count]]), seed)
 

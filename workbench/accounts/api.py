@@ -1,4 +1,4 @@
-"""Who am I: the first call of a script that tries its token."""
+"""The API of the caller's own account. A script calls it first, to try its token."""
 
 from typing import Any
 

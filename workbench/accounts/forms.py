@@ -12,7 +12,7 @@ from workbench.accounts.throttle import LoginThrottle
 
 
 class LoginForm(AuthenticationForm):
-    """Email and password; too many failures close the door for a while."""
+    """Email and password. After too many failed attempts it refuses every login for LOGIN_WINDOW_SECONDS."""
 
     def clean(self) -> dict[str, Any]:
         assert self.request is not None
@@ -26,14 +26,14 @@ class LoginForm(AuthenticationForm):
 
 
 class InvitationForm(forms.Form):
-    """Whom to invite, as what."""
+    """The email address to invite, and the role of the new member."""
 
     email = forms.EmailField(label="Email")
     role = forms.ChoiceField(choices=Role.choices, initial=Role.ENGINEER, label="Role")
 
 
 class AcceptForm(forms.Form):
-    """Name and password of somebody who joins."""
+    """Name and password of a person who accepts an invitation."""
 
     name = forms.CharField(max_length=120, label="Your name", widget=forms.TextInput(attrs={"autocomplete": "name"}))
     password = forms.CharField(

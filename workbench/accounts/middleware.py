@@ -1,4 +1,4 @@
-"""Who calls, and for which organisation."""
+"""Finds the caller of a request, and the organisation that the caller acts for."""
 
 from collections.abc import Callable
 from typing import Any

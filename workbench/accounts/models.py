@@ -43,14 +43,14 @@ class User(AbstractBaseUser):
     objects = UserManager()
 
     acting_for: "Organisation | None" = None
-    """The organisation of this request; the middleware sets it, the database does not know it."""
+    """The organisation of this request. The middleware sets it; it is not a column."""
 
     def __str__(self) -> str:
         return self.name or self.email
 
 
 class Organisation(models.Model):
-    """A customer: everything it hands in belongs to it and is seen by its members alone."""
+    """A customer. What its members hand in belongs to it, and only its members see it."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=120)
@@ -120,7 +120,7 @@ class Invitation(models.Model):
 
 
 class ApiToken(models.Model):
-    """A token for automation: `prefix` is for people to tell tokens apart, `digest` is the keyed hash of the whole."""
+    """A token for automation. People tell tokens apart by `prefix`; `digest` is the keyed hash of the whole token."""
 
     class Scope(models.TextChoices):
         READ = "read", "Read"

@@ -1,4 +1,4 @@
-"""How customer data is reached."""
+"""The queryset that confines every read of customer data to the caller's organisation."""
 
 from typing import Any, Self
 
@@ -6,12 +6,12 @@ from django.db import models
 
 
 class OrganisationQuerySet(models.QuerySet[Any]):
-    """For models with an `organisation`: start every read with `for_user`, so that a foreign object is a 404."""
+    """For models with an `organisation`. Every read starts with `for_user`, so that another customer's row is a 404."""
 
     def for_user(self, user: Any) -> Self:
-        """Rows of the organisation that `user` acts for now; without one chosen, of every organisation of theirs.
+        """Rows of the organisation that `user` acts for; rows of all the user's organisations when none is chosen.
 
-        The middleware chooses it (`user.acting_for`): a session's current organisation, or the token's own.
+        The middleware sets `user.acting_for`: the session's current organisation, or the token's.
         """
         if not user.is_authenticated:
             return self.none()

@@ -9,7 +9,7 @@ from workbench.accounts.secrets import keyed_digest, new_link_secret
 
 
 class AccountError(Exception):
-    """Why an account cannot be changed like this, as one sentence; `field` names the input at fault."""
+    """An account cannot be changed. `sentence` says why; `field` names the input that is wrong."""
 
     def __init__(self, sentence: str, field: str | None = None) -> None:
         super().__init__(sentence)
@@ -30,7 +30,7 @@ def create_organisation(name: str, admin: User) -> Organisation:
 
 
 def invite(organisation: Organisation, invited_by: User, email: str, role: str) -> tuple[Invitation, str]:
-    """An invitation and the secret of its link, which cannot be read again; it replaces an open one to this email."""
+    """A new invitation and the secret of its link. It replaces an open invitation of the same email address."""
     email = email.strip().lower()
     if organisation.memberships.filter(user__email=email).exists():
         raise AccountError(f"{email} is a member already.", "email")
@@ -44,7 +44,7 @@ def invite(organisation: Organisation, invited_by: User, email: str, role: str) 
 
 
 def open_invitation(secret: str) -> Invitation | None:
-    """The invitation of this link while it can be accepted."""
+    """The invitation with this secret, or None when it has ended or was accepted."""
     return (
         Invitation.objects.select_related("organisation", "invited_by")
         .filter(digest=keyed_digest(secret), accepted_at=None, expires_at__gt=timezone.now())
@@ -53,7 +53,7 @@ def open_invitation(secret: str) -> Invitation | None:
 
 
 def accept(invitation: Invitation, user: User) -> Membership:
-    """Makes the invited `user` a member; a link works once."""
+    """Makes the invited `user` a member. Raises AccountError for another person, or when the invitation has ended."""
     if user.email != invitation.email:
         raise AccountError(f"This invitation is for {invitation.email}, not for {user.email}.")
     with transaction.atomic():
@@ -68,7 +68,7 @@ def accept(invitation: Invitation, user: User) -> Membership:
 
 
 def register_invited(invitation: Invitation, name: str, password: str) -> User:
-    """A new user for the invited email, already a member."""
+    """Makes a user for the invited email address, and makes that user a member."""
     try:
         with transaction.atomic():
             user = User.objects.create_user(invitation.email, password, name=name)
@@ -79,7 +79,7 @@ def register_invited(invitation: Invitation, name: str, password: str) -> User:
 
 
 def _keep_an_admin(membership: Membership) -> None:
-    """Raises when `membership` is the organisation's last admin; holds the rows until the transaction ends."""
+    """Raises AccountError when `membership` is the organisation's last admin. Locks the admins' rows."""
     admins = Membership.objects.select_for_update().filter(organisation=membership.organisation, role=Role.ADMIN)
     if {admin.pk for admin in admins} == {membership.pk}:
         raise AccountError("The last admin cannot be removed or given another role; make another member admin first.")

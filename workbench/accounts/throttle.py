@@ -9,11 +9,11 @@ from django.http import HttpRequest
 from ninja.throttling import SimpleRateThrottle
 
 ADDRESS_FACTOR = 5
-"""One address may stand for an office: it gets this many times the attempts of one person."""
+"""Many people may share one network address, so an address gets this many times the attempts of one person."""
 
 
 def client_address(request: HttpRequest) -> str:
-    """The caller's address, by the proxy's word when there is a proxy."""
+    """The caller's network address; behind a proxy the one that the proxy reports."""
     return SimpleRateThrottle.get_ident(SimpleRateThrottle("1/s"), request) or ""
 
 
@@ -22,7 +22,7 @@ def _key(*parts: str) -> str:
 
 
 class LoginThrottle:
-    """Counts every attempt before its password is looked at; success forgets the person's own count."""
+    """Counts login attempts before the password is checked. A successful login clears the person's own count."""
 
     def __init__(self, request: HttpRequest, email: str) -> None:
         address = client_address(request)
@@ -30,7 +30,7 @@ class LoginThrottle:
         self._limits = {self._person: settings.LOGIN_ATTEMPTS, _key(address): settings.LOGIN_ATTEMPTS * ADDRESS_FACTOR}
 
     def wait(self) -> int:
-        """Notes an attempt; the minutes to wait when there were too many, else 0."""
+        """Counts an attempt. Returns the minutes to wait when there were too many, else 0."""
         over = [_count(key) > limit for key, limit in self._limits.items()]
         return math.ceil(settings.LOGIN_WINDOW_SECONDS / 60) if any(over) else 0
 

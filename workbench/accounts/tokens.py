@@ -14,7 +14,7 @@ _LAST_USED_STEP = timedelta(minutes=1)
 
 
 def issue(organisation: Organisation, user: User, name: str, scope: str) -> tuple[ApiToken, str]:
-    """A new token and its secret, which cannot be read again."""
+    """Makes a token. Returns it and its secret, which is not stored."""
     secret = new_token()
     token = ApiToken.objects.create(
         organisation=organisation,
@@ -28,7 +28,7 @@ def issue(organisation: Organisation, user: User, name: str, scope: str) -> tupl
 
 
 def find(secret: str) -> ApiToken | None:
-    """The live token with this secret, whose owner is still an active member; notes its use, to the minute."""
+    """The unrevoked token with this secret, if its owner is an active member. Records the use to the minute."""
     token = (
         ApiToken.objects.select_related("user", "organisation")
         .filter(digest=keyed_digest(secret), revoked_at=None, user__is_active=True)

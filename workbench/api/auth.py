@@ -14,7 +14,7 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 class TokenAuth(HttpBearer):
-    """An API token; writing takes the write scope. The middleware has already looked it up."""
+    """An API token, which the middleware has looked up. Unsafe methods need the scope `write`."""
 
     def authenticate(self, request: Any, token: str) -> ApiToken | None:
         found: ApiToken | None = request.api_token
@@ -24,7 +24,7 @@ class TokenAuth(HttpBearer):
 
 
 class BrowserAuth(SessionAuth):
-    """The login of a browser; every unsafe method needs the CSRF token as well."""
+    """A browser's session. Unsafe methods need the CSRF token as well."""
 
     def __call__(self, request: HttpRequest) -> Any:
         if "Authorization" in request.headers:
@@ -40,7 +40,7 @@ class BrowserAuth(SessionAuth):
 
 
 class WorkerAuth(HttpBearer):
-    """The one token that the workers share; it opens the worker API alone."""
+    """The token that all workers share. It is valid for the worker API only."""
 
     def authenticate(self, request: HttpRequest, token: str) -> bool | None:
         return hmac.compare_digest(token.encode(), settings.WORKER_TOKEN.encode()) or None

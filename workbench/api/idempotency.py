@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: a POST that is sent again is answered again, not done again."""
+"""`Idempotency-Key`: a POST that is sent twice is carried out once, and answered twice."""
 
 import hashlib
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from workbench.api.problems import API, respond
 KEPT = timedelta(hours=24)
 IN_FLIGHT = timedelta(minutes=10)
 FORGOTTEN = {401, 403, 408, 409, 413, 429}
-"""Answers that say nothing about the work itself: the same request may be tried again."""
+"""Answers of these statuses are not kept, since the request was not carried out and may be tried again."""
 
 
 def _caller(request: Any) -> str:

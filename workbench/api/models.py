@@ -1,4 +1,4 @@
-"""What the API remembers between requests."""
+"""The answers that the API keeps for repeated requests."""
 
 from django.db import models
 

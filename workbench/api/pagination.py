@@ -1,4 +1,4 @@
-"""Pages of a list, newest first, by a cursor that stays right while rows are added."""
+"""Pages of a list, newest first. A cursor marks the place, so that rows added meanwhile shift nothing."""
 
 import base64
 import binascii
@@ -49,7 +49,7 @@ def _decode(cursor: str, model: type[Model]) -> tuple[datetime, Any]:
 
 
 def page(rows: QuerySet[Any], query: PageQuery, shape: Callable[[Any], Any] | None = None) -> dict[str, Any]:
-    """One page of `rows` (with `created_at` and a primary key), each through `shape` if given; raises Problem 422.
+    """One page of `rows`, which need `created_at` and a primary key; `shape` maps each row. Raises Problem 422.
 
     The endpoint's response schema reads the rows itself, so that `shape` must not make instances of that schema.
     """

@@ -39,7 +39,7 @@ class Reason(Schema):
 
 
 class ProblemDocument(Schema):
-    """What every error of the API looks like."""
+    """The body of every error of the API."""
 
     type: str = "about:blank"
     title: str = Field(description="the status in words")
@@ -142,7 +142,7 @@ class ProblemAPI(NinjaAPI):
             self.add_exception_handler(kind, handler)
 
     def get_openapi_schema(self, **options: Any) -> Any:
-        """The schema, with what holds for every operation: how it fails, and that a POST may carry a key."""
+        """The OpenAPI schema. Adds to every operation its errors, and to every POST the header Idempotency-Key."""
         schema = super().get_openapi_schema(**options)
         shape = ProblemDocument.model_json_schema(ref_template="#/components/schemas/{model}")
         schema["components"]["schemas"] |= shape.pop("$defs") | {"ProblemDocument": shape}
@@ -168,7 +168,7 @@ class ProblemAPI(NinjaAPI):
 
 
 class ProblemMiddleware:
-    """Turns what fails before or outside the API's own handlers (unknown address, wrong method) into a problem."""
+    """Answers errors outside the API's own handlers (unknown address, wrong method) as problem+json too."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response

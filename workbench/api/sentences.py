@@ -1,4 +1,4 @@
-"""Why something is refused, in sentences: the same for the API, forms and the command line. Imports no Django."""
+"""Reasons for refusals as sentences, for the API, the forms and the command line. Imports no Django."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ class Problem(Exception):
 
 
 def describe(error: Mapping[str, Any], path: str) -> tuple[str, str]:
-    """Field and reason of one pydantic error; our own validators say `field: reason` in the message."""
+    """Field and reason of one pydantic error. The project's own validators write `field: reason` as the message."""
     kind, message = error["type"], str(error["msg"])
     if kind == "value_error":
         message = message.removeprefix("Value error, ")
@@ -49,7 +49,7 @@ def field_path(location: Sequence[int | str]) -> str:
 
 
 def sentences(error: pydantic.ValidationError, file: str = "") -> list[dict[str, str]]:
-    """A pydantic error as `[{field, reason, file?}]`, in words that stand beside a form's field as well."""
+    """A pydantic error as `[{field, reason, file?}]`. Each reason reads well beside its form field."""
     found = []
     for part in error.errors(include_url=False):
         field, reason = describe(part, field_path(part["loc"]))

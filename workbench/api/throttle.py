@@ -13,7 +13,7 @@ WINDOW_SECONDS = 60
 class CallerThrottle(BaseThrottle):
     """API_REQUESTS_PER_MINUTE for each token, or for each logged-in person, counted per clock minute.
 
-    It keeps nothing of a request, since one instance serves every thread.
+    It stores nothing about a request, since one instance serves all threads.
     """
 
     def allow_request(self, request: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The REST API as the command needs it: errors as sentences, patience with a busy or restarting server."""
+"""The REST API for the command line. Errors become sentences; a busy or restarting server is asked again."""
 
 import time
 import uuid
@@ -12,9 +12,9 @@ from workbench.cli.errors import CliError, Exit
 
 FIRST_ATTEMPTS = 3
 ATTEMPTS = 10
-"""How often a broken connection is tried again: a server that has answered before is probably restarting."""
+"""How often a broken connection is tried again. A server that has answered before is probably restarting."""
 PATIENCE_SECONDS = 600.0
-"""How long a server that says that it is busy is asked again."""
+"""Seconds during which a server that answers with a status of RETRIED is asked again."""
 RETRIED = {429, 502, 503, 504}
 LONGEST_WAIT_SECONDS = 15.0
 
@@ -34,7 +34,7 @@ class Api:
         return self._call("GET", path, params=params).json()
 
     def post(self, path: str, document: Any) -> Any:
-        """The JSON answer to a POST, which is done once however often it has to be sent."""
+        """The JSON answer to a POST. Its idempotency key makes the server carry it out once."""
         headers = {"Idempotency-Key": uuid.uuid4().hex}
         return self._call("POST", path, json=document, headers=headers).json()
 
@@ -56,7 +56,7 @@ class Api:
             cursor = document["next"]
 
     def send(self, path: str, offset: int, chunk: bytes) -> httpx.Response | None:
-        """One attempt to PATCH bytes at `offset`; None when the connection broke. 409 is the caller's to read."""
+        """One attempt to PATCH bytes at `offset`. Returns None when the connection broke. The caller handles a 409."""
         headers = {"Upload-Offset": str(offset), "Content-Type": "application/octet-stream"}
         try:
             response = self._http.patch(path, content=chunk, headers=headers)

@@ -15,14 +15,14 @@ VERDICTS = {"met": Exit.MET, "missed": Exit.MISSED, "not_enough_samples": Exit.N
 
 
 def exit_code(run: dict[str, Any]) -> Exit:
-    """The status that a run which is over ends the command with."""
+    """The exit code for a run that has ended."""
     if run["state"] in ("cancelled", "lost"):
         return Exit.CANCELLED_OR_LOST
     return VERDICTS.get(run["verdict"] or "", Exit.FAILED) if run["state"] == "done" else Exit.FAILED
 
 
 def follow(api: Api, run_id: str, console: Console) -> dict[str, Any]:
-    """The run as it is when it is over; what happens until then is shown on `console`."""
+    """Waits until the run has ended and returns it. Shows what happens meanwhile on `console`."""
     view = _Bars(console) if console.is_terminal else _Lines(console)
     try:
         with view:

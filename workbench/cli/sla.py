@@ -12,7 +12,7 @@ from workers.documents.workload import Sla
 
 
 def read_sla(file: Path) -> dict[str, Any]:
-    """The SLA as JSON, every default filled in. Raises CliError with a sentence for everything that is wrong."""
+    """The SLA as JSON with its defaults filled in. Raises CliError with one sentence per mistake."""
     try:
         text = file.read_text("utf-8")
     except OSError as error:

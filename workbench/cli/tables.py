@@ -1,4 +1,4 @@
-"""What came out of a run, as tables for a terminal. Every figure says where it comes from."""
+"""A run's results as tables for a terminal. Every figure names its source."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ WORDS = {"met": "met", "missed": "missed", "not_enough_samples": "not enough sam
 
 
 def figure(value: float | None, unit: str = "") -> str:
-    """Three significant digits at most behind the point, or a dash."""
+    """The number with at most three digits behind the point; a dash for None."""
     if value is None:
         return "–"
     digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2 if abs(value) >= 1 else 4
@@ -110,7 +110,7 @@ def _objective(row: ObjectiveOutcome) -> tuple[str | Text, ...]:
 
 
 def _costs(lines: list[CostLine]) -> list[tuple[str, str, str, str, str]]:
-    """What a million tokens cost before and after, then the deployments there are besides."""
+    """The cost of a million tokens before and after, then that of the other deployments."""
     sides = {line.label: line for line in lines if line.label in ("before", "after")}
     rows = []
     if sides:
@@ -125,7 +125,7 @@ def _usd(line: CostLine | None) -> str:
 
 
 def _basis(*lines: CostLine) -> str:
-    """Prices are never measured, so that a cost says where its speed and its price come from."""
+    """Where a cost comes from: the source of its speed and the source of its price, which is never measured."""
     speeds, prices = {line.speed_basis for line in lines}, {line.price_basis for line in lines}
     return f"speed {' and '.join(sorted(speeds))}, price {' and '.join(sorted(prices))}"
 

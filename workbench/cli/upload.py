@@ -1,4 +1,4 @@
-"""A model directory to the workbench: hashed, sent in chunks, taken up again where it stopped."""
+"""Uploads a model directory: hashes it, sends it in chunks, and resumes an interrupted upload."""
 
 import hashlib
 import time
@@ -15,7 +15,7 @@ MOST_CHUNK_BYTES = 16 * 2**20
 PATIENCE = 8
 
 Say = Callable[[str, int, int], None]
-"""Called with what is being done, the bytes done and the bytes in all."""
+"""Called with the name of the step, the bytes done and the bytes in total."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def _hidden(path: Path, directory: Path) -> bool:
 
 
 def upload(api: Api, directory: Path, say: Say) -> dict[str, Any]:
-    """The model that the directory's files became, or were already."""
+    """Uploads the directory unless the organisation has the same files already. Returns the model."""
     files = read_directory(directory, say)
     known = _known_model(api, files)
     if known is not None:
@@ -79,7 +79,7 @@ def _known_model(api: Api, files: list[LocalFile]) -> dict[str, Any] | None:
 
 
 def _open_upload(api: Api, name: str, files: list[LocalFile]) -> dict[str, Any]:
-    """An upload of these very files that was broken off, or a new one."""
+    """An interrupted upload of the same files, or a new one."""
     ours = {(file.path, file.size, file.sha256) for file in files}
     for entry in api.rows("/uploads", limit=200):
         theirs = {(row["path"], row["size"], row.get("sha256", "")) for row in entry["files"]}

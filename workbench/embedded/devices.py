@@ -1,4 +1,4 @@
-"""Which GPUs this machine has, asked of the driver's own tool: no torch in this process."""
+"""The GPUs of this machine by `nvidia-smi`. This process does not import torch."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""A process that lives and dies with the one that started it, its output in a log file."""
+"""A child process that ends with its parent and writes its output to a log file."""
 
 import contextlib
 import ctypes
@@ -75,7 +75,7 @@ class Service:
         return self.process.poll() if self.process else None
 
     def stop(self, grace_seconds: float = 10) -> None:
-        """End it and whatever is left of its session; harmless when it has ended."""
+        """Ends the process and what is left of its session. Does nothing when it has ended."""
         if self.process is None:
             return
         if self.process.poll() is None:

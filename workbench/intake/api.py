@@ -35,14 +35,14 @@ def list_models(request: Any, query: Query[PageQuery]) -> dict[str, Any]:
 
 @router.get("/models/{model_id}", response=schemas.ModelOut, tags=["models"], summary="One model")
 def read_model(request: Any, model_id: UUID) -> dict[str, Any]:
-    """What its files say of it."""
+    """The facts that the model's files state."""
     return schemas.model_out(get_object_or_404(Model.objects.for_user(request.user), pk=model_id))
 
 
 @router.delete("/models/{model_id}", response={204: None}, tags=["models"], summary="Remove a model")
 @submitter_required
 def remove_model(request: Any, model_id: UUID) -> Status[None]:
-    """Only one that no workload is about."""
+    """Removes a model that no workload uses."""
     delete_model(get_object_or_404(Model.objects.for_user(request.user), pk=model_id))
     return Status(204, None)
 
@@ -70,7 +70,7 @@ def read_upload(request: Any, upload_id: UUID) -> dict[str, Any]:
 
 @router.api_operation(["HEAD"], "/uploads/{upload_id}/files/{number}", include_in_schema=False)
 def head_file(request: Any, upload_id: UUID, number: int, response: HttpResponse) -> None:
-    """The header alone."""
+    """The same headers without a body."""
     read_file(request, upload_id, number, response)
 
 
@@ -133,7 +133,7 @@ def delete_upload(request: Any, upload_id: UUID) -> Status[None]:
 
 @router.get("/workloads", response=Page[schemas.WorkloadOut], tags=["workloads"], summary="The workloads")
 def list_workloads(request: Any, query: Query[PageQuery]) -> dict[str, Any]:
-    """Newest first."""
+    """The organisation's workloads, newest first."""
     rows = Workload.objects.for_user(request.user).select_related("model").prefetch_related("runs")
     return page(rows, query, schemas.workload_out)
 

@@ -1,4 +1,4 @@
-"""The application's label."""
+"""Intake: models, uploads and workloads."""
 
 from django.apps import AppConfig
 

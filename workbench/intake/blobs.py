@@ -1,4 +1,4 @@
-"""Files by content hash on the disk: `settings.BLOBS/<aa>/<sha256>`. A blob is whole or not there."""
+"""Files by content hash: `settings.BLOBS/<aa>/<sha256>`. A blob is complete, or it does not exist."""
 
 import hashlib
 import os
@@ -15,11 +15,11 @@ from workbench import disk
 
 CHUNK = 1 << 20
 GRACE_SECONDS = 24 * 3600
-"""A blob this young is never removed: somebody may be about to refer to it."""
+"""A blob younger than this is never removed, since a row that refers to it may be about to be written."""
 
 
 def path_of(sha256: str) -> Path:
-    """Where the blob lies, or would lie. Raises ValueError when `sha256` is not 64 lower-case hex digits."""
+    """The path of the blob, existing or not. Raises ValueError when `sha256` is not 64 lower-case hex digits."""
     if len(sha256) != 64 or set(sha256) - set("0123456789abcdef"):
         raise ValueError("sha256: a content hash is 64 lower-case hex digits")
     return Path(settings.BLOBS) / sha256[:2] / sha256

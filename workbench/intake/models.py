@@ -86,7 +86,7 @@ class StoredFile(models.Model):
 
 
 class Upload(models.Model):
-    """A model on its way in. It is gone once it has become a Model, was refused, deleted or abandoned."""
+    """A model that is being uploaded. The row ends when it becomes a Model, is refused, deleted or abandoned."""
 
     class State(models.TextChoices):
         OPEN = "open", "Open"
@@ -112,7 +112,7 @@ class Upload(models.Model):
 class UploadFile(models.Model):
     """One file of an upload: `received` of its `size` bytes are on the disk.
 
-    `sha256` is what the customer says; `digest` what was computed, once all has come.
+    `sha256` is the customer's statement; `digest` is computed when all bytes have arrived.
     """
 
     upload = models.ForeignKey(Upload, on_delete=models.CASCADE, related_name="files")

@@ -63,7 +63,7 @@ class CatalogueEntry(Schema):
 
 
 class NewFile(Schema):
-    """A file that is to come, with its path in the model's folder."""
+    """A file of a new upload, with its path in the model's folder."""
 
     path: str = Field(max_length=1000)
     size: int = Field(ge=0)
@@ -71,7 +71,7 @@ class NewFile(Schema):
 
 
 class NewUpload(Schema):
-    """A model that is to come."""
+    """A new upload: the model's name and its files."""
 
     name: str = Field(min_length=1, max_length=120)
     files: list[NewFile] = Field(min_length=1, max_length=1000)
@@ -117,7 +117,7 @@ def upload_out(upload: Upload) -> dict[str, Any]:
 
 
 class FileHash(Schema):
-    """What a file's content must hash to."""
+    """The SHA-256 that a file's content must have."""
 
     path: str
     sha256: str = Field(pattern=SHA256)

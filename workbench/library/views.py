@@ -21,7 +21,7 @@ from kernels import registry
 FOLDER = Path(settings.BASE_DIR) / "docs" / "kernels"
 PAGE_OF = re.compile(r"([a-z0-9-]+)\.md(#[\w-]*)?")
 MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
-"""HTML in a document is shown, not obeyed, and addresses with schemes such as javascript: are no links."""
+"""Raw HTML in a document is escaped, and addresses with schemes such as javascript: do not become links."""
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 """Says where a figure comes from (`benchmarks/figures.py`)."""
 
@@ -64,7 +64,7 @@ def rendered(text: str) -> SafeString:
 
 
 def _reachable(children: list[Token]) -> list[Token]:
-    """The tokens of a line, links mended or taken out."""
+    """The tokens of a line. Links to served pages get their address; other links are removed, their text stays."""
     kept, open_links = [], []
     for token in children:
         if token.type == "link_open":
@@ -77,7 +77,7 @@ def _reachable(children: list[Token]) -> list[Token]:
 
 
 def _address(target: str) -> str:
-    """Where a link of a document leads here; "" when that is not served."""
+    """The address of a link's target on this site; "" when the site does not serve it."""
     if target.startswith(("https://", "#")):
         return target
     found = PAGE_OF.fullmatch(target)

@@ -1,4 +1,4 @@
-"""How the minutes of a workload are shared out among the stages."""
+"""Divides a workload's minutes among the stages."""
 
 from workbench.runs.models import Run, StageRun
 from workers.documents.stages import GPU_STAGES, Stage
@@ -12,12 +12,12 @@ SHARES: dict[str, float] = {
     "compose": 0.25,
     "verify": 0.20,
 }
-"""Of the minutes; a GPU stage that is not named here counts as USUAL_SHARE."""
+"""Fractions of the workload's minutes. A GPU stage that is not listed gets USUAL_SHARE."""
 LEAST_SECONDS = 20.0
 
 
 def seconds_left(run: Run, stage: Stage, minutes: float) -> float:
-    """Seconds for `stage`: its share of what the stages before it have left of `minutes`, waiting not counted.
+    """Seconds for `stage`: its share of the time that the earlier stages have left. Waiting in a queue is not counted.
 
     What a stage does not use goes to those after it; LEAST_SECONDS when nothing is left.
     """

@@ -21,7 +21,7 @@ from workers.documents.stages import GPU_STAGES
 log = logging.getLogger(__name__)
 
 ONE_TRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0, "socket_timeout": 5}
-"""A person waits for the answer: a broker that is down or hangs must not hold the request up."""
+"""A person waits for the answer, so a broker that is down must not delay the request by more than one try."""
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""What a run's pages and reports read beside its results."""
+"""Documents about a run that its pages and its reports share."""
 
 from workers.documents.base import Document
 

@@ -1,4 +1,4 @@
-"""Blobs that nothing refers to any more: neither a model's file nor a run's artifact."""
+"""Removes blobs that neither a model's file nor a run's artifact refers to."""
 
 import time
 from pathlib import Path
@@ -13,7 +13,7 @@ COLLECT_EVERY_SECONDS = 3600
 
 
 def collect_when_due() -> None:
-    """Removes unreferenced blobs when the last collection is an hour ago."""
+    """Removes unreferenced blobs if an hour has passed since the last time."""
     if _collection_is_due():
         collect_blobs()
 
@@ -26,7 +26,7 @@ def collect_blobs() -> int:
 
 
 def _collection_is_due() -> bool:
-    """Whether the last collection, marked by a file's time, is an hour ago; marks this one."""
+    """Whether an hour has passed since the last collection. A file's time marks the last one; this call updates it."""
     mark = Path(settings.BLOBS) / "collected"
     if mark.exists() and time.time() - mark.stat().st_mtime < COLLECT_EVERY_SECONDS:
         return False

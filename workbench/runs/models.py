@@ -1,4 +1,4 @@
-"""What the database knows of a run. `state.py` alone changes a run's state."""
+"""The tables of runs. Only `state.py` changes a run's state."""
 
 import uuid
 
@@ -58,7 +58,7 @@ class Run(models.Model):
 
     @property
     def is_open(self) -> bool:
-        """Whether the run is still on its way."""
+        """Whether the run is queued or running."""
         return self.state in self.OPEN
 
 
@@ -93,7 +93,7 @@ class StageRun(models.Model):
 
 
 class Event(models.Model):
-    """What happened to a run, in order; rows are only ever added."""
+    """One event of a run's log. Rows are added, never changed."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events")
     at = models.DateTimeField(auto_now_add=True)
@@ -132,7 +132,7 @@ class StoredArtifact(models.Model):
 
 
 class Worker(models.Model):
-    """A GPU worker that said hello, and the one GPU class of this row."""
+    """A GPU worker and one GPU class that it serves."""
 
     name = models.CharField(max_length=200)
     gpu_class = models.CharField(max_length=16)

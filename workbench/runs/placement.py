@@ -1,4 +1,4 @@
-"""Which GPU workers are there, and which class of the workload's a run goes to."""
+"""Knows the GPU workers that are alive, and chooses the GPU class of a run."""
 
 from datetime import timedelta
 
@@ -13,13 +13,13 @@ from workers.documents.workload import Workload
 
 
 def alive() -> set[str]:
-    """GPU classes that a worker served a moment ago."""
+    """GPU classes that have a worker which spoke within WORKER_ALIVE_SECONDS."""
     since = timezone.now() - timedelta(seconds=WORKER_ALIVE_SECONDS)
     return set(Worker.objects.filter(last_seen__gte=since).values_list("gpu_class", flat=True))
 
 
 def choose_class(workload: Workload, manifest: ModelManifest) -> str:
-    """The first class the workload allows that has the memory and a worker; else the first that has the memory."""
+    """The first allowed class with enough memory and a worker, else the first with enough memory."""
     needed = needed_gib(manifest, workload)
     allowed = list(workload.constraints.gpu_classes)
     fits = [name for name in allowed if needed <= memory_gib(name)] or allowed
@@ -28,7 +28,7 @@ def choose_class(workload: Workload, manifest: ModelManifest) -> str:
 
 
 def greet(hello: Hello) -> None:
-    """Note that a worker is there; one that is new takes the runs that wait for a class nobody serves."""
+    """Records that a worker is alive. A new worker takes runs that wait for a class without a worker."""
     before, now = alive(), timezone.now()
     for gpu_class in hello.gpu_classes:
         Worker.objects.update_or_create(name=hello.worker, gpu_class=gpu_class, defaults={"last_seen": now})
@@ -37,7 +37,7 @@ def greet(hello: Hello) -> None:
 
 
 def reroute_waiting() -> None:
-    """Send runs that have not begun, and whose class has no worker, to a class they allow that has one."""
+    """Moves runs that have not begun from a class without a worker to an allowed class with one."""
     living = alive()
     waiting = Run.objects.filter(state=Run.State.QUEUED, started_at=None, gpu_class_fixed=False)
     for run in waiting.exclude(gpu_class__in=living).select_related("workload__model"):

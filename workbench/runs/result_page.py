@@ -1,4 +1,4 @@
-"""The context of a result, the same for a run's own page and for a frozen report."""
+"""The template context of a result, for the page of a run and for a frozen report."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from workers.documents.stages import Results
 from workers.documents.workload import Workload
 
 PLACED = ("objectives", "latency", "chosen", "time", "roofline", "plans", "decisions", "economics")
-"""Charts that the template shows in sections of their own; the others stand together at its end."""
+"""Charts with a section of their own in the template. The other charts follow at the end of the page."""
 
 
 @dataclass(frozen=True)

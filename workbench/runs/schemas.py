@@ -52,7 +52,7 @@ class RunSummary(Schema):
 
 
 class RunDetail(RunSummary):
-    """A run with its stages; `waiting` says why it does not move."""
+    """A run with its stages. `waiting` says why a queued run has not started."""
 
     stages: list[StageSummary]
     waiting: str

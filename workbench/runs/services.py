@@ -1,4 +1,4 @@
-"""What the rest of the workbench does with runs."""
+"""Starts, cancels and reads runs."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -58,7 +58,7 @@ def cancel_run(run: Run, user: Any) -> Run:
 
 
 def reading(run: Run) -> tuple[Results, str]:
-    """The results of the stages that are done, less those that cannot be read, and the sentence about these or ""."""
+    """The readable results of the finished stages, and the sentence about the first unreadable one or ""."""
     rows = StageRun.objects.filter(run=run, state=StageRun.State.DONE).values_list("stage", "result")
     known, unreadable = Results(), ""
     for stage, result in rows:
@@ -121,7 +121,7 @@ def stage_input(run: Run, key: StageKey) -> StageInput:
 
 
 def lacks(run: Run, what: str) -> str:
-    """Why the run has no plan or report (`what`), as a sentence: not yet, or it ended without, and why."""
+    """A sentence that says why the run has no plan or report (`what`): it is not made yet, or the run ended before."""
     if run.is_open:
         return f"The run has no {what} yet: it is in the {run.stage} stage."
     reason = (run.error or {}).get("sentence", "")
@@ -129,7 +129,7 @@ def lacks(run: Run, what: str) -> str:
 
 
 def waiting_for(run: Run) -> str:
-    """Why a queued run does not move, as a sentence; empty when a worker of its class is there."""
+    """A sentence that says why a queued run waits; empty when a worker of its class is alive."""
     if run.state != Run.State.QUEUED or run.gpu_class in workers.alive():
         return ""
     return f"Waiting for a worker of class {run.gpu_class}."

@@ -1,4 +1,4 @@
-"""What keeps runs moving when something died: called every half minute by the ledger's beat."""
+"""Recovers runs whose worker or message was lost. The ledger's schedule calls it every SWEEP_SECONDS."""
 
 from dataclasses import dataclass
 from datetime import timedelta

@@ -8,7 +8,7 @@ from workers.documents.measurement import Candidate
 from workers.documents.stages import Results
 
 SHOWN, LEAST_SHARE = 12, 0.01
-"""Operations that the figure shows at most, and of the whole at least."""
+"""The figure shows at most this many operations, each at least this share of the whole."""
 
 
 @dataclass(frozen=True)

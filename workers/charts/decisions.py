@@ -20,7 +20,7 @@ def candidates(results: Results) -> list[Candidate]:
 
 
 def tried(results: Results) -> list[Candidate]:
-    """Those that went through the gate, the costliest case first, and of a case the chosen and the fastest first."""
+    """Candidates that were tried: costliest case first, within a case the chosen one, then the fastest."""
     gated = [each for each in candidates(results) if each.gate != "refused"]
     place = {label: number for number, label in enumerate(_by_cost(gated))}
     return sorted(gated, key=lambda each: (place[_label(each)], not each.chosen, each.ms or float("inf")))
@@ -31,7 +31,7 @@ def _label(candidate: Candidate) -> str:
 
 
 def _by_cost(found: list[Candidate]) -> list[str]:
-    """The cases by the most that one of their candidates takes of a request."""
+    """The cases, ordered by the largest time that one of their candidates takes in a request."""
     weight: dict[str, float] = {}
     for each in found:
         weight[_label(each)] = max(weight.get(_label(each), 0), (each.ms or 0) * each.per_request)

@@ -41,7 +41,7 @@ def _objectives(results: Results, metric: Metric) -> list[Objective]:
 
 
 def _steps(samples: list[float]) -> tuple[list[float], list[float]]:
-    """Sorted samples and the percentage at or below each; of many samples every so-maniest, the largest always."""
+    """Sorted samples and the percentage at or below each. Many samples are thinned evenly; the largest always stays."""
     ordered = sorted(samples)
     stride = -(-len(ordered) // DRAWN_POINTS)
     kept = [*range(0, len(ordered) - 1, stride), len(ordered) - 1]

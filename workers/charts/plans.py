@@ -7,7 +7,7 @@ from workers.documents.stages import PlanTrial, Results
 
 
 def ranked(results: Results) -> list[PlanTrial]:
-    """The best first, then those that were measured no more, or never."""
+    """The trials, best first. Trials without a measurement come last."""
     trials = results.compose.trials if results.compose else []
     timed = [each for each in trials if each.primary is not None]
     timed.sort(key=lambda each: (not each.chosen, _cost(each)))
@@ -16,7 +16,7 @@ def ranked(results: Results) -> list[PlanTrial]:
 
 
 def _cost(trial: PlanTrial) -> float:
-    """What is less the better the plan is."""
+    """The sort key of a plan: smaller is better."""
     value = _primary(trial).value
     return -value if trial.unit.endswith("/s") else value
 

@@ -5,11 +5,11 @@ from workers.documents.measurement import Environment
 from workers.documents.stages import Results, Stage
 
 NOTICEABLE = 0.05
-"""Share of the CPU that other programs may use before it is worth a word."""
+"""Other programs' share of the CPU is mentioned when it is larger than this."""
 
 
 def environment(results: Results, stage: Stage) -> Environment | None:
-    """The environment in which `stage` measured; price and report rest on the verification's."""
+    """The environment in which `stage` measured. Price and report use the figures of verify, so its environment too."""
     result = getattr(results, "verify" if stage in ("price", "report") else stage)
     return getattr(result, "environment", None)
 

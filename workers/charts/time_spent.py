@@ -7,11 +7,11 @@ from workers.documents.stages import OpRow, Results
 
 SHOWN = 12
 IDLE, IDLE_PHASE = "waiting for the host", "idle"
-"""What stands on the chart for the row of no op and of no phase."""
+"""The labels of the row without an operation or a phase."""
 
 
 def _rows(results: Results) -> list[OpRow]:
-    """The costliest first, the time between kernels by a name that says what it is."""
+    """The rows, costliest first. The time between kernels gets a name of its own."""
     rows = results.profile.rows if results.profile else []
     told = [row.model_copy(update={"op": IDLE, "phase": IDLE_PHASE}) if row.bound == "idle" else row for row in rows]
     return sorted(told, key=lambda row: -row.ms)

@@ -229,7 +229,7 @@ class StageInput(Document):
 
 
 class Progress(Document):
-    """A line a stage says while it works; `partial` may carry what is already known."""
+    """One progress line of a stage. `partial` may carry early results."""
 
     fraction: float = Field(ge=0, le=1)
     message: str

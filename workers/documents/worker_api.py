@@ -1,4 +1,4 @@
-"""What a GPU worker and the workbench say to each other. Every word about a stage carries its attempt."""
+"""Documents between a GPU worker and the workbench. Every one about a stage names its attempt."""
 
 from typing import Annotated, Any
 from uuid import UUID
@@ -30,7 +30,7 @@ class StageKey(Document):
 
 
 class Claim(StageKey):
-    """A worker asks for a stage; the answer is the StageInput, or 409 when the stage is not to be had."""
+    """A worker claims a stage. The answer is the StageInput, or 409 when the attempt is not queued for it."""
 
     worker: str = Field(min_length=1, max_length=200)
     gpu_class: str = Field(default="", description="the class of the queue that brought the message, if it was one")
@@ -55,7 +55,7 @@ class Answer(Document):
 class Outcome(StageKey):
     """How the attempt ended: exactly one of a result document, a failure, a death or a cancel.
 
-    `died` is a sentence: the process vanished without a word, and the stage may be tried again.
+    `died` is a sentence: the process ended without a result or a failure, and the stage may be tried again.
     """
 
     result: dict[str, Any] | None = None
@@ -66,7 +66,7 @@ class Outcome(StageKey):
 
 
 class Hello(Document):
-    """A worker is there and takes stages of these GPU classes."""
+    """A worker is alive and serves these GPU classes."""
 
     worker: str = Field(min_length=1, max_length=200)
     gpu_classes: list[str] = Field(min_length=1, max_length=16)

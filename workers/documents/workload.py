@@ -1,4 +1,4 @@
-"""The workload: what a customer wants of a model. The same document in browser, API, command line and worker."""
+"""The workload: a model, its traffic and its promises. Browser, API, command line and worker share this document."""
 
 from typing import Annotated, Any, Literal, Self
 

@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _take_stdout() -> TextIO:
-    """Keep standard output for progress; what anything else prints, in C++ too, goes to standard error."""
+    """Reserve standard output for progress. What libraries print, C++ included, goes to standard error."""
     speech = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
     return speech
@@ -104,7 +104,7 @@ def _write_config(document: StageInput, directory: Path) -> Path:
 
 
 def _write(path: Path, output: BaseModel) -> None:
-    """Write whole or not at all."""
+    """Write the file atomically."""
     partial = path.with_name(path.name + ".partial")
     partial.write_text(output.model_dump_json())
     partial.replace(path)

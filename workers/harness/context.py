@@ -1,4 +1,4 @@
-"""What a stage is given beside its document: the model's files, a scratch directory, and a way to speak."""
+"""What a stage gets beside its document: the model's files, a scratch directory, and progress reports."""
 
 import hashlib
 import shutil

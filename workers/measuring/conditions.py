@@ -9,7 +9,7 @@ from workers.documents.stages import StageInput
 from workers.measuring.served_model import device_of
 
 SECONDS_BETWEEN_SAMPLES = {"cuda": 0.05, "cpu": 0.5}
-"""Reading a CPU's clock takes time from what is measured there."""
+"""Reading a CPU's clock slows the measurement down, so a CPU is sampled less often."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""From what was served, before and after, to the verdict on each objective and the speedup."""
+"""The verdict on each objective and the speedup, from the batches served before and after."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -61,7 +61,7 @@ def _while_held(outcome: ObjectiveOutcome, holds_before: Verdict, holds: Verdict
 def speedup(
     objective: Objective, before: Sequence[Served], after: Sequence[Served], usd_per_hour: float | None
 ) -> Speedup:
-    """The paired ratio of the objective's metric, above 1 when after is better, from batches served in turns."""
+    """The paired ratio of the objective's metric, above 1 when after is better, from interleaved batches."""
     past, now = (_by_turn(objective, side, usd_per_hour) for side in (before, after))
     pair = (now, past) if objective.direction == "at_least" else (past, now)
     ratio, noise = paired_ratio(*pair), noise_floor(past, now)
@@ -69,6 +69,6 @@ def speedup(
 
 
 def _by_turn(objective: Objective, served: Sequence[Served], usd_per_hour: float | None) -> list[float]:
-    """One value per turn; the median of the gaps for itl."""
+    """One value per batch; for itl the median of its gaps."""
     turns = [samples_of(each, objective.metric, objective.n, usd_per_hour) for each in served]
     return [median(samples) for samples in turns if samples]

@@ -1,4 +1,4 @@
-"""Whether a runner still computes the model: teacher-forced logits against the float32 model's."""
+"""How far a runner's teacher-forced logits are from those of the float32 model."""
 
 import math
 from collections.abc import Callable
@@ -68,7 +68,7 @@ def compare(
     batch: int,
     goes_on: Callable[[int], bool],
 ) -> tuple[int, _Side, _Side]:
-    """Runs groups of `batch` sequences through all three until `goes_on(tokens so far)` says no; at least one group."""
+    """Runs groups of `batch` sequences through the three runners while `goes_on(tokens so far)`; at least one group."""
     sides = (_Side(), _Side())
     done = 0
     for ids in groups(tokens, batch):
@@ -93,7 +93,7 @@ def judge(
 ) -> Quality:
     """The verdict on quality: acceptable when top-1 disagreement with float32 rises by at most `largest_loss`.
 
-    None where the workload allows quality to stay unverified: then the logits must only be numbers.
+    `largest_loss` is None where the workload allows unverified quality: then it is enough that the logits are finite.
     """
     change = paired_difference(list(before.blocks()), list(after.blocks()))
     called = "numerical fidelity" if generated else "quality"

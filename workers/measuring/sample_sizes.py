@@ -1,4 +1,4 @@
-"""How many requests a verdict needs, and how long to go on."""
+"""Decides how many requests a verdict needs."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from workers.documents.workload import Objective
 from workers.statistics import Served, count_over, distribution, needed_samples, pooled, verdict
 
 LEAST_REQUESTS = 20
-"""Fewer would make a poor distribution, whatever the percentile asks for."""
+"""Fewer samples make a poor distribution, even where the percentile needs fewer."""
 USUAL_METRICS = {
     "decoder": ("ttft", "tpot", "itl", "e2e", "throughput"),
     "encoder": ("batch_latency", "throughput"),

@@ -1,4 +1,4 @@
-"""The model of a stage: where it runs, in which precision, and what was measured beside it."""
+"""Loads the model of a stage: its device, its precision and its runner."""
 
 import gc
 from collections.abc import Iterator
@@ -62,7 +62,7 @@ def load(document: StageInput, context: Context, dtype: str | None = None) -> to
 
 
 def vocabulary(model: torch.nn.Module) -> int:
-    """How many different ids a prompt may hold."""
+    """The size of the vocabulary: prompt ids lie below it."""
     config = model.config.get_text_config()  # type: ignore[union-attr, operator]
     return int(getattr(config, "vocab_size", 0) or 1000)
 
@@ -76,7 +76,7 @@ def kind_of(model: torch.nn.Module) -> str:
 
 @contextmanager
 def prepared(runner: Runner, document: StageInput) -> Iterator[Runner]:
-    """The runner compiled and warm for the workload's traffic; closed, and its memory given back, afterwards."""
+    """Yields the runner, compiled and warm for the workload's traffic. Closes it and frees its memory afterwards."""
     traffic = document.workload.traffic
     try:
         runner.prepare(traffic.batch, traffic.prompt_tokens, traffic.output_tokens)

@@ -1,4 +1,4 @@
-"""The tokens that quality is measured on."""
+"""Chooses the tokens that quality is measured on."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ def for_quality(
 ) -> Tokens:
     """About `most` tokens: the model's own text, what it writes where that is too short, else random ones.
 
-    `writes`: whether the model generates text that means something, by trained weights.
+    `writes`: whether the weights are trained, so that the text that the model generates has meaning.
     """
     text = from_text(model_dir, length, most, vocabulary)
     missing = most - (text.ids.numel() if text else 0)
@@ -76,7 +76,7 @@ def random(vocabulary: int, length: int, most: int) -> Tokens:
 
 
 def sampled(model: torch.nn.Module, vocabulary: int, length: int, most: int) -> Tokens:
-    """Sequences that the model itself writes at temperature 1 from a random first token, many at once."""
+    """Sequences that the model generates at temperature 1 from a random first token, in batches."""
     torch.manual_seed(20)
     device = next(model.parameters()).device
     count = -(-most // length)

@@ -33,7 +33,7 @@ class Clients:
         return -(-len(self._queue) // self.traffic.batch)
 
     def warm_up(self) -> None:
-        """Serves every client once, untimed: after that the queue is as long as it stays."""
+        """Serves every client once without timing. The queue then has its steady length."""
         for _ in range(self.rounds):
             self.serve()
         self.served.clear()

@@ -1,4 +1,4 @@
-"""How long whole-model variants took to build on this machine."""
+"""Remembers how long whole-model variants took to build on this machine."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ from kernels.tune.tuning_cache import cache_directory
 from workers.documents.stages import StageInput
 
 USUAL_SHARE = 0.5
-"""Of `build_seconds`, a worst case: what building usually takes where nothing was measured before."""
+"""`build_seconds` of a variant is its worst case. Without an earlier build this share of it is expected."""
 
 
 class Builds:
@@ -25,7 +25,7 @@ class Builds:
         return min(float(known), usual) if isinstance(known, int | float) else usual
 
     def note(self, variant: str, seconds: float) -> None:
-        """Remembers a build; not being able to is no error."""
+        """Records the duration of a build. A write error is printed and ignored."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.write_text(json.dumps(self._read() | {f"{self._key}-{variant}": round(seconds, 1)}))

@@ -1,4 +1,4 @@
-"""The kernels plan of a run: which cases explore tries for it, and which candidates it takes."""
+"""The plan of composed kernels: the cases that explore tries for it, and the candidates that it takes."""
 
 import time
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from workers.measuring.served_model import dtype_of
 
 VARIANT, LOSSY_VARIANT, MEGAKERNEL = "kernels", "kernels_fp8", "megakernel"
 TUNING_SHARE, TUNING_SECONDS = 0.25, 20.0
-"""Of compose's seconds, and at most: timing runners-up in the whole model."""
+"""Timing runners-up in the whole model takes at most this share of compose's seconds, and this many seconds."""
 
 
 def composes(document: StageInput, model: Any) -> bool:

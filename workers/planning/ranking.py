@@ -1,4 +1,4 @@
-"""Which candidates and which plans are better, by more than the noise; and the sentence that says so."""
+"""Ranks candidates and plans. One is better than another when their intervals do not overlap."""
 
 import json
 
@@ -13,7 +13,7 @@ APPLIED = ("linear", "attention")
 
 
 def winners(candidates: list[Candidate], lossy: bool) -> list[Candidate]:
-    """Per case the variant that beats torch's own by more than the noise, lossy ones among them only when asked for.
+    """The variant of each case that is faster than torch's own by more than the noise. `lossy` admits lossy variants.
 
     Cases where torch's own won are left out: a plan says only what is different.
     """

@@ -1,4 +1,4 @@
-"""What a plan runs, in a sentence: its runner, and which kernels do which part; of a megakernel, of its prompts."""
+"""Describes a plan in one sentence: its runner, and the kernels of each part of the work."""
 
 from kernels import registry
 from kernels.engine.whole_model import WholeModel

@@ -29,7 +29,7 @@ PROBE_STEPS = 8
 
 @dataclass
 class Yardstick:
-    """What every trial is held against: ids and the logits of the model as it is served today."""
+    """The reference of every trial: token ids, and the logits of the model as it is served today."""
 
     ids: torch.Tensor
     logits: torch.Tensor
@@ -53,7 +53,7 @@ class Trier:
     def attempt(
         self, label: str, plan: Plan, make: Callable[[], Runner], seconds: float, lossy: bool = False
     ) -> PlanTrial:
-        """Builds, compares and measures the plan; what goes wrong is the trial's reason, never an exception."""
+        """Builds, compares and measures the plan. A failure becomes the trial's reason; it raises nothing."""
         trial = untried(label, plan, self.document.workload, "error")
         try:
             start = time.monotonic()
@@ -120,7 +120,7 @@ class Trier:
 
 
 def untried(label: str, plan: Plan, workload: Workload, gate: str, reason: str = "") -> PlanTrial:
-    """A trial of the plan before it was measured, if ever it is."""
+    """A trial of the plan without a measurement."""
     summary, unit = summaries.of_plan(plan), workload.objectives[0].unit
     return PlanTrial(label=label, summary=summary, plan=plan.model_dump(), unit=unit, gate=gate, reason=reason)
 

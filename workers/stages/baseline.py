@@ -1,4 +1,4 @@
-"""What the customer runs today, measured here at the workload's traffic."""
+"""Measures what the customer runs today, at the workload's traffic."""
 
 import torch
 
@@ -13,7 +13,7 @@ from workers.pricing import hourly_price
 from workers.statistics import tokens_per_second
 
 TIME_SHARE = 0.8
-"""Of the stage's seconds, loading included; the rest is for finishing."""
+"""Share of the stage's seconds for loading and measuring; the rest is for finishing."""
 
 
 def run(document: StageInput, context: Context) -> BaselineResult:

@@ -29,7 +29,7 @@ from workers.planning.trials import MEASURE_SECONDS, PROBE_STEPS, Trier, untried
 COMPARED_TOKENS = 2048
 """Tokens that a plan of lower precision is compared on; one that keeps the precision, on one batch."""
 GRACE_SECONDS = 30.0
-"""A run without any alternative to compare is worth this much more than the stage's share of the time."""
+"""Seconds by which building may exceed the time left, as long as there is no alternative to compare."""
 
 
 def run(document: StageInput, context: Context) -> ComposeResult:
@@ -109,7 +109,7 @@ class _Composer:
 
     @property
     def _has_alternative(self) -> bool:
-        """Whether anything but what serves today has been measured."""
+        """Whether a plan other than the present one has been measured."""
         return sum(trial.primary is not None for trial in self.done) > 1
 
     def _whole_models(self) -> list[WholeModel]:
@@ -156,7 +156,7 @@ class _Composer:
                 Builds(self.document).note(variant.name, trial.build_seconds)
 
     def _too_long(self, variant: Variant) -> Refusal | None:
-        """Whether building it takes longer than is left; the first plan of all is built whatever is left."""
+        """A Refusal when building takes longer than the time left. The first plan is always built."""
         expected = Builds(self.document).expect(variant.name, variant.build_seconds)
         left = self.context.seconds_left
         if not self.done or expected <= left + (0.0 if self._has_alternative else GRACE_SECONDS):
@@ -164,14 +164,14 @@ class _Composer:
         return Refusal(f"Not tried: building takes about {expected:.0f} s and {left:.0f} s were left.")
 
     def _excluded(self, variant: Variant) -> Refusal | None:
-        """The workload's word; what serves today is measured all the same, as the one to compare with."""
+        """Whether the workload excludes it. What serves today is measured even then, for comparison."""
         workload = self.document.workload
         if variant.name in workload.constraints.exclude and variant.name != workload.baseline_runner:
             return Refusal("The workload excludes it.")
         return None
 
     def _try_kernels(self, lossy: bool) -> PlanTrial | None:
-        """The plan of composed variants. None where lower precision changes nothing."""
+        """The plan of composed variants, or None where lower precision changes nothing."""
         chosen = self._chosen_ops(lossy)
         if lossy and not any(registry.variant(op.variant).lossy for op in chosen.ops):
             return None
@@ -189,13 +189,13 @@ class _Composer:
             self._refuse(variant.name, self._plan(kernels_plan.VARIANT, {}, []), refusal.reason)
 
     def _try_megakernel(self, variant: WholeModel, plan: Plan) -> PlanTrial:
-        """The megakernel, its prompts by what the kernels plan has for them."""
+        """The megakernel plan. Its prompts use the ops that the kernels plan has for them."""
         ops = kernels_plan.prompt_ops(self.document, self.model, self._chosen_ops(lossy=False).ops)
         plan = plan.model_copy(update={"ops": ops})
         return self._attempt(variant.name, plan, lambda: engine.apply(self.model, plan), variant.lossy)
 
     def _chosen_ops(self, lossy: bool) -> Chosen:
-        """What a kernels plan consists of, chosen once; nothing where there can be no such plan."""
+        """The ops of a kernels plan, chosen once; none where such a plan cannot be made."""
         if lossy not in self._chosen:
             chosen = Chosen()
             if kernels_plan.composes(self.document, self.model):
@@ -205,7 +205,7 @@ class _Composer:
         return self._chosen[lossy]
 
     def _try_with_ops(self, label: str, base: Plan, lossy: bool) -> None:
-        """The base plan with the op variants that won; nothing where nothing but torch's own won."""
+        """The base plan with the op variants that won; none where torch's own won everywhere."""
         ops = ranking.winners(self._candidates, lossy)
         if not ops or (lossy and ops == ranking.winners(self._candidates, lossy=False)):
             return
@@ -243,7 +243,7 @@ class _Composer:
         return trial
 
     def _known(self) -> dict[str, str]:
-        """Every plan measured so far, for people who watch."""
+        """Every plan measured so far, for the run's page."""
         return {
             trial.label: f"{trial.primary.value:.4g} {trial.unit}" if trial.primary else trial.gate
             for trial in self.done

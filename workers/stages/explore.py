@@ -30,11 +30,11 @@ from workers.planning.precision import lossy_refusal
 
 LOSSY = ("int8", "fp8", "nvfp4", "int4")
 RESERVE = 0.9
-"""Share of the stage's seconds that is given out to cases."""
+"""Share of the stage's seconds that the cases divide among themselves."""
 CASE_RULE = Rule(seconds=1.5, width=0.02, least=8)
 """When the timing of one case stops."""
 COMPOSED_SECONDS = 0.4
-"""The same where compose times the best of them again in the whole model."""
+"""The same, when compose times the best candidates again in the whole model."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def lossy_cases(case: Case, constraints: Constraints, model: ModelManifest) -> t
 
 
 def _known(candidates: list[Candidate]) -> dict[str, str] | None:
-    """What is known so far, for people who watch."""
+    """What is known so far, for the run's page."""
     timed = [each for each in candidates if each.ms is not None]
     better = [each for each in timed if each.chosen and "faster than" in each.reason]
     if not timed:
@@ -174,7 +174,7 @@ def candidate(trial: Trial, per_request: float) -> Candidate:
 
 
 def _keep(choices: Choices, case: Case, trials: list[Trial]) -> None:
-    """Keeps the best choice that loses no precision; a full or read-only disk costs only the memory of it."""
+    """Stores the best lossless choice in the tuning cache. A disk error is ignored."""
     if any(trial.chosen and not trial.lossy for trial in trials):
         try:
             choices.keep(case, trials)

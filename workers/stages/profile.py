@@ -23,9 +23,9 @@ from workers.traces.cases import cases
 from workers.traces.census import Counted
 
 TRACED_TOKENS = 17
-"""A prompt and this many tokens less one of decoding are traced; the table is scaled to the whole request."""
+"""The traced request generates this many tokens; the table is scaled to the whole request."""
 MOST_TRACE_BYTES = 64 * 2**20
-"""Of JSON kept in the artifact, before compression."""
+"""Bytes of JSON that the trace artifact keeps, before compression."""
 REQUESTS_TIMED = 3
 SECONDS_FOR_GRAPHS = 15.0
 """Compiling may take longer than is left, but compose finds the compilers' caches warm and gets that time back."""

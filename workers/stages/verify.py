@@ -1,4 +1,4 @@
-"""The plan against what the customer runs: in turns, at the workload's traffic, until the SLA is decided."""
+"""Measures the plan interleaved with what the customer runs, at the workload's traffic, until the SLA is decided."""
 
 import time
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ from workers.pricing import hourly_price
 from workers.statistics import Served, goodput, median_interval, overall, pooled, tokens_per_second
 
 TIMING_SHARE = 0.6
-"""Of the stage's seconds, loading included; quality has the rest, less what finishing takes."""
+"""Share of the stage's seconds for loading and timing. Quality gets the rest, less the time to finish."""
 FINISHING_SHARE = 0.1
 QUALITY_SECONDS = 60.0
 """Quality may take this long even when the stage's time is up: a verdict without it is worth nothing."""
@@ -83,9 +83,10 @@ def take_turns(
 def _expected(
     plan: Plan, objective: Objective, served: Sequence[Served], usd: float | None, document: StageInput
 ) -> dict[str, Any]:
-    """What another run of the plan should find.
+    """The interval in which another run of the plan should lie.
 
-    That is another process with another build: the interval spans this stage's and compose's, and what builds differ.
+    Another run is another process with another build. The interval spans the medians of verify and compose, widened by
+    the spread between builds.
     """
     middle = median_interval(pooled(served, objective.metric, objective.n, usd))
     composed = document.results.compose
@@ -159,7 +160,7 @@ def sentence(found: Sequence[ObjectiveOutcome], gain: Speedup, judged: Quality |
 
 
 def _change_words(objective: Objective, gain: Speedup) -> str:
-    """The speedup, which is one of medians whatever percentile was promised."""
+    """The speedup as a sentence. It is a ratio of medians, whichever percentile was promised."""
     ratio = gain.ratio
     if not gain.difference:
         return f"the change of {ratio.value:.2f}x lies inside the noise floor, which is no difference"

@@ -1,4 +1,4 @@
-"""Whose work every kernel is: the scope and the operation that were running when it was launched."""
+"""Attributes each kernel to the scope and the operation that were running when it was launched."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -26,12 +26,12 @@ class Scope(NamedTuple):
 
     @property
     def record(self) -> str:
-        """How the profiler writes it."""
+        """The annotation's text in the trace."""
         return f"{PREFIX}{self.kind}:{self.name}:{self.owner}"
 
 
 def parse(record: str) -> Scope | None:
-    """The scope a profiler's annotation stands for, or None for a stranger's."""
+    """The scope that a profiler annotation stands for; None for annotations that this package did not write."""
     if not record.startswith(PREFIX):
         return None
     kind, _, rest = record.removeprefix(PREFIX).partition(":")

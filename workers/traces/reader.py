@@ -1,4 +1,4 @@
-"""Reads a Chrome trace of torch.profiler as a stream: gigabytes of JSON pass, only what is counted stays."""
+"""Reads a Chrome trace of torch.profiler as a stream, so that gigabytes of JSON never lie in memory."""
 
 import gzip
 import json

@@ -39,7 +39,7 @@ class Recorder:
 
 
 class Scopes(AbstractContextManager["Scopes"]):
-    """While entered, `watcher` is told of every module of `model`, its rotary embedding, its cache and each pass.
+    """Inside the block, `watcher` sees every module of `model`, its rotary embedding, its cache and each pass.
 
     A pass whose last input dimension is 1 is a decode step; others are the prefill of a decoder, or the forward of
     anything else. Compiled models and CUDA graphs do not call modules: run the eager model inside.

@@ -13,7 +13,7 @@ from workers.traces.labels import UNATTRIBUTED
 
 Bound = Literal["memory", "compute", "launch", "idle"]
 LAUNCH_BOUND = 2.0
-"""A kernel that takes at most this many times an empty launch, and is far from its floor, is bound by launching."""
+"""A kernel far above its floor that takes at most this many empty launches counts as bound by launching."""
 FAR_FROM_FLOOR = 0.5
 
 

@@ -22,7 +22,7 @@ from workbench.accounts.services import AccountError
 
 
 def members(request: Any, form: InvitationForm | None = None, link: str = "", status: int = 200) -> HttpResponse:
-    """Everybody of the organisation; an admin invites, changes and removes here."""
+    """The members of the organisation. An admin invites, changes and removes members here."""
     context = {
         "members": Membership.objects.for_user(request.user).select_related("user"),
         "invitations": Invitation.objects.for_user(request.user).filter(accepted_at=None)
@@ -118,7 +118,7 @@ def invitation(request: Any, secret: str) -> HttpResponse:
 
 @require_POST
 def switch_organisation(request: Any) -> HttpResponse:
-    """Works for another of the member's organisations from now on."""
+    """Switches the session to another of the member's organisations."""
     chosen = request.POST.get("organisation", "")
     if chosen not in {str(each.organisation_id) for each in request.memberships}:
         raise Http404

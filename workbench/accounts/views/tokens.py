@@ -17,7 +17,7 @@ from workbench.accounts.permissions import can_admin
 
 
 def _visible(request: Any) -> QuerySet[ApiToken]:
-    """One's own tokens; an admin sees everybody's."""
+    """The caller's own tokens; for an admin all tokens of the organisation."""
     found: QuerySet[ApiToken] = ApiToken.objects.for_user(request.user).select_related("user")
     return found if can_admin(request.membership) else found.filter(user=request.user)
 

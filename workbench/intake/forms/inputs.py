@@ -59,7 +59,7 @@ class Input:
 
 
 def _names(literal: Any, usual: Sequence[str]) -> Choices:
-    """The usual ones first, in their order: what is sent first is preferred."""
+    """The default choices first, in their order, since the order that is sent is the order of preference."""
     return [(name, name) for name in dict.fromkeys([*usual, *get_args(literal)])]
 
 
@@ -73,7 +73,7 @@ def _capital(text: str) -> str:
 
 
 def _place(variant: registry.Variant) -> int:
-    """Where the variant's part of the work is told."""
+    """The position of the variant's heading, which names the part of the work that it does."""
     return [*PARTS, variant.op].index(variant.op)
 
 
@@ -158,4 +158,4 @@ FLAGS = {each.name for each in FIXED if each.kind == "check"}
 NUMBERS = {each.name for each in FIXED if each.kind == "number"}
 TEXTS = {each.name for each in FIXED} - LISTS - FLAGS | {"model"}
 PRESENT_FACTS = {each.name for each in present() if each.kind != "select"}
-"""A present deployment is stated as soon as one of these is."""
+"""The present deployment counts as stated as soon as one of these inputs is filled in."""

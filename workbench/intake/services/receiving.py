@@ -36,7 +36,7 @@ class WrongOffset(Problem):
 
 
 class RunningHashes:
-    """SHA-256 states of files that this process is receiving; one that is lost is computed again at the end."""
+    """SHA-256 states of the files that this process receives. A lost state is computed again at the end."""
 
     def __init__(self, most: int = 256) -> None:
         self._states: OrderedDict[int, tuple[int, Any]] = OrderedDict()

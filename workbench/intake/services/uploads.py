@@ -1,4 +1,4 @@
-"""An upload from its announcement to a model. Whatever is refused leaves nothing behind."""
+"""An upload from its announcement to a model. A refused upload leaves nothing behind."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ from workers.documents.model import ModelFile
 
 
 class Announced(NamedTuple):
-    """A file that is to come; `sha256` may be told at the end instead."""
+    """A file of a new upload. `sha256` may be sent at the end instead."""
 
     path: str
     size: int
@@ -64,7 +64,7 @@ def _without_common_folder(paths: list[str]) -> list[str]:
 
 
 def finish(upload: Upload, user: Any, hashes: Mapping[str, str]) -> Model:
-    """Turns a complete upload into a model; `hashes` maps paths to what the customer says their SHA-256 is.
+    """Turns a complete upload into a model. `hashes` maps paths to the SHA-256 that the customer states.
 
     Raises Problem: 409 while bytes are missing (the upload stays), 422 when a hash or the model is refused (the
     upload is removed).

@@ -17,7 +17,7 @@ from workers.documents.workload import Workload as WorkloadDocument
 
 GIB = 2**30
 EXACT = ("bf16", "fp16", "fp32")
-"""Precisions a model runs in before anything of it is quantised."""
+"""Precisions of a model that is not quantised."""
 TOKEN_METRICS = ("ttft", "ttf_n", "tpot", "itl")
 
 
@@ -54,7 +54,7 @@ def check_workload(organisation: Any, user: Any, document: WorkloadDocument) -> 
 
 
 def _text_reasons(document: WorkloadDocument) -> Iterator[dict[str, str]]:
-    """Control characters, which databases and terminals do not take well."""
+    """Reasons about control characters, which databases and terminals cannot handle."""
     texts = {"name": document.name, "present.gpu": document.present.gpu if document.present else ""}
     for field, text in texts.items():
         if not text.isprintable():

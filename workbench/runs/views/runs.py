@@ -75,7 +75,7 @@ def cancel(request: HttpRequest, run_id: UUID) -> HttpResponse:
 
 @require_safe
 def result(request: HttpRequest, run_id: UUID) -> HttpResponse:
-    """Everything that was found, the verdict first; of an unfinished run what is known so far."""
+    """The results, the verdict first. For an unfinished run the page shows what is known so far."""
     run = get_run(request, run_id)
     known, unreadable_result = services.reading(run)
     document, unreadable = run.workload.reading
@@ -93,7 +93,7 @@ def result(request: HttpRequest, run_id: UUID) -> HttpResponse:
 
 @require_safe
 def plan(request: HttpRequest, run_id: UUID) -> HttpResponse:
-    """plan.json as it was verified; before that as it was composed."""
+    """plan.json: the verified plan, or the composed one while the run is not verified."""
     run = get_run(request, run_id)
     known, _ = services.reading(run)
     found = known.verify or known.compose

@@ -1,4 +1,4 @@
-"""`manage.py create_login`: the first organisation and its admin, printed; repeated, it prints them again."""
+"""`manage.py create_login`: make the first organisation and its admin, and print the login. It may be repeated."""
 
 import json
 from typing import Any
