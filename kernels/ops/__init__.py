@@ -1,7 +1,7 @@
 """The operations a model is made of: their shapes, FLOPs and least bytes. Imports without torch.
 
 A *case* is one operation at one shape. `flops` counts a multiply-add as two; `least_bytes` counts every input read
-once and every output written once. Formulas: `docs/architecture.md`, "Words and formulas".
+once and every output written once. Formulas: `docs/measurement.md`.
 """
 
 from typing import Annotated
