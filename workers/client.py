@@ -60,7 +60,7 @@ class Client:
         self._http.close()
 
     def hello(self, hello: Hello) -> None:
-        """Say that the worker is there. Raises Unreachable without a second try."""
+        """Report that the worker is alive. Raises Unreachable without a second try."""
         self._call("POST", "/hello", hello, pauses=())
 
     @property
@@ -73,13 +73,13 @@ class Client:
         self._http.headers[CLAIM_HEADER] = token
 
     def claim(self, claim: Claim) -> StageInput:
-        """Take a stage. Raises Refused when it is not to be had."""
+        """Claim a stage. Raises Refused when another worker has it or it is not queued."""
         answer = self._call("POST", "/claim", claim)
         self.claim_token = answer.headers.get(CLAIM_HEADER, "")
         return StageInput.model_validate_json(answer.content)
 
     def heartbeat(self, key: StageKey) -> Answer:
-        """Hold on to the stage. Raises Unreachable without a second try: the next heartbeat comes soon enough."""
+        """Extend the lease. Raises Unreachable without a second try, since the next heartbeat follows soon."""
         beat = Heartbeat(run_id=key.run_id, stage=key.stage, attempt=key.attempt)
         return Answer.model_validate_json(self._call("POST", "/heartbeat", beat, pauses=()).content)
 

@@ -1,4 +1,4 @@
-"""The worker API: what a GPU worker may ask and say. One token opens it; every word about a stage carries its attempt.
+"""The worker API, which GPU workers call. It takes one shared token; every call about a stage names its attempt.
 
 That token only lets a worker claim. The answer to a claim carries a token of its own, and every later call about the
 attempt must send that. 409 means that the attempt is not, or no longer, the worker's: it drops the message and what it
@@ -41,7 +41,7 @@ MAX_ARTIFACT_BYTES = 2**32
 
 @router.post("/hello", response={204: None})
 def hello(request: HttpRequest, body: Hello) -> Any:
-    """A worker is there."""
+    """A worker reports that it is alive."""
     workers.greet(body)
     return Status(204, None)
 
@@ -69,7 +69,7 @@ def heartbeat(request: HttpRequest, body: Heartbeat) -> Answer:
 
 @router.post("/progress", response=Answer)
 def progress(request: HttpRequest, body: ProgressReport) -> Answer:
-    """What the stage said."""
+    """Progress of the stage."""
     _check_claim(request, body)
     return _answer(body, state.progress(body, body.lines))
 
@@ -143,7 +143,7 @@ def _not_yours(key: StageKey) -> Problem:
 
 
 def _checked(outcome: Outcome) -> dict[str, Any]:
-    """The stage's result as its document has it. Raises Problem 422 when it is no such document, or lacks a file."""
+    """The validated result. Raises Problem 422 when it does not match its document or a file was not uploaded."""
     for kept in outcome.artifacts:
         if not blobs.path_of(kept.sha256).exists():
             raise Problem(422, f"artifacts: {kept.name} has not been uploaded")
