@@ -2,7 +2,7 @@
 
 from statistics import geometric_mean
 
-from benchmarks.documents import LAUNCH_MS, Row, bandwidth_bound_us, bandwidth_share, one, rows
+from benchmarks.documents import LAUNCH_MS, Row, bandwidth_bound_us, bandwidth_share, document, one, rows
 from benchmarks.tables.writing import LIBRARY, markdown, ratio, shares, table, us
 
 LARGE = (
@@ -183,3 +183,20 @@ def lm_head_lossy() -> str:
             cells = [f"{us(row)} ({bandwidth_share(LIBRARY, row, 'read_tbps', LAUNCH_MS):.2f})" for row in found]
             lines.append([str(m), sampling.replace("top_k_p", "top-k and top-p"), *cells])
     return markdown(["rows", "choice", "fp8", "NVFP4", "int4"], lines)
+
+
+@table("bench-sample")
+def bench_sample() -> str:
+    """What `bench gemm` prints of one product, shortened."""
+    ceilings = document(LIBRARY)["ceilings"]
+    rates = ", ".join(f"{name} {rate:,.0f} TFLOP/s" for name, rate in ceilings["matrix_tflops"].items())
+    memory = f"{ceilings['read_tbps']:.2f} TB/s read, {ceilings['copy_tbps']:.2f} TB/s copied"
+    lines = [f"Ceilings here: {memory}, {rates}; an empty launch takes {ceilings['launch_us']:.1f} µs."]
+    for variant in ("torch_linear", "gemm_hopper", "skinny"):
+        row = linear(variant, (1, 16384, 2048), weights="bf16", epilogue="none")
+        time = f"{row['ms']:.4f} ms [{row['ms_low']:.4f}, {row['ms_high']:.4f}]"
+        rate = f"{row['tflops']:.2f} TFLOP/s  {row['gbps']:.1f} GB/s  {row['floor_share']:.1%} of floor"
+        lines.append(
+            f"{variant:<13} {row['gate']}  {time}  {rate}  {row['ratio_to_best_peer']:.2f}x  m=1 n=16384 k=2048 …"
+        )
+    return "".join(f"{line}\n" for line in ["```", *lines, "```"])
