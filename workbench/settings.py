@@ -23,8 +23,9 @@ WORKER_TOKEN = env("WORKER_TOKEN", default="") or kept_secret(WORKBENCH_DATA / "
 # Where people reach the workbench
 PUBLIC_URL = env("PUBLIC_URL", default="http://127.0.0.1:8000").rstrip("/")
 HTTPS = urlsplit(PUBLIC_URL).scheme == "https"
+PUBLIC_HOST = urlsplit(PUBLIC_URL).hostname or "localhost"
 DEBUG = env.bool("DEBUG", default=False)
-ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
+ALLOWED_HOSTS = [PUBLIC_HOST, "localhost", "127.0.0.1", "[::1]", *env.list("ALLOWED_HOSTS", default=[])]
 
 INSTALLED_APPS = [
     "django.contrib.auth",

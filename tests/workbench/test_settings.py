@@ -47,6 +47,11 @@ def test_https_closes_what_http_leaves_open(tmp_path):
     assert all(_settings(tmp_path, *names, PUBLIC_URL="https://workbench.example").values())
 
 
+def test_the_public_address_is_an_allowed_host(tmp_path):
+    site = {"PUBLIC_URL": "https://workbench.example:8443", "ALLOWED_HOSTS": "old.example"}
+    assert set(_settings(tmp_path, "ALLOWED_HOSTS", **site)["ALLOWED_HOSTS"]) >= {"workbench.example", "old.example"}
+
+
 def test_postgres_and_redis_come_from_their_urls(tmp_path):
     found = _settings(
         tmp_path, "DATABASES", "CACHES", DATABASE_URL="postgres://u:p@db:5432/w", REDIS_URL="redis://r:6379/0"

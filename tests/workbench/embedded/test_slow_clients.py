@@ -6,10 +6,8 @@ Real sockets, real processes.
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,16 +18,15 @@ import httpx
 import pytest
 
 from tests.sample_results import workload
+from tests.slow_clients import half_headers
 from tests.workers.pipeline.stack import ROOT, wait_for
 from workbench.embedded import Workbench
 from workbench.embedded.devices import Device
 
-SLOW_CLIENTS = 50
 UPLOADS = 20
 UPLOAD_BYTES = 2**22
 DRIP_BYTES = 2**15
 DRIP_SECONDS = 0.1
-HALF_A_HEADER = b"POST /login/ HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
 
 
 class Site:
@@ -107,38 +104,6 @@ def _loaded_cores() -> Iterator[None]:
             process.wait()
 
 
-@contextlib.contextmanager
-def _half_headers(*ports: int) -> Iterator[list[int]]:
-    """SLOW_CLIENTS connections to each port; each sends half a header, then one byte per second.
-
-    A client that the server drops comes again; the list has its port.
-    """
-    done, dropped = threading.Event(), list[int]()
-
-    def drip() -> None:
-        peers: dict[tuple[int, int], socket.socket] = {}
-        while not done.wait(1):
-            for slot in [(port, number) for port in ports for number in range(SLOW_CLIENTS)]:
-                try:
-                    peers[slot].sendall(b"x")
-                except OSError:
-                    dropped.append(slot[0])
-                    del peers[slot]
-                except KeyError:
-                    peers[slot] = socket.create_connection(("127.0.0.1", slot[0]), timeout=5)
-                    peers[slot].sendall(HALF_A_HEADER)
-        for peer in peers.values():
-            peer.close()
-
-    thread = threading.Thread(target=drip)
-    thread.start()
-    try:
-        yield dropped
-    finally:
-        done.set()
-        thread.join()
-
-
 def _port(url: str) -> int:
     return int(url.rpartition(":")[2])
 
@@ -146,7 +111,7 @@ def _port(url: str) -> int:
 def test_slow_clients_and_uploads_leave_pages_and_heartbeats_alone(site: Site) -> None:
     pages, heartbeats = [], []
     ports = _port(site.workbench.url), _port(site.workbench.worker_api_url)
-    with _loaded_cores(), _half_headers(*ports) as dropped, ThreadPoolExecutor(UPLOADS) as pool:
+    with _loaded_cores(), half_headers(*ports) as dropped, ThreadPoolExecutor(UPLOADS) as pool:
         uploads = [pool.submit(site.upload_slowly) for _ in range(UPLOADS)]
         time.sleep(2)
         while not all(upload.done() for upload in uploads):

@@ -1,20 +1,12 @@
-"""Leaves out the test against Debian's servers where they are not installed: deselected, never skipped."""
+"""Leaves out the test against Debian's servers where they are not installed."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 
-
-def postgres_bin() -> Path | None:
-    """Where Debian keeps PostgreSQL's programs, newest version first."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
-    return found[-1] if found else None
+from tests.debian import leave_out, postgres_bin
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if postgres_bin() and shutil.which("redis-server"):
-        return
-    without = [item for item in items if item.path.name != "test_debian_servers.py"]
-    config.hook.pytest_deselected(items=[item for item in items if item not in without])
-    items[:] = without
+    if not (postgres_bin() and shutil.which("redis-server")):
+        leave_out(config, items, "test_debian_servers.py")

@@ -7,6 +7,7 @@ import sys
 import django
 
 sys.path.insert(0, os.getcwd())
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "workbench.settings")
 django.setup()
 
 from kernels.model_files.digests import content_digest  # noqa: E402

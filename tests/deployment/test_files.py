@@ -13,9 +13,9 @@ import jsonschema
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "tests" / "data" / "compose-spec.json"
-PROCESSES = {"web", "worker-api", "ledger", "beat", "gpu-worker", "postgres", "redis"}
+PROCESSES = {"front", "web", "worker-api", "ledger", "beat", "gpu-worker", "postgres", "redis"}
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +54,10 @@ def test_services_wait_for_services_that_exist(services: dict[str, Any]) -> None
 
 def test_volumes_and_networks_are_declared(compose: dict[str, Any]) -> None:
     for name, service in compose["services"].items():
-        volumes = {volume.split(":")[0] for volume in service.get("volumes", [])}
-        assert volumes <= compose["volumes"].keys(), name
+        sources = {volume.split(":")[0] for volume in service.get("volumes", [])}
+        files = {source for source in sources if source.startswith("./")}
+        assert sources - files <= compose["volumes"].keys(), name
+        assert all((ROOT / file).exists() for file in files), name
         assert set(service["networks"]) <= compose["networks"].keys(), name
 
 
@@ -73,9 +75,32 @@ def test_commands_name_programs_and_modules_that_exist(services: dict[str, Any])
 
 def test_the_gpu_worker_reaches_no_database_and_holds_no_secret_of_the_web(services: dict[str, Any]) -> None:
     worker = services["gpu-worker"]
-    assert worker["environment"].keys() == {"WORKER_TOKEN", "REDIS_URL", "WORKER_API_URL"}
+    told = {name for name, value in worker["environment"].items() if value is not None}
+    assert told == {"WORKER_TOKEN", "REDIS_URL", "WORKER_API_URL"}
     assert not set(worker["networks"]) & set(services["postgres"]["networks"])
     assert worker["command"][worker["command"].index("-c") + 1] == "1"
+
+
+def test_every_setting_reaches_the_web_processes(services: dict[str, Any]) -> None:
+    read = set(re.findall(r"\benv(?:\.\w+)?\(\s*\"([A-Z_]+)\"", (ROOT / "workbench" / "settings.py").read_text()))
+    given = {"WORKBENCH_DATA", "STATIC_ROOT", "DEBUG"}  # by the image, or never on a server
+    for name in ("web", "worker-api", "ledger", "beat", "migrate"):
+        assert services[name]["environment"].keys() >= read - given, name
+
+
+def test_only_the_front_is_reached_from_outside(compose: dict[str, Any], services: dict[str, Any]) -> None:
+    assert [name for name, service in services.items() if "ports" in service] == ["front"]
+    for name, network in compose["networks"].items():
+        inside = [service for service in services if name in services[service]["networks"]]
+        assert (network or {}).get("internal") or inside == ["front"]
+
+
+def test_every_service_is_confined(services: dict[str, Any]) -> None:
+    for name, service in services.items():
+        assert service["cap_drop"] == ["ALL"], name
+        assert "no-new-privileges:true" in service["security_opt"], name
+        assert service["pids_limit"] > 0, name
+        assert service["mem_limit"], name
 
 
 def test_redis_keeps_jobs(services: dict[str, Any]) -> None:
@@ -85,8 +110,9 @@ def test_redis_keeps_jobs(services: dict[str, Any]) -> None:
 
 
 def test_every_variable_is_explained_in_the_example() -> None:
-    used = set(re.findall(r"\$\{([A-Z_]+)", (ROOT / "docker-compose.yml").read_text()))
-    explained = set(re.findall(r"^([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE))
+    text = (ROOT / "docker-compose.yml").read_text()
+    used = set(re.findall(r"\$\{([A-Z_]+)", text)) | set(re.findall(r"^    ([A-Z_]+):$", text, re.MULTILINE))
+    explained = set(re.findall(r"^#?([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE))
     assert used == explained
 
 

@@ -1,0 +1,13 @@
+"""Leaves out the test of the compose file's processes where Debian's servers are not installed."""
+
+import shutil
+
+import pytest
+
+from tests.debian import leave_out, nginx_bin, postgres_bin
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    programs = [postgres_bin(), nginx_bin(), *map(shutil.which, ("redis-server", "openssl", "curl"))]
+    if not all(programs):
+        leave_out(config, items, "test_compose_processes.py")

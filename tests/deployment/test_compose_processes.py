@@ -1,0 +1,109 @@
+"""The compose file's processes behind HTTPS, against Debian's PostgreSQL, Redis and nginx."""
+
+import json
+import re
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.debian import postgres_server
+from tests.deployment.compose import ROOT, Compose
+from tests.sample_results import workload
+from tests.slow_clients import half_headers
+from tests.workers.pipeline.stack import wait_for
+
+SECRETS = {
+    name: f"a-{name.lower()}-for-the-test"
+    for name in ("SECRET_KEY", "WORKER_TOKEN", "POSTGRES_PASSWORD", "REDIS_PASSWORD")
+}
+SETTINGS = {"LOGIN_ATTEMPTS": "3", "HEARTBEAT_SECONDS": "1", "SWEEP_SECONDS": "2", "CONN_MAX_AGE": "30"}
+
+
+@pytest.fixture(scope="module")
+def compose() -> Iterator[Compose]:
+    """Everything is up and healthy. nginx's workers are another user, who must be able to enter the folder."""
+    with tempfile.TemporaryDirectory(prefix="compose-") as folder, postgres_server(SECRETS["POSTGRES_PASSWORD"]) as at:
+        Path(folder).chmod(0o755)
+        compose = Compose(Path(folder), at, SECRETS | SETTINGS)
+        try:
+            compose.start("redis")
+            compose.run("migrate")
+            for name in ("web", "worker-api", "front", "ledger", "beat"):
+                compose.start(name)
+            compose.start("cpu-worker", {"WORKBENCH_STAGE_PACKAGE": "tests.workers.tiny_stages"})
+            for name in ("web", "worker-api", "front"):
+                wait_for(lambda name=name: compose.healthy(name), 60, f"health of {name}: {compose.logs()}")
+            yield compose
+        finally:
+            compose.stop()
+
+
+def _log_in(browser: httpx.Client, email: str, password: str, **headers: str) -> httpx.Response:
+    page = browser.get("/login/")
+    assert page.status_code == 200, page.text
+    found = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page.text)
+    assert found
+    form = {"csrfmiddlewaretoken": found.group(1), "username": email, "password": password}
+    origin = str(browser.base_url).rstrip("/")
+    return browser.post("/login/", data=form, headers={"Origin": origin, "Referer": f"{origin}/login/", **headers})
+
+
+def test_http_leads_to_https_once(compose: Compose) -> None:
+    answer = httpx.get(f"http://127.0.0.1:{compose.ports['http']}/models/?page=2", headers={"Host": "localhost"})
+    assert (answer.status_code, answer.headers["location"]) == (308, "https://localhost/models/?page=2")
+    with compose.client() as browser:
+        page = browser.get("/login/")
+    assert page.status_code == 200
+    assert int(page.headers["strict-transport-security"].partition("max-age=")[2].split(";")[0]) > 10**7
+
+
+def test_a_person_logs_in_with_cookies_for_https_alone(compose: Compose) -> None:
+    login = json.loads(compose.run("web", "python", "manage.py", "create_login", "--json"))
+    with compose.client() as browser:
+        answer = _log_in(browser, login["email"], login["password"])
+        assert answer.status_code == 302, answer.text
+        assert all("Secure" in cookie for cookie in answer.headers.get_list("set-cookie"))
+        assert browser.get("/", follow_redirects=True).status_code == 200
+
+
+def test_each_address_has_its_own_throttle_and_cannot_claim_another(compose: Compose) -> None:
+    def fails(address: str, **headers: str) -> str:
+        transport = httpx.HTTPTransport(local_address=address, verify=compose.trust())
+        with httpx.Client(transport=transport, base_url=compose.env_file["PUBLIC_URL"], timeout=30) as browser:
+            return _log_in(browser, "who@voice.test", "a wrong password", **headers).text
+
+    said = [fails("127.0.0.2") for _ in range(4)]
+    assert "minutes" in said[3]
+    assert "minutes" not in said[2]
+    assert "minutes" in fails("127.0.0.2", **{"X-Forwarded-For": "203.0.113.9"})
+    assert "minutes" not in fails("127.0.0.3")
+
+
+def test_a_run_comes_through_and_the_worker_api_is_not_for_visitors(compose: Compose) -> None:
+    made = json.loads(compose.run("web", "python", str(ROOT / "tests/workers/pipeline/seed.py")).splitlines()[-1])
+    with compose.client(headers={"Authorization": f"Bearer {made['token']}"}) as api:
+        document = workload().model_copy(update={"name": "nothing", "model": made["digest"]})
+        handed_in = api.post("/api/v1/workloads", json=document.model_dump(mode="json")).json()
+        run_id = api.post("/api/v1/runs", json={"workload": handed_in["id"]}).json()["id"]
+        wait_for(lambda: api.get(f"/api/v1/runs/{run_id}").json()["state"] == "done", 90, compose.logs())
+        token = {"Authorization": f"Bearer {SECRETS['WORKER_TOKEN']}"}
+        assert api.post("/api/v1/worker/hello", json={}, headers=token).status_code == 404
+
+
+def test_slow_clients_leave_pages_alone(compose: Compose) -> None:
+    ports, seconds = (compose.ports["http"], compose.ports["https"]), []
+    half_tls = half_headers(ports[1], tls=compose.trust())
+    with half_headers(ports[0]) as dropped, half_tls as dropped_tls, compose.client() as browser:
+        until = time.monotonic() + 15
+        while time.monotonic() < until:
+            began = time.monotonic()
+            assert browser.get("/login/").status_code == 200
+            seconds.append(time.monotonic() - began)
+            time.sleep(0.2)
+    assert max(seconds) < 2
+    assert dropped, "nginx never dropped a slow client"
+    assert dropped_tls, "nginx never dropped a slow client that speaks TLS"
