@@ -48,6 +48,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "workbench.health.HealthMiddleware",
     "workbench.middleware.RequestIdMiddleware",
+    "workbench.bodies.BodyLimitMiddleware",
     "workbench.api.problems.ProblemMiddleware",
     "workbench.middleware.SecurityHeadersMiddleware",
     "django.middleware.security.SecurityMiddleware",
@@ -135,13 +136,18 @@ SECURE_SSL_REDIRECT = HTTPS and not DEBUG
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env.bool("BEHIND_PROXY", default=False) else None
 X_FRAME_OPTIONS = "DENY"
 
-# Limits. A chunk of an upload is read as a stream; everything else must fit in memory
+# Limits. A chunk of an upload is read as a stream; everything else must fit in memory (smaller limits: bodies.py)
 DATA_UPLOAD_MAX_MEMORY_SIZE = env.int("MAX_BODY_BYTES", default=64 * 2**20)
 UPLOAD_CHUNK_BYTES = env.int("UPLOAD_CHUNK_BYTES", default=16 * 2**20)
 LARGEST_REQUEST_BYTES = max(DATA_UPLOAD_MAX_MEMORY_SIZE, UPLOAD_CHUNK_BYTES) + 2**20
 MODEL_MAX_BYTES = env.int("MODEL_MAX_BYTES", default=80 * 2**30)
 ORGANISATION_QUOTA_BYTES = env.int("ORGANISATION_QUOTA_BYTES", default=500 * 2**30)
 DISK_RESERVE_BYTES = env.int("DISK_RESERVE_BYTES", default=2**30)  # uploads leave this free: for database and Redis
+ORGANISATION_OPEN_UPLOADS = env.int("ORGANISATION_OPEN_UPLOADS", default=10)
+ORGANISATION_MODELS = env.int("ORGANISATION_MODELS", default=500)
+ORGANISATION_WORKLOADS = env.int("ORGANISATION_WORKLOADS", default=5_000)
+ORGANISATION_RUNS = env.int("ORGANISATION_RUNS", default=20_000)
+ORGANISATION_OPEN_RUNS = env.int("ORGANISATION_OPEN_RUNS", default=100)
 API_REQUESTS_PER_MINUTE = env.int("API_REQUESTS_PER_MINUTE", default=600)
 LOGIN_ATTEMPTS = env.int("LOGIN_ATTEMPTS", default=10)
 LOGIN_WINDOW_SECONDS = env.int("LOGIN_WINDOW_SECONDS", default=15 * 60)

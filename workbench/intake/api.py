@@ -134,7 +134,7 @@ def delete_upload(request: Any, upload_id: UUID) -> Status[None]:
 @router.get("/workloads", response=Page[schemas.WorkloadOut], tags=["workloads"], summary="The workloads")
 def list_workloads(request: Any, query: Query[PageQuery]) -> dict[str, Any]:
     """The organisation's workloads, newest first."""
-    rows = Workload.objects.for_user(request.user).select_related("model").prefetch_related("runs")
+    rows = Workload.objects.for_user(request.user).select_related("model").with_newest_runs()
     return page(rows, query, schemas.workload_out)
 
 

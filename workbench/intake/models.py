@@ -1,11 +1,13 @@
 """Models, the uploads they come by, and the workloads about them."""
 
 import uuid
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import pydantic
+from django.apps import apps
 from django.conf import settings
 from django.db import models
+from django.utils.functional import cached_property
 
 from workbench.accounts.querysets import OrganisationQuerySet
 from workbench.api.sentences import sentence, sentences
@@ -131,6 +133,17 @@ class UploadFile(models.Model):
         return self.path
 
 
+RUNS_NAMED = 25
+"""How many of a workload's runs the API names beside it."""
+
+
+class WorkloadQuerySet(OrganisationQuerySet):
+    def with_newest_runs(self, most: int = RUNS_NAMED) -> Self:
+        """Workloads that know their `newest_runs`, by one query for all of them."""
+        runs = apps.get_model("runs", "Run").objects.all()[:most]
+        return self.prefetch_related(models.Prefetch("runs", runs, to_attr="newest_runs"))
+
+
 class Workload(models.Model):
     """A model with an SLA; `document` is a `workers.documents.workload.Workload`."""
 
@@ -142,7 +155,7 @@ class Workload(models.Model):
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
 
-    objects = OrganisationQuerySet.as_manager()
+    objects = WorkloadQuerySet.as_manager()
 
     class Meta:
         ordering = ("-created_at",)
@@ -162,3 +175,8 @@ class Workload(models.Model):
             return self.sla, ""
         except Unreadable as error:
             return None, str(error)
+
+    @cached_property
+    def newest_runs(self) -> list[Any]:
+        """The newest of its runs."""
+        return list(self.runs.all()[:RUNS_NAMED])

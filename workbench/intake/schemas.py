@@ -143,7 +143,7 @@ class WorkloadOut(Schema):
     model: ModelRef
     document: WorkloadDocument | None = Field(description="null when `unreadable` says why")
     unreadable: str = ""
-    runs: list[UUID] = Field(description="its runs, newest first")
+    runs: list[UUID] = Field(description="its 25 newest runs, newest first; GET /runs?workload= lists all")
     created_at: datetime
 
 
@@ -157,6 +157,6 @@ def workload_out(workload: Workload) -> dict[str, Any]:
         "model": {"id": model.id, "name": model.name, "digest": model.digest},
         "document": document,
         "unreadable": unreadable,
-        "runs": [run.id for run in workload.runs.all()],
+        "runs": [run.id for run in workload.newest_runs],
         "created_at": workload.created_at,
     }

@@ -45,7 +45,7 @@ def model_page(request: HttpRequest, model_id: UUID) -> HttpResponse:
         "model": model,
         "facts": facts,
         "unreadable": unreadable,
-        "workloads": model.workloads.all()[:PAGE_SIZE],
+        "page": Paginator(model.workloads.all(), PAGE_SIZE).get_page(request.GET.get("page")),
     }
     return render(request, "intake/model.html", context)
 

@@ -5,9 +5,11 @@ from typing import Any
 from uuid import UUID
 
 import pydantic
+from django.conf import settings
 
 from workbench.api.sentences import sentence, sentences
 from workbench.intake.models import Unreadable, Workload
+from workbench.intake.services import quota
 from workbench.prices.services import price_book
 from workbench.runs import placement as workers
 from workbench.runs import state
@@ -29,11 +31,15 @@ class RunError(Exception):
 
 
 def create_run(workload: Workload, user: Any, gpu_class: str | None = None) -> Run:
-    """Start a run of an intake Workload. Raises RunError when it cannot be read or does not allow `gpu_class`."""
+    """Start a run of an intake Workload.
+
+    Raises RunError when it cannot be read or does not allow `gpu_class`, and Problem 409 when there are too many runs.
+    """
     try:
         document, manifest = workload.sla, workload.model.facts
     except Unreadable as error:
         raise RunError(str(error), "workload") from error
+    _check_counts(workload.organisation)
     allowed = document.constraints.gpu_classes
     if gpu_class and gpu_class not in allowed:
         raise RunError(f"the workload allows {', '.join(allowed)}, not {gpu_class}", "gpu_class")
@@ -46,6 +52,14 @@ def create_run(workload: Workload, user: Any, gpu_class: str | None = None) -> R
     )
     state.start(run)
     return run
+
+
+def _check_counts(organisation: Any) -> None:
+    """Raises Problem 409 when the organisation has as many runs, or as many open ones, as it may have."""
+    runs = Run.objects.filter(organisation=organisation)
+    waiting = runs.filter(state__in=Run.OPEN)
+    quota.check_count(waiting, settings.ORGANISATION_OPEN_RUNS, "open runs", "wait until one has ended, or cancel one")
+    quota.check_count(runs, settings.ORGANISATION_RUNS, "runs", "delete some that are not needed any more")
 
 
 def cancel_run(run: Run, user: Any) -> Run:

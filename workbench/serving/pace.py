@@ -6,6 +6,8 @@ from typing import Any
 from waitress.channel import HTTPChannel
 from waitress.server import TcpWSGIServer
 
+from workbench.serving.bodies import LimitedParser
+
 GRACE_SECONDS = 10
 """A header, and every body and response, may take this long, plus a second for each LEAST_RATE bytes."""
 CROWDED_GRACE_SECONDS = 3
@@ -21,6 +23,8 @@ IDLE, WORKING, SENDING = "idle", "working", "sending"
 
 class PacedChannel(HTTPChannel):
     """One connection, which counts the bytes that it moves in its present phase."""
+
+    parser_class = LimitedParser
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._phase: object = IDLE

@@ -2,51 +2,22 @@
 
 import json
 import os
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from tests.workbench.small_disk import ROOT, fill
-from workbench.embedded.broker import free_port
+from tests.workbench.small_disk import fill
+from tests.workbench.web_process import WebProcess
 
 MIB = 2**20
 WORKLOAD = {"model": "tiny-llama", "objectives": [{"metric": "ttft", "limit": 5}], "name": "n" * 120}
 
 
-class Site:
-    """A web process whose data lies on the small disk, a member's API client and a page client that is logged in."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder, free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        more = {"WORKBENCH_DATA": str(folder), "DISK_RESERVE_BYTES": str(8 * MIB), "WORKBENCH_URL": self.url}
-        self.env = {**os.environ, **more, "DJANGO_SETTINGS_MODULE": "workbench.settings"}
-        self.env |= {"API_REQUESTS_PER_MINUTE": "9999", "REDIS_URL": "redis://127.0.0.1:1/0"}
-
-    def start(self) -> None:
-        self._python("manage.py", "migrate", "--verbosity", "0")
-        made = json.loads(self._python("-m", "tests.workbench.intake.full_disk_seed").splitlines()[-1])
-        command = ["-m", "gunicorn", "workbench.wsgi", "--bind", f"127.0.0.1:{self.port}", "--threads", "4"]
-        self.web = subprocess.Popen([sys.executable, *command], cwd=ROOT, env=self.env, stdout=sys.stderr)
-        bearer = {"Authorization": f"Bearer {made['token']}"}
-        self.api = httpx.Client(base_url=f"{self.url}/api/v1", headers=bearer, timeout=60)
-        self.pages = httpx.Client(base_url=self.url, cookies={"sessionid": made["session"]}, timeout=60)
-        for _ in range(200):
-            try:
-                self.api.get("/me").raise_for_status()
-                return
-            except httpx.TransportError:
-                time.sleep(0.2)
-        raise AssertionError("the web process does not answer")
-
-    def _python(self, *arguments: str) -> str:
-        command = [sys.executable, *arguments]
-        return subprocess.run(command, cwd=ROOT, env=self.env, check=True, capture_output=True, text=True).stdout
+class Site(WebProcess):
+    """What a customer does."""
 
     def announce(self, size: int) -> httpx.Response:
         config = {"path": "config.json", "size": 2}
@@ -57,11 +28,6 @@ class Site:
     def send(self, upload: str, size: int) -> httpx.Response:
         headers = {"Upload-Offset": "0", "Content-Type": "application/octet-stream"}
         return self.api.patch(f"/uploads/{upload}/files/1", content=b"x" * size, headers=headers)
-
-    def form(self, path: str, fields: dict[str, str]) -> httpx.Response:
-        """A form posted as a browser does, with the page's CSRF token."""
-        self.pages.get("/workloads/new/")
-        return self.pages.post(path, data={**fields, "csrfmiddlewaretoken": self.pages.cookies["csrftoken"]})
 
     def new_session(self) -> httpx.Response:
         """A login, which writes a session."""
@@ -86,7 +52,7 @@ def until_full(call: Callable[[], httpx.Response]) -> list[Any]:
 
 
 def main(folder: Path) -> dict[str, Any]:
-    site = Site(folder)
+    site = Site(folder, DISK_RESERVE_BYTES=str(8 * MIB))
     site.start()
     found: dict[str, Any] = {}
     try:
@@ -108,8 +74,7 @@ def main(folder: Path) -> dict[str, Any]:
         filler.unlink()
         found["afterwards"] = site.api.post("/workloads", json=WORKLOAD).status_code
     finally:
-        site.web.terminate()
-        site.web.wait()
+        site.stop()
     return found
 
 

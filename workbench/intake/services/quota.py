@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
-from django.db.models import F, Sum
+from django.db.models import F, QuerySet, Sum
 
 from workbench.api.problems import Problem
 from workbench.intake import blobs
-from workbench.intake.models import Model, UploadFile
+from workbench.intake.models import Model, Upload, UploadFile
 
 
 def used_bytes(organisation: Any) -> int:
@@ -31,7 +31,14 @@ def check_space(coming: int) -> None:
 
 
 def check(organisation: Any, sizes: Sequence[int]) -> None:
-    """Refuses an upload that is too large for a model, the organisation's quota or the disk. Raises Problem."""
+    """Refuses an upload that is too large for a model, the organisation's quota or the disk, or one too many.
+
+    Raises Problem 409, 413 or 507.
+    """
+    uploads = Upload.objects.filter(organisation=organisation)
+    check_count(uploads, settings.ORGANISATION_OPEN_UPLOADS, "open uploads", "finish one or give one up")
+    models = Model.objects.filter(organisation=organisation)
+    check_count(models, settings.ORGANISATION_MODELS, "models", "delete one that is not needed any more")
     total = sum(sizes)
     if total > settings.MODEL_MAX_BYTES:
         raise too_large(f"{total:,} bytes are over the {settings.MODEL_MAX_BYTES:,} that a model may have")
@@ -39,6 +46,13 @@ def check(organisation: Any, sizes: Sequence[int]) -> None:
     if total > left:
         raise too_large(f"{total:,} bytes are over the {max(0, left):,} left of the organisation's quota")
     check_space(total + announced_bytes())
+
+
+def check_count(rows: QuerySet[Any], most: int, what: str, remedy: str) -> None:
+    """Refuses one more of `rows` when there are `most` of them. Raises Problem 409."""
+    if rows.count() >= most:
+        reason = f"the organisation has {most:,} {what}, which is the most it may have; {remedy}"
+        raise Problem(409, f"{what}: {reason}", [{"field": what, "reason": reason}])
 
 
 def too_large(reason: str) -> Problem:

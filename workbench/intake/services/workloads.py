@@ -4,6 +4,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from django.conf import settings
+
 from kernels import registry
 from kernels.hardware import GPUS
 from kernels.model_files import needed_bytes
@@ -11,6 +13,7 @@ from kernels.model_files.config import value
 from kernels.ops import BYTES
 from workbench.api.problems import invalid
 from workbench.intake.models import Model, Workload
+from workbench.intake.services import quota
 from workbench.intake.services.catalogue import model_for
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Workload as WorkloadDocument
@@ -22,7 +25,9 @@ TOKEN_METRICS = ("ttft", "ttf_n", "tpot", "itl")
 
 
 def create_workload(organisation: Any, user: Any, document: WorkloadDocument) -> Workload:
-    """The row of a valid workload. Raises Problem 422 that names the fields; nothing is kept then."""
+    """The row of a valid workload. Raises Problem 422 that names the fields, or 409; nothing is kept then."""
+    rows = Workload.objects.filter(organisation=organisation)
+    quota.check_count(rows, settings.ORGANISATION_WORKLOADS, "workloads", "delete one that is not needed any more")
     model = check_workload(organisation, user, document)
     name = document.name or f"{model.name}, {document.objectives[0].label}"
     return Workload.objects.create(

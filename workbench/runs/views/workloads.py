@@ -31,9 +31,9 @@ PAGE_SIZE = 25
 @require_safe
 def workload_list(request: HttpRequest) -> HttpResponse:
     """The organisation's workloads, newest first, each with its last run."""
-    found = Workload.objects.for_user(request.user).select_related("model", "created_by").prefetch_related("runs")
+    found = Workload.objects.for_user(request.user).select_related("model", "created_by").with_newest_runs(1)
     page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
-    last = {workload.id: next(iter(workload.runs.all()), None) for workload in page}
+    last = {workload.id: next(iter(workload.newest_runs), None) for workload in page}
     reached = headlines(run.id for run in last.values() if run is not None and run.verdict)
     rows = [
         (workload, *workload.reading, run, reached.get(run.id, "") if run else "")
@@ -52,7 +52,7 @@ def workload_page(request: HttpRequest, workload_id: UUID) -> HttpResponse:
         "workload": workload,
         "sla": document,
         "unreadable": unreadable,
-        "runs": workload.runs.select_related("created_by"),
+        "page": Paginator(workload.runs.select_related("created_by"), PAGE_SIZE).get_page(request.GET.get("page")),
         "document": json.dumps(workload.document, indent=2),
     }
     return render(request, "runs/workload.html", context)
@@ -64,7 +64,7 @@ def run_again(request: HttpRequest, workload_id: UUID) -> HttpResponse:
     """Starts another run of the workload."""
     try:
         run = create_run(_workload(request, workload_id), request.user)
-    except RunError as error:
+    except (RunError, Problem) as error:
         messages.error(request, str(error))
         return redirect("workload", workload_id)
     return redirect("run", run.id)

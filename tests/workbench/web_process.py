@@ -1,0 +1,50 @@
+"""A real web process, for what the test client cannot show: memory, the disk, broken connections."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+
+from workbench.embedded.broker import free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class WebProcess:
+    """A web process with its data in `folder`: `api` sends a member's token, `pages` is logged in."""
+
+    def __init__(self, folder: Path, **settings: str) -> None:
+        self.folder, self.port = folder, free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        more = {"WORKBENCH_DATA": str(folder), "WORKBENCH_URL": self.url, **settings}
+        self.env = {**os.environ, **more, "DJANGO_SETTINGS_MODULE": "workbench.settings"}
+        self.env |= {"API_REQUESTS_PER_MINUTE": "9999", "REDIS_URL": "redis://127.0.0.1:1/0"}
+
+    def start(self) -> None:
+        self._python("manage.py", "migrate", "--verbosity", "0")
+        made = json.loads(self._python("-m", "tests.workbench.web_seed").splitlines()[-1])
+        command = ["-m", "gunicorn", "workbench.wsgi", "--bind", f"127.0.0.1:{self.port}", "--threads", "4"]
+        command += ["--worker-class", "workbench.serving.worker.BufferingWorker", "--no-control-socket"]
+        self.web = subprocess.Popen([sys.executable, *command], cwd=ROOT, env=self.env, stdout=sys.stderr)
+        bearer = {"Authorization": f"Bearer {made['token']}"}
+        self.api = httpx.Client(base_url=f"{self.url}/api/v1", headers=bearer, timeout=60)
+        self.pages = httpx.Client(base_url=self.url, cookies={"sessionid": made["session"]}, timeout=60)
+        for _ in range(200):
+            try:
+                self.api.get("/me").raise_for_status()
+                return
+            except httpx.TransportError:
+                time.sleep(0.2)
+        raise AssertionError("the web process does not answer")
+
+    def _python(self, *arguments: str) -> str:
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, cwd=ROOT, env=self.env, check=True, capture_output=True, text=True).stdout
+
+    def stop(self) -> None:
+        self.web.terminate()
+        self.web.wait()
