@@ -1,15 +1,23 @@
 """Chooses the tokens that quality is measured on."""
 
+import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer
 
 from kernels.model_files import ModelRefused
+from workers.measuring import tokenize_text
 
 TEXT_FILES = ("quality.txt", "eval.txt")
+TOKENIZER = "tokenizer.json"
+CHECKED_CHARACTERS = 2**20
+"""Of the text, tokenized before anything is measured."""
+TOKENIZE_SECONDS = 120
 WRITTEN_AT_ONCE = 64
 
 
@@ -23,14 +31,31 @@ class Tokens:
 
 
 def check_tokenizer(model_dir: Path) -> None:
-    """Raises ModelRefused when there is a tokenizer.json that is no tokenizer."""
-    path = model_dir / "tokenizer.json"
-    if not path.is_file():
-        return
+    """Raises ModelRefused when there is a tokenizer.json that is no tokenizer, or that fails on the model's text."""
+    if (model_dir / TOKENIZER).is_file():
+        _tokenized(model_dir, _text_file(model_dir), CHECKED_CHARACTERS)
+
+
+def _text_file(model_dir: Path) -> str:
+    return next((name for name in TEXT_FILES if (model_dir / name).is_file()), "")
+
+
+def _tokenized(model_dir: Path, text_file: str, characters: int) -> list[int]:
+    """Ids of the start of the text by the model's tokenizer, in a process of its own. Raises ModelRefused."""
+    command = [sys.executable, "-P", tokenize_text.__file__, str(model_dir), text_file, str(characters)]
     try:
-        Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises plain Exception
-        raise ModelRefused(path.name, "", f"it cannot be read as a tokenizer: {str(error)[:200]}") from None
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TOKENIZE_SECONDS)
+    except subprocess.TimeoutExpired:
+        reason = f"tokenizing takes longer than {TOKENIZE_SECONDS} seconds"
+        raise ModelRefused(TOKENIZER, "", reason) from None
+    if done.returncode:
+        print(done.stderr[-2000:], file=sys.stderr)
+        how = signal.Signals(-done.returncode).name if done.returncode < 0 else f"exit code {done.returncode}"
+        raise ModelRefused(TOKENIZER, "", f"the tokenizers library ends its process on it ({how})")
+    found = json.loads(done.stdout.splitlines()[-1])
+    if "refused" in found:
+        raise ModelRefused(TOKENIZER, "", found["refused"])
+    return list(found["ids"])
 
 
 def for_quality(
@@ -53,19 +78,16 @@ def from_text(model_dir: Path, length: int, most: int, vocabulary: int) -> Token
 
     None as well when the tokenizer knows ids that the model of that `vocabulary` does not.
 
-    Consecutive sequences of `length`; at most `most` tokens.
+    Consecutive sequences of `length`; at most `most` tokens. Raises ModelRefused when tokenizing fails.
     """
-    path = next((model_dir / name for name in TEXT_FILES if (model_dir / name).is_file()), None)
-    tokenizer = model_dir / "tokenizer.json"
-    if path is None or not tokenizer.is_file():
+    text_file = _text_file(model_dir)
+    if not text_file or not (model_dir / TOKENIZER).is_file():
         return None
-    with path.open(encoding="utf-8", errors="replace") as stream:
-        text = stream.read(most * 16)
-    found = Tokenizer.from_file(str(tokenizer)).encode(text, add_special_tokens=False).ids[:most]
+    found = _tokenized(model_dir, text_file, most * 16)[:most]
     count = len(found) // length
     if count == 0 or max(found) >= vocabulary:
         return None
-    return Tokens(torch.tensor(found[: count * length]).view(count, length), True, f"the model's {path.name}")
+    return Tokens(torch.tensor(found[: count * length]).view(count, length), True, f"the model's {text_file}")
 
 
 def random(vocabulary: int, length: int, most: int) -> Tokens:

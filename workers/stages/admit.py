@@ -146,10 +146,9 @@ def _check_length(workload: Workload, kind: str, config: dict[str, Any]) -> None
 
 
 def _check_files(document: StageInput, context: Context) -> None:
-    if document.model.generated:
-        return
     try:
-        model_files.inspect(context.model_dir)
+        if not document.model.generated:
+            model_files.inspect(context.model_dir)
         texts.check_tokenizer(context.model_dir)
     except model_files.ModelRefused as error:
         raise StageError(str(error), refused=True, file=error.file, field=error.field) from error

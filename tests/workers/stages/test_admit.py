@@ -133,6 +133,48 @@ def test_a_tokenizer_that_is_none_is_refused(saved, tmp_path):
     assert refusal(document, surroundings).failure.file == "tokenizer.json"
 
 
+WORDS = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
+BAD_TOKENIZERS = {
+    "panics when it is read": (
+        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}, "model": WORDS},
+        "the tokenizers library panics on it",
+    ),
+    "ends the process when it is used": (
+        {
+            "padding": {
+                "strategy": {"Fixed": 10**12},
+                "direction": "Right",
+                "pad_to_multiple_of": None,
+                "pad_id": 0,
+                "pad_type_id": 0,
+                "pad_token": "a",
+            },
+            "model": WORDS,
+        },
+        "the tokenizers library ends its process on it (SIGABRT)",
+    ),
+    "does not know the text's words": (
+        {"model": WORDS | {"unk_token": "nonesuch"}},
+        "it cannot be read as a tokenizer: WordLevel error",
+    ),
+}
+
+
+@pytest.mark.parametrize("generated", [True, False])
+@pytest.mark.parametrize("case", BAD_TOKENIZERS)
+def test_a_tokenizer_that_breaks_its_library_is_refused(saved, tmp_path, case, generated):
+    tokenizer, sentence = BAD_TOKENIZERS[case]
+    document, surroundings = uploaded(saved, tmp_path)
+    document.model.generated = generated
+    (surroundings.model_dir / "quality.txt").write_text("words of the customer")
+    (surroundings.model_dir / "tokenizer.json").write_text(
+        json.dumps(tokenizer | {"version": "1.0", "added_tokens": []})
+    )
+    failure = refusal(document, surroundings).failure
+    assert failure.file == "tokenizer.json"
+    assert failure.sentence.startswith(f"tokenizer.json: {sentence}")
+
+
 @pytest.mark.parametrize(
     ("sla", "words"),
     [
