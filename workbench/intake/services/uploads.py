@@ -16,6 +16,7 @@ from workbench.intake import blobs
 from workbench.intake.models import Model, Upload, UploadFile
 from workbench.intake.services import quota
 from workbench.intake.services.catalogue import manifest_of, save_model
+from workbench.intake.services.chat_templates import check_templates
 from workbench.intake.services.receiving import discard, file_of
 from workers.documents.model import ModelFile
 
@@ -113,6 +114,7 @@ def _to_model(upload: Upload, user: Any, files: list[UploadFile], hashes: Mappin
             if told != file.digest:
                 raise ModelRefused(file.path, "sha256", f"the content that came has {file.digest}, not {told}")
     facts = inspect(where, quota=settings.MODEL_MAX_BYTES)
+    check_templates(where)
     UploadFile.objects.bulk_update(files, ["digest"])
     listed = [ModelFile(path=file.path, sha256=file.digest, size=file.size) for file in files]
     manifest = manifest_of(facts, upload.name, "upload", listed)
