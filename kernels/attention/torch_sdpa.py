@@ -131,7 +131,7 @@ def needs_mask(case: AttentionCase) -> bool:
 
 
 def _mask(case: AttentionCase, device: "torch.device") -> "torch.Tensor":
-    from kernels.proof.reference import visible
+    from kernels.ops.attention import visible
 
     return visible(case, slice(0, case.q_len), device)
 

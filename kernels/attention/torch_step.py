@@ -35,7 +35,7 @@ class TorchStepAttention(Variant):
         """f(qkv, cos, sin, k_cache, v_cache, position) -> o."""
         from functools import partial
 
-        from kernels.proof.step_reference import step_attention
+        from kernels.ops.step_attention import step_attention
 
         if params:
             raise ValueError(f"torch_step_attention takes no params, not {', '.join(sorted(params))}")

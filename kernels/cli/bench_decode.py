@@ -18,7 +18,7 @@ from kernels.engine.whole_model import WholeModel
 from kernels.hardware import Gpu
 from kernels.measure import fidelity
 from kernels.measure.fidelity import Fidelity
-from kernels.measure.roofline import floor_ms, impossible
+from kernels.measure.roofline import exceeds_peak, floor_ms
 from kernels.measure.timing import median_interval
 from kernels.model_files import catalogue
 from kernels.ops import BYTES, ModelCase
@@ -239,7 +239,7 @@ def _row(run: _Run, gpu: Gpu, ceilings: dict[str, Any], best: float | None, ids:
     ms, low, high = median_interval(run.ttf64_ms)
     per_token = median_interval(run.per_token_ms)[0]
     floor, read = floor_ms(case, ceilings), ceilings.get("read_tbps")
-    too_good = impossible(case, ms, gpu, ceilings)
+    too_good = exceeds_peak(case, ms, gpu, ceilings)
     names = kernels_seen(lambda: run.runner.generate(ids, 4), ids.device)
     return row.model_copy(
         update={

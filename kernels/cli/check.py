@@ -6,7 +6,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kernels.cases import check_cases
+from kernels.cases import GROUPS, check_cases
 from kernels.cli.bench import positive
 from kernels.cli.jobs import shared_out
 from kernels.ops import Case
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kernels.hardware import Gpu
 
-OPS = ("linear", "grouped", "attention", "step_attention", "rmsnorm", "gated", "rope", "lm_head")
+OPS = GROUPS["library"]
 
 
 def check_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,15 +63,15 @@ def rows_of(wanted: list[str], device: "torch.device", gpu: "Gpu", case: Case) -
 
     from kernels import registry
     from kernels.proof import gate
-    from kernels.proof.reference_cache import Truths
+    from kernels.proof.reference_cache import ReferenceCache
 
-    truths = Truths()
+    references = ReferenceCache()
     able, refused = registry.offers(case, gpu)
     rows = []
     for variant in (each for each in able if each.name in wanted):
-        report = gate.check(variant, case, device, truths=truths)
+        report = gate.check(variant, case, device, references=references)
         rows.append(_row(case.key, variant.name, report.gate, report.sentence))
-    del truths
+    del references
     if device.type == "cuda":
         torch.cuda.empty_cache()
     return rows + [_row(case.key, name, "refused", why.reason) for name, why in refused.items() if name in wanted]

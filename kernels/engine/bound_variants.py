@@ -9,9 +9,8 @@ from torch import Tensor
 
 from kernels import registry
 from kernels.hardware import Gpu
-from kernels.ops import Case, case_from
+from kernels.ops import TORCH_VARIANTS, Case, case_from
 from kernels.plan import PlannedOp
-from kernels.tune.autotune import DEFAULTS
 
 SIZES = ("m", "batch", "q_len", "kv_len")
 """Fields of a case in which a variant planned for one value may serve another."""
@@ -66,7 +65,7 @@ class Parts:
         found = self.planned(case)
         if found is not None:
             return found
-        for name in DEFAULTS:
+        for name in TORCH_VARIANTS:
             variant = registry.variant(name)
             if variant.op == case.op and variant.serves(case, self.gpu) is None:
                 made = Part(variant, case, {}, variant.build(case, {}), math.inf)
@@ -83,12 +82,12 @@ class Parts:
             self._packed[slot] = (part.variant.pack(part.case, part.params, folded), weight, norm)
         return self._packed[slot][0]
 
-    def held(self, part: Part, weight: Tensor, x: Tensor) -> Tensor:
+    def rounded(self, part: Part, weight: Tensor, x: Tensor) -> Tensor:
         """The weight's values as the part's precision holds them: the weight itself where nothing is lost."""
         if not part.variant.lossy:
             return weight
-        held: Tensor = part.variant.rounded(part.case, part.params, {"x": x, "w": weight})["w"]
-        return held.to(weight.dtype)
+        found: Tensor = part.variant.rounded(part.case, part.params, {"x": x, "w": weight})["w"]
+        return found.to(weight.dtype)
 
     def _nearest(self, case: Case) -> Part | None:
         near = sorted(self._planned.get(_kind(case), []), key=lambda op: _distance(case, op.case))

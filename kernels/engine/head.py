@@ -55,4 +55,4 @@ class Head:
         if self._advances_token:
             norm, weight = torch.ones_like(norm), folded_in(weight, norm)
         hidden = decoder.rms_norm(x, norm, model.eps)
-        return F.linear(hidden, self._parts.held(self._part, weight, hidden))
+        return F.linear(hidden, self._parts.rounded(self._part, weight, hidden))

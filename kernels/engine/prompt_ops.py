@@ -10,9 +10,8 @@ from kernels.attention import flash_triton
 from kernels.engine.layer_ops import Places, Traffic
 from kernels.engine.prompts import bucket
 from kernels.hardware import Gpu
-from kernels.ops import AttentionCase, Case, LinearCase, RmsNormCase
+from kernels.ops import TORCH_VARIANTS, AttentionCase, Case, LinearCase, RmsNormCase
 from kernels.plan import PlannedOp
-from kernels.tune.autotune import DEFAULTS
 from kernels.tune.plan_search import planned_op
 
 FEW, LONG = 192, 1024
@@ -89,7 +88,7 @@ def _epilogues(cases: Iterable[Case]) -> set[str]:
 
 
 def _op(case: Case, gpu: Gpu, usable: set[str]) -> PlannedOp | None:
-    for name in (*_preferred(case), *DEFAULTS):
+    for name in (*_preferred(case), *TORCH_VARIANTS):
         variant = registry.variant(name)
         if name in usable and variant.op == case.op and variant.serves(case, gpu) is None:
             return planned_op(case, name, _params(case, name, gpu))

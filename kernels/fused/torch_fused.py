@@ -6,6 +6,10 @@ from typing import Any, ClassVar
 
 from kernels.hardware import Gpu
 from kernels.ops import GatedCase, LmHeadCase, RmsNormCase, RopeCase
+from kernels.ops.gated import gated
+from kernels.ops.lm_head import TOP_K, sample
+from kernels.ops.paged_kv import slots
+from kernels.ops.rope import rope
 from kernels.registry import Refusal, Variant, register
 
 
@@ -57,10 +61,8 @@ class TorchGated(Variant):
 
     def build(self, case: GatedCase, params: dict[str, Any]) -> Callable[..., Any]:
         """f(gate_up) -> y."""
-        from kernels.proof import reference
-
         _no_params(self.name, params)
-        return lambda gate_up: reference.gated(case, gate_up)
+        return lambda gate_up: gated(case, gate_up)
 
 
 @register
@@ -81,12 +83,9 @@ class TorchRope(Variant):
 
     def build(self, case: RopeCase, params: dict[str, Any]) -> Callable[..., Any]:
         """f(q, k, cos, sin) -> (q, k), or f(q, k, v, cos, sin, k_cache, v_cache, position, page_table=None) -> q."""
-        from kernels.proof import reference
-        from kernels.proof.paged_kv import slots
-
         _no_params(self.name, params)
         if not case.append:
-            return reference.rope
+            return rope
 
         def append(
             q: Any,
@@ -99,7 +98,7 @@ class TorchRope(Variant):
             position: Any,
             page_table: Any = None,
         ) -> Any:
-            q, k = reference.rope(q, k, cos, sin)
+            q, k = rope(q, k, cos, sin)
             at = slots(position, case.q_len, page_table, k_cache.shape[1])
             k_cache[at], v_cache[at] = k, v
             return q
@@ -151,12 +150,10 @@ class TorchLmHeadSampling(Variant):
         """f(x, w, temperature, top_p, seed, top_k=50) -> ids [m] int64, as `LmHeadSkinny.build` has it."""
         import torch.nn.functional as F
 
-        from kernels.proof import reference
-
         _no_params(self.name, params)
 
-        def draw(x: Any, w: Any, temperature: Any, top_p: Any, seed: Any, top_k: int = reference.TOP_K) -> Any:
-            return reference.sample(F.linear(x, w), temperature, top_p, seed, top_k)
+        def draw(x: Any, w: Any, temperature: Any, top_p: Any, seed: Any, top_k: int = TOP_K) -> Any:
+            return sample(F.linear(x, w), temperature, top_p, seed, top_k)
 
         return draw
 

@@ -43,7 +43,7 @@ BLOCK = 128
 def product(case: LinearCase, params: dict[str, Any]) -> Callable[..., Any]:
     """f(x, w, bias=None, residual=None, eps=1e-6) for the case, compiled. Raises ValueError that names a param."""
     from kernels.cuda import nvrtc
-    from kernels.proof.reference import EPSILON
+    from kernels.ops.base import EPSILON
 
     tile = tile_of(case, params)
     kernel = nvrtc.load(PING_PONG if tile.ping_pong else SOURCE, "gemm", constants(case, tile), tile.shared_bytes)

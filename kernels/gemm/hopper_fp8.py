@@ -68,8 +68,8 @@ def rounded(case: LinearCase, arguments: dict[str, Any]) -> dict[str, Any]:
 
     granularity = _granularity(case)
     held = {
-        "x": scaled.held(scaled.of_x(arguments["x"], granularity)),
-        "w": scaled.held(scaled.of_w(arguments["w"], granularity)),
+        "x": scaled.dequantise(scaled.of_x(arguments["x"], granularity)),
+        "w": scaled.dequantise(scaled.of_w(arguments["w"], granularity)),
     }
     return arguments | held
 

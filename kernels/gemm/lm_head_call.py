@@ -13,8 +13,8 @@ from kernels.dtypes import DTYPES
 from kernels.gemm.skinny_call import SchedulerCounters, check_stream, kernel, macros, parameters, sm_count
 from kernels.gemm.skinny_config import CANDIDATES_BYTES, SHARED_MOST, TileConfig
 from kernels.ops import LmHeadCase
+from kernels.ops.lm_head import TOP_K
 from kernels.ops.token_feedback import TokenFeedback
-from kernels.proof.reference import TOP_K
 
 SOURCE = Path(__file__).with_name("lm_head.cu")
 

@@ -16,7 +16,7 @@ from kernels.gemm import skinny_pack as order
 from kernels.gemm.quantise import quantised
 from kernels.gemm.skinny_config import KINDS, SHARED_MOST, STEP_K, TileConfig, can_schedule_dynamically
 from kernels.ops import LinearCase
-from kernels.proof.reference import EPSILON
+from kernels.ops.base import EPSILON
 
 SOURCE = Path(__file__).with_name("skinny.cu")
 

@@ -14,7 +14,7 @@ from kernels.dtypes import DTYPES
 from kernels.gemm.skinny_call import check_additions
 from kernels.gemm.small_config import PANEL, SmallTileConfig
 from kernels.ops import LinearCase
-from kernels.proof.reference import EPSILON
+from kernels.ops.base import EPSILON
 from kernels.tiles.maps import named
 
 SOURCE = Path(__file__).with_name("small.cu")

@@ -22,7 +22,7 @@ def _plain(case: LinearCase) -> "Callable[..., Any]":
     """
     import torch.nn.functional as F
 
-    from kernels.proof.reference import EPSILON
+    from kernels.ops.base import EPSILON
 
     def product(
         x: "torch.Tensor", w: "torch.Tensor", bias: Any = None, residual: Any = None, eps: float = EPSILON

@@ -1,49 +1,52 @@
-"""The operations a model is made of: their shapes, FLOPs and least bytes. Imports without torch.
+"""The operations that a model is made of, a module each. Imports without torch.
 
-A *case* is one operation at one shape. `flops` counts a multiply-add as two; `least_bytes` counts every input read
+A *case* is one operation at one shape. Its class is all that generic code knows of the op: shapes, roofline traffic,
+reference, test inputs, tolerance, label. `flops` counts a multiply-add as two; `least_bytes` counts every input read
 once and every output written once. Formulas: `docs/measurement.md`.
 """
 
-from typing import Annotated
+from typing import Annotated, get_args
 
 from pydantic import Field, TypeAdapter
 
-from kernels.ops.attention import AttentionCase, StepAttentionCase
-from kernels.ops.base import BYTES, E2M1, DType, Epilogue, Sampling, Scales, Weights
+from kernels.ops.attention import AttentionCase
+from kernels.ops.base import BYTES, E2M1, BaseCase, DType, Epilogue, Sampling, Scales, Weights
+from kernels.ops.gated import GatedCase
+from kernels.ops.grouped import GroupedCase
+from kernels.ops.linear import LinearCase
+from kernels.ops.lm_head import LmHeadCase
 from kernels.ops.model import ModelCase
-from kernels.ops.products import GroupedCase, LinearCase, LmHeadCase
-from kernels.ops.rowwise import GatedCase, RmsNormCase, RopeCase
+from kernels.ops.rmsnorm import RmsNormCase
+from kernels.ops.rope import RopeCase
+from kernels.ops.step_attention import StepAttentionCase
 
 __all__ = [
-    "BYTES", "E2M1", "PARTS", "AttentionCase", "Case", "DType", "Epilogue", "GatedCase", "GroupedCase", "LinearCase",
-    "LmHeadCase", "ModelCase", "RmsNormCase", "RopeCase", "Sampling", "Scales", "StepAttentionCase", "Weights",
-    "case_from",
+    "BYTES", "E2M1", "OPS", "PARTS", "TORCH_VARIANTS", "AttentionCase", "BaseCase", "Case", "DType", "Epilogue",
+    "GatedCase", "GroupedCase", "LinearCase", "LmHeadCase", "ModelCase", "RmsNormCase", "RopeCase", "Sampling",
+    "Scales", "StepAttentionCase", "Weights", "case_from",
 ]  # fmt: skip
 
-Case = Annotated[
-    LinearCase
-    | GroupedCase
+Union = (
+    ModelCase
     | AttentionCase
     | StepAttentionCase
+    | LinearCase
+    | GroupedCase
+    | LmHeadCase
     | RmsNormCase
     | RopeCase
     | GatedCase
-    | LmHeadCase
-    | ModelCase,
-    Field(discriminator="op"),
-]
-PARTS = {
-    "model": "the whole model",
-    "attention": "attention",
-    "step_attention": "attention",
-    "linear": "products",
-    "grouped": "products",
-    "lm_head": "the LM head",
-    "rmsnorm": "norms",
-    "rope": "rotations",
-    "gated": "gates",
-}
-"""What the work of an op is called, in the order in which it is told."""
+)
+Case = Annotated[Union, Field(discriminator="op")]
+
+OPS: dict[str, type[BaseCase]] = {each.model_fields["op"].default: each for each in get_args(Union)}
+"""The case's class by the name of its op, in the order in which pages tell of them."""
+
+PARTS = {name: each.part for name, each in OPS.items()}
+"""What the work of an op is called."""
+
+TORCH_VARIANTS = tuple(name for each in OPS.values() for name in each.torch_variants)
+"""What torch runs by itself: kept unless something is faster by more than the noise."""
 
 case_from: TypeAdapter[Case] = TypeAdapter(Case)
 """`case_from.validate_python({...})` gives the case a document names."""

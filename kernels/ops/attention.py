@@ -1,10 +1,18 @@
-"""Attention: of a prompt, of a cache, and of one decode step between two products. Imports without torch."""
+"""Attention over a prompt or over a KV cache. Imports without torch."""
 
-from typing import Annotated, Literal, Self
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from kernels.ops.base import BYTES, BaseCase, DType
+from kernels.ops.base import BLOCK_ELEMENTS, BYTES, Arguments, BaseCase, DType, Outputs
+from kernels.ops.paged_kv import PAGE_SIZE, keys_of, shuffled_pages
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernels.proof.inputs import Maker
 
 
 class AttentionCase(BaseCase):
@@ -18,6 +26,9 @@ class AttentionCase(BaseCase):
     A cache: `kv_lengths` are the keys that each sequence has in its kv_len slots (None: all); `paged` pages hold
     `page_size` tokens (None: 16); an fp8 cache has a float32 scale for each KV head, of k and of v.
     """
+
+    part = "attention"
+    torch_variants = ("sdpa_flash", "sdpa_math")
 
     op: Literal["attention"] = "attention"
     kind: Literal["prefill", "decode"]
@@ -68,38 +79,160 @@ class AttentionCase(BaseCase):
         keys = sum(kv_len for _, kv_len in self.sequences)
         return q_and_o + 2 * keys * self.kv_heads * self.head_dim * BYTES[self.kv_dtype]
 
+    @property
+    def unavoidable_flops(self) -> float:
+        """Below `flops` where a window or causality leaves pairs of query and key out."""
+        return 4.0 * self.heads * self.head_dim * sum(_visible_pairs(self, *each) for each in self.sequences)
+
+    @property
+    def unavoidable_bytes(self) -> float:
+        """Below `least_bytes` where a window hides keys."""
+        if self.window is None or self.lengths is not None:
+            return self.least_bytes
+        hidden = sum(max(0, kv_len - (self.q_len - 1 + self.window)) for _, kv_len in self.sequences)
+        return self.least_bytes - 2 * hidden * self.kv_heads * self.head_dim * BYTES[self.kv_dtype]
+
+    def inputs(self, make: "Maker", scale: float) -> Arguments:
+        from kernels.dtypes import DTYPES
+
+        q = make.normal(self.batch, self.q_len, self.heads, self.head_dim, scale=scale)
+        make.dtype = DTYPES["fp32" if self.kv_dtype == "fp8" else self.kv_dtype]
+        k = make.normal(self.batch, self.kv_len, self.kv_heads, self.head_dim)
+        v = make.normal(self.batch, self.kv_len, self.kv_heads, self.head_dim, scale=scale)
+        return {"q": q, "k": k, "v": v} | (_cache(self, make, k, v) if self.cached else {})
+
+    def reference(self, arguments: Arguments) -> Outputs:
+        if self.cached:
+            return (_each_sequence(self, arguments, lambda plain, one: attention(plain, **one)),)
+        return (attention(self, **arguments),)
+
+    def native(self, arguments: Arguments) -> Outputs:
+        if self.cached:
+            return (_each_sequence(self, arguments, lambda plain, one: plain.native(one)[0]),)
+        if self.softcap is None and self.batch and self.q_len and self.kv_len:
+            return (_sdpa(self, **arguments),)
+        return self.reference(arguments)
+
+    @property
+    def longest_sum(self) -> int:
+        return max(self.head_dim, self.kv_len)
+
 
 def _attention_flops(case: AttentionCase, q_len: int, kv_len: int) -> float:
     full = 4.0 * case.heads * q_len * kv_len * case.head_dim
     return full / 2 if case.causal and q_len == kv_len > 1 else full
 
 
-class StepAttentionCase(BaseCase):
-    """One decode step between the QKV product and the output product: rotation, append to the cache, attention.
+def _visible_pairs(case: AttentionCase, q_len: int, kv_len: int) -> float:
+    """How many (query, key) pairs of one sequence are visible."""
+    if case.window is None:
+        hidden = min(q_len, kv_len)
+        return q_len * kv_len - (hidden * (hidden - 1) / 2 if case.causal else 0)
+    if not case.causal:
+        return q_len * min(case.window, kv_len)
+    first = kv_len - q_len + 1
+    return float(sum(max(0, min(case.window, first + query)) for query in range(q_len)))
 
-    qkv is [batch, (heads + 2 · kv_heads) · head_dim], the caches [batch, capacity, kv_heads, head_dim]; `kv_len` is
-    what a query sees, its own token included, and `window` bounds it.
+
+def attention(case: AttentionCase, q: "torch.Tensor", k: "torch.Tensor", v: "torch.Tensor") -> "torch.Tensor":
+    """o [batch, q_len, heads, head_dim], query block by query block; causal aligns the last query with the last key."""
+    import torch
+
+    group = case.heads // case.kv_heads
+    k, v = (each.to(q.dtype).repeat_interleave(group, dim=2).transpose(1, 2) for each in (k, v))
+    q = q.transpose(1, 2)
+    rows = max(1, BLOCK_ELEMENTS // max(1, case.batch * case.heads * case.kv_len))
+    out = torch.empty_like(q)
+    for start in range(0, case.q_len, rows):
+        block = slice(start, min(start + rows, case.q_len))
+        scores = q[:, :, block] @ k.transpose(-1, -2) / math.sqrt(case.head_dim)
+        if case.softcap is not None:
+            scores = case.softcap * torch.tanh(scores / case.softcap)
+        scores = scores.masked_fill(~visible(case, block, q.device), -math.inf)
+        out[:, :, block] = torch.nan_to_num(torch.softmax(scores, dim=-1)) @ v
+    return out.transpose(1, 2).contiguous()
+
+
+def visible(case: AttentionCase, block: slice, device: "torch.device") -> "torch.Tensor":
+    """Which keys each query of the block sees, [queries, kv_len] bool."""
+    import torch
+
+    query = torch.arange(block.start, block.stop, device=device)[:, None] + (case.kv_len - case.q_len)
+    key = torch.arange(case.kv_len, device=device)[None, :]
+    seen = torch.ones(block.stop - block.start, case.kv_len, dtype=torch.bool, device=device)
+    if case.causal:
+        seen &= key <= query
+    if case.window is not None:
+        seen &= (query - key).abs() < case.window
+    if case.lengths is not None:
+        sequence = torch.repeat_interleave(torch.tensor(case.lengths, device=device))
+        seen &= sequence[block][:, None] == sequence[None, :]
+    return seen
+
+
+def _sdpa(case: AttentionCase, q: "torch.Tensor", k: "torch.Tensor", v: "torch.Tensor") -> "torch.Tensor":
+    from torch.nn.functional import scaled_dot_product_attention
+
+    free = case.window is None and case.lengths is None
+    square = case.causal and free and case.q_len == case.kv_len
+    plain = free and (not case.causal or case.q_len == 1)
+    mask = None if square or plain else visible(case, slice(0, case.q_len), q.device)
+    q, k, v = (each.to(q.dtype).transpose(1, 2) for each in (q, k, v))
+    o = scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=square, enable_gqa=case.heads != case.kv_heads)
+    return o.transpose(1, 2)
+
+
+def _each_sequence(
+    case: AttentionCase, arguments: Arguments, attend: "Callable[[AttentionCase, Arguments], torch.Tensor]"
+) -> "torch.Tensor":
+    """o of a case that reads a cache: `attend` of each sequence by itself, its keys and values taken out of the cache.
+
+    They are multiplied by their scales in float32 (float64 beside a float64 q) and rounded to q's dtype.
     """
+    import torch
 
-    op: Literal["step_attention"] = "step_attention"
-    batch: int = Field(ge=0)
-    heads: int = Field(gt=0)
-    kv_heads: int = Field(gt=0)
-    head_dim: int = Field(gt=0)
-    kv_len: int = Field(gt=0)
-    window: int | None = None
-    dtype: DType = "bf16"
+    q, scales = arguments["q"], (arguments.get("k_scale"), arguments.get("v_scale"))
+    rows = []
+    for sequence, (_, length) in enumerate(case.sequences):
+        taken = {"q": q[sequence : sequence + 1]}
+        for name, scale in zip(("k", "v"), scales, strict=True):
+            stored = keys_of(arguments[name], arguments.get("page_table"), sequence, length)
+            wide = stored.to(torch.float64 if q.dtype == torch.float64 else torch.float32)
+            taken[name] = (wide if scale is None else wide * scale[:, None]).to(q.dtype)
+        plain = {"batch": 1, "kv_len": length, "kv_lengths": None, "paged": False, "kv_dtype": case.dtype}
+        rows.append(attend(case.model_copy(update=plain), taken))
+    return torch.cat(rows) if rows else torch.empty_like(q)
 
-    @property
-    def seen(self) -> int:
-        """Keys that the query attends to."""
-        return min(self.kv_len, self.window or self.kv_len)
 
-    @property
-    def flops(self) -> float:
-        return self.batch * self.head_dim * (4.0 * self.heads * self.seen + 6.0 * (self.heads + self.kv_heads))
+def _cache(case: AttentionCase, make: "Maker", k: "torch.Tensor", v: "torch.Tensor") -> Arguments:
+    """k and v as the case's cache stores them, with what it takes to read them.
 
-    @property
-    def least_bytes(self) -> float:
-        rows = 2 * self.heads + 2 * self.kv_heads + 2 * self.kv_heads * self.seen
-        return self.batch * self.head_dim * rows * BYTES[self.dtype]
+    Slots that store no key are NaN, and so are pages that no sequence uses; their entries of the page table are -1.
+    """
+    import torch
+
+    found, page_size = {"k": k, "v": v}, case.page_size or PAGE_SIZE
+    for name in ("k", "v") if case.kv_dtype == "fp8" else ():
+        found[f"{name}_scale"] = found[name].abs().amax(dim=(0, 1, 3)) / 448 if k.numel() else k.new_ones(case.kv_heads)
+        found[name] = (found[name] / found[f"{name}_scale"][:, None]).to(torch.float8_e4m3fn)
+    if case.kv_lengths is not None:
+        found["lengths"] = torch.tensor(case.kv_lengths, dtype=torch.int32, device=k.device)
+    per_sequence = -(-case.kv_len // page_size)
+    table, pages = shuffled_pages(case.batch, per_sequence, make.generator)
+    for name in ("k", "v"):
+        slots = found[name]
+        if case.paged:
+            slots = slots.new_empty(case.batch, per_sequence * page_size, *k.shape[2:])
+        slots[:, : case.kv_len] = found[name]
+        rows = slots.view(torch.uint8) if case.kv_dtype == "fp8" else slots
+        for row, (_, length) in zip(rows, case.sequences, strict=True):
+            row[length:] = 0x7F if case.kv_dtype == "fp8" else math.nan
+        found[name] = slots
+        if case.paged:
+            spread = slots.new_empty(pages, page_size, *k.shape[2:])
+            spread.view(torch.uint8).fill_(0x7F)
+            spread[table.flatten().long()] = slots.unflatten(1, (per_sequence, page_size)).flatten(0, 1)
+            found[name] = spread
+    for row, (_, length) in zip(table, case.sequences, strict=True):
+        row[-(-length // page_size) :] = -1
+    return found | ({"page_table": table} if case.paged else {})

@@ -1,8 +1,15 @@
-"""What every case has: names of precisions, bytes of an element, the key. Imports without torch."""
+"""What every op has: its case, and the hooks that generic code calls. Imports without torch."""
 
-from typing import Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
+
+from kernels.proof.oracle import Oracle
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernels.proof.inputs import Maker
 
 DType = Literal["fp32", "bf16", "fp16"]
 Weights = Literal["fp32", "bf16", "fp16", "int8", "fp8", "nvfp4", "int4"]
@@ -31,14 +38,111 @@ BYTES: dict[str, float] = {
 }
 """Bytes per element, scales included."""
 
+MATRIX_RATE: dict[str, float] = {"fp32": 0.5, "bf16": 1, "fp16": 1, "int8": 2, "fp8": 2, "int4": 2, "nvfp4": 4}
+"""Matrix FLOP per clock of a precision, relative to bf16 (fp32: as TF32)."""
+
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 """The magnitudes of a 4-bit number by its lower three bits; the fourth is the sign."""
 
+EPSILON = 1e-6
+"""The epsilon of RMSNorm where the call does not give one."""
+
+BLOCK_ELEMENTS = 1 << 26
+"""The largest block of scores or logits that a reference holds at once, in elements."""
+
+Arguments = dict[str, Any]
+"""The arguments of one call by name."""
+Outputs = tuple["torch.Tensor", ...]
+
 
 class BaseCase(BaseModel):
+    """One op at one shape. A subclass of a module of its own is all that generic code knows of an op."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    part: ClassVar[str]
+    """What the work of the op is called on pages and in sentences."""
+    torch_variants: ClassVar[tuple[str, ...]] = ()
+    """The variants that torch runs by itself, the first that serves a case first."""
+    copies: ClassVar[bool] = False
+    """Whether the op writes about as many bytes as it reads: the copy bandwidth is then its roofline."""
+    packs_weight: ClassVar[bool] = False
+    """Whether the call's argument `w` is what `Variant.pack` returned."""
 
     @property
     def key(self) -> str:
         """The case as one short string, equal for equal cases."""
         return " ".join(f"{name}={value}" for name, value in self.model_dump().items() if value is not None)
+
+    @property
+    def shape_label(self) -> str:
+        """The case in a few words, for sentences about a plan."""
+        return str(getattr(self, "op", ""))
+
+    # Roofline
+
+    @property
+    def flops(self) -> float:
+        """FLOPs as papers count them; a multiply-add is two."""
+        raise NotImplementedError
+
+    @property
+    def least_bytes(self) -> float:
+        """Bytes when every input is read once and every output is written once."""
+        raise NotImplementedError
+
+    @property
+    def unavoidable_flops(self) -> float:
+        """FLOPs that no implementation can leave out."""
+        return self.flops
+
+    @property
+    def unavoidable_bytes(self) -> float:
+        """Bytes that no implementation can leave out."""
+        return self.least_bytes
+
+    @property
+    def matrix_precision(self) -> str:
+        """The precision whose matrix rate bounds the case, a key of MATRIX_RATE."""
+        return str(getattr(self, "dtype", "bf16"))
+
+    # Proof
+
+    def inputs(self, make: "Maker", scale: float) -> Arguments:
+        """Random arguments of one call; `scale` is the standard deviation of the activations."""
+        raise ValueError(f"no test inputs for {self.key}")
+
+    def reference(self, arguments: Arguments) -> Outputs:
+        """The outputs in plain torch, calculated in the dtypes of the arguments, which stay as they are."""
+        raise ValueError(f"no reference for {self.key}")
+
+    def native(self, arguments: Arguments) -> Outputs:
+        """What torch itself answers in the arguments' own precision: the yardstick of the gate."""
+        return self.reference(arguments)
+
+    @property
+    def longest_sum(self) -> int:
+        """Terms of the longest sum that the op calculates: what rounding may accumulate over."""
+        return 1
+
+    def oracle(self, truth: Outputs, own: Outputs, rounding: float, used: Arguments, drawn: Arguments) -> Oracle:
+        """What a call with the arguments `used` is compared with; `drawn` are they before a variant rounded any."""
+        return Oracle(truth, own, rounding)
+
+    def continuous(self, arguments: Arguments) -> "torch.Tensor":
+        """The first output in float64, before any choice of a token: what rounding of the inputs is measured on."""
+        from kernels.proof.reference import compute
+
+        return compute(self, arguments)[0]
+
+    def passed(self, arguments: Arguments) -> Arguments:
+        """The arguments as a call takes them."""
+        return arguments
+
+    def comparable(self, outputs: Outputs) -> Outputs:
+        """A variant's outputs as the reference gives them. Raises Failed for outputs that are of another kind."""
+        return outputs
+
+    def written_slots(self, arguments: Arguments) -> "tuple[torch.Tensor, torch.Tensor] | None":
+        """The indices of `k_cache` and `v_cache` that a call writes; None where it writes no argument."""
+        return None

@@ -14,6 +14,8 @@ class ModelCase(BaseCase):
     `bytes_per_token` that a decode step must read.
     """
 
+    part = "the whole model"
+
     op: Literal["model"] = "model"
     model: str
     weights: Weights = "bf16"
@@ -30,3 +32,7 @@ class ModelCase(BaseCase):
     @property
     def least_bytes(self) -> float:
         return self.bytes_per_token * self.tokens
+
+    @property
+    def matrix_precision(self) -> str:
+        return self.weights

@@ -17,13 +17,13 @@ from typing import Any
 
 import torch
 
-from kernels.ops import Case, LinearCase, LmHeadCase, RmsNormCase
-from kernels.proof import inputs, reference
-from kernels.proof.mutation_check import rest_is_unchanged, written_slots
-from kernels.proof.oracle import Expected, ExpectedDraws, ExpectedIds, Failed, Margin, rms, rounding
+from kernels.ops.base import Arguments, BaseCase, Outputs
+from kernels.proof import inputs
+from kernels.proof.mutation_check import rest_is_unchanged, written
+from kernels.proof.oracle import Failed, Oracle, Tolerance, rms
 from kernels.proof.poison import PoisonedEmpty, poison
-from kernels.proof.reference_cache import Answer, Arguments, Truths, copied, same
-from kernels.quant import scaled
+from kernels.proof.reference import compute, rounding
+from kernels.proof.reference_cache import Answer, ReferenceCache, copied, same
 from kernels.registry import Variant
 
 
@@ -44,32 +44,32 @@ class GateReport:
 
 def check(
     variant: Variant,
-    case: Case,
+    case: BaseCase,
     device: torch.device | str,
     params: dict[str, Any] | None = None,
     seed: int = 0,
-    truths: Truths | None = None,
+    references: ReferenceCache | None = None,
 ) -> GateReport:
     """Puts the variant through the gate for one case: three magnitudes of inputs, ten calls in all.
 
-    `truths` keeps what is expected of the inputs for the case's other variants.
+    `references` keeps what is expected of the inputs for the case's other variants.
     """
-    return prove(variant, case, device, params, seed, truths)[0]
+    return prove(variant, case, device, params, seed, references)[0]
 
 
 def prove(
     variant: Variant,
-    case: Case,
+    case: BaseCase,
     device: torch.device | str,
     params: dict[str, Any] | None = None,
     seed: int = 0,
-    truths: Truths | None = None,
+    references: ReferenceCache | None = None,
 ) -> tuple[GateReport, Callable[..., Any] | None]:
     """The gate's report, and the very function that it is about (None when it could not be built)."""
     params, function = params or {}, None
     try:
         function = variant.build(case, params)
-        gate = _Gate(variant, case, torch.device(device), params, function, truths or Truths())
+        gate = _Gate(variant, case, torch.device(device), params, function, references or ReferenceCache())
         with torch.no_grad():
             for position, kind in enumerate(inputs.KINDS):
                 gate.fresh(kind, seed + position)
@@ -89,15 +89,15 @@ class _Gate:
     def __init__(
         self,
         variant: Variant,
-        case: Case,
+        case: BaseCase,
         device: torch.device,
         params: dict[str, Any],
         function: Callable[..., Any],
-        truths: Truths,
+        references: ReferenceCache,
     ) -> None:
         self.variant, self.case, self.device, self.params, self.function = variant, case, device, params, function
-        self.truths = truths
-        self.worst: Margin | None = None
+        self.references = references
+        self.worst: Tolerance | None = None
         self.quantisation: float | None = None
 
     def fresh(self, kind: inputs.Kind, seed: int) -> None:
@@ -146,25 +146,14 @@ class _Gate:
     def _kept(self, name: str, before: Any, packed: Arguments) -> bool:
         return same(before, packed[name]) or rest_is_unchanged(self.case, name, before, packed)
 
-    def _call(self, packed: Arguments) -> reference.Outputs:
+    def _call(self, packed: Arguments) -> Outputs:
         answer = self.function(**packed)
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         outputs = answer if isinstance(answer, tuple) else (answer,)
-        return *self._multiplied_out(outputs), *written_slots(self.case, packed)
+        return *self.case.comparable(outputs), *written(self.case, packed)
 
-    def _multiplied_out(self, outputs: reference.Outputs) -> reference.Outputs:
-        """Quantised values times their scales, and the outputs after them."""
-        if isinstance(self.case, LinearCase) and self.case.epilogue == "quantise" and len(outputs) == 2:
-            return (reference.multiplied_out(*outputs),)
-        if isinstance(self.case, RmsNormCase) and self.case.quantise:
-            values, scale, *rest = outputs
-            if values.dtype != torch.float8_e4m3fn:
-                raise Failed(f"Its values are {values.dtype} where the op quantises to float8_e4m3fn.")
-            return (values.float() * scale, *rest)
-        return outputs
-
-    def _on_second_stream(self, packed: Arguments) -> reference.Outputs:
+    def _on_second_stream(self, packed: Arguments) -> Outputs:
         if self.device.type != "cuda":
             return self._call(packed)
         stream = torch.cuda.Stream(self.device)
@@ -174,57 +163,46 @@ class _Gate:
         torch.cuda.current_stream(self.device).wait_stream(stream)  # scales were multiplied out there
         return outputs
 
-    def _expect(self, drawn: Arguments, draw: tuple[inputs.Kind, int]) -> Expected:
+    def _expect(self, drawn: Arguments, draw: tuple[inputs.Kind, int]) -> Oracle:
         used = self.variant.rounded(self.case, self.params, drawn)
-        expected, rounded = self.truths.of((self.case.key, *draw), used, partial(self._answer, used, drawn))
+        expected, rounded = self.references.of((self.case.key, *draw), used, partial(self._answer, used, drawn))
         if rounded is not None:
             self.quantisation = max(self.quantisation or 0.0, rounded)
         return expected
 
     def _answer(self, used: Arguments, drawn: Arguments) -> Answer:
         rounded = None if used is drawn else self._rounding_alone(used, drawn)
-        truth = reference.compute(self.case, used)
-        own = reference.native(self.case, {name: used[name].to(drawn[name].dtype) for name in drawn})
-        if not isinstance(self.case, LmHeadCase):
-            return Expected(truth, own, rounding(self.case, drawn)), rounded
-        logits = reference.logits(used["x"].double(), used["w"].double())
-        if self.case.sampling == "argmax":
-            return ExpectedIds(truth, own, rounding(self.case, drawn), logits), rounded
-        settings = {name: drawn[name] for name in ("temperature", "top_p", "seed")}
-        return ExpectedDraws(truth, own, rounding(self.case, drawn), logits, settings), rounded
+        own = self.case.native({name: used[name].to(drawn[name].dtype) for name in drawn})
+        return self.case.oracle(compute(self.case, used), own, rounding(self.case, drawn), used, drawn), rounded
 
     def _rounding_alone(self, used: Arguments, drawn: Arguments) -> float:
         """What the values of `used` change of the op's result (an LM head: of its logits) on those `drawn`."""
-        if isinstance(self.case, LmHeadCase):
-            rounded, true = (reference.logits(each["x"].double(), each["w"].double()) for each in (used, drawn))
-        else:
-            rounded, true = (reference.compute(self.case, each)[0] for each in (used, drawn))
+        rounded, true = (self.case.continuous(each) for each in (used, drawn))
         return rms(rounded - true) / max(rms(true), 1e-300)
 
-    def _compare(self, outputs: reference.Outputs, expected: Expected, when: str) -> None:
+    def _compare(self, outputs: Outputs, expected: Oracle, when: str) -> None:
         if len(outputs) != len(expected.truth):
             raise Failed(f"It returned {len(outputs)} outputs where the op has {len(expected.truth)}.")
         for position, output in enumerate(outputs):
-            for margin in expected.margins(position, output, when):
-                if not margin.holds:
+            for found in expected.compare(position, output, when):
+                if not found.holds:
                     raise Failed(
-                        f"Its error {when} is {margin.error:.2e} of the largest value; the limit is {margin.limit:.2e} "
+                        f"Its error {when} is {found.error:.2e} of the largest value; the limit is {found.limit:.2e} "
                         "(twice torch's own plus rounding)."
                     )
-                if self.worst is None or margin.used > self.worst.used:
-                    self.worst = margin
+                if self.worst is None or found.used > self.worst.used:
+                    self.worst = found
 
 
-def pack(variant: Variant, case: Case, params: dict[str, Any], arguments: Arguments) -> Arguments:
+def pack(variant: Variant, case: BaseCase, params: dict[str, Any], arguments: Arguments) -> Arguments:
     """The arguments with the weight of a product in the variant's own form, and x in e4m3 for `scales`."""
-    if case.op not in ("linear", "grouped", "lm_head"):
+    if not case.packs_weight:
         return arguments
-    if isinstance(case, LinearCase) and case.scales:
-        arguments = arguments | {"x": scaled.of_x(arguments["x"], case.scales)}
+    arguments = case.passed(arguments)
     return arguments | {"w": variant.pack(case, params, arguments["w"])}
 
 
-def _stale(outputs: reference.Outputs, earlier: reference.Outputs, expected: Expected) -> bool:
+def _stale(outputs: Outputs, earlier: Outputs, expected: Oracle) -> bool:
     """Whether the outputs are an earlier call's although the right answers differ."""
     stayed = all(same(one, two) for one, two in zip(outputs, earlier, strict=True))
     return stayed and not all(same(one, two) for one, two in zip(earlier, expected.own, strict=True))

@@ -1,18 +1,18 @@
-"""What the gate expects of given inputs, computed once for all variants that are proven on them."""
+"""Keeps the oracle of given inputs, so that it is computed once for all variants that are proven on them."""
 
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from kernels.proof.oracle import Expected
+from kernels.ops.base import Arguments
+from kernels.proof.oracle import Oracle
 
-Arguments = dict[str, Any]
-Answer = tuple[Expected, float | None]
-"""What is expected, and what rounding the inputs alone changes (None: nothing was rounded)."""
+Answer = tuple[Oracle, float | None]
+"""The oracle, and what rounding the inputs alone changes (None: nothing was rounded)."""
 
 
-class Truths:
+class ReferenceCache:
     """Answers by the case, seed and magnitude of the inputs and by their very values, which a variant may have rounded.
 
     Holds copies of the inputs: it is to be dropped with the case.

@@ -27,10 +27,15 @@ def of_w(w: torch.Tensor, scales: Scales) -> Scaled:
     return _quantised(w, scales, rows=BLOCK)
 
 
-def held(scaled: Scaled) -> torch.Tensor:
+def dequantise(scaled: Scaled) -> torch.Tensor:
     """values · scales, float32 [rows, k]."""
     values, scales = scaled
     return values.float() * _spread(scales, values.shape)
+
+
+def through_fp8(y: torch.Tensor) -> torch.Tensor:
+    """y as fp8 with a scale per row represents it, float32."""
+    return dequantise(of_x(y, "row"))
 
 
 def _quantised(x: torch.Tensor, scales: Scales, rows: int) -> Scaled:

@@ -13,26 +13,13 @@ import torch
 from kernels import registry
 from kernels.cli.jobs import shared_out
 from kernels.hardware import Gpu
-from kernels.measure.roofline import floor_ms, impossible
+from kernels.measure.roofline import exceeds_peak, floor_ms
 from kernels.measure.timing import Rule, Timer, Timing, interleaved
-from kernels.ops import Case
+from kernels.ops import TORCH_VARIANTS, Case
 from kernels.proof import gate, inputs
 from kernels.proof.kernel_names import kernels_seen
-from kernels.proof.reference_cache import Truths
+from kernels.proof.reference_cache import ReferenceCache
 from kernels.registry import Variant
-
-DEFAULTS: tuple[str, ...] = (
-    "torch_linear",
-    "torch_grouped_loop",
-    "sdpa_flash",
-    "sdpa_math",
-    "torch_step_attention",
-    "torch_rmsnorm",
-    "torch_gated",
-    "torch_rope",
-    "torch_lm_head",
-)
-"""What torch runs by itself: kept unless something is faster by more than the noise."""
 
 NOT_TRIED = "Not tried"
 """How the reason of a trial begins for which there was no time."""
@@ -170,11 +157,11 @@ def _offered(bench: Bench, case: Case) -> list[Trial]:
 
 def _reports(device: torch.device, trials: Sequence[Trial]) -> dict[str, gate.GateReport]:
     """What the gate says of trials of one case, by their ids."""
-    truths, reports = Truths(), {}
+    references, reports = ReferenceCache(), {}
     for each in trials:
         variant = registry.variant(each.variant)
-        reports[each.id] = gate.check(variant, each.case, device, each.params, truths=truths)
-    del truths
+        reports[each.id] = gate.check(variant, each.case, device, each.params, references=references)
+    del references
     if device.type == "cuda":
         torch.cuda.empty_cache()
     return reports
@@ -245,7 +232,7 @@ def _race(bench: Bench, ready: list[_Runnable], end: float) -> float:
 def _note(bench: Bench, trial: Trial, timing: Timing) -> None:
     """Notes the time; a time that the chip could not reach makes the trial impossible."""
     trial.take(timing, floor_ms(trial.case, bench.ceilings))
-    if sentence := impossible(trial.case, timing.ms, bench.gpu, bench.ceilings):
+    if sentence := exceeds_peak(trial.case, timing.ms, bench.gpu, bench.ceilings):
         trial.gate, trial.reason = "impossible", sentence
 
 
@@ -257,7 +244,7 @@ def _time(bench: Bench, calls: dict[str, Callable[[], Any]], rule: Rule) -> dict
 def _default(trials: Sequence[Trial]) -> Trial:
     """What torch would run by itself; where it is not among the trials, the first of them."""
     by_name = {trial.variant: trial for trial in reversed(trials)}
-    return next((by_name[name] for name in DEFAULTS if name in by_name), trials[0])
+    return next((by_name[name] for name in TORCH_VARIANTS if name in by_name), trials[0])
 
 
 def _choose(trials: list[Trial], noise: float) -> None:

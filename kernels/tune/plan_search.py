@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from kernels import registry
 from kernels.engine.layer_ops import Places
-from kernels.ops import AttentionCase, Case, LinearCase, LmHeadCase, case_from
+from kernels.ops import AttentionCase, Case, case_from
 from kernels.plan import PlannedOp
 
 ARRANGEMENTS = 4
@@ -159,13 +159,4 @@ def planned_op(case: Case, variant: str, params: Mapping[str, Any], evidence_id:
 def described(op: PlannedOp) -> str:
     """`skinny {'split': 4} for linear 3072×2048`."""
     params = f" {op.params}" if op.params else ""
-    return f"{op.variant}{params} for {_what(op)}"
-
-
-def _what(op: PlannedOp) -> str:
-    case = op.case
-    if op.op == "linear":
-        return f"{LinearCase.model_validate(case).weight_rows}×{case['k']} {case['epilogue']}"
-    if op.op == "lm_head":
-        return f"the head, {LmHeadCase.model_validate(case).vocab}×{case['k']}"
-    return op.op
+    return f"{op.variant}{params} for {case_from.validate_python(op.case).shape_label}"

@@ -16,9 +16,9 @@ from typing import Any
 
 from kernels import registry
 from kernels.cuda.nvrtc import cache_directory
-from kernels.ops import Case
+from kernels.ops import TORCH_VARIANTS, Case
 from kernels.plan import current_params
-from kernels.tune.autotune import DEFAULTS, Bench, Trial, try_case
+from kernels.tune.autotune import Bench, Trial, try_case
 
 CODE = ("attention", "fused", "gemm", "tiles")
 """Folders of the variants that compete for a case."""
@@ -78,7 +78,7 @@ class Choices:
     def fallback(self, case: Case) -> Choice:
         """torch's own variant of the op. Raises KeyError for an op that has none."""
         by_name = {variant.name for variant in registry.variants(case.op)}
-        name = next((name for name in DEFAULTS if name in by_name), None)
+        name = next((name for name in TORCH_VARIANTS if name in by_name), None)
         if name is None:
             raise KeyError(f"torch has no variant of {case.op}")
         return Choice(name, {}, None, "torch's own: no variant passed and was timed for this case.")

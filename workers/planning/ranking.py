@@ -3,8 +3,8 @@
 import json
 
 from kernels import registry
+from kernels.ops import TORCH_VARIANTS
 from kernels.plan import PlannedOp
-from kernels.tune.autotune import DEFAULTS
 from workers.documents.measurement import Candidate
 from workers.documents.stages import PlanTrial
 
@@ -23,7 +23,7 @@ def winners(candidates: list[Candidate], lossy: bool) -> list[Candidate]:
             groups.setdefault(json.dumps({**each.case, "weights": ""}, sort_keys=True), []).append(each)
     found = []
     for group in groups.values():
-        default = next((each for name in DEFAULTS for each in group if each.variant == name), None)
+        default = next((each for name in TORCH_VARIANTS for each in group if each.variant == name), None)
         rivals = [each for each in group if each is not default and (lossy or not is_lossy(each))]
         if default is None or not rivals:
             continue

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from kernels.measure.roofline import floors_ms
 from workers.documents.measurement import Ceilings
 from workers.documents.stages import OpRow
 from workers.traces.attribution import Work
@@ -40,15 +41,13 @@ class _Group:
     counted: list[Counted] = field(default_factory=list)
 
 
-def floor_ms(counted: Counted, ceilings: Ceilings) -> tuple[float, float]:
+def floors_of(counted: Counted, ceilings: Ceilings) -> tuple[float, float]:
     """Least time in ms by FLOPs over the measured matrix rate and by bytes over the measured bandwidth.
 
     A rate that was not measured for the dtype is taken from the fastest that was.
     """
-    rates = ceilings.matrix_tflops
-    rate = rates.get(counted.dtype) or max(rates.values(), default=0.0)
-    compute = counted.flops / (rate * 1e9) if rate else 0.0
-    return compute, counted.least_bytes / (ceilings.read_tbps * 1e9)
+    rates, read = ceilings.matrix_tflops, ceilings.read_tbps
+    return floors_ms(counted.flops, counted.least_bytes, (counted.dtype,), rates, read)
 
 
 def rows(work: Sequence[Work], counted: Sequence[Counted], ceilings: Ceilings, scale: Scale) -> list[OpRow]:
@@ -71,7 +70,7 @@ def rows(work: Sequence[Work], counted: Sequence[Counted], ceilings: Ceilings, s
 
 
 def _row(name: str, phase: str, group: _Group, ceilings: Ceilings, scale: float, total: float) -> OpRow:
-    floors = [floor_ms(each, ceilings) for each in group.counted]
+    floors = [floors_of(each, ceilings) for each in group.counted]
     compute, memory = (sum(floor[side] for floor in floors) for side in (0, 1))
     floor = sum(max(each) for each in floors) if floors else None
     return OpRow(

@@ -12,9 +12,9 @@ from kernels.cases.attention import bench_step, check_step
 from kernels.cuda import nvrtc
 from kernels.hardware import GPUS
 from kernels.ops import StepAttentionCase
+from kernels.ops.step_attention import step_attention
 from kernels.proof import gate
 from kernels.proof.inputs import draw
-from kernels.proof.step_reference import step_attention
 from kernels.tune.plan_search import planned_op
 from tests.kernels.compiling import compile_log, resources
 

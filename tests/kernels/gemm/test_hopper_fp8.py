@@ -39,14 +39,14 @@ def test_scaled_operands_hold_what_they_are_made_from(scales: Scales) -> None:
     for make in (scaled.of_x, scaled.of_w):
         values, scale = make(x, scales)
         assert float(values.float().abs().max()) == scaled.LARGEST
-        assert float((scaled.held((values, scale)) - x).norm() / x.norm()) < 0.04
+        assert float((scaled.dequantise((values, scale)) - x).norm() / x.norm()) < 0.04
         assert scale.numel() == {"tensor": 1, "row": 300, "block": 300 * 4 if make is scaled.of_x else 3 * 4}[scales]
     assert scaled.of_x(x, "block")[1].stride() == (1, 300)
 
 
 def test_zeros_stay_zeros() -> None:
     for scales in GRANULARITIES:
-        assert not scaled.held(scaled.of_x(torch.zeros(3, 130), scales)).any()
+        assert not scaled.dequantise(scaled.of_x(torch.zeros(3, 130), scales)).any()
 
 
 @pytest.mark.parametrize(

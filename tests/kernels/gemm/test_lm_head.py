@@ -14,7 +14,8 @@ from kernels.gemm.lm_head_call import SOURCE, head_macros
 from kernels.gemm.skinny_config import CANDIDATES_BYTES
 from kernels.hardware import GPUS
 from kernels.ops import LmHeadCase
-from kernels.proof import gate, inputs, reference
+from kernels.ops import lm_head as op
+from kernels.proof import gate, inputs
 from tests.kernels.compiling import compile_log
 
 CASE = LmHeadCase(m=4, vocab=200, k=64)
@@ -32,7 +33,7 @@ def splitmix(seed: int) -> float:
 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_the_number_of_a_seed_is_splitmix64(seed):
-    assert float(reference.uniform(torch.tensor([seed]))[0]) == splitmix(seed)
+    assert float(op.uniform(torch.tensor([seed]))[0]) == splitmix(seed)
 
 
 def settings(m, temperature=1.0, top_p=1.0):
@@ -41,7 +42,7 @@ def settings(m, temperature=1.0, top_p=1.0):
 
 def test_a_draw_follows_the_probabilities_of_those_kept():
     logits = torch.tensor([3.0, 2.5, 1.0, 0.5, -9.0]).expand(20_000, 5)
-    ids = reference.sample(logits, **settings(20_000, 0.8, 0.95), top_k=4)
+    ids = op.sample(logits, **settings(20_000, 0.8, 0.95), top_k=4)
     share = torch.softmax(logits[0, :4].double() / 0.8, dim=0)
     assert ids.max() == 2  # 0.95 is reached by three
     wanted = share[:3] / share[:3].sum()
@@ -52,7 +53,7 @@ def test_a_draw_follows_the_probabilities_of_those_kept():
 @pytest.mark.parametrize(("temperature", "top_p", "top_k"), [(0.0, 1.0, 50), (1.0, 0.0, 50), (1.0, 1.0, 1)])
 def test_the_largest_alone_may_be_left(temperature, top_p, top_k):
     logits = torch.randn(50, 300, generator=torch.Generator().manual_seed(1))
-    ids = reference.sample(logits, **settings(50, temperature, top_p), top_k=top_k)
+    ids = op.sample(logits, **settings(50, temperature, top_p), top_k=top_k)
     assert torch.equal(ids, logits.argmax(dim=1))
 
 
@@ -153,8 +154,8 @@ def test_draws_follow_the_distribution():
     for turn in range(1250):
         seed = torch.arange(16, device="cuda") + 16 * turn
         count += torch.bincount(call(drawn["x"], weight, heat, share, seed), minlength=5000)
-    logits = reference.logits(drawn["x"][:1].double(), drawn["w"].double())
-    order, until, _ = reference.distribution(logits, heat[:1], share[:1], torch.zeros(1, dtype=torch.int64), 50)
+    logits = op.logits(drawn["x"][:1].double(), drawn["w"].double())
+    order, until, _ = op.distribution(logits, heat[:1], share[:1], torch.zeros(1, dtype=torch.int64), 50)
     wanted = torch.zeros(5000, dtype=torch.float64, device="cuda")
     wanted[order[0]] = torch.diff(until[0], prepend=torch.zeros(1, device="cuda", dtype=torch.float64))
     assert count[wanted == 0].sum() == 0

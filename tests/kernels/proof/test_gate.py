@@ -7,7 +7,7 @@ from kernels.ops import LinearCase, LmHeadCase, ModelCase
 from kernels.proof import gate, inputs, reference
 from kernels.proof.kernel_names import kernels_seen
 from kernels.proof.poison import PoisonedEmpty
-from kernels.proof.reference_cache import Truths
+from kernels.proof.reference_cache import ReferenceCache
 from kernels.registry import variant
 from tests.kernels import planted
 
@@ -147,25 +147,25 @@ def test_reference_is_float64():
     assert reference.compute(CASE, inputs.draw(CASE, "cpu", 1))[0].dtype == torch.float64
 
 
-def test_truths_are_computed_once_for_equal_inputs_and_judge_every_variant(monkeypatch):
-    computed, compute, truths = [], reference.compute, Truths()
-    monkeypatch.setattr(reference, "compute", lambda *given, **how: computed.append(1) or compute(*given, **how))
-    assert gate.check(planted.Right(), CASE, "cpu", truths=truths).passed
+def test_references_are_computed_once_for_equal_inputs_and_judge_every_variant(monkeypatch):
+    computed, compute, references = [], gate.compute, ReferenceCache()
+    monkeypatch.setattr(gate, "compute", lambda *given, **how: computed.append(1) or compute(*given, **how))
+    assert gate.check(planted.Right(), CASE, "cpu", references=references).passed
     once = len(computed)
-    assert not gate.check(planted.Wrong(), CASE, "cpu", truths=truths).passed
-    assert gate.check(planted.Right(), CASE, "cpu", truths=truths).passed
-    assert len(computed) == once == 8  # truth and torch's own of four draws
-    assert gate.check(planted.Right(), CASE, "cpu", seed=1, truths=truths).passed
+    assert not gate.check(planted.Wrong(), CASE, "cpu", references=references).passed
+    assert gate.check(planted.Right(), CASE, "cpu", references=references).passed
+    assert len(computed) == once == 4  # four draws
+    assert gate.check(planted.Right(), CASE, "cpu", seed=1, references=references).passed
     assert len(computed) > once
 
 
-def test_truths_of_rounded_inputs_are_not_those_of_others():
-    truths = Truths()
+def test_references_of_rounded_inputs_are_not_those_of_others():
+    references = ReferenceCache()
     x = {"x": torch.ones(3)}
-    first = truths.of(("case", 0), x, lambda: ("first", None))
+    first = references.of(("case", 0), x, lambda: ("first", None))
     x["x"] += 1  # as a variant that writes into its inputs would
-    assert truths.of(("case", 0), {"x": torch.ones(3)}, lambda: ("second", None)) == first
-    assert truths.of(("case", 0), {"x": torch.ones(3) + 1e-6}, lambda: ("other", None)) == ("other", None)
-    assert truths.of(("case", 1), {"x": torch.ones(3)}, lambda: ("other draw", None)) == ("other draw", None)
-    assert truths.of(("case", 2), {"top_k": 50}, lambda: ("of 50", None)) == ("of 50", None)
-    assert truths.of(("case", 2), {"top_k": 40}, lambda: ("of 40", None)) == ("of 40", None)
+    assert references.of(("case", 0), {"x": torch.ones(3)}, lambda: ("second", None)) == first
+    assert references.of(("case", 0), {"x": torch.ones(3) + 1e-6}, lambda: ("other", None)) == ("other", None)
+    assert references.of(("case", 1), {"x": torch.ones(3)}, lambda: ("other draw", None)) == ("other draw", None)
+    assert references.of(("case", 2), {"top_k": 50}, lambda: ("of 50", None)) == ("of 50", None)
+    assert references.of(("case", 2), {"top_k": 40}, lambda: ("of 40", None)) == ("of 40", None)

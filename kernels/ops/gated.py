@@ -1,0 +1,48 @@
+"""Gated activations: SwiGLU and GeGLU. Imports without torch."""
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from kernels.ops.base import BYTES, Arguments, BaseCase, DType, Outputs
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernels.proof.inputs import Maker
+
+
+class GatedCase(BaseCase):
+    """y[m, n] = activation(gate[m, n]) · up[m, n], gate and up packed as [m, 2n], gate first."""
+
+    part = "gates"
+    torch_variants = ("torch_gated",)
+    copies = True
+
+    op: Literal["gated"] = "gated"
+    m: int = Field(ge=0)
+    n: int = Field(gt=0)
+    activation: Literal["silu", "gelu"] = "silu"
+    dtype: DType = "bf16"
+
+    @property
+    def flops(self) -> float:
+        return 5.0 * self.m * self.n
+
+    @property
+    def least_bytes(self) -> float:
+        return 3.0 * self.m * self.n * BYTES[self.dtype]
+
+    def inputs(self, make: "Maker", scale: float) -> Arguments:
+        return {"gate_up": make.normal(self.m, 2 * self.n, scale=scale)}
+
+    def reference(self, arguments: Arguments) -> Outputs:
+        return (gated(self, **arguments),)
+
+
+def gated(case: GatedCase, gate_up: "torch.Tensor") -> "torch.Tensor":
+    """y [m, n] = activation(gate) · up of gate_up [m, 2n]; gelu is the tanh form, as language models use it."""
+    import torch.nn.functional as F
+
+    gate, up = gate_up.chunk(2, dim=-1)
+    return (F.silu(gate) if case.activation == "silu" else F.gelu(gate, approximate="tanh")) * up

@@ -1,0 +1,71 @@
+"""Products of a mixture of experts. Imports without torch."""
+
+import math
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from kernels.ops.base import BYTES, Arguments, BaseCase, DType, Outputs
+from kernels.ops.linear import LinearCase, linear
+
+if TYPE_CHECKING:
+    from kernels.proof.inputs import Maker
+
+
+class GroupedCase(BaseCase):
+    """y[rows, n] = epilogue(x[rows, k] · w[e]ᵀ) of a mixture of experts: rows sorted by expert e, w [experts, n, k].
+
+    `ends` [experts] int32 says where the rows of each expert end. For swiglu w is [experts, 2n, k], gate rows first.
+    """
+
+    part = "products"
+    torch_variants = ("torch_grouped_loop",)
+    packs_weight = True
+
+    op: Literal["grouped"] = "grouped"
+    rows: int = Field(ge=0)
+    experts: int = Field(gt=0)
+    n: int = Field(gt=0)
+    k: int = Field(gt=0)
+    dtype: DType = "bf16"
+    epilogue: Literal["none", "swiglu"] = "none"
+
+    @property
+    def weight_rows(self) -> int:
+        return 2 * self.n if self.epilogue == "swiglu" else self.n
+
+    @property
+    def flops(self) -> float:
+        return 2.0 * self.rows * self.weight_rows * self.k
+
+    @property
+    def least_bytes(self) -> float:
+        """Counts one expert's weights: how many have rows is not part of the case."""
+        return (self.rows * (self.k + self.n) + self.weight_rows * self.k) * BYTES[self.dtype]
+
+    def inputs(self, make: "Maker", scale: float) -> Arguments:
+        """Rows fall to experts at random with unequal chances; where there are many experts, some get none."""
+        import torch
+
+        chances = make.normal(self.experts).float().mul(0.5).softmax(dim=0)
+        chosen = torch.searchsorted(chances.cumsum(0), torch.sort(make.uniform(self.rows)).values)
+        counts = torch.bincount(chosen.clamp_max(self.experts - 1), minlength=self.experts)
+        return {
+            "x": make.normal(self.rows, self.k, scale=scale),
+            "w": make.normal(self.experts, self.weight_rows, self.k, scale=1 / math.sqrt(self.k)),
+            "ends": counts.cumsum(0).to(torch.int32),
+        }
+
+    def reference(self, arguments: Arguments) -> Outputs:
+        """y [rows, n]: each expert's rows of x, up to its end, times its w, and the epilogue."""
+        import torch
+
+        x, w, ends = (arguments[name] for name in ("x", "w", "ends"))
+        expert = LinearCase(m=self.rows, n=self.n, k=self.k, epilogue=self.epilogue)
+        starts = [0, *ends.tolist()]
+        parts = [linear(expert, x[a:b], each) for a, b, each in zip(starts, starts[1:], w, strict=False)]
+        return (torch.cat(parts),)
+
+    @property
+    def longest_sum(self) -> int:
+        return self.k

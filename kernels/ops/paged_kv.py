@@ -1,0 +1,42 @@
+"""Where keys and values lie in a KV cache, contiguous or paged. Imports without torch."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+PAGE_SIZE = 16
+"""Tokens of a page where a case names none."""
+
+
+def slots(
+    position: "torch.Tensor", q_len: int, page_table: "torch.Tensor | None", page_size: int
+) -> "tuple[torch.Tensor, torch.Tensor]":
+    """Two int64 index tensors [batch, q_len]: cache[first, second] are the slots position[b] + 0, 1, ….
+
+    Contiguous: sequence and token. Paged (page_table [batch, max_pages] int32): page and token within the page.
+    """
+    import torch
+
+    token = position.long()[:, None] + torch.arange(q_len, device=position.device)
+    sequence = torch.arange(position.shape[0], device=position.device)[:, None].expand_as(token)
+    if page_table is None:
+        return sequence, token
+    return page_table.long()[sequence, token // page_size], token % page_size
+
+
+def shuffled_pages(batch: int, per_sequence: int, generator: "torch.Generator") -> "tuple[torch.Tensor, int]":
+    """A page table [batch, per_sequence] int32 of distinct pages in random order, and the pages there are: one more."""
+    import torch
+
+    pages = batch * per_sequence + 1
+    order = torch.randperm(pages, generator=generator, device=generator.device)
+    return order[: pages - 1].reshape(batch, per_sequence).int(), pages
+
+
+def keys_of(cache: "torch.Tensor", page_table: "torch.Tensor | None", sequence: int, length: int) -> "torch.Tensor":
+    """The first keys of one sequence, [1, length, kv_heads, head_dim]."""
+    if page_table is None:
+        return cache[sequence : sequence + 1, :length]
+    pages = page_table[sequence, : -(-length // cache.shape[1])].long()
+    return cache[pages].flatten(0, 1)[None, :length]

@@ -1,0 +1,107 @@
+"""Rotary embedding, with or without the append to a KV cache. Imports without torch."""
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from kernels.ops.base import BYTES, Arguments, BaseCase, DType, Outputs
+from kernels.ops.paged_kv import PAGE_SIZE, shuffled_pages, slots
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernels.proof.inputs import Maker
+
+SPARE_SLOTS = 40
+"""Slots of a test cache beyond those that an append writes."""
+
+
+class RopeCase(BaseCase):
+    """Rotary embedding of q and k of one step.
+
+    `append` also writes k and v into a cache [batch, capacity, kv_heads, head_dim], or with `paged` into pages
+    [pages, page_size, kv_heads, head_dim] of `page_size` tokens (None: 16).
+    """
+
+    part = "rotations"
+    torch_variants = ("torch_rope",)
+    copies = True
+
+    op: Literal["rope"] = "rope"
+    batch: int = Field(ge=0)
+    q_len: int = Field(ge=0)
+    heads: int = Field(gt=0)
+    kv_heads: int = Field(gt=0)
+    head_dim: int = Field(gt=0)
+    append: bool = False
+    paged: bool = False
+    dtype: DType = "bf16"
+    page_size: int | None = Field(default=None, gt=0)
+
+    @property
+    def flops(self) -> float:
+        return 6.0 * self.batch * self.q_len * (self.heads + self.kv_heads) * self.head_dim
+
+    @property
+    def least_bytes(self) -> float:
+        heads = self.heads + self.kv_heads + (self.kv_heads if self.append else 0)
+        return 2.0 * self.batch * self.q_len * heads * self.head_dim * BYTES[self.dtype]
+
+    def inputs(self, make: "Maker", scale: float) -> Arguments:
+        import torch
+
+        if self.paged and not self.append:
+            return super().inputs(make, scale)
+        q = make.normal(self.batch, self.q_len, self.heads, self.head_dim, scale=scale)
+        k = make.normal(self.batch, self.q_len, self.kv_heads, self.head_dim, scale=scale)
+        both = angles(17 + torch.arange(self.q_len, device=make.device, dtype=torch.float32), self.head_dim)
+        both = both.expand(self.batch, -1, -1)
+        found = {"q": q, "k": k, "cos": both.cos().to(make.dtype), "sin": both.sin().to(make.dtype)}
+        return found | self._cache(make, scale) if self.append else found
+
+    def _cache(self, make: "Maker", scale: float) -> Arguments:
+        """What an append takes beside q, k, cos and sin: full caches, and positions in their middle."""
+        page_size = self.page_size or PAGE_SIZE
+        per_sequence = (self.q_len + SPARE_SLOTS) // page_size + 1
+        shape, table = (self.batch, per_sequence * page_size), {}
+        if self.paged:
+            page_table, pages = shuffled_pages(self.batch, per_sequence, make.generator)
+            shape, table = (pages, page_size), {"page_table": page_table}
+        caches = {name: make.normal(*shape, self.kv_heads, self.head_dim) for name in ("k_cache", "v_cache")}
+        position = make.integers(0, per_sequence * page_size - self.q_len + 1, self.batch)
+        v = make.normal(self.batch, self.q_len, self.kv_heads, self.head_dim, scale=scale)
+        return {"v": v, **caches, "position": position, **table}
+
+    def reference(self, arguments: Arguments) -> Outputs:
+        """(q, k), or with an append the rotated q and what its slots of the caches then hold: (q, k, v)."""
+        rotated = rope(*(arguments[name] for name in ("q", "k", "cos", "sin")))
+        return (*rotated, arguments["v"]) if self.append else rotated
+
+    def written_slots(self, arguments: Arguments) -> "tuple[torch.Tensor, torch.Tensor] | None":
+        if not self.append:
+            return None
+        page_size = arguments["k_cache"].shape[1]
+        return slots(arguments["position"], self.q_len, arguments.get("page_table"), page_size)
+
+
+def rope(q: "torch.Tensor", k: "torch.Tensor", cos: "torch.Tensor", sin: "torch.Tensor") -> Outputs:
+    """q and k [batch, q_len, heads, head_dim] rotated by halves; cos and sin [batch, q_len, head_dim]."""
+    cos, sin = cos[:, :, None], sin[:, :, None]
+    return tuple(each * cos + rotate_half(each) * sin for each in (q, k))
+
+
+def rotate_half(x: "torch.Tensor") -> "torch.Tensor":
+    """[…, head_dim] with its halves exchanged, the new first one negated: what the sine multiplies."""
+    import torch
+
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([-second, first], dim=-1)
+
+
+def angles(positions: "torch.Tensor", head_dim: int) -> "torch.Tensor":
+    """The angles [positions, head_dim] of a rotary embedding with base 10,000, both halves alike."""
+    import torch
+
+    rates = 10_000.0 ** (-torch.arange(0, head_dim, 2, device=positions.device, dtype=torch.float32) / head_dim)
+    half = positions[:, None] * rates
+    return torch.cat([half, half], dim=-1)

@@ -1,0 +1,113 @@
+"""One decode step between the QKV product and the output product. Imports without torch."""
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from kernels.ops.base import BYTES, Arguments, BaseCase, DType, Outputs
+from kernels.ops.paged_kv import slots
+from kernels.ops.rope import angles, rotate_half
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from kernels.proof.inputs import Maker
+
+SPARE_SLOTS = 40
+"""Slots of a test cache beyond those that are seen."""
+
+
+class StepAttentionCase(BaseCase):
+    """Rotation, append to the cache and attention of one decode step.
+
+    qkv is [batch, (heads + 2 · kv_heads) · head_dim], the caches [batch, capacity, kv_heads, head_dim]; `kv_len` is
+    what a query sees, its own token included, and `window` bounds it.
+    """
+
+    part = "attention"
+    torch_variants = ("torch_step_attention",)
+
+    op: Literal["step_attention"] = "step_attention"
+    batch: int = Field(ge=0)
+    heads: int = Field(gt=0)
+    kv_heads: int = Field(gt=0)
+    head_dim: int = Field(gt=0)
+    kv_len: int = Field(gt=0)
+    window: int | None = None
+    dtype: DType = "bf16"
+
+    @property
+    def seen(self) -> int:
+        """Keys that the query attends to."""
+        return min(self.kv_len, self.window or self.kv_len)
+
+    @property
+    def flops(self) -> float:
+        return self.batch * self.head_dim * (4.0 * self.heads * self.seen + 6.0 * (self.heads + self.kv_heads))
+
+    @property
+    def least_bytes(self) -> float:
+        rows = 2 * self.heads + 2 * self.kv_heads + 2 * self.kv_heads * self.seen
+        return self.batch * self.head_dim * rows * BYTES[self.dtype]
+
+    def inputs(self, make: "Maker", scale: float) -> Arguments:
+        """Sequences end at slots of their own, the first of them at kv_len − 1."""
+        import torch
+
+        capacity = self.kv_len + SPARE_SLOTS
+        qkv = make.normal(self.batch, (self.heads + 2 * self.kv_heads) * self.head_dim, scale=scale)
+        both = angles(torch.arange(capacity, device=make.device, dtype=torch.float32), self.head_dim)
+        caches = {
+            name: make.normal(self.batch, capacity, self.kv_heads, self.head_dim, scale=size)
+            for name, size in (("k_cache", 1.0), ("v_cache", scale))
+        }
+        position = (self.kv_len - 1 - 3 * torch.arange(self.batch, device=make.device)).clamp_min(0)
+        tables = {"cos": both.cos().to(make.dtype), "sin": both.sin().to(make.dtype)}
+        return {"qkv": qkv} | tables | caches | {"position": position}
+
+    def reference(self, arguments: Arguments) -> Outputs:
+        """(o, k, v) with the new slots of the caches [batch, 1, kv_heads, head_dim]."""
+        given = arguments | {name: arguments[name].clone() for name in ("k_cache", "v_cache")}
+        o = step_attention(self, **given)
+        at = self.written_slots(given)
+        return o, *(given[name][at] for name in ("k_cache", "v_cache"))
+
+    @property
+    def longest_sum(self) -> int:
+        return max(self.head_dim, self.kv_len)
+
+    def written_slots(self, arguments: Arguments) -> "tuple[Tensor, Tensor]":
+        return slots(arguments["position"].expand(self.batch), 1, None, arguments["k_cache"].shape[1])
+
+
+def step_attention(
+    case: StepAttentionCase,
+    qkv: "Tensor",
+    cos: "Tensor",
+    sin: "Tensor",
+    k_cache: "Tensor",
+    v_cache: "Tensor",
+    position: "Tensor",
+) -> "Tensor":
+    """o [batch, heads · head_dim]; writes the rotated k, and v, into slot position[b] of the caches."""
+    import torch
+
+    heads, kv_heads, head_dim = case.heads, case.kv_heads, case.head_dim
+    q, k, v = qkv.view(case.batch, -1, head_dim).split([heads, kv_heads, kv_heads], dim=1)
+    cosine, sine = (table[position][:, None] for table in (cos, sin))
+    q, k = (each * cosine + rotate_half(each) * sine for each in (q, k))
+    at = position.expand(case.batch)
+    rows = torch.arange(case.batch, device=qkv.device)
+    k_cache[rows, at] = k.to(k_cache.dtype)
+    v_cache[rows, at] = v
+    wide = torch.promote_types(qkv.dtype, torch.float32)
+    grouped = q.view(case.batch, kv_heads, heads // kv_heads, head_dim).to(wide)
+    scores = torch.einsum("bhgd,blhd->bhgl", grouped, k_cache.to(wide)) * head_dim**-0.5
+    slot = torch.arange(k_cache.shape[1], device=qkv.device)
+    seen = slot <= at[:, None]
+    if case.window is not None:
+        seen = seen & (slot > at[:, None] - case.window)
+    scores = scores.masked_fill(~seen[:, None, None], float("-inf"))
+    values = torch.where(seen[:, :, None, None], v_cache, v_cache.new_zeros(())).to(wide)
+    out = torch.einsum("bhgl,blhd->bhgd", torch.softmax(scores, dim=-1), values)
+    return out.to(qkv.dtype).reshape(case.batch, heads * head_dim)
