@@ -9,12 +9,14 @@ from django.core.cache import cache
 from django.test import Client
 from django.utils import timezone
 
-from tests import sample_results
+from tests import sample_results, sample_runs
 from workbench.accounts import services, tokens
 from workbench.accounts.models import Membership, Organisation, Role, User
 from workbench.intake import blobs
 from workbench.intake.models import Workload
 from workbench.intake.services.workloads import create_workload
+from workbench.reports.models import Report
+from workbench.reports.services import freeze
 from workbench.runs.models import Run, StageRun, StoredArtifact
 from workers.documents.base import Artifact
 from workers.documents.stages import STAGES, ReportResult
@@ -141,3 +143,15 @@ def make_run(workload: Workload, engineer: User) -> Callable[[], Run]:
 def finished_run(make_run: Callable[[], Run]) -> Run:
     """One run that is done."""
     return make_run()
+
+
+@pytest.fixture
+def done(organisation: Organisation, engineer: User) -> Run:
+    """A finished run with sample results."""
+    return sample_runs.run(organisation, engineer)
+
+
+@pytest.fixture
+def report(done: Run, engineer: User) -> Report:
+    """The finished run, frozen as a draft."""
+    return freeze(done, engineer)

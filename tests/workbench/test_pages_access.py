@@ -9,7 +9,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 from workbench.accounts import services as accounts
 from workbench.accounts import tokens
-from workbench.reports import services as publishing
+from workbench.reports.services import freeze
 
 pytestmark = pytest.mark.django_db
 PUBLIC = {"login", "invitation"}
@@ -48,7 +48,7 @@ def addresses(finished_run, organisation, admin, engineer) -> dict[str, str]:
         "run_id": finished_run.id,
         "workload_id": finished_run.workload_id,
         "model_id": finished_run.workload.model_id,
-        "report_id": publishing.freeze(finished_run, engineer).id,
+        "report_id": freeze(finished_run, engineer).id,
         "membership_id": engineer.memberships.get().id,
         "invitation_id": invitation.id,
         "token_id": tokens.issue(organisation, engineer, "t", "read")[0].id,

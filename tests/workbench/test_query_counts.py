@@ -7,7 +7,7 @@ from django.test.utils import CaptureQueriesContext
 from tests import sample_results
 from workbench.accounts import tokens
 from workbench.intake.services.workloads import create_workload
-from workbench.reports import services as publishing
+from workbench.reports.services import freeze
 
 pytestmark = pytest.mark.django_db
 BASELINE = {
@@ -31,7 +31,7 @@ def test_a_longer_list_takes_no_more_queries(browser, make_run, make_user, organ
     counts = []
     for number, model in enumerate(("tiny-qwen2", "tiny-gpt2", "tiny-gemma")):
         create_workload(organisation, engineer, sample_results.workload().model_copy(update={"model": model}))
-        publishing.freeze(make_run(), engineer)
+        freeze(make_run(), engineer)
         make_user(f"member{number}@voice.test", organisation)
         tokens.issue(organisation, engineer, f"token {number}", "read")
         client.get(address)

@@ -78,7 +78,7 @@ def more_latencies(results: Results) -> list[Drawn]:
 
 def timeline_chart(times: list[StageTime]) -> Drawn | None:
     """How long each stage took."""
-    spans = [timeline.Span(each.stage, each.start_s, each.duration_s) for each in times]
+    spans = [timeline.StageSpan(each.stage, each.start_s, each.duration_s) for each in times]
     if not spans:
         return None
     return _drawn(

@@ -6,7 +6,7 @@ from workers.charts.base import PALETTE, Figure, Table, layout
 
 
 @dataclass(frozen=True)
-class Span:
+class StageSpan:
     """One stage: seconds from the run's start, and how long it took."""
 
     stage: str
@@ -14,7 +14,7 @@ class Span:
     duration_s: float
 
 
-def figure(spans: list[Span]) -> Figure | None:
+def figure(spans: list[StageSpan]) -> Figure | None:
     """Horizontal bars from start to end, the first stage on top."""
     if not spans:
         return None
@@ -37,5 +37,5 @@ def figure(spans: list[Span]) -> Figure | None:
     return {"data": [trace], "layout": form}
 
 
-def table(spans: list[Span]) -> Table:
+def table(spans: list[StageSpan]) -> Table:
     return ["stage", "start, s", "duration, s"], [[span.stage, span.start_s, span.duration_s] for span in spans]

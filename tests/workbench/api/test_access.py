@@ -10,7 +10,7 @@ from ninja import NinjaAPI
 from workbench.api_v1 import api as v1
 from workbench.intake.services import uploads
 from workbench.intake.services.uploads import Announced
-from workbench.reports import services as publishing
+from workbench.reports.services import freeze
 from workbench.worker_site.urls import api as worker_api
 
 pytestmark = pytest.mark.django_db
@@ -48,7 +48,7 @@ PUBLIC, WORKER = _operations(v1), _operations(worker_api)
 def ids(finished_run, organisation, engineer) -> dict[str, str]:
     """One object of each kind, by the parameter's name."""
     upload = uploads.create(organisation, engineer, "half", [Announced("config.json", 10)])
-    report = publishing.freeze(finished_run, engineer)
+    report = freeze(finished_run, engineer)
     return {
         "run_id": str(finished_run.id),
         "workload_id": str(finished_run.workload_id),

@@ -1,13 +1,10 @@
-"""Reports from draft to published, and the price books they are made with."""
+"""Reports from draft to published."""
 
 import pytest
 import sample_runs
 
-from workbench.prices.models import PriceBookRow
-from workbench.prices.services import add_price_book, price_book
-from workbench.reports import services as publishing
+from workbench.reports import services
 from workbench.reports.models import Report
-from workers.documents.prices import Price, PriceBook
 
 
 def test_a_report_is_frozen_reviewed_and_published(browser, engineer, account, done):
@@ -46,65 +43,16 @@ def test_a_report_keeps_what_was_frozen(browser, engineer, report, done):
 
 def test_transitions_are_compare_and_swap(report, account):
     stale = Report.objects.get(id=report.id)
-    publishing.review(report, account, "first")
-    with pytest.raises(publishing.ReportError, match="is reviewed, not draft"):
-        publishing.review(stale, account, "second")
+    services.review(report, account, "first")
+    with pytest.raises(services.ReportError, match="is reviewed, not draft"):
+        services.review(stale, account, "second")
     assert Report.objects.get().note == "first"
-    publishing.publish(report, account)
-    with pytest.raises(publishing.ReportError, match="is published, not reviewed"):
-        publishing.reopen(stale)
+    services.publish(report, account)
+    with pytest.raises(services.ReportError, match="is published, not reviewed"):
+        services.reopen(stale)
 
 
 def test_only_a_finished_run_is_frozen(organisation, engineer):
     run = sample_runs.run(organisation, engineer, "running", "explore")
-    with pytest.raises(publishing.ReportError, match="Only a finished run"):
-        publishing.freeze(run, engineer)
-
-
-def _book(name: str) -> PriceBook:
-    price = Price(gpu_class="h200", name="NVIDIA H200", low=1, typical=2, high=3)
-    return PriceBook(name=name, date="2026-01-01", source="a contract", prices=[price])
-
-
-def test_the_newest_book_of_the_organisation_is_in_force(organisation, account, foreigner):
-    assert price_book(organisation).name == "Public GPU prices 2026"
-    add_price_book(None, None, _book("house"))
-    assert price_book(organisation).name == "house"
-    add_price_book(organisation, account, _book("old"))
-    add_price_book(organisation, account, _book("new"))
-    assert price_book(organisation).name == "new"
-    assert price_book(foreigner.memberships.get().organisation).name == "house"
-
-
-def test_a_new_book_keeps_the_history(browser, account):
-    client = browser(account)
-    fields = {"name": "Contract", "date": "2026-11-01", "source": "Our contract"}
-    prices = {"h200_low": "2", "h200_typical": "2.5", "h200_high": "3"}
-    assert client.post("/prices/", fields | prices).status_code == 302
-    assert client.post("/prices/", fields | prices | {"name": "Contract 2"}).status_code == 302
-    page = client.get("/prices/").content.decode()
-    assert page.index("Contract 2") < page.index(">Contract<")
-    assert PriceBookRow.objects.count() == 2
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"h200_low": "4"}, "NVIDIA H200: low, typical and high must not fall."),
-        ({"h200_high": ""}, "NVIDIA H200 needs low, typical and high, or none of them."),
-        ({"h200_low": "-1"}, "Ensure this value is greater than or equal to 0.001."),
-        ({"h200_low": "", "h200_typical": "", "h200_high": ""}, "A price book needs at least one price."),
-    ],
-)
-def test_a_wrong_book_is_refused_beside_its_field(browser, account, change, sentence):
-    book = {"name": "N", "date": "2026-11-01", "source": "S", "h200_low": "2", "h200_typical": "2.5", "h200_high": "3"}
-    answer = browser(account).post("/prices/", book | change)
-    assert answer.status_code == 422
-    assert sentence in answer.content.decode()
-    assert not PriceBookRow.objects.exists()
-
-
-def test_an_engineer_sees_prices_but_does_not_change_them(browser, engineer):
-    client = browser(engineer)
-    assert b"Add a new book" not in client.get("/prices/").content
-    assert client.post("/prices/", {"name": "N"}).status_code == 403
+    with pytest.raises(services.ReportError, match="Only a finished run"):
+        services.freeze(run, engineer)

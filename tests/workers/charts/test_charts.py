@@ -177,7 +177,7 @@ def test_prices_that_no_side_has_are_no_table():
 
 
 def test_timeline_starts_each_stage_where_it_began():
-    spans = [timeline.Span("admit", 0, 2), timeline.Span("baseline", 2.5, 10)]
+    spans = [timeline.StageSpan("admit", 0, 2), timeline.StageSpan("baseline", 2.5, 10)]
     figure = timeline.figure(spans)
     assert figure["data"][0]["base"] == [2.5, 0]
     assert "baseline" in draw(figure, "Stages")

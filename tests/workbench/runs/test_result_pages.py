@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import sample_runs
 
-from workbench.reports import services as publishing
+from workbench.reports import services
 from workbench.runs import result_page
 
 
@@ -133,8 +133,8 @@ def test_a_workload_that_no_longer_validates_leaves_its_run_readable(browser, en
     assert "This version cannot read the stored workload: objectives[0].metric" in page
     assert "TTF64 p50 is 81.0 ms against a limit of 100 ms" in page
     assert browser(engineer).get(f"/runs/{done.id}/").status_code == 200
-    with pytest.raises(publishing.ReportError, match="cannot read the stored workload"):
-        publishing.freeze(done, engineer)
+    with pytest.raises(services.ReportError, match="cannot read the stored workload"):
+        services.freeze(done, engineer)
 
 
 def test_a_manifest_that_no_longer_validates_leaves_its_run_readable(browser, engineer, done):
@@ -143,8 +143,8 @@ def test_a_manifest_that_no_longer_validates_leaves_its_run_readable(browser, en
     page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
     assert "This version cannot read the stored manifest" in page
     assert "TTF64 p50 is 81.0 ms against a limit of 100 ms" in page
-    with pytest.raises(publishing.ReportError, match="cannot read the stored manifest"):
-        publishing.freeze(done, engineer)
+    with pytest.raises(services.ReportError, match="cannot read the stored manifest"):
+        services.freeze(done, engineer)
 
 
 def test_a_result_that_no_longer_validates_leaves_the_others_readable(browser, api, engineer, done):
@@ -158,8 +158,8 @@ def test_a_result_that_no_longer_validates_leaves_the_others_readable(browser, a
     assert browser(engineer).get(f"/runs/{done.id}/").status_code == 200
     answer = api(engineer).get(f"/api/v1/runs/{done.id}/result")
     assert (answer.status_code, answer.json()["detail"]) == (409, said)
-    with pytest.raises(publishing.ReportError, match="cannot read the stored result"):
-        publishing.freeze(done, engineer)
+    with pytest.raises(services.ReportError, match="cannot read the stored result"):
+        services.freeze(done, engineer)
 
 
 @pytest.mark.parametrize("section", ["economics", "quality"])
