@@ -3,14 +3,24 @@
 No process that runs Celery imports torch: a stage runs in a process of its own.
 """
 
+import ctypes
 import os
+from multiprocessing.sharedctypes import RawValue
 from typing import Any
 
 from celery import Celery
-from celery.signals import beat_embedded_init, worker_process_init
+from celery.signals import beat_embedded_init, worker_process_init, worker_shutting_down
 
 from workers.documents.broker import LONGEST_STAGE_SECONDS, broker_options
 from workers.lifeline import die_with_parent
+
+_stopping = RawValue(ctypes.c_bool, False)
+"""In memory that the pool's processes share with the worker, which forks them."""
+
+
+def worker_is_stopping() -> bool:
+    """Whether this worker was told to stop (SIGTERM); asked from its pool's processes."""
+    return bool(_stopping.value)
 
 
 def celery_app(name: str, **options: Any) -> Celery:
@@ -36,3 +46,8 @@ def celery_app(name: str, **options: Any) -> Celery:
 def _end_with_the_worker(**_: Any) -> None:
     """A pool or schedule process whose worker was killed must not live on and hold a job or a GPU."""
     die_with_parent(os.getppid())
+
+
+@worker_shutting_down.connect
+def _tell_the_pool(**_: Any) -> None:
+    _stopping.value = True

@@ -103,7 +103,7 @@ def _perform(config: WorkerConfig, client: Client, document: StageInput, key: St
                 client.upload(key, directory / "kept" / artifact.sha256, artifact.sha256)
             return outcome
     except _Stopped:
-        return Outcome(**identity, cancelled=True)
+        return _stopped(key, reporter)
     except (BadModel, Rejected) as error:
         return Outcome(**identity, failure=StageFailure(sentence=f"The worker could not run {key.stage}: {error}"))
     except OSError as error:
@@ -146,7 +146,7 @@ def _outcome(document: StageInput, directory: Path, ended: child.Ended, key: Sta
     """Read the result, the failure or the artifacts that the child process wrote."""
     identity: dict[str, Any] = key.model_dump()
     if ended.why == "stopped":
-        return Outcome(**identity, cancelled=reporter.cancelled, died="" if reporter.cancelled else "it was superseded")
+        return _stopped(key, reporter)
     output = directory / "out.json"
     try:
         if ended.code == 0:
@@ -161,6 +161,12 @@ def _outcome(document: StageInput, directory: Path, ended: child.Ended, key: Sta
         sentence = f"The {document.stage} stage used up its time and was stopped."
         return Outcome(**identity, failure=StageFailure(sentence=sentence))
     return Outcome(**identity, died=_death(ended.code))
+
+
+def _stopped(key: StageKey, reporter: Reporter) -> Outcome:
+    """Why the stage was stopped; what is said of a superseded attempt is not sent."""
+    died = "" if reporter.cancelled or reporter.handed_back else "it was superseded"
+    return Outcome(**key.model_dump(), cancelled=reporter.cancelled, handed_back=reporter.handed_back, died=died)
 
 
 def _death(code: int) -> str:

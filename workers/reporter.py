@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from workers.client import Client, Refused, Rejected, Unreachable
 from workers.config import WorkerConfig
+from workers.delivery import worker_is_stopping
 from workers.documents.stages import Progress
 from workers.documents.worker_api import ProgressReport, StageKey
 
@@ -24,14 +25,15 @@ class Reporter:
     """Sends a heartbeat every `heartbeat_seconds`, and progress soon after it was said.
 
     `stop` is set when the stage must end: `cancelled` when a person asked for it, `superseded` when the attempt is no
-    longer this worker's. While the workbench cannot be reached the oldest lines beyond BACKLOG are dropped; the stage
-    itself never waits.
+    longer this worker's, `handed_back` when the worker itself is stopping. While the workbench cannot be reached the
+    oldest lines beyond BACKLOG are dropped; the stage itself never waits.
     """
 
     def __init__(self, config: WorkerConfig, key: StageKey, claim_token: str) -> None:
         self.stop = threading.Event()
         self.cancelled = False
         self.superseded = False
+        self.handed_back = False
         self._config = config
         self._key = key
         self._claim_token = claim_token
@@ -63,6 +65,9 @@ class Reporter:
             client.claim_token = self._claim_token
             spoke = time.monotonic()
             while not self._done.wait(FLUSH_SECONDS):
+                if worker_is_stopping() and not self.stop.is_set():
+                    self.handed_back = True
+                    self.stop.set()
                 due = time.monotonic() - spoke >= self._config.heartbeat_seconds
                 if (self._lines or due) and self._send(client):
                     spoke = time.monotonic()

@@ -216,7 +216,6 @@ class Workbench:
             command,
             self.logs / f"{name}.log",
             env,
-            stop_with=signal.SIGQUIT,
             orphan_signal=signal.SIGKILL,
         )
 

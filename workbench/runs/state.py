@@ -5,10 +5,11 @@
     running -- advance --> done       the last stage is done
     running -- retry   --> queued     the attempt died or its lease ran out: attempt + 1
     running -- retry   --> lost       that was the last attempt
+    running -- hand_back --> queued   the worker is stopping: attempt + 1, and this one does not count
     running -- fail    --> failed     the stage gave up with a sentence
     queued  -- cancel  --> cancelled
     running -- cancel  --> running    `cancel_requested`: the worker is told with its next heartbeat
-    running -- any of advance, retry, stop --> cancelled   once `cancel_requested` is set
+    running -- any of advance, retry, hand_back, stop --> cancelled   once `cancel_requested` is set
 
 done, failed, cancelled and lost are final. Every function compares (state, stage, attempt) and swaps in one statement
 or under the row's lock; it returns False (or None) and changes nothing when the row has moved on, so that a late
@@ -165,17 +166,36 @@ def retry(key: StageKey, reason: str, stale_since: datetime | None = None) -> bo
     run = _held(key)
     if run is None or (stale_since is not None and run.lease_until is not None and run.lease_until >= stale_since):
         return False
+    tried = run.attempt - _handed_back(run)
     if run.cancel_requested:
         _end_stage(run, "cancelled")
         _finish(run, Run.State.CANCELLED, "Cancelled on request")
-    elif run.attempt >= MAX_ATTEMPTS:
-        sentence = f"The {run.stage} stage was tried {run.attempt} times; the last time {reason}."
+    elif tried >= MAX_ATTEMPTS:
+        sentence = f"The {run.stage} stage was tried {tried} times; the last time {reason}."
         _end_stage(run, sentence)
         _finish(run, Run.State.LOST, sentence, StageFailure(sentence=sentence))
     else:
         _record(run.id, key, "retried", f"Attempt {key.attempt} at {key.stage} ended: {reason}")
         _queue(run, run.stage, attempt=run.attempt + 1)
     return True
+
+
+@transaction.atomic
+def hand_back(key: StageKey) -> bool:
+    """The worker is stopping: queue the stage again. Its attempt gets a new number, but does not count."""
+    run = _held(key)
+    if run is None:
+        return False
+    if run.cancel_requested:
+        return stop(key)
+    _record(run.id, key, "handed_back", f"{run.worker} is stopping; {key.stage} waits for another worker")
+    _queue(run, run.stage, attempt=run.attempt + 1)
+    return True
+
+
+def _handed_back(run: Run) -> int:
+    """How many attempts at the present stage do not count."""
+    return Event.objects.filter(run_id=run.id, stage=run.stage, kind="handed_back").count()
 
 
 @transaction.atomic

@@ -84,10 +84,12 @@ def result(request: HttpRequest, body: Outcome) -> Any:
         accepted = state.fail(body, body.failure)
     elif body.cancelled:
         accepted = state.stop(body)
+    elif body.handed_back:
+        accepted = state.hand_back(body)
     elif body.died:
         accepted = state.retry(body, body.died)
     else:
-        raise Problem(422, "result: an outcome has a result, a failure, a death or a cancel")
+        raise Problem(422, "result: an outcome has a result, a failure, a death, a cancel or a hand-back")
     if not accepted:
         raise _not_yours(body)
     return Status(204, None)

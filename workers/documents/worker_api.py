@@ -53,15 +53,17 @@ class Answer(Document):
 
 
 class Outcome(StageKey):
-    """How the attempt ended: exactly one of a result document, a failure, a death or a cancel.
+    """How the attempt ended: exactly one of a result document, a failure, a death, a cancel or a hand-back.
 
     `died` is a sentence: the process ended without a result or a failure, and the stage may be tried again.
+    `handed_back`: the worker is stopping. The stage is tried again, and this attempt does not count.
     """
 
     result: dict[str, Any] | None = None
     failure: StageFailure | None = None
     died: str = ""
     cancelled: bool = False
+    handed_back: bool = False
     artifacts: list[Artifact] = []
 
 

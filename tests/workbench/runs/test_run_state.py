@@ -104,6 +104,21 @@ def test_three_deaths_lose_the_run(run: Run, key: StageKey) -> None:
     assert _kinds(run)[-1] == "lost"
 
 
+def test_an_attempt_that_was_handed_back_does_not_count(run: Run, key: StageKey) -> None:
+    for attempt in range(1, 5):
+        state.claim(_again(key, attempt=attempt), "w")
+        assert state.hand_back(_again(key, attempt=attempt))
+        assert not state.hand_back(_again(key, attempt=attempt))
+    for attempt in range(5, 8):
+        run.refresh_from_db()
+        assert (run.state, run.attempt) == ("queued", attempt)
+        state.claim(_again(key, attempt=attempt), "w")
+        assert state.retry(_again(key, attempt=attempt), "it died")
+    run.refresh_from_db()
+    assert run.state == "lost"
+    assert run.error["sentence"] == "The admit stage was tried 3 times; the last time it died."
+
+
 def test_the_sweep_leaves_a_lease_that_was_renewed(run: Run, key: StageKey) -> None:
     state.claim(key, "w")
     moment = timezone.now()
@@ -138,7 +153,7 @@ def test_what_waits_is_cancelled_at_once(run: Run) -> None:
     assert not state.cancel(run.id, "me")
 
 
-@pytest.mark.parametrize("ending", ["stop", "advance", "retry"])
+@pytest.mark.parametrize("ending", ["stop", "advance", "retry", "hand_back"])
 def test_what_runs_is_cancelled_when_its_attempt_ends(run: Run, key: StageKey, ending: str) -> None:
     state.claim(key, "w")
     assert state.beat(key) is False
@@ -148,6 +163,7 @@ def test_what_runs_is_cancelled_when_its_attempt_ends(run: Run, key: StageKey, e
         "stop": lambda: state.stop(key),
         "advance": lambda: state.advance(key, ADMIT),
         "retry": lambda: state.retry(key, "it died"),
+        "hand_back": lambda: state.hand_back(key),
     }[ending]()
     run.refresh_from_db()
     assert run.state == "cancelled"

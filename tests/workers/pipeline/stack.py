@@ -127,6 +127,12 @@ class Stack:
         process.kill()
         process.wait()
 
+    def terminate(self, name: str, seconds: float) -> int:
+        """Ask the process to stop, as `docker compose stop` does; its exit status."""
+        process = self.processes.pop(name)
+        process.terminate()
+        return process.wait(seconds)
+
     def submit(self, request: str) -> str:
         """Start a run whose stages behave as asked; its id."""
         document = workload().model_copy(update={"name": request, "model": self.digest})

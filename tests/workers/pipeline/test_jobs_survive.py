@@ -68,6 +68,21 @@ def test_killing_the_worker_leaves_no_orphan_and_loses_no_run(stack: Stack) -> N
     assert stack.events(run_id, "retried") == [("baseline", 1)]
 
 
+def test_orderly_stops_of_the_worker_do_not_count_as_attempts(stack: Stack) -> None:
+    run_id, stops = stack.submit("pause baseline"), 4
+    for attempt in range(1, stops + 1):
+        wait_for(lambda attempt=attempt: stack.stage_told(run_id)["attempt"] == attempt, 60, f"attempt {attempt}")
+        stage = stack.stage_told(run_id)["pid"]
+        assert stack.terminate("worker", 20) == 0
+        assert not alive(stage)
+        assert stack.run(run_id)["state"] == "queued"
+        stack.start_worker()
+    stack.go(run_id)
+    _assert_done_once(stack, run_id)
+    assert stack.events(run_id, "handed_back") == [("baseline", attempt) for attempt in range(1, stops + 1)]
+    assert stack.events(run_id, "retried") == []
+
+
 def test_killing_redis_disturbs_no_stage(stack: Stack) -> None:
     run_id = stack.submit("pause baseline")
     stack.stage_told(run_id)

@@ -64,17 +64,20 @@ def _hang_once(document: StageInput) -> None:
     if document.attempt > 1:
         return
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    pids = {"pid": os.getpid(), "worker": _worker(), "child": child.pid}
-    draft = Path(os.environ["WORKBENCH_STAGE_TEST_DIR"], f"{document.run_id}.draft")
-    draft.write_text(json.dumps(pids))
-    draft.rename(draft.with_suffix(".json"))
+    _tell(document, {"pid": os.getpid(), "worker": _worker(), "child": child.pid})
     time.sleep(600)
+
+
+def _tell(document: StageInput, what: dict[str, int]) -> Path:
+    """Write the file that the test reads, whole at once."""
+    draft = Path(os.environ["WORKBENCH_STAGE_TEST_DIR"], f"{document.run_id}.draft")
+    draft.write_text(json.dumps(what))
+    return draft.rename(draft.with_suffix(".json"))
 
 
 def _pause(document: StageInput) -> None:
     """Tell who we are and work until the test says that it is enough."""
-    told = Path(os.environ["WORKBENCH_STAGE_TEST_DIR"], f"{document.run_id}.json")
-    told.write_text(json.dumps({"attempt": document.attempt}))
+    told = _tell(document, {"attempt": document.attempt, "pid": os.getpid()})
     while not told.with_suffix(".go").exists():
         time.sleep(0.05)
 
