@@ -147,8 +147,11 @@ def _not_yours(key: StageKey) -> Problem:
 def _checked(outcome: Outcome) -> dict[str, Any]:
     """The validated result. Raises Problem 422 when it does not match its document or a file was not uploaded."""
     for kept in outcome.artifacts:
-        if not blobs.path_of(kept.sha256).exists():
+        blob = blobs.path_of(kept.sha256)
+        if not blob.exists():
             raise Problem(422, f"artifacts: {kept.name} has not been uploaded")
+        if blob.stat().st_size != kept.size:
+            raise Problem(422, f"artifacts: {kept.name} has {blob.stat().st_size:,} bytes, not {kept.size:,}")
     try:
         document = getattr(Results.model_validate({outcome.stage: outcome.result}), outcome.stage)
     except pydantic.ValidationError as error:

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 Basis = Literal["measured", "modelled", "stated"]
 """Where a number comes from: measured here, computed from a model, or stated by the customer."""
@@ -17,7 +17,7 @@ class Document(BaseModel):
 class Artifact(Document):
     """A file kept by content hash; `name` is for people, `sha256` finds it."""
 
-    name: str
-    sha256: str
-    size: int
-    media_type: str = "application/octet-stream"
+    name: str = Field(min_length=1, max_length=200)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    size: int = Field(ge=0, lt=2**63)
+    media_type: str = Field(default="application/octet-stream", max_length=100)

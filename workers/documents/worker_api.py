@@ -71,4 +71,4 @@ class Hello(Document):
     """A worker is alive and serves these GPU classes."""
 
     worker: str = Field(min_length=1, max_length=200)
-    gpu_classes: list[str] = Field(min_length=1, max_length=16)
+    gpu_classes: list[Annotated[str, Field(min_length=1, max_length=16)]] = Field(min_length=1, max_length=16)

@@ -105,6 +105,31 @@ def test_a_kept_file_is_stored_under_its_hash(worker: Call, claimed: dict[str, A
     assert blobs.path_of(sha256).read_bytes() == content
 
 
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"sha256": "x"}, "artifacts[0].sha256"),
+        ({"sha256": "../" * 20 + "abcd"}, "artifacts[0].sha256"),
+        ({"name": "n" * 201}, "artifacts[0].name"),
+        ({"name": ""}, "artifacts[0].name"),
+        ({"media_type": "m" * 101}, "artifacts[0].media_type"),
+        ({"size": 10**30}, "artifacts[0].size"),
+        ({"size": 4}, "trace.json has 5 bytes, not 4"),
+    ],
+)
+def test_an_artifact_that_cannot_be_kept_is_refused(
+    worker: Call, claimed: dict[str, Any], run: Run, change: dict[str, Any], sentence: str
+) -> None:
+    sha256 = hashlib.sha256(b"trace").hexdigest()
+    assert _put(worker.client, claimed, sha256, b"trace").status_code == 204
+    artifact = {"name": "trace.json", "sha256": sha256, "size": 5} | change
+    answer = worker("result", {**claimed, "result": ADMIT, "artifacts": [artifact]})
+    assert answer.status_code == 422
+    assert sentence in answer.json()["detail"]
+    run.refresh_from_db()
+    assert run.state == "running"
+
+
 def test_only_the_holder_may_send_files(worker: Call, claimed: dict[str, Any]) -> None:
     sha256 = hashlib.sha256(b"x").hexdigest()
     assert _put(worker.client, {**claimed, "attempt": 2}, sha256, b"x").status_code == 409
