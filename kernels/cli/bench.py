@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from kernels.cases import GROUPS, cases
 from kernels.cli import bench_document
 from kernels.cli.bench_document import BenchDocument, Row
-from kernels.hardware import GPUS, Gpu
+from kernels.measure.environment import current_device
 from kernels.ops import Weights
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def bench(options: argparse.Namespace) -> int:
     if wrong := _wrong(options):
         print(f"kernels bench: {wrong}", file=sys.stderr)
         return 2
-    device, _, environment = place()
+    device, _, environment = current_device()
     note = "A CPU, tiny shapes: these figures say nothing about a GPU." if device.type == "cpu" else ""
     if note:
         print(note)
@@ -124,17 +124,6 @@ def _wrong(options: argparse.Namespace) -> str:
     return registry.misnamed(options.runner or [] if decode else options.variant or [], GROUPS[options.group])
 
 
-def place() -> "tuple[torch.device, Gpu, dict[str, Any]]":
-    """The device at hand: torch's device, the datasheet's GPU, and the environment's facts."""
-    import torch
-
-    from kernels.measure.ceilings import here
-
-    environment = here()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return device, GPUS.get(environment["gpu_class"], GPUS["cpu"]), environment
-
-
 def _ceilings(device: "torch.device") -> dict[str, Any]:
     from kernels.measure.ceilings import measure_ceilings
 
@@ -142,7 +131,7 @@ def _ceilings(device: "torch.device") -> dict[str, Any]:
 
 
 def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Row]:
-    device, gpu, _ = place()
+    device, gpu, _ = current_device()
     if options.group == "decode":
         from kernels.cli import bench_decode
 

@@ -96,9 +96,9 @@ class _Run:
         return median_interval(self.ttf64_ms)[0] if self.ttf64_ms else None
 
 
-def decode_rows(options: Options, ceilings: dict[str, Any], place: tuple[torch.device, Gpu]) -> Iterator[Row]:
+def decode_rows(options: Options, ceilings: dict[str, Any], current_device: tuple[torch.device, Gpu]) -> Iterator[Row]:
     """Rows of every group and runner. Raises KeyError for a model that the catalogue has not."""
-    device, gpu = place
+    device, gpu = current_device
     dtype = "fp32" if device.type == "cpu" else "bf16"
     for name, groups in itertools.groupby(options.groups(device.type == "cpu"), key=lambda group: group[0]):
         config, _ = catalogue.entry(name)

@@ -31,13 +31,13 @@ def check_arguments(parser: argparse.ArgumentParser) -> None:
 def check(options: argparse.Namespace) -> int:
     """Runs the gate. Returns 0 when every variant that serves a case passed it, 1 otherwise, 2 for a wrong name."""
     from kernels import registry
-    from kernels.cli.bench import place
+    from kernels.measure.environment import current_device
 
     ops = (options.op,) if options.op else OPS
     if misnamed := registry.misnamed([options.variant] if options.variant else [], ops):
         print(f"kernels check: {misnamed}", file=sys.stderr)
         return 2
-    device, gpu, _ = place()
+    device, gpu, _ = current_device()
     cases = [case for op in ops for case in check_cases(op, device.type == "cpu")]
     wanted = [
         each.name

@@ -112,7 +112,7 @@ def run_plan(plan: Plan, directory: Path, requests: int, device: str | None = No
 
     from kernels import engine
     from kernels.engine.loading import kind_of
-    from kernels.measure.ceilings import Telemetry, here
+    from kernels.measure.environment import Telemetry, environment_info
 
     if device == "cuda" and not torch.cuda.is_available():
         raise Refused("--device: torch finds no NVIDIA GPU on this machine")
@@ -120,7 +120,7 @@ def run_plan(plan: Plan, directory: Path, requests: int, device: str | None = No
         raise Refused("the plan's runner is megakernel, which is written for Hopper GPUs; here it would be a CPU")
     config, generated, seed = read_model(directory, plan)
     model: Any = engine.load(directory, config, seed=seed, generated=generated, dtype=plan.dtype, device=device)
-    environment = here(device=model.device.type)
+    environment = environment_info(device=model.device.type)
     traffic = plan.expected or Expected(
         metric="e2e", unit="ms", value=0, low=0, high=0, device="", batch=1, prompt_tokens=128, output_tokens=64
     )

@@ -8,17 +8,17 @@ import torch
 
 from kernels import registry
 from kernels.engine import decoder
-from kernels.engine.bound_variants import Parts
+from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.kernels_runner import KernelsRunner
-from kernels.engine.layer_ops import Places, Traffic
+from kernels.engine.layer_ops import LayerOps, Traffic
 from kernels.engine.pass_timer import GraphTimer
 from kernels.hardware import GPUS, Gpu
-from kernels.measure.ceilings import gpu_class_of, here
+from kernels.measure.environment import environment_info, gpu_class_of
 from kernels.measure.timing import Rule
 from kernels.ops import Case, LinearCase, LmHeadCase
 from kernels.tune.autotune import Bench
-from kernels.tune.plan_search import Chosen, Option, choose, planned_op, usable
-from kernels.tune.tuning_cache import Choice, Choices
+from kernels.tune.plan_search import Chosen, Option, planned_op, search_plan, usable
+from kernels.tune.tuning_cache import Choice, TuningCache
 
 CASE_RULE = Rule(seconds=0.4, width=0.02, least=8)
 CASE_SECONDS = 8.0
@@ -26,7 +26,7 @@ CASE_SECONDS = 8.0
 TUNING_SECONDS = 15.0
 
 
-class ChoosingRunner(KernelsRunner):
+class TuningRunner(KernelsRunner):
     """A kernels runner that chooses its ops for the shape it is prepared for, and says on stderr why.
 
     Option `weights`: a lower precision whose variants compete as well.
@@ -36,21 +36,21 @@ class ChoosingRunner(KernelsRunner):
     def prepare(self, batch: int, prompt: int, tokens: int) -> None:
         if not decoder.refusal(self.model):
             traffic = Traffic(batch, prompt, tokens)
-            chosen = usual_ops(decoder.Decoder(self.model), traffic, self.options.get("weights", ""))
+            chosen = default_ops(decoder.Decoder(self.model), traffic, self.options.get("weights", ""))
             for note in chosen.notes:
                 print(f"  {note}", file=sys.stderr)
-            self._parts = Parts(chosen.ops, gpu_of(self.model.device))
+            self._parts = BoundVariants(chosen.ops, gpu_of(self.model.device))
         super().prepare(batch, prompt, tokens)
 
 
-def usual_ops(model: decoder.Decoder, traffic: Traffic, weights: str = "") -> Chosen:
+def default_ops(model: decoder.Decoder, traffic: Traffic, weights: str = "") -> Chosen:
     """The chosen ops for the traffic on the model's device; the notes say of each why, against what, measured when.
 
     `weights` is a lower precision whose variants compete with those that keep the model's own.
     """
     device = model.embedding.device
     gpu = gpu_of(device)
-    places, finder = Places(model, traffic), _Finder(device, gpu)
+    places, finder = LayerOps(model, traffic), _Finder(device, gpu)
     options: dict[str, list[Option]] = {}
     for case in places.cases():
         own = [case, *_lowered(case, weights)]
@@ -59,7 +59,7 @@ def usual_ops(model: decoder.Decoder, traffic: Traffic, weights: str = "") -> Ch
             options[case.key] = sorted(found, key=lambda option: option.ms)
     end = time.monotonic() + TUNING_SECONDS
     timer = GraphTimer(model, gpu, traffic) if device.type == "cuda" else None
-    chosen = choose(places, options, timer, lambda: time.monotonic() < end)
+    chosen = search_plan(places, options, timer, lambda: time.monotonic() < end)
     return Chosen(chosen.ops, [*finder.notes, *chosen.notes])
 
 
@@ -67,7 +67,7 @@ class _Finder:
     """The choice for a case as an option, with a note on it."""
 
     def __init__(self, device: torch.device, gpu: Gpu) -> None:
-        self._choices = Choices(here(device=device.type))
+        self._choices = TuningCache(environment_info(device=device.type))
         self._gpu, self._device = gpu, device
         self.notes: list[str] = []
 

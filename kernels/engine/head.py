@@ -6,14 +6,14 @@ from torch import Tensor
 
 from kernels.dtypes import DTYPE_NAMES
 from kernels.engine import decoder
-from kernels.engine.bound_variants import Part, Parts, folded_in
+from kernels.engine.bound_variants import BoundVariant, BoundVariants, folded_in
 from kernels.engine.products import Rows, Stream
 from kernels.engine.state import State
 from kernels.ops import LmHeadCase
 from kernels.ops.token_feedback import TokenFeedback
 
 
-def head_part(model: decoder.Decoder, parts: Parts, batch: int) -> Part:
+def bound_head(model: decoder.Decoder, parts: BoundVariants, batch: int) -> BoundVariant:
     """The planned LM head, or torch's own."""
     vocab, hidden = model.lm_head.shape
     dtype = DTYPE_NAMES[model.embedding.dtype]
@@ -27,9 +27,9 @@ class Head:
     a row is left out: it does not change which logit is the largest.
     """
 
-    def __init__(self, model: decoder.Decoder, parts: Parts, state: State, rows: Rows, queries: int) -> None:
+    def __init__(self, model: decoder.Decoder, parts: BoundVariants, state: State, rows: Rows, queries: int) -> None:
         self._model, self._parts, self._state, self._rows = model, parts, state, rows
-        self._part = head_part(model, parts, state.batch)
+        self._part = bound_head(model, parts, state.batch)
         self._advances_token = self._part.variant.advances_token
         self._weight = parts.pack(self._part, model.lm_head, model.norm if self._advances_token else None)
         self._all = torch.full((1,), queries, device=state.position.device)

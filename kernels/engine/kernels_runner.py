@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from kernels.engine import decoder
-from kernels.engine.bound_variants import Parts
+from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.bucket_session import BucketSession
 from kernels.engine.compiled import CompiledRunner
 from kernels.engine.kernels_session import KernelsSession
@@ -25,10 +25,10 @@ class KernelsRunner(CompiledRunner):
     name = "kernels"
 
     def __init__(
-        self, model: torch.nn.Module, options: dict[str, Any] | None = None, parts: Parts | None = None
+        self, model: torch.nn.Module, options: dict[str, Any] | None = None, parts: BoundVariants | None = None
     ) -> None:
         super().__init__(model, options)
-        self._parts = Parts([], GPUS["cpu"]) if parts is None else parts
+        self._parts = BoundVariants([], GPUS["cpu"]) if parts is None else parts
 
     def close(self) -> None:
         del self._parts

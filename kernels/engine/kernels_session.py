@@ -5,9 +5,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from kernels.engine import decoder
-from kernels.engine.bound_variants import Parts
+from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.graphs import captured
-from kernels.engine.head import head_part
+from kernels.engine.head import bound_head
 from kernels.engine.passes import Pass
 from kernels.engine.prompts import Prompts
 from kernels.engine.readers import Reader, SeenReader
@@ -21,12 +21,12 @@ TOKEN_SLACK = 0.03
 class KernelsSession(Session):
     """The compact decoder by a plan's variants, for prompts of any length up to the capacity."""
 
-    def __init__(self, model: decoder.Decoder, parts: Parts, batch: int, capacity: int) -> None:
+    def __init__(self, model: decoder.Decoder, parts: BoundVariants, batch: int, capacity: int) -> None:
         super().__init__(model.embedding.device, batch, capacity)
         self.model, self.parts = model, parts
         position = torch.zeros(1, dtype=torch.int64, device=self.device)
         stream = seen = None
-        if head_part(model, parts, batch).variant.advances_token:
+        if bound_head(model, parts, batch).variant.advances_token:
             stream = model.embedding.new_zeros(batch, model.embedding.shape[1])
             pinned = self.device.type == "cuda"
             seen = torch.zeros(capacity + 1, batch, dtype=torch.int64, pin_memory=pinned)

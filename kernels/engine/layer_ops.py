@@ -39,7 +39,7 @@ class Traffic:
         return (1, max(1, self.tokens - 1)), (bucket(self.prompt), 1)
 
 
-class Places:
+class LayerOps:
     """The cases of one decoder's passes."""
 
     def __init__(self, model: decoder.Decoder, traffic: Traffic) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from kernels.dtypes import DTYPE_NAMES
-from kernels.engine.bound_variants import Parts
+from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.decoder import joined
 from kernels.ops import RmsNormCase
 
@@ -17,7 +17,7 @@ GROUPS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 Linear = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
-def install_norms(model: nn.Module, parts: Parts) -> int:
+def install_norms(model: nn.Module, parts: BoundVariants) -> int:
     """Puts the planned RMSNorms in place of the modules that calculate just that. Returns how many."""
     found = [module for module in model.modules() if _is_rms_norm(module)]
     for module in found:
@@ -43,7 +43,7 @@ def _is_rms_norm(module: nn.Module) -> bool:
     return bool(torch.allclose(module(x).float(), expected, rtol=2e-2, atol=1e-2))
 
 
-def _norm_forward(module: Any, parts: Parts) -> Callable[[Tensor], Tensor]:
+def _norm_forward(module: Any, parts: BoundVariants) -> Callable[[Tensor], Tensor]:
     eps, usual = _epsilon(module), module.forward
 
     def forward(x: Tensor) -> Tensor:

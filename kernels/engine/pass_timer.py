@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from kernels.engine import decoder
-from kernels.engine.bound_variants import Packed, Parts
+from kernels.engine.bound_variants import BoundVariants, Packed
 from kernels.engine.kernels_session import KernelsSession
 from kernels.engine.layer_ops import Traffic
 from kernels.engine.prompts import bucket
@@ -55,7 +55,7 @@ class GraphTimer:
     def _captured(self, queries: int, plan: Sequence[PlannedOp]) -> Callable[[int], None]:
         traffic = self._traffic
         capacity = max(traffic.prompt + traffic.tokens, bucket(traffic.prompt))
-        session = KernelsSession(self._model, Parts(plan, self._gpu, self._packed), traffic.batch, capacity)
+        session = KernelsSession(self._model, BoundVariants(plan, self._gpu, self._packed), traffic.batch, capacity)
         if queries == 1:
             session.capture()
         else:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from kernels.dtypes import DTYPE_NAMES
 from kernels.engine import decoder
-from kernels.engine.bound_variants import Parts
+from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.head import Head
 from kernels.engine.products import Rows, Stream, added_product, gated_product, normed_product
 from kernels.engine.state import State
@@ -41,7 +41,9 @@ class Pass:
     of each row goes on after the last attention: the others are there for their keys and values.
     """
 
-    def __init__(self, model: decoder.Decoder, parts: Parts, state: State, queries: int, *, whole: bool = True) -> None:
+    def __init__(
+        self, model: decoder.Decoder, parts: BoundVariants, state: State, queries: int, *, whole: bool = True
+    ) -> None:
         self.model, self.parts, self.state, self.queries, self.whole = model, parts, state, queries, whole
         self.dtype = DTYPE_NAMES[model.embedding.dtype]
         self._rows = Rows(parts, state.batch * queries, self.dtype, model.eps)

@@ -12,7 +12,7 @@ from transformers.masking_utils import sdpa_mask
 
 from kernels import registry
 from kernels.dtypes import DTYPE_NAMES
-from kernels.engine.bound_variants import Part, Parts
+from kernels.engine.bound_variants import BoundVariant, BoundVariants
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase, Epilogue, LinearCase, case_from
 from kernels.plan import PlannedOp
@@ -36,8 +36,8 @@ class PlannedLinear:
             if op.op == "linear" and op.case["epilogue"] in PLAIN and op.variant not in UNCHANGED:
                 planned.setdefault((op.case["n"], op.case["k"]), []).append(op)
         self._shapes = set(planned)
-        self.parts = Parts((each for group in planned.values() for each in _for_both(group)), gpu)
-        self._at: dict[tuple[int, int, int, bool], Part | None] = {}
+        self.parts = BoundVariants((each for group in planned.values() for each in _for_both(group)), gpu)
+        self._at: dict[tuple[int, int, int, bool], BoundVariant | None] = {}
 
     def __bool__(self) -> bool:
         return bool(self._shapes)

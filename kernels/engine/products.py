@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from kernels.engine.bound_variants import Parts
+from kernels.engine.bound_variants import BoundVariants
 from kernels.ops import DType, Epilogue, GatedCase, LinearCase, RmsNormCase
 
 
@@ -27,7 +27,7 @@ class Stream:
 class Rows:
     """What the products of one pass have in common."""
 
-    parts: Parts
+    parts: BoundVariants
     m: int
     dtype: DType
     eps: float
@@ -112,7 +112,7 @@ def _product(rows: Rows, case: LinearCase, w: Tensor, bias: Tensor | None) -> Ca
     return lambda x: part.function(x, packed, **more)
 
 
-def _nearer(parts: Parts, case: LinearCase, *others: LinearCase) -> bool:
+def _nearer(parts: BoundVariants, case: LinearCase, *others: LinearCase) -> bool:
     """Whether the case is planned, and none of the others for a size nearer to its own."""
     found = parts.planned(case)
     if found is None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from kernels import registry
 from kernels.attention import flash_triton
-from kernels.engine.layer_ops import Places, Traffic
+from kernels.engine.layer_ops import LayerOps, Traffic
 from kernels.engine.prompts import bucket
 from kernels.hardware import Gpu
 from kernels.ops import TORCH_VARIANTS, AttentionCase, Case, LinearCase, RmsNormCase
@@ -34,7 +34,7 @@ ONE_TILE = {"tokens": 1}
 """The cut of a residual's product up to LARGE_ROWS rows: in the chain it wins where by itself another one does."""
 
 
-def prompt_ops(places: Places, gpu: Gpu, exclude: Collection[str] = ()) -> list[PlannedOp]:
+def prompt_ops(places: LayerOps, gpu: Gpu, exclude: Collection[str] = ()) -> list[PlannedOp]:
     """The ops for the traffic's prompts, without the variants in `exclude`; torch's own where no other serves."""
     usable = {each.name for each in registry.variants() if each.name not in exclude}
     rows = places.traffic.batch * bucket(places.traffic.prompt)
@@ -46,7 +46,7 @@ def prompt_ops(places: Places, gpu: Gpu, exclude: Collection[str] = ()) -> list[
     return [*(ops if few else map(_alone, ops)), *last_rows(places, gpu, exclude)]
 
 
-def last_rows(places: Places, gpu: Gpu, exclude: Collection[str] = ()) -> list[PlannedOp]:
+def last_rows(places: LayerOps, gpu: Gpu, exclude: Collection[str] = ()) -> list[PlannedOp]:
     """The products that each prompt's last token goes on by alone, after the last attention, streamed; [] where no
     variant does that. They are no dependent launches: so they were as fast or faster in every prompt measured."""
     variant = registry.variant("skinny")
@@ -74,7 +74,7 @@ def _alone(op: PlannedOp) -> PlannedOp:
     return op.model_copy(update={"params": {**op.params, "pdl": False}})
 
 
-def _layer(places: Places, fused: Collection[str]) -> Iterator[Case]:
+def _layer(places: LayerOps, fused: Collection[str]) -> Iterator[Case]:
     """The cases of one layer, its products plain but for epilogues in `fused`."""
     queries = bucket(places.traffic.prompt)
     allowed = {"none", "bias", *fused}

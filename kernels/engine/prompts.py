@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from kernels.engine import decoder
-from kernels.engine.bound_variants import Parts
+from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.graphs import captured
 from kernels.engine.passes import Pass
 from kernels.engine.state import State
@@ -27,7 +27,7 @@ class Prompts:
     later steps.
     """
 
-    def __init__(self, model: decoder.Decoder, parts: Parts, state: State, *, whole: bool) -> None:
+    def __init__(self, model: decoder.Decoder, parts: BoundVariants, state: State, *, whole: bool) -> None:
         """Unless `whole`, nothing but the last token goes on after the last attention (see `Pass`)."""
         self.model, self.parts, self.state, self._whole = model, parts, state, whole
         self._length = torch.ones(1, dtype=torch.int64, device=state.position.device)

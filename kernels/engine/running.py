@@ -7,7 +7,7 @@ import torch
 
 from kernels.engine import decoder
 from kernels.engine.base import Runner
-from kernels.engine.bound_variants import Parts
+from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.compiled import CompiledRunner
 from kernels.engine.modules import install_norms, pack_projections
 from kernels.engine.planned import PlannedAttention, PlannedLinear, install
@@ -43,13 +43,13 @@ def apply(model: torch.nn.Module, plan: Plan) -> Runner:
     """See `kernels.engine.apply`."""
     gpu = GPUS.get(plan.gpu, GPUS["cpu"])
     if plan.runner in COMPOSED and not decoder.refusal(model):
-        composed: Runner = _class(plan.runner)(model, plan.options, Parts(plan.ops, gpu))
+        composed: Runner = _class(plan.runner)(model, plan.options, BoundVariants(plan.ops, gpu))
         return composed
     linear, attention = PlannedLinear(plan.ops, gpu), PlannedAttention(plan.ops, gpu)
     if plan.runner == "compiled" and not decoder.refusal(model):
         return CompiledRunner(model, plan.options, linear or None, attention or None)
     install(model, linear, attention)
     if plan.runner == "kernels":
-        install_norms(model, Parts(plan.ops, gpu))
+        install_norms(model, BoundVariants(plan.ops, gpu))
         pack_projections(model, linear, linear.has)
     return runner(plan.runner, model, plan.options)

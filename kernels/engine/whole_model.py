@@ -149,9 +149,9 @@ class _Kernels(WholeModel):
 
     def build(self, case: ModelCase, params: dict[str, Any]) -> Callable[[Any], Runner]:
         def make(model: Any) -> Runner:
-            from kernels.engine.defaults import ChoosingRunner
+            from kernels.engine.defaults import TuningRunner
 
-            return ChoosingRunner(model, self.options | params)
+            return TuningRunner(model, self.options | params)
 
         return make
 

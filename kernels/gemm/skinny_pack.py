@@ -10,7 +10,7 @@ from torch import Tensor
 
 from kernels.gemm.quantise import INT4_GROUP, NVFP4_BLOCK, Quantised
 from kernels.gemm.skinny_config import STEP_K, TileConfig
-from kernels.quant.gf2 import inverse
+from kernels.quant.gf2 import gf2_inverse
 
 
 def paired(weight: Tensor) -> Tensor:
@@ -34,7 +34,7 @@ def pack_fp8(codes: Tensor, config: TileConfig) -> Tensor:
 
 def pack_nvfp4(quantised: Quantised, config: TileConfig) -> Tensor:
     """e2m1 codes and e4m3 scales as the stream, uint8: 512 bytes of codes, 64 of scales."""
-    words = _words(quantised.codes, config, inverse(codes_of))
+    words = _words(quantised.codes, config, gf2_inverse(codes_of))
     scales = _per_group(quantised.scales.view(torch.uint8), config, NVFP4_BLOCK, (2, 2)).permute(
         *_OUTER, _G, 9, 8, _HALF
     )

@@ -7,12 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kernels.measure.environment import Telemetry, gpu_class_of, here
-
 if TYPE_CHECKING:
     import torch
-
-__all__ = ["Telemetry", "gpu_class_of", "here", "measure_ceilings", "product"]
 
 _GPU_BYTES = 8 * 2**30
 _CPU_BYTES = 256 * 2**20
@@ -85,8 +81,8 @@ def product(name: str, side: int, device: str) -> "Callable[[], torch.Tensor]":
     if name != "fp8":
         return partial(torch.mm, left.to(DTYPES[name]), right.to(DTYPES[name]))
     one = torch.ones((), device=device)
-    codes, turned = left.to(torch.float8_e4m3fn), right.to(torch.float8_e4m3fn).t()
-    return partial(torch._scaled_mm, codes, turned, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+    codes, transposed = left.to(torch.float8_e4m3fn), right.to(torch.float8_e4m3fn).t()
+    return partial(torch._scaled_mm, codes, transposed, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
 
 
 def _gpu_launch() -> float:

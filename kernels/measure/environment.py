@@ -10,9 +10,12 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from kernels.hardware import GPUS
+from kernels.hardware import GPUS, Gpu
+
+if TYPE_CHECKING:
+    import torch
 
 _THROTTLES = {
     0x0000000000000004: "software power cap",
@@ -30,8 +33,8 @@ def gpu_class_of(name: str) -> str:
     return next((known for known in GPUS if known != "cpu" and known in lower), lower)
 
 
-def here(index: int = 0, device: str | None = None) -> dict[str, Any]:
-    """Device, libraries and commit, in the shape of `workers.documents.measurement.Environment`.
+def environment_info(index: int = 0, device: str | None = None) -> dict[str, Any]:
+    """The environment: device, libraries and commit, in the shape of `workers.documents.measurement.Environment`.
 
     `device` is cuda or cpu; None takes the GPU if there is one. `index` counts visible GPUs.
     """
@@ -45,6 +48,15 @@ def here(index: int = 0, device: str | None = None) -> dict[str, Any]:
         "commit": _commit(),
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def current_device() -> "tuple[torch.device, Gpu, dict[str, Any]]":
+    """The device at hand: torch's device, the datasheet's GPU, and the environment's facts."""
+    import torch
+
+    facts = environment_info()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return device, GPUS.get(facts["gpu_class"], GPUS["cpu"]), facts
 
 
 def _gpu_facts(index: int) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from kernels.engine import decoder
 from kernels.engine.base import Generation, Runner, check_request
-from kernels.engine.bound_variants import Parts
+from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.defaults import gpu_of
-from kernels.engine.layer_ops import Places, Traffic
+from kernels.engine.layer_ops import LayerOps, Traffic
 from kernels.engine.prompt_ops import prompt_ops
 from kernels.engine.prompts import Prompts, bucket
 from kernels.engine.state import State
@@ -56,7 +56,7 @@ class MegakernelRunner(Runner):
     name = "megakernel"
 
     def __init__(
-        self, model: torch.nn.Module, options: dict[str, Any] | None = None, parts: Parts | None = None
+        self, model: torch.nn.Module, options: dict[str, Any] | None = None, parts: BoundVariants | None = None
     ) -> None:
         super().__init__(model, options)
         self.shape = shape_of(model.config.to_dict())  # type: ignore[operator, union-attr]
@@ -95,7 +95,7 @@ class MegakernelRunner(Runner):
         if self._compact is None:
             self._compact = rounded_decoder(decoder.Decoder(self.model), self.weights)
         gpu = gpu_of(machine.gpu)
-        parts = self._parts or Parts(prompt_ops(Places(self._compact, traffic), gpu), gpu)
+        parts = self._parts or BoundVariants(prompt_ops(LayerOps(self._compact, traffic), gpu), gpu)
         cos, sin = self._compact.rope_table(machine.capacity)
         caches = list(zip(machine.keys, machine.values, strict=True))
         position = torch.zeros(1, dtype=torch.int64, device=machine.gpu)

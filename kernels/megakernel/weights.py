@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernels.ops import E2M1
-from kernels.quant.gf2 import inverse
+from kernels.quant.gf2 import gf2_inverse
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
@@ -161,7 +161,7 @@ def nvfp4_mix() -> list[int]:
     def codes(word: int) -> int:
         return sum(int(code) << 4 * i for i, code in enumerate(nvfp4_codes(np.array([word], dtype=np.uint32))[0]))
 
-    return inverse(codes)
+    return gf2_inverse(codes)
 
 
 def _rows(values: Floats, form: Format) -> Floats:

@@ -1,9 +1,9 @@
-"""Maps of bits that are linear in exclusive or. No torch."""
+"""Inverts maps of bits that are linear over GF(2), where addition is exclusive or. Imports without torch."""
 
 from collections.abc import Callable
 
 
-def inverse(linear: Callable[[int], int], bits: int = 32) -> list[int]:
+def gf2_inverse(linear: Callable[[int], int], bits: int = 32) -> list[int]:
     """What each bit of the result, the lowest first, adds (exclusive or) to the argument of an invertible map.
 
     Raises ValueError where the map is not invertible.

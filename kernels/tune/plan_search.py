@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kernels import registry
-from kernels.engine.layer_ops import Places
+from kernels.engine.layer_ops import LayerOps
 from kernels.ops import AttentionCase, Case, case_from
 from kernels.plan import PlannedOp
 
@@ -54,16 +54,16 @@ class Chosen:
     notes: list[str] = field(default_factory=list)
 
 
-def choose(places: Places, options: Options, timer: PassTimer | None, goes_on: Callable[[], bool]) -> Chosen:
+def search_plan(places: LayerOps, options: Options, timer: PassTimer | None, goes_on: Callable[[], bool]) -> Chosen:
     """The best ops for every pass of the model. Without a timer, or when `goes_on` says no, by their own times."""
     chosen = Chosen()
     for queries, _ in places.traffic.phases:
-        _choose_pass(places, queries, options, timer, goes_on, chosen)
+        _search_pass(places, queries, options, timer, goes_on, chosen)
     return chosen
 
 
-def _choose_pass(
-    places: Places,
+def _search_pass(
+    places: LayerOps,
     queries: int,
     options: Options,
     timer: PassTimer | None,

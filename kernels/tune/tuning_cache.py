@@ -39,7 +39,7 @@ class Choice:
     at: str = ""
 
 
-class Choices:
+class TuningCache:
     """The choices measured on one machine; another GPU, driver, library version or code has its own file."""
 
     def __init__(self, environment: Mapping[str, Any], directory: Path | None = None) -> None:

@@ -8,7 +8,7 @@ import pytest
 from kernels.cli import bench_document
 from kernels.ops import LinearCase
 from kernels.plan import Plan
-from kernels.tune.tuning_cache import Choices
+from kernels.tune.tuning_cache import TuningCache
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "h200"
 OLD = {"splits": 2, "pdl": True, "ahead": 64, "late": False, "claims": True, "turns": True, "two_levels": False}
@@ -48,7 +48,7 @@ def test_a_bench_document_without_a_version_is_of_version_1(tmp_path):
 
 
 def test_a_kept_choice_of_version_1_is_found_with_the_keys_of_today(tmp_path):
-    choices, case = Choices({"device": "here"}, tmp_path), LinearCase(m=1, n=64, k=64)
+    choices, case = TuningCache({"device": "here"}, tmp_path), LinearCase(m=1, n=64, k=64)
     kept = {case.key: {"variant": "torch_linear", "params": OLD, "ms": 1.0, "sentence": "It was fastest."}}
     choices.path.write_text(json.dumps({"choices": kept}))
     found = choices.find(case)

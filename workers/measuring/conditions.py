@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from kernels.measure import ceilings
+from kernels.measure import environment
 from workers.documents.measurement import Environment
 from workers.documents.stages import StageInput
 from workers.measuring.served_model import device_of
@@ -16,6 +16,6 @@ SECONDS_BETWEEN_SAMPLES = {"cuda": 0.05, "cpu": 0.5}
 def watched(document: StageInput) -> Iterator[Callable[[], Environment]]:
     """Samples clocks and power inside the block; the yielded function then gives the Environment with them."""
     device = device_of(document.gpu_class)
-    facts = ceilings.here(device=device)
-    with ceilings.Telemetry(device, interval=SECONDS_BETWEEN_SAMPLES[device]) as telemetry:
+    facts = environment.environment_info(device=device)
+    with environment.Telemetry(device, interval=SECONDS_BETWEEN_SAMPLES[device]) as telemetry:
         yield lambda: Environment.model_validate(facts | {"telemetry": telemetry.summary()})

@@ -7,12 +7,12 @@ from typing import Any
 from kernels import registry
 from kernels.engine import decoder, loading
 from kernels.engine import prompt_ops as usual
-from kernels.engine.layer_ops import Places, Traffic
+from kernels.engine.layer_ops import LayerOps, Traffic
 from kernels.engine.pass_timer import GraphTimer
 from kernels.hardware import GPUS
 from kernels.ops import Case, case_from
 from kernels.plan import PlannedOp
-from kernels.tune.plan_search import Chosen, Option, choose, planned_op, usable
+from kernels.tune.plan_search import Chosen, Option, planned_op, search_plan, usable
 from workers.documents.measurement import Candidate
 from workers.documents.stages import StageInput
 from workers.measuring.served_model import dtype_of
@@ -36,10 +36,10 @@ def cases(document: StageInput) -> dict[Case, float]:
     return places(document, decoder.Decoder(model)).cases() if composes(document, model) else {}
 
 
-def places(document: StageInput, model: decoder.Decoder) -> Places:
+def places(document: StageInput, model: decoder.Decoder) -> LayerOps:
     """The model's passes at the workload's traffic."""
     traffic = document.workload.traffic
-    return Places(model, Traffic(traffic.batch, traffic.prompt_tokens, traffic.output_tokens))
+    return LayerOps(model, Traffic(traffic.batch, traffic.prompt_tokens, traffic.output_tokens))
 
 
 def chosen_ops(
@@ -49,7 +49,7 @@ def chosen_ops(
     wanted = places(document, model)
     timer = None if document.gpu_class == "cpu" else GraphTimer(model, GPUS[document.gpu_class], wanted.traffic)
     end = time.monotonic() + min(TUNING_SECONDS, TUNING_SHARE * seconds)
-    return choose(wanted, options(candidates, lossy), timer, lambda: time.monotonic() < end)
+    return search_plan(wanted, options(candidates, lossy), timer, lambda: time.monotonic() < end)
 
 
 def prompt_ops(document: StageInput, model: Any, ops: Sequence[PlannedOp]) -> list[PlannedOp]:

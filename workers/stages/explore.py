@@ -17,7 +17,7 @@ from kernels.measure.roofline import floor_ms
 from kernels.measure.timing import Rule
 from kernels.ops import Case, LinearCase, LmHeadCase, case_from
 from kernels.tune.autotune import Bench, Trial, try_case
-from kernels.tune.tuning_cache import Choices
+from kernels.tune.tuning_cache import TuningCache
 from workers.documents.measurement import Candidate, Ceilings
 from workers.documents.model import ModelManifest
 from workers.documents.stages import ExploreResult, ProfileResult, StageInput
@@ -56,12 +56,12 @@ def run(document: StageInput, context: Context) -> ExploreResult:
         device, GPUS[document.gpu_class], profile.ceilings.model_dump(), CASE_RULE, only=offered(document.workload)
     )
     with watched(document) as environment:
-        candidates = _explore(document, profile, context, bench, Choices(environment().model_dump()))
+        candidates = _explore(document, profile, context, bench, TuningCache(environment().model_dump()))
     return ExploreResult(environment=environment(), ceilings=profile.ceilings, candidates=candidates)
 
 
 def _explore(
-    document: StageInput, profile: ProfileResult, context: Context, bench: Bench, choices: Choices
+    document: StageInput, profile: ProfileResult, context: Context, bench: Bench, choices: TuningCache
 ) -> list[Candidate]:
     candidates: list[Candidate] = []
     wanted = composed_cases(document, profile.ceilings)
@@ -173,7 +173,7 @@ def candidate(trial: Trial, per_request: float) -> Candidate:
     )
 
 
-def _keep(choices: Choices, case: Case, trials: list[Trial]) -> None:
+def _keep(choices: TuningCache, case: Case, trials: list[Trial]) -> None:
     """Stores the best lossless choice in the tuning cache. A disk error is ignored."""
     if any(trial.chosen and not trial.lossy for trial in trials):
         try:

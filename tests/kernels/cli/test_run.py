@@ -10,7 +10,7 @@ import pytest
 
 from kernels.__main__ import main
 from kernels.cli import run
-from kernels.measure.environment import here
+from kernels.measure.environment import environment_info
 from kernels.model_files import catalogue
 from kernels.model_files.digests import content_digest, hash_of, model_digest
 from kernels.plan import Expected, Plan
@@ -31,7 +31,7 @@ def expected(**changes: Any) -> Expected:
         "value": 50,
         "low": 0,
         "high": 1e9,
-        "device": here(device="cpu")["device"],
+        "device": environment_info(device="cpu")["device"],
         "batch": 1,
         "prompt_tokens": 8,
         "output_tokens": 4,

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kernels import engine
-from kernels.engine.defaults import ChoosingRunner, gpu_of
+from kernels.engine.defaults import TuningRunner, gpu_of
 from kernels.engine.eager import EagerRunner
 from kernels.ops import Case, LinearCase, LmHeadCase, RopeCase, StepAttentionCase
 from kernels.plan import Plan
@@ -74,7 +74,7 @@ def test_it_chooses_by_itself_and_is_the_model(capsys: pytest.CaptureFixture[str
     monkeypatch.setattr("kernels.engine.defaults.TUNING_SECONDS", 2.0)
     monkeypatch.setattr("kernels.engine.defaults.CASE_RULE.seconds", 0.05)
     model = load()
-    runner = ChoosingRunner(model)
+    runner = TuningRunner(model)
     runner.prepare(1, 64, 8)
     ids = torch.randint(3, 1000, (1, 70), generator=torch.Generator().manual_seed(1)).cuda()
     assert relative(runner.logits(ids), EagerRunner(model).logits(ids)) < 0.03

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from kernels import registry
-from kernels.engine.bound_variants import Part, Parts
+from kernels.engine.bound_variants import BoundVariant, BoundVariants
 from kernels.engine.decoder import Decoder
 from kernels.engine.eager import EagerRunner
 from kernels.engine.kernels_session import check_chosen
@@ -200,9 +200,9 @@ def test_each_weight_is_packed_once_and_unchanged_ones_are_views(random_ids: tor
     assert own <= packed
 
 
-def part(variant: str, params: dict[str, Any], **fields: Any) -> Part:
+def part(variant: str, params: dict[str, Any], **fields: Any) -> BoundVariant:
     case = LinearCase(**{"m": 64, "n": 64, "k": 512} | fields)
-    return Part(registry.variant(variant), case, params, lambda: None, 0.0)
+    return BoundVariant(registry.variant(variant), case, params, lambda: None, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -216,10 +216,12 @@ def part(variant: str, params: dict[str, Any], **fields: Any) -> Part:
         (part("skinny", {}, m=1), part("skinny", {"pdl": True, "l2_prefetch": 64}, m=1), True),
     ],
 )
-def test_only_calls_that_read_the_same_layout_share_a_packed_weight(one: Part, other: Part, shared: bool) -> None:
+def test_only_calls_that_read_the_same_layout_share_a_packed_weight(
+    one: BoundVariant, other: BoundVariant, shared: bool
+) -> None:
     """One weight may be packed for a gated product and a plain one, or for a step of one row and of nine."""
     weight = torch.randn(64, 512).bfloat16()
-    parts = Parts([], GPUS["h200"])
+    parts = BoundVariants([], GPUS["h200"])
     first, second = parts.pack(one, weight), parts.pack(other, weight)
     assert (len(parts._packed) == 1) is shared
     for held, each in ((first, one), (second, other)):

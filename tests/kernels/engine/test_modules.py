@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kernels import registry
-from kernels.engine.bound_variants import Parts
+from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.eager import EagerRunner
 from kernels.engine.modules import GROUPS, install_norms, pack_projections
 from kernels.hardware import GPUS
@@ -37,13 +37,13 @@ def test_planned_norms_are_called(random_ids: torch.Tensor, monkeypatch: pytest.
     build = variant.build
     monkeypatch.setattr(variant, "build", lambda case, params: called.append(case) or build(case, params))
     model = load(SIZES | OLMO2)
-    assert install_norms(model, Parts([norm_op(36, 64)], GPUS["cpu"])) > 0
+    assert install_norms(model, BoundVariants([norm_op(36, 64)], GPUS["cpu"])) > 0
     model(random_ids[:1])
     assert called
 
 
 def test_norms_that_are_not_plain_stay_as_they_are() -> None:
-    assert install_norms(load("gemma3"), Parts([], GPUS["cpu"])) == 0
+    assert install_norms(load("gemma3"), BoundVariants([], GPUS["cpu"])) == 0
 
 
 def test_projections_of_one_input_become_one_product(random_ids: torch.Tensor) -> None:

@@ -8,15 +8,15 @@ import torch
 
 from kernels import engine
 from kernels.engine.decoder import Decoder
-from kernels.engine.defaults import ChoosingRunner
+from kernels.engine.defaults import TuningRunner
 from kernels.engine.eager import EagerRunner
-from kernels.engine.layer_ops import Places, Traffic
+from kernels.engine.layer_ops import LayerOps, Traffic
 from kernels.engine.pass_timer import GraphTimer
 from kernels.hardware import GPUS
 from kernels.ops import Case, LinearCase, StepAttentionCase
 from kernels.plan import Plan, PlannedOp
-from kernels.tune.plan_search import Option, choose
-from kernels.tune.tuning_cache import Choice, Choices
+from kernels.tune.plan_search import Option, search_plan
+from kernels.tune.tuning_cache import Choice, TuningCache
 from tests.kernels.engine.engine_models import COMPACT, CONFIGS
 
 TRAFFIC = Traffic(batch=1, prompt=20, tokens=12)
@@ -32,7 +32,7 @@ def option(case: Case, ms: float, variant: str = "", **params: Any) -> Option:
     return Option(PlannedOp(op=case.op, case=case.model_dump(), variant=variant or usual[case.op], params=params), ms)
 
 
-def options_of(places: Places, milliseconds: Any) -> dict[str, list[Option]]:
+def options_of(places: LayerOps, milliseconds: Any) -> dict[str, list[Option]]:
     return {case.key: [option(case, milliseconds(case))] for case in places.cases() if case.op != "rope"}
 
 
@@ -48,12 +48,12 @@ def epilogues(ops: Sequence[PlannedOp], m: int) -> set[str]:
 def test_any_arrangement_of_a_family_is_its_model(name: str, random_ids: torch.Tensor) -> None:
     model = load(name)
     expected = EagerRunner(model).logits(random_ids)
-    places = Places(Decoder(model), TRAFFIC)
+    places = LayerOps(Decoder(model), TRAFFIC)
     for fused in (True, False):
         cheap = 1.0 if fused else 3.0
         found = options_of(places, lambda case, cheap=cheap: cheap if getattr(case, "epilogue", "") in FUSED else 2.0)
         plan = Plan(
-            model_digest="", gpu="cpu", runner="kernels", dtype="fp32", ops=choose(places, found, None, always).ops
+            model_digest="", gpu="cpu", runner="kernels", dtype="fp32", ops=search_plan(places, found, None, always).ops
         )
         runner = engine.apply(model, plan)
         runner.prepare(1, 20, 12)
@@ -64,12 +64,12 @@ FUSED = ("residual", "rmsnorm_scale", "rmsnorm_scale_bias", "rmsnorm_scale_swigl
 
 
 def test_the_cheapest_sum_wins_where_nothing_is_timed_in_the_model() -> None:
-    places = Places(Decoder(load("llama")), TRAFFIC)
+    places = LayerOps(Decoder(load("llama")), TRAFFIC)
 
     def fused_pays_for_one_row(case: Any) -> float:
         return (0.5 if case.m == 1 else 9.0) if getattr(case, "epilogue", "") in FUSED else 1.0
 
-    chosen = choose(places, options_of(places, fused_pays_for_one_row), None, always)
+    chosen = search_plan(places, options_of(places, fused_pays_for_one_row), None, always)
     assert epilogues(chosen.ops, 1) == {"rmsnorm_scale", "rmsnorm_scale_swiglu", "residual"}
     assert epilogues(chosen.ops, 64) == {"none", "swiglu"}
     kinds = {(op.op, op.case.get("residual")) for op in chosen.ops}
@@ -78,7 +78,7 @@ def test_the_cheapest_sum_wins_where_nothing_is_timed_in_the_model() -> None:
 
 def test_a_variant_must_win_among_its_neighbours() -> None:
     """A product that is the faster one by itself loses its place when the whole pass is slower with it."""
-    places = Places(Decoder(load("llama")), TRAFFIC)
+    places = LayerOps(Decoder(load("llama")), TRAFFIC)
     found = options_of(places, lambda case: 1.0)
     step = next(case for case in places.cases() if isinstance(case, StepAttentionCase))
     alone = option(step, 0.9, "step_hopper", splits=8, overlap=True)
@@ -87,7 +87,7 @@ def test_a_variant_must_win_among_its_neighbours() -> None:
     def timer(queries: int, plans: Sequence[Sequence[PlannedOp]]) -> list[float]:
         return [2.0 if any(op.variant == "step_hopper" for op in plan) else 1.5 for plan in plans]
 
-    chosen = choose(places, found, timer, always)
+    chosen = search_plan(places, found, timer, always)
     assert not any(op.variant == "step_hopper" for op in chosen.ops)
     assert any(
         "with torch_step_attention for step_attention in place of step_hopper {'splits': 8, 'overlap': True}" in note
@@ -97,25 +97,25 @@ def test_a_variant_must_win_among_its_neighbours() -> None:
 
 
 def test_choosing_ends_when_time_is_up() -> None:
-    places = Places(Decoder(load("llama")), TRAFFIC)
+    places = LayerOps(Decoder(load("llama")), TRAFFIC)
 
     def timer(queries: int, plans: Sequence[Sequence[PlannedOp]]) -> list[float]:
         raise AssertionError("timed although time was up")
 
-    assert choose(places, options_of(places, lambda case: 1.0), timer, lambda: False).ops
+    assert search_plan(places, options_of(places, lambda case: 1.0), timer, lambda: False).ops
 
 
 def test_options_that_do_not_exist_leave_the_form_out() -> None:
-    places = Places(Decoder(load("llama")), TRAFFIC)
+    places = LayerOps(Decoder(load("llama")), TRAFFIC)
     found = options_of(places, lambda case: 1.0)
     found = {key: each for key, each in found.items() if "rmsnorm_scale" not in key}
-    chosen = choose(places, found, None, always)
+    chosen = search_plan(places, found, None, always)
     assert "swiglu" in epilogues(chosen.ops, 1)
 
 
 def test_cases_are_counted_as_one_request_runs_them() -> None:
     model = load("llama")
-    counted = Places(Decoder(model), TRAFFIC).cases()
+    counted = LayerOps(Decoder(model), TRAFFIC).cases()
     down = LinearCase(m=1, n=64, k=160, dtype="fp32", weights="fp32", epilogue="residual")
     assert counted[down] == 3 * 11
     assert counted[down.model_copy(update={"m": 64})] == 3
@@ -123,8 +123,8 @@ def test_cases_are_counted_as_one_request_runs_them() -> None:
 
 def test_passes_are_timed_as_a_whole() -> None:
     model = load("llama")
-    places = Places(Decoder(model), TRAFFIC)
-    ops = choose(places, options_of(places, lambda case: 1.0), None, always).ops
+    places = LayerOps(Decoder(model), TRAFFIC)
+    ops = search_plan(places, options_of(places, lambda case: 1.0), None, always).ops
     timer = GraphTimer(Decoder(model), GPUS["cpu"], TRAFFIC)
     assert all(ms > 0 for queries in (1, 64) for ms in timer(queries, [ops, []]))
 
@@ -134,14 +134,14 @@ def test_a_runner_without_a_plan_takes_the_kept_choices_and_says_why(
 ) -> None:
     asked: list[Case] = []
 
-    def kept(self: Choices, case: Case, bench: Any, seconds: float = 0) -> Choice:
+    def kept(self: TuningCache, case: Case, bench: Any, seconds: float = 0) -> Choice:
         asked.append(case)
         name = option(case, 1.0).op.variant
         return Choice(name, {}, None if case.op == "rope" else 0.002, "The only one.", "2026-11-20T21:00:00+00:00")
 
-    monkeypatch.setattr(Choices, "choose", kept)
+    monkeypatch.setattr(TuningCache, "choose", kept)
     model = load("llama")
-    runner = ChoosingRunner(model, {"weights": "int8"})
+    runner = TuningRunner(model, {"weights": "int8"})
     assert runner.generate(random_ids[:1, :20], 8).tokens == EagerRunner(model).generate(random_ids[:1, :20], 8).tokens
     said = capsys.readouterr().err
     assert "linear m=1 n=128 k=64 weights=fp32 epilogue=rmsnorm_scale: torch_linear, 2 µs. The only one. (2026-" in said

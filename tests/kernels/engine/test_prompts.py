@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from kernels import engine
-from kernels.engine.bound_variants import Parts
+from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.decoder import Decoder
-from kernels.engine.layer_ops import Places, Traffic
+from kernels.engine.layer_ops import LayerOps, Traffic
 from kernels.engine.prompt_ops import of_prompts, prompt_ops
 from kernels.engine.prompts import Prompts, bucket
 from kernels.engine.sessions import DecoderSession
@@ -43,7 +43,7 @@ def prompt_of(batch: int, length: int) -> torch.Tensor:
 
 
 @torch.no_grad()
-def compare(model: Decoder, parts: Parts, ids: torch.Tensor, whole: bool, tolerance: float) -> Prompts:
+def compare(model: Decoder, parts: BoundVariants, ids: torch.Tensor, whole: bool, tolerance: float) -> Prompts:
     """Runs the prompt both ways and demands the same keys, values, token and position."""
     batch, length = ids.shape
     session = DecoderSession(model, batch, length, CAPACITY, lambda function: function)
@@ -66,14 +66,14 @@ def compare(model: Decoder, parts: Parts, ids: torch.Tensor, whole: bool, tolera
 @pytest.mark.parametrize("name", COMPACT)
 def test_cache_and_token_are_the_decoder_sessions(name: str, batch: int, length: int, whole: bool) -> None:
     model = Decoder(load(name))
-    parts = Parts([], GPUS["cpu"])
+    parts = BoundVariants([], GPUS["cpu"])
     prompts = compare(model, parts, prompt_of(batch, length), whole, 2e-4)
     assert list(prompts._graphs) == [bucket(length)]
 
 
 def test_a_second_prompt_does_not_see_the_first() -> None:
     model = Decoder(load("llama"))
-    prompts = compare(model, Parts([], GPUS["cpu"]), prompt_of(1, 60), whole=False, tolerance=2e-4)
+    prompts = compare(model, BoundVariants([], GPUS["cpu"]), prompt_of(1, 60), whole=False, tolerance=2e-4)
     keys = prompts.state.cache[-1][0][:, :60].clone()
     prompts.read(prompt_of(1, 64))
     prompts.read(prompt_of(1, 60))
@@ -84,12 +84,12 @@ def test_a_second_prompt_does_not_see_the_first() -> None:
 @pytest.mark.parametrize("weights", ["bf16", "fp8", "nvfp4"])
 def test_rounded_weights_are_used_as_they_are(weights: str) -> None:
     model = rounded_decoder(Decoder(load("llama", "bf16")), weights)
-    compare(model, Parts([], GPUS["cpu"]), prompt_of(1, 64), whole=False, tolerance=0.05)
+    compare(model, BoundVariants([], GPUS["cpu"]), prompt_of(1, 64), whole=False, tolerance=0.05)
 
 
 def test_what_fits_is_what_the_cache_holds_filled_up() -> None:
     model = Decoder(load("llama"))
-    prompts = Prompts(model, Parts([], GPUS["cpu"]), stacked_state(model, 2), whole=False)
+    prompts = Prompts(model, BoundVariants([], GPUS["cpu"]), stacked_state(model, 2), whole=False)
     assert prompts.fits(2, 130, 62)
     assert not prompts.fits(2, 130, 63)
     assert not prompts.fits(2, 193, 1)
@@ -97,7 +97,7 @@ def test_what_fits_is_what_the_cache_holds_filled_up() -> None:
 
 
 def usual(name: str, prompt: int, gpu: str, batch: int = 1, dtype: str = "bf16", **more: Any) -> list[PlannedOp]:
-    places = Places(Decoder(load(name, dtype)), Traffic(batch, prompt, 8))
+    places = LayerOps(Decoder(load(name, dtype)), Traffic(batch, prompt, 8))
     return prompt_ops(places, GPUS[gpu], **more)
 
 
@@ -166,7 +166,7 @@ def test_a_tile_of_a_short_prompts_attention_holds_all_keys(monkeypatch: pytest.
 def test_every_call_is_planned(name: str) -> None:
     """Of the usual ops: so that a plan of them says what runs."""
     model, gpu = Decoder(load(name)), GPUS["cpu"]
-    parts = Parts(prompt_ops(Places(model, Traffic(1, 64, 8)), gpu), gpu)
+    parts = BoundVariants(prompt_ops(LayerOps(model, Traffic(1, 64, 8)), gpu), gpu)
     compare(model, parts, prompt_of(1, 64), whole=False, tolerance=2e-4)
     called = [part for part in parts._found.values() if part is not None]
     assert called
@@ -176,7 +176,7 @@ def test_every_call_is_planned(name: str) -> None:
 def test_a_plans_prompt_ops_are_those_of_its_bucket() -> None:
     cases: list[Any] = [RmsNormCase(m=m, n=64) for m in (2, 128)]
     cases.append(StepAttentionCase(batch=2, heads=4, kv_heads=2, head_dim=16, kv_len=80))
-    cases += [place.model_copy() for place in Places(Decoder(load("llama")), Traffic(2, 50, 8)).around()]
+    cases += [place.model_copy() for place in LayerOps(Decoder(load("llama")), Traffic(2, 50, 8)).around()]
     ops = [PlannedOp(op=case.op, case=case.model_dump(), variant="any") for case in cases]
     found = [(op.op, op.case["m"]) for op in of_prompts(ops, Traffic(2, 50, 8))]
     assert found == [("rmsnorm", 128), ("lm_head", 2)]

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from kernels import registry
-from kernels.engine.bound_variants import Parts
+from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.planned import PlannedLinear
 from kernels.gemm import small
 from kernels.gemm.small_config import configs
@@ -59,7 +59,7 @@ def test_a_plan_for_short_prompts_serves_long_ones():
     every = ({name: getattr(config, name) for name in small.CONFIG_PARAMS} for config in configs(case))
     params = next(each for each in every if variant.resized(longer, each) != each)
     ops = [planned_op(case, "small_gemm", params)]
-    for parts in (Parts(ops, H200), PlannedLinear(ops, H200).parts):
+    for parts in (BoundVariants(ops, H200), PlannedLinear(ops, H200).parts):
         found = parts.planned(longer)
         assert found is not None
         assert found.variant is variant

@@ -8,13 +8,14 @@ import time
 import pytest
 import torch
 
-from kernels.measure.ceilings import Telemetry, gpu_class_of, here, measure_ceilings, product
+from kernels.measure.ceilings import measure_ceilings, product
+from kernels.measure.environment import Telemetry, environment_info, gpu_class_of
 from workers.documents import measurement
 
 
 def test_here_names_the_device_and_the_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORKBENCH_LEASE_ID", "lease-7")
-    environment = measurement.Environment(**here(device="cpu"))
+    environment = measurement.Environment(**environment_info(device="cpu"))
     assert environment.gpu_class == "cpu"
     assert environment.lease_id == "lease-7"
     assert environment.versions["torch"] == torch.__version__
@@ -39,7 +40,7 @@ def test_each_precision_multiplies_what_it_was_given(name: str) -> None:
 def test_ceilings_of_a_gpu_lie_under_its_datasheet() -> None:
     from kernels.hardware import GPUS
 
-    environment = here()
+    environment = environment_info()
     found = measurement.Ceilings(**measure_ceilings("cuda"))
     sheet = GPUS[environment["gpu_class"]]
     assert 0.7 * sheet.memory_tbps < found.read_tbps < sheet.memory_tbps

@@ -2,14 +2,14 @@
 
 import pytest
 
-from kernels.quant.gf2 import inverse
+from kernels.quant.gf2 import gf2_inverse
 
 
 def test_an_inverse_gives_back_what_was_mapped():
     def turned(word: int) -> int:
         return word ^ (word << 5 & 0xFFFFFFFF)
 
-    adds = inverse(turned)
+    adds = gf2_inverse(turned)
     for word in (0, 1, 0x80000000, 0xDEADBEEF):
         found = 0
         for bit, added in enumerate(adds):
@@ -19,4 +19,4 @@ def test_an_inverse_gives_back_what_was_mapped():
 
 def test_a_map_without_an_inverse_is_refused():
     with pytest.raises(ValueError, match="no inverse"):
-        inverse(lambda word: word & 0xFF)
+        gf2_inverse(lambda word: word & 0xFF)

@@ -9,7 +9,7 @@ from kernels.hardware import GPUS
 from kernels.measure.timing import Rule
 from kernels.ops import LinearCase
 from kernels.tune.autotune import Bench, Trial
-from kernels.tune.tuning_cache import Choices, code_digest
+from kernels.tune.tuning_cache import TuningCache, code_digest
 from tests.kernels import planted
 
 CASE = LinearCase(m=4, n=48, k=32, dtype="fp32", weights="fp32")
@@ -18,18 +18,18 @@ ENVIRONMENT = {"device": "CPU", "driver": "", "versions": {"torch": "2.13.0"}}
 
 
 def test_choice_is_measured_once_per_machine_and_versions(tmp_path, monkeypatch):
-    choices = Choices(ENVIRONMENT, tmp_path)
+    choices = TuningCache(ENVIRONMENT, tmp_path)
     only = frozenset({"torch_linear"})
     assert choices.find(CASE) is None
     made = choices.choose(CASE, Bench(torch.device("cpu"), GPUS["cpu"], rule=QUICK, only=only))
     assert made.variant == "torch_linear"
     assert made.ms > 0
     assert made.sentence
-    assert Choices(ENVIRONMENT, tmp_path).find(CASE) == made
+    assert TuningCache(ENVIRONMENT, tmp_path).find(CASE) == made
     newer = ENVIRONMENT | {"versions": {"torch": "2.14.0"}}
-    assert Choices(newer, tmp_path).find(CASE) is None
+    assert TuningCache(newer, tmp_path).find(CASE) is None
     monkeypatch.setattr("kernels.tune.tuning_cache.code_digest", lambda package: "another")
-    assert Choices(ENVIRONMENT, tmp_path).find(CASE) is None
+    assert TuningCache(ENVIRONMENT, tmp_path).find(CASE) is None
 
 
 def test_choices_are_those_of_the_variants_code(tmp_path):
@@ -52,7 +52,7 @@ def test_choices_are_those_of_the_variants_code(tmp_path):
 
 def test_choice_falls_back_to_torch(tmp_path, plant):
     plant(planted.Wrong)
-    choice = Choices(ENVIRONMENT, tmp_path).choose(
+    choice = TuningCache(ENVIRONMENT, tmp_path).choose(
         CASE, Bench(torch.device("cpu"), GPUS["cpu"], rule=QUICK, only=frozenset({"planted_wrong"}))
     )
     assert choice.variant == "torch_linear"
@@ -61,14 +61,14 @@ def test_choice_falls_back_to_torch(tmp_path, plant):
 
 @pytest.mark.parametrize("broken", ["", "[]", '{"choices": 3}', '{"choices": {"KEY": {"variant": "gone"}}}'])
 def test_broken_or_outdated_choices_are_ignored(tmp_path, broken):
-    choices = Choices(ENVIRONMENT, tmp_path)
+    choices = TuningCache(ENVIRONMENT, tmp_path)
     choices.path.write_text(broken.replace("KEY", CASE.key))
     assert choices.find(CASE) is None
 
 
 def test_cache_directory_comes_from_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "deep" / "cache"))
-    choices = Choices(ENVIRONMENT)
+    choices = TuningCache(ENVIRONMENT)
     won = Trial(CASE, "torch_linear", {}, True, False, "pass", "best", ms=1.0, chosen=True)
     choices.keep(CASE, [won])
     assert json.loads(choices.path.read_text())["choices"][CASE.key]["variant"] == "torch_linear"

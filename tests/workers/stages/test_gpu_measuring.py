@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kernels.measure.ceilings import gpu_class_of
+from kernels.measure.environment import gpu_class_of
 from kernels.plan import Plan
 from tests.workers.conftest import TINY, manifest, stage_input
 from workers.documents.stages import ComposeResult, Results

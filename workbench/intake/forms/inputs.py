@@ -9,8 +9,8 @@ from kernels import registry
 from kernels.ops import PARTS
 from workers.documents.workload import Constraints, GpuClass, Precision, Sla
 
-Choices = list[tuple[str, str]]
-METRICS: Choices = [
+TuningCache = list[tuple[str, str]]
+METRICS: TuningCache = [
     ("ttf_n", "Time to first N tokens (TTF-N), ms"),
     ("ttft", "Time to first token (TTFT), ms"),
     ("tpot", "Time per output token (TPOT), ms"),
@@ -20,7 +20,7 @@ METRICS: Choices = [
     ("batch_latency", "Latency per batch, ms"),
     ("cost_per_mtok", "Cost per million tokens, USD"),
 ]
-RUNNERS: Choices = [("eager", "transformers, eager"), ("compiled", "compiled, static cache")]
+RUNNERS: TuningCache = [("eager", "transformers, eager"), ("compiled", "compiled, static cache")]
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Input:
     label: str
     kind: str = "number"
     hint: str = ""
-    choices: Choices = field(default_factory=list)
+    choices: TuningCache = field(default_factory=list)
     about: Mapping[str, str] = field(default_factory=dict)
     headings: Mapping[str, str] = field(default_factory=dict)
     required: bool = False
@@ -58,7 +58,7 @@ class Input:
         return "f-" + re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
 
 
-def _names(literal: Any, usual: Sequence[str]) -> Choices:
+def _names(literal: Any, usual: Sequence[str]) -> TuningCache:
     """The default choices first, in their order, since the order that is sent is the order of preference."""
     return [(name, name) for name in dict.fromkeys([*usual, *get_args(literal)])]
 
@@ -147,7 +147,7 @@ def present() -> list[Input]:
     ]
 
 
-def model(groups: Sequence[tuple[str, Choices]]) -> Input:
+def model(groups: Sequence[tuple[str, TuningCache]]) -> Input:
     """The choice of a model; `groups` are headed lists."""
     return Input("model", "Model", "groups", required=True, choices=list(groups))  # type: ignore[arg-type]
 

@@ -12,7 +12,7 @@ from typing import Any
 from django.http import QueryDict
 
 from workbench.intake.forms import inputs as form_inputs
-from workbench.intake.forms.inputs import FLAGS, LISTS, NUMBERS, PRESENT_FACTS, TEXTS, Choices, Input
+from workbench.intake.forms.inputs import FLAGS, LISTS, NUMBERS, PRESENT_FACTS, TEXTS, Input, TuningCache
 from workers.documents.workload import Objective, Sla
 
 Values = dict[str, Any]
@@ -24,7 +24,7 @@ _START = Sla(objectives=[Objective(metric="ttf_n", n=64, percentile=50, limit=10
 class WorkloadForm:
     """Values by path (text, lists of strings, flags), the reasons beside them, and the text of an SLA file."""
 
-    def __init__(self, values: Values, models: Sequence[tuple[str, Choices]]) -> None:
+    def __init__(self, values: Values, models: Sequence[tuple[str, TuningCache]]) -> None:
         self.values, self.models = values, models
         self.reasons: Sequence[Mapping[str, str]] = []
         self.sla_name, self.sla_text = "SLA", ""
@@ -32,12 +32,12 @@ class WorkloadForm:
         self.focus = ""
 
     @classmethod
-    def empty(cls, models: Sequence[tuple[str, Choices]], model: str = "") -> "WorkloadForm":
+    def empty(cls, models: Sequence[tuple[str, TuningCache]], model: str = "") -> "WorkloadForm":
         """The document's defaults, and one objective to begin with."""
         return cls(flatten(_START.model_dump(mode="json")) | {"model": model}, models)
 
     @classmethod
-    def posted(cls, data: QueryDict, models: Sequence[tuple[str, Choices]]) -> "WorkloadForm":
+    def posted(cls, data: QueryDict, models: Sequence[tuple[str, TuningCache]]) -> "WorkloadForm":
         """The form as it was sent."""
         values: Values = {name: data.getlist(name) for name in LISTS} | {name: name in data for name in FLAGS}
         values |= {name: str(data[name]).strip() for name in data if name in TEXTS or _ROW.match(name)}

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from workbench.accounts.permissions import submitter_required
 from workbench.api.sentences import Problem, sentence, sentences
 from workbench.intake import sla
-from workbench.intake.forms.inputs import Choices
+from workbench.intake.forms.inputs import TuningCache
 from workbench.intake.forms.workload import WorkloadForm
 from workbench.intake.models import Model, Workload
 from workbench.intake.services import catalogue
@@ -92,7 +92,7 @@ def workload_new(request: Any) -> HttpResponse:
     return _show(request, form, status=422 if form.sla_reasons else 200)
 
 
-def model_choices(request: HttpRequest) -> list[tuple[str, Choices]]:
+def model_choices(request: HttpRequest) -> list[tuple[str, TuningCache]]:
     """Catalogue and uploaded models, under their headings."""
     own = Model.objects.for_user(request.user).filter(manifest__source="upload")
     return [
@@ -101,7 +101,7 @@ def model_choices(request: HttpRequest) -> list[tuple[str, Choices]]:
     ]
 
 
-def _started(request: HttpRequest, models: list[tuple[str, Choices]]) -> WorkloadForm:
+def _started(request: HttpRequest, models: list[tuple[str, TuningCache]]) -> WorkloadForm:
     """The form to begin with: `?model=` chooses one, `?from=` copies a workload."""
     form = WorkloadForm.empty(models, request.GET.get("model", ""))
     with contextlib.suppress(ValueError):
