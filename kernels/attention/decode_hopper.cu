@@ -21,12 +21,14 @@ struct Call {
   int wide, more, capacity, pages;  // wide: lengths are int64
   float scale;
 };
+static_assert(sizeof(Call) == PARAMS_BYTES, "decode_hopper_call.CALL");
 
 struct Shared {
   float out[WARPS][GROUP][HEAD_DIM], base[WARPS][GROUP], sum[WARPS][GROUP];
   float parts[CLUSTER][kOutputs], weights[CLUSTER][GROUP];  // of all blocks of the cluster
   int last;
 };
+static_assert(sizeof(Shared) <= SHARED_BYTES, "decode_hopper.shared_bytes");
 
 // Merges parts, each a normalised output with the base-2 logarithm of its sum: output i of head i / HEAD_DIM.
 template <int Count, typename Weight, typename Part>

@@ -68,11 +68,14 @@ class DecodeHopper(Variant):
 
 def constants(case: AttentionCase, tuning: dict[str, int], splits: int, counted: bool, page: int) -> dict[str, Any]:
     """The macros of the source; `page` is 0 where the cache is contiguous."""
-    return {
+    from kernels.attention.decode_hopper_call import CALL
+
+    given = {
         "ELEMENT": ELEMENTS[case.dtype], "FP8": int(case.kv_dtype == "fp8"), "HEAD_DIM": case.head_dim,
         "GROUP": case.heads // case.kv_heads, "WARPS": tuning["warps"], "STEPS": tuning["steps"],
         "SPLITS": splits, "CLUSTER": splits if splits <= MOST_CLUSTER else 1, "PAGE": page, "LENGTHS": int(counted),
     }  # fmt: skip
+    return given | {"PARAMS_BYTES": CALL.itemsize, "SHARED_BYTES": shared_bytes(given)}
 
 
 def shared_bytes(given: dict[str, Any]) -> int:

@@ -104,7 +104,8 @@ class FlashHopper(Variant):
 def constants(case: AttentionCase, params: dict[str, int]) -> dict[str, Any]:
     """The macros of the source for the case."""
     fixed = {"TYPE": TYPES[case.dtype], "HEAD_DIM": case.head_dim, "CAUSAL": int(case.causal)}
-    return fixed | {"WINDOW": case.window or 0} | {name.upper(): params[name] for name in PARAMS}
+    sizes = {"PARAMS_BYTES": SHAPE.itemsize, "SHARED_BYTES": shared_bytes(case, params)}
+    return fixed | {"WINDOW": case.window or 0} | {name.upper(): params[name] for name in PARAMS} | sizes
 
 
 def shared_bytes(case: AttentionCase, params: dict[str, int]) -> int:

@@ -89,8 +89,9 @@ class StepHopper(Variant):
         group, share = case.heads // case.kv_heads // parts, -(-case.seen // splits)
         chunk = min(CHUNK_MOST[case.head_dim], -(-share // 32) * 32)
         defines = {"HEAD_DIM": case.head_dim, "GROUP": group, "PARTS": parts, "SPLITS": splits, "CHUNK": chunk}
+        defines |= {"ELEMENT": ELEMENTS[case.dtype]}
         size = shared_bytes(case.head_dim, group, chunk, splits)
-        kernel = nvrtc.load(SOURCE, "step_attention", defines | {"ELEMENT": ELEMENTS[case.dtype]}, size)
+        kernel = nvrtc.load(SOURCE, "step_attention", defines | sizes(defines), size)
         call = np.dtype(FIELDS, align=True)
 
         def attend(
@@ -138,6 +139,14 @@ FIELDS = [
     ("scale", "f4"),
 ]
 """The kernel's `Call`, field by field."""
+
+
+def sizes(defines: dict[str, Any]) -> dict[str, int]:
+    """Macros with the sizes of the structures that are built here, for the compiler to check."""
+    import numpy as np
+
+    shared = shared_bytes(*(defines[name] for name in ("HEAD_DIM", "GROUP", "CHUNK", "SPLITS")))
+    return {"PARAMS_BYTES": np.dtype(FIELDS, align=True).itemsize, "SHARED_BYTES": shared}
 
 
 def shared_bytes(head_dim: int, group: int, chunk: int, splits: int) -> int:

@@ -32,6 +32,8 @@ struct Shared {
   // in that order, and where its tiles of rows end.
   int row_ends[EXPERTS], widths[EXPERTS], order[EXPERTS], tile_ends[EXPERTS];
 };
+static_assert(sizeof(GroupedParams) == PARAMS_BYTES, "grouped_hopper.PARAMS");
+static_assert(BYTES_UP_TO(Shared, tile_ends) <= SHARED_BYTES, "grouped_hopper.constants");
 
 // Rows of x that a tile has room for: in sixteens up to 128, then in eights, as there are products.
 __host__ __device__ constexpr int rounded(int rows) { return rows <= 128 ? (rows + 15) / 16 * 16 : (rows + 7) / 8 * 8; }

@@ -89,7 +89,7 @@ def constants(case: GroupedCase) -> tuple[dict[str, Any], int]:
     stages = (SHARED_MOST - other) // stage
     found = {
         "TYPE": C_TYPES[case.dtype], "EPILOGUE": "kSwiglu" if gates else "kNone", "STAGES": stages,
-        "EXPERTS": case.experts,
+        "EXPERTS": case.experts, "PARAMS_BYTES": PARAMS.itemsize, "SHARED_BYTES": stages * stage + other,
     }  # fmt: skip
     return found, stages * stage + other
 

@@ -29,6 +29,8 @@ struct Shared {
   Barrier full[STAGES], empty[STAGES];
   __device__ __forceinline__ OUT* residual(int stage, int i) { return (OUT*)w[stage].at + i * 64 * kPanelColumns; }
 };
+static_assert(sizeof(Params) == PARAMS_BYTES, "hopper_call.PARAMS");
+static_assert(BYTES_UP_TO(Shared, empty) <= SHARED_BYTES, "Tile.shared_bytes of hopper_plan.py");
 
 __device__ __forceinline__ void produce(Shared& s, const Params& p, const TensorMap& x, const TensorMap& w,
                                         const TensorMap& residual) {

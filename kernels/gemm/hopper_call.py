@@ -61,6 +61,7 @@ def constants(case: LinearCase, tile: Tile) -> dict[str, Any]:
         "TYPE": "e4m3" if case.scales else plain, "OUT": "e4m3" if case.epilogue == "quantise" else plain,
         "EPILOGUE": KINDS[case.epilogue], "NORMALISE": int(case.normalises), "SCALES": SCALES[case.scales],
         "PROMOTE": int(tile.promote), "BN": tile.columns, "STAGES": tile.stages,
+        "PARAMS_BYTES": PARAMS.itemsize, "SHARED_BYTES": tile.shared_bytes,
     } | ({"PANELS": tile.panels} if tile.ping_pong else {})  # fmt: skip
 
 

@@ -209,18 +209,19 @@ __device__ __forceinline__ int drawn(const List& list, float temperature, int to
 }
 
 // What the next step begins with: the embedding's row of each token [m][words], and the host's copy of the tokens.
-struct Turn {
+struct Feedback {
   const uint4* embedding;  // [vocab][words], or null
   uint4* stream;
   long long* seen;  // [rows][m] in the host's memory, by position; or null
   const long long* position;
   int words, rows;
 };
+static_assert(sizeof(Feedback) == FEEDBACK_BYTES, "lm_head_call.FEEDBACK");
 
 // One block a row: joins the candidates of all blocks. ids: [m] int64.
 extern "C" __global__ void __launch_bounds__(kJoiners * 32)
     lm_head_join(const u64* candidates, long long* ids, int blocks, int top_k, const float* temperature,
-                 const float* top_p, const long long* seed, const Turn turn) {
+                 const float* top_p, const long long* seed, const Feedback feedback) {
   __shared__ u64 lists[kJoiners][64];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, m = blockIdx.x;
   griddepcontrol_wait();
@@ -258,12 +259,12 @@ extern "C" __global__ void __launch_bounds__(kJoiners * 32)
     const int token = TOP ? drawn(list, temperature[m], top_k, top_p[m], (u64)seed[m]) : token_of(list[0]);
     if (lane == 0) {
       ids[m] = token, lists[0][0] = token;
-      if (turn.seen && *turn.position < turn.rows)
-        *(volatile long long*)&turn.seen[*turn.position * gridDim.x + m] = token;
+      if (feedback.seen && *feedback.position < feedback.rows)
+        *(volatile long long*)&feedback.seen[*feedback.position * gridDim.x + m] = token;
     }
   }
-  if (!turn.embedding) return;
+  if (!feedback.embedding) return;
   __syncthreads();
-  for (int i = threadIdx.x; i < turn.words; i += kJoiners * 32)
-    turn.stream[(long long)m * turn.words + i] = turn.embedding[lists[0][0] * turn.words + i];
+  for (int i = threadIdx.x; i < feedback.words; i += kJoiners * 32)
+    feedback.stream[(long long)m * feedback.words + i] = feedback.embedding[lists[0][0] * feedback.words + i];
 }

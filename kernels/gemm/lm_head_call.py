@@ -28,14 +28,16 @@ FEEDBACK = np.dtype(
     + [(name, np.int32) for name in ("words", "rows")],
     align=True,
 )
-"""`Turn` of lm_head.cu."""
+"""`Feedback` of lm_head.cu."""
 
 
 def head_macros(config: TileConfig, case: LmHeadCase, sms: int, dynamic: bool = False) -> dict[str, int]:
     """What lm_head.cu is compiled with; KEYS is how many logits of a row each lane of a warp looks at."""
     top = CANDIDATES if case.sampling == "top_k_p" else 0
     keys = -(-config.most_units(sms) * config.unit_rows // 32) if top else 1
-    return macros(config, case.dtype, False, False, dynamic) | {"TOP": top, "KEYS": keys}
+    return macros(config, case.dtype, False, False, dynamic) | {
+        "TOP": top, "KEYS": keys, "FEEDBACK_BYTES": FEEDBACK.itemsize,
+    }  # fmt: skip
 
 
 class LmHead:

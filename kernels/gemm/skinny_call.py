@@ -93,6 +93,8 @@ def macros(config: TileConfig, dtype: str, gates: bool, normalises: bool, dynami
         "KEEP": int(config.keep or config.splits > 1),
         "OWN_X": own,
         "DYNAMIC_SCHEDULER": int(dynamic),
+        "PARAMS_BYTES": PARAMS.itemsize,
+        "SHARED_BYTES": config.struct_bytes,
         "DIRECT": int(
             own > 0 or (config.kind != "same" and dtype == "bf16" and 2 * config.m * config.split_k <= DIRECT_MOST)
         ),

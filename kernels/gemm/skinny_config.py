@@ -125,16 +125,19 @@ class TileConfig:
         """Units whose sums a block keeps to the end."""
         return self.most_units(sms) if self.keep or self.splits > 1 else 0
 
+    @property
+    def struct_bytes(self) -> int:
+        """sizeof(Shared) of skinny_stream.cuh: barriers, sums of squares, scales, partial sums."""
+        sums = 2 * self.warps * self.row_tiles * (2 if self.m > 8 else 1) * 640
+        return (2 * 16 + 2) * 8 + 16 * 4 + 16 + 16 * self.warps * 4 + 4 * 64 + sums
+
     def fixed_bytes(self, sms: int) -> int:
         """Shared memory but for the ring: barriers, partial sums, kept sums, scales, bias, residual, x."""
-        columns = 2 if self.m > 8 else 1
-        sums = 2 * self.warps * self.row_tiles * columns * 640
-        own = (2 * 16 + 2) * 8 + 16 * 4 + 16 + 16 * self.warps * 4 + 4 * 64 + sums
         rows = self.most_units(sms) * self.unit_rows
         kept = self.kept_units(sms) * self.m * self.unit_rows * 4
         scales = rows * 4 if self.kind in ("fp8", "nvfp4") else 0
         beside = scales + rows * self.row_bytes
-        return self.spare + _line(own) + _line(kept + beside + 128) + _line(self.x_bytes * self.m)
+        return self.spare + _line(self.struct_bytes) + _line(kept + beside + 128) + _line(self.x_bytes * self.m)
 
     def stages(self, sms: int, pdl: bool) -> int:
         """Chunks of the ring; 0 when the shared memory is too small."""

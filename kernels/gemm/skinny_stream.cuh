@@ -36,6 +36,7 @@ struct Params {
   int m, n, k, units, steps, x_bytes, stages, kept_units, most_units, pdl, l2_prefetch, late_trigger, static_units;
   float eps;
 };
+static_assert(sizeof(Params) == PARAMS_BYTES, "skinny_call.PARAMS");
 
 constexpr int kNoMore = -1;
 constexpr int kColumn = 20;  // floats a column of 16 partial sums takes: no two lanes meet in a bank
@@ -48,6 +49,7 @@ struct alignas(16) Shared {
   float unscale[16], norm[16], squares_sum[16];
   float partial[2][WARPS * ROW_TILES * N_TILES][8 * kColumn];
 };
+static_assert(sizeof(Shared) == SHARED_BYTES, "TileConfig.struct_bytes of skinny_config.py");
 
 // Dynamic shared memory: Shared | kept sums [kept_units][m][kUnitTiles][16] | row scales and bias [most_units][rows] |
 // residual [m][most_units][outputs] | x rows of x_bytes | ring of chunks.

@@ -20,6 +20,7 @@ struct Stage {
   SharedTile<Value, kWRows, 64> w;
   SharedTile<Value, kXRows, 64> x;
 };
+static_assert(STAGES * sizeof(Stage) <= SHARED_BYTES, "SmallTileConfig.shared_bytes");
 struct Shared {
   Barrier full[STAGES], empty[STAGES], ready, joined;  // ready: no block reads its ring; joined: all sums are here
   float squares[SPLITS][kXRows];

@@ -28,6 +28,11 @@ PARAMS = np.dtype(
 """`Params` of small.cu."""
 
 
+def macros(config: SmallTileConfig) -> dict[str, int]:
+    """What small.cu is compiled with."""
+    return config.macros() | {"PARAMS_BYTES": PARAMS.itemsize}
+
+
 @cache
 def _kernel(given: tuple[tuple[str, int], ...], shared_bytes: int) -> Any:
     return nvrtc.load(SOURCE, "small_gemm", dict(given), shared_bytes)
@@ -38,7 +43,7 @@ class SmallLinear:
 
     def __init__(self, case: LinearCase, config: SmallTileConfig, pdl: bool) -> None:
         self.case, self.config, self.pdl = case, config, pdl
-        self.macros = tuple(config.macros().items())
+        self.macros = tuple(macros(config).items())
 
     def __call__(
         self,

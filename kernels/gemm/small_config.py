@@ -177,13 +177,13 @@ class SmallTileConfig:
         )
 
     def macros(self) -> dict[str, int]:
-        """What small.cu is compiled with."""
+        """The macros of small.cu that follow from the tile config."""
         return {
             "HALF": int(self.case.dtype == "fp16"), "ALIAS": int(self.alias), "COLS": self.columns,
             "ACROSS": int(self.wide > 0),
             "TOKEN_TILES": self.tokens, "WGS": self.groups, "SPLITS": self.splits, "STAGES": self.stages,
             "PAIRED": int(self.case.gates), "NORM": int(self.case.normalises),
-            "RESIDUAL": int(self.case.epilogue == "residual"),
+            "RESIDUAL": int(self.case.epilogue == "residual"), "SHARED_BYTES": self.shared_bytes,
         }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ struct Params {
   int m, n, k, pdl;
   float inverse_k, eps;
 };
+static_assert(sizeof(Params) == PARAMS_BYTES, "small_call.PARAMS");
 
 __device__ __forceinline__ float gated(float gate, float up) { return __fdividef(gate, 1 + __expf(-gate)) * up; }
 

@@ -103,6 +103,7 @@ struct Params {
   int stop[4];           // tokens, or -1; the launch ends when every sequence has met one
   Sampling sampling[8];  // of each sequence
 };
+static_assert(sizeof(Params) == PARAMS_BYTES, "kernels.megakernel.device.PARAMS");
 
 // Attention's queries, each the sum of two bf16, the newest keys and values, and what the warps merge: sums of values,
 // and (maximum, sum of weights) of each query head. OUT, when it attends, keeps its input before them.
@@ -173,6 +174,7 @@ struct Shared {
 #endif
   int faulted;
 };
+static_assert(sizeof(Shared) <= SHARED_BYTES, "kernels.megakernel.device.shared_bytes");
 
 __device__ __forceinline__ void mark(const Params& p, int step, int index, int what) {
 #if TRACE

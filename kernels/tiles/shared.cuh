@@ -5,6 +5,10 @@
 
 #include "barrier.cuh"
 
+// Bytes of a structure up to the end of `last`, its last member. sizeof rounds up to the alignment, which may be 1024
+// bytes; NVRTC has no offsetof.
+#define BYTES_UP_TO(type, last) (__INTADDR__(&((type*)0)->last) + sizeof(type::last))
+
 namespace tiles {
 
 using bf16 = __nv_bfloat16;

@@ -29,7 +29,7 @@ SMALL = StepAttentionCase(batch=2, heads=4, kv_heads=2, head_dim=16, kv_len=9, d
 def test_it_compiles_without_spills(head_dim: int, group: int, splits: int, chunk: int, element: str) -> None:
     sizes = {"HEAD_DIM": head_dim, "GROUP": group, "SPLITS": splits, "CHUNK": chunk}
     constants = sizes | {"PARTS": 2, "ELEMENT": element}
-    used = resources(compile_log(step_hopper.SOURCE, constants))
+    used = resources(compile_log(step_hopper.SOURCE, constants | step_hopper.sizes(constants)))
     assert (used.spill_stores, used.spill_loads, used.stack) == (0, 0, 0)
 
 

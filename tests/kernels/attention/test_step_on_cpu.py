@@ -36,7 +36,9 @@ def attended(
         "SPLITS": splits,
         "CHUNK": CHUNK,
     }
-    kernel = library(step_hopper.SOURCE, ENTRY, macros | {"ELEMENT": step_hopper.ELEMENTS[case.dtype]})
+    kernel = library(
+        step_hopper.SOURCE, ENTRY, macros | step_hopper.sizes(macros) | {"ELEMENT": step_hopper.ELEMENTS[case.dtype]}
+    )
     size = step_hopper.shared_bytes(case.head_dim, group, CHUNK, splits) + LARGER
     assert kernel.size_of_shared() <= size
     o = torch.full((case.batch, case.heads * case.head_dim), float("nan"), dtype=given["qkv"].dtype)

@@ -30,8 +30,9 @@ extern "C" int run(const Params* p, int blocks, int threads, long shared_bytes, 
   return fibers::run(blocks, threads, 1, shared_bytes, [&] { lm_head_candidates(*p, position, moves); });
 }
 extern "C" int join_blocks(const u64* found, long long* ids, int m, int blocks, int top_k, const float* temperature,
-                           const float* top_p, const long long* seed, const Turn* turn) {
-  return fibers::run(m, 512, 1, 0, [&] { lm_head_join(found, ids, blocks, top_k, temperature, top_p, seed, *turn); });
+                           const float* top_p, const long long* seed, const Feedback* feedback) {
+  const auto join = [&] { lm_head_join(found, ids, blocks, top_k, temperature, top_p, seed, *feedback); };
+  return fibers::run(m, 512, 1, 0, join);
 }"""
 SMALL = """
 extern "C" int run(const unsigned short* w, int rows, const unsigned short* x, int m, int k, const Params* p,
@@ -196,7 +197,7 @@ def test_small(m, n, k, epilogue, dtype, picked, ring):
     found["inverse_k"], found["eps"] = 1 / k, 1e-6
     for name in ("bias", "residual"):
         found[name] = given[name].data_ptr() if name in given else 0
-    kernel = library(small_call.SOURCE, SMALL, config.macros() | ring)
+    kernel = library(small_call.SOURCE, SMALL, small_call.macros(config) | ring)
     ran = kernel.run(
         pointer(given["w"]), case.weight_rows, pointer(given["x"]), m, k, address(found), config.blocks, config.threads,
         ctypes.c_long(config.shared_bytes + config.sums_bytes),

@@ -5,7 +5,7 @@ import torch
 
 from kernels import registry
 from kernels.gemm.small import CONFIG_PARAMS
-from kernels.gemm.small_call import SOURCE
+from kernels.gemm.small_call import SOURCE, macros
 from kernels.gemm.small_config import AT_ONCE, configs
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase
@@ -86,7 +86,7 @@ def test_a_wrong_argument_is_named():
 def test_nothing_is_spilled_and_products_run_on(m, dtype, epilogue):
     case = LinearCase(m=m, n=2048, k=2048, dtype=dtype, weights=dtype, epilogue=epilogue)
     for config in configs(case)[:3:2]:
-        log = compile_log(SOURCE, config.macros())
+        log = compile_log(SOURCE, macros(config))
         found = resources(log)
         assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
         assert "serialized" not in log

@@ -40,6 +40,27 @@ u32 pack(float first, float second) {
   return T(first).bits | (u32)T(second).bits << 16;
 }
 
+inline u32 e4m3x2_to_f16x2(u32 codes) {
+  const auto one = [](u32 b) {
+    const int e = b >> 3 & 15, m = b & 7;
+    const float x = (b & 127) == 127 ? NAN : e ? std::ldexp(1 + m / 8.f, e - 7) : std::ldexp(m / 8.f, -6);
+    return f16(b & 128 ? -x : x).bits;
+  };
+  return one(codes & 255) | (u32)one(codes >> 8 & 255) << 16;
+}
+template <class T> void mma_sync(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  struct Lane { u32 a[4], b0, b1; };
+  fibers::put(Lane{{a[0], a[1], a[2], a[3]}, b0, b1});
+  const auto dot = [](u32 x, u32 y) { return unpack<T>(x).x * unpack<T>(y).x + unpack<T>(x).y * unpack<T>(y).y; };
+  for (int i = 0; i < 4; i++)
+    for (int q = 0; q < 4; q++) {
+      const Lane row = fibers::slot<Lane>(fibers::lane() / 4 * 4 + q);
+      const Lane column = fibers::slot<Lane>((fibers::lane() % 4 * 2 + i % 2) * 4 + q);
+      d[i] += dot(row.a[i / 2], column.b0) + dot(row.a[2 + i / 2], column.b1);
+    }
+  fibers::meet_warp();
+}
+
 struct Barrier {
   int count, missing;
   long bytes;
