@@ -16,7 +16,7 @@ from workbench.embedded import EmbeddedError, Workbench
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLE = ROOT / "samples" / "voice-agent"
 OUTPUT = ROOT / "demo"
-VERDICTS = {0: "met", 1: "missed", 4: "not enough samples"}
+VERDICTS = {0: "met", 1: "missed", 4: "not enough samples", 6: "too close to call"}
 """Exit codes of `workbench submit --wait` that end in a verdict: each is a successful demo."""
 
 

@@ -12,11 +12,8 @@ from fractions import Fraction
 import numpy as np
 
 from workers.documents.measurement import Distribution, Interval
-from workers.documents.stages import Verdict
 from workers.documents.workload import UNITS, Objective
 
-CONFIDENCE = 0.99
-"""Confidence of every verdict, met or missed."""
 SHOWN_PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 NS_PER_MS = 1e6
 
@@ -49,57 +46,6 @@ def percentile(ordered: Sequence[float], p: float) -> float:
     if not ordered or not 0 <= p < 100:
         raise ValueError(f"percentile {p} of {len(ordered)} samples does not exist")
     return ordered[math.floor(len(ordered) * Fraction(str(p)) / 100)]
-
-
-def _binomial_log_pmf(k: int, n: int, q: float) -> float:
-    choose = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
-    return choose + k * math.log(q) + (n - k) * math.log1p(-q)
-
-
-def at_most_probability(k: int, n: int, q: float) -> float:
-    """P(X <= k) for X ~ Binomial(n, q)."""
-    return math.fsum(math.exp(_binomial_log_pmf(i, n, q)) for i in range(min(k, n) + 1))
-
-
-def needed_samples(p: float, over: int = 0) -> int:
-    """The smallest n that shows percentile `p` within its limit at 99 % confidence with `over` samples beyond it.
-
-    If more than 1-p of all requests were over, `over` or fewer of n would be seen at most once in a hundred times:
-    p99 takes 459 with none over, 662 with one, 838 with two; p95 90 and 130; p90 44 and 64; p50 7 and 11.
-    """
-    q = 1 - p / 100
-    low, high = over, over + 1
-    while at_most_probability(over, high, q) > 1 - CONFIDENCE:
-        low, high = high, high * 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if at_most_probability(over, middle, q) > 1 - CONFIDENCE else (low, middle)
-    return high
-
-
-def verdict(p: float, n: int, over: int) -> Verdict:
-    """Met, missed or not enough samples for percentile `p`, with `over` of `n` samples on the wrong side of the limit.
-
-    Both answers carry the same burden of proof. *Met*: were the promise broken, so few samples over the limit would be
-    seen at most once in a hundred times. *Missed*: were the promise kept, so many would. Anything between is open, even
-    when the measured percentile lies over the limit: one slow request of fifty says little about a p99.
-    """
-    if n == 0:
-        return "not_enough_samples"
-    q = 1 - p / 100
-    if at_most_probability(over, n, q) <= 1 - CONFIDENCE:
-        return "met"
-    if over > 0 and at_most_probability(n - over, n, 1 - q) <= 1 - CONFIDENCE:
-        return "missed"
-    return "not_enough_samples"
-
-
-def overall(verdicts: Sequence[Verdict]) -> Verdict:
-    """One verdict for all objectives: missed if one is missed, else undecided if one is undecided, else met."""
-    for worst in ("missed", "not_enough_samples"):
-        if worst in verdicts:
-            return worst  # type: ignore[return-value]
-    return "met"
 
 
 def _token_times_ms(served: Served) -> list[float]:
@@ -174,6 +120,12 @@ def count_over(objective: Objective, samples: Sequence[float]) -> int:
     return sum(value > objective.limit for value in samples)
 
 
+def shares_over(objective: Objective, served: Sequence[Served], usd_per_hour: float | None) -> list[float]:
+    """Of each served batch that has samples of the objective's metric, the share of them on the limit's wrong side."""
+    each = (samples_of(one, objective.metric, objective.n, usd_per_hour) for one in served)
+    return [count_over(objective, samples) / len(samples) for samples in each if samples]
+
+
 def tokens_per_second(served: Sequence[Served]) -> float:
     """Tokens over the time from the first batch's start to the last one's end, on the clock of `served`."""
     if not served:
@@ -242,7 +194,7 @@ def median_interval(samples: Sequence[float], seed: int = 0) -> Interval:
 
 
 def noise_floor(*sides: Sequence[float]) -> Interval:
-    """The A/A ratio: each side's odd samples over its even ones, as if they were two variants; the widest side counts.
+    """The ratio of each side's odd samples to its even ones, as if they were two variants; the widest counts.
 
     A ratio inside this interval is no difference. Raises ValueError when no side has two samples.
     """

@@ -165,7 +165,7 @@ def measure(runner: "Runner", traffic: Expected, requests: int, encodes: bool) -
 def metric_samples(traffic: Expected, sent_ns: int, start_ns: int, times_ns: list[int]) -> list[float]:
     """What one batch says of `traffic.metric`, in its unit. Raises Refused for a metric that cannot be measured here.
 
-    Formulas: `docs/measurement.md`.
+    Formulas: `docs/method.md`.
     """
     arrivals = [(each - sent_ns) / 1e6 for each in times_ns]
     match traffic.metric:

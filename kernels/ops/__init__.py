@@ -2,7 +2,7 @@
 
 A *case* is one operation at one shape. Its class is all that generic code knows of the op: shapes, roofline traffic,
 reference, test inputs, tolerance, label. `flops` counts a multiply-add as two; `least_bytes` counts every input read
-once and every output written once. Formulas: `docs/measurement.md`.
+once and every output written once. Formulas: `docs/method.md`.
 """
 
 from typing import Annotated, get_args

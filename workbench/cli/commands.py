@@ -1,6 +1,7 @@
 """The commands.
 
-Exit codes: 0 met, 1 missed, 2 usage or bad input, 3 failed, 4 not enough samples, 5 cancelled or lost.
+Exit codes: 0 met, 1 missed, 2 usage or bad input, 3 failed, 4 not enough samples, 5 cancelled or lost,
+6 too close to call.
 """
 
 import json
@@ -81,7 +82,8 @@ def main(
 ) -> None:
     """Submit a model and an SLA; get measured, proven kernels, a verdict and the price of a token.
 
-    Exit codes: 0 met, 1 missed, 2 usage or bad input, 3 failed, 4 not enough samples, 5 cancelled or lost.
+    Exit codes: 0 met, 1 missed, 2 usage or bad input, 3 failed, 4 not enough samples, 5 cancelled or lost,
+    6 too close to call.
     """
     ctx.obj = Server(url, token)
 

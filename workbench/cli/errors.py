@@ -13,6 +13,7 @@ class Exit(IntEnum):
     FAILED = 3
     NOT_ENOUGH_SAMPLES = 4
     CANCELLED_OR_LOST = 5
+    TOO_CLOSE = 6
     INTERRUPTED = 130
 
 

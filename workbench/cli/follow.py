@@ -11,7 +11,12 @@ from workbench.cli.errors import CliError, Exit
 
 OVER = ("done", "failed", "cancelled", "lost")
 POLL_SECONDS = 1.0
-VERDICTS = {"met": Exit.MET, "missed": Exit.MISSED, "not_enough_samples": Exit.NOT_ENOUGH_SAMPLES}
+VERDICTS = {
+    "met": Exit.MET,
+    "missed": Exit.MISSED,
+    "not_enough_samples": Exit.NOT_ENOUGH_SAMPLES,
+    "too_close": Exit.TOO_CLOSE,
+}
 
 
 def exit_code(run: dict[str, Any]) -> Exit:

@@ -11,8 +11,8 @@ from workers.documents.measurement import Environment
 from workers.documents.prices import CostLine
 from workers.documents.stages import ObjectiveOutcome, PriceResult, Results, VerifyResult
 
-STYLES = {"met": "bold green", "missed": "bold red", "not_enough_samples": "bold yellow"}
-WORDS = {"met": "met", "missed": "missed", "not_enough_samples": "not enough samples"}
+STYLES = {"met": "bold green", "missed": "bold red", "not_enough_samples": "bold yellow", "too_close": "bold yellow"}
+WORDS = {"met": "met", "missed": "missed", "not_enough_samples": "not enough samples", "too_close": "too close to call"}
 
 
 def figure(value: float | None, unit: str = "") -> str:
@@ -92,7 +92,7 @@ def before_after(verify: VerifyResult, price: PriceResult | None) -> Table:
     table.add_row("throughput (measured)", figure(before, "tok/s"), figure(after, "tok/s"), "", "")
     ratio, noise = verify.speedup.ratio, verify.speedup.noise
     spread = f"{ratio.value:.2f}x ({ratio.low:.2f}–{ratio.high:.2f})"
-    words = f"A/A noise {noise.low:.2f}–{noise.high:.2f}"
+    words = f"noise floor {noise.low:.2f}–{noise.high:.2f}"
     table.add_row("speedup (measured)", "", spread, words, "" if verify.speedup.difference else "no difference")
     if price is not None:
         for cells in _costs(price.lines):

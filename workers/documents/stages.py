@@ -15,7 +15,7 @@ STAGES: tuple[Stage, ...] = get_args(Stage)
 GPU_STAGES: tuple[Stage, ...] = ("admit", "baseline", "profile", "explore", "compose", "verify")
 """Stages that run in a child process on a GPU host; price and report need no torch and run with the ledger."""
 
-Verdict = Literal["met", "missed", "not_enough_samples"]
+Verdict = Literal["met", "missed", "not_enough_samples", "too_close"]
 RunState = Literal["queued", "running", "done", "failed", "cancelled", "lost"]
 
 
@@ -125,7 +125,11 @@ class ComposeResult(Document):
 
 
 class ObjectiveOutcome(Document):
-    """One objective before and after. `needed` is the clean sample count its percentile needs at 99 % confidence."""
+    """One objective before and after: `over` of `samples` lie beyond the limit, in `requests` served batches.
+
+    `needed` batches without a sample beyond the limit prove the percentile at 99 % confidence. Documents that lack
+    `requests` counted samples.
+    """
 
     objective: Objective
     before: float | None
@@ -134,11 +138,12 @@ class ObjectiveOutcome(Document):
     verdict: Verdict
     samples: int
     over: int
+    requests: int | None = None
     needed: int
 
 
 class Speedup(Document):
-    """Paired, interleaved before/after ratio of the first objective's metric, beside the A/A noise floor."""
+    """Paired, interleaved before/after ratio of the first objective's metric, beside the noise floor."""
 
     metric: str
     ratio: Interval

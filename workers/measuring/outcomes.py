@@ -9,15 +9,14 @@ from workers.statistics import (
     Served,
     count_over,
     is_difference,
-    needed_samples,
     noise_floor,
     objective_value,
-    overall,
     paired_ratio,
     pooled,
     samples_of,
-    verdict,
+    shares_over,
 )
+from workers.verdicts import needed_requests, overall, verdict
 
 
 def outcomes(
@@ -35,15 +34,17 @@ def _outcome(
     objective: Objective, before: Sequence[Served], after: Sequence[Served], usd_per_hour: float | None
 ) -> ObjectiveOutcome:
     past, now = (pooled(side, objective.metric, objective.n, usd_per_hour) for side in (before, after))
+    shares_before, shares = (shares_over(objective, side, usd_per_hour) for side in (before, after))
     return ObjectiveOutcome(
         objective=objective,
         before=objective_value(objective, past) if past else None,
         after=objective_value(objective, now) if now else None,
-        verdict_before=verdict(objective.percentile, len(past), count_over(objective, past)),
-        verdict=verdict(objective.percentile, len(now), count_over(objective, now)),
+        verdict_before=verdict(objective.percentile, shares_before),
+        verdict=verdict(objective.percentile, shares),
         samples=len(now),
         over=count_over(objective, now),
-        needed=needed_samples(objective.percentile),
+        requests=len(shares),
+        needed=needed_requests(objective.percentile),
     )
 
 

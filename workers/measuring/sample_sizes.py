@@ -1,10 +1,12 @@
-"""Decides how many requests a verdict needs."""
+"""How long to go on measuring, and the distributions of what was measured."""
 
 from collections.abc import Sequence
 
 from workers.documents.measurement import Distribution
+from workers.documents.stages import Verdict
 from workers.documents.workload import Objective
-from workers.statistics import Served, count_over, distribution, needed_samples, pooled, verdict
+from workers.statistics import Served, distribution, pooled, shares_over
+from workers.verdicts import verdict
 
 LEAST_REQUESTS = 20
 """Fewer samples make a poor distribution, even where the percentile needs fewer."""
@@ -15,17 +17,14 @@ USUAL_METRICS = {
 }
 
 
+def verdicts(objectives: Sequence[Objective], served: Sequence[Served], usd_per_hour: float | None) -> list[Verdict]:
+    """The verdict on each objective after what was served so far."""
+    return [verdict(each.percentile, shares_over(each, served, usd_per_hour)) for each in objectives]
+
+
 def is_enough(objectives: Sequence[Objective], served: Sequence[Served], usd_per_hour: float | None) -> bool:
-    """Whether every objective is decided: its percentile's clean sample count is reached and proves met or missed."""
-    if len(served) < LEAST_REQUESTS:
-        return False
-    return all(_decided(each, pooled(served, each.metric, each.n, usd_per_hour)) for each in objectives)
-
-
-def _decided(objective: Objective, samples: Sequence[float]) -> bool:
-    if len(samples) < needed_samples(objective.percentile):
-        return False
-    return verdict(objective.percentile, len(samples), count_over(objective, samples)) != "not_enough_samples"
+    """Whether every objective is proven met or missed."""
+    return len(served) >= LEAST_REQUESTS and {*verdicts(objectives, served, usd_per_hour)} <= {"met", "missed"}
 
 
 def distributions(

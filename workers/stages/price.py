@@ -10,7 +10,7 @@ from workers.documents.stages import PriceResult, StageInput, VerifyResult
 from workers.documents.workload import Deployment, Traffic, Workload
 from workers.harness.context import Context, StageError
 from workers.pricing import GpuPrice, gpu_price, usd_per_mtok
-from workers.statistics import overall
+from workers.verdicts import overall
 
 
 def _holds(verdict: str) -> bool | None:

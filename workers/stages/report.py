@@ -12,7 +12,12 @@ from workers.documents.stages import ReportResult, StageInput, Verdict, VerifyRe
 from workers.documents.workload import Sla
 from workers.harness.context import Context, StageError
 
-VERDICTS: dict[Verdict, str] = {"met": "Met", "missed": "Missed", "not_enough_samples": "Not enough samples"}
+VERDICTS: dict[Verdict, str] = {
+    "met": "Met",
+    "missed": "Missed",
+    "not_enough_samples": "Not enough samples",
+    "too_close": "Too close to call",
+}
 
 TEMPLATES = Path(__file__).parent.parent / "templates"
 

@@ -26,19 +26,20 @@ from workers.harness.context import Context, StageError
 from workers.measuring import quality, texts
 from workers.measuring.conditions import watched
 from workers.measuring.outcomes import outcomes, speedup
-from workers.measuring.sample_sizes import LEAST_REQUESTS, distributions, is_enough
+from workers.measuring.sample_sizes import LEAST_REQUESTS, distributions, is_enough, verdicts
 from workers.measuring.served_model import device_of, dtype_of, free, kind_of, load, prepared, vocabulary
 from workers.measuring.traffic import Clients
 from workers.planning.precision import lowers_precision
 from workers.pricing import hourly_price
-from workers.statistics import Served, goodput, median_interval, overall, pooled, tokens_per_second
+from workers.statistics import Served, goodput, median_interval, pooled, tokens_per_second
+from workers.verdicts import overall
 
 TIMING_SHARE = 0.6
 """Share of the stage's seconds for loading and timing. Quality gets the rest, less the time to finish."""
 FINISHING_SHARE = 0.1
 QUALITY_SECONDS = 60.0
 """Quality may take this long even when the stage's time is up: a verdict without it is worth nothing."""
-LEAST_PAIRS = 8
+LEAST_PAIRS = 9
 LEAST_SECONDS = 8.0
 """Of measuring in turns, even when time is up: one pair more than a p50 needs, more where they are quick."""
 LONGEST_SEQUENCE = 1024
@@ -62,18 +63,20 @@ def plan_of(document: StageInput) -> Plan:
 def take_turns(
     before: Clients, after: Clients, workload: Workload, usd: float | None, context: Context, reserve: float
 ) -> None:
-    """A B A B … until the objectives are decided after and pairs suffice, then after alone.
+    """A B A B … until the objectives are decided before and after, then after alone until they are decided.
 
-    Stops when `reserve` seconds of the stage are left, but never before LEAST_PAIRS and LEAST_SECONDS.
+    Before is not pursued where it is too close to call. Stops when `reserve` seconds of the stage are left, but never
+    before LEAST_PAIRS and LEAST_SECONDS.
     """
     soonest = time.monotonic() + LEAST_SECONDS
     while True:
         late = context.seconds_left <= reserve and time.monotonic() > soonest
         pairs = len(before.served)
-        enough = is_enough(workload.objectives, after.served, usd)
-        if pairs >= LEAST_PAIRS and (late or (enough and pairs >= LEAST_REQUESTS)):
+        past = verdicts(workload.objectives, before.served, usd)
+        paired = pairs >= LEAST_REQUESTS and "not_enough_samples" not in past
+        if pairs >= LEAST_PAIRS and (late or (paired and is_enough(workload.objectives, after.served, usd))):
             return
-        if pairs < 2 * LEAST_REQUESTS:
+        if not paired or pairs < 2 * LEAST_REQUESTS:
             before.serve()
         after.serve()
         done = len(after.served)
@@ -147,7 +150,7 @@ def largest_loss(document: StageInput) -> float | None:
 
 def sentence(found: Sequence[ObjectiveOutcome], gain: Speedup, judged: Quality | None, verdict: Verdict) -> str:
     """The result in one honest sentence."""
-    said = {"met": "The SLA is met", "missed": "The SLA is missed", "not_enough_samples": "The SLA is undecided"}
+    said = {"met": "The SLA is met", "missed": "The SLA is missed", "too_close": "The SLA is too close to call"}
     parts = [_objective_words(each) for each in found]
     changed = _change_words(found[0].objective, gain)
     if judged is None:
@@ -156,7 +159,7 @@ def sentence(found: Sequence[ObjectiveOutcome], gain: Speedup, judged: Quality |
         fidelity = f"{judged.called} is undecided after {judged.tokens:,} of {quality.LEAST_TOKENS:,} tokens"
     else:
         fidelity = f"{judged.called} is {'acceptable' if judged.acceptable else 'not acceptable'}"
-    return f"{said[verdict]}: {'; '.join(parts)}; {changed}; {fidelity}."
+    return f"{said.get(verdict, 'The SLA is undecided')}: {'; '.join(parts)}; {changed}; {fidelity}."
 
 
 def _change_words(objective: Objective, gain: Speedup) -> str:
@@ -177,8 +180,12 @@ def _objective_words(outcome: ObjectiveOutcome) -> str:
     limit = f"{objective.direction.replace('_', ' ')} {objective.limit:,.10g} {objective.unit}"
     words = f"{objective.label} is {value}{before}, promised {limit}"
     if outcome.verdict == "not_enough_samples":
+        words += f", {outcome.requests} requests of the {outcome.needed} or more it takes"
+    if outcome.verdict == "too_close":
+        share, allowed = outcome.over / outcome.samples, 100 - objective.percentile
         words += (
-            f", {outcome.samples} samples of the {outcome.needed} or more it takes, {outcome.over} beyond the limit"
+            f", too close to call: {outcome.over:,} of {outcome.samples:,} samples ({share:.2%}) lie beyond the limit, "
+            f"where {allowed:.10g} % of all may"
         )
     return words
 

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
         ("done", "missed", 1),
         ("failed", "", 3),
         ("done", "not_enough_samples", 4),
+        ("done", "too_close", 6),
         ("cancelled", "", 5),
         ("lost", "", 5),
     ],
@@ -73,7 +74,14 @@ def test_a_failed_run_says_why(cli, finished_run):
 
 def test_before_and_after_say_where_they_come_from(cli, finished_run):
     shown = cli("show", finished_run.id).stdout
-    for words in ("TTF64 p50", "(measured", "81.0 ms", "speedup (measured)", "A/A noise", "$/M tokens (speed measured"):
+    for words in (
+        "TTF64 p50",
+        "(measured",
+        "81.0 ms",
+        "speedup (measured)",
+        "noise floor",
+        "$/M tokens (speed measured",
+    ):
         assert words in shown
     assert "Measured on Test device (h200)" in shown
     assert "$/M tokens, present deployment" in shown

@@ -59,7 +59,7 @@ def test_the_same_runner_twice_is_no_difference_or_a_small_one(measured):
 def test_verify_meets_a_generous_limit_and_fills_the_plan(measured):
     found = measured.verify
     assert found.verdict == "met"
-    assert found.outcomes[0].samples >= found.outcomes[0].needed == 7
+    assert found.outcomes[0].samples >= found.outcomes[0].needed == 8
     assert found.plan["expected"]["low"] <= found.plan["expected"]["value"] <= found.plan["expected"]["high"]
     assert found.plan["expected"]["metric"] == "ttf_n"
     assert "SLA is met" in found.sentence
@@ -125,7 +125,7 @@ def test_a_stage_without_time_stops_after_the_least_it_needs(context, measured, 
     found = verify.run(with_plan(stage_input("verify", **strict), measured.baseline.environment), late)
     assert found.verdict == "not_enough_samples"
     assert found.outcomes[0].samples == verify.LEAST_PAIRS
-    assert "samples of the 459 or more it takes" in found.sentence
+    assert "9 requests of the 514 or more it takes" in found.sentence
     assert found.quality.tokens >= 4096
     assert baseline.run(stage_input("baseline", **strict), late).requests == 2
 

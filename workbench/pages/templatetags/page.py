@@ -15,6 +15,7 @@ LABELS = {
     "met": "Met",
     "missed": "Missed",
     "not_enough_samples": "Not enough samples",
+    "too_close": "Too close to call",
     "queued": "Queued",
     "pending": "Waiting",
     "running": "Running",
@@ -26,7 +27,15 @@ LABELS = {
     "reviewed": "Reviewed",
     "published": "Published",
 }
-SYMBOLS = {"met": "✓", "missed": "✗", "not_enough_samples": "…", "failed": "!", "lost": "!", "done": "✓"}
+SYMBOLS = {
+    "met": "✓",
+    "missed": "✗",
+    "not_enough_samples": "…",
+    "too_close": "≈",
+    "failed": "!",
+    "lost": "!",
+    "done": "✓",
+}
 
 BASES = {
     "measured": "Measured here, with the device, libraries and commit of this run",

@@ -1,0 +1,98 @@
+"""Verdicts err at most once in a hundred times, by the very rule that measuring stops by."""
+
+import math
+
+import numpy as np
+import pytest
+
+from workers import verdicts
+from workers.documents.workload import Objective
+from workers.measuring.sample_sizes import LEAST_REQUESTS, is_enough
+from workers.statistics import Served
+from workers.verdict_errors import boundaries, first_verdicts, highest_plausible
+
+PERCENTILES = (50, 90, 95, 99, 99.9)
+MANY = 20_000
+
+
+@pytest.mark.parametrize(
+    ("p", "over", "needed"),
+    [(99, 0, 514), (99, 1, 888), (99, 2, 1108), (95, 0, 101), (95, 1, 175), (90, 0, 49), (90, 1, 85), (50, 0, 8)],
+)
+def test_met_takes_the_requests_its_percentile_needs(p, over, needed):
+    shares = [1.0] * over + [0.0] * (needed - over)
+    assert verdicts.needed_requests(p, over) == needed
+    assert verdicts.verdict(p, shares) == "met"
+    assert verdicts.verdict(p, shares[:-1]) != "met"
+
+
+@pytest.mark.parametrize(
+    ("p", "n", "over", "expected"),
+    [
+        (50, 8, 8, "missed"),
+        (50, 6, 6, "not_enough_samples"),
+        (50, 40, 23, "too_close"),
+        (50, 40, 33, "missed"),
+        (99, 50, 1, "not_enough_samples"),
+        (99, 50, 6, "missed"),
+        (99, 600, 1, "too_close"),
+        (99, 0, 0, "not_enough_samples"),
+    ],
+)
+def test_missed_carries_the_same_burden_of_proof(p, n, over, expected):
+    assert verdicts.verdict(p, [1.0] * over + [0.0] * (n - over)) == expected
+
+
+def test_one_missed_objective_misses_and_one_open_leaves_open():
+    assert verdicts.overall(["met", "met"]) == "met"
+    assert verdicts.overall(["met", "not_enough_samples"]) == "not_enough_samples"
+    assert verdicts.overall(["not_enough_samples", "too_close", "met"]) == "too_close"
+    assert verdicts.overall(["too_close", "missed", "met"]) == "missed"
+
+
+def test_the_simulation_stops_where_measuring_stops():
+    objective = Objective(metric="e2e", percentile=90, limit=1)
+    over = np.random.default_rng(3).random(400) < 0.02
+    served = [Served(0, 0, (2_000_000 if each else 500_000,), 1, 1) for each in over]
+    stopped = next(n for n in range(1, 401) if is_enough([objective], served[:n], None))
+    assert stopped >= LEAST_REQUESTS
+    simulated = first_verdicts(boundaries(90, 400), over[None].cumsum(axis=1), LEAST_REQUESTS)
+    assert (simulated.request[0], simulated.met[0]) == (stopped, True)
+
+
+@pytest.mark.parametrize("percentile", PERCENTILES)
+def test_looking_after_every_request_errs_at_most_once_in_a_hundred_times(percentile):
+    """A promise just broken is called met, and one just kept is called missed, in at most 1 % of long measurements."""
+    generator, paths = np.random.default_rng(11), 2000
+    limits, met, missed = boundaries(percentile, MANY), 0, 0
+    for _ in range(paths // 100):
+        over = (generator.random((100, MANY), dtype=np.float32) < 1 - percentile / 100).cumsum(axis=1)
+        found = first_verdicts(limits, over, LEAST_REQUESTS)
+        met, missed = met + int(found.met.sum()), missed + int(found.missed.sum())
+    assert met <= highest_plausible(paths)
+    assert missed <= highest_plausible(paths)
+
+
+def test_gaps_of_one_request_do_not_count_as_if_they_were_independent():
+    """One request in a hundred is slow throughout: pooled gaps would call a p99 met that is just broken."""
+    generator, met, paths = np.random.default_rng(5), 0, 500
+    for _ in range(paths):
+        shares = (generator.random(700) < 0.0105).astype(float)
+        looks = range(LEAST_REQUESTS, 700, 20)
+        met += any(verdicts.verdict(99, shares[:n]) == "met" for n in looks)
+    assert met <= highest_plausible(paths)
+
+
+def test_shares_between_none_and_all_are_judged_as_finely_as_they_are():
+    shares = [0.004] * 2000
+    assert verdicts.verdict(99, shares) == "met"
+    assert verdicts.verdict(99, [0.02] * 20_000) == "missed"
+    assert verdicts.verdict(99, [0.01] * 20_000) == "too_close"
+
+
+def test_the_capital_is_a_fair_game_at_the_boundary():
+    """The expected factor of every bet is 1 when the true rate is the promised one."""
+    for side in ("met", "missed"):
+        rates, log_weights = verdicts.bets(0.05, side)
+        assert math.isclose(float(np.exp(log_weights).sum()), 1.0)
+        np.testing.assert_allclose(0.95 * (1 - rates) / 0.95 + 0.05 * rates / 0.05, 1.0)

@@ -1,0 +1,93 @@
+"""Verdicts on a promised percentile that stay right however often one looks at the samples. Numpy only.
+
+A promise "percentile p within the limit" says that at most q = 1 - p/100 of all samples lie beyond the limit. Requests
+are independent; the samples of one request (the gaps between its tokens) are not. So a request counts by the *share* of
+its samples beyond the limit, a number x in [0, 1]; for a metric with one sample a request, 0 or 1. The mean of the
+shares is the pooled rate, since every request has as many samples.
+
+The test is by betting (Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", JRSS-B
+2024). For an alternative rate r the capital is multiplied by
+
+    (1 - x) · (1 - r) / (1 - q) + x · r / q
+
+at each request: for x of 0 or 1 the likelihood ratio of r against q. For r < q its expectation is at most 1 wherever
+the true rate is q or more, so the capital, averaged over several r, passes 100 with a probability of at most 1 %,
+at any time (Ville's inequality). *Met* is said when the capital of the bets on r < q is 100 or more, *missed* when that
+of the bets on r > q is. Measuring may stop after any request, also because a verdict has been reached.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+
+from workers.documents.stages import Verdict
+
+CONFIDENCE = 0.99
+"""Of every verdict, met or missed, at whatever request measuring stops."""
+EXTREME = 0.4
+"""Share of the capital that is bet on the extreme alternative: that no sample lies beyond the limit, or every one."""
+MET_RATES = np.geomspace(0.08, 0.9, 10)
+"""The other alternatives of *met*, as multiples of the promised rate."""
+MISSED_ODDS = np.geomspace(1.05, 1e4, 24)
+"""The other alternatives of *missed*, as multiples of the promised rate's odds."""
+
+
+def verdict(percentile: float, shares: Sequence[float]) -> Verdict:
+    """The verdict for `percentile` (a number such as 99), with each request's share of samples beyond the limit.
+
+    *Too close* means undecided after as many requests as a clean result takes; *not enough samples*, after fewer.
+    """
+    rate, (values, counts) = 1 - percentile / 100, np.unique(np.asarray(shares, dtype=float), return_counts=True)
+    if log_capital(rate, values, counts, "met") >= -math.log(1 - CONFIDENCE):
+        return "met"
+    if log_capital(rate, values, counts, "missed") >= -math.log(1 - CONFIDENCE):
+        return "missed"
+    return "too_close" if len(shares) >= needed_requests(percentile) else "not_enough_samples"
+
+
+@cache
+def needed_requests(percentile: float, over: int = 0) -> int:
+    """The fewest requests that show `percentile` within its limit when `over` of them lie wholly beyond it."""
+
+    def shown(count: int) -> bool:
+        values, counts = np.array([0.0, 1.0]), np.array([count - over, over])
+        return log_capital(1 - percentile / 100, values, counts, "met") >= -math.log(1 - CONFIDENCE)
+
+    low, high = over, over + 1
+    while not shown(high):
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if shown(middle) else (middle, high)
+    return high
+
+
+def overall(verdicts: Sequence[Verdict]) -> Verdict:
+    """One verdict for all objectives: one missed misses; one undecided leaves the whole undecided."""
+    undecided: tuple[Verdict, ...] = ("missed", "too_close", "not_enough_samples")
+    return next((worst for worst in undecided if worst in verdicts), "met")
+
+
+@cache
+def bets(rate: float, side: str) -> tuple[np.ndarray, np.ndarray]:
+    """Alternative rates on one side of `rate`, the extreme one first, and the logarithms of their weights."""
+    if side == "met":
+        rates = np.concatenate([[0.0], rate * MET_RATES])
+    else:
+        odds = rate / (1 - rate) * MISSED_ODDS
+        rates = np.concatenate([[1.0], odds / (1 + odds)])
+    others = len(rates) - 1
+    return rates, np.log(np.concatenate([[EXTREME], np.full(others, (1 - EXTREME) / others)]))
+
+
+def log_capital(rate: float, values: np.ndarray, counts: np.ndarray, side: str) -> float:
+    """Natural logarithm of the capital after requests with shares `values`, each `counts` times, in any order."""
+    rates, log_weights = bets(rate, side)
+    factors = (1 - values) * ((1 - rates) / (1 - rate))[:, None] + values * (rates / rate)[:, None]
+    seen = counts > 0
+    with np.errstate(divide="ignore"):
+        logs = log_weights + (np.log(factors[:, seen]) * counts[seen]).sum(axis=1)
+    largest = logs.max()
+    return float(largest + np.log(np.exp(logs - largest).sum())) if largest > -math.inf else -math.inf
