@@ -38,3 +38,11 @@ def test_links_lead_to_files_that_are_there(page):
     prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", prose):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "README.md", *(ROOT / "benchmarks").glob("*.md")], ids=lambda page: page.stem
+)
+def test_files_that_a_page_names_are_there(page):
+    for path in re.findall(r"`((?:kernels|tests|benchmarks|docs)/[\w./-]+\.(?:py|cuh?|md|json))`", page.read_text()):
+        assert (ROOT / path).exists(), path
