@@ -144,7 +144,8 @@ class Sla(Document):
 class Workload(Sla):
     """An SLA together with the model it is about.
 
-    `model` is the name of a catalogue entry or the digest of an uploaded model.
+    `model` is the name of a catalogue entry, or a digest of an uploaded model: the content digest names exactly one,
+    and the model digest the newest that has it.
     """
 
     model: str = Field(min_length=1, max_length=128)

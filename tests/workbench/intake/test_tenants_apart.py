@@ -48,7 +48,11 @@ def worker(live_server: Any, settings: Any, tmp_path: Path) -> Callable[..., dic
             claimed = client.claim(Claim(**key.model_dump(), worker="w"))
             files = _Files(client, key, threading.Event())
             with ModelCache(tmp_path / "models", 2**30).model(claimed.model, files) as directory:
-                return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*")}
+                return {
+                    str(path.relative_to(directory)): path.read_bytes()
+                    for path in directory.rglob("*")
+                    if path.is_file()
+                }
 
     return lay_out
 
@@ -79,6 +83,15 @@ def test_two_organisations_with_one_configuration_each_run_their_own_files(
     }
     for user, files in handed_in:
         assert worker(models[user.pk], user) == files
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_file_comes_by_whatever_name_it_has(api: Any, engineer: User, upload_model: Any, worker: Any) -> None:
+    names = ("a b.json", "100%41.json", "why?.json", "#1.json", "ж/ü&c=d;e.json")
+    files = {"config.json": OTHER_WHITE_SPACE} | {name: json.dumps(name).encode() for name in names}
+    model = upload_model(api(engineer), files)
+    assert model.status_code == 201, model.content
+    assert worker(model.json()["content_digest"], engineer) == files
 
 
 @pytest.mark.django_db(transaction=True)

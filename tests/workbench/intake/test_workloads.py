@@ -148,6 +148,27 @@ def test_an_encoder_is_not_promised_tokens(api: Clients, engineer: User, upload_
     assert post(api(engineer), taken).status_code == 201
 
 
+def test_a_model_digest_names_the_newest_model_and_the_content_digest_one(
+    api: Clients, browser: Callable[[User], Client], engineer: User, model_files: dict[str, bytes], upload_model: Any
+) -> None:
+    client = api(engineer)
+    old, new = (upload_model(client, model_files | {"README.md": text}).json() for text in (b"old", b"new"))
+    assert old["digest"] == new["digest"]
+    assert old["content_digest"] != new["content_digest"]
+    named = {(model["id"], key): model[key] for model in (old, new) for key in ("digest", "content_digest")}
+    taken = {where: post(client, GOOD | {"model": name}).json() for where, name in named.items()}
+    assert {where: workload["model"]["id"] for where, workload in taken.items()} == {
+        (old["id"], "digest"): new["id"],
+        (new["id"], "digest"): new["id"],
+        (old["id"], "content_digest"): old["id"],
+        (new["id"], "content_digest"): new["id"],
+    }
+    for workload in taken.values():
+        page = browser(engineer).get(f"/workloads/new/?from={workload['id']}").content.decode()
+        own = old if workload["model"]["id"] == old["id"] else new
+        assert f'<option value="{own["content_digest"]}" selected>' in page
+
+
 def test_pages_show_what_is_there(
     api: Clients, browser: Callable[[User], Client], engineer: User, model_files: dict[str, bytes], upload_model: Any
 ) -> None:
