@@ -102,6 +102,14 @@ def check_presence(name: str, given: object, wanted: bool, because: str) -> None
         raise ValueError(f"{name} is {'missing' if wanted else 'given'} and {because}")
 
 
+def check_out(
+    out: "torch.Tensor | None", shape: Sequence[int], dtypes: "Sequence[torch.dtype]", name: str = "out"
+) -> None:
+    """Checks the output that a call is given, if it is: contiguous, on the current GPU, at a multiple of 16 bytes."""
+    if out is not None:
+        check_tensor(name, out, shape, dtypes, layout="contiguous", aligned=16)
+
+
 def check_qkv(
     case: AttentionCase, q: "torch.Tensor", k: "torch.Tensor", v: "torch.Tensor", device: "torch.device | None"
 ) -> None:

@@ -64,7 +64,8 @@ class Variant(ABC):
     `f(q, k, v, cos, sin, k_cache, v_cache, position, page_table=None) -> q`, which writes the rotated k, and v, into
     slots position[b], position[b] + 1, … of sequence b (position [batch] int64 or int32) and leaves the rest of the
     caches as it is; lm_head `f(x, w) -> ids [m] int64`; grouped `f(x, w, ends) -> y`. Where a variant packs its
-    weight, `w` is what `pack` returned.
+    weight, `w` is what `pack` returned. Variants in CUDA C++ take `out=` as well, and have `f.unchecked(..., out=y)`:
+    see `kernels.cuda.call.CudaCall`.
     """
 
     name: ClassVar[str]

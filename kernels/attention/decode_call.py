@@ -1,7 +1,7 @@
 """One decode attention, laid out for a case and checked at each call. Imports Triton: for `build` alone."""
 
 import math
-from typing import Any
+from typing import NamedTuple
 
 import torch
 import triton
@@ -73,40 +73,27 @@ class DecodeCall:
         check: bool = False,
     ) -> torch.Tensor:
         case = self.case
-        if lengths is not None and position is not None:
-            raise ValueError("position is given beside lengths: it says the same")
-        counts, name = (lengths, "lengths") if position is None else (position, "position")
-        self._check(q, k, v, page_table, k_scale, v_scale, counts is not None)
-        if counts is not None:
-            check_tensor(name, counts, (1 if counts.shape == (1,) else case.batch,), INTEGERS, q.device)
-        more = int(position is not None)
-        held = k.shape[1] if page_table is None else page_table.shape[1] * k.shape[1]
-        capacity = held if counts is not None else case.kv_len
-        if capacity > held:
-            raise ValueError(f"k holds {held} tokens of a sequence, fewer than the case's kv_len {capacity}")
+        check_arguments(case, q, k, v, lengths, page_table, k_scale, v_scale, position)
+        found = counts_of(case, k, lengths, page_table, position)
         if check:
-            check_cache(counts, capacity - more, page_table, k.shape[0], k.shape[1], name, more)
+            found.check(k, page_table)
         o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
-        if not o.numel():
-            return o
-        self.launch(q, k, v, o, counts, page_table, k_scale, v_scale, more, capacity)
+        if o.numel():
+            self._launch(q, k, v, o, found, page_table, k_scale, v_scale)
         return o
 
-    def launch(
+    def _launch(
         self,
         q: torch.Tensor,
         k: torch.Tensor,
         v: torch.Tensor,
         o: torch.Tensor,
-        counts: torch.Tensor | None,
+        found: "Counts",
         page_table: torch.Tensor | None,
         k_scale: torch.Tensor | None,
         v_scale: torch.Tensor | None,
-        more: int,
-        capacity: int,
     ) -> None:
-        """Writes o, the arguments checked; counts + `more` of `capacity` keys are there (counts None: all)."""
-        case, paged = self.case, page_table is not None
+        case, counts, paged = self.case, found.given, page_table is not None
         if case.kv_dtype == "fp8":
             v = _pairs(v)
         parts, sums, arrivals = self.scratch.take(q.device)
@@ -116,35 +103,94 @@ class DecodeCall:
             q if k_scale is None else k_scale, q if v_scale is None else v_scale,
             *q.stride()[:3], *o.stride()[:3], *k.stride()[:3], *v.stride()[:3],
             0 if counts is None or counts.shape[0] == 1 else counts.stride(0),
-            page_table.stride(0) if page_table is not None else 0, more, capacity, k.shape[0], self.scale,
+            page_table.stride(0) if page_table is not None else 0, found.more, found.capacity, k.shape[0], self.scale,
             case.softcap or 0.0, BLOCK_N=self.tuning["block"], PAGE_SIZE=k.shape[1] if paged else 0, Q_LEN=case.q_len,
             CAUSAL=case.causal and case.q_len > 1, WINDOW=case.window or 0, SOFTCAP=case.softcap is not None,
             LENGTHS=counts is not None, FP8=k_scale is not None, STAGES=self.tuning["stages"],
             **self.constants, num_warps=self.tuning["warps"],
         )  # fmt: skip
 
-    def _check(self, q: Any, k: Any, v: Any, page_table: Any, k_scale: Any, v_scale: Any, counted: bool) -> None:
-        case = self.case
-        dtype = DTYPES[case.dtype]
-        if dtype == torch.float32 and q.is_cuda:
-            raise ValueError("q is torch.float32, not torch.bfloat16 or torch.float16")
-        check_tensor("q", q, (case.batch, case.q_len, case.heads, case.head_dim), (dtype,), q.device)
-        check_presence("page_table", page_table, case.paged, f"the case's paged {case.paged}")
-        first = None if case.paged else case.batch
-        tokens = None if case.paged or counted else case.kv_len
-        cache = torch.float8_e4m3fn if case.kv_dtype == "fp8" else dtype
-        for name, given in (("k", k), ("v", v)):
-            check_tensor(name, given, (first, tokens, case.kv_heads, case.head_dim), (cache,), q.device)
-        if v.shape != k.shape:
-            raise ValueError(f"v has shape {list(v.shape)} and k {list(k.shape)}: equal ones are needed")
-        if page_table is not None:
-            check_tensor("page_table", page_table, (case.batch, None), (torch.int32,), q.device)
-            if not k.shape[1]:
-                raise ValueError("k has pages of 0 tokens")
-        for name, given in (("k_scale", k_scale), ("v_scale", v_scale)):
-            check_presence(name, given, case.kv_dtype == "fp8", f"the case's kv_dtype {case.kv_dtype}")
-            if given is not None:
-                check_tensor(name, given, (case.kv_heads,), (torch.float32,), q.device)
+
+class Counts(NamedTuple):
+    """How many keys are seen: `given` + `more` of each sequence (None: all), at most `capacity`."""
+
+    given: torch.Tensor | None
+    more: int
+    capacity: int
+
+    def check(self, k: torch.Tensor, page_table: torch.Tensor | None) -> None:
+        """Reads lengths (or positions: `more` 1) and page table on the host. Raises ValueError for a length below 0 or
+        above the capacity, and for a used entry of the table that is no page of k.
+        """
+        check_cache(self.given, self.capacity - self.more, page_table, k.shape[0], k.shape[1], self.more)
+
+
+def counts_of(
+    case: AttentionCase,
+    k: torch.Tensor,
+    lengths: torch.Tensor | None,
+    page_table: torch.Tensor | None,
+    position: torch.Tensor | None,
+) -> Counts:
+    """The counts of a call; a position is a length - 1."""
+    given = lengths if position is None else position
+    held = k.shape[1] if page_table is None else page_table.shape[1] * k.shape[1]
+    return Counts(given, int(position is not None), case.kv_len if given is None else held)
+
+
+def check_arguments(
+    case: AttentionCase,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    lengths: torch.Tensor | None,
+    page_table: torch.Tensor | None,
+    k_scale: torch.Tensor | None,
+    v_scale: torch.Tensor | None,
+    position: torch.Tensor | None,
+) -> None:
+    """Checks a call of decode attention. Raises ValueError that names the argument."""
+    if lengths is not None and position is not None:
+        raise ValueError("position is given beside lengths: it says the same")
+    dtype = DTYPES[case.dtype]
+    if dtype == torch.float32 and q.is_cuda:
+        raise ValueError("q is torch.float32, not torch.bfloat16 or torch.float16")
+    check_tensor("q", q, (case.batch, case.q_len, case.heads, case.head_dim), (dtype,), q.device)
+    check_presence("page_table", page_table, case.paged, f"the case's paged {case.paged}")
+    for name, given in (("lengths", lengths), ("position", position)):
+        if given is not None:
+            check_tensor(name, given, (1 if given.shape == (1,) else case.batch,), INTEGERS, q.device)
+    counted = lengths is not None or position is not None
+    _check_cache_tensors(case, k, v, page_table, counted, q.device)
+    for name, given in (("k_scale", k_scale), ("v_scale", v_scale)):
+        check_presence(name, given, case.kv_dtype == "fp8", f"the case's kv_dtype {case.kv_dtype}")
+        if given is not None:
+            check_tensor(name, given, (case.kv_heads,), (torch.float32,), q.device)
+
+
+def _check_cache_tensors(
+    case: AttentionCase,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    page_table: torch.Tensor | None,
+    counted: bool,
+    device: torch.device,
+) -> None:
+    first = None if case.paged else case.batch
+    tokens = None if case.paged or counted else case.kv_len
+    dtype = torch.float8_e4m3fn if case.kv_dtype == "fp8" else DTYPES[case.dtype]
+    for name, given in (("k", k), ("v", v)):
+        check_tensor(name, given, (first, tokens, case.kv_heads, case.head_dim), (dtype,), device)
+    if v.shape != k.shape:
+        raise ValueError(f"v has shape {list(v.shape)} and k {list(k.shape)}: equal ones are needed")
+    held = k.shape[1]
+    if page_table is not None:
+        check_tensor("page_table", page_table, (case.batch, None), (torch.int32,), device)
+        if not held:
+            raise ValueError("k has pages of 0 tokens")
+        held *= page_table.shape[1]
+    if not counted and case.kv_len > held:
+        raise ValueError(f"k holds {held} tokens of a sequence, fewer than the case's kv_len {case.kv_len}")
 
 
 def _pairs(v: torch.Tensor) -> torch.Tensor:
@@ -160,12 +206,10 @@ def check_cache(
     page_table: torch.Tensor | None,
     pages: int,
     page_size: int,
-    name: str = "lengths",
     more: int = 0,
 ) -> None:
-    """Reads lengths (or positions: `more` 1) and page table on the host. Raises ValueError for a length below 0 or
-    above `most`, and for a used entry of the table that is none of the `pages`.
-    """
+    """As `Counts.check`: `most` keys may be given, page_table has entries below `pages`."""
+    name = "position" if more else "lengths"
     found = counts.tolist() if counts is not None else [most]
     for sequence, count in enumerate(found):
         if not -more <= count <= most:

@@ -1,15 +1,21 @@
-"""One decode attention on Hopper, to be called. Imports Triton, as the class it shares its checks with: for `build`."""
+"""One decode attention on Hopper, to be called. Imports Triton: for `build` alone."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from kernels.attention.decode_call import LOG2E, DecodeCall, processors
+from kernels.attention.decode_call import LOG2E, check_arguments, counts_of, processors
 from kernels.attention.decode_hopper import SOURCE, STEP, constants, shared_bytes, split_count
 from kernels.attention.decode_triton import Scratch
+from kernels.check_args import check_out
 from kernels.cuda import nvrtc
+from kernels.cuda.call import CudaCall, Prepared, Workspace, nothing
+from kernels.cuda.launch import Launch
+from kernels.dtypes import DTYPES
 from kernels.ops import AttentionCase
 
 POINTERS = ("q", "k", "v", "o", "parts", "sums", "arrivals", "lengths", "table", "k_scale", "v_scale")
@@ -25,13 +31,17 @@ CALL = np.dtype(
 """`Call` of the source; strides in bytes, but for those of lengths and table."""
 
 
-class HopperCall(DecodeCall):
+class HopperCall(CudaCall):
     """The callable of `decode_hopper`; `DecodeCall` says how it is called, under a CUDA graph too."""
 
+    workspace = True
+
     def __init__(self, case: AttentionCase, tuning: dict[str, int], scale: float | None = None) -> None:
+        super().__init__()
         self.case, self.tuning = case, tuning
         self.splits, group = split_count(case, tuning, processors()), case.heads // case.kv_heads
         self.scratch = Scratch(case.batch * case.kv_heads, self.splits, group, case.head_dim)
+        self.parts: Workspace[tuple[Tensor, Tensor, Tensor]] = Workspace()
         self.scale = LOG2E * (1 / math.sqrt(case.head_dim) if scale is None else scale)
         self._kernels: dict[tuple[bool, int], tuple[Any, int]] = {}
         self._kernel(case.kv_lengths is not None, (case.page_size or STEP) if case.paged else 0)
@@ -44,41 +54,84 @@ class HopperCall(DecodeCall):
             self._kernels[counted, page] = nvrtc.load(SOURCE, "decode_hopper", given, size), size
         return self._kernels[counted, page]
 
-    def launch(
+    def __call__(self, *arguments: Any, check: bool = False, out: Tensor | None = None, **named: Any) -> Tensor:
+        if check:
+            self._check_cache(*arguments, **named)
+        return super().__call__(*arguments, out=out, **named)
+
+    def _check_cache(
         self,
-        q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
-        o: torch.Tensor,
-        counts: torch.Tensor | None,
-        page_table: torch.Tensor | None,
-        k_scale: torch.Tensor | None,
-        v_scale: torch.Tensor | None,
-        more: int,
-        capacity: int,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        lengths: Tensor | None = None,
+        page_table: Tensor | None = None,
+        k_scale: Tensor | None = None,
+        v_scale: Tensor | None = None,
+        position: Tensor | None = None,
     ) -> None:
-        case, call = self.case, np.zeros((), CALL)
+        check_arguments(self.case, q, k, v, lengths, page_table, k_scale, v_scale, position)
+        counts_of(self.case, k, lengths, page_table, position).check(k, page_table)
+
+    def _prepare(
+        self,
+        check: bool,
+        stream: int,
+        out: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        lengths: Tensor | None = None,
+        page_table: Tensor | None = None,
+        k_scale: Tensor | None = None,
+        v_scale: Tensor | None = None,
+        position: Tensor | None = None,
+    ) -> Prepared:
+        case = self.case
+        shape = (case.batch, case.q_len, case.heads, case.head_dim)
+        if check:
+            check_arguments(case, q, k, v, lengths, page_table, k_scale, v_scale, position)
+            check_out(out, shape, (DTYPES[case.dtype],))
+        allocate = partial(torch.empty, *shape, dtype=q.dtype, device=q.device)
+        if not q.numel():
+            return Prepared(allocate, lambda _: nothing)
+        found = counts_of(case, k, lengths, page_table, position)
         page = 0 if page_table is None else k.shape[1]
         if page % STEP:
             raise ValueError(f"k has pages of {page} tokens: this variant takes multiples of {STEP}")
-        for name, given in (("q", q), ("k", k), ("v", v)):
-            steps = [step * given.element_size() for step in given.stride()[:3]]
-            if given.data_ptr() % 16 or any(step % 16 for step in steps) or steps[1] >= 1 << 31:
-                raise ValueError(
-                    f"{name} begins at {given.data_ptr():#x} with strides {given.stride()}: 16-byte steps are needed"
-                )
-            call[f"{name}_head"], call[f"{name}_batch" if name == "q" else f"{name}_first"] = steps[2], steps[0]
-            if name != "q":
-                call[f"{name}_token"] = steps[1]
-        tensors = {"q": q, "k": k, "v": v, "o": o, "lengths": counts, "table": page_table}
-        parts, sums, arrivals = self.scratch.take(q.device)
-        tensors |= {"parts": parts, "sums": sums, "arrivals": arrivals, "k_scale": k_scale, "v_scale": v_scale}
+        call = _strides(q, k, v)
+        parts, sums, arrivals = self.parts.take(stream, partial(self.scratch.take, q.device))
+        tensors = {"q": q, "k": k, "v": v, "lengths": found.given, "table": page_table}
+        tensors |= {"arrivals": arrivals, "k_scale": k_scale, "v_scale": v_scale}
         for name, value in tensors.items():
             call[name] = 0 if value is None else value.data_ptr()
-        if counts is not None:
-            call["wide"] = counts.dtype == torch.int64
-            call["lengths_step"] = 0 if counts.shape[0] == 1 else counts.stride(0)
+        if found.given is not None:
+            call["wide"] = found.given.dtype == torch.int64
+            call["lengths_step"] = 0 if found.given.shape[0] == 1 else found.given.stride(0)
         call["table_step"] = 0 if page_table is None else page_table.stride(0)
-        call["more"], call["capacity"], call["pages"], call["scale"] = more, capacity, k.shape[0], self.scale
-        kernel, size = self._kernel(counts is not None, page)
-        nvrtc.launch(kernel, (self.splits, case.kv_heads, case.batch), 32 * self.tuning["warps"], (call,), size)
+        call["more"], call["capacity"], call["pages"] = found.more, found.capacity, k.shape[0]
+        call["scale"] = self.scale
+        kernel, size = self._kernel(found.given is not None, page)
+        grid, threads = (self.splits, case.kv_heads, case.batch), 32 * self.tuning["warps"]
+
+        def bind(o: Tensor) -> Launch:
+            mine = call.copy()
+            mine["o"], mine["parts"], mine["sums"] = (each.data_ptr() for each in (o, parts, sums))
+            return Launch(kernel, grid, threads, (mine,), stream, size)
+
+        return Prepared(allocate, bind)
+
+
+def _strides(q: Tensor, k: Tensor, v: Tensor) -> Any:
+    """`CALL` with the strides in bytes. Raises ValueError for an address or stride that is no multiple of 16 bytes."""
+    call = np.zeros((), CALL)
+    for name, given in (("q", q), ("k", k), ("v", v)):
+        steps = [step * given.element_size() for step in given.stride()[:3]]
+        if given.data_ptr() % 16 or any(step % 16 for step in steps) or steps[1] >= 1 << 31:
+            raise ValueError(
+                f"{name} begins at {given.data_ptr():#x} with strides {given.stride()}: 16-byte steps are needed"
+            )
+        call[f"{name}_head"], call[f"{name}_batch" if name == "q" else f"{name}_first"] = steps[2], steps[0]
+        if name != "q":
+            call[f"{name}_token"] = steps[1]
+    return call

@@ -1,18 +1,14 @@
 """FlashAttention in CUDA C++ for Hopper: copy engine, warpgroup products, exponentials overlapped with products."""
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernels.attention.schedule import schedule
-from kernels.check_args import check_qkv
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase
 from kernels.registry import Refusal, Variant, register
-from kernels.tiles.maps import named
 
 if TYPE_CHECKING:
     import torch
@@ -61,41 +57,12 @@ class FlashHopper(Variant):
         names the argument that does not fit the case, or that the copy engine cannot read: its address and its strides
         must be multiples of 16 bytes.
         """
-        import torch
-
-        from kernels.cuda import nvrtc
+        from kernels.attention.flash_hopper_call import FlashCall
 
         refusal = _refused(case)
         if refusal is not None:
             raise ValueError(f"case.{refusal.reason}")
-        given = _params(case, params)
-        rows, threads, shared = 64 * given["consumers"], 128 * (given["consumers"] + 1), shared_bytes(case, given)
-        kernel = nvrtc.load(SOURCE, ENTRY, constants(case, given), shared)
-        scale = math.log2(math.e) / math.sqrt(case.head_dim)
-        tables: dict[torch.device, torch.Tensor] = {}
-
-        def table(device: torch.device) -> torch.Tensor:
-            if device not in tables:
-                blocks = torch.cuda.get_device_properties(device).multi_processor_count
-                tables[device] = torch.from_numpy(schedule(case, rows, given["keys"], blocks)).to(device)
-            return tables[device]
-
-        table(torch.device("cuda", torch.cuda.current_device()))  # no copy during a graph's capture
-
-        def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-            check_qkv(case, q, k, v, q.device)
-            o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
-            if k.numel() == 0 or o.numel() == 0:
-                return o.zero_()
-            boxes = (("q", q, 64), ("k", k, given["keys"]), ("v", v, given["keys"]), ("o", o, 64))
-            maps = (named(name, tensor, (1, extent, 1, 64)) for name, tensor, extent in boxes)
-            tiles = table(q.device)
-            values = (tiles.data_ptr(), case.heads // case.kv_heads, case.q_len, case.kv_len, scale)
-            shape = np.array(values, dtype=SHAPE).view(f"V{SHAPE.itemsize}")
-            nvrtc.launch(kernel, (tiles.shape[1],), threads, (*maps, shape), shared)
-            return o
-
-        return attend
+        return FlashCall(case, _params(case, params))
 
     def space(self, case: AttentionCase) -> list[dict[str, Any]]:
         return [dict(zip(PARAMS, shape, strict=True)) for shape in SHAPES[case.head_dim]]

@@ -2,16 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernels.attention.torch_step import refusal
-from kernels.check_args import batch_refusal, check_served, check_tensor
+from kernels.check_args import batch_refusal, check_served
 from kernels.hardware import Gpu
 from kernels.ops import StepAttentionCase
 from kernels.registry import Refusal, Variant, register
-
-if TYPE_CHECKING:
-    import torch
 
 SOURCE = Path(__file__).parent / "step_attention.cu"
 THREADS, WARPS = 256, 8
@@ -74,8 +71,7 @@ class StepHopper(Variant):
         `splits` blocks share the keys of one head, `parts` clusters of them its query heads. `pdl` is a dependent
         launch: see the class. Raises ValueError that names the argument.
         """
-        import numpy as np
-
+        from kernels.attention.step_hopper_call import StepCall
         from kernels.cuda import nvrtc
 
         check_served(self, case)
@@ -92,28 +88,7 @@ class StepHopper(Variant):
         defines |= {"ELEMENT": ELEMENTS[case.dtype]}
         size = shared_bytes(case.head_dim, group, chunk, splits)
         kernel = nvrtc.load(SOURCE, "step_attention", defines | sizes(defines), size)
-        call = np.dtype(FIELDS, align=True)
-
-        def attend(
-            qkv: "torch.Tensor",
-            cos: "torch.Tensor",
-            sin: "torch.Tensor",
-            k_cache: "torch.Tensor",
-            v_cache: "torch.Tensor",
-            position: "torch.Tensor",
-        ) -> "torch.Tensor":
-            check(case, qkv, cos, sin, k_cache, v_cache, position)
-            out = qkv.new_empty(case.batch, case.heads * case.head_dim)
-            if not case.batch:
-                return out
-            tensors = (qkv, cos, sin, k_cache, v_cache, out, position)
-            step, window = (0 if len(position) == 1 else 1), case.window or 0
-            fields = (*(each.data_ptr() for each in tensors), step, k_cache.shape[1], window, case.head_dim**-0.5)
-            grid = (splits, case.kv_heads * parts, case.batch)
-            nvrtc.launch(kernel, grid, THREADS, (np.array(fields, call),), size, pdl)
-            return out
-
-        return attend
+        return StepCall(case, kernel, (splits, case.kv_heads * parts, case.batch), size, pdl)
 
 
 BLOCKS_MOST = 64
@@ -154,36 +129,3 @@ def shared_bytes(head_dim: int, group: int, chunk: int, splits: int) -> int:
     held = max(4 * chunk * head_dim, 4 * WARPS * group * head_dim)
     size = held + 6 * head_dim + 4 * group * (2 * head_dim + chunk + 3 + 4 * splits) + 24
     return -(-size // 16) * 16
-
-
-def check(
-    case: StepAttentionCase,
-    qkv: "torch.Tensor",
-    cos: "torch.Tensor",
-    sin: "torch.Tensor",
-    k_cache: "torch.Tensor",
-    v_cache: "torch.Tensor",
-    position: "torch.Tensor",
-) -> None:
-    """Raises ValueError that names the argument whose shape, dtype, layout or device the kernel cannot take."""
-    import torch
-
-    from kernels.dtypes import DTYPES
-
-    capacity = k_cache.shape[1] if k_cache.ndim == 4 else -1
-    if len(cos) < capacity:
-        raise ValueError(f"cos has {len(cos)} rows and the cache {capacity} slots")
-    cache = (case.batch, capacity, case.kv_heads, case.head_dim)
-    shapes = {
-        "qkv": (qkv, (case.batch, (case.heads + 2 * case.kv_heads) * case.head_dim)),
-        "cos": (cos, (cos.shape[0], case.head_dim)),
-        "sin": (sin, tuple(cos.shape)),
-        "k_cache": (k_cache, cache),
-        "v_cache": (v_cache, cache),
-    }
-    for name, (given, shape) in shapes.items():
-        check_tensor(name, given, shape, (DTYPES[case.dtype],), layout="contiguous", aligned=16)
-        if given.device != qkv.device:
-            raise ValueError(f"{name} is on {given.device} and qkv on {qkv.device}")
-    positions = (1,) if position.shape == (1,) else (case.batch,)
-    check_tensor("position", position, positions, (torch.int64,), qkv.device, layout="contiguous")

@@ -27,11 +27,12 @@ class Config(ctypes.Structure):
 
 
 def config(
-    grid: tuple[int, int, int], threads: int, shared_bytes: int, stream: int, attribute: int, *value: int
+    grid: tuple[int, int, int], threads: int, shared_bytes: int, stream: int, attribute: Attribute | None = None
 ) -> Config:
-    """A launch with one attribute."""
-    held = Attribute(attribute, 0, value)
-    return Config(grid, (threads, 1, 1), shared_bytes, stream, ctypes.pointer(held), 1)
+    """A launch with one attribute, or none."""
+    if attribute is None:
+        return Config(grid, (threads, 1, 1), shared_bytes, stream, None, 0)
+    return Config(grid, (threads, 1, 1), shared_bytes, stream, ctypes.pointer(attribute), 1)
 
 
 def clusters_at_once(function: int, blocks: int, size: int, threads: int, shared_bytes: int) -> int:
@@ -40,7 +41,7 @@ def clusters_at_once(function: int, blocks: int, size: int, threads: int, shared
     Raises RuntimeError with CUDA's code.
     """
     count = ctypes.c_int()
-    launch = config((blocks, 1, 1), threads, shared_bytes, 0, CLUSTER_DIMENSION, size, 1, 1)
+    launch = config((blocks, 1, 1), threads, shared_bytes, 0, Attribute(CLUSTER_DIMENSION, 0, (size, 1, 1)))
     failed = driver().cuOccupancyMaxActiveClusters(ctypes.byref(count), ctypes.c_void_p(function), ctypes.byref(launch))
     if failed:
         raise RuntimeError(f"cuOccupancyMaxActiveClusters failed with CUDA error {failed}")

@@ -1,4 +1,4 @@
-"""CUDA C++ compiled by NVRTC for sm_90a, loaded through CuPy and launched on torch's stream."""
+"""CUDA C++ compiled by NVRTC for sm_90a and loaded through CuPy; `kernels.cuda.launch` launches it."""
 
 import hashlib
 import os
@@ -6,8 +6,6 @@ import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
-
-from kernels.cuda.pdl import launch_pdl_kernel
 
 ARCHITECTURE = "sm_90a"
 TILES = Path(__file__).parents[1] / "tiles"
@@ -28,32 +26,6 @@ def load(source: Path, entry: str, defines: Mapping[str, Any] | None = None, sha
     if shared_bytes > kernel.max_dynamic_shared_size_bytes:  # the same module may have been loaded for more
         kernel.max_dynamic_shared_size_bytes = shared_bytes
     return kernel
-
-
-def launch(
-    kernel: Any,
-    grid: tuple[int, ...],
-    threads: int,
-    arguments: tuple[Any, ...],
-    shared_bytes: int = 0,
-    pdl: bool = False,
-) -> None:
-    """Enqueues the kernel on torch's current stream. A tensor goes as its `data_ptr()`, a struct as a numpy 0-d.
-
-    With `pdl` it may start before the stream's previous kernel has ended, once every block of that one has run
-    `griddepcontrol.launch_dependents` or ended; it must run `griddepcontrol.wait` before it reads or writes anything
-    that earlier kernels touch. Works under CUDA-graph capture.
-    """
-    import cupy
-    import torch
-
-    if pdl:
-        launch_pdl_kernel(
-            kernel.kernel.ptr, grid, threads, arguments, shared_bytes, torch.cuda.current_stream().cuda_stream
-        )
-        return
-    with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
-        kernel(grid, (threads,), arguments, shared_mem=shared_bytes)
 
 
 def options(source: Path, defines: Mapping[str, Any]) -> tuple[str, ...]:

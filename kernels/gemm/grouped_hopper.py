@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernels.check_args import check_served, check_tensor
-from kernels.gemm.hopper_call import C_TYPES, INTERLEAVED, THREADS, interleaved
-from kernels.gemm.hopper_plan import PAIRS, ROW_BYTES, SHARED_MOST
+from kernels.check_args import check_served
+from kernels.gemm.hopper_plan import C_TYPES, INTERLEAVED, ROW_BYTES, SHARED_MOST, interleaved
 from kernels.hardware import Gpu
 from kernels.ops import GroupedCase
 from kernels.registry import Refusal, Variant, register
-from kernels.tiles.maps import named
 
 if TYPE_CHECKING:
     import torch
@@ -67,18 +65,12 @@ class GroupedHopper(Variant):
         `ends` never leaves the device; one that is out of order or beyond the rows reads and writes nothing outside
         them. Rows behind the last end are not written. Raises ValueError that names the argument.
         """
-        from kernels.cuda import nvrtc
+        from kernels.gemm.grouped_call import GroupedProduct
 
         check_served(self, case)
         if params:
             raise ValueError(f"grouped_hopper takes no params, not {', '.join(sorted(params))}")
-        found, shared_bytes = constants(case)
-        kernel = nvrtc.load(SOURCE, "grouped", found, shared_bytes)
-
-        def product(x: "torch.Tensor", w: "torch.Tensor", ends: "torch.Tensor") -> "torch.Tensor":
-            return _run(kernel, case, shared_bytes, x, w, ends)
-
-        return product
+        return GroupedProduct(case)
 
 
 def constants(case: GroupedCase) -> tuple[dict[str, Any], int]:
@@ -92,39 +84,3 @@ def constants(case: GroupedCase) -> tuple[dict[str, Any], int]:
         "EXPERTS": case.experts, "PARAMS_BYTES": PARAMS.itemsize, "SHARED_BYTES": stages * stage + other,
     }  # fmt: skip
     return found, stages * stage + other
-
-
-def _run(
-    kernel: Any,
-    case: GroupedCase,
-    shared_bytes: int,
-    x: "torch.Tensor",
-    w: "torch.Tensor",
-    ends: "torch.Tensor",
-) -> "torch.Tensor":
-    import torch
-
-    from kernels.cuda import nvrtc
-    from kernels.dtypes import DTYPES
-
-    dtype = DTYPES[case.dtype]
-    check_tensor("x", x, (None, case.k), (dtype,))
-    check_tensor("w", w, (case.experts, case.weight_rows, case.k), (dtype,), layout="contiguous")
-    check_tensor("ends", ends, (case.experts,), (torch.int32,), layout="contiguous")
-    rows = x.shape[0]
-    y = torch.empty(rows, case.n, dtype=dtype, device=x.device)
-    if not rows:
-        return y
-    pairs = -(-case.weight_rows // (2 * COLUMNS))
-    filled = np.zeros((), PARAMS)
-    for name, value in zip(
-        PARAMS.names or (),
-        (ends.data_ptr(), y.data_ptr(), rows, case.n, case.k, case.weight_rows, pairs),
-        strict=True,
-    ):
-        filled[name] = value
-    boxes = [named("x", x, (size, 64)) for size in X_BOXES]
-    w_map = named("w", w.view(-1, case.k), (COLUMNS, 64))
-    most_tiles = rows // MOST_ROWS + case.experts  # each expert may end in the middle of a tile
-    nvrtc.launch(kernel, (2 * min(PAIRS, most_tiles * pairs),), THREADS, (*boxes, w_map, filled), shared_bytes)
-    return y

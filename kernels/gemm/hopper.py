@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kernels.check_args import check_served
-from kernels.gemm import hopper_call
-from kernels.gemm.hopper_plan import space
+from kernels.gemm.hopper_plan import C_TYPES, INTERLEAVED, interleaved, space
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
 from kernels.registry import Refusal, Variant, register
@@ -26,12 +25,12 @@ class GemmHopper(Variant):
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:
             return Refusal(f"device is {gpu.name}: this variant is built for sm_90a only")
-        if case.dtype not in hopper_call.C_TYPES or case.weights != case.dtype:
+        if case.dtype not in C_TYPES or case.weights != case.dtype:
             return Refusal(f"dtype is {case.dtype} and weights {case.weights}: bf16 times bf16 or fp16 times fp16 only")
         if case.k % 8:
             return Refusal(f"k is {case.k}: rows of x and w must be a multiple of 16 bytes")
-        if case.gates and case.n % hopper_call.INTERLEAVED:
-            return Refusal(f"n is {case.n}: gate and up are interleaved by {hopper_call.INTERLEAVED} rows")
+        if case.gates and case.n % INTERLEAVED:
+            return Refusal(f"n is {case.n}: gate and up are interleaved by {INTERLEAVED} rows")
         return None
 
     def space(self, case: LinearCase) -> list[dict[str, Any]]:
@@ -39,7 +38,7 @@ class GemmHopper(Variant):
 
     def pack(self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
         """w as it is; for swiglu 8 rows of gate, then the 8 of up that belong to them, and so on, [2n, k]."""
-        return hopper_call.interleaved(weight) if case.gates else weight
+        return interleaved(weight) if case.gates else weight
 
     def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., Any]":
         """f(x [m, k], w, bias=None [n], residual=None [m, n], eps=1e-6) -> y [m, n].
@@ -47,5 +46,7 @@ class GemmHopper(Variant):
         `quantise` gives (values e4m3 [m, n], scales float32 [m, ⌈n / 128⌉]), a scale for each row and 128 columns.
         Raises ValueError that names the argument: of another shape, dtype or device, misaligned, not contiguous.
         """
+        from kernels.gemm.hopper_call import HopperLinear
+
         check_served(self, case)
-        return hopper_call.product(case, params)
+        return HopperLinear(case, params)

@@ -1,23 +1,28 @@
-"""One launch of hopper.cu: its macros, its arguments checked, outputs allocated, tensor maps encoded."""
+"""A call of hopper.cu: its macros, its arguments checked and packed, tensor maps encoded. Needs CUDA to run."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
 
-from kernels.check_args import check_presence, check_tensor
-from kernels.gemm.hopper_plan import Tile, tile_of
+from kernels.check_args import check_out, check_presence, check_tensor
+from kernels.cuda import nvrtc
+from kernels.cuda.call import CudaCall, Prepared, nothing, size_and_strides
+from kernels.cuda.launch import Launch
+from kernels.dtypes import DTYPES
+from kernels.gemm.hopper_plan import C_TYPES, THREADS, Tile, tile_of
 from kernels.ops import LinearCase, Scales
+from kernels.ops.base import EPSILON
 from kernels.tiles.maps import named
-
-if TYPE_CHECKING:
-    import torch
 
 SOURCE = Path(__file__).with_name("hopper.cu")
 PING_PONG = Path(__file__).with_name("hopper_ping_pong.cu")
 """The same product on the ping-pong schedule."""
-THREADS = 384
 PARAMS = np.dtype(
     [(name, np.uint64) for name in ("bias", "x_scales", "w_scales", "y_scales")]
     + [(name, np.int32) for name in ("rows", "columns", "k", "row_tiles", "column_tiles", "group")]
@@ -27,31 +32,119 @@ PARAMS = np.dtype(
 )
 """`struct Params` of schedule.cuh."""
 
-C_TYPES = {"bf16": "bf16", "fp16": "f16"}
 KINDS = {
     "none": "kNone", "bias": "kBias", "residual": "kResidual", "swiglu": "kSwiglu", "quantise": "kQuantise",
     "rmsnorm_scale": "kNone", "rmsnorm_scale_bias": "kBias", "rmsnorm_scale_swiglu": "kSwiglu",
 }  # fmt: skip
 SCALES: dict[Scales | None, int] = {None: 0, "tensor": 1, "row": 2, "block": 3}
-INTERLEAVED = 8
-"""Rows of gate, then of up, that lie alternately for swiglu."""
-
 BLOCK = 128
 """Columns of y that share one scale of a row when it is quantised, and what shares one in `block` scales."""
 
 
-def product(case: LinearCase, params: dict[str, Any]) -> Callable[..., Any]:
+class HopperLinear(CudaCall):
     """f(x, w, bias=None, residual=None, eps=1e-6) for the case, compiled. Raises ValueError that names a param."""
-    from kernels.cuda import nvrtc
-    from kernels.ops.base import EPSILON
 
-    tile = tile_of(case, params)
-    kernel = nvrtc.load(PING_PONG if tile.ping_pong else SOURCE, "gemm", constants(case, tile), tile.shared_bytes)
+    open_layout = staticmethod(size_and_strides)
 
-    def call(x: Any, w: Any, bias: Any = None, residual: Any = None, eps: float = EPSILON) -> Any:
-        return _run(kernel, case, tile, x, w, bias, residual, eps)
+    def __init__(self, case: LinearCase, params: dict[str, Any]) -> None:
+        super().__init__()
+        self.case, self.tile = case, tile_of(case, params)
+        source = PING_PONG if self.tile.ping_pong else SOURCE
+        self.kernel = nvrtc.load(source, "gemm", constants(case, self.tile), self.tile.shared_bytes)
+        self.quantised = case.epilogue == "quantise"
+        self.dtype = torch.float8_e4m3fn if self.quantised else DTYPES[case.dtype]
+        unit = 16 if self.quantised else 8
+        self.padded = -(-case.n // unit) * unit  # rows of y begin at multiples of 16 bytes
 
-    return call
+    def _prepare(
+        self,
+        check: bool,
+        stream: int,
+        out: Any,
+        x: Any,
+        w: Any,
+        bias: Tensor | None = None,
+        residual: Tensor | None = None,
+        eps: float = EPSILON,
+    ) -> Prepared:
+        case = self.case
+        (x, x_scales), (w, w_scales) = (each if case.scales else (each, None) for each in (x, w))
+        if check:
+            self._check(x, w, bias, residual, out)
+        m = x.shape[0]
+        params = np.zeros((), PARAMS)
+        if case.scales:
+            _fill_scales(params, case, x, x_scales, w_scales)
+        allocate = self._allocate(m, x.device)
+        if not m:
+            return Prepared(allocate, lambda _: nothing)
+        added = self._padded(bias, residual)
+        params["bias"] = 0 if added[0] is None else added[0].data_ptr()
+        params["epsilon"] = eps
+        copied = added[0] is not bias or added[1] is not residual
+        return Prepared(allocate, self._binding(stream, params, x, w, added[1]), holds=added if copied else None)
+
+    def _allocate(self, m: int, device: torch.device) -> Callable[[], Any]:
+        case = self.case
+        y = partial(torch.empty_strided, (m, case.n), (self.padded, 1), dtype=self.dtype, device=device)
+        if not self.quantised:
+            return y
+        scales = partial(torch.empty, m, -(-case.n // BLOCK), dtype=torch.float32, device=device)
+        return lambda: (y(), scales())
+
+    def _binding(
+        self, stream: int, params: np.ndarray, x: Tensor, w: Tensor, residual: Tensor | None
+    ) -> Callable[[Any], Launch]:
+        case, tile, kernel = self.case, self.tile, self.kernel
+        m, step = x.shape[0], 128 // x.element_size()
+        row_tiles, column_tiles = -(-m // 128), -(-case.weight_rows // tile.columns)
+        names = ("rows", "columns", "k", "row_tiles", "column_tiles", "group")
+        for name, value in zip(names, (m, case.n, case.k, row_tiles, column_tiles, tile.group), strict=True):
+            params[name] = value
+        y_box = (64, 128 // self.dtype.itemsize)
+        x_map, w_map = named("x", x, (128, step)), named("w", w, (tile.columns // 2, step))
+        residual_map = None if residual is None else named("residual", residual, y_box)
+        pairs = torch.cuda.get_device_properties(x.device).multi_processor_count // 2
+        grid = (2 * min(-(-row_tiles // 2) * column_tiles, pairs),)
+
+        def bind(outputs: Any) -> Launch:
+            y, mine = outputs, params.copy()
+            if self.quantised:
+                y, scales = outputs
+                mine["y_scales"], mine["y_scale_stride"] = scales.data_ptr(), scales.shape[1]
+            y_map = named("out", y, y_box)
+            maps = x_map, w_map, y_map, y_map if residual_map is None else residual_map
+            return Launch(kernel, grid, THREADS, (*maps, mine), stream, tile.shared_bytes)
+
+        return bind
+
+    def _check(self, x: Tensor, w: Tensor, bias: Tensor | None, residual: Tensor | None, out: Any) -> None:
+        case = self.case
+        operand = (torch.float8_e4m3fn if case.scales else DTYPES[case.dtype],)
+        check_tensor("x", x, (None, case.k), operand)
+        check_tensor("w", w, (case.weight_rows, case.k), operand)
+        m, dtype, because = x.shape[0], (DTYPES[case.dtype],), f"epilogue is {case.epilogue}"
+        check_presence("bias", bias, case.adds_bias, because)
+        if bias is not None:
+            check_tensor("bias", bias, (case.n,), dtype, layout="any")
+        check_presence("residual", residual, case.epilogue == "residual", because)
+        if residual is not None:
+            check_tensor("residual", residual, (m, case.n), dtype, layout="any")
+        if out is None:
+            return
+        if self.quantised:
+            out, scales = out
+            check_out(scales, (m, -(-case.n // BLOCK)), (torch.float32,), "out's scales")
+        check_tensor("out", out, (m, case.n), (self.dtype,), aligned=16)
+
+    def _padded(self, bias: Tensor | None, residual: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+        """Both as the kernel reads them: rows of `padded` values; bias contiguous, from a multiple of 4 bytes on."""
+        missing = self.padded - self.case.n
+        if missing:
+            return tuple(None if each is None else pad(each, (0, missing)) for each in (bias, residual))  # type: ignore[return-value]
+        if bias is not None and (bias.data_ptr() % 4 or bias.stride(0) != 1):
+            bias = bias.clone(memory_format=torch.contiguous_format)
+        return bias, residual
 
 
 def constants(case: LinearCase, tile: Tile) -> dict[str, Any]:
@@ -65,66 +158,7 @@ def constants(case: LinearCase, tile: Tile) -> dict[str, Any]:
     } | ({"PANELS": tile.panels} if tile.ping_pong else {})  # fmt: skip
 
 
-def interleaved(w: "torch.Tensor") -> "torch.Tensor":
-    """[2n, k], gate rows first, as 8 rows of gate, then the 8 of up that belong to them, and so on."""
-    return w.view(2, -1, INTERLEAVED, w.shape[1]).transpose(0, 1).reshape(w.shape)
-
-
-def _run(kernel: Any, case: LinearCase, tile: Tile, x: Any, w: Any, bias: Any, residual: Any, eps: float) -> Any:
-    import torch
-
-    (x, x_scales), (w, w_scales) = (each if case.scales else (each, None) for each in (x, w))
-    operand = (torch.float8_e4m3fn if case.scales else _plain(case),)
-    check_tensor("x", x, (None, case.k), operand)
-    check_tensor("w", w, (case.weight_rows, case.k), operand)
-    m = x.shape[0]
-    filled = np.zeros((), PARAMS)
-    if case.scales:
-        _fill_scales(filled, case, x, x_scales, w_scales)
-    quantised = case.epilogue == "quantise"
-    padded = -(-case.n // 16) * 16 if quantised else -(-case.n // 8) * 8  # rows of y begin at multiples of 16 bytes
-    dtype = torch.float8_e4m3fn if quantised else _plain(case)
-    y = torch.empty(m, padded, dtype=dtype, device=x.device)[:, : case.n]
-    scales = torch.empty(m if quantised else 0, -(-case.n // BLOCK), dtype=torch.float32, device=x.device)
-    if m:
-        bias, residual = _added(case, m, padded, bias, residual)
-        filled["bias"] = bias.data_ptr() if bias is not None else 0
-        filled["y_scales"], filled["y_scale_stride"] = scales.data_ptr(), scales.shape[1]
-        filled["epsilon"] = eps
-        _launch(kernel, case, tile, filled, x, w, y, residual)
-    return (y, scales) if quantised else y
-
-
-def _launch(
-    kernel: Any,
-    case: LinearCase,
-    tile: Tile,
-    filled: np.ndarray,
-    x: "torch.Tensor",
-    w: "torch.Tensor",
-    y: "torch.Tensor",
-    residual: "torch.Tensor | None",
-) -> None:
-    import torch
-
-    from kernels.cuda import nvrtc
-
-    m, step = x.shape[0], 128 // x.element_size()
-    row_tiles, column_tiles = -(-m // 128), -(-case.weight_rows // tile.columns)
-    names = ("rows", "columns", "k", "row_tiles", "column_tiles", "group")
-    for name, value in zip(names, (m, case.n, case.k, row_tiles, column_tiles, tile.group), strict=True):
-        filled[name] = value
-    y_box = (64, 128 // y.element_size())
-    x_map, w_map, y_map = named("x", x, (128, step)), named("w", w, (tile.columns // 2, step)), named("y", y, y_box)
-    residual_map = y_map if residual is None else named("residual", residual, y_box)
-    pairs = torch.cuda.get_device_properties(x.device).multi_processor_count // 2
-    blocks = 2 * min(-(-row_tiles // 2) * column_tiles, pairs)
-    nvrtc.launch(kernel, (blocks,), THREADS, (x_map, w_map, y_map, residual_map, filled), tile.shared_bytes)
-
-
-def _fill_scales(filled: np.ndarray, case: LinearCase, x: "torch.Tensor", x_scales: Any, w_scales: Any) -> None:
-    import torch
-
+def _fill_scales(filled: np.ndarray, case: LinearCase, x: Tensor, x_scales: Any, w_scales: Any) -> None:
     m, rows, blocks = x.shape[0], case.weight_rows, -(-case.k // BLOCK)
     shapes = {
         "tensor": ((), ()),
@@ -146,27 +180,3 @@ def _fill_scales(filled: np.ndarray, case: LinearCase, x: "torch.Tensor", x_scal
         filled["x_scale_stride"], filled["w_scale_stride"] = x_scales.stride(1), blocks
     elif not (x_scales.is_contiguous() and w_scales.is_contiguous()):
         raise ValueError("x's and w's scales must be contiguous")
-
-
-def _added(case: LinearCase, m: int, padded: int, bias: Any, residual: Any) -> tuple[Any, Any]:
-    """Bias and residual as the kernel reads them: rows that begin at multiples of 16 bytes."""
-    from torch.nn.functional import pad
-
-    dtype, because = (_plain(case),), f"epilogue is {case.epilogue}"
-    check_presence("bias", bias, case.adds_bias, because)
-    if bias is not None:
-        check_tensor("bias", bias, (case.n,), dtype, layout="any")
-    check_presence("residual", residual, case.epilogue == "residual", because)
-    if residual is not None:
-        check_tensor("residual", residual, (m, case.n), dtype, layout="any")
-    if bias is not None and (padded != case.n or bias.data_ptr() % 4 or bias.stride(0) != 1):
-        bias = pad(bias, (0, padded - case.n)) if padded != case.n else bias.clone()
-    if residual is not None and padded != case.n:
-        residual = pad(residual, (0, padded - case.n))
-    return bias, residual
-
-
-def _plain(case: LinearCase) -> "torch.dtype":
-    from kernels.dtypes import DTYPES
-
-    return DTYPES[case.dtype]

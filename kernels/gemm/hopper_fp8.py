@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kernels.check_args import check_served
-from kernels.gemm import hopper_call
-from kernels.gemm.hopper_plan import space
+from kernels.gemm.hopper_plan import C_TYPES, INTERLEAVED, interleaved, space
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
 from kernels.registry import Refusal, Variant, register
@@ -29,14 +28,14 @@ class GemmHopperFp8(Variant):
             return Refusal(f"device is {gpu.name}: this variant is built for sm_90a only")
         if case.weights != "fp8" or case.scales is None:
             return Refusal(f"weights is {case.weights}, scales {case.scales}: this variant takes x and w in e4m3")
-        if case.dtype not in hopper_call.C_TYPES:
+        if case.dtype not in C_TYPES:
             return Refusal(f"dtype is {case.dtype}: this variant writes bf16 or fp16")
         if case.k % 16:
             return Refusal(f"k is {case.k}: rows of x and w must be a multiple of 16 bytes")
         if case.normalises or (case.scales == "block" and case.gates):
             return Refusal(f"epilogue is {case.epilogue}: this variant does not have it for {case.scales} scales")
-        if case.gates and case.n % hopper_call.INTERLEAVED:
-            return Refusal(f"n is {case.n}: gate and up are interleaved by {hopper_call.INTERLEAVED} rows")
+        if case.gates and case.n % INTERLEAVED:
+            return Refusal(f"n is {case.n}: gate and up are interleaved by {INTERLEAVED} rows")
         return None
 
     def space(self, case: LinearCase) -> list[dict[str, Any]]:
@@ -48,7 +47,7 @@ class GemmHopperFp8(Variant):
         """(values e4m3 [n, k], scales) as `quant.scaled.of_w` gives them, gate and up interleaved for swiglu."""
         from kernels.quant import scaled
 
-        return scaled.of_w(hopper_call.interleaved(weight) if case.gates else weight, _granularity(case))
+        return scaled.of_w(interleaved(weight) if case.gates else weight, _granularity(case))
 
     def rounded(self, case: LinearCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
         return rounded(case, arguments)
@@ -58,8 +57,10 @@ class GemmHopperFp8(Variant):
 
         `quantise` as in gemm_hopper. Raises ValueError that names the argument.
         """
+        from kernels.gemm.hopper_call import HopperLinear
+
         check_served(self, case)
-        return hopper_call.product(case, params)
+        return HopperLinear(case, params)
 
 
 def rounded(case: LinearCase, arguments: dict[str, Any]) -> dict[str, Any]:

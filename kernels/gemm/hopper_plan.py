@@ -1,9 +1,17 @@
 """Tiles, stages and shared memory of the Hopper products, and which are worth timing. Imports without torch."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernels.ops import LinearCase
+
+if TYPE_CHECKING:
+    import torch
+
+THREADS = 384
+C_TYPES = {"bf16": "bf16", "fp16": "f16"}
+INTERLEAVED = 8
+"""Rows of gate, then of up, that lie alternately for swiglu."""
 
 SHARED_MOST = 227 * 1024
 ROW_BYTES = 128
@@ -114,3 +122,8 @@ def _work(case: LinearCase, columns: int) -> float:
 def _pairs(case: LinearCase, columns: int) -> int:
     """Pairs of tiles, one for a cluster at a time."""
     return -(-case.m // (2 * ROWS)) * -(-case.weight_rows // columns)
+
+
+def interleaved(w: "torch.Tensor") -> "torch.Tensor":
+    """[2n, k], gate rows first, as 8 rows of gate, then the 8 of up that belong to them, and so on."""
+    return w.view(2, -1, INTERLEAVED, w.shape[1]).transpose(0, 1).reshape(w.shape)

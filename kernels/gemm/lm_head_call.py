@@ -1,5 +1,7 @@
 """The LM head to be called: streamed product, candidates of each block, joined by a small kernel. Needs CUDA to run."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.check_args import check_presence, check_tensor
-from kernels.cuda import nvrtc
+from kernels.check_args import check_out, check_presence, check_tensor
+from kernels.cuda.call import CudaCall, Prepared, Workspace, nothing, size
+from kernels.cuda.launch import Launch
 from kernels.dtypes import DTYPES
 from kernels.gemm.skinny_call import SchedulerCounters, check_stream, kernel, macros, parameters, sm_count
 from kernels.gemm.skinny_config import CANDIDATES_BYTES, SHARED_MOST, TileConfig
@@ -40,17 +43,32 @@ def head_macros(config: TileConfig, case: LmHeadCase, sms: int, dynamic: bool = 
     }  # fmt: skip
 
 
-class LmHead:
+class LmHead(CudaCall):
     """f(x [m, k], w, ...) -> ids [m] int64, w as `packed` returns it; see `LmHeadSkinny.build`."""
 
+    workspace = True
+    open_layout = staticmethod(size)
+
     def __init__(self, case: LmHeadCase, config: TileConfig, pdl: bool, dynamic: bool = False) -> None:
+        super().__init__()
         self.case, self.config, self.pdl = case, config, pdl
+        self.found: Workspace[Tensor] = Workspace()
         possible = config.kind != "nvfp4" and config.m == 1 and not config.keep
         self.counters = SchedulerCounters() if dynamic and possible else None
         self.top = CANDIDATES if case.sampling == "top_k_p" else 0
 
-    def __call__(
+    def __call__(self, *arguments: Any, feedback: TokenFeedback | None = None, out: Any = None, **named: Any) -> Tensor:
+        if feedback is None:
+            return super().__call__(*arguments, out=out, **named)
+        if out is not None:
+            raise ValueError("out is given beside feedback, whose token takes the ids")
+        return super().__call__(*arguments, feedback=feedback, out=feedback.token, **named)
+
+    def _prepare(
         self,
+        check: bool,
+        stream: int,
+        out: Any,
         x: Tensor,
         w: tuple[Tensor, ...],
         temperature: Tensor | None = None,
@@ -58,49 +76,60 @@ class LmHead:
         seed: Tensor | None = None,
         top_k: int = TOP_K,
         feedback: TokenFeedback | None = None,
-    ) -> Tensor:
+    ) -> Prepared:
         case, config = self.case, self.config
-        check_tensor("x", x, (case.m, case.k), (DTYPES[case.dtype],), layout="contiguous", aligned=16)
-        check_stream(w, config)
-        settings = self._settings(temperature, top_p, seed, top_k)
-        ids = torch.empty(case.m, dtype=torch.int64, device=x.device) if feedback is None else feedback.token
+        settings = {"temperature": temperature, "top_p": top_p, "seed": seed}
+        if check:
+            self._check(x, w, settings, top_k)
+            check_out(out, (case.m,) if feedback is None else (case.m, 1), (torch.int64,))
+        allocate = partial(torch.empty, case.m, dtype=torch.int64, device=x.device)
         if case.m == 0:
-            return ids
+            return Prepared(allocate, lambda _: nothing)
         sms = sm_count(x.device.index)
         compiled = tuple(head_macros(config, case, sms, self.counters is not None).items())
-        blocks, shared = config.groups(sms), config.shared_bytes(sms, self.pdl)
-        found = torch.empty(case.m, blocks, self.top or 1, dtype=torch.int64, device=x.device)
+        blocks = config.groups(sms)
+        shape = (case.m, blocks, self.top or 1)
+        found = self.found.take(stream, partial(torch.empty, shape, dtype=torch.int64, device=x.device))
         given: dict[str, Any] = {"row_scales": w[1]} if len(w) > 1 else {}
         if self.counters is not None:
             given["counters"] = self.counters.of(w)
         params = parameters(config, sms, self.pdl, stream=w[0], x=x, y=found, n=case.vocab, **given)
-        nvrtc.launch(
+        candidates = Launch(
             kernel(SOURCE, "lm_head_candidates", compiled, SHARED_MOST - CANDIDATES_BYTES),
             (blocks,),
             config.warps * 32 + 64,
             (params, *((feedback.position.data_ptr(), feedback.moves.data_ptr()) if feedback else (0, 0))),
-            shared,
+            stream,
+            config.shared_bytes(sms, self.pdl),
             self.pdl,
         )
-        arguments = (found.data_ptr(), ids.data_ptr(), np.int32(blocks), np.int32(min(top_k, case.vocab)), *settings)
-        arguments += (packed_feedback(feedback),)
-        nvrtc.launch(kernel(SOURCE, "lm_head_join", compiled, 0), (case.m,), JOIN_THREADS, arguments, 0, True)
-        return ids
+        join = kernel(SOURCE, "lm_head_join", compiled, 0)
+        sizes = np.int32(blocks), np.int32(min(top_k, case.vocab))
+        rest = (*(0 if each is None else each.data_ptr() for each in settings.values()), packed_feedback(feedback))
 
-    def _settings(self, *given: Any) -> tuple[int, ...]:
-        """The addresses of temperature, top_p and seed. Raises ValueError that names the one that is wrong."""
-        *tensors, top_k = given
+        def bind(ids: Tensor) -> Callable[[], None]:
+            arguments = (found.data_ptr(), ids.data_ptr(), *sizes, *rest)
+            second = Launch(join, (case.m,), JOIN_THREADS, arguments, stream, pdl=True)
+
+            def launch() -> None:
+                candidates()
+                second()
+
+            return launch
+
+        return Prepared(allocate, bind)
+
+    def _check(self, x: Tensor, w: tuple[Tensor, ...], settings: dict[str, Tensor | None], top_k: int) -> None:
+        case = self.case
+        check_tensor("x", x, (case.m, case.k), (DTYPES[case.dtype],), layout="contiguous", aligned=16)
+        check_stream(w, self.config)
         if not 1 <= top_k <= CANDIDATES:
             raise ValueError(f"top_k is {top_k}: from 1 to {CANDIDATES} are possible")
-        addresses = []
-        for name, value, dtype in zip(
-            ("temperature", "top_p", "seed"), tensors, (torch.float32, torch.float32, torch.int64), strict=True
-        ):
-            check_presence(name, value, bool(self.top), f"sampling is {self.case.sampling}")
+        for name, value in settings.items():
+            check_presence(name, value, bool(self.top), f"sampling is {case.sampling}")
             if value is not None:
-                check_tensor(name, value, (self.case.m,), (dtype,), layout="contiguous")
-            addresses.append(0 if value is None else value.data_ptr())
-        return tuple(addresses)
+                dtype = torch.int64 if name == "seed" else torch.float32
+                check_tensor(name, value, (case.m,), (dtype,), layout="contiguous")
 
 
 def packed_feedback(feedback: TokenFeedback | None) -> Any:

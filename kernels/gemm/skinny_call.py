@@ -1,7 +1,7 @@
 """A skinny product to be called: packs its weight, checks its arguments, launches its kernel. Needs CUDA to run."""
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.check_args import check_presence, check_tensor
+from kernels.check_args import check_out, check_presence, check_tensor
 from kernels.cuda import nvrtc
+from kernels.cuda.call import CudaCall, Prepared, nothing, size
+from kernels.cuda.launch import Launch
 from kernels.dtypes import DTYPES
 from kernels.gemm import skinny_pack as order
 from kernels.gemm.quantise import quantised
@@ -158,13 +160,15 @@ class SchedulerCounters:
         return self._held[key]
 
 
-class SkinnyLinear:
+class SkinnyLinear(CudaCall):
     """f(x [m, k], w, bias=None [n], residual=None [m, n], eps) -> y [m, n], w as `packed` returns it.
 
     `prefetch_bytes` beyond the ring are brought into the L2 by each block while the previous kernel still runs. With
     `late_trigger` the next kernel begins only when all weights of this one have been requested. With `dynamic` a
     dynamic scheduler gives out the last units.
     """
+
+    open_layout = staticmethod(size)
 
     def __init__(
         self,
@@ -175,50 +179,62 @@ class SkinnyLinear:
         late_trigger: bool = False,
         dynamic: bool = False,
     ) -> None:
+        super().__init__()
         self.case, self.config, self.pdl, self.late_trigger = case, config, pdl, late_trigger
         self.prefetch_bytes = prefetch_bytes if pdl else 0
         self.counters = SchedulerCounters() if dynamic and can_schedule_dynamically(config, case) else None
         self.macros = tuple(macros(config, case.dtype, case.gates, case.normalises, self.counters is not None).items())
 
-    def __call__(
+    def _prepare(
         self,
+        check: bool,
+        stream: int,
+        out: Any,
         x: Tensor,
         w: tuple[Tensor, ...],
         bias: Tensor | None = None,
         residual: Tensor | None = None,
         eps: float = EPSILON,
-    ) -> Tensor:
+    ) -> Prepared:
         case, config = self.case, self.config
-        self._check(x, w, bias, residual)
-        y = torch.empty(case.m, case.n, dtype=x.dtype, device=x.device)
+        if check:
+            self._check(x, w, bias, residual, out)
+        allocate = partial(torch.empty, case.m, case.n, dtype=x.dtype, device=x.device)
         if case.m == 0:
-            return y
+            return Prepared(allocate, lambda _: nothing)
         sms = sm_count(x.device.index)
         given = {"bias": bias, "residual": residual, "row_scales": w[1] if len(w) > 1 else None}
-        there = {name: value for name, value in given.items() if value is not None}
-        there |= {"stream": w[0], "x": x, "y": y}
+        there: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        there |= {"stream": w[0], "x": x}
         if self.counters is not None:
             there["counters"] = self.counters.of(w)
         params = parameters(
             config, sms, self.pdl, self.prefetch_bytes, late_trigger=self.late_trigger, n=case.n, eps=eps, **there
         )
-        shared = config.shared_bytes(sms, self.pdl)
-        nvrtc.launch(
-            kernel(SOURCE, "skinny_linear", self.macros),
-            (config.groups(sms) * config.splits,),
-            config.warps * 32 + 64,
-            (params,),
-            shared,
-            self.pdl,
-        )
-        return y
+        shared, grid = config.shared_bytes(sms, self.pdl), (config.groups(sms) * config.splits,)
+        entry = kernel(SOURCE, "skinny_linear", self.macros)
 
-    def _check(self, x: Tensor, w: tuple[Tensor, ...], bias: Tensor | None, residual: Tensor | None) -> None:
+        def bind(y: Tensor) -> Launch:
+            mine = params.copy()
+            mine["y"] = y.data_ptr()
+            return Launch(entry, grid, config.warps * 32 + 64, (mine,), stream, shared, self.pdl)
+
+        return Prepared(allocate, bind)
+
+    def _check(
+        self,
+        x: Tensor,
+        w: tuple[Tensor, ...],
+        bias: Tensor | None,
+        residual: Tensor | None,
+        out: Tensor | None,
+    ) -> None:
         case = self.case
         dtype = (DTYPES[case.dtype],)
         check_tensor("x", x, (case.m, case.k), dtype, layout="contiguous", aligned=16)
         check_stream(w, self.config)
         check_additions(case, bias, residual)
+        check_out(out, (case.m, case.n), dtype)
 
 
 def check_additions(case: LinearCase, bias: Tensor | None, residual: Tensor | None, aligned: int = 1) -> None:

@@ -1,6 +1,6 @@
 """A small product to be called: checks its arguments, describes them to the copy engine, launches. Needs CUDA."""
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.check_args import check_tensor
+from kernels.check_args import check_out, check_tensor
 from kernels.cuda import nvrtc
+from kernels.cuda.call import CudaCall, Prepared, size
+from kernels.cuda.launch import Launch
 from kernels.dtypes import DTYPES
 from kernels.gemm.skinny_call import check_additions
 from kernels.gemm.small_config import PANEL, SmallTileConfig
@@ -38,39 +40,45 @@ def _kernel(given: tuple[tuple[str, int], ...], shared_bytes: int) -> Any:
     return nvrtc.load(SOURCE, "small_gemm", dict(given), shared_bytes)
 
 
-class SmallLinear:
+class SmallLinear(CudaCall):
     """f(x [m, k], w [weight_rows, k], bias=None [n], residual=None [m, n], eps) -> y [m, n]."""
 
+    open_layout = staticmethod(size)
+
     def __init__(self, case: LinearCase, config: SmallTileConfig, pdl: bool) -> None:
+        super().__init__()
         self.case, self.config, self.pdl = case, config, pdl
         self.macros = tuple(macros(config).items())
 
-    def __call__(
+    def _prepare(
         self,
+        check: bool,
+        stream: int,
+        out: Any,
         x: Tensor,
         w: Tensor,
         bias: Tensor | None = None,
         residual: Tensor | None = None,
         eps: float = EPSILON,
-    ) -> Tensor:
+    ) -> Prepared:
         case, config = self.case, self.config
-        self._check(x, w, bias, residual)
-        y = torch.empty(case.m, case.n, dtype=x.dtype, device=x.device)
+        if check:
+            self._check(x, w, bias, residual, out)
         params = np.zeros((), PARAMS)
         params["m"], params["n"], params["k"], params["pdl"] = case.m, case.n, case.k, self.pdl
-        params["inverse_k"], params["eps"], params["y"] = 1 / case.k, eps, y.data_ptr()
+        params["inverse_k"], params["eps"] = 1 / case.k, eps
         for name, value in (("bias", bias), ("residual", residual)):
             params[name] = 0 if value is None else value.data_ptr()
         maps = self._weights(w), named("x", x, (config.x_rows, PANEL))
-        nvrtc.launch(
-            _kernel(self.macros, config.shared_bytes),
-            (config.blocks,),
-            config.threads,
-            (*maps, params),
-            config.shared_bytes,
-            self.pdl,
-        )
-        return y
+        kernel = _kernel(self.macros, config.shared_bytes)
+
+        def bind(y: Tensor) -> Launch:
+            mine = params.copy()
+            mine["y"] = y.data_ptr()
+            given = (*maps, mine)
+            return Launch(kernel, (config.blocks,), config.threads, given, stream, config.shared_bytes, self.pdl)
+
+        return Prepared(partial(torch.empty, case.m, case.n, dtype=x.dtype, device=x.device), bind)
 
     def _weights(self, w: Tensor) -> Any:
         """The map of w; with a gate 8 rows of it, then the 8 of up that belong to them, and so on."""
@@ -79,9 +87,10 @@ class SmallLinear:
             return named("w", w, (rows, PANEL))
         return named("w", w.view(2, case.n // 8, 8, case.k).transpose(0, 1), (rows // 16, 2, 8, PANEL))
 
-    def _check(self, x: Tensor, w: Tensor, bias: Tensor | None, residual: Tensor | None) -> None:
+    def _check(self, x: Tensor, w: Tensor, bias: Tensor | None, residual: Tensor | None, out: Tensor | None) -> None:
         case = self.case
         dtype = (DTYPES[case.dtype],)
         check_tensor("x", x, (case.m, case.k), dtype, layout="contiguous")
         check_tensor("w", w, (case.weight_rows, case.k), dtype, layout="contiguous")
         check_additions(case, bias, residual, aligned=16)
+        check_out(out, (case.m, case.n), dtype)

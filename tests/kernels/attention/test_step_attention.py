@@ -1,5 +1,6 @@
 """The step between two products: the kernel compiles without spills, refuses what it cannot serve, and is right."""
 
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 from kernels import registry
-from kernels.attention import step_hopper
+from kernels.attention import step_hopper, step_hopper_call
 from kernels.cases.attention import bench_step, check_step
 from kernels.cuda import nvrtc
 from kernels.hardware import GPUS
@@ -71,8 +72,8 @@ def test_only_a_plan_lets_it_begin_before_what_precedes_it(
     """A direct call may follow the very kernel that wrote the position."""
     launched: list[bool] = []
     monkeypatch.setattr(nvrtc, "load", lambda *given: None)
-    monkeypatch.setattr(nvrtc, "launch", lambda *given: launched.append(given[-1]))
-    monkeypatch.setattr(step_hopper, "check", lambda *given: None)
+    monkeypatch.setattr(step_hopper_call, "Launch", lambda *given: partial(launched.append, given[-1]))
+    monkeypatch.setattr(step_hopper_call, "check_step", lambda *given: None)
     drawn = draw(CASE, "cpu", seed=1)
     registry.variant("step_hopper").build(CASE, params)(**drawn)
     assert launched == [bool(params)]
@@ -130,9 +131,9 @@ def test_bad_arguments_are_named() -> None:
     wrong = wrong_arguments(good)
     for name in ("cos", "qkv"):
         with pytest.raises(ValueError, match=f"^{name} "):
-            step_hopper.check(CASE, **(good | {name: wrong[name]}))
+            step_hopper_call.check_step(CASE, **(good | {name: wrong[name]}))
     with pytest.raises(ValueError, match="qkv is on cpu, not on a GPU"):
-        step_hopper.check(CASE, **good)
+        step_hopper_call.check_step(CASE, **good)
 
 
 @pytest.mark.gpu

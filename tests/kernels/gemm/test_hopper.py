@@ -157,7 +157,12 @@ def test_no_rows_and_bad_arguments() -> None:
     x, w = (torch.randn(rows, 64, device="cuda", dtype=torch.bfloat16) for rows in (4, 64))
     assert product(x[:0], w).shape == (0, 64)
     crooked = torch.randn(4 * 64 + 1, device="cuda").bfloat16()[1:].view(4, 64)
-    for bad, word in ((x[:, :56], "x is"), (x.half(), "x is"), (crooked, "x: .*multiple of 16"), (x.cpu(), "x is")):
+    for bad, word in (
+        (x[:, :56], "x has shape"),
+        (x.half(), "x is"),
+        (crooked, "x: .*multiple of 16"),
+        (x.cpu(), "x is"),
+    ):
         with pytest.raises(ValueError, match=word):
             product(bad, w)
     with pytest.raises(ValueError, match="bias is given"):

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from kernels.cuda import nvrtc
+from kernels.cuda.launch import Launch, current_stream
 from kernels.megakernel import device
 from kernels.megakernel.flagged_words import columns_of
 from kernels.megakernel.layout import Layout
@@ -43,7 +44,7 @@ def products(
     shared = form.slot_bytes + inputs.nbytes
     kernel = nvrtc.load(UNIT, "unit", constants, shared)
     arguments = (stream.data_ptr(), stream.numel(), inputs.data_ptr(), inputs.nbytes, tiles, out.data_ptr())
-    nvrtc.launch(kernel, (1,), 32 * warps, arguments, shared)
+    Launch(kernel, (1,), 32 * warps, arguments, current_stream()[1], shared)()
     held = matrix_of_unit(stream.cpu().numpy(), tiles, form).astype(np.float64)
     return out.sum(0).T.double().cpu().numpy(), held @ x.to(torch.bfloat16).double().numpy().T
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from kernels.cuda import nvrtc
+from kernels.cuda.launch import Launch, current_stream
 from kernels.tiles import maps
 from tests.kernels.compiling import compile_log
 
@@ -58,7 +59,7 @@ def test_the_argument_whose_map_is_impossible_is_named() -> None:
 
 def _launch(entry: str, grid: int, threads: int, *arguments: Any, dtype: torch.dtype = torch.bfloat16) -> None:
     kernel = nvrtc.load(PROOF, entry, {"TYPE": TYPES[dtype]}, 64 << 10)
-    nvrtc.launch(kernel, (grid,), threads, arguments, 64 << 10)
+    Launch(kernel, (grid,), threads, arguments, current_stream()[1], 64 << 10)()
     torch.cuda.synchronize()
 
 

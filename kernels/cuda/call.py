@@ -1,0 +1,181 @@
+"""A built variant in CUDA C++ to be called: arguments are checked and packed at their first call, then looked up."""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, ClassVar, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from kernels.cuda.launch import current_stream
+
+CALLS_KEPT = 512
+"""Sets of arguments whose packed launches a built variant keeps. A packed launch takes about 3 KB."""
+
+OUTPUTS_KEPT = 8
+"""Addresses of outputs kept for each set of arguments: torch's allocator gives the same few again and again."""
+
+V = TypeVar("V")
+
+
+class Kept(Generic[V]):
+    """At most `most` values by their keys; the oldest goes when another comes. Threads may share it."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._held, self._lock = most, dict[Any, V](), threading.Lock()
+        self.get = self._held.get
+
+    def keep(self, key: Any, value: V) -> None:
+        with self._lock:
+            while len(self._held) >= self._most and key not in self._held:
+                del self._held[next(iter(self._held))]
+            self._held[key] = value
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A call whose arguments are packed: all but the outputs' addresses.
+
+    `allocate` makes new outputs, `bind` packs launches that write into given ones. Neither holds a tensor of the call.
+    `holds` is what must live until the launch, such as a padded copy of an argument: then nothing is used again.
+    """
+
+    allocate: Callable[[], Any]
+    bind: Callable[[Any], Callable[[], object]]
+    holds: object = None
+    bound: Kept[Callable[[], object]] = field(default_factory=lambda: Kept(OUTPUTS_KEPT))
+
+
+def layout(value: Any) -> Any:
+    """Pointer, shape and strides of every tensor; other values as they are."""
+    if isinstance(value, Tensor):
+        return value.data_ptr(), value.shape, value.stride()
+    if isinstance(value, tuple | list):
+        return tuple(map(layout, value))
+    return value
+
+
+def size_and_strides(value: Any) -> Any:
+    """`layout` where the case leaves one length of a tensor open at most, so that the number of elements tells it."""
+    if isinstance(value, Tensor):
+        return value.data_ptr(), value.numel(), value.stride()
+    if isinstance(value, tuple | list):
+        return tuple(map(size_and_strides, value))
+    return value
+
+
+def size(value: Any) -> Any:
+    """`size_and_strides` of tensors that must be contiguous."""
+    if isinstance(value, Tensor):
+        return value.data_ptr(), value.numel()
+    if isinstance(value, tuple | list):
+        return tuple(map(size, value))
+    return value
+
+
+def _identity(value: Any) -> Any:
+    """All that a check or a packed launch can depend on: of tensors all but their values."""
+    if isinstance(value, Tensor):
+        return value.data_ptr(), value.shape, value.stride(), value.dtype, value.get_device()
+    if isinstance(value, tuple | list):
+        return tuple(map(_identity, value))
+    return value
+
+
+class CudaCall(ABC):
+    """A built variant: `f(*arguments, out=None) -> outputs`, launched on the current stream of torch's current GPU.
+
+    `out` is written and returned in place of new outputs: a tensor, or a tuple where the variant has several, of their
+    shapes and dtypes. It must not overlap the arguments. `f` raises ValueError that names a wrong argument.
+
+    The checks and what the launch takes are kept by the pointer, shape, strides, dtype and device of every argument,
+    so an address that is freed and used again with another shape is another key. Values in tensors are read by the
+    kernel, never by the host.
+    """
+
+    workspace: ClassVar[bool] = False
+    """Whether a call writes to memory of its own, which under CUDA-graph capture must come from the graph's pool."""
+    open_layout: "ClassVar[staticmethod[[Any], Any]]" = staticmethod(layout)
+    """The part of an argument's key that can differ between two right calls: of one that is not checked, its key."""
+
+    def __init__(self) -> None:
+        self._calls: Kept[Prepared] = Kept(CALLS_KEPT)
+        self._launches: Kept[Callable[[], object]] = Kept(CALLS_KEPT)
+
+    def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
+        device, stream = current_stream() if _has_gpu() else (-1, 0)
+        key: Any = (device, stream, _identity(out), *map(_identity, arguments))
+        if named:
+            key = (key, *named, *map(_identity, named.values()))
+        fresh = self.workspace and torch.cuda.is_current_stream_capturing()
+        call = None if fresh else self._calls.get(key)
+        if call is None:
+            call = self._prepare(True, stream, out, *arguments, **named)
+            if call.holds is None and not fresh:
+                self._calls.keep(key, call)
+        outputs = call.allocate() if out is None else out
+        address = outputs.data_ptr() if isinstance(outputs, Tensor) else tuple(each.data_ptr() for each in outputs)
+        launch = call.bound.get(address)
+        if launch is None:
+            launch = call.bind(outputs)
+            call.bound.keep(address, launch)
+        launch()
+        return outputs
+
+    def unchecked(self, *arguments: Any, out: Any, **named: Any) -> Any:
+        """The call without checks, into given outputs: wrong arguments give wrong results or a CUDA error.
+
+        Its launch is kept by the pointer of every argument and by what of its layout the case leaves open.
+        """
+        device, stream = current_stream()
+        open_layout = self.open_layout
+        key: Any = (device, stream, open_layout(out), *map(open_layout, arguments))
+        if named:
+            key = (key, *named, *map(open_layout, named.values()))
+        fresh = self.workspace and torch.cuda.is_current_stream_capturing()
+        launch = None if fresh else self._launches.get(key)
+        if launch is None:
+            call = self._prepare(False, stream, out, *arguments, **named)
+            launch = call.bind(out)
+            if call.holds is None and not fresh:
+                self._launches.keep(key, launch)
+        launch()
+        return out
+
+    @abstractmethod
+    def _prepare(self, check: bool, stream: int, out: Any, *arguments: Any, **named: Any) -> Prepared:
+        """The call's arguments packed for a stream; with `check`, raises ValueError for a wrong one, `out` included."""
+
+
+class Workspace(Generic[V]):
+    """Memory that the calls of one built variant write to and read back, one for each stream: they follow each other.
+
+    Under CUDA-graph capture every call gets its own, from the graph's pool.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[int, int], V] = {}
+
+    def take(self, stream: int, make: Callable[[], V]) -> V:
+        """What `make` allocated at the first call on this stream of the current GPU."""
+        if torch.cuda.is_current_stream_capturing():
+            return make()
+        key = (torch.cuda.current_device(), stream)
+        if key not in self._held:
+            self._held[key] = make()
+        return self._held[key]
+
+
+def nothing() -> None:
+    """The launch of a call that has nothing to compute."""
+
+
+@cache
+def _has_gpu() -> bool:
+    return torch.cuda.is_available()

@@ -1,0 +1,58 @@
+"""A grouped product to be called: checks its arguments, describes them to the copy engine, packs the launch."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels.check_args import check_out, check_tensor
+from kernels.cuda import nvrtc
+from kernels.cuda.call import CudaCall, Prepared, nothing, size_and_strides
+from kernels.cuda.launch import Launch
+from kernels.dtypes import DTYPES
+from kernels.gemm.grouped_hopper import COLUMNS, MOST_ROWS, PARAMS, SOURCE, X_BOXES, constants
+from kernels.gemm.hopper_plan import PAIRS, THREADS
+from kernels.ops import GroupedCase
+from kernels.tiles.maps import named
+
+
+class GroupedProduct(CudaCall):
+    """f(x [rows, k], w [experts, n, k], ends [experts] int32) -> y [rows, n]."""
+
+    open_layout = staticmethod(size_and_strides)
+
+    def __init__(self, case: GroupedCase) -> None:
+        super().__init__()
+        found, self.shared_bytes = constants(case)
+        self.case, self.kernel = case, nvrtc.load(SOURCE, "grouped", found, self.shared_bytes)
+
+    def _prepare(self, check: bool, stream: int, out: Any, x: Tensor, w: Tensor, ends: Tensor) -> Prepared:
+        case = self.case
+        if check:
+            self._check(x, w, ends, out)
+        rows = x.shape[0]
+        allocate = partial(torch.empty, rows, case.n, dtype=x.dtype, device=x.device)
+        if not rows:
+            return Prepared(allocate, lambda _: nothing)
+        pairs = -(-case.weight_rows // (2 * COLUMNS))
+        most_tiles = rows // MOST_ROWS + case.experts  # each expert may end in the middle of a tile
+        grid = (2 * min(PAIRS, most_tiles * pairs),)
+        fields = (ends.data_ptr(), 0, rows, case.n, case.k, case.weight_rows, pairs)
+        params = np.array(fields, dtype=PARAMS)
+        maps = *(named("x", x, (size, 64)) for size in X_BOXES), named("w", w.view(-1, case.k), (COLUMNS, 64))
+
+        def bind(y: Tensor) -> Launch:
+            mine = params.copy()
+            mine["y"] = y.data_ptr()
+            return Launch(self.kernel, grid, THREADS, (*maps, mine), stream, self.shared_bytes)
+
+        return Prepared(allocate, bind)
+
+    def _check(self, x: Tensor, w: Tensor, ends: Tensor, out: Tensor | None) -> None:
+        case, dtype = self.case, (DTYPES[self.case.dtype],)
+        check_tensor("x", x, (None, case.k), dtype)
+        check_tensor("w", w, (case.experts, case.weight_rows, case.k), dtype, layout="contiguous")
+        check_tensor("ends", ends, (case.experts,), (torch.int32,), layout="contiguous")
+        check_out(out, (x.shape[0], case.n), dtype)

@@ -1,0 +1,151 @@
+"""Calls of built variants: what is kept of one, what makes another, and which memory the outputs are."""
+
+import gc
+import weakref
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from kernels.cuda import call
+from kernels.cuda.call import CALLS_KEPT, OUTPUTS_KEPT, CudaCall, Kept, Prepared, Workspace
+
+
+class Doubled(CudaCall):
+    """y = 2 x, by a launch that writes through the addresses that it packed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.prepared: list[bool] = []
+        self.bound = 0
+
+    def _prepare(self, check: bool, stream: int, out: Any, x: Tensor, scale: float = 2.0) -> Prepared:
+        self.prepared.append(check)
+        if check and x.dtype != torch.float32:
+            raise ValueError(f"x is {x.dtype}, not torch.float32")
+        shape, strides, offset, held = x.shape, x.stride(), x.storage_offset(), weakref.ref(x.untyped_storage())
+
+        def bind(y: Tensor) -> Any:
+            self.bound += 1
+            target = weakref.ref(y)
+
+            def launch() -> None:
+                source = torch.empty(0).set_(held(), offset, shape, strides)
+                target().copy_(scale * source)  # type: ignore[union-attr]
+
+            return launch
+
+        return Prepared(partial(torch.empty, *shape), bind)
+
+
+@pytest.fixture
+def doubled(monkeypatch: pytest.MonkeyPatch) -> Doubled:
+    monkeypatch.setattr(call, "_has_gpu", lambda: True)
+    monkeypatch.setattr(call, "current_stream", lambda: (0, 7))
+    return Doubled()
+
+
+def test_a_second_call_with_the_same_arguments_prepares_nothing(doubled: Doubled) -> None:
+    x, out = torch.arange(6.0).view(2, 3), torch.empty(2, 3)
+    assert doubled(x, out=out) is out
+    x += 1
+    assert torch.equal(doubled(x, out=out), 2 * x)
+    assert doubled.prepared == [True]
+    assert doubled.bound == 1
+
+
+def test_new_outputs_need_no_new_check(doubled: Doubled) -> None:
+    x = torch.arange(6.0)
+    held = [doubled(x) for _ in range(3)]
+    assert all(torch.equal(each, 2 * x) for each in held)
+    assert len({each.data_ptr() for each in held}) == 3
+    assert doubled.prepared == [True]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda x: x.view(4, 3),
+        lambda x: x.view(6, 2).T,
+        lambda x: x[:1],
+        lambda x: x.view(torch.int32),
+        lambda x: x[:, 1:],
+    ],
+    ids=["shape", "strides", "fewer rows", "dtype", "pointer"],
+)
+def test_an_address_that_is_used_again_is_checked_and_packed_anew(doubled: Doubled, other: Any) -> None:
+    x = torch.arange(12.0).view(2, 6)
+    doubled(x)
+    again = other(x)
+    if again.dtype != x.dtype:
+        with pytest.raises(ValueError, match="x is torch"):
+            doubled(again)
+        return
+    assert torch.equal(doubled(again), 2 * again)
+    assert doubled.prepared == [True, True]
+
+
+def test_other_values_outputs_streams_and_devices_are_other_calls(
+    doubled: Doubled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = torch.arange(6.0)
+    doubled(x)
+    assert torch.equal(doubled(x, 3.0), 3 * x)
+    assert torch.equal(doubled(x, scale=4.0), 4 * x)
+    assert torch.equal(doubled(x, out=torch.empty(6)), 2 * x)
+    for place in ((0, 8), (1, 7)):
+        monkeypatch.setattr(call, "current_stream", lambda place=place: place)
+        doubled(x)
+    assert len(doubled.prepared) == 6
+
+
+def test_a_wrong_argument_is_refused_at_every_call(doubled: Doubled) -> None:
+    for _ in range(2):
+        with pytest.raises(ValueError, match="x is torch"):
+            doubled(torch.arange(6))
+
+
+def test_an_unchecked_call_is_not_checked_and_knows_its_arguments_again(doubled: Doubled) -> None:
+    x, out = torch.arange(6.0).view(2, 3), torch.empty(2, 3)
+    for _ in range(2):
+        assert doubled.unchecked(x, out=out) is out
+    assert doubled.prepared == [False]
+    assert torch.equal(doubled.unchecked(x.view(3, 2), out=out.view(3, 2)), 2 * x.view(3, 2))
+    doubled(x, out=out)
+    assert doubled.prepared == [False, False, True]
+
+
+def test_what_is_kept_is_bounded(doubled: Doubled) -> None:
+    x = torch.zeros(CALLS_KEPT + 10)
+    for at in range(CALLS_KEPT + 10):
+        doubled(x[at:])
+    assert len(doubled._calls) == CALLS_KEPT
+    outputs = [doubled(x) for _ in range(OUTPUTS_KEPT + 3)]
+    assert all(len(each.bound) <= OUTPUTS_KEPT for each in doubled._calls._held.values())
+    assert len(outputs) == OUTPUTS_KEPT + 3
+
+
+def test_the_oldest_goes_first() -> None:
+    kept: Kept[int] = Kept(2)
+    for key in ("a", "b", "b", "c"):
+        kept.keep(key, 1)
+    assert [kept.get(key) for key in ("a", "b", "c")] == [None, 1, 1]
+
+
+def test_no_argument_or_output_is_kept_alive(doubled: Doubled) -> None:
+    x = torch.arange(6.0)
+    y = doubled(x)
+    gone = [weakref.ref(each) for each in (x, y)]
+    del x, y
+    gc.collect()
+    assert [each() for each in gone] == [None, None]
+
+
+@pytest.mark.gpu
+def test_a_workspace_is_one_for_each_stream() -> None:
+    workspace: Workspace[Tensor] = Workspace()
+    first, again, other = (workspace.take(stream, partial(torch.empty, 4, device="cuda")) for stream in (1, 1, 2))
+    assert first is again
+    assert first is not other
