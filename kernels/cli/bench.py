@@ -153,7 +153,7 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Row
     wanted = [each for each in cases(options.group, device.type == "cpu") if (options.only or "") in each.key]
     if not wanted:
         print(f"kernels bench: no case of {options.group} has {options.only!r} in its key", file=sys.stderr)
-    place_of_trial = Bench(device, gpu, ceilings, only=_only(options))
+    place_of_trial = Bench(device, gpu, ceilings, only=_only(options), host=True)
     if options.jobs > 1:
         started = time.monotonic()
         place_of_trial.proven = prove_ahead(place_of_trial, wanted, options.jobs)
@@ -205,6 +205,7 @@ def rows_of(trials: "Sequence[Trial]") -> list[Row]:
             gate=trial.gate,  # type: ignore[arg-type]
             kernels=trial.kernels,
             own=is_own(trial.kernels) if trial.raced and not trial.peer else None,
+            host_us=trial.host_us,
             error=trial.error,
             error_limit=trial.error_limit,
             reason=trial.reason,
@@ -221,9 +222,9 @@ def _line(row: Row) -> str:
         return f"{row.variant:<22} {row.gate:<10} {shape}: {row.reason}"
     rate = f"{row.tflops or 0:8.2f} TFLOP/s {row.gbps or 0:8.1f} GB/s {row.floor_share or 0:6.1%} of floor"
     ratio = f" {row.ratio_to_best_peer:5.2f}x" if row.ratio_to_best_peer else ""
-    return (
-        f"{row.variant:<22} {row.gate:<10} {row.ms:9.4f} ms [{row.ms_low:.4f}, {row.ms_high:.4f}] {rate}{ratio} {shape}"
-    )
+    host = f" host {row.host_us:5.1f} µs" if row.host_us else ""
+    interval = f"{row.ms:9.4f} ms [{row.ms_low:.4f}, {row.ms_high:.4f}]"
+    return f"{row.variant:<22} {row.gate:<10} {interval} {rate}{ratio}{host} {shape}"
 
 
 def _ceilings_line(ceilings: Mapping[str, Any]) -> str:

@@ -14,8 +14,9 @@ class Row(BaseModel):
     """One variant at one case. Times in ms with the 95 % interval of the median.
 
     `ratio_to_best_peer` is the best peer's time over this one's: above 1 is faster. `kernels` are the names seen on
-    the device, `own` whether none of them is a library's. Params that lost to others of their variant were timed among
-    these alone, not beside the peers: their rows have none of the three. Decode rows carry as well `ttf64_ms` (which
+    the device, `own` whether none of them is a library's, `host_us` the median time in µs that the host spends in a
+    call. Params that lost to others of their variant were timed among these alone, not beside the peers: their rows
+    have none of the four. Decode rows carry as well `ttf64_ms` (which
     is `ms`), `ms_per_token`, `read_share`, the share of the measured read bandwidth that a decode step's bytes take,
     and `rounds`, the requests behind the medians; where asked for also `kl` (mean, nats) and `disagreement` (of the
     most likely token) from the float32 model over `tokens`.
@@ -48,6 +49,7 @@ class Row(BaseModel):
     kl: float | None = None
     disagreement: float | None = None
     tokens: int | None = None
+    host_us: float | None = None
 
 
 class BenchDocument(BaseModel):

@@ -14,7 +14,7 @@ from kernels import registry
 from kernels.cli.jobs import shared_out
 from kernels.hardware import Gpu
 from kernels.measure.roofline import exceeds_peak, floor_ms
-from kernels.measure.timing import Rule, Timer, Timing, interleaved
+from kernels.measure.timing import Rule, Timer, Timing, host_us, interleaved
 from kernels.ops import TORCH_VARIANTS, Case
 from kernels.proof import gate, inputs
 from kernels.proof.kernel_names import kernels_seen
@@ -56,6 +56,7 @@ class Trial:
     tflops: float | None = None
     gbps: float | None = None
     kernels: list[str] = field(default_factory=list)
+    host_us: float | None = None
     raced: bool = False
     chosen: bool = False
 
@@ -78,7 +79,8 @@ class Bench:
     """Where and how cases are tried.
 
     `ceilings` as in the document; `timer` replaces the device's own; `only` names the variants to try (None: all);
-    `proven` holds what the gate said before (`prove_ahead`), by the trial's id.
+    `proven` holds what the gate said before (`prove_ahead`), by the trial's id. With `host` a trial gets its
+    `host_us` too, the time that the host spends in a call.
     """
 
     device: torch.device
@@ -88,6 +90,7 @@ class Bench:
     timer: Timer | None = None
     only: frozenset[str] | None = None
     proven: Mapping[str, gate.GateReport] = field(default_factory=dict)
+    host: bool = False
 
 
 @dataclass
@@ -226,6 +229,7 @@ def _race(bench: Bench, ready: list[_Runnable], end: float) -> float:
     for each in ready:
         _note(bench, each.trial, times[each.trial.id])
         each.trial.raced, each.trial.kernels = True, kernels_seen(each.call, bench.device)
+        each.trial.host_us = host_us(each.call, bench.device) if bench.host else None
     return abs(times[AGAIN].ms / max(times[default.id].ms, 1e-12) - 1)
 
 

@@ -255,7 +255,7 @@ def test_ratio_is_the_best_peers_time_over_this_ones():
     trials = [
         Trial(case, "a", {}, True, False, "pass", ms=2.0, raced=True),
         Trial(case, "b", {}, True, False, "pass", ms=4.0, raced=True),
-        Trial(case, "c", {}, False, False, "pass", ms=1.0, raced=True, kernels=["own_gemm"]),
+        Trial(case, "c", {}, False, False, "pass", ms=1.0, raced=True, kernels=["own_gemm"], host_us=9.5),
         Trial(case, "d", {}, False, False, "pass", ms=1.0, raced=True, kernels=["nvjet_hsh_64x8"]),
         Trial(case, "e", {}, True, False, "fail"),
         Trial(case, "f", {}, True, False, "refused"),
@@ -266,6 +266,7 @@ def test_ratio_is_the_best_peers_time_over_this_ones():
     rows = {row.variant: row for row in rows_of(trials)}
     assert [rows[name].ratio_to_best_peer for name in "abcdehi"] == [1.0, 0.5, 2.0, 2.0, None, None, None]
     assert [rows[name].own for name in "acdi"] == [None, True, False, None]
+    assert [rows[name].host_us for name in "ac"] == [None, 9.5]
     assert "f" not in rows
     assert rows["g"].reason.startswith("Not tried")
 

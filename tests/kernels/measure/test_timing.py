@@ -7,7 +7,7 @@ import torch
 
 from kernels.hardware import GPUS
 from kernels.measure.roofline import exceeds_peak, floor_ms
-from kernels.measure.timing import Rule, interleaved, median_interval
+from kernels.measure.timing import Rule, host_us, interleaved, median_interval
 from kernels.ops import AttentionCase, LinearCase
 from kernels.proof.kernel_names import is_own, kernels_seen, libraries
 
@@ -149,3 +149,15 @@ def test_gpu_times_are_cold_and_without_host_gaps():
     found = interleaved({"read": lambda: x.sum(), "many": lambda: [x[:8].add(1) for _ in range(20)]}, "cuda")
     assert 4 * x.numel() / found["read"].ms / 1e9 < 4.8
     assert found["many"].ms < 20 * 0.02
+
+
+def test_a_cpu_has_no_time_of_its_own_beside_the_call():
+    assert host_us(lambda: None, torch.device("cpu")) is None
+
+
+@pytest.mark.gpu
+def test_the_hosts_time_is_that_of_the_call_not_of_the_kernel():
+    """A kernel of 1 ms, again and again: the host is done long before."""
+    cycles = 1_000_000
+    spent = host_us(lambda: torch.cuda._sleep(cycles), torch.device("cuda"), calls=50)
+    assert 0.5 < spent < 200
