@@ -264,7 +264,7 @@ def _choose(trials: list[Trial], noise: float) -> None:
     for trial in passed:
         if trial is winner:
             continue
-        by, name = _difference(trial, winner), _called(winner, trial)
+        by, name = (trial.ms or 0.0) / (winner.ms or 1.0) - 1, _called(winner, trial)
         if _faster(winner, trial, noise):
             trial.reason = f"{1 + by:.2f}x slower than {name} at this shape."
         else:
@@ -276,10 +276,6 @@ def _faster(one: Trial, other: Trial, noise: float) -> bool:
     if one.ms is None or other.ms is None or one.ms_high is None or other.ms_low is None:
         return False
     return one.ms_high < other.ms_low and one.ms < other.ms * (1 - noise)
-
-
-def _difference(one: Trial, other: Trial) -> float:
-    return (one.ms or 0.0) / (other.ms or 1.0) - 1
 
 
 def _praise(winner: Trial, default: Trial, count: int) -> str:
