@@ -13,7 +13,7 @@ from kernels.attention.decode_hopper import SOURCE, STEP, constants, shared_byte
 from kernels.attention.decode_triton import Scratch
 from kernels.check_args import check_out
 from kernels.cuda import nvrtc
-from kernels.cuda.call import CudaCall, Prepared, Workspace, nothing
+from kernels.cuda.call import CudaCall, Prepared, Workspace, layout, nothing, size_and_strides
 from kernels.cuda.launch import Launch
 from kernels.dtypes import DTYPES
 from kernels.ops import AttentionCase
@@ -38,6 +38,7 @@ class HopperCall(CudaCall):
 
     def __init__(self, case: AttentionCase, tuning: dict[str, int], scale: float | None = None) -> None:
         super().__init__()
+        self.open_layout = layout if case.paged else size_and_strides
         self.case, self.tuning = case, tuning
         self.splits, group = split_count(case, tuning, processors()), case.heads // case.kv_heads
         self.scratch = Scratch(case.batch * case.kv_heads, self.splits, group, case.head_dim)

@@ -101,7 +101,7 @@ class CudaCall(ABC):
 
     workspace: ClassVar[bool] = False
     """Whether a call writes to memory of its own, which under CUDA-graph capture must come from the graph's pool."""
-    open_layout: "ClassVar[staticmethod[[Any], Any]]" = staticmethod(layout)
+    open_layout: Callable[[Any], Any] = staticmethod(layout)
     """The part of an argument's key that can differ between two right calls: of one that is not checked, its key."""
 
     def __init__(self) -> None:
