@@ -9,10 +9,11 @@ from waitress.server import TcpWSGIServer
 from workbench.serving.bodies import LimitedParser
 
 GRACE_SECONDS = 10
-"""A header, and every body and response, may take this long, plus a second for each LEAST_RATE bytes."""
+"""A request or a response may take this long; one that takes longer must move LEAST_RATE in every such interval."""
 CROWDED_GRACE_SECONDS = 3
 """The grace while more than three quarters of the connections are taken."""
 LEAST_RATE = 8 * 2**10
+"""Bytes per second."""
 IDLE_SECONDS = 20
 """A connection between two requests is kept this long; longer than clients keep theirs, so that none is cut off."""
 TURN_BYTES = 2**20
@@ -59,8 +60,13 @@ class PacedChannel(HTTPChannel):
             self._phase, self._since, self._moved = phase, now, 0
         if phase is WORKING:
             return False
-        allowed = min(IDLE_SECONDS, grace * 2) if phase is IDLE else grace + self._moved / LEAST_RATE
-        return now - self._since > allowed
+        if phase is IDLE:
+            return now - self._since > min(IDLE_SECONDS, grace * 2)
+        if now - self._since <= grace:
+            return False
+        slow = self._moved < LEAST_RATE * (now - self._since)
+        self._since, self._moved = now, 0
+        return slow
 
     def _present_phase(self) -> object:
         """IDLE, WORKING, SENDING, or the request that is being received."""

@@ -1,0 +1,148 @@
+"""The web server by itself, as a real process: what slow, large and many clients may take of it."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import httpx
+import psutil
+import pytest
+
+from tests.workbench.serving.plain_site import FILE_BYTES
+from tests.workers.pipeline.stack import ROOT, SERVER, wait_for
+from workbench.embedded.broker import free_port
+
+MIB = 2**20
+CHUNK = (
+    "PATCH /api/v1/uploads/1/files/1 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer x\r\n"
+    "Content-Length: {}\r\n\r\n"
+)
+HALF_A_HEADER = b"GET /ping HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
+
+
+@dataclass
+class Server:
+    url: str
+    port: int
+    process: psutil.Process
+
+    def ping(self) -> float:
+        """Seconds that a small request takes on a new connection."""
+        began = time.monotonic()
+        assert httpx.get(f"{self.url}/ping", timeout=20).status_code == 200
+        return time.monotonic() - began
+
+    def connect(self, first: bytes) -> socket.socket:
+        peer = socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        peer.sendall(first)
+        return peer
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One process with two threads."""
+    port, data = free_port(), tmp_path_factory.mktemp("data")
+    command = [sys.executable, "-m", "gunicorn", "tests.workbench.serving.plain_site", "--worker-class", SERVER]
+    command += ["--bind", f"127.0.0.1:{port}", "--threads", "2", "--no-control-socket", "--graceful-timeout", "1"]
+    env = {**os.environ, "WORKBENCH_DATA": str(data), "PYTHONPATH": str(ROOT)}
+    arbiter = subprocess.Popen(command, cwd=ROOT, env=env)
+    try:
+        parent = psutil.Process(arbiter.pid)
+        wait_for(lambda: _listens(port) and parent.children(), 30, "the server")
+        yield Server(f"http://127.0.0.1:{port}", port, parent.children()[0])
+    finally:
+        arbiter.terminate()
+        arbiter.wait(20)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _answer(peer: socket.socket) -> bytes:
+    """The body of the response, up to its `Content-Length`."""
+    with peer.makefile("rb") as lines:
+        length = 0
+        while line := lines.readline().strip():
+            if line.lower().startswith(b"content-length:"):
+                length = int(line.split(b":")[1])
+        return lines.read(length)
+
+
+def _is_closed(peer: socket.socket) -> bool:
+    """Whether the server has closed a connection on which it sent nothing."""
+    peer.setblocking(False)
+    try:
+        return peer.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def _received(peer: socket.socket) -> int:
+    """How many bytes come until the connection ends."""
+    received = 0
+    with contextlib.suppress(ConnectionResetError):
+        while chunk := peer.recv(MIB):
+            received += len(chunk)
+    return received
+
+
+def test_a_body_that_is_too_large_is_refused_before_it_is_sent(server: Server) -> None:
+    with server.connect(CHUNK.format(2**40).encode()) as peer:
+        assert peer.recv(64).startswith(b"HTTP/1.1 413 ")
+
+
+def test_large_bodies_arrive_whole_and_lie_in_files_meanwhile(server: Server) -> None:
+    size, many = 40 * MIB, 8
+    before = server.process.memory_info().rss
+    peers = [server.connect(CHUNK.format(size).encode()) for _ in range(many)]
+    with ThreadPoolExecutor(many) as pool:
+        list(pool.map(lambda peer: peer.sendall(bytes(size - 1)), peers))
+        server.ping()
+        assert server.process.memory_info().rss - before < size * many / 4
+        for peer in peers:
+            peer.sendall(b"x")
+        answers = list(pool.map(_answer, peers))
+    assert answers == [str(size).encode()] * many
+    for peer in peers:
+        peer.close()
+
+
+def test_downloads_take_turns_with_small_requests(server: Server) -> None:
+    def download() -> int:
+        with httpx.stream("GET", f"{server.url}/file", timeout=60) as answer:
+            return sum(map(len, answer.iter_bytes(MIB)))
+
+    with ThreadPoolExecutor(4) as pool:
+        downloads = [pool.submit(download) for _ in range(4)]
+        slowest = 0.0
+        while not all(each.done() for each in downloads):
+            slowest = max(slowest, server.ping())
+    assert [each.result() for each in downloads] == [FILE_BYTES] * 4
+    assert slowest < 2
+
+
+def test_readers_that_stop_reading_take_no_thread_and_are_dropped(server: Server) -> None:
+    peers = [server.connect(b"GET /file HTTP/1.1\r\nHost: localhost\r\n\r\n") for _ in range(4)]
+    time.sleep(0.5)
+    assert server.ping() < 2
+    time.sleep(9)  # two intervals of three seconds: the first sees what the kernel took
+    assert max(map(_received, peers)) < FILE_BYTES / 4
+
+
+def test_a_crowd_of_half_headers_is_sent_away_sooner(server: Server) -> None:
+    peers = [server.connect(HALF_A_HEADER) for _ in range(480)]
+    assert server.ping() < 5
+    wait_for(lambda: sum(map(_is_closed, peers)) > 100, 9, "the end of the crowd")
+    assert server.ping() < 2
+    for peer in peers:
+        peer.close()
