@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.cases import GROUPS, check_cases
 from kernels.cli.bench import positive
-from kernels.cli.jobs import shared_out
 from kernels.ops import Case
+from kernels.tune.jobs import shared_out
 
 if TYPE_CHECKING:
     import torch

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from kernels.engine import Runner
+if TYPE_CHECKING:
+    from kernels.engine import Runner
 
 LENGTH = 128
 """Tokens of a sequence."""
@@ -32,7 +34,7 @@ class Fidelity:
 
 
 @torch.no_grad()
-def fidelity(reference: Runner, runners: Mapping[str, Runner], ids: Tensor, batch: int) -> dict[str, Fidelity]:
+def fidelity(reference: "Runner", runners: "Mapping[str, Runner]", ids: Tensor, batch: int) -> dict[str, Fidelity]:
     """Teacher-forced over ids [sequences, length], `batch` sequences at a time."""
     found = {name: Fidelity() for name in runners}
     for rows in ids.split(batch):

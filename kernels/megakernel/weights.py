@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.ops import E2M1
+from kernels.quant.formats import E2M1
 from kernels.quant.gf2 import gf2_inverse
 
 Bytes = NDArray[np.uint8]

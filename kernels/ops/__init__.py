@@ -10,7 +10,7 @@ from typing import Annotated, get_args
 from pydantic import Field, TypeAdapter
 
 from kernels.ops.attention import AttentionCase
-from kernels.ops.base import BYTES, E2M1, BaseCase, DType, Epilogue, Sampling, Scales, Weights
+from kernels.ops.base import BYTES, BaseCase, DType, Epilogue, Sampling, Weights
 from kernels.ops.gated import GatedCase
 from kernels.ops.grouped import GroupedCase
 from kernels.ops.linear import LinearCase
@@ -19,9 +19,10 @@ from kernels.ops.model import ModelCase
 from kernels.ops.rmsnorm import RmsNormCase
 from kernels.ops.rope import RopeCase
 from kernels.ops.step_attention import StepAttentionCase
+from kernels.quant.formats import Scales
 
 __all__ = [
-    "BYTES", "E2M1", "OPS", "PARTS", "TORCH_VARIANTS", "AttentionCase", "BaseCase", "Case", "DType", "Epilogue",
+    "BYTES", "OPS", "PARTS", "TORCH_VARIANTS", "AttentionCase", "BaseCase", "Case", "DType", "Epilogue",
     "GatedCase", "GroupedCase", "LinearCase", "LmHeadCase", "ModelCase", "RmsNormCase", "RopeCase", "Sampling",
     "Scales", "StepAttentionCase", "Weights", "case_from",
 ]  # fmt: skip

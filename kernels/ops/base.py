@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from kernels.proof.oracle import Oracle
+from kernels.ops.oracle import Oracle
 
 if TYPE_CHECKING:
     import torch
@@ -25,8 +25,6 @@ Epilogue = Literal[
     "quantise",
 ]
 
-Scales = Literal["tensor", "row", "block"]
-
 BYTES: dict[str, float] = {
     "fp32": 4,
     "bf16": 2,
@@ -40,9 +38,6 @@ BYTES: dict[str, float] = {
 
 MATRIX_RATE: dict[str, float] = {"fp32": 0.5, "bf16": 1, "fp16": 1, "int8": 2, "fp8": 2, "int4": 2, "nvfp4": 4}
 """Matrix FLOP per clock of a precision, relative to bf16 (fp32: as TF32)."""
-
-E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-"""The magnitudes of a 4-bit number by its lower three bits; the fourth is the sign."""
 
 EPSILON = 1e-6
 """The epsilon of RMSNorm where the call does not give one."""
@@ -131,7 +126,7 @@ class BaseCase(BaseModel):
 
     def continuous(self, arguments: Arguments) -> "torch.Tensor":
         """The first output in float64, before any choice of a token: what rounding of the inputs is measured on."""
-        from kernels.proof.reference import compute
+        from kernels.ops.reference import compute
 
         return compute(self, arguments)[0]
 

@@ -14,9 +14,9 @@ from kernels.ops.base import (
     DType,
     Epilogue,
     Outputs,
-    Scales,
     Weights,
 )
+from kernels.quant.formats import Scales
 
 if TYPE_CHECKING:
     import torch

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from kernels.ops.base import BLOCK_ELEMENTS, BYTES, MATRIX_RATE, Arguments, BaseCase, DType, Outputs, Sampling, Weights
-from kernels.proof.oracle import Failed, Oracle, Tolerance
+from kernels.ops.oracle import Failed, Oracle, Tolerance
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -61,7 +61,7 @@ class RmsNormCase(BaseCase):
         """Quantised values times their scales, and the outputs after them."""
         import torch
 
-        from kernels.proof.oracle import Failed
+        from kernels.ops.oracle import Failed
 
         if not self.quantise:
             return outputs

@@ -18,11 +18,11 @@ from typing import Any
 import torch
 
 from kernels.ops.base import Arguments, BaseCase, Outputs
+from kernels.ops.oracle import Failed, Oracle, Tolerance, rms
+from kernels.ops.reference import compute, rounding
 from kernels.proof import inputs
 from kernels.proof.mutation_check import rest_is_unchanged, written
-from kernels.proof.oracle import Failed, Oracle, Tolerance, rms
 from kernels.proof.poison import PoisonedEmpty, poison
-from kernels.proof.reference import compute, rounding
 from kernels.proof.reference_cache import Answer, ReferenceCache, copied, same
 from kernels.registry import Variant
 

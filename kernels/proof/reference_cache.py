@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from kernels.ops.base import Arguments
-from kernels.proof.oracle import Oracle
+from kernels.ops.oracle import Oracle
 
 Answer = tuple[Oracle, float | None]
 """The oracle, and what rounding the inputs alone changes (None: nothing was rounded)."""

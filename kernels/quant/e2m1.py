@@ -5,7 +5,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from kernels.ops import E2M1
+from kernels.quant.formats import E2M1
 
 
 def codes(x: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ The largest value of what shares a scale becomes 448.
 import torch
 from torch.nn.functional import pad
 
-from kernels.ops import Scales
+from kernels.quant.formats import Scales
 
 LARGEST = 448.0
 BLOCK = 128

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from kernels import registry
-from kernels.cli.jobs import shared_out
 from kernels.hardware import Gpu
 from kernels.measure.roofline import exceeds_peak, floor_ms
 from kernels.measure.timing import Rule, Timer, Timing, host_us, interleaved
@@ -20,6 +19,7 @@ from kernels.proof import gate, inputs
 from kernels.proof.kernel_names import kernels_seen
 from kernels.proof.reference_cache import ReferenceCache
 from kernels.registry import Variant
+from kernels.tune.jobs import shared_out
 
 NOT_TRIED = "Not tried"
 """How the reason of a trial begins for which there was no time."""

@@ -7,12 +7,14 @@ of each case, are put into the captured pass in turn, and the pass as a whole is
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kernels import registry
-from kernels.engine.layer_ops import LayerOps
 from kernels.ops import AttentionCase, Case, case_from
 from kernels.plan import PlannedOp
+
+if TYPE_CHECKING:
+    from kernels.engine.layer_ops import LayerOps
 
 ARRANGEMENTS = 4
 """Arrangements of a layer that are tried in the whole model."""
@@ -54,7 +56,7 @@ class Chosen:
     notes: list[str] = field(default_factory=list)
 
 
-def search_plan(places: LayerOps, options: Options, timer: PassTimer | None, goes_on: Callable[[], bool]) -> Chosen:
+def search_plan(places: "LayerOps", options: Options, timer: PassTimer | None, goes_on: Callable[[], bool]) -> Chosen:
     """The best ops for every pass of the model. Without a timer, or when `goes_on` says no, by their own times."""
     chosen = Chosen()
     for queries, _ in places.traffic.phases:
@@ -63,7 +65,7 @@ def search_plan(places: LayerOps, options: Options, timer: PassTimer | None, goe
 
 
 def _search_pass(
-    places: LayerOps,
+    places: "LayerOps",
     queries: int,
     options: Options,
     timer: PassTimer | None,

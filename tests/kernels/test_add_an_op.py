@@ -9,8 +9,9 @@ import torch
 from pydantic import Field
 
 from kernels.measure.roofline import floor_ms
+from kernels.ops import reference
 from kernels.ops.base import BYTES, Arguments, BaseCase, DType, Outputs
-from kernels.proof import inputs, reference
+from kernels.proof import inputs
 
 PAGE = Path(__file__).parents[2] / "docs" / "add-an-op.md"
 

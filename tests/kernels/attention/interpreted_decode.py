@@ -7,8 +7,8 @@ import torch
 
 from kernels.attention.decode_call import DecodeCall
 from kernels.attention.decode_split import DecodeSplit
-from kernels.ops import AttentionCase
-from kernels.proof import gate, inputs, reference
+from kernels.ops import AttentionCase, reference
+from kernels.proof import gate, inputs
 from tests.kernels.interpreting import let_tensors_be_bounds
 
 let_tensors_be_bounds()

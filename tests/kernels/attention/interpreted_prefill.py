@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from kernels import registry
-from kernels.ops import AttentionCase
-from kernels.proof import inputs, reference
+from kernels.ops import AttentionCase, reference
+from kernels.proof import inputs
 from tests.kernels import interpreting
 
 interpreting.let_tensors_be_bounds()

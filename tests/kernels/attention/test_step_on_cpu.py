@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from kernels.attention import step_hopper
-from kernels.ops import StepAttentionCase
-from kernels.proof import inputs, reference
+from kernels.ops import StepAttentionCase, reference
+from kernels.proof import inputs
 from tests.kernels.on_cpu.translate import library
 
 CHUNK = 32

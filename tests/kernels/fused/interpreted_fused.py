@@ -7,10 +7,10 @@ from kernels.cases.fused import check_gated, check_rmsnorm, check_rope
 from kernels.fused.gated_triton import gated
 from kernels.fused.rmsnorm_triton import rmsnorm
 from kernels.fused.rope_triton import rope, rope_append
-from kernels.ops import RmsNormCase, RopeCase
+from kernels.ops import RmsNormCase, RopeCase, reference
 from kernels.ops.rmsnorm import rmsnorm as reference_rmsnorm
 from kernels.ops.rope import rope as reference_rope
-from kernels.proof import gate, inputs, reference
+from kernels.proof import gate, inputs
 from kernels.registry import variant
 
 DTYPES = ("fp16", "fp32")

@@ -4,7 +4,7 @@ import torch
 
 from kernels.gemm.skinny_config import STEP_BYTES, STEP_K, TileConfig
 from kernels.gemm.skinny_pack import pairs_of
-from kernels.ops import E2M1
+from kernels.quant.formats import E2M1
 
 
 def weight_of(stream: torch.Tensor, config: TileConfig, dtype: torch.dtype = torch.float32) -> torch.Tensor:

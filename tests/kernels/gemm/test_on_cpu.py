@@ -10,10 +10,10 @@ from kernels import registry
 from kernels.dtypes import DTYPES
 from kernels.gemm import lm_head, lm_head_call, skinny_call, small_call, small_config
 from kernels.gemm.skinny_config import configs
-from kernels.ops import LinearCase, LmHeadCase
+from kernels.ops import LinearCase, LmHeadCase, reference
 from kernels.ops.lm_head import logits as logits_of
 from kernels.ops.token_feedback import TokenFeedback
-from kernels.proof import inputs, reference
+from kernels.proof import inputs
 from tests.kernels.on_cpu.translate import library
 
 SMS = 5

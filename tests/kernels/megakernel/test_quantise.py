@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kernels.megakernel.pack import quantised, streams
 from kernels.megakernel.quantise import QUANTISERS, fp8, nvfp4, rounded
 from kernels.megakernel.weights import FORMATS, e2m1_values, e4m3_values, format_of, matrix_of_unit
-from kernels.ops import E2M1
+from kernels.quant.formats import E2M1
 
 LOWER = sorted(QUANTISERS)
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from kernels.ops import LinearCase, LmHeadCase, ModelCase
-from kernels.proof import gate, inputs, reference
+from kernels.ops import LinearCase, LmHeadCase, ModelCase, reference
+from kernels.proof import gate, inputs
 from kernels.proof.kernel_names import kernels_seen
 from kernels.proof.poison import PoisonedEmpty
 from kernels.proof.reference_cache import ReferenceCache

@@ -2,11 +2,11 @@
 
 import torch
 
-from kernels.cli.jobs import shared_out
 from kernels.hardware import GPUS
 from kernels.measure.timing import Rule
 from kernels.ops import AttentionCase, LinearCase
 from kernels.tune.autotune import Bench, Trial, prove_ahead, try_case
+from kernels.tune.jobs import shared_out
 from tests.kernels import planted
 
 CASE = LinearCase(m=4, n=48, k=32, dtype="fp32", weights="fp32")
