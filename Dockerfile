@@ -12,10 +12,11 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 
 WORKDIR /app
-COPY constraints/${FLAVOUR}.txt constraints/${FLAVOUR}.txt
+COPY constraints/${FLAVOUR}.txt constraints/test-tools.txt constraints/
 RUN if [ "$FLAVOUR" = cpu ]; then index="--extra-index-url https://download.pytorch.org/whl/cpu"; fi \
     && pip install --no-deps $index "$(grep '^torch==' constraints/${FLAVOUR}.txt)" \
-    && pip install --no-deps -r constraints/${FLAVOUR}.txt
+    && grep -v -f constraints/test-tools.txt constraints/${FLAVOUR}.txt > /tmp/pins.txt \
+    && pip install --no-deps -r /tmp/pins.txt
 
 COPY pyproject.toml README.md LICENSE manage.py ./
 COPY kernels kernels

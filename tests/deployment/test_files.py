@@ -1,5 +1,6 @@
 """The compose file and what it names: valid by the specification's schema, and every name in it exists."""
 
+import importlib.metadata
 import importlib.util
 import json
 import re
@@ -12,6 +13,8 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "tests" / "data" / "compose-spec.json"
@@ -142,3 +145,30 @@ def test_constraints_pin_every_dependency_of_the_project(flavour: str) -> None:
     pinned = {line.split("==")[0].lower().replace("_", "-") for line in lines if "==" in line and line[0] != "#"}
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line) for line in lines if line and line[0] != "#")
     assert {re.split(r"[\[;= ]", name)[0].lower() for name in wanted} <= pinned
+
+
+def _needed(names: list[str]) -> set[str]:
+    """The installed distributions that these requirements lead to, by their normalised names."""
+    seen, todo = set[tuple[str, tuple[str, ...]]](), [Requirement(name) for name in names]
+    while todo:
+        wanted = todo.pop()
+        key = canonicalize_name(wanted.name), tuple(sorted(wanted.extras))
+        if key in seen or not list(importlib.metadata.Distribution.discover(name=wanted.name)):
+            continue
+        seen.add(key)
+        for text in importlib.metadata.requires(wanted.name) or []:
+            needs = Requirement(text)
+            if needs.marker is None or any(needs.marker.evaluate({"extra": extra}) for extra in ("", *wanted.extras)):
+                todo.append(needs)
+    return {name for name, _ in seen}
+
+
+def test_the_images_leave_out_the_test_tools_and_nothing_else() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    lines = (ROOT / "constraints" / "test-tools.txt").read_text().splitlines()[1:]
+    left_out = {canonicalize_name(line.strip("^=")) for line in lines}
+    assert not left_out & _needed([*project["dependencies"], *extras["workbench"], *extras["gpu"]])
+    tools = {canonicalize_name(Requirement(name).name) for name in extras["dev"]}
+    on_a_gpu = {"nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "triton"}
+    assert tools - on_a_gpu <= left_out
