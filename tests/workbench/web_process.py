@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -27,12 +28,16 @@ class WebProcess:
     def start(self) -> None:
         self._python("manage.py", "migrate", "--verbosity", "0")
         made = json.loads(self._python("-m", "tests.workbench.web_seed").splitlines()[-1])
-        command = ["-m", "gunicorn", "workbench.wsgi", "--bind", f"127.0.0.1:{self.port}", "--threads", "4"]
-        command += ["--worker-class", "workbench.serving.worker.BufferingWorker", "--no-control-socket"]
-        self.web = subprocess.Popen([sys.executable, *command], cwd=ROOT, env=self.env, stdout=sys.stderr)
         bearer = {"Authorization": f"Bearer {made['token']}"}
         self.api = httpx.Client(base_url=f"{self.url}/api/v1", headers=bearer, timeout=60)
         self.pages = httpx.Client(base_url=self.url, cookies={"sessionid": made["session"]}, timeout=60)
+        self.serve()
+
+    def serve(self) -> None:
+        """Start the process, and wait until it answers."""
+        command = ["-m", "gunicorn", "workbench.wsgi", "--bind", f"127.0.0.1:{self.port}", "--threads", "4"]
+        command += ["--worker-class", "workbench.serving.worker.BufferingWorker", "--no-control-socket"]
+        self.web = subprocess.Popen([sys.executable, *command], cwd=ROOT, env=self.env, stdout=sys.stderr)
         for _ in range(200):
             try:
                 self.api.get("/me").raise_for_status()
@@ -47,4 +52,11 @@ class WebProcess:
 
     def stop(self) -> None:
         self.web.terminate()
+        self.web.wait()
+
+    def kill(self) -> None:
+        """kill -9, the server's own children first."""
+        for pid in Path(f"/proc/{self.web.pid}/task/{self.web.pid}/children").read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
+        self.web.kill()
         self.web.wait()

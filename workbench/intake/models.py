@@ -90,14 +90,9 @@ class StoredFile(models.Model):
 class Upload(models.Model):
     """A model that is being uploaded. The row ends when it becomes a Model, is refused, deleted or abandoned."""
 
-    class State(models.TextChoices):
-        OPEN = "open", "Open"
-        FINISHING = "finishing", "Finishing"
-
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="uploads")
     name = models.CharField(max_length=120)
-    state = models.CharField(max_length=10, choices=State.choices, default=State.OPEN)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
     touched_at = models.DateTimeField(auto_now_add=True)

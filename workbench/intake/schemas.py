@@ -92,7 +92,6 @@ class UploadOut(Schema):
 
     id: UUID
     name: str
-    state: str
     chunk_bytes: int
     files: list[UploadFileOut]
     created_at: datetime
@@ -109,7 +108,6 @@ def upload_out(upload: Upload) -> dict[str, Any]:
     return {
         "id": upload.id,
         "name": upload.name,
-        "state": upload.state,
         "chunk_bytes": settings.UPLOAD_CHUNK_BYTES,
         "files": [upload_file_out(file) for file in upload.files.all()],
         "created_at": upload.created_at,

@@ -1,17 +1,22 @@
 """What stays of an upload: two writers at once, a crash, one that is given up, models and blobs that nobody wants."""
 
+import json
 import os
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from tests.workbench.intake.conftest import Api, Files, announce, finish, nothing_kept, send, send_files, sha
+from tests.workbench.intake.conftest import CONFIG, Api, Files, announce, finish, nothing_kept, send, send_files, sha
+from tests.workbench.web_process import ROOT, WebProcess
 from workbench.accounts.models import User
 from workbench.intake import blobs
 from workbench.intake.models import Model, StoredFile, Upload, UploadFile, Workload
+from workbench.intake.services import receiving
 
 
 def test_giving_up_removes_everything(api: Api, engineer: User, model_files: Files, settings: Any) -> None:
@@ -82,6 +87,70 @@ def test_a_crash_while_finishing_can_be_tried_again(
     with monkeypatch.context() as broken:
         broken.setattr(uploads, "save_model", lambda *_: 1 / 0)
         assert finish(client, upload, model_files).status_code == 500
+    assert finish(client, upload, model_files).status_code == 201
+
+
+def test_an_upload_whose_finish_was_killed_is_finished_again(tmp_path: Path) -> None:
+    """kill -9 in the middle of a finish, by a web process that hangs while it looks at the files."""
+    content = json.dumps(CONFIG).encode()
+    site = WebProcess(tmp_path, PYTHONPATH=f"{ROOT}/tests/workbench/intake/hanging:{ROOT}")
+    site.start()
+    try:
+        announced = {"name": "m", "files": [{"path": "config.json", "size": len(content), "sha256": sha(content)}]}
+        upload = site.api.post("/uploads", json=announced).json()["id"]
+        headers = {"Upload-Offset": "0", "Content-Type": "application/octet-stream"}
+        sent = site.api.patch(f"/uploads/{upload}/files/0", content=content, headers=headers)
+        assert sent.status_code == 200
+        with pytest.raises(httpx.TimeoutException):
+            site.api.post(f"/uploads/{upload}/finish", json={"files": []}, timeout=3)
+        assert site.api.post(f"/uploads/{upload}/finish", json={"files": []}).status_code == 409
+        site.kill()
+        site.env["PYTHONPATH"] = str(ROOT)
+        site.serve()
+        assert site.api.get(f"/uploads/{upload}").json()["files"][0]["received"] == len(content)
+        assert site.api.post(f"/uploads/{upload}/finish", json={"files": []}).status_code == 201
+    finally:
+        site.stop()
+
+
+def test_a_hash_catches_up_with_what_another_process_received(
+    api: Api, engineer: User, model_files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes by turns: each has the digest as soon as the last byte is there, so that the end is quick."""
+    client, content = api(engineer), model_files["model.safetensors"]
+    upload = announce(client, model_files).json()["id"]
+    processes = [receiving.RunningHashes(), receiving.RunningHashes()]
+    for turn, offset in enumerate(range(0, len(content), 1000)):
+        monkeypatch.setattr(receiving, "running", processes[turn % 2])
+        assert send(client, upload, 1, content[offset : offset + 1000], offset).status_code == 200
+    assert UploadFile.objects.get(number=1).digest == sha(content)
+
+
+def test_a_hash_that_is_far_behind_is_ended_by_the_finish(
+    api: Api, engineer: User, model_files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiving, "CATCH_UP_BYTES", 10)
+    client = api(engineer)
+    upload = announce(client, model_files).json()["id"]
+    send_files(client, upload, model_files)
+    assert UploadFile.objects.get(number=1).digest == ""
+    assert finish(client, upload, model_files).status_code == 201
+
+
+def test_an_interrupted_finish_hashes_no_file_twice(
+    api: Api, engineer: User, model_files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from workbench.intake.services import uploads
+
+    monkeypatch.setattr(receiving, "CATCH_UP_BYTES", 0)
+    client = api(engineer)
+    upload = announce(client, model_files).json()["id"]
+    send_files(client, upload, model_files)
+    with monkeypatch.context() as broken:
+        broken.setattr(uploads, "save_model", lambda *_: 1 / 0)
+        assert finish(client, upload, model_files).status_code == 500
+    assert all(file.digest for file in UploadFile.objects.all())
+    monkeypatch.setattr(receiving.RunningHashes, "follow", lambda *_: 1 / 0)
     assert finish(client, upload, model_files).status_code == 201
 
 

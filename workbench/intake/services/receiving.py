@@ -35,27 +35,44 @@ class WrongOffset(Problem):
         self.offset = offset
 
 
+CATCH_UP_BYTES = 2**28
+"""How much of what other processes received one request hashes: a quarter of a second to half a second."""
+
+
 class RunningHashes:
-    """SHA-256 states of the files that this process receives. A lost state is computed again at the end."""
+    """SHA-256 states of the files that this process receives, by the file's key.
+
+    A state may lag behind what has come, when another process received the bytes or this one is new; it catches up
+    from the file. The oldest states are forgotten beyond `most`, and begin again.
+    """
 
     def __init__(self, most: int = 256) -> None:
         self._states: OrderedDict[int, tuple[int, Any]] = OrderedDict()
         self._most, self._lock = most, Lock()
 
-    def take(self, key: int, offset: int) -> Any | None:
-        """The state after `offset` bytes, or None when it is not known."""
-        if offset == 0:
-            return hashlib.sha256()
+    def forget(self, row: UploadFile) -> None:
+        """Begins again with the file's next bytes."""
         with self._lock:
-            at, state = self._states.pop(key, (-1, None))
-        return state if at == offset else None
+            self._states.pop(row.pk, None)
 
-    def keep(self, key: int, offset: int, state: Any) -> None:
-        """Remembers the state after `offset` bytes."""
+    def follow(self, row: UploadFile, file: RawIOBase, at_most: int | None = None) -> str:
+        """Hashes on up to what has been received, `at_most` bytes of it; the digest once the whole file is hashed."""
         with self._lock:
-            self._states[key] = (offset, state)
+            at, state = self._states.pop(row.pk, (0, None))
+        if state is None or at > row.received:
+            at, state = 0, hashlib.sha256()
+        file.seek(at)
+        until = row.received if at_most is None else min(row.received, at + at_most)
+        while at < until and (chunk := file.read(min(blobs.CHUNK, until - at))):
+            state.update(chunk)
+            at += len(chunk)
+        if at == row.size:
+            return str(state.hexdigest())
+        with self._lock:
+            self._states[row.pk] = (at, state)
             while len(self._states) > self._most:
                 self._states.popitem(last=False)
+        return ""
 
 
 running = RunningHashes()
@@ -82,28 +99,31 @@ def append(upload: Upload, number: int, offset: int, stream: Readable, length: i
 
     Raises WrongOffset, Problem 409, 413 or (the disk is full) 507, and Http404 when the upload is gone.
     """
-    with _locked(upload, number) as (row, out):
-        if row.upload.state != Upload.State.OPEN:
-            raise Problem(409, "The upload is being finished; it takes no more bytes.")
+    with (
+        _folder_lock(upload, fcntl.LOCK_SH, "another request finishes it, and it takes no bytes meanwhile"),
+        _locked(upload, number) as (row, out),
+    ):
         if offset != row.received:
             raise WrongOffset(row.path, row.received, f"the next byte is number {row.received}, not {offset}")
         if offset + length > row.size:
             reason = f"{offset + length:,} bytes are more than the {row.size:,} announced"
             raise Problem(413, f"{row.path}: size: {reason}", [{"file": row.path, "field": "size", "reason": reason}])
         quota.check_space(length)
-        state = running.take(row.pk, offset)
         out.truncate(offset)
         out.seek(offset)
         try:
-            row.received = offset + _copy(stream, out, length, state)
+            row.received = offset + _copy(stream, out, length)
         except BaseException:
             out.truncate(offset)
             raise
-        _record(row, offset, state)
+        if offset == 0:
+            running.forget(row)
+        row.digest = running.follow(row, out, CATCH_UP_BYTES)
+        _record(row, offset)
         return row
 
 
-def _copy(stream: Readable, out: RawIOBase, length: int, state: Any | None) -> int:
+def _copy(stream: Readable, out: RawIOBase, length: int) -> int:
     done = 0
     while done < length:
         try:
@@ -114,8 +134,6 @@ def _copy(stream: Readable, out: RawIOBase, length: int, state: Any | None) -> i
             break
         quota.check_space(len(chunk))
         _write(out, chunk)
-        if state is not None:
-            state.update(chunk)
         done += len(chunk)
     os.fsync(out.fileno())
     return done
@@ -128,15 +146,38 @@ def _write(out: RawIOBase, chunk: bytes) -> None:
         left = left[out.write(left) :]
 
 
-def _record(row: UploadFile, offset: int, state: Any | None) -> None:
-    if state is not None and row.received == row.size:
-        row.digest = state.hexdigest()
-    elif state is not None:
-        running.keep(row.pk, row.received, state)
+def _record(row: UploadFile, offset: int) -> None:
     changed = UploadFile.objects.filter(pk=row.pk, received=offset).update(received=row.received, digest=row.digest)
     if not changed:
         raise Http404
     Upload.objects.filter(pk=row.upload_id).update(touched_at=timezone.now())
+
+
+@contextmanager
+def unchanging(upload: Upload) -> Iterator[None]:
+    """Nobody else finishes the upload or sends bytes of it meanwhile. The kernel lets go when this process dies.
+
+    Raises Problem 409 when somebody does, and Http404 when the upload is gone.
+    """
+    with _folder_lock(upload, fcntl.LOCK_EX, "another request finishes the upload, or sends bytes of it"):
+        yield
+
+
+@contextmanager
+def _folder_lock(upload: Upload, kind: int, busy: str) -> Iterator[None]:
+    folder_of(upload).mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder_of(upload), os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Problem(409, f"upload: {busy}; try again") from None
+        if not Upload.objects.filter(pk=upload.pk).exists():
+            shutil.rmtree(folder_of(upload), ignore_errors=True)
+            raise Http404
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

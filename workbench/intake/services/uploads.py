@@ -9,7 +9,6 @@ from django.db import transaction
 from django.utils import timezone
 
 from kernels.model_files import ModelRefused, check_paths, inspect
-from kernels.model_files.digests import hash_of
 from workbench.accounts.models import Organisation
 from workbench.api.problems import Problem, invalid
 from workbench.intake import blobs
@@ -17,7 +16,7 @@ from workbench.intake.models import Model, Upload, UploadFile
 from workbench.intake.services import quota
 from workbench.intake.services.catalogue import manifest_of, save_model
 from workbench.intake.services.chat_templates import check_templates
-from workbench.intake.services.receiving import discard, file_of
+from workbench.intake.services.receiving import discard, file_of, running, unchanging
 from workers.documents.model import ModelFile
 
 
@@ -68,13 +67,10 @@ def finish(upload: Upload, user: Any, hashes: Mapping[str, str]) -> Model:
     """Turns a complete upload into a model. `hashes` maps paths to the SHA-256 that the customer states.
 
     Raises Problem: 409 while bytes are missing (the upload stays), 422 when a hash or the model is refused (the
-    upload is removed).
+    upload is removed). What is interrupted can be finished again; files that were hashed are not hashed again.
     """
-    if not Upload.objects.filter(pk=upload.pk, state=Upload.State.OPEN).update(
-        state=Upload.State.FINISHING, touched_at=timezone.now()
-    ):
-        raise Problem(409, "The upload is being finished by another request.")
-    try:
+    with unchanging(upload):
+        Upload.objects.filter(pk=upload.pk).update(touched_at=timezone.now())
         files = list(upload.files.all())
         _check_complete(files, hashes)
         try:
@@ -82,11 +78,8 @@ def finish(upload: Upload, user: Any, hashes: Mapping[str, str]) -> Model:
         except ModelRefused as error:
             discard(upload)
             raise refused(error) from None
-    except BaseException:
-        Upload.objects.filter(pk=upload.pk).update(state=Upload.State.OPEN)
-        raise
-    discard(upload)
-    return model
+        discard(upload)
+        return model
 
 
 def _check_complete(files: list[UploadFile], hashes: Mapping[str, str]) -> None:
@@ -103,19 +96,26 @@ def _check_complete(files: list[UploadFile], hashes: Mapping[str, str]) -> None:
             raise invalid([{"file": file.path, "field": "sha256", "reason": "is required"}])
 
 
+def _hash(file: UploadFile, where: Path) -> None:
+    """Fills in the file's digest, and keeps it."""
+    if not file.digest:
+        with where.open("rb", buffering=0) as content:
+            file.digest = running.follow(file, content)
+        UploadFile.objects.filter(pk=file.pk).update(digest=file.digest)
+
+
 def _to_model(upload: Upload, user: Any, files: list[UploadFile], hashes: Mapping[str, str]) -> Model:
     where: dict[str, Path] = {}
     for file in files:
         where[file.path] = file_of(upload, file.number)
         where[file.path].parent.mkdir(parents=True, exist_ok=True)
         where[file.path].touch()
-        file.digest = file.digest or hash_of(where[file.path])
+        _hash(file, where[file.path])
         for told in filter(None, (file.sha256, hashes.get(file.path))):
             if told != file.digest:
                 raise ModelRefused(file.path, "sha256", f"the content that came has {file.digest}, not {told}")
     facts = inspect(where, quota=settings.MODEL_MAX_BYTES)
     check_templates(where)
-    UploadFile.objects.bulk_update(files, ["digest"])
     listed = [ModelFile(path=file.path, sha256=file.digest, size=file.size) for file in files]
     manifest = manifest_of(facts, upload.name, "upload", listed)
     for file in files:

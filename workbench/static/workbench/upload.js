@@ -176,7 +176,7 @@ const same = (rows, files) =>
 
 async function begin() {
   const open = await call("GET", "?limit=200");
-  const known = open.items.find((each) => each.state === "open" && same(each.files, state.files));
+  const known = open.items.find((each) => same(each.files, state.files));
   if (known) return known;
   const name = part("name").value.trim() || state.folder || "Unnamed model";
   const files = state.files.map(({ path, file }) => ({ path, size: file.size }));
