@@ -75,10 +75,10 @@ def run_stage(self: Task, run_id: str, stage: str, attempt: int) -> None:
     except ValidationError as error:
         log.error("dropped a message that names no stage of a run: %s", error)
         return
-    key = StageKey(run_id=claim.run_id, stage=claim.stage, attempt=claim.attempt)
     with Client(config) as client:
         try:
             document = client.claim(claim)
+            key = StageKey(run_id=document.run_id, stage=document.stage, attempt=document.attempt)
             with Reporter(config, key, client.claim_token) as reporter:
                 outcome = _perform(config, client, document, key, reporter)
                 if not reporter.superseded:

@@ -37,12 +37,28 @@ def after_commit(run_id: uuid.UUID) -> None:
     transaction.on_commit(functools.partial(publish, run_id))
 
 
+def queue_of(stage: str, gpu_class: str) -> str:
+    """The broker's queue for a stage."""
+    return gpu_queue(gpu_class) if stage in GPU_STAGES else LEDGER_QUEUE
+
+
+def messages_in(queue: str) -> int | None:
+    """How many messages wait in a queue; None when the broker cannot be asked."""
+    try:
+        with _sender().pool.acquire(block=True) as connection:
+            return int(connection.default_channel.client.llen(queue))
+    except (OperationalError, RedisError, OSError) as error:
+        log.warning("the broker does not say how long %s is: %s", queue, error)
+        return None
+
+
 def publish(run_id: uuid.UUID) -> bool:
     """Send the message of the attempt that is queued now; whether one was sent."""
     run = Run.objects.filter(id=run_id, state=Run.State.QUEUED).first()
     if run is None:
         return False
-    task, queue = (GPU_TASK, gpu_queue(run.gpu_class)) if run.stage in GPU_STAGES else (LEDGER_TASK, LEDGER_QUEUE)
+    task = GPU_TASK if run.stage in GPU_STAGES else LEDGER_TASK
+    queue = queue_of(run.stage, run.gpu_class)
     try:
         _sender().send_task(task, args=(str(run.id), run.stage, run.attempt), queue=queue, retry=False)
     except (OperationalError, RedisError, OSError) as error:

@@ -18,6 +18,12 @@ def alive() -> set[str]:
     return set(Worker.objects.filter(last_seen__gte=since).values_list("gpu_class", flat=True))
 
 
+def alive_workers(gpu_class: str) -> int:
+    """How many workers serve the class."""
+    since = timezone.now() - timedelta(seconds=WORKER_ALIVE_SECONDS)
+    return Worker.objects.filter(last_seen__gte=since, gpu_class=gpu_class).count()
+
+
 def choose_class(workload: Workload, manifest: ModelManifest) -> str:
     """The first allowed class with enough memory and a worker, else the first with enough memory."""
     needed = needed_gib(manifest, workload)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ninja import Field, Schema
 
-from workbench.runs import services
+from workbench.runs import line, services
 from workbench.runs.models import Run, StageRun
 from workers.documents.stages import Results, RunState, StageFailure, Verdict
 
@@ -51,15 +51,31 @@ class RunSummary(Schema):
         return run.verdict or None
 
 
+class PlaceInLine(Schema):
+    """A run that waits for its first stage: `position` 1 is next of the `length` runs that wait for the class.
+
+    `seconds` until it begins is computed from the runs that ended last; null when there are none, or no worker.
+    """
+
+    position: int
+    length: int
+    seconds: float | None
+
+
 class RunDetail(RunSummary):
     """A run with its stages. `waiting` says why a queued run has not started."""
 
     stages: list[StageSummary]
     waiting: str
+    place: PlaceInLine | None
 
     @staticmethod
     def resolve_stages(run: Run) -> list[StageRun]:
         return list(run.stages.all())
+
+    @staticmethod
+    def resolve_place(run: Run) -> line.Place | None:
+        return line.place_of(run)
 
     @staticmethod
     def resolve_waiting(run: Run) -> str:

@@ -1,10 +1,11 @@
 """Recovers runs whose worker or message was lost. The ledger's schedule calls it every SWEEP_SECONDS."""
 
+from collections import Counter, defaultdict
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Q
 from django.utils import timezone
 
 from workbench.runs import dispatch, state
@@ -32,8 +33,27 @@ def sweep() -> Swept:
         key = StageKey(run_id=str(run.id), stage=run.stage, attempt=run.attempt)  # type: ignore[arg-type]
         swept.retried += state.retry(key, f"{run.worker} was not heard of any more", stale_since=now)
     workers.reroute_waiting()
-    old = now - timedelta(seconds=settings.REPUBLISH_SECONDS)
-    unclaimed = Run.objects.filter(Q(published_at=None) | Q(published_at__lt=old), state=Run.State.QUEUED)
-    for run_id in unclaimed.values_list("id", flat=True):
-        swept.published += dispatch.publish(run_id)
+    swept.published = _publish_missing(now - timedelta(seconds=settings.REPUBLISH_SECONDS))
     return swept
+
+
+def _publish_missing(before: datetime) -> int:
+    """Send again what was not sent, or was sent `before` and is not claimed, as far as its queue lacks messages.
+
+    A queue with a message for every run that waits in it is only long: a second message would make it longer.
+    """
+    lacking: dict[str, list[UUID]] = defaultdict(list)
+    waiting: Counter[str] = Counter()
+    rows = Run.objects.filter(state=Run.State.QUEUED).order_by("created_at")
+    for run_id, stage, gpu_class, sent in rows.values_list("id", "stage", "gpu_class", "published_at"):
+        queue = dispatch.queue_of(stage, gpu_class)
+        waiting[queue] += 1
+        if sent is None or sent < before:
+            lacking[queue].append(run_id)
+    published = 0
+    for queue, run_ids in lacking.items():
+        there = dispatch.messages_in(queue)
+        if there is None:
+            break
+        published += sum(dispatch.publish(run_id) for run_id in run_ids[: max(0, waiting[queue] - there)])
+    return published

@@ -18,8 +18,8 @@ from workbench.accounts.secrets import keyed_digest
 from workbench.api.problems import Problem, sentence, sentences
 from workbench.intake import blobs
 from workbench.intake.models import StoredFile, Unreadable
+from workbench.runs import line, services, state
 from workbench.runs import placement as workers
-from workbench.runs import services, state
 from workbench.runs.models import Run
 from workers.documents.stages import STAGES, Results, StageFailure, StageInput
 from workers.documents.worker_api import (
@@ -48,15 +48,19 @@ def hello(request: HttpRequest, body: Hello) -> Any:
 
 @router.post("/claim", response=StageInput)
 def claim(request: HttpRequest, body: Claim, response: HttpResponse) -> StageInput:
-    """Take a stage; only one claim of an attempt succeeds. The header `Claim-Token` belongs into every later call."""
-    run = state.claim(body, body.worker, body.gpu_class)
+    """Take the stage that is next in the worker's class. The header `Claim-Token` belongs into every later call.
+
+    Only one claim of an attempt succeeds. The answer names the run, which need not be the one that was asked for.
+    """
+    run = line.claim(body, body.worker, body.gpu_class)
     if run is None:
         raise _not_yours(body)
+    key = line.key_of(run)
     response[CLAIM_HEADER] = _claim_token(run)
     try:
-        return services.stage_input(run, body)
+        return services.stage_input(run, key)
     except Unreadable as error:
-        state.fail(body, StageFailure(sentence=str(error), refused=True))
+        state.fail(key, StageFailure(sentence=str(error), refused=True))
         raise Problem(409, str(error)) from error
 
 

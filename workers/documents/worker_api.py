@@ -30,7 +30,10 @@ class StageKey(Document):
 
 
 class Claim(StageKey):
-    """A worker claims a stage. The answer is the StageInput, or 409 when the attempt is not queued for it."""
+    """A worker claims a stage. The answer is the StageInput, or 409 when there is none for it.
+
+    With a `gpu_class` it gets the stage that is next in the class, which may belong to another run than it names.
+    """
 
     worker: str = Field(min_length=1, max_length=200)
     gpu_class: str = Field(default="", description="the class of the queue that brought the message, if it was one")

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from workbench.accounts.permissions import submitter_required
 from workbench.intake.blobs import path_of
-from workbench.runs import result_page, services
+from workbench.runs import line, result_page, services
 from workbench.runs.models import Run, StageRun, StoredArtifact
 from workers.charts import decisions
 
@@ -45,6 +45,7 @@ def _live_context(run: Run) -> dict[str, Any]:
         "elapsed": (ended - begun).total_seconds(),
         "events": run.events.order_by("-id")[:SHOWN_EVENTS],
         "waiting": services.waiting_for(run),
+        "place": line.place_of(run),
         "known": known,
         "tried": tried,
         "refused": len(decisions.candidates(known)) - tried,

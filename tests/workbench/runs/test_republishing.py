@@ -1,0 +1,89 @@
+"""What the sweep sends again, to a real Redis."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from django.utils import timezone
+
+from tests.workers.pipeline.stack import wait_for
+from workbench.embedded.broker import find_redis_server, free_port
+from workbench.runs import dispatch
+from workbench.runs.models import Run
+from workbench.runs.sweep import sweep
+
+QUEUE = "gpu.h200"
+
+
+@pytest.fixture
+def broker(tmp_path: Path, settings: Any) -> Iterator[redis.Redis]:
+    """A Redis of this test's own, which runs are sent to."""
+    port = free_port()
+    command = [find_redis_server(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(tmp_path), "--save", ""]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    client = redis.Redis(port=port, socket_timeout=5, retry_on_error=[redis.ConnectionError])
+    settings.REDIS_URL = f"redis://127.0.0.1:{port}/0"
+    dispatch._sender.cache_clear()
+
+    def answers() -> bool:
+        try:
+            return bool(client.ping())
+        except redis.ConnectionError:
+            return False
+
+    wait_for(answers, 20, "Redis")
+    yield client
+    dispatch._sender().close()
+    dispatch._sender.cache_clear()
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture
+def waiting(workload: Any, engineer: Any) -> Callable[[int], None]:
+    """So many runs that were sent long ago."""
+
+    def make(count: int) -> None:
+        Run.objects.bulk_create(
+            Run(organisation=workload.organisation, workload=workload, gpu_class="h200", created_by=engineer)
+            for _ in range(count)
+        )
+        for run_id in Run.objects.values_list("id", flat=True):
+            dispatch.publish(run_id)
+        _grow_old()
+
+    return make
+
+
+def _grow_old() -> None:
+    Run.objects.update(published_at=timezone.now() - timedelta(hours=1))
+
+
+def test_a_long_queue_does_not_grow(broker: redis.Redis, waiting: Callable[[int], None]) -> None:
+    waiting(50)
+    for _ in range(5):
+        assert sweep().published == 0
+        _grow_old()
+    assert broker.llen(QUEUE) == 50
+
+
+def test_as_many_messages_are_sent_again_as_are_lost(broker: redis.Redis, waiting: Callable[[int], None]) -> None:
+    waiting(20)
+    for _ in range(5):
+        broker.lpop(QUEUE)
+    assert sweep().published == 5
+    assert broker.llen(QUEUE) == 20
+    broker.flushall()
+    _grow_old()
+    assert sweep().published == 20
+
+
+def test_what_was_never_sent_is_sent(broker: redis.Redis, waiting: Callable[[int], None]) -> None:
+    waiting(3)
+    broker.flushall()
+    Run.objects.update(published_at=None)
+    assert sweep().published == 3

@@ -1,0 +1,129 @@
+"""The order in which runs get a GPU of their class.
+
+1. A run that has begun goes before one that has not: the oldest run is finished first.
+2. Of the others, the organisation with the fewest begun and open runs is next; among equals the one whose last run
+   began longest ago.
+3. Within an organisation, the run that was submitted first.
+
+A worker's message only says that there is work for its class. The claim takes the run that is next.
+"""
+
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from django.db.models import Count, F, Max, Min, Q, QuerySet
+
+from workbench.runs import placement, state
+from workbench.runs.models import Run
+from workers.documents.stages import GPU_STAGES
+from workers.documents.worker_api import StageKey
+
+LAST_RUNS = 20
+"""The estimate goes by as many runs of the class that ended last."""
+NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+class Place(NamedTuple):
+    """A run's place in the line of its class, from 1 on. `seconds` until it begins is computed; None when no run of
+    the class has ended, or when nothing serves the class."""
+
+    position: int
+    length: int
+    seconds: float | None
+
+
+class _Share(NamedTuple):
+    """What an organisation has in the line: `begun` open runs, and `waiting` ones. Fewer `begun` go first."""
+
+    begun: int
+    last_begin: datetime
+    oldest: datetime
+    organisation: Any
+    waiting: int
+
+    def goes_before(self, other: "_Share") -> bool:
+        return self[1:4] < other[1:4]
+
+
+def claim(asked: StageKey, worker: str, gpu_class: str) -> Run | None:
+    """Give the worker the run that is next in its class, whichever run its message names.
+
+    Without a class only the asked attempt is to be had. None when there is nothing.
+    """
+    if not gpu_class:
+        return state.claim(asked, worker)
+    while (run := next_run(gpu_class)) is not None:
+        claimed = state.claim(key_of(run), worker, gpu_class)
+        if claimed is not None:
+            return claimed  # otherwise another worker was quicker
+    return None
+
+
+def key_of(run: Run) -> StageKey:
+    """The attempt that the run is at."""
+    return StageKey(run_id=str(run.id), stage=run.stage, attempt=run.attempt)  # type: ignore[arg-type]
+
+
+def next_run(gpu_class: str) -> Run | None:
+    """The run that a free worker of the class takes."""
+    waiting = _waiting(gpu_class)
+    begun = waiting.exclude(started_at=None).order_by("started_at", "created_at").first()
+    shares = [] if begun else _shares(gpu_class)
+    if not shares:
+        return begun
+    first = min(shares)
+    return waiting.filter(started_at=None, organisation=first.organisation).order_by("created_at", "id").first()
+
+
+def place_of(run: Run) -> Place | None:
+    """Where a run that waits for its first stage stands; None for any other run."""
+    if run.state != Run.State.QUEUED or run.started_at is not None:
+        return None
+    shares = _shares(run.gpu_class)
+    own = next((share for share in shares if share.organisation == run.organisation_id), None)
+    if own is None:
+        return None
+    begun = _waiting(run.gpu_class).exclude(started_at=None).count()
+    rows = _waiting(run.gpu_class).filter(started_at=None)
+    older = Q(created_at__lt=run.created_at) | Q(created_at=run.created_at, id__lt=run.id)
+    turn = own.begun + rows.filter(older, organisation=run.organisation_id).count()
+    ahead = begun + turn - own.begun
+    for share in shares:
+        if share is not own:
+            ahead += min(share.waiting, max(0, turn - share.begun + share.goes_before(own)))
+    length = begun + sum(share.waiting for share in shares)
+    return Place(ahead + 1, length, _seconds_until(run.gpu_class, ahead))
+
+
+def _waiting(gpu_class: str) -> QuerySet[Run]:
+    return Run.objects.filter(state=Run.State.QUEUED, gpu_class=gpu_class, stage__in=GPU_STAGES)
+
+
+def _shares(gpu_class: str) -> list[_Share]:
+    """One for each organisation that has a run which waits for its first stage."""
+    waiting = _waiting(gpu_class).filter(started_at=None).values("organisation").order_by()
+    found = {row["organisation"]: row for row in waiting.annotate(count=Count("id"), oldest=Min("created_at"))}
+    begun = Run.objects.filter(gpu_class=gpu_class, organisation__in=found).exclude(started_at=None)
+    counted = begun.values("organisation").order_by().annotate(
+        open=Count("id", filter=Q(state__in=Run.OPEN)), last=Max("started_at")
+    )  # fmt: skip
+    known = {row["organisation"]: (row["open"], row["last"]) for row in counted}
+    return [
+        _Share(*known.get(organisation, (0, NEVER)), row["oldest"], organisation, row["count"])
+        for organisation, row in found.items()
+    ]
+
+
+def _seconds_until(gpu_class: str, ahead: int) -> float | None:
+    """Computed: as long as the last runs of the class took, for those ahead and half of those that run now."""
+    ended = Run.objects.filter(gpu_class=gpu_class, state=Run.State.DONE).exclude(started_at=None)
+    took = [
+        (each.finished_at - each.started_at).total_seconds()
+        for each in ended.filter(finished_at__isnull=False).order_by(F("finished_at").desc())[:LAST_RUNS]
+        if each.finished_at and each.started_at
+    ]
+    workers = placement.alive_workers(gpu_class)
+    if not took or not workers:
+        return None
+    running = Run.objects.filter(gpu_class=gpu_class, state=Run.State.RUNNING, stage__in=GPU_STAGES).count()
+    return (ahead + min(running, workers) / 2) * sum(took) / len(took) / workers
