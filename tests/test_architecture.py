@@ -1,5 +1,6 @@
 """The rules of the house that a linter does not check."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -63,3 +64,32 @@ def test_no_file_names_a_place_on_somebodys_machine() -> None:
     for path in tracked("*.py", "*.md", "*.toml", "*.yml", "*.yaml", "*.txt", "*.html", "*.json", "Makefile", "*.sh"):
         found += [f"{path.relative_to(ROOT)}: {m.group()}" for m in places.finditer(path.read_text("utf-8"))]
     assert not found
+
+
+TOUR_STEP = re.compile(r"\[`([\w./-]+)`\]\(([\w./-]+)\) \(([^)]+)\)")
+
+
+def names_in(path: Path) -> set[str]:
+    """What a Python file defines (`Class.method` for methods), or every name that another file calls or defines."""
+    text = path.read_text("utf-8")
+    if path.suffix != ".py":
+        return set(re.findall(r"\b(\w+)\(", text))
+    found = set()
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}.{each.name}" for each in node.body if isinstance(each, ast.FunctionDef)}
+    return found
+
+
+def test_the_tour_leads_to_files_and_names_that_exist() -> None:
+    section = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("\n## Tour\n")[1].split("\n## ")[0]
+    questions = [line for line in section.splitlines() if line.startswith("| ") and line.split("|")[1].endswith("? ")]
+    assert len(questions) == 6
+    for question in questions:
+        steps = TOUR_STEP.findall(question)
+        assert steps, question
+        for shown, target, names in steps:
+            assert shown == target
+            assert set(re.findall(r"`([\w.]+)`", names)) <= names_in(ROOT / target), target
