@@ -21,6 +21,7 @@ from workers.documents.worker_api import (
     Hello,
     Outcome,
     ProgressReport,
+    Receipt,
     StageKey,
 )
 
@@ -106,9 +107,9 @@ class Client:
         except httpx.TransportError as error:
             raise Unreachable(str(error) or type(error).__name__) from error
 
-    def upload(self, key: StageKey, path: Path, sha256: str) -> None:
-        """Send a kept file, whose name is its SHA-256."""
-        self._retry(
+    def upload(self, key: StageKey, path: Path, sha256: str) -> str:
+        """Send a kept file, whose name is its SHA-256; returns the receipt."""
+        answer = self._retry(
             "PUT",
             f"/artifacts/{sha256}",
             lambda: {
@@ -118,6 +119,7 @@ class Client:
             },
             PAUSES,
         )
+        return Receipt.model_validate_json(answer.content).receipt
 
     def _call(
         self, method: str, path: str, body: BaseModel | None = None, pauses: tuple[float, ...] = PAUSES

@@ -100,7 +100,8 @@ def _perform(config: WorkerConfig, client: Client, document: StageInput, key: St
                 ended = _run_child(config, document, directory, model_dir, reporter)
             outcome = _outcome(document, directory, ended, key, reporter)
             for artifact in outcome.artifacts:
-                client.upload(key, directory / "kept" / artifact.sha256, artifact.sha256)
+                kept = directory / "kept" / artifact.sha256
+                outcome.receipts[artifact.sha256] = client.upload(key, kept, artifact.sha256)
             return outcome
     except _Stopped:
         return _stopped(key, reporter)

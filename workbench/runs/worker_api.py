@@ -30,6 +30,7 @@ from workers.documents.worker_api import (
     Hello,
     Outcome,
     ProgressReport,
+    Receipt,
     StageKey,
 )
 
@@ -111,8 +112,8 @@ def model_file(request: HttpRequest, run_id: UUID, stage: str, attempt: int, pat
     return FileResponse(blobs.path_of(file.sha256).open("rb"), content_type="application/octet-stream")
 
 
-@router.put("/artifacts/{sha256}", response={204: None})
-def artifact(request: HttpRequest, sha256: str, key: Query[StageKey]) -> Any:
+@router.put("/artifacts/{sha256}", response=Receipt)
+def artifact(request: HttpRequest, sha256: str, key: Query[StageKey]) -> Receipt:
     """Store a file that the stage kept, streamed; its content must have the hash it is sent under."""
     _check_claim(request, key)
     if state.beat(key) is None:
@@ -121,7 +122,12 @@ def artifact(request: HttpRequest, sha256: str, key: Query[StageKey]) -> Any:
         blobs.store(_chunks(request), expect=sha256)
     except ValueError as error:
         raise Problem(422, str(error)) from error
-    return Status(204, None)
+    return Receipt(receipt=_receipt(key, sha256))
+
+
+def _receipt(key: StageKey, sha256: str) -> str:
+    """What shows that this attempt has sent the content, and does not just know the hash of another run's file."""
+    return keyed_digest(f"artifact {key.run_id} {key.stage} {key.attempt} {sha256}")
 
 
 def _claim_token(run: Run) -> str:
@@ -152,7 +158,8 @@ def _checked(outcome: Outcome) -> dict[str, Any]:
     """The validated result. Raises Problem 422 when it does not match its document or a file was not uploaded."""
     for kept in outcome.artifacts:
         blob = blobs.path_of(kept.sha256)
-        if not blob.exists():
+        sent = constant_time_compare(outcome.receipts.get(kept.sha256, ""), _receipt(outcome, kept.sha256))
+        if not sent or not blob.exists():
             raise Problem(422, f"artifacts: {kept.name} has not been uploaded")
         if blob.stat().st_size != kept.size:
             raise Problem(422, f"artifacts: {kept.name} has {blob.stat().st_size:,} bytes, not {kept.size:,}")

@@ -21,6 +21,12 @@ def _identity(text: str) -> str:
     return str(UUID(text))
 
 
+class Receipt(Document):
+    """The answer to an artifact's upload; the outcome that lists the artifact carries it."""
+
+    receipt: str
+
+
 class StageKey(Document):
     """One attempt at one stage of one run."""
 
@@ -68,6 +74,7 @@ class Outcome(StageKey):
     cancelled: bool = False
     handed_back: bool = False
     artifacts: list[Artifact] = []
+    receipts: dict[str, str] = Field(default={}, description="by an artifact's SHA-256, what its upload was answered")
 
 
 class Hello(Document):

@@ -99,10 +99,22 @@ def test_a_kept_file_is_stored_under_its_hash(worker: Call, claimed: dict[str, A
     assert worker("result", outcome).status_code == 422
     assert _put(worker.client, claimed, sha256, b"another").status_code == 422
     assert not blobs.path_of(sha256).exists()
-    assert _put(worker.client, claimed, sha256, content).status_code == 204
-    assert worker("result", outcome).status_code == 204
+    receipt = _put(worker.client, claimed, sha256, content).json()["receipt"]
+    assert worker("result", outcome | {"receipts": {sha256: receipt}}).status_code == 204
     assert StoredArtifact.objects.get(run=run).name == "trace.json"
     assert blobs.path_of(sha256).read_bytes() == content
+
+
+@pytest.mark.parametrize("receipt", ["", "wrong", "\u00e9"])
+def test_the_hash_of_anothers_file_does_not_make_it_an_artifact(
+    worker: Call, claimed: dict[str, Any], run: Run, receipt: str
+) -> None:
+    """A worker that knows the hash of what is stored has to send the content before its run may keep it."""
+    sha256, size = blobs.store([b"weights of another organisation"])
+    kept = {"name": "mine", "sha256": sha256, "size": size}
+    answer = worker("result", {**claimed, "result": ADMIT, "artifacts": [kept], "receipts": {sha256: receipt}})
+    assert (answer.status_code, answer.json()["detail"]) == (422, "artifacts: mine has not been uploaded")
+    assert not StoredArtifact.objects.filter(run=run).exists()
 
 
 @pytest.mark.parametrize(
@@ -121,9 +133,9 @@ def test_an_artifact_that_cannot_be_kept_is_refused(
     worker: Call, claimed: dict[str, Any], run: Run, change: dict[str, Any], sentence: str
 ) -> None:
     sha256 = hashlib.sha256(b"trace").hexdigest()
-    assert _put(worker.client, claimed, sha256, b"trace").status_code == 204
+    receipts = {sha256: _put(worker.client, claimed, sha256, b"trace").json()["receipt"]}
     artifact = {"name": "trace.json", "sha256": sha256, "size": 5} | change
-    answer = worker("result", {**claimed, "result": ADMIT, "artifacts": [artifact]})
+    answer = worker("result", {**claimed, "result": ADMIT, "artifacts": [artifact], "receipts": receipts})
     assert answer.status_code == 422
     assert sentence in answer.json()["detail"]
     run.refresh_from_db()
