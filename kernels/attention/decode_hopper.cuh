@@ -1,4 +1,4 @@
-// What one warp of decode attention does: loads keys and values into the registers that products take, multiplies.
+// One warp of decode attention: loads keys and values into the registers of mma.sync, and multiplies.
 #pragma once
 #include <math_constants.h>
 
@@ -30,9 +30,9 @@ __device__ __forceinline__ u32 transposed(u32 pair) {
   return found;
 }
 
-// 16 keys as a warp holds them. Lane 4g + t has of the keys g and g + 8 the 16-byte chunks t, t + 4, …: the products'
-// operand if the dimensions of q are taken in the same order. Of the values 2t, 2t + 1, 2t + 8 and 2t + 9 it has an
-// eighth of the dimensions; those of two neighbours are put together to the operand.
+// 16 keys in the registers of a warp. Lane 4g + t has of keys g and g + 8 the 16-byte chunks t, t + 4 and so on; they
+// are the operand of a product whose q has its dimensions in the same order. Of the values 2t, 2t + 1, 2t + 8 and 2t +
+// 9 it has an eighth of the dimensions; those of two neighbours form the operand.
 struct Step {
   u32 k[2][kRow / 16];
   u32 v[4][kWords];
@@ -47,8 +47,8 @@ struct Cache {
   long long k_page, v_page;
 };
 
-// The tile from key `start` on: keys, or values. Whole: all of it lies before the end; the last key takes the place of
-// what does not.
+// Loads the tile from key `start` on: its keys, or its values. Whole: all of it lies before the end. Otherwise the last
+// key replaces those behind it.
 template <bool Values, bool Whole>
 __device__ __forceinline__ void load_rows(Step (&to)[STEPS], const Cache& cache, int start, const int (&page)[STEPS]) {
   constexpr int kRows = Values ? 4 : 2;
@@ -89,7 +89,7 @@ __device__ __forceinline__ int dimension(int e) {
   return FP8 ? g * (HEAD_DIM / 8) + 2 * e : (g + e / 4 * 8) * 8 + 2 * (e % 4);
 }
 
-// What one warp has summed of its keys for the heads 2t and 2t + 1; `sum` of the keys g and g + 8 alone.
+// The sums of one warp for heads 2t and 2t + 1. `sum` covers the keys g and g + 8 only.
 struct Sums {
   float out[kSteps16][4] = {}, base[2] = {-CUDART_MAX_NORMAL_F, -CUDART_MAX_NORMAL_F}, sum[2] = {};
 
@@ -147,7 +147,8 @@ __device__ __forceinline__ void add_values(Sums& sums, const u32 (&v)[4][kWords]
   }
 }
 
-// q of head g in the order of the keys' dimensions; an fp8 cache's goes along in fp16 once its rows lie within 1.
+// q of head g, dimensions in the order of the keys'. With an fp8 cache q becomes fp16, after its rows are scaled to at
+// most 1.
 __device__ __forceinline__ float load_query(u32 (&to)[kSteps16][2], const char* q, float scale) {
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   constexpr int kEach = FP8 ? 4 : 2;
@@ -179,7 +180,7 @@ __device__ __forceinline__ float load_query(u32 (&to)[kSteps16][2], const char* 
   return scale;
 }
 
-// The tiles of this warp, each loaded while the one before is worked on.
+// The tiles of this warp. Each is loaded while the one before is multiplied.
 __device__ __forceinline__ void attend(Sums& sums, const Cache& cache, const char* q, float factor, int tile,
                                        int tiles) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;

@@ -10,7 +10,7 @@ constexpr int kRows = 64 * CONSUMERS;
 using Queries = SharedTile<TYPE, 64, HEAD_DIM>;
 using Keys = SharedTile<TYPE, KEYS, HEAD_DIM>;
 
-// Blocks go through the ring in the order in which they are used: K0, K1, V0, K2, V1, … from the last block to the
+// Blocks go through the ring in the order of use: K0, K1, V0, K2, V1 and so on, from the last block of keys to the
 // first.
 struct Shared {
   Queries q[CONSUMERS], o[CONSUMERS];
@@ -70,7 +70,8 @@ __device__ __forceinline__ void attend(Shared& shared, const Shape& shape, const
     slot.advance();
     return stage;
   };
-  // Warpgroups issue their products in turn: while one's are computed, the others work on their exponentials.
+  // Warpgroups issue their products one after the other: while the products of one run, the others compute
+  // exponentials.
   const auto warp_scheduler_barrier_sync = [&]() { named_barrier_sync(1 + me, 2 * kWarpgroup); };
   const auto warp_scheduler_barrier_arrive = [&]() { named_barrier_arrive(1 + (me + 1) % CONSUMERS, 2 * kWarpgroup); };
   if (me == CONSUMERS - 1) warp_scheduler_barrier_arrive();
@@ -81,7 +82,8 @@ __device__ __forceinline__ void attend(Shared& shared, const Shape& shape, const
     if (!tile.is_one) break;
     const int first = tile.row + 64 * me;
     const int begin = first_block(shape, tile.row), end = end_block(shape, tile.row + kRows - 1);
-    const int mine = first >= 0 ? end_block(shape, first + 63) : begin;  // blocks from here on others see
+    const int mine =
+        first >= 0 ? end_block(shape, first + 63) : begin;  // the first block that only other warpgroups see
     Accumulator<HEAD_DIM> o;
     Accumulator<KEYS> s;
     u32 p[KEYS / 16][4];
@@ -105,7 +107,7 @@ __device__ __forceinline__ void attend(Shared& shared, const Shape& shape, const
       wgmma_commit();
     };
     const auto softmax_block =
-        [&](int block) {  // scores to exponentials, while the values of the block before are multiplied
+        [&](int block) {  // scores become exponentials while the values of the block before are multiplied
           apply_mask(s, shape, first, block);
           exponentials(s, rows, shape.scale, [&](const float(&shrink)[2]) {
             wgmma_wait<0>();

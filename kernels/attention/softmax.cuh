@@ -6,7 +6,8 @@
 
 namespace tiles {
 
-// Exponentials may reach 2^kHeadroom before a row's base moves: most blocks then leave the sums so far alone.
+// Lazy rescaling: exponentials may reach 2^kHeadroom before a row's base is raised, so most blocks leave the earlier
+// sums as they are.
 constexpr float kHeadroom = 8;
 // While the base is at least -kDeepest, no score up to 0 takes an exponential over 2^kDeepest, the range of fp16.
 constexpr float kDeepest = 14;
@@ -18,14 +19,14 @@ __device__ __forceinline__ float max_or_nan(float a, float b) {
   return y;
 }
 
-// One row: its exponentials are 2^(score · scale - base). A block with a score whose bits, as an integer, are at least
-// `limit` moves the base. Positive floats are ordered as their bits are, and negative ones have negative bits: so three
-// scores are compared by one instruction.
+// The softmax of one row: its exponentials are 2^(score · scale - base). A block with a score whose bits, as an
+// integer, are at least `limit` raises the base. Positive floats are ordered as their bits are, and negative floats
+// have negative bits, so one integer instruction compares three scores.
 struct RowSoftmax {
   int limit = kAlways;
   float base = -CUDART_MAX_NORMAL_F, sum = 0;  // sum: of this thread's exponentials
 
-  // Moves the base up to the largest score; returns what the sums so far are to be multiplied by.
+  // Raises the base to the largest score. Returns the factor for the sums so far.
   __device__ __forceinline__ float rescale(float top, float scale) {
     top = max_or_nan(top, __shfl_xor_sync(~0u, top, 1));
     top = max_or_nan(top, __shfl_xor_sync(~0u, top, 2));
@@ -44,8 +45,8 @@ struct RowSoftmax {
   }
 };
 
-// Scores to exponentials, added to the rows' sums. When a base moves, rescale(shrink) multiplies row r of what these
-// weighed so far by shrink[r].
+// Scores become exponentials, which are added to the rows' sums. When a base is raised, rescale(shrink) must multiply
+// row r of the weighted sums so far by shrink[r].
 template <int N, typename Rescale>
 __device__ __forceinline__ void exponentials(Accumulator<N>& s, RowSoftmax (&rows)[2], float scale,
                                              const Rescale& rescale) {

@@ -7,8 +7,8 @@
 // of the keys; PARTS clusters share a key head. Blocks copy their first CHUNK keys and values into shared memory before
 // they wait for the previous kernel, which can only be the QKV product: older slots of the cache, and the position,
 // were written by the step before. The blocks that own the new token rotate k, and those of the first part append k and
-// v. Outputs are shared out among the blocks of the cluster: each block pushes what it has of them into the shared
-// memory of those that merge them.
+// v. Each block of the cluster merges a share of the
+// outputs; every block sends its partial outputs to the shared memory of the blocks that merge them.
 #include "tiles.cuh"
 
 using namespace tiles;
@@ -127,7 +127,7 @@ __device__ void score(Shared& shared, int count, int fresh) {
   }
 }
 
-// Turns scores into shares of the running maximum; `shrink` is what earlier sums are worth under the new one.
+// Scores become weights relative to the running maximum. `shrink` is the factor for the earlier sums.
 __device__ void normalise(Shared& shared, int count) {
   const int lane = threadIdx.x % 32;
   for (int g = threadIdx.x / 32; g < GROUP; g += kWarps) {
@@ -168,7 +168,7 @@ __device__ void add_values(Shared& shared, Eight (&out)[GROUP], int count, int f
   }
 }
 
-// Sums the block's partial outputs over its warps, into the shared memory of the blocks that merge them.
+// Sums the block's partial outputs over its warps and sends them to the blocks that merge them.
 __device__ void gather(Shared& shared, Eight (&out)[GROUP], int split) {
   const int lane = threadIdx.x % 32;
   __syncthreads();
@@ -227,7 +227,7 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
     fence_init();
     arrive_expect_tx(shared.arrived, kExchangedBytes);
   }
-  cluster_arrive_relaxed();  // this block is here, so that others may write into it
+  cluster_arrive_relaxed();  // the block has started, so others may write to its shared memory
 
   const long long position = call.position[sequence * call.position_step];
   const bool inside = position >= 0 && position < call.capacity;

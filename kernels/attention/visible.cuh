@@ -1,4 +1,5 @@
-// Which keys which query sees, and which tiles a block works on. Macros: KEYS (of a block), CAUSAL, WINDOW (0: none).
+// Masks: the keys that each query sees, and the tiles that a block works on. Macros: KEYS (of a block), CAUSAL, WINDOW
+// (0: none).
 #pragma once
 #include <math_constants.h>
 

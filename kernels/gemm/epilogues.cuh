@@ -1,4 +1,4 @@
-// What happens to a warpgroup's 64 rows of sums before they leave: one function for each epilogue, all on registers.
+// Epilogues of a warpgroup's 64 rows of sums: one function each, all on registers.
 #pragma once
 #include "tiles.cuh"
 
@@ -26,7 +26,7 @@ __device__ __forceinline__ Rows scales_of(const float* scales, int row, int rows
   return {row < rows ? __ldg(scales + row) : 0.f, row + 8 < rows ? __ldg(scales + row + 8) : 0.f};
 }
 
-// A tile's values by column on their way into shared memory: N of them from `from` on, zeros from `end` (even) on.
+// Loads N values of a tile's columns, from `column` on, into shared memory; zeros from column `end` (even) on.
 template <typename V, int N>
 __device__ __forceinline__ void fetch_columns(V (&to)[N], const V* from, int column, int end) {
   constexpr int kWord = 4 / sizeof(V);
@@ -69,8 +69,8 @@ __device__ __forceinline__ float sigmoid(float x) {
   return share;
 }
 
-// The 64 columns of `part` become silu(gate) · up of 128: of every 16, the first 8 are gates, the last 8 their ups.
-// In place, so parts go in order.
+// The 64 columns of `part` become silu(gate) · up of 128 columns: of every 16, the first 8 are gates, the last 8 their
+// ups. It works in place, so parts must be processed in order.
 template <int N>
 __device__ __forceinline__ void swiglu(Accumulator<N>& d, int part) {
 #pragma unroll
@@ -108,7 +108,8 @@ __device__ __forceinline__ Rows root_mean_squares(float sum, int k, float epsilo
   return {__shfl_sync(~0u, mine, lane), __shfl_sync(~0u, mine, lane + 16)};
 }
 
-// Panels of y, 64 rows each: `fill(panel, i)` stages them, the copy engine takes them away to `column` and `row` on.
+// Stores panels of y, 64 rows each, from `column` and `row` on: `fill(panel, i)` writes one into the staging buffer,
+// the copy engine copies it.
 template <int Count, typename Staging, typename F>
 __device__ __forceinline__ void store_panels(Staging& staging, const TensorMap& y, int barrier, int column, int row,
                                              const F& fill) {

@@ -1,13 +1,14 @@
 // y rows of expert e = epilogue(x rows of expert e · w[e]ᵀ), rows sorted by expert: persistent, clusters of two blocks.
 //
-// Turned: a tile is yᵀ = w · xᵀ, 128 rows of w by an expert's rows of x, shared out equally among tiles of at most 256:
-// the narrow side of the products may be any multiple of 8, so that few rows are multiplied that are not there. The two
-// blocks of a cluster take neighbouring rows of w: each fetches its own of them, and half of x's rows for both; each of
-// its two warpgroups multiplies 64. Which tiles there are is known on the device alone: every block counts them.
+// A tile is transposed: yᵀ = w · xᵀ, 128 rows of w by up to 256 of an expert's rows of x, which are divided equally
+// among its tiles. N of wgmma may be any multiple of 8, so few rows of padding are multiplied. The two blocks of a
+// cluster take neighbouring rows of w: each loads its own rows of w, and half of x's rows for both; each of its two
+// warpgroups multiplies 64. Only the device knows how many rows each expert has, so every block counts the tiles
+// itself.
 //
 //   barrier   arrivals a phase                     means
 //   full[s]   1, and the bytes of both operands    stage s holds one step of K
-//   empty[s]  8 consumer warps of each block       nobody in the cluster reads stage s any more
+//   empty[s]  8 consumer warps of each block       no warp of the cluster reads stage s any more
 #include "mainloops.cuh"
 using namespace epilogue;
 
@@ -28,14 +29,14 @@ struct Shared {
   SharedTile<TYPE, kMost, kStep> x[STAGES];
   alignas(1024) TYPE y[kConsumers][kStagedRows * kOutColumns];
   Barrier full[STAGES], empty[STAGES];
-  // Of each expert: where its rows end, and how many of them a tile has. Then, the widest tiles first: who has a place
-  // in that order, and where its tiles of rows end.
+  // Of each expert: where its rows end, and how many rows a tile has. Then in order of falling tile width: the expert
+  // at each place, and where its tiles of rows end.
   int row_ends[EXPERTS], widths[EXPERTS], order[EXPERTS], tile_ends[EXPERTS];
 };
 static_assert(sizeof(GroupedParams) == PARAMS_BYTES, "grouped_hopper.PARAMS");
 static_assert(BYTES_UP_TO(Shared, tile_ends) <= SHARED_BYTES, "grouped_hopper.constants");
 
-// Rows of x that a tile has room for: in sixteens up to 128, then in eights, as there are products.
+// Rows of x that a tile has room for: multiples of 16 up to 128, then of 8, as wgmma is instantiated.
 __host__ __device__ constexpr int rounded(int rows) { return rows <= 128 ? (rows + 15) / 16 * 16 : (rows + 7) / 8 * 8; }
 
 // How many tiles the rows of an expert take.
@@ -43,7 +44,7 @@ __device__ __forceinline__ int tiles_of(const Shared& s, int e) {
   return (s.row_ends[e] - (e ? s.row_ends[e - 1] : 0) + kMost - 1) / kMost;
 }
 
-// Where the experts' rows end (warp 0); ends outside the rows, or in disorder, are bent into them.
+// Where the experts' rows end (warp 0). Ends outside the rows, or out of order, are clamped.
 __device__ __forceinline__ void find_rows(Shared& s, const GroupedParams& p) {
   int before = 0;
   for (int first = 0, lane = threadIdx.x; first < EXPERTS; first += 32) {
@@ -56,7 +57,7 @@ __device__ __forceinline__ void find_rows(Shared& s, const GroupedParams& p) {
   }
 }
 
-// Shares each expert's rows out among its tiles, and puts the experts in order (all threads).
+// Divides each expert's rows among its tiles, and orders the experts by tile width (all threads).
 __device__ __forceinline__ void sort_experts(Shared& s) {
   for (int e = threadIdx.x; e < EXPERTS; e += blockDim.x) {
     const int tiles = tiles_of(s, e), rows = s.row_ends[e] - (e ? s.row_ends[e - 1] : 0);
@@ -72,7 +73,7 @@ __device__ __forceinline__ void sort_experts(Shared& s) {
   }
 }
 
-// Sums up their tiles of rows in that order (warp 0).
+// Counts the tiles of rows in that order (warp 0).
 __device__ __forceinline__ void count_tiles(Shared& s) {
   int before = 0;
   for (int first = 0, lane = threadIdx.x; first < EXPERTS; first += 32) {
@@ -87,8 +88,8 @@ __device__ __forceinline__ void count_tiles(Shared& s) {
   }
 }
 
-// The tiles of one cluster: expert by expert, its row tiles first, so that a stretch of w serves all its rows. Clusters
-// take them in turn, forwards and backwards.
+// The tiles of one cluster: expert by expert, row tiles first, so that rows of w are read once for all rows of the
+// expert. Clusters take tiles round by round, in alternating direction.
 struct GroupedTiles {
   const Shared& s;
   const GroupedParams& p;
@@ -138,7 +139,7 @@ __device__ __forceinline__ void produce(Shared& s, const GroupedParams& p, const
   }
 }
 
-// A warpgroup: its 64 rows of w of one tile after the other.
+// A consumer warpgroup: its 64 rows of w of one tile after the other.
 struct Consumer {
   Shared& s;
   const GroupedParams& p;

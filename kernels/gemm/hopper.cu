@@ -1,22 +1,24 @@
 // y [m, n] = epilogue(x [m, k] · w [n, k]ᵀ): persistent, warp-specialised, in clusters of two blocks.
 //
-// A block makes 128 × BN tiles. Two warpgroups multiply 64 rows each; one thread of a third keeps a ring of STAGES
-// filled with 128 bytes of K of x (128 rows) and w (BN rows), and behind a tile's last with the residual, half by half.
-// The two blocks of a cluster take tiles one below the other: each fetches half of w's rows for both. Half of a tile
-// leaves at once, the other half waits in registers and leaves under the next tile's first products.
+// A block computes tiles of 128 × BN. Two consumer warpgroups multiply 64 rows each. One producer thread fills a ring
+// of STAGES; a stage holds 128 bytes of K of x (128 rows) and of w (BN rows). Behind the last step of a tile the
+// producer loads the residual in two halves. The two blocks of a cluster take tiles one below the other, and each loads
+// half of w's rows for both. A tile is stored in two halves: the first at once, the second, which waits in registers,
+// under the first products of the next tile.
 //   barrier     arrivals a phase                          means
 //   full[s]     1, the bytes, 1 more with block scales    stage s holds one step of K, or half of the residual
-//   empty[s]    8 consumer warps of each block            nobody in the cluster reads stage s any more
+//   empty[s]    8 consumer warps of each block            no warp of the cluster reads stage s any more
 #include "promotion.cuh"
 using namespace epilogue;
 
-// NORMALISE: each row is divided by the root mean square of its x. TWO_LEVELS: sums of 128 of k are added up apart.
-// SCALES of e4m3 operands: 0 none, 1 one for each tensor, 2 one for each row, 3 one for each block.
+// NORMALISE: each row is divided by the root mean square of its x. PROMOTE: sums over 128 of k are added to a second
+// accumulator. SCALES of e4m3 operands: 0 none, 1 one for each tensor, 2 one for each row, 3 one for each block.
 constexpr int kStep = 128 / sizeof(TYPE), kConsumers = 2;
 constexpr bool kIsResidual = EPILOGUE == kResidual, kBlockScales = SCALES == 3;
 constexpr int kOutColumns = EPILOGUE == kSwiglu ? BN / 2 : BN;  // columns of y in a tile
 constexpr int kPanelColumns = 128 / sizeof(OUT), kPanels = kOutColumns / kPanelColumns;
-constexpr int kStaged = (kPanels + 1) / 2, kResidualSteps = kIsResidual ? 2 : 0;  // panels of y that leave together
+constexpr int kStaged = (kPanels + 1) / 2,
+              kResidualSteps = kIsResidual ? 2 : 0;  // panels of y that are stored together
 constexpr bool kHolds = !PROMOTE && EPILOGUE != kQuantise && kPanels > 1;
 static_assert(!kIsResidual || kStaged * 2 == kPanels, "a half of the residual fills the place of w");
 
@@ -54,7 +56,7 @@ __device__ __forceinline__ void produce(Shared& s, const Params& p, const Tensor
   }
 }
 
-// A warpgroup: its 64 rows of one tile after the other.
+// A consumer warpgroup: its 64 rows of one tile after the other.
 struct Consumer {
   Shared& s;
   const Params& p;
@@ -63,8 +65,8 @@ struct Consumer {
   Tiles tiles;
   PipelineState<STAGES> at;
   Accumulator<BN> d;
-  u32 held[kHolds ? kPanels - kStaged : 1][4][4];  // the half of the last tile that has not left,
-  int row, column;                                 // and where that tile begins
+  u32 held[kHolds ? kPanels - kStaged : 1][4][4];  // the half of the last tile that is not stored yet
+  int row, column;                                 // first row and column of that tile
 
   template <int Half>
   __device__ __forceinline__ void store_half() {
@@ -123,7 +125,7 @@ struct Consumer {
       for (int i = kStaged; kHolds && i < kPanels; i++) convert_panel<OUT>(held[i - kStaged], d, i);
       if (!kHolds && kPanels > 1) store_half<1>();
       more = tiles.advance();
-      if (kHolds && !more) store_half<1>();  // here: behind the loop it makes ptxas grant 168 registers, not 232
+      if (kHolds && !more) store_half<1>();  // behind the loop, it would make ptxas grant 168 registers instead of 232
     }
   }
 };
@@ -147,6 +149,6 @@ extern "C" __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kWarpgrou
     setmaxnreg_inc<232>();
     Consumer{s, p, y, warpgroup(), Tiles(p)}.run();
   }
-  tma_store_wait();  // here, not at the end of `consume`: there ptxas would grant it 168 registers, not 232
+  tma_store_wait();  // here and not at the end of Consumer::run, where ptxas would grant 168 registers instead of 232
   cluster_sync();
 }

@@ -1,10 +1,11 @@
-// y [m, n] = x [m, k] · w [n, k]ᵀ, scaled: as hopper.cu, but warpgroups take whole tiles of 128 × BN by turns.
-//
-// While one's products are computed, the other scales its tile and lets it leave, PANELS of 64 columns at a time: the
-// matrix units go from tile to tile. The ring holds the tiles' steps one after the other, whoever multiplies them.
+// y [m, n] = x [m, k] · w [n, k]ᵀ, scaled. As hopper.cu, but ping-pong: each of the two consumer warpgroups takes whole
+// tiles of 128 × BN.
+// While the products of one warpgroup run, the other scales its tile and stores it, PANELS of 64 columns at a time, so
+// the tensor cores go from tile to tile. The ring holds the steps of all tiles one after the other, for both
+// warpgroups.
 //   barrier     arrivals a phase                          means
 //   full[s]     1, the bytes                              stage s holds one step of K
-//   empty[s]    4 consumer warps of each block            nobody in the cluster reads stage s any more
+//   empty[s]    4 consumer warps of each block            no warp of the cluster reads stage s any more
 #include "promotion.cuh"
 using namespace epilogue;
 
@@ -44,7 +45,8 @@ __device__ __forceinline__ void multiply_step(Accumulator<BN> (&d)[2], Shared& s
   wgmma_commit();
 }
 
-// d = one tile, in this warpgroup's turn; the other's begins as soon as the last products are under way.
+// d = one tile. The warpgroup waits until it may issue products; the other may as soon as the last products of this
+// tile have been issued.
 __device__ __forceinline__ void multiply_whole(Accumulator<BN> (&d)[2], Shared& s, PipelineState<STAGES>& at, int me,
                                                int steps) {
   fence_operand(d[0]), fence_operand(d[1]);

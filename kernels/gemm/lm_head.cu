@@ -24,10 +24,10 @@ __device__ __forceinline__ u64 candidate(float x, int token) { return (u64)order
 __device__ __forceinline__ int token_of(u64 candidate) { return (int)~(u32)candidate; }
 __device__ __forceinline__ u64 larger(u64 a, u64 b) { return a > b ? a : b; }
 
-// Puts a list that rises and then falls (or the reverse, from SIZE on) in falling order.
+// One merge of a bitonic sort: sorts a list that rises and then falls (or the reverse, from SIZE on) in falling order.
 using List = u64[kPairs];
 template <int SIZE>
-__device__ __forceinline__ void settle(List& list) {
+__device__ __forceinline__ void bitonic_merge(List& list) {
 #pragma unroll
   for (int stride = SIZE / 2; stride; stride /= 2) {
     if (stride == 32) {
@@ -45,7 +45,8 @@ __device__ __forceinline__ void settle(List& list) {
   }
 }
 __device__ __forceinline__ void sort(List& list) {
-  settle<2>(list), settle<4>(list), settle<8>(list), settle<16>(list), settle<32>(list), settle<64>(list);
+  bitonic_merge<2>(list), bitonic_merge<4>(list), bitonic_merge<8>(list), bitonic_merge<16>(list),
+      bitonic_merge<32>(list), bitonic_merge<64>(list);
 }
 // The 64 largest of two sorted lists, sorted.
 __device__ __forceinline__ void join(List& list, const List& with) {
@@ -53,7 +54,7 @@ __device__ __forceinline__ void join(List& list, const List& with) {
 #pragma unroll
   for (int e = 0; e < kPairs; e++) best[e] = larger(list[e], __shfl_sync(~0u, with[1 - e], 31 - threadIdx.x % 32));
   list[0] = best[0], list[1] = best[1];
-  settle<64>(list);
+  bitonic_merge<64>(list);
 }
 
 // The kept logits of row m of x, in the order of their tokens.
@@ -85,14 +86,14 @@ __device__ __forceinline__ u32 largest_with(int bits, Holds holds) {
 // How many of a warp's keys are wanted(key, index).
 template <class Wanted>
 __device__ __forceinline__ int among(const u32 (&keys)[KEYS], Wanted wanted) {
-  int count[4] = {};  // apart, so that they do not wait for each other
+  int count[4] = {};  // four counters, so that additions do not wait for each other
 #pragma unroll
   for (int i = 0; i < KEYS; i++) count[i % 4] += wanted(keys[i], i * 32 + (int)threadIdx.x % 32);
   return __reduce_add_sync(~0u, count[0] + count[1] + count[2] + count[3]);
 }
 
-// One warp: the 64 best of a row, KEYS logits a lane. The 64th largest is found bit by bit, or a number that just 64
-// reach, and of those that equal it the last token that still fits.
+// One warp: the 64 best of a row, KEYS logits a lane. The 64th largest is found bit by bit, or a number that exactly 64
+// reach; of logits equal to it, those with the smallest tokens are taken.
 __device__ __forceinline__ void best_of_row(List& list, const Logits& logits, u64* room) {
   const int lane = threadIdx.x % 32, first = logits.share.first * kUnitOutputs;
   u32 keys[KEYS];
@@ -208,7 +209,8 @@ __device__ __forceinline__ int drawn(const List& list, float temperature, int to
   return token_of(place < 32 ? low : high);
 }
 
-// What the next step begins with: the embedding's row of each token [m][words], and the host's copy of the tokens.
+// Token feedback: what the next step begins with. The embedding's row of each token [m][words], and the host's copy of
+// the tokens.
 struct Feedback {
   const uint4* embedding;  // [vocab][words], or null
   uint4* stream;

@@ -1,19 +1,19 @@
-// How a warpgroup multiplies its 64 rows of x by a tile of w, stage after stage of the ring.
+// The main loop of a consumer warpgroup: 64 rows of x times a tile of w, stage after stage of the ring.
 #pragma once
 #include "epilogues.cuh"
 #include "schedule.cuh"
 
 using namespace tiles;
 
-// This warp no longer reads a stage: told to both blocks of the cluster, since either fills it.
+// This warp has read a stage. It tells both blocks of the cluster, since either loads a part of it.
 __device__ __forceinline__ void release(Barrier& empty) {
   __syncwarp();
   if (threadIdx.x % 32 < kBlocks) arrive_remote(empty, threadIdx.x % 32);
 }
 
-// Stage after stage of the ring, each multiplied by `product(stage, first)`, which commits its products to d: for the
-// steps [0, extent), `stride` apart. One group of products is always under way: a stage is released while the next one
-// is multiplied. `overlapped_prologue` is called once, under the products of the first step.
+// For the steps [0, extent), `stride` apart: waits for a stage and calls `product(stage, first)`, which commits its
+// products to d. One group of products is always in flight: a stage is released while the next one is multiplied.
+// `overlapped_prologue` is called once, after the products of the first step have been issued.
 template <int N, typename S, int Stages, typename Product, typename F>
 __device__ __forceinline__ void each_stage(Accumulator<N>& d, S& s, PipelineState<Stages>& at, int extent, int stride,
                                            const Product& product, const F& overlapped_prologue) {
@@ -38,8 +38,8 @@ __device__ __forceinline__ void each_stage(Accumulator<N>& d, S& s, PipelineStat
   at.advance();
 }
 
-// d = 64 rows of x times a tile of w in `steps` stages; returns the sum of squares of this thread's part of x where it
-// is wanted. `overlapped_prologue` as above.
+// d = 64 rows of x times a tile of w in `steps` stages. With Sum, returns the sum of squares of this thread's part of
+// x. `overlapped_prologue` as above.
 template <bool Sum, typename T, int N, typename S, int Stages, typename F>
 __device__ __forceinline__ float multiply_tile(Accumulator<N>& d, S& s, PipelineState<Stages>& at, int me, int steps,
                                                const F& overlapped_prologue) {

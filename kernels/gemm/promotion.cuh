@@ -1,14 +1,14 @@
-// Sums of e4m3 products in two levels: the matrix units keep fewer bits than float, so each 128 of k is summed by
-// itself, scaled where blocks have scales, and added up in float.
+// Promotion of fp8 accumulators: wgmma keeps fewer bits of a sum than float has. So each 128 of k is summed in an
+// accumulator of its own, scaled where blocks have scales, and added to a second one in float.
 #pragma once
 #include "mainloops.cuh"
 
-// Warpgroups issue in turns: while one's products are computed, the other adds.
+// The two warpgroups issue products alternately: while the products of one run, the other adds.
 __device__ __forceinline__ void warp_scheduler_barrier_sync(int me) { named_barrier_sync(3 + me, 2 * kWarpgroup); }
 __device__ __forceinline__ void warp_scheduler_barrier_arrive(int to) { named_barrier_arrive(3 + to, 2 * kWarpgroup); }
 
-// As multiply_tile; `Blocks`: with the scales that lie at s.scales of each stage. Before its first tile warpgroup 1
-// gives the turn to 0.
+// As multiply_tile. Blocks: with the scales at s.scales of each stage. Before its first tile, warpgroup 1 lets
+// warpgroup 0 begin.
 template <bool Blocks, typename T, int N, typename S, int Stages>
 __device__ __forceinline__ void multiply_tile_promoted(Accumulator<N>& d, S& s, PipelineState<Stages>& at, int me,
                                                        int steps) {
@@ -35,8 +35,8 @@ __device__ __forceinline__ void multiply_tile_promoted(Accumulator<N>& d, S& s, 
   }
 }
 
-// One warp's work: the scales of each of a tile's `steps` beside its stage, those of x's 128 rows before those of w's
-// columns by 128.
+// One warp: stores the scales of each of a tile's `steps` beside its stage, those of x's 128 rows before those of w,
+// one for 128 columns.
 template <int Columns, int Stages, typename S>
 __device__ __forceinline__ void put_scales(S& s, const Params& p, int steps) {
   PipelineState<Stages> at;

@@ -1,4 +1,4 @@
-// What a launch says, and which tiles a cluster makes in which order.
+// The parameters of a launch, and the order of a cluster's tiles.
 #pragma once
 #include "tiles.cuh"
 

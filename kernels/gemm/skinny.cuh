@@ -1,19 +1,18 @@
 // y[m, rows] = x[m, k] · w[rows, k]ᵀ for up to 16 rows of x: weights streamed once, at the speed of the memory.
 //
-//   consumers, WARPS   chunk by chunk: weights from the ring to fp16 or bf16, 16 × 16 tiles times x on the matrix
-//   units;
-//                      K_WARPS of them share a row tile and add up, in a fixed order, when a unit of rows is done
-//   one producer       bulk copies of this block's weights into the ring; with a dependent launch the ring is full
-//   before
-//                      the previous kernel has ended and the consumers bring x
+//   consumers, WARPS   chunk by chunk: dequantise weights from the ring, multiply 16 × 16 tiles by x with mma.sync.
+//                      K_WARPS of them share a row tile; they add their sums in a fixed order at the end of a unit.
+//   one producer       bulk copies of this block's weights into the ring. With a dependent launch the ring is full
+//                      before the previous kernel has ended; x is loaded after that.
 //   one fetcher warp   row scales, bias and residual
-//   SPLITS blocks      of a cluster share rows and divide k; the sums meet in their shared memories, in a fixed order
+//   SPLITS blocks      of a cluster share rows and divide k; their sums are added through distributed shared memory,
+//                      in a fixed order
 #pragma once
 #include "skinny_inputs.cuh"
 
 namespace skinny {
 
-// Keeps the compiler from computing a value again wherever it is used.
+// Keeps the value in a register: the compiler would otherwise compute it again at each use.
 __device__ __forceinline__ void keep(int& value) { asm("" : "+r"(value)); }
 
 // A row's sum over the warps that share its tile.
@@ -26,8 +25,8 @@ __device__ __forceinline__ float summed(const Params& p, const Shared& s, int bu
   return kScaled && !OWN_X ? sum * s.unscale[m] : sum;
 }
 
-// Scales of the rows of one output, by which its sums are multiplied: of a dealt unit from shared memory, of a claimed
-// one from memory, asked for before the unit's weights are there. One output a thread then.
+// Scales of the weight rows of one output. Those of a static unit come from shared memory; those of a dynamic unit from
+// device memory, requested before the unit's weights have arrived (such a unit has one output a thread).
 struct Scales {
   float value = 1, above = 1;
   __device__ __forceinline__ void fetch(const Params& p, int unit) {
@@ -43,15 +42,17 @@ struct Scales {
   }
 };
 
-// Where an output lies: its unit among all, its unit among those of the block, row tile and row in the unit, row of x.
+// The place of an output: its unit among all units and among those of the block; row tile and row in the unit; row of
+// x.
 struct Output {
   int unit, local, tile, row, m;
   __device__ __forceinline__ int in_block() const { return (local * kUnitTiles + tile) * kTileRows + row; }
   __device__ __forceinline__ int n() const { return (unit * kUnitTiles + tile) * kTileRows + row; }
 };
 
-// Calls finish(output, value, above) for every output of a unit, the n-th of the block; neighbouring rows in
-// neighbouring threads. The sums of a split product, and those to be looked at again, are kept instead.
+// Calls finish(output, value, above) for every output of a unit, the n-th of the block, with neighbouring rows in
+// neighbouring threads. With KEEP the sums are kept in shared memory instead: those of split-K products, and those that
+// are read again.
 template <class Finish>
 __device__ __forceinline__ void finish_unit(const Params& p, const SharedLayout& at, int unit, int n, bool is_static,
                                             Scales scales, Finish finish) {
@@ -151,7 +152,7 @@ __device__ __forceinline__ float over_ranks(const float* mine) {
   return sum;
 }
 
-// Adds what the blocks of the cluster kept; each finishes its share of the outputs.
+// Adds the split-K partials of the cluster's blocks; each block finishes its share of the outputs.
 template <class Finish>
 __device__ __forceinline__ void join_splits(const Params& p, const SharedLayout& at, const Share& share,
                                             Finish finish) {
@@ -170,10 +171,10 @@ __device__ __forceinline__ void join_splits(const Params& p, const SharedLayout&
     const float above = PAIRED ? over_ranks(value + 8) * scales.above : 0.f;
     finish(Output{share.first + unit, unit, tile, row, m}, over_ranks(value) * scales.value, above);
   }
-  cluster_sync();  // nobody leaves while others read its sums
+  cluster_sync();  // no block ends while others read its sums
 }
 
-// The whole block. Returns to all threads; `at.kept` then holds the block's sums where KEEP is set and SPLITS is 1.
+// The whole block. All threads return; with KEEP and SPLITS 1, `at.kept` then holds the block's sums.
 template <class Finish>
 __device__ __forceinline__ void product(const Params& p, const SharedLayout& at, const Share& share, Finish finish) {
   if (!p.late_trigger) griddepcontrol_launch_dependents();

@@ -1,5 +1,5 @@
-// What a block of the skinny product is compiled and launched with, where its parts lie in shared memory, and the warps
-// that bring x, weights, scales, bias and residual there.
+// The parameters of the skinny product, its shared memory, and the warps that load x, weights, scales, bias and
+// residual.
 #pragma once
 #include "skinny_weights.cuh"
 
@@ -19,11 +19,12 @@ constexpr int kUnitOutputs = kUnitTiles * kTileRows;
 constexpr int kStepBytes = WARPS * ROW_TILES * Weight::kBytes;
 constexpr int kChunkBytes = CHUNK * kStepBytes;
 constexpr int kMostStages = 16;
-// Chunks on their way while the ring is filled: what the previous kernel waits for would queue behind more than 48 KB.
+// Chunks in flight while the ring is filled: behind more than 48 KB, the loads that the previous kernel waits for would
+// queue.
 constexpr int kInFlight = kChunkBytes < 16384 ? 49152 / kChunkBytes : 3;
 constexpr bool kRowScales = kWeights == kFp8 || kWeights == kNvfp4;
 constexpr bool kScaled = kQuantised && !HALF;  // bf16 rows of x become fp16, each times a power of two
-constexpr bool kDirect = DIRECT;  // x passes through registers on its way to shared memory; else it is copied
+constexpr bool kDirect = DIRECT;               // x is loaded through registers; otherwise by bulk copies
 
 struct Params {
   const char* stream;       // [units, SPLITS, steps, kStepBytes]
@@ -32,17 +33,18 @@ struct Params {
   const Value* bias;        // [n], or null
   const Value* residual;    // [m, n], or null
   void* y;                  // [m, n]
-  int* counters;            // with CLAIMS: units that were claimed beyond `static_units`, and blocks that claim no more
+  int* counters;            // with DYNAMIC_SCHEDULER: dynamic units taken so far, and blocks that have ended
   int m, n, k, units, steps, x_bytes, stages, kept_units, most_units, pdl, l2_prefetch, late_trigger, static_units;
   float eps;
 };
 static_assert(sizeof(Params) == PARAMS_BYTES, "skinny_call.PARAMS");
 
 constexpr int kNoMore = -1;
-constexpr int kColumn = 20;  // floats a column of 16 partial sums takes: no two lanes meet in a bank
+constexpr int kColumn = 20;  // floats of a column of 16 partial sums, padded so that no two lanes meet in a bank
 struct alignas(16) Shared {
-  Barrier full[kMostStages], empty[kMostStages], fetched, others;  // x, unless kDirect; row scales, bias and residual
-  int unit_of[kMostStages];  // with CLAIMS: which unit begins with the chunk, or kNoMore
+  Barrier full[kMostStages], empty[kMostStages], fetched,
+      others;                // fetched: x, unless kDirect; others: row scales, bias and residual
+  int unit_of[kMostStages];  // with DYNAMIC_SCHEDULER: the unit that begins with the chunk, or kNoMore
   uint4 zeros;
   float squares[16][WARPS];
   u32 largest[16];
@@ -75,9 +77,9 @@ struct SharedLayout {
   }
 };
 
-// The units that are dealt to this block, and its rank among those that divide k.
+// The static units of this block, and its rank among the blocks that divide k.
 struct Share {
-  int first, end, rank, columns, there;  // columns of x, padded, and how many there are
+  int first, end, rank, columns, there;  // columns: of x, padded; there: how many of them x has
   __device__ __forceinline__ Share(const Params& p) {
     const int groups = gridDim.x / SPLITS, group = blockIdx.x / SPLITS;
     rank = SPLITS > 1 ? blockIdx.x % SPLITS : 0;
@@ -111,7 +113,7 @@ __device__ __forceinline__ void fetch_row(To* to, const From* from, int count) {
       if (base + i * 32 < count) to[base + i * 32] = (To)v[i];
   }
 }
-// One warp: zeros behind the columns of x; row scales and bias, which like the weights depend on nothing; the residual.
+// One warp: zeros behind the columns of x; row scales and bias, which depend on no kernel; the residual.
 __device__ __forceinline__ void fetch_others(const Params& p, const SharedLayout& at, const Share& share) {
   const int units = share.end - share.first, packed = share.first * kUnitTiles * 16, first = share.first * kUnitOutputs;
   const int outputs = min(units * kUnitOutputs, p.n - first);
@@ -132,8 +134,8 @@ __device__ __forceinline__ void fetch_others(const Params& p, const SharedLayout
   arrive(at.shared->others);
 }
 
-// One thread. The weights of the block, chunk after chunk: of the units that are dealt to it, then of those that it
-// claims, since some SMs get a fifth more of the memory's bandwidth than others.
+// The producer thread: the weights of the block, chunk after chunk. First its static units; then units that the dynamic
+// scheduler gives out, since some SMs get up to a fifth more of the memory's bandwidth than others.
 struct Producer {
   const char* from;
   long long skip;
@@ -155,19 +157,19 @@ struct Producer {
     ring.advance(p.stages);
     left--;
   }
-  // The next unit that nobody else has; what is claimed after it is asked for at once. Nothing is left when there is
-  // none.
+  // Takes the next unit that no block has. The unit after it is requested at once, so that its number is known in time.
+  // Nothing is left when there is none.
   __device__ __forceinline__ void take_dynamic_unit(const Params& p) {
     unit = p.static_units + next_dynamic;
     if (unit >= p.units) return;
     next_dynamic = atomicAdd(p.counters, 1);
     from = p.stream + (long long)unit * each * kChunkBytes, left = each;
   }
-  // The last block to end leaves zeros for the next launch.
+  // The last block to end resets the counters for the next launch.
   __device__ __forceinline__ void reset_counters(const Params& p) const {
     if (atomicAdd(p.counters + 1, 1) == (int)gridDim.x - 1) p.counters[0] = p.counters[1] = 0;
   }
-  // Asks the second-level cache for what follows the ring, while the previous kernel leaves the memory idle.
+  // Prefetches what follows the ring into the L2 cache, while the previous kernel leaves the memory idle.
   __device__ __forceinline__ void prefetch_beyond_ring(const Params& p) const {
     const char* at = from;
     int of = of_unit;
@@ -178,7 +180,8 @@ struct Producer {
       if (++of == each) of = 0, at += skip;
     }
   }
-  // Bytes that are asked for first come first: x, unless a previous kernel may still be writing it.
+  // Starts the barriers. Requests are served in order: x comes first, unless the previous kernel may still be writing
+  // it.
   __device__ __forceinline__ void start(const Params& p, const SharedLayout& at, const Share& share) {
     Shared& s = *at.shared;
 #pragma unroll 1

@@ -23,7 +23,7 @@ using Operand = bf16;
 #endif
 using Sums = float[N_TILES][4];
 constexpr bool kScaleSums = kWeights == kNvfp4 && SINGLE;
-constexpr int kInputs = kScaleSums ? 2 : N_TILES;  // pieces of x that a lane meets
+constexpr int kInputs = kScaleSums ? 2 : N_TILES;  // pieces of x that a lane multiplies
 
 __device__ __forceinline__ uint4 fragment(const char* at) { return *(const uint4*)(at + threadIdx.x % 32 * 16); }
 
@@ -117,9 +117,9 @@ struct Step<kNvfp4> {
   }
 };
 
-// The same for a single row of x, two steps `apart` bytes from each other at once: eight columns of the product keep
-// their eight blocks of 16 apart. Column 4s + 2b + h has an input only in the lanes that hold block b of half h of step
-// s (has_input); scales multiply sums: 4 FFMA and as many selections instead of 32 HMUL2.
+// The same for a single row of x and two steps at once, `apart` bytes from each other. The eight columns of a product
+// hold the eight blocks of 16 separately: column 4s + 2b + h has an input only in the lanes that hold block b of half h
+// of step s (has_input). So scales multiply sums instead of weights: 4 FFMA and as many selections instead of 32 HMUL2.
 struct ScaledSums {
   static __device__ __forceinline__ bool has_input(int half) {
     return threadIdx.x % 32 / 4 % 4 == threadIdx.x % 4 / 2 * 2 + half;
@@ -182,7 +182,7 @@ struct Int4Step {
     const int g = threadIdx.x % 32 / 4;
     Sums group[ROW_TILES] = {};
     u32 scales[ROW_TILES];
-    __half2 below[ROW_TILES], above[ROW_TILES];  // what is taken off row g, and row g + 8
+    __half2 below[ROW_TILES], above[ROW_TILES];  // offsets subtracted from row g, and from row g + 8
 #pragma unroll
     for (int tile = 0; tile < ROW_TILES; tile++) {
       const char* at = w + tile * kBytes + 1024 + g * (ZERO ? 8 : 4);

@@ -1,11 +1,11 @@
-// y[m, n] = epilogue(x[m, k] · w[n, k]ᵀ) for 9 to 256 rows of x: the transposed product, so that 64 rows of w fill the
-// warpgroup's M and COLS rows of x its N; or, with ACROSS, 64 rows of x its M and COLS rows of w its N, as many as fill
-// a wave of blocks. A cluster is SPLITS blocks that divide k.
+// y[m, n] = epilogue(x[m, k] · w[n, k]ᵀ) for 9 to 256 rows of x. The product is transposed: 64 rows of w are M of a
+// warpgroup's wgmma, and COLS rows of x its N. With ACROSS, 64 rows of x are M and COLS rows of w are N, as many as fill a
+// wave of blocks. A cluster is SPLITS blocks that divide k.
 //
-//   one thread     starts the ring's barriers and at once copies this block's rows of w and of x, 64 columns a stage (x
-//                  once the previous kernel has ended), then goes on as stages fall free
-//   WGS warpgroups multiply 64 rows of w by x; leave the sums with the blocks that own them, add up what others left
-//   3 warps        with RMSNorm: sums of squares of the rows of x, from the same stages
+//   producer thread  starts the ring's barriers and at once loads this block's rows of w and x, 64 columns a stage (x
+//                    after the previous kernel has ended); then refills stages that have been read
+//   WGS warpgroups   multiply 64 rows of w by x, send the sums to the blocks that own them, and add what they receive
+//   3 warps          with RMSNorm: sums of squares of the rows of x, from the same stages
 #include "small_across.cuh"
 
 #if SPLITS > 1
@@ -27,8 +27,8 @@ struct Shared {
 };
 static_assert(SPLITS == 1 || !ACROSS, "only rows of x are shared by the blocks of a cluster");
 static_assert(SPLITS == 1 || ALIAS || WGS * kOwn * 1024 <= STAGES * sizeof(Stage), "y has room where the ring was");
-// What this block computes: kOutputs columns of y from `row`, kXRows rows from `token`, panels [first, first + panels)
-// of k.
+// The work of this block: kOutputs columns of y from `row`, kXRows rows from `token`, panels [first, first + panels) of
+// k.
 struct Work {
   int split, row, token, first, panels;
   __device__ __forceinline__ Work(const Params& p) {
@@ -49,7 +49,7 @@ __device__ __forceinline__ void copy_w(Stage& to, const TensorMap& w, Barrier& f
 __device__ __forceinline__ void copy_x(Stage& to, const TensorMap& x, Barrier& full, const Work& work, int i) {
   tma_load(to.x.at, x, full, (work.first + i) * 64, work.token, kEvictLast);
 }
-// One thread: the first stages. Where the previous kernel may still run, w goes ahead.
+// The producer thread: the first stages. Where the previous kernel may still run, w is loaded before x.
 __device__ __forceinline__ void fill(Shared& s, Stage* ring, const TensorMap& w, const TensorMap& x, const Params& p,
                                      const Work& work) {
   const int count = min(STAGES, work.panels);
@@ -75,18 +75,19 @@ __device__ __forceinline__ void refill(Shared& s, Stage* ring, const TensorMap& 
     copy_x(ring[at.stage], x, s.full[at.stage], work, i);
   }
 }
-// Another thread: the barriers that blocks of the cluster share. Published here, used after the cluster has met.
+// Another thread: the barriers that blocks of the cluster share. They are published here and used after the cluster has
+// synchronised.
 __device__ __forceinline__ void start_joining(Shared& s, const Work& work) {
   const int own = max(0, min(kOwn, COLS / 8 - work.split * kOwn));
   init(s.ready, SPLITS * (WGS + (NORM ? 3 : 0))), init(s.joined, 1);
   arrive_expect_tx(s.joined, own * ((SPLITS - 1) * kConsumers * 16 + (NORM ? SPLITS * 32 : 0)));
   fence_init();
 }
-// Lanes 0 to SPLITS - 1: the ring is read, and sums may take its place.
+// Lanes 0 to SPLITS - 1: the ring has been read, and sums may be stored in its place.
 __device__ __forceinline__ void offer(Barrier& ready, int lane) {
   if (ALIAS && lane < SPLITS) arrive_remote(ready, lane);
 }
-// Lane 0: a stage is read; nobody asks for those not filled again.
+// Lane 0: a stage has been read. Stages that are not filled again need no arrival.
 __device__ __forceinline__ void release(Barrier& empty, const Work& work, int i, int lane) {
   if (i + STAGES < work.panels && lane == 0) arrive(empty);
 }
@@ -113,8 +114,8 @@ __device__ __forceinline__ void multiply_all(Accumulator<COLS>& d, Shared& s, St
   fence_operand(d);
 }
 
-// Three warps: sums of squares of the rows of x, from the stages that pass by, for the blocks that own the rows; where
-// k is not split, the rows' scales.
+// Three warps: sums of squares of the rows of x, from the stages of the ring, for the blocks that own the rows; where k
+// is not split, the rows' scales.
 __device__ __forceinline__ void sum_squares(Shared& s, Stage* ring, const Params& p, const Work& work) {
   constexpr int kMine = (kXRows + 95) / 96;
   float sum[kMine] = {};
@@ -148,17 +149,17 @@ __device__ __forceinline__ void sum_squares(Shared& s, Stage* ring, const Params
   }
 }
 
-// The sums of 8 rows of x at a time to the blocks that own them, from each block to another one at a time. What this
-// block owns it keeps: the thread that wrote it reads it.
+// Sends the sums of 8 rows of x at a time to the blocks that own them, in each round to another block. Rows that this
+// block owns stay: the thread that wrote them reads them.
 __device__ __forceinline__ void push(const Accumulator<COLS>& d, float4* to, Barrier& joined, const Work& work) {
 #pragma unroll 1
-  for (int turn = 1; turn <= SPLITS; turn++) {
-    const int owner = (work.split + turn) % SPLITS;
+  for (int round = 1; round <= SPLITS; round++) {
+    const int owner = (work.split + round) % SPLITS;
 #pragma unroll
     for (int i = 0; i < COLS / 8; i++) {
       if (i / kOwn != owner) continue;
       const float4 v = make_float4(d.at[4 * i], d.at[4 * i + 1], d.at[4 * i + 2], d.at[4 * i + 3]);
-      if (turn == SPLITS)
+      if (round == SPLITS)
         to[i % kOwn * kConsumers] = v;
       else
         st_async(to + i % kOwn * kConsumers, owner, v, joined);
@@ -166,7 +167,7 @@ __device__ __forceinline__ void push(const Accumulator<COLS>& d, float4* to, Bar
   }
 }
 
-// One warpgroup: its products, the sums to the blocks that own them, the outputs of those it owns.
+// One consumer warpgroup: its products, then its sums to the blocks that own them, then the outputs that it owns.
 __device__ __forceinline__ void consume(Shared& s, Stage* ring, float4* sums, const Params& p, const Work& work) {
   const int thread = threadIdx.x, first = work.split * kOwn * 8;  // of the rows of x in this tile
   const Output out(p, work.token + first, min(kOwn * 8, COLS - first), work.row + warpgroup() * (kOutputs / WGS));
@@ -186,7 +187,7 @@ __device__ __forceinline__ void consume(Shared& s, Stage* ring, float4* sums, co
   if (NORM && SPLITS == 1)
     __syncthreads();
   else if (!ALIAS)
-    named_barrier_sync(1, kConsumers);  // nobody reads the ring any more: y is put together there
+    named_barrier_sync(1, kConsumers);  // no warp reads the ring any more: y is staged in its place
   char* staging = (char*)(ALIAS ? sums + SPLITS * kOwn * kConsumers : (float4*)ring) + warpgroup() * kOwn * 1024;
   if (RESIDUAL) out.put_residual(staging, residual);
 #pragma unroll
@@ -202,7 +203,7 @@ __device__ __forceinline__ void consume(Shared& s, Stage* ring, float4* sums, co
   out.write(staging);
 }
 
-// The same with rows of w across: nothing is split.
+// The same with rows of w across; k is not split.
 __device__ __forceinline__ void consume_across(Shared& s, Stage* ring, const Params& p, const Work& work) {
   const Across out(p, work.token + warpgroup() * 64, work.row);
   uint4 residual[Across::kPieces];

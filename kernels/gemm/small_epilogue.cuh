@@ -1,4 +1,4 @@
-// What small.cu does with sums: RMSNorm's scale, bias, SwiGLU, residual, on registers; then through shared memory to y.
+// Epilogues of small.cu: RMSNorm's scale, bias, SwiGLU, residual on registers; then through shared memory to y.
 #pragma once
 #include "tiles.cuh"
 
@@ -20,7 +20,7 @@ static_assert(sizeof(Params) == PARAMS_BYTES, "small_call.PARAMS");
 
 __device__ __forceinline__ float gated(float gate, float up) { return __fdividef(gate, 1 + __expf(-gate)) * up; }
 
-// Rows of w and of x in a block's tile, columns of y; paired: 8 rows of gate and 8 of up by turns.
+// Rows of w and of x in a block's tile, and columns of y. PAIRED: 8 rows of gate and 8 of up alternate.
 constexpr int kWRows = ACROSS ? COLS : WGS * 64, kXRows = ACROSS ? WGS * 64 : COLS,
               kOutputs = PAIRED ? kWRows / 2 : kWRows;
 

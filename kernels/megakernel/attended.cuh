@@ -1,10 +1,10 @@
-// What becomes of attention: the warps' parts merged and handed on in words, the splits merged into the input of OUT;
-// or the warps' parts merged into that input directly.
+// The results of attention: the warps' results are merged and published as words of a split, and OUT merges the splits
+// into its input; or the warps' results are merged into that input directly.
 #pragma once
 #include "ring_keys.cuh"
 
-// Dimensions [dim, dim + 4) of one of the span's heads, summed over the warps that had keys of it, not normalised;
-// `state` becomes the maximum and the sum of weights.
+// Dimensions [dim, dim + 4) of a head of the span: the sum over the warps that had keys of it, not normalised. `state`
+// becomes (maximum, sum of weights).
 __device__ __forceinline__ float4 merged(const AttentionScratch& a, const Span& span, int head, int dim,
                                          float2& state) {
   const int group = (span.head + head) / kGroup - span.head / kGroup, row = group ? (span.head + head) % kGroup : head;
@@ -26,7 +26,7 @@ __device__ __forceinline__ float4 merged(const AttentionScratch& a, const Span& 
   return sum;
 }
 
-// ATTENTION: hands the split's result on.
+// ATTENTION: publishes the result of the split.
 __device__ __forceinline__ void publish_split(const Params& p, const Shared& s, const Instruction& in, u32 flag,
                                               const Span& span, int b) {
 #pragma unroll 1
@@ -43,7 +43,7 @@ __device__ __forceinline__ void publish_split(const Params& p, const Shared& s, 
   }
 }
 
-// ATTENTION of a split that is at work; false when the machine has given up.
+// ATTENTION of a split that has keys. Returns false when the SM has given up.
 __device__ __forceinline__ bool attend_to_split(const Params& p, Shared& s, PipelineState<STAGES>& ring,
                                                 const Instruction& in, int step) {
   const Span span = split_span(in, p.position + step);
@@ -57,12 +57,12 @@ __device__ __forceinline__ bool attend_to_split(const Params& p, Shared& s, Pipe
   return !s.faulted;
 }
 
-// What splits have of four dimensions of a head, merged.
+// Four dimensions of a head, merged over splits.
 struct FourMerged {
   float top = kLowest, total = 0;
   float4 value = {};
 
-  // A split, or a merge of some, with its maximum and sum of weights.
+  // Adds a split, or a merge of splits, with its maximum and sum of weights.
   __device__ __forceinline__ void add(float peak, float weights, const float4& x) {
     const float most = fmaxf(top, peak);
     const float keep = top == kLowest ? 0.f : ex2_ftz(top - most),
@@ -82,9 +82,9 @@ struct FourMerged {
   }
 };
 
-// input = k tiles [in.k_tile, + in.k_tiles) of the attention's output, merged over the splits. A thread's words of
-// kItems groups of 4 elements and kAhead splits are all in flight at once.
-template <int kItems, int kAhead>
+// input = columns [in.k_tile, in.k_tile + in.k_tiles) · 16 of the attention's output, merged over the splits. A thread
+// has the words of kItems groups of 4 columns and kSplitsInFlight splits in flight together.
+template <int kItems, int kSplitsInFlight>
 __device__ __forceinline__ void load_splits(const Params& p, Shared& s, const Instruction& in, u32 flag, int splits) {
   const int columns = in.k_tiles * 16, length = columns * BATCH;
   const u32 state = (u32)(p.attention_state - p.attention);
@@ -100,24 +100,24 @@ __device__ __forceinline__ void load_splits(const Params& p, Shared& s, const In
       dim[n] = row % HEAD_DIM;
     }
 #pragma unroll 1
-    for (int group = 0; group < splits; group += kAhead) {
-      u32 from[2 * kAhead * kItems];
-      ulonglong2 words[2 * kAhead * kItems];
+    for (int group = 0; group < splits; group += kSplitsInFlight) {
+      u32 from[2 * kSplitsInFlight * kItems];
+      ulonglong2 words[2 * kSplitsInFlight * kItems];
 #pragma unroll
       for (int n = 0; n < kItems; n++)
 #pragma unroll
-        for (int j = 0; j < kAhead; j++) {
+        for (int j = 0; j < kSplitsInFlight; j++) {
           const u32 split = at[n] + min(group + j, splits - 1);
-          from[2 * (n * kAhead + j)] = state + split * 2;
-          from[2 * (n * kAhead + j) + 1] = (split * HEAD_DIM + dim[n]) / 2;
+          from[2 * (n * kSplitsInFlight + j)] = state + split * 2;
+          from[2 * (n * kSplitsInFlight + j) + 1] = (split * HEAD_DIM + dim[n]) / 2;
         }
       load_flagged<kMany>(p, s, in, flag, p.attention, from, words);
 #pragma unroll
       for (int n = 0; n < kItems; n++)
 #pragma unroll
-        for (int j = 0; j < kAhead; j++) {
+        for (int j = 0; j < kSplitsInFlight; j++) {
           if (group + j >= splits) break;
-          sum[n].add(words[2 * (n * kAhead + j)], words[2 * (n * kAhead + j) + 1]);
+          sum[n].add(words[2 * (n * kSplitsInFlight + j)], words[2 * (n * kSplitsInFlight + j) + 1]);
         }
     }
 #pragma unroll
@@ -130,8 +130,8 @@ __device__ __forceinline__ void load_splits(const Params& p, Shared& s, const In
 }
 
 #if PAIRS
-// Sums over the values of both SMs' keys or splits, each SM's of columns [column, column + 4) of the input, with their
-// state. Each has read the other's of the layer before long ago: whoever is here has read what came of it from all SMs.
+// Merges the values of both SMs of a pair for columns [column, column + 4) of the input, with their states. The buffer
+// is free: who comes here has read results of the layer before from all SMs, so both have read it.
 __device__ __forceinline__ float4 shared_sum(const Params& p, Shared& s, const Instruction& in, int column, float4 x,
                                              float2& state) {
   Exchange& e = s.exchange;
@@ -146,7 +146,7 @@ __device__ __forceinline__ float4 shared_sum(const Params& p, Shared& s, const I
   return make_float4(x.x * mine + y.x * others, x.y * mine + y.y * others, x.z * mine + y.z * others,
                      x.w * mine + y.w * others);
 }
-// Before a sum is shared: the bytes that will come.
+// Announces the bytes that the other SM will send.
 __device__ __forceinline__ void expect_shared(Shared& s, const Instruction& in) {
   if (threadIdx.x == 0) arrive_expect_tx(s.exchange.full, in.k_tiles * 4 * (sizeof(float4) + sizeof(float2)));
 }
@@ -154,20 +154,20 @@ static_assert(BATCH == 1 && OUT_INPUT <= kConsumers * 4,
               "a thread has 4 columns, and all are sent before any is waited for");
 #endif
 
-// The same for one sequence and so few columns that each half of the threads has them all, and merges half of the SM's
-// splits, which in a pair are half of all: the words of up to kSplitsEach are in flight at once. A head's lanes have
-// the states of one split each.
+// The same for one sequence and few columns: each half of the threads has all columns and merges half of the SM's
+// splits (in a pair, of a half of all splits). The words of up to kSplitsEach splits are in flight together. The lanes
+// of a head have the state of one split each.
 constexpr int kMergers = kConsumers / 2, kHeadLanes = HEAD_DIM / 4, kMerging = 2 * PAIRS + 2;
 constexpr int kSplitsMost = kHeadLanes < 16 ? kHeadLanes : 16, kSplitsShare = (MAX_SPLITS + kMerging - 1) / kMerging;
 constexpr int kSplitsEach = kSplitsShare < 1 ? 1 : kSplitsShare < kSplitsMost ? kSplitsShare : kSplitsMost;
 constexpr int kOutTiles = HEADS * HEAD_DIM / 16, kOutColumns = (kOutTiles + OUT_PARTIALS - 1) / OUT_PARTIALS * 16;
-constexpr bool kOutAligned = kOutTiles % OUT_PARTIALS == 0 && kOutColumns % HEAD_DIM == 0;  // no head is in two parts
+constexpr bool kOutAligned = kOutTiles % OUT_PARTIALS == 0 && kOutColumns % HEAD_DIM == 0;  // no head lies in two parts
 constexpr bool kHalves = BATCH == 1 && kOutColumns + (kOutAligned ? 0 : HEAD_DIM - 16) <= kMergers * 4;
 static_assert(sizeof(FourMerged) * kMergers <= sizeof(ProductScratch::warp_sums),
               "the second half leaves its sums there");
 static_assert(!PAIRS || MAX_SPLITS == 0 || kHalves, "pairs merge in halves");
 
-// Adds splits [first, end), kSplitsEach at most, to `sum`. A head's lanes have the states of one split each.
+// Adds splits [first, end), at most kSplitsEach, to `sum`. The lanes of a head have the state of one split each.
 __device__ __forceinline__ void merge_splits(const Params& p, Shared& s, const Instruction& in, u32 flag, int head,
                                              int row, int first, int end, FourMerged& sum) {
   const int lane = threadIdx.x % kHeadLanes, last = end - first - 1;
@@ -242,7 +242,7 @@ __device__ __forceinline__ void load_attended(const Params& p, Shared& s, const 
     load_splits<kLong ? 2 : 1, kLong ? 3 : 6>(p, s, in, flag, splits);
 }
 
-// OUT that attends by itself: its columns of the attention's output become its input.
+// OUT that attends itself: its columns of the attention's output become its input.
 __device__ __forceinline__ void attend_for_input(const Params& p, Shared& s, const Instruction& in, int position) {
   const Span span = whole_span(in, position);
 #pragma unroll 1

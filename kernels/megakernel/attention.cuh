@@ -1,13 +1,14 @@
-// Decode attention. An ATTENTION instruction attends with some query heads to one split of the keys; where MAX_SPLITS
-// is 0 there are none, and OUT attends by itself, to all keys, with the heads of its columns.
+// Decode attention. An ATTENTION instruction attends with some query heads to one split of the keys. Where MAX_SPLITS
+// is 0 there are no such instructions: OUT attends to all keys with the heads of its columns.
 #pragma once
 #include "keys.cuh"
 
-// Waits for the span's rows of q, k and v, normalises (when the family does) and rotates them, and leaves queries, as
-// the sum of two bf16, and the newest rows in `scratch`. One SM keeps the newest rows in the caches.
+// Polls the span's rows of q, k and v, normalises q and k (Qwen3), applies RoPE, and stores queries, each as the sum of
+// two bf16, and the newest rows in `scratch`. One SM appends the newest rows to the caches.
 __device__ __forceinline__ void load_heads(const Params& p, Shared& s, const Instruction& in, const Span& span,
                                            int position, int b) {
-  constexpr int kEach = HEAD_DIM / 4, kHalf = HEAD_DIM / 2;  // threads a row: each has 2 dimensions and their partners
+  constexpr int kEach = HEAD_DIM / 4,
+                kHalf = HEAD_DIM / 2;  // threads of a row: each has 2 dimensions and their RoPE partners
   AttentionScratch& a = s.attention;
   const int kv = span.head / kGroup, items = (span.heads + 2 * groups_of(span)) * kEach;
 #pragma unroll 1
@@ -16,7 +17,8 @@ __device__ __forceinline__ void load_heads(const Params& p, Shared& s, const Ins
     const bool is_query = row < span.heads, is_value = !is_query && (row - span.heads) % 2;
     const int group = is_query ? 0 : (row - span.heads) / 2;
     const int from = (is_query ? span.head + row : HEADS + is_value * KV_HEADS + kv + group) * HEAD_DIM + d;
-    const float4 turn = __ldg((const float4*)(p.rope + (size_t)position * kHalf + d));  // cosine and sine of two angles
+    const float4 angles =
+        __ldg((const float4*)(p.rope + (size_t)position * kHalf + d));  // cosine and sine of two angles
     float2 bias[2] = {}, weight[2];
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -45,8 +47,10 @@ __device__ __forceinline__ void load_heads(const Params& p, Shared& s, const Ins
     }
     if (!is_value) {
       const float2 low = x[0], high = x[1];
-      x[0] = make_float2((low.x * turn.x - high.x * turn.y) * scale, (low.y * turn.z - high.y * turn.w) * scale);
-      x[1] = make_float2((high.x * turn.x + low.x * turn.y) * scale, (high.y * turn.z + low.y * turn.w) * scale);
+      x[0] =
+          make_float2((low.x * angles.x - high.x * angles.y) * scale, (low.y * angles.z - high.y * angles.w) * scale);
+      x[1] =
+          make_float2((high.x * angles.x + low.x * angles.y) * scale, (high.y * angles.z + low.y * angles.w) * scale);
     }
     if (item >= items) continue;
 #pragma unroll
@@ -67,14 +71,14 @@ __device__ __forceinline__ void load_heads(const Params& p, Shared& s, const Ins
   }
 }
 
-// Where the warp keeps the sums of its e-th head (of 2t and 2t + 1), from this lane's dimension 2w on.
+// Where the warp keeps the partial sums of its head 2t + e, from this lane's dimension 2w on.
 __device__ __forceinline__ float4* partial_sums_at(AttentionScratch& a, int e, int w) {
   const int lane = threadIdx.x % 32, dim = w / 4 * 64 + lane / 4 * (kValueWords < 4 ? 4 : 8) + w % 4 * 2;
   return (float4*)&a.merged[threadIdx.x / 32][min(lane % 4 * 2 + e, kGroupMost - 1)][dim];
 }
 
-// A pass's scores, of which the first `left` keys of the lane's exist, become weights; `most` and `total` (of head g)
-// take them in. What is left of the passes before.
+// Softmax of a block of scores, of which the lane's first `left` keys exist: they become weights, and `most` and
+// `total` (of head g) take them in. Returns the factor by which the sums of earlier passes must be multiplied.
 template <int Tiles>
 __device__ __forceinline__ float softmax_block(float (&scores)[Tiles][2][4], int left, float& most, float& total) {
   float top = most;
@@ -103,7 +107,7 @@ __device__ __forceinline__ float softmax_block(float (&scores)[Tiles][2][4], int
   return keep;
 }
 
-// The largest score and the sum of weights of the warp's heads, for the merge.
+// Stores the largest score and the sum of weights of the warp's heads for the merge.
 __device__ __forceinline__ void leave_state(AttentionScratch& a, const Part& part, float most, float total) {
   const int lane = threadIdx.x % 32;
   total += __shfl_xor_sync(~0u, total, 1);
@@ -111,8 +115,8 @@ __device__ __forceinline__ void leave_state(AttentionScratch& a, const Part& par
   if (lane % 4 == 0 && lane / 4 < part.heads) a.state[threadIdx.x / 32][lane / 4] = make_float2(most, total);
 }
 
-// Adds a pass's weighted values to what the warp has of the passes before, of which `keep` is left (by head g); none in
-// its first pass.
+// Adds a pass's weighted values to the partial sums of earlier passes times `keep` (of head g); there are none in the
+// first pass.
 template <int Tiles>
 __device__ __forceinline__ void add_pass(AttentionScratch& a, const Part& part, bool first, float keep,
                                          const float (&weights)[Tiles][2][4],
@@ -136,8 +140,8 @@ __device__ __forceinline__ void add_pass(AttentionScratch& a, const Part& part, 
   }
 }
 
-// All warps: attention over the span, left in `scratch` warp by warp. The first keys are fetched before q is there; not
-// the values, which would only keep q waiting behind them.
+// All warps: attention over the span; the results of each warp stay in `scratch`. The first keys are loaded before q
+// has come. Values are not: q would queue behind them.
 template <int Tiles>
 __device__ __forceinline__ void attend(const Params& p, Shared& s, const Instruction& in, const Span& span,
                                        int position, int b) {

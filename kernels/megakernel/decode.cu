@@ -1,4 +1,4 @@
-// The megakernel: one persistent block per SM runs its list of instructions once a token, until `count` tokens are
+// The megakernel: one persistent block on each SM runs its list of instructions once a token, until `count` tokens are
 // made. See docs/kernels/megakernel.md.
 #include "produce.cuh"
 #include "sampling.cuh"
@@ -13,12 +13,12 @@ __device__ __forceinline__ void add_these(const Params& p, Shared& s, const Inst
     load_normed<Partials>(p, s, in, flag, step, partials, norm, overlapped_prologue);
 }
 
-// Adds the partials of the last product to the residual, or begins it with the embedding of the new token: this SM's
-// slice of it, or all, which then is the instruction's input.
+// Adds the partials of the last product to the residual, or begins the residual with the embedding of the new token.
+// With SLICE it does so for this SM's columns; otherwise for all columns, which become the instruction's input.
 template <class Prologue>
 __device__ __forceinline__ void add_partials(const Params& p, Shared& s, const Instruction& in, bool after_attention,
                                              int step, Prologue overlapped_prologue) {
-  const int layer = in.layer - !after_attention;  // whose partials they are
+  const int layer = in.layer - !after_attention;  // the layer whose partials these are
   const u32 flag = flag_at(step, layer);
   const u64* partials = after_attention ? p.out_partials + copy_read() * kOutWords
                         : in.layer      ? p.down_partials + (copy_read() * 2 + (layer & 1)) * kDownWords
@@ -30,9 +30,9 @@ __device__ __forceinline__ void add_partials(const Params& p, Shared& s, const I
     add_these<DOWN_PARTIALS>(p, s, in, flag, step, partials, norm, overlapped_prologue);
 }
 
-// Brings an instruction's input vector into shared memory as its words arrive, for each product by code of its own
-// (kQkv: HEAD as well), which costs fewer registers and branches than one for all. `overlapped_prologue` is done while
-// the first words of a copy of the residual are on their way.
+// Brings an instruction's input vector into shared memory as its words arrive. Each product has code of its own (HEAD
+// shares that of kQkv): one code for all needs more registers and branches. `overlapped_prologue` runs while the first
+// words of a copy of the residual are in flight.
 struct Load {
   const Params& p;
   Shared& s;
@@ -52,7 +52,7 @@ __device__ __forceinline__ void Load::input(Prologue overlapped_prologue) const 
     else
       add_partials(p, s, in, Which == kGateUp, step, [&] {
         if (COPIES > 1 && Which == kQkv && in.op == kQkv)
-          fetch_ahead(p, in.layer);  // elsewhere before it: registers are few
+          prefetch_rows_l2(p, in.layer);  // with one copy it runs earlier: there are too few registers here
         overlapped_prologue();
       });
   } else if constexpr (Which == kOut) {
@@ -70,7 +70,7 @@ __device__ __forceinline__ void Load::input(Prologue overlapped_prologue) const 
     __threadfence();  // this token's keys and values, before any later read
 }
 
-// What becomes of one output row of a product.
+// What is done with one output row of a product.
 struct Epilogue {
   const Params& p;
   Shared& s;
@@ -117,14 +117,15 @@ struct Epilogue {
   }
 };
 
-// One instruction of the consumers; false when the machine has given up. Little is kept in registers while it attends.
+// One instruction of the consumers. Returns false when the SM has given up. Few values are kept in registers while it
+// attends.
 __device__ __forceinline__ bool execute(const Params& p, Shared& s, PipelineState<STAGES>& ring,
                                         const Instruction& in) {
   note_instruction(p, s, in.index);
   mark(p, s.step, in.index, 0);
-  if (COPIES == 1 && in.op == kQkv) fetch_ahead(p, in.layer);
+  if (COPIES == 1 && in.op == kQkv) prefetch_rows_l2(p, in.layer);
   if (KEYS_IN_RING && in.op == kHead)
-    fence_proxy_async_global();  // of this token's keys and values, by the tokens after it
+    fence_proxy_async_global();  // this token's keys and values, before bulk copies of later tokens read them
   if (SLICE && in.op == kAdd) {
     add_partials(p, s, in, in.partial, s.step, [] {});
   } else if (MAX_SPLITS && in.op == kAttention) {
@@ -167,8 +168,8 @@ __device__ __forceinline__ bool all_stopped(const Shared& s) {
   return all;
 }
 
-// After the head: every SM reads all candidates and so agrees on the next token and on whether to go on; SM 0 tells the
-// host. False when the launch ends here.
+// After HEAD: every SM reads all candidates and finds the same next token, and whether to go on; SM 0 writes the token
+// to the host. Returns false when the launch ends here.
 __device__ __forceinline__ bool choose(const Params& p, Shared& s, const Instruction end) {
   const int b = threadIdx.x / 32, lane = threadIdx.x % 32, step = s.step;
   note_instruction(p, s, end.index);
@@ -189,17 +190,17 @@ __device__ __forceinline__ bool choose(const Params& p, Shared& s, const Instruc
   }
   if (threadIdx.x == 0) {
     __threadfence();
-    atomicExch(&s.step, step + 1);  // the producer may be asking
+    atomicExch(&s.step, step + 1);  // the producer may be polling it
   }
   consumers_sync();
   return !s.cancelled;
 }
 
-// The consumers: token after token, this SM's instructions.
+// The consumers: this SM's instructions, token after token.
 __device__ __forceinline__ void consume(const Params& p, Shared& s) {
   PipelineState<STAGES> ring;
   const u32 lane = threadIdx.x % 32, own = p.program_start[blockIdx.x] * kWords + lane;
-  const auto word = [&](u32 at) {  // this lane's, of an instruction of this SM; beside splits registers are few
+  const auto word = [&](u32 at) {  // this lane's word of an instruction; beside splits there are few registers
     return __ldg((const int*)p.program + (MAX_SPLITS ? s.program * kWords + lane : own) + at * kWords);
   };
   while (s.step < p.count && !all_stopped(s)) {
@@ -262,6 +263,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) CLUSTERED decode(const
     consume(p, s);
   }
 #if PAIRS
-  cluster_sync_unaligned();  // or one would write to shared memory that is gone
+  cluster_sync_unaligned();  // or one SM could write to shared memory of a block that has ended
 #endif
 }

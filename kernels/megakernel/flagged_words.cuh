@@ -7,8 +7,9 @@ using namespace tiles;
 // Orders this thread's stores to device memory, and what it has seen of others', with bulk copies of the same memory.
 __device__ __forceinline__ void fence_proxy_async_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
-// SMs hand values to each other in 8-byte words that carry their own flag, so that a reader needs neither a counter nor
-// a fence: it reads until the flag is the one it waits for. A float keeps its upper 24 bits, 16 of them of precision.
+// A word has 8 bytes, which the GPU reads and writes whole: a value in the upper bits and a flag of 16 bits below. A
+// reader polls the word until the flag is the one that it expects; it needs neither a counter nor a fence. A float
+// keeps its upper 24 bits: 16 bits of significand.
 __device__ __forceinline__ u32 upper24(float x) {
   const u32 bits = __float_as_uint(x);
   return (bits & 0x7f800000u) == 0x7f800000u ? bits >> 8 : (bits + 0x80u) >> 8;  // rounds; infinity and NaN stay
@@ -37,8 +38,7 @@ __device__ __forceinline__ ulonglong2 load_pair(const u64* from) {
   asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];" : "=l"(words.x), "=l"(words.y) : "l"(from) : "memory");
   return words;
 }
-// The same where they are missed, else as they are: without a branch, so that all that a lane misses is asked for at
-// once.
+// Loads the pair again if `missed`. It is predicated, not a branch, so that all loads of a lane are in flight together.
 __device__ __forceinline__ void reload_if(ulonglong2& words, const u64* from, bool missed) {
   if (missed) note(from, 2, false);
   asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%3];\n}"

@@ -1,4 +1,4 @@
-"""The 8-byte words in which SMs hand values to each other, as primitives.cuh makes them. Imports without torch.
+"""The 8-byte flagged words in which SMs exchange values, as flagged_words.cuh makes them. Imports without torch.
 
 A word carries its own flag in its lowest 16 bits, so that a reader needs neither a counter nor a fence: it reads until
 the flag is the one it waits for.

@@ -1,4 +1,4 @@
-// Matrix-vector products on the matrix units: 16-row tiles of streamed weights times up to 8 input vectors.
+// Matrix-vector products on the tensor cores: 16-row tiles of streamed weights times up to 8 input vectors.
 #pragma once
 #include "inputs.cuh"
 #include "weights.cuh"
@@ -14,13 +14,14 @@ __device__ __forceinline__ float sum_over_warps(const Shared& s, int buffer, int
   return sums[0];
 }
 
-// Leaves a warp's sums of a unit for the sum over warps. `undo` belongs to the sequences of columns 2t and 2t + 1.
+// Stores a warp's sums of a unit for the sum over warps. `undo` are the factors of the sequences of columns 2t and 2t +
+// 1.
 __device__ __forceinline__ void leave_sums(float (&mine)[16 * BATCH], const float (&sum)[kChains][4], float2 row_scale,
                                            float2 undo) {
   const int column = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
   if constexpr (kDiagonal) {
     const float low = (sum[0][0] + sum[0][1]) * row_scale.x, high = (sum[0][2] + sum[0][3]) * row_scale.y;
-    constexpr int kLanes = kDiagonal ? 4 / BATCH : 1;  // that have columns of one sequence
+    constexpr int kLanes = kDiagonal ? 4 / BATCH : 1;  // lanes that have columns of one sequence
     const bool odd = quad % 2;                         // even lanes sum row g, odd ones row g + 8
     float partial_sums_at = (odd ? high : low) + __shfl_xor_sync(~0u, odd ? low : high, 1);
     if (kLanes == 4) partial_sums_at += __shfl_xor_sync(~0u, partial_sums_at, 2);
@@ -38,10 +39,10 @@ __device__ __forceinline__ void leave_sums(float (&mine)[16 * BATCH], const floa
   }
 }
 
-constexpr int kMostInputTiles = 32;  // tiles whose inputs a warp keeps in registers
+constexpr int kMostInputTiles = 32;  // input tiles that a warp can keep in registers
 
-// The codes of the chunk at hand, which is then free, and the scales of its rows, the same in all chunks of a unit.
-// Loading: loads from memory are in flight.
+// Loads the codes of the current chunk and frees its slot; and the scales of its rows, which are the same in all chunks
+// of a unit. Loading: loads from memory are in flight.
 template <bool Loading>
 __device__ __forceinline__ void take_chunk(const Params& p, Shared& s, PipelineState<STAGES>& ring,
                                            const Instruction& in, int tiles, Codes& codes, float2& row_scale) {
@@ -57,35 +58,37 @@ __device__ __forceinline__ void take_chunk(const Params& p, Shared& s, PipelineS
   u32 read = 0;
 #pragma unroll
   for (int i = 0; Loading && i < kEach; i++) read |= codes.codes[i].x;
-  release_chunk(s, ring, read & (u32)(p.count >> 31));  // a count is positive, which the compiler does not know
+  release_chunk(s, ring, read & (u32)(p.count >> 31));  // a count is positive, but the compiler does not know that
 }
 
-// Streams `in.units` tiles of 16 rows x in.k_tiles * 16 columns through the ring and multiplies them by the input,
-// which a warp keeps in registers from unit to unit if it fits. There are Tiles column tiles; if not Even, some SMs
-// have one less. False when the machine has given up. `load` brings the input. Of GATE_UP, whose wait finds the ring
-// full, the first unit's first chunks leave it meanwhile. `epilogue.row_of<Which>(valid, unit, row, b, value, above)`
-// is called by whole warps, once for each output row, neighbouring rows in neighbouring lanes; for GATE_UP, for rows 0
-// to 7, with row + 8 as `above`.
+// Takes `in.units` tiles of 16 rows × in.k_tiles · 16 columns from the ring and multiplies them by the input, which a
+// warp keeps in registers from unit to unit if it fits. There are Tiles column tiles; if not Even, some SMs have one
+// less. Returns false when the SM has given up.
+// `load` brings the input. GATE_UP waits for it while the ring is full, so the first chunks of its first unit are
+// loaded into registers meanwhile: the overlapped prologue.
+// `epilogue.row_of<Which>(valid, unit, row, b, value, above)` is called by whole warps, once for each output row, with
+// neighbouring rows in neighbouring lanes. For GATE_UP rows are 0 to 7, and `above` is the value of row + 8.
 template <Op Which, int Tiles, bool Even, class Load, class Epilogue>
 __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineState<STAGES>& ring, const Instruction& in,
                                         int step, Load load, Epilogue epilogue) {
   constexpr bool Paired = Which == kGateUp, kHelped = kRmsScaleWarp && (Which == kQkv || Which == kGateUp);
   constexpr int kChunks = (Tiles + kChunkTiles - 1) / kChunkTiles, kRows = Paired ? 8 : 16;
-  constexpr int kAhead = Which != kGateUp ? 0 : PROLOGUE_CHUNKS < kChunks ? PROLOGUE_CHUNKS : kChunks;
+  constexpr int kPrologueChunks = Which != kGateUp ? 0 : PROLOGUE_CHUNKS < kChunks ? PROLOGUE_CHUNKS : kChunks;
   constexpr int kChunkInput = kChunkTiles * kColumns * 32;
   constexpr bool kInputsInRegisters = kChunks * kEach / kTogether * kBlockTiles <= kMostInputTiles;
-  constexpr int kOutputs = kUnitBatch * BATCH * kRows;  // that are reduced together: no more than threads
+  constexpr int kOutputs = kUnitBatch * BATCH * kRows;  // outputs that are reduced together, at most one a thread
   static_assert(kOutputs <= kConsumers, "a thread has one output");
-  static_assert(!kAhead || !SLICE, "chunks are taken ahead while partials come, not slices");
+  static_assert(!kPrologueChunks || !SLICE, "chunks are loaded in the prologue of partials, not of slices");
   const int warp = threadIdx.x / 32;
   const int tiles = Even ? Tiles : in.k_tiles;
   const auto here = [&](int c) { return tiles - c * kChunkTiles; };
   float2 row_scale = make_float2(1.f, 1.f);
-  Codes ahead[kAhead ? kAhead : 1];
+  Codes early[kPrologueChunks ? kPrologueChunks : 1];
   const auto overlapped_prologue = [&] {
     if (!in.units) return;
 #pragma unroll
-    for (int c = 0; c < kAhead; c++) take_chunk<(kAhead > 0)>(p, s, ring, in, here(c), ahead[c], row_scale);
+    for (int c = 0; c < kPrologueChunks; c++)
+      take_chunk<(kPrologueChunks > 0)>(p, s, ring, in, here(c), early[c], row_scale);
   };
   load.template input<Which>(overlapped_prologue);
   if (!in.units) {
@@ -95,30 +98,30 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineStat
   char* input = (char*)s.product.input;
   float2 undo = make_float2(1.f, 1.f);
   if constexpr (WEIGHT_BITS == 8) undo = halve_inputs<Tiles>(input, tiles);
-  Inputs held[kInputsInRegisters ? kChunks : 1], fresh;
+  Inputs inputs[kInputsInRegisters ? kChunks : 1], fresh;
 #pragma unroll
-  for (int c = 0; kInputsInRegisters && c < kChunks; c++) load_inputs(held[c], input + c * kChunkInput, here(c));
-  if (s.faulted) {  // asked while the inputs come, for which everyone waits
+  for (int c = 0; kInputsInRegisters && c < kChunks; c++) load_inputs(inputs[c], input + c * kChunkInput, here(c));
+  if (s.faulted) {  // read while the inputs are loaded, for which all threads wait
     if (kHelped) wait_rms_scale<Which>(s, step);
     return false;
   }
   int buffer = 0;
   float sum[kChains][4] = {};
 #pragma unroll
-  for (int c = 0; c < kAhead; c++) {
+  for (int c = 0; c < kPrologueChunks; c++) {
     if (!kInputsInRegisters) load_inputs(fresh, input + c * kChunkInput, here(c));
-    multiply(sum, ahead[c], kInputsInRegisters ? held[kInputsInRegisters ? c : 0] : fresh, here(c));
+    multiply(sum, early[c], kInputsInRegisters ? inputs[kInputsInRegisters ? c : 0] : fresh, here(c));
   }
 #pragma unroll 1
   for (int unit = 0; unit < in.units; unit++) {
 #pragma unroll(kInputsInRegisters ? kChunks : 1)
     for (int c = 0; c < kChunks; c++) {
       if (!Even && here(c) <= 0) break;
-      if (c < kAhead && unit == 0) continue;
+      if (c < kPrologueChunks && unit == 0) continue;
       Codes codes;
       take_chunk<false>(p, s, ring, in, here(c), codes, row_scale);
       if (!kInputsInRegisters) load_inputs(fresh, input + c * kChunkInput, here(c));
-      multiply(sum, codes, kInputsInRegisters ? held[kInputsInRegisters ? c : 0] : fresh, here(c));
+      multiply(sum, codes, kInputsInRegisters ? inputs[kInputsInRegisters ? c : 0] : fresh, here(c));
     }
     const int u = unit % kUnitBatch;
     leave_sums(s.product.warp_sums[buffer][u][warp], sum, row_scale, undo);
@@ -142,14 +145,14 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineStat
   return true;
 }
 
-// A product's column tiles, cut into parts that differ by one at most.
+// A product whose column tiles are divided into Parts, which differ by one tile at most.
 template <Op Which, int Tiles, int Parts, class Load, class Epilogue>
 __device__ __forceinline__ bool part_product(const Params& p, Shared& s, PipelineState<STAGES>& ring,
                                              const Instruction& in, int step, Load load, Epilogue epilogue) {
   return product < Which, (Tiles + Parts - 1) / Parts, Tiles % Parts == 0 > (p, s, ring, in, step, load, epilogue);
 }
 
-// The product of an instruction; false when the machine has given up.
+// The product of an instruction. Returns false when the SM has given up.
 template <class Load, class Epilogue>
 __device__ __forceinline__ bool gemv(const Params& p, Shared& s, PipelineState<STAGES>& ring, const Instruction& in,
                                      int step, Load load, Epilogue epilogue) {

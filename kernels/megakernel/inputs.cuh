@@ -1,8 +1,9 @@
-// The input vectors of products: waited for word by word, and laid into shared memory in the order of the matrix units.
+// The input vectors of products: polled word by word and stored in shared memory in the order of the tensor cores.
 #pragma once
 #include "machine.cuh"
 
-// Where element k of an input vector lies in its 16-element tile: lane t of a fragment holds k = 2t, 2t+1, 2t+8, 2t+9.
+// The place of element k of an input vector in its tile of 16 elements. Lane t of a fragment holds k = 2t, 2t + 1, 2t +
+// 8, 2t + 9.
 __device__ __forceinline__ int permuted(int k) { return ((k & 7) >> 1) * 4 + (k >> 3 & 1) * 2 + (k & 1); }
 
 // Input elements k .. k + 3 (k a multiple of 4) of sequence b.
@@ -17,23 +18,24 @@ constexpr int kSquares = SLICE ? WARPS : kSequenceWarps;                        
 static_assert(kSequenceWarps > 0, "a sequence has a warp of its own");
 constexpr int kNormSteps = (HIDDEN + kSequenceThreads * 4 - 1) / (kSequenceThreads * 4);
 
-// Where a thread leaves its sum of squares for a warp apart: no unit's sums are left there before there is a scale.
+// Where the threads leave their sums of squares for the RMS-scale warp. The place is free: sums of units are written to
+// it only after the scale is known.
 __device__ __forceinline__ float* thread_squares(Shared& s) { return &s.product.warp_sums[1][0][0][0]; }
-// This warp's are there.
+// This warp has left its squares.
 __device__ __forceinline__ void arrive_squared(Shared& s) {
   __syncwarp();
   if (DEBUG || threadIdx.x % 32 == 0) arrive(s.squared);
 }
 
-// residual += the partials of the last product (or = the embedding of the new token); input = residual * norm weight,
-// not yet divided by its root mean square: that is one number, `scale`, and multiplies the products instead. Sequences
-// are loaded side by side. `overlapped_prologue` is done when the first words are asked for.
+// residual += the partials of the last product, or residual = the embedding of the new token. The input is residual ·
+// norm weight; its division by the root mean square is left out, and `scale` multiplies the products instead. Sequences
+// are loaded side by side. `overlapped_prologue` runs after the first loads have been issued.
 template <int Partials, class Prologue>
 __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const Instruction& in, u32 flag, int step,
                                             const u64* partials, const float* norm, Prologue overlapped_prologue) {
   constexpr int kMost = Partials > 8   ? 1
                         : Partials > 1 ? 16 / Partials
-                                       : 8;  // steps whose words a thread has in flight
+                                       : 8;  // steps whose words a thread has in flight together
   constexpr int kNormTogether = kNormSteps < kMost ? kNormSteps : kMost;
   const int b = threadIdx.x / kSequenceThreads;
   if (WARPS % BATCH && b >= BATCH) return;
@@ -96,7 +98,8 @@ __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const In
   if (threadIdx.x % 32 == 0) s.squares[threadIdx.x / 32] = squares;
 }
 
-// After a barrier: what the products of the residual are multiplied by. Another barrier comes before it is used.
+// RMSNorm's scales, from the warps' squares. The caller has synchronised the consumers before, and does so again before
+// it uses the scales.
 __device__ __forceinline__ void set_scale(Shared& s) {
   if (threadIdx.x >= BATCH) return;
   float sum = 0;
@@ -105,7 +108,7 @@ __device__ __forceinline__ void set_scale(Shared& s) {
   s.scale[threadIdx.x] = rsqrtf(sum / HIDDEN + NORM_EPS);
 }
 
-// The same by a warp of its own, until the consumers stop.
+// The RMS-scale warp does the same until the consumers stop.
 __device__ __forceinline__ void run_rms_scale_warp(Shared& s) {
   for (u32 phase = 0;; phase ^= 1) {
     while (!try_wait(s.squared, phase)) {
@@ -122,15 +125,16 @@ __device__ __forceinline__ void run_rms_scale_warp(Shared& s) {
     arrive(s.scaled);
   }
 }
-// The consumers' wait for it, which ends: the warp apart waits for them alone, and all of them have said that squares
-// are there. Every SM has every such product: a token's are odd in number, QKV and GATE_UP in turns.
+// The consumers wait for the scale. The wait ends: the RMS-scale warp waits for the consumers alone, and all of them
+// have left their squares. Every SM has every such product, an odd number of them a token; QKV and GATE_UP alternate.
 template <Op Which>
 __device__ __forceinline__ void wait_rms_scale(Shared& s, int step) {
   while (!try_wait(s.scaled, (step + (Which == kGateUp)) & 1)) {
   }
 }
 
-// input = `k_tiles` tiles from `base` on: 8 elements lie in three words. The sum of what the fourth words have.
+// input = `k_tiles` tiles of words from `base` on, 8 elements in three words. Returns the sum of what the fourth words
+// hold.
 __device__ __forceinline__ float load_eights(const Params& p, Shared& s, const Instruction& in, u32 flag,
                                              const u64* base, int k_tiles) {
   constexpr int kEach = (INPUT_LENGTH / 8 * kColumns + kConsumers - 1) / kConsumers, kItems = kEach < 8 ? kEach : 8;
@@ -166,7 +170,7 @@ __device__ __forceinline__ float load_eights(const Params& p, Shared& s, const I
   return sum;
 }
 
-// input = k tiles [in.k_tile, + in.k_tiles) of the gated vector, whose fourth words are empty.
+// input = columns [in.k_tile, in.k_tile + in.k_tiles) · 16 of the gated vector, whose fourth words are empty.
 __device__ __forceinline__ void load_gated(const Params& p, Shared& s, const Instruction& in, u32 flag) {
   load_eights(p, s, in, flag, p.gated + copy_read() * kGatedWords + (size_t)in.k_tile * 2 * BATCH * 4, in.k_tiles);
 }

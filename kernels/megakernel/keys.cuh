@@ -1,4 +1,4 @@
-// Keys and values as operands of the matrix units: what an instruction attends to, how a warp fetches its rows, and the
+// Keys and values as operands of the tensor cores: what an instruction attends to, how a warp loads its rows, and the
 // two products of attention.
 #pragma once
 #include "gemv.cuh"
@@ -14,7 +14,7 @@ __device__ __forceinline__ int splits_of(int length) {
 struct Span {
   int head, heads;  // query heads [head, head + heads)
   int begin, end;   // keys
-  int appends;      // the first query head whose key-value head's newest row this SM is to keep, or HEADS
+  int appends;      // SMs append the newest row of the key-value heads from this query head on; HEADS: none
 };
 __device__ __forceinline__ Span split_span(const Instruction& in, int position) {
   const int length = position + 1, splits = splits_of(length), share = (length + splits - 1) / splits;
@@ -27,8 +27,8 @@ __device__ __forceinline__ Span whole_span(const Instruction& in, int position) 
   return {head, (high + HEAD_DIM - 1) / HEAD_DIM - head, 0, position + 1, appends};
 }
 
-// The warp's part of it: every kParts-th tile of the SM's 16 keys, with the query heads of one of its key-value heads.
-// A pair of SMs, where OUT attends, takes tiles in turns.
+// A warp's part of a span: every kParts-th tile of the SM's 16 keys, with the query heads of one key-value head. Where
+// OUT attends, the two SMs of a pair take alternate tiles.
 constexpr bool kShared = PAIRS && MAX_SPLITS == 0;
 constexpr int kSharing = kShared ? 2 : 1;
 constexpr int kParts = WARPS / ATTENDED_GROUPS, kStride = kParts * kSharing * 16;
@@ -40,27 +40,29 @@ __device__ __forceinline__ int groups_of(const Span& span) {
   return (span.head + span.heads - 1) / kGroup - span.head / kGroup + 1;
 }
 __device__ __forceinline__ Part part_of(const Params& p, const Instruction& in, const Span& span, int b) {
-  const int group = min((int)threadIdx.x / 32 / kParts, groups_of(span) - 1);  // a warp too many does as its neighbour
+  const int group =
+      min((int)threadIdx.x / 32 / kParts, groups_of(span) - 1);  // a surplus warp repeats the work of its neighbour
   const int kv_head = span.head / kGroup + group, first = max(span.head, kv_head * kGroup);
   return {group, first - span.head, min(span.head + span.heads, (kv_head + 1) * kGroup) - first,
           ((size_t)in.layer * BATCH + b) * p.capacity * KV_HEADS + kv_head};
 }
 
-// Rows as operands of the matrix units. In the scores' product lane 4g + t holds of keys g and g + 8 of a tile the
-// dimensions that it also holds of query g; in the values' product of keys 2t, 2t + 1, 2t + 8, 2t + 9 dimensions of g.
-constexpr int kTiles = (HEAD_DIM == 128 || KEYS_IN_RING ? 2 : 3) - kShared;  // of 16 keys that a warp has in registers
-constexpr int kTilesOfFew = kShared && kStride >= 256 ? 1 : kTiles;  // where the context is no longer than these
+// Rows as operands of the tensor cores. In the product of scores lane 4g + t holds, of keys g and g + 8 of a tile, the
+// dimensions that it also holds of query g. In the product of values it holds dimensions of g of keys 2t, 2t + 1, 2t +
+// 8 and 2t + 9.
+constexpr int kTiles =
+    (HEAD_DIM == 128 || KEYS_IN_RING ? 2 : 3) - kShared;             // tiles of 16 keys that a warp has in registers
+constexpr int kTilesOfFew = kShared && kStride >= 256 ? 1 : kTiles;  // for contexts that so many tiles cover
 constexpr int kKeyWords = HEAD_DIM / 8, kValueWords = HEAD_DIM / 16;
 
-// Which 16 bytes of a row hold words [w, w + 4) of those of `lane` of LANES. In the ring's chunks two neighbours are a
-// lane's in turn, so that 8 lanes meet all banks.
+// Which 16 bytes of a row hold words [w, w + 4) of `lane` of LANES. In chunks of the ring a lane has two neighbouring
+// pieces, so that 8 lanes meet all banks.
 template <int LANES>
 __device__ __forceinline__ int piece_of(int w, int lane) {
   return KEYS_IN_RING && LANES == 4 ? w / 8 * 8 + lane * 2 + w / 4 % 2 : w / 4 * LANES + lane;
 }
 
-// The words of a row, from `first` on, that are those of `lane` of LANES: 16 bytes each, or 8 where rows are that
-// short.
+// Loads words of a row, from `first` on, for `lane` of LANES: 16 bytes at a time, or 8 where rows are short.
 template <int LANES, int N>
 __device__ __forceinline__ void take_row(const __nv_bfloat16* row, int lane, u32 (&to)[N], int first = 0) {
   if constexpr (N < 4) {
@@ -76,12 +78,12 @@ __device__ __forceinline__ void take_row(const __nv_bfloat16* row, int lane, u32
   }
 }
 
-// Has the SMs bring a layer's rows into the second-level cache together, ahead of those that attend: each so many, for
-// all would keep the words of other SMs waiting.
-constexpr int kRowsAhead = 16;
-__device__ __forceinline__ void fetch_ahead(const Params& p, int layer) {
+// All SMs together bring a layer's rows into the L2 cache before they attend. Each brings few rows: many would delay
+// the words of other SMs.
+constexpr int kRowsOfSm = 16;
+__device__ __forceinline__ void prefetch_rows_l2(const Params& p, int layer) {
   if (KEYS_IN_RING || threadIdx.x != kConsumers - 32) return;
-  const int first = blockIdx.x * kRowsAhead, rows = min(p.position - first, kRowsAhead);
+  const int first = blockIdx.x * kRowsOfSm, rows = min(p.position - first, kRowsOfSm);
   if (rows <= 0) return;
 #pragma unroll 1
   for (int b = 0; b < BATCH; b++) {
@@ -126,7 +128,7 @@ __device__ __forceinline__ void fetch_values(const __nv_bfloat16* cache, const P
     }
 }
 
-// Puts the newest row, which no cache has yet, in its place among the rows that a lane holds: `at` keys from the first.
+// Puts the newest row, which no cache holds yet, among the rows in this lane's registers, `at` keys behind the first.
 template <int Tiles>
 __device__ __forceinline__ void place_newest_key(const __nv_bfloat16* newest, int at,
                                                  u32 (&keys)[Tiles][2][kKeyWords]) {
@@ -152,7 +154,7 @@ __device__ __forceinline__ void place_newest_value(const __nv_bfloat16* newest, 
   }
 }
 
-// scores[j][i]: of head g with keys 2t and 2t + 1 of half i of tile j.
+// scores[j][i]: scores of head g with keys 2t and 2t + 1 of half i of tile j.
 template <int Tiles>
 __device__ __forceinline__ void score_tiles(const AttentionScratch& a, const Part& part,
                                             const u32 (&keys)[Tiles][2][kKeyWords], float (&scores)[Tiles][2][4]) {
@@ -173,7 +175,7 @@ __device__ __forceinline__ void score_tiles(const AttentionScratch& a, const Par
   }
 }
 
-// sums[w]: of heads 2t and 2t + 1, dimension 2w of this lane's, then dimension 2w + 1.
+// sums[w]: sums of heads 2t and 2t + 1 for this lane's dimension 2w, then 2w + 1.
 template <int Tiles>
 __device__ __forceinline__ void add_values(const float (&weights)[Tiles][2][4],
                                            const u32 (&values)[Tiles][4][kValueWords], float (&sums)[kValueWords][4]) {

@@ -1,27 +1,29 @@
-// The producer: one thread that streams this SM's weights, and what its attention instructions read of the caches.
+// The producer: one thread that copies this SM's weights into the ring, and the keys and values of its attention
+// instructions.
 #pragma once
 #include "ring_keys.cuh"
 
 constexpr int kUnitChunks = (HIDDEN / 16 + kChunkTiles - 1) / kChunkTiles;  // of a product of the residual
-// The first row tile of such a product that no ring holds beside anything before it: consumers are within the product.
+// The first row tile of such a product of which the ring cannot hold anything before the product: consumers are then
+// within the product.
 constexpr int kLongFrom = (STAGES + kUnitChunks - 1) / kUnitChunks;
 
 struct Producer {
   const Params& p;
   Shared& s;
-  Ahead ahead;
+  L2Prefetch prefetch;
   PipelineState<STAGES> at, behind;
-  int flying, known;  // copies on their way; tokens of this launch whose rows may be read
+  int flying, known;  // copies in flight; tokens of this launch whose keys and values may be read
 
-  // Waits for room in the ring; false, here and below, once the consumers have stopped.
-  __device__ __forceinline__ bool room() { return wait_running(s, ahead, s.empty[at.stage], at.parity ^ 1); }
-  // Whether all that has landed is taken: consumers then wait for chunks, not for words.
+  // Waits for a free slot of the ring. This and the functions below return false once the consumers have stopped.
+  __device__ __forceinline__ bool room() { return wait_running(s, prefetch, s.empty[at.stage], at.parity ^ 1); }
+  // Whether the consumers have taken all chunks that have landed: they then wait for chunks, not for words.
   __device__ __forceinline__ bool starved() const {
     const int stage = (behind.stage ? behind.stage : STAGES) - 1;
     return test_wait(s.empty[stage], behind.stage ? behind.parity : behind.parity ^ 1);
   }
-  // Waits for fewer copies than `few` in flight, or, where consumers are starved, `most`; then announces `bytes` in the
-  // next slot.
+  // Waits until fewer than `few` copies are in flight, or, while the consumers wait for chunks, fewer than `most`. Then
+  // announces `bytes` in the next slot.
   __device__ __forceinline__ bool announce(u32 bytes, int few, int most) {
     while (flying >= few) {
       if (test_wait(s.full[behind.stage], behind.parity)) {
@@ -29,7 +31,7 @@ struct Producer {
         flying--;
       } else if (flying < most && starved()) {
         break;
-      } else if (!wait_on(s, ahead)) {
+      } else if (!wait_on(s, prefetch)) {
         return false;
       }
     }
@@ -41,23 +43,24 @@ struct Producer {
     flying++;
   }
 
-  // While SMs are within a product that is `wide` none waits for words, which a queue at the memory would delay.
+  // In a `wide` product (GATE_UP, HEAD) no SM waits for words, which a long queue at the memory would delay.
   __device__ __forceinline__ bool weights(const char*& source, bool wide, int units, int k_tiles) {
     for (int unit = 0; unit < units; unit++) {
       const int few = wide && unit >= kLongFrom ? LONG_IN_FLIGHT : IN_FLIGHT;
       for (int left = k_tiles; left > 0; left -= kChunkTiles) {
         const u32 bytes = kChunkHeader + (min(left, kChunkTiles) + kBlockTiles - 1) / kBlockTiles * kBlock;
-        if (!room() || !announce(bytes, ahead.lead >= bytes ? PREFETCHED_IN_FLIGHT : few, LONG_IN_FLIGHT)) return false;
+        if (!room() || !announce(bytes, prefetch.lead >= bytes ? PREFETCHED_IN_FLIGHT : few, LONG_IN_FLIGHT))
+          return false;
         bulk_load(s.ring[at.stage], source, bytes, s.full[at.stage], kEvictFirst);
         source += bytes;
-        if (PREFETCH_BYTES) ahead.taken(source, bytes);
+        if (PREFETCH_BYTES) prefetch.consume(source, bytes);
         copied();
       }
     }
     return true;
   }
 
-  // The keys and values of a split, pass by pass. Rows that this launch has made are read once their token is known.
+  // The keys and values of a split, pass by pass. Rows of tokens of this launch are read once the token is known.
   __device__ __forceinline__ bool rows(const Instruction& in, int step) {
     const Span span = split_span(in, p.position + step);
     if (in.split >= splits_of(p.position + step + 1)) return true;
@@ -84,14 +87,14 @@ struct Producer {
             for (int stripe = 0; stripe < kStripes; stripe++)
               tma_load(s.ring[at.stage] + stripe * kStripeBytes + box * kBoxBytes, half ? p.value_map : p.key_map,
                        s.full[at.stage], stripe * 64, head, row + key + box * kBoxKeys, kEvictFirst);
-          if (PREFETCH_BYTES) ahead.asked();
+          if (PREFETCH_BYTES) prefetch.count_request();
           copied();
         }
     return true;
   }
 };
 
-// Streams in program order, token after token, and waits for no activation.
+// Copies in program order, token after token. It never waits for an activation.
 __device__ void produce(const Params& p, Shared& s) {
   const char* begin = p.weights + p.weight_offset[blockIdx.x];
   Producer producer{p, s, {begin, p.weights + p.weight_offset[blockIdx.x + 1], begin, 0, cycles()}, {}, {}, 0, 0};
@@ -109,7 +112,7 @@ __device__ void produce(const Params& p, Shared& s) {
         running = producer.weights(source, program->op == kGateUp || program->op == kHead, work.x, work.y);
     }
   }
-  for (; producer.flying > 0; producer.flying--) {  // nothing may land after the block is gone
+  for (; producer.flying > 0; producer.flying--) {  // no copy may land after the block has ended
     while (!try_wait(s.full[producer.behind.stage], producer.behind.parity)) {
     }
     producer.behind.advance();

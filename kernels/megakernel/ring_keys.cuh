@@ -1,30 +1,30 @@
-// Attention to keys and values that come through the ring, as weights do: the producer brings them while q is awaited.
+// Attention to keys and values that come through the ring, as weights do: the producer loads them while the consumers
+// wait for q.
 #pragma once
 #include "attention.cuh"
 
-// A chunk has kChunkKeys rows of one key-value head, keys or values, in boxes of kBoxKeys rows and 64 dimensions, 128
-// bytes a row, whose pieces of 16 bytes the copy engine swizzles by the address. A pass has the keys of up to kPassKeys
-// rows, then their values.
+// A chunk has kChunkKeys rows of one key-value head, keys or values, in boxes of kBoxKeys rows and 64 dimensions. A row
+// of a box has 128 bytes, in the 128-byte swizzle. A pass has the keys of up to kPassKeys rows, then their values.
 constexpr int kChunkKeys = 8192 / HEAD_DIM, kBoxKeys = 32, kPassKeys = kTiles * kStride;
 constexpr int kStripes = HEAD_DIM / 64, kStripeBytes = kChunkKeys * 128, kBoxBytes = kBoxKeys * 128;
 static_assert(!KEYS_IN_RING ||
                   (HEAD_DIM >= 64 && ATTENDED_GROUPS == 1 && kStride % kChunkKeys == 0 && kChunkKeys % 16 == 0),
-              "a chunk's tiles are one each of some warps");
+              "each tile of a chunk belongs to one warp");
 static_assert(!KEYS_IN_RING || kChunkKeys * HEAD_DIM * 2 <= kChunk, "a slot holds a chunk of rows");
 
 template <int LANES, int N>
 __device__ __forceinline__ void take_ring_row(const char* chunk, int key, int lane, u32 (&to)[N]) {
-  const u32 turn = shared_address(chunk) / 128 + key;
+  const u32 line = shared_address(chunk) / 128 + key;
 #pragma unroll
   for (int i = 0; i < N; i += 4) {
     const u32 piece = piece_of<LANES>(i, lane);
-    const uint4 x = *(const uint4*)(chunk + piece / 8 * kStripeBytes + key * 128 + ((piece ^ turn) & 7) * 16);
+    const uint4 x = *(const uint4*)(chunk + piece / 8 * kStripeBytes + key * 128 + ((piece ^ line) & 7) * 16);
     to[i] = x.x, to[i + 1] = x.y, to[i + 2] = x.z, to[i + 3] = x.w;
   }
 }
 
-// Takes the pass from key `first` on out of the ring, up to `end`: the warp's tiles of keys (Rows = 2) or values (4),
-// laid out as by fetch_keys and fetch_values. Rows from `written` on are 0. Loading: other warps may have loads in
+// Loads the pass from key `first` on out of the ring, up to `end`: this warp's tiles of keys (Rows = 2) or values (4),
+// in the order of fetch_keys and fetch_values. Rows from `written` on become 0. Loading: other warps may have loads in
 // flight.
 template <bool Loading, int Rows, int N>
 __device__ __forceinline__ void take_pass(const Params& p, Shared& s, PipelineState<STAGES>& ring,
@@ -57,8 +57,8 @@ __device__ __forceinline__ void take_pass(const Params& p, Shared& s, PipelineSt
   }
 }
 
-// All warps: attention over the span, left in `scratch` warp by warp, as by `attend`. The first keys leave the ring
-// before q is there, so that it has room for more.
+// All warps: attention over the span; the results of each warp stay in `scratch`, as those of `attend`. The first keys
+// leave the ring before q has come, which frees slots for more.
 __device__ __forceinline__ void attend_from_ring(const Params& p, Shared& s, PipelineState<STAGES>& ring,
                                                  const Instruction& in, const Span& span, int position, int b) {
   const Part part = part_of(p, in, span, b);

@@ -1,12 +1,11 @@
-// How the next token is drawn: greedy, or by Gumbel-max over the tokens that top-k and top-p keep. The rule, and the
-// same in numpy, is kernels/ops/sampling.py; docs/kernels/megakernel.md tells how SMs find the threshold together.
+// How the next token is drawn: the largest logit, or Gumbel-max over the tokens that top-k and top-p keep. The same
+// rule in numpy is kernels/ops/sampling.py; docs/kernels/megakernel.md tells how SMs find the threshold together.
 #pragma once
 #include "attended.cuh"
 
 static_assert(BATCH <= WARPS, "each sequence's token is chosen by a warp of its own");
 
-// A logit and its token as one number that orders by logit, then by the smaller token. NaN orders lowest; the two zeros
-// are one.
+// A logit and its token as one number: ordered by logit, then by the smaller token. NaN is the lowest; -0 equals 0.
 __device__ __forceinline__ u64 candidate(float logit, int token) {
   const u32 bits = __float_as_uint(logit + 0.f);
   const u32 ordered = logit != logit ? 0 : bits & 0x80000000u ? ~bits : bits | 0x80000000u;
@@ -45,7 +44,7 @@ __device__ __forceinline__ float noisy(const Sampling& how, float logit, int tok
   return logit * how.inverse_temperature - __logf(-log1pf(-uniform));
 }
 
-// One warp: the best of all SMs' candidates of sequence `b`, two words each at `from`, `stride` words from SM to SM.
+// One warp: the best candidate of sequence `b` over all SMs, two words each at `from`, `stride` words from SM to SM.
 __device__ __forceinline__ u64 best_of_all(const Params& p, Shared& s, const Instruction& end, u32 flag,
                                            const u64* from, int stride, bool& cancelled) {
   const int lane = threadIdx.x % 32;
@@ -68,9 +67,10 @@ __device__ __forceinline__ void store_candidate(u64* to, u64 best, u32 cancel, u
   publish(to + 1, one_value((~(u32)best & 0x7fffffffu) | cancel, flag));
 }
 
-// The search for the smallest logit that is kept. Each round cuts the bracket [low, top) of every sequence into bins;
-// every SM tells the others how many of its tokens, and how much of their mass, lie in each; all add the same words in
-// the same order and so narrow the bracket alike. Rounds use two areas of `counts` in turn (kernels.megakernel.search).
+// The search for the smallest logit that is kept. Each round divides the bracket [low, top) of every sequence into
+// bins. Every SM publishes how many of its tokens, and how much of their probability mass, lie in each bin; all SMs add
+// the same words in the same order and narrow the bracket alike. Rounds alternate between two areas of `counts`
+// (kernels.megakernel.search).
 __device__ __forceinline__ float bin_edge(const Search& q, int bin) {
   if (bin == kBins - 1) return q.low;
   const float start = fminf(q.top, q.largest), part = (float)(bin + 1);
@@ -131,7 +131,7 @@ __device__ __forceinline__ void narrow(const Sampling& how, Search& q, const flo
   __syncwarp();
 }
 
-// Lane i of a warp gets the warp's sum of v[i % kBins]: lanes O apart add, and each keeps half of what both have.
+// Lane i of a warp gets the warp's sum of v[i % kBins]: lanes at distance O add up, and each keeps half of the values.
 template <int O = 16>
 __device__ __forceinline__ float sum_of_bins(float (&v)[kBins]) {
 #pragma unroll
@@ -195,7 +195,8 @@ __device__ __forceinline__ u64* round_area(const Params& p, u32 round) {
 }
 __device__ __forceinline__ u32 round_flag(u32 round) { return round % 0xffffu + 1; }
 
-// One round: hands this SM's bins on and leaves the sums over all SMs in part[0]. False when the machine has given up.
+// One round: publishes this SM's bins and leaves the sums over all SMs in `read`. Returns false when the SM has given
+// up.
 __device__ __forceinline__ bool exchange_bins(const Params& p, Shared& s, const Instruction& end, int step, u32 round) {
   const u32 flag = round_flag(round);
   u64* area = round_area(p, round);

@@ -1,11 +1,12 @@
-// The residual in slices, for many sequences: each SM keeps some columns of it, adds the partials to them alone and
-// hands on what products of it need, as bf16 and with its squares. Everyone reads these instead of all partials.
+// The residual in slices, for many sequences. Each SM keeps some of its columns, adds the partials to these alone, and
+// publishes what the products of the residual need: bf16 values and the sum of squares. All SMs read that instead of
+// all partials.
 #pragma once
 #include "gemv.cuh"
 
-// residual slice += the partials of the last product (or = the embedding of the new token); hands on residual * norm
-// weight, 8 columns of a sequence in three words, and in the fourth the sum of the residual's squares. A lane has 4
-// columns of one sequence, its neighbour the 4 others.
+// residual slice += the partials of the last product, or = the embedding of the new token. Publishes residual · norm
+// weight, 8 columns of a sequence in three words, and in the fourth word the sum of the residual's squares. A lane has
+// 4 columns of one sequence, its neighbour the other 4.
 template <int Partials>
 __device__ __forceinline__ void add_to_slice(const Params& p, Shared& s, const Instruction& in, u32 flag, int step,
                                              const u64* partials, const float* norm) {
@@ -22,7 +23,7 @@ __device__ __forceinline__ void add_to_slice(const Params& p, Shared& s, const I
       const float2 low = unpack<bf16>(raw.x), high = unpack<bf16>(raw.y);
       x = make_float4(low.x, low.y, high.x, high.y);
     } else {
-      x = first < items ? residual : float4{};  // lanes beyond read nothing: the last item's lane writes it
+      x = first < items ? residual : float4{};  // lanes behind the last item: its own lane writes the residual
       u32 from[Partials];
       ulonglong2 words[Partials];
 #pragma unroll
@@ -61,11 +62,11 @@ __device__ __forceinline__ void add_to_slice(const Params& p, Shared& s, const I
 
 static_assert(!SLICE || !kRmsScaleWarp, "the sum of squares is the consumers'");
 
-// input = the normed residual, by whom it was added to.
+// input = the normed residual, from the SMs that published it.
 __device__ __forceinline__ void load_slices(const Params& p, Shared& s, const Instruction& in, u32 flag) {
   const u64* normed = p.normed + (in.op == kGateUp) * (HIDDEN / 8 * BATCH * 4);
-  float squares =
-      load_eights(p, s, in, flag, normed, HIDDEN / 16);  // of one sequence: a thread's groups are kColumns apart
+  float squares = load_eights(p, s, in, flag, normed,
+                              HIDDEN / 16);  // of one sequence: a thread's groups are kColumns lanes from each other
 #pragma unroll
   for (int o = kColumns; o < 32; o <<= 1) squares += __shfl_xor_sync(~0u, squares, o);
   if (threadIdx.x % 32 < BATCH) s.squares[threadIdx.x / 32 + threadIdx.x % 32 * WARPS] = squares;

@@ -1,9 +1,9 @@
-// The weights' way to an SM: memory, the second-level cache, the ring in shared memory.
+// How weights reach an SM: from memory through the L2 cache into the ring in shared memory.
 #pragma once
 #include "machine.cuh"
 
-// The consumers' wait for a chunk. When it takes too long the machine is marked as faulted and works on with what is
-// there until the next barrier.
+// The consumers wait for a chunk. When it takes too long, `faulted` is set and they go on with the bytes that are there
+// until the next barrier.
 __device__ __forceinline__ void wait_chunk(const Params& p, Shared& s, const Instruction& in, Barrier& barrier,
                                            u32 parity) {
   u64 began = 0;
@@ -11,39 +11,38 @@ __device__ __forceinline__ void wait_chunk(const Params& p, Shared& s, const Ins
     if (given_up(p, s, in, spin, began)) return;
 }
 
-// A warp is done with the slot at hand. Its reads of shared memory queue behind the loads from memory that the SM has
-// in flight; an arrival does not, nor does the bulk copy that it lets in. Within a product no load is in flight.
-// Elsewhere the arrival must not come before what was read: `after` is 0 and depends on it, or
-// `fence_proxy_async_shared` comes first.
+// This warp has read its blocks of the current chunk: it frees the slot. Reads of shared memory queue behind the loads
+// from memory that the SM has in flight; neither an arrival nor the bulk copy that follows it waits for them. Within a
+// product no load is in flight. Elsewhere the arrival must follow the reads: `after` is 0 but depends on what was read,
+// or the caller fences by `fence_proxy_async_shared`.
 __device__ __forceinline__ void release_chunk(Shared& s, PipelineState<STAGES>& ring, u32 after = 0) {
   __syncwarp();
   if (DEBUG || threadIdx.x % 32 == 0) arrive_address(shared_address(&s.empty[ring.stage]) + after);
   ring.advance();
 }
 
-// What the producer brings into the second-level cache beyond the ring, while consumers wait for a hand-over and the
-// ring is full. Paced by the clock, since a long queue at the memory would delay the words that SMs hand each other;
-// what the ring has to ask the memory for counts.
-struct Ahead {
+// What the producer prefetches into the L2 cache beyond the ring, while the ring is full. Requests are paced by the
+// clock: a long queue at the memory would delay flagged words. What the ring itself requests counts too.
+struct L2Prefetch {
   static constexpr u32 kPiece = 4096;
   const char *begin, *end;  // this SM's weights, of one token
-  const char* at;           // the next to ask for
-  u32 lead = 0;             // bytes asked for that the ring has not taken
-  u32 due;                  // when the next may be asked for, in cycles
+  const char* at;           // the next byte to prefetch
+  u32 lead = 0;             // bytes that were prefetched and that the ring has not taken
+  u32 due;                  // when the next request may be issued, in cycles
 
-  // The ring takes `bytes` up to `next`.
-  __device__ __forceinline__ void taken(const char* next, u32 bytes) {
+  // The ring takes `bytes`, which end at `next`.
+  __device__ __forceinline__ void consume(const char* next, u32 bytes) {
     if (lead >= bytes) {
       lead -= bytes;
       return;
     }
     lead = 0;
     at = next == end ? begin : next;
-    asked();
+    count_request();
   }
-  // The ring asks the memory for a chunk.
-  __device__ __forceinline__ void asked() { due += PREFETCH_CYCLES * (kChunk / kPiece); }
-  __device__ __forceinline__ void issue_loads() {
+  // The ring requests a chunk from memory.
+  __device__ __forceinline__ void count_request() { due += PREFETCH_CYCLES * (kChunk / kPiece); }
+  __device__ __forceinline__ void request() {
     const u32 now = cycles();
     if (lead >= PREFETCH_BYTES || (int)(now - due) < 0) return;
     const u32 piece = min(kPiece, (u32)(end - at));
@@ -55,14 +54,14 @@ struct Ahead {
   }
 };
 
-// What the producer does while it waits; false once the consumers have stopped.
-__device__ __forceinline__ bool wait_on(const Shared& s, Ahead& ahead) {
+// What the producer does in each round of a wait. Returns false once the consumers have stopped.
+__device__ __forceinline__ bool wait_on(const Shared& s, L2Prefetch& prefetch) {
   if (*(volatile const int*)&s.stop) return false;
-  if (PREFETCH_BYTES) ahead.issue_loads();
+  if (PREFETCH_BYTES) prefetch.request();
   return true;
 }
-__device__ __forceinline__ bool wait_running(const Shared& s, Ahead& ahead, Barrier& barrier, u32 parity) {
+__device__ __forceinline__ bool wait_running(const Shared& s, L2Prefetch& prefetch, Barrier& barrier, u32 parity) {
   while (!test_wait(barrier, parity))
-    if (!wait_on(s, ahead)) return false;
+    if (!wait_on(s, prefetch)) return false;
   return true;
 }

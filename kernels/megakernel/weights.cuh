@@ -1,4 +1,4 @@
-// Streamed weights as operands of the matrix units: a warp's blocks of a chunk times the inputs they meet, in each
+// Streamed weights as operands of the tensor cores: a warp's blocks of a chunk times the inputs that they meet, in each
 // precision.
 #pragma once
 #include "stream.cuh"
@@ -16,17 +16,17 @@
 constexpr bool kDiagonal = WEIGHT_BITS == 4 && BATCH <= 2;
 constexpr float kUndo = kDiagonal ? 67108864.f : WEIGHT_BITS == 4 ? 128.f : 1.f;
 
-constexpr int kEach = kChunkBlocks / WARPS;  // blocks of a chunk that a warp multiplies, every WARPS-th
-static_assert(kChunkBlocks % WARPS == 0, "a chunk is dealt evenly to the warps");
+constexpr int kEach = kChunkBlocks / WARPS;  // blocks of a chunk that a warp multiplies: every WARPS-th
+static_assert(kChunkBlocks % WARPS == 0, "all warps have equally many blocks of a chunk");
 constexpr int kTogether = kDiagonal && BATCH == 1 ? 2 : 1;  // blocks whose inputs share a lane's registers
-static_assert(kEach % kTogether == 0, "blocks are dealt in pairs");
-constexpr int kChains = 4;  // independent sums of a warp
+static_assert(kEach % kTogether == 0, "a warp has whole pairs of blocks");
+constexpr int kChains = 4;  // independent sums of a warp, so that products do not wait for each other
 
 // A lane's share of a warp's blocks of a chunk, and the inputs they meet.
 struct Codes {
   uint4 codes[kEach];
-  u32 scales[kEach];  // nvfp4: of rows g (low byte) and g + 8 of its tile; if diagonal, those of two tiles for
-                      // kTogether blocks
+  u32 scales[kEach];  // nvfp4: scales of rows g (low byte) and g + 8 of a tile; with kDiagonal of two tiles and
+                      // kTogether blocks kTogether blocks
 };
 using Inputs = uint2[kEach / kTogether][kBlockTiles];
 
@@ -57,7 +57,7 @@ __device__ __forceinline__ float4 four_scales(u32 word) {
   return make_float4(low.x, low.y, high.x, high.y);
 }
 
-// Tile n of block i as the matrix units want it, in nvfp4 not yet scaled.
+// Tile n of block i as an operand; nvfp4 codes are not scaled yet.
 __device__ __forceinline__ uint4 operand(const Codes& own, int i, int n) {
   const uint4 codes = own.codes[i];
   if constexpr (WEIGHT_BITS == 16) return codes;
@@ -66,8 +66,8 @@ __device__ __forceinline__ uint4 operand(const Codes& own, int i, int n) {
   return make_uint4(low.x, low.y, high.x, high.y);
 }
 
-// sum += the warp's blocks of a chunk of `tiles` times their inputs. If diagonal, sum[0] is rows g and g + 8 of columns
-// 2t and 2t + 1 as the matrix units leave them, scaled, and the rest stays as it is.
+// sum += the warp's blocks of a chunk of `tiles` times their inputs. With kDiagonal only sum[0] is used: scaled sums of
+// rows g and g + 8, columns 2t and 2t + 1.
 __device__ __forceinline__ void multiply(float (&sum)[kChains][4], const Codes& own, const Inputs& input, int tiles) {
 #pragma unroll
   for (int first = 0; first < kEach; first += kTogether) {
@@ -148,15 +148,15 @@ __device__ __forceinline__ void load_codes(Codes& own, const char* chunk, int ti
   }
 }
 
-// fp8: makes this warp's inputs of `tiles`, Tiles at most, halves, in place. The factors of the sequences of columns 2t
-// and 2t + 1 that undo it.
+// fp8: converts this warp's inputs of `tiles` (at most Tiles) to fp16 in place, each sequence times a power of two.
+// Returns the inverse factors of the sequences of columns 2t and 2t + 1.
 template <int Tiles>
 __device__ __forceinline__ float2 halve_inputs(char* input, int tiles) {
   constexpr int kPieces = kBlockTiles * kColumns * 2, kAtOnce = 32 / kPieces;  // of 16 bytes, of a block; blocks
   constexpr int kBlocks = (Tiles + kBlockTiles * WARPS - 1) / (kBlockTiles * WARPS);
   constexpr int kRounds = (kBlocks + kAtOnce - 1) / kAtOnce;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, piece = lane % kPieces;
-  u32 largest = 15u << 7;  // of smaller numbers nothing is left; both factors are then finite
+  u32 largest = 15u << 7;  // smaller inputs become 0; both factors are finite then
   uint4 pieces[kRounds];
 #pragma unroll
   for (int i = 0; i < kRounds; i++) {
