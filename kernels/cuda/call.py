@@ -13,7 +13,7 @@ from torch import Tensor
 from kernels.cuda.launch import current_stream
 
 CALLS_KEPT = 512
-"""Sets of arguments whose packed launches a built variant keeps. A packed launch takes about 3 KB."""
+"""Sets of arguments whose packed launches a built variant keeps. A packed launch takes 1.6 to 2.8 KB."""
 
 OUTPUTS_KEPT = 8
 """Addresses of outputs kept for each set of arguments: torch's allocator gives the same few again and again."""
@@ -109,11 +109,11 @@ class CudaCall(ABC):
         self._launches: Kept[Callable[[], object]] = Kept(CALLS_KEPT)
 
     def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
-        device, stream = current_stream() if _has_gpu() else (-1, 0)
+        device, stream = current_stream() if (gpu := _has_gpu()) else (-1, 0)
         key: Any = (device, stream, _identity(out), *map(_identity, arguments))
         if named:
             key = (key, *named, *map(_identity, named.values()))
-        fresh = self.workspace and torch.cuda.is_current_stream_capturing()
+        fresh = gpu and self.workspace and torch.cuda.is_current_stream_capturing()
         call = None if fresh else self._calls.get(key)
         if call is None:
             call = self._prepare(True, stream, out, *arguments, **named)

@@ -102,6 +102,12 @@ def test_sums_are_kept_only_to_be_looked_at_again():
         assert dataclasses.replace(best, k_warps=8, warps=8).kept_units(132) == kept
 
 
+def test_an_argument_on_the_host_is_named():
+    variant, drawn = registry.variant("lm_head_skinny"), inputs.draw(CASE, "cpu", 1)
+    with pytest.raises(ValueError, match="x is on cpu, not on a GPU"):
+        variant.build(CASE, {})(**gate.pack(variant, CASE, {}, drawn))
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize("sampling", ["argmax", "top_k_p"])
