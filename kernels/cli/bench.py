@@ -190,25 +190,10 @@ def rows_of(trials: "Sequence[Trial]") -> list[Row]:
     best = min(peers, default=None)
     return [
         Row(
-            op=trial.case.op,
-            case=trial.case.model_dump(),
-            variant=trial.variant,
-            params=trial.params,
-            peer=trial.peer,
-            ms=trial.ms,
-            ms_low=trial.ms_low,
-            ms_high=trial.ms_high,
-            tflops=trial.tflops,
-            gbps=trial.gbps,
-            floor_share=trial.floor_share,
+            **trial.shared(),
             ratio_to_best_peer=best / trial.ms if best and trial.ms and trial.raced else None,
-            gate=trial.gate,  # type: ignore[arg-type]
-            kernels=trial.kernels,
             own=is_own(trial.kernels) if trial.raced and not trial.peer else None,
             host_us=trial.host_us,
-            error=trial.error,
-            error_limit=trial.error_limit,
-            reason=trial.reason,
         )
         for trial in tried
     ]

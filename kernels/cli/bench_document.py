@@ -5,18 +5,16 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from kernels.plan import Params
-
-Gate = Literal["pass", "fail", "impossible", "refused", "error"]
+from kernels.tune.timed_variant import TimedVariant
 
 
-class Row(BaseModel):
-    """One variant at one case. Times in ms with the 95 % interval of the median.
+class Row(TimedVariant):
+    """One variant at one case, as a bench document keeps it.
 
-    `ratio_to_best_peer` is the best peer's time over this one's: above 1 is faster. `kernels` are the names seen on
-    the device, `own` whether none of them is a library's, `host_us` the median time in µs that the host spends in a
-    call. Params that lost to others of their variant were timed among these alone, not beside the peers: their rows
-    have none of the four. Decode rows carry as well `ttf64_ms` (which
+    `ratio_to_best_peer` is the best peer's time over this one's: above 1 is faster. `own` is whether none of the
+    kernels is a library's. `host_us` is the median time in µs that the host spends in a call. Params that lost to
+    others of their variant were timed among these alone, not beside the peers: their rows have none of the three, and
+    no kernels. Decode rows carry as well `ttf64_ms` (which
     is `ms`), `ms_per_token`, `read_share`, the share of the measured read bandwidth that a decode step's bytes take,
     and `rounds`, the requests behind the medians; where asked for also `kl` (mean, nats) and `disagreement` (of the
     most likely token) from the float32 model over `tokens`.
@@ -24,24 +22,9 @@ class Row(BaseModel):
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    op: str
     case: dict[str, Any]
-    variant: str
-    params: Params = {}
-    peer: bool
-    ms: float | None = None
-    ms_low: float | None = None
-    ms_high: float | None = None
-    tflops: float | None = None
-    gbps: float | None = None
-    floor_share: float | None = None
     ratio_to_best_peer: float | None = None
-    gate: Gate
-    kernels: list[str] = []
     own: bool | None = None
-    error: float | None = None
-    error_limit: float | None = None
-    reason: str = ""
     ttf64_ms: float | None = None
     ms_per_token: float | None = None
     read_share: float | None = None

@@ -24,6 +24,7 @@ from kernels.proof import inputs
 from kernels.proof.mutation_check import rest_is_unchanged, written
 from kernels.proof.poison import PoisonedEmpty, poison
 from kernels.proof.reference_cache import Answer, ReferenceCache, copied, same
+from kernels.proof.verdict import Gate
 from kernels.registry import Variant
 
 
@@ -38,7 +39,7 @@ class GateReport:
     error: float | None
     limit: float | None
     sentence: str
-    gate: str = "pass"
+    gate: Gate = "pass"
     quantisation: float | None = None
 
 

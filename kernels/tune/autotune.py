@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -20,6 +20,7 @@ from kernels.proof.kernel_names import kernels_seen
 from kernels.proof.reference_cache import ReferenceCache
 from kernels.registry import Variant
 from kernels.tune.jobs import shared_out
+from kernels.tune.timed_variant import TimedVariant
 
 NOT_TRIED = "Not tried"
 """How the reason of a trial begins for which there was no time."""
@@ -31,34 +32,28 @@ FINALISTS = 2
 """Sets of a variant's params that race beside the other variants, where the quick race cannot tell them apart."""
 
 
-@dataclass
-class Trial:
-    """One variant with one set of params tried for one case. Times in ms; the fields are those of a Candidate.
+class Trial(TimedVariant):
+    """One variant with one set of params tried for one case.
 
     `raced` is whether it was timed beside the other variants, not only among its own params; `kernels` are then known.
+    `quantisation` is what rounding the inputs alone changes of the result.
     """
 
     case: Case
-    variant: str
-    params: dict[str, Any]
-    peer: bool
     lossy: bool
-    gate: str
-    reason: str = ""
-    error: float | None = None
-    error_limit: float | None = None
     quantisation: float | None = None
-    ms: float | None = None
-    ms_low: float | None = None
-    ms_high: float | None = None
     floor_ms: float | None = None
-    floor_share: float | None = None
-    tflops: float | None = None
-    gbps: float | None = None
-    kernels: list[str] = field(default_factory=list)
     host_us: float | None = None
     raced: bool = False
     chosen: bool = False
+
+    @classmethod
+    def of(cls, case: Case, variant: Variant, params: dict[str, Any], reason: str = "") -> Self:
+        """A trial that has not been proven yet; `reason` says why it is refused."""
+        return cls(
+            op=case.op, case=case, variant=variant.name, params=params, peer=variant.peer, lossy=variant.lossy,
+            gate="refused", reason=reason,
+        )  # fmt: skip
 
     @property
     def id(self) -> str:
@@ -119,10 +114,10 @@ def try_case(
         if not served:
             refusal = variant.serves(mine[0], bench.gpu)
             reason = refusal.reason if refusal else ""
-            trials.append(Trial(case, variant.name, {}, variant.peer, variant.lossy, "refused", reason))
+            trials.append(Trial.of(case, variant, {}, reason))
         for each in served:
             for params in variant.space(each):
-                trial = Trial(each, variant.name, params, variant.peer, variant.lossy, "refused", forbidden)
+                trial = Trial.of(each, variant, params, forbidden)
                 trials.append(trial)
                 call = None if variant.lossy and forbidden else _prove(bench, variant, trial, end)
                 if call is not None:
@@ -151,7 +146,7 @@ def prove_ahead(bench: Bench, cases: Sequence[Case], jobs: int) -> dict[str, gat
 def _offered(bench: Bench, case: Case) -> list[Trial]:
     """A trial of every variant that is to be tried and serves the case, with each of its params."""
     return [
-        Trial(case, variant.name, params, variant.peer, variant.lossy, "refused")
+        Trial.of(case, variant, params)
         for variant in registry.variants(case.op)
         if (bench.only is None or variant.name in bench.only) and variant.serves(case, bench.gpu) is None
         for params in variant.space(case)

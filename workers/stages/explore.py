@@ -149,27 +149,12 @@ def _known(candidates: list[Candidate]) -> dict[str, str] | None:
 def candidate(trial: Trial, per_request: float) -> Candidate:
     """The trial as a document."""
     return Candidate(
+        **trial.shared(),
         id=trial.id,
-        op=trial.case.op,
-        case=trial.case.model_dump(),
-        variant=trial.variant,
         summary=registry.variant(trial.variant).summary,
-        params=trial.params,
-        peer=trial.peer,
-        gate=trial.gate,
-        error=trial.error,
-        error_limit=trial.error_limit,
-        ms=trial.ms,
-        ms_low=trial.ms_low,
-        ms_high=trial.ms_high,
         floor_ms=trial.floor_ms,
-        floor_share=trial.floor_share,
-        tflops=trial.tflops,
-        gbps=trial.gbps,
         per_request=per_request,
-        kernels=trial.kernels,
         chosen=trial.chosen,
-        reason=trial.reason,
     )
 
 

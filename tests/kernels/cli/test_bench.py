@@ -252,16 +252,20 @@ def test_a_named_variant_is_told_why_it_is_refused(capsys):
 
 def test_ratio_is_the_best_peers_time_over_this_ones():
     case = LinearCase(m=1, n=8, k=8)
+
+    def trial(name, peer, gate, **known):
+        return Trial(op="linear", case=case, variant=name, peer=peer, lossy=False, gate=gate, **known)
+
     trials = [
-        Trial(case, "a", {}, True, False, "pass", ms=2.0, raced=True),
-        Trial(case, "b", {}, True, False, "pass", ms=4.0, raced=True),
-        Trial(case, "c", {}, False, False, "pass", ms=1.0, raced=True, kernels=["own_gemm"], host_us=9.5),
-        Trial(case, "d", {}, False, False, "pass", ms=1.0, raced=True, kernels=["nvjet_hsh_64x8"]),
-        Trial(case, "e", {}, True, False, "fail"),
-        Trial(case, "f", {}, True, False, "refused"),
-        Trial(case, "g", {}, True, False, "refused", "Not tried: no time was left for this case."),
-        Trial(case, "h", {}, True, False, "pass", ms=0.5),
-        Trial(case, "i", {}, False, False, "pass", ms=0.5),
+        trial("a", True, "pass", ms=2.0, raced=True),
+        trial("b", True, "pass", ms=4.0, raced=True),
+        trial("c", False, "pass", ms=1.0, raced=True, kernels=["own_gemm"], host_us=9.5),
+        trial("d", False, "pass", ms=1.0, raced=True, kernels=["nvjet_hsh_64x8"]),
+        trial("e", True, "fail"),
+        trial("f", True, "refused"),
+        trial("g", True, "refused", reason="Not tried: no time was left for this case."),
+        trial("h", True, "pass", ms=0.5),
+        trial("i", False, "pass", ms=0.5),
     ]
     rows = {row.variant: row for row in rows_of(trials)}
     assert [rows[name].ratio_to_best_peer for name in "abcdehi"] == [1.0, 0.5, 2.0, 2.0, None, None, None]

@@ -2,6 +2,7 @@
 
 import torch
 
+from kernels import registry
 from kernels.hardware import GPUS
 from kernels.measure.timing import Rule
 from kernels.ops import AttentionCase, LinearCase
@@ -186,9 +187,10 @@ def test_params_are_tuned_and_the_losers_kept(plant):
 
 
 def test_ids_are_the_same_in_every_run():
-    first, second = (Trial(CASE, "torch_linear", {"a": 1}, True, False, "pass") for _ in range(2))
+    variant = registry.variant("torch_linear")
+    first, second = (Trial.of(CASE, variant, {"a": 1}) for _ in range(2))
     assert first.id == second.id
-    assert first.id != Trial(CASE, "torch_linear", {"a": 2}, True, False, "pass").id
+    assert first.id != Trial.of(CASE, variant, {"a": 2}).id
 
 
 def test_what_the_gate_said_ahead_is_not_asked_again(plant, monkeypatch):

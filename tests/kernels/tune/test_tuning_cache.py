@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from kernels import registry
 from kernels.hardware import GPUS
 from kernels.measure.timing import Rule
 from kernels.ops import LinearCase
@@ -69,7 +70,9 @@ def test_broken_or_outdated_choices_are_ignored(tmp_path, broken):
 def test_cache_directory_comes_from_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "deep" / "cache"))
     choices = TuningCache(ENVIRONMENT)
-    won = Trial(CASE, "torch_linear", {}, True, False, "pass", "best", ms=1.0, chosen=True)
+    won = Trial.of(CASE, registry.variant("torch_linear"), {}, "best").model_copy(
+        update={"gate": "pass", "ms": 1.0, "chosen": True}
+    )
     choices.keep(CASE, [won])
     assert json.loads(choices.path.read_text())["choices"][CASE.key]["variant"] == "torch_linear"
     assert choices.path.is_relative_to(tmp_path)

@@ -3,8 +3,9 @@
 import pytest
 
 from kernels.ops import AttentionCase, LinearCase
+from kernels.tune.timed_variant import TimedVariant
 from tests.workers.conftest import TINY, manifest, stage_input
-from workers.documents.measurement import Ceilings, Environment
+from workers.documents.measurement import Candidate, Ceilings, Environment
 from workers.documents.stages import ProfileResult, Results
 from workers.documents.workload import Constraints
 from workers.harness.context import StageError
@@ -148,3 +149,7 @@ def test_without_time_nothing_is_tried_and_it_says_so(context):
 def test_a_profile_is_needed(context):
     with pytest.raises(StageError, match="profile stage"):
         explore.run(stage_input("explore"), context)
+
+
+def test_a_candidate_has_every_field_of_a_timed_variant():
+    assert set(TimedVariant.model_fields) <= set(Candidate.model_fields)

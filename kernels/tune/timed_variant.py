@@ -1,0 +1,41 @@
+"""The record of a timed variant, which the autotuner, bench documents and candidates share. Imports without torch."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from kernels.plan import Params
+from kernels.proof.verdict import Gate
+
+
+class TimedVariant(BaseModel):
+    """One variant with one set of params at one case.
+
+    Times are in ms, with the 95 % interval of the median. `error` and `error_limit` are those of the accuracy gate.
+    `floor_share` is the roofline floor over the time. `kernels` are the names seen on the device. `reason` is a
+    sentence.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    op: str
+    case: Any
+    variant: str
+    params: Params = {}
+    peer: bool
+    ms: float | None = None
+    ms_low: float | None = None
+    ms_high: float | None = None
+    tflops: float | None = None
+    gbps: float | None = None
+    floor_share: float | None = None
+    gate: Gate
+    kernels: list[str] = []
+    error: float | None = None
+    error_limit: float | None = None
+    reason: str = ""
+
+    def shared(self) -> dict[str, Any]:
+        """The fields that every such record has, the case as a dictionary."""
+        found = {name: getattr(self, name) for name in TimedVariant.model_fields}
+        return found | {"case": self.case if isinstance(self.case, dict) else self.case.model_dump()}
