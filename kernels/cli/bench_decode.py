@@ -13,6 +13,7 @@ import torch
 from kernels import engine, registry
 from kernels.cli.bench_document import Row
 from kernels.engine import Runner
+from kernels.engine.model_case import model_case
 from kernels.engine.vllm_runner import PYTHON_VARIABLE
 from kernels.engine.whole_model import WholeModel
 from kernels.hardware import Gpu
@@ -22,7 +23,9 @@ from kernels.measure.roofline import exceeds_peak, floor_ms
 from kernels.measure.timing import median_interval
 from kernels.model_files import catalogue
 from kernels.ops import BYTES, ModelCase
+from kernels.proof import logit_gate
 from kernels.proof.kernel_names import is_own, kernels_seen
+from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from kernels.proof.served_ids import logit_gaps
 
 TOKENS = 64
@@ -36,11 +39,7 @@ TABLE = (
 CPU_TABLE = (("tiny-llama", 1, 128),)
 USUAL_BUILD_SECONDS = 60.0
 """Variants that may take longer to build run only when they are named, or with `--compiled`."""
-SANITY = {"bf16": 0.06, "fp16": 0.03, "fp32": 0.01, "fp8": 0.25, "int8": 0.5, "nvfp4": 0.9}
-"""Largest relative difference of the logits from the eager model's that rounding to a precision explains: about three
-times what an H200 showed in bf16 (2 %), less in fp8 (15 %) and NVFP4 (49 %), where logits of unlike models give 1.4.
-"""
-SANITY_TOKENS = 256
+COMPARED_TOKENS = 256
 """So much of each row's prompt is compared."""
 FEWEST, SLOW = 5, 3.0
 """After FEWEST rounds a runner that takes SLOW times as long as the fastest peer is not measured any more."""
@@ -104,47 +103,17 @@ def decode_rows(options: Options, ceilings: dict[str, Any], current_device: tupl
         config, _ = catalogue.entry(name)
         model = engine.load(None, config, seed=0, generated=True, dtype=dtype, device=device.type)
         for _, batch, prompt in groups:
-            yield from _measured(model, model_case(model, name, dtype, batch, prompt), options, gpu, ceilings)
+            yield from _measured(model, model_case(model, name, dtype, batch, prompt, TOKENS), options, gpu, ceilings)
             gc.collect()
             if device.type == "cuda":
                 torch.cuda.empty_cache()
         del model
 
 
-def model_case(model: Any, name: str, dtype: str, batch: int, prompt: int) -> ModelCase:
-    """The case of a loaded model with weights from a seed.
-
-    A decode step reads every weight but an embedding that is only looked up, and on average the keys and values of the
-    prompt and half of what is generated.
-    """
-    embedding = model.get_input_embeddings().weight
-    head = model.get_output_embeddings()
-    tied = head is not None and head.weight.data_ptr() == embedding.data_ptr()
-    unread = 0 if tied else embedding.numel()
-    parameters = sum(each.numel() for each in model.parameters()) - unread
-    return ModelCase(
-        model=name,
-        weights=dtype,  # type: ignore[arg-type]
-        batch=batch,
-        prompt=prompt,
-        tokens=TOKENS,
-        parameters=parameters,
-        bytes_per_token=parameters * embedding.itemsize + _cache_bytes(model.config, batch, prompt, embedding.itemsize),
-    )
-
-
-def _cache_bytes(config: Any, batch: int, prompt: int, itemsize: int) -> float:
-    """Bytes of keys and values that the mean decode step reads."""
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    kv_heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    row = 2 * config.num_hidden_layers * kv_heads * head_dim * itemsize
-    return batch * row * (prompt + TOKENS / 2)
-
-
 def _measured(model: Any, case: ModelCase, options: Options, gpu: Gpu, ceilings: dict[str, Any]) -> Iterator[Row]:
     generator = torch.Generator().manual_seed(5)
     ids = torch.randint(model.config.vocab_size, (case.batch, case.prompt), generator=generator).to(model.device)
-    expected = engine.runner("eager", model).logits(ids[:, :SANITY_TOKENS]).float()
+    expected = engine.runner("eager", model).logits(ids[:, :COMPARED_TOKENS]).float()
     runs = [_prepared(variant, own, model, ids, expected) for variant, own in _wanted(case, options, gpu)]
     end = time.monotonic() + options.seconds
     for done in range(options.rounds):
@@ -167,7 +136,7 @@ def _measured(model: Any, case: ModelCase, options: Options, gpu: Gpu, ceilings:
 def _judge_served(runs: Sequence[_Run], reference: Runner, ids: torch.Tensor) -> None:
     """Fails a runner whose last timed request served ids that are not the model's, torch's eager model being right."""
     for run in (run for run in runs if run.served):
-        refusal = logit_gaps(reference, ids, run.served).refusal(SANITY[run.case.weights])
+        refusal = logit_gaps(reference, ids, run.served).refusal(LARGEST_DIFFERENCE[run.case.weights])
         if refusal:
             run.gate, run.reason = "fail", refusal
 
@@ -215,12 +184,13 @@ def _prepared(variant: WholeModel, case: ModelCase, model: Any, ids: torch.Tenso
         runner.prepare(case.batch, case.prompt, case.tokens)
         if not runner.gives_logits:
             return _Run(variant, case, runner, "pass")
-        found = runner.logits(ids[:, :SANITY_TOKENS]).float()
-        difference = float((found - expected).norm() / expected.norm())
+        found = runner.logits(ids[:, :COMPARED_TOKENS]).float()
+        difference = logit_gate.difference(found, expected)
     except Exception as error:
         return _Run(variant, case, runner, "error", f"It could not run: {type(error).__name__}: {str(error)[:200]}")
-    gate = "pass" if difference <= SANITY[case.weights] else "fail"
-    return _Run(variant, case, runner, gate, f"Its logits differ from eager's by {difference:.2%}.")
+    if refusal := logit_gate.refusal(difference, case.weights):
+        return _Run(variant, case, runner, "fail", refusal)
+    return _Run(variant, case, runner, "pass", f"Its logits differ from eager's by {difference:.2%}.")
 
 
 def _row(run: _Run, gpu: Gpu, ceilings: dict[str, Any], best: float | None, ids: torch.Tensor) -> Row:

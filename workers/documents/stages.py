@@ -171,7 +171,22 @@ class Quality(Document):
     sentence: str
 
 
+class ServedIds(Document):
+    """Ids of timed requests, teacher-forced through the model as it is served today.
+
+    A logit gap is how far the logit of an id lies below the largest one, in standard deviations of its position.
+    """
+
+    tokens: int
+    mean_gap: float
+    largest_gap: float
+    acceptable: bool
+    sentence: str
+
+
 class VerifyResult(Document):
+    """`refusal` says why the plan's figures do not count: it serves other ids, or beats the limits of its chip."""
+
     environment: Environment
     plan: dict[str, Any]
     before: list[Distribution]
@@ -182,6 +197,8 @@ class VerifyResult(Document):
     speedup: Speedup
     outcomes: list[ObjectiveOutcome]
     quality: Quality | None
+    served_ids: ServedIds | None = None
+    refusal: str = ""
     verdict: Verdict
     sentence: str
 

@@ -1,13 +1,25 @@
 """The workload's traffic on one runner: closed-loop clients that queue, first in first out, for one GPU."""
 
+import random
 import time
 from collections import deque
+from dataclasses import dataclass
 
 import torch
 
 from kernels.engine import Generation, Runner
 from workers.documents.workload import Traffic
 from workers.statistics import Served
+
+KEPT_BATCHES = 16
+
+
+@dataclass(frozen=True)
+class KeptBatch:
+    """A served batch: `prompt` [batch, prompt_tokens] int64, and the ids that came back, `tokens` [batch][new]."""
+
+    prompt: torch.Tensor
+    tokens: list[list[int]]
 
 
 class Clients:
@@ -16,13 +28,16 @@ class Clients:
     The runner takes `batch` requests at a time, so there are at least that many clients. The clock runs only inside
     `serve`: while another runner is measured in between, these clients and their queue stand still. `kind` is that of
     the model: encoders (and whatever else does not generate) make one pass over the prompt and count the tokens read.
+    `kept` holds some of the timed batches with the ids that were served.
     """
 
     def __init__(self, runner: Runner, traffic: Traffic, kind: str, vocabulary: int, device: str, seed: int) -> None:
         self.runner, self.traffic, self.kind = runner, traffic, kind
         self.served: list[Served] = []
+        self.kept: list[KeptBatch] = []
         self._vocabulary, self._device = vocabulary, device
         self._generator = torch.Generator().manual_seed(seed)
+        self._keeping = random.Random()
         self._away_ns = 0
         self._left_ns = time.monotonic_ns()
         self._queue = deque([self._left_ns] * max(traffic.concurrency, traffic.batch))
@@ -37,6 +52,7 @@ class Clients:
         for _ in range(self.rounds):
             self.serve()
         self.served.clear()
+        self.kept.clear()
 
     def serve(self) -> Served:
         """The next batch: the requests that have waited longest, on fresh random prompts."""
@@ -51,7 +67,15 @@ class Clients:
         tokens = len(times) if self.kind == "decoder" else self.traffic.prompt_tokens
         served = Served(min(waiting), start_ns, times, len(waiting), tokens)
         self.served.append(served)
+        self._keep(KeptBatch(prompt, generation.tokens))
         return served
+
+    def _keep(self, batch: KeptBatch) -> None:
+        """Keeps a random sample of the batches (reservoir sampling), so that no runner can know which are judged."""
+        if len(self.kept) < KEPT_BATCHES:
+            self.kept.append(batch)
+        elif (place := self._keeping.randrange(len(self.served))) < KEPT_BATCHES:
+            self.kept[place] = batch
 
     def draw(self) -> torch.Tensor:
         """Random ids [batch, prompt_tokens] on the device, ready before the clock runs."""

@@ -2,6 +2,7 @@
 
 from kernels import registry
 from kernels.plan import Plan
+from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Constraints
 
@@ -16,6 +17,17 @@ def lossy_refusal(weights: str, constraints: Constraints, model: ModelManifest) 
             "allow_unverified_quality."
         )
     return ""
+
+
+def weights_of(plan: Plan) -> list[str]:
+    """The precisions that the plan's weights are held in."""
+    held = [str(op.case["weights"]) for op in plan.ops if op.case.get("weights")]
+    return [*dict.fromkeys([str(plan.options.get("weights", plan.dtype)), *held])]
+
+
+def rounding_of(plan: Plan) -> str:
+    """The precision of the plan that explains the largest difference of the logits."""
+    return max([plan.dtype, *weights_of(plan)], key=lambda name: LARGEST_DIFFERENCE[name])
 
 
 def lowers_precision(plan: Plan, served: str) -> bool:

@@ -8,21 +8,23 @@ import torch
 
 from kernels.engine import Runner
 from kernels.plan import Plan
+from kernels.proof import logit_gate
+from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from workers.documents.measurement import Interval
 from workers.documents.stages import PlanTrial, StageInput
 from workers.documents.workload import Workload
 from workers.measuring.served_model import prepared, vocabulary
 from workers.measuring.traffic import Clients
 from workers.planning import summaries
+from workers.planning.precision import rounding_of
+from workers.planning.served_checks import judge_ids, too_fast
 from workers.pricing import hourly_price
 from workers.statistics import median_interval, pooled
 
-SANITY: dict[str, float] = {"fp32": 0.01, "fp16": 0.1, "bf16": 0.25}
-"""Largest relative difference of the logits that a precision's rounding explains over a deep model."""
-LOSSY_SANITY = 0.5
-"""The same for lower precision of the weights; unrelated logits differ by about 1.4. Quality is for verify to judge."""
 LEAST_ROUNDS, USUAL_ROUNDS, MOST_ROUNDS = 3, 5, 50
 MEASURE_SECONDS = 4.0
+JUDGED_BATCHES = 2
+"""Timed batches of a trial whose ids are judged; verify judges more."""
 PROBE_STEPS = 8
 """Tokens beyond the prompt that the comparison feeds one by one, so that the decode path is compared as well."""
 
@@ -61,7 +63,10 @@ class Trier:
                 trial.build_seconds = time.monotonic() - start
                 trial.gate, trial.reason = self._compare(runner, plan, lossy)
                 if trial.gate == "pass":
-                    trial.primary = self._measure(runner, seconds)
+                    clients = self._serve(runner, seconds)
+                    refusal = self._refusal(runner, plan, clients)
+                    trial.gate, trial.reason = ("fail", refusal) if refusal else ("pass", trial.reason)
+                    trial.primary = None if refusal else self._primary(clients)
         except Exception as error:
             lines = str(error).strip().splitlines()
             trial.gate = "error"
@@ -76,10 +81,8 @@ class Trier:
         expected = expected[: len(logits)]
         if not len(logits) or logits.shape != expected.shape or not bool(torch.isfinite(logits).all()):
             return "fail", "Its logits are not finite, or not as many as the model's."
-        difference = float((logits - expected).norm() / expected.norm().clamp_min(1e-30))
-        limit = LOSSY_SANITY if lossy else SANITY[plan.dtype]
-        if difference > limit:
-            return "fail", f"Its logits differ from the model's by {difference:.1%}; rounding explains {limit:.0%}."
+        if refusal := logit_gate.refusal(logit_gate.difference(logits, expected), rounding_of(plan)):
+            return "fail", refusal
         return self._disagreement(logits) if lossy else ("pass", "")
 
     def _logits(self, runner: Runner, lossy: bool) -> torch.Tensor:
@@ -102,11 +105,10 @@ class Trier:
             )
         return "pass", ""
 
-    def _measure(self, runner: Runner, seconds: float) -> Interval | None:
-        """The first objective's metric over a few requests: its median with a 95 % interval."""
-        workload = self.document.workload
-        objective = workload.objectives[0]
-        clients = Clients(runner, workload.traffic, self.kind, vocabulary(runner.model), self.device, seed=3)
+    def _serve(self, runner: Runner, seconds: float) -> Clients:
+        """Times a few requests of the workload's traffic."""
+        traffic = self.document.workload.traffic
+        clients = Clients(runner, traffic, self.kind, vocabulary(runner.model), self.device, seed=3)
         end = time.monotonic() + seconds
         clients.warm_up()
         for done in range(1, MOST_ROUNDS + 1):
@@ -114,6 +116,20 @@ class Trier:
             late = time.monotonic() - end
             if (late > 0 and done >= USUAL_ROUNDS) or (late > seconds and done >= LEAST_ROUNDS):
                 break
+        return clients
+
+    def _refusal(self, runner: Runner, plan: Plan, clients: Clients) -> str | None:
+        """Why what was served does not count: the ids contradict the runner's own logits, which have passed the gate,
+        or it took less time than the chip can take.
+        """
+        judged = judge_ids(runner, clients.kept[:JUDGED_BATCHES], LARGEST_DIFFERENCE[rounding_of(plan)])
+        if judged is not None and not judged.acceptable:
+            return judged.sentence
+        return too_fast(runner, plan, self.document, clients)
+
+    def _primary(self, clients: Clients) -> Interval | None:
+        """The median of the first objective's metric with a 95 % interval."""
+        objective = self.document.workload.objectives[0]
         price = hourly_price(self.document.prices, self.document.gpu_class)
         samples = pooled(clients.served, objective.metric, objective.n, price)
         return median_interval(samples) if samples else None

@@ -12,6 +12,7 @@ from kernels.engine import Runner
 from kernels.engine.whole_model import rebuild_spread
 from kernels.model_files.digests import plan_digest
 from kernels.plan import Expected, Plan
+from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from workers.charts.text import plain, times
 from workers.documents.stages import (
     ObjectiveOutcome,
@@ -29,7 +30,8 @@ from workers.measuring.outcomes import outcomes, speedup
 from workers.measuring.sample_sizes import LEAST_REQUESTS, distributions, is_enough, verdicts
 from workers.measuring.served_model import device_of, dtype_of, free, kind_of, load, prepared, vocabulary
 from workers.measuring.traffic import Clients
-from workers.planning.precision import lowers_precision
+from workers.planning.precision import lowers_precision, rounding_of
+from workers.planning.served_checks import judge_ids, too_fast
 from workers.pricing import hourly_price
 from workers.statistics import Served, goodput, median_interval, pooled, tokens_per_second
 from workers.verdicts import overall
@@ -217,12 +219,16 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         with watched(document) as environment:
             take_turns(past, now, workload, usd, context, reserve)
         judged = measure_quality(document, context, before, after, model)
+        allowed = LARGEST_DIFFERENCE[rounding_of(plan)]
+        served_ids = judge_ids(engine.runner("eager", model), now.kept, allowed)
+        wrong = served_ids.sentence if served_ids is not None and not served_ids.acceptable else None
+        refusal = wrong or too_fast(after, plan, document, now) or ""
     free()
     found = outcomes(workload.objectives, past.served, now.served, usd)
     pairs = len(past.served)
     gain = speedup(workload.objectives[0], past.served, now.served[:pairs], usd)
     changed = bool(plan.ops) or (plan.runner, plan.dtype) != (workload.baseline_runner, dtype_of(document))
-    verdict = overall_verdict(found, judged, changed)
+    verdict = "missed" if refusal else overall_verdict(found, judged, changed)
     measured = environment()
     expected = _expected(plan, workload.objectives[0], now.served, usd, document)
     plan.expected = Expected(device=measured.device, **expected)
@@ -237,8 +243,10 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         speedup=gain,
         outcomes=found,
         quality=judged,
+        served_ids=served_ids,
+        refusal=refusal,
         verdict=verdict,
-        sentence=sentence(found, gain, judged, verdict),
+        sentence=f"The plan is refused. {refusal}" if refusal else sentence(found, gain, judged, verdict),
     )
 
 

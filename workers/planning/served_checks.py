@@ -1,0 +1,55 @@
+"""Whether what a runner served is the model's, and no faster than its chip could ever be."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from kernels.engine import Runner
+from kernels.engine.model_case import model_case
+from kernels.hardware import GPUS
+from kernels.measure.roofline import exceeds_peak
+from kernels.ops import BYTES
+from kernels.plan import Plan
+from kernels.proof.served_ids import LogitGaps, logit_gaps
+from workers.documents.stages import ServedIds, StageInput
+from workers.measuring.traffic import Clients, KeptBatch
+from workers.planning.precision import weights_of
+
+CACHED_BYTES = 256e6
+"""Weights of a smaller model may stay in a GPU's cache from token to token: the memory's bandwidth bounds no time."""
+
+
+def judge_ids(reference: Runner, served: Sequence[KeptBatch], allowed: float) -> ServedIds | None:
+    """The ids of timed requests, teacher-forced through `reference`; None where no ids were served.
+
+    `allowed` is the mean logit gap that rounding explains (`kernels.proof.served_ids`).
+    """
+    judged = [logit_gaps(reference, batch.prompt, batch.tokens) for batch in served if batch.tokens]
+    if not judged:
+        return None
+    tokens = sum(each.tokens for each in judged)
+    mean = sum(each.mean * each.tokens for each in judged) / tokens
+    gaps = LogitGaps(mean, max(each.largest for each in judged), tokens)
+    refusal = gaps.refusal(allowed)
+    said = f"Over {tokens:,} ids of {len(judged)} timed batches the largest logit gap is {gaps.largest:.2g}."
+    return ServedIds(
+        tokens=tokens,
+        mean_gap=gaps.mean,
+        largest_gap=gaps.largest,
+        acceptable=refusal is None,
+        sentence=refusal or said,
+    )
+
+
+def too_fast(runner: Runner, plan: Plan, document: StageInput, clients: Clients) -> str | None:
+    """A sentence when the median request was served in less time than the chip could ever take, else None."""
+    traffic, gpu = document.workload.traffic, GPUS[document.gpu_class]
+    if clients.kind != "decoder" or gpu.gpu_class == "cpu" or not clients.served:
+        return None
+    shape = (traffic.batch, traffic.prompt_tokens, traffic.output_tokens)
+    case = model_case(runner.model, document.model.digest, plan.dtype, *shape)
+    fewest = min(weights_of(plan), key=lambda name: BYTES[name])
+    lighter = case.bytes_per_token - case.parameters * (BYTES[plan.dtype] - BYTES[fewest])
+    if case.parameters * BYTES[fewest] < CACHED_BYTES:
+        return None
+    case = case.model_copy(update={"weights": fewest, "bytes_per_token": lighter})
+    return exceeds_peak(case, 1e3 * median(each.service_s for each in clients.served), gpu)
