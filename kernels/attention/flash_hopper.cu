@@ -19,7 +19,7 @@ struct Shared {
   Tile tile[CONSUMERS];
 };
 static_assert(sizeof(Shape) == PARAMS_BYTES, "flash_hopper.SHAPE");
-static_assert(sizeof(Shared) + 1024 <= SHARED_BYTES, "flash_hopper.shared_bytes, with room to align to 1024 bytes");
+static_assert(BYTES_UP_TO(Shared, tile) + 1024 <= SHARED_BYTES, "flash_hopper.shared_bytes, with room to align to 1024");
 
 __device__ __forceinline__ void load_queries(Shared& shared, const Shape& shape, const TensorMap& q) {
   u32 parity = 1;

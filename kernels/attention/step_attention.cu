@@ -7,8 +7,8 @@
 // of the keys; PARTS clusters share a key head. Blocks copy their first CHUNK keys and values into shared memory before
 // they wait for the previous kernel, which can only be the QKV product: older slots of the cache, and the position,
 // were written by the step before. The blocks that own the new token rotate k, and those of the first part append k and
-// v. Each block of the cluster merges a share of the
-// outputs; every block sends its partial outputs to the shared memory of the blocks that merge them.
+// v. Each block of the cluster merges a share of the outputs; every block sends its partial outputs to the shared memory
+// of the blocks that merge them.
 #include "tiles.cuh"
 
 using namespace tiles;
