@@ -22,6 +22,7 @@ from tests.slow_clients import half_headers
 from tests.workers.pipeline.stack import ROOT, wait_for
 from workbench.embedded import Workbench
 from workbench.embedded.devices import Device
+from workers.documents.worker_api import CLAIM_HEADER
 
 UPLOADS = 20
 UPLOAD_BYTES = 2**22
@@ -30,7 +31,7 @@ DRIP_SECONDS = 0.1
 
 
 class Site:
-    """The embedded workbench with a member's token, a model, and a run whose baseline waits for `go`."""
+    """The embedded workbench, a member, a run whose baseline waits for `go`, and one that waits for a worker."""
 
     def __init__(self, workbench: Workbench, told: Path) -> None:
         seed = [sys.executable, str(ROOT / "tests/workers/pipeline/seed.py")]
@@ -40,6 +41,9 @@ class Site:
         self.api = httpx.Client(base_url=f"{workbench.url}/api/v1", headers=headers, timeout=60)
         self.run_id = self._start(made["digest"])
         wait_for((told / f"{self.run_id}.json").exists, 60, "the stage's start")
+        self.waiting = {"run_id": self._start(made["digest"]), "stage": "admit", "attempt": 1}
+        headers = {"Authorization": f"Bearer {workbench.env['WORKER_TOKEN']}"}
+        self.worker = {"base_url": f"{workbench.worker_api_url}/api/v1/worker", "headers": headers, "timeout": 20}
 
     def _start(self, digest: str) -> str:
         document = workload().model_copy(update={"name": "pause baseline", "model": digest})
@@ -55,12 +59,17 @@ class Site:
         """Open a page on a new connection."""
         assert httpx.get(f"{self.workbench.url}/login/", timeout=20).status_code == 200
 
+    def claim(self) -> None:
+        """Take the run that waits behind the first one, as a second worker."""
+        with httpx.Client(**self.worker) as worker:
+            answer = worker.post("/claim", json={**self.waiting, "worker": "test"})
+        assert answer.status_code == 200, answer.text
+        self.worker["headers"][CLAIM_HEADER] = answer.headers[CLAIM_HEADER]
+
     def heartbeat(self) -> None:
-        """Say what the stage's worker says, on a new connection."""
-        address = f"{self.workbench.worker_api_url}/api/v1/worker/heartbeat"
-        headers = {"Authorization": f"Bearer {self.workbench.env['WORKER_TOKEN']}"}
-        beat = {"run_id": self.run_id, "stage": "baseline", "attempt": 1}
-        assert httpx.post(address, json=beat, headers=headers, timeout=20).json() == {"cancel": False}
+        """Say that the second worker is at it, on a new connection."""
+        with httpx.Client(**self.worker) as worker:
+            assert worker.post("/heartbeat", json=self.waiting).json() == {"cancel": False}
 
     def upload_slowly(self) -> httpx.Response:
         """Send a file in drips, which takes about twelve seconds."""
@@ -83,7 +92,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         "WORKBENCH_STAGE_PACKAGE": "tests.workers.tiny_stages",
         "WORKBENCH_STAGE_TEST_DIR": str(told),
         "HEARTBEAT_SECONDS": "1",
-        "LEASE_SECONDS": "5",
+        "LEASE_SECONDS": "8",
+        "ORGANISATION_OPEN_UPLOADS": str(UPLOADS),
         "SWEEP_SECONDS": "1",
         "PYTHONPATH": str(ROOT),
     }
@@ -110,6 +120,7 @@ def _port(url: str) -> int:
 
 def test_slow_clients_and_uploads_leave_pages_and_heartbeats_alone(site: Site) -> None:
     pages, heartbeats = [], []
+    site.claim()
     ports = _port(site.workbench.url), _port(site.workbench.worker_api_url)
     with _loaded_cores(), half_headers(*ports) as dropped, ThreadPoolExecutor(UPLOADS) as pool:
         uploads = [pool.submit(site.upload_slowly) for _ in range(UPLOADS)]
