@@ -149,6 +149,7 @@ ORGANISATION_WORKLOADS = env.int("ORGANISATION_WORKLOADS", default=5_000)
 ORGANISATION_RUNS = env.int("ORGANISATION_RUNS", default=20_000)
 ORGANISATION_OPEN_RUNS = env.int("ORGANISATION_OPEN_RUNS", default=100)
 API_REQUESTS_PER_MINUTE = env.int("API_REQUESTS_PER_MINUTE", default=600)
+EVENT_DAYS = env.int("EVENT_DAYS", default=30)  # what stages said while they ran, from the end of their run on
 LOGIN_ATTEMPTS = env.int("LOGIN_ATTEMPTS", default=10)
 LOGIN_WINDOW_SECONDS = env.int("LOGIN_WINDOW_SECONDS", default=15 * 60)
 NINJA_NUM_PROXIES = 1 if SECURE_PROXY_SSL_HEADER else 0

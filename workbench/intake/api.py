@@ -14,7 +14,6 @@ from workbench.api.problems import Problem, invalid, respond
 from workbench.intake import schemas
 from workbench.intake.models import Model, Upload, UploadFile, Workload
 from workbench.intake.services import catalogue, receiving, uploads
-from workbench.intake.services.cleaning import delete_model
 from workbench.intake.services.workloads import create_workload
 from workers.documents.workload import Workload as WorkloadDocument
 
@@ -37,14 +36,6 @@ def list_models(request: Any, query: Query[PageQuery]) -> dict[str, Any]:
 def read_model(request: Any, model_id: UUID) -> dict[str, Any]:
     """The facts that the model's files state."""
     return schemas.model_out(get_object_or_404(Model.objects.for_user(request.user), pk=model_id))
-
-
-@router.delete("/models/{model_id}", response={204: None}, tags=["models"], summary="Remove a model")
-@submitter_required
-def remove_model(request: Any, model_id: UUID) -> Status[None]:
-    """Removes a model that no workload uses."""
-    delete_model(get_object_or_404(Model.objects.for_user(request.user), pk=model_id))
-    return Status(204, None)
 
 
 @router.post("/uploads", response={201: schemas.UploadOut}, tags=["uploads"], summary="Announce an upload")

@@ -1,12 +1,14 @@
 """Files by content hash: `settings.BLOBS/<aa>/<sha256>`. A blob is complete, or it does not exist."""
 
+import fcntl
 import hashlib
 import os
 import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from django.conf import settings
@@ -40,12 +42,13 @@ def adopt(file: Path, sha256: str) -> None:
     target = path_of(sha256)
     target.parent.mkdir(parents=True, exist_ok=True)
     link = incoming() / f"link-{uuid.uuid4()}"
-    os.utime(file)
-    os.link(file, link)
-    try:
-        os.replace(link, target)
-    finally:
-        link.unlink(missing_ok=True)
+    with _held(fcntl.LOCK_SH):
+        os.utime(file)
+        os.link(file, link)
+        try:
+            os.replace(link, target)
+        finally:
+            link.unlink(missing_ok=True)
     _sync_folder(target.parent)
 
 
@@ -78,10 +81,31 @@ def collect(wanted: set[str]) -> int:
     """Removes the blobs that are not wanted and older than the grace; returns how many."""
     oldest, removed = time.time() - GRACE_SECONDS, 0
     for blob in Path(settings.BLOBS).glob("[0-9a-f][0-9a-f]/*"):
-        if blob.name not in wanted and blob.stat().st_mtime < oldest:
-            blob.unlink(missing_ok=True)
-            removed += 1
+        if blob.name not in wanted:
+            removed += remove(blob.name, oldest)
     return removed
+
+
+def remove(sha256: str, older_than: float) -> bool:
+    """Removes a blob that was last stored before `older_than` (seconds of the epoch); whether it did."""
+    blob = path_of(sha256)
+    with _held(fcntl.LOCK_EX):
+        if not blob.exists() or blob.stat().st_mtime >= older_than:
+            return False
+        blob.unlink()
+        return True
+
+
+@contextmanager
+def _held(kind: int) -> Iterator[None]:
+    """Removing looks at a blob's time and then removes it; meanwhile nobody stores one."""
+    Path(settings.BLOBS).mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(settings.BLOBS, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, kind)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def sweep_incoming(known: set[str], older_than_seconds: float) -> None:

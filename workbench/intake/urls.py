@@ -8,5 +8,4 @@ urlpatterns = [
     path("models/", views.model_list, name="model-list"),
     path("models/upload/", views.model_upload, name="model-upload"),
     path("models/<uuid:model_id>/", views.model_page, name="model"),
-    path("models/<uuid:model_id>/delete/", views.model_delete, name="model-delete"),
 ]

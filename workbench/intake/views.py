@@ -3,17 +3,14 @@
 from uuid import UUID
 
 from django.conf import settings
-from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
-from django.views.decorators.http import require_POST, require_safe
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.http import require_safe
 
 from workbench.accounts.permissions import submitter_required
-from workbench.api.sentences import Problem
 from workbench.intake.models import Model, Upload
 from workbench.intake.services import catalogue, quota
-from workbench.intake.services.cleaning import delete_model
 
 PAGE_SIZE = 25
 
@@ -60,17 +57,3 @@ def model_upload(request: HttpRequest) -> HttpResponse:
         "quota": settings.ORGANISATION_QUOTA_BYTES,
     }
     return render(request, "intake/upload.html", context)
-
-
-@require_POST
-@submitter_required
-def model_delete(request: HttpRequest, model_id: UUID) -> HttpResponse:
-    """Removes a model that no workload is about."""
-    model = get_object_or_404(Model.objects.for_user(request.user), pk=model_id)
-    try:
-        delete_model(model)
-    except Problem as problem:
-        messages.error(request, f"{problem.detail}.")
-        return redirect("model", model_id)
-    messages.success(request, f"{model.name} has been removed.")
-    return redirect("model-list")

@@ -55,9 +55,10 @@ def create_run(workload: Workload, user: Any, gpu_class: str | None = None) -> R
 
 
 def _check_counts(organisation: Any) -> None:
-    """Raises Problem 409 when the organisation has as many runs, or as many open ones, as it may have."""
+    """Raises Problem 409 when the organisation has as many runs or open runs as it may have, or 413 for its bytes."""
     runs = Run.objects.filter(organisation=organisation)
     waiting = runs.filter(state__in=Run.OPEN)
+    quota.check_bytes(organisation)
     quota.check_count(waiting, settings.ORGANISATION_OPEN_RUNS, "open runs", "wait until one has ended, or cancel one")
     quota.check_count(runs, settings.ORGANISATION_RUNS, "runs", "delete some that are not needed any more")
 

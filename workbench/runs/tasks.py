@@ -2,9 +2,7 @@
 
 import importlib
 import logging
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, cast
 
 from celery import Task, shared_task
@@ -20,6 +18,7 @@ from workers.documents.stages import Progress, StageFailure, StageInput
 from workers.documents.worker_api import StageKey
 from workers.harness.cli import sentence_of
 from workers.harness.context import Context, StageError
+from workers.scratch import scratch
 
 log = logging.getLogger(__name__)
 
@@ -60,8 +59,8 @@ def _perform(key: StageKey, document: StageInput) -> None:
         state.progress(key, [said])
 
     function = _stage(document.stage)
-    with tempfile.TemporaryDirectory(prefix=f"stage-{document.stage}-") as directory:
-        context = Context(Path(directory), Path(directory), listen, document.seconds_left)
+    with scratch() as directory:
+        context = Context(directory, directory, listen, document.seconds_left)
         result = function(document, context)
         for kept in context.kept:
             blobs.store([(context.kept_dir / kept.sha256).read_bytes()], expect=kept.sha256)

@@ -2,13 +2,16 @@
 
 from django.urls import path
 
-from workbench.runs.views import runs, workloads
+from workbench.runs.views import deletion, runs, workloads
 
 urlpatterns = [
     path("workloads/", workloads.workload_list, name="workload-list"),
     path("workloads/new/", workloads.workload_new, name="workload-new"),
     path("workloads/<uuid:workload_id>/", workloads.workload_page, name="workload"),
     path("workloads/<uuid:workload_id>/run/", workloads.run_again, name="workload-run"),
+    path("models/<uuid:model_id>/delete/", deletion.delete, {"kind": "model"}, name="model-delete"),
+    path("workloads/<uuid:workload_id>/delete/", deletion.delete, {"kind": "workload"}, name="workload-delete"),
+    path("runs/<uuid:run_id>/delete/", deletion.delete, {"kind": "run"}, name="run-delete"),
     path("runs/<uuid:run_id>/", runs.run_page, name="run"),
     path("runs/<uuid:run_id>/cancel/", runs.cancel, name="run-cancel"),
     path("runs/<uuid:run_id>/result/", runs.result, name="run-result"),

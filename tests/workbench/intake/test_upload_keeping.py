@@ -15,7 +15,7 @@ from tests.workbench.intake.conftest import CONFIG, Api, Files, announce, finish
 from tests.workbench.web_process import ROOT, WebProcess
 from workbench.accounts.models import User
 from workbench.intake import blobs
-from workbench.intake.models import Model, StoredFile, Upload, UploadFile, Workload
+from workbench.intake.models import Model, Upload, UploadFile
 from workbench.intake.services import receiving
 
 
@@ -170,25 +170,6 @@ def test_abandoned_uploads_are_swept(
     assert [str(upload.pk) for upload in Upload.objects.all()] == [young]
     assert [entry.name for entry in blobs.incoming().iterdir()] == [young]
     assert all(blobs.path_of(file["sha256"]).exists() for file in kept["files"])
-
-
-def test_a_model_is_removed_unless_a_workload_is_about_it(
-    api: Api, browser: Any, engineer: User, foreigner: User, model_files: Files, upload_model: Any
-) -> None:
-    client = api(engineer)
-    first = upload_model(client, model_files).json()
-    address = f"/api/v1/models/{first['id']}"
-    workload = {"model": first["digest"], "objectives": [{"metric": "ttft", "limit": 5}]}
-    client.post("/api/v1/workloads", workload, content_type="application/json")
-    assert api(foreigner).delete(address).status_code == 404
-    refused = client.delete(address)
-    assert refused.status_code == 409
-    assert refused.json()["detail"] == "1 workload is about this model; it cannot be removed"
-    browser(engineer).post(f"/models/{first['id']}/delete/")
-    assert Model.objects.exists()
-    Workload.objects.all().delete()
-    assert client.delete(address).status_code == 204
-    assert not StoredFile.objects.exists()
 
 
 def test_blobs_that_nothing_refers_to_are_collected(

@@ -48,6 +48,12 @@ def check(organisation: Any, sizes: Sequence[int]) -> None:
     check_space(total + announced_bytes())
 
 
+def check_bytes(organisation: Any) -> None:
+    """Refuses what would keep more files of an organisation whose quota is used up. Raises Problem 413."""
+    if used_bytes(organisation) >= settings.ORGANISATION_QUOTA_BYTES:
+        raise too_large("the organisation's quota is used up; delete models, runs or kept files")
+
+
 def check_count(rows: QuerySet[Any], most: int, what: str, remedy: str) -> None:
     """Refuses one more of `rows` when there are `most` of them. Raises Problem 409."""
     if rows.count() >= most:

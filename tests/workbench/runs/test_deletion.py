@@ -1,0 +1,174 @@
+"""Members delete what is theirs, with what depends on it, which is said beforehand."""
+
+import json
+import os
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.sessions.models import Session
+from django.core.management import call_command
+from django.test import Client
+from django.utils import timezone
+
+from tests.kernels import model_folders
+from tests.workbench.intake.conftest import CONFIG, announce, finish, send_files
+from workbench.accounts.models import User
+from workbench.api.models import IdempotentRequest
+from workbench.intake import blobs
+from workbench.intake.models import StoredFile, Workload
+from workbench.intake.services import quota
+from workbench.reports.models import Report
+from workbench.runs.models import Event, Run, StoredArtifact
+
+
+@pytest.fixture
+def report(finished_run: Run, engineer: User) -> Report:
+    return Report.objects.create(
+        organisation=finished_run.organisation, run=finished_run, title="t", verdict="met", snapshot={}
+    )
+
+
+def _addresses(run: Run) -> dict[str, str]:
+    return {
+        "model": f"/api/v1/models/{run.workload.model_id}",
+        "workload": f"/api/v1/workloads/{run.workload_id}",
+        "run": f"/api/v1/runs/{run.id}",
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "counts", "sentence"),
+    [
+        ("model", (1, 1, 1), "1 workload, 1 run and 1 report would be deleted with it"),
+        ("workload", (0, 1, 1), "1 run and 1 report would be deleted with it"),
+        ("run", (0, 0, 1), "1 report would be deleted with it"),
+    ],
+)
+def test_it_says_beforehand_what_goes(
+    api: Any, engineer: User, report: Report, kind: str, counts: tuple[int, int, int], sentence: str
+) -> None:
+    client, address = api(engineer), _addresses(report.run)[kind]
+    said = client.get(f"{address}/dependents").json()
+    assert (said["workloads"], said["runs"], said["reports"], said["files"]) == (*counts, 1)
+    assert said["file_bytes"] == StoredArtifact.objects.get().size
+    refused = client.delete(address)
+    assert refused.status_code == 409
+    assert refused.json()["detail"].startswith(sentence)
+    assert Report.objects.exists()
+    assert client.delete(f"{address}?with_dependents=true").status_code == 204
+    assert client.get(address).status_code == 404
+    assert not Run.objects.exists()
+    assert not Report.objects.exists()
+    assert Workload.objects.exists() == (kind == "run")
+
+
+def test_an_open_run_is_cancelled_first(api: Any, browser: Any, engineer: User, finished_run: Run) -> None:
+    Run.objects.update(state="running")
+    for address in _addresses(finished_run).values():
+        refused = api(engineer).delete(f"{address}?with_dependents=true")
+        assert refused.status_code == 409
+        assert "cancel them first" in refused.json()["detail"]
+    page = browser(engineer).post(f"/workloads/{finished_run.workload_id}/delete/", follow=True)
+    assert "Not deleted: 1 of its runs are not over" in page.content.decode()
+    assert Run.objects.exists()
+
+
+def test_only_an_admin_deletes_a_published_report(api: Any, engineer: User, admin: User, report: Report) -> None:
+    Report.objects.update(state="published")
+    address = f"{_addresses(report.run)['workload']}?with_dependents=true"
+    assert api(engineer).delete(address).status_code == 403
+    assert Report.objects.exists()
+    assert api(admin).delete(address).status_code == 204
+
+
+def test_others_delete_nothing(api: Any, browser: Any, account: User, foreigner: User, finished_run: Run) -> None:
+    for kind, address in _addresses(finished_run).items():
+        assert api(account).delete(address).status_code == 403
+        assert api(foreigner).delete(address).status_code == 404
+        key = address.rpartition("/")[2]
+        assert browser(foreigner).post(f"/{kind}s/{key}/delete/").status_code == 404
+    assert Run.objects.exists()
+
+
+@pytest.mark.parametrize("kind", ["model", "workload", "run"])
+def test_the_page_asks_and_deletes(browser: Any, engineer: User, report: Report, kind: str) -> None:
+    client, key = browser(engineer), _addresses(report.run)[kind].rpartition("/")[2]
+    asked = client.get(f"/{kind}s/{key}/delete/").content.decode()
+    assert f"Delete the {kind}" in asked
+    assert "<dt>Reports</dt><dd>1</dd>" in asked
+    assert Run.objects.exists()
+    answer = client.post(f"/{kind}s/{key}/delete/", follow=True)
+    assert f"The {kind} has been deleted." in answer.content.decode()
+    assert not Run.objects.exists()
+
+
+def _upload(client: Client, tokenizer: bytes) -> dict[str, Any]:
+    files = {
+        "config.json": json.dumps(CONFIG).encode(),
+        "model.safetensors": model_folders.safetensors(model_folders.weights_of(CONFIG)),
+        "tokenizer.json": tokenizer,
+    }
+    upload = announce(client, files).json()["id"]
+    send_files(client, upload, files)
+    model: dict[str, Any] = finish(client, upload, files).json()
+    return model
+
+
+def test_the_space_is_free_at_once(api: Any, engineer: User) -> None:
+    """But for contents that somebody else refers to as well."""
+    client = api(engineer)
+    first, second = _upload(client, b"{}"), _upload(client, b'{"a": 1}')
+    assert first["id"] != second["id"]
+    before = {file["path"]: blobs.path_of(file["sha256"]) for file in first["files"]}
+    assert client.delete(f"/api/v1/models/{first['id']}").status_code == 204
+    assert {path for path, blob in before.items() if blob.exists()} == {"config.json", "model.safetensors"}
+    assert client.delete(f"/api/v1/models/{second['id']}").status_code == 204
+    assert not any(blob.exists() for blob in before.values())
+    assert not StoredFile.objects.exists()
+
+
+def test_a_content_that_came_again_meanwhile_stays(api: Any, engineer: User, finished_run: Run) -> None:
+    """Another run's stage has sent the same file, and its result is yet to come."""
+    blob = blobs.path_of(StoredArtifact.objects.get().sha256)
+    os.utime(blob, (timezone.now().timestamp() + 1,) * 2)
+    assert api(engineer).delete(_addresses(finished_run)["run"]).status_code == 204
+    assert blob.exists()
+
+
+def test_kept_files_count_against_the_quota_and_can_be_deleted(
+    api: Any, engineer: User, finished_run: Run, settings: Any
+) -> None:
+    client, artifact = api(engineer), StoredArtifact.objects.get()
+    StoredArtifact.objects.update(size=1000)
+    Run.objects.update(finished_at=timezone.now())
+    assert quota.used_bytes(finished_run.organisation) >= 1000
+    settings.ORGANISATION_QUOTA_BYTES = 1000
+    body = {"workload": str(finished_run.workload_id)}
+    refused = client.post("/api/v1/runs", body, content_type="application/json")
+    assert refused.status_code == 413
+    assert "the organisation's quota is used up" in refused.json()["detail"]
+    address = f"{_addresses(finished_run)['run']}/artifacts/{artifact.stage}/{artifact.name}"
+    assert client.delete(address).status_code == 204
+    assert client.get(address).status_code == 404
+    assert not blobs.path_of(artifact.sha256).exists()
+    assert client.post("/api/v1/runs", body, content_type="application/json").status_code == 201
+
+
+def test_a_schedule_removes_what_has_had_its_time(
+    browser: Any, api: Any, engineer: User, finished_run: Run, settings: Any
+) -> None:
+    now = timezone.now()
+    browser(engineer)
+    Session.objects.update(expire_date=now - timedelta(days=1))
+    browser(engineer)
+    for age in (0, 2):
+        row = IdempotentRequest.objects.create(caller="user:1", key=f"k{age}", digest="d")
+        IdempotentRequest.objects.filter(pk=row.pk).update(created_at=now - timedelta(days=age))
+    for kind in ("claimed", "progress"):
+        Event.objects.create(run=finished_run, stage="admit", attempt=1, kind=kind)
+    Run.objects.update(finished_at=now - timedelta(days=settings.EVENT_DAYS + 1))
+    call_command("sweep_uploads")
+    assert Session.objects.count() == 1
+    assert [row.key for row in IdempotentRequest.objects.all()] == ["k0"]
+    assert [event.kind for event in finished_run.events.all()] == ["claimed"]

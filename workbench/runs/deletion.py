@@ -1,0 +1,110 @@
+"""Deleting models, workloads, runs and kept files, with everything that depends on them."""
+
+from datetime import datetime
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import Sum
+from django.utils import timezone
+from ninja import Field, Schema
+
+from workbench.accounts.permissions import can_admin
+from workbench.api.problems import Problem
+from workbench.intake.models import Model, StoredFile, Workload
+from workbench.runs import garbage
+from workbench.runs.models import Run, StoredArtifact
+
+Deletable = Model | Workload | Run
+
+
+class Dependents(Schema):
+    """What is deleted together with a model, a workload or a run, as counts; files are those that runs kept."""
+
+    workloads: int = 0
+    runs: int = 0
+    open_runs: int = Field(0, description="runs that are not over; while there are any, nothing is deleted")
+    reports: int = 0
+    published_reports: int = Field(0, description="of the reports; with any, only an admin may delete")
+    files: int = 0
+    file_bytes: int = 0
+
+    @property
+    def words(self) -> str:
+        """Such as `2 workloads, 5 runs and 1 report`; empty when nothing depends on the thing but its own files."""
+        counted = {"workload": self.workloads, "run": self.runs, "report": self.reports}
+        parts = [f"{count:,} {name}{'s' if count > 1 else ''}" for name, count in counted.items() if count]
+        return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
+
+
+def dependents(thing: Deletable) -> Dependents:
+    """Everything that is deleted with it."""
+    runs = _runs(thing)
+    files = StoredArtifact.objects.filter(run__in=runs).aggregate(bytes=Sum("size"))
+    reports = runs.model._meta.get_field("reports").related_model.objects.filter(run__in=runs)
+    return Dependents(
+        workloads=thing.workloads.count() if isinstance(thing, Model) else 0,
+        runs=0 if isinstance(thing, Run) else runs.count(),
+        open_runs=runs.filter(state__in=Run.OPEN).count(),
+        reports=reports.count(),
+        published_reports=reports.filter(state="published").count(),
+        files=StoredArtifact.objects.filter(run__in=runs).count(),
+        file_bytes=files["bytes"] or 0,
+    )
+
+
+def _runs(thing: Deletable) -> Any:
+    if isinstance(thing, Run):
+        return Run.objects.filter(pk=thing.pk)
+    return Run.objects.filter(**{"workload__model" if isinstance(thing, Model) else "workload": thing})
+
+
+def delete(thing: Deletable, membership: Any, with_dependents: bool) -> None:
+    """Deletes it with everything that depends on it, and gives back the space of what nobody else refers to.
+
+    Raises Problem 409 when a run is open, or when something depends on it and `with_dependents` is not set, and
+    PermissionDenied when a report is published and the member is no admin.
+    """
+    with transaction.atomic():
+        list(_runs(thing).select_for_update().values_list("pk"))
+        _check(dependents(thing), membership, with_dependents)
+        hashes = _hashes(thing)
+        _runs(thing).delete()
+        if isinstance(thing, Model):
+            thing.workloads.all().delete()
+        if not isinstance(thing, Run):
+            thing.delete()
+    garbage.release(hashes)
+
+
+def _check(found: Dependents, membership: Any, with_dependents: bool) -> None:
+    if found.open_runs:
+        raise _conflict(f"{found.open_runs:,} of its runs are not over; cancel them first")
+    if found.published_reports and not can_admin(membership):
+        raise PermissionDenied("A published report depends on it; only an admin of the organisation may delete it.")
+    if found.words and not with_dependents:
+        raise _conflict(f"{found.words} would be deleted with it; confirm that by with_dependents=true")
+
+
+def _conflict(reason: str) -> Problem:
+    return Problem(409, reason, [{"field": "with_dependents", "reason": reason}])
+
+
+def _hashes(thing: Deletable) -> dict[str, datetime]:
+    """The contents that it and its dependents refer to, each with a time by which that reference was there."""
+    now = timezone.now()
+    kept = StoredArtifact.objects.filter(run__in=_runs(thing)).values_list("sha256", "run__finished_at")
+    hashes = {sha256: finished or now for sha256, finished in kept}
+    if isinstance(thing, Model):
+        hashes |= dict.fromkeys(
+            StoredFile.objects.filter(model=thing).values_list("sha256", flat=True), thing.created_at
+        )
+    return hashes
+
+
+def delete_file(artifact: StoredArtifact) -> None:
+    """Deletes a file that a stage kept. Raises Problem 409 while its run is open."""
+    if artifact.run.is_open:
+        raise _conflict("its run is not over; cancel it first")
+    artifact.delete()
+    garbage.release({artifact.sha256: artifact.run.finished_at or timezone.now()})
