@@ -110,7 +110,7 @@ def _wait(pid: int, limits: Limits, stop: threading.Event) -> Literal["exit", "s
 
 
 def _kill_group(pid: int) -> None:
-    """Kill whatever is left of the session; its leader is not reaped yet, so the number is still its own."""
+    """Kill the rest of the session. Its leader is not reaped yet, so its number cannot belong to another process."""
     try:
         os.killpg(pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -127,7 +127,7 @@ def _read(lines: IO[str], on_line: Callable[[str], None]) -> None:
 
 @functools.cache
 def _network_can_be_cut() -> bool:
-    """Whether this machine lets a process leave the network; asked once, by trying it."""
+    """Whether this machine lets a process enter a network namespace of its own; tried once."""
     probe = subprocess.run([*CONFINE, "probe"], capture_output=True, text=True)
     if probe.returncode:
         log.warning("stages run with network access, this system does not let them leave it: %s", probe.stderr.strip())
@@ -149,7 +149,7 @@ def _leave_network() -> None:
 
 
 def _when_parent_dies(number: signal.Signals, parent: int) -> None:
-    """Have the kernel send `number` then; a parent that died before this call has left us another one."""
+    """Have the kernel send `number` when the parent dies. The parent may have died before this call."""
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, number) != 0 or os.getppid() != parent:
         os._exit(1)
 

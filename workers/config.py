@@ -1,4 +1,4 @@
-"""What a GPU worker reads from its environment."""
+"""The settings of a GPU worker, read from its environment."""
 
 import os
 from dataclasses import dataclass

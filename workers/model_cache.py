@@ -84,7 +84,7 @@ class ModelCache:
                 total -= sizes[path]
 
     def _evict(self, path: Path, digest: str) -> bool:
-        """Remove a model, or what a killed process had fetched of it, unless a process holds it."""
+        """Remove a model, or the part that a killed process had fetched, unless a process holds it."""
         with (self.root / f"{digest}.lock").open("a") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

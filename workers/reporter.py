@@ -24,7 +24,7 @@ BACKLOG = 200
 class Reporter:
     """Sends a heartbeat every `heartbeat_seconds`, and progress soon after it was said.
 
-    `stop` is set when the stage must end: `cancelled` when a person asked for it, `superseded` when the attempt is no
+    `stop` is set when the stage must end: `cancelled` when a person cancelled, `superseded` when the attempt is no
     longer this worker's, `handed_back` when the worker itself is stopping. While the workbench cannot be reached the
     oldest lines beyond BACKLOG are dropped; the stage itself never waits.
     """

@@ -1,4 +1,4 @@
-"""What every template knows of the caller."""
+"""Variables about the caller for every template."""
 
 from typing import Any
 

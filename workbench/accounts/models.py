@@ -62,7 +62,7 @@ class Organisation(models.Model):
 
 
 class Role(models.TextChoices):
-    """What a member does: engineers submit, accounts review and publish, admins do both and manage members."""
+    """A member's role: engineers submit, accounts review and publish, admins do both and manage members."""
 
     ENGINEER = "engineer", "Engineer"
     ACCOUNT = "account", "Account"

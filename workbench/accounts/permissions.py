@@ -1,4 +1,4 @@
-"""What a role may do, and decorators for views that ask for it."""
+"""The rights of each role, and decorators that check them."""
 
 from collections.abc import Callable
 from functools import wraps

@@ -1,4 +1,4 @@
-"""What the API says of the caller."""
+"""The API's schema of the caller."""
 
 from ninja import Schema
 

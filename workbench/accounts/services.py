@@ -1,4 +1,4 @@
-"""What changes an organisation's people. Errors are AccountError: one sentence, and the field it belongs to."""
+"""Changes members, invitations and roles. Raises AccountError with one sentence and the field it belongs to."""
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone

@@ -181,7 +181,7 @@ def up(port: Annotated[int, typer.Option(min=1, max=65535)] = 8000) -> None:
 
 
 def _model_reference(api: Api, model: str) -> str:
-    """What a workload names the model by; a directory is uploaded first."""
+    """The name or digest of the model for the workload document. A directory is uploaded first."""
     path = Path(model)
     if not path.is_dir():
         if path.exists():

@@ -1,4 +1,4 @@
-"""What the command says when it cannot go on, and the status it ends with."""
+"""Errors of the command, and its exit codes."""
 
 from collections.abc import Sequence
 from enum import IntEnum

@@ -74,7 +74,7 @@ class Workbench:
         self.stop()
 
     def start(self) -> None:
-        """Start everything and return when it answers."""
+        """Start everything; return when the web server answers."""
         self.data.mkdir(parents=True, exist_ok=True)
         self._lock_data()
         self.port = self._listen(self.port)
@@ -115,7 +115,7 @@ class Workbench:
         return done.stdout
 
     def watch(self, stopping: threading.Event) -> None:
-        """Until `stopping` is set, start again what ends. Raises EmbeddedError when that happens too often."""
+        """Restart services that end, until `stopping` is set. Raises EmbeddedError when one ends too often."""
         while not stopping.wait(1):
             for service in self.services:
                 if service.exit_status is not None:

@@ -1,1 +1,1 @@
-"""What customers hand in: models, their uploads, and workloads."""
+"""Intake: models, their uploads, and workloads."""

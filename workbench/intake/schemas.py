@@ -1,4 +1,4 @@
-"""What the API says of models, uploads and workloads."""
+"""The API's schemas of models, uploads and workloads."""
 
 from datetime import datetime
 from typing import Any

@@ -1,87 +1,13 @@
-"""Pages about the kernels: every variant, and the documents of `docs/kernels` as HTML."""
+"""Pages about the kernels: every variant, and one document."""
 
-import re
-from dataclasses import dataclass
-from functools import cache
 from itertools import groupby
-from pathlib import Path
 
-from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import reverse
-from django.utils.safestring import SafeString, mark_safe
-from django.utils.text import slugify
 from django.views.decorators.http import require_safe
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
 
 from kernels import registry
-
-FOLDER = Path(settings.BASE_DIR) / "docs" / "kernels"
-PAGE_OF = re.compile(r"([a-z0-9-]+)\.md(#[\w-]*)?")
-MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
-"""Raw HTML in a document is escaped, and addresses with schemes such as javascript: do not become links."""
-COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-"""Says where a figure comes from (`benchmarks/figures.py`)."""
-
-
-@dataclass(frozen=True)
-class Page:
-    """One document: its title, and the HTML of what follows it."""
-
-    title: str
-    html: SafeString
-
-
-def names() -> list[str]:
-    """The documents there are, without their suffix."""
-    return sorted(path.stem for path in FOLDER.glob("*.md"))
-
-
-@cache
-def page(name: str) -> Page:
-    """The document `name`. Raises KeyError when there is none."""
-    if name not in names():
-        raise KeyError(name)
-    heading, _, text = (FOLDER / f"{name}.md").read_text("utf-8").partition("\n")
-    return Page(heading.removeprefix("# "), rendered(text))
-
-
-def rendered(text: str) -> SafeString:
-    """Markdown as HTML, without comments: links lead to pages that are served here, or become plain text."""
-    tokens = MARKDOWN.parse(COMMENT.sub("", text))
-    for before, token in zip([None, *tokens], tokens, strict=False):
-        if token.type == "table_open":
-            token.attrSet("class", "table")
-        elif token.type == "inline" and token.children is not None:
-            token.children = _reachable(token.children)
-            if before and before.type == "heading_open":
-                before.attrSet("id", slugify(token.content))
-    html = MARKDOWN.renderer.render(tokens, MARKDOWN.options, {})
-    html = html.replace("<table", '<div class="table-wrap" tabindex="0"><table').replace("</table>", "</table></div>")
-    return mark_safe(html)  # the renderer escapes all text, and the documents are our own
-
-
-def _reachable(children: list[Token]) -> list[Token]:
-    """The tokens of a line. Links to served pages get their address; other links are removed, their text stays."""
-    kept, open_links = [], []
-    for token in children:
-        if token.type == "link_open":
-            address = _address(str(token.attrGet("href")))
-            open_links.append(bool(address))
-            token.attrSet("href", address)
-        keep = open_links.pop() if token.type == "link_close" else token.type != "link_open" or open_links[-1]
-        kept += [token] if keep else []
-    return kept
-
-
-def _address(target: str) -> str:
-    """The address of a link's target on this site; "" when the site does not serve it."""
-    if target.startswith(("https://", "#")):
-        return target
-    found = PAGE_OF.fullmatch(target)
-    return reverse("kernel", args=[found[1]]) + (found[2] or "") if found and found[1] in names() else ""
+from workbench.library import documents
 
 
 @require_safe
@@ -90,7 +16,7 @@ def kernel_list(request: HttpRequest) -> HttpResponse:
     variants = sorted(registry.variants(), key=lambda each: (each.op, each.peer))
     context = {
         "ops": [(op.replace("_", " "), list(group)) for op, group in groupby(variants, key=lambda each: each.op)],
-        "pages": [(name, page(name).title) for name in names()],
+        "pages": [(name, documents.page(name).title) for name in documents.names()],
     }
     return render(request, "library/kernels.html", context)
 
@@ -99,7 +25,7 @@ def kernel_list(request: HttpRequest) -> HttpResponse:
 def kernel_page(request: HttpRequest, name: str) -> HttpResponse:
     """One document."""
     try:
-        found = page(name)
+        found = documents.page(name)
     except KeyError as error:
         raise Http404("There is no such page.") from error
     about = [each for each in registry.variants() if each.page == name]

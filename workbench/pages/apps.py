@@ -1,4 +1,4 @@
-"""What every page of the site shares: template filters and tags."""
+"""Template filters and tags that every page shares."""
 
 from django.apps import AppConfig
 

@@ -1,4 +1,4 @@
-"""What a report keeps of a run."""
+"""The snapshot of a run that a report keeps."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""What the API says of reports."""
+"""The API's schemas of reports."""
 
 import uuid
 from datetime import datetime

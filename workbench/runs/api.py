@@ -62,7 +62,7 @@ def read(request: Any, run_id: uuid.UUID) -> Run:
 @router.post("/runs/{uuid:run_id}/cancel", response=RunDetail, summary="Cancel a run")
 @submitter_required
 def cancel(request: Any, run_id: uuid.UUID) -> Run:
-    """What waits is cancelled at once; a running stage is stopped within seconds."""
+    """A queued run is cancelled at once; a running stage is stopped within seconds."""
     try:
         return services.cancel_run(_run(request, run_id), request.user)
     except services.RunError as error:

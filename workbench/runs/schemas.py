@@ -1,4 +1,4 @@
-"""What the API says of runs."""
+"""The API's schemas of runs."""
 
 import uuid
 from datetime import datetime

@@ -112,7 +112,7 @@ def stage_times(run: Run) -> list[StageTime]:
 
 
 def headlines(runs: Iterable[UUID]) -> dict[UUID, str]:
-    """What each run with a report reached, without its verdict: `TTF64 p50 44.7 ms (limit 100 ms), 14.89x faster …`."""
+    """The headline of each run that has a report: `TTF64 p50 44.7 ms (limit 100 ms), 14.89x faster …`, no verdict."""
     rows = StageRun.objects.filter(run__in=list(runs), stage="report", state=StageRun.State.DONE)
     return {run: (said or "").partition(": ")[2] for run, said in rows.values_list("run", "result__headline")}
 

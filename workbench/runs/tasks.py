@@ -37,7 +37,7 @@ def sweep_runs() -> None:
 
 @shared_task(name=LEDGER_TASK, bind=True, time_limit=STAGE_SECONDS)
 def run_stage(self: Task, run_id: str, stage: str, attempt: int) -> None:
-    """Run one attempt at a stage that needs no GPU, if it is still to be had."""
+    """Run one attempt at a stage that needs no GPU, if that attempt is still queued."""
     key = StageKey(run_id=run_id, stage=cast(Any, stage), attempt=attempt)
     run = state.claim(key, self.request.hostname)
     if run is None:

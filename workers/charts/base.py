@@ -1,4 +1,4 @@
-"""What every chart shares: its form, its colours, and the layout that pages and report fill with their theme."""
+"""The form, the colours and the layout of every chart. Pages and report add their theme."""
 
 import math
 from collections.abc import Callable

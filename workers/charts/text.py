@@ -75,9 +75,9 @@ FUSED = {
     "rmsnorm_scale_swiglu": "after RMSNorm, with SwiGLU",
     "quantise": "into fp8",
 }
-"""What is computed along with a product, by its epilogue."""
+"""Names of the operations fused into a product, by its epilogue."""
 MORE = {"residual": "with residual", "quantise": "into fp8", "append": "with KV append", "paged": "in pages"}
-"""What is computed along with another op, by the field of its case that says so."""
+"""Names of the operations fused into another op, by the field of its case."""
 
 
 def case_label(op: str, case: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What every document shares: strict fields, one JSON form."""
+"""The base of every document: strict fields and one JSON form."""
 
 from typing import Literal
 

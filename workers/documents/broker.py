@@ -1,4 +1,4 @@
-"""What every process on the message broker agrees on: task names, queues and delivery.
+"""Task names, queues and delivery settings that all processes on the message broker share.
 
 A message carries only ids; the database row is the truth. `visibility_timeout` must be the same in every process and
 above the longest task, or Redis hands a long job to a second worker while the first still runs.

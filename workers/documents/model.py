@@ -1,4 +1,4 @@
-"""What is known of a model before anything runs: its files and the facts of its configuration."""
+"""A model's manifest: its files and the facts of its configuration, known before anything runs."""
 
 from typing import Any, Literal
 

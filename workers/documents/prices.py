@@ -4,7 +4,7 @@ from workers.documents.base import Basis, Document
 
 
 class Price(Document):
-    """What one GPU of a class costs: low, typical and high in USD per GPU-hour."""
+    """The price of one GPU of a class: low, typical and high in USD per GPU-hour."""
 
     gpu_class: str
     name: str

@@ -1,4 +1,4 @@
-"""What goes into a stage and what comes out, in the order of the pipeline."""
+"""The input and the result of each stage, in the order of the pipeline."""
 
 from typing import Any, Literal, get_args
 
@@ -42,7 +42,7 @@ class AdmitResult(Document):
 
 
 class BaselineResult(Document):
-    """What the customer runs today, measured here."""
+    """The measurement of what the customer runs today."""
 
     environment: Environment
     runner: str

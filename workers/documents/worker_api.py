@@ -50,7 +50,7 @@ class Heartbeat(StageKey):
 
 
 class ProgressReport(StageKey):
-    """What the stage said since the last report, oldest first."""
+    """The progress of a stage since the last report, oldest line first."""
 
     lines: list[Progress] = Field(min_length=1, max_length=500)
 

@@ -68,7 +68,7 @@ class Objective(Document):
 
 
 class Traffic(Document):
-    """What one request looks like and how many come at once; lengths in tokens."""
+    """The shape of one request, in tokens, and how many requests come at once."""
 
     prompt_tokens: Count = Field(default=128, ge=1, le=131_072)
     output_tokens: Count = Field(default=64, ge=1, le=32_768)
@@ -82,7 +82,7 @@ class Traffic(Document):
 
 
 class Constraints(Document):
-    """What the optimisation may use."""
+    """Limits of the optimisation: GPU classes, precisions, excluded variants, minutes."""
 
     precisions: list[Precision] = Field(default=["bf16", "fp16", "fp32"], min_length=1)
     gpu_classes: list[GpuClass] = Field(default=["h200", "h100", "cpu"], min_length=1)

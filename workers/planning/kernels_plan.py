@@ -66,7 +66,7 @@ def prompt_ops(document: StageInput, model: Any, ops: Sequence[PlannedOp]) -> li
 
 
 def options(candidates: Sequence[Candidate], lossy: bool) -> dict[str, list[Option]]:
-    """What passed the gate and was timed, by the key of the case in the model's own precision, fastest first."""
+    """Candidates that passed the gate and were timed, fastest first; keys are cases in the model's precision."""
     found: dict[str, list[Option]] = {}
     for each in candidates:
         variant = registry.variant(each.variant)

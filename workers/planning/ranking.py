@@ -60,7 +60,7 @@ def fastest(trials: list[PlanTrial], lower_is_better: bool) -> PlanTrial | None:
 
 
 def better(one: PlanTrial, other: PlanTrial, lower_is_better: bool) -> bool:
-    """Whether the intervals of the two lie apart, with `one` on the right side."""
+    """Whether the intervals do not overlap and `one` is the better."""
     if one.primary is None or other.primary is None:
         return False
     return one.primary.high < other.primary.low if lower_is_better else one.primary.low > other.primary.high

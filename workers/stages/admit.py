@@ -55,7 +55,7 @@ def _too_large(name: str, needs_gib: float, has_gib: float, parameters: int, dty
 
 
 def check_tensors(model_dir: Path, config: dict[str, Any]) -> list[str]:
-    """Compares every tensor of the safetensors with the model that transformers builds; gives notes.
+    """Compares every tensor of the safetensors with the model that transformers builds. Returns notes for people.
 
     The model is loaded onto the meta device, so that transformers' own renaming of older checkpoints applies and no
     weight is read. Raises StageError naming the first tensor that is missing or has another shape.
@@ -104,7 +104,7 @@ def _refuse_mismatches(report: Any, model_dir: Path) -> None:
 
 
 def _file_of(model_dir: Path, tensor: str) -> str:
-    """The shard that holds the tensor; the name may lack the model's prefix there."""
+    """The shard that holds the tensor. In the shard the name may lack the model's prefix."""
     for shard in sorted(model_dir.glob("*.safetensors")):
         names = {each.name for each in model_files.read_header(shard.name, shard)}
         if any(tensor == name or tensor.endswith(f".{name}") for name in names):

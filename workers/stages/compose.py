@@ -113,7 +113,7 @@ class _Composer:
         return sum(trial.primary is not None for trial in self.done) > 1
 
     def _whole_models(self) -> list[WholeModel]:
-        """What serves today first, then by how long they take to build.
+        """The variants in the order of trial: the present one first, then the quickest to build.
 
         A kernels plan of lower precision is made afterwards, from whatever lossy variants were explored.
         """

@@ -32,14 +32,14 @@ LOSSY = ("int8", "fp8", "nvfp4", "int4")
 RESERVE = 0.9
 """Share of the stage's seconds that the cases divide among themselves."""
 CASE_RULE = Rule(seconds=1.5, width=0.02, least=8)
-"""When the timing of one case stops."""
+"""The rule by which the timing of one case stops."""
 COMPOSED_SECONDS = 0.4
 """The same, when compose times the best candidates again in the whole model."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A case of the profile: how often it runs in one request, and what it costs there."""
+    """A case of the profile, how often it runs in one request, and its time there."""
 
     case: Case
     per_request: float
@@ -118,7 +118,7 @@ def read_cases(rows: list[dict[str, Any]], ceilings: Ceilings) -> list[Wanted]:
 
 
 def _shares(wanted: list[Wanted], context: Context) -> Iterator[tuple[Wanted, float]]:
-    """Each case with its seconds: by its share of the time, but at least half an even share of what is left."""
+    """Each case with its seconds, in proportion to its time, but at least half of an even share."""
     total = context.seconds_left * (1 - RESERVE) if context.seconds_left != float("inf") else 0.0
     for position, each in enumerate(wanted):
         left = min(600.0, context.seconds_left - total)

@@ -1,4 +1,4 @@
-"""What the verified speed does to the price of a token. Pure: no torch, no clock.
+"""The price of a token before and after, from the verified speed. Pure: no torch, no clock.
 
 The whole GPU is charged to the tokens that are counted. Money never comes from a latency ratio alone.
 """

@@ -43,10 +43,10 @@ QUALITY_SECONDS = 60.0
 """Quality may take this long even when the stage's time is up: a verdict without it is worth nothing."""
 LEAST_PAIRS = 9
 LEAST_SECONDS = 8.0
-"""Of measuring in turns, even when time is up: one pair more than a p50 needs, more where they are quick."""
+"""The least interleaved pairs and seconds, even when time is up. The pairs are one more than a p50 needs."""
 LONGEST_SEQUENCE = 1024
 DECODED_TOKENS = 32
-"""Of a sequence that quality is measured on: the most tokens, and the most of them one by one after the prompt."""
+"""Quality is measured on sequences of at most LONGEST_SEQUENCE tokens, of which DECODED_TOKENS are decoded singly."""
 
 
 def plan_of(document: StageInput) -> Plan:
@@ -193,7 +193,7 @@ def _objective_words(outcome: ObjectiveOutcome) -> str:
 
 
 def overall_verdict(found: Sequence[ObjectiveOutcome], judged: Quality | None, changed: bool) -> Verdict:
-    """Of the objectives and the quality: what `changed` the model is met only with its quality proven."""
+    """The verdict on objectives and quality. A plan that `changed` the model is met only with proven quality."""
     if judged is not None and not judged.acceptable:
         return "missed"
     verdict = overall([each.verdict for each in found])

@@ -32,7 +32,7 @@ class _Owner(NamedTuple):
 
 
 def attribute(trace: Trace) -> list[Work]:
-    """Every kernel's work by label and phase; without kernels in the trace, that of the host's operations."""
+    """The work of every kernel by label and phase; of the host's operations when the trace holds no kernel."""
     if not trace.kernels:
         return sorted(work for spans in trace.spans.values() for work in _host_work(spans))
     owners: dict[int, _Owner] = {}
@@ -85,7 +85,7 @@ class _Stack:
         return found
 
     def owner(self, operation: str) -> tuple[str, str]:
-        """Label and phase of `operation` now. Units win over the modules inside them."""
+        """Label and phase of `operation` at this moment. A unit takes precedence over modules inside it."""
         scopes = [scope for span in self._open if span.annotation and (scope := parse(span.name))]
         named = [scope for scope in scopes if scope.kind != "step"]
         unit = next((scope for scope in named if scope.kind == "unit"), None)

@@ -1,4 +1,4 @@
-"""Runs one request under torch.profiler, and once more to count its operations."""
+"""Traces one request with torch.profiler, and counts the operations of a second one."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -20,7 +20,7 @@ _SDPA_ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal
 
 
 Count = tuple[float, float, str, Case | None]
-"""FLOPs, least bytes, shape for people, case."""
+"""FLOPs, least bytes, the shape in words, and the case."""
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def _is_matrix(kernel: str) -> bool:
 
 
 def _fitting(sequence: list[str], count: int) -> list[str]:
-    """The linear layers as they are, or with q, k, v and gate, up packed: whichever has `count` of them."""
+    """The linear layers, either single or with q, k, v and gate, up packed, so that there are `count` of them."""
     for candidate in (sequence, packed(sequence)):
         if len(candidate) == count:
             return candidate

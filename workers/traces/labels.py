@@ -40,7 +40,7 @@ def parse(record: str) -> Scope | None:
 
 
 def tail_of(path: str) -> str:
-    """The last words of a module's path without layer numbers: `self_attn.q_proj` of layer 3 is `q_proj`."""
+    """The last name of a module's path, without layer numbers: `q_proj` for layer 3's `self_attn.q_proj`."""
     parts = [part for part in path.split(".") if not part.isdigit()]
     if len(parts) > 1 and parts[-1] in _GENERIC_TAILS:
         return ".".join(parts[-2:])

@@ -44,7 +44,7 @@ class Kernel(NamedTuple):
 
 @dataclass
 class Trace:
-    """What a trace says, by host thread."""
+    """A trace's spans and launches by host thread, and its kernels."""
 
     spans: dict[Any, list[Span]] = field(default_factory=lambda: defaultdict(list))
     launches: dict[Any, list[Launch]] = field(default_factory=lambda: defaultdict(list))

@@ -16,7 +16,7 @@ from workers.traces.labels import Scope, tail_of
 
 
 class Watcher(Protocol):
-    """Sees every scope of a running model open and close, with the tensors that go in and out of it."""
+    """An observer that is called when a scope of a running model opens and closes, with its tensors."""
 
     def opened(self, scope: Scope) -> None: ...
 

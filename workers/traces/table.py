@@ -20,7 +20,7 @@ FAR_FROM_FLOOR = 0.5
 
 @dataclass(frozen=True)
 class Scale:
-    """From what was traced to a whole request.
+    """Scales the traced part of a request to the whole request.
 
     `decode`: decode steps of a request per traced one; they are alike but for the length of their cache. `host`: time
     without the profiler over time with it, for operations timed on the host, which it slows down.
@@ -51,7 +51,7 @@ def floors_of(counted: Counted, ceilings: Ceilings) -> tuple[float, float]:
 
 
 def rows(work: Sequence[Work], counted: Sequence[Counted], ceilings: Ceilings, scale: Scale) -> list[OpRow]:
-    """The op table of one request, the costliest first; `share` is of the device's time and gets its final base later.
+    """The op table of one request, costliest first. `share` is of the device's time; `with_idle` rebases it.
 
     Raises nothing: an operation without shapes has no floor, one without time is left out.
     """
@@ -98,7 +98,7 @@ def _bound(group: _Group, compute: float, memory: float, floor: float | None, ce
 
 
 def _shapes(counted: Sequence[Counted]) -> str:
-    """The distinct shapes; of many (a growing cache) the first and the last."""
+    """The distinct shapes; only the first and the last when there are many, as with a growing cache."""
     distinct = list(dict.fromkeys(each.shape for each in counted))
     return ", ".join(distinct) if len(distinct) <= 3 else f"{distinct[0]} … {distinct[-1]}"
 

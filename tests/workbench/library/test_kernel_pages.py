@@ -7,16 +7,16 @@ import pytest
 
 from kernels import registry
 from workbench.accounts.models import User
-from workbench.library import views as kernel_pages
+from workbench.library import documents
 from workbench.pages.templatetags.page import variant
 
 
 def test_every_variant_of_ours_has_a_page() -> None:
     pages = {each.name: each.page for each in registry.variants() if not each.peer}
-    assert set(pages.values()) <= set(kernel_pages.names())
+    assert set(pages.values()) <= set(documents.names())
 
 
-@pytest.mark.parametrize("name", kernel_pages.names())
+@pytest.mark.parametrize("name", documents.names())
 def test_every_page_is_shown_and_its_links_lead_somewhere(name: str, browser: Any, engineer: User) -> None:
     client = browser(engineer)
     page = client.get(f"/kernels/{name}/").content.decode()
@@ -45,7 +45,7 @@ def test_pages_are_for_those_who_are_logged_in(client: Any, db: None) -> None:
 
 
 def test_a_document_cannot_put_scripts_into_the_page() -> None:
-    html = kernel_pages.rendered(
+    html = documents.rendered(
         "<script>alert(1)</script> `<b>` [a](javascript:alert(1)) [b](//evil.example/x) [c](../../README.md)\n\n"
         "| a<img src=x> |\n|---|\n| [d](tiles.md#x) |\n"
     )
@@ -61,9 +61,7 @@ def test_a_document_cannot_put_scripts_into_the_page() -> None:
 
 
 def test_a_comment_that_says_where_a_figure_comes_from_is_not_shown() -> None:
-    html = kernel_pages.rendered(
-        "<!-- table: step -->\n| a |\n| --- |\n| 1 |\n<!-- end -->\n\n5 ms<!-- decode: ms -->."
-    )
+    html = documents.rendered("<!-- table: step -->\n| a |\n| --- |\n| 1 |\n<!-- end -->\n\n5 ms<!-- decode: ms -->.")
     assert "&lt;" not in html
     assert "<td>1</td>" in html
     assert "<p>5 ms.</p>" in html

@@ -1,4 +1,4 @@
-"""What every page needs: navigation links, badges that name a verdict or a state, and where a number comes from."""
+"""Template tags of every page: navigation links, badges of verdicts and states, and the source of a number."""
 
 from typing import Any
 
