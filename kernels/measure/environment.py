@@ -109,8 +109,19 @@ def _driver() -> str:
 
 @cache
 def _commit() -> str:
-    stated = os.environ.get("WORKBENCH_COMMIT")
-    return stated or _output(["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"])
+    return os.environ.get("WORKBENCH_COMMIT") or checked_out_commit(Path(__file__).parents[2])
+
+
+def checked_out_commit(root: Path) -> str:
+    """The commit checked out at `root`, with `-dirty` behind it when tracked files differ.
+
+    Empty when `root` is not the top of a git checkout, as of an installed package inside another project.
+    """
+    git = ["git", "-C", str(root)]
+    top = _output([*git, "rev-parse", "--show-toplevel"])
+    if not top or Path(top).resolve() != root.resolve():
+        return ""
+    return _output([*git, "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"])
 
 
 def _output(command: list[str]) -> str:
@@ -125,7 +136,7 @@ def _versions(on_gpu: bool) -> dict[str, str]:
     import torch
 
     found = {"python": platform.python_version(), "torch": torch.__version__}
-    for package in ("transformers", "triton", "cupy-cuda13x"):
+    for package in ("kernel-workbench", "transformers", "triton", "cupy-cuda13x"):
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:

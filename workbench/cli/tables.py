@@ -133,6 +133,7 @@ def _basis(*lines: CostLine) -> str:
 def measured_on(environment: Environment) -> str:
     """Where the figures were measured: device, versions, commit and time."""
     versions = ", ".join(f"{name} {version}" for name, version in sorted(environment.versions.items()))
-    commit = f", commit {environment.commit[:12]}" if environment.commit else ""
+    digest, dash, dirty = environment.commit.partition("-")
+    commit = f", commit {digest[:12]}{dash}{dirty}" if digest else ""
     state = "".join(f", {said}" for said in [provenance.clocks(environment)] if said)
     return f"Measured on {environment.device} ({environment.gpu_class}){state}, {versions}{commit}, {environment.at}."

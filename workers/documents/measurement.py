@@ -29,7 +29,7 @@ class Environment(Document):
     driver: str = ""
     memory_gib: float | None = None
     versions: dict[str, str]
-    commit: str = ""
+    commit: str = Field(default="", description="with -dirty behind it where files differed; empty when installed")
     at: str
     telemetry: Telemetry = Telemetry()
 
