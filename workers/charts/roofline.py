@@ -5,6 +5,8 @@ from workers.documents.measurement import Ceilings
 from workers.documents.stages import OpRow, Results
 
 COLOURS = {"memory": PALETTE[0], "compute": PALETTE[1], "launch": PALETTE[2], "idle": PALETTE[6]}
+DASHES = ("solid", "dash", "dot", "dashdot")
+CEILINGS = (LIMIT, PALETTE[3], PALETTE[4], PALETTE[5])
 
 
 def _points(results: Results) -> list[tuple[OpRow, float, float]]:
@@ -47,7 +49,11 @@ def figure(results: Results) -> Figure | None:
                 "name": f"ceiling {dtype}",
                 "x": xs,
                 "y": [factor * y for y in ys],
-                "line": {"color": LIMIT, "width": 2, "dash": ("solid", "dash", "dot", "dashdot")[index % 4]},
+                "line": {
+                    "color": CEILINGS[index % 4],
+                    "width": 2,
+                    "dash": ("solid", "dash", "dot", "dashdot")[index % 4],
+                },
                 "hovertemplate": f"measured ceiling, {dtype}: %{{y:.4g}} {unit}<extra></extra>",
             }
         )
@@ -76,7 +82,7 @@ def figure(results: Results) -> Figure | None:
         unit,
         height=400,
         xaxis=log_axis([low, high]),
-        yaxis=log_axis([y for _, _, y in points] + list(ceilings.matrix_tflops.values())),
+        yaxis=log_axis([factor * y for y in [*(y for _, _, y in points), *ceilings.matrix_tflops.values()] if y > 0]),
     )
     return {"data": traces, "layout": form}
 

@@ -6,11 +6,11 @@ import plotly.graph_objects as go
 import pytest
 from sample_results import results
 
-from workers.charts import CHARTS, cells, chosen, decisions, economics, latency, plans, provenance, timeline
+from workers.charts import CHARTS, cells, chosen, decisions, economics, latency, plans, provenance, roofline, timeline
 from workers.charts.base import log_axis
 from workers.charts.svg import draw
 from workers.charts.text import case_label, dollars, number, plain, quantity
-from workers.documents.measurement import Environment, Interval, Telemetry
+from workers.documents.measurement import Ceilings, Environment, Interval, Telemetry
 from workers.documents.stages import Results
 
 EACH = pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.key)
@@ -227,3 +227,18 @@ def test_a_logarithmic_axis_writes_its_ticks_out(values, among):
     axis = log_axis(values)
     assert among in axis["ticktext"]
     assert min(axis["tickvals"]) < values[0] < values[1] < max(axis["tickvals"])
+
+
+def test_the_ticks_of_a_cpus_roofline_are_in_the_unit_of_its_axis():
+    document = results()
+    document.profile.ceilings = Ceilings(read_tbps=0.03, copy_tbps=0.02, matrix_tflops={"fp32": 0.2}, launch_us=2)
+    for row in document.profile.rows:
+        row.flops = row.ms * 1e9 * 0.1
+    form = roofline.figure(document)["layout"]["yaxis"]
+    assert form["title"]["text"] == "GFLOP/s"
+    assert min(form["tickvals"]) <= 100 <= 200 <= max(form["tickvals"])
+
+
+def test_each_ceiling_of_the_roofline_has_a_colour_of_its_own():
+    lines = [trace["line"]["color"] for trace in roofline.figure(results())["data"] if trace["mode"] == "lines"]
+    assert len(lines) == len(set(lines)) == 2
