@@ -108,7 +108,7 @@ class _Lossy(_LmHead):
     lossy = True
 
     def rounded(self, case: LmHeadCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-        from kernels.gemm.quantise import quantised, values
+        from kernels.quant.absmax import quantised, values
 
         return arguments | {"w": values(quantised(arguments["w"], self.weights, case.dtype))}
 
@@ -118,7 +118,7 @@ class LmHeadSkinnyFp8(_Lossy):
     """e4m3 weights with a scale per row."""
 
     name = "lm_head_skinny_fp8"
-    summary = "streamed LM head, fp8 weights"
+    summary = "streamed LM head, fp8 weights, absmax scales"
     weights = "fp8"
 
 
@@ -127,7 +127,7 @@ class LmHeadSkinnyNvfp4(_Lossy):
     """e2m1 weights with an e4m3 scale per 16."""
 
     name = "lm_head_skinny_nvfp4"
-    summary = "streamed LM head, NVFP4 weights"
+    summary = "streamed LM head, NVFP4 weights, absmax scales"
     weights = "nvfp4"
 
 

@@ -113,7 +113,7 @@ class _Lossy(_Skinny):
     lossy = True
 
     def rounded(self, case: LinearCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-        from kernels.gemm.quantise import quantised, values
+        from kernels.quant.absmax import quantised, values
 
         return arguments | {"w": values(quantised(arguments["w"], self.weights, case.dtype, bool(params.get("zero"))))}
 
@@ -123,7 +123,7 @@ class SkinnyFp8(_Lossy):
     """e4m3 weights with a scale per row."""
 
     name = "skinny_fp8"
-    summary = "streamed product for up to 16 rows, fp8 weights"
+    summary = "streamed product for up to 16 rows, fp8 weights, absmax scales"
     weights = "fp8"
 
 
@@ -132,7 +132,7 @@ class SkinnyNvfp4(_Lossy):
     """e2m1 weights with an e4m3 scale per 16, in NVFP4's layout of numbers."""
 
     name = "skinny_nvfp4"
-    summary = "streamed product for up to 16 rows, NVFP4 weights"
+    summary = "streamed product for up to 16 rows, NVFP4 weights, absmax scales"
     weights = "nvfp4"
 
 

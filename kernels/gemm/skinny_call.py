@@ -15,10 +15,10 @@ from kernels.cuda.call import CudaCall, Prepared, nothing, size
 from kernels.cuda.launch import Launch
 from kernels.dtypes import DTYPES
 from kernels.gemm import skinny_pack as order
-from kernels.gemm.quantise import quantised
 from kernels.gemm.skinny_config import KINDS, SHARED_MOST, STEP_K, TileConfig, can_schedule_dynamically
 from kernels.ops import LinearCase
 from kernels.ops.base import EPSILON
+from kernels.quant.absmax import quantised
 
 SOURCE = Path(__file__).with_name("skinny.cu")
 

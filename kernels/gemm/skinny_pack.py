@@ -8,8 +8,8 @@ skinny_weights.cuh.
 import torch
 from torch import Tensor
 
-from kernels.gemm.quantise import INT4_GROUP, NVFP4_BLOCK, Quantised
 from kernels.gemm.skinny_config import STEP_K, TileConfig
+from kernels.quant.absmax import INT4_GROUP, NVFP4_BLOCK, Quantised
 from kernels.quant.gf2 import gf2_inverse
 
 

@@ -9,7 +9,7 @@ class MegakernelFp8(Megakernel):
     """Half the bytes of a step: e4m3 with a power of two per row; activations, keys and values stay bf16."""
 
     name = "megakernel_fp8"
-    summary = "the megakernel with e4m3 weights, a scale per row"
+    summary = "the megakernel with e4m3 weights, a power-of-two scale per row"
     lossy = True
     options = {"weights": "fp8"}
 
@@ -19,6 +19,6 @@ class MegakernelNvfp4(Megakernel):
     """9/32 of the bytes: e2m1 with an e4m3 scale per 16 weights; activations, keys and values stay bf16."""
 
     name = "megakernel_nvfp4"
-    summary = "the megakernel with e2m1 weights, an e4m3 scale per 16"
+    summary = "the megakernel with e2m1 weights, an e4m3 scale per 16, a power-of-two scale per matrix"
     lossy = True
     options = {"weights": "nvfp4"}

@@ -10,7 +10,7 @@ from kernels.megakernel.weights import ALIGNMENT, CODES_BYTES, Format, nvfp4_mix
 if TYPE_CHECKING:
     import torch
 
-    from kernels.megakernel.quantise import Quantised
+    from kernels.quant.power_of_two import Quantised
 
 
 def fragments(weight: "torch.Tensor") -> "torch.Tensor":
@@ -102,7 +102,7 @@ def quantised(weight: "torch.Tensor", weights: str) -> "Quantised":
     """A matrix in a precision of `FORMATS`; in bf16 its codes are its values."""
     import torch
 
-    from kernels.megakernel.quantise import QUANTISERS, Quantised
+    from kernels.quant.power_of_two import QUANTISERS, Quantised
 
     if weights != "bf16":
         return QUANTISERS[weights](weight)

@@ -24,10 +24,10 @@ from kernels.megakernel.device import Tuning
 from kernels.megakernel.layout import default_layout
 from kernels.megakernel.machine import Machine
 from kernels.megakernel.program import Program
-from kernels.megakernel.quantise import rounded_decoder
 from kernels.megakernel.shape import BATCH_MOST, shape_of
 from kernels.megakernel.weights import format_of
 from kernels.ops.sampling import Samplings, of_batch
+from kernels.quant.power_of_two import rounded_decoder
 
 CAPACITY_STEP = 64
 LOOK_NS = 1_000_000

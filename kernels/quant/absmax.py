@@ -1,4 +1,8 @@
-"""Weights in lower precision: fp8 per row, NVFP4, and 4-bit integers per group of 128. Imports torch."""
+"""Weights with absmax scales: the largest value of what shares a scale becomes the largest code. Imports torch.
+
+fp8 has a float32 scale per row, nvfp4 an e4m3 scale per 16 values, int4 a scale per group of 128. The quantisers of
+`power_of_two.py` round the same codes with other scales.
+"""
 
 from dataclasses import dataclass
 
@@ -29,21 +33,21 @@ class Quantised:
 def quantised(weight: torch.Tensor, weights: str, dtype: str, zero: bool = False) -> Quantised:
     """The weight [rows, k] as fp8, nvfp4 or int4 (beside activations of `dtype`). Raises ValueError for others."""
     if weights == "fp8":
-        return fp8_rows(weight)
+        return fp8_absmax(weight)
     if weights == "nvfp4":
-        return nvfp4(weight)
+        return nvfp4_absmax(weight)
     if weights == "int4":
-        return int4_groups(weight, DTYPES[dtype], zero)
+        return int4_absmax(weight, DTYPES[dtype], zero)
     raise ValueError(f"weights is {weights}: fp8, nvfp4 and int4 are known")
 
 
-def fp8_rows(weight: torch.Tensor) -> Quantised:
+def fp8_absmax(weight: torch.Tensor) -> Quantised:
     """e4m3 with the largest value of each row at 448."""
     codes, scales = scaled.of_w(weight, "row")
     return Quantised(codes, scales.squeeze(1))
 
 
-def nvfp4(weight: torch.Tensor) -> Quantised:
+def nvfp4_absmax(weight: torch.Tensor) -> Quantised:
     """e2m1 with an e4m3 scale per 16 values of a row, and one float32 scale for the whole tensor."""
     blocks = _groups(weight.float(), NVFP4_BLOCK)
     tensor_scale = max(float(blocks.abs().max()) / (6 * 448), 1e-30)
@@ -53,15 +57,15 @@ def nvfp4(weight: torch.Tensor) -> Quantised:
     return Quantised(e2m1.codes(shares).flatten(1)[:, : weight.shape[1]].contiguous(), scales, tensor_scale)
 
 
-def int4_groups(weight: torch.Tensor, dtype: torch.dtype, zero: bool) -> Quantised:
+def int4_absmax(weight: torch.Tensor, dtype: torch.dtype, zero: bool) -> Quantised:
     """Integers 0 to 15 per group of 128 of a row: (code - zero) · scale; zero is 8, or found for each group."""
     groups = _groups(weight.float(), INT4_GROUP)
     if zero:
         low, high = groups.amin(dim=2).clamp(max=0), groups.amax(dim=2).clamp(min=0)
-        scales = _held((high - low) / 15, dtype)
+        scales = _cast_scales((high - low) / 15, dtype)
         zeros = (-low / scales.float()).round().clamp(0, 15)
     else:
-        scales = _held(groups.abs().amax(dim=2) / 7, dtype)
+        scales = _cast_scales(groups.abs().amax(dim=2) / 7, dtype)
         zeros = torch.full(scales.shape, 8.0, device=weight.device)
     codes = ((groups / scales.float()[..., None]).round() + zeros[..., None]).clamp(0, 15)
     return Quantised(codes.to(torch.uint8).flatten(1)[:, : weight.shape[1]].contiguous(), scales, zeros=zeros)
@@ -88,6 +92,6 @@ def _spread(each: torch.Tensor, size: int, k: int) -> torch.Tensor:
     return each.repeat_interleave(size, dim=1)[:, :k]
 
 
-def _held(scales: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def _cast_scales(scales: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Scales in `dtype`, never zero."""
     return scales.clamp_min(1e-6).to(dtype)

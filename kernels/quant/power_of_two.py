@@ -1,8 +1,9 @@
-"""Weights rounded to e4m3 with a scale per row, or to the NVFP4 layout; and back, exactly, as bf16.
+"""Weights rounded to e4m3 or e2m1 with power-of-two scales; and back, exactly, as bf16.
 
 Row and tensor scales are powers of two: code times scales then has at most 6 significant bits, so that the values that
 a plan runs with are bf16 matrices like any other, and prompt, decode and reference can share them. In e4m3, whose codes
 are floating-point, that costs nothing but range at the lower end.
+`absmax.py` rounds to the same codes with other scales.
 """
 
 from collections.abc import Callable
@@ -57,7 +58,7 @@ def _power_of_two(x: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def fp8(weight: Tensor) -> Quantised:
+def fp8_power_of_two(weight: Tensor) -> Quantised:
     """e4m3 with a power of two per row, for a matrix [rows, columns]. Raises ValueError when a weight is not finite."""
     _check(weight, "fp8")
     scales = _power_of_two(weight.abs().amax(dim=1).float() / E4M3_MOST)
@@ -68,7 +69,7 @@ def fp8(weight: Tensor) -> Quantised:
 
 
 @torch.no_grad()
-def nvfp4(weight: Tensor) -> Quantised:
+def nvfp4_power_of_two(weight: Tensor) -> Quantised:
     """e2m1 with an e4m3 scale per 16 columns and a power of two per matrix, for [rows, columns] bf16 or float32.
 
     Raises ValueError when a weight is not finite or the columns are no multiple of 16.
@@ -113,7 +114,7 @@ def _check(weight: Tensor, name: str) -> None:
         raise ValueError(f"weight: it holds numbers that are not finite, which {name} cannot round")
 
 
-QUANTISERS: dict[str, Callable[[Tensor], Quantised]] = {"fp8": fp8, "nvfp4": nvfp4}
+QUANTISERS: dict[str, Callable[[Tensor], Quantised]] = {"fp8": fp8_power_of_two, "nvfp4": nvfp4_power_of_two}
 
 
 def rounded(weight: Tensor, weights: str) -> Tensor:

@@ -20,8 +20,8 @@ from kernels.ops import TORCH_VARIANTS, Case
 from kernels.plan import current_params
 from kernels.tune.autotune import Bench, Trial, try_case
 
-CODE = ("attention", "fused", "gemm", "tiles")
-"""Folders of the variants that compete for a case."""
+CODE = ("attention", "cuda", "fused", "gemm", "quant", "tiles")
+"""Folders of the variants that compete for a case, and of what they are made of."""
 SOURCES = (".py", ".cu", ".cuh")
 
 

@@ -15,9 +15,9 @@ from kernels.engine.prompts import Prompts, bucket
 from kernels.engine.sessions import DecoderSession
 from kernels.engine.state import State
 from kernels.hardware import GPUS
-from kernels.megakernel.quantise import rounded_decoder
 from kernels.ops import RmsNormCase, StepAttentionCase
 from kernels.plan import PlannedOp
+from kernels.quant.power_of_two import rounded_decoder
 from tests.kernels import interpreting
 from tests.kernels.engine.engine_models import COMPACT, CONFIGS
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from kernels import registry
-from kernels.gemm.quantise import quantised, values
 from kernels.gemm.skinny_call import SOURCE, SchedulerCounters, macros, packed, parameters
 from kernels.gemm.skinny_config import KINDS, SHARED_HALF, SHARED_MOST, TileConfig, configs
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase
+from kernels.quant.absmax import quantised, values
 from tests.kernels.compiling import compile_log, resources
 from tests.kernels.gemm.lane_by_lane import weight_of
 

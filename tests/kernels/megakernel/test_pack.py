@@ -6,9 +6,9 @@ import torch
 
 from kernels.megakernel.instructions import DOWN, GATE_UP, HEAD, OUT, QKV
 from kernels.megakernel.pack import fragments, interleaved
-from kernels.megakernel.quantise import rounded
 from kernels.megakernel.uploads import uploads
 from kernels.megakernel.weights import FORMATS, e2m1_values, matrix_of_unit, nvfp4_codes, nvfp4_mix, nvfp4_registers
+from kernels.quant.power_of_two import rounded
 from tests.kernels.megakernel.tiny_models import as_numpy, model, program_of
 
 

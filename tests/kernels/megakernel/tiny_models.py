@@ -12,9 +12,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from kernels.megakernel.interpret import Gpu
 from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program, build
-from kernels.megakernel.quantise import rounded
 from kernels.megakernel.shape import shape_of
 from kernels.megakernel.uploads import uploads
+from kernels.quant.power_of_two import rounded
 
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
 LLAMA3_ROPE = {

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.megakernel.pack import quantised, streams
-from kernels.megakernel.quantise import QUANTISERS, fp8, nvfp4, rounded
 from kernels.megakernel.weights import FORMATS, e2m1_values, e4m3_values, format_of, matrix_of_unit
 from kernels.quant.formats import E2M1
+from kernels.quant.power_of_two import QUANTISERS, fp8_power_of_two, nvfp4_power_of_two, rounded
 
 LOWER = sorted(QUANTISERS)
 
@@ -59,7 +59,7 @@ def test_bytes_are_those_of_the_format(name: str) -> None:
 
 def test_fp8_rounds_to_the_nearest() -> None:
     weight = matrix(32, 64, 1)
-    found = fp8(weight)
+    found = fp8_power_of_two(weight)
     scaled = weight.float() / found.row_scales[:, None]
     assert ((scaled.abs().amax(dim=1) <= 448) & (scaled.abs().amax(dim=1) > 224)).all()
     grid = torch.from_numpy(e4m3_values(np.arange(127, dtype=np.uint8)))
@@ -72,7 +72,7 @@ def test_nvfp4_rounds_no_worse_than_the_plain_recipe() -> None:
     """Scales that bring the largest of each block to 6, and the nearest values."""
     weight = matrix(64, 256, 2)
     blocks = weight.float().unflatten(1, (-1, 16))
-    found = nvfp4(weight)
+    found = nvfp4_power_of_two(weight)
     scale = (blocks.abs().amax(-1) / 6 / found.row_scales[0]).clamp(2**-6, 448).to(torch.float8_e4m3fn).float()
     scale = scale[..., None] * found.row_scales[0]
     grid = torch.tensor([*E2M1, *(-each for each in E2M1)])
@@ -107,7 +107,7 @@ def test_weights_that_are_no_numbers_are_refused(name: str, bad: float) -> None:
 
 def test_columns_that_end_inside_a_block_are_refused() -> None:
     with pytest.raises(ValueError, match="24 columns"):
-        nvfp4(torch.zeros(16, 24))
+        nvfp4_power_of_two(torch.zeros(16, 24))
 
 
 def test_an_unknown_precision_is_refused_with_those_there_are() -> None:
