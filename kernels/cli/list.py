@@ -9,6 +9,7 @@ from kernels import registry
 from kernels.cases import check_cases
 from kernels.hardware import GPUS, Gpu
 from kernels.ops import Case, ModelCase
+from kernels.ops.library_only import library_only
 from kernels.registry import Variant
 
 
@@ -30,7 +31,7 @@ def list(options: argparse.Namespace) -> int:
         return 0
     width = max(len(row["variant"]) for row in rows)
     for row in rows:
-        marks = ", ".join(mark for mark in ("peer", "lossy") if row[mark])
+        marks = ", ".join([mark for mark in ("peer", "lossy") if row[mark]] + ["library only"] * row["library_only"])
         told = [f"{row['summary']}{f' ({marks})' if marks else ''}", _where(row["gpus"]), " ".join(row["dtypes"])]
         print(f"{row['variant']:<{width}}  {row['op']:<14}  {'; '.join(filter(None, told))}")
     return 0
@@ -50,9 +51,14 @@ def _cases(variant: Variant) -> Sequence[Case]:
 
 
 def _row(variant: Variant, cases: Sequence[Case]) -> dict[str, Any]:
-    """Of the cases of `check`, on which GPU classes and in which types of activations some are served."""
+    """Of the cases of `check`, on which GPU classes and in which types of activations some are served.
+
+    `library_only` says that no runner uses any case that the variant serves; `library_only_features` names the features
+    that it serves and no runner uses.
+    """
     serving = [gpu for gpu in GPUS.values() if any(variant.serves(case, gpu) is None for case in cases)]
     dtypes = dict.fromkeys(str(getattr(case, "dtype", "")) for case in cases)
+    served = [case for case in cases if any(variant.serves(case, gpu) is None for gpu in serving)]
     return {
         "variant": variant.name,
         "op": variant.op,
@@ -62,6 +68,8 @@ def _row(variant: Variant, cases: Sequence[Case]) -> dict[str, Any]:
         "gpus": [gpu.gpu_class for gpu in serving],
         "dtypes": [each for each in dtypes if each and serving and _serves_dtype(variant, each, cases, serving[0])],
         "build_seconds": variant.build_seconds,
+        "library_only": all(library_only(case) for case in served),
+        "library_only_features": sorted({name for case in served for name in library_only(case)}),
     }
 
 

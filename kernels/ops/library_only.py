@@ -1,0 +1,36 @@
+"""What the library computes and proves, but no runner uses yet. Imports without torch."""
+
+from collections.abc import Callable
+
+from kernels.ops.attention import AttentionCase
+from kernels.ops.base import BaseCase
+from kernels.ops.gated import GatedCase
+from kernels.ops.grouped import GroupedCase
+from kernels.ops.linear import LinearCase
+from kernels.ops.lm_head import LmHeadCase
+from kernels.ops.rmsnorm import RmsNormCase
+from kernels.ops.rope import RopeCase
+
+LIBRARY_ONLY: dict[str, Callable[[BaseCase], bool]] = {
+    "mixtures of experts": lambda case: isinstance(case, GroupedCase),
+    "products of fp8 with fp8": lambda case: isinstance(case, LinearCase) and case.scales is not None,
+    "fp8 outputs": lambda case: (
+        (isinstance(case, LinearCase) and case.epilogue == "quantise")
+        or (isinstance(case, RmsNormCase) and case.quantise is not None)
+    ),
+    "sampled LM heads": lambda case: isinstance(case, LmHeadCase) and case.sampling != "argmax",
+    "paged KV caches": lambda case: isinstance(case, AttentionCase | RopeCase) and case.paged,
+    "fp8 KV caches": lambda case: isinstance(case, AttentionCase) and case.kv_dtype == "fp8",
+    "caches of unequal lengths": lambda case: isinstance(case, AttentionCase) and case.kv_lengths is not None,
+    "packed prompts": lambda case: isinstance(case, AttentionCase) and case.lengths is not None,
+    "attention without causality": lambda case: isinstance(case, AttentionCase) and not case.causal,
+    "soft caps": lambda case: isinstance(case, AttentionCase) and case.softcap is not None,
+    "rotations without a cache": lambda case: isinstance(case, RopeCase) and not case.append,
+    "GELU gates": lambda case: isinstance(case, GatedCase) and case.activation == "gelu",
+}
+"""Features by the name that pages and `list` give them; a test holds them against the cases that runners make."""
+
+
+def library_only(case: BaseCase) -> list[str]:
+    """The features of the case that no runner uses."""
+    return [name for name, has in LIBRARY_ONLY.items() if has(case)]

@@ -1,0 +1,79 @@
+"""What is marked *library only* is what no runner uses: no more and no less, and each page says it."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernels import registry
+from kernels.__main__ import main
+from kernels.cases import check_cases
+from kernels.engine.decoder import Decoder, refusal
+from kernels.engine.layer_ops import LayerOps, Traffic
+from kernels.engine.loading import skeleton
+from kernels.ops import Case
+from kernels.ops.library_only import LIBRARY_ONLY, library_only
+from tests.kernels.engine.engine_models import CONFIGS
+
+PAGES = Path(__file__).parents[3] / "docs" / "kernels"
+LINE = re.compile(r"^\*Library only\*, used by no runner yet: (.+)\.$", re.MULTILINE)
+OPS = ("attention", "step_attention", "linear", "grouped", "rmsnorm", "gated", "rope", "lm_head")
+LENGTHS = {
+    *("m", "n", "k", "batch", "heads", "kv_heads", "head_dim", "q_len", "kv_len", "vocab", "rows", "experts"),
+    *("page_size", "dtype", "kv_dtype", "weights"),
+}
+"""Fields that may have any value without being another feature."""
+
+
+def features(case: Case) -> set[tuple[str, str, Any]]:
+    """(op, field, value) of every field that is no length and no dtype; a value that is a number or list is `given`."""
+    plain = {name: value for name, value in case.model_dump().items() if name not in LENGTHS}
+    return {
+        (case.op, name, value if value is None or isinstance(value, bool | str) else "given")
+        for name, value in plain.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def used() -> list[Case]:
+    """The cases that the runners make of every family and traffic."""
+    models = [skeleton(config, "bf16") for config in CONFIGS.values()]
+    decoders = [Decoder(model) for model in models if not refusal(model)]
+    assert len(decoders) >= 4
+    return [case for each in decoders for batch in (1, 8) for case in LayerOps(each, Traffic(batch, 128, 64)).cases()]
+
+
+def test_no_runner_uses_what_is_marked(used: list[Case]) -> None:
+    assert not {name for case in used for name in library_only(case)}
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_every_other_feature_that_is_proven_is_used(op: str, used: list[Case]) -> None:
+    made = set().union(*(features(case) for case in used))
+    unmarked = [case for case in check_cases(op, cpu=False) if not library_only(case)]
+    assert not set().union(*(features(case) for case in unmarked)) - made
+
+
+def test_every_mark_belongs_to_a_case_that_is_proven() -> None:
+    proven = {name for op in OPS for case in check_cases(op, cpu=False) for name in library_only(case)}
+    assert proven == set(LIBRARY_ONLY)
+
+
+def test_list_and_pages_name_what_no_runner_uses(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--json"]) == 0
+    rows = {row["variant"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows["grouped_hopper"]["library_only"]
+    assert not rows["flash_hopper"]["library_only"]
+    wanted: dict[str, set[str]] = {}
+    for variant in registry.variants():
+        if variant.page:
+            wanted.setdefault(variant.page, set()).update(rows[variant.name]["library_only_features"])
+    told = {}
+    for page in wanted:
+        found = re.search(
+            r"^\*Library only\*, used by no runner yet: (.+)\.$", (PAGES / f"{page}.md").read_text(), re.M
+        )
+        told[page] = set(found[1].split(", ")) if found else set()
+    assert told == wanted
