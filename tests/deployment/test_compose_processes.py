@@ -34,12 +34,45 @@ def compose() -> Iterator[Compose]:
             compose.run("migrate")
             for name in ("web", "worker-api", "front", "ledger", "beat"):
                 compose.start(name)
-            compose.start("cpu-worker", {"WORKBENCH_STAGE_PACKAGE": "tests.workers.tiny_stages"})
+            _start_worker(compose)
             for name in ("web", "worker-api", "front"):
                 wait_for(lambda name=name: compose.healthy(name), 60, f"health of {name}: {compose.logs()}")
             yield compose
         finally:
             compose.stop()
+
+
+def _start_worker(compose: Compose) -> None:
+    """The worker's process with stages that do as they are told."""
+    told = compose.folder / "told"
+    told.mkdir(exist_ok=True)
+    stages = {"WORKBENCH_STAGE_PACKAGE": "tests.workers.tiny_stages", "WORKBENCH_STAGE_TEST_DIR": str(told)}
+    compose.start("cpu-worker", stages)
+
+
+@pytest.fixture(scope="module")
+def member(compose: Compose) -> dict[str, str]:
+    """A member's token, and the digest of a model."""
+    made = compose.run("web", "python", str(ROOT / "tests/workers/pipeline/seed.py"))
+    return dict(json.loads(made.splitlines()[-1]))
+
+
+@pytest.fixture
+def api(compose: Compose, member: dict[str, str]) -> Iterator[httpx.Client]:
+    """The member's client, through the front."""
+    with compose.client(headers={"Authorization": f"Bearer {member['token']}"}) as client:
+        yield client
+
+
+def _submit(api: httpx.Client, member: dict[str, str], request: str) -> str:
+    """The id of a run whose stages behave as asked."""
+    document = workload().model_copy(update={"name": request, "model": member["digest"]})
+    handed_in = api.post("/api/v1/workloads", json=document.model_dump(mode="json")).json()
+    return str(api.post("/api/v1/runs", json={"workload": handed_in["id"]}).json()["id"])
+
+
+def _state(api: httpx.Client, run_id: str) -> str:
+    return str(api.get(f"/api/v1/runs/{run_id}").json()["state"])
 
 
 def _log_in(browser: httpx.Client, email: str, password: str, **headers: str) -> httpx.Response:
@@ -83,15 +116,32 @@ def test_each_address_has_its_own_throttle_and_cannot_claim_another(compose: Com
     assert "minutes" not in fails("127.0.0.3")
 
 
-def test_a_run_comes_through_and_the_worker_api_is_not_for_visitors(compose: Compose) -> None:
-    made = json.loads(compose.run("web", "python", str(ROOT / "tests/workers/pipeline/seed.py")).splitlines()[-1])
-    with compose.client(headers={"Authorization": f"Bearer {made['token']}"}) as api:
-        document = workload().model_copy(update={"name": "nothing", "model": made["digest"]})
-        handed_in = api.post("/api/v1/workloads", json=document.model_dump(mode="json")).json()
-        run_id = api.post("/api/v1/runs", json={"workload": handed_in["id"]}).json()["id"]
-        wait_for(lambda: api.get(f"/api/v1/runs/{run_id}").json()["state"] == "done", 90, compose.logs())
-        token = {"Authorization": f"Bearer {SECRETS['WORKER_TOKEN']}"}
-        assert api.post("/api/v1/worker/hello", json={}, headers=token).status_code == 404
+def test_a_run_comes_through_and_the_worker_api_is_not_for_visitors(
+    compose: Compose, api: httpx.Client, member: dict[str, str]
+) -> None:
+    run_id = _submit(api, member, "nothing")
+    wait_for(lambda: _state(api, run_id) == "done", 90, compose.logs())
+    token = {"Authorization": f"Bearer {SECRETS['WORKER_TOKEN']}"}
+    assert api.post("/api/v1/worker/hello", json={}, headers=token).status_code == 404
+
+
+def test_a_stopped_worker_hands_its_run_back_within_its_grace(
+    compose: Compose, api: httpx.Client, member: dict[str, str]
+) -> None:
+    run_id = _submit(api, member, "pause baseline")
+    told = compose.folder / "told" / f"{run_id}.json"
+    wait_for(told.exists, 60, compose.logs())
+    grace = compose.services["cpu-worker"]["stop_grace_period"]
+    worker = compose.processes["cpu-worker"]
+    worker.terminate()
+    assert worker.wait(float(grace.removesuffix("s"))) == 0
+    assert _state(api, run_id) == "queued"
+    told.with_suffix(".go").touch()
+    _start_worker(compose)
+    wait_for(lambda: _state(api, run_id) == "done", 90, compose.logs())
+    kinds = [event["kind"] for event in api.get(f"/api/v1/runs/{run_id}/events").json()["items"]]
+    assert kinds.count("handed_back") == 1
+    assert "retried" not in kinds
 
 
 def test_slow_clients_leave_pages_alone(compose: Compose) -> None:
