@@ -1,4 +1,7 @@
-"""Every setting of the web process, read from the environment; the defaults serve one machine without a server."""
+"""Every setting of the web process, read from the environment; the defaults serve one machine without a server.
+
+A setting that is read here is also passed on in docker-compose.yml and explained in .env.example.
+"""
 
 import importlib.util
 from pathlib import Path
