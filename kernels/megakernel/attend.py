@@ -44,7 +44,7 @@ def attend_to_all(sm: "Sm", words: dict[str, int]) -> Generator[bool, None, Floa
         for kv, first, count in groups_of(shape, head, heads):
             part = words | {"kv_head": kv, "head": first, "heads": count}
             taken = yield from _heads(sm, part, b)
-            sums, _, total = _sums(sm, words["layer"], b, kv, span, *taken, keeps_newest(shape, words, kv))
+            sums, _, total = _sums(sm, words["layer"], b, kv, span, taken, keeps_newest(shape, words, kv))
             x[b, first - head : first - head + count] = sums / total
             yield True
     skipped = words["k_tile"] * 16 - head * shape.head_dim
@@ -102,19 +102,21 @@ def _attend(sm: "Sm", words: dict[str, int], b: int, span: slice, q: Floats, key
     """Leaves one split's unnormalised sums, maxima and weights."""
     kv, flag = words["kv_head"], sm.flag(words["layer"])
     keeps = words["head"] == kv * (sm.shape.heads // sm.shape.kv_heads)
-    sums, top, total = _sums(sm, words["layer"], b, kv, span, q, key, value, keeps)
+    sums, top, total = _sums(sm, words["layer"], b, kv, span, (q, key, value), keeps)
     at = b, slice(words["head"], words["head"] + words["heads"]), words["split"]
     sm.store("attention", at, two_floats(sums, flag))
     sm.store("attention_state", at, one_value(np.concatenate([top, total], axis=1).view(np.uint32), flag))
 
 
 def _sums(
-    sm: "Sm", layer: int, b: int, kv: int, span: slice, q: Floats, key: Floats, value: Floats, keeps: bool
+    sm: "Sm", layer: int, b: int, kv: int, span: slice, taken: tuple[Floats, Floats, Floats], keeps: bool
 ) -> tuple[Floats, Floats, Floats]:
     """Queries [heads, head_dim] over keys `span`: sums of values, the largest scores (base 2), sums of weights.
 
-    Whoever `keeps` the newest row, and has it in its span, appends it.
+    `taken` are the queries and the newest key and value. An SM that `keeps` the newest row, and has it in its span,
+    appends it to the caches.
     """
+    q, key, value = taken
     newest = sm.gpu.position + sm.step
     keys, values = sm.gpu.keys[layer, b, span, kv].copy(), sm.gpu.values[layer, b, span, kv].copy()
     if span.stop == newest + 1:

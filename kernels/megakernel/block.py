@@ -1,6 +1,6 @@
 """One SM of the interpreter: what each instruction computes, and nothing of how the GPU makes it fast.
 
-A generator yields True when it has got on and False when words that it needs are not there. Meant to be read. Imports
+A generator yields True after progress and False while words that it needs are missing. Meant to be read. Imports
 without torch.
 """
 
@@ -120,7 +120,7 @@ class Sm:
             yield True
 
     def _add(self, words: dict[str, int]) -> Steps:
-        """Adds to this SM's slice of the residual, and hands on what products of it need."""
+        """Adds to this SM's slice of the residual, and publishes what the products of the residual need."""
         layer, after_attention = words["layer"], bool(words["partial"])
         columns = slice(words["k_tile"] * 16, (words["k_tile"] + words["k_tiles"]) * 16)
         yield from self._add_planes(layer, after_attention, columns)
@@ -131,7 +131,7 @@ class Sm:
         self.store("normed", slice(first, first + len(normed)), normed)
 
     def _planes(self, buffer: str, layer: int) -> range:
-        """The partials of one layer; layers take turns in the two halves of `down_partials`."""
+        """The partials of one layer; even and odd layers have a half each of `down_partials`."""
         if buffer == "out_partials":
             return range(self.layout.out_parts)
         return range(layer % 2 * self.layout.down_parts, (layer % 2 + 1) * self.layout.down_parts)

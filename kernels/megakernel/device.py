@@ -22,16 +22,16 @@ from kernels.tiles.maps import TENSOR_MAP
 SOURCES = Path(__file__).parent
 SHARED_MOST = 227 * 1024
 PROLOGUE_HIDDEN = 1024, 2048
-"""Above the one and up to the other chunks taken ahead gain in bf16 (megakernel-models.md of the notes)."""
+"""Hidden sizes above the first and up to the second, where prologue chunks gain in bf16 (benchmarks/log)."""
 PROLOGUE_FEW = 2
-"""Chunks ahead for which there are registers beside splits or norms of q and k."""
+"""Prologue chunks for which there are registers beside splits or norms of q and k."""
 WARPS = 8
-"""That consume."""
+"""Consumer warps."""
 PRODUCER_THREADS = 128
-"""A warpgroup, of which a thread produces and a warp may add squares: so the consumers may have its registers."""
+"""A warpgroup with the producer thread and the RMS-scale warp; consumers get most of its registers by setmaxnreg."""
 
 UNIT_BATCH = {1: 8, 2: 8, 4: 4, 8: 2}
-"""kUnitBatch of machine.cuh, by kColumns: row tiles that are reduced together."""
+"""kUnitBatch of parameters.cuh, by kColumns: row tiles that are reduced together."""
 
 SPLIT_KEYS = {32: 256, 64: 256, 128: 192}
 """Keys worth another split, by head_dim: what the warps of an SM have in registers at once, or somewhat less."""
@@ -51,7 +51,7 @@ STOP_TOKENS = 4
 SAMPLING = np.dtype(
     [("inverse_temperature", "f4"), ("top_p", "f4"), ("top_k", "i4"), ("stream", "u4"), ("seed", "u8")], align=True
 )
-"""`struct Sampling` of machine.cuh."""
+"""`struct Sampling` of parameters.cuh."""
 MAPS, MAP_ALIGNMENT = ("key_map", "value_map"), 64
 _FIELDS = [
     *((name, TENSOR_MAP) for name in MAPS),
@@ -60,7 +60,7 @@ _FIELDS = [
     ("stop", np.int32, STOP_TOKENS), ("sampling", SAMPLING, BATCH_MOST),
 ]  # fmt: skip
 PARAMS = np.dtype([*_FIELDS, ("rest", "u1", -np.dtype(_FIELDS, align=True).itemsize % MAP_ALIGNMENT)], align=True)
-"""`struct Params` of machine.cuh, to its last byte: tensor maps come first, and its size is a multiple of theirs."""
+"""`struct Params` of parameters.cuh, to its last byte: tensor maps come first, and its size is a multiple of theirs."""
 
 RING_BOX = (32, 1, 64)
 """Rows, key-value heads and dimensions that one copy brings to the ring: kBoxKeys of ring_keys.cuh."""
@@ -95,10 +95,10 @@ class Tuning:
     `trace` notes times, `debug` the words that each instruction touches and the residuals; both take time.
     """
 
-    ahead_chunks: int = 3
+    prologue_chunks: int = 3
     in_flight: int = 3
     long_in_flight: int = 5
-    ahead_in_flight: int = 8
+    prefetched_in_flight: int = 8
     prefetch_bytes: int = 65536
     prefetch_cycles: int = 225
     trace: bool = False
@@ -106,7 +106,7 @@ class Tuning:
 
 
 def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
-    """The compile-time constants of machine.cuh; the ring gets what shared memory is left."""
+    """The macros of parameters.cuh; the ring gets the shared memory that is left."""
     shape, layout = program.shape, program.layout
     longest = max(int(table[:, 5].max()) for table in program.instructions) * 16
     batch = layout.batch
@@ -120,13 +120,13 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     if stages < 2:
         raise ValueError(f"batch {batch}: the input of {longest} elements leaves no room for the weight ring")
     stages = min(stages, 16)
-    in_flight, ahead = min(tuning.in_flight, stages), min(tuning.ahead_in_flight, stages)
+    in_flight, ahead = min(tuning.in_flight, stages), min(tuning.prefetched_in_flight, stages)
     long = min(tuning.long_in_flight, stages) if batch == 1 and program.form.bits == 16 else in_flight
     found = {
         "HIDDEN": shape.hidden, "INTER": shape.intermediate, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
         "HEAD_DIM": shape.head_dim, "LAYERS": shape.layers, "VOCAB": shape.vocab, "BATCH": batch,
         "QKV_BIAS": int(shape.qkv_bias), "QK_NORM": int(shape.qk_norm), "NORM_EPS": f"{shape.norm_eps!r}f",
-        "WARPS": WARPS, "PROLOGUE_CHUNKS": ahead_chunks(program, tuning),
+        "WARPS": WARPS, "PROLOGUE_CHUNKS": prologue_chunks(program, tuning),
         "STAGES": stages, "IN_FLIGHT": in_flight, "LONG_IN_FLIGHT": long, "PREFETCHED_IN_FLIGHT": ahead,
         "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": split_keys(program),
         "OUT_PARTIALS": layout.out_parts, "DOWN_PARTIALS": layout.down_parts, "PAIRS": int(layout.pairs),
@@ -138,14 +138,14 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     return found | {"PARAMS_BYTES": PARAMS.itemsize, "SHARED_BYTES": shared_bytes(found)}
 
 
-def ahead_chunks(program: Program, tuning: Tuning) -> int:
+def prologue_chunks(program: Program, tuning: Tuning) -> int:
     """Chunks of gate and up that consumers take while partials, its input, come. One sequence's in bf16, where that
     gains; of SMs that merge splits alone, where each thread loads as many columns: others have no registers."""
     shape, layout = program.shape, program.layout
     gains = layout.batch == 1 and program.form.bits == 16 and PROLOGUE_HIDDEN[0] < shape.hidden <= PROLOGUE_HIDDEN[1]
     if not gains or layout.sliced or not (layout.pairs or (layout.splits and shape.hidden % EVEN_HIDDEN == 0)):
         return 0
-    return min(tuning.ahead_chunks, PROLOGUE_FEW) if layout.splits or shape.qk_norm else tuning.ahead_chunks
+    return min(tuning.prologue_chunks, PROLOGUE_FEW) if layout.splits or shape.qk_norm else tuning.prologue_chunks
 
 
 def split_keys(program: Program) -> int:

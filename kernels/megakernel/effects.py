@@ -126,7 +126,7 @@ def _chunks(layout: Layout, words: dict[str, int]) -> int:
 
 
 def _planes(shape: Shape, layout: Layout, buffer: str, layer: int) -> Access:
-    """Everything that one layer leaves in the buffer; layers take turns in the two halves of `down_partials`."""
+    """Everything that one layer leaves in the buffer; even and odd layers have a half each of `down_partials`."""
     count = sizes(shape, layout)[buffer]
     if buffer != "down_partials":
         return Access(buffer, layer, 0, count)

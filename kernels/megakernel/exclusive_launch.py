@@ -3,7 +3,7 @@
 Its blocks wait for each other, so all of them must be on the GPU at once, and they take every SM. Two launches whose
 blocks are mixed would wait for ever: each holds SMs that the other needs. Nothing in CUDA promises that blocks of two
 streams are not mixed, so launches of one process are put in an order, on the GPU: each waits for the event of the one
-before, whatever stream and model that was. The host waits for nobody. Other processes are kept apart by time slices.
+before, whatever its stream and model. The host does not wait. Other processes have time slices of their own.
 """
 
 import threading
@@ -18,7 +18,7 @@ _LAST: dict[int, torch.cuda.Event] = {}
 
 @contextmanager
 def exclusive_launch(device: torch.device) -> Iterator[None]:
-    """What is launched within, on torch's current stream, comes after all that was launched within another turn."""
+    """The launch within runs after all earlier exclusive launches on this GPU. It goes to torch's current stream."""
     stream = torch.cuda.current_stream(device)
     place = stream.device_index
     with _LOCK:

@@ -38,7 +38,7 @@ def word_shapes(shape: Shape, layout: Layout) -> dict[str, tuple[int, ...]]:
 
 
 def columns_of(batch: int) -> int:
-    """The sequences, filled up to a power of two: kColumns of machine.cuh."""
+    """The sequences, filled up to a power of two: kColumns of parameters.cuh."""
     return 1 << (batch - 1).bit_length()
 
 

@@ -5,6 +5,6 @@ FIELDS = (
     "sequence",
 )  # fmt: skip
 WORDS = 16
-"""The words of an instruction, as `struct Instruction` in machine.cuh; the rest of its 16 words is unused."""
+"""The words of an instruction, as `struct Instruction` in parameters.cuh; the rest of its 16 words is unused."""
 END, QKV, ATTENTION, OUT, GATE_UP, DOWN, HEAD, ADD = range(8)
 OP_NAMES = ("end", "qkv", "attention", "out", "gate_up", "down", "head", "add")

@@ -18,7 +18,7 @@ from kernels.ops.sampling import Samplings, of_batch
 
 
 class Deadlock(RuntimeError):
-    """Every SM waits for words that nobody will write; the message names the first few and their instructions."""
+    """Every SM waits for words that no SM will write; the message names the first few and their instructions."""
 
 
 class Gpu:

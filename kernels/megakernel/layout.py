@@ -1,4 +1,4 @@
-"""How the megakernel's work is cut: SMs, splits of the keys, column parts, and what each SM is dealt.
+"""How the megakernel's work is divided: SMs, splits of the keys, column parts, and the share of each SM.
 
 Products work on *units*: 16 rows of a matrix times `k_tiles` tiles of 16 columns. Imports without torch.
 """
@@ -29,7 +29,7 @@ ATTENDED_COLUMNS_MOST = 256
 """Of the key-value heads whose keys an OUT that attends goes through: with more, splits of the keys take less time."""
 GATED_KILOBYTES_MOST = 40
 SHARED_COLUMNS_MOST = 1024
-"""Of OUT's input, when SMs share its keys: a thread hands on 4."""
+"""Of OUT's input, when SMs share its keys: a thread sends 4."""
 MERGED_COLUMNS_MOST = 512
 """Of OUT's input, when SMs share its splits: each half of the threads has all of the heads in it."""
 
@@ -40,9 +40,9 @@ class Layout:
 
     `heads` are the query heads of an attention instruction, at most HEADS_MOST. With no splits there are no such
     instructions: OUT attends by itself, with the heads of its columns. `weights` is the precision they stream in, one
-    of `weights.FORMATS`. `sliced`: an SM keeps some columns of the residual and hands on what they become; else each
+    of `weights.FORMATS`. `sliced`: an SM keeps some columns of the residual and publishes them normed; otherwise each
     keeps all. `pairs`: SMs 2i and 2i + 1 have the same columns of OUT, and share the keys to which it attends or the
-    splits that it merges. `copies`: what products hand on is written so often, and SM i reads copy i % copies.
+    splits that it merges. `copies`: products publish their words so often, and SM i reads copy i % copies.
     `chunk_blocks` are those of a chunk of weights.
     """
 
@@ -187,42 +187,42 @@ def can_pair(shape: Shape, layout: Layout) -> bool:
     whole = tiles % layout.out_parts == 0 and part % shape.head_dim == 0  # else a head may lie in two parts
     if layout.splits and part + (0 if whole else shape.head_dim - 16) > MERGED_COLUMNS_MOST:
         return False
-    deal = shares(*products(shape, layout)[OUT], layout.sms, 0, together=2)
-    return all(units and k_tiles * 16 <= SHARED_COLUMNS_MOST for _, units, _, k_tiles, _ in deal)
+    found = shares(*products(shape, layout)[OUT], layout.sms, 0, together=2)
+    return all(units and k_tiles * 16 <= SHARED_COLUMNS_MOST for _, units, _, k_tiles, _ in found)
 
 
 def can_copy(shape: Shape, layout: Layout) -> bool:
-    """Whether some SM of each part of OUT, which attends, and of DOWN reads each copy, wherever the deal begins."""
+    """Whether some SM of each part of OUT, which attends, and of DOWN reads each copy, whatever the rotation."""
     if layout.splits or layout.batch > 1 or layout.sms % layout.copies:
         return False
     for op, together in ((OUT, 2 if layout.pairs else 1), (DOWN, 1)):
-        deal = shares(*products(shape, layout)[op], layout.sms, 0, together)
-        read = {(part, sm % layout.copies) for sm, (_, units, _, _, part) in enumerate(deal) if units}
+        found = shares(*products(shape, layout)[op], layout.sms, 0, together)
+        read = {(part, sm % layout.copies) for sm, (_, units, _, _, part) in enumerate(found) if units}
         if len(read) < products(shape, layout)[op][2] * layout.copies:
             return False
     return True
 
 
 def shares(
-    tiles: int, columns: int, parts: int, sms: int, turn: int, together: int = 1
+    tiles: int, columns: int, parts: int, sms: int, rotation: int, together: int = 1
 ) -> list[tuple[int, int, int, int, int]]:
-    """Cuts a matrix of `tiles` x `columns` tiles for the SMs: (tile, units, k_tile, k_tiles, part) for each SM.
+    """Divides a matrix of `tiles` x `columns` tiles among the SMs: (tile, units, k_tile, k_tiles, part) for each SM.
 
-    SMs are dealt to the column parts in equal groups, and a part's row tiles to its group in contiguous runs. `turn`
-    moves the deal around the SMs, so that those with a tile more are not always the same; `together` SMs in a row, from
-    a multiple of it on, have the same columns.
+    Each column part gets an equal group of SMs, and each SM of a group a contiguous run of the part's row tiles.
+    `rotation` shifts the shares around the SMs, so that not always the same SMs have one tile more. `together`
+    neighbouring SMs, from a multiple of it on, have the same columns.
     """
-    dealt: list[tuple[int, int, int, int, int]] = [(0, 0, 0, 0, 0)] * sms
+    assigned: list[tuple[int, int, int, int, int]] = [(0, 0, 0, 0, 0)] * sms
     edges = [round(part * sms / parts / together) * together for part in range(parts + 1)]
-    turn -= turn % together
+    rotation -= rotation % together
     cuts = [round(part * columns / parts) for part in range(parts + 1)]
     for part in range(parts):
         group = edges[part + 1] - edges[part]
         for i in range(group):
             low, high = tiles * i // group, tiles * (i + 1) // group
-            sm = (edges[part] + i + turn) % sms
-            dealt[sm] = (low, high - low, cuts[part], cuts[part + 1] - cuts[part], part)
-    return dealt
+            sm = (edges[part] + i + rotation) % sms
+            assigned[sm] = (low, high - low, cuts[part], cuts[part + 1] - cuts[part], part)
+    return assigned
 
 
 def products(shape: Shape, layout: Layout) -> dict[int, tuple[int, int, int]]:

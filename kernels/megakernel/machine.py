@@ -31,7 +31,7 @@ class MegakernelFault(RuntimeError):
 class Machine:
     """The megakernel of a transformers model `model` (bf16, on a GPU) for `layout.batch` sequences.
 
-    `keys` and `values` are [layers, batch, capacity, kv_heads, head_dim] bf16: whoever prefills writes them.
+    `keys` and `values` are [layers, batch, capacity, kv_heads, head_dim] bf16: the prompt's pass writes them.
     """
 
     def __init__(self, model: Any, shape: Shape, layout: Layout, capacity: int, tuning: device.Tuning) -> None:

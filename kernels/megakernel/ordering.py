@@ -184,7 +184,7 @@ class Ordering:
             if unread.any():
                 node = self.nodes[buffer.writer[unread][0]]
                 yield Problem(
-                    "unread", node.sm, node.index, f"nobody reads what {name_of(node.words)} writes in {name}"
+                    "unread", node.sm, node.index, f"no instruction reads what {name_of(node.words)} writes in {name}"
                 )
 
     def _caches(self) -> Iterator[Problem]:

@@ -1,7 +1,7 @@
 """The megakernel's program: what each SM does for one token, as data. Imports without torch.
 
-Every SM runs its own list of instructions once per token. Instructions hand values to each other in tagged words: a
-reader waits until each word it needs carries the flag of this layer of this token. Products work on *units*: 16 rows of
+Every SM runs its own list of instructions once per token. Instructions exchange values in flagged words: a reader
+polls until each word that it needs carries the flag of this layer of this token. Products work on *units*: 16 rows of
 a matrix times `k_tiles` tiles of 16 columns, streamed in exactly this order.
 """
 
@@ -66,20 +66,20 @@ def build(shape: Shape, layout: Layout) -> Program:
     rows: list[list[dict[str, int]]] = [[] for _ in range(layout.sms)]
     program.sections = [[] for _ in range(layout.sms)]
     cut = products(shape, layout)
-    turn = 0
+    rotation = 0
 
-    def product(op: int, layer: int, everyone: bool) -> None:
-        nonlocal turn
+    def product(op: int, layer: int, on_every_sm: bool) -> None:
+        nonlocal rotation
         tiles, columns, parts = cut[op]
         together = 2 if layout.pairs and op == OUT else 1
-        deal = shares(tiles, columns, parts, layout.sms, turn, together)
-        for sm, (tile, units, k_tile, k_tiles, part) in enumerate(deal):
+        found = shares(tiles, columns, parts, layout.sms, rotation, together)
+        for sm, (tile, units, k_tile, k_tiles, part) in enumerate(found):
             if units:
                 program.sections[sm].append(Section(op, layer, tile, units, k_tile, k_tiles))
-            if units or everyone:
+            if units or on_every_sm:
                 words = {"op": op, "tile": tile, "units": units, "k_tile": k_tile, "k_tiles": k_tiles, "partial": part}
                 rows[sm].append(words | {"layer": layer})
-        turn += max(1, layout.sms - tiles * parts % layout.sms)
+        rotation += max(1, layout.sms - tiles * parts % layout.sms)
 
     def add(layer: int, after_attention: bool) -> None:
         for sm, (tile, tiles, *_) in enumerate(shares(shape.hidden // 16, 1, 1, layout.sms, 0)):
@@ -89,15 +89,15 @@ def build(shape: Shape, layout: Layout) -> Program:
 
     for layer in range(shape.layers):
         add(layer, after_attention=False)
-        product(QKV, layer, everyone=not layout.sliced)
+        product(QKV, layer, on_every_sm=not layout.sliced)
         for i, words in enumerate(attention_work(shape, layout)):
             rows[i % layout.sms].append({"op": ATTENTION, "layer": layer} | words)
-        product(OUT, layer, everyone=False)
+        product(OUT, layer, on_every_sm=False)
         add(layer, after_attention=True)
-        product(GATE_UP, layer, everyone=not layout.sliced)
-        product(DOWN, layer, everyone=False)
+        product(GATE_UP, layer, on_every_sm=not layout.sliced)
+        product(DOWN, layer, on_every_sm=False)
     add(shape.layers, after_attention=False)
-    product(HEAD, shape.layers, everyone=True)
+    product(HEAD, shape.layers, on_every_sm=True)
     for listed in rows:
         listed.append({"op": END, "layer": shape.layers})
         table = np.zeros((len(listed), WORDS), dtype=np.int32)

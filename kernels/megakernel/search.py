@@ -7,7 +7,7 @@ is met at a bin's edge, when the bin holds one token, or when it cannot be cut: 
 is kept is exact for any k and p, but for the rounding of masses to float32.
 
 **Rounds.** They use two areas of `counts` in turn, and each round has a flag of its own. An SM that writes round r + 2
-has read round r + 1 from all SMs, each of which had read round r before it wrote that: nobody still reads what it
+has read round r + 1 from all SMs, each of which had read round r before it wrote that: no SM still reads what it
 overwrites. The rounds of one token go on from those of the last.
 """
 

@@ -18,7 +18,7 @@ WHOLE_INPUT = (QKV, GATE_UP, HEAD)
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a program must not run. `kind` is one of KINDS; `sm` and `index` are -1 when it is nobody's alone."""
+    """Why a program must not run. `kind` is one of KINDS; `sm` and `index` are -1 when it concerns several SMs."""
 
     kind: str
     sm: int
@@ -102,7 +102,7 @@ def _fields(
     if (layer != shape.layers) if last else not 0 <= layer < shape.layers:
         yield f"layer must be {shape.layers if last else f'0 to {shape.layers - 1}'}"
     if op in (ATTENTION, END, ADD) and words["units"]:
-        yield f"it has {words['units']} units, which the producer would stream and nobody take"
+        yield f"it has {words['units']} units, which the producer would stream and no consumer take"
     if op == ATTENTION:
         yield from _head_fields(shape, layout, words)
     elif op == ADD:
