@@ -21,7 +21,7 @@ ENCODER_MAPPINGS = (
 
 def check_architecture(model_type: str, architectures: list[str]) -> None:
     """Refuses a model_type or an architecture that transformers does not know. Raises ModelRefused."""
-    known = _mappings()
+    known = mappings()
     version = importlib.metadata.version("transformers")
     if model_type not in known["CONFIG_MAPPING_NAMES"]:
         raise ModelRefused("config.json", "model_type", f"{model_type[:60]!r} is unknown to transformers {version}")
@@ -33,7 +33,7 @@ def check_architecture(model_type: str, architectures: list[str]) -> None:
 
 def kind_of(model_type: str, architectures: list[str], encoder_decoder: bool = False) -> Kind:
     """decoder when it generates tokens one by one, encoder when one pass answers, other for the rest."""
-    known = _mappings()
+    known = mappings()
     causal = known["MODEL_FOR_CAUSAL_LM_MAPPING_NAMES"]
     masked = known["MODEL_FOR_MASKED_LM_MAPPING_NAMES"]
     if encoder_decoder:
@@ -53,8 +53,14 @@ def _names(mapping: dict[str, str | tuple[str, ...]]) -> set[str]:
     return names
 
 
+def names_of(*tables: str) -> set[str]:
+    """The classes in transformers' tables, such as IMAGE_CLASSIFICATION; "" is the table of models without a head."""
+    prefixed = (f"MODEL_FOR_{table}" if table else "MODEL" for table in tables)
+    return {name for each in prefixed for name in _names(mappings()[f"{each}_MAPPING_NAMES"])}
+
+
 @cache
-def _mappings() -> dict[str, dict[str, str | tuple[str, ...]]]:
+def mappings() -> dict[str, dict[str, str | tuple[str, ...]]]:
     """transformers' tables of model types and classes, by the tables' names."""
     found: dict[str, dict[str, str | tuple[str, ...]]] = {}
     auto = _transformers() / "models" / "auto"

@@ -1,0 +1,77 @@
+"""What a model answers a request with, by its class: what is counted, and what the numbers of its output are."""
+
+from typing import Any, Literal, NamedTuple
+
+from kernels.model_files.architectures import kind_of, mappings, names_of
+
+Unit = Literal["tokens", "sequences", "embeddings", "images", "recordings"]
+Form = Literal["tokens", "classes", "vectors"]
+
+IMAGES: tuple[str, ...] = (
+    "IMAGE",
+    "IMAGE_CLASSIFICATION",
+    "MASKED_IMAGE_MODELING",
+    "SEMANTIC_SEGMENTATION",
+    "IMAGE_SEGMENTATION",
+)
+IMAGES += ("INSTANCE_SEGMENTATION", "UNIVERSAL_SEGMENTATION", "OBJECT_DETECTION", "DEPTH_ESTIMATION", "BACKBONE")
+SOUND = ("SPEECH_SEQ_2_SEQ", "AUDIO_CLASSIFICATION", "AUDIO_FRAME_CLASSIFICATION", "AUDIO_XVECTOR", "CTC")
+CLASSES: tuple[str, ...] = (
+    "SEQUENCE_CLASSIFICATION",
+    "TOKEN_CLASSIFICATION",
+    "MULTIPLE_CHOICE",
+    "NEXT_SENTENCE_PREDICTION",
+)
+CLASSES += ("QUESTION_ANSWERING", "IMAGE_CLASSIFICATION", "AUDIO_CLASSIFICATION", "AUDIO_FRAME_CLASSIFICATION", "CTC")
+NEXT_TOKEN = ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")
+"""Names of transformers' tables of classes, without MODEL_FOR_ and _MAPPING_NAMES."""
+
+
+class Answer(NamedTuple):
+    """`unit`: what throughput and price count. `form`: what the output holds.
+
+    tokens: logits of every token; classes: logits of one answer or a few; vectors: hidden states or other values.
+    `noun` is what a class stands for.
+    """
+
+    unit: Unit
+    form: Form
+    noun: str = "class"
+
+
+def answer_of(model_type: str, architectures: list[str], encoder_decoder: bool = False) -> Answer:
+    """The answer of the class that the configuration names, or of the family's usual class."""
+    name = architectures[0] if architectures else _usual(model_type)
+    if kind_of(model_type, [name], encoder_decoder) == "decoder" or name in names_of("MASKED_LM"):
+        return Answer("tokens", "tokens")
+    unit = _unit(model_type, name)
+    if name in names_of(*NEXT_TOKEN):
+        return Answer(unit, "classes", "first token")
+    return Answer(unit, "classes" if name in names_of(*CLASSES) else "vectors")
+
+
+def answer_of_config(config: dict[str, Any]) -> Answer:
+    """The answer of what a checked config.json describes."""
+    names = config.get("architectures") or []
+    return answer_of(config["model_type"], names, bool(config.get("is_encoder_decoder")))
+
+
+def _usual(model_type: str) -> str:
+    """As `kernels.engine.loading.model_class` chooses it."""
+    for table in ("MODEL_FOR_MASKED_LM", "MODEL_FOR_CAUSAL_LM", "MODEL"):
+        found = mappings()[f"{table}_MAPPING_NAMES"].get(model_type)
+        if isinstance(found, str):
+            return found
+    return ""
+
+
+def _unit(model_type: str, name: str) -> Unit:
+    known = mappings()
+    plain = name in names_of("") or name in names_of("TEXT_ENCODING")
+    if name in names_of(*IMAGES) or (plain and model_type in known["MODEL_FOR_IMAGE_MAPPING_NAMES"]):
+        return "images"
+    if name in names_of(*SOUND) or (
+        plain and any(model_type in known[f"MODEL_FOR_{each}_MAPPING_NAMES"] for each in SOUND)
+    ):
+        return "recordings"
+    return "embeddings" if plain else "sequences"
