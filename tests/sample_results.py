@@ -246,7 +246,7 @@ def results(after_ms: float = 81.0) -> Results:
         explore=explore(),
         compose=compose(),
         verify=verified,
-        price=price(workload(), default_price_book(), "h200", verified),
+        price=price(workload(), default_price_book(), "h200", verified, manifest()),
     )
 
 

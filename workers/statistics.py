@@ -12,7 +12,8 @@ from fractions import Fraction
 import numpy as np
 
 from workers.documents.measurement import Distribution, Interval
-from workers.documents.workload import UNITS, Objective
+from workers.documents.model import Counted
+from workers.documents.workload import Objective, unit_of
 
 SHOWN_PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 NS_PER_MS = 1e6
@@ -24,7 +25,7 @@ class Served:
 
     `intended_ns`: when the longest-waiting request of the batch was meant to be sent. `start_ns`: when the runner took
     the batch. `times_ns`: when each token could be read. `requests`: the batch's size. `tokens`: tokens counted per
-    request (generated ones; for an encoder those it read).
+    request (generated ones; of a model that generates none `counted`: one image, or the tokens that were read).
     """
 
     intended_ns: int
@@ -59,8 +60,9 @@ def _gaps_ms(served: Served) -> list[float]:
 def samples_of(served: Served, metric: str, n: int | None = None, usd_per_hour: float | None = None) -> list[float]:
     """A metric's values from one batch: one value, for itl every gap, none where the batch cannot give it.
 
-    ttft, ttf_n, e2e and batch_latency count from the intended send time; throughput (tokens/s) and cost_per_mtok (USD)
-    from the time the GPU was busy with the batch. Raises ValueError for an unknown metric or a missing price.
+    ttft, ttf_n, e2e and batch_latency count from the intended send time; throughput (tokens or images a second) and
+    cost_per_mtok (USD) from the time the GPU was busy with the batch. Raises ValueError for an unknown metric or a
+    missing price.
     """
     times = _token_times_ms(served)
     rate = served.requests * served.tokens / served.service_s
@@ -91,7 +93,11 @@ def pooled(
 
 
 def distribution(
-    samples: Sequence[float], metric: str, n: int | None = None, extra: Sequence[float] = ()
+    samples: Sequence[float],
+    metric: str,
+    n: int | None = None,
+    extra: Sequence[float] = (),
+    counted: Counted = "tokens",
 ) -> Distribution:
     """A Distribution with p50, p90, p95, p99 and the `extra` percentiles, keyed `p50`; nothing is dropped."""
     ordered = sorted(samples)
@@ -99,7 +105,7 @@ def distribution(
     return Distribution(
         metric=metric,
         n=n,
-        unit=UNITS.get(metric, "ms"),
+        unit=unit_of(metric, counted),
         samples=list(samples),
         percentiles={f"p{p:g}": percentile(ordered, p) for p in shown},
     )

@@ -142,14 +142,14 @@ def measure(runner: "Runner", traffic: Expected, requests: int, encodes: bool) -
     """
     import torch
 
+    from kernels.engine.inputs import drawn
+
     generator = torch.Generator().manual_seed(7)
-    vocabulary = int(getattr(runner.model.config.get_text_config(), "vocab_size", 0) or 1000)
     queue = deque([time.monotonic_ns()] * max(traffic.concurrency, traffic.batch))
     warm_up = max(2, -(-len(queue) // traffic.batch))
     samples: list[float] = []
     for index in range(warm_up + requests):
-        ids = torch.randint(vocabulary, (traffic.batch, traffic.prompt_tokens), generator=generator)
-        ids = ids.to(runner.model.device)
+        ids = drawn(runner.model, traffic.batch, traffic.prompt_tokens, generator)
         if ids.is_cuda:
             torch.cuda.synchronize()
         pause = time.monotonic_ns() - max(queue)
@@ -180,8 +180,9 @@ def metric_samples(traffic: Expected, sent_ns: int, start_ns: int, times_ns: lis
         case "itl":
             return [later - earlier for earlier, later in itertools.pairwise(arrivals)]
         case "throughput":
-            tokens = len(times_ns) if len(times_ns) > 1 else traffic.prompt_tokens
-            return [traffic.batch * tokens / ((times_ns[-1] - start_ns) / 1e9)]
+            read = traffic.prompt_tokens if traffic.unit == "tokens/s" else 1
+            counted = len(times_ns) if len(times_ns) > 1 else read
+            return [traffic.batch * counted / ((times_ns[-1] - start_ns) / 1e9)]
     raise Refused(f"expected.metric: {traffic.metric} needs a price; run a plan whose first objective is a time")
 
 

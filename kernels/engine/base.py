@@ -69,10 +69,13 @@ class Runner(ABC):
 
     @abstractmethod
     def logits(self, ids: "torch.Tensor") -> "torch.Tensor":
-        """Teacher-forced logits [batch, length, vocab] of `ids` [batch, length], by the code path that generates."""
+        """Teacher-forced logits [batch, length, vocab] of `ids` [batch, length], by the code path that generates.
+
+        Of a model that does not generate: its output for a main input as in `kernels.engine.inputs`.
+        """
 
     def encode(self, ids: "torch.Tensor") -> Generation:
-        """One forward pass of an encoder over `ids` [batch, length]; `times_ns` has one entry."""
+        """One forward pass over a main input as in `kernels.engine.inputs`; `times_ns` has one entry."""
         raise ValueError(f"the {self.name} runner cannot run an encoder")
 
     def close(self) -> None:

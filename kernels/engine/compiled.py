@@ -11,7 +11,7 @@ from torch import Tensor
 from kernels.engine import decoder
 from kernels.engine.base import Generation, Runner, check_request
 from kernels.engine.graphs import captured
-from kernels.engine.inputs import forward_inputs, output_tensor
+from kernels.engine.inputs import forward_inputs, output_tensor, placed, zeros
 from kernels.engine.loading import kind_of
 from kernels.engine.sessions import DecoderSession, ModuleSession, Session
 from kernels.ops.sampling import Samplings, of_batch
@@ -54,7 +54,7 @@ class CompiledRunner(Runner):
 
     @torch.no_grad()
     def prepare(self, batch: int, prompt: int, tokens: int) -> None:
-        ids = torch.zeros(batch, prompt, dtype=torch.int64, device=self.model.device)
+        ids = zeros(self.model, batch, prompt)
         if kind_of(self.model) != "decoder":
             self.encode(ids)
             return
@@ -139,7 +139,7 @@ class CompiledRunner(Runner):
         return encoder.outputs[0]
 
     def _make_encoder(self, ids: Tensor) -> _Encoder:
-        buffer = ids.to(self.model.device).clone()
+        buffer = placed(self.model, ids).clone()
         inputs = forward_inputs(self.model, buffer)
         forward = self._compile(self.model.forward)
         outputs: list[Tensor] = []

@@ -7,7 +7,7 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 from transformers.generation.streamers import BaseStreamer
 
 from kernels.engine.base import Generation, Runner, check_request
-from kernels.engine.inputs import forward_inputs, output_tensor
+from kernels.engine.inputs import forward_inputs, output_tensor, zeros
 from kernels.engine.loading import kind_of
 from kernels.ops.sampling import Sampling, Samplings, choose, of_batch
 
@@ -46,7 +46,7 @@ class EagerRunner(Runner):
     name = "eager"
 
     def prepare(self, batch: int, prompt: int, tokens: int) -> None:
-        ids = torch.zeros(batch, prompt, dtype=torch.int64, device=self.model.device)
+        ids = zeros(self.model, batch, prompt)
         for _ in range(2):
             if kind_of(self.model) == "decoder":
                 self.generate(ids, min(tokens, 4))
@@ -75,11 +75,11 @@ class EagerRunner(Runner):
 
     @torch.no_grad()
     def logits(self, ids: torch.Tensor) -> torch.Tensor:
-        return output_tensor(self.model(**forward_inputs(self.model, ids.to(self.model.device))))
+        return output_tensor(self.model(**forward_inputs(self.model, ids)))
 
     @torch.no_grad()
     def encode(self, ids: torch.Tensor) -> Generation:
         start_ns = time.monotonic_ns()
-        out = output_tensor(self.model(**forward_inputs(self.model, ids.to(self.model.device))))
+        out = output_tensor(self.model(**forward_inputs(self.model, ids)))
         out.flatten()[0].item()
         return Generation([], [time.monotonic_ns()], start_ns)

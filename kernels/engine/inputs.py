@@ -1,29 +1,89 @@
-"""Inputs of one forward pass, and the tensor that counts among its outputs, for any transformers model."""
+"""What goes into one forward pass, and the tensor that counts among its outputs, for any transformers model.
 
+A model's *main input* is ids [batch, length] of text, pixels [batch, channels, height, width] of images or a
+spectrogram [batch, bins, frames] of sound. Those of images and sound are as large as the model's configuration says.
+"""
+
+import inspect
 from typing import Any
 
 import torch
 from transformers import PreTrainedModel
 
+from kernels.engine.loading import skeleton
 
-def forward_inputs(model: PreTrainedModel, ids: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Arguments of the model's forward for `ids` [batch, length] int64.
+CHECKED_LENGTH = 8
+FRAMES_PER_POSITION = 2
+"""Whisper's second convolution takes every other frame."""
 
-    Encoder-decoders decode one start token; models of images or sound get one fixed random input per row.
-    Raises ValueError when the model's main input is none of these.
+
+def zeros(model: PreTrainedModel, batch: int, length: int) -> torch.Tensor:
+    """A main input for `batch` requests on the model's device; texts are of `length` ids.
+
+    Raises ValueError when the configuration does not describe it.
     """
+    shape = _shape(model, batch, length)
+    dtype = torch.int64 if model.main_input_name == "input_ids" else model.dtype
+    return torch.zeros(shape, dtype=dtype, device=model.device)
+
+
+def drawn(model: PreTrainedModel, batch: int, length: int, generator: torch.Generator) -> torch.Tensor:
+    """A random main input on the model's device: ids of its vocabulary, or normal values in its precision."""
+    shape = _shape(model, batch, length)
     if model.main_input_name == "input_ids":
-        inputs = {"input_ids": ids}
-        if model.config.is_encoder_decoder:
-            inputs["decoder_input_ids"] = ids[:, :1]
-        return inputs
+        vocabulary = getattr(model.config.get_text_config(), "vocab_size", 0) or 1000
+        return torch.randint(vocabulary, shape, generator=generator).to(model.device)
+    return torch.randn(shape, generator=generator).to(model.device, model.dtype)
+
+
+def _shape(model: PreTrainedModel, batch: int, length: int) -> tuple[int, ...]:
+    if model.main_input_name == "input_ids":
+        return (batch, length)
+    config: Any = model.config
     if model.main_input_name == "pixel_values":
-        config: Any = model.config
-        size = config.image_size if isinstance(config.image_size, int) else config.image_size[0]
-        shape = (ids.shape[0], config.num_channels, size, size)
-        generator = torch.Generator().manual_seed(0)
-        return {"pixel_values": torch.randn(shape, generator=generator).to(ids.device, model.dtype)}
+        size, channels = (getattr(config, name, None) for name in ("image_size", "num_channels"))
+        if not size or not channels:
+            raise ValueError(f"{type(model).__name__} takes images, but config.json does not say how large they are")
+        height, width = (size, size) if isinstance(size, int) else size
+        return (batch, channels, height, width)
+    bins, positions = (getattr(config, name, None) for name in ("num_mel_bins", "max_source_positions"))
+    if model.main_input_name == "input_features" and bins and positions:
+        return (batch, bins, FRAMES_PER_POSITION * positions)
     raise ValueError(f"{type(model).__name__} takes {model.main_input_name}, which the workbench cannot make up")
+
+
+def placed(model: PreTrainedModel, main: torch.Tensor) -> torch.Tensor:
+    """The main input on the model's device and, unless it is ids, in the model's precision."""
+    return main.to(model.device, model.dtype if main.is_floating_point() else main.dtype)
+
+
+def forward_inputs(model: PreTrainedModel, main: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Arguments of the model's forward for its main input, any device. Encoder-decoders decode their start token."""
+    inputs = {model.main_input_name: placed(model, main)}
+    if "decoder_input_ids" in inspect.signature(model.forward).parameters:
+        start = getattr(model.config, "decoder_start_token_id", None) or 0
+        inputs["decoder_input_ids"] = torch.full((len(main), 1), start, device=model.device)
+    return inputs
+
+
+def check(config: dict[str, Any]) -> None:
+    """Raises ValueError with a sentence unless the model of `config` can run on its main input alone.
+
+    One pass is made on the meta device. What that device cannot do is not held against the model.
+    """
+    model = skeleton(config, "fp32")
+    inputs = forward_inputs(model, zeros(model, 1, CHECKED_LENGTH))
+    try:
+        with torch.no_grad():
+            model(**inputs)
+    except (TypeError, ValueError, AttributeError, KeyError, IndexError) as error:
+        said = f": {' '.join(str(error).split())[:200]}" if isinstance(error, ValueError) else ""
+        alone = (
+            f"{type(model).__name__} cannot run on {model.main_input_name} alone, which is all the workbench makes up"
+        )
+        raise ValueError(f"{alone}{said}") from error
+    except (RuntimeError, NotImplementedError):
+        return
 
 
 def output_tensor(outputs: Any) -> torch.Tensor:

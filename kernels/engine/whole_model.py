@@ -20,6 +20,8 @@ class WholeModel(Variant):
     peer = True
     in_plans: ClassVar[bool] = True
     """Whether a plan may hold it; not so for another engine, which is measured beside this library's runners only."""
+    forward_summary: ClassVar[str] = ""
+    """`summary` for a model that does not generate, where it runs something else."""
     runner_name: ClassVar[str] = "compiled"
     options: ClassVar[dict[str, Any]] = {}
 
@@ -62,6 +64,7 @@ class Eager(WholeModel):
 
     name = "eager"
     summary = "transformers' own generate, as customers run it"
+    forward_summary = "transformers' own forward pass, as customers run it"
     runner_name = "eager"
 
 
@@ -71,6 +74,7 @@ class Compiled(WholeModel):
 
     name = "compiled"
     summary = "static cache, Inductor, CUDA graphs on a GPU"
+    forward_summary = "Inductor, the forward pass as one CUDA graph on a GPU"
     build_seconds = 40.0
 
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
@@ -114,6 +118,7 @@ class CudaGraphs(WholeModel):
 
     name = "cuda_graphs"
     summary = "static cache and CUDA graphs, nothing compiled"
+    forward_summary = "the forward pass as one CUDA graph, nothing compiled"
     options = {"compile": False}
     build_seconds = 10.0
 

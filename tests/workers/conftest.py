@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kernels.engine import describe
+from kernels.model_files import answer_of_config
 from kernels.model_files.digests import model_digest
 from kernels.ops import LinearCase
 from workers.documents.measurement import Candidate
@@ -47,6 +48,7 @@ def manifest(config: dict, generated: bool = True, files: tuple[ModelFile, ...] 
         architecture=facts.architecture,
         model_type=facts.model_type,
         kind=facts.kind,
+        counted=answer_of_config(config).unit,
         parameters=facts.parameters,
         weight_bytes=facts.weight_bytes,
     )
@@ -62,13 +64,16 @@ def stage_input(
         "objectives": [{"metric": "ttf_n", "n": 8, "limit": 10_000}],
         "constraints": {"gpu_classes": [gpu_class]},
     }
+    model = model or manifest(TINY)
+    workload = Workload.model_validate(wanted | sla)
+    objectives = [each.counting(model.counted) for each in workload.objectives]
     return StageInput(
         run_id="r1",
         stage=stage,
         attempt=1,
         gpu_class=gpu_class,
-        workload=Workload.model_validate(wanted | sla),
-        model=model or manifest(TINY),
+        workload=workload.model_copy(update={"objectives": objectives}),
+        model=model,
         prices=default_price_book(),
         results=results or Results(),
     )

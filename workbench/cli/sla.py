@@ -12,7 +12,7 @@ from workers.documents.workload import Sla
 
 
 def read_sla(file: Path) -> dict[str, Any]:
-    """The SLA as JSON with its defaults filled in. Raises CliError with one sentence per mistake."""
+    """The SLA as JSON, checked, with what the file states. Raises CliError with one sentence per mistake."""
     try:
         text = file.read_text("utf-8")
     except OSError as error:
@@ -20,7 +20,7 @@ def read_sla(file: Path) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise CliError(f"{file}: is not text in UTF-8") from None
     try:
-        return Sla.model_validate(parse(text, file.name)).model_dump(mode="json")
+        return Sla.model_validate(parse(text, file.name)).model_dump(mode="json", exclude_unset=True)
     except Problem as problem:
         raise CliError([sentence(error) for error in problem.errors]) from None
     except pydantic.ValidationError as error:

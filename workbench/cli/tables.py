@@ -82,20 +82,21 @@ def outcome(results: Results, console: Console) -> None:
 
 
 def before_after(verify: VerifyResult, price: PriceResult | None) -> Table:
-    """The objectives, the throughput and the price of a token, before and after."""
+    """The objectives, the throughput and the price of what the model gives, before and after."""
     table = Table(pad_edge=False)
     for heading in ("", "before", "after", "limit", "verdict"):
         table.add_column(heading, justify="left" if heading in ("", "verdict") else "right")
     for row in verify.outcomes:
         table.add_row(*_objective(row))
     before, after = verify.tokens_per_second_before, verify.tokens_per_second_after
-    table.add_row("throughput (measured)", figure(before, "tok/s"), figure(after, "tok/s"), "", "")
+    unit = f"{verify.counted}/s"
+    table.add_row("throughput (measured)", figure(before, unit), figure(after, unit), "", "")
     ratio, noise = verify.speedup.ratio, verify.speedup.noise
     spread = f"{ratio.value:.2f}x ({ratio.low:.2f}–{ratio.high:.2f})"
     words = f"noise floor {noise.low:.2f}–{noise.high:.2f}"
     table.add_row("speedup (measured)", "", spread, words, "" if verify.speedup.difference else "no difference")
     if price is not None:
-        for cells in _costs(price.lines):
+        for cells in _costs(price):
             table.add_row(*cells)
     return table
 
@@ -109,15 +110,16 @@ def _objective(row: ObjectiveOutcome) -> tuple[str | Text, ...]:
     return name, figure(row.before, unit), figure(row.after, unit), limit, verdict(row.verdict)
 
 
-def _costs(lines: list[CostLine]) -> list[tuple[str, str, str, str, str]]:
-    """The cost of a million tokens before and after, then that of the other deployments."""
+def _costs(price: PriceResult) -> list[tuple[str, str, str, str, str]]:
+    """The cost of a million tokens (or images, …) before and after, then that of the other deployments."""
+    lines, unit = price.lines, f"$/M {price.counted}"
     sides = {line.label: line for line in lines if line.label in ("before", "after")}
     rows = []
     if sides:
         before, after = sides.get("before"), sides.get("after")
-        rows.append((f"$/M tokens ({_basis(*sides.values())})", _usd(before), _usd(after), "", ""))
+        rows.append((f"{unit} ({_basis(*sides.values())})", _usd(before), _usd(after), "", ""))
     others = [line for line in lines if line.label not in sides]
-    return rows + [(f"$/M tokens, {line.label} ({_basis(line)})", _usd(line), "", "", "") for line in others]
+    return rows + [(f"{unit}, {line.label} ({_basis(line)})", _usd(line), "", "", "") for line in others]
 
 
 def _usd(line: CostLine | None) -> str:

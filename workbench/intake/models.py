@@ -9,6 +9,7 @@ from django.conf import settings
 from django.db import models
 from django.utils.functional import cached_property
 
+from kernels.model_files import answer_of_config
 from workbench.accounts.querysets import OrganisationQuerySet
 from workbench.api.sentences import sentence, sentences
 from workers.documents.model import ModelManifest
@@ -60,7 +61,10 @@ class Model(models.Model):
     @property
     def facts(self) -> ModelManifest:
         """The manifest as a document. Raises Unreadable."""
-        return _read_stored(ModelManifest, self.manifest, f"manifest of {self.name}")
+        found = _read_stored(ModelManifest, self.manifest, f"manifest of {self.name}")
+        if "counted" in found.model_fields_set:
+            return found
+        return found.model_copy(update={"counted": answer_of_config(found.config).unit})
 
     @property
     def reading(self) -> tuple[ModelManifest | None, str]:

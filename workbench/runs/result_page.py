@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.runs.documents import StageTime
-from workers.charts import CHARTS, cells, decisions, latency, plans, provenance, timeline
+from workers.charts import CHARTS, cells, decisions, latency, plans, provenance, text, timeline
 from workers.charts.base import Figure, Table, metric_label
 from workers.charts.svg import draw
 from workers.documents.model import ModelManifest
@@ -86,6 +86,13 @@ def timeline_chart(times: list[StageTime]) -> Drawn | None:
     )
 
 
+def request_words(workload: Workload | None, model: ModelManifest | None) -> str:
+    """What one request is; "" where workload or model cannot be read."""
+    if workload is None or model is None:
+        return ""
+    return text.request_words(workload.traffic, model.kind == "decoder", model.counted)
+
+
 def context(
     workload: Workload | None, model: ModelManifest | None, results: Results, times: list[StageTime]
 ) -> dict[str, Any]:
@@ -95,6 +102,7 @@ def context(
     return {
         "sla": workload,
         "manifest": model,
+        "request_words": request_words(workload, model),
         "results": results,
         "verify": results.verify,
         "price": results.price,

@@ -3,6 +3,9 @@
 import math
 from typing import Any
 
+from workers.documents.model import Counted
+from workers.documents.workload import Traffic
+
 MISSING = "–"
 
 
@@ -43,6 +46,15 @@ def dollars(value: float | None) -> str:
     if abs(value) >= 1 or round(value, 2) == value:
         return f"${value:,.2f}"
     return f"${number(value)}"
+
+
+def request_words(traffic: Traffic, generates: bool, counted: Counted) -> str:
+    """What a request of the traffic looks like: `128 prompt and 64 output tokens`, `128 tokens`, `one image`."""
+    if generates:
+        return f"{traffic.prompt_tokens:,} prompt and {traffic.output_tokens:,} output tokens"
+    if counted in ("images", "recordings"):
+        return f"one {counted.removesuffix('s')} a request"
+    return f"texts of {traffic.prompt_tokens:,} tokens"
 
 
 def percent(value: float | None, digits: int = 1) -> str:

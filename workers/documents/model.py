@@ -5,6 +5,8 @@ from typing import Any, Literal
 from workers.documents.base import Document
 
 Kind = Literal["decoder", "encoder", "other"]
+Counted = Literal["tokens", "sequences", "embeddings", "images", "recordings"]
+"""What throughput and price count of a model's answers; `kernels.model_files.answers` says which."""
 
 
 class ModelFile(Document):
@@ -34,6 +36,7 @@ class ModelManifest(Document):
     architecture: str
     model_type: str
     kind: Kind
+    counted: Counted = "tokens"
     parameters: int
     weight_bytes: int
     has_tokenizer: bool = False

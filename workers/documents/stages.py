@@ -6,7 +6,7 @@ from pydantic import Field
 
 from workers.documents.base import Artifact, Basis, Document
 from workers.documents.measurement import Candidate, Ceilings, Distribution, Environment, Interval
-from workers.documents.model import Kind, ModelManifest
+from workers.documents.model import Counted, Kind, ModelManifest
 from workers.documents.prices import CostLine, PriceBook, Sensitivity
 from workers.documents.workload import Objective, Workload
 
@@ -151,19 +151,31 @@ class Speedup(Document):
     difference: bool
 
 
-class Quality(Document):
-    """Against the float32 model, teacher-forced: mean KL divergence (nats) and top-1 disagreement rate.
+class Measure(Document):
+    """One measure of the distance to the float32 model. Largest errors are shares of the largest value."""
 
-    `called` is "numerical fidelity" on generated weights. `change` is the paired interval of after minus before,
-    of the top-1 disagreement rate.
+    name: str
+    before: float
+    after: float
+
+
+class Quality(Document):
+    """Against the float32 model: mean KL divergence (nats) and top-1 disagreement rate; vectors have neither.
+
+    `called` is "numerical fidelity" on generated weights. `tokens` counts what was `compared`, of the `needed` that
+    proof takes. `change` is the paired interval of after minus before, of the top-1 disagreement rate or, for vectors,
+    of the pooled vector's cosine distance. `measures` are those of classes and vectors.
     """
 
     called: Literal["quality", "numerical fidelity"]
     tokens: int
-    kl_before: float
-    kl_after: float
-    top1_before: float
-    top1_after: float
+    needed: int = 4096
+    compared: Literal["tokens", "classes", "vectors"] = "tokens"
+    kl_before: float | None = None
+    kl_after: float | None = None
+    top1_before: float | None = None
+    top1_after: float | None = None
+    measures: list[Measure] = []
     change: Interval
     perplexity_before: float | None = None
     perplexity_after: float | None = None
@@ -199,6 +211,7 @@ class VerifyResult(Document):
     quality: Quality | None
     served_ids: ServedIds | None = None
     refusal: str = ""
+    counted: Counted = Field(default="tokens", description="what the rates per second count")
     verdict: Verdict
     sentence: str
 
@@ -211,6 +224,7 @@ class PriceResult(Document):
     present_ratio: float | None = None
     duty_cycle: float
     sensitivity: list[Sensitivity]
+    counted: Counted = Field(default="tokens", description="what the rates and the prices of a million count")
     sentence: str
 
 

@@ -1,10 +1,11 @@
 """The workload: a model, its traffic and its promises. Browser, API, command line and worker share this document."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from workers.documents.base import Document
+from workers.documents.model import Counted
 
 Metric = Literal["ttft", "ttf_n", "tpot", "itl", "e2e", "throughput", "batch_latency", "cost_per_mtok"]
 Precision = Literal["fp32", "bf16", "fp16", "int8", "fp8", "nvfp4", "int4"]
@@ -24,14 +25,18 @@ Count = Annotated[int, BeforeValidator(_no_flag)]
 Number = Annotated[float, BeforeValidator(_no_flag)]
 """Numbers for which `true` and YAML's `yes` are not 1."""
 
-UNITS: dict[str, str] = {"throughput": "tokens/s", "cost_per_mtok": "USD/Mtok"}
-"""Units of the metrics that are not times; every time is in ms."""
+
+def unit_of(metric: str, counted: Counted = "tokens") -> str:
+    """ms for times; throughput and cost are by what the model gives: `images/s`, `USD/M images`, `USD/Mtok`."""
+    cost = "USD/Mtok" if counted == "tokens" else f"USD/M {counted}"
+    return {"throughput": f"{counted}/s", "cost_per_mtok": cost}.get(metric, "ms")
 
 
 class Objective(Document):
     """One promise of the SLA: `metric` at `percentile` on the right side of `limit`.
 
-    ttft, ttf_n, tpot, itl, e2e and batch_latency are in ms, throughput in tokens/s, cost_per_mtok in USD.
+    ttft, ttf_n, tpot, itl, e2e and batch_latency are in ms. throughput is in what the model gives per second, tokens/s
+    or images/s, and cost_per_mtok in USD for a million of them. Unless stated, the unit becomes that of the model.
     """
 
     metric: Metric
@@ -47,18 +52,28 @@ class Objective(Document):
             raise ValueError("n: ttf_n needs n, the number of the token that is waited for")
         if self.metric != "ttf_n" and self.n is not None:
             raise ValueError(f"n: only ttf_n takes n, not {self.metric}")
-        unit = UNITS.get(self.metric, "ms")
-        if self.unit not in ("", unit):
-            raise ValueError(f"unit: {self.metric} is measured in {unit}, not {self.unit}")
+        units = [unit_of(self.metric, each) for each in get_args(Counted)]
+        if self.unit not in ("", *units):
+            raise ValueError(f"unit: {self.metric} is measured in {units[0]}, not {self.unit}")
         direction = "at_least" if self.metric == "throughput" else "at_most"
         if self.direction not in ("", direction):
             raise ValueError(f"direction: {self.metric} is promised {direction.replace('_', ' ')} a limit")
-        self.unit, self.direction = unit, direction  # type: ignore[assignment]
+        self.direction = direction  # type: ignore[assignment]
+        self.__dict__["unit"] = self.unit or units[0]  # not among the fields set, since nobody stated it
         return self
+
+    def counting(self, counted: Counted) -> Self:
+        """The promise about a model that gives `counted`. Raises ValueError where another unit is stated."""
+        unit = unit_of(self.metric, counted)
+        if "unit" in self.model_fields_set and self.unit != unit:
+            raise ValueError(f"{self.metric} of this model is measured in {unit}, not {self.unit}")
+        return self.model_copy(update={"unit": unit})
 
     @property
     def title(self) -> str:
         """The metric's name for people: `TTF64`."""
+        if self.metric == "cost_per_mtok" and self.unit != unit_of(self.metric):
+            return f"COST PER {self.unit.removeprefix('USD/').upper()}"
         return f"TTF{self.n}" if self.metric == "ttf_n" else self.metric.replace("_", " ").upper()
 
     @property

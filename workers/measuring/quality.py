@@ -26,15 +26,18 @@ class _Side:
     surprise: list[torch.Tensor] = field(default_factory=list)
     broken: int = 0
 
-    def add(self, reference: torch.Tensor, logits: torch.Tensor, ids: torch.Tensor) -> None:
-        """`reference` log-probabilities and `logits` of one sequence [length, vocab]; `ids` [length]."""
+    def add(self, reference: torch.Tensor, logits: torch.Tensor, ids: torch.Tensor | None) -> None:
+        """`reference` log-probabilities and `logits` of one sequence [length, vocab].
+
+        `ids` [length] where logits are of the token that follows.
+        """
         own = torch.log_softmax(logits.float(), dim=-1)
         kl = (reference.exp() * (reference - own)).sum(-1).flatten().double().cpu()
         wrong = (reference.argmax(-1) != own.argmax(-1)).flatten().cpu()
         self.broken += int((~kl.isfinite()).sum())
         self.kl.append(kl[kl.isfinite()])
         self.wrong.append((wrong | ~kl.isfinite()).double())
-        if len(own) == len(ids):
+        if ids is not None and len(own) == len(ids):
             following = ids[1:].to(own.device).unsqueeze(-1)
             self.surprise.append(-own[:-1].gather(-1, following).flatten().double().cpu())
 
@@ -67,25 +70,24 @@ def compare(
     tokens: Tokens,
     batch: int,
     goes_on: Callable[[int], bool],
+    predicts_next: bool = True,
 ) -> tuple[int, _Side, _Side]:
-    """Runs groups of `batch` sequences through the three runners while `goes_on(tokens so far)`; at least one group."""
+    """Runs groups of `batch` sequences through the three runners while `goes_on(tokens so far)`; at least one group.
+
+    `predicts_next` is false for masked language models, whose logits are of the token itself.
+    """
     sides = (_Side(), _Side())
     done = 0
     for ids in groups(tokens, batch):
         if done and not goes_on(done):
             break
-        expected, *answers = (_by_sequence(runner.logits(ids)) for runner in (reference, before, after))
+        expected, *answers = (runner.logits(ids) for runner in (reference, before, after))
         for row, sequence in enumerate(ids):
             known = torch.log_softmax(expected[row].float(), dim=-1)
             for side, answer in zip(sides, answers, strict=True):
-                side.add(known, answer[row], sequence)
+                side.add(known, answer[row], sequence if predicts_next else None)
         done += ids.numel()
     return done, *sides
-
-
-def _by_sequence(logits: torch.Tensor) -> torch.Tensor:
-    """[sequences, length, vocab]; a classifier's [sequences, labels] counts as one token each."""
-    return logits.flatten(1, -2) if logits.dim() > 2 else logits.unsqueeze(1)
 
 
 def judge(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from workers.documents.measurement import Distribution
+from workers.documents.model import ModelManifest
 from workers.documents.stages import Verdict
 from workers.documents.workload import Objective
 from workers.statistics import Served, distribution, pooled, shares_over
@@ -28,15 +29,15 @@ def is_enough(objectives: Sequence[Objective], served: Sequence[Served], usd_per
 
 
 def distributions(
-    kind: str, objectives: Sequence[Objective], served: Sequence[Served], usd_per_hour: float | None
+    model: ModelManifest, objectives: Sequence[Objective], served: Sequence[Served], usd_per_hour: float | None
 ) -> list[Distribution]:
     """The objectives' metrics first, with their percentiles, then the usual ones of the kind of model."""
     promised = [(each.metric, each.n) for each in objectives]
-    usual = [(metric, None) for metric in USUAL_METRICS[kind]]
+    usual = [(metric, None) for metric in USUAL_METRICS[model.kind]]
     found = []
     for metric, n in dict.fromkeys([*promised, *usual]):
         samples = pooled(served, metric, n, usd_per_hour)
         extra = [each.percentile for each in objectives if (each.metric, each.n) == (metric, n)]
         if samples:
-            found.append(distribution(samples, metric, n, extra))
+            found.append(distribution(samples, metric, n, extra, model.counted))
     return found

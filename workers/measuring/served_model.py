@@ -3,12 +3,15 @@
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
-from kernels import engine
+from kernels import engine, model_files
 from kernels.engine import Runner
+from kernels.model_files import Answer
 from workers.documents.stages import StageInput
+from workers.documents.workload import Traffic
 from workers.harness.context import Context, StageError
 
 FLOATS = ("bf16", "fp16", "fp32")
@@ -72,6 +75,24 @@ def kind_of(model: torch.nn.Module) -> str:
     from kernels.engine.loading import kind_of
 
     return kind_of(model)  # type: ignore[arg-type]
+
+
+def answer_of(model: torch.nn.Module) -> Answer:
+    """What a loaded model answers with."""
+    config: Any = model.config
+    return model_files.answer_of(config.model_type, [type(model).__name__], bool(config.is_encoder_decoder))
+
+
+def counted_per_request(model: torch.nn.Module, traffic: Traffic) -> int:
+    """How many of its unit one request of a model that does not generate counts: its tokens, or one."""
+    return traffic.prompt_tokens if answer_of(model).unit == "tokens" else 1
+
+
+def drawn(model: torch.nn.Module, batch: int, length: int, generator: torch.Generator) -> torch.Tensor:
+    """A random main input of the model: see `kernels.engine.inputs`."""
+    from kernels.engine import inputs
+
+    return inputs.drawn(model, batch, length, generator)  # type: ignore[arg-type]
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import torch
 
 from kernels.engine import Generation, Runner
 from workers.documents.workload import Traffic
+from workers.measuring import served_model
 from workers.statistics import Served
 
 KEPT_BATCHES = 16
@@ -27,8 +28,8 @@ class Clients:
 
     The runner takes `batch` requests at a time, so there are at least that many clients. The clock runs only inside
     `serve`: while another runner is measured in between, these clients and their queue stand still. `kind` is that of
-    the model: encoders (and whatever else does not generate) make one pass over the prompt and count the tokens read.
-    `kept` holds some of the timed batches with the ids that were served.
+    the model: one that does not generate makes one pass over its input. `kept` holds some of the timed batches with the
+    ids that were served.
     """
 
     def __init__(self, runner: Runner, traffic: Traffic, kind: str, vocabulary: int, device: str, seed: int) -> None:
@@ -38,6 +39,7 @@ class Clients:
         self._vocabulary, self._device = vocabulary, device
         self._generator = torch.Generator().manual_seed(seed)
         self._keeping = random.Random()
+        self._per_request = 0 if kind == "decoder" else served_model.counted_per_request(runner.model, traffic)
         self._away_ns = 0
         self._left_ns = time.monotonic_ns()
         self._queue = deque([self._left_ns] * max(traffic.concurrency, traffic.batch))
@@ -64,8 +66,7 @@ class Clients:
         times = tuple(each - self._away_ns for each in generation.times_ns)
         self._queue.extend([times[-1]] * len(waiting))
         self._left_ns = time.monotonic_ns()
-        tokens = len(times) if self.kind == "decoder" else self.traffic.prompt_tokens
-        served = Served(min(waiting), start_ns, times, len(waiting), tokens)
+        served = Served(min(waiting), start_ns, times, len(waiting), self._per_request or len(times))
         self.served.append(served)
         self._keep(KeptBatch(prompt, generation.tokens))
         return served
@@ -78,9 +79,12 @@ class Clients:
             self.kept[place] = batch
 
     def draw(self) -> torch.Tensor:
-        """Random ids [batch, prompt_tokens] on the device, ready before the clock runs."""
+        """Random ids [batch, prompt_tokens], images or recordings on the device, ready before the clock runs."""
         shape = (self.traffic.batch, self.traffic.prompt_tokens)
-        ids = torch.randint(self._vocabulary, shape, generator=self._generator).to(self._device)
+        if self.kind == "decoder":
+            ids = torch.randint(self._vocabulary, shape, generator=self._generator).to(self._device)
+        else:
+            ids = served_model.drawn(self.runner.model, *shape, self._generator)
         if ids.is_cuda:
             torch.cuda.synchronize()
         return ids

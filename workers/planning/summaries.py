@@ -6,10 +6,11 @@ from kernels.ops import PARTS
 from kernels.plan import Plan, PlannedOp
 
 
-def of_plan(plan: Plan) -> str:
+def of_plan(plan: Plan, generates: bool = True) -> str:
     """`Static cache and CUDA graphs, nothing compiled; attention by flash_triton and step_hopper, products by skinny.`
 
-    Torch's own variants, which run wherever nothing else is named, are not told.
+    Torch's own variants, which run wherever nothing else is named, are not told. A model that does not generate runs
+    one forward pass, without a cache.
     """
     known = (each for each in registry.variants("model") if isinstance(each, WholeModel))
     runners = [each for each in known if each.runner_name == plan.runner]
@@ -17,7 +18,10 @@ def of_plan(plan: Plan) -> str:
     parts = ", ".join(f"{part} by {_joined(names)}" for part, names in _by_part(plan.ops).items())
     if parts and plan.runner == "megakernel":
         parts = f"for prompts {parts}"
-    said = "; ".join(each for each in (runner.summary if runner else plan.runner, parts) if each)
+    runs: str = plan.runner
+    if runner is not None:
+        runs = runner.summary if generates else runner.forward_summary or runner.summary
+    said = "; ".join(each for each in (runs, parts) if each)
     return f"{said[:1].upper()}{said[1:]}."
 
 

@@ -12,7 +12,6 @@ from kernels.proof import logit_gate
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from workers.documents.measurement import Interval
 from workers.documents.stages import PlanTrial, StageInput
-from workers.documents.workload import Workload
 from workers.measuring.served_model import prepared, vocabulary
 from workers.measuring.traffic import Clients
 from workers.planning import summaries
@@ -56,7 +55,7 @@ class Trier:
         self, label: str, plan: Plan, make: Callable[[], Runner], seconds: float, lossy: bool = False
     ) -> PlanTrial:
         """Builds, compares and measures the plan. A failure becomes the trial's reason; it raises nothing."""
-        trial = untried(label, plan, self.document.workload, "error")
+        trial = untried(label, plan, self.document, "error")
         try:
             start = time.monotonic()
             with prepared(make(), self.document) as runner:
@@ -135,9 +134,10 @@ class Trier:
         return median_interval(samples) if samples else None
 
 
-def untried(label: str, plan: Plan, workload: Workload, gate: str, reason: str = "") -> PlanTrial:
+def untried(label: str, plan: Plan, document: StageInput, gate: str, reason: str = "") -> PlanTrial:
     """A trial of the plan without a measurement."""
-    summary, unit = summaries.of_plan(plan), workload.objectives[0].unit
+    summary = summaries.of_plan(plan, generates=document.model.kind == "decoder")
+    unit = document.workload.objectives[0].unit
     return PlanTrial(label=label, summary=summary, plan=plan.model_dump(), unit=unit, gate=gate, reason=reason)
 
 

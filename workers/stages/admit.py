@@ -11,6 +11,7 @@ import psutil
 from kernels import engine, model_files
 from kernels.hardware import GPUS
 from kernels.ops import BYTES
+from workers.documents.model import Counted
 from workers.documents.prices import PriceBook
 from workers.documents.stages import AdmitResult, Feasibility, StageInput
 from workers.documents.workload import Workload
@@ -112,7 +113,14 @@ def _file_of(model_dir: Path, tensor: str) -> str:
     return "config.json"
 
 
-def check_workload(workload: Workload, kind: str, config: dict[str, Any], gpu_class: str, book: PriceBook) -> None:
+def check_workload(
+    workload: Workload,
+    kind: str,
+    config: dict[str, Any],
+    gpu_class: str,
+    book: PriceBook,
+    counted: Counted = "tokens",
+) -> None:
     """Refuses objectives and traffic that this model or price book cannot serve. Raises StageError."""
     for index, objective in enumerate(workload.objectives):
         field = f"objectives.{index}.metric"
@@ -123,6 +131,10 @@ def check_workload(workload: Workload, kind: str, config: dict[str, Any], gpu_cl
                 refused=True,
                 field=field,
             )
+        try:
+            objective.counting(counted)
+        except ValueError as error:
+            raise StageError(f"{objective.label}: {error}.", refused=True, field=f"objectives.{index}.unit") from error
         if objective.metric == "cost_per_mtok" and all(each.gpu_class != gpu_class for each in book.prices):
             raise StageError(
                 f"{objective.label} needs a price for {gpu_class}, but the price book {book.name!r} has none.",
@@ -162,16 +174,20 @@ def _compare_tensors(document: StageInput, context: Context) -> list[str]:
 
 def run(document: StageInput, context: Context) -> AdmitResult:
     """The admit stage. Raises StageError with `refused` when the model or the workload cannot be served."""
+    from kernels.engine import inputs
+
     context.say(0.1, "reading the model's configuration and headers")
     _check_files(document, context)
     workload, config = document.workload, document.model.config
     try:
         facts = engine.describe(config)
+        if facts.kind != "decoder":
+            inputs.check(config)
     except ValueError as error:
         raise StageError(str(error), refused=True, file="config.json") from error
     context.say(0.5, "comparing the tensors with the configuration")
     notes = _compare_tensors(document, context)
-    check_workload(workload, facts.kind, config, document.gpu_class, document.prices)
+    check_workload(workload, facts.kind, config, document.gpu_class, document.prices, document.model.counted)
     context.say(0.8, "checking the memory it needs")
     dtype = serving_dtype(facts.dtype, list(workload.constraints.precisions), document.gpu_class)
     needs = memory_needed(config, facts.parameters, dtype, workload)

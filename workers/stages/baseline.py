@@ -44,7 +44,7 @@ def run(document: StageInput, context: Context) -> BaselineResult:
         runner=workload.baseline_runner,
         dtype=dtype_of(document),
         requests=sum(each.requests for each in served),
-        distributions=distributions(kind, workload.objectives, served, usd_per_hour),
+        distributions=distributions(document.model, workload.objectives, served, usd_per_hour),
         tokens_per_second=tokens_per_second(served),
         peak_memory_gib=peak,
     )

@@ -7,6 +7,8 @@ keep the precision, then the lossy ones where the workload allows them.
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from kernels import engine, registry
 from kernels.engine import Runner, decoder
 from kernels.engine.whole_model import WholeModel
@@ -20,7 +22,7 @@ from workers.documents.stages import ComposeResult, PlanTrial, StageInput
 from workers.harness.context import Context, StageError
 from workers.measuring import texts
 from workers.measuring.conditions import watched
-from workers.measuring.served_model import device_of, dtype_of, kind_of, load, vocabulary
+from workers.measuring.served_model import device_of, drawn, dtype_of, kind_of, load, vocabulary
 from workers.planning import kernels_plan, ranking
 from workers.planning.build_times import Builds
 from workers.planning.precision import lossy_refusal, lowers_precision
@@ -87,13 +89,12 @@ class _Composer:
         lossy = self._lower_dtype() is not None or bool(ranking.winners(self._candidates, lossy=True))
         lossy = lossy or any(each.lossy and self._refusal(each) is None for each in self._whole_models())
         most = max(COMPARED_TOKENS if lossy else 0, traffic.batch * length)
-        text = (
-            texts.from_text(self.context.model_dir, length, most, vocabulary(self.model))
-            if self.kind == "decoder"
-            else None
-        )
-        tokens = text or texts.random(vocabulary(self.model), length, most)
-        self.trier.yardstick = yardstick(engine.runner("eager", self.model), self.document, self.kind, tokens.ids)
+        if self.kind == "decoder":
+            text = texts.from_text(self.context.model_dir, length, most, vocabulary(self.model))
+            ids = (text or texts.random(vocabulary(self.model), length, most)).ids
+        else:
+            ids = drawn(self.model, -(-most // length), length, torch.Generator().manual_seed(20))
+        self.trier.yardstick = yardstick(engine.runner("eager", self.model), self.document, self.kind, ids)
 
     def _lower_dtype(self) -> str | None:
         """The 16-bit precision that a float32 model may be tried in."""
@@ -251,7 +252,7 @@ class _Composer:
         }
 
     def _refuse(self, label: str, plan: Plan, reason: str) -> None:
-        self.done.append(untried(label, plan, self.document.workload, "refused", reason))
+        self.done.append(untried(label, plan, self.document, "refused", reason))
 
     def _plan(self, runner: str, options: dict[str, Any], ops: list[PlannedOp]) -> Plan:
         return Plan(

@@ -1,10 +1,11 @@
-"""The price of a token before and after, from the verified speed. Pure: no torch, no clock.
+"""The price of what the model gives, before and after, from the verified speed. Pure: no torch, no clock.
 
-The whole GPU is charged to the tokens that are counted. Money never comes from a latency ratio alone.
+The whole GPU is charged to the tokens, images, … that are counted. Money never comes from a latency ratio alone.
 """
 
 from workers.charts.text import plain
 from workers.documents.base import Basis
+from workers.documents.model import ModelManifest
 from workers.documents.prices import CostLine, PriceBook, Sensitivity
 from workers.documents.stages import PriceResult, StageInput, VerifyResult
 from workers.documents.workload import Deployment, Traffic, Workload
@@ -23,7 +24,7 @@ def _sides(verify: VerifyResult) -> tuple[bool | None, bool | None]:
 
 
 def _measured_line(
-    label: str, device: str, price: GpuPrice, rate: float, holds: bool | None, workload: Workload, generates: bool
+    label: str, device: str, price: GpuPrice, rate: float, holds: bool | None, workload: Workload, model: ModelManifest
 ) -> CostLine:
     known = rate if holds is not False else None
     return CostLine(
@@ -36,49 +37,53 @@ def _measured_line(
         usd_per_mtok=usd_per_mtok(price.typical, known) if known else None,
         usd_per_mtok_at_duty=usd_per_mtok(price.typical, known, workload.duty_cycle) if known else None,
         holds_sla=holds,
-        note=_line_note(price, rate, holds, workload.traffic, generates),
+        note=_line_note(price, rate, holds, workload.traffic, model),
     )
 
 
-def _line_note(price: GpuPrice, rate: float, holds: bool | None, traffic: Traffic, generates: bool) -> str:
+def _line_note(price: GpuPrice, rate: float, holds: bool | None, traffic: Traffic, model: ModelManifest) -> str:
     cost = usd_per_mtok(price.typical, rate)
     said = []
     if holds is False:
-        said.append(f"The SLA does not hold; without it {plain(rate, 4)} tokens/s at {plain(cost)} USD/M tokens.")
+        unit = model.counted
+        said.append(f"The SLA does not hold; without it {plain(rate, 4)} {unit}/s at {plain(cost)} USD/M {unit}.")
     elif holds is None:
         said.append("Too few samples to say that the SLA holds.")
-    if generates:
+    if model.kind == "decoder":
         share = traffic.output_tokens / (traffic.prompt_tokens + traffic.output_tokens)
         said.append(f"Output tokens; over prompt and output tokens together {plain(cost * share)} USD/M.")
-    else:
+    elif model.counted == "tokens":
         said.append("Tokens are those the model reads.")
+    elif model.counted in ("sequences", "embeddings"):
+        said.append(f"One of the {model.counted} is the answer to a text of {traffic.prompt_tokens:,} tokens.")
     return " ".join(said)
 
 
-def _stated_rate(present: Deployment, traffic: Traffic) -> tuple[float | None, Basis, str]:
-    """Tokens per second of the present deployment: stated, or modelled as one batch at a time at its latency."""
+def _stated_rate(present: Deployment, traffic: Traffic, model: ModelManifest) -> tuple[float | None, Basis, str]:
+    """What the present deployment gives per second: stated, or modelled as one batch at a time at its latency."""
+    rate = f"{model.counted}/s"
     if present.tokens_per_second is not None:
-        return present.tokens_per_second, "stated", "Latency, price and tokens/s as stated."
-    counted = {
-        "ttf_n": present.n,
-        "e2e": traffic.output_tokens,
-        "batch_latency": traffic.prompt_tokens,
-        "tpot": 1,
-        "itl": 1,
-    }
-    tokens = counted.get(present.metric)
-    if tokens is None:
-        return None, "stated", f"No tokens/s stated, and a {present.metric} alone says nothing of the price of a token."
-    rate = traffic.batch * tokens / present.latency_ms * 1000
-    return (
-        rate,
-        "modelled",
-        f"Tokens/s modelled: {tokens} tokens in the stated {present.latency_ms:g} ms, batch by batch.",
-    )
+        return present.tokens_per_second, "stated", f"Latency, price and {rate} as stated."
+    count = _in_latency(present, traffic, model)
+    if count is None:
+        metric = f"a {present.metric} alone says nothing of the price of {model.counted}"
+        return None, "stated", f"No {rate} stated, and {metric}."
+    what = f"{count} of the {model.counted} a request in the stated {present.latency_ms:g} ms, batch by batch"
+    return traffic.batch * count / present.latency_ms * 1000, "modelled", f"{rate.capitalize()} modelled: {what}."
 
 
-def _present_line(present: Deployment, workload: Workload) -> CostLine:
-    rate, basis, note = _stated_rate(present, workload.traffic)
+def _in_latency(present: Deployment, traffic: Traffic, model: ModelManifest) -> int | None:
+    """How many of the model's answers one request gets within the stated latency; None where it does not say."""
+    if model.kind == "decoder":
+        whole = traffic.output_tokens
+        return {"ttf_n": present.n, "e2e": whole, "batch_latency": whole, "tpot": 1, "itl": 1}.get(present.metric)
+    if present.metric not in ("e2e", "batch_latency"):
+        return None
+    return traffic.prompt_tokens if model.counted == "tokens" else 1
+
+
+def _present_line(present: Deployment, workload: Workload, model: ModelManifest) -> CostLine:
+    rate, basis, note = _stated_rate(present, workload.traffic, model)
     limits = [
         each.limit
         for each in workload.objectives
@@ -98,19 +103,21 @@ def _present_line(present: Deployment, workload: Workload) -> CostLine:
     )
 
 
-def _like_for_like_rate(present: Deployment, verify: VerifyResult, traffic: Traffic) -> float | None:
-    """Tokens per second after, counted the way the present deployment's are: stated, or from the same metric."""
+def _like_for_like_rate(
+    present: Deployment, verify: VerifyResult, traffic: Traffic, model: ModelManifest
+) -> float | None:
+    """The rate after, counted the way the present deployment's are: stated, or from the same metric."""
     if present.tokens_per_second is not None:
         return verify.tokens_per_second_after
     for each in verify.after:
         if (each.metric, each.n) == (present.metric, present.n):
             same = present.model_copy(update={"latency_ms": each.percentiles["p50"]})
-            return _stated_rate(same, traffic)[0]
+            return _stated_rate(same, traffic, model)[0]
     return None
 
 
-def present_ratio(workload: Workload, verify: VerifyResult, price: GpuPrice) -> float | None:
-    """How many times cheaper a token is than in the present deployment: the speed ratio times the price ratio.
+def present_ratio(workload: Workload, verify: VerifyResult, price: GpuPrice, model: ModelManifest) -> float | None:
+    """How many times cheaper a token (or an image) is than in the present deployment: speed ratio times price ratio.
 
     281 ms on a GPU of twice the price against 77 ms: 281/77 = 3.65 times the speed, 7.3 times the economics. None
     where the book has no price, or the two speeds cannot be counted alike.
@@ -118,8 +125,8 @@ def present_ratio(workload: Workload, verify: VerifyResult, price: GpuPrice) -> 
     present = workload.present
     if present is None or price.basis == "modelled":
         return None
-    now, _, _ = _stated_rate(present, workload.traffic)
-    then = _like_for_like_rate(present, verify, workload.traffic)
+    now, _, _ = _stated_rate(present, workload.traffic, model)
+    then = _like_for_like_rate(present, verify, workload.traffic, model)
     if not now or not then:
         return None
     return usd_per_mtok(present.usd_per_hour, now) / usd_per_mtok(price.typical, then)
@@ -144,44 +151,47 @@ def _sensitivity(price: GpuPrice, verify: VerifyResult, holds: tuple[bool | None
 
 def _sentence(result: PriceResult, price: GpuPrice, gpu: str) -> str:
     before, after = result.lines[0], result.lines[1]
-    ratio = result.before_after_ratio or 0
+    ratio, counted = result.before_after_ratio or 0, result.counted
     if after.usd_per_mtok is None:
-        start = f"The SLA does not hold on {gpu} at this traffic, so no token served under it has a price there."
+        start = f"The SLA does not hold on {gpu} at this traffic, so no {counted} served under it have a price there."
     else:
-        start = f"A million tokens costs {plain(after.usd_per_mtok)} USD on {gpu} at {price.typical:.2f} USD per hour"
+        start = (
+            f"A million {counted} costs {plain(after.usd_per_mtok)} USD on {gpu} at {price.typical:.2f} USD per hour"
+        )
         start += "" if after.holds_sla else " if the SLA holds there, for which there are too few samples"
         start += f", {plain(before.usd_per_mtok)} before." if before.usd_per_mtok else "; before, the SLA did not hold."
-    start += f" At the same traffic and price, measured throughput gives {ratio:.2f}x the tokens per dollar."
+    start += f" At the same traffic and price, measured throughput gives {ratio:.2f}x the {counted} per dollar."
     if result.present_ratio is not None:
         start += f" Against the present deployment, speed and price together give {result.present_ratio:.2f}x."
     return f"{start} {price.note}".strip()
 
 
 def price(
-    workload: Workload, book: PriceBook, gpu_class: str, verify: VerifyResult, generates: bool = True
+    workload: Workload, book: PriceBook, gpu_class: str, verify: VerifyResult, model: ModelManifest
 ) -> PriceResult:
-    """Unit costs before, after and of the present deployment, from measured tokens per second and the book's prices.
+    """Unit costs before, after and of the present deployment, from what was measured per second and the book's prices.
 
-    `before_after_ratio` is that of the measured tokens per second at the same traffic and the same price, whether or
-    not each side holds the SLA; the lines say which does. `generates` is false for encoders, whose tokens are read.
+    `before_after_ratio` is that of the measured rates at the same traffic and the same price, whether or not each side
+    holds the SLA; the lines say which does.
     """
     gpu = gpu_price(book, gpu_class)
     holds = _sides(verify)
     device = verify.environment.device
     rates = (verify.tokens_per_second_before, verify.tokens_per_second_after)
     lines = [
-        _measured_line(label, device, gpu, rate, side, workload, generates)
+        _measured_line(label, device, gpu, rate, side, workload, model)
         for label, rate, side in zip(("before", "after"), rates, holds, strict=True)
     ]
     if workload.present is not None:
-        lines.append(_present_line(workload.present, workload))
+        lines.append(_present_line(workload.present, workload, model))
     result = PriceResult(
         book=book,
         lines=lines,
         before_after_ratio=rates[1] / rates[0] if rates[0] else None,
-        present_ratio=present_ratio(workload, verify, gpu),
+        present_ratio=present_ratio(workload, verify, gpu, model),
         duty_cycle=workload.duty_cycle,
         sensitivity=_sensitivity(gpu, verify, holds),
+        counted=model.counted,
         sentence="",
     )
     return result.model_copy(update={"sentence": _sentence(result, gpu, device)})
@@ -191,9 +201,8 @@ def run(document: StageInput, context: Context) -> PriceResult:
     """The price stage. Raises StageError when the model has not been verified."""
     if document.results.verify is None:
         raise StageError("price: the run has no verified result to price")
-    context.say(1.0, "priced tokens before and after")
-    generates = document.model.kind == "decoder"
-    return price(document.workload, document.prices, document.gpu_class, document.results.verify, generates)
+    context.say(1.0, f"priced {document.model.counted} before and after")
+    return price(document.workload, document.prices, document.gpu_class, document.results.verify, document.model)
 
 
 if __name__ == "__main__":

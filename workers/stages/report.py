@@ -71,6 +71,7 @@ def render(document: StageInput) -> str:
         verify=verify,
         verdicts=VERDICTS,
         headline=headline(verify),
+        request_words=text.request_words(workload.traffic, document.model.kind == "decoder", document.model.counted),
         speedup_words=speedup_words(verify),
         charts=_charts(document),
         chosen_plan=plans.chosen(document.results),

@@ -5,10 +5,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-import torch
-
 from kernels import engine
-from kernels.engine import Runner
 from kernels.engine.whole_model import rebuild_spread
 from kernels.model_files.digests import plan_digest
 from kernels.plan import Expected, Plan
@@ -24,7 +21,7 @@ from workers.documents.stages import (
 )
 from workers.documents.workload import Objective, Workload
 from workers.harness.context import Context, StageError
-from workers.measuring import quality, texts
+from workers.measuring import quality_by_kind
 from workers.measuring.conditions import watched
 from workers.measuring.outcomes import outcomes, speedup
 from workers.measuring.sample_sizes import LEAST_REQUESTS, distributions, is_enough, verdicts
@@ -37,16 +34,10 @@ from workers.statistics import Served, goodput, median_interval, pooled, tokens_
 from workers.verdicts import overall
 
 TIMING_SHARE = 0.6
-"""Share of the stage's seconds for loading and timing. Quality gets the rest, less the time to finish."""
-FINISHING_SHARE = 0.1
-QUALITY_SECONDS = 60.0
-"""Quality may take this long even when the stage's time is up: a verdict without it is worth nothing."""
+"""Share of the stage's seconds for loading and timing. Quality gets the rest."""
 LEAST_PAIRS = 9
 LEAST_SECONDS = 8.0
 """The least interleaved pairs and seconds, even when time is up. The pairs are one more than a p50 needs."""
-LONGEST_SEQUENCE = 1024
-DECODED_TOKENS = 32
-"""Quality is measured on sequences of at most LONGEST_SEQUENCE tokens, of which DECODED_TOKENS are decoded singly."""
 
 
 def plan_of(document: StageInput) -> Plan:
@@ -112,35 +103,6 @@ def _expected(
     }
 
 
-def measure_quality(
-    document: StageInput, context: Context, before: Runner, after: Runner, model: torch.nn.Module
-) -> Quality | None:
-    """Quality on the model's own text, on what it writes, or on random tokens for generated weights.
-
-    None when the float32 model does not fit beside the others.
-    """
-    traffic, generated = document.workload.traffic, document.model.generated
-    decoded = min(DECODED_TOKENS, traffic.output_tokens) if kind_of(model) == "decoder" else 0
-    length = min(LONGEST_SEQUENCE, traffic.prompt_tokens + decoded)
-    try:
-        reference = load(document, context, "fp32")
-    except StageError:
-        return None
-    most = quality.LEAST_TOKENS + length * traffic.batch
-    writes = kind_of(model) == "decoder" and not generated
-    tokens = texts.for_quality(reference, context.model_dir, writes, vocabulary(model), length, most)
-    until = time.monotonic() + max(QUALITY_SECONDS, context.seconds_left * (1 - FINISHING_SHARE))
-
-    def goes_on(done: int) -> bool:
-        context.say(0.7 + 0.25 * min(1, done / quality.LEAST_TOKENS), f"compared {done:,} tokens with float32")
-        return done < quality.LEAST_TOKENS and time.monotonic() < until
-
-    runner = engine.runner("eager", reference)
-    compared = quality.compare(runner, before, after, tokens, traffic.batch, goes_on)
-    runner.close()
-    return quality.judge(*compared, tokens, generated, largest_loss(document))
-
-
 def largest_loss(document: StageInput) -> float | None:
     """The rise of the disagreement that the workload allows; None for a plan of lower precision on generated weights,
     which is only tried where the workload lets quality be unverified."""
@@ -150,15 +112,17 @@ def largest_loss(document: StageInput) -> float | None:
     return document.workload.constraints.max_quality_loss
 
 
-def sentence(found: Sequence[ObjectiveOutcome], gain: Speedup, judged: Quality | None, verdict: Verdict) -> str:
-    """The result in one honest sentence."""
+def sentence(
+    found: Sequence[ObjectiveOutcome], gain: Speedup, judged: Quality | None, verdict: Verdict, no_quality: str = ""
+) -> str:
+    """The result in one honest sentence. `no_quality` is why quality was not judged."""
     said = {"met": "The SLA is met", "missed": "The SLA is missed", "too_close": "The SLA is too close to call"}
     parts = [_objective_words(each) for each in found]
     changed = _change_words(found[0].objective, gain)
     if judged is None:
-        fidelity = "quality could not be measured, since the float32 model does not fit beside the others"
-    elif judged.acceptable and judged.tokens < quality.LEAST_TOKENS:
-        fidelity = f"{judged.called} is undecided after {judged.tokens:,} of {quality.LEAST_TOKENS:,} tokens"
+        fidelity = f"quality could not be measured: {no_quality}"
+    elif judged.acceptable and judged.tokens < judged.needed:
+        fidelity = f"{judged.called} is undecided after {judged.tokens:,} of {judged.needed:,} {judged.compared}"
     else:
         fidelity = f"{judged.called} is {'acceptable' if judged.acceptable else 'not acceptable'}"
     return f"{said.get(verdict, 'The SLA is undecided')}: {'; '.join(parts)}; {changed}; {fidelity}."
@@ -197,7 +161,7 @@ def overall_verdict(found: Sequence[ObjectiveOutcome], judged: Quality | None, c
     if judged is not None and not judged.acceptable:
         return "missed"
     verdict = overall([each.verdict for each in found])
-    proven = judged is not None and judged.tokens >= quality.LEAST_TOKENS
+    proven = judged is not None and judged.tokens >= judged.needed
     return "not_enough_samples" if verdict == "met" and changed and not proven else verdict
 
 
@@ -218,7 +182,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
             clients.warm_up()
         with watched(document) as environment:
             take_turns(past, now, workload, usd, context, reserve)
-        judged = measure_quality(document, context, before, after, model)
+        judged, no_quality = quality_by_kind.measure(document, context, before, after, largest_loss(document))
         allowed = LARGEST_DIFFERENCE[rounding_of(plan)]
         served_ids = judge_ids(engine.runner("eager", model), now.kept, allowed)
         wrong = served_ids.sentence if served_ids is not None and not served_ids.acceptable else None
@@ -235,8 +199,8 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     return VerifyResult(
         environment=measured,
         plan=plan.model_dump(),
-        before=distributions(kind, workload.objectives, past.served, usd),
-        after=distributions(kind, workload.objectives, now.served, usd),
+        before=distributions(document.model, workload.objectives, past.served, usd),
+        after=distributions(document.model, workload.objectives, now.served, usd),
         tokens_per_second_before=tokens_per_second(past.served),
         tokens_per_second_after=tokens_per_second(now.served),
         goodput_after=goodput(now.served, workload.objectives),
@@ -246,7 +210,8 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         served_ids=served_ids,
         refusal=refusal,
         verdict=verdict,
-        sentence=f"The plan is refused. {refusal}" if refusal else sentence(found, gain, judged, verdict),
+        counted=document.model.counted,
+        sentence=f"The plan is refused. {refusal}" if refusal else sentence(found, gain, judged, verdict, no_quality),
     )
 
 

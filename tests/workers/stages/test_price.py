@@ -2,12 +2,13 @@
 
 import pytest
 
+from tests.workers.conftest import TINY, manifest
 from workers.documents.measurement import Distribution, Environment, Interval
 from workers.documents.prices import Price, PriceBook, default_price_book
 from workers.documents.stages import ObjectiveOutcome, Speedup, VerifyResult
 from workers.documents.workload import Deployment, Objective, Workload
 from workers.pricing import gpu_price, usd_per_mtok
-from workers.stages.price import price
+from workers.stages.price import price as price_of
 
 OBJECTIVE = Objective(metric="ttf_n", n=64, limit=100)
 BOOK = PriceBook(
@@ -16,6 +17,10 @@ BOOK = PriceBook(
     source="a test",
     prices=[Price(gpu_class="h100", name="NVIDIA H100", low=2, typical=3, high=6)],
 )
+
+
+def price(*given, counted="tokens", kind="decoder"):
+    return price_of(*given, manifest(TINY).model_copy(update={"counted": counted, "kind": kind}))
 
 
 def workload(**changes) -> Workload:
@@ -115,3 +120,14 @@ def test_the_default_book_is_dated_and_sourced():
     h100 = gpu_price(book, "h100")
     assert (h100.low, h100.high) == (1.99, 6.16)
     assert all(each.low < each.typical < each.high for each in book.prices)
+
+
+def test_the_stated_latency_of_a_batch_prices_images_not_tokens():
+    present = Deployment(metric="batch_latency", latency_ms=10, gpu="H100", usd_per_hour=3.6)
+    stated = workload(present=present, traffic={"prompt_tokens": 128, "output_tokens": 64, "batch": 4})
+    line = price(stated, BOOK, "h100", verified(), counted="images", kind="other").lines[2]
+    assert line.tokens_per_second == 400
+    assert line.usd_per_mtok == pytest.approx(2.5)
+    assert "1 of the images a request" in line.note
+    assert price(stated, BOOK, "h100", verified(), kind="encoder").lines[2].tokens_per_second == 400 * 128
+    assert price(stated, BOOK, "h100", verified()).lines[2].tokens_per_second == 400 * 64

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import transaction
 
-from kernels.model_files import Facts, catalogue, inspect_config
+from kernels.model_files import Facts, answer_of_config, catalogue, inspect_config
 from kernels.model_files.digests import content_digest, model_digest
 from workbench.api.problems import invalid
 from workbench.intake import blobs
@@ -69,6 +69,7 @@ def manifest_of(facts: Facts, name: str, source: Any, files: list[ModelFile]) ->
         architecture=facts.architecture,
         model_type=facts.model_type,
         kind=facts.kind,
+        counted=answer_of_config(facts.config).unit,
         parameters=facts.parameters,
         weight_bytes=facts.weight_bytes,
         has_tokenizer=facts.has_tokenizer,

@@ -29,6 +29,8 @@ def create_workload(organisation: Any, user: Any, document: WorkloadDocument) ->
     rows = Workload.objects.filter(organisation=organisation)
     quota.check_count(rows, settings.ORGANISATION_WORKLOADS, "workloads", "delete one that is not needed any more")
     model = check_workload(organisation, user, document)
+    objectives = [each.counting(model.facts.counted) for each in document.objectives]
+    document = document.model_copy(update={"objectives": objectives})
     name = document.name or f"{model.name}, {document.objectives[0].label}"
     return Workload.objects.create(
         organisation=organisation,
@@ -50,6 +52,7 @@ def check_workload(organisation: Any, user: Any, document: WorkloadDocument) -> 
     reasons = [
         *_excluded_reasons(document),
         *_kind_reasons(facts, document),
+        *_unit_reasons(facts, document),
         *_length_reasons(facts, document),
         *_fit_reasons(facts, document),
     ]
@@ -85,6 +88,14 @@ def _kind_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[dict
         for index, objective in enumerate(document.objectives)
         if objective.metric in TOKEN_METRICS
     ]
+
+
+def _unit_reasons(facts: ModelManifest, document: WorkloadDocument) -> Iterator[dict[str, str]]:
+    for index, objective in enumerate(document.objectives):
+        try:
+            objective.counting(facts.counted)
+        except ValueError as error:
+            yield {"field": f"objectives[{index}].unit", "reason": str(error)}
 
 
 def _length_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[dict[str, str]]:

@@ -22,6 +22,7 @@ from workbench.intake.models import Model, Workload
 from workbench.intake.services import catalogue
 from workbench.intake.services.workloads import create_workload
 from workbench.runs.models import Run
+from workbench.runs.result_page import request_words
 from workbench.runs.services import RunError, create_run, headlines
 from workers.documents.workload import Workload as WorkloadDocument
 
@@ -51,6 +52,7 @@ def workload_page(request: HttpRequest, workload_id: UUID) -> HttpResponse:
     context = {
         "workload": workload,
         "sla": document,
+        "request_words": request_words(document, workload.model.reading[0]),
         "unreadable": unreadable,
         "page": Paginator(workload.runs.select_related("created_by"), PAGE_SIZE).get_page(request.GET.get("page")),
         "document": json.dumps(workload.document, indent=2),

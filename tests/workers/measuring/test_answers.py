@@ -1,0 +1,102 @@
+"""Classes and vectors beside the float32 model's: what is counted as a difference, and what a workload allows."""
+
+import math
+
+import pytest
+import torch
+
+from kernels.model_files import Answer
+from workers.measuring import answers
+
+VECTORS, CLASSES = Answer("embeddings", "vectors"), Answer("sequences", "classes")
+
+
+class Says:
+    """A runner whose output for an input is a function of it."""
+
+    def __init__(self, change=lambda output: output):
+        self._change = change
+
+    def logits(self, main):
+        return self._change(main.clone())
+
+
+def judged(outputs, change, answer, loss=0.01, before=lambda output: output):
+    runners = (Says(), Says(before), Says(change))
+    found = answers.compare(runners, outputs, answer, "random tokens", lambda done: True)
+    return answers.judge(found, True, loss)
+
+
+def vectors(requests=8, tokens=512, width=16):
+    return torch.randn(requests, tokens, width, generator=torch.Generator().manual_seed(0)).split(2)
+
+
+def classes(requests=300, count=3):
+    return torch.randn(requests, count, generator=torch.Generator().manual_seed(0)).split(4)
+
+
+def test_a_cosine_distance_by_hand():
+    a, b = torch.tensor([[1.0, 0.0], [2.0, 0.0]]), torch.tensor([[1.0, 1.0], [5.0, 0.0]])
+    assert answers.cosine_distance(a, b).tolist() == pytest.approx([1 - math.sqrt(0.5), 0.0])
+
+
+def test_vectors_that_turn_are_not_acceptable():
+    def turned(output):
+        return output + 0.2 * output.roll(1, -1)
+
+    found = judged(vectors(), turned, VECTORS)
+    assert not found.acceptable
+    assert found.change.low > 0.01
+    assert found.kl_after is None
+    assert judged(vectors(), turned, VECTORS, before=turned).acceptable
+
+
+def test_one_wrong_value_among_many_is_not_acceptable():
+    def damaged(output):
+        output[0, 0, 0] += 3
+        return output
+
+    found = judged(vectors(), damaged, VECTORS)
+    assert found.change.high < 0.01
+    assert found.measures[3].after > answers.largest_error(0.01)
+    assert not found.acceptable
+
+
+def test_longer_vectors_of_the_same_direction_are_found_by_their_values():
+    found = judged(vectors(), lambda output: 1.5 * output, VECTORS)
+    assert found.measures[0].after == pytest.approx(0, abs=1e-12)
+    assert not found.acceptable
+
+
+def test_another_class_in_one_of_twenty_is_not_acceptable():
+    outputs = classes()
+    changed = iter(range(len(outputs)))
+
+    def change(output):
+        return output.flip(-1) if next(changed) % 20 == 0 else output
+
+    found = judged(outputs, change, CLASSES)
+    assert 0.02 < found.top1_after < 0.1
+    assert not found.acceptable
+
+
+def test_a_single_score_is_judged_by_its_value():
+    found = judged(classes(count=1), lambda output: output + 0.5, CLASSES)
+    assert not found.acceptable
+    assert [each.name for each in found.measures] == ["Largest error of a logit"]
+    assert "most likely" not in found.sentence
+    assert judged(classes(count=1), lambda output: output * 1.01, CLASSES).acceptable
+
+
+@pytest.mark.parametrize(("outputs", "answer"), [(vectors(), VECTORS), (classes(), CLASSES)])
+@pytest.mark.parametrize("loss", [0.01, None])
+def test_values_that_are_no_numbers_never_pass(outputs, answer, loss):
+    found = judged(outputs, lambda output: output * float("nan"), answer, loss)
+    assert not found.acceptable
+    assert "after are no numbers" in found.sentence
+
+
+def test_too_few_answers_are_admitted_in_the_sentence():
+    found = judged(classes(requests=40), lambda output: output, CLASSES)
+    assert found.tokens < found.needed
+    assert "40 of the 300 classes that this takes were reached" in found.sentence

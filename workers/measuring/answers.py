@@ -1,0 +1,268 @@
+"""How far the classes or vectors that a runner answers with are from the float32 model's."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+
+from kernels.engine import Runner
+from kernels.model_files import Answer
+from workers.documents.stages import Measure, Quality
+from workers.statistics import paired_difference
+
+LEAST_ANSWERS = 300
+"""Without one difference among so many, fewer than 1 % differ, at 95 % confidence: 0.99 ** 300 < 0.05."""
+LEAST_VECTORS = 4096
+
+
+@dataclass
+class _Largest:
+    """The largest error, and the largest value of the reference."""
+
+    error: float = 0.0
+    value: float = 0.0
+
+    def add(self, expected: torch.Tensor, found: torch.Tensor) -> None:
+        self.error = max(self.error, float((found - expected).abs().max()))
+        self.value = max(self.value, float(expected.abs().max()))
+
+    @property
+    def share(self) -> float:
+        return self.error / self.value if self.value else self.error
+
+
+class Side(Protocol):
+    """One runner's distance from float32; `broken` answers held values that are no numbers."""
+
+    broken: int
+
+    def add(self, expected: torch.Tensor, found: torch.Tensor) -> None:
+        """`expected` and `found` [answers, values] of one request, float64."""
+
+    @property
+    def distances(self) -> list[list[float]]:
+        """Distances in [0, 2] whose means may rise by the allowed loss, each request by request."""
+
+    @property
+    def errors(self) -> list[float]:
+        """Largest errors over the largest value, which may rise by `largest_error` of the allowed loss."""
+
+
+@dataclass
+class Classes:
+    """By the most likely class, KL divergence in nats, and logits."""
+
+    wrong: list[float] = field(default_factory=list)
+    kl: list[float] = field(default_factory=list)
+    broken: int = 0
+    _logit: _Largest = field(default_factory=_Largest)
+
+    def add(self, expected: torch.Tensor, found: torch.Tensor) -> None:
+        sound = found.isfinite().all(-1)
+        self.broken += int((~sound).sum())
+        self.wrong.append(float(((expected.argmax(-1) != found.argmax(-1)) | ~sound).double().mean()))
+        if sound.all():
+            known, own = expected.log_softmax(-1), found.log_softmax(-1)
+            self.kl.append(max(0.0, float((known.exp() * (known - own)).sum(-1).mean())))
+            self._logit.add(expected, found)
+
+    @property
+    def distances(self) -> list[list[float]]:
+        return [self.wrong]
+
+    @property
+    def errors(self) -> list[float]:
+        return [self._logit.share]
+
+
+@dataclass
+class Vectors:
+    """By the cosine distance and the largest error of the mean over a request's tokens, and of each token."""
+
+    pooled: list[float] = field(default_factory=list)
+    token: list[float] = field(default_factory=list)
+    broken: int = 0
+    _pooled_value: _Largest = field(default_factory=_Largest)
+    _token_value: _Largest = field(default_factory=_Largest)
+
+    def add(self, expected: torch.Tensor, found: torch.Tensor) -> None:
+        broken = int((~found.isfinite().all(-1)).sum())
+        self.broken += broken
+        if broken:
+            self.pooled.append(1.0)
+            self.token.append(1.0)
+            return
+        means = expected.mean(0, keepdim=True), found.mean(0, keepdim=True)
+        self.pooled.append(float(cosine_distance(*means)))
+        self.token.append(float(cosine_distance(expected, found).mean()))
+        self._pooled_value.add(*means)
+        self._token_value.add(expected, found)
+
+    @property
+    def distances(self) -> list[list[float]]:
+        return [self.pooled, self.token]
+
+    @property
+    def errors(self) -> list[float]:
+        return [self._pooled_value.share, self._token_value.share]
+
+
+def cosine_distance(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """1 − cos [n] of rows [n, width], as half the squared distance of their directions: exactly 0 for equal rows."""
+    one, other = (torch.nn.functional.normalize(each, dim=-1) for each in (a, b))
+    return (one - other).square().sum(-1) / 2
+
+
+def largest_error(loss: float) -> float:
+    """The relative error at which the cosine distance is `loss`, for an error at right angles: √(2·loss)."""
+    return math.sqrt(2 * loss)
+
+
+@dataclass
+class Compared:
+    """What `compare` gives: of both runners, over so many requests and answers of so many values each."""
+
+    before: Side
+    after: Side
+    answer: Answer
+    source: str
+    requests: int = 0
+    answers: int = 0
+    values: int = 0
+
+    @property
+    def needed(self) -> int:
+        return LEAST_ANSWERS if self.answer.form == "classes" else LEAST_VECTORS
+
+
+@torch.no_grad()
+def compare(
+    runners: tuple[Runner, Runner, Runner],
+    inputs: Iterable[torch.Tensor],
+    answer: Answer,
+    source: str,
+    goes_on: Callable[[int], bool],
+) -> Compared:
+    """Runs batches of main inputs through reference, before and after while `goes_on(answers so far)`; at least one."""
+    made: type[Classes | Vectors] = Classes if answer.form == "classes" else Vectors
+    compared = Compared(made(), made(), answer, source)
+    for batch in inputs:
+        if compared.answers and not goes_on(compared.answers):
+            break
+        expected, *found = (_rows(runner.logits(batch)).double().cpu() for runner in runners)
+        for row, known in enumerate(expected):
+            for side, each in zip((compared.before, compared.after), found, strict=True):
+                side.add(known, each[row])
+        compared.requests += len(expected)
+        compared.answers += expected[..., 0].numel()
+        compared.values = expected.shape[-1]
+    return compared
+
+
+def _rows(output: torch.Tensor) -> torch.Tensor:
+    """[requests, answers, values] of an output; one of [requests, values] has one answer a request."""
+    return output.flatten(1, -2) if output.dim() > 2 else output.unsqueeze(1)
+
+
+def judge(compared: Compared, generated: bool, largest_loss: float | None) -> Quality:
+    """The verdict on quality: acceptable when no distance rises by more than `largest_loss`, at the upper end of its
+    interval, and no largest error by more than `largest_error` of it.
+
+    `largest_loss` is None where the workload allows unverified quality: then it is enough that all values are finite.
+    """
+    before, after = compared.before, compared.after
+    changes = [paired_difference(*pair) for pair in zip(before.distances, after.distances, strict=True)]
+    rises = [now - past for past, now in zip(before.errors, after.errors, strict=True)]
+    acceptable = not after.broken
+    if largest_loss is not None:
+        acceptable &= max(each.high for each in changes) <= largest_loss
+        acceptable &= max(rises) <= largest_error(largest_loss)
+    called = "numerical fidelity" if generated else "quality"
+    kl_before, kl_after, top1_before, top1_after = _of_classes(before, after)
+    return Quality(
+        called=called,
+        tokens=compared.answers,
+        needed=compared.needed,
+        compared=compared.answer.form,
+        kl_before=kl_before,
+        kl_after=kl_after,
+        top1_before=top1_before,
+        top1_after=top1_after,
+        change=changes[0],
+        measures=_measures(compared),
+        acceptable=acceptable,
+        sentence=_sentence(compared, called, largest_loss, acceptable),
+    )
+
+
+def _of_classes(before: Side, after: Side) -> tuple[float | None, float | None, float | None, float | None]:
+    if not isinstance(before, Classes) or not isinstance(after, Classes):
+        return None, None, None, None
+    return _mean(before.kl), _mean(after.kl), _mean(before.wrong), _mean(after.wrong)
+
+
+def _measures(compared: Compared) -> list[Measure]:
+    """What was compared, for tables."""
+    before, after = compared.before, compared.after
+    if isinstance(before, Classes) and isinstance(after, Classes):
+        named = [("Largest error of a logit", before.errors[0], after.errors[0])]
+        if compared.values > 1:
+            differs = f"Another {compared.answer.noun} is the most likely"
+            named.insert(0, (differs, _mean(before.wrong), _mean(after.wrong)))
+            named.insert(1, ("KL divergence, nats", _mean(before.kl), _mean(after.kl)))
+    else:
+        names = ["Cosine distance of the pooled vector", "Cosine distance of a token's vector"]
+        names += ["Largest error of a pooled value", "Largest error of a token's value"]
+        sides = ([*map(_mean, side.distances), *side.errors] for side in (before, after))
+        named = list(zip(names, *sides, strict=True))
+    return [Measure(name=name, before=past, after=now) for name, past, now in named]
+
+
+def _sentence(compared: Compared, called: str, largest_loss: float | None, acceptable: bool) -> str:
+    noun = "sequences" if compared.answer.unit == "embeddings" else compared.answer.unit
+    over = f"{called.capitalize()} over {compared.requests:,} {noun} ({compared.source})"
+    allowed = "any rise is allowed, since the workload lets quality be unverified"
+    if largest_loss is not None:
+        allowed = (
+            f"rises of at most {100 * largest_loss:g} % of {_what_may_rise(compared)} and "
+            f"{100 * largest_error(largest_loss):.2g} % of the largest value are allowed"
+        )
+    few = ""
+    if compared.answers < compared.needed:
+        few = f" {compared.answers:,} of the {compared.needed:,} {compared.answer.form} that this takes were reached."
+    if compared.after.broken:
+        few += f" {compared.after.broken:,} {compared.answer.form} after are no numbers."
+    result = "acceptable" if acceptable else "not acceptable"
+    return f"{over}: {_findings(compared)}; {allowed}, so this is {result}.{few}"
+
+
+def _what_may_rise(compared: Compared) -> str:
+    return "answers" if compared.answer.form == "classes" else "the cosine distance"
+
+
+def _findings(compared: Compared) -> str:
+    before, after = compared.before, compared.after
+    if compared.answer.form == "vectors":
+        pooled, token = (
+            f"{_mean(a):.2g} and {_mean(b):.2g}" for a, b in zip(before.distances, after.distances, strict=True)
+        )
+        errors = " and ".join(f"{100 * max(side.errors):.2g} %" for side in (before, after))
+        return (
+            f"the cosine distance to the float32 model's vectors is {pooled} before and after for the mean over a "
+            f"request's tokens, {token} for single tokens; the largest error is {errors} of the largest value"
+        )
+    logits = " and ".join(f"{100 * side.errors[0]:.2g} %" for side in (before, after))
+    error = f"the largest error of a logit is {logits} of the largest"
+    if compared.values == 1 or not isinstance(before, Classes) or not isinstance(after, Classes):
+        return f"{error} before and after"
+    return (
+        f"the most likely {compared.answer.noun} differs from the float32 model's in {100 * _mean(before.wrong):.2f} % "
+        f"of cases before and {100 * _mean(after.wrong):.2f} % after, mean KL divergence {_mean(before.kl):.2g} and "
+        f"{_mean(after.kl):.2g} nats; {error}"
+    )
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
