@@ -78,7 +78,7 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineStat
   constexpr bool kInputsInRegisters = kChunks * kEach / kTogether * kBlockTiles <= kMostInputTiles;
   constexpr int kOutputs = kUnitBatch * BATCH * kRows;  // outputs that are reduced together, at most one a thread
   static_assert(kOutputs <= kConsumers, "a thread has one output");
-  static_assert(!kPrologueChunks || !SLICE, "chunks are loaded in the prologue of partials, not of slices");
+  static_assert(!kPrologueChunks || !SLICE, "chunks are loaded while partials come, not slices");
   const int warp = threadIdx.x / 32;
   const int tiles = Even ? Tiles : in.k_tiles;
   const auto here = [&](int c) { return tiles - c * kChunkTiles; };
