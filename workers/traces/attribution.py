@@ -32,16 +32,19 @@ class _Owner(NamedTuple):
 
 
 def attribute(trace: Trace) -> list[Work]:
-    """The work of every kernel by label and phase; of the host's operations when the trace holds no kernel."""
+    """The work of every kernel by label and phase; of the host's operations when the trace holds no kernel.
+
+    A kernel whose launch the trace lacks is unattributed, in the phase of the kernel before it.
+    """
     if not trace.kernels:
         return sorted(work for spans in trace.spans.values() for work in _host_work(spans))
     owners: dict[int, _Owner] = {}
     for thread, launches in trace.launches.items():
         owners.update(_owners(trace.spans.get(thread, []), launches))
-    nobody = _Owner(UNATTRIBUTED, "", False)
-    found = []
+    found: list[Work] = []
     for kernel in trace.kernels:
-        owner = owners.get(kernel.correlation, nobody)
+        last = found[-1].phase if found else ""
+        owner = owners.get(kernel.correlation, _Owner(UNATTRIBUTED, last, False))
         found.append(
             Work(
                 kernel.start,
@@ -125,6 +128,6 @@ def _owners(spans: list[Span], launches: list[Launch]) -> dict[int, _Owner]:
             position += 1
         stack.leave(launch.at)
         operation = stack.operation
-        name, phase = stack.owner(operation.name if operation else launch.name)
+        name, phase = stack.owner(operation.name if operation else "")
         owners[launch.correlation] = _Owner(name, phase, GRAPH_LAUNCH in launch.name)
     return owners

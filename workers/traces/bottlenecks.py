@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from workers.charts.text import plain
 from workers.documents.measurement import Ceilings
 from workers.documents.stages import Bottleneck, OpRow
+from workers.traces.labels import BOOKKEEPING, SAMPLING, UNATTRIBUTED
 
 MOST = 6
 LEAST_SHARE = 0.02
@@ -37,7 +38,7 @@ def _what(row: OpRow) -> str:
 
 
 def _advice(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str:
-    for rule in (_idle, _own_code, _bookkeeping, _cache, _attention, _launch, _near_floor, _memory, _compute):
+    for rule in (_idle, _unknown, _own_code, _bookkeeping, _cache, _attention, _launch, _near_floor, _memory, _compute):
         said = rule(row, ceilings, on_gpu, launches)
         if said:
             return said
@@ -55,6 +56,15 @@ def _idle(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str:
     return "Python runs between the operations; compiling the model removes most of it."
 
 
+def _unknown(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str:
+    if row.op != UNATTRIBUTED:
+        return ""
+    return (
+        f"neither their place nor their names tell what these kernels do, of which {row.kernel} takes longest; find "
+        "the code that launches it."
+    )
+
+
 def _own_code(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str:
     """A module's operation that is none of a transformer's usual parts."""
     if row.op.startswith(_PARTS) or "(" not in row.op:
@@ -67,7 +77,7 @@ def _own_code(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> st
 
 
 def _bookkeeping(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str:
-    if row.op not in ("sampling", "mask and positions", "rope angles"):
+    if row.op not in (SAMPLING, BOOKKEEPING, "mask and positions", "rope angles"):
         return ""
     return (
         "this is bookkeeping around the model, operation by operation and anew for every token; a static cache with "

@@ -11,28 +11,39 @@ from itertools import groupby
 
 from workers.traces.attribution import Work
 from workers.traces.census import Counted
+from workers.traces.labels import UNATTRIBUTED
 
 _MATRIX = re.compile(r"gemm|gemv|nvjet|cutlass|cublas|wgmma|splitk(?!reduce)|_mm(_|\b)|dot_kernel", re.IGNORECASE)
 _ATTENTION = re.compile(r"fmha|flash|attention|sdpa", re.IGNORECASE)
 _HELPERS = re.compile(r"splitkreduce|reduce_1block|splitk_reduce", re.IGNORECASE)
 _PACKED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
+
+
+def _word(*words: str) -> re.Pattern[str]:
+    """Finds any of the words where no letter stands beside it: `neg` in `fused_neg_1`, not in `renegotiate`."""
+    return re.compile(rf"(?<![a-z])(?:{'|'.join(words)})(?![a-z])", re.IGNORECASE)
+
+
 _NAMED = (
     (_ATTENTION, "attention"),
     (re.compile("softmax", re.IGNORECASE), "attention"),
-    (re.compile(r"argmax|sampl|multinomial", re.IGNORECASE), "sampling"),
-    (re.compile(r"rsqrt|norm", re.IGNORECASE), "norm and residual"),
-    (re.compile(r"silu|gelu|sigmoid", re.IGNORECASE), "gated activation"),
-    (re.compile(r"index_copy|index_put|scatter|rope|rotary|cos|sin|neg", re.IGNORECASE), "rope and kv cache update"),
-    (re.compile(r"embedding|index_select|gather", re.IGNORECASE), "embedding"),
-    (re.compile(r"memcpy|memset|copy|fill|arange", re.IGNORECASE), "copies"),
+    (_word("argmax", "sampling", "sample", "multinomial"), "sampling"),
+    (_word("rsqrt", "norm", "layernorm", "rmsnorm"), "norm and residual"),
+    (_word("silu", "gelu", "sigmoid"), "gated activation"),
+    (_word("index_copy", "index_put", "scatter", "rope", "rotary", "cos", "sin", "neg"), "rope and kv cache update"),
+    (_word("embedding", "index_select", "gather"), "embedding"),
+    (_word("memcpy", "memset", "copy", "fill", "arange"), "copies"),
+    (re.compile(r"^triton_(?:poi|red|per)_fused_|vectorized_elementwise|elementwise_kernel"), "elementwise"),
 )
+"""What a kernel's name tells. The last one knows Inductor's pointwise kernels and torch's own."""
 
 
 def name_replays(work: Sequence[Work], counted: Sequence[Counted]) -> list[Work]:
     """The work with the labels and phases of graph kernels filled in; what runs between replays counts as decoding.
 
     `work` in the order it ran, of one request whose first replay is the prompt's and whose others are decode
-    steps. Kernels that cannot be placed in the sequence keep a name of their kind ("linear", "attention", …).
+    steps. Kernels that cannot be placed in the sequence keep a name of their
+    kind ("linear", "attention", …); kernels whose names tell nothing are unattributed.
     """
     found = [piece._replace(phase="decode") for piece in work if not piece.graph]
     for index, replay in enumerate(_replays(work)):
@@ -102,4 +113,4 @@ def _by_name(kernel: str, last: str) -> str:
         return last
     if _is_matrix(kernel):
         return "linear"
-    return next((label for pattern, label in _NAMED if pattern.search(kernel)), "elementwise")
+    return next((label for pattern, label in _NAMED if pattern.search(kernel)), UNATTRIBUTED)

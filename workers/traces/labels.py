@@ -9,11 +9,27 @@ from typing import NamedTuple
 
 PREFIX = "wb:"
 SAMPLING = "sampling"
+BOOKKEEPING = "token bookkeeping"
 UNATTRIBUTED = "unattributed"
+"""The name of work that neither its place nor its name tells. It is never counted as attributed."""
 
 _MATRIX = ("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum")
 _ATTENTION = (*_MATRIX, "softmax", "_softmax", "masked_fill", "where", "dropout")
 _LAYOUT = ("copy", "contiguous", "clone", "reshape", "transpose", "expand", "view", "to", "_to_copy", "permute", "cat")
+_SAMPLING = (
+    *("argmax", "max", "topk", "sort", "softmax", "_softmax", "log_softmax", "multinomial", "exponential", "cumsum"),
+    *("masked_fill", "scatter", "gather", "div"),
+)
+_BOOKKEEPING = (
+    *("add", "sub", "rsub", "mul", "and", "or", "not", "bitwise_not", "bitwise_and", "bitwise_or", "logical_not"),
+    *("logical_and", "logical_or", "eq", "ne", "lt", "le", "gt", "ge", "all", "any", "sum", "isin", "where"),
+    *("arange", "ones", "zeros", "full", "empty", "ones_like", "zeros_like", "full_like", "empty_like", "new_ones"),
+    *("new_zeros", "new_full", "lift_fresh", "scalar_tensor", "fill", "zero", "cat", "stack", "clone", "copy", "to"),
+    *("_to_copy", "contiguous", "detach", "select", "slice", "index", "index_select", "index_put", "unsqueeze"),
+    *("squeeze", "expand", "repeat", "view", "reshape", "flatten", "transpose", "permute", "item", "is_nonzero"),
+    *("_local_scalar_dense", "resolve_conj", "resolve_neg"),
+)
+_WHOLE_MODELS = ("Model", "ForCausalLM", "LMHeadModel")
 _GENERIC_TAILS = ("dense", "proj", "decoder", "linear", "fc", "out")
 
 
@@ -55,12 +71,16 @@ def plain(operation: str) -> str:
 
 
 def label(scope: Scope | None, operation: str) -> str:
-    """The name of the model operation that `operation` (an aten or torch function) is part of."""
+    """The name of the model operation that `operation` is part of.
+
+    `operation` is an aten or torch function, or empty where a kernel was launched outside all of them. Outside every
+    module only the usual functions of a generation loop have a name; other work there is UNATTRIBUTED.
+    """
+    name = plain(operation)
     if scope is None:
-        return SAMPLING
+        return _around_the_model(name)
     if scope.kind == "unit":
         return scope.name
-    name = plain(operation)
     if "scaled_dot_product" in name:
         return "attention"
     if "Attention" in scope.owner:
@@ -69,10 +89,27 @@ def label(scope: Scope | None, operation: str) -> str:
         return "residual add"
     if name == "mul" and scope.owner.endswith("MLP"):
         return "gated activation"
-    if scope.owner.endswith(("Model", "ForCausalLM", "LMHeadModel")) and name not in _MATRIX:
+    if scope.owner.endswith(_WHOLE_MODELS):
+        return _at_the_top(name, scope)
+    return _own(name, scope)
+
+
+def _around_the_model(name: str) -> str:
+    if name in _SAMPLING:
+        return SAMPLING
+    return BOOKKEEPING if name in _BOOKKEEPING else UNATTRIBUTED
+
+
+def _at_the_top(name: str, scope: Scope) -> str:
+    """Work in the model's own forward. A kernel that no function launched could be anything there."""
+    if name in _BOOKKEEPING:
         return "mask and positions"
-    return f"{scope.name} ({scope.owner}) {name}"
+    return _own(name, scope) if name else UNATTRIBUTED
 
 
 def _attention_part(name: str, scope: Scope) -> str:
-    return "attention layout" if name in _LAYOUT else f"{scope.name} ({scope.owner}) {name}"
+    return "attention layout" if name in _LAYOUT else _own(name, scope)
+
+
+def _own(name: str, scope: Scope) -> str:
+    return f"{scope.name} ({scope.owner}) {name or 'own kernel'}"

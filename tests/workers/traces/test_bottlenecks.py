@@ -31,6 +31,7 @@ def row(op: str, bound: str, ms: float = 10.0, floor_ms: float | None = 2.0, **c
         (row("mlp (SlowMLP) sort", "memory", floor_ms=None), "own code of mlp"),
         (row("sampling", "memory", floor_ms=None), "bookkeeping around the model"),
         (row("elementwise", "memory", floor_ms=None), "no roofline floor"),
+        (row("unattributed", "launch", kernel="frobnicate"), "of which frobnicate takes longest"),
     ],
 )
 def test_a_bottleneck_says_what_it_costs_and_what_would_help(found, words):

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from workers.traces import attribution, graph_replays, reader
+from workers.documents.measurement import Ceilings
+from workers.traces import attribution, graph_replays, reader, table
 from workers.traces.census import Counted
 from workers.traces.labels import Scope, label, tail_of
+
+CEILINGS = Ceilings(read_tbps=4.0, copy_tbps=4.0, matrix_tflops={"bf16": 600.0}, launch_us=2.0)
 
 
 def event(cat: str, name: str, ts: float, dur: float = 0, tid: int = 1, **args) -> dict:
@@ -52,7 +55,7 @@ def test_kernels_belong_to_the_scope_and_operation_that_launched_them(tmp_path):
         "late_gemm": ("linear q_proj", "prefill"),
         "softmax": ("attention", "prefill"),
         "argmax": ("sampling", "prefill"),
-        "orphan": ("unattributed", ""),
+        "orphan": ("unattributed", "prefill"),
     }
 
 
@@ -145,7 +148,28 @@ def test_replays_that_fit_no_sequence_are_named_by_kind(tmp_path):
     )
     census = [counted(f"linear {name}", "prefill") for name in LAYER]
     found = graph_replays.name_replays(attribution.attribute(reader.read(path)), census)
-    assert [work.label for work in found] == ["linear", "elementwise"]
+    assert [work.label for work in found] == ["linear", "unattributed"]
+
+
+INVENTED = ["frobnicate", "void enormous_kernel<float>", "cosmos_v2", "business_logic_kernel", "photocopying"]
+
+
+def test_invented_kernels_are_not_attributed_under_cuda_graphs(tmp_path):
+    launch = event("cuda_runtime", "cudaGraphLaunch", 0, 2, correlation=5)
+    kernels = [event("kernel", name, 10 + at, 1, tid=7, correlation=5) for at, name in enumerate(INVENTED)]
+    work = attribution.attribute(reader.read(write(tmp_path / "t.json.gz", [launch, *kernels])))
+    found = graph_replays.name_replays(work, [])
+    assert [piece.label for piece in found] == ["unattributed"] * len(INVENTED)
+    assert table.attributed_share(table.rows(found, [], CEILINGS, table.Scale())) == 0
+
+
+def test_kernels_launched_outside_modules_and_functions_are_not_attributed(tmp_path):
+    events = [scope("step", "decode", "", 0, 100)]
+    for at, name in enumerate(INVENTED):
+        events.append(event("cuda_runtime", "cuLaunchKernel", 110 + at, 1, correlation=at))
+        events.append(event("kernel", name, 200 + at, 1, tid=7, correlation=at))
+    work = attribution.attribute(reader.read(write(tmp_path / "t.json.gz", events)))
+    assert table.attributed_share(table.rows(work, [], CEILINGS, table.Scale())) == 0
 
 
 @pytest.mark.parametrize(
@@ -160,6 +184,13 @@ def test_replays_that_fit_no_sequence_are_named_by_kind(tmp_path):
         (Scope("own", "mlp", "LlamaMLP"), "__rmul__", "gated activation"),
         (Scope("own", "mlp", "SlowMLP"), "aten::sort", "mlp (SlowMLP) sort"),
         (None, "aten::argmax", "sampling"),
+        (None, "aten::cat", "token bookkeeping"),
+        (None, "aten::svd", "unattributed"),
+        (None, "", "unattributed"),
+        (Scope("own", "model", "LlamaModel"), "aten::arange", "mask and positions"),
+        (Scope("own", "model", "LlamaModel"), "aten::svd", "model (LlamaModel) svd"),
+        (Scope("own", "model", "LlamaModel"), "", "unattributed"),
+        (Scope("own", "mlp", "SlowMLP"), "", "mlp (SlowMLP) own kernel"),
     ],
 )
 def test_the_trace_and_the_shapes_pass_use_the_same_names(scope, operation, expected):
