@@ -21,9 +21,8 @@ from workers.traces import attribution, capture, graph_replays, reader, table
 from workers.traces.bottlenecks import bottlenecks
 from workers.traces.cases import cases
 from workers.traces.census import Counted
+from workers.traces.windows import Sampled, Window, sample, windows
 
-TRACED_TOKENS = 17
-"""The traced request generates this many tokens; the table is scaled to the whole request."""
 MOST_TRACE_BYTES = 64 * 2**20
 """Bytes of JSON that the trace artifact keeps, before compression."""
 REQUESTS_TIMED = 3
@@ -47,23 +46,32 @@ def _keep_trace(path: Path, context: Context) -> Artifact:
     return context.keep(short, "trace.json.gz", "application/gzip")
 
 
-def _scale(traffic: Traffic, traced: int, generates: bool, host: float) -> table.Scale:
-    if not generates or traced < 2:
+def _longer(prompt: torch.Tensor, tokens: int) -> torch.Tensor:
+    """The prompt [batch, length] with its own tokens repeated behind it until there are `tokens` more."""
+    length = prompt.shape[1] + tokens
+    return prompt.repeat(1, -(-length // prompt.shape[1]))[:, :length]
+
+
+def _scale(traffic: Traffic, traced_steps: int, generates: bool, host: float) -> table.Scale:
+    if not generates or not traced_steps:
         return table.Scale(host=host)
-    return table.Scale(decode=(traffic.output_tokens - 1) / (traced - 1), host=host)
+    return table.Scale(decode=(traffic.output_tokens - 1) / traced_steps, host=host)
 
 
 def _replayed(
     document: StageInput, model: torch.nn.Module, prompt: torch.Tensor, counted: list[Counted], found: Ceilings,
-    tokens: int, context: Context,
+    steps: int, context: Context,
 ) -> tuple[list[OpRow], float]:  # fmt: skip
-    """The table of the same request by the compiled runner, whose kernels CUDA graphs replay, and its wall time."""
+    """The table of the same request by the compiled runner, whose kernels CUDA graphs replay, and its wall time.
+
+    Its first decode steps stand for all: each reads the whole of a cache that is as long as the request will be.
+    """
     path = context.artifacts / "replayed.json.gz"
     with prepared(engine.runner("compiled", model), document) as runner:
         wall = median(_request(runner, prompt, document.workload.traffic.output_tokens, True)() for _ in range(3))
-        capture.trace(model, True, _request(runner, prompt, tokens, True), path)
+        capture.trace(model, True, _request(runner, prompt, steps + 1, True), path)
     work = graph_replays.name_replays(attribution.attribute(reader.read(path)), counted)
-    scale = _scale(document.workload.traffic, tokens, True, 1.0)
+    scale = _scale(document.workload.traffic, steps, True, 1.0)
     return table.rows(work, counted, found, scale), wall
 
 
@@ -81,30 +89,33 @@ def run(document: StageInput, context: Context) -> ProfileResult:
     context.say(0.25, "loading the model")
     model = load(document, context)
     generates = kind_of(model) == "decoder"
-    traced = min(traffic.output_tokens, TRACED_TOKENS)
-    path = context.artifacts / "trace.json.gz"
     runner = engine.runner("eager", model)
     runner.prepare(traffic.batch, traffic.prompt_tokens, traffic.output_tokens)
     prompt = Clients(runner, traffic, kind_of(model), vocabulary(model), device, seed=3).draw()
+
+    def part(window: Window) -> Callable[[], float]:
+        return _request(
+            runner, _longer(prompt, window.skipped) if window.skipped else prompt, window.steps + 1, generates
+        )
+
     with watched(document) as environment:
-        whole, part = (_request(runner, prompt, tokens, generates) for tokens in (traffic.output_tokens, traced))
+        whole = _request(runner, prompt, traffic.output_tokens, generates)
         request_ms = median(whole() for _ in range(REQUESTS_TIMED))
-        part_ms = median(part() for _ in range(REQUESTS_TIMED))
         context.say(0.5, "tracing one request")
-        counted = capture.count(model, generates, part)
-        slowed: list[float] = []
-        capture.trace(model, generates, lambda: slowed.append(part()), path)
+        spans = windows(traffic.output_tokens - 1) if generates else [Window(0, 0)]
+        sampled = sample(model, generates, spans, part, context.artifacts)
     context.say(0.7, "attributing the trace")
-    work = attribution.attribute(reader.read(path))
+    work, counted = sampled.work, sampled.counted
     on_gpu = any(piece.launch >= 0 for piece in work)
-    scale = _scale(traffic, traced, generates, 1.0 if on_gpu else min(1.0, part_ms / slowed[0]))
+    host = 1.0 if on_gpu else min(1.0, sampled.plain_ms / sampled.traced_ms)
+    scale = _scale(traffic, sampled.steps, generates, host)
     rows = table.rows(work, counted, limits, scale)
     launches = round(sum(scale.of(piece.phase) for piece in work))
     replayed: list[OpRow] = []
     replayed_share = None
     if _wants_graphs(document, context, generates):
         context.say(0.8, "tracing the compiled model's CUDA graphs")
-        replayed, wall = _replayed(document, model, prompt, counted, limits, traced, context)
+        replayed, wall = _replayed(document, model, prompt, counted, limits, sampled.steps, context)
         replayed_share = table.attributed_share(replayed)
         replayed = table.with_idle(replayed, wall)
     shown = table.with_idle(rows, request_ms)
@@ -121,15 +132,21 @@ def run(document: StageInput, context: Context) -> ProfileResult:
         cases=cases(counted, rows, scale, traffic.prompt_tokens, traffic.output_tokens),
         replayed=replayed,
         replayed_share=replayed_share,
-        notes=_notes(traffic, traced, generates, on_gpu),
-        trace=_keep_trace(path, context),
+        notes=_notes(traffic, sampled, generates, on_gpu),
+        trace=_keep_trace(context.artifacts / "trace-0.json.gz", context),
     )
 
 
-def _notes(traffic: Traffic, traced: int, generates: bool, on_gpu: bool) -> list[str]:
-    notes = []
-    if generates and traced < traffic.output_tokens:
-        notes.append(f"Traced: the prompt and {traced - 1} decode steps, scaled to {traffic.output_tokens - 1}.")
+def _notes(traffic: Traffic, sampled: Sampled, generates: bool, on_gpu: bool) -> list[str]:
+    notes, steps = [], traffic.output_tokens - 1
+    if generates and sampled.steps < steps:
+        notes.append(f"Traced: the prompt and {sampled.steps} decode steps, early, middle and late, scaled to {steps}.")
+    if sampled.left_out:
+        first = min(window.skipped for window in sampled.left_out)
+        notes.append(
+            f"Decode steps from the {first:,}th on did not fit into memory while traced: what grows with the cache, "
+            "attention above all, takes longer than shown."
+        )
     if not on_gpu:
         notes.append("On a CPU an operation's time is that of the host, less what the profiler adds to it.")
     return notes

@@ -1,0 +1,52 @@
+"""The traced decode steps stand for all of a request."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.workers.conftest import TINY, stage_input
+from workers.harness.context import Context
+from workers.stages import profile
+from workers.traces.windows import MOST_STEPS, Window, sample, windows
+
+
+@pytest.mark.parametrize("steps", [1, 18, 19, 20, 127, 128, 2047])
+def test_the_windows_have_the_requests_mean_cache_length(steps):
+    found = windows(steps)
+    traced = [window.skipped + step for window in found for step in range(window.steps)]
+    assert len(set(traced)) == len(traced) <= MOST_STEPS
+    assert traced[0] >= 0
+    assert traced[-1] < steps
+    assert sum(traced) / len(traced) == pytest.approx((steps - 1) / 2)
+
+
+def test_attentions_bytes_are_those_of_every_step_of_a_long_answer(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(TINY))
+    document = stage_input("profile", traffic={"prompt_tokens": 16, "output_tokens": 257})
+    found = profile.run(document, Context(tmp_path, tmp_path, seconds=60))
+    (row,) = [row for row in found.rows if (row.op, row.phase) == ("attention", "decode")]
+    heads, kv_heads, dim, layers, element = 4, 2, 16, 2, 4
+    truth = sum(
+        layers * element * dim * (2 * heads + 2 * kv_heads * (16 + step + 1)) for step in range(256)
+    )  # q and out, k and v
+    assert row.least_bytes == pytest.approx(truth, rel=1e-9)
+    assert row.calls == layers * 256
+    assert "early, middle and late" in found.notes[0]
+
+
+def test_a_window_that_does_not_fit_is_left_out(tmp_path):
+    model = torch.nn.Linear(2, 2)
+
+    def request(window: Window):
+        def once() -> float:
+            if window.skipped:
+                raise torch.OutOfMemoryError("too long")
+            model(torch.ones(1, 2))
+            return 1.0
+
+        return once
+
+    found = sample(model, False, [Window(0, 5), Window(90, 5)], request, Path(tmp_path))
+    assert (found.steps, found.left_out) == (5, [Window(90, 5)])

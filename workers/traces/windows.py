@@ -1,0 +1,87 @@
+"""Early, middle and late decode steps of a request, traced in place of all of them.
+
+A decode step costs more the longer its cache is. The windows lie evenly around the request's middle, so that the mean
+cache length of their steps is that of all steps, and totals that grow evenly with it come out right.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import torch
+
+from workers.traces import attribution, capture, reader
+from workers.traces.attribution import Work
+from workers.traces.census import Counted
+
+MOST_STEPS = 18
+"""Up to this many decode steps are all traced."""
+TIMES_TIMED = 3
+
+
+class Window(NamedTuple):
+    """Neighbouring decode steps: `skipped` lie before them, `steps` are traced."""
+
+    skipped: int
+    steps: int
+
+
+def windows(steps: int) -> list[Window]:
+    """The windows of a request with `steps` decode steps: the first steps, those around the middle, the last."""
+    if steps <= MOST_STEPS:
+        return [Window(0, steps)]
+    size = 5 if steps % 2 else 6  # the middle window is exactly in the middle: steps - size is even
+    return [Window(0, size), Window((steps - size) // 2, size), Window(steps - size, size)]
+
+
+@dataclass
+class Sampled:
+    """What ran in the windows. Times in ms: `plain_ms` without the profiler, `traced_ms` with it, prompts included."""
+
+    work: list[Work] = field(default_factory=list)
+    counted: list[Counted] = field(default_factory=list)
+    steps: int = 0
+    plain_ms: float = 0.0
+    traced_ms: float = 0.0
+    left_out: list[Window] = field(default_factory=list)
+
+
+def sample(
+    model: torch.nn.Module,
+    generates: bool,
+    wanted: Sequence[Window],
+    request: Callable[[Window], Callable[[], float]],
+    folder: Path,
+) -> Sampled:
+    """Counts and traces the windows. `request` makes a call that runs a window and returns its time in ms.
+
+    A window with skipped steps is a request whose prompt is longer by as many tokens; its prompt pass is left out. The
+    traces are `trace-0.json.gz` and so on in `folder`. A window that does not fit into the GPU's memory, since its
+    prompt is longer, is listed in `left_out`.
+    """
+    found = Sampled()
+    for index, window in enumerate(wanted):
+        try:
+            _add(found, model, generates, window, request(window), folder / f"trace-{index}.json.gz")
+        except torch.OutOfMemoryError:
+            if not window.skipped:
+                raise
+            found.left_out.append(window)
+    return found
+
+
+def _add(
+    found: Sampled, model: torch.nn.Module, generates: bool, window: Window, once: Callable[[], float], path: Path
+) -> None:
+    plain_ms = median(once() for _ in range(TIMES_TIMED))
+    counted = capture.count(model, generates, once)
+    traced: list[float] = []
+    capture.trace(model, generates, lambda: traced.append(once()), path)
+    work = attribution.attribute(reader.read(path))
+    found.work += [piece for piece in work if not window.skipped or piece.phase == "decode"]
+    found.counted += [each for each in counted if not window.skipped or each.phase == "decode"]
+    found.steps += window.steps
+    found.plain_ms += plain_ms
+    found.traced_ms += traced[0]
