@@ -62,6 +62,7 @@ class OpRow(Document):
     ms: float
     share: float
     calls: int
+    launches: int | None = Field(default=None, description="of kernels; on a CPU, of torch's operations")
     shapes: str = ""
     flops: float | None = None
     least_bytes: float | None = None

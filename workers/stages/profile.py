@@ -1,13 +1,13 @@
 """Where the time of one request goes: traced once, counted once, joined into a table with its bottlenecks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
 import torch
 
 from kernels import engine
-from kernels.engine import Runner
+from kernels.engine import Generation, Runner
 from kernels.measure import ceilings
 from workers.documents.base import Artifact
 from workers.documents.measurement import Ceilings
@@ -18,7 +18,7 @@ from workers.measuring.conditions import watched
 from workers.measuring.served_model import device_of, kind_of, load, prepared, vocabulary
 from workers.measuring.traffic import Clients
 from workers.traces import attribution, capture, graph_replays, reader, table
-from workers.traces.bottlenecks import bottlenecks
+from workers.traces.bottlenecks import Request, bottlenecks, waits
 from workers.traces.cases import cases
 from workers.traces.census import Counted
 from workers.traces.windows import Sampled, Window, sample, windows
@@ -30,11 +30,23 @@ SECONDS_FOR_GRAPHS = 15.0
 """Compiling may take longer than is left, but compose finds the compilers' caches warm and gets that time back."""
 
 
+def _answer(runner: Runner, prompt: torch.Tensor, tokens: int, generates: bool) -> Generation:
+    return runner.generate(prompt, tokens) if generates else runner.encode(prompt)
+
+
+def _phases_ms(answers: Sequence[Generation], generates: bool) -> dict[str, float]:
+    """The median wall time in ms of each phase of a request."""
+    first = median((each.times_ns[0] - each.start_ns) / 1e6 for each in answers)
+    if not generates:
+        return {"forward": first}
+    return {"prefill": first, "decode": median((each.times_ns[-1] - each.times_ns[0]) / 1e6 for each in answers)}
+
+
 def _request(runner: Runner, prompt: torch.Tensor, tokens: int, generates: bool) -> Callable[[], float]:
     """Runs one request and gives its wall time in ms."""
 
     def once() -> float:
-        answer = runner.generate(prompt, tokens) if generates else runner.encode(prompt)
+        answer = _answer(runner, prompt, tokens, generates)
         return (answer.times_ns[-1] - answer.start_ns) / 1e6
 
     return once
@@ -99,8 +111,8 @@ def run(document: StageInput, context: Context) -> ProfileResult:
         )
 
     with watched(document) as environment:
-        whole = _request(runner, prompt, traffic.output_tokens, generates)
-        request_ms = median(whole() for _ in range(REQUESTS_TIMED))
+        answers = [_answer(runner, prompt, traffic.output_tokens, generates) for _ in range(REQUESTS_TIMED)]
+        request_ms = median((each.times_ns[-1] - each.start_ns) / 1e6 for each in answers)
         context.say(0.5, "tracing one request")
         spans = windows(traffic.output_tokens - 1) if generates else [Window(0, 0)]
         sampled = sample(model, generates, spans, part, context.artifacts)
@@ -128,7 +140,7 @@ def run(document: StageInput, context: Context) -> ProfileResult:
         attributed_share=table.attributed_share(rows),
         launches=launches,
         rows=shown,
-        bottlenecks=bottlenecks(shown, limits, on_gpu, launches),
+        bottlenecks=bottlenecks(shown, Request(limits, on_gpu, launches, waits(rows, _phases_ms(answers, generates)))),
         cases=cases(counted, rows, scale, traffic.prompt_tokens, traffic.output_tokens),
         replayed=replayed,
         replayed_share=replayed_share,

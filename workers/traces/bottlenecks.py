@@ -1,6 +1,7 @@
 """Names each bottleneck in one sentence: what it is, how much it costs, what would help."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from workers.charts.text import plain
 from workers.documents.measurement import Ceilings
@@ -10,10 +11,32 @@ from workers.traces.labels import BOOKKEEPING, SAMPLING, UNATTRIBUTED
 MOST = 6
 LEAST_SHARE = 0.02
 NEAR_FLOOR = 0.8
+HOST_BOUND = 0.1
+"""From this share of waiting on, the host sets a phase's pace: a faster kernel only waits longer for it."""
+_WHERE = {"decode": "while decoding", "prefill": "in the prefill", "forward": "in the forward pass"}
 _PARTS = ("linear ", "norm ", "activation ", "embedding ", "lm_head", "rope", "kv cache", "residual", "gated", "mask")
 
 
-def bottlenecks(rows: Sequence[OpRow], ceilings: Ceilings, on_gpu: bool, launches: int) -> list[Bottleneck]:
+@dataclass(frozen=True)
+class Request:
+    """What the sentences say of the whole request.
+
+    `launches`: of kernels. `waits`: the share of each phase's wall time in which the device waits for the host.
+    """
+
+    ceilings: Ceilings
+    on_gpu: bool
+    launches: int
+    waits: Mapping[str, float] = field(default_factory=dict)
+
+
+def waits(rows: Sequence[OpRow], wall_ms: Mapping[str, float]) -> dict[str, float]:
+    """The share of each phase's wall time, given by phase in ms, in which the device has nothing to do."""
+    busy = {phase: sum(row.ms for row in rows if row.phase == phase) for phase in wall_ms}
+    return {phase: max(0.0, 1 - busy[phase] / ms) for phase, ms in wall_ms.items() if ms > 0}
+
+
+def bottlenecks(rows: Sequence[OpRow], request: Request) -> list[Bottleneck]:
     """The costliest rows, most expensive first, each with its sentence."""
     worst = [row for row in sorted(rows, key=lambda row: -row.ms) if row.share >= LEAST_SHARE][:MOST]
     return [
@@ -23,7 +46,7 @@ def bottlenecks(rows: Sequence[OpRow], ceilings: Ceilings, on_gpu: bool, launche
             ms=row.ms,
             share=row.share,
             bound=row.bound,
-            sentence=f"{_what(row)}: {_advice(row, ceilings, on_gpu, launches)}",
+            sentence=f"{_what(row)}: {_advice(row, request)}",
         )
         for rank, row in enumerate(worst, 1)
     ]
@@ -33,30 +56,30 @@ def _what(row: OpRow) -> str:
     cost = f"{plain(row.ms)} ms, {100 * row.share:.0f} % of the request"
     if row.bound == "idle":
         return f"Waiting for the host takes {cost}"
-    where = {"decode": "while decoding", "prefill": "in the prefill", "forward": "in the forward pass"}.get(row.phase)
+    where = _WHERE.get(row.phase)
     return f"The operation {row.op} takes {cost}{f', {where}' if where else ''}"
 
 
-def _advice(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str:
+def _advice(row: OpRow, request: Request) -> str:
     for rule in (_idle, _unknown, _own_code, _bookkeeping, _cache, _attention, _launch, _near_floor, _memory, _compute):
-        said = rule(row, ceilings, on_gpu, launches)
+        said = rule(row, request)
         if said:
             return said
     return "it has no roofline floor here; fuse it with its neighbours or remove it."
 
 
-def _idle(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str:
+def _idle(row: OpRow, request: Request) -> str:
     if row.bound != "idle":
         return ""
-    if on_gpu:
+    if request.on_gpu:
         return (
-            f"the GPU idles between {launches:,} launches a request; recording the step as a CUDA graph, or running it "
-            "as one megakernel, takes the host out of the way."
+            f"the GPU idles between {request.launches:,} launches a request; recording the step as a CUDA graph, or "
+            "running it as one megakernel, takes the host out of the way."
         )
     return "Python runs between the operations; compiling the model removes most of it."
 
 
-def _unknown(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str:
+def _unknown(row: OpRow, request: Request) -> str:
     if row.op != UNATTRIBUTED:
         return ""
     return (
@@ -65,7 +88,7 @@ def _unknown(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str
     )
 
 
-def _own_code(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str:
+def _own_code(row: OpRow, request: Request) -> str:
     """A module's operation that is none of a transformer's usual parts."""
     if row.op.startswith(_PARTS) or "(" not in row.op:
         return ""
@@ -76,7 +99,7 @@ def _own_code(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> st
     )
 
 
-def _bookkeeping(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str:
+def _bookkeeping(row: OpRow, request: Request) -> str:
     if row.op not in (SAMPLING, BOOKKEEPING, "mask and positions", "rope angles"):
         return ""
     return (
@@ -85,18 +108,18 @@ def _bookkeeping(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) ->
     )
 
 
-def _cache(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str:
+def _cache(row: OpRow, request: Request) -> str:
     if row.op != "kv cache update" or row.phase != "decode":
         return ""
     return "every step copies the whole cache to make room for one token; a static cache appends in place."
 
 
-def _attention(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str:
+def _attention(row: OpRow, request: Request) -> str:
     if row.op != "attention" or row.bound == "launch":
         return ""
     if any(word in row.kernel.lower() for word in ("softmax", "bmm", "matmul", "gemm", "elementwise")):
         return "it writes the scores to memory (the math path); FlashAttention keeps them on the chip."
-    if not on_gpu:
+    if not request.on_gpu:
         return f"it runs at {_share(row)} of the roofline; compiling the model fuses what surrounds it."
     if row.phase == "decode":
         return (
@@ -105,43 +128,52 @@ def _attention(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> s
     return f"it runs at {_share(row)} of the roofline; a FlashAttention kernel made for this GPU would help."
 
 
-def _launch(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str:
+def _launch(row: OpRow, request: Request) -> str:
     if row.bound != "launch":
         return ""
-    each_us = 1000 * row.ms / max(1, row.calls)
+    launches = row.launches or row.calls
+    each_us, what = 1000 * row.ms / max(1, launches), "kernel launches" if request.on_gpu else "operations"
     return (
-        f"{row.calls:,} calls of {each_us:.1f} µs, where an empty launch takes {ceilings.launch_us:.1f} µs; fusing it "
-        "with its neighbours or a megakernel would save nearly all of it."
+        f"{launches:,} {what} in {row.calls:,} calls take {each_us:.1f} µs each, where an empty launch takes "
+        f"{request.ceilings.launch_us:.1f} µs; fusing it with its neighbours or a megakernel would save nearly all of "
+        "it, the host's part as well."
     )
 
 
-def _near_floor(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str:
+def _near_floor(row: OpRow, request: Request) -> str:
     if not row.floor_ms or row.floor_ms < NEAR_FLOOR * row.ms:
         return ""
     remedy = "weights in lower precision or a larger batch" if row.bound == "memory" else "lower precision"
     return f"it is at {_share(row)} of the roofline already, so only {remedy} would help."
 
 
-def _memory(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str:
+def _memory(row: OpRow, request: Request) -> str:
     if row.bound != "memory" or not row.floor_ms or not row.least_bytes:
         return ""
-    rate, best = row.least_bytes / row.ms / 1e6, 1000 * ceilings.read_tbps
-    start = (
-        f"it moves {plain(rate)} GB/s of the {plain(best)} GB/s measured and could save "
-        f"{plain(row.headroom_ms or 0.0)} ms"
-    )
+    rate, best = row.least_bytes / row.ms / 1e6, 1000 * request.ceilings.read_tbps
+    start = f"it moves {plain(rate)} GB/s of the {plain(best)} GB/s measured and {_saves(row, request)}"
     if row.op.startswith(("linear", "lm_head")):
         return f"{start}; a GEMM made for few rows, or weights in lower precision, would help."
     return f"{start}; fusing it with its neighbours saves the trips to memory."
 
 
-def _compute(row: OpRow, ceilings: Ceilings, on_gpu: bool, launches: int) -> str:
+def _compute(row: OpRow, request: Request) -> str:
     if row.bound != "compute" or not row.floor_ms:
         return ""
-    saved = plain(row.headroom_ms or 0.0)
     return (
-        f"it runs at {_share(row)} of the measured matrix rate and could save {saved} ms; a better tiled GEMM or lower "
-        "precision would help."
+        f"it runs at {_share(row)} of the measured matrix rate and {_saves(row, request)}; a better tiled GEMM or "
+        "lower precision would help."
+    )
+
+
+def _saves(row: OpRow, request: Request) -> str:
+    """What a row at its floor would save now, and what once the host is out of the way."""
+    most, waiting = plain(row.headroom_ms or 0.0), request.waits.get(row.phase, 0.0)
+    if not request.on_gpu or waiting < HOST_BOUND:
+        return f"could save {most} ms"
+    return (
+        f"could save {most} ms once the host is out of the way, next to nothing now, since the device waits for the "
+        f"host {100 * waiting:.0f} % of the time {_WHERE.get(row.phase, 'of the request')}"
     )
 
 

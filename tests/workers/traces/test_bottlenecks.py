@@ -5,7 +5,7 @@ import pytest
 from workers.documents.measurement import Ceilings
 from workers.documents.stages import OpRow
 from workers.traces.attribution import Work
-from workers.traces.bottlenecks import bottlenecks
+from workers.traces.bottlenecks import Request, bottlenecks, waits
 from workers.traces.census import Counted
 from workers.traces.table import Scale, attributed_share, rows, with_idle
 
@@ -25,6 +25,7 @@ def row(op: str, bound: str, ms: float = 10.0, floor_ms: float | None = 2.0, **c
         (row("linear q_proj", "memory", floor_ms=9.0), "90 % of the roofline already"),
         (row("linear q_proj", "compute", phase="prefill"), "20 % of the measured matrix rate"),
         (row("norm input_layernorm", "launch", ms=0.3), "an empty launch takes 2.0 µs"),
+        (row("rope", "launch", ms=1.71, launches=400), "400 kernel launches in 100 calls take 4.3 µs each"),
         (row("attention", "memory", kernel="softmax_warp_forward"), "FlashAttention"),
         (row("attention", "memory", kernel="flash_fwd_splitkv"), "reads the KV cache at 20 %"),
         (row("kv cache update", "memory"), "copies the whole cache"),
@@ -35,14 +36,14 @@ def row(op: str, bound: str, ms: float = 10.0, floor_ms: float | None = 2.0, **c
     ],
 )
 def test_a_bottleneck_says_what_it_costs_and_what_would_help(found, words):
-    (named,) = bottlenecks([found], CEILINGS, on_gpu=True, launches=4000)
+    (named,) = bottlenecks([found], Request(CEILINGS, True, 4000))
     assert words in named.sentence
     assert f"{found.ms:.3g} ms, 50 % of the request" in named.sentence
 
 
 def test_bottlenecks_are_ranked_and_small_ones_left_out():
     table = [row("a", "memory", ms=1.0, share=0.01), row("b", "memory", ms=5.0), row("c", "memory", ms=9.0)]
-    assert [(each.rank, each.op) for each in bottlenecks(table, CEILINGS, True, 1)] == [(1, "c"), (2, "b")]
+    assert [(each.rank, each.op) for each in bottlenecks(table, Request(CEILINGS, True, 1))] == [(1, "c"), (2, "b")]
 
 
 def test_the_table_joins_time_and_floor_and_scales_decode_steps():
@@ -64,3 +65,22 @@ def test_the_table_joins_time_and_floor_and_scales_decode_steps():
 def test_what_has_no_name_lowers_the_attributed_share():
     work = [Work(0.0, "lm_head", "decode", "gemv", 3.0, 1), Work(1.0, "unattributed", "", "odd", 1.0, 2)]
     assert attributed_share(rows(work, [], CEILINGS, Scale())) == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize(("bound", "phase"), [("memory", "decode"), ("compute", "prefill")])
+def test_a_saving_behind_the_host_is_told_from_one_that_counts_now(bound, phase):
+    table = [row("linear q_proj", bound, phase=phase)]
+    waiting = waits(table, {phase: 40.0})
+    assert waiting == {phase: 0.75}
+    (behind,) = bottlenecks(table, Request(CEILINGS, True, 9, waiting))
+    assert "could save 8 ms once the host is out of the way, next to nothing now" in behind.sentence
+    assert "waits for the host 75 %" in behind.sentence
+    (now,) = bottlenecks(table, Request(CEILINGS, True, 9, waits(table, {phase: 10.1})))
+    assert "could save 8 ms;" in now.sentence
+
+
+def test_a_call_of_several_kernels_counts_each_launch():
+    counted = [Counted("rope", "decode", 1.0, 1.0, "1", "bf16")]
+    work = [Work(float(at), "rope", "decode", "mul", 0.004, at) for at in range(4)]
+    (found,) = rows(work, counted, CEILINGS, Scale(decode=10))
+    assert (found.calls, found.launches, found.bound) == (10, 40, "launch")
