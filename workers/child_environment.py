@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kernels.measure.cpu_threads import thread_settings
+from kernels.measure.environment import commit
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT_NAMES = {"PATH", "LANG", "LC_ALL", "TZ", "VIRTUAL_ENV", "CC", "CXX"}
 KEPT_NAMES |= {"LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"}
-KEPT_NAMES |= {"WORKBENCH_COMMIT", "WORKBENCH_LEASE_ID"}  # where the figures come from
+KEPT_NAMES |= {"WORKBENCH_LEASE_ID"}  # where the figures come from
 KEPT_PREFIXES = ("CUDA_", "NVIDIA_", "OMP_", "MKL_", "TORCH_", "PYTORCH_", "TRITON_", "PYTHON", "WORKBENCH_STAGE_")
 COMPILER_CACHES = {
     "TORCHINDUCTOR_CACHE_DIR": "inductor",
@@ -21,19 +22,24 @@ COMPILER_CACHES = {
 }
 
 
-def stage_environment(outer: Mapping[str, str], scratch: Path, caches: Path) -> dict[str, str]:
-    """Variables for a stage that works in `scratch` and keeps what its compilers make under `caches`."""
+def stage_environment(outer: Mapping[str, str], scratch: Path, caches: Path, code: Path = ROOT) -> dict[str, str]:
+    """Variables for a stage that works in `scratch`, keeps what its compilers make under `caches`, and imports `code`.
+
+    The stage does not see the repository, so it is told the commit.
+    """
     kept = {name: value for name, value in outer.items() if name in KEPT_NAMES or name.startswith(KEPT_PREFIXES)}
     temporary = scratch / "tmp"
     temporary.mkdir(exist_ok=True)
     for directory in COMPILER_CACHES.values():
         (caches / directory).mkdir(parents=True, exist_ok=True)
-    search = [str(ROOT), *filter(None, outer.get("PYTHONPATH", "").split(os.pathsep))]
+    search = [str(code), *filter(None, outer.get("PYTHONPATH", "").split(os.pathsep))]
     return {
         **kept,
         **{name: str(caches / directory) for name, directory in COMPILER_CACHES.items()},
         "PYTHONPATH": os.pathsep.join(search),
+        "WORKBENCH_COMMIT": commit(),
         "HOME": str(scratch),
+        "USER": "stage",
         "TMPDIR": str(temporary),
         **thread_settings(outer),
         "HF_HUB_OFFLINE": "1",

@@ -1,11 +1,11 @@
 """The worker API, from the worker's side."""
 
 import logging
+import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 from urllib.parse import quote
 
 import httpx
@@ -107,15 +107,18 @@ class Client:
         except httpx.TransportError as error:
             raise Unreachable(str(error) or type(error).__name__) from error
 
-    def upload(self, key: StageKey, path: Path, sha256: str) -> str:
-        """Send a kept file, whose name is its SHA-256; returns the receipt."""
+    def upload(self, key: StageKey, file: BinaryIO, sha256: str) -> str:
+        """Send a kept file from its beginning, whose SHA-256 this is; returns the receipt."""
         answer = self._retry(
             "PUT",
             f"/artifacts/{sha256}",
             lambda: {
                 "params": key.model_dump(include={"run_id", "stage", "attempt"}),
-                "headers": {"Content-Length": str(path.stat().st_size), "Content-Type": "application/octet-stream"},
-                "content": _chunks(path),
+                "headers": {
+                    "Content-Length": str(os.fstat(file.fileno()).st_size),
+                    "Content-Type": "application/octet-stream",
+                },
+                "content": _chunks(file),
             },
             PAUSES,
         )
@@ -161,7 +164,7 @@ def _detail(response: httpx.Response) -> str:
         return f"the workbench answered {response.status_code}"
 
 
-def _chunks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            yield chunk
+def _chunks(file: BinaryIO) -> Iterator[bytes]:
+    file.seek(0)
+    while chunk := file.read(CHUNK):
+        yield chunk

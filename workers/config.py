@@ -10,7 +10,9 @@ from typing import Self
 class WorkerConfig:
     """Where the worker API is, where the worker keeps things, and how often it speaks.
 
-    `token` is WORKER_TOKEN, or on one machine the one that the web process keeps in its data directory.
+    `token` is WORKER_TOKEN, or on one machine the one that the web process keeps in its data directory `data`.
+    `require_sandbox`: a stage that cannot be confined as docs/security.md says is not run. `stage_memory_bytes`: what
+    a stage may take; by default nine tenths of the machine's memory.
     """
 
     url: str
@@ -19,6 +21,9 @@ class WorkerConfig:
     cache_bytes: int
     heartbeat_seconds: float
     stage_package: str
+    require_sandbox: bool
+    stage_memory_bytes: int
+    data: Path
 
     @classmethod
     def from_environment(cls) -> Self:
@@ -31,8 +36,17 @@ class WorkerConfig:
             cache_bytes=int(float(os.environ.get("WORKER_CACHE_GIB", 64)) * 2**30),
             heartbeat_seconds=float(os.environ.get("HEARTBEAT_SECONDS", 10)),
             stage_package=os.environ.get("WORKBENCH_STAGE_PACKAGE", "workers.stages"),
+            require_sandbox=os.environ.get("WORKER_REQUIRE_SANDBOX", "") in ("1", "true", "yes"),
+            stage_memory_bytes=_stage_memory(os.environ.get("WORKER_STAGE_MEMORY_GIB", "")),
+            data=data,
         )
 
 
 def _kept(path: Path) -> str:
     return path.read_text().strip() if path.exists() else ""
+
+
+def _stage_memory(gib: str) -> int:
+    if gib:
+        return int(float(gib) * 2**30)
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 10 * 9

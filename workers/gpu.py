@@ -27,11 +27,14 @@ from workers.config import WorkerConfig
 from workers.delivery import celery_app
 from workers.documents.base import Artifact
 from workers.documents.broker import GPU_TASK, gpu_class_of
-from workers.documents.stages import StageFailure, StageInput
+from workers.documents.measurement import Confinement
+from workers.documents.stages import Progress, StageFailure, StageInput
 from workers.documents.worker_api import Claim, Hello, Outcome, StageKey
 from workers.model_cache import BadModel, ModelCache
 from workers.reporter import Reporter
 from workers.scratch import scratch
+from workers.stage_files import code_folder, make_device_files, readable, user_of
+from workers.stage_output import open_plain, read_document, read_end
 
 log = logging.getLogger(__name__)
 app = celery_app("workers", fixups=[])
@@ -97,15 +100,17 @@ def _perform(config: WorkerConfig, client: Client, document: StageInput, key: St
     try:
         with scratch() as directory:
             with cache.model(document.model, _Files(client, key, reporter.stop)) as model_dir:
-                ended = _run_child(config, document, directory, model_dir, reporter)
+                ended, confinement = _run_child(config, document, directory, model_dir, reporter)
             outcome = _outcome(document, directory, ended, key, reporter)
+            if outcome.result and isinstance(measured := outcome.result.get("environment"), dict):
+                measured["confinement"] = confinement.model_dump()
             for artifact in outcome.artifacts:
-                kept = directory / "kept" / artifact.sha256
-                outcome.receipts[artifact.sha256] = client.upload(key, kept, artifact.sha256)
+                with open_plain(directory, f"kept/{artifact.sha256}") as kept:
+                    outcome.receipts[artifact.sha256] = client.upload(key, kept, artifact.sha256)
             return outcome
     except _Stopped:
         return _stopped(key, reporter)
-    except (BadModel, Rejected) as error:
+    except (BadModel, Rejected, child.Unconfined) as error:
         return Outcome(**identity, failure=StageFailure(sentence=f"The worker could not run {key.stage}: {error}"))
     except OSError as error:
         log.exception("stage %s of run %s", document.stage, document.run_id)
@@ -124,23 +129,48 @@ def _finish(client: Client, outcome: Outcome) -> None:
 
 def _run_child(
     config: WorkerConfig, document: StageInput, directory: Path, model_dir: Path, reporter: Reporter
-) -> child.Ended:
+) -> tuple[child.Ended, Confinement]:
+    make_device_files()
     (directory / "in.json").write_text(document.model_dump_json())
+    package = config.stage_package.partition(".")[0]
+    caches = config.cache / "compilers" / (document.organisation or "shared")
+    env = stage_environment(os.environ, directory, caches, code_folder(directory, [package]))
     seconds = document.seconds_left * OVERTIME + OVERTIME_SECONDS
+    found: list[Confinement] = []
     command = [sys.executable, "-m", f"{config.stage_package}.{document.stage}", "in.json", "out.json"]
     ended = child.run(
         [*command, "--model", str(model_dir), "--artifacts", str(directory)],
-        env=stage_environment(os.environ, directory, config.cache / "compilers" / (document.organisation or "shared")),
+        env=env,
         cwd=directory,
         log_file=directory / "stage.log",
-        limits=child.Limits(seconds=seconds, cpu_seconds=int(seconds * (os.cpu_count() or 1))),
+        limits=child.Limits(
+            seconds=seconds,
+            cpu_seconds=int(seconds * (os.cpu_count() or 1)),
+            memory_bytes=config.stage_memory_bytes,
+            mapped_bytes=sum(file.size for file in document.model.files),
+        ),
+        bounds=child.Bounds(
+            readable=(*readable(os.environ, [package], [config.data, config.cache]), str(model_dir)),
+            writable=(str(directory), str(caches)),
+            user=user_of(document.organisation),
+            required=config.require_sandbox,
+        ),
         on_line=reporter.line,
+        on_start=lambda protection: found.append(_tell(protection, reporter)),
         stop=reporter.stop,
     )
     if ended.code:
-        said = (directory / "stage.log").read_bytes()[-LOG_TAIL:].decode(errors="replace")
+        said = read_end(directory, "stage.log", LOG_TAIL)
         log.warning("stage %s of run %s ended with %s; it said:\n%s", document.stage, document.run_id, ended, said)
-    return ended
+    return ended, found[0]
+
+
+def _tell(protection: child.Protection, reporter: Reporter) -> Confinement:
+    """Say on the run's page what does not confine the stage."""
+    if protection.missing:
+        sentence = f"The stage is not fully confined on this worker. {' '.join(protection.missing)}"
+        reporter.line(Progress(fraction=0, message=sentence).model_dump_json())
+    return Confinement(held=protection.held, missing=protection.missing)
 
 
 def _outcome(document: StageInput, directory: Path, ended: child.Ended, key: StageKey, reporter: Reporter) -> Outcome:
@@ -148,14 +178,14 @@ def _outcome(document: StageInput, directory: Path, ended: child.Ended, key: Sta
     identity: dict[str, Any] = key.model_dump()
     if ended.why == "stopped":
         return _stopped(key, reporter)
-    output = directory / "out.json"
     try:
         if ended.code == 0:
-            kept = json.loads((directory / "kept.json").read_text())
+            kept = json.loads(read_document(directory, "kept.json"))
             artifacts = [Artifact.model_validate(artifact) for artifact in kept]
-            return Outcome(**identity, result=json.loads(output.read_text()), artifacts=artifacts)
-        if output.exists():
-            return Outcome(**identity, failure=StageFailure.model_validate_json(output.read_text()))
+            return Outcome(**identity, result=json.loads(read_document(directory, "out.json")), artifacts=artifacts)
+        if (directory / "out.json").exists():
+            failure = StageFailure.model_validate_json(read_document(directory, "out.json"))
+            return Outcome(**identity, failure=failure)
     except (OSError, ValueError, ValidationError) as error:
         log.error("the stage's output cannot be read: %s", error)
     if ended.why == "timeout":

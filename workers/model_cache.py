@@ -14,6 +14,8 @@ from kernels.model_files.digests import hash_of
 from workers.documents.model import ModelFile, ModelManifest
 
 DRAFT = ".draft-"
+LONGEST_NAME = 255
+"""Bytes of a file's or a folder's name. Models stored by older versions may have longer ones."""
 HASHERS = 8
 """Files that are hashed at once."""
 
@@ -144,6 +146,10 @@ def _relative(path: str) -> PurePosixPath:
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or not pure.parts:
         raise BadModel(f"{path}: a model's file lies inside the model's directory")
+    if any(len(os.fsencode(part)) > LONGEST_NAME for part in pure.parts):
+        raise BadModel(
+            f"{path}: a name on the worker's disk has at most {LONGEST_NAME} bytes; rename it and upload again"
+        )
     return pure
 
 

@@ -45,7 +45,7 @@ def environment_info(index: int = 0, device: str | None = None) -> dict[str, Any
     return facts | {
         "lease_id": os.environ.get("WORKBENCH_LEASE_ID") or _boot_id(),
         "versions": _versions(on_gpu),
-        "commit": _commit(),
+        "commit": commit(),
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
@@ -108,7 +108,8 @@ def _driver() -> str:
 
 
 @cache
-def _commit() -> str:
+def commit() -> str:
+    """The commit of this code: WORKBENCH_COMMIT, or what git says; empty where neither tells."""
     return os.environ.get("WORKBENCH_COMMIT") or checked_out_commit(Path(__file__).parents[2])
 
 

@@ -31,6 +31,12 @@ def clocks(found: Environment) -> str:
     return ", ".join(said)
 
 
+def confinement(found: Environment) -> str:
+    """What held the process that measured, and what did not; empty where it is not known."""
+    known = found.confinement
+    return " ".join([", ".join(known.held) + ".", *known.missing]) if known else ""
+
+
 def sentence(results: Results, stage: Stage) -> str:
     """One line with device, clocks, versions, commit and time of what `stage` measured; empty before it has run."""
     found = environment(results, stage)
@@ -53,6 +59,7 @@ def facts(found: Environment) -> list[tuple[str, str]]:
         ("Clocks and power", clocks(found)),
         ("Libraries", ", ".join(f"{name} {version}" for name, version in found.versions.items())),
         ("Commit", found.commit),
+        ("Confinement", confinement(found)),
         ("Measured at", found.at),
     ]
     return [(name, value) for name, value in rows if value]

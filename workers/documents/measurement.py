@@ -19,6 +19,13 @@ class Telemetry(Document):
     others_cpu_share: float | None = Field(default=None, description="of the CPU, what other programs used")
 
 
+class Confinement(Document):
+    """What held the process that measured, in a few words each, and in sentences what did not."""
+
+    held: list[str] = []
+    missing: list[str] = []
+
+
 class Environment(Document):
     """The device, the libraries and the commit that a figure was measured with; `at` is ISO 8601 UTC."""
 
@@ -32,6 +39,7 @@ class Environment(Document):
     commit: str = Field(default="", description="with -dirty behind it where files differed; empty when installed")
     at: str
     telemetry: Telemetry = Telemetry()
+    confinement: Confinement | None = Field(default=None, description="as the worker saw it; None in a stage by hand")
 
 
 class Ceilings(Document):

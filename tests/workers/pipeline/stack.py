@@ -175,10 +175,13 @@ class Stack:
         return "\n".join(f"{item['at']} {item['kind']} {item['stage']} {item['message']}" for item in items)
 
     def stage_told(self, run_id: str, seconds: float = 60) -> dict[str, int]:
-        """What the stage that hangs or pauses wrote about itself."""
-        path = self.told / f"{run_id}.json"
-        wait_for(path.exists, seconds, "the stage's start")
-        return dict(json.loads(path.read_text()))
+        """What the stage that hangs or pauses said last about itself."""
+        return dict(wait_for(lambda: self._told(run_id), seconds, "the stage's start"))
+
+    def _told(self, run_id: str) -> dict[str, int]:
+        items = self.api.get(f"/runs/{run_id}/events", params={"limit": 1000}).json()["items"]
+        said = [item["message"] for item in items if item["kind"] == "progress" and item["message"].startswith("{")]
+        return dict(json.loads(said[-1])) if said else {}
 
     def go(self, run_id: str) -> None:
         """Let a stage that pauses go on."""

@@ -134,8 +134,11 @@ def test_one_of_many_claims_wins_and_a_message_that_redis_lost_is_sent_again(sta
     _assert_done_once(stack, lost)
 
 
-def test_a_job_that_always_kills_its_worker_is_lost_after_three_attempts(stack: Stack) -> None:
-    run_id = stack.submit("kill-worker baseline")
+def test_a_job_whose_worker_always_dies_is_lost_after_three_attempts(stack: Stack) -> None:
+    run_id = stack.submit("pause baseline")
+    for attempt in (1, 2, 3):
+        wait_for(lambda attempt=attempt: stack.stage_told(run_id)["attempt"] == attempt, 60, f"attempt {attempt}")
+        kill_process(stack.stage_told(run_id)["worker"])
     run = stack.wait(run_id)
     assert run["state"] == "lost", stack.story(run_id)
     assert run["error"]["sentence"].startswith("The baseline stage was tried 3 times")

@@ -1,0 +1,127 @@
+"""A stage whose code was taken over reaches nothing: the probe runs as root, as a user, and under Docker's profile."""
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+ORDINARY = 54_321 if os.geteuid() == 0 else os.geteuid()
+USERS = [0, ORDINARY] if os.geteuid() == 0 else [ORDINARY]
+PROCESSES = 48
+MEMORY = 512 * 2**20
+
+
+def _reachable(path: Path) -> bool:
+    """Whether every user may reach the file."""
+    return path.exists() and all(folder.stat().st_mode & 0o001 for folder in path.resolve().parents)
+
+
+PYTHON = next(path for path in (Path(sys.executable).resolve(), Path("/usr/bin/python3")) if _reachable(path))
+
+
+@pytest.fixture
+def host() -> Iterator[dict[str, Any]]:
+    """A worker's machine in a folder that everybody reaches: code, data, models, caches, and who listens."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder, contextlib.ExitStack() as open_sockets:
+        root = Path(folder)
+        root.chmod(0o755)
+        data = root / "data"
+        for name in ("secret_key", "db.sqlite3", "worker_token", "worker/models/own/config.json",
+                     "worker/models/foreign/config.json", "worker/compilers/own/kernel",
+                     "worker/compilers/own/old/kernel", "worker/compilers/foreign/kernel"):  # fmt: skip
+            (data / name).parent.mkdir(parents=True, exist_ok=True)
+            (data / name).write_text("secret")
+            (data / name).chmod(0o600)
+        data.chmod(0o700)
+        (root / "scratch").mkdir()
+        (root / "code/workers").mkdir(parents=True)
+        for name in ("__init__.py", "child.py", "stage_files.py"):
+            shutil.copy(ROOT / "workers" / name, root / "code/workers")
+        shutil.copytree(ROOT / "workers/confinement", root / "code/workers/confinement")
+        for name in ("worker.py", "attacks.py"):
+            shutil.copy(HERE / name, root / "code")
+        ports = [open_sockets.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(2)]
+        listener = open_sockets.enter_context(socket.socket(socket.AF_UNIX))
+        listener.bind(str(data / "socket"))
+        listener.listen()
+        yield {
+            "root": root,
+            "targets": {
+                "data": str(data), "model": str(data / "worker/models/own"), "code": str(root / "code"),
+                "cache": str(data / "worker/compilers/own"), "redis": ports[0], "web": ports[1],
+                "processes": PROCESSES, "allocate": 0,
+            },
+        }  # fmt: skip
+
+
+def _as_stage(host: dict[str, Any], user: int, profile: str, **more: Any) -> dict[str, Any]:
+    """How the attacks of a stage ended that a worker of this user started under this profile."""
+    root = host["root"]
+    if os.geteuid() == 0:
+        for path in [root, *root.rglob("*")]:
+            os.chown(path, user, user)
+    wanted = {
+        "user": user, "profile": profile, "scratch": str(root / "scratch"), "attacks": str(root / "code/attacks.py"),
+        "memory": MEMORY, **more, "targets": host["targets"] | more.get("targets", {}),
+    }  # fmt: skip
+    done = subprocess.run(
+        [str(PYTHON), "-S", str(root / "code/worker.py"), json.dumps(wanted)],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(root / "code"), "WORKER_TOKEN": "secret"},
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("profile", ["none", "docker"])
+@pytest.mark.parametrize("user", USERS)
+def test_no_attack_succeeds_and_what_stages_need_works(host: dict[str, Any], user: int, profile: str) -> None:
+    ended = _as_stage(host, user, profile)
+    assert ended["code"] == 0, ended["log"]
+    answers = json.loads(ended["lines"][-1])
+    assert {name: answer for name, answer in answers["needs"].items() if answer != "done"} == {}
+    assert [name for name, answer in answers["attacks"].items() if answer == "done"] == []
+    assert ended["protection"]["missing"] == []
+    assert any(held.startswith("no network") for held in ended["protection"]["held"])
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_more_memory_than_its_own_ends_it(host: dict[str, Any], user: int) -> None:
+    within = _as_stage(host, user, "none", targets={"allocate": MEMORY // 4})
+    assert json.loads(within["lines"][-1]) == {"allocated": MEMORY // 4}
+    beyond = _as_stage(host, user, "none", targets={"allocate": 2 * MEMORY})
+    assert (beyond["code"] != 0, beyond["lines"]) == (True, [])
+
+
+def test_the_attacks_succeed_where_nothing_confines(host: dict[str, Any]) -> None:
+    """So the probe proves something. Attacks that take root's rights, or that the machine may refuse, are left out."""
+    targets = host["targets"] | {"worker": os.getpid()}
+    done = subprocess.run(
+        [str(PYTHON), "-S", str(HERE / "attacks.py"), json.dumps(targets)],
+        cwd=host["root"] / "scratch", capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    answers = json.loads(done.stdout)["attacks"]
+    refusable = {"enter the worker's network", "enter the guard's network", "make a user namespace", "trace the guard"}
+    refusable |= {"set up io_uring", "become root", "change a setting of the kernel", "read the worker's memory"}
+    assert {name: answer for name, answer in answers.items() if answer != "done" and name not in refusable} == {}
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_what_the_kernel_refuses_is_said_and_may_be_insisted_on(host: dict[str, Any], user: int) -> None:
+    ended = _as_stage(host, user, "no-landlock", targets={"allocate": 1})
+    assert [sentence for sentence in ended["protection"]["missing"] if "Landlock" in sentence]
+    assert ended["lines"] != []
+    refused = _as_stage(host, user, "no-landlock", targets={"allocate": 1}, required=True)
+    assert "Landlock" in refused["unconfined"]
+    assert refused["lines"] == []

@@ -1,0 +1,95 @@
+"""Stands in for the worker: becomes the given user under the given profile, starts the attacks as a stage is started.
+
+Runs with the standard library and `workers/` alone: `worker.py '{"user": …, "profile": …, …}'`.
+"""
+
+import errno
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from workers import child
+from workers.confinement import landlock, privileges, syscall_filter, system
+from workers.confinement.bounds import Bounds, Limits, Protection
+from workers.stage_files import python_files
+
+DOCKER_CAPABILITIES = sum(1 << bit for bit in (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31))
+"""What Docker leaves root by default, from CAP_CHOWN to CAP_SETFCAP."""
+DOCKER_ALLOWS = {"ptrace", "process_vm_readv", "process_vm_writev"}
+
+
+def _like_docker() -> None:
+    """A filter with the refusals of Docker's default profile that concern a sandbox, and Docker's capabilities."""
+    refused = [number for name, number in syscall_filter.REFUSED.items() if name not in DOCKER_ALLOWS]
+    if os.geteuid():
+        system.prctl(system.NO_NEW_PRIVILEGES, 1)
+    syscall_filter.install(
+        [
+            *syscall_filter.refuse(refused),
+            *syscall_filter.refuse([syscall_filter.CLONE3], errno.ENOSYS),
+            *syscall_filter.no_namespaces(),
+        ]
+    )
+    if os.geteuid() == 0:
+        privileges.renounce(DOCKER_CAPABILITIES)
+        privileges.drop(DOCKER_CAPABILITIES)
+
+
+def _without_landlock() -> None:
+    if os.geteuid():
+        system.prctl(system.NO_NEW_PRIVILEGES, 1)
+    syscall_filter.install(syscall_filter.refuse([landlock.CREATE_RULESET], errno.ENOSYS))
+
+
+PROFILES = {"none": lambda: None, "docker": _like_docker, "no-landlock": _without_landlock}
+
+
+def _main(wanted: dict[str, Any]) -> None:
+    PROFILES[wanted["profile"]]()
+    if wanted["user"] != os.geteuid():
+        privileges.become(wanted["user"])
+        privileges.drop()
+    lines: list[str] = []
+    protections: list[Protection] = []
+    scratch, targets = Path(wanted["scratch"]), wanted["targets"] | {"worker": os.getpid()}
+    command = [sys.executable, wanted["attacks"], json.dumps(targets)]
+    answer: dict[str, Any] = {}
+    try:
+        answer["code"] = _run(command, wanted, lines.append, protections.append)
+    except child.Unconfined as refused:
+        answer["unconfined"] = str(refused)
+    answer |= {"lines": lines, "protection": asdict(protections[0]), "log": (scratch / "log").read_text()}
+    print(json.dumps(answer))
+
+
+def _run(
+    command: list[str],
+    wanted: dict[str, Any],
+    on_line: Callable[[str], None],
+    on_start: Callable[[Protection], None],
+) -> int:
+    scratch, targets = Path(wanted["scratch"]), wanted["targets"]
+    ended = child.run(
+        command,
+        env={"PATH": os.environ["PATH"], "HOME": str(scratch), "TMPDIR": str(scratch / "tmp")},
+        cwd=scratch,
+        log_file=scratch / "log",
+        limits=Limits(60, processes=targets["processes"], memory_bytes=wanted["memory"]),
+        bounds=Bounds(
+            readable=(*python_files(), targets["code"], targets["model"]),
+            writable=(str(scratch), targets["cache"]),
+            required=wanted.get("required", False),
+        ),
+        on_line=on_line,
+        on_start=on_start,
+        stop=threading.Event(),
+    )
+    return ended.code
+
+
+_main(json.loads(sys.argv[1]))

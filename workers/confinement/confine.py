@@ -1,0 +1,131 @@
+"""Confines the process that calls it, step by step; a step that the kernel refuses is reported in a sentence."""
+
+import contextlib
+import glob
+import os
+import resource
+from pathlib import Path
+
+from workers.confinement import landlock, namespaces, privileges, syscall_filter, system
+from workers.confinement.bounds import Bounds, Limits, Protection
+from workers.confinement.control_group import ControlGroup
+
+SYSTEM_READABLE = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/run/opengl-driver"),
+    *("/proc", "/sys", "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"),
+    *("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime"),
+    *("/etc/nsswitch.conf", "/etc/passwd", "/etc/group", "/etc/os-release", "/etc/OpenCL", "/etc/nvidia"),
+)
+SYSTEM_WRITABLE = ("/dev/shm", "/proc/self")
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/dxg", "/dev/nvidia*")
+
+
+def confine(limits: Limits, bounds: Bounds, group: ControlGroup) -> Protection:
+    """Confine this process; what it starts inherits it all."""
+    protection = Protection()
+    to_reach_files = privileges.to_reach_files() if _devices_are_open() else None
+    _die_first_without_memory()
+    _limit_resources(limits, group, protection)
+    own_network = _leave_network(protection)
+    system.prctl(system.NO_NEW_PRIVILEGES, 1)
+    abi = _restrict_files(bounds, protection)
+    own_user = _drop_privileges(bounds.user, to_reach_files if abi else None, protection)
+    if abi >= landlock.SIGNAL_ABI or own_user:
+        protection.held.append("no signals to other processes")
+    else:
+        protection.missing.append("It can send signals to other processes of the worker's user.")
+    if os.geteuid() == 0 and "pids" not in group.limited:
+        protection.missing.append(
+            "The number of its processes is not limited: it runs as root without a control group."
+        )
+    _filter_calls(own_network, protection)
+    return protection
+
+
+def _die_first_without_memory() -> None:
+    """When memory runs out, the stage goes before its worker."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("500")
+
+
+def _limit_resources(limits: Limits, group: ControlGroup, protection: Protection) -> None:
+    try:
+        group.enter()
+    except OSError:
+        group.limited.clear()
+    _limit(resource.RLIMIT_CPU, limits.cpu_seconds, margin=5)
+    _limit(resource.RLIMIT_FSIZE, limits.file_bytes)
+    _limit(resource.RLIMIT_NOFILE, limits.open_files)
+    _limit(resource.RLIMIT_NPROC, limits.processes)
+    _limit(resource.RLIMIT_CORE, 0)
+    protection.held.append("limits on time, processes, files and their size")
+    if limits.memory_bytes is None:
+        return
+    where = "in all"
+    if "memory" not in group.limited:
+        where = "for each process"
+        _limit(resource.RLIMIT_DATA, limits.memory_bytes + limits.mapped_bytes)
+    protection.held.append(f"{limits.memory_bytes / 2**30:.3g} GiB of memory {where}")
+
+
+def _limit(kind: int, value: int, margin: int = 0) -> None:
+    """Set a soft limit, and a hard one `margin` above it, as far as the present hard limit allows."""
+    hard = resource.getrlimit(kind)[1]
+    soft, ceiling = (v if hard == resource.RLIM_INFINITY else min(v, hard) for v in (value, value + margin))
+    resource.setrlimit(kind, (soft, ceiling))
+
+
+def _leave_network(protection: Protection) -> bool:
+    try:
+        namespaces.leave()
+    except OSError:
+        return False
+    protection.held.append("no network")
+    return True
+
+
+def _restrict_files(bounds: Bounds, protection: Protection) -> int:
+    """Landlock's version, 0 where the kernel refuses it."""
+    readable = [*SYSTEM_READABLE, *bounds.readable]
+    devices = [path for pattern in DEVICES for path in glob.glob(pattern)]
+    try:
+        abi = landlock.restrict(readable, [*SYSTEM_WRITABLE, *bounds.writable], devices)
+    except OSError as refused:
+        protection.missing.append(f"It can open every file of its user: Landlock is not to be had ({refused}).")
+        return 0
+    protection.held.append("the files of its run alone")
+    return abi
+
+
+def _drop_privileges(user: int, to_reach_files: int | None, protection: Protection) -> bool:
+    """Give up every capability, and become `user` if that one still reaches its files; whether it has."""
+    changed = False
+    privileges.renounce(to_reach_files or 0)
+    if to_reach_files is not None:
+        with contextlib.suppress(OSError):
+            privileges.become(user)
+            changed = True
+            protection.held.append("a user of its own")
+    try:
+        privileges.drop(keep=(to_reach_files or 0) if changed else 0)
+    except OSError as refused:
+        protection.missing.append(f"It keeps the worker's capabilities ({refused}).")
+    else:
+        protection.held.append("no privileges")
+    return changed
+
+
+def _filter_calls(own_network: bool, protection: Protection) -> None:
+    try:
+        syscall_filter.install(syscall_filter.stage_filter())
+    except OSError as refused:
+        protection.missing.append(f"Its system calls are not filtered ({refused}).")
+        if not own_network:
+            protection.missing.append("It can reach the network: the kernel allows neither a namespace nor a filter.")
+    else:
+        protection.held.append("filtered system calls" if own_network else "no network (by the filter of system calls)")
+
+
+def _devices_are_open() -> bool:
+    """Whether every user may use the GPUs' devices."""
+    return all(os.stat(path).st_mode & 0o006 == 0o006 for path in glob.glob("/dev/nvidia[0-9c]*"))

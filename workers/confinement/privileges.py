@@ -1,0 +1,60 @@
+"""Giving up a process's privileges: its user, its capabilities, and the way to new ones."""
+
+import contextlib
+import ctypes
+import os
+from pathlib import Path
+
+from workers.confinement import system
+
+DROP_BOUNDING, SECURE_BITS, AMBIENT = 24, 28, 47
+ROOT_GETS_NOTHING = 0b1111
+"""Secure bits: execve gives root no capabilities, a change of user neither; both locked."""
+CAPSET = 126
+VERSION_3 = 0x20080522
+CHOWN, WRITE_ANY_FILE, READ_ANY_FILE, KILL, SET_GROUP, SET_USER = 0, 1, 2, 5, 6, 7
+
+
+def capabilities() -> int:
+    """The bits of the capabilities in force."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapEff:"))
+    return int(line.split()[1], 16)
+
+
+def to_reach_files() -> int | None:
+    """The capability with which another user reaches files through closed folders, as bits; None without one.
+
+    None as well where this process could not become another user, hand it files, and end it. Which files are reached
+    is then Landlock's to say.
+    """
+    held = capabilities()
+    needed = sum(1 << bit for bit in (CHOWN, KILL, SET_GROUP, SET_USER))
+    if os.geteuid() != 0 or held & needed != needed:
+        return None
+    return next((1 << bit for bit in (READ_ANY_FILE, WRITE_ANY_FILE) if held & 1 << bit), None)
+
+
+def renounce(keep: int = 0) -> None:
+    """Bar this process from capabilities but those of the bits `keep`: execve and a change of user give it none."""
+    for bit in (bit for bit in range(64) if not keep & 1 << bit):
+        with contextlib.suppress(OSError):  # there are fewer, or it takes a capability that is not there
+            system.prctl(DROP_BOUNDING, bit)
+    with contextlib.suppress(OSError):
+        system.prctl(SECURE_BITS, ROOT_GETS_NOTHING)
+
+
+def become(user: int) -> None:
+    """Become `user`, in the group of the same number alone. Raises OSError, as where the number is not mapped."""
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+
+
+def drop(keep: int = 0) -> None:
+    """Keep no capability but those of the bits `keep`, which programs started later have too. Raises OSError."""
+    header = (ctypes.c_uint32 * 2)(VERSION_3, 0)
+    sets = (ctypes.c_uint32 * 6)(keep, keep, keep, 0, 0, 0)
+    system.call(CAPSET, ctypes.byref(header), ctypes.byref(sets))
+    for bit in range(32):
+        if keep & 1 << bit:
+            system.prctl(AMBIENT, 2, bit)

@@ -1,0 +1,60 @@
+"""What a stage's process may read beside the system's files: Python, the libraries and our own code; and its user."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+CODE = ("kernels", "workers")
+FIRST_USER, USERS = 2_000_000_000, 100_000_000
+LIBRARY_PATHS = ("LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "PATH")
+LIBRARY_FOLDERS = ("CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV")
+
+
+def python_files() -> tuple[str, ...]:
+    """Where this Python and its packages lie."""
+    folders = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
+    return tuple(sorted(folders | {str(Path(folder).resolve()) for folder in folders}))
+
+
+def readable(outer: Mapping[str, str], packages: Iterable[str], closed: Iterable[Path]) -> tuple[str, ...]:
+    """Everything a stage reads, by the worker's environment `outer`; nothing above a `closed` directory.
+
+    `packages` are the top packages beside our own that hold stages. WORKER_STAGE_READABLE names more paths, separated
+    by colons.
+    """
+    names = (*LIBRARY_PATHS, *LIBRARY_FOLDERS, "PYTHONPATH", "WORKER_STAGE_READABLE")
+    listed = [path for name in names for path in outer.get(name, "").split(os.pathsep) if os.path.isabs(path)]
+    code = [str(ROOT / package) for package in (*CODE, *packages)]
+    return (*python_files(), *code, *(path for path in listed if not _opens(Path(path), closed)))
+
+
+def _opens(path: Path, closed: Iterable[Path]) -> bool:
+    """Whether a closed directory lies in the path, or the path in it."""
+    real = path.resolve()
+    return any(each.is_relative_to(real) or real.is_relative_to(each) for each in map(Path.resolve, closed))
+
+
+def code_folder(scratch: Path, packages: Iterable[str]) -> Path:
+    """A folder in `scratch` with links to the code, for PYTHONPATH: the root itself may hold the data directory."""
+    folder = scratch / "code"
+    folder.mkdir()
+    for package in {*CODE, *packages}:
+        (folder / package).symlink_to(ROOT / package)
+    return folder
+
+
+def user_of(organisation: str) -> int:
+    """The user id of an organisation's stages on a worker that runs as root."""
+    return FIRST_USER + int(hashlib.sha256(organisation.encode()).hexdigest()[:12], 16) % USERS
+
+
+def make_device_files() -> None:
+    """Have NVIDIA's own tool make the devices that CUDA needs, as the driver's library does for root."""
+    tool = shutil.which("nvidia-modprobe")
+    if tool and Path("/proc/driver/nvidia").exists() and not Path("/dev/nvidia-uvm").exists():
+        subprocess.run([tool, "-u", "-c", "0"], check=False, capture_output=True)

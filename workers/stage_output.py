@@ -1,0 +1,50 @@
+"""Reads what a stage left in its scratch directory; the stage's code may have put anything there."""
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+LARGEST_DOCUMENT = 256 * 2**20
+
+
+def open_plain(directory: Path, name: str) -> BinaryIO:
+    """Open `directory/name`, which may have folders in it, for reading, without waiting for a FIFO.
+
+    Raises OSError when anything beneath `directory` on the way is a link, or the file is not a regular one with a
+    single name.
+    """
+    *folders, last = name.split("/")
+    at = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for folder in folders:
+            inner = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+            os.close(at)
+            at = inner
+        opened = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
+    finally:
+        os.close(at)
+    found = os.fstat(opened)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        os.close(opened)
+        raise OSError(f"{name} is not a plain file")
+    return os.fdopen(opened, "rb")
+
+
+def read_document(directory: Path, name: str) -> str:
+    """The text of a plain file of at most LARGEST_DOCUMENT bytes. Raises OSError or ValueError."""
+    with open_plain(directory, name) as file:
+        text = file.read(LARGEST_DOCUMENT + 1)
+    if len(text) > LARGEST_DOCUMENT:
+        raise ValueError(f"{name} has more than {LARGEST_DOCUMENT} bytes")
+    return text.decode()
+
+
+def read_end(directory: Path, name: str, many: int) -> str:
+    """The last `many` bytes of a plain file; empty when it is none."""
+    try:
+        with open_plain(directory, name) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - many))
+            return file.read(many).decode(errors="replace")
+    except OSError:
+        return ""
