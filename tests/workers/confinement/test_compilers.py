@@ -1,0 +1,49 @@
+"""The compilers of a stage work confined: torch.compile with its caches, as a worker starts it."""
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+from workers import child
+from workers.child_environment import stage_environment
+from workers.confinement.bounds import Bounds, Limits
+from workers.scratch import scratch
+from workers.stage_files import code_folder, readable, user_of
+
+CODE = """
+import torch
+from kernels.measure.environment import current_device, Telemetry
+compiled = torch.compile(lambda x: x.sin() * 2 + 1)
+with Telemetry("cpu") as telemetry:
+    assert torch.allclose(compiled(torch.ones(1000)), torch.ones(1000).sin() * 2 + 1)
+print(current_device()[2]["commit"], flush=True)
+"""
+
+
+def test_torch_compiles_into_its_organisations_cache(tmp_path: Path) -> None:
+    lines: list[str] = []
+    protections: list[child.Protection] = []
+    caches = tmp_path / "caches/ours"
+    with scratch() as directory:
+        env = stage_environment(os.environ, directory, caches, code_folder(directory, []))
+        ended = child.run(
+            [sys.executable, "-c", CODE],
+            env=env,
+            cwd=directory,
+            log_file=directory / "stage.log",
+            limits=Limits(300, memory_bytes=8 * 2**30),
+            bounds=Bounds(
+                readable=readable(os.environ, [], [tmp_path]),
+                writable=(str(directory), str(caches)),
+                user=user_of("ours"),
+            ),
+            on_line=lines.append,
+            on_start=protections.append,
+            stop=threading.Event(),
+        )
+        log = (directory / "stage.log").read_text()
+    assert (ended.code, ended.why) == (0, "exit"), log
+    assert lines == [env["WORKBENCH_COMMIT"] + "\n"]
+    assert list((caches / "inductor").rglob("*.so")), "nothing was compiled"
+    assert len(protections) == 1
