@@ -1,4 +1,4 @@
-"""What variants check: the GPU, the params of a build, the arguments of a call. Every error names what is wrong."""
+"""Checks that variants share: the GPU, the params of a build, the arguments of a call. Every error names the cause."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     import torch
 
 GRID_MOST = 65_535
-"""Blocks of a grid along its second and third side."""
+"""The most blocks of a grid along its y and z dimensions."""
 
 Layout = Literal["any", "rows", "contiguous"]
-"""What a kernel needs of strides: nothing, 1 in the last dimension, or a contiguous tensor."""
+"""What a kernel needs of strides: `any`, `rows` (1 in the last dimension), or `contiguous`."""
 
 
 def gpu_refusal(gpu: Gpu, least_sm: int = 80) -> Refusal | None:
-    """Triton's kernels need an NVIDIA GPU of compute capability 8.0, or what `least_sm` / 10 says, or later."""
+    """Refusal of a GPU that Triton's kernels cannot use: not NVIDIA, or compute capability below `least_sm` / 10."""
     if gpu.gpu_class == "cpu":
         return Refusal("device is CPU: this variant runs on NVIDIA GPUs only")
     if gpu.sm < least_sm:
@@ -34,7 +34,7 @@ def batch_refusal(batch: int) -> Refusal | None:
 
 
 def merge_params(name: str, params: dict[str, Any], default: dict[str, Any]) -> dict[str, Any]:
-    """`default` with the params of a build put in. Raises ValueError for a param that there is not."""
+    """`default` updated with the params of a build. Raises ValueError for an unknown param."""
     unknown = set(params) - set(default)
     if unknown:
         raise ValueError(f"{name} takes {', '.join(default)}, not {', '.join(sorted(unknown))}")
@@ -87,8 +87,9 @@ def _check_layout(name: str, given: "torch.Tensor", layout: Layout) -> None:
 
 
 def check_current_device(name: str, given: "torch.Tensor") -> None:
-    """Raises ValueError that names the argument when it lies on another GPU than the current one: kernels go to the
-    current GPU's stream, where nothing orders them after the work of another.
+    """Raises ValueError that names the argument when it lies on a GPU other than the current one.
+
+    Kernels are launched on the current GPU's stream, which is not ordered with the streams of another GPU.
     """
     import torch
 
@@ -105,7 +106,7 @@ def check_presence(name: str, given: object, wanted: bool, because: str) -> None
 def check_out(
     out: "torch.Tensor | None", shape: Sequence[int], dtypes: "Sequence[torch.dtype]", name: str = "out"
 ) -> None:
-    """Checks the output that a call is given, if it is: contiguous, on the current GPU, at a multiple of 16 bytes."""
+    """Checks the `out` of a call, if given: contiguous, on the current GPU, at a multiple of 16 bytes."""
     if out is not None:
         check_tensor(name, out, shape, dtypes, layout="contiguous", aligned=16)
 

@@ -51,21 +51,25 @@ class Refusal:
 class Variant(ABC):
     """One implementation of one op.
 
-    `peer` marks what torch, cuBLAS or cuDNN offer already: the thing to beat. `lossy` marks a variant that lowers the
-    precision of the weights, so that it needs the workload's permission and the quality gate. `build_seconds` is what
-    building and the first call take at worst, so that a short run can leave it out.
+    `peer` marks a variant of torch, cuBLAS or cuDNN, whose time is to be beaten. `lossy` marks a variant that lowers
+    the precision of the weights: it needs the workload's permission and the quality gate. `build_seconds` is the
+    longest that building and the first call take; a short run leaves slow builds out.
 
-    Calls: linear `f(x, w, bias=None, residual=None, eps=1e-6) -> y` (eps: that of a `rmsnorm_scale` epilogue);
-    attention `f(q, k, v) -> o`, of a cache `f(q, k, v, lengths=None, page_table=None, k_scale=None, v_scale=None)` with
-    lengths [batch] int32, page_table [batch, max_pages] int32 and scales [kv_heads] float32; rmsnorm
-    `f(x, w, residual=None, eps=1e-6) -> y`, where the case quantises `values, scale` for y, and with a residual
-    x + residual at the end; gated `f(gate_up) -> y`. The layouts are those of the case's docstring. rope
-    `f(q, k, cos, sin) -> (q, k)` with cos and sin [batch, q_len, head_dim]; with append
-    `f(q, k, v, cos, sin, k_cache, v_cache, position, page_table=None) -> q`, which writes the rotated k, and v, into
-    slots position[b], position[b] + 1, … of sequence b (position [batch] int64 or int32) and leaves the rest of the
-    caches as it is; lm_head `f(x, w) -> ids [m] int64`; grouped `f(x, w, ends) -> y`. Where a variant packs its
-    weight, `w` is what `pack` returned. Variants in CUDA C++ take `out=` as well, and have `f.unchecked(..., out=y)`:
-    see `kernels.cuda.call.CudaCall`.
+    Calls, in the layouts of each case's docstring:
+    - linear: `f(x, w, bias=None, residual=None, eps=1e-6) -> y`; eps is that of a `rmsnorm_scale` epilogue.
+    - attention: `f(q, k, v) -> o`; with a cache `f(q, k, v, lengths=None, page_table=None, k_scale=None,
+      v_scale=None)`, lengths [batch] int32, page_table [batch, max_pages] int32, scales [kv_heads] float32.
+    - rmsnorm: `f(x, w, residual=None, eps=1e-6) -> y`. A case that quantises returns `values, scale` in place of y.
+      With a residual, x + residual is the last output.
+    - gated: `f(gate_up) -> y`.
+    - rope: `f(q, k, cos, sin) -> (q, k)`, cos and sin [batch, q_len, head_dim]. With append `f(q, k, v, cos, sin,
+      k_cache, v_cache, position, page_table=None) -> q`: it writes the rotated k, and v, into slots position[b],
+      position[b] + 1, … of sequence b and changes no other slot; position [batch] is int64 or int32.
+    - lm_head: `f(x, w) -> ids [m] int64`.
+    - grouped: `f(x, w, ends) -> y`.
+
+    Where a variant packs its weight, `w` is what `pack` returned. Variants in CUDA C++ also take `out=` and have
+    `f.unchecked(..., out=y)`: see `kernels.cuda.call.CudaCall`.
     """
 
     name: ClassVar[str]
@@ -75,48 +79,54 @@ class Variant(ABC):
     lossy: ClassVar[bool] = False
     build_seconds: ClassVar[float] = 0.0
     page: ClassVar[str] = ""
-    """The document of docs/kernels that tells how it works, without `.md`."""
+    """The page of docs/kernels that describes it, without `.md`."""
     device_lengths: ClassVar[bool] = False
-    """Attention: its call takes `position` [batch] or [1], read on the device, and a cache longer than is seen."""
+    """Attention: the call takes `position` [batch] or [1], read on the device, and a cache that may be longer than the
+    keys that are used."""
     advances_token: ClassVar[bool] = False
-    """LM head: its call takes `feedback`, a `TokenFeedback`, and each row of x may have any positive factor."""
+    """LM head: the call takes `feedback`, a `TokenFeedback`. Each row of x may be scaled by any positive factor."""
     in_a_model: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
-    """Params that a plan adds where the calls stand in a model's captured pass, whose weights lie still: the best guess
-    first, the others to be timed there."""
+    """Params that a plan adds for calls in a model's captured pass, where the weights stay at one address. The best
+    guess comes first; the others are timed in the pass."""
 
     @abstractmethod
     def serves(self, case: Any, gpu: Gpu) -> Refusal | None:
-        """None when the variant can run `case` on `gpu`."""
+        """None when the variant can run `case` on `gpu`, else the reason."""
 
     @abstractmethod
     def build(self, case: Any, params: dict[str, Any]) -> Callable[..., Any]:
-        """A callable for the case; raises ValueError that names the argument it cannot take."""
+        """A callable for the case. Raises ValueError that names the argument it cannot take."""
 
     def pack(self, case: Any, params: dict[str, Any], weight: Any) -> Any:
-        """The weight `w` in the form the callable takes; done once when a model is prepared, never timed."""
+        """The weight `w` in the form that the callable takes. It is made once when a model is prepared, and never
+        timed.
+        """
         return weight
 
     def packing(self, case: Any, params: dict[str, Any]) -> str:
-        """What `pack` makes of a weight: only calls of equal strings may share what it returned.
+        """A string that names the form `pack` gives a weight. Calls share a packed weight only if their strings are
+        equal.
 
-        As it stands, for a `pack` that reads neither m nor, but for its gates, the epilogue: n tells those apart.
+        This default suits a `pack` that does not depend on m, and on the epilogue only by whether it gates.
         """
         return f"{case.model_dump(exclude={'m', 'epilogue'})} {params}"
 
     def rounded(self, case: Any, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-        """The call's arguments with the values a lossy variant's lower precision holds: its own reference's inputs."""
+        """The call's arguments rounded to the lower precision of a lossy variant: the inputs of its own reference."""
         return arguments
 
     def space(self, case: Any) -> list[dict[str, Any]]:
-        """The parameter sets worth timing for the case, the best guess first."""
+        """The sets of params to time for the case, the best guess first."""
         return [{}]
 
     def for_model(self, case: Any) -> Sequence[Mapping[str, Any]]:
-        """`in_a_model` for the case: without what changes nothing there, or with what only its sizes tell."""
+        """`in_a_model` for the case, without the sets that change nothing for it. Overrides may derive params from the
+        sizes.
+        """
         return self.in_a_model
 
     def resized(self, case: Any, params: dict[str, Any]) -> dict[str, Any]:
-        """`params` chosen for another size than the case's: without those that this one cannot take."""
+        """`params` that were chosen for another size, without those that this case cannot take."""
         return params
 
 
@@ -147,14 +157,14 @@ def variant(name: str) -> Variant:
 
 
 def unknown(name: str) -> str:
-    """The sentence about a name that no variant has, with the names that are like it."""
+    """The sentence about a name that no variant has; it suggests similar names."""
     like = difflib.get_close_matches(name.lower(), [each.name for each in variants()], n=3)
     meant = f"; did you mean {' or '.join(like)}?" if like else ";"
     return f"there is no variant {name!r}{meant} `python -m kernels list` shows all of them"
 
 
 def misnamed(names: Iterable[str], ops: Collection[str]) -> str:
-    """The sentence about the first name that no variant of the ops has; "" when every one is right."""
+    """The sentence about the first name that no variant of the ops has; "" when all names are known."""
     known = {each.name: each.op for each in variants()}
     for name in names:
         if name not in known:
@@ -165,7 +175,7 @@ def misnamed(names: Iterable[str], ops: Collection[str]) -> str:
 
 
 def offers(case: Case, gpu: Gpu) -> tuple[list[Variant], dict[str, Refusal]]:
-    """The variants that can serve the case on the GPU, and the refusals of those that cannot, by name."""
+    """The variants that can serve the case on the GPU, and the refusals of the others by name."""
     able: list[Variant] = []
     refused: dict[str, Refusal] = {}
     for each in variants(case.op):

@@ -44,14 +44,14 @@ def describe(config: dict[str, Any], dtype: str | None = None) -> "Facts":
 
 
 def runner(name: str, model: "torch.nn.Module", options: dict[str, Any] | None = None) -> Runner:
-    """A runner of `kernels.plan.Runner` for a loaded model. Raises ValueError for a name there is none of."""
+    """A runner of `kernels.plan.Runner` for a loaded model. Raises ValueError for an unknown name."""
     from kernels.engine.running import runner as make
 
     return make(name, model, options)
 
 
 def apply(model: "torch.nn.Module", plan: Plan) -> Runner:
-    """The plan's runner over the model with the plan's variants of linear and attention put in."""
+    """The plan's runner over the model, with the plan's variants of linear and attention."""
     from kernels.engine.running import apply as put
 
     return put(model, plan)

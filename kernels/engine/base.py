@@ -27,9 +27,10 @@ class Generation:
 
 
 def check_request(prompt: "torch.Tensor", tokens: int) -> None:
-    """Raises ValueError, naming the argument, unless `prompt` is [batch, length] of ids, none empty, and `tokens` >= 1.
+    """Checks a request: `prompt` is [batch, length] of ids, neither dimension is 0, and `tokens` >= 1.
 
-    Ids of no token of the vocabulary are not looked for here: that would wait for the GPU.
+    Raises ValueError that names the argument. Ids outside the vocabulary are not detected: reading them would wait for
+    the GPU.
     """
     if prompt.dim() != 2 or not prompt.numel():
         raise ValueError(f"prompt: [batch, length] with a token or more is needed, not {list(prompt.shape)}")
@@ -47,9 +48,9 @@ class Runner(ABC):
 
     name: ClassVar[str]
     gives_logits: ClassVar[bool] = True
-    """Whether `logits` can be asked for; what a runner without them serves is judged by its ids alone."""
+    """Whether `logits` is available. A runner without logits is judged by its ids alone."""
     settings: Mapping[str, Any] = MappingProxyType({})
-    """What another engine says that it runs with, after `prepare`; empty for this library's own runners."""
+    """Settings that another engine reports after `prepare`; empty for this library's own runners."""
 
     def __init__(self, model: "torch.nn.Module", options: dict[str, Any] | None = None) -> None:
         self.model: Any = model

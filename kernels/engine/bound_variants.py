@@ -1,4 +1,4 @@
-"""The variants that a plan names, looked up by the case at hand, each built once and each weight packed once."""
+"""The variants that a plan names, found by case. Each is built once and packs each weight once."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -15,12 +15,14 @@ from kernels.plan import PlannedOp
 SIZES = ("m", "batch", "q_len", "kv_len")
 """Fields of a case in which a variant planned for one value may serve another."""
 LOWERED = ("weights",)
-"""Fields of a case that a lossy variant changes: a call is looked up by the precision that it has without one."""
+"""Fields of a case that a lossy variant changes. A call is looked up by the precision of the model itself."""
 
 
 @dataclass(frozen=True)
 class BoundVariant:
-    """One variant built for one case. `distance` is how far (in powers of e) the case is from the planned one."""
+    """One variant built for one case. `distance` is that between the case and the planned one: the sum of |ln(size
+    ratio)|.
+    """
 
     variant: registry.Variant
     case: Case
@@ -30,14 +32,14 @@ class BoundVariant:
 
 
 Packed = dict[tuple[Any, ...], tuple[Any, ...]]
-"""Packed weights by the tensors and the variant that they were packed from and for; the tensors are kept alive."""
+"""Packed weights by (original tensors, variant). The tensors are kept alive."""
 
 
 class BoundVariants:
-    """The planned variants, bound to calls of any size; torch's own variant where nothing planned can serve."""
+    """The planned variants, bound to calls of any size. Where no planned variant can serve, torch's own does."""
 
     def __init__(self, ops: Iterable[PlannedOp], gpu: Gpu, packed: Packed | None = None) -> None:
-        """`packed` are weights that other parts of the same model have packed, to be shared and added to."""
+        """`packed` holds weights that other parts of the same model have packed. It is shared and extended."""
         self.gpu = gpu
         self._planned: dict[tuple[Any, ...], list[PlannedOp]] = {}
         self._found: dict[str, BoundVariant | None] = {}
@@ -55,7 +57,7 @@ class BoundVariants:
         return any(registry.variant(op.variant).lossy for ops in self._planned.values() for op in ops)
 
     def planned(self, case: Case) -> BoundVariant | None:
-        """The planned variant nearest to the case that serves it; None where there is none."""
+        """The planned variant that serves the case and is nearest to it; None if no planned variant serves it."""
         if case.key not in self._found:
             self._found[case.key] = self._nearest(case)
         return self._found[case.key]
@@ -74,7 +76,7 @@ class BoundVariants:
         raise ValueError(f"torch has no variant for {case.key}")
 
     def pack(self, part: BoundVariant, weight: Tensor, norm: Tensor | None = None) -> Any:
-        """The weight [n, k] as the part takes it, once for all calls; `norm` [k] is folded in beforehand."""
+        """The weight [n, k] in the part's form, packed once for all calls. `norm` [k] is multiplied into it first."""
         packing = part.variant.packing(part.case, part.params)
         slot = (weight.data_ptr(), part.variant.name, packing, 0 if norm is None else norm.data_ptr())
         if slot not in self._packed:
@@ -83,7 +85,7 @@ class BoundVariants:
         return self._packed[slot][0]
 
     def rounded(self, part: BoundVariant, weight: Tensor, x: Tensor) -> Tensor:
-        """The weight's values as the part's precision holds them: the weight itself where nothing is lost."""
+        """The weight rounded to the part's precision; the weight itself if the part is not lossy."""
         if not part.variant.lossy:
             return weight
         found: Tensor = part.variant.rounded(part.case, part.params, {"x": x, "w": weight})["w"]
@@ -112,6 +114,6 @@ def _kind(case: Case) -> tuple[Any, ...]:
 
 
 def _distance(case: Case, planned: dict[str, Any]) -> float:
-    """How far the sizes of two cases lie apart, in powers of e, summed."""
+    """The sum of |ln(size ratio)| over the sizes of two cases."""
     pairs = ((getattr(case, name), planned[name]) for name in SIZES if name in planned)
     return sum(abs(math.log(max(1, one) / max(1, other))) for one, other in pairs)

@@ -13,9 +13,10 @@ from kernels.engine.sessions import ModuleSession
 
 
 class BucketSession(ModuleSession):
-    """For every family without a decoder of ours: a prompt of any length up to the capacity runs in its bucket's graph.
+    """For every model family that the compact decoder does not support.
 
-    It is filled up on its right. No id sees what stands to its right, and steps overwrite the keys and values there.
+    A prompt of any length up to the capacity runs in the graph of its bucket, padded on the right. Causality hides the
+    padding from the prompt's ids, and later steps overwrite the padding's keys and values.
     """
 
     def __init__(self, model: Any, batch: int, prompt: int, capacity: int) -> None:
@@ -29,7 +30,7 @@ class BucketSession(ModuleSession):
         self._picks = self._picks and self._logits(self.prompt).shape[1] == 1
 
     def size(self, length: int) -> int:
-        """The length that a prompt is filled up to."""
+        """The length to which a prompt is padded."""
         return max(length, min(bucket(length), self._positions))
 
     def capture(self) -> None:
@@ -62,14 +63,14 @@ class BucketSession(ModuleSession):
             length.copy_(self._last[0] + 1)
 
     def _logits(self, ids: Tensor) -> Tensor:
-        """Of the last id of the prompt, or of all where the model cannot pick one."""
+        """Logits of the last id of the prompt, or of all ids where the model cannot select one."""
         keep = {"logits_to_keep": self._last} if self._picks else {}
         found: Tensor = self.model(input_ids=ids, past_key_values=self._cache, use_cache=True, **keep).logits
         return found
 
 
 def positions(config: Any) -> int:
-    """Positions that a prompt may be filled up to: a table of them may end there, or the rotation change."""
+    """The longest padded prompt. The model's position table may end here, or its rotary scaling may change."""
     text = config.get_text_config(decoder=True)
     return min(_limits(text), default=1 << 30)
 

@@ -19,11 +19,11 @@ from kernels.ops.sampling import Samplings, of_batch
 CAPACITY_STEP = 64
 """The cache's length is rounded up to a multiple of this."""
 _MODES = {"max-autotune": "max-autotune-no-cudagraphs", "reduce-overhead": None, "default": None}
-"""CUDA graphs are captured here, whatever the mode."""
+"""CUDA graphs are captured by this module, never by torch.compile, in every mode."""
 
 
 class _Encoder(NamedTuple):
-    """A captured forward pass of one shape: what it reads, all of it, and what it leaves."""
+    """A captured forward pass of one shape: the graph, its input buffers and its outputs."""
 
     ids: Tensor
     inputs: dict[str, Tensor]
@@ -34,7 +34,7 @@ class _Encoder(NamedTuple):
 class CompiledRunner(Runner):
     """Options: `compile` (True; False captures the eager ops), `mode` (of torch.compile), `inductor` (its options).
 
-    Steps are launched ahead of the host: the id of step i is read, and stamped, while step i + 1 runs.
+    The host launches step i + 1 before it reads and stamps the id of step i.
     """
 
     name = "compiled"
@@ -105,7 +105,7 @@ class CompiledRunner(Runner):
 
     @torch.no_grad()
     def logits(self, ids: Tensor) -> Tensor:
-        """Through the captured calls of the prepared shape, row group by row group.
+        """Logits from the captured calls of the prepared shape, one group of rows after the other.
 
         A sequence longer than the prepared cache gets a cache of its own length, compiled for it.
         """

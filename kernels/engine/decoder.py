@@ -1,8 +1,9 @@
 """A compact decoder over the weights of a transformers model: Llama, Qwen2, Qwen3 and Mistral families.
 
-Three functions make a pass: `embed`, `layer` (once per layer) and `head`. A layer adds what the layer before it left
-(`delta`) to the residual stream itself, so that addition and norm fuse although each layer is compiled by itself: one
-compilation serves every layer. Linear and attention are arguments, so that a plan's variants can be put in.
+A pass calls three functions: `embed`, `layer` (once per layer) and `head`. A layer does not add its last output to the
+residual stream. It returns it as `delta`, and the next layer adds it, so that the addition fuses with that layer's norm
+even though each layer is compiled separately. One compilation serves all layers. Linear and attention are arguments: a
+plan's variants can replace them.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,9 @@ Attention = Callable[[Tensor, Tensor, Tensor], Tensor | None]
 
 
 class Weights(NamedTuple):
-    """One layer. Packed: `qkv` in the order q, k, v and `gate_up` gate first; apart: tuples of the same matrices."""
+    """The weights of one layer. Packed, `qkv` is one matrix in the order q, k, v, and `gate_up` one with the gate
+    first; otherwise each is a tuple of separate matrices.
+    """
 
     input_norm: Tensor
     qkv: tuple[Tensor, ...]
@@ -41,7 +44,7 @@ class Weights(NamedTuple):
 
 @dataclass(frozen=True)
 class Shape:
-    """What a layer needs to know beside its weights; constants while compiling."""
+    """The sizes that a layer needs beside its weights; they are constants of its compilation."""
 
     heads: int
     kv_heads: int
@@ -51,7 +54,7 @@ class Shape:
     window: int | None = None
 
     def window_within(self, length: int) -> int | None:
-        """The window, or None where sequences of this length never reach its end."""
+        """The window, or None where sequences of this length fit into it."""
         return self.window if self.window is not None and self.window < length else None
 
 
@@ -75,8 +78,8 @@ def refusal(model: Any) -> str | None:
 class Decoder:
     """Weights and shapes for `embed`, `layer` and `head`, taken from a transformers model without a copy.
 
-    `pack` joins q, k and v, and gate and up; the transformers modules then hold views of the joined matrices, so it
-    keeps working and nothing is held twice.
+    `pack` joins q, k and v, and gate and up. The parameters of the transformers model become views of the joined
+    matrices: it still works, and no weight is stored twice.
     """
 
     def __init__(self, model: Any, pack: bool = True) -> None:
@@ -143,7 +146,7 @@ def _weights(layer: Any, pack: bool) -> Weights:
 
 
 def joined(modules: list[Any], name: str, pack: bool) -> tuple[Any, ...]:
-    """The modules' tensors; packed, one tensor whose rows the modules' own parameters become views of."""
+    """The modules' tensors. When packed, one tensor; the modules' own parameters become views of its rows."""
     parts = [getattr(module, name) for module in modules]
     if not pack or parts[0] is None:
         return tuple(parts) if not pack else (None,)
@@ -156,7 +159,7 @@ def joined(modules: list[Any], name: str, pack: bool) -> tuple[Any, ...]:
 
 
 def _already_joined(parts: list[Tensor]) -> Tensor | None:
-    """The one tensor that the parts are consecutive rows of, if an earlier decoder has packed them."""
+    """The tensor of which the parts are consecutive rows, if an earlier decoder has packed them."""
     at = parts[0].storage_offset()
     for part in parts:
         same = part.untyped_storage().data_ptr() == parts[0].untyped_storage().data_ptr()

@@ -1,4 +1,4 @@
-"""The ops of a kernels plan where nobody hands one in: from the choices measured on this machine, kept or made now."""
+"""The ops of a kernels plan when none are given: cached choices measured on this machine, or choices measured now."""
 
 import sys
 import time
@@ -22,14 +22,14 @@ from kernels.tune.tuning_cache import Choice, TuningCache
 
 CASE_RULE = Rule(seconds=0.4, width=0.02, least=8)
 CASE_SECONDS = 8.0
-"""The longest that one case may take; variants that build longer are left out."""
+"""The most seconds for tuning one case. Variants that take longer to build are left out."""
 TUNING_SECONDS = 15.0
 
 
 class TuningRunner(KernelsRunner):
-    """A kernels runner that chooses its ops for the shape it is prepared for, and says on stderr why.
+    """A kernels runner that tunes its ops for the shape it is prepared for, and prints its reasons to stderr.
 
-    Option `weights`: a lower precision whose variants compete as well.
+    Option `weights`: a lower precision whose variants compete too.
     """
 
     @torch.no_grad()
@@ -44,9 +44,10 @@ class TuningRunner(KernelsRunner):
 
 
 def default_ops(model: decoder.Decoder, traffic: Traffic, weights: str = "") -> Chosen:
-    """The chosen ops for the traffic on the model's device; the notes say of each why, against what, measured when.
+    """The chosen ops for the traffic on the model's device. The notes give each op's reason, rivals and time of
+    measurement.
 
-    `weights` is a lower precision whose variants compete with those that keep the model's own.
+    `weights` is a lower precision whose variants compete with those in the model's own.
     """
     device = model.embedding.device
     gpu = gpu_of(device)
@@ -64,7 +65,7 @@ def default_ops(model: decoder.Decoder, traffic: Traffic, weights: str = "") -> 
 
 
 class _Finder:
-    """The choice for a case as an option, with a note on it."""
+    """Finds the choice for a case, as an option of the plan search with a note."""
 
     def __init__(self, device: torch.device, gpu: Gpu) -> None:
         self._choices = TuningCache(environment_info(device=device.type))
@@ -72,7 +73,7 @@ class _Finder:
         self.notes: list[str] = []
 
     def option(self, case: Case) -> Option | None:
-        """None where no variant is offered, or none passed."""
+        """None when no variant is offered, or none passed the gate."""
         names = {each.name for each in registry.offers(case, self._gpu)[0] if usable(case, each.name)}
         if not names & quick_variants():
             return None
@@ -91,12 +92,12 @@ def _lowered(case: Case, weights: str) -> list[Case]:
 
 
 def gpu_of(device: torch.device) -> Gpu:
-    """What the registry knows of the device."""
+    """The device as the registry describes it."""
     return GPUS["cpu"] if device.type == "cpu" else GPUS[gpu_class_of(torch.cuda.get_device_name(device))]
 
 
 def quick_variants() -> frozenset[str]:
-    """Variants that are built within half of CASE_SECONDS."""
+    """The variants that build within half of CASE_SECONDS."""
     return frozenset(each.name for each in registry.variants() if each.build_seconds <= CASE_SECONDS / 2)
 
 

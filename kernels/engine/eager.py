@@ -1,4 +1,4 @@
-"""What customers run today: transformers' own generate, greedy, with a dynamic cache."""
+"""The baseline: transformers' own generate, greedy, with a dynamic cache."""
 
 import time
 
@@ -13,7 +13,7 @@ from kernels.ops.sampling import Sampling, Samplings, choose, of_batch
 
 
 class _TokenClock(BaseStreamer):
-    """Stamps each step's ids when generate hands them over on the host; its first call carries the prompt."""
+    """Stamps each step's ids when generate gives them to the host. The first call carries the prompt."""
 
     def __init__(self) -> None:
         self.times_ns: list[int] = []
@@ -29,7 +29,7 @@ class _TokenClock(BaseStreamer):
 
 
 class _Drawn(LogitsProcessor):
-    """Leaves only the token that `kernels.ops.sampling` draws, so that a greedy generation takes it."""
+    """Masks all logits but that of the token which `kernels.ops.sampling` draws, so that greedy generation takes it."""
 
     def __init__(self, sampling: list[Sampling]) -> None:
         self._sampling = sampling
@@ -41,7 +41,7 @@ class _Drawn(LogitsProcessor):
 
 
 class EagerRunner(Runner):
-    """transformers' `generate`, op by op; ids are read by the host at every step, as a streaming server reads them."""
+    """transformers' `generate`, op by op. The host reads the ids at every step, as a streaming server does."""
 
     name = "eager"
 

@@ -10,8 +10,8 @@ WARM_UP_CALLS = 3
 def captured(function: Callable[[], None], device: torch.device) -> Callable[[], object]:
     """The function as one CUDA graph launch; on other devices the function itself, warmed up.
 
-    `function` must only work on buffers that stay where they are; compiling and autotuning happen in the warm-up. A
-    graph holds addresses, not tensors, and not the function either: whoever keeps it keeps those buffers.
+    `function` must work only on buffers whose addresses do not change. It compiles and autotunes during the warm-up. A
+    graph stores addresses and does not keep buffers or the function alive: its owner must.
     """
     if device.type != "cuda":
         function()

@@ -21,9 +21,9 @@ def bound_head(model: decoder.Decoder, parts: BoundVariants, batch: int) -> Boun
 
 
 class Head:
-    """Chooses the next ids and moves on.
+    """Chooses the next ids and advances the position.
 
-    A variant with `advances_token` does all of it. The norm's weight is folded into the head's. The norm's scale of
+    A variant with `advances_token` does both. The norm's weight is folded into the head's. The norm's factor 1 / rms of
     a row is left out: it does not change which logit is the largest.
     """
 
@@ -35,8 +35,9 @@ class Head:
         self._all = torch.full((1,), queries, device=state.position.device)
 
     def run(self, x: Tensor, count: Tensor | None) -> None:
-        """Writes the greedy next ids of x [b, hidden] into the state's token and moves its position on by `count` [1]
-        int64 (None: by all queries of the pass)."""
+        """Writes the greedy next ids of x [b, hidden] into the state's token. Adds `count` [1] int64 to its position
+        (None: the queries of the pass).
+        """
         state, moved = self._state, self._all if count is None else count
         if self._advances_token:
             feedback = TokenFeedback(

@@ -1,7 +1,7 @@
-"""What goes into one forward pass, and the tensor that counts among its outputs, for any transformers model.
+"""The input of one forward pass, and the tensor that is compared, for any transformers model.
 
-A model's *main input* is ids [batch, length] of text, pixels [batch, channels, height, width] of images or a
-spectrogram [batch, bins, frames] of sound. Those of images and sound are as large as the model's configuration says.
+A model's *main input* is ids [batch, length] for text, pixels [batch, channels, height, width] for images, or a
+spectrogram [batch, bins, frames] for sound. The configuration gives the sizes of images and sound.
 """
 
 import inspect
@@ -69,7 +69,7 @@ def forward_inputs(model: PreTrainedModel, main: torch.Tensor) -> dict[str, torc
 def check(config: dict[str, Any]) -> None:
     """Raises ValueError with a sentence unless the model of `config` can run on its main input alone.
 
-    One pass is made on the meta device. What that device cannot do is not held against the model.
+    It makes one pass on the meta device. An op that only the meta device lacks is no reason to refuse.
     """
     model = skeleton(config, "fp32")
     inputs = forward_inputs(model, zeros(model, 1, CHECKED_LENGTH))

@@ -18,7 +18,7 @@ from kernels.hardware import GPUS
 class KernelsRunner(CompiledRunner):
     """Takes no options. `parts` are the plan's; without them every op is torch's own.
 
-    A model that the compact decoder cannot run is captured as transformers' own modules, with whatever variants
+    A model that the compact decoder does not support is captured as transformers' own modules, with the variants that
     `kernels.engine.planned.install` has put into them.
     """
 

@@ -15,11 +15,11 @@ from kernels.engine.sessions import Session
 from kernels.engine.state import State
 
 TOKEN_SLACK = 0.03
-"""Share of the largest logit by which rounding may let a token win that is not the best."""
+"""Share of the largest logit by which a chosen token may miss it through rounding."""
 
 
 class KernelsSession(Session):
-    """The compact decoder by a plan's variants, for prompts of any length up to the capacity."""
+    """The compact decoder with a plan's variants, for prompts of any length up to the capacity."""
 
     def __init__(self, model: decoder.Decoder, parts: BoundVariants, batch: int, capacity: int) -> None:
         super().__init__(model.embedding.device, batch, capacity)
@@ -46,7 +46,7 @@ class KernelsSession(Session):
         return self.prompts.fits(batch, prompt, tokens)
 
     def begin(self, prompt: Tensor) -> None:
-        """Runs the prompt [b, length] in its bucket's graph, which is captured now if no one has yet."""
+        """Runs the prompt [b, length] in its bucket's graph. Captures the graph at first use."""
         self._served = prompt.shape[1]
         self.prompts.read(prompt)
 
@@ -57,10 +57,10 @@ class KernelsSession(Session):
         return super().reader(length, tokens) if seen is None else SeenReader(seen, length, tokens)
 
     def forced(self, ids: Tensor) -> Tensor:
-        """Reads as many as the last request's prompt had at once, the others one by one, as that request did.
+        """Logits by the request's own path: as many ids as the last prompt had in one pass, the others one by one.
 
-        A plan of lower precision reads half of the ids as a prompt and half one by one: both may have lost some. Raises
-        RuntimeError when a token that the plan's head chose on the way is not the best by these logits.
+        A plan of lower precision reads half of the ids as a prompt and half one by one, since either path may lose
+        accuracy. Raises RuntimeError when a token that the plan's head chose is not the best by these logits.
         """
         length = min(ids.shape[1], self._served or ids.shape[1])
         if self.parts.lossy:
@@ -84,7 +84,7 @@ class KernelsSession(Session):
 
 
 def check_chosen(logits: Tensor, tokens: Tensor) -> None:
-    """Raises RuntimeError unless each of tokens [b, n] is the best of logits [b, n, vocab], or nearly so."""
+    """Raises RuntimeError unless each of tokens [b, n] has the largest of logits [b, n, vocab], within TOKEN_SLACK."""
     inside = (tokens >= 0) & (tokens < logits.shape[-1])
     own = logits.gather(-1, tokens.clamp(0, logits.shape[-1] - 1)[..., None])[..., 0]
     short = (logits.amax(-1) - own) / logits.abs().amax().clamp_min(1e-30)

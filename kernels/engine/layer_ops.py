@@ -1,4 +1,4 @@
-"""The cases that passes of a compact decoder consist of, in every form that its products can take."""
+"""The cases that the passes of a compact decoder run, in every fused and unfused form."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from kernels.ops import (
 
 @dataclass(frozen=True)
 class Traffic:
-    """What the passes serve: `tokens` new ones after prompts of `prompt` tokens, `batch` at once."""
+    """The traffic: `batch` sequences at once, `tokens` new tokens after prompts of `prompt` tokens."""
 
     batch: int
     prompt: int
@@ -30,7 +30,7 @@ class Traffic:
 
     @property
     def longest(self) -> int:
-        """Tokens of a sequence in the end."""
+        """The final length of a sequence in tokens."""
         return self.prompt + self.tokens
 
     @property
@@ -48,10 +48,10 @@ class LayerOps:
         self._dtype = DTYPE_NAMES[model.embedding.dtype]
 
     def arrangements(self, queries: int) -> list[tuple[Case, ...]]:
-        """Every way to arrange one layer's norms, products and attention: the cases that run, one after the other.
+        """Every arrangement of one layer's norms, products and attention: the cases that run, in order.
 
-        Layers that differ in their attention give all of its cases. A norm that also adds what the product before it
-        left stands for that addition wherever it is made.
+        If layers differ in their attention, all of its cases are listed. A norm that also adds the previous product's
+        output counts as that norm wherever the addition runs.
         """
         w, m = self._weights, self.traffic.batch * queries
         found = []
@@ -67,14 +67,14 @@ class LayerOps:
         return found
 
     def around(self) -> list[Case]:
-        """What stands after the last layer: one form, for the last token of each row."""
+        """The ops after the last layer, in their one form, for the last token of each row."""
         vocab, hidden = self._model.lm_head.shape
         batch = self.traffic.batch
         head = LmHeadCase(m=batch, vocab=vocab, k=hidden, dtype=self._dtype, weights=self._dtype)
         return [RmsNormCase(m=batch, n=hidden, dtype=self._dtype), head]
 
     def head_norms(self, queries: int) -> list[Case]:
-        """The norms that heads of q and of k have of their own, in some families."""
+        """The norms of q's and of k's heads, which some families have."""
         if self._weights.q_norm is None:
             return []
         rows, shape = self.traffic.batch * queries, self._shape
@@ -82,7 +82,7 @@ class LayerOps:
         return [RmsNormCase(m=rows * count, n=shape.head_dim, dtype=self._dtype) for count in counts]
 
     def cases(self) -> dict[Case, float]:
-        """Every case of every form, and how often one request would run it."""
+        """Every case of every form, with the number of times that one request would run it."""
         found: dict[Case, float] = {}
         for queries, passes in self.traffic.phases:
             once = {case for cases in self.arrangements(queries) for case in cases}
@@ -91,10 +91,10 @@ class LayerOps:
         return found
 
     def _attention(self, queries: int) -> list[tuple[Case, ...]]:
-        """A step in one kernel, where heads have no norms of their own, or rotation with append and then attention."""
+        """A step in one kernel (unless heads have norms of their own), or rotation with append and then attention."""
         shapes = dict.fromkeys(self._model.shapes)
-        apart = [case for shape in shapes for case in self._apart(shape, queries)]
-        forms = [tuple(dict.fromkeys(apart))]
+        separate = [case for shape in shapes for case in self._separate(shape, queries)]
+        forms = [tuple(dict.fromkeys(separate))]
         if queries == 1 and self._weights.q_norm is None:
             forms.insert(0, tuple(dict.fromkeys(self._step(shape) for shape in shapes)))
         return forms
@@ -110,7 +110,7 @@ class LayerOps:
             dtype=self._dtype,
         )
 
-    def _apart(self, shape: decoder.Shape, queries: int) -> Iterator[Case]:
+    def _separate(self, shape: decoder.Shape, queries: int) -> Iterator[Case]:
         length = self.traffic.longest if queries == 1 else queries
         yield RopeCase(
             batch=self.traffic.batch,
@@ -145,18 +145,18 @@ class LayerOps:
     def _gated(self, m: int, shape: tuple[int, ...], bias: bool) -> list[tuple[Case, ...]]:
         n, k = shape[0] // 2, shape[1]
         activation = GatedCase(m=m, n=n, dtype=self._dtype)
-        apart: list[tuple[Case, ...]] = [(*cases, activation) for cases in self._normed(m, shape, bias)]
+        separate: list[tuple[Case, ...]] = [(*cases, activation) for cases in self._normed(m, shape, bias)]
         if bias:
-            return apart
+            return separate
         together: list[Epilogue] = ["rmsnorm_scale_swiglu", "swiglu"]
-        return [*((self._linear(m, (n, k), epilogue),) for epilogue in together), *apart]
+        return [*((self._linear(m, (n, k), epilogue),) for epilogue in together), *separate]
 
     def _added(self, m: int, shape: tuple[int, ...], bias: bool) -> list[tuple[Case, ...]]:
         plain = (self._linear(m, shape, "bias" if bias else "none"),)
         return [plain] if bias else [(self._linear(m, shape, "residual"),), plain]
 
     def _norm(self, m: int, follows: tuple[Case, ...], before: tuple[Case, ...]) -> list[Case]:
-        """What normalises, or at least adds up, between two products."""
+        """The norm between two products, or at least the addition."""
         first, last = follows[0], before[-1]
         added = isinstance(last, LinearCase) and last.epilogue == "residual"
         if isinstance(first, LinearCase) and first.normalises and added:

@@ -1,4 +1,4 @@
-"""The case of a loaded model: what a request must compute and read, for rooflines and for physics' bounds."""
+"""The case of a loaded model: the FLOPs and bytes of a request, for rooflines and physical bounds."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ from kernels.ops import ModelCase
 
 
 def model_case(model: Any, name: str, dtype: str, batch: int, prompt: int, tokens: int) -> ModelCase:
-    """A request of `batch` prompts of `prompt` tokens that makes `tokens` new ones.
+    """A request of `batch` prompts of `prompt` tokens that generates `tokens` new ones.
 
-    A decode step reads every weight but an embedding that is only looked up, and on average the keys and values of the
-    prompt and half of what is generated. A model with experts reads some of them only: its parameters and bytes are 0,
-    which bounds nothing.
+    A decode step reads every weight except an embedding that is only looked up, and on average the keys and values of
+    the prompt and half of the new tokens. A mixture of experts reads only some of its weights: its parameters and bytes
+    are 0, so they bound nothing.
     """
     embedding = model.get_input_embeddings().weight
     parameters = 0 if has_experts(model.config) else _parameters(model, embedding)
@@ -28,12 +28,12 @@ def model_case(model: Any, name: str, dtype: str, batch: int, prompt: int, token
 
 
 def has_experts(config: Any) -> bool:
-    """Whether a token passes through some of the model's weights only."""
+    """Whether a token uses only some of the model's weights."""
     return any(getattr(config, name, None) for name in ("num_experts", "num_local_experts", "n_routed_experts"))
 
 
 def _parameters(model: Any, embedding: Any) -> int:
-    """Parameters that every token is multiplied by."""
+    """Parameters that multiply every token."""
     head = model.get_output_embeddings()
     tied = head is not None and head.weight.data_ptr() == embedding.data_ptr()
     total = sum(each.numel() for each in model.parameters())
@@ -41,7 +41,7 @@ def _parameters(model: Any, embedding: Any) -> int:
 
 
 def _cache_bytes(config: Any, batch: int, length: float, itemsize: int) -> float:
-    """Bytes of keys and values that the mean decode step reads behind `length` tokens."""
+    """Bytes of keys and values that the mean decode step reads after `length` tokens."""
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     kv_heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     return float(batch * 2 * config.num_hidden_layers * kv_heads * head_dim * itemsize * length)

@@ -12,13 +12,13 @@ from kernels.engine.decoder import joined
 from kernels.ops import RmsNormCase
 
 GROUPS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
-"""Projections of one input, by the names that transformers' families give them."""
+"""Projections that share an input, by the names in transformers' model families."""
 
 Linear = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
 def install_norms(model: nn.Module, parts: BoundVariants) -> int:
-    """Puts the planned RMSNorms in place of the modules that calculate just that. Returns how many."""
+    """Replaces the modules that compute a plain RMSNorm by the planned ones. Returns how many."""
     found = [module for module in model.modules() if _is_rms_norm(module)]
     for module in found:
         module.forward = _norm_forward(module, parts)  # type: ignore[method-assign, assignment]
@@ -32,7 +32,7 @@ def _epsilon(module: nn.Module) -> float | None:
 
 @torch.no_grad()
 def _is_rms_norm(module: nn.Module) -> bool:
-    """Whether the module gives x / rms(x) · weight: some families add one to the weight, or normalise otherwise."""
+    """Whether the module computes x / rms(x) · weight; some families add 1 to the weight or normalise otherwise."""
     weight = getattr(module, "weight", None)
     eps = _epsilon(module)
     if not type(module).__name__.endswith("RMSNorm") or not isinstance(weight, Tensor) or eps is None:
@@ -56,9 +56,9 @@ def _norm_forward(module: Any, parts: BoundVariants) -> Callable[[Tensor], Tenso
 
 
 def pack_projections(model: nn.Module, linear: Linear, is_planned: Callable[[int, int], bool]) -> int:
-    """Makes one product of projections of the same input. Returns how many groups were packed.
+    """Makes one product of the projections of one input. Returns how many groups were packed.
 
-    Groups with a projection that has a planned variant of its own shape (n, k) are left apart.
+    A group is left separate if a variant is planned for the shape (n, k) of one of its projections.
     """
     count = 0
     for owner in model.modules():
@@ -77,7 +77,7 @@ def _can_pack(modules: list[Any]) -> bool:
 
 
 class _Packed:
-    """The product of the group's first module serves the others, as long as all are given the very same tensor."""
+    """The group's first module computes the product for all, as long as all receive the very same tensor."""
 
     def __init__(self, modules: list[Any], linear: Linear) -> None:
         self._modules, self._linear = modules, linear
@@ -86,7 +86,7 @@ class _Packed:
         (self._bias,) = joined(modules, "bias", pack=True)
         self._x: Tensor | None = None
         self._parts: tuple[Tensor, ...] = ()
-        self._apart = False
+        self._separate = False
         for index, module in enumerate(modules):
             module.forward = self._forward(index)
 
@@ -95,8 +95,8 @@ class _Packed:
 
         def forward(x: Tensor) -> Tensor:
             if index and self._x is not x:
-                self._apart = True
-            if self._apart:
+                self._separate = True
+            if self._separate:
                 return self._linear(x, module.weight, module.bias)
             if index == 0:
                 self._x, self._parts = x, self._linear(x, self._weight, self._bias).split(self._sizes, dim=-1)

@@ -16,7 +16,7 @@ from kernels.plan import PlannedOp
 
 ROUNDS = 5
 ROUND_MS = 6.0
-"""A round repeats the pass for about this long, at least twice."""
+"""A round repeats the pass for about this many ms, at least twice."""
 
 LEAST_FREE = 0.4
 """Share of the GPU's memory that is free before plans are captured."""
@@ -25,8 +25,8 @@ LEAST_FREE = 0.4
 class GraphTimer:
     """A `kernels.tune.plan_search.PassTimer` on the model's own device.
 
-    Within a round a pass follows itself, as decode steps do: the weights are larger than the cache, so each reads them
-    anew. Weights stay packed between calls.
+    Within a round a pass is repeated without a flush, as decode steps are: the weights exceed the L2, so each pass
+    reads them again. Weights stay packed between calls.
     """
 
     def __init__(self, model: decoder.Decoder, gpu: Gpu, traffic: Traffic) -> None:
@@ -45,7 +45,7 @@ class GraphTimer:
         return [median_interval(found)[0] for found in samples]
 
     def _make_room(self) -> None:
-        """Forgets packed weights when they fill the GPU."""
+        """Drops packed weights when they fill the GPU."""
         device = self._model.embedding.device
         if device.type == "cuda":
             free, total = torch.cuda.mem_get_info(device)

@@ -27,7 +27,7 @@ USUAL_SCALE_ERROR = 1e-6
 
 
 class Where(NamedTuple):
-    """Where the tokens of a pass stand: `at` [q] int64, and the angles of these positions, [b, q, head_dim]."""
+    """The positions `at` [q] int64 of a pass's tokens, and the cos and sin of these positions, [b, q, head_dim]."""
 
     at: Tensor
     cos: Tensor
@@ -35,10 +35,10 @@ class Where(NamedTuple):
 
 
 class Pass:
-    """A pass over `queries` tokens of each row; `run` is made of calls on fixed buffers, ready to be captured.
+    """A pass over `queries` tokens of each row. `run` works on fixed buffers and can be captured.
 
-    More than one query is a prompt, which begins at position 0. Unless the pass is to be `whole`, only the last token
-    of each row goes on after the last attention: the others are there for their keys and values.
+    More than one query is a prompt, which begins at position 0. Unless the pass is `whole`, only the last token of each
+    row continues after the last attention; the others only provide keys and values.
     """
 
     def __init__(
@@ -56,11 +56,9 @@ class Pass:
     def run(self, ids: Tensor, length: Tensor | None = None) -> Tensor:
         """Reads ids [b, queries] from the state's position on and writes the greedy next ids into its token.
 
-        The embedding of a single query is the state's `stream`, where it has one.
-
-        `length` [1] int64 is how many of the ids count (None: all); the others stand to the right of them. Moves the
-        position on, and returns the residual stream after the last layer: [b · queries, hidden], or [b, hidden] of the
-        last tokens where the pass is not whole.
+        A single query takes its embedding from the state's `stream`, if it has one. `length` [1] int64 is the number of
+        ids before the padding (None: all). Advances the position. Returns the residual stream after the last layer: [b
+        · queries, hidden], or [b, hidden] of the last tokens unless the pass is whole.
         """
         begins = self.state.stream if self.queries == 1 else None
         stream = Stream(F.embedding(ids, self.model.embedding).view(self._rows.m, -1) if begins is None else begins)
@@ -68,7 +66,7 @@ class Pass:
         last = None if length is None else length - 1
         for layer in self._layers:
             layer(stream, where, last)
-        x = stream.settled()
+        x = stream.summed()
         self.head.run(self._ends(x, last) if self.whole else x, length)
         return x
 
@@ -98,7 +96,7 @@ class Pass:
         def run(stream: Stream, where: Where | None, last: Tensor | None) -> None:
             y = attend(qkv(stream), where)
             if cut:
-                y, stream.x = self._ends(y, last), self._ends(stream.settled(), last)
+                y, stream.x = self._ends(y, last), self._ends(stream.summed(), last)
             out(y, stream)
             down(gate_up(stream), stream)
 
@@ -126,7 +124,7 @@ class Pass:
     def _step(
         self, w: decoder.Weights, shape: decoder.Shape, keys: Tensor, values: Tensor
     ) -> Callable[[Tensor, Where | None], Tensor] | None:
-        """The planned variant that does all of it for one token; None where there is none."""
+        """The planned variant that does a whole decode step of attention; None if the plan has none."""
         if self.queries > 1 or w.q_norm is not None or not _usual_scale(shape):
             return None
         case = StepAttentionCase(
@@ -147,7 +145,7 @@ class Pass:
     def _rope(
         self, w: decoder.Weights, shape: decoder.Shape, keys: Tensor, values: Tensor
     ) -> Callable[[Tensor, Tensor, Tensor, Where], Tensor]:
-        """(q, k, v, where) ↦ q rotated; the rotated k, and v, lie in the cache afterwards."""
+        """(q, k, v, where) ↦ rotated q. Writes the rotated k, and v, into the cache."""
         case = RopeCase(
             batch=self.state.batch,
             q_len=self.queries,
@@ -180,7 +178,7 @@ class Pass:
         return self.parts.part(case).function(rows, weight, eps=self._rows.eps).view(x.shape)
 
     def _attend(self, shape: decoder.Shape, keys: Tensor, values: Tensor) -> Callable[[Tensor], Tensor]:
-        """q of this pass ↦ o: over the prompt's own keys in the cache, or, in a step, over all before it."""
+        """Rotated q ↦ o: over the prompt's own keys in the cache or, in a step, over all keys so far."""
         length = self.state.capacity if self.queries == 1 else self.queries
         case = AttentionCase(
             kind="decode" if self.queries == 1 else "prefill",

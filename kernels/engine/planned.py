@@ -1,4 +1,4 @@
-"""A plan's variants of linear and attention, put where a model calls them."""
+"""A plan's variants of linear and attention, installed where a model calls them."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -18,16 +18,16 @@ from kernels.ops import AttentionCase, Epilogue, LinearCase, case_from
 from kernels.plan import PlannedOp
 
 UNCHANGED = ("torch_linear",)
-"""Variants that are what torch does anyway."""
+"""Variants that change nothing: torch calls the same."""
 PLAIN: tuple[Epilogue, Epilogue] = ("none", "bias")
-"""Epilogues of a product that stands where a module's linear stood: without a bias, and with one."""
+"""Epilogues of a product that replaces a module's linear: without a bias, and with one."""
 
 
 class PlannedLinear:
     """f(x [..., k], w [n, k], bias) by the variant planned for (n, k) at the nearest number of rows.
 
-    Torch's where none is planned or the planned one cannot serve. Dynamo calls it as it is: variants are kernels
-    already.
+    Falls back to torch's linear if no variant is planned or the planned one cannot serve. Dynamo does not trace into
+    it: variants are kernels already.
     """
 
     def __init__(self, ops: Iterable[PlannedOp], gpu: Gpu) -> None:
@@ -63,7 +63,7 @@ class PlannedLinear:
 
 
 def _for_both(ops: list[PlannedOp]) -> list[PlannedOp]:
-    """The ops planned for one matrix, and where none is for products with a bias, or without, the same for those."""
+    """Ops planned for one matrix. If only products with a bias are planned, or only those without, they serve both."""
     found = list(ops)
     for epilogue in PLAIN:
         if all(op.case["epilogue"] != epilogue for op in ops):
@@ -72,7 +72,7 @@ def _for_both(ops: list[PlannedOp]) -> list[PlannedOp]:
 
 
 class PlannedAttention:
-    """The variants planned for attention; `pick` finds one for the shapes at hand, whatever the lengths."""
+    """The variants planned for attention. `pick` finds one for given shapes and any lengths."""
 
     def __init__(self, ops: Iterable[PlannedOp], gpu: Gpu) -> None:
         self._gpu = gpu
@@ -110,7 +110,7 @@ class PlannedAttention:
 
     @torch.compiler.disable
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor | None:
-        """The planned attention of a whole prompt, or None when torch's has to do it."""
+        """The planned attention of a whole prompt; None if torch's has to compute it."""
         found = self.pick(q, k)
         return None if found is None else found(q, k, v)
 

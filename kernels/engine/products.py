@@ -1,4 +1,4 @@
-"""A layer's matrix products with what stands before and after them, in whichever form the plan has variants for."""
+"""A layer's matrix products, fused with the ops before and after them wherever the plan has such a variant."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from kernels.ops import DType, Epilogue, GatedCase, LinearCase, RmsNormCase
 
 @dataclass
 class Stream:
-    """The residual stream [m, hidden]; `delta` is what a layer left to be added by whoever comes next."""
+    """The residual stream [m, hidden]. `delta` is an output that is not yet added to it."""
 
     x: Tensor
     delta: Tensor | None = None
 
-    def settled(self) -> Tensor:
-        """The sum."""
+    def summed(self) -> Tensor:
+        """The stream with `delta` added."""
         if self.delta is not None:
             self.x, self.delta = self.x + self.delta, None
         return self.x
@@ -25,7 +25,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Rows:
-    """What the products of one pass have in common."""
+    """What all products of one pass share."""
 
     parts: BoundVariants
     m: int
@@ -38,7 +38,7 @@ class Rows:
         return LinearCase(m=self.m, n=n, k=k, dtype=self.dtype, weights=self.dtype, epilogue=epilogue)
 
     def norm(self, stream: Stream, weight: Tensor) -> Tensor:
-        """The stream normalised; what was left to be added is added on the way."""
+        """The normed stream; the norm also adds `delta`."""
         case = RmsNormCase(m=self.m, n=weight.shape[0], residual=stream.delta is not None, dtype=self.dtype)
         function = self.parts.part(case).function
         if stream.delta is None:
@@ -62,14 +62,14 @@ def normed_product(rows: Rows, norm: Tensor, w: Tensor, bias: Tensor | None) -> 
 
 
 def gated_product(rows: Rows, norm: Tensor, w: Tensor, bias: Tensor | None) -> Product:
-    """stream ↦ silu(gate) · up of rmsnorm(stream) · wᵀ, gate rows first; in one kernel, in two, or in three."""
+    """stream ↦ silu(gate) · up of rmsnorm(stream) · wᵀ, gate rows first; in one kernel, two or three."""
     n, k = w.shape[0] // 2, w.shape[1]
     if bias is None:
         scaled, gated = rows.linear((n, k), "rmsnorm_scale_swiglu"), rows.linear((n, k), "swiglu")
-        apart = rows.linear((2 * n, k), "none")
-        if _nearer(rows.parts, scaled, gated, apart):
+        separate = rows.linear((2 * n, k), "none")
+        if _nearer(rows.parts, scaled, gated, separate):
             return _scaled(rows, scaled, norm, w, None)
-        if _nearer(rows.parts, gated, apart):
+        if _nearer(rows.parts, gated, separate):
             both = _product(rows, gated, w, None)
             return lambda stream: both(rows.norm(stream, norm))
     product = normed_product(rows, norm, w, bias)
@@ -78,7 +78,7 @@ def gated_product(rows: Rows, norm: Tensor, w: Tensor, bias: Tensor | None) -> P
 
 
 def added_product(rows: Rows, w: Tensor, bias: Tensor | None) -> Callable[[Tensor, Stream], None]:
-    """(y, stream) ↦ stream + y · wᵀ + bias: added by the product itself, or left to be added by what follows."""
+    """(y, stream) ↦ stream + y · wᵀ + bias. The product adds it, or leaves it as `delta` for the next op."""
     added = rows.linear(w.shape, "residual")
     plain = rows.linear(w.shape, "none" if bias is None else "bias")
     if bias is None and _nearer(rows.parts, added, plain):
@@ -86,13 +86,13 @@ def added_product(rows: Rows, w: Tensor, bias: Tensor | None) -> Callable[[Tenso
         packed = rows.parts.pack(part, w)
 
         def add(y: Tensor, stream: Stream) -> None:
-            stream.x = part.function(y, packed, residual=stream.settled())
+            stream.x = part.function(y, packed, residual=stream.summed())
 
         return add
     product = _product(rows, plain, w, bias)
 
     def leave(y: Tensor, stream: Stream) -> None:
-        stream.settled()
+        stream.summed()
         stream.delta = product(y)
 
     return leave
@@ -102,7 +102,7 @@ def _scaled(rows: Rows, case: LinearCase, norm: Tensor, w: Tensor, bias: Tensor 
     part = rows.parts.part(case)
     packed = rows.parts.pack(part, w, norm)
     more = {} if bias is None else {"bias": bias}
-    return lambda stream: part.function(stream.settled(), packed, eps=rows.eps, **more)
+    return lambda stream: part.function(stream.summed(), packed, eps=rows.eps, **more)
 
 
 def _product(rows: Rows, case: LinearCase, w: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
@@ -113,7 +113,7 @@ def _product(rows: Rows, case: LinearCase, w: Tensor, bias: Tensor | None) -> Ca
 
 
 def _nearer(parts: BoundVariants, case: LinearCase, *others: LinearCase) -> bool:
-    """Whether the case is planned, and none of the others for a size nearer to its own."""
+    """Whether the case is planned, and no other case is planned for a size nearer to its own."""
     found = parts.planned(case)
     if found is None:
         return False

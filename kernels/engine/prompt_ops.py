@@ -1,6 +1,6 @@
-"""The ops of a prompt's pass where no plan names any: by size, from what was measured on an H200.
+"""The ops of a prompt's pass when no plan names any. They depend on the size alone, as measured on an H200.
 
-Nothing is timed here: benchmarks/log/whole-model.md says where each preference comes from.
+This module times nothing: benchmarks/log/whole-model.md gives the source of each preference.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -15,27 +15,30 @@ from kernels.plan import PlannedOp
 from kernels.tune.plan_search import planned_op
 
 FEW, LONG = 192, 1024
-"""Rows of a prompt's products up to which `small_gemm` wins, in a chain of dependent launches, and from which the large
-hand-written Hopper kernels do: SwiGLU within the product, and attention. Between them it is cuBLAS with Triton's
-kernels beside it, each launched when the one ahead has ended."""
+"""Numbers of rows. Up to FEW, `small_gemm` is fastest in a chain of dependent launches. From LONG on, the large Hopper
+kernels are: SwiGLU within the product, and attention. Between them it is cuBLAS with Triton's kernels as dependent
+launches."""
 ANY_SIZE = {
     "rmsnorm": ("rmsnorm_triton",),
     "gated": ("gated_triton",),
     "rope": ("rope_triton",),
     "lm_head": ("lm_head_skinny",),
 }
-"""What runs between the products, and the streamed head, at any size."""
+"""The ops beside the products, and the streamed head, at any size."""
 SMALL_TILE = {"block_m": 64, "block_n": 64, "warps": 4, "stages": 2}
-"""Tiles of `flash_triton` up to a head_dim of SMALL_HEADS where tiles of LARGE_ROWS queries would not reach all SMs."""
+"""Tiles of `flash_triton` for head_dim up to SMALL_HEADS, where tiles of LARGE_ROWS queries would not reach all SMs."""
 SMALL_HEADS, LARGE_ROWS = 128, 128
 ROW_WARPS = {"warps": 8}
-"""Of `rmsnorm_triton` up to FEW rows, where nobody waits but the product behind."""
+"""Params of `rmsnorm_triton` up to FEW rows, where only the next product waits for it."""
 ONE_TILE = {"tokens": 1}
-"""The cut of a residual's product up to LARGE_ROWS rows: in the chain it wins where by itself another one does."""
+"""The tile config of a product with residual up to LARGE_ROWS rows. In the chain it is fastest; alone another one is.
+"""
 
 
 def prompt_ops(places: LayerOps, gpu: Gpu, exclude: Collection[str] = ()) -> list[PlannedOp]:
-    """The ops for the traffic's prompts, without the variants in `exclude`; torch's own where no other serves."""
+    """The ops for the traffic's prompts, without the variants in `exclude`. Where no other variant serves, torch's own
+    does.
+    """
     usable = {each.name for each in registry.variants() if each.name not in exclude}
     rows = places.traffic.batch * bucket(places.traffic.prompt)
     few = gpu.sm == 90 and rows <= FEW and "small_gemm" in usable
@@ -47,8 +50,9 @@ def prompt_ops(places: LayerOps, gpu: Gpu, exclude: Collection[str] = ()) -> lis
 
 
 def last_rows(places: LayerOps, gpu: Gpu, exclude: Collection[str] = ()) -> list[PlannedOp]:
-    """The products that each prompt's last token goes on by alone, after the last attention, streamed; [] where no
-    variant does that. They are no dependent launches: so they were as fast or faster in every prompt measured."""
+    """The products of each prompt's last token after the last attention, by streaming variants; [] if no variant
+    serves. They are not dependent launches, which were never faster in the prompts measured.
+    """
     variant = registry.variant("skinny")
     linear = [case for case in places.arrangements(1)[0] if isinstance(case, LinearCase)]
     served = [case for case in linear[1:] if variant.name not in exclude and variant.serves(case, gpu) is None]
@@ -56,7 +60,7 @@ def last_rows(places: LayerOps, gpu: Gpu, exclude: Collection[str] = ()) -> list
 
 
 def of_prompts(ops: Collection[PlannedOp], traffic: Traffic) -> list[PlannedOp]:
-    """Those of a whole plan's ops that its prompts run; the head, which every pass has, is among them."""
+    """The ops of a whole plan that its prompts run, including the head, which every pass runs."""
     batch, queries = traffic.batch, bucket(traffic.prompt)
 
     def mine(op: PlannedOp) -> bool:
@@ -68,14 +72,16 @@ def of_prompts(ops: Collection[PlannedOp], traffic: Traffic) -> list[PlannedOp]:
 
 
 def _alone(op: PlannedOp) -> PlannedOp:
-    """Triton's ops not as dependent launches, for which their neighbours must be such too."""
+    """Triton's ops as ordinary launches: a dependent launch is only safe beside neighbours that are dependent launches
+    too.
+    """
     if not op.variant.endswith("_triton"):
         return op
     return op.model_copy(update={"params": {**op.params, "pdl": False}})
 
 
 def _layer(places: LayerOps, fused: Collection[str]) -> Iterator[Case]:
-    """The cases of one layer, its products plain but for epilogues in `fused`."""
+    """The cases of one layer. Its products have no epilogues but those in `fused`."""
     queries = bucket(places.traffic.prompt)
     allowed = {"none", "bias", *fused}
     cases = next(cases for cases in places.arrangements(queries) if _epilogues(cases) <= allowed)

@@ -12,33 +12,34 @@ from kernels.engine.passes import Pass
 from kernels.engine.state import State
 
 FINE_UNTIL, FINE, COARSE = 256, 64, 256
-"""Buckets end at the multiples of FINE up to FINE_UNTIL, then at those of COARSE."""
+"""Bucket lengths are the multiples of FINE up to FINE_UNTIL, then the multiples of COARSE."""
 
 
 def bucket(length: int) -> int:
-    """The length that a prompt is filled up to on its right."""
+    """The length to which a prompt is padded on its right."""
     step = FINE if length <= FINE_UNTIL else COARSE
     return -(-length // step) * step
 
 
 class Prompts:
-    """Reads prompts into the state's cache by a plan's variants. A prompt of any length up to the capacity runs in its
-    bucket's graph: the ids to the right of it are never seen by those before them, and their keys are overwritten by
-    later steps.
+    """Reads prompts into the state's cache with a plan's variants.
+
+    A prompt of any length up to the capacity runs in its bucket's graph. Causality hides the padding on the right from
+    the prompt's ids, and later steps overwrite the padding's keys.
     """
 
     def __init__(self, model: decoder.Decoder, parts: BoundVariants, state: State, *, whole: bool) -> None:
-        """Unless `whole`, nothing but the last token goes on after the last attention (see `Pass`)."""
+        """Unless `whole`, only the last token continues after the last attention (see `Pass`)."""
         self.model, self.parts, self.state, self._whole = model, parts, state, whole
         self._length = torch.ones(1, dtype=torch.int64, device=state.position.device)
         self._graphs: dict[int, _Bucket] = {}
 
     def fits(self, batch: int, prompt: int, tokens: int) -> bool:
-        """Whether the cache holds `batch` prompts, filled up, and what is generated after them."""
+        """Whether the cache holds `batch` padded prompts and the tokens generated after them."""
         return batch == self.state.batch and max(bucket(prompt), prompt + tokens) <= self.state.capacity
 
     def capture(self, length: int) -> None:
-        """Captures the bucket of that length, unless it is there."""
+        """Captures the bucket of that length if it is not captured yet."""
         size = bucket(length)
         if size not in self._graphs:
             self._length.fill_(1)
@@ -46,10 +47,10 @@ class Prompts:
             self._graphs[size] = _Bucket(one_pass, self._length)
 
     def read(self, prompt: Tensor) -> Tensor:
-        """Runs the prompt [b, length] in its bucket's graph, which is captured now if no one has yet.
+        """Runs the prompt [b, length] in its bucket's graph. Captures the graph at first use.
 
         Leaves the greedy next ids in the state's token and the length in its position. Returns the residual stream of
-        the whole bucket as `Pass.run` does, to be overwritten by the next prompt.
+        the whole bucket, as `Pass.run` does; the next prompt overwrites it.
         """
         length = prompt.shape[1]
         self.capture(length)
@@ -60,7 +61,7 @@ class Prompts:
         return chosen.stream
 
     def again(self, length: int) -> None:
-        """Runs the last prompt of that length's bucket once more."""
+        """Runs the last prompt of that length's bucket again."""
         self._graphs[bucket(length)].run()
 
 
@@ -68,7 +69,7 @@ class _Bucket:
     """The graph of one bucket."""
 
     def __init__(self, one_pass: Pass, length: Tensor) -> None:
-        self._pass, state = one_pass, one_pass.state  # the graph reads what the pass holds, and keeps none of it
+        self._pass, state = one_pass, one_pass.state  # the graph reads the pass's buffers but does not keep them alive
         self.ids = torch.zeros(state.batch, one_pass.queries, dtype=torch.int64, device=length.device)
         self.stream = self.ids
 

@@ -1,4 +1,4 @@
-"""How the host reads the ids of every step, each with the time at which it could."""
+"""How the host reads the ids of every step, with the time at which it could read them."""
 
 import time
 from abc import ABC, abstractmethod
@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 
 LOOK_NS = 1_000_000
-"""How long an id may take before the host looks whether the step has ended without it."""
+"""How many ns an id may take before the host checks whether the step has ended without it."""
 
 
 class Reader(ABC):
-    """`enqueue` after each step was launched; the host reads behind it."""
+    """Call `enqueue` after each launched step; the host reads later."""
 
     @abstractmethod
     def enqueue(self, token: Tensor) -> None:
-        """The step that leaves its ids in token [b, 1] was launched."""
+        """Tells the reader that a step was launched which leaves its ids in token [b, 1]."""
 
     @abstractmethod
     def finish(self) -> tuple[list[list[int]], list[int]]:
@@ -38,7 +38,7 @@ class CpuReader(Reader):
 
 
 class GpuReader(Reader):
-    """Copies ids to pinned memory behind each step and reads them one step later, when the copy's event has passed."""
+    """Copies ids to pinned memory after each step. Reads them one step later, when the copy's event has passed."""
 
     def __init__(self, tokens: int, batch: int) -> None:
         self._host = torch.empty(tokens, batch, dtype=torch.int64, pin_memory=True)
@@ -64,7 +64,7 @@ class GpuReader(Reader):
 
 
 class SeenReader(Reader):
-    """Watches `seen` [rows, b] int64, pinned memory into which each step writes its ids itself, from row `first` on."""
+    """Polls `seen` [rows, b] int64, pinned memory into which the steps write their ids, from row `first` on."""
 
     def __init__(self, seen: Tensor, first: int, tokens: int) -> None:
         seen[first : first + tokens] = -1

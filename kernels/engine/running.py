@@ -1,4 +1,4 @@
-"""Runners by name, and plans made runnable."""
+"""Runners by name, and plans that become runners."""
 
 import importlib
 from typing import Any
@@ -21,9 +21,9 @@ RUNNERS = {
     "megakernel": "kernels.megakernel.runner.MegakernelRunner",
     "vllm": "kernels.engine.vllm_runner.VllmRunner",
 }
-"""Runners by name; imported when asked for, since not every machine has what each needs."""
+"""Runners by name. They are imported on use, since not every machine has their dependencies."""
 COMPOSED = ("kernels", "megakernel")
-"""Runners that take a plan's ops as parts of the compact decoder's passes; a megakernel, of its prompts' alone."""
+"""Runners that take a plan's ops as parts of the compact decoder's passes; the megakernel takes only the prompt's."""
 
 
 def runner(name: str, model: torch.nn.Module, options: dict[str, Any] | None = None) -> Runner:

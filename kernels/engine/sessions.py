@@ -38,7 +38,7 @@ class Session(ABC):
 
     @abstractmethod
     def fits(self, batch: int, prompt: int, tokens: int) -> bool:
-        """Whether it is ready for this shape; one decode step less than tokens is needed."""
+        """Whether it is ready for this shape. The decode steps are one fewer than `tokens`."""
 
     def reader(self, length: int, tokens: int) -> Reader:
         """Reads the `tokens` ids of each row that follow a prompt of that length."""
@@ -141,7 +141,7 @@ def static_cache(model: Any, capacity: int) -> tuple[list[Any], Cache]:
 
 
 class ModuleSession(ExactSession):
-    """transformers' own module over its static cache, for every family without a decoder of ours."""
+    """transformers' own module over its static cache, for every family that the compact decoder does not support."""
 
     def __init__(self, model: Any, batch: int, prompt: int, capacity: int, compiled: Compile) -> None:
         super().__init__(model.device, batch, prompt, capacity)
@@ -153,7 +153,7 @@ class ModuleSession(ExactSession):
         def forward(ids: Tensor) -> Tensor:
             return model(input_ids=ids, past_key_values=self._cache, use_cache=True, **keep).logits[:, -1]
 
-        forward(self.prompt)  # the cache makes its buffers at its first use, which must not be traced
+        forward(self.prompt)  # the cache allocates its buffers at first use, which must not be traced
         self._lengths = [layer.cumulative_length for layer in layers]
         self._rewind()
         self._forward = compiled(forward)

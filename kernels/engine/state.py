@@ -1,4 +1,4 @@
-"""What the passes of one session share."""
+"""The tensors that the passes of one session share."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class State:
-    """`position` [1] int64 is that of the next token to be read; `token` [b, 1].
+    """`position` [1] int64 is the position of the next token to read; `token` [b, 1] is that token.
 
-    Where the planned LM head advances the token itself, `stream` [b, hidden] is the embedding of the
-    token, with which a step begins, and `seen` [capacity + 1, b] int64 the host's copy of each token, by its position.
+    When the planned LM head advances the token itself, two more exist. `stream` [b, hidden] is the token's embedding,
+    with which a step begins. `seen` [capacity + 1, b] int64 is the host's copy of each token by its position.
     """
 
     batch: int

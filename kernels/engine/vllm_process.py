@@ -1,10 +1,10 @@
 """vLLM's engine in a process of vLLM's own Python: reads requests from standard input, answers on standard output.
 
-Run by `kernels.engine.vllm_runner` as a file, since that Python may have nothing of this library. One JSON document a
-line. The first request starts the engine: `{"model": DIRECTORY, "batch": N, "length": N, "memory": SHARE}`, answered
-by its settings. Every other one is `{"prompts": [[id, …], …], "tokens": N}`, answered by `tokens` [batch][new], the
-host's monotonic clock `start_ns` when the request was read, and `times_ns` [new] when a step's ids of all sequences
-were there. The process ends with its standard input.
+`kernels.engine.vllm_runner` runs it as a file, since that Python may lack this library. Each line is one JSON document.
+The first request starts the engine: `{"model": DIRECTORY, "batch": N, "length": N, "memory": SHARE}`; the answer is its
+settings. Every other request is `{"prompts": [[id, …], …], "tokens": N}`. Its answer has `tokens` [batch][new] and two
+readings of the host's monotonic clock: `start_ns`, when the request was read, and `times_ns` [new], when a step's ids
+of all sequences were known. The process ends when its standard input closes.
 """
 
 import json
@@ -68,7 +68,7 @@ def generate(engine: Any, request: dict[str, Any], serial: int) -> dict[str, Any
 
 
 def main(requests: TextIO, answers: TextIO) -> None:
-    """Serves requests until there are no more; an error is answered as `{"error": SENTENCE}`."""
+    """Serves requests until standard input ends. An error is answered as `{"error": SENTENCE}`."""
     engine: Any = None
     for serial, line in enumerate(requests):
         request = json.loads(line)
@@ -85,7 +85,7 @@ def main(requests: TextIO, answers: TextIO) -> None:
 if __name__ == "__main__":
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what vLLM prints is no answer
+    os.dup2(2, 1)  # what vLLM prints must not reach standard output
     main(sys.stdin, answers)
     answers.flush()
-    os._exit(0)  # vLLM's own threads would hold the process
+    os._exit(0)  # vLLM's own threads would keep the process alive

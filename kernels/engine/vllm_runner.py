@@ -1,8 +1,8 @@
-"""vLLM as a runner: the engine that customers run, beside this library's, on the same weights.
+"""vLLM as a runner, beside this library's, on the same weights.
 
-vLLM pins its own torch, so it lives in an environment of its own. `KERNELS_VLLM_PYTHON` names that environment's
-Python; unset, there is no such runner. The model's weights are written once to a temporary directory, from which vLLM
-loads them.
+vLLM pins its own torch, so it needs an environment of its own. `KERNELS_VLLM_PYTHON` names that environment's Python;
+when it is unset, the runner is not available. The model's weights are written once to a temporary directory, from which
+vLLM loads them.
 """
 
 import contextlib
@@ -24,16 +24,16 @@ PYTHON_VARIABLE = "KERNELS_VLLM_PYTHON"
 SCRIPT = Path(__file__).with_name("vllm_process.py")
 START_SECONDS, REQUEST_SECONDS = 300.0, 120.0
 MEMORY_SHARE = 0.35
-"""Of the GPU's memory, for vLLM's weights and KV cache; the rest belongs to the runners beside it."""
+"""Share of the GPU's memory for vLLM's weights and KV cache; the other runners need the rest."""
 LOG_TAIL = 600
-"""Characters of vLLM's log that an error repeats."""
+"""Characters of vLLM's log that an error quotes."""
 
 
 class VllmRunner(Runner):
     """vLLM's engine in process: CUDA graphs, FlashAttention, asynchronous scheduling, stepped by a loop.
 
-    A request's clock starts in vLLM's process, so that passing it there is not counted. Greedy only. It gives no
-    logits: what it serves is judged by its ids. `options["memory"]` is its share of the GPU's memory.
+    A request's clock starts in vLLM's process, so the transfer to it is not counted. Greedy only. It gives no logits:
+    it is judged by its ids. `options["memory"]` is its share of the GPU's memory.
     """
 
     name = "vllm"
@@ -84,7 +84,7 @@ class VllmRunner(Runner):
         super().close()
 
     def _ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """One request and its answer. Raises RuntimeError in a sentence when there is none within `seconds`."""
+        """The answer to one request. Raises RuntimeError in a sentence when none arrives within `seconds`."""
         process = self._process
         if process is None or process.stdin is None or process.stdout is None:
             raise RuntimeError("vLLM is not running: prepare starts it")
@@ -106,7 +106,7 @@ class VllmRunner(Runner):
         return answer
 
     def _stop(self) -> None:
-        """Ends the process and whatever it started."""
+        """Ends the process and its children."""
         process, self._process = self._process, None
         if process is None:
             return

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BLOCK = 1 << 20
 """Elements hashed under one key; the last block of a tensor may be shorter."""
 _MULTIPLIERS = (0x21F0AAAD, 0x735A2D97)
-"""Of the "low bias" 32-bit integer hash found by C. Wellons and T. Ellis; both below 2³¹."""
+"""Multipliers of the "low bias" 32-bit integer hash found by C. Wellons and T. Ellis; both below 2³¹."""
 _SPREAD = (4 * (256**2 - 1) / 12) ** 0.5
 """Standard deviation of the sum of four uniform bytes."""
 BIAS_STD = 0.02
@@ -44,7 +44,7 @@ def generate(model: "torch.nn.Module", seed: int) -> None:
 
 
 def _initialise_vectors(model: Any, seed: int) -> None:
-    """Gives norms and other vectors what the architecture starts them with (ones, or zeros where 1 is added)."""
+    """Gives norms and other vectors the architecture's initial value (1, or 0 where the model adds 1)."""
     import torch
 
     with torch.random.fork_rng(enabled=True), torch.no_grad():
@@ -87,7 +87,7 @@ def _fill(parameter: "torch.Tensor", key: str, std: float, pool: ThreadPoolExecu
 
 
 def _block_key(key: str, index: int) -> tuple[int, int]:
-    """An odd stride and an offset: the block's element i hashes i · stride + offset modulo 2³²."""
+    """An odd stride and an offset: element i of the block hashes i · stride + offset modulo 2³²."""
     raw = hashlib.sha256(f"{GENERATOR_VERSION}:{key}:{index}".encode()).digest()
     return int.from_bytes(raw[:4], "little") | 1, int.from_bytes(raw[4:8], "little")
 

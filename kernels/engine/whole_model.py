@@ -19,15 +19,16 @@ class WholeModel(Variant):
     op = "model"
     peer = True
     in_plans: ClassVar[bool] = True
-    """Whether a plan may hold it; not so for another engine, which is measured beside this library's runners only."""
+    """Whether a plan may hold it. Another engine is only measured beside this library's runners, so it is in no plan.
+    """
     forward_summary: ClassVar[str] = ""
-    """`summary` for a model that does not generate, where it runs something else."""
+    """The summary for a model that does not generate, if it differs."""
     runner_name: ClassVar[str] = "compiled"
     options: ClassVar[dict[str, Any]] = {}
 
     @property
     def weights(self) -> str:
-        """The precision its weights are rounded to where that is one of its options; else that of the model."""
+        """The precision to which it rounds weights, if one of its options says so; else the model's own."""
         return str(self.options.get("weights", "bf16"))
 
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
@@ -43,7 +44,7 @@ TUNED_SPREAD, FIXED_SPREAD = 0.10, 0.01
 
 
 def rebuild_spread(options: dict[str, Any]) -> float:
-    """Share by which another build of a plan with these options may differ: larger where timings choose kernels."""
+    """Share by which another build of a plan with these options may differ; larger where timings choose kernels."""
     tuned = options.get("mode") == "max-autotune" or options.get("inductor", {}).get("coordinate_descent_tuning")
     return TUNED_SPREAD if tuned else FIXED_SPREAD
 
@@ -83,7 +84,7 @@ class Compiled(WholeModel):
 
 @register
 class CompiledTuned(WholeModel):
-    """The same with products at batch 1 written by Inductor, each reduction's blocking found by descent.
+    """The same, but Inductor writes the products at batch 1, and coordinate descent finds each reduction's blocking.
 
     With Inductor's static launcher a second process took nearly as long as the first; without it, a third.
     """
@@ -128,7 +129,7 @@ class CudaGraphs(WholeModel):
 
 @register
 class Vllm(WholeModel):
-    """vLLM in an environment of its own, whose Python `KERNELS_VLLM_PYTHON` names."""
+    """vLLM in its own environment. `KERNELS_VLLM_PYTHON` names that environment's Python."""
 
     name = "vllm"
     summary = "vLLM's engine in process: CUDA graphs, FlashAttention, asynchronous scheduling"
@@ -143,7 +144,9 @@ class Vllm(WholeModel):
 
 
 class _Kernels(WholeModel):
-    """Without a plan it takes the choices of `tune.tuning_cache`, or measures now, and says why on stderr."""
+    """Without a plan it uses the choices of `tune.tuning_cache`, or measures them now, and prints its reasons to
+    stderr.
+    """
 
     peer = False
     runner_name = "kernels"
@@ -163,7 +166,7 @@ class _Kernels(WholeModel):
 
 @register
 class Kernels(_Kernels):
-    """This library's variants composed: those measured as the best for the model's own shapes, under CUDA graphs."""
+    """This library's fastest variants for the model's shapes, composed under CUDA graphs."""
 
     name = "kernels"
     summary = "the fastest variant of every op, fused where that pays, under CUDA graphs"
@@ -172,7 +175,7 @@ class Kernels(_Kernels):
 
 @register
 class KernelsFp8(_Kernels):
-    """The same with variants that round weights to fp8 among them."""
+    """The same, with variants that round weights to fp8 as candidates."""
 
     name = "kernels_fp8"
     summary = "the kernels plan with weights in fp8 where that is faster"
