@@ -126,7 +126,9 @@ class Deployment(Document):
     latency_ms: Number = Field(gt=0)
     gpu: str = Field(min_length=1, max_length=64)
     usd_per_hour: Number = Field(gt=0)
-    tokens_per_second: Number | None = Field(default=None, gt=0)
+    tokens_per_second: Number | None = Field(
+        default=None, gt=0, description="tokens, or what else the model gives, per second"
+    )
 
 
 class Sla(Document):

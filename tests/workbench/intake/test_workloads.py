@@ -146,6 +146,15 @@ def test_an_encoder_is_not_promised_tokens(api: Clients, engineer: User, upload_
     assert refused.json()["errors"][0]["field"] == "objectives[0].metric"
     taken = {"model": digest, "objectives": [{"metric": "batch_latency", "limit": 5}], "traffic": {"prompt_tokens": 16}}
     assert post(api(engineer), taken).status_code == 201
+    promise = {"metric": "throughput", "limit": 5}
+    taken = post(api(engineer), taken | {"objectives": [promise]}).json()
+    assert taken["document"]["objectives"][0]["unit"] == "embeddings/s"
+    refused = post(api(engineer), {"model": digest, "objectives": [promise | {"unit": "tokens/s"}]} | {"traffic": {}})
+    assert refused.json()["errors"][0] == {
+        "field": "objectives[0].unit",
+        "reason": "throughput of this model is measured in embeddings/s, not tokens/s",
+        "file": "",
+    }
 
 
 def test_a_model_digest_names_the_newest_model_and_the_content_digest_one(

@@ -16,9 +16,9 @@ METRICS: TuningCache = [
     ("tpot", "Time per output token (TPOT), ms"),
     ("itl", "Inter-token latency (ITL), ms"),
     ("e2e", "End to end (E2E), ms"),
-    ("throughput", "Throughput, tokens/s, at least"),
+    ("throughput", "Throughput, tokens or images per second, at least"),
     ("batch_latency", "Latency per batch, ms"),
-    ("cost_per_mtok", "Cost per million tokens, USD"),
+    ("cost_per_mtok", "Cost per million tokens or images, USD"),
 ]
 RUNNERS: TuningCache = [("eager", "transformers, eager"), ("compiled", "compiled, static cache")]
 
@@ -143,7 +143,7 @@ def present() -> list[Input]:
         Input("present.latency_ms", "Latency, ms"),
         Input("present.gpu", "GPU", "text", hint="Such as B200."),
         Input("present.usd_per_hour", "USD per GPU-hour"),
-        Input("present.tokens_per_second", "Tokens per second", hint="If known."),
+        Input("present.tokens_per_second", "Tokens or images per second", hint="If known."),
     ]
 
 

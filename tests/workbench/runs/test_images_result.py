@@ -1,0 +1,61 @@
+"""The result of a model of images, as the page and the command show it: no word of tokens."""
+
+from io import StringIO
+
+import pytest
+import sample_results
+from django.template.loader import render_to_string
+from rich.console import Console
+
+from workbench.cli import tables
+from workbench.runs import result_page
+from workers.documents.measurement import Interval
+from workers.documents.stages import Measure, Quality, Results
+from workers.documents.workload import Objective
+from workers.stages.price import price
+
+MODEL = sample_results.manifest().model_copy(update={"kind": "other", "counted": "images"})
+WORKLOAD = sample_results.workload().model_copy(update={"present": None})
+
+
+@pytest.fixture
+def results() -> Results:
+    known = sample_results.results()
+    quality = Quality(
+        called="quality",
+        tokens=300,
+        needed=300,
+        compared="classes",
+        change=Interval(value=0, low=0, high=0),
+        measures=[Measure(name="Another class is the most likely", before=0.01, after=0.0125)],
+        acceptable=True,
+        sentence="Quality over 300 images: acceptable.",
+    )
+    verified = known.verify.model_copy(update={"counted": "images", "quality": quality})
+    priced = price(WORKLOAD, known.price.book, "h200", verified, MODEL)
+    return known.model_copy(update={"verify": verified, "price": priced})
+
+
+def test_the_page_counts_images(results):
+    page = render_to_string("runs/_result.html", result_page.context(WORKLOAD, MODEL, results, []))
+    assert "Images per dollar" in page
+    assert "Another class is the most likely" in page
+    assert "$/M images" in page
+    assert "USD per M images" in page
+    assert "one image a request" in page
+    for said in ("tokens/s", "Tokens/s", "M tokens", "million tokens", "KL divergence", "output tokens"):
+        assert said not in page
+
+
+def test_the_command_counts_images(results):
+    written = StringIO()
+    tables.outcome(results, Console(file=written, width=200))
+    assert "images/s" in written.getvalue()
+    assert "$/M images" in written.getvalue()
+    assert "tok" not in written.getvalue().replace("tokenizer", "")
+
+
+def test_a_cost_per_million_images_is_called_so():
+    promise = Objective(metric="cost_per_mtok", limit=2).counting("images")
+    assert (promise.unit, promise.label) == ("USD/M images", "COST PER M IMAGES p50")
+    assert Objective.model_validate(promise.model_dump()).unit == "USD/M images"
