@@ -9,7 +9,7 @@ from rich.text import Text
 from workers.charts import plans, provenance
 from workers.documents.measurement import Environment
 from workers.documents.prices import CostLine
-from workers.documents.stages import ObjectiveOutcome, PriceResult, Results, VerifyResult
+from workers.documents.stages import ObjectiveOutcome, PriceResult, Results, Speedup, VerifyResult
 
 STYLES = {"met": "bold green", "missed": "bold red", "not_enough_samples": "bold yellow", "too_close": "bold yellow"}
 WORDS = {"met": "met", "missed": "missed", "not_enough_samples": "not enough samples", "too_close": "too close to call"}
@@ -91,10 +91,10 @@ def before_after(verify: VerifyResult, price: PriceResult | None) -> Table:
     before, after = verify.tokens_per_second_before, verify.tokens_per_second_after
     unit = f"{verify.counted}/s"
     table.add_row("throughput (measured)", figure(before, unit), figure(after, unit), "", "")
-    ratio, noise = verify.speedup.ratio, verify.speedup.noise
-    spread = f"{ratio.value:.2f}x ({ratio.low:.2f}–{ratio.high:.2f})"
-    words = f"noise floor {noise.low:.2f}–{noise.high:.2f}"
-    table.add_row("speedup (measured)", "", spread, words, "" if verify.speedup.difference else "no difference")
+    if verify.speedup is None:
+        table.add_row("change", "", "none recommended", "", "")
+    else:
+        table.add_row(*_speedup(verify.speedup))
     if price is not None:
         for cells in _costs(price):
             table.add_row(*cells)
@@ -108,6 +108,13 @@ def _objective(row: ObjectiveOutcome) -> tuple[str | Text, ...]:
     name = f"{objective.label} (measured, n={row.samples})"
     unit = objective.unit
     return name, figure(row.before, unit), figure(row.after, unit), limit, verdict(row.verdict)
+
+
+def _speedup(gain: Speedup) -> tuple[str, str, str, str, str]:
+    ratio, noise = gain.ratio, gain.noise
+    spread = f"{ratio.value:.2f}x ({ratio.low:.2f}–{ratio.high:.2f})"
+    words = f"noise floor {noise.low:.2f}–{noise.high:.2f}"
+    return "speedup (measured)", "", spread, words, "" if gain.difference else "no difference"
 
 
 def _costs(price: PriceResult) -> list[tuple[str, str, str, str, str]]:

@@ -26,7 +26,9 @@ def metrics(results: Results) -> list[Metric]:
 def _pair(results: Results, metric: Metric) -> list[tuple[str, str, Distribution]]:
     if results.verify is None:
         return []
-    sides = (("Before", BEFORE, results.verify.before), ("After", AFTER, results.verify.after))
+    sides = [("Before", BEFORE, results.verify.before), ("After", AFTER, results.verify.after)]
+    if not results.verify.recommended:
+        sides = [("Today", BEFORE, results.verify.before)]
     return [
         (name, colour, each)
         for name, colour, side in sides

@@ -15,7 +15,10 @@ def figure(results: Results) -> Figure | None:
         return None
     labels = [each.objective.label for each in reversed(outcomes)]
     traces = []
-    for name, colour, key in (("After", AFTER, "after"), ("Before", BEFORE, "before")):
+    sides = [("After", AFTER, "after"), ("Before", BEFORE, "before")]
+    if results.verify and not results.verify.recommended:
+        sides = [("Today", BEFORE, "before")]
+    for name, colour, key in sides:
         values = [getattr(each, key) for each in reversed(outcomes)]
         limits = [each.objective for each in reversed(outcomes)]
         traces.append(

@@ -1,14 +1,42 @@
 """The whole-model plans that were tried, by the first objective's metric; and why the one that was chosen was."""
 
+from typing import Any
+
 from workers.charts.base import AFTER, BEFORE, Chart, Figure, Table, layout
 from workers.charts.text import quantity, times
 from workers.documents.measurement import Interval
-from workers.documents.stages import PlanTrial, Results
+from workers.documents.stages import PlanTrial, Results, Speedup
+
+AGREEING = 1.25
+"""Compose's quick comparison agrees with verify when their ratios differ by at most this factor."""
+
+
+def verified(results: Results) -> list[PlanTrial]:
+    """The trials of compose with what verify found: the plan that stands is chosen, the others say why they do not."""
+    trials, verify = results.compose.trials if results.compose else [], results.verify
+    if verify is None or not verify.checks:
+        return trials
+    found = []
+    reasons = {each.label: each.reason for each in verify.checks if each.reason and each.speedup}
+    for trial in trials:
+        chosen = _runs(trial.plan) == _runs(verify.plan)
+        reason = f"Not confirmed by verify. {reasons[trial.label]}" if trial.label in reasons else trial.reason
+        if chosen and not verify.recommended:
+            reason = "What serves today; no change is recommended."
+        elif chosen and not trial.chosen:
+            reason = "The best of the plans that verify confirmed."
+        found.append(trial.model_copy(update={"chosen": chosen, "reason": reason}))
+    return found
+
+
+def _runs(plan: dict[str, Any]) -> list[Any]:
+    """What tells one plan of a model from another."""
+    return [plan.get("runner"), plan.get("dtype"), plan.get("options") or {}, plan.get("ops") or []]
 
 
 def ranked(results: Results) -> list[PlanTrial]:
     """The trials, best first. Trials without a measurement come last."""
-    trials = results.compose.trials if results.compose else []
+    trials = verified(results)
     timed = [each for each in trials if each.primary is not None]
     timed.sort(key=lambda each: (not each.chosen, _cost(each)))
     others = [each for each in trials if each.primary is None]
@@ -36,7 +64,12 @@ def why(results: Results) -> str:
     best, timed = chosen(results), [each for each in ranked(results) if each.primary is not None and not each.chosen]
     if best is None or best.primary is None or not timed:
         return ""
+    if results.verify is not None and not results.verify.recommended:
+        return "It serves today, and no change is recommended."
     today = next(each for each in results.compose.trials if each.primary) if results.compose else best
+    gain = results.verify.speedup if results.verify else None
+    if gain is not None and not _agree(best, today, gain):
+        return f"Beside what serves today it is {times(gain.ratio.value, best.unit)} in the median, as verified."
     if best is today:
         nearest = f"{_said(best)} against {_said(timed[0])} with {timed[0].label}"
         return f"It serves today, and nothing was faster by more than the noise: {nearest} in a quick comparison."
@@ -45,6 +78,13 @@ def why(results: Results) -> str:
         rivals[f"{today.label}, what serves today"] = today
     against = ", and ".join(f"{_times(best, each)} {name} ({_said(each)})" for name, each in rivals.items())
     return f"{_said(best)} in a quick comparison of {len(timed) + 1} plans: {against}."
+
+
+def _agree(best: PlanTrial, today: PlanTrial, gain: Speedup) -> bool:
+    """Whether the quick comparison gave about the ratio that verify measured."""
+    pair = (_primary(today).value, _primary(best).value)
+    quick = pair[1] / pair[0] if best.unit.endswith("/s") else pair[0] / pair[1]
+    return 1 / AGREEING <= quick / gain.ratio.value <= AGREEING
 
 
 def _times(best: PlanTrial, other: PlanTrial) -> str:

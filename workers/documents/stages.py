@@ -197,8 +197,21 @@ class ServedIds(Document):
     sentence: str
 
 
+class PlanCheck(Document):
+    """A plan that verify measured beside what runs today, and why it is no change to recommend ("" when it is one)."""
+
+    label: str
+    confirmed: bool
+    reason: str = ""
+    speedup: Speedup | None = Field(default=None, description="null where the plan is what runs today")
+    quality: Quality | None = None
+
+
 class VerifyResult(Document):
-    """`refusal` says why the plan's figures do not count: it serves other ids, or beats the limits of its chip."""
+    """The plan before and after. Where no plan was confirmed, `recommended` is false and `plan` is what runs today:
+    both sides are then its one measurement, without a speedup. `checks` are the plans that were measured, in turn.
+    `refusal` says why the composed plan's figures do not count: it serves other ids, or beats the limits of its chip.
+    """
 
     environment: Environment
     plan: dict[str, Any]
@@ -207,7 +220,9 @@ class VerifyResult(Document):
     tokens_per_second_before: float
     tokens_per_second_after: float
     goodput_after: float | None = None
-    speedup: Speedup
+    recommended: bool = True
+    checks: list[PlanCheck] = []
+    speedup: Speedup | None
     outcomes: list[ObjectiveOutcome]
     quality: Quality | None
     served_ids: ServedIds | None = None

@@ -149,9 +149,9 @@ def _sensitivity(price: GpuPrice, verify: VerifyResult, holds: tuple[bool | None
     ]
 
 
-def _sentence(result: PriceResult, price: GpuPrice, gpu: str) -> str:
+def _sentence(result: PriceResult, price: GpuPrice, gpu: str, recommended: bool) -> str:
     before, after = result.lines[0], result.lines[1]
-    ratio, counted = result.before_after_ratio or 0, result.counted
+    counted = result.counted
     if after.usd_per_mtok is None:
         start = f"The SLA does not hold on {gpu} at this traffic, so no {counted} served under it have a price there."
     else:
@@ -159,8 +159,11 @@ def _sentence(result: PriceResult, price: GpuPrice, gpu: str) -> str:
             f"A million {counted} costs {plain(after.usd_per_mtok)} USD on {gpu} at {price.typical:.2f} USD per hour"
         )
         start += "" if after.holds_sla else " if the SLA holds there, for which there are too few samples"
-        start += f", {plain(before.usd_per_mtok)} before." if before.usd_per_mtok else "; before, the SLA did not hold."
-    start += f" At the same traffic and price, measured throughput gives {ratio:.2f}x the {counted} per dollar."
+        was = f", {plain(before.usd_per_mtok)} before" if before.usd_per_mtok else "; before, the SLA did not hold"
+        start += f"{was if recommended else ', as it runs today'}."
+    if result.before_after_ratio is not None:
+        ratio = result.before_after_ratio
+        start += f" At the same traffic and price, measured throughput gives {ratio:.2f}x the {counted} per dollar."
     if result.present_ratio is not None:
         start += f" Against the present deployment, speed and price together give {result.present_ratio:.2f}x."
     return f"{start} {price.note}".strip()
@@ -172,7 +175,7 @@ def price(
     """Unit costs before, after and of the present deployment, from what was measured per second and the book's prices.
 
     `before_after_ratio` is that of the measured rates at the same traffic and the same price, whether or not each side
-    holds the SLA; the lines say which does.
+    holds the SLA; the lines say which does. It is None where no change is recommended.
     """
     gpu = gpu_price(book, gpu_class)
     holds = _sides(verify)
@@ -187,14 +190,14 @@ def price(
     result = PriceResult(
         book=book,
         lines=lines,
-        before_after_ratio=rates[1] / rates[0] if rates[0] else None,
+        before_after_ratio=rates[1] / rates[0] if rates[0] and verify.recommended else None,
         present_ratio=present_ratio(workload, verify, gpu, model),
         duty_cycle=workload.duty_cycle,
         sensitivity=_sensitivity(gpu, verify, holds),
         counted=model.counted,
         sentence="",
     )
-    return result.model_copy(update={"sentence": _sentence(result, gpu, device)})
+    return result.model_copy(update={"sentence": _sentence(result, gpu, device, verify.recommended)})
 
 
 def run(document: StageInput, context: Context) -> PriceResult:

@@ -32,6 +32,8 @@ def headline(verify: VerifyResult) -> str:
 
 def speedup_words(verify: VerifyResult) -> str:
     """The paired ratio in words; inside the noise floor it is no difference."""
+    if verify.speedup is None:
+        return "no change recommended"
     ratio = verify.speedup.ratio.value
     if not verify.speedup.difference:
         return "no difference to before"

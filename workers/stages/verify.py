@@ -3,20 +3,19 @@
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from kernels import engine
+from kernels.engine import Runner
 from kernels.engine.whole_model import rebuild_spread
 from kernels.model_files.digests import plan_digest
 from kernels.plan import Expected, Plan
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
-from workers.charts.text import plain, times
 from workers.documents.stages import (
-    ObjectiveOutcome,
-    Quality,
-    Speedup,
     StageInput,
-    Verdict,
     VerifyResult,
 )
 from workers.documents.workload import Objective, Workload
@@ -27,11 +26,12 @@ from workers.measuring.outcomes import outcomes, speedup
 from workers.measuring.sample_sizes import LEAST_REQUESTS, distributions, is_enough, verdicts
 from workers.measuring.served_model import device_of, dtype_of, free, kind_of, load, prepared, vocabulary
 from workers.measuring.traffic import Clients
+from workers.planning.confirmation import Attempt, is_change, present_plan, to_verify
 from workers.planning.precision import lowers_precision, rounding_of
 from workers.planning.served_checks import judge_ids, too_fast
+from workers.planning.verdict_words import no_change_sentence, overall_verdict, sentence
 from workers.pricing import hourly_price
 from workers.statistics import Served, goodput, median_interval, pooled, tokens_per_second
-from workers.verdicts import overall
 
 TIMING_SHARE = 0.6
 """Share of the stage's seconds for loading and timing. Quality gets the rest."""
@@ -86,7 +86,8 @@ def _expected(
     """
     middle = median_interval(pooled(served, objective.metric, objective.n, usd))
     composed = document.results.compose
-    found = [middle, *(each.primary for each in (composed.trials if composed else []) if each.chosen and each.primary)]
+    trials = [each for each in (composed.trials if composed else []) if Plan.model_validate(each.plan) == plan]
+    found = [middle, *(each.primary for each in trials if each.primary)]
     spread = rebuild_spread(plan.options)
     traffic = document.workload.traffic
     return {
@@ -103,115 +104,143 @@ def _expected(
     }
 
 
-def largest_loss(document: StageInput) -> float | None:
+def largest_loss(document: StageInput, plan: Plan) -> float | None:
     """The rise of the disagreement that the workload allows; None for a plan of lower precision on generated weights,
     which is only tried where the workload lets quality be unverified."""
-    lower = lowers_precision(plan_of(document), dtype_of(document))
+    lower = lowers_precision(plan, dtype_of(document))
     if lower and document.model.generated and document.workload.constraints.allow_unverified_quality:
         return None
     return document.workload.constraints.max_quality_loss
 
 
-def sentence(
-    found: Sequence[ObjectiveOutcome], gain: Speedup, judged: Quality | None, verdict: Verdict, no_quality: str = ""
-) -> str:
-    """The result in one honest sentence. `no_quality` is why quality was not judged."""
-    said = {"met": "The SLA is met", "missed": "The SLA is missed", "too_close": "The SLA is too close to call"}
-    parts = [_objective_words(each) for each in found]
-    changed = _change_words(found[0].objective, gain)
-    if judged is None:
-        fidelity = f"quality could not be measured: {no_quality}"
-    elif judged.acceptable and judged.tokens < judged.needed:
-        fidelity = f"{judged.called} is undecided after {judged.tokens:,} of {judged.needed:,} {judged.compared}"
-    else:
-        fidelity = f"{judged.called} is {'acceptable' if judged.acceptable else 'not acceptable'}"
-    return f"{said.get(verdict, 'The SLA is undecided')}: {'; '.join(parts)}; {changed}; {fidelity}."
+@dataclass
+class _Bench:
+    """What the customer runs today, `runner`, ready to be measured beside one plan after another."""
 
+    document: StageInput
+    context: Context
+    model: torch.nn.Module
+    runner: Runner
 
-def _change_words(objective: Objective, gain: Speedup) -> str:
-    """The speedup as a sentence. It is a ratio of medians, whichever percentile was promised."""
-    ratio = gain.ratio
-    if not gain.difference:
-        return f"the change of {ratio.value:.2f}x lies inside the noise floor, which is no difference"
-    low, high = (ratio.low, ratio.high) if ratio.value >= 1 else (1 / ratio.high, 1 / ratio.low)
-    change = f"the median {objective.title} is {times(ratio.value, objective.unit)} than before"
-    worse = ", so better keep what runs today" if ratio.value < 1 else ""
-    return f"{change} ({low:.2f} to {high:.2f}){worse}"
+    def __post_init__(self) -> None:
+        self.usd = hourly_price(self.document.prices, self.document.gpu_class)
+        self.today = self._clients(self.runner)
 
+    def _clients(self, runner: Runner) -> Clients:
+        kind, words, device = kind_of(self.model), vocabulary(self.model), device_of(self.document.gpu_class)
+        clients = Clients(runner, self.document.workload.traffic, kind, words, device, seed=2)
+        clients.warm_up()
+        return clients
 
-def _objective_words(outcome: ObjectiveOutcome) -> str:
-    objective = outcome.objective
-    value = f"{plain(outcome.after, 4)} {objective.unit}" if outcome.after is not None else "without a value"
-    before = f" ({plain(outcome.before, 4)} before)" if outcome.before is not None else ""
-    limit = f"{objective.direction.replace('_', ' ')} {objective.limit:,.10g} {objective.unit}"
-    words = f"{objective.label} is {value}{before}, promised {limit}"
-    if outcome.verdict == "not_enough_samples":
-        words += f", {outcome.requests} requests of the {outcome.needed} or more it takes"
-    if outcome.verdict == "too_close":
-        share, allowed = outcome.over / outcome.samples, 100 - objective.percentile
-        words += (
-            f", too close to call: {outcome.over:,} of {outcome.samples:,} samples ({share:.2%}) lie beyond the limit, "
-            f"where {allowed:.10g} % of all may"
+    def attempts(self, composed: Plan) -> tuple[list[Attempt], list[str]]:
+        """The plans in the order of `to_verify` until one is confirmed, and the labels of those left out for time.
+
+        The next plan is measured when as many seconds are left as the one before it took.
+        """
+        tried: list[Attempt] = []
+        left_out: list[str] = []
+        for label, plan in to_verify(self.document, composed):
+            if tried and not tried[-1].why_not:
+                break
+            if tried and self.context.seconds_left < tried[-1].seconds:
+                left_out.append(label)
+            else:
+                tried.append(self._attempt(label, plan))
+        return tried, left_out
+
+    def _attempt(self, label: str, plan: Plan) -> Attempt:
+        document, context, start = self.document, self.context, time.monotonic()
+        objectives, reserve = document.workload.objectives, context.seconds_left * (1 - TIMING_SHARE)
+        context.say(0.05, f"preparing the plan {label}")
+        with prepared(engine.apply(load(document, context, plan.dtype), plan), document) as after:
+            self.today, now = self._clients(self.runner), self._clients(after)
+            with watched(document) as environment:
+                take_turns(self.today, now, document.workload, self.usd, context, reserve)
+            loss = largest_loss(document, plan)
+            judged, no_quality = quality_by_kind.measure(document, context, self.runner, after, loss)
+            allowed = LARGEST_DIFFERENCE[rounding_of(plan)]
+            served_ids = judge_ids(engine.runner("eager", self.model), now.kept, allowed)
+            wrong = served_ids.sentence if served_ids is not None and not served_ids.acceptable else None
+            refusal = wrong or too_fast(after, plan, document, now) or ""
+        past, pairs = self.today.served, len(self.today.served)
+        return Attempt(
+            label=label,
+            plan=plan,
+            changed=is_change(plan, document),
+            environment=environment(),
+            before=past,
+            after=now.served,
+            outcomes=outcomes(objectives, past, now.served, self.usd),
+            speedup=speedup(objectives[0], past, now.served[:pairs], self.usd),
+            quality=judged,
+            no_quality=no_quality,
+            served_ids=served_ids,
+            refusal=refusal,
+            seconds=time.monotonic() - start,
         )
-    return words
 
+    def no_change(self, last: Attempt) -> Attempt:
+        """What runs today as the result: measured on until it is decided, unless the last attempt was of just that."""
+        objectives = self.document.workload.objectives
+        if last.changed:
+            while not is_enough(objectives, self.today.served, self.usd) and self._has_time:
+                self.today.serve()
+        served = self.today.served if last.changed else last.after
+        return replace(
+            last,
+            plan=present_plan(self.document),
+            changed=False,
+            before=served,
+            after=served,
+            outcomes=outcomes(objectives, served, served, self.usd),
+            quality=None if last.changed else last.quality,
+            served_ids=None if last.changed else last.served_ids,
+        )
 
-def overall_verdict(found: Sequence[ObjectiveOutcome], judged: Quality | None, changed: bool) -> Verdict:
-    """The verdict on objectives and quality. A plan that `changed` the model is met only with proven quality."""
-    if judged is not None and not judged.acceptable:
-        return "missed"
-    verdict = overall([each.verdict for each in found])
-    proven = judged is not None and judged.tokens >= judged.needed
-    return "not_enough_samples" if verdict == "met" and changed and not proven else verdict
+    @property
+    def _has_time(self) -> bool:
+        return self.context.seconds_left > 0
 
 
 def run(document: StageInput, context: Context) -> VerifyResult:
-    """The verify stage."""
-    plan, workload = plan_of(document), document.workload
-    reserve = context.seconds_left * (1 - TIMING_SHARE)
-    device, usd = device_of(document.gpu_class), hourly_price(document.prices, document.gpu_class)
+    """The verify stage. Where no plan is confirmed, the result is what runs today."""
+    composed = plan_of(document)
     with ExitStack() as stack:
         context.say(0.0, "loading the model twice, for before and after")
         model = load(document, context)
-        kind, words = kind_of(model), vocabulary(model)
-        before = stack.enter_context(prepared(engine.runner(workload.baseline_runner, model), document))
-        context.say(0.05, "preparing the plan")
-        after = stack.enter_context(prepared(engine.apply(load(document, context, plan.dtype), plan), document))
-        past, now = (Clients(each, workload.traffic, kind, words, device, seed=2) for each in (before, after))
-        for clients in (past, now):
-            clients.warm_up()
-        with watched(document) as environment:
-            take_turns(past, now, workload, usd, context, reserve)
-        judged, no_quality = quality_by_kind.measure(document, context, before, after, largest_loss(document))
-        allowed = LARGEST_DIFFERENCE[rounding_of(plan)]
-        served_ids = judge_ids(engine.runner("eager", model), now.kept, allowed)
-        wrong = served_ids.sentence if served_ids is not None and not served_ids.acceptable else None
-        refusal = wrong or too_fast(after, plan, document, now) or ""
+        runner = stack.enter_context(prepared(engine.runner(document.workload.baseline_runner, model), document))
+        bench = _Bench(document, context, model, runner)
+        tried, left_out = bench.attempts(composed)
+        recommended = not tried[-1].why_not
+        final = tried[-1] if recommended else bench.no_change(tried[-1])
+        usd = bench.usd
     free()
-    found = outcomes(workload.objectives, past.served, now.served, usd)
-    pairs = len(past.served)
-    gain = speedup(workload.objectives[0], past.served, now.served[:pairs], usd)
-    changed = bool(plan.ops) or (plan.runner, plan.dtype) != (workload.baseline_runner, dtype_of(document))
-    verdict = "missed" if refusal else overall_verdict(found, judged, changed)
-    measured = environment()
-    expected = _expected(plan, workload.objectives[0], now.served, usd, document)
-    plan.expected = Expected(device=measured.device, **expected)
+    objectives, plan = document.workload.objectives, final.plan
+    verdict = overall_verdict(final.outcomes, final.quality, final.changed)
+    expected = _expected(plan, objectives[0], final.after, usd, document)
+    plan.expected = Expected(device=final.environment.device, **expected)
+    if recommended:
+        said = sentence(final.outcomes, final.speedup, final.quality, verdict, final.no_quality)
+    else:
+        said = no_change_sentence(tried, left_out, final.outcomes, verdict)
     return VerifyResult(
-        environment=measured,
+        environment=final.environment,
         plan=plan.model_dump(),
-        before=distributions(document.model, workload.objectives, past.served, usd),
-        after=distributions(document.model, workload.objectives, now.served, usd),
-        tokens_per_second_before=tokens_per_second(past.served),
-        tokens_per_second_after=tokens_per_second(now.served),
-        goodput_after=goodput(now.served, workload.objectives),
-        speedup=gain,
-        outcomes=found,
-        quality=judged,
-        served_ids=served_ids,
-        refusal=refusal,
+        before=distributions(document.model, objectives, final.before, usd),
+        after=distributions(document.model, objectives, final.after, usd),
+        tokens_per_second_before=tokens_per_second(final.before),
+        tokens_per_second_after=tokens_per_second(final.after),
+        goodput_after=goodput(final.after, objectives),
+        recommended=recommended,
+        checks=[each.check() for each in tried],
+        speedup=final.speedup if recommended else None,
+        outcomes=final.outcomes,
+        quality=final.quality,
+        served_ids=final.served_ids,
+        refusal=tried[0].refusal,
         verdict=verdict,
         counted=document.model.counted,
-        sentence=f"The plan is refused. {refusal}" if refusal else sentence(found, gain, judged, verdict, no_quality),
+        sentence=said,
     )
 
 

@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 
 import pytest
+import sample_no_change
 import sample_runs
 
 from workbench.reports import services
@@ -24,6 +25,18 @@ def test_result_says_the_verdict_first_and_labels_its_numbers(browser, engineer,
     assert "<dt>Not to be used</dt><dd>skinny, megakernel</dd>" in page
     for basis in ("basis-measured", "basis-modelled", "basis-stated"):
         assert basis in page
+
+
+def test_where_no_change_is_recommended_the_page_claims_none(browser, engineer, done):
+    found = sample_no_change.no_change()
+    for stage in ("verify", "price"):
+        done.stages.filter(stage=stage).update(result=getattr(found, stage).model_dump(mode="json"))
+    page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
+    assert "No change is recommended. compiled, CUDA graphs: The median TTF64 is 1.17x slower" in page
+    assert "Not confirmed by verify. The median TTF64 is 1.17x slower" in page
+    assert "no change recommended" in page
+    for claim in ("3.46x", "0.858", ">Speedup<", "Tokens per dollar", "tokens per dollar"):
+        assert claim not in page
 
 
 def test_every_chart_has_its_data_and_its_table(browser, engineer, done):

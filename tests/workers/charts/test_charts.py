@@ -127,11 +127,19 @@ def test_an_operation_without_evidence_is_named_all_the_same():
 )
 def test_the_chosen_plan_says_against_what(after, unit, words):
     document = results()
+    document.verify = None
     for trial in document.compose.trials:
         trial.unit = unit
     document.compose.trials[1].primary = Interval(value=after, low=after, high=after)
     assert words in plans.why(document)
     assert plans.ranked(document)[0] is plans.chosen(document)
+
+
+def test_a_claim_of_compose_that_verify_contradicts_gives_way_to_the_verified_figure():
+    document = results()
+    assert "3.46x faster than the next, eager" in plans.why(document)
+    document.compose.trials[1].primary = Interval(value=5.6, low=5.5, high=5.7)
+    assert plans.why(document) == "Beside what serves today it is 3.47x faster in the median, as verified."
 
 
 def test_a_label_that_is_too_wide_is_cut_within_the_drawing():
@@ -145,6 +153,7 @@ def test_a_label_that_is_too_wide_is_cut_within_the_drawing():
 
 def test_what_serves_today_is_compared_as_well_and_alone_there_is_nothing_to_compare():
     document = results()
+    document.verify = None
     trials = document.compose.trials
     trials.insert(1, trials[1].model_copy(update={"label": "cuda_graphs", "chosen": False}))
     trials[1].primary = Interval(value=90, low=90, high=90)

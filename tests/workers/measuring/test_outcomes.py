@@ -62,11 +62,11 @@ def test_sampling_goes_on_until_every_objective_is_decided():
     ("value", "difference", "words"),
     [
         (2.0, True, "the median TTF64 is 2.00x faster than before (1.99 to 2.01)"),
-        (0.5, True, "2.00x slower than before (1.96 to 2.04), so better keep what runs today"),
+        (0.5, True, "2.00x slower than before (1.96 to 2.04)"),
         (1.01, False, "lies inside the noise floor, which is no difference"),
     ],
 )
-def test_the_speedup_is_said_of_the_median_and_a_slower_plan_is_no_advice(value, difference, words):
+def test_the_speedup_is_said_of_the_median(value, difference, words):
     ratio = Interval(value=value, low=value - 0.01, high=value + 0.01)
     gain = Speedup(metric="ttf_n", ratio=ratio, noise=ratio, difference=difference)
     promise = Objective(metric="ttf_n", n=64, percentile=99, limit=100)

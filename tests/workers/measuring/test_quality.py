@@ -76,7 +76,7 @@ def test_quality_may_stay_unverified_only_for_lower_precision(options, allowed, 
     plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32", options=options)
     environment = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
     document.results.compose = ComposeResult(environment=environment, trials=[], plan=plan.model_dump())
-    assert verify.largest_loss(document) == expected
+    assert verify.largest_loss(document, plan) == expected
 
 
 @pytest.mark.parametrize("largest_loss", [0.01, None])

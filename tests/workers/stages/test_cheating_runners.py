@@ -68,10 +68,10 @@ def test_compose_refuses_made_up_ids(context):
 
 def test_verify_refuses_made_up_ids(context):
     found = verified(context, "megakernel")
-    assert found.verdict == "missed"
-    assert found.sentence.startswith("The plan is refused. The ids that it served are not the model's")
-    assert found.served_ids is not None
-    assert not found.served_ids.acceptable
+    assert not found.recommended
+    assert found.plan["runner"] == "eager"
+    assert found.refusal.startswith("The ids that it served are not the model's")
+    assert f"The plan is refused. {found.refusal}" in found.sentence
 
 
 def test_an_honest_plan_has_its_ids_on_record(context):

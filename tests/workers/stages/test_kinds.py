@@ -145,7 +145,6 @@ def test_throughput_and_price_count_what_the_model_gives(name, counted, a_reques
     assert rate.unit == f"{counted}/s"
     assert rate.samples[0] == pytest.approx(2 * a_request / latency.samples[0] * 1000, rel=0.2)
     assert f"A million {counted} costs" in found.price.sentence
-    assert f"the {counted} per dollar" in found.price.sentence
 
 
 @KINDS
@@ -195,7 +194,7 @@ def test_a_masked_language_model_is_judged_by_tokens():
 @pytest.mark.parametrize("name", ["embedder", "classifier", "images", "T5", "Whisper"])
 def test_every_kind_ends_in_a_verdict(name):
     assert run_of(name).results.verify.verdict == "met"
-    assert "The SLA is met" in run_of(name).results.verify.sentence
+    assert "With what runs today the SLA is met" in run_of(name).results.verify.sentence
 
 
 def test_a_crash_in_quality_keeps_what_was_measured(tmp_path, monkeypatch):
@@ -209,7 +208,7 @@ def test_a_crash_in_quality_keeps_what_was_measured(tmp_path, monkeypatch):
     assert found.quality is None
     assert found.verdict == "met"
     assert found.outcomes[0].samples >= 20
-    assert "quality could not be measured: RuntimeError: index 20481 is out of bounds" in found.sentence
+    assert "Quality could not be measured: RuntimeError: index 20481 is out of bounds" in found.sentence
 
 
 def test_what_cannot_be_fed_is_refused_at_admission(tmp_path):

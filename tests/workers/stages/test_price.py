@@ -59,6 +59,13 @@ def verified(before_ms=281.0, after_ms=77.0, before="missed", after="met") -> Ve
     )
 
 
+@pytest.mark.parametrize("recommended", [True, False])
+def test_only_a_change_has_a_ratio_of_tokens_per_dollar(recommended):
+    found = price(workload(), BOOK, "h100", verified().model_copy(update={"recommended": recommended}))
+    assert (found.before_after_ratio is not None) == recommended
+    assert ("the tokens per dollar" in found.sentence) == recommended
+
+
 def test_a_million_tokens_by_hand():
     assert usd_per_mtok(3.60, 1000) == pytest.approx(1.0)
     assert usd_per_mtok(3.60, 1000, duty_cycle=0.25) == pytest.approx(4.0)

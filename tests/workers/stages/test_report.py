@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from sample_no_change import no_change
 from sample_results import results, stage_input
 
 from workers.documents.stages import Results
@@ -41,3 +42,11 @@ def test_a_missed_limit_says_so():
 def test_refuses_a_run_that_was_not_verified():
     with pytest.raises(StageError, match="no verified result"):
         render(stage_input().model_copy(update={"results": Results()}))
+
+
+def test_where_no_change_is_recommended_the_report_has_no_ratio():
+    page = render(stage_input().model_copy(update={"results": no_change()}))
+    assert headline(no_change().verify).endswith("no change recommended")
+    assert "1.17x slower than what runs today" in page
+    assert "3.46x" not in page
+    assert "tokens per dollar" not in page

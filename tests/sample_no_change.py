@@ -1,0 +1,36 @@
+"""A results document of a run that recommends no change, for tests of charts, pages and the report. Made up."""
+
+from sample_results import compose, manifest, results, workload
+
+from workers.documents.measurement import Interval
+from workers.documents.prices import default_price_book
+from workers.documents.stages import PlanCheck, Results
+from workers.stages.price import price
+
+
+def no_change() -> Results:
+    """Results whose chosen plan verify did not confirm, so that what runs today stands."""
+    found = results()
+    reason = "The median TTF64 is 1.17x slower than what runs today."
+    today, first = compose().trials[0], found.verify.outcomes[0]
+    slower = found.verify.speedup.model_copy(update={"ratio": Interval(value=0.858, low=0.85, high=0.87)})
+    check = PlanCheck(label="compiled, CUDA graphs", confirmed=False, reason=reason, speedup=slower)
+    found.verify = found.verify.model_copy(
+        update={
+            "plan": today.plan,
+            "after": found.verify.before,
+            "tokens_per_second_after": found.verify.tokens_per_second_before,
+            "recommended": False,
+            "checks": [check],
+            "speedup": None,
+            "outcomes": [
+                each.model_copy(update={"after": each.before, "verdict": "missed"}) for each in found.verify.outcomes
+            ],
+            "quality": None,
+            "verdict": "missed",
+            "sentence": f"No change is recommended. {check.label}: {reason} With what runs today the SLA is missed: "
+            f"{first.objective.label} is {first.before:.4g} ms, promised at most 100 ms.",
+        }
+    )
+    found.price = price(workload(), default_price_book(), "h200", found.verify, manifest())
+    return found

@@ -1,0 +1,122 @@
+"""Verify recommends a plan only when it confirms it; else the next best is verified, then what runs today stands."""
+
+import time
+
+import pytest
+
+from kernels.engine import running
+from kernels.engine.eager import EagerRunner
+from kernels.plan import Plan
+from tests.workers.conftest import stage_input
+from workers.charts import plans
+from workers.documents.measurement import Environment, Interval
+from workers.documents.stages import ComposeResult, PlanTrial, Results, StageInput, VerifyResult
+from workers.harness.context import Context
+from workers.planning.confirmation import to_verify
+from workers.stages import verify
+from workers.stages.price import price
+
+ENVIRONMENT = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
+
+
+class SlowRunner(EagerRunner):
+    """The eager runner after a pause."""
+
+    def __init__(self, model, options=None, ops=None) -> None:
+        super().__init__(model, options)
+
+    def generate(self, *given, **more):
+        time.sleep(0.15)
+        return super().generate(*given, **more)
+
+
+@pytest.fixture(autouse=True)
+def slow_runners(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runners `compiled`, of today, and `megakernel`, of plans, are slow here."""
+    monkeypatch.setitem(running.RUNNERS, "compiled", f"{__name__}.SlowRunner")
+    monkeypatch.setitem(running.RUNNERS, "megakernel", f"{__name__}.SlowRunner")
+    monkeypatch.setattr(verify, "LEAST_SECONDS", 0.0)
+
+
+def document_of(chosen: int, *trials: tuple[str, str, float], **sla) -> StageInput:
+    """A composed run; `trials` are (runner, dtype, quick milliseconds), the first of them what runs today."""
+    document = stage_input("verify", **{"baseline_runner": trials[0][0]} | sla)
+    made = []
+    for index, (runner, dtype, ms) in enumerate(trials):
+        plan = Plan(model_digest=document.model.digest, gpu="cpu", runner=runner, dtype=dtype).model_dump()
+        primary = Interval(value=ms, low=ms, high=ms)
+        label = f"{runner} in {dtype}"
+        made.append(PlanTrial(label=label, plan=plan, primary=primary, gate="pass", chosen=index == chosen))
+    document.results.compose = ComposeResult(environment=ENVIRONMENT, trials=made, plan=made[chosen].plan)
+    return document
+
+
+def verified(document: StageInput, context: Context, seconds: float = 60) -> tuple[VerifyResult, Results]:
+    found = verify.run(document, Context(context.model_dir, context.artifacts, seconds=seconds))
+    return found, document.results.model_copy(update={"verify": found})
+
+
+def test_a_faster_plan_is_recommended(context):
+    found, results = verified(document_of(1, ("compiled", "fp32", 200), ("eager", "fp32", 20)), context)
+    assert found.recommended
+    assert found.speedup.ratio.low > 1
+    assert [each.confirmed for each in found.checks] == [True]
+    assert plans.chosen(results).label == "eager in fp32"
+
+
+def test_a_plan_that_verify_finds_slower_gives_way_to_what_runs_today(context):
+    found, results = verified(document_of(1, ("eager", "fp32", 100), ("megakernel", "fp32", 2)), context)
+    assert not found.recommended
+    assert found.plan["runner"] == "eager"
+    assert found.speedup is None
+    assert found.checks[0].speedup.ratio.value < 1
+    assert found.sentence.startswith("No change is recommended. megakernel in fp32: The median TTF8 is ")
+    assert found.outcomes[0].before == found.outcomes[0].after
+    assert plans.chosen(results).label == "eager in fp32"
+    assert "50.00x" not in plans.why(results)
+    slower = next(each for each in plans.ranked(results) if each.label == "megakernel in fp32")
+    assert slower.reason.startswith("Not confirmed by verify. The median TTF8")
+
+
+def test_the_same_plan_before_and_after_has_no_ratio(context):
+    document = document_of(0, ("eager", "fp32", 20))
+    found, _ = verified(document, context)
+    assert not found.recommended
+    assert found.speedup is None
+    assert found.checks[0].speedup is None
+    assert "Nothing that was tried is faster than what runs today." in found.sentence
+    priced = price(document.workload, document.prices, "cpu", found, document.model)
+    assert priced.before_after_ratio is None
+    assert "tokens per dollar" not in priced.sentence
+
+
+def test_where_quality_rejects_a_plan_the_next_best_is_verified(context):
+    trials = [("compiled", "fp32", 200), ("eager", "bf16", 10), ("eager", "fp32", 20)]
+    constraints = {"gpu_classes": ["cpu"], "precisions": ["fp32", "bf16"], "max_quality_loss": 0}
+    found, results = verified(document_of(1, *trials, constraints=constraints), context, seconds=240)
+    assert [(each.label, each.confirmed) for each in found.checks] == [
+        ("eager in bf16", False),
+        ("eager in fp32", True),
+    ]
+    assert "not acceptable" in found.checks[0].reason
+    assert found.recommended
+    assert found.plan["dtype"] == "fp32"
+    assert found.quality.acceptable
+    assert found.verdict == "met"
+    assert plans.chosen(results).label == "eager in fp32"
+
+
+def test_a_plan_that_time_is_short_for_is_named(context):
+    trials = [("compiled", "fp32", 200), ("eager", "bf16", 10), ("eager", "fp32", 20)]
+    constraints = {"gpu_classes": ["cpu"], "precisions": ["fp32", "bf16"], "max_quality_loss": 0}
+    found, _ = verified(document_of(1, *trials, constraints=constraints), context, seconds=0)
+    assert not found.recommended
+    assert "Time was short to verify eager in fp32." in found.sentence
+
+
+def test_only_plans_that_beat_todays_are_verified_next():
+    document = document_of(
+        1, ("eager", "fp32", 20), ("compiled", "bf16", 5), ("compiled", "fp32", 10), ("eager", "bf16", 21)
+    )
+    composed = Plan.model_validate(document.results.compose.plan)
+    assert [label for label, _ in to_verify(document, composed)] == ["compiled in bf16", "compiled in fp32"]

@@ -1,0 +1,122 @@
+"""Which composed plans verify measures, in which order, and whether one is confirmed as a change worth making."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kernels.plan import Plan
+from workers.charts.text import times
+from workers.documents.measurement import Environment
+from workers.documents.stages import (
+    ObjectiveOutcome,
+    PlanCheck,
+    PlanTrial,
+    Quality,
+    ServedIds,
+    Speedup,
+    StageInput,
+)
+from workers.measuring.served_model import dtype_of
+from workers.planning import ranking
+from workers.statistics import Served
+from workers.verdicts import overall
+
+MOST_PLANS = 3
+"""Plans that are verified at most, the composed one included."""
+
+
+@dataclass
+class Attempt:
+    """One plan measured beside what runs today: what was served before and after, and what was found."""
+
+    label: str
+    plan: Plan
+    changed: bool
+    environment: Environment
+    before: list[Served]
+    after: list[Served]
+    outcomes: list[ObjectiveOutcome]
+    speedup: Speedup
+    quality: Quality | None
+    no_quality: str
+    served_ids: ServedIds | None
+    refusal: str
+    seconds: float
+
+    @property
+    def why_not(self) -> str:
+        """Why the plan is no change to recommend, as a sentence; "" when it is confirmed.
+
+        Confirmed is an honest plan of acceptable quality that meets an SLA which is missed today, or is faster without
+        missing an SLA that is met today.
+        """
+        if not self.changed:
+            return "Nothing that was tried is faster than what runs today."
+        if self.refusal:
+            return f"The plan is refused. {self.refusal}"
+        if self.quality is not None and not self.quality.acceptable:
+            return self.quality.sentence
+        today = overall([each.verdict_before for each in self.outcomes])
+        after = overall([each.verdict for each in self.outcomes])
+        if (today, after) == ("met", "missed"):
+            return "It misses the SLA, which is met today."
+        if (today, after) == ("missed", "met"):
+            return ""
+        return self._not_faster()
+
+    def _not_faster(self) -> str:
+        ratio, objective = self.speedup.ratio, self.outcomes[0].objective
+        if not self.speedup.difference:
+            return f"The change of the median {objective.title} lies inside the noise floor, which is no difference."
+        if ratio.value < 1:
+            return f"The median {objective.title} is {times(ratio.value, objective.unit)} than what runs today."
+        return ""
+
+    def check(self) -> PlanCheck:
+        """The record of this attempt in the result."""
+        return PlanCheck(
+            label=self.label,
+            confirmed=not self.why_not,
+            reason=self.why_not,
+            speedup=self.speedup if self.changed else None,
+            quality=self.quality,
+        )
+
+
+def present_plan(document: StageInput) -> Plan:
+    """The plan that runs the model as the customer does today."""
+    return Plan(
+        model_digest=document.model.digest,
+        gpu=document.gpu_class,
+        runner=document.workload.baseline_runner,
+        dtype=dtype_of(document),  # type: ignore[arg-type]
+    )
+
+
+def is_change(plan: Plan, document: StageInput) -> bool:
+    """Whether the plan runs the model in another way than today."""
+    today = present_plan(document)
+    return bool(plan.ops or plan.options) or (plan.runner, plan.dtype) != (today.runner, today.dtype)
+
+
+def to_verify(document: StageInput, composed: Plan) -> list[tuple[str, Plan]]:
+    """(label, plan) of the composed plan, then of the other plans that passed in compose and beat today's, best first.
+
+    Only the composed plan where it is what runs today.
+    """
+    trials = document.results.compose.trials if document.results.compose else []
+    label = next((each.label for each in trials if each.chosen), composed.runner)
+    if not is_change(composed, document):
+        return [(label, composed)]
+    others = [(each.label, Plan.model_validate(each.plan)) for each in _rivals(trials, document)]
+    return [(label, composed), *others][:MOST_PLANS]
+
+
+def _rivals(trials: Sequence[PlanTrial], document: StageInput) -> list[PlanTrial]:
+    """The trials that passed, were not chosen and are better than today's, best first."""
+    lower = document.workload.objectives[0].direction != "at_least"
+    passed = [each for each in trials if each.gate == "pass" and each.primary is not None]
+    today = next((each for each in passed if not is_change(Plan.model_validate(each.plan), document)), None)
+    found = [each for each in passed if not each.chosen and is_change(Plan.model_validate(each.plan), document)]
+    if today is not None:
+        found = [each for each in found if ranking.better(each, today, lower)]
+    return sorted(found, key=lambda each: each.primary.value if each.primary else 0.0, reverse=not lower)
