@@ -51,6 +51,17 @@ def test_a_file_that_is_not_the_manifests_is_refused_and_not_kept(tmp_path: Path
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 
 
+@pytest.mark.parametrize("path", ["ä" * 128, f"folder/{'ä' * 128}/weights"])
+def test_a_name_too_long_for_the_disk_is_refused_in_a_sentence(tmp_path: Path, path: str) -> None:
+    source = Files({path: b"x"})
+    with (
+        pytest.raises(BadModel, match="a name on the worker's disk has at most 255 bytes"),
+        ModelCache(tmp_path, 1000).model(_manifest("a1", {path: b"x"}), source),
+    ):
+        pass
+    assert source.asked == 0
+
+
 @pytest.mark.parametrize("path", ["../out", "/etc/passwd", "a/../../out"])
 def test_a_path_cannot_climb_out(tmp_path: Path, path: str) -> None:
     cache = ModelCache(tmp_path / "cache", 1000)
