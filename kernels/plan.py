@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 PARAMS_OF_VERSION_1 = {
-    "pdl": "pdl",
+    "overlap": "pdl",
     "ahead": "l2_prefetch",
     "late": "late_trigger",
     "claims": "dynamic",
