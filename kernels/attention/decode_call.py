@@ -1,4 +1,6 @@
-"""One decode attention, laid out for a case and checked at each call. Imports Triton: for `build` alone."""
+"""A call of decode attention: chooses the splits for a case and checks each call. Only `build` imports this module: it
+needs Triton.
+"""
 
 import math
 from typing import NamedTuple
@@ -14,24 +16,26 @@ from kernels.ops import AttentionCase
 LOG2E = math.log2(math.e)
 INTEGERS = (torch.int32, torch.int64)
 MOST_CHUNKS = 16
-"""Most rounds in which the last to arrive reads the parts: it is one program, and the others are done by then."""
+"""The most rounds in which the last program to arrive reads the parts. It works alone: the other programs have ended.
+"""
 
 
 def processors() -> int:
-    """Streaming multiprocessors of the current GPU; 2 in Triton's interpreter, so that there are splits to merge."""
+    """Streaming multiprocessors of the current GPU; 2 in Triton's interpreter, so that splits are merged."""
     if not torch.cuda.is_available():
         return 2
     return torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count
 
 
 def split_count(pairs: int, kv_len: int, block: int, per_sm: int) -> int:
-    """As many splits of each pair of sequence and KV head as fill the GPU once, none smaller than a tile of keys."""
+    """The splits of each pair of sequence and KV head that fill the GPU once; each has at least one tile of keys."""
     return max(1, min(processors() * per_sm // max(1, pairs), triton.cdiv(max(1, kv_len), block)))
 
 
 def constants_for(case: AttentionCase, tuning: dict[str, int]) -> dict[str, int]:
-    """The kernel's constants of rows and splits. Where the parts of a few splits alone would take the last to arrive
-    another round of reading, those splits are left out.
+    """The kernel's constants of rows and splits.
+
+    If only a few parts would need another round of reading in the merge, their splits are left out.
     """
     group, warps = case.heads // case.kv_heads, tuning["warps"]
     rows = max(1, case.q_len * group)
@@ -45,10 +49,10 @@ def constants_for(case: AttentionCase, tuning: dict[str, int]) -> dict[str, int]
 
 
 class DecodeCall:
-    """The callable of `decode_split`: see its `build`. Holds the counters of its merge, one set for each stream.
+    """The callable of `decode_split`: see its `build`. Holds the merge counters, one set for each stream.
 
-    `scale` multiplies q · k (None: 1/√head_dim). Under a CUDA graph: capture it with lengths or position in a tensor
-    that stays, and k and v of a fixed capacity, the case's kv_len; later replays read what the tensors hold then.
+    `scale` multiplies q · k (None: 1/√head_dim). For a CUDA graph, capture it with lengths or position in a tensor that
+    keeps its address, and k and v with the case's kv_len as capacity. Replays read the tensors' current values.
     """
 
     def __init__(self, case: AttentionCase, tuning: dict[str, int], scale: float | None = None) -> None:
@@ -112,15 +116,17 @@ class DecodeCall:
 
 
 class Counts(NamedTuple):
-    """How many keys are seen: `given` + `more` of each sequence (None: all), at most `capacity`."""
+    """The keys seen by each sequence: `given` + `more` (None: all), at most `capacity`."""
 
     given: torch.Tensor | None
     more: int
     capacity: int
 
     def check(self, k: torch.Tensor, page_table: torch.Tensor | None) -> None:
-        """Reads lengths (or positions: `more` 1) and page table on the host. Raises ValueError for a length below 0 or
-        above the capacity, and for a used entry of the table that is no page of k.
+        """Reads lengths (or positions: `more` is 1) and the page table on the host.
+
+        Raises ValueError for a length below 0 or above the capacity, and for a used entry of the table that is no page
+        of k.
         """
         check_cache(self.given, self.capacity - self.more, page_table, k.shape[0], k.shape[1], self.more)
 
@@ -132,7 +138,7 @@ def counts_of(
     page_table: torch.Tensor | None,
     position: torch.Tensor | None,
 ) -> Counts:
-    """The counts of a call; a position is a length - 1."""
+    """The counts of a call. A position is a length - 1."""
     given = lengths if position is None else position
     held = k.shape[1] if page_table is None else page_table.shape[1] * k.shape[1]
     return Counts(given, int(position is not None), case.kv_len if given is None else held)
@@ -194,7 +200,7 @@ def _check_cache_tensors(
 
 
 def _pairs(v: torch.Tensor) -> torch.Tensor:
-    """An fp8 cache as int16, two values in each. Raises ValueError where a row does not begin at an even value."""
+    """An fp8 cache as int16, two values in each. Raises ValueError if a row begins at an odd value."""
     if v.shape[-1] % 2 or v.storage_offset() % 2 or any(step % 2 for step in v.stride()[:3]):
         raise ValueError(f"v has strides {v.stride()} in fp8: even ones, and an even head_dim, are needed")
     return v.view(torch.int16)

@@ -1,4 +1,4 @@
-"""Decode attention in CUDA C++ for Hopper: the cache goes straight into registers. See decode_hopper.cu."""
+"""Decode attention in CUDA C++ for Hopper: keys and values are loaded directly into registers. See decode_hopper.cu."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ ELEMENTS = {"bf16": "bf16", "fp16": "f16"}
 HEAD_DIMS, GROUP_MOST = (64, 128), 8
 MOST_SPLITS, MOST_CLUSTER = 32, 8
 STEP = 16
-"""Keys of one product, which a page must hold."""
+"""Keys of one product. A page must hold a multiple of them."""
 
 PARAMS = ("warps", "steps")
 SPACE: dict[tuple[int, bool], tuple[tuple[int, int], ...]] = {
@@ -27,12 +27,12 @@ SPACE: dict[tuple[int, bool], tuple[tuple[int, int], ...]] = {
     (128, False): ((12, 1), (8, 2)),
     (128, True): ((16, 1),),
 }
-"""What is worth timing by head_dim and whether the cache is fp8, as `PARAMS`."""
+"""The sets of params to time by head_dim and whether the cache is fp8, as `PARAMS`."""
 
 
 @register
 class DecodeHopper(Variant):
-    """One query over a long cache; the keys are shared out over the whole GPU and read by the warps that need them."""
+    """One query over a long cache. All SMs share the keys; each warp loads the keys that it multiplies."""
 
     name = "decode_hopper"
     op = "attention"
@@ -46,10 +46,10 @@ class DecodeHopper(Variant):
         return _refused(case)
 
     def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """As `decode_split`'s function, for one query; k and v must be aligned to 16 bytes, a page holds a multiple
-        of 16 keys.
+        """`decode_split`'s function for one query. k and v must be aligned to 16 bytes; a page holds a multiple of 16
+        keys.
 
-        Params: `warps` of a block and `steps` of 16 keys that a warp has in flight. Raises ValueError.
+        Params: `warps` of a block, and `steps` of 16 keys that a warp has in flight. Raises ValueError.
         """
         from kernels.attention.decode_hopper_call import HopperCall
 
@@ -85,7 +85,7 @@ def shared_bytes(given: dict[str, Any]) -> int:
 
 
 def split_count(case: AttentionCase, tuning: dict[str, int], processors: int) -> int:
-    """As many blocks of each pair of sequence and KV head as fill the GPU once; each has a step for every warp."""
+    """Blocks of each pair of sequence and KV head that fill the GPU once; each has at least a step for every warp."""
     filling = processors // max(1, case.batch * case.kv_heads)
     return max(1, min(filling, case.kv_len // (STEP * tuning["warps"]), MOST_SPLITS))
 

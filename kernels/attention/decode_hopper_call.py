@@ -1,4 +1,4 @@
-"""One decode attention on Hopper, to be called. Imports Triton: for `build` alone."""
+"""A call of decode attention on Hopper. Only `build` imports this module: it needs Triton."""
 
 import math
 from functools import partial
@@ -28,7 +28,7 @@ CALL = np.dtype(
     + [("scale", np.float32)],
     align=True,
 )
-"""`Call` of the source; strides in bytes, but for those of lengths and table."""
+"""`struct Call` of the source; strides in bytes, except those of lengths and table."""
 
 
 class HopperCall(CudaCall):
@@ -48,7 +48,7 @@ class HopperCall(CudaCall):
         self._kernel(case.kv_lengths is not None, (case.page_size or STEP) if case.paged else 0)
 
     def _kernel(self, counted: bool, page: int) -> tuple[Any, int]:
-        """The kernel that reads lengths or not and has pages of this size, and the shared memory it takes."""
+        """The kernel for given lengths or none and for this page size, with its shared memory."""
         if (counted, page) not in self._kernels:
             given = constants(self.case, self.tuning, self.splits, counted, page)
             size = shared_bytes(given)
@@ -124,7 +124,7 @@ class HopperCall(CudaCall):
 
 
 def _strides(q: Tensor, k: Tensor, v: Tensor) -> Any:
-    """`CALL` with the strides in bytes. Raises ValueError for an address or stride that is no multiple of 16 bytes."""
+    """`CALL` with strides in bytes. Raises ValueError for an address or stride that is no multiple of 16 bytes."""
     call = np.zeros((), CALL)
     for name, given in (("q", q), ("k", k), ("v", v)):
         steps = [step * given.element_size() for step in given.stride()[:3]]

@@ -15,14 +15,13 @@ MOST_ROWS = 64
 """Queries times grouped heads that one program holds."""
 
 SAFE_ROWS = 32
-"""The same with an fp8 cache or a head_dim up to 32. Above it the rows are padded to 64 and Triton 3.6 takes `wgmma`
-in place of `mma`, and where a tile of values is 32 columns wide the answer was wrong on an H200.
-"""
+"""The same with an fp8 cache or a head_dim up to 32. With more rows Triton 3.6 pads to 64 and uses `wgmma` in place of
+`mma`; with tiles of values 32 columns wide, the results on an H200 were wrong."""
 
 
 @register
 class DecodeSplit(Variant):
-    """A few queries over a long cache; the keys are shared out over the whole GPU."""
+    """A few queries over a long cache; all SMs share the keys."""
 
     name = "decode_split"
     op = "attention"
@@ -39,11 +38,11 @@ class DecodeSplit(Variant):
         """f(q, k, v, lengths=None, page_table=None, k_scale=None, v_scale=None, position=None, check=False) -> o.
 
         q [batch, q_len, heads, head_dim]. k and v [batch, capacity, kv_heads, head_dim], or paged [pages, page_size,
-        kv_heads, head_dim] with page_table [batch, max_pages] int32. lengths [batch] or [1], int32 or int64, are read
-        on the device: the keys of each sequence (None: all there are); position, in their place, is lengths - 1. An
-        fp8 cache takes k_scale and v_scale [kv_heads] float32: k ≈ values · scale. Lengths and pages that cannot be
-        give NaN in their sequence; with `check` they are read on the host first and raise ValueError. So does every
-        shape, dtype, device or stride that does not fit, by the argument's name.
+        kv_heads, head_dim] with page_table [batch, max_pages] int32. lengths [batch] or [1], int32 or int64, are the
+        keys of each sequence, read on the device (None: all). position may be given instead: lengths - 1. An fp8 cache
+        takes k_scale and v_scale [kv_heads] float32: k ≈ values · scale. Invalid lengths and pages make their sequence
+        NaN. With `check` the host reads them first and raises ValueError. A wrong shape, dtype, device or stride raises
+        ValueError that names the argument.
 
         Takes `splits` (0: as many as fill the GPU with `per_sm` programs on each SM), `per_sm`, `block` keys of a tile,
         `warps`, `stages`. Takes fp32 in Triton's interpreter. It can be captured in a CUDA graph: see `DecodeCall`.
@@ -61,9 +60,9 @@ class DecodeSplit(Variant):
 
 
 def _tiles(case: AttentionCase) -> tuple[tuple[int, int, int, int], ...]:
-    """What is worth timing, the fastest on an H200 first: programs on an SM, keys of a tile, warps, stages.
+    """The tiles to time, the fastest on an H200 first: programs on an SM, keys of a tile, warps, stages.
 
-    `per_sm` programs fit on an SM at once; more would run in a second wave. A page table's reads take a stage more.
+    `per_sm` programs fit on an SM at once; more would run in a second wave. Page tables take one more stage.
     """
     if case.q_len * (case.heads // case.kv_heads) > 16:
         return ((1, 32, 4, 2), (1, 64, 4, 2)) if case.head_dim <= 128 else ((1, 32, 8, 2),)
@@ -81,7 +80,7 @@ def _tiles(case: AttentionCase) -> tuple[tuple[int, int, int, int], ...]:
 
 
 def refused(case: AttentionCase) -> Refusal | None:
-    """Why a cache's case cannot be served on any GPU; None where it can."""
+    """The reason why no GPU can serve a cache's case; None if one can."""
     if case.heads % case.kv_heads:
         return Refusal(f"heads is {case.heads}, not a multiple of kv_heads {case.kv_heads}")
     rows = case.q_len * case.heads // case.kv_heads

@@ -1,10 +1,12 @@
-"""Attention of a few queries over a long KV cache, in Triton: split along the keys, merged by the last to arrive.
+"""Attention of a few queries over a long KV cache, in Triton: split along the keys, merged by the last program to
+arrive.
 
 program (KV head, split, sequence)
-  q of all the head's queries and grouped heads  [rows, head_dim]   registers
-  for its tiles of keys:  k, v ──cp.async──► shared memory ──► s = q·kᵀ ──► running max, sum ──► acc += p·v
-  acc / sum and log2 of the sum ──► parts, sums (float32)
-  arrivals + 1; who makes it `splits` reads all parts of this head and sequence in order, writes o, resets it
+    q of all the head's queries and grouped heads  [rows, head_dim]   registers
+    for its tiles of keys:  k, v ──cp.async──► shared memory ──► s = q·kᵀ ──► running max, sum ──► acc += p·v
+    acc / sum and log2 of the sum ──► parts, sums (float32)
+    arrivals + 1; the last of `splits` programs reads all parts of this head and sequence in order, writes o, and
+    resets the counter
 """
 
 import torch
@@ -16,7 +18,7 @@ import triton.language as tl
 def places(
     start, end, page_table, pages, k_page, k_token, v_page, v_token, PAGE_SIZE: tl.constexpr, COUNT: tl.constexpr
 ):
-    """Offsets in k and in v of keys start, start + 1, … (int64 [COUNT]), and which lie before end, on real pages."""
+    """Offsets in k and in v of keys start, start + 1, … (int64 [COUNT]), and a mask: before end, on a valid page."""
     n = start + tl.arange(0, COUNT)
     known = n < end
     if PAGE_SIZE == 0:
@@ -44,11 +46,11 @@ def attend(
     softcap, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr, PAGE_SIZE: tl.constexpr,
     CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, STAGES: tl.constexpr, FP8: tl.constexpr,
 ):  # fmt: skip
-    """Keys begin … end of one KV head: q [rows, BLOCK_D] at positions last [rows]; scale [rows] makes q·k base-2 scores
-    (with SOFTCAP plain ones). Returns the running maximum, sum and products.
+    """Attends to keys begin … end of one KV head. Returns the running maximum, sum and products.
 
-    An fp8 v comes as int16, two values in each: its tile is then transposed by 16-bit units on the way to the tensor
-    cores, as bf16 is, and acc and odd hold the products of even and odd dimensions. Otherwise odd stays as it is.
+    q is [rows, BLOCK_D] at positions last [rows]; scale [rows] makes q·k base-2 scores (with SOFTCAP plain ones). An
+    fp8 v comes as int16, two values in each. Its tile is transposed in 16-bit units for the tensor cores, as bf16 is;
+    acc and odd hold the products of even and odd dimensions. For other dtypes odd is unchanged.
     """
     d = tl.arange(0, BLOCK_D)
     e = tl.arange(0, BLOCK_D // 2 if FP8 else BLOCK_D)
@@ -89,7 +91,7 @@ def attend(
 
 @triton.jit
 def share_of_keys(length, first, split, SPLITS: tl.constexpr, BLOCK_N: tl.constexpr):
-    """Where a split begins and ends: whole tiles of the keys first … length, as evenly as they divide."""
+    """The first and last key of a split: whole tiles of the keys first … length, divided as evenly as possible."""
     first = first // BLOCK_N * BLOCK_N
     tiles = tl.cdiv(length - first, BLOCK_N)
     begin = first + tiles * split // SPLITS * BLOCK_N
@@ -120,22 +122,22 @@ def merge(
     parts, sums, first, factor, o_at, o, o_token, o_head, REAL: tl.constexpr, GROUP: tl.constexpr,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, SPLITS: tl.constexpr, CHUNK: tl.constexpr, REAL_BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """o = factor · Σ share · part over the splits, in their order; a split's share is 2 to its sum, over all."""
+    """o = factor · Σ share · part over the splits, in order. A split's share is 2^(its sum) / Σ 2^(sums)."""
     row, d = tl.arange(0, REAL_BLOCK), tl.arange(0, BLOCK_D)
     highest = tl.full([REAL_BLOCK], float("-inf"), tl.float32)
     shares = tl.zeros([REAL_BLOCK], tl.float32)
     added = tl.zeros([REAL_BLOCK, BLOCK_D], tl.float32)
     for chunk in tl.range(0, SPLITS, CHUNK):
         each = chunk + tl.arange(0, CHUNK)
-        there = (each < SPLITS)[:, None] & (row < REAL)[None, :]
+        valid = (each < SPLITS)[:, None] & (row < REAL)[None, :]
         at = first + each[:, None] * REAL + row[None, :]
-        weight = tl.load(sums + at, mask=there, other=float("-inf"), cache_modifier=".cg")
-        written = there[:, :, None] & (d < HEAD_DIM)[None, None, :]
+        weight = tl.load(sums + at, mask=valid, other=float("-inf"), cache_modifier=".cg")
+        written = valid[:, :, None] & (d < HEAD_DIM)[None, None, :]
         part = tl.load(parts + at[:, :, None] * HEAD_DIM + d[None, None, :], written, other=0.0, cache_modifier=".cg")
         higher = tl.maximum(highest, tl.max(weight, axis=0))
         base = tl.where(higher == float("-inf"), 0.0, higher)
         share, fade = tl.exp2(weight - base[None, :]), tl.exp2(highest - base)
-        part = tl.where((weight == float("-inf"))[:, :, None], 0.0, part)  # a split without keys leaves none
+        part = tl.where((weight == float("-inf"))[:, :, None], 0.0, part)  # a split without keys contributes nothing
         added = added * fade[:, None] + tl.sum(part * share[:, :, None], axis=0)
         shares, highest = shares * fade + tl.sum(share, axis=0), higher
     out = added * (factor / tl.where(shares == 0, 1.0, shares))[:, None]
@@ -148,9 +150,9 @@ def finish(
     ROWS: tl.constexpr, REAL: tl.constexpr, GROUP: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr,
     SPLITS: tl.constexpr, CHUNK: tl.constexpr, REAL_BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Leaves this split's part; the last split of the pair (sequence, KV head) to arrive merges them all into o.
+    """Stores this split's part. The last split of a pair (sequence, KV head) to arrive merges all parts into o.
 
-    It adds them in the order of the splits, so the sum does not depend on which one that is.
+    It adds them in the order of the splits, so the sum does not depend on which split is last.
     """
     row, d = tl.arange(0, ROWS), tl.arange(0, BLOCK_D)
     out = acc / tl.where(total == 0, 1.0, total)[:, None]
@@ -204,7 +206,7 @@ def decode(
     queries = tl.load(q + at + d[None, :], mask=(row < REAL)[:, None] & (d < HEAD_DIM)[None, :], other=0.0)
     scales = tl.full([ROWS], scale, tl.float32)
     factor = tl.where(wrong, float("nan"), 1.0)
-    if FP8:  # e4m3 widens to fp16 exactly; q goes along once its rows lie within 1
+    if FP8:  # e4m3 converts to fp16 exactly; q fits too after its rows are scaled into [-1, 1]
         wide = queries.to(tl.float32)
         largest = tl.max(tl.abs(wide), axis=1)
         largest = tl.where(largest > 0, largest, 1.0)
@@ -228,10 +230,10 @@ def decode(
 
 
 class Scratch:
-    """What a split kernel leaves for the merge: fresh parts at each call, and counters that go back to zero.
+    """The buffers between splits and merge: new parts for each call, and counters that return to zero.
 
-    The counters belong to one built function and one stream, where calls come one after the other. All CUDA graphs of
-    one function share a set of their own, zeroed before any capture: replay them one after the other.
+    A set of counters belongs to one built function and one stream, whose calls run in order. All CUDA graphs of one
+    function share another set, zeroed before any capture: their replays must not overlap.
     """
 
     def __init__(self, pairs: int, splits: int, rows: int, head_dim: int) -> None:
@@ -261,8 +263,8 @@ class Scratch:
 
 
 def row_constants(rows: int, group: int, head_dim: int, splits: int, warps: int) -> dict[str, int]:
-    """The kernel's constants of `rows` queries times grouped heads; the last to arrive takes as many splits at once as
-    64 registers a thread hold.
+    """The kernel's constants for `rows` queries times grouped heads. The merge reads as many splits at once as fit into
+    64 registers a thread.
     """
     block_d, real_block = triton.next_power_of_2(max(16, head_dim)), triton.next_power_of_2(rows)
     return {

@@ -1,4 +1,4 @@
-"""FlashAttention in CUDA C++ for Hopper: copy engine, warpgroup products, exponentials overlapped with products."""
+"""FlashAttention in CUDA C++ for Hopper: TMA, warpgroup products, exponentials overlapped with products."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,10 +22,10 @@ SHAPES: dict[int, tuple[tuple[int, int, int], ...]] = {
     64: ((3, 128, 8), (2, 128, 8)),
     128: ((2, 128, 5),),
 }
-"""The params worth timing for each head_dim, as `PARAMS`."""
+"""The params to time for each head_dim, as `PARAMS`."""
 
 SHAPE = np.dtype([("schedule", "u8"), ("group", "i4"), ("q_len", "i4"), ("kv_len", "i4"), ("scale", "f4")])
-"""`Shape` of the source."""
+"""`struct Shape` of the source."""
 
 SHARED_BYTES = 227 << 10
 """Shared memory that one block of Hopper may have."""
@@ -35,8 +35,8 @@ SHARED_BYTES = 227 << 10
 class FlashHopper(Variant):
     """Causal or not, windows, grouped heads, any lengths; head_dim 64 and 128, bf16 and fp16, sequences of one length.
 
-    Products with the queries of one warpgroup run while the others calculate exponentials; what was
-    summed so far is rescaled only when a maximum grew much. Source: Shah et al., FlashAttention-3 (2024).
+    One warpgroup's products run while the others compute exponentials. Sums are rescaled lazily: only when a maximum
+    has grown by more than a threshold. Source: Shah et al., FlashAttention-3 (2024).
     """
 
     name = "flash_hopper"
@@ -53,9 +53,9 @@ class FlashHopper(Variant):
         """f(q, k, v) -> o, contiguous.
 
         Params: `consumers`, warpgroups of 64 queries each (2 or 3); `keys` of a block; `slots`, blocks of keys or of
-        values in flight. Raises ValueError for a case or params that it cannot take; a call raises ValueError that
-        names the argument that does not fit the case, or that the copy engine cannot read: its address and its strides
-        must be multiples of 16 bytes.
+        values in flight. Raises ValueError for an unsupported case or param. A call raises ValueError that names an
+        argument that does not fit the case, or that TMA cannot read: addresses and strides must be multiples of 16
+        bytes.
         """
         from kernels.attention.flash_hopper_call import FlashCall
 
@@ -76,7 +76,7 @@ def constants(case: AttentionCase, params: dict[str, int]) -> dict[str, Any]:
 
 
 def shared_bytes(case: AttentionCase, params: dict[str, int]) -> int:
-    """Shared memory of a block: queries, outputs, the ring, barriers, and what aligning them to 1024 bytes takes."""
+    """Shared memory of a block: queries, outputs, the ring, barriers, and padding that aligns them to 1024 bytes."""
     rows = 2 * 64 * params["consumers"] + params["slots"] * params["keys"]
     return rows * case.head_dim * 2 + 16 * params["slots"] + 32 * params["consumers"] + 1024
 
@@ -104,7 +104,7 @@ def _refused(case: AttentionCase) -> Refusal | None:
 
 
 def _params(case: AttentionCase, params: dict[str, Any]) -> dict[str, int]:
-    """The params with the missing ones filled in. Raises ValueError for an unknown name or a bad value."""
+    """The params with defaults for those missing. Raises ValueError for an unknown name or a bad value."""
     given = dict(zip(PARAMS, SHAPES[case.head_dim][0], strict=True)) | params
     allowed = {"consumers": (2, 3), "keys": (64, 96, 128, 192), "slots": range(2, 17)}
     for name, value in given.items():

@@ -1,4 +1,4 @@
-"""One attention of flash_hopper.cu to be called: its tiles scheduled, arguments checked, tensor maps encoded."""
+"""A call of flash_hopper.cu: schedules the tiles, checks the arguments, encodes tensor maps."""
 
 import math
 from functools import partial
@@ -20,7 +20,7 @@ from kernels.tiles.maps import named
 
 
 class FlashCall(CudaCall):
-    """f(q, k, v) -> o, contiguous; `params` with all of its names."""
+    """f(q, k, v) -> o, contiguous; `params` is complete."""
 
     open_layout = staticmethod(size_and_strides)
 
@@ -29,7 +29,7 @@ class FlashCall(CudaCall):
         self.case, self.params, self.shared_bytes = case, params, shared_bytes(case, params)
         self.kernel = nvrtc.load(SOURCE, ENTRY, constants(case, params), self.shared_bytes)
         self._tables: dict[torch.device, Tensor] = {}
-        self._table(torch.device("cuda", torch.cuda.current_device()))  # no copy during a graph's capture
+        self._table(torch.device("cuda", torch.cuda.current_device()))  # made before any graph capture: no copy there
 
     def _table(self, device: torch.device) -> Tensor:
         if device not in self._tables:
@@ -46,7 +46,7 @@ class FlashCall(CudaCall):
             check_out(out, shape, (DTYPES[case.dtype],))
         allocate = partial(torch.empty, *shape, dtype=q.dtype, device=q.device)
         if k.numel() == 0 or q.numel() == 0:
-            return Prepared(allocate, lambda o: o.zero_, holds=q)  # not kept: its launch holds o
+            return Prepared(allocate, lambda o: o.zero_, holds=q)  # not kept: its launch references o
         keys = self.params["keys"]
         maps = [
             named(name, each, (1, rows, 1, 64)) for name, each, rows in (("q", q, 64), ("k", k, keys), ("v", v, keys))

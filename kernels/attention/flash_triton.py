@@ -1,4 +1,4 @@
-"""FlashAttention in Triton: portable to every NVIDIA GPU from sm_80 on, for every mask and length."""
+"""FlashAttention in Triton: runs on every NVIDIA GPU from sm_80 on, for every mask and length."""
 
 import math
 from collections.abc import Callable
@@ -20,10 +20,10 @@ TILES: tuple[tuple[int, tuple[tuple[int, int, int, int], ...]], ...] = (
     (128, ((128, 64, 8, 2), (128, 128, 8, 2), (64, 64, 4, 2))),
     (256, ((64, 32, 8, 2), (128, 64, 8, 2))),
 )
-"""The tiles worth timing up to a head_dim, as `PARAMS`; the first fits the 99 KB of the smallest GPUs."""
+"""The tiles to time up to a head_dim, as `PARAMS`; the first fits the 99 KB of the smallest GPUs."""
 
 ALL_KEYS = {64: (64, 128, 4, 1), 128: (64, 128, 8, 1)}
-"""One more up to a head_dim where there are no more keys than it holds, so that nothing is waited for twice."""
+"""A further tile up to a head_dim, for cases whose keys all fit into it: the loop over keys then has one iteration."""
 
 
 @register
@@ -46,9 +46,9 @@ class FlashTriton(Variant):
     def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
         """f(q, k, v) -> o, contiguous; takes fp32 as well (in Triton's interpreter).
 
-        Params: `block_m` queries and `block_n` keys of a tile, `warps`, `stages`, `pdl` (a dependent launch).
-        Raises ValueError for a case or params that it cannot take; a call raises ValueError that names the argument
-        that does not fit the case.
+        Params: `block_m` queries and `block_n` keys of a tile, `warps`, `stages`, `pdl` (a dependent launch). Raises
+        ValueError for an unsupported case or param. A call raises ValueError that names an argument that does not fit
+        the case.
         """
         import torch
 
@@ -107,7 +107,7 @@ def _refused(case: AttentionCase) -> Refusal | None:
 
 
 def _check_rows(tensors: "dict[str, torch.Tensor]", block_n: int) -> None:
-    """Raises ValueError, naming the tensor, where a block's rows lie further apart than an int32 counts."""
+    """Raises ValueError that names the tensor if the rows of a block span more elements than an int32 counts."""
     for name, given in tensors.items():
         if given.stride(1) * block_n >= 2**31:
             raise ValueError(f"{name} has rows {given.stride(1)} elements apart: {block_n} of them pass 2³¹")
@@ -120,13 +120,13 @@ def _offered(case: AttentionCase) -> tuple[tuple[int, int, int, int], ...]:
 
 
 def all_keys(case: AttentionCase) -> tuple[int, int, int, int] | None:
-    """The tile, as `PARAMS`, that holds all of the case's keys; None where there is none."""
+    """The tile, as `PARAMS`, that holds all of the case's keys; None if no tile does."""
     tile = next((tile for head_dim, tile in ALL_KEYS.items() if case.head_dim <= head_dim), None)
     return tile if tile is not None and case.kv_len <= tile[1] else None
 
 
 def _params(case: AttentionCase, params: dict[str, Any]) -> dict[str, int]:
-    """The params with the missing ones filled in. Raises ValueError for an unknown name or a bad value."""
+    """The params with defaults for those missing. Raises ValueError for an unknown name or a bad value."""
     given = dict(zip(PARAMS, _offered(case)[0], strict=True)) | params
     for name, value in given.items():
         if name not in PARAMS:
@@ -138,7 +138,7 @@ def _params(case: AttentionCase, params: dict[str, Any]) -> dict[str, int]:
 
 
 def _tiles(lengths: tuple[int, ...], block_m: int) -> list[tuple[int, int, int]]:
-    """For each tile of the packed sequences: where its sequence begins, how long it is, the tile's first row in it."""
+    """Of each tile of the packed sequences: the start and length of its sequence, and the tile's first row in it."""
     begins = [0, *accumulate(lengths)]
     return [
         (begin, length, row)

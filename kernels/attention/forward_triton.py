@@ -1,8 +1,8 @@
 """FlashAttention's forward pass in Triton: one program per tile of queries of one head.
 
-A program keeps its queries, walks over the visible keys in blocks and keeps for each row the running maximum of the
-scores, the sum of their exponentials and the weighted sum of the values. Blocks that every row sees whole are not
-masked. Exponentials are of base 2, with log2 e folded into the scale. Source: Dao, FlashAttention-2 (2023).
+A program keeps its queries and loops over the visible keys in blocks. For each row it keeps the running maximum of the
+scores, the sum of their exponentials and the weighted sum of the values. Blocks that every row sees completely need no
+mask. Exponentials are of base 2, with log2 e folded into the scale. Source: Dao, FlashAttention-2 (2023).
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 @triton.jit
 def _visible(rows, columns, kv_len, CAUSAL: tl.constexpr, WINDOW: tl.constexpr):
-    """Which keys each query sees; rows are positions among the keys."""
+    """A mask of the keys that each query sees; rows are positions among the keys."""
     seen = (columns < kv_len)[None, :]
     if CAUSAL:
         seen = seen & (columns[None, :] <= rows[:, None])
@@ -33,7 +33,7 @@ def _walk(
     MASK: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Attends to the keys in [begin, end), a multiple of BLOCK_N from 0; `scale` has log2 e in it."""
+    """Attends to the keys in [begin, end), a multiple of BLOCK_N from 0. `scale` includes log2 e."""
     total, largest, weight = state
     columns, depth = tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_D)
     k_offsets = depth[:, None] + columns[None, :] * k_row
@@ -78,9 +78,9 @@ def attention_forward(
 ):  # fmt: skip
     """o [batch, q_len, heads, HEAD_DIM], contiguous; q, k, v with their strides in elements, 1 along HEAD_DIM.
 
-    Grid: batch · heads · tile_count; the last tiles of queries come first, since with causality they take longest.
-    `tiles` [tile_count, 3] int32, read when PACKED: a tile's sequence begins here, is this long, and the tile's first
-    row in it. `scale` has log2 e in it, but for a soft cap. WINDOW 0 is none.
+    Grid: batch · heads · tile_count. The last tiles of queries come first: with causality they take longest. `tiles`
+    [tile_count, 3] int32 is read when PACKED: start and length of a tile's sequence, and the tile's first row in it.
+    `scale` includes log2 e, unless there is a soft cap. WINDOW 0 means no window.
     """
     pdl_prologue(PDL)
     program = tl.program_id(0)

@@ -1,4 +1,4 @@
-"""The decode step between two products as one kernel: a cluster of blocks per key head, keys split among them."""
+"""The decode step between two products as one kernel: a cluster of blocks per KV head, keys split among them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,17 +18,17 @@ GROUP_MOST = 8
 CHUNK_MOST = {64: 320, 128: 160, 256: 80}
 """Keys that a block holds at once, by head_dim: 80 KB of keys and values, an eighth of 1,280 tokens of 128."""
 LONGEST = 16_384
-"""Beyond this many keys, blocks of one cluster a head leave most of the GPU without work."""
+"""The most keys. With more, one cluster of blocks a head leaves most of the GPU idle."""
 ELEMENTS = {"bf16": "bf16", "fp16": "f16"}
 
 
 @register
 class StepHopper(Variant):
-    """Rotation, append and attention of one step; with `pdl` launched while the QKV product still drains.
+    """Rotation, append and attention of one step. With `pdl` it is launched while the QKV product still runs.
 
-    What it then reads before it waits for the previous kernel are older slots of the caches, the tables and the
-    position: whoever writes those must have ended before the previous kernel began (a step's first kernel that is
-    launched without overlap sees to that).
+    With `pdl` it reads older slots of the caches, the tables and the position before it waits for the previous kernel.
+    The kernels that write these must have ended before the previous kernel began. The first kernel of a step, launched
+    without `pdl`, ensures this.
     """
 
     name = "step_hopper"
@@ -51,17 +51,17 @@ class StepHopper(Variant):
         return batch_refusal(case.batch) or refusal(case)
 
     def space(self, case: StepAttentionCase) -> list[dict[str, Any]]:
-        """Fewer splits where batch and heads fill the GPU by themselves, query heads apart where they do not."""
+        """Fewer splits if batch and heads alone fill the GPU; separate query heads if they do not."""
         best = next((each for each in SPLITS if each * case.kv_heads * max(1, case.batch) >= 64), SPLITS[-1])
         at = SPLITS.index(best)
         splits = (best, *SPLITS[max(0, at - 1) : at])
         return [{"splits": each, "parts": _parts(case, each)} for each in splits]
 
     def for_model(self, case: StepAttentionCase) -> Sequence[Mapping[str, Any]]:
-        """Its neighbours decide how many blocks are best: also all query heads apart, and all together."""
+        """The neighbours in the pass decide how many blocks are best: also query heads all separate or all together."""
         best = self.space(case)[0]["splits"]
-        apart = _divisors(case)[-1]
-        cuts = ((best, _parts(case, best)), (best, apart), (max(1, best // 2), apart), (best, 1))
+        most = _divisors(case)[-1]
+        cuts = ((best, _parts(case, best)), (best, most), (max(1, best // 2), most), (best, 1))
         return [{"pdl": True, "splits": splits, "parts": parts} for splits, parts in dict.fromkeys(cuts)]
 
     def build(self, case: StepAttentionCase, params: dict[str, Any]) -> Callable[..., Any]:
@@ -78,9 +78,7 @@ class StepHopper(Variant):
         splits = params.get("splits", self.space(case)[0]["splits"])
         parts = params.get("parts", _parts(case, splits))
         if set(params) - {"splits", "parts", "pdl"} or splits not in SPLITS or parts not in _divisors(case):
-            raise ValueError(
-                f"params: step_hopper takes splits of {SPLITS}, parts that divide, and overlap, not {params}"
-            )
+            raise ValueError(f"params: step_hopper takes splits of {SPLITS}, parts that divide, and pdl, not {params}")
         pdl = bool(params.get("pdl"))
         group, share = case.heads // case.kv_heads // parts, -(-case.seen // splits)
         chunk = min(CHUNK_MOST[case.head_dim], -(-share // 32) * 32)
@@ -92,7 +90,7 @@ class StepHopper(Variant):
 
 
 BLOCKS_MOST = 64
-"""Blocks up to which query heads of one key head are taken apart."""
+"""The most blocks for which the query heads of a KV head are divided among clusters."""
 
 
 def _divisors(case: StepAttentionCase) -> list[int]:
@@ -101,7 +99,7 @@ def _divisors(case: StepAttentionCase) -> list[int]:
 
 
 def _parts(case: StepAttentionCase, splits: int) -> int:
-    """As many as there is room for."""
+    """The most clusters for a KV head's query heads that keep within BLOCKS_MOST."""
     alone = splits * case.kv_heads * max(1, case.batch)
     return max(each for each in _divisors(case) if each == 1 or each * alone <= BLOCKS_MOST)
 
@@ -113,11 +111,11 @@ FIELDS = [
     ("window", "i4"),
     ("scale", "f4"),
 ]
-"""The kernel's `Call`, field by field."""
+"""The fields of the kernel's `Call`."""
 
 
 def sizes(defines: dict[str, Any]) -> dict[str, int]:
-    """Macros with the sizes of the structures that are built here, for the compiler to check."""
+    """Macros with the sizes of the structs that this module builds; the compiler checks them."""
     import numpy as np
 
     shared = shared_bytes(*(defines[name] for name in ("HEAD_DIM", "GROUP", "CHUNK", "SPLITS")))
@@ -125,7 +123,7 @@ def sizes(defines: dict[str, Any]) -> dict[str, int]:
 
 
 def shared_bytes(head_dim: int, group: int, chunk: int, splits: int) -> int:
-    """Size of the kernel's `Shared`, `group` query heads in it."""
+    """Size of the kernel's `Shared` with `group` query heads."""
     held = max(4 * chunk * head_dim, 4 * WARPS * group * head_dim)
     size = held + 6 * head_dim + 4 * group * (2 * head_dim + chunk + 3 + 4 * splits) + 24
     return -(-size // 16) * 16

@@ -1,4 +1,4 @@
-"""One decode step of step_attention.cu to be called: arguments checked and packed."""
+"""A call of step_attention.cu: checks and packs the arguments."""
 
 from functools import partial
 from typing import Any

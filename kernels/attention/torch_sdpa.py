@@ -1,4 +1,4 @@
-"""What torch offers for attention: its four backends of scaled_dot_product_attention, each as a peer."""
+"""torch's attention: the four backends of scaled_dot_product_attention, each as a peer."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,7 +16,7 @@ MOST_SCORES = 8
 
 
 class _Sdpa(Variant):
-    """One backend; k and v are those of the case's docstring, heads come to the front inside the call."""
+    """One backend. k and v have the layout of the case's docstring; the call transposes heads to the front."""
 
     op = "attention"
     peer = True
@@ -27,7 +27,7 @@ class _Sdpa(Variant):
         return never(case) or self.limits(case, gpu)
 
     def limits(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
-        """What this backend alone cannot do."""
+        """The restrictions of this backend."""
         return None
 
     def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
@@ -125,7 +125,7 @@ class SdpaMemEfficient(_Sdpa):
 
 
 def needs_mask(case: AttentionCase) -> bool:
-    """Whether torch's is_causal (which aligns the first query with the first key) cannot say what the case means."""
+    """Whether the case's mask differs from torch's is_causal, which aligns the first query with the first key."""
     unequal = case.causal and case.q_len > 1 and case.q_len != case.kv_len
     return case.window is not None or case.lengths is not None or unequal
 
@@ -137,7 +137,7 @@ def _mask(case: AttentionCase, device: "torch.device") -> "torch.Tensor":
 
 
 def never(case: AttentionCase) -> Refusal | None:
-    """What torch's attention cannot do in any of its forms."""
+    """The restrictions of torch's attention in all of its forms."""
     if case.softcap is not None:
         return Refusal(f"softcap is {case.softcap:g}: torch's attention has no soft cap")
     if case.paged:
@@ -160,7 +160,7 @@ def _few(lengths: tuple[int, ...]) -> str:
 
 
 def half_only(case: AttentionCase, gpu: Gpu) -> Refusal | None:
-    """Whether the dtype or the GPU is one that FlashAttention was not written for."""
+    """The refusal of a dtype or GPU that FlashAttention does not support."""
     if case.dtype not in HALVES:
         return Refusal(f"dtype is {case.dtype}: this backend takes bf16 and fp16 only")
     if gpu.sm < 80:

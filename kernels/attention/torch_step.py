@@ -9,7 +9,7 @@ from kernels.registry import Refusal, Variant, register
 
 
 def refusal(case: StepAttentionCase) -> Refusal | None:
-    """What no variant of the step can serve."""
+    """The refusal that all variants of the step share."""
     if case.heads % case.kv_heads:
         return Refusal(f"heads is {case.heads}, not a multiple of kv_heads {case.kv_heads}")
     if case.head_dim % 2:
@@ -21,7 +21,7 @@ def refusal(case: StepAttentionCase) -> Refusal | None:
 
 @register
 class TorchStepAttention(Variant):
-    """Ops of torch, one after the other."""
+    """torch's ops, one after the other."""
 
     name = "torch_step_attention"
     op = "step_attention"

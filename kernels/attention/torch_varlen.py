@@ -1,4 +1,4 @@
-"""What torch offers for sequences of different lengths packed together, as a peer."""
+"""torch's attention of packed sequences of different lengths, as a peer."""
 
 import inspect
 from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @register
 class TorchVarlen(Variant):
-    """torch's FlashAttention over packed sequences; heads of k and v are repeated, since 2.11 knows no groups here."""
+    """torch's FlashAttention over packed sequences; repeats heads of k and v, since torch 2.11 has no groups here."""
 
     name = "torch_varlen"
     op = "attention"

@@ -81,7 +81,7 @@ def check(dtype: DType, cpu: bool) -> list[Case]:
 
 
 def _drawn(dtype: DType) -> list[Case]:
-    """The same shapes each time, to the largest that is timed; the epilogues in turn, small and large m for each."""
+    """Fixed shapes, up to the largest that is timed. Epilogues alternate; each has a small and a large m."""
     dice = random.Random(20261120)
     return [
         LinearCase(

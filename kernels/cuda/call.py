@@ -1,4 +1,4 @@
-"""A built variant in CUDA C++ to be called: arguments are checked and packed at their first call, then looked up."""
+"""A call of a variant in CUDA C++: the first call checks and packs its arguments, later calls look them up."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -22,7 +22,7 @@ V = TypeVar("V")
 
 
 class Kept(Generic[V]):
-    """At most `most` values by their keys; the oldest goes when another comes. Threads may share it."""
+    """A cache of at most `most` entries. A new entry evicts the oldest. Threads may share it."""
 
     def __init__(self, most: int) -> None:
         self._most, self._held, self._lock = most, dict[Any, V](), threading.Lock()
@@ -40,10 +40,11 @@ class Kept(Generic[V]):
 
 @dataclass(frozen=True)
 class Prepared:
-    """A call whose arguments are packed: all but the outputs' addresses.
+    """A call with packed arguments, except for the outputs' addresses.
 
     `allocate` makes new outputs, `bind` packs launches that write into given ones. Neither holds a tensor of the call.
-    `holds` is what must live until the launch, such as a padded copy of an argument: then nothing is used again.
+    `holds` is an object that must live until the launch, such as a padded copy of an argument; such a call is not
+    cached.
     """
 
     allocate: Callable[[], Any]
@@ -80,7 +81,7 @@ def size(value: Any) -> Any:
 
 
 def _identity(value: Any) -> Any:
-    """All that a check or a packed launch can depend on: of tensors all but their values."""
+    """Everything that a check or a packed launch can depend on: all of a tensor but its values."""
     if isinstance(value, Tensor):
         return value.data_ptr(), value.shape, value.stride(), value.dtype, value.get_device()
     if isinstance(value, tuple | list):
@@ -173,7 +174,7 @@ class Workspace(Generic[V]):
 
 
 def nothing() -> None:
-    """The launch of a call that has nothing to compute."""
+    """The launch of a call without work."""
 
 
 @cache

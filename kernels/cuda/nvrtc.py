@@ -29,7 +29,7 @@ def load(source: Path, entry: str, defines: Mapping[str, Any] | None = None, sha
 
 
 def options(source: Path, defines: Mapping[str, Any]) -> tuple[str, ...]:
-    """What NVRTC is told, but for the architecture and where CUDA's own headers lie."""
+    """NVRTC's options, except the architecture and the path of CUDA's own headers."""
     macros = (f"-D{name}={value}" for name, value in defines.items())
     return ("--std=c++17", f"-I{source.parent}", f"-I{TILES}", *macros)
 

@@ -1,4 +1,4 @@
-"""Triton's kernels as dependent launches: begun while the kernel ahead runs, they wait before they touch memory."""
+"""Triton kernels as dependent launches: they begin while the previous kernel runs, and wait before they use memory."""
 
 from functools import cache
 from typing import Any
@@ -13,7 +13,7 @@ LEAST_SM = (9, 0)
 
 @triton.jit
 def pdl_prologue(PDL: tl.constexpr):
-    """First in a kernel: lets the next one start, and waits until those ahead have ended."""
+    """The first call of a kernel: lets the next kernel start, and waits until the previous ones have ended."""
     if PDL:
         gdc_launch_dependents()
         gdc_wait()

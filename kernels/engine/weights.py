@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BLOCK = 1 << 20
 """Elements hashed under one key; the last block of a tensor may be shorter."""
 _MULTIPLIERS = (0x21F0AAAD, 0x735A2D97)
-"""Multipliers of the "low bias" 32-bit integer hash found by C. Wellons and T. Ellis; both below 2³¹."""
+"""Multipliers of a 32-bit xorshift-multiply hash (as C. Wellons' `lowbias32`, hash-prospector); both below 2³¹."""
 _SPREAD = (4 * (256**2 - 1) / 12) ** 0.5
 """Standard deviation of the sum of four uniform bytes."""
 BIAS_STD = 0.02

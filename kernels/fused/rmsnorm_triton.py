@@ -1,4 +1,4 @@
-"""RMSNorm in Triton: a block of whole rows to each program; residual, and fp8 with a scale per row, in one pass."""
+"""RMSNorm in Triton: each program takes a block of whole rows; residual, and fp8 with a scale per row, in one pass."""
 
 import torch
 import triton
@@ -46,10 +46,9 @@ def rmsnorm(
 ) -> tuple[torch.Tensor, ...]:
     """(y,) of x [m, n] and w [n]; (values, scale [m, 1] float32) when a dtype for `values` is given.
 
-    With a residual [m, n] the norm is that of x + residual, which comes last, rounded to x's dtype; the norm takes it
-    unrounded. The rows of x and residual may have any stride. `rows` go to a program of `warps` warps;
-    `pdl` is a dependent launch. Raises
-    ValueError that names the argument.
+    With a residual [m, n], x + residual is normed without rounding, and returned as the last output, rounded to x's
+    dtype. The rows of x and residual may have any stride. A program of `warps` warps takes `rows` rows. `pdl` is a
+    dependent launch. Raises ValueError that names the argument.
     """
     floats = (torch.bfloat16, torch.float16, torch.float32)
     check_tensor("x", x, (None, None), floats, x.device)

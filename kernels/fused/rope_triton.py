@@ -11,7 +11,7 @@ FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 
 
 @triton.jit
-def _turn(source, target, at, to, inside, low_cos, low_sin, high_cos, high_sin, HALF: tl.constexpr):
+def _rotate(source, target, at, to, inside, low_cos, low_sin, high_cos, high_sin, HALF: tl.constexpr):
     """Rotates [heads, head_dim] by halves: (a, b) to (a·cos - b·sin, b·cos + a·sin)."""
     low = tl.load(source + at, mask=inside, other=0.0).to(tl.float32)
     high = tl.load(source + at + HALF, mask=inside, other=0.0).to(tl.float32)
@@ -54,7 +54,7 @@ def _rope(
         inside = inside & held
     to = first * out_first + second * out_second + head[:, None] * out_head + d[None, :]
     at = sequence * k_batch + token * k_token + head[:, None] * k_head + d[None, :]
-    _turn(k, k_out, at, to, inside, low_cos, low_sin, high_cos, high_sin, HALF)
+    _rotate(k, k_out, at, to, inside, low_cos, low_sin, high_cos, high_sin, HALF)
     if APPEND:
         at = sequence * v_batch + token * v_token + head[:, None] * v_head + d[None, :]
         low = tl.load(v + at, mask=inside, other=0.0)
@@ -66,7 +66,7 @@ def _rope(
     inside = (head < HEADS)[:, None] & half[None, :]
     at = sequence * q_batch + token * q_token + head[:, None] * q_head + d[None, :]
     to = (program.to(tl.int64) * HEADS + head[:, None]) * (2 * HALF) + d[None, :]
-    _turn(q, q_out, at, to, inside, low_cos, low_sin, high_cos, high_sin, HALF)
+    _rotate(q, q_out, at, to, inside, low_cos, low_sin, high_cos, high_sin, HALF)
 
 
 def rope(
@@ -95,11 +95,11 @@ def rope_append(
     warps: int = 4,
     pdl: bool = False,
 ) -> torch.Tensor:
-    """q rotated; the rotated k, and v, go into the caches at position[b], position[b] + 1, … of each sequence b.
+    """q rotated; writes the rotated k, and v, into the caches at position[b], position[b] + 1, … of each sequence b.
 
     Shapes as in `rope`, v as k. Caches [batch, capacity, kv_heads, head_dim], or [pages, page_size, kv_heads, head_dim]
-    with page_table [batch, max_pages] int32. position [batch], or [1] for all, int64 or int32, is read on the device:
-    a slot outside the cache, or on a page that there is not, is not written. Raises ValueError that names the argument.
+    with page_table [batch, max_pages] int32. position [batch], or [1] for all, int64 or int32, is read on the device.
+    Slots outside the cache or on an invalid page are not written. Raises ValueError that names the argument.
     """
     _check(q, k, cos, sin)
     batch = q.shape[0]

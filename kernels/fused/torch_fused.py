@@ -1,4 +1,4 @@
-"""What torch offers for the small ops between the matrix products: RMSNorm, gated activation, RoPE, LM head."""
+"""torch's variants of the small ops between the matrix products: RMSNorm, gated activation, RoPE, LM head."""
 
 import shutil
 from collections.abc import Callable
@@ -20,7 +20,7 @@ def _no_params(name: str, params: dict[str, Any]) -> None:
 
 @register
 class TorchRmsNorm(Variant):
-    """torch's rms_norm, after an addition when there is a residual."""
+    """torch's rms_norm, after the addition of a residual if given."""
 
     name = "torch_rmsnorm"
     op = "rmsnorm"

@@ -9,10 +9,10 @@ from kernels.ops import GatedCase, RmsNormCase, RopeCase
 from kernels.registry import Refusal, Variant, register
 
 WIDEST_ROW = 16_384
-"""Elements of a row that one program still holds in registers."""
+"""The longest row in elements that one program holds in registers."""
 WITHOUT_PDL: dict[str, Any] = {"pdl": False}
 PDL_CHOICES = ({"pdl": True}, {"pdl": False})
-"""In a model's pass: dependent launches, on the GPUs that have them."""
+"""In a model's pass: dependent launches on GPUs that support them, and ordinary ones."""
 
 
 @register
@@ -49,7 +49,7 @@ class RmsNormTriton(Variant):
         return norm
 
     def space(self, case: RmsNormCase) -> list[dict[str, Any]]:
-        """As many rows to a program as make 2,048 elements, and neighbours of that."""
+        """Rows to a program that make 2,048 elements, and its neighbours."""
         rows = max(1, 1 << (2048 // case.n).bit_length() - 1) if case.n <= 2048 else 1
         warps = 4 if case.n <= 4096 else 8
         several = case.m >= 1024

@@ -1,4 +1,4 @@
-"""A grouped product to be called: checks its arguments, describes them to the copy engine, packs the launch."""
+"""A call of a grouped product: checks the arguments, encodes their tensor maps, packs the launch."""
 
 from functools import partial
 from typing import Any

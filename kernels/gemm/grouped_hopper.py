@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 SOURCE = Path(__file__).with_name("grouped.cu")
 MOST_EXPERTS = 512
 MOST_ROWS, COLUMNS, STAGED_ROWS = 256, 128, 128
-"""Of a tile: the most rows of x, the rows of w, the rows of y that wait for their way out at a time."""
+"""Of a tile: the most rows of x, the rows of w, and the rows of y that shared memory stages at once."""
 
 X_BOXES = (64, 32, 16, 8)
-"""Rows of x that one copy brings."""
+"""Rows of x that one TMA copy may load."""
 
 PARAMS = np.dtype(
     [("ends", np.uint64), ("y", np.uint64)]
@@ -62,8 +62,8 @@ class GroupedHopper(Variant):
     def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
         """f(x [rows, k], w [experts, n, k], ends [experts] int32) -> y [rows, n], rows sorted by expert.
 
-        `ends` never leaves the device; one that is out of order or beyond the rows reads and writes nothing outside
-        them. Rows behind the last end are not written. Raises ValueError that names the argument.
+        `ends` stays on the device. Ends that are out of order or exceed the rows cause no access outside the tensors.
+        Rows after the last end are not written. Raises ValueError that names the argument.
         """
         from kernels.gemm.grouped_call import GroupedProduct
 
@@ -74,7 +74,7 @@ class GroupedHopper(Variant):
 
 
 def constants(case: GroupedCase) -> tuple[dict[str, Any], int]:
-    """The macros of grouped.cu and its dynamic shared memory: as many stages as fit."""
+    """The macros of grouped.cu and its dynamic shared memory, with as many stages as fit."""
     gates = case.epilogue == "swiglu"
     other = 2 * STAGED_ROWS * (ROW_BYTES // 2 if gates else ROW_BYTES) + 16 * case.experts + 256
     stage = (COLUMNS + MOST_ROWS) * ROW_BYTES

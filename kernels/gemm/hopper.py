@@ -37,7 +37,7 @@ class GemmHopper(Variant):
         return space(case)
 
     def pack(self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
-        """w as it is; for swiglu 8 rows of gate, then the 8 of up that belong to them, and so on, [2n, k]."""
+        """w unchanged; for swiglu [2n, k] with 8 rows of gate, then the 8 matching rows of up, and so on."""
         return interleaved(weight) if case.gates else weight
 
     def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., Any]":

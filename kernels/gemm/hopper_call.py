@@ -22,7 +22,7 @@ from kernels.tiles.maps import named
 
 SOURCE = Path(__file__).with_name("hopper.cu")
 PING_PONG = Path(__file__).with_name("hopper_ping_pong.cu")
-"""The same product on the ping-pong schedule."""
+"""The same product with the ping-pong schedule."""
 PARAMS = np.dtype(
     [(name, np.uint64) for name in ("bias", "x_scales", "w_scales", "y_scales")]
     + [(name, np.int32) for name in ("rows", "columns", "k", "row_tiles", "column_tiles", "group")]
@@ -38,7 +38,7 @@ KINDS = {
 }  # fmt: skip
 SCALES: dict[Scales | None, int] = {None: 0, "tensor": 1, "row": 2, "block": 3}
 BLOCK = 128
-"""Columns of y that share one scale of a row when it is quantised, and what shares one in `block` scales."""
+"""Columns of y that share one scale of a row when y is quantised; also the block size of `block` scales."""
 
 
 class HopperLinear(CudaCall):
@@ -138,7 +138,7 @@ class HopperLinear(CudaCall):
         check_tensor("out", out, (m, case.n), (self.dtype,), aligned=16)
 
     def _padded(self, bias: Tensor | None, residual: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-        """Both as the kernel reads them: rows of `padded` values; bias contiguous, from a multiple of 4 bytes on."""
+        """Both in the layout that the kernel reads: rows of `padded` values; bias contiguous and aligned to 4 bytes."""
         missing = self.padded - self.case.n
         if missing:
             return tuple(None if each is None else pad(each, (0, missing)) for each in (bias, residual))  # type: ignore[return-value]

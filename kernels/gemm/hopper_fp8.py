@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @register
 class GemmHopperFp8(Variant):
-    """Products of e4m3 operands; `block` scales are applied to every 128 of k in a second accumulator."""
+    """Products of e4m3 operands. `block` scales are applied to every 128 values of k, in a second accumulator."""
 
     name = "gemm_hopper_fp8"
     op = "linear"
@@ -64,7 +64,7 @@ class GemmHopperFp8(Variant):
 
 
 def rounded(case: LinearCase, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments with the values that e4m3 and its scales hold."""
+    """The arguments rounded to the values that e4m3 with its scales represents."""
     from kernels.quant import scaled
 
     granularity = _granularity(case)

@@ -1,4 +1,4 @@
-"""Tiles, stages and shared memory of the Hopper products, and which are worth timing. Imports without torch."""
+"""Tiles, stages and shared memory of the Hopper products, and which tiles to time. Imports without torch."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 THREADS = 384
 C_TYPES = {"bf16": "bf16", "fp16": "f16"}
 INTERLEAVED = 8
-"""Rows of gate, then of up, that lie alternately for swiglu."""
+"""For swiglu, this many rows of gate alternate with as many of up."""
 
 SHARED_MOST = 227 * 1024
 ROW_BYTES = 128
@@ -19,10 +19,11 @@ ROWS = 128
 """Rows of x in a tile."""
 
 LONG_SUM = 8192
-"""Values of k beyond which one level of e4m3 sums may be too short for the accuracy gate; in fp16 any k is."""
+"""Values of k beyond which e4m3 sums need promotion to pass the accuracy gate; with fp16 outputs they always need it.
+"""
 
 PAIRS = 66
-"""Clusters of two blocks on the GPUs that these products are built for."""
+"""Clusters of two blocks that the supported GPUs run at once."""
 
 
 PING_PONG = ({"columns": 192, "stages": 5}, {"columns": 128, "stages": 6})
@@ -31,12 +32,13 @@ PING_PONG = ({"columns": 192, "stages": 5}, {"columns": 128, "stages": 6})
 
 @dataclass(frozen=True)
 class Tile:
-    """128 × `columns` of the product; `stages` of 128 bytes of K in the ring; `panels` of y (64 rows by 128 bytes) that
-    a warpgroup stages at a time; `group` pairs of row tiles before the next columns begin; `promote`: every 128 of
-    k the fp8 accumulator is promoted, that is added to a float32 one, since the matrix units' own sums of e4m3 products
-    are shorter than float32;
-    `beside`: bytes of bias and scales beside ring and staging; `ping_pong`: each warpgroup computes whole tiles,
-    alternately, instead of 64 rows of every tile.
+    """A tile: 128 rows × `columns` of the product, and how it is computed.
+
+    `stages` of the ring hold 128 bytes of K each. A warpgroup stages `panels` of y (64 rows × 128 bytes) at a time.
+    `group` pairs of row tiles are finished before the next columns begin. With `promote` the e4m3 sums of every 128
+    values of k are added to a float32 accumulator, since tensor cores add e4m3 products in fewer bits than float32.
+    `beside` is the bytes of bias and scales in shared memory. With `ping_pong` the warpgroups compute whole tiles
+    alternately, instead of 64 rows each of every tile.
     """
 
     columns: int
@@ -49,13 +51,13 @@ class Tile:
 
     @property
     def shared_bytes(self) -> int:
-        """Dynamic shared memory of a block: ring, staging, what columns have, barriers."""
+        """Dynamic shared memory of a block: ring, staging, bias and scales of the columns, barriers."""
         ring = self.stages * (ROWS + self.columns) * ROW_BYTES
         return ring + 2 * self.panels * 64 * ROW_BYTES + self.beside + 24 * self.stages + 64
 
 
 def tile_of(case: LinearCase, params: dict[str, Any]) -> Tile:
-    """The tile that params name, the first of `space` where they name none. Raises ValueError that names a param."""
+    """The tile that params name; without params the first of `space`. Raises ValueError that names a param."""
     unknown = set(params) - {"columns", "stages", "group", "promote", "ping_pong"}
     if unknown:
         taken = "columns, stages, group, promote and ping_pong"
@@ -85,21 +87,23 @@ def tile_of(case: LinearCase, params: dict[str, Any]) -> Tile:
 
 
 def panels_of(case: LinearCase, columns: int) -> int:
-    """Panels of y in a tile of so many columns of the product."""
+    """Panels of y in a tile of that many columns of the product."""
     if case.epilogue == "quantise":
         return columns // 128
     return columns // 128 if case.gates else columns // 64
 
 
 def _widths(case: LinearCase, promote: bool) -> list[int]:
-    """The columns that a tile may have: whole panels of y, halves of which a residual fills, and parts of 128."""
+    """Allowed widths of a tile: whole panels of y; with a residual, panels in two equal halves; with 128-column scales,
+    multiples of 128.
+    """
     odd = not (promote or case.gates or case.epilogue in ("quantise", "residual"))
     return [256, 192, 128] if odd else [256, 128]
 
 
 def space(case: LinearCase) -> list[dict[str, Any]]:
-    """Tiles worth timing: the one whose last wave is fullest first."""
-    full = case.scales in ("row", "block") and case.adds_bias  # what they hold leaves no room
+    """The tiles to time; the one with the fullest last wave comes first."""
+    full = case.scales in ("row", "block") and case.adds_bias  # bias and scales leave no room for another stage
     stages = {256: 3 if full else 4, 192: 4, 128: 5}
     widths = _widths(case, case.scales == "block")
     found: list[dict[str, Any]] = [{"columns": each, "stages": stages[each]} for each in widths]
@@ -115,15 +119,15 @@ def space(case: LinearCase) -> list[dict[str, Any]]:
 
 
 def _work(case: LinearCase, columns: int) -> float:
-    """Time of the longest share of tiles, in columns; narrow tiles move more bytes for each product."""
+    """The busiest cluster's time, in columns. Narrow tiles move more bytes for each product."""
     return -(-_pairs(case, columns) // PAIRS) * columns * (1 + 16 / columns)
 
 
 def _pairs(case: LinearCase, columns: int) -> int:
-    """Pairs of tiles, one for a cluster at a time."""
+    """Pairs of tiles; a cluster computes one pair at a time."""
     return -(-case.m // (2 * ROWS)) * -(-case.weight_rows // columns)
 
 
 def interleaved(w: "torch.Tensor") -> "torch.Tensor":
-    """[2n, k], gate rows first, as 8 rows of gate, then the 8 of up that belong to them, and so on."""
+    """[2n, k], gate rows first, reordered as 8 rows of gate, then the 8 matching rows of up, and so on."""
     return w.view(2, -1, INTERLEAVED, w.shape[1]).transpose(0, 1).reshape(w.shape)

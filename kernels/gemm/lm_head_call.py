@@ -1,4 +1,6 @@
-"""The LM head to be called: streamed product, candidates of each block, joined by a small kernel. Needs CUDA to run."""
+"""A call of the LM head: the streamed product finds candidates in each block, and a small kernel merges them. Needs
+CUDA to run.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -22,7 +24,7 @@ from kernels.ops.token_feedback import TokenFeedback
 SOURCE = Path(__file__).with_name("lm_head.cu")
 
 CANDIDATES = 64
-"""What a block keeps of a row when sampling: the largest top_k there is."""
+"""Candidates that a block keeps of each row when sampling: the largest top_k."""
 
 JOIN_THREADS = 512
 
@@ -31,11 +33,11 @@ FEEDBACK = np.dtype(
     + [(name, np.int32) for name in ("words", "rows")],
     align=True,
 )
-"""`Feedback` of lm_head.cu."""
+"""`struct Feedback` of lm_head.cu."""
 
 
 def head_macros(config: TileConfig, case: LmHeadCase, sms: int, dynamic: bool = False) -> dict[str, int]:
-    """What lm_head.cu is compiled with; KEYS is how many logits of a row each lane of a warp looks at."""
+    """The macros of lm_head.cu. KEYS is the number of logits of a row that each lane of a warp examines."""
     top = CANDIDATES if case.sampling == "top_k_p" else 0
     keys = -(-config.most_units(sms) * config.unit_rows // 32) if top else 1
     return macros(config, case.dtype, False, False, dynamic) | {

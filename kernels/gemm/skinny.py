@@ -1,4 +1,4 @@
-"""Products with up to 16 rows of x, as decoding needs them: the weights are streamed once, at the memory's speed."""
+"""Products with up to 16 rows of x, as decoding needs them: the weights are read once, at memory bandwidth."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,13 +19,13 @@ PARAMS = (*CONFIG_PARAMS, "pdl", "l2_prefetch", "late_trigger", "dynamic", "zero
 
 
 class _Skinny(Variant):
-    """What the variants of all weight types share.
+    """The base of the variants of all weight types.
 
     Params:
     - `splits`, `k_warps`, `row_tiles`, `warps`: the tile config, the same for `pack` and `build`.
-    - `pdl`: a programmatic dependent launch. Weights, their scales and the bias are read before the previous kernel has
-      ended, so they must have been written, and waited for, long before.
-    - `l2_prefetch`: KiB beyond its ring that each block then brings into the L2.
+    - `pdl`: a programmatic dependent launch. The kernel reads weights, their scales and the bias before the previous
+      kernel has ended, so no kernel that may still run may write them.
+    - `l2_prefetch`: KiB beyond its ring that each block brings into the L2.
     - `late_trigger`: the next dependent launch begins when all weights of this one have been requested, not at once.
     - `dynamic`: a dynamic scheduler. Blocks claim the last units one by one. Two launches must not use one weight at
       the same time.
@@ -70,7 +70,7 @@ class _Skinny(Variant):
         return SkinnyLinear(case, config_of(case, params), pdl, prefetch_bytes, late_trigger, dynamic)
 
     def space(self, case: LinearCase) -> list[dict[str, Any]]:
-        """The best guess, the best with half or twice its warps, and the best with another number of splits."""
+        """The best guess, the best with half and twice its warps, and the best with another number of splits."""
         found = _configs(case, False)
         best = found[0]
         alike = [each for each in found if each.splits == best.splits and each.warps != best.warps][:1]
@@ -156,7 +156,7 @@ def _params(config: TileConfig) -> dict[str, Any]:
 
 
 def config_of(case: LinearCase, params: dict[str, Any]) -> TileConfig:
-    """The tile config that params name, or the best guess. Raises ValueError that names a wrong param."""
+    """The tile config that params name; without params the best guess. Raises ValueError that names a wrong param."""
     unknown = set(params) - set(PARAMS)
     if unknown:
         raise ValueError(f"skinny takes {', '.join(PARAMS)}, not {', '.join(sorted(unknown))}")

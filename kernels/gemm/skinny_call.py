@@ -1,4 +1,4 @@
-"""A skinny product to be called: packs its weight, checks its arguments, launches its kernel. Needs CUDA to run."""
+"""A call of a skinny product: packs the weight, checks the arguments, launches the kernel. Needs CUDA to run."""
 
 from dataclasses import replace
 from functools import cache, partial
@@ -23,10 +23,11 @@ from kernels.quant.absmax import quantised
 SOURCE = Path(__file__).with_name("skinny.cu")
 
 DIRECT_MOST = 20 << 10
-"""Bytes of x that a block's threads bring at once; it is quicker than a copy where x then becomes fp16."""
+"""Bytes of x up to which a block's threads load it themselves. If x must become fp16, this is faster than a bulk copy.
+"""
 
 OWN_MOST = 8
-"""Loads of x that a lane has on their way at once."""
+"""The most loads of x that a lane has in flight."""
 
 PARAMS = np.dtype(
     [(name, np.uint64) for name in ("stream", "x", "row_scales", "bias", "residual", "y", "counters")]
@@ -77,7 +78,7 @@ def _as_it_is(weight: Tensor) -> Tensor:
 
 
 def macros(config: TileConfig, dtype: str, gates: bool, normalises: bool, dynamic: bool = False) -> dict[str, int]:
-    """What skinny.cuh is compiled with."""
+    """The macros of skinny.cuh."""
     own = own_loads(config, dtype, normalises)
     return {
         "HALF": int(dtype == "fp16"),
@@ -104,9 +105,9 @@ def macros(config: TileConfig, dtype: str, gates: bool, normalises: bool, dynami
 
 
 def own_loads(config: TileConfig, dtype: str, normalises: bool) -> int:
-    """Loads of 16 bytes by which each lane brings the columns of a single row of x that its warp multiplies.
+    """The 16-byte loads with which each lane fetches those columns of a single row of x that its warp multiplies.
 
-    0: x comes otherwise, by a copy where nothing is to be done with it.
+    0: x is loaded in another way, by a bulk copy if it needs no conversion.
     """
     loads = -(-config.steps * STEP_K[config.kind] // (8 * 32))
     changes = normalises or (config.kind != "same" and dtype == "bf16")
@@ -115,7 +116,7 @@ def own_loads(config: TileConfig, dtype: str, normalises: bool) -> int:
 
 @cache
 def kernel(source: Path, entry: str, given: tuple[tuple[str, int], ...], shared_bytes: int = SHARED_MOST) -> Any:
-    """The compiled entry, one for each set of macros; what it declares as static shared memory counts beside."""
+    """The compiled entry, one for each set of macros. Its static shared memory counts too."""
     return nvrtc.load(source, entry, dict(given), shared_bytes)
 
 
@@ -125,7 +126,7 @@ def sm_count(device: int) -> int:
 
 
 def parameters(config: TileConfig, sms: int, pdl: bool, prefetch_bytes: int = 0, **given: Any) -> Any:
-    """`Params` as a numpy scalar; what is not given is 0. Raises ValueError where no ring fits on so few SMs."""
+    """`Params` as a numpy scalar; fields that are not given are 0. Raises ValueError if no ring fits on so few SMs."""
     found = np.zeros((), PARAMS)
     own = {
         "m": config.m, "k": config.k, "units": config.units, "steps": config.steps, "x_bytes": config.x_bytes,
@@ -142,7 +143,7 @@ def parameters(config: TileConfig, sms: int, pdl: bool, prefetch_bytes: int = 0,
 
 
 class SchedulerCounters:
-    """The two counters of the dynamic scheduler for each weight, int32.
+    """The two int32 counters of each weight's dynamic scheduler.
 
     They are 0 whenever no launch runs. Two launches with one weight must not run at the same time.
     """
@@ -151,7 +152,9 @@ class SchedulerCounters:
         self._held: dict[int, Tensor] = {}
 
     def of(self, w: tuple[Tensor, ...]) -> Tensor:
-        """Raises ValueError where a graph would be the first to use them: it alone would make them 0."""
+        """The weight's counters. Raises ValueError if their first use is under graph capture: only a replay would zero
+        them.
+        """
         key = w[0].data_ptr()
         if key not in self._held:
             if torch.cuda.is_current_stream_capturing():
@@ -161,11 +164,11 @@ class SchedulerCounters:
 
 
 class SkinnyLinear(CudaCall):
-    """f(x [m, k], w, bias=None [n], residual=None [m, n], eps) -> y [m, n], w as `packed` returns it.
+    """f(x [m, k], w [n, k], bias=None [n], residual=None [m, n], eps) -> y [m, n], w as `packed` returns it.
 
-    `prefetch_bytes` beyond the ring are brought into the L2 by each block while the previous kernel still runs. With
+    Each block brings `prefetch_bytes` beyond the ring into the L2 while the previous kernel still runs. With
     `late_trigger` the next kernel begins only when all weights of this one have been requested. With `dynamic` a
-    dynamic scheduler gives out the last units.
+    dynamic scheduler assigns the last units.
     """
 
     open_layout = staticmethod(size)
@@ -238,9 +241,10 @@ class SkinnyLinear(CudaCall):
 
 
 def check_additions(case: LinearCase, bias: Tensor | None, residual: Tensor | None, aligned: int = 1) -> None:
-    """Raises ValueError unless bias [n] and residual [m, n] are given where the epilogue takes them, contiguous.
+    """Checks bias [n] and residual [m, n] against the epilogue.
 
-    The residual begins at a multiple of `aligned` bytes.
+    Raises ValueError if one is missing, unexpected or not contiguous. The residual's address must be a multiple of
+    `aligned`.
     """
     dtype, because = (DTYPES[case.dtype],), f"epilogue is {case.epilogue}"
     check_presence("bias", bias, case.adds_bias, because)

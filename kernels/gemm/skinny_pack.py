@@ -1,7 +1,8 @@
-"""Weights in the order in which a skinny product streams them: [units, splits, steps, warps, tiles, step]. Needs torch.
+"""Packs weights in the order in which a skinny product streams them: [units, splits, steps, warps, tiles, step]. Needs
+torch.
 
-Of every 32 columns lane 4g + t of a warp holds those from 8t to 8t + 7, in rows g and g + 8 of its tile, so that it
-meets 8 neighbouring values of x. Inside a step the order is that of the matrix units' operand registers; see
+Of every 32 columns, lane 4g + t of a warp holds columns 8t to 8t + 7 of rows g and g + 8 of its tile. They meet 8
+neighbouring values of x. Within a step the order is that of the operand registers of `mma.m16n8k16`: see
 skinny_weights.cuh.
 """
 
@@ -14,7 +15,7 @@ from kernels.quant.gf2 import gf2_inverse
 
 
 def paired(weight: Tensor) -> Tensor:
-    """gate and up [2n, ...] as tiles of 8 gate rows and the 8 up rows that belong to them, n padded to 8."""
+    """gate and up [2n, ...] as tiles of 8 gate rows and the 8 matching up rows; n is padded to a multiple of 8."""
     gate, up = weight.chunk(2)
     padded = [_pad_rows(each, 8).unflatten(0, (-1, 8)) for each in (gate, up)]
     return torch.stack(padded, dim=1).flatten(0, 2)
@@ -27,7 +28,7 @@ def pack_same(weight: Tensor, config: TileConfig) -> Tensor:
 
 
 def pack_fp8(codes: Tensor, config: TileConfig) -> Tensor:
-    """float8_e4m3fn [rows, k] as the stream, uint8: both products of the step in one 16-byte word a lane."""
+    """float8_e4m3fn [rows, k] as the stream, uint8: each lane has both products of a step in one 16-byte word."""
     cells = _cells(codes.view(torch.uint8), config, 1)
     return _bytes(cells.permute(*_OUTER, 8, 9, _G, _T, _J, _PAIR, _HALF, _E)).flatten()
 
@@ -42,7 +43,7 @@ def pack_nvfp4(quantised: Quantised, config: TileConfig) -> Tensor:
 
 
 def pack_int4(quantised: Quantised, config: TileConfig) -> Tensor:
-    """4-bit codes, scales and, where the config says so, zeros as the stream, uint8: 1024 bytes of codes, 32 or 64."""
+    """4-bit codes, scales and zeros, if any, as the stream, uint8: 1024 bytes of codes, then 32 or 64."""
     if quantised.zeros is None:
         raise ValueError("quantised has no zeros: it is not of 4-bit integers")
     places = [1 << pair * 4 + half * 16 + bit for pair in range(4) for half in range(2) for bit in range(4)]
@@ -56,7 +57,7 @@ def pack_int4(quantised: Quantised, config: TileConfig) -> Tensor:
 
 
 def pairs_of(word: int) -> list[int]:
-    """The four pairs of fp16 that the kernel makes of eight e2m1 codes: `eight_e2m1` of skinny_weights.cuh."""
+    """The four pairs of fp16 into which the kernel unpacks eight e2m1 codes: `eight_e2m1` of skinny_weights.cuh."""
     rotated = word << 3 | word >> 29
     return [each & 0x8E008E00 for each in (rotated << 9, rotated << 6, word ^ rotated, word ^ word << 5)]
 
@@ -68,15 +69,15 @@ def codes_of(word: int) -> int:
 
 
 def padded_rows(each: Tensor, config: TileConfig) -> Tensor:
-    """One value for each packed row, zeros for those that fill up the last unit."""
+    """One value for each packed row; 0 for the padding rows of the last unit."""
     return torch.nn.functional.pad(each, (0, config.units * config.unit_rows - each.shape[0]))
 
 
 _OUTER = (0, 5, 6, 1, 7, 2)
-"""units, splits, steps, row warps, k warps, tiles: where a row's and a column's dimensions go."""
+"""Positions of the outer dimensions: units, splits, steps, row warps, k warps, tiles."""
 
 _HALF, _G, _T, _J, _PAIR, _E = 3, 4, 10, 11, 12, 13
-"""Dimensions of `_cells`: half of a tile, row g of it, and of 32 columns lane t, product, pair of values, value."""
+"""Dimensions of `_cells`: half of a tile, row g of it; and of 32 columns lane t, product, pair of values, value."""
 
 
 def _row_shape(config: TileConfig) -> tuple[int, ...]:
@@ -84,15 +85,17 @@ def _row_shape(config: TileConfig) -> tuple[int, ...]:
 
 
 def _cells(weight: Tensor, config: TileConfig, blocks: int) -> Tensor:
-    """[rows, k] by its place: rows, then split, step, k warp, `blocks` of 64 columns, 32 of them, and their order."""
+    """[rows, k] reshaped by position: the row's dimensions, then split, step, k warp, `blocks` of 64 columns, 32-column
+    halves, and the order within them.
+    """
     full = _pad(weight, config.units * config.unit_rows, config.splits * config.split_k)
     halves = STEP_K[config.kind] // 32 // blocks
     return full.view(*_row_shape(config), config.splits, config.steps, config.k_warps, blocks, halves, 4, 2, 2, 2)
 
 
 def _words(codes: Tensor, config: TileConfig, adds: list[int]) -> Tensor:
-    """4-bit codes as 32-bit words, by their bytes [.., bytes of a step]: 8 codes each, as the registers hold
-    them, of which bit i, the first code's lowest first, adds (exclusive or) `adds[i]`.
+    """4-bit codes as 32-bit words [.., bytes of a step]: 8 codes each, in the order of the registers. Bit i of the
+    eight codes, lowest first, contributes `adds[i]` to its word by exclusive or.
     """
     cells = _cells(codes, config, STEP_K[config.kind] // 64).permute(*_OUTER, 8, _G, _T, 9, _J, _PAIR, _HALF, _E)
     words = torch.zeros(cells.shape[:-3], dtype=torch.int32, device=codes.device)
@@ -105,7 +108,7 @@ def _words(codes: Tensor, config: TileConfig, adds: list[int]) -> Tensor:
 
 
 def _per_group(each: Tensor, config: TileConfig, size: int, inner: tuple[int, ...]) -> Tensor:
-    """One value per row and group of columns, [rows, groups], by its place as in `_cells`."""
+    """One value per row and group of columns, [rows, groups], in the positions of `_cells`."""
     full = _pad(each, config.units * config.unit_rows, config.splits * config.split_k // size)
     return full.view(*_row_shape(config), config.splits, config.steps, config.k_warps, *inner)
 

@@ -21,15 +21,15 @@ TRIED = 4
 
 @register
 class SmallGemm(Variant):
-    """The transposed product on the warpgroups' matrix units, weights as they are.
+    """The transposed product on warpgroup matrix instructions (wgmma); the weights are not packed.
 
     Params:
     - `groups`: warpgroups of a block, each with 64 rows of w.
     - `splits`: blocks that divide k.
     - `tokens`: tiles of rows of x.
-    - `wide`: rows of w of a block where each warpgroup has 64 rows of x instead; 0 otherwise.
-    - `pdl`: a programmatic dependent launch. w is read before the previous kernel has ended, so it must have been
-      written, and waited for, long before.
+    - `wide`: rows of w of a block when each warpgroup has 64 rows of x instead; 0 otherwise.
+    - `pdl`: a programmatic dependent launch. The kernel reads w before the previous kernel has ended, so no kernel that
+      may still run may write it.
     """
 
     name = "small_gemm"
@@ -73,7 +73,7 @@ class SmallGemm(Variant):
 
 
 def config_of(case: LinearCase, params: dict[str, Any]) -> SmallTileConfig:
-    """The tile config that params name, or the best guess. Raises ValueError that names a wrong param."""
+    """The tile config that params name; without params the best guess. Raises ValueError that names a wrong param."""
     unknown = set(params) - {*CONFIG_PARAMS, "pdl"}
     if unknown:
         raise ValueError(f"small_gemm takes {', '.join(CONFIG_PARAMS)} and pdl, not {', '.join(sorted(unknown))}")

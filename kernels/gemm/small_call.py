@@ -1,4 +1,4 @@
-"""A small product to be called: checks its arguments, describes them to the copy engine, launches. Needs CUDA."""
+"""A call of a small product: checks the arguments, encodes their tensor maps, launches. Needs CUDA."""
 
 from functools import cache, partial
 from pathlib import Path
@@ -27,11 +27,11 @@ PARAMS = np.dtype(
     + [(name, np.float32) for name in ("inverse_k", "eps")],
     align=True,
 )
-"""`Params` of small.cu."""
+"""`struct Params` of small.cu."""
 
 
 def macros(config: SmallTileConfig) -> dict[str, int]:
-    """What small.cu is compiled with."""
+    """The macros of small.cu."""
     return config.macros() | {"PARAMS_BYTES": PARAMS.itemsize}
 
 
@@ -81,7 +81,7 @@ class SmallLinear(CudaCall):
         return Prepared(partial(torch.empty, case.m, case.n, dtype=x.dtype, device=x.device), bind)
 
     def _weights(self, w: Tensor) -> Any:
-        """The map of w; with a gate 8 rows of it, then the 8 of up that belong to them, and so on."""
+        """The tensor map of w; with a gate, 8 rows of gate alternate with the 8 matching rows of up."""
         case, rows = self.case, self.config.rows
         if not case.gates:
             return named("w", w, (rows, PANEL))

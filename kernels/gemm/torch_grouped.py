@@ -1,4 +1,4 @@
-"""What torch offers for a mixture of experts: a loop of products, and `torch._grouped_mm`."""
+"""torch's variants for a mixture of experts: a loop of products, and `torch._grouped_mm`."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -53,7 +53,7 @@ class TorchGroupedLoop(Variant):
 
 @register
 class TorchGrouped(Variant):
-    """torch's own grouped product (CUTLASS), the gate after it."""
+    """torch's grouped product (CUTLASS), followed by the gate."""
 
     name = "torch_grouped_mm"
     op = "grouped"

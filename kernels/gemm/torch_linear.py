@@ -1,4 +1,4 @@
-"""What torch offers for matrix products: the plain call, Inductor's, and dynamic int8 on the CPU."""
+"""torch's variants of matrix products: the plain call, Inductor's, and dynamic int8 on the CPU."""
 
 import shutil
 from collections.abc import Callable
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     import torch
 
 RECOMPILE_LIMIT = 256
-"""Shapes that one function may be compiled for; torch's own limit of 8 is less than one model has."""
+"""The most shapes for which one function is compiled. torch's default of 8 is less than one model needs."""
 
 
 def _plain(case: LinearCase) -> "Callable[..., Any]":
-    """The product and its epilogue as a model writes them, one torch call after the other.
+    """The product and its epilogue as eager torch calls, one after the other.
 
     `quantise` gives (values e4m3 [m, n], scales float32 [m, 1]).
     """
@@ -37,7 +37,7 @@ def _plain(case: LinearCase) -> "Callable[..., Any]":
 
 
 def finished(case: LinearCase, y: "torch.Tensor", residual: Any) -> Any:
-    """What follows a product and its bias: the residual's sum, swiglu, or (values e4m3 [m, n], scales [m, 1])."""
+    """The epilogue after product and bias: the residual's sum, swiglu, or (values e4m3 [m, n], scales [m, 1])."""
     import torch.nn.functional as F
 
     from kernels.quant.scaled import of_x
@@ -58,7 +58,7 @@ def _unquantised(case: LinearCase) -> Refusal | None:
 
 @register
 class TorchLinear(Variant):
-    """F.linear (cuBLAS on a GPU, oneDNN on a CPU) and the epilogue after it."""
+    """F.linear (cuBLAS on a GPU, oneDNN on a CPU), followed by the epilogue."""
 
     name = "torch_linear"
     op = "linear"
@@ -77,7 +77,7 @@ class TorchLinear(Variant):
 
 @register
 class TorchLinearSeparate(Variant):
-    """F.linear without a bias, which a kernel of its own adds: cuBLAS has an epilogue for it, most others do not."""
+    """F.linear without a bias; a separate kernel adds it. cuBLAS has a bias epilogue, but few other epilogues."""
 
     name = "torch_linear_separate"
     op = "linear"

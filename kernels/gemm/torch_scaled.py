@@ -1,4 +1,4 @@
-"""What torch offers for e4m3 operands with scales: `torch._scaled_mm` (cuBLASLt, CUTLASS), the epilogue after it."""
+"""torch's variant of e4m3 operands with scales: `torch._scaled_mm` (cuBLASLt, CUTLASS), followed by the epilogue."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 @register
 class TorchScaled(Variant):
-    """cuBLASLt's fp8 product. `fast` lets it add in the matrix units' own, shorter accumulators."""
+    """cuBLASLt's fp8 product. With `fast` it adds in the tensor cores' own accumulators, which are shorter than
+    float32.
+    """
 
     name = "torch_scaled_mm"
     op = "linear"

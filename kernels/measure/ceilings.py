@@ -1,4 +1,4 @@
-"""Measured limits of the device at hand: what the roofline's floors are computed from."""
+"""Measures the limits of the current device, from which the roofline floors are computed."""
 
 import os
 import time
@@ -14,15 +14,15 @@ _GPU_BYTES = 8 * 2**30
 _CPU_BYTES = 256 * 2**20
 _GPU_SIDES = (4096, 8192)
 _FP8_SINCE = (8, 9)
-"""The compute capability from which on torch multiplies fp8."""
+"""The lowest compute capability on which torch multiplies fp8."""
 _CPU_SIDE = {"fp32": 1024, "bf16": 512, "fp16": 512}
 
 
 def measure_ceilings(device: str | None = None, quick: bool = True) -> dict[str, Any]:
     """Limits in the shape of `workers.documents.measurement.Ceilings`: TB/s, TFLOP/s and µs.
 
-    GPU: 16-byte reads over 8 GiB (less if memory is short), the best cuBLAS rate after 0.3 s of settling (2 s when not
-    `quick`), fp8 where the GPU multiplies it. CPU: all threads over 256 MiB, at most about 3 s in all.
+    GPU: 16-byte reads over 8 GiB (less if memory is short), the best cuBLAS rate after a warm-up of 0.3 s (2 s when not
+    `quick`), fp8 where the GPU supports it. CPU: all threads over 256 MiB, at most about 3 s in all.
     """
     import torch
 
@@ -30,7 +30,7 @@ def measure_ceilings(device: str | None = None, quick: bool = True) -> dict[str,
     return _gpu(0.3 if quick else 2.0) if wanted.startswith("cuda") else _cpu()
 
 
-def _gpu(settle: float) -> dict[str, Any]:
+def _gpu(warm_up: float) -> dict[str, Any]:
     import torch
 
     from kernels.measure.read_bandwidth import best_read_seconds
@@ -44,12 +44,12 @@ def _gpu(settle: float) -> dict[str, Any]:
     del source, target
     torch.cuda.empty_cache()
     names = [*_CPU_SIDE, *(["fp8"] if torch.cuda.get_device_capability() >= _FP8_SINCE else [])]
-    rates = {name: max(_gpu_matrix_rate(name, side, settle) for side in _GPU_SIDES) for name in names}
+    rates = {name: max(_gpu_matrix_rate(name, side, warm_up) for side in _GPU_SIDES) for name in names}
     return _document(read, copy, rates, _gpu_launch())
 
 
 def _gpu_seconds(call: Callable[[], Any], repeats: int = 1) -> float:
-    """Seconds of one call, the mean over `repeats` on the device's own clock."""
+    """Mean seconds of one call over `repeats`, by the device's own clock."""
     import torch
 
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -61,11 +61,11 @@ def _gpu_seconds(call: Callable[[], Any], repeats: int = 1) -> float:
     return begin.elapsed_time(end) / 1000 / repeats
 
 
-def _gpu_matrix_rate(name: str, side: int, settle: float) -> float:
+def _gpu_matrix_rate(name: str, side: int, warm_up: float) -> float:
     if name == "fp32":
         side //= 2
     multiply = product(name, side, "cuda")
-    until = time.monotonic() + settle
+    until = time.monotonic() + warm_up
     while time.monotonic() < until:
         _gpu_seconds(multiply, 10)
     return 2 * side**3 / min(_gpu_seconds(multiply, 10) for _ in range(5))
@@ -112,7 +112,7 @@ def _cpu_matrix_rate(name: str, side: int) -> float:
 
 
 def _cpu_seconds(call: Callable[[], Any]) -> float:
-    """The shortest call within a third of a second (two at least), in seconds, after one to warm up."""
+    """Seconds of the fastest call within a third of a second (at least two), after one warm-up call."""
     call()
     times: list[float] = []
     until = time.perf_counter() + 0.33
@@ -124,7 +124,7 @@ def _cpu_seconds(call: Callable[[], Any]) -> float:
 
 
 def _document(read: float, copy: float, rates: dict[str, float], launch: float) -> dict[str, Any]:
-    """From bytes/s, FLOP/s and seconds."""
+    """The document, from bytes/s, FLOP/s and seconds."""
     return {
         "read_tbps": read / 1e12,
         "copy_tbps": copy / 1e12,

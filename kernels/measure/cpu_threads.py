@@ -1,4 +1,4 @@
-"""How torch's threads run well on a CPU: it counts neither a container's quota nor hyper-threads. Imports no torch."""
+"""Settings for torch's CPU threads: torch ignores a container's quota and counts hyper-threads. Imports no torch."""
 
 import os
 from collections.abc import Collection, Mapping
@@ -12,7 +12,9 @@ SPIN_COUNT = "20000"
 
 
 def thread_settings(outer: Mapping[str, str]) -> dict[str, str]:
-    """Environment variables for a process that computes on the CPU, where `outer` does not set them. Before torch."""
+    """Environment variables for a process that computes on the CPU, unless `outer` sets them. Apply before torch is
+    imported.
+    """
     usual = {"OMP_NUM_THREADS": str(usable_cores()), "GOMP_SPINCOUNT": SPIN_COUNT}
     return {name: outer.get(name, value) for name, value in usual.items()}
 
@@ -28,7 +30,7 @@ def usable_cores(cpus: Path = CPUS, quota: Path = QUOTA, affinity: Collection[in
 
 
 def _core(topology: Path) -> tuple[str, ...] | None:
-    """Package and core of a CPU, or None where the kernel does not tell."""
+    """Package and core of a CPU, or None if the kernel does not say."""
     try:
         return tuple((topology / name).read_text().strip() for name in ("physical_package_id", "core_id"))
     except OSError:
@@ -36,7 +38,7 @@ def _core(topology: Path) -> tuple[str, ...] | None:
 
 
 def _quota(path: Path) -> int:
-    """Whole CPUs of a cgroup v2 quota such as `150000 100000`; 0 when there is none."""
+    """Whole CPUs of a cgroup v2 quota such as `150000 100000`; 0 if unlimited."""
     try:
         most, period = path.read_text().split()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The device at hand: what it is, and its clocks and power while something runs. torch is imported when needed."""
+"""The current device: what it is, and its clocks and power during a measurement. Imports torch only when needed."""
 
 import os
 import platform
@@ -24,11 +24,11 @@ _THROTTLES = {
     0x0000000000000040: "hardware thermal slowdown",
     0x0000000000000080: "hardware power brake",
 }
-"""NVML's clocks-event reasons that mean slower than asked for."""
+"""NVML's clocks-event reasons that mean slower than requested."""
 
 
 def gpu_class_of(name: str) -> str:
-    """The class of a GPU by its name, `NVIDIA H200` → `h200`; its lower-case name when it is none of ours."""
+    """The class of a GPU by its name, `NVIDIA H200` → `h200`; its lower-case name when it is not a known one."""
     lower = name.lower()
     return next((known for known in GPUS if known != "cpu" and known in lower), lower)
 
@@ -51,7 +51,7 @@ def environment_info(index: int = 0, device: str | None = None) -> dict[str, Any
 
 
 def current_device() -> "tuple[torch.device, Gpu, dict[str, Any]]":
-    """The device at hand: torch's device, the datasheet's GPU, and the environment's facts."""
+    """The current device: torch's device, the datasheet's GPU, and the environment's facts."""
     import torch
 
     facts = environment_info()
@@ -192,7 +192,7 @@ class Telemetry:
                 return
 
     def summary(self) -> dict[str, Any]:
-        """Medians and extremes of what was sampled so far."""
+        """Medians and extremes of the samples so far."""
         clocks = self._values("mhz")
         power = self._values("watts")
         heat = self._values("celsius")
@@ -214,7 +214,7 @@ class Telemetry:
 
 
 class _OtherPrograms:
-    """Which share of the machine's CPU time went to other programs, from this object's making to `stop`."""
+    """The share of the machine's CPU time that other programs used, from construction to `stop`."""
 
     def __init__(self) -> None:
         self._begin = self._now()
@@ -229,7 +229,7 @@ class _OtherPrograms:
 
     @staticmethod
     def _now() -> tuple[float, float, float]:
-        """CPU seconds: of all cores, of them not idle, of them this process's."""
+        """CPU seconds: of all cores, of busy cores, of this process."""
         import psutil
 
         times, own = psutil.cpu_times(), psutil.Process().cpu_times()

@@ -1,4 +1,4 @@
-"""How far a runner's logits are from the float32 model's: on generated weights numerical fidelity, never quality."""
+"""Distance of a runner's logits from the float32 model's. With generated weights it is fidelity, not quality."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ LENGTH = 128
 
 @dataclass
 class Fidelity:
-    """Mean KL divergence from the float32 model in nats, and how often another token is the most likely one."""
+    """Mean KL divergence from the float32 model in nats, and the share of positions with another most likely token."""
 
     tokens: int = 0
     kl: float = 0.0

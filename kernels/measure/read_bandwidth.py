@@ -1,13 +1,13 @@
-"""A read of device memory by 16-byte loads: the bandwidth that a weight-bound kernel can hope for. Needs Triton."""
+"""Reads device memory by 16-byte loads: the bandwidth that a weight-bound kernel can reach. Needs Triton."""
 
 import torch
 import triton
 import triton.language as tl
 
 GRIDS = (2, 4, 8, 16)
-"""Blocks per SM that are tried."""
+"""Candidates for blocks per SM."""
 BLOCKS = (2048, 4096)
-"""Words a block reads at once that are tried; with 4 warps 16 or 32 a thread, in 16-byte loads."""
+"""Candidates for the words that a block reads at once: with 4 warps, 16 or 32 words a thread."""
 
 
 @triton.jit

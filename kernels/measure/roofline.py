@@ -6,14 +6,14 @@ from kernels.hardware import Gpu
 from kernels.ops.base import MATRIX_RATE, BaseCase
 
 UNKNOWN_CHIP_MARGIN = 10.0
-"""A CPU has no datasheet here: what passes its measured ceilings this many times over is not believed."""
+"""A CPU has no datasheet here: a rate above this many times its measured ceilings is rejected."""
 
 
 def exceeds_peak(case: BaseCase, ms: float, gpu: Gpu, ceilings: Mapping[str, object] | None = None) -> str | None:
-    """A sentence when `ms` with a cold cache is under what the chip could ever do, else None.
+    """A sentence when `ms` with a cold cache is below what the chip can reach, else None.
 
-    Bounds: SMs × FLOP per clock × highest SM clock (fp8 double), and the datasheet's bandwidth. Where the datasheet
-    has none (a CPU), ten times the measured `ceilings`.
+    Bounds: SMs × FLOP per clock × highest SM clock (fp8 double), and the datasheet's bandwidth. Without a datasheet (a
+    CPU), ten times the measured `ceilings`.
     """
     if ms <= 0:
         return f"Impossible: {ms:g} ms is no time at all."
@@ -55,7 +55,7 @@ def floors_ms(
 ) -> tuple[float, float]:
     """Least ms of the FLOPs at the measured matrix rate, and of the bytes at the bandwidth `tbps` in TB/s.
 
-    `rates` are in TFLOP/s. The first of the precisions that was measured counts, else the fastest that was.
+    `rates` are in TFLOP/s. The first of the precisions with a measured rate counts, else the fastest measured rate.
     """
     rate = next((rates[each] for each in precisions if rates.get(each)), max(rates.values(), default=0.0))
     return flops / rate / 1e9 if rate else 0.0, moved_bytes / tbps / 1e9 if tbps else 0.0

@@ -1,8 +1,8 @@
-"""How anything is timed: interleaved, with a cold cache, until the interval of the median is narrow enough.
+"""Times calls interleaved, with a cold cache, until the interval of the median is narrow enough.
 
-On a GPU each sample lies between two CUDA events. Before it the cache is filled with clean lines of an unrelated
-buffer, and the stream is kept busy until the host has queued the whole call, so that launch gaps of a slow host are
-not measured as the kernel's time. On a CPU the clock is `time.perf_counter_ns`.
+On a GPU two CUDA events enclose each sample. Before it, the L2 is filled with clean lines of an unrelated buffer, and
+the stream stays busy until the host has queued the whole call: launch gaps of a slow host do not count as kernel time.
+On a CPU the clock is `time.perf_counter_ns`.
 """
 
 import os
@@ -37,7 +37,9 @@ class Timing:
 
 @dataclass
 class Rule:
-    """When to stop: every interval is at most `width` of its median wide, or `seconds` or `most` rounds are spent."""
+    """The stopping rule: every interval is at most `width` of its median wide, or `seconds` or `most` rounds are used
+    up.
+    """
 
     seconds: float = 2.0
     width: float = 0.02
@@ -165,13 +167,13 @@ class CudaTimer:
 
 
 HOST_BATCH = 25
-"""Calls between two waits for the device, so that a full launch queue never makes the host wait in a call."""
+"""Calls between two synchronisations, so that a full launch queue never blocks the host within a call."""
 
 
 def host_us(call: Call, device: torch.device, calls: int = 1000, seconds: float = 0.2) -> float | None:
-    """The median time in µs that the host spends in a call on a GPU; None on a CPU, where it is the whole time.
+    """The median host time of a call on a GPU in µs; None on a CPU, where it would be the whole time.
 
-    Of `calls` calls with warm caches, or as many as `seconds` allow.
+    Taken over `calls` calls with warm caches, or as many as `seconds` allow.
     """
     if device.type != "cuda":
         return None

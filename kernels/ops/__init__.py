@@ -1,8 +1,8 @@
-"""The operations that a model is made of, a module each. Imports without torch.
+"""The operations of a model, one module each. Imports without torch.
 
-A *case* is one operation at one shape. Its class is all that generic code knows of the op: shapes, roofline traffic,
-reference, test inputs, tolerance, label. `flops` counts a multiply-add as two; `least_bytes` counts every input read
-once and every output written once. Formulas: `docs/method.md`.
+A *case* is one operation at one shape. Its class holds everything that generic code knows of the op: shapes, roofline
+traffic, reference, test inputs, tolerance, label. `flops` counts a multiply-add as two; `least_bytes` counts every
+input read once and every output written once. Formulas: `docs/method.md`.
 """
 
 from typing import Annotated, get_args
@@ -41,13 +41,13 @@ Union = (
 Case = Annotated[Union, Field(discriminator="op")]
 
 OPS: dict[str, type[BaseCase]] = {each.model_fields["op"].default: each for each in get_args(Union)}
-"""The case's class by the name of its op, in the order in which pages tell of them."""
+"""The case classes by op name, in the order in which pages show them."""
 
 PARTS = {name: each.part for name, each in OPS.items()}
-"""What the work of an op is called."""
+"""The names of the ops' work in pages and sentences."""
 
 TORCH_VARIANTS = tuple(name for each in OPS.values() for name in each.torch_variants)
-"""What torch runs by itself: kept unless something is faster by more than the noise."""
+"""Variants that torch runs by itself. One is kept unless another is faster by more than the noise."""
 
 case_from: TypeAdapter[Case] = TypeAdapter(Case)
 """`case_from.validate_python({...})` gives the case a document names."""

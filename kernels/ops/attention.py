@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 class AttentionCase(BaseCase):
     """softmax(q·kᵀ/√head_dim)·v; q [batch, q_len, heads, head_dim], k and v [batch, kv_len, kv_heads, head_dim].
 
-    Causal aligns the last query with the last key. `window` counts the keys a query sees, itself included; without
-    causality it sees as many on its other side. `lengths` packs sequences of these lengths one after the other
-    (varlen): batch is 1, q_len and kv_len are their sum, and a query sees its own sequence alone. Raises ValueError
-    where they are not.
+    Causal aligns the last query with the last key. `window` is the number of keys that a query sees, including its own;
+    without causality it sees as many on its other side. `lengths` packs sequences of these lengths one after the other
+    (varlen): batch is 1, q_len and kv_len are their sum, and a query sees only its own sequence. Raises ValueError if
+    the sums differ.
 
-    A cache: `kv_lengths` are the keys that each sequence has in its kv_len slots (None: all); `paged` pages hold
-    `page_size` tokens (None: 16); an fp8 cache has a float32 scale for each KV head, of k and of v.
+    A cache: `kv_lengths` are the used slots of each sequence's kv_len (None: all); `paged` pages hold `page_size`
+    tokens (None: 16); an fp8 cache has a float32 scale for each KV head, one of k and one of v.
     """
 
     part = "attention"
@@ -59,7 +59,7 @@ class AttentionCase(BaseCase):
 
     @property
     def cached(self) -> bool:
-        """Whether k and v lie in a cache that takes more than its tensors to read."""
+        """Whether reading k and v takes more than their two tensors: lengths, a page table or scales."""
         return self.paged or self.kv_lengths is not None or self.kv_dtype == "fp8"
 
     @property
@@ -81,12 +81,12 @@ class AttentionCase(BaseCase):
 
     @property
     def unavoidable_flops(self) -> float:
-        """Below `flops` where a window or causality leaves pairs of query and key out."""
+        """Less than `flops` if a window or causality excludes pairs of query and key."""
         return 4.0 * self.heads * self.head_dim * sum(_visible_pairs(self, *each) for each in self.sequences)
 
     @property
     def unavoidable_bytes(self) -> float:
-        """Below `least_bytes` where a window hides keys."""
+        """Less than `least_bytes` if a window hides keys."""
         if self.window is None or self.lengths is not None:
             return self.least_bytes
         hidden = sum(max(0, kv_len - (self.q_len - 1 + self.window)) for _, kv_len in self.sequences)
@@ -185,7 +185,8 @@ def _sdpa(case: AttentionCase, q: "torch.Tensor", k: "torch.Tensor", v: "torch.T
 def _each_sequence(
     case: AttentionCase, arguments: Arguments, attend: "Callable[[AttentionCase, Arguments], torch.Tensor]"
 ) -> "torch.Tensor":
-    """o of a case that reads a cache: `attend` of each sequence by itself, its keys and values taken out of the cache.
+    """o of a case that reads a cache: `attend` of each sequence alone, with its keys and values gathered from the
+    cache.
 
     They are multiplied by their scales in float32 (float64 beside a float64 q) and rounded to q's dtype.
     """
@@ -205,9 +206,9 @@ def _each_sequence(
 
 
 def _cache(case: AttentionCase, make: "Maker", k: "torch.Tensor", v: "torch.Tensor") -> Arguments:
-    """k and v as the case's cache stores them, with what it takes to read them.
+    """k and v as the case's cache stores them, with the arguments needed to read them.
 
-    Slots that store no key are NaN, and so are pages that no sequence uses; their entries of the page table are -1.
+    Slots without a key are NaN, and so are pages that no sequence uses; their entries in the page table are -1.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""What every op has: its case, and the hooks that generic code calls. Imports without torch."""
+"""The base of every op: its case, and the hooks that generic code calls. Imports without torch."""
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -51,16 +51,16 @@ Outputs = tuple["torch.Tensor", ...]
 
 
 class BaseCase(BaseModel):
-    """One op at one shape. A subclass of a module of its own is all that generic code knows of an op."""
+    """One op at one shape. A subclass in its own module holds everything that generic code knows of an op."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     part: ClassVar[str]
-    """What the work of the op is called on pages and in sentences."""
+    """The name of the op's work on pages and in sentences."""
     torch_variants: ClassVar[tuple[str, ...]] = ()
-    """The variants that torch runs by itself, the first that serves a case first."""
+    """The variants that torch runs by itself, in order: the first that serves a case is the default."""
     copies: ClassVar[bool] = False
-    """Whether the op writes about as many bytes as it reads: the copy bandwidth is then its roofline."""
+    """Whether the op writes about as many bytes as it reads; its roofline is then the copy bandwidth."""
     packs_weight: ClassVar[bool] = False
     """Whether the call's argument `w` is what `Variant.pack` returned."""
 
@@ -88,12 +88,12 @@ class BaseCase(BaseModel):
 
     @property
     def unavoidable_flops(self) -> float:
-        """FLOPs that no implementation can leave out."""
+        """FLOPs that every implementation needs."""
         return self.flops
 
     @property
     def unavoidable_bytes(self) -> float:
-        """Bytes that no implementation can leave out."""
+        """Bytes that every implementation moves."""
         return self.least_bytes
 
     @property
@@ -108,24 +108,24 @@ class BaseCase(BaseModel):
         raise ValueError(f"no test inputs for {self.key}")
 
     def reference(self, arguments: Arguments) -> Outputs:
-        """The outputs in plain torch, calculated in the dtypes of the arguments, which stay as they are."""
+        """The outputs in plain torch, calculated in the dtypes of the arguments. Does not change the arguments."""
         raise ValueError(f"no reference for {self.key}")
 
     def native(self, arguments: Arguments) -> Outputs:
-        """What torch itself answers in the arguments' own precision: the yardstick of the gate."""
+        """torch's own answer in the arguments' precision, against which the gate measures errors."""
         return self.reference(arguments)
 
     @property
     def longest_sum(self) -> int:
-        """Terms of the longest sum that the op calculates: what rounding may accumulate over."""
+        """Terms of the longest sum in the op, over which rounding errors accumulate."""
         return 1
 
     def oracle(self, truth: Outputs, own: Outputs, rounding: float, used: Arguments, drawn: Arguments) -> Oracle:
-        """What a call with the arguments `used` is compared with; `drawn` are they before a variant rounded any."""
+        """The oracle of a call with the arguments `used`; `drawn` are the same before a variant rounded any."""
         return Oracle(truth, own, rounding)
 
     def continuous(self, arguments: Arguments) -> "torch.Tensor":
-        """The first output in float64, before any choice of a token: what rounding of the inputs is measured on."""
+        """The first output in float64, before any choice of a token. Rounding of the inputs is measured on it."""
         from kernels.ops.reference import compute
 
         return compute(self, arguments)[0]
@@ -135,7 +135,7 @@ class BaseCase(BaseModel):
         return arguments
 
     def comparable(self, outputs: Outputs) -> Outputs:
-        """A variant's outputs as the reference gives them. Raises Failed for outputs that are of another kind."""
+        """A variant's outputs in the form of the reference's. Raises Failed for outputs of another kind."""
         return outputs
 
     def written_slots(self, arguments: Arguments) -> "tuple[torch.Tensor, torch.Tensor] | None":

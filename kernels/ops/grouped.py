@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class GroupedCase(BaseCase):
     """y[rows, n] = epilogue(x[rows, k] · w[e]ᵀ) of a mixture of experts: rows sorted by expert e, w [experts, n, k].
 
-    `ends` [experts] int32 says where the rows of each expert end. For swiglu w is [experts, 2n, k], gate rows first.
+    `ends` [experts] int32 is the end of each expert's rows. For swiglu w is [experts, 2n, k], gate rows first.
     """
 
     part = "products"
@@ -40,11 +40,11 @@ class GroupedCase(BaseCase):
 
     @property
     def least_bytes(self) -> float:
-        """Counts one expert's weights: how many have rows is not part of the case."""
+        """Counts the weights of one expert: the case does not say how many experts have rows."""
         return (self.rows * (self.k + self.n) + self.weight_rows * self.k) * BYTES[self.dtype]
 
     def inputs(self, make: "Maker", scale: float) -> Arguments:
-        """Rows fall to experts at random with unequal chances; where there are many experts, some get none."""
+        """Assigns rows to experts at random with unequal probabilities; of many experts, some get none."""
         import torch
 
         chances = make.normal(self.experts).float().mul(0.5).softmax(dim=0)

@@ -1,4 +1,4 @@
-"""What the library computes and proves, but no runner uses yet. Imports without torch."""
+"""Features that the library computes and proves, but no runner uses yet. Imports without torch."""
 
 from collections.abc import Callable
 
@@ -28,7 +28,7 @@ LIBRARY_ONLY: dict[str, Callable[[BaseCase], bool]] = {
     "rotations without a cache": lambda case: isinstance(case, RopeCase) and not case.append,
     "GELU gates": lambda case: isinstance(case, GatedCase) and case.activation == "gelu",
 }
-"""Features by the name that pages and `list` give them; a test holds them against the cases that runners make."""
+"""Features by the name that pages and `list` show. A test compares them with the cases that runners make."""
 
 
 def library_only(case: BaseCase) -> list[str]:

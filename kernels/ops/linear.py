@@ -130,9 +130,9 @@ def linear(
 ) -> "torch.Tensor":
     """y [m, n] = epilogue(x [m, k] · w [n, k]ᵀ).
 
-    `rmsnorm_scale` divides each row by the root mean square of its x (the norm's own weight is folded into w), before
-    a bias or swiglu; `quantise` is the plain product: a variant returns it as (values, scales), which the gate
-    multiplies out (`multiplied_out`).
+    `rmsnorm_scale` divides each row by the root mean square of its x, before a bias or swiglu; the norm's own weight is
+    folded into w. `quantise` is the plain product here: a variant returns it as (values, scales), and the gate
+    multiplies them (`multiplied_out`).
     """
     import torch
 

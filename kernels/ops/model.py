@@ -10,7 +10,7 @@ from kernels.ops.base import BaseCase, Weights
 class ModelCase(BaseCase):
     """A whole model generating `tokens` from `prompt` tokens. `model` is a catalogue name or a digest.
 
-    FLOPs and bytes need the configuration, so they are given: `parameters` that a token multiplies and
+    FLOPs and bytes depend on the configuration, so the case carries them: `parameters` that multiply a token, and
     `bytes_per_token` that a decode step must read.
     """
 

@@ -29,7 +29,7 @@ class Tolerance:
 
 @dataclass
 class Oracle:
-    """The float64 truth and torch's own answer for one call; `rounding` is the relative error of rounding alone."""
+    """The float64 truth and torch's own answer for one call; `rounding` is the relative error of one rounding."""
 
     truth: "tuple[torch.Tensor, ...]"
     own: "tuple[torch.Tensor, ...]"

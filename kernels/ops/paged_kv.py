@@ -26,7 +26,9 @@ def slots(
 
 
 def shuffled_pages(batch: int, per_sequence: int, generator: "torch.Generator") -> "tuple[torch.Tensor, int]":
-    """A page table [batch, per_sequence] int32 of distinct pages in random order, and the pages there are: one more."""
+    """A page table [batch, per_sequence] int32 of distinct pages in random order, and the number of pages, one of them
+    unused.
+    """
     import torch
 
     pages = batch * per_sequence + 1

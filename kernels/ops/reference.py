@@ -1,4 +1,4 @@
-"""Each op in plain torch, in the precision asked for: float64 as the truth, the case's own dtype as torch's best."""
+"""Each op in plain torch, in a given precision: float64 as the truth, the case's own dtype as torch's best."""
 
 import math
 from typing import Any

@@ -44,7 +44,7 @@ class RmsNormCase(BaseCase):
         return found | ({"residual": make.normal(self.m, self.n, scale=scale)} if self.residual else {})
 
     def reference(self, arguments: Arguments) -> Outputs:
-        """Gives y itself where the case quantises."""
+        """For a case that quantises, y itself in place of values and scale."""
         return rmsnorm(**arguments)
 
     def native(self, arguments: Arguments) -> Outputs:
@@ -58,7 +58,7 @@ class RmsNormCase(BaseCase):
         return self.n
 
     def comparable(self, outputs: Outputs) -> Outputs:
-        """Quantised values times their scales, and the outputs after them."""
+        """Quantised values times their scales, then the other outputs."""
         import torch
 
         from kernels.ops.oracle import Failed

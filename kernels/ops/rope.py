@@ -60,7 +60,7 @@ class RopeCase(BaseCase):
         return found | self._cache(make, scale) if self.append else found
 
     def _cache(self, make: "Maker", scale: float) -> Arguments:
-        """What an append takes beside q, k, cos and sin: full caches, and positions in their middle."""
+        """The further arguments of an append: filled caches, and positions within them."""
         page_size = self.page_size or PAGE_SIZE
         per_sequence = (self.q_len + SPARE_SLOTS) // page_size + 1
         shape, table = (self.batch, per_sequence * page_size), {}
@@ -73,7 +73,7 @@ class RopeCase(BaseCase):
         return {"v": v, **caches, "position": position, **table}
 
     def reference(self, arguments: Arguments) -> Outputs:
-        """(q, k), or with an append the rotated q and what its slots of the caches then hold: (q, k, v)."""
+        """(q, k), or with an append (q, k, v): the rotated q and the new contents of its cache slots."""
         rotated = rope(*(arguments[name] for name in ("q", "k", "cos", "sin")))
         return (*rotated, arguments["v"]) if self.append else rotated
 
@@ -91,7 +91,7 @@ def rope(q: "torch.Tensor", k: "torch.Tensor", cos: "torch.Tensor", sin: "torch.
 
 
 def rotate_half(x: "torch.Tensor") -> "torch.Tensor":
-    """[…, head_dim] with its halves exchanged, the new first one negated: what the sine multiplies."""
+    """[…, head_dim] with its halves exchanged and the new first half negated: the factor of the sine."""
     import torch
 
     first, second = x.chunk(2, dim=-1)
@@ -99,7 +99,7 @@ def rotate_half(x: "torch.Tensor") -> "torch.Tensor":
 
 
 def angles(positions: "torch.Tensor", head_dim: int) -> "torch.Tensor":
-    """The angles [positions, head_dim] of a rotary embedding with base 10,000, both halves alike."""
+    """The angles [positions, head_dim] of a rotary embedding with base 10,000; both halves are equal."""
     import torch
 
     rates = 10_000.0 ** (-torch.arange(0, head_dim, 2, device=positions.device, dtype=torch.float32) / head_dim)

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from kernels.proof.inputs import Maker
 
 SPARE_SLOTS = 40
-"""Slots of a test cache beyond those that are seen."""
+"""Slots of a test cache beyond those that are read."""
 
 
 class StepAttentionCase(BaseCase):
     """Rotation, append to the cache and attention of one decode step.
 
-    qkv is [batch, (heads + 2 · kv_heads) · head_dim], the caches [batch, capacity, kv_heads, head_dim]; `kv_len` is
-    what a query sees, its own token included, and `window` bounds it.
+    qkv is [batch, (heads + 2 · kv_heads) · head_dim], the caches [batch, capacity, kv_heads, head_dim]. `kv_len` is the
+    number of keys that a query sees, its own included; `window` bounds it.
     """
 
     part = "attention"
@@ -51,7 +51,7 @@ class StepAttentionCase(BaseCase):
         return self.batch * self.head_dim * rows * BYTES[self.dtype]
 
     def inputs(self, make: "Maker", scale: float) -> Arguments:
-        """Sequences end at slots of their own, the first of them at kv_len − 1."""
+        """Each sequence ends at its own slot, the first at kv_len − 1."""
         import torch
 
         capacity = self.kv_len + SPARE_SLOTS

@@ -7,11 +7,11 @@ if TYPE_CHECKING:
 
 
 class TokenFeedback(NamedTuple):
-    """The tensors that one decode step hands to the next.
+    """Tensors that one decode step writes for the next.
 
-    `token` [m, 1] int64; `position` [1] int64, to which `moves` [1] int64 is added. The rows of `embedding`
-    [vocab, hidden] of the ids go into `stream` [m, hidden], and the ids into row `position` (as it is afterwards) of
-    `seen` [rows, m] int64 in pinned memory, unless these are None.
+    `token` [m, 1] int64; `position` [1] int64, to which `moves` [1] int64 is added. The embeddings of the ids, rows of
+    `embedding` [vocab, hidden], go into `stream` [m, hidden]. The ids go into row `position` (after the addition) of
+    `seen` [rows, m] int64 in pinned memory. Either is skipped if None.
     """
 
     token: "Tensor"

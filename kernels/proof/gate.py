@@ -1,13 +1,13 @@
-"""How anything is proven right: the gate that every variant passes before it is timed.
+"""The accuracy gate: every variant must pass it before it is timed.
 
-The error of an output is the larger of two: its largest absolute difference from the float64 reference, and the root
-mean square of the difference. Each may be at most twice that of torch's own result in the same precision, plus a
-rounding-sized term: `rounding` × the largest, or root mean square, reference value. NaN never passes.
+The gate compares each output with the float64 reference. It takes two errors: the largest absolute difference, and the
+root mean square of the difference. Each may be at most twice that of torch's own result in the same precision, plus
+`rounding` × the largest, or root mean square, reference value. NaN never passes.
 
-A lossy variant (int8, fp8 weights) is held to the same rule against the reference of its *rounded* inputs
-(`Variant.rounded`): the gate proves its arithmetic. What the rounding itself costs is reported beside it, as
-`quantisation`: root mean square of rounded reference minus true reference over that of the true reference. Whether
-that is acceptable is for the quality of the whole model to say, never for this gate.
+A lossy variant (int8, fp8 weights) is compared in the same way with the reference of its *rounded* inputs
+(`Variant.rounded`): the gate proves its arithmetic. The cost of the rounding is reported beside it, as `quantisation`:
+root mean square of (rounded reference − true reference) over root mean square of the true reference. The quality gate
+of the whole model decides whether that cost is acceptable; this gate never does.
 """
 
 from collections.abc import Callable
@@ -53,7 +53,7 @@ def check(
 ) -> GateReport:
     """Puts the variant through the gate for one case: three magnitudes of inputs, ten calls in all.
 
-    `references` keeps what is expected of the inputs for the case's other variants.
+    `references` caches the oracles of the inputs for the case's other variants.
     """
     return prove(variant, case, device, params, seed, references)[0]
 
@@ -66,7 +66,7 @@ def prove(
     seed: int = 0,
     references: ReferenceCache | None = None,
 ) -> tuple[GateReport, Callable[..., Any] | None]:
-    """The gate's report, and the very function that it is about (None when it could not be built)."""
+    """The gate's report, and the function that it judges (None when it could not be built)."""
     params, function = params or {}, None
     try:
         function = variant.build(case, params)
@@ -85,7 +85,7 @@ def prove(
 
 
 class _Gate:
-    """The calls of one gate, and the worst margin they left."""
+    """The calls of one gate, and the worst tolerance that they used up."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class _Gate:
         self.quantisation: float | None = None
 
     def fresh(self, kind: inputs.Kind, seed: int) -> None:
-        """Calls on fresh inputs of one magnitude: memory poisoned beforehand, inputs compared afterwards."""
+        """Calls on fresh inputs of one magnitude, with poisoned memory; compares the inputs before and after."""
         drawn = inputs.draw(self.case, self.device, seed, kind)
         packed = pack(self.variant, self.case, self.params, drawn)
         expected = self._expect(drawn, (kind, seed))
@@ -117,7 +117,7 @@ class _Gate:
         self._compare(self._call(packed), expected, f"on {kind} inputs, called a second time")
 
     def again(self, seed: int) -> None:
-        """New inputs between two equal calls, the same tensors with new contents, and a second stream."""
+        """Checks a repeated call after new inputs, the same tensors with new contents, and a second stream."""
         drawn, other = (inputs.draw(self.case, self.device, seed + each) for each in (0, 1))
         packed = pack(self.variant, self.case, self.params, drawn)
         expected_other = self._expect(other, ("normal", seed + 1))
@@ -161,7 +161,7 @@ class _Gate:
         stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(stream):
             outputs = self._call(packed)
-        torch.cuda.current_stream(self.device).wait_stream(stream)  # scales were multiplied out there
+        torch.cuda.current_stream(self.device).wait_stream(stream)  # the scales were multiplied in on that stream
         return outputs
 
     def _expect(self, drawn: Arguments, draw: tuple[inputs.Kind, int]) -> Oracle:
@@ -177,7 +177,9 @@ class _Gate:
         return self.case.oracle(compute(self.case, used), own, rounding(self.case, drawn), used, drawn), rounded
 
     def _rounding_alone(self, used: Arguments, drawn: Arguments) -> float:
-        """What the values of `used` change of the op's result (an LM head: of its logits) on those `drawn`."""
+        """The relative change of the op's result (LM head: of its logits) between the inputs `drawn` and the rounded
+        `used`.
+        """
         rounded, true = (self.case.continuous(each) for each in (used, drawn))
         return rms(rounded - true) / max(rms(true), 1e-300)
 
@@ -204,7 +206,7 @@ def pack(variant: Variant, case: BaseCase, params: dict[str, Any], arguments: Ar
 
 
 def _stale(outputs: Outputs, earlier: Outputs, expected: Oracle) -> bool:
-    """Whether the outputs are an earlier call's although the right answers differ."""
+    """Whether the outputs equal those of an earlier call although the right answers differ."""
     stayed = all(same(one, two) for one, two in zip(outputs, earlier, strict=True))
     return stayed and not all(same(one, two) for one, two in zip(earlier, expected.own, strict=True))
 

@@ -1,4 +1,4 @@
-"""Test inputs of every op: random, in the layouts of the registry, in three magnitudes."""
+"""Random test inputs of every op, in the layouts of the registry and in three magnitudes."""
 
 from typing import Any, Literal
 
@@ -37,9 +37,9 @@ class Maker:
 
 
 def draw(case: BaseCase, device: torch.device | str, seed: int, kind: Kind = "normal") -> dict[str, Any]:
-    """The arguments of one call of the case by name, fresh for each seed.
+    """Random arguments of one call of the case by name, different for each seed.
 
-    Raises ValueError for a case that has no such inputs (a whole model).
+    Raises ValueError for a case without such inputs (a whole model).
     """
     dtype = DTYPES[getattr(case, "dtype", "fp32")]
     return case.inputs(Maker(device, seed, dtype), MAGNITUDES[kind])

@@ -1,4 +1,4 @@
-"""Which kernels a call really runs, and whose they are."""
+"""Which kernels a call runs, and which library they belong to."""
 
 import re
 from collections.abc import Callable
@@ -14,7 +14,7 @@ LIBRARIES: dict[str, str] = {
     "torch's memory-efficient attention": r"fmha_cutlass|_efficient_attention",
     "oneDNN or MKL": r"mkldnn|onednn|aten::(?:addmm|mm|bmm|baddbmm|linear|_int_mm)\b",
 }
-"""Pattern of the kernels' names by the library that they belong to."""
+"""Libraries by a pattern of their kernels' names."""
 
 _CPU_NOISE = re.compile(r"aten::(?:as_strided|view|t|transpose|reshape|empty|_unsafe_view|expand|select|slice|alias)\b")
 
@@ -47,5 +47,5 @@ def libraries(kernel_names: list[str]) -> list[str]:
 
 
 def is_own(kernel_names: list[str]) -> bool:
-    """Whether the names are known and none belongs to cuBLAS, cuDNN or another library underneath."""
+    """Whether the names are known and none belongs to cuBLAS, cuDNN or another library."""
     return bool(kernel_names) and not libraries(kernel_names)

@@ -1,4 +1,4 @@
-"""Whether a runner's logits are the model's, up to the rounding of its precision: the one gate of whole models."""
+"""The gate of whole models: whether a runner's logits are the model's, up to the rounding of its precision."""
 
 from typing import TYPE_CHECKING
 
@@ -13,12 +13,12 @@ On an H200 bf16 showed 2 %, fp8 15 % and NVFP4 49 %; logits of unlike models dif
 
 
 def difference(logits: "torch.Tensor", expected: "torch.Tensor") -> float:
-    """‖logits − expected‖ / ‖expected‖, of any shape; NaN where a logit is no number."""
+    """‖logits − expected‖ / ‖expected‖ over all elements; NaN if any logit is NaN."""
     return float((logits - expected).norm() / expected.norm().clamp_min(1e-30))
 
 
 def refusal(found: float, precision: str) -> str | None:
-    """Why logits that differ by `found` are not the model's in this precision, in a sentence; None where they are."""
+    """A sentence if a relative difference `found` is too large for the precision; None if it passes."""
     allowed = LARGEST_DIFFERENCE[precision]
     if found <= allowed:
         return None

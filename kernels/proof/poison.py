@@ -1,4 +1,6 @@
-"""Memory full of NaN for the gate: what a variant leaves unwritten, or reads before it wrote it, shows."""
+"""Memory full of NaN for the gate: it exposes outputs that are not written, and memory that is read before it is
+written.
+"""
 
 import functools
 import math
@@ -9,7 +11,7 @@ import torch
 
 
 def poison(shapes: list[tuple[torch.Size, torch.dtype]], device: torch.device, copies: int = 4) -> None:
-    """Leaves freed blocks of the outputs' sizes full of NaN bytes, so that the allocator hands them out next."""
+    """Leaves freed blocks of the outputs' sizes full of NaN bytes, so that the allocator returns them next."""
     blocks = []
     for shape, dtype in shapes:
         size = max(1, shape.numel()) * dtype.itemsize
@@ -18,9 +20,10 @@ def poison(shapes: list[tuple[torch.Size, torch.dtype]], device: torch.device, c
 
 
 class PoisonedEmpty:
-    """While it is entered, torch.empty and its kin give memory full of NaN (-1 for integers), whatever the allocator.
+    """A context in which torch.empty and its relatives return memory full of NaN (-1 for integers).
 
-    They are replaced by name: a dispatch mode would keep Dynamo from compiling what is called under it, for good.
+    It replaces the functions by name. A dispatch mode would permanently stop Dynamo from compiling functions called
+    under it.
     """
 
     _NAMES = ((torch, ("empty", "empty_like", "empty_strided")), (torch.Tensor, ("new_empty", "new_empty_strided")))

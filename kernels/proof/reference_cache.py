@@ -1,4 +1,4 @@
-"""Keeps the oracle of given inputs, so that it is computed once for all variants that are proven on them."""
+"""Caches the oracle of given inputs, so that all variants proven on them share it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,20 +9,20 @@ from kernels.ops.base import Arguments
 from kernels.ops.oracle import Oracle
 
 Answer = tuple[Oracle, float | None]
-"""The oracle, and what rounding the inputs alone changes (None: nothing was rounded)."""
+"""The oracle, and the relative change that rounding the inputs causes (None: nothing was rounded)."""
 
 
 class ReferenceCache:
-    """Answers by the case, seed and magnitude of the inputs and by their very values, which a variant may have rounded.
+    """Oracles by case, seed, magnitude and the exact values of the inputs, which a variant may have rounded.
 
-    Holds copies of the inputs: it is to be dropped with the case.
+    Holds copies of the inputs: drop it with the case.
     """
 
     def __init__(self) -> None:
         self._kept: dict[tuple[Any, ...], list[tuple[Arguments, Answer]]] = {}
 
     def of(self, key: tuple[Any, ...], used: Arguments, compute: Callable[[], Answer]) -> Answer:
-        """The answer for these inputs: an earlier one where they are equal bit for bit, else what `compute` gives."""
+        """The oracle of these inputs: cached if the inputs are equal bit for bit, else the result of `compute`."""
         kept = self._kept.setdefault(key, [])
         for held, answer in kept:
             if held.keys() == used.keys() and all(same(held[name], value) for name, value in used.items()):

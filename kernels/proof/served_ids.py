@@ -1,9 +1,9 @@
-"""Whether ids that a runner served greedily are those of the model: teacher-forced through a reference runner.
+"""Judges the ids that a runner served greedily, teacher-forced through a reference runner.
 
-A runner's logits may be honest where what it serves is not: another code path, a stale buffer, an answer made up. So
-the ids of timed requests are judged themselves. The *logit gap* of an id is how far its logit lies below the largest
-one at its position in the reference, in standard deviations of that position's logits. It is 0 for the reference's own
-choice, up to a few per cent where rounding decides between neighbours, and about 4 for an id at random among 100,000.
+Right logits do not prove right ids: generation may use another code path, a stale buffer or an invented answer. So the
+ids of timed requests are judged themselves. The *logit gap* of an id is the distance of its logit from the largest one
+at its position in the reference, in standard deviations of that position's logits. It is 0 for the reference's own
+choice, up to a few per cent where rounding decides between close logits, and about 4 for a random id among 100,000.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kernels.engine import Runner
 
 LARGEST_OVER_MEAN = 4.0
-"""The largest gap may be this many times the mean gap that is allowed: errors of logits are about normal."""
+"""The largest gap may be this many times the allowed mean gap: the errors of logits are approximately normal."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class LogitGaps:
 def logit_gaps(reference: "Runner", prompt: "torch.Tensor", served: Sequence[Sequence[int]]) -> LogitGaps:
     """The gaps of ids `served` [batch][new] after `prompt` [batch, length] int64, by the logits of `reference`.
 
-    Raises ValueError where an id is none of the vocabulary, or the rows are not those of the prompt.
+    Raises ValueError for an id outside the vocabulary, or if the numbers of rows differ.
     """
     import torch
 

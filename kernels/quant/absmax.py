@@ -17,11 +17,11 @@ INT4_GROUP = 128
 
 @dataclass(frozen=True)
 class Quantised:
-    """A weight [rows, k] as codes, and what makes values of them.
+    """A weight [rows, k] as codes and scales.
 
-    fp8: codes float8_e4m3fn, `scales` [rows] float32. nvfp4: codes uint8 (e2m1), `scales` [rows, k / 16]
-    float8_e4m3fn times `tensor_scale`. int4: codes uint8 0 to 15, `scales` [rows, k / 128] in the activations' dtype,
-    `zeros` [rows, k / 128] float32: 8 where symmetric. The last block or group may be short.
+    fp8: codes float8_e4m3fn, `scales` [rows] float32. nvfp4: codes uint8 (e2m1), `scales` [rows, k / 16] float8_e4m3fn
+    times `tensor_scale`. int4: codes uint8 0 to 15, `scales` [rows, k / 128] in the activations' dtype, `zeros` [rows,
+    k / 128] float32: 8 where symmetric. The last block or group may be short.
     """
 
     codes: torch.Tensor

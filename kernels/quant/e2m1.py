@@ -9,7 +9,7 @@ from kernels.quant.formats import E2M1
 
 
 def codes(x: Tensor) -> Tensor:
-    """The nearest codes, to even where two are as near, what is too large cut off to 6; uint8, bit 3 the sign."""
+    """The nearest codes, ties to even, clamped to ±6; uint8, bit 3 is the sign."""
     size = x.abs()
     code = torch.zeros_like(x, dtype=torch.uint8)
     for number, (low, high) in enumerate(pairwise(E2M1)):

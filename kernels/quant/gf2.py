@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 
 def gf2_inverse(linear: Callable[[int], int], bits: int = 32) -> list[int]:
-    """What each bit of the result, the lowest first, adds (exclusive or) to the argument of an invertible map.
+    """For each bit of the result, lowest first, the word that it contributes by exclusive or to the map's argument.
 
-    Raises ValueError where the map is not invertible.
+    Raises ValueError if the map is not invertible. The method is Gaussian elimination over GF(2).
     """
     rows = [(linear(1 << bit), 1 << bit) for bit in range(bits)]  # results and arguments, until results are single bits
     for bit in range(bits):

@@ -21,7 +21,8 @@ BLOCK = 16
 ROWS_TOGETHER = 8192
 """Rows quantised at once, so that float32 copies stay small."""
 FULL_SCALES = (8.0, 7.0, 6.5, 6.0, 5.5, 5.0, 4.5, 4.0, 3.5, 3.0)
-"""What the largest of a block is scaled to: above 6 it is cut off. The one that rounds the block best is kept."""
+"""Candidates for the scaled maximum of a block; values above 6 are clamped. The candidate with the least rounding error
+is used."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""e4m3 values with float32 scales: what a product with `scales` takes in place of x and w.
+"""e4m3 values with float32 scales: the operands x and w of a product with `scales`.
 
 Layouts: `tensor` one scale []; `row` one for each row [m, 1] (w: [n, 1]); `block` one for 1 × 128 of x, [m, ⌈k / 128⌉]
-with the rows next to each other in memory (stride (1, m)), and one for 128 × 128 of w, [⌈n / 128⌉, ⌈k / 128⌉].
-The largest value of what shares a scale becomes 448.
+with the rows next to each other in memory (stride (1, m)), and one for 128 × 128 of w, [⌈n / 128⌉, ⌈k / 128⌉]. Each
+scale maps the largest value of its group to 448.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""Tensor maps for the copy engine: encoded by the driver, kept per tensor place, shape, strides and box."""
+"""Tensor maps for TMA copies: encoded by the driver, cached by address, shape, strides and box."""
 
 import ctypes
 from collections.abc import Sequence
@@ -30,9 +30,9 @@ def encode(tensor: "torch.Tensor", box: Sequence[int], promotion: int = 256) -> 
     """The map of a tensor of 2 to 5 dimensions for boxes of this shape, both with the innermost dimension last.
 
     A dimension of a box holds at most 256 values, the innermost one exactly 128 bytes. Reads outside the tensor give
-    zeros, writes there are dropped; a read brings `promotion` bytes, 128 or 256, into the second-level cache. Raises
-    ValueError for what the copy engine cannot describe: an address that is not a multiple of 16, an innermost stride
-    other than 1, another stride that is not a multiple of 16 bytes, no elements, another promotion.
+    zeros; writes outside are dropped. A read brings `promotion` bytes, 128 or 256, into the L2. Raises ValueError for a
+    tensor that TMA cannot describe: an address that is not a multiple of 16, an innermost stride other than 1, another
+    stride that is not a multiple of 16 bytes, no elements, another promotion.
     """
     dtype = str(tensor.dtype).removeprefix("torch.")
     _refuse(tensor, dtype, box)
@@ -43,7 +43,7 @@ def encode(tensor: "torch.Tensor", box: Sequence[int], promotion: int = 256) -> 
 
 
 def named(name: str, tensor: "torch.Tensor", box: Sequence[int], promotion: int = 256) -> Any:
-    """The map of a call's argument: `encode`, whose ValueError names it."""
+    """The map of a call's argument: `encode` with the argument's name in its ValueError."""
     try:
         return encode(tensor, box, promotion)
     except ValueError as refusal:

@@ -1,4 +1,4 @@
-"""For one case: what is offered, what passes the gate, how fast it is, what is chosen and why the rest is not."""
+"""Autotunes one case: which variants are offered, which pass the gate, how fast they are, which is chosen and why."""
 
 import hashlib
 import json
@@ -23,20 +23,20 @@ from kernels.tune.jobs import shared_out
 from kernels.tune.timed_variant import TimedVariant
 
 NOT_TRIED = "Not tried"
-"""How the reason of a trial begins for which there was no time."""
+"""The prefix of the reason of a trial that there was no time for."""
 
 AGAIN = "again"
 """The name under which the default is timed a second time: the A/A difference is the noise."""
 
 FINALISTS = 2
-"""Sets of a variant's params that race beside the other variants, where the quick race cannot tell them apart."""
+"""Sets of a variant's params that race against the other variants, if the quick race does not separate them."""
 
 
 class Trial(TimedVariant):
-    """One variant with one set of params tried for one case.
+    """One variant with one set of params, tried for one case.
 
-    `raced` is whether it was timed beside the other variants, not only among its own params; `kernels` are then known.
-    `quantisation` is what rounding the inputs alone changes of the result.
+    `raced` is whether it was timed against the other variants, not only against its own params; `kernels` is then
+    known. `quantisation` is the relative change of the result that rounding the inputs alone causes.
     """
 
     case: Case
@@ -49,7 +49,7 @@ class Trial(TimedVariant):
 
     @classmethod
     def of(cls, case: Case, variant: Variant, params: dict[str, Any], reason: str = "") -> Self:
-        """A trial that has not been proven yet; `reason` says why it is refused."""
+        """A trial that is not proven yet. `reason` says why it is refused."""
         return cls(
             op=case.op, case=case, variant=variant.name, params=params, peer=variant.peer, lossy=variant.lossy,
             gate="refused", reason=reason,
@@ -57,12 +57,12 @@ class Trial(TimedVariant):
 
     @property
     def id(self) -> str:
-        """A short digest of case, variant and params: the same in every run."""
+        """A short digest of case, variant and params, equal in every run."""
         text = json.dumps([self.case.key, self.variant, self.params], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def take(self, timing: Timing, floor: float | None) -> None:
-        """Notes the time and what follows from it."""
+        """Stores the time and the figures derived from it."""
         self.ms, self.ms_low, self.ms_high = timing.ms, timing.low, timing.high
         if timing.ms > 0:
             self.tflops, self.gbps = self.case.flops / timing.ms / 1e9, self.case.least_bytes / timing.ms / 1e6
@@ -73,9 +73,9 @@ class Trial(TimedVariant):
 class Bench:
     """Where and how cases are tried.
 
-    `ceilings` as in the document; `timer` replaces the device's own; `only` names the variants to try (None: all);
-    `proven` holds what the gate said before (`prove_ahead`), by the trial's id. With `host` a trial gets its
-    `host_us` too, the time that the host spends in a call.
+    `ceilings` are as in the document; `timer` replaces the device's own; `only` names the variants to try (None: all);
+    `proven` holds gate reports by trial id (`prove_ahead`). With `host` a trial also gets its `host_us`, the host's
+    time in a call.
     """
 
     device: torch.device
@@ -129,12 +129,13 @@ def try_case(
 
 
 def prove_ahead(bench: Bench, cases: Sequence[Case], jobs: int) -> dict[str, gate.GateReport]:
-    """What the gate says of every variant's params at every case, by the trial's id, found by `jobs` processes at once:
-    what takes long, compiling and proving, is then done when the cases are timed one by one. What could not run is
-    tried again here, alone, since memory may have been short for so many at once.
+    """Gate reports of every variant's params at every case, by trial id, from `jobs` processes at once.
+
+    Compilation and proof, which take long, are then done before the cases are timed one by one. A trial that could not
+    run is tried again here alone, since so many processes may have run out of memory.
     """
     groups = [group for case in cases if (group := _offered(bench, case))]
-    groups.sort(key=lambda group: group[0].id)  # by chance, so that the largest cases do not meet in memory
+    groups.sort(key=lambda group: group[0].id)  # shuffled, so that the largest cases do not meet in memory
     reports: dict[str, gate.GateReport] = {}
     for processes in (jobs, 1):
         for found in shared_out(partial(_reports, bench.device), groups, processes):
@@ -144,7 +145,7 @@ def prove_ahead(bench: Bench, cases: Sequence[Case], jobs: int) -> dict[str, gat
 
 
 def _offered(bench: Bench, case: Case) -> list[Trial]:
-    """A trial of every variant that is to be tried and serves the case, with each of its params."""
+    """A trial of every requested variant that serves the case, with each of its params."""
     return [
         Trial.of(case, variant, params)
         for variant in registry.variants(case.op)
@@ -166,7 +167,7 @@ def _reports(device: torch.device, trials: Sequence[Trial]) -> dict[str, gate.Ga
 
 
 def _prove(bench: Bench, variant: Variant, trial: Trial, end: float) -> Callable[[], Any] | None:
-    """A call of the variant on random inputs, once it has passed the gate; None otherwise, with the trial's reason."""
+    """A callable of the variant on random inputs if it passes the gate; else None, with the reason in the trial."""
     left, report = end - time.monotonic(), bench.proven.get(trial.id)
     if left < variant.build_seconds if variant.build_seconds else report is None and left <= 0:
         wanted = f"building may take {variant.build_seconds:.0f} s, more than" if variant.build_seconds else "no time"
@@ -186,7 +187,7 @@ def _prove(bench: Bench, variant: Variant, trial: Trial, end: float) -> Callable
 
 
 def _tune(bench: Bench, ready: list[_Runnable]) -> list[_Runnable]:
-    """Keeps the best params of each variant and case, and what may be as good; others say how far behind they were."""
+    """Keeps each variant's best params for the case, and those that may be as good. Gives the others their distance."""
     groups: dict[tuple[str, str], list[_Runnable]] = {}
     for each in ready:
         groups.setdefault((each.trial.variant, each.trial.case.key), []).append(each)
@@ -205,7 +206,7 @@ def _tune(bench: Bench, ready: list[_Runnable]) -> list[_Runnable]:
 
 
 def _called(one: Trial, beside: Trial) -> str:
-    """How a sentence about `beside` names the other."""
+    """The name of `beside` in a sentence about the other."""
     if one.variant != beside.variant or one.case != beside.case:
         return one.variant
     return "the same with " + ", ".join(f"{name} {value}" for name, value in one.params.items())
@@ -229,7 +230,7 @@ def _race(bench: Bench, ready: list[_Runnable], end: float) -> float:
 
 
 def _note(bench: Bench, trial: Trial, timing: Timing) -> None:
-    """Notes the time; a time that the chip could not reach makes the trial impossible."""
+    """Stores the time. A time below what the chip can reach makes the trial impossible."""
     trial.take(timing, floor_ms(trial.case, bench.ceilings))
     if sentence := exceeds_peak(trial.case, timing.ms, bench.gpu, bench.ceilings):
         trial.gate, trial.reason = "impossible", sentence
@@ -241,13 +242,13 @@ def _time(bench: Bench, calls: dict[str, Callable[[], Any]], rule: Rule) -> dict
 
 
 def _default(trials: Sequence[Trial]) -> Trial:
-    """What torch would run by itself; where it is not among the trials, the first of them."""
+    """The variant that torch runs by itself; if it is not among the trials, the first trial."""
     by_name = {trial.variant: trial for trial in reversed(trials)}
     return next((by_name[name] for name in TORCH_VARIANTS if name in by_name), trials[0])
 
 
 def _choose(trials: list[Trial], noise: float) -> None:
-    """Flags the winner and gives every trial that was timed its reason."""
+    """Flags the winner and gives every timed trial its reason."""
     passed = [trial for trial in trials if trial.gate == "pass" and trial.ms]
     if not passed:
         return
@@ -267,7 +268,7 @@ def _choose(trials: list[Trial], noise: float) -> None:
 
 
 def _faster(one: Trial, other: Trial, noise: float) -> bool:
-    """Whether `one` is faster by more than the intervals and the A/A difference can explain."""
+    """Whether `one` is faster by more than the intervals and the A/A difference explain."""
     if one.ms is None or other.ms is None or one.ms_high is None or other.ms_low is None:
         return False
     return one.ms_high < other.ms_low and one.ms < other.ms * (1 - noise)

@@ -1,4 +1,4 @@
-"""The same work on many items, shared out among processes. Imports without torch."""
+"""Maps a function over items in several processes. Imports without torch."""
 
 import multiprocessing
 from collections.abc import Callable, Sequence
@@ -10,7 +10,9 @@ Found = TypeVar("Found")
 
 
 def shared_out(one: Callable[[Item], Found], items: Sequence[Item], jobs: int) -> list[Found]:
-    """one(item) of each, in order; in `jobs` fresh processes where that is above 1: `one` and the items are pickled."""
+    """`one(item)` for each item, in order. With `jobs` above 1 it runs in fresh processes: `one` and the items are
+    pickled.
+    """
     if jobs <= 1:
         return [one(item) for item in items]
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:

@@ -1,8 +1,8 @@
-"""Which variant runs each case of a decoder's passes: by their times alone first, then in the whole model.
+"""Chooses the variant of each case of a decoder's passes: first by their separate times, then in the whole model.
 
-What wins alone need not win among its neighbours: a fused product saves a kernel, two kernels may overlap, and one may
-leave the cache as the next one likes it. So the best arrangements by the sum of their cases' times, and the runners-up
-of each case, are put into the captured pass in turn, and the pass as a whole is timed.
+The fastest variant alone may not be the fastest in a pass: a fused product saves a kernel, two kernels may overlap, and
+one kernel may leave data in the L2 for the next. The search takes the arrangements with the least sum of times, and the
+runners-up of each case. It captures the pass with each of them, one after the other, and times the whole pass.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 ARRANGEMENTS = 4
 """Arrangements of a layer that are tried in the whole model."""
 BEHIND = 1.3
-"""A runner-up that is slower than this, by itself, is not tried in the whole model."""
+"""A runner-up slower than the best by more than this factor is not tried in the whole model."""
 MISSING_MS = 1e6
-"""Counts for a case without any option: taken only where no other form has one."""
+"""The time assumed for a case without any option, so that its arrangement is used only if all others lack one too."""
 LEAST_GAIN = 0.003
-"""Share of a pass's time that a change must save to be kept."""
+"""A change must save this share of a pass's time to be kept."""
 
 
 SHOWN = ("linear", "attention", "step_attention")
-"""Ops that tell one arrangement from another."""
+"""Ops that distinguish the arrangements."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """One variant for a case, measured by itself."""
+    """One variant for a case, with its time when measured alone."""
 
     op: PlannedOp
     ms: float
@@ -43,21 +43,21 @@ Options = Mapping[str, Sequence[Option]]
 
 
 class PassTimer(Protocol):
-    """Times the pass of `queries` tokens with each of several plans, side by side. Returns ms."""
+    """Times the pass of `queries` tokens with each of several plans, interleaved. Returns ms."""
 
     def __call__(self, queries: int, plans: Sequence[Sequence[PlannedOp]]) -> list[float]: ...
 
 
 @dataclass
 class Chosen:
-    """The ops of a plan, and what was tried for it, a sentence each."""
+    """The ops of a plan, and a sentence for each alternative that was tried."""
 
     ops: list[PlannedOp] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def search_plan(places: "LayerOps", options: Options, timer: PassTimer | None, goes_on: Callable[[], bool]) -> Chosen:
-    """The best ops for every pass of the model. Without a timer, or when `goes_on` says no, by their own times."""
+    """The best ops for every pass of the model. Without a timer, or if `goes_on` is false, separate times decide."""
     chosen = Chosen()
     for queries, _ in places.traffic.phases:
         _search_pass(places, queries, options, timer, goes_on, chosen)
@@ -105,7 +105,7 @@ def _race(
 
 
 def _rivals(options: Options, op: PlannedOp) -> list[PlannedOp]:
-    """Other params for the model's pass, and the other options that are not too far behind by themselves."""
+    """Other params for the model's pass, and other options that are at most BEHIND times slower alone."""
     held = next((each for each in options.values() if any(option.op is op for option in each)), ())
     best = min((option.ms for option in held), default=0.0)
     others = [option.op for option in held if option.op is not op and option.ms <= BEHIND * best]
@@ -120,7 +120,7 @@ def _best(options: Options, case: Case) -> PlannedOp | None:
 
 
 def _sum(options: Options, cases: Iterable[Case]) -> float:
-    """What the cases take one after the other."""
+    """The sum of the cases' separate times."""
     return sum(options[case.key][0].ms if options.get(case.key) else MISSING_MS for case in cases)
 
 

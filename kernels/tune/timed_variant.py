@@ -1,4 +1,4 @@
-"""The record of a timed variant, which the autotuner, bench documents and candidates share. Imports without torch."""
+"""The record of a timed variant, shared by the autotuner, bench documents and candidates. Imports without torch."""
 
 from typing import Any
 

@@ -21,13 +21,13 @@ from kernels.plan import current_params
 from kernels.tune.autotune import Bench, Trial, try_case
 
 CODE = ("attention", "cuda", "fused", "gemm", "quant", "tiles")
-"""Folders of the variants that compete for a case, and of what they are made of."""
+"""Folders of the competing variants and of the code that they use."""
 SOURCES = (".py", ".cu", ".cuh")
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The variant for a case, and the sentence that says why and against what; `at` is when (UTC).
+    """The variant for a case, and a sentence with the reason and the rivals; `at` is the time (UTC).
 
     `ms` is None when nothing was measured.
     """
@@ -40,7 +40,7 @@ class Choice:
 
 
 class TuningCache:
-    """The choices measured on one machine; another GPU, driver, library version or code has its own file."""
+    """The choices measured on one machine. Each GPU, driver, library version and code digest has its own file."""
 
     def __init__(self, environment: Mapping[str, Any], directory: Path | None = None) -> None:
         facts = {name: environment.get(name, "") for name in ("device", "driver", "versions")}
@@ -50,7 +50,7 @@ class TuningCache:
         self._facts = facts
 
     def find(self, case: Case) -> Choice | None:
-        """The choice kept for the case; None when there is none or its variant is no longer offered."""
+        """The stored choice for the case; None if it has none or its variant is no longer offered."""
         kept = self._read().get(case.key)
         if kept is None:
             return None
@@ -62,7 +62,7 @@ class TuningCache:
         return choice
 
     def keep(self, case: Case, trials: list[Trial]) -> Choice:
-        """Keeps and returns the choice among the trials of a case; torch's own variant when none was chosen."""
+        """Stores and returns the choice among the trials of a case; torch's own variant when none was chosen."""
         won = next((trial for trial in trials if trial.chosen), None)
         if won is None:
             return self.fallback(case)
@@ -72,7 +72,7 @@ class TuningCache:
         return choice
 
     def choose(self, case: Case, bench: Bench, seconds: float = 30.0) -> Choice:
-        """The choice for the case: the kept one, else measured now, else torch's own."""
+        """The choice for the case: the stored one, else measured now, else torch's own."""
         return self.find(case) or self.keep(case, try_case(bench, case, seconds=seconds))
 
     def fallback(self, case: Case) -> Choice:
@@ -99,7 +99,7 @@ class TuningCache:
 
 @cache
 def code_digest(package: Path) -> str:
-    """A digest of the variants' sources below `package`: what was measured may be slower, or gone, in others."""
+    """A digest of the variants' sources below `package`. Choices measured with other sources do not count."""
     digest = hashlib.sha256()
     for path in sorted(each for folder in CODE for each in (package / folder).rglob("*") if each.suffix in SOURCES):
         digest.update(f"{path.relative_to(package)}\0".encode())
