@@ -171,7 +171,7 @@ class Quality(Document):
     called: Literal["quality", "numerical fidelity"]
     tokens: int
     needed: int = 4096
-    compared: Literal["tokens", "classes", "vectors"] = "tokens"
+    compared: Literal["tokens", "answers", "vectors"] = "tokens"
     kl_before: float | None = None
     kl_after: float | None = None
     top1_before: float | None = None

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 
@@ -133,6 +133,10 @@ class Compared:
     values: int = 0
 
     @property
+    def noun(self) -> Literal["answers", "vectors"]:
+        return "answers" if self.answer.form == "classes" else "vectors"
+
+    @property
     def needed(self) -> int:
         return LEAST_ANSWERS if self.answer.form == "classes" else LEAST_VECTORS
 
@@ -185,7 +189,7 @@ def judge(compared: Compared, generated: bool, largest_loss: float | None) -> Qu
         called=called,
         tokens=compared.answers,
         needed=compared.needed,
-        compared=compared.answer.form,
+        compared=compared.noun,
         kl_before=kl_before,
         kl_after=kl_after,
         top1_before=top1_before,
@@ -231,9 +235,9 @@ def _sentence(compared: Compared, called: str, largest_loss: float | None, accep
         )
     few = ""
     if compared.answers < compared.needed:
-        few = f" {compared.answers:,} of the {compared.needed:,} {compared.answer.form} that this takes were reached."
+        few = f" {compared.answers:,} of the {compared.needed:,} {compared.noun} that this takes were reached."
     if compared.after.broken:
-        few += f" {compared.after.broken:,} {compared.answer.form} after are no numbers."
+        few += f" {compared.after.broken:,} {compared.noun} after are no numbers."
     result = "acceptable" if acceptable else "not acceptable"
     return f"{over}: {_findings(compared)}; {allowed}, so this is {result}.{few}"
 

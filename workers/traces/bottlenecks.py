@@ -102,6 +102,8 @@ def _own_code(row: OpRow, request: Request) -> str:
 def _bookkeeping(row: OpRow, request: Request) -> str:
     if row.op not in (SAMPLING, BOOKKEEPING, "mask and positions", "rope angles"):
         return ""
+    if row.phase == "forward":
+        return "this is bookkeeping around the model, operation by operation; compiling the model removes most of it."
     return (
         "this is bookkeeping around the model, operation by operation and anew for every token; a static cache with "
         "the sampling inside the compiled step removes nearly all of it."

@@ -25,7 +25,7 @@ def results() -> Results:
         called="quality",
         tokens=300,
         needed=300,
-        compared="classes",
+        compared="answers",
         change=Interval(value=0, low=0, high=0),
         measures=[Measure(name="Another class is the most likely", before=0.01, after=0.0125)],
         acceptable=True,

@@ -10,7 +10,8 @@ from safetensors.torch import load_file, save_file
 from kernels.engine import load
 from tests.workers.conftest import TINY, manifest, stage_input
 from workers.documents.model import ModelFile
-from workers.documents.prices import PriceBook
+from workers.documents.prices import PriceBook, default_price_book
+from workers.documents.workload import Objective
 from workers.harness.context import Context, StageError
 from workers.measuring.served_model import serving_dtype
 from workers.stages import admit
@@ -191,6 +192,13 @@ def test_token_objectives_of_an_encoder_are_refused():
     empty = PriceBook(name="none", date="2026-11-20", source="a test", prices=[])
     with pytest.raises(StageError, match="generates none"):
         admit.check_workload(workload, "encoder", {}, "cpu", empty)
+
+
+def test_a_stored_promise_in_tokens_is_refused_where_the_model_gives_images():
+    promise = Objective(metric="throughput", limit=1, unit="tokens/s")
+    workload = stage_input("admit").workload.model_copy(update={"objectives": [promise]})
+    with pytest.raises(StageError, match=r"THROUGHPUT p50: .* measured in images/s, not tokens/s"):
+        admit.check_workload(workload, "other", {}, "cpu", default_price_book(), "images")
 
 
 @pytest.mark.parametrize(
