@@ -111,7 +111,8 @@ class Constraints(Document):
         default=0.01,
         ge=0,
         le=1,
-        description="largest rise of the top-1 disagreement rate against the float32 model over the baseline's own",
+        description="largest rise of the top-1 disagreement rate against the float32 model over the baseline's own; "
+        "a tenth of it, in nats, bounds the rise of the mean KL divergence",
     )
     allow_unverified_quality: bool = Field(
         default=False, description="allow lower precision on generated weights, where quality cannot be measured"

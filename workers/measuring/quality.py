@@ -8,11 +8,14 @@ import numpy as np
 import torch
 
 from kernels.engine import Runner
+from workers.documents.measurement import Interval
 from workers.documents.stages import Quality
 from workers.measuring.texts import Tokens, groups
 from workers.statistics import paired_difference
 
 LEAST_TOKENS = 4096
+NATS_PER_RATE = 0.1
+"""Mean KL divergence may rise by this many nats for a rise of 1 of the disagreement rate; docs/method.md says why."""
 BLOCK = 32
 """Neighbouring tokens are alike: the interval resamples blocks of this many, not single tokens."""
 
@@ -35,7 +38,7 @@ class _Side:
         kl = (reference.exp() * (reference - own)).sum(-1).flatten().double().cpu()
         wrong = (reference.argmax(-1) != own.argmax(-1)).flatten().cpu()
         self.broken += int((~kl.isfinite()).sum())
-        self.kl.append(kl[kl.isfinite()])
+        self.kl.append(torch.where(kl.isfinite(), kl, 0.0))
         self.wrong.append((wrong | ~kl.isfinite()).double())
         if ids is not None and len(own) == len(ids):
             following = ids[1:].to(own.device).unsqueeze(-1)
@@ -57,9 +60,37 @@ class _Side:
 
     def blocks(self) -> np.ndarray:
         """Disagreement rate of each whole block of tokens (of all tokens when there is none)."""
-        wrong = torch.cat(self.wrong).numpy()
-        count = len(wrong) // BLOCK
-        return wrong[: count * BLOCK].reshape(count, BLOCK).mean(axis=1) if count else wrong
+        return _blocks(self.wrong)
+
+    def kl_blocks(self) -> np.ndarray:
+        """Mean KL divergence of each whole block of tokens, in nats; 0 for tokens without finite logits."""
+        return _blocks(self.kl)
+
+
+def _blocks(tokens: list[torch.Tensor]) -> np.ndarray:
+    values = torch.cat(tokens).numpy()
+    count = len(values) // BLOCK
+    return values[: count * BLOCK].reshape(count, BLOCK).mean(axis=1) if count else values
+
+
+def is_acceptable(change: Interval, kl_change: Interval, largest_loss: float | None) -> bool:
+    """The one criterion of compose and verify: both rises, at the upper end of their 95 % intervals, are allowed.
+
+    `change` is of the top-1 disagreement rate, at most `largest_loss`; `kl_change` is of the mean KL divergence in
+    nats, at most NATS_PER_RATE times that. None allows any rise.
+    """
+    if largest_loss is None:
+        return True
+    return change.high <= largest_loss and kl_change.high <= NATS_PER_RATE * largest_loss
+
+
+def rises(reference: torch.Tensor, logits: torch.Tensor) -> tuple[Interval, Interval]:
+    """How far `logits` [sequences, length, vocab] are from `reference`: (disagreement rate, KL in nats)."""
+    side = _Side()
+    for known, own in zip(reference, logits, strict=True):
+        side.add(torch.log_softmax(known.float(), dim=-1), own, None)
+    found = [each() for each in (side.blocks, side.kl_blocks)]
+    return tuple(paired_difference(list(np.zeros_like(each)), list(each)) for each in found)  # type: ignore[return-value]
 
 
 @torch.no_grad()
@@ -93,26 +124,25 @@ def compare(
 def judge(
     done: int, before: _Side, after: _Side, tokens: Tokens, generated: bool, largest_loss: float | None
 ) -> Quality:
-    """The verdict on quality: acceptable when top-1 disagreement with float32 rises by at most `largest_loss`.
+    """The verdict on quality by `is_acceptable`, on the rises of after over before.
 
     `largest_loss` is None where the workload allows unverified quality: then it is enough that the logits are finite.
     """
     change = paired_difference(list(before.blocks()), list(after.blocks()))
+    kl_change = paired_difference(list(before.kl_blocks()), list(after.kl_blocks()))
     called = "numerical fidelity" if generated else "quality"
     allowed = "any rise is allowed, since the workload lets quality be unverified"
     if largest_loss is not None:
-        allowed = f"a rise of at most {100 * largest_loss:g} % is allowed"
-    most = 1.0 if largest_loss is None else largest_loss
-    acceptable = change.value <= most and not after.broken
-    open_end = " (the interval does not exclude more)" if acceptable and change.high > most else ""
+        allowed = f"rises of at most {100 * largest_loss:g} % and {NATS_PER_RATE * largest_loss:g} nats are allowed"
+    acceptable = is_acceptable(change, kl_change, largest_loss) and not after.broken
     few = f" Fewer than the {LEAST_TOKENS:,} tokens that this takes were reached." if done < LEAST_TOKENS else ""
     few += f" For {after.broken:,} tokens the logits after are no numbers." if after.broken else ""
     sentence = (
         f"{called.capitalize()} over {done:,} tokens ({tokens.source}): the most likely token differs from the float32 "
         f"model's in {100 * before.disagreement:.2f} % of cases before and {100 * after.disagreement:.2f} % after, "
-        f"mean KL divergence {before.mean_kl:.2g} and {after.mean_kl:.2g} nats; {allowed}, "
-        f"so this is {'acceptable' if acceptable else 'not acceptable'}"
-        f"{open_end}.{few}"
+        f"mean KL divergence {before.mean_kl:.2g} and {after.mean_kl:.2g} nats. At the upper end of their 95 % "
+        f"intervals they rise by {100 * change.high:.2f} % and {kl_change.high:.2g} nats; {allowed}, "
+        f"so this is {'acceptable' if acceptable else 'not acceptable'}.{few}"
     )
     return Quality(
         called=called,

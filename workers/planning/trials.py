@@ -12,6 +12,7 @@ from kernels.proof import logit_gate
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from workers.documents.measurement import Interval
 from workers.documents.stages import PlanTrial, StageInput
+from workers.measuring import quality
 from workers.measuring.served_model import prepared, vocabulary
 from workers.measuring.traffic import Clients
 from workers.planning import summaries
@@ -95,12 +96,12 @@ class Trier:
         """Holds a lossy plan to the workload's largest quality loss, as far as a quick look can say."""
         assert self.yardstick is not None
         allowed = self.yardstick.allowed_disagreement
-        rate = float((logits.argmax(-1) != self.yardstick.logits[: len(logits)].argmax(-1)).float().mean())
-        spread = 2 * (rate * (1 - rate) / self.yardstick.tokens) ** 0.5
-        if allowed is not None and rate + spread > allowed:
+        change, kl = quality.rises(self.yardstick.logits[: len(logits)], logits)
+        if allowed is not None and not quality.is_acceptable(change, kl, allowed):
             return "fail", (
-                f"It chooses another next token than the model in {rate:.2%} ± {spread:.2%} of "
-                f"{self.yardstick.tokens} tokens; the workload allows {allowed:.2%}."
+                f"It chooses another next token than the model in {change.value:.2%} (at most {change.high:.2%}) of "
+                f"{self.yardstick.tokens} tokens, and its mean KL divergence is at most {kl.high:.2g} nats; "
+                f"the workload allows {allowed:.2%} and {quality.NATS_PER_RATE * allowed:g} nats."
             )
         return "pass", ""
 

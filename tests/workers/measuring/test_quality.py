@@ -10,7 +10,7 @@ from kernels.engine import load, runner
 from kernels.model_files import ModelRefused
 from kernels.plan import Plan
 from tests.workers.conftest import TINY, stage_input
-from workers.documents.measurement import Environment
+from workers.documents.measurement import Environment, Interval
 from workers.documents.stages import ComposeResult
 from workers.documents.workload import Objective
 from workers.measuring import quality, texts
@@ -54,8 +54,25 @@ def test_damaged_weights_are_not_acceptable():
 def test_a_loss_within_what_is_allowed_is_acceptable():
     damaged = model("bf16")
     with torch.no_grad():
-        damaged.model.layers[1].mlp.down_proj.weight.mul_(3)
-    assert judged(damaged, largest_loss=0.9).acceptable
+        damaged.model.layers[1].mlp.down_proj.weight.mul_(1.2)
+    assert judged(damaged, largest_loss=0.5).acceptable
+    assert not judged(damaged, largest_loss=0.0).acceptable
+
+
+@pytest.mark.parametrize(
+    ("rate", "nats", "acceptable"), [(0.009, 0.0009, True), (0.011, 0.0009, False), (0.009, 0.0011, False)]
+)
+def test_the_upper_ends_of_both_rises_count(rate, nats, acceptable):
+    change, kl = Interval(value=0.0, low=0.0, high=rate), Interval(value=0.0, low=0.0, high=nats)
+    assert quality.is_acceptable(change, kl, 0.01) == acceptable
+    assert quality.is_acceptable(change, kl, None)
+
+
+def test_compose_finds_a_shift_of_the_probabilities_that_keeps_the_most_likely_token():
+    logits = torch.randn(4, 64, 16, generator=torch.Generator().manual_seed(0))
+    change, kl = quality.rises(logits, 2 * logits)
+    assert change.high == 0.0
+    assert not quality.is_acceptable(change, kl, 0.01)
 
 
 def test_any_loss_is_acceptable_where_quality_may_stay_unverified():
