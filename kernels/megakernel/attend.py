@@ -19,7 +19,7 @@ LOG2_E = np.float32(1.4426950408889634)
 
 
 def splits_of(length: int, split_keys: int, most: int) -> int:
-    """Over how many splits a context of `length` keys is divided."""
+    """The number of splits that a context of `length` keys is divided into."""
     return min(-(-length // split_keys), most)
 
 
@@ -36,7 +36,7 @@ def attention(sm: "Sm", words: dict[str, int]) -> Generator[bool, None, None]:
 
 
 def attend_to_all(sm: "Sm", words: dict[str, int]) -> Generator[bool, None, Floats]:
-    """The attention's output in the instruction's columns by the instruction itself, [batch, k_tiles * 16] bf16."""
+    """The instruction itself computes the attention's output in its columns, [batch, k_tiles * 16] bf16."""
     shape, span = sm.shape, slice(0, sm.gpu.position + sm.step + 1)
     head, heads = heads_of_columns(shape, words["k_tile"], words["k_tiles"])
     x = np.zeros((sm.layout.batch, heads, shape.head_dim), dtype=np.float32)
@@ -52,7 +52,7 @@ def attend_to_all(sm: "Sm", words: dict[str, int]) -> Generator[bool, None, Floa
 
 
 def attended(sm: "Sm", words: dict[str, int]) -> Generator[bool, None, Floats]:
-    """The attention's output in the instruction's columns, merged over the splits, [batch, k_tiles * 16] bf16."""
+    """The attention's output in the instruction's columns, merged from the splits, [batch, k_tiles * 16] bf16."""
     d, flag = sm.shape.head_dim, sm.flag(words["layer"])
     splits = splits_of(sm.gpu.position + sm.step + 1, sm.gpu.split_keys, sm.layout.splits)
     columns = np.arange(words["k_tile"] * 16, (words["k_tile"] + words["k_tiles"]) * 16)
@@ -92,14 +92,14 @@ def _heads(sm: "Sm", words: dict[str, int], b: int) -> Generator[bool, None, tup
 
 
 def _rotated(sm: "Sm", x: Floats) -> Floats:
-    """[n, head_dim] turned by the position's angles; the second half of the dimensions goes with the first."""
+    """RoPE of [n, head_dim] by the position's angles; dimension i is paired with i + head_dim / 2."""
     cosine, sine = sm.gpu.arrays["rope"][sm.gpu.position + sm.step].T
     a, b = np.split(x, 2, axis=1)
     return np.concatenate([a * cosine - b * sine, b * cosine + a * sine], axis=1)
 
 
 def _attend(sm: "Sm", words: dict[str, int], b: int, span: slice, q: Floats, key: Floats, value: Floats) -> None:
-    """Leaves one split's unnormalised sums, maxima and weights."""
+    """Publishes one split's unnormalised sums, maxima and weights."""
     kv, flag = words["kv_head"], sm.flag(words["layer"])
     keeps = words["head"] == kv * (sm.shape.heads // sm.shape.kv_heads)
     sums, top, total = _sums(sm, words["layer"], b, kv, span, (q, key, value), keeps)
@@ -113,8 +113,8 @@ def _sums(
 ) -> tuple[Floats, Floats, Floats]:
     """Queries [heads, head_dim] over keys `span`: sums of values, the largest scores (base 2), sums of weights.
 
-    `taken` are the queries and the newest key and value. An SM that `keeps` the newest row, and has it in its span,
-    appends it to the caches.
+    `taken` are the queries and the newest key and value. If the SM `keeps` the newest row, and the row is in its span,
+    it appends the row to the caches.
     """
     q, key, value = taken
     newest = sm.gpu.position + sm.step

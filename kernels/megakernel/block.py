@@ -1,7 +1,6 @@
-"""One SM of the interpreter: what each instruction computes, and nothing of how the GPU makes it fast.
+"""One SM of the interpreter: the arithmetic of each instruction, without the kernel's optimisations.
 
-A generator yields True after progress and False while words that it needs are missing. Meant to be read. Imports
-without torch.
+A generator yields True after progress and False while words that it needs are missing. Imports without torch.
 """
 
 import functools
@@ -43,7 +42,7 @@ Steps = Generator[bool, None, Any]
 
 
 class Sm:
-    """One block: its list of instructions, its place in its stream of weights, its copy of the residual."""
+    """One block: its instructions, its position in its stream of weights, its copy of the residual."""
 
     def __init__(self, gpu: "Gpu", number: int, first: NDArray[np.int64]) -> None:
         self.gpu, self.number, self.token = gpu, number, first
@@ -94,7 +93,7 @@ class Sm:
     # products ---------------------------------------------------------------------------------------------------------
 
     def _normed(self, layer: int, after_attention: bool) -> Generator[bool, None, tuple[Floats, Floats]]:
-        """The input [batch, hidden], not yet divided by its root mean square, and what to multiply products by."""
+        """The input [batch, hidden] before division by its root mean square, and the factor for the products."""
         if self.layout.sliced:
             count = self.shape.hidden // 8
             at = slice(after_attention * count, (after_attention + 1) * count)
@@ -102,36 +101,36 @@ class Sm:
             x = gated_of(words).transpose(1, 0, 2).reshape(self.layout.batch, -1)
             squares = value_of(words[..., 3]).view(np.float32).sum(axis=0)[:, None]
         else:
-            yield from self._add_planes(layer, after_attention, slice(0, self.shape.hidden))
+            yield from self._add_partials(layer, after_attention, slice(0, self.shape.hidden))
             x = bf16(self.residual * self.gpu.arrays["norms"][2 * layer + after_attention])
             squares = (self.residual**2).sum(axis=1, keepdims=True)
         return x, 1 / np.sqrt(squares / self.shape.hidden + np.float32(self.shape.norm_eps))
 
-    def _add_planes(self, layer: int, after_attention: bool, columns: slice) -> Steps:
-        """Adds the partials to this SM's part of the residual (or begins it anew with the token's embedding)."""
+    def _add_partials(self, layer: int, after_attention: bool, columns: slice) -> Steps:
+        """Adds the partials to this SM's part of the residual; in the first layer the token's embedding replaces it."""
         if not (layer or after_attention):
             self.residual[:, columns] = bf16_floats(self.gpu.arrays["embedding"][self.token])[:, columns]
             return
         buffer, of = ("out_partials", layer) if after_attention else ("down_partials", layer - 1)
-        for partial in self._planes(buffer, of):
+        for partial in self._partials(buffer, of):
             at = partial, slice(None), slice(columns.start // 2, columns.stop // 2)
             words = yield from self.take(buffer, at, self.flag(of))
             self.residual[:, columns] += floats_of(words)
             yield True
 
     def _add(self, words: dict[str, int]) -> Steps:
-        """Adds to this SM's slice of the residual, and publishes what the products of the residual need."""
+        """Adds to this SM's slice of the residual, and publishes the normed slice for the products."""
         layer, after_attention = words["layer"], bool(words["partial"])
         columns = slice(words["k_tile"] * 16, (words["k_tile"] + words["k_tiles"]) * 16)
-        yield from self._add_planes(layer, after_attention, columns)
+        yield from self._add_partials(layer, after_attention, columns)
         residual = self.residual[:, columns].reshape(self.layout.batch, -1, 8).transpose(1, 0, 2)
         weights = self.gpu.arrays["norms"][2 * layer + after_attention, columns].reshape(-1, 1, 8)
         first = (after_attention * self.shape.hidden + columns.start) // 8
         normed = eight_normed(residual * weights, (residual**2).sum(axis=2), self.flag(layer))
         self.store("normed", slice(first, first + len(normed)), normed)
 
-    def _planes(self, buffer: str, layer: int) -> range:
-        """The partials of one layer; even and odd layers have a half each of `down_partials`."""
+    def _partials(self, buffer: str, layer: int) -> range:
+        """The partials of one layer; even and odd layers use different halves of `down_partials`."""
         if buffer == "out_partials":
             return range(self.layout.out_parts)
         return range(layer % 2 * self.layout.down_parts, (layer % 2 + 1) * self.layout.down_parts)
@@ -148,7 +147,7 @@ class Sm:
             yield words["tile"] + unit, x[:, : k * 16] @ matrix.T
 
     def _store_rows(self, buffer: str, words: dict[str, int], tile: int, rows: Floats) -> None:
-        first = self._planes(buffer, words["layer"])[0] if buffer == "down_partials" else 0
+        first = self._partials(buffer, words["layer"])[0] if buffer == "down_partials" else 0
         at = first + words["partial"], slice(None), slice(tile * 8, tile * 8 + 8)
         self.store(buffer, at, two_floats(rows, self.flag(words["layer"])))
 
@@ -168,7 +167,7 @@ class Sm:
     def _gate_up(self, words: dict[str, int]) -> Steps:
         layer = words["layer"]
         x, scale = yield from self._normed(layer, after_attention=True)
-        for tile, rows in self._products(words, x):  # 8 rows of gate, and the 8 of up that belong to them
+        for tile, rows in self._products(words, x):  # 8 rows of gate, and the 8 matching rows of up
             gate, up = rows[:, :8] * scale, rows[:, 8:] * scale
             self.store("gated", tile, eight_gated(gate / (1 + np.exp(-gate)) * up, self.flag(layer)))
             yield True
@@ -196,13 +195,13 @@ class Sm:
         self.store("candidates", self.number, candidate_words(best, self.flag(layer)))
 
     def _publish(self) -> None:
-        """The fence in the head: from here on other SMs may read the keys and values of this token."""
+        """The fence in the head: after it, other SMs may read the keys and values of this token."""
         for at, key, value in self.unpublished:
             self.gpu.keys[at], self.gpu.values[at] = key, value
         self.unpublished.clear()
 
     def _choose(self, words: dict[str, int]) -> Steps:
-        """Every SM reads all candidates and so agrees on the next token: the largest logit, the smaller id if equal."""
+        """Every SM reads all candidates and finds the same next token: the largest logit, the smaller id if equal."""
         pairs = yield from self.take("candidates", slice(None), self.flag(words["layer"]))
         best = best_candidates(pairs)
         if not all(how.greedy for how in self.gpu.sampling):

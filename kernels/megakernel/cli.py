@@ -26,7 +26,7 @@ DRAWN_MOST = 12
 
 
 class Refused(ValueError):
-    """A model or file that cannot be taken; the message is for the user."""
+    """A model or file that is refused; the message is for the user."""
 
 
 def megakernel_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +65,7 @@ def megakernel_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def megakernel(options: argparse.Namespace) -> int:
-    """Runs one sub-command. Returns 0, 1 for a program with problems, 2 for what cannot be taken."""
+    """Runs one sub-command. Returns 0, 1 for a program with problems, 2 for refused input."""
     actions = {"validate": _validate, "describe": _describe, "trace": _trace, "record": _record}
     try:
         return actions[options.action](options)

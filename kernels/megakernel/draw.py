@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def draw(sm: "Sm", best: Words) -> Generator[bool, None, Words]:
-    """Candidates [batch]: `best`, and where a sequence is not greedy a draw among the tokens that are kept."""
+    """Candidates [batch]: `best`, or for sampled sequences a draw among the tokens that are kept."""
     vocab, batch, sampling = sm.shape.vocab, sm.layout.batch, sm.gpu.sampling
     bins, logits = bins_of(batch), sm.gpu.logits[sm.step, :, sm.own]
     searches = [Search(how, vocab, most, bins) for how, most in zip(sampling, logits_of(best), strict=True)]
@@ -50,7 +50,7 @@ def draw(sm: "Sm", best: Words) -> Generator[bool, None, Words]:
 
 
 def exchange(sm: "Sm", own: Words) -> Generator[bool, None, Words]:
-    """One round: writes this SM's words, filled up with empty ones, and takes those of all, [sms, bin_words]."""
+    """One round: writes this SM's words, padded with empty ones, and reads the words of all, [sms, bin_words]."""
     area, flag = area_of(sm.round), flag_of(sm.round)
     words = np.full(bin_words(sm.layout.batch), flag)
     words[: len(own)] = own

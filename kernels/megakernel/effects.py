@@ -1,9 +1,9 @@
-"""What every instruction reads and writes, declared: the ground the validator stands on. Imports without torch.
+"""What every instruction reads and writes; the validator relies on these declarations. Imports without torch.
 
 Values lie in *blocks*, the smallest pieces that an instruction reads or writes: 16 rows of a product, 16 dimensions of
-one head and split, 8 gated values, one SM's candidate. Those of attention, its input and its output, are of one
-sequence. Any other stands for the words of every sequence of the batch: an instruction reads those of all sequences
-before its readers may go on, so they need not be told apart.
+one head and split, 8 gated values, one SM's candidate. A block of attention's input or output belongs to one sequence.
+Any other block stands for the words of every sequence of the batch: an instruction reads all of them before its readers
+may go on, so they need no separate blocks.
 """
 
 import math
@@ -24,9 +24,9 @@ GATED_BLOCK = 8
 
 @dataclass(frozen=True)
 class Access:
-    """`repeat` runs of `count` blocks, `stride` apart, of what layer `layer` of this token leaves in `buffer`.
+    """`repeat` runs of `count` blocks, `stride` apart, in `buffer`, which layer `layer` of this token writes.
 
-    `always` is False for what only a longer context needs: splits of the keys after the first.
+    `always` is False for splits of the keys after the first, which only a longer context uses.
     """
 
     buffer: str
@@ -50,12 +50,11 @@ def _blocks(first: int, count: int, repeat: int, stride: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Effects:
-    """`residual` is the version of the residual that the SM must hold, its copy or slice: -1 when it takes no part.
+    """`residual` is the version of the residual that the SM must hold, its copy or slice; -1 if it uses none.
 
-    `appends` and `meets` are the (layer, key-value head, sequence)s whose newest rows it may write, and whose earlier
-    rows it reads. `chunks` are the ring's chunks it takes from the stream. `exchanges` are blocks that all SMs write,
-    each its own, and read in rounds of one instruction (kernels.megakernel.search); they are touched only when a token
-    is drawn.
+    `appends` are the (layer, key-value head, sequence)s whose newest rows it may write; `meets` are those whose earlier
+    rows it reads. `chunks` are the ring's chunks that it takes. `exchanges` are blocks that all SMs write, each its
+    own, and read in rounds of one instruction (kernels.megakernel.search); only a sampled token uses them.
     """
 
     reads: tuple[Access, ...] = ()
@@ -87,7 +86,7 @@ def sizes(shape: Shape, layout: Layout) -> dict[str, int]:
 def words_of(shape: Shape, layout: Layout, access: Access) -> np.ndarray:
     """The words of the access's blocks, of all sequences: flat indexes into the buffer, int64, ascending.
 
-    They are what the kernel may touch, 8 bytes each from the start of the buffer.
+    They are the 8-byte words that the kernel may access, counted from the start of the buffer.
     """
     size = word_shapes(shape, layout)[access.buffer]
     numbers = np.arange(math.prod(size)).reshape(size)
@@ -125,8 +124,8 @@ def _chunks(layout: Layout, words: dict[str, int]) -> int:
     return words["units"] * layout.form.chunks(words["k_tiles"])
 
 
-def _planes(shape: Shape, layout: Layout, buffer: str, layer: int) -> Access:
-    """Everything that one layer leaves in the buffer; even and odd layers have a half each of `down_partials`."""
+def _partials(shape: Shape, layout: Layout, buffer: str, layer: int) -> Access:
+    """All blocks that one layer writes in the buffer; even and odd layers use different halves of `down_partials`."""
     count = sizes(shape, layout)[buffer]
     if buffer != "down_partials":
         return Access(buffer, layer, 0, count)
@@ -134,24 +133,24 @@ def _planes(shape: Shape, layout: Layout, buffer: str, layer: int) -> Access:
 
 
 def _rows(buffer: str, words: dict[str, int], tiles: int) -> tuple[Access, ...]:
-    """What a product writes: `units` row tiles of its partial, or nothing."""
+    """The blocks that a product writes: `units` row tiles of its partial, or none."""
     first = words["partial"] * tiles + words["tile"]
     return (Access(buffer, words["layer"], first, words["units"]),) if words["units"] else ()
 
 
 def _slice(shape: Shape, layer: int, after_attention: bool, tile: int, tiles: int) -> Access:
-    """Columns of the normed residual; what comes after attention has the second half of the buffer."""
+    """Columns of the normed residual; after attention they lie in the second half of the buffer."""
     per_tile, first = TILE // GATED_BLOCK, after_attention * (shape.hidden // GATED_BLOCK)
     return Access("normed", layer, first + tile * per_tile, tiles * per_tile)
 
 
 def _input(shape: Shape, layout: Layout, layer: int, after_attention: bool) -> tuple[tuple[Access, ...], int]:
-    """What a product of the residual reads, and the version of the residual that it makes."""
+    """The blocks that a product of the residual reads, and the version of the residual that it makes."""
     if layout.sliced:
         return (_slice(shape, layer, after_attention, 0, shape.hidden // TILE),), -1
     if after_attention:
-        return (_planes(shape, layout, "out_partials", layer),), 2 * layer + 1
-    return (_planes(shape, layout, "down_partials", layer - 1),) if layer else (), 2 * layer
+        return (_partials(shape, layout, "out_partials", layer),), 2 * layer + 1
+    return (_partials(shape, layout, "down_partials", layer - 1),) if layer else (), 2 * layer
 
 
 def _add(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
@@ -223,7 +222,9 @@ def _out(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effect
 
 
 def keeps_newest(shape: Shape, words: dict[str, int], kv: int) -> bool:
-    """Whether an OUT that attends keeps the key-value head's newest row: the one with the first row and column does."""
+    """Whether an OUT that attends keeps the key-value head's newest row: only the one with the first row and column
+    does.
+    """
     column = kv * (shape.heads // shape.kv_heads) * (shape.head_dim // TILE)
     return words["tile"] == 0 and column >= words["k_tile"]
 
@@ -249,8 +250,8 @@ def _head(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effec
 
 
 def _end(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
-    reads = (_planes(shape, layout, "candidates", words["layer"]),)
-    exchanges = (_planes(shape, layout, "counts", words["layer"]),)
+    reads = (_partials(shape, layout, "candidates", words["layer"]),)
+    exchanges = (_partials(shape, layout, "counts", words["layer"]),)
     return Effects(reads, exchanges=exchanges, residual=-1 if layout.sliced else 2 * words["layer"] + 1)
 
 

@@ -18,7 +18,7 @@ _LAST: dict[int, torch.cuda.Event] = {}
 
 @contextmanager
 def exclusive_launch(device: torch.device) -> Iterator[None]:
-    """The launch within runs after all earlier exclusive launches on this GPU. It goes to torch's current stream."""
+    """Orders its body's launch after all earlier exclusive launches on this GPU. It uses torch's current stream."""
     stream = torch.cuda.current_stream(device)
     place = stream.device_index
     with _LOCK:

@@ -1,7 +1,7 @@
 """The 8-byte flagged words in which SMs exchange values, as flagged_words.cuh makes them. Imports without torch.
 
-A word carries its own flag in its lowest 16 bits, so that a reader needs neither a counter nor a fence: it reads until
-the flag is the one it waits for.
+A word carries its flag in its lowest 16 bits. The reader needs neither a counter nor a fence: it polls until the flag
+is the expected one.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ COUNT_MOST = 0xFFFF
 
 
 COPIED = ("qkv", "out_partials", "down_partials", "gated")
-"""The buffers of which there are `Layout.copies`, one after the other."""
+"""The buffers with `Layout.copies` copies, one after the other."""
 
 
 def word_shapes(shape: Shape, layout: Layout) -> dict[str, tuple[int, ...]]:
@@ -38,12 +38,12 @@ def word_shapes(shape: Shape, layout: Layout) -> dict[str, tuple[int, ...]]:
 
 
 def columns_of(batch: int) -> int:
-    """The sequences, filled up to a power of two: kColumns of parameters.cuh."""
+    """The sequences padded to a power of two: kColumns of parameters.cuh."""
     return 1 << (batch - 1).bit_length()
 
 
 def bins_of(batch: int) -> int:
-    """The bins into which one round of the search for a threshold cuts each sequence's bracket."""
+    """The number of bins into which one round of the search divides each sequence's bracket."""
     return min(32, 64 // columns_of(batch))
 
 
@@ -53,7 +53,7 @@ def bin_words(batch: int) -> int:
 
 
 def flag_at(step: int, layer: int, layers: int) -> np.uint64:
-    """The flag of what the instructions of one layer of one token write; never 0, which words are at launch."""
+    """The flag of the words of one layer of one token; never 0, the value of words before the launch."""
     return np.uint64((step * (layers + 1) + layer) % 0xFFFF + 1)
 
 
@@ -87,7 +87,7 @@ def floats_of(words: Words) -> Floats:
 
 
 def eight_gated(x: Floats, flag: np.uint64) -> Words:
-    """[..., 8] floats as [..., 4] words of three bfloat16 each; the fourth word is empty but for its flag."""
+    """[..., 8] floats as [..., 4] words of three bfloat16 each; the fourth word holds only its flag."""
     bits = np.zeros((*x.shape[:-1], 12), dtype=np.uint64)
     bits[..., :8] = bf16_bits(x)
     three = bits.reshape(*x.shape[:-1], 4, 3)

@@ -1,8 +1,8 @@
-"""The megakernel on a CPU: runs the very arrays that are uploaded, SM by SM, in any order. Imports without torch.
+"""The megakernel on a CPU: runs the uploaded arrays, SM by SM, in any order. Imports without torch.
 
-What `decode.cu` does with 132 blocks this does with as many Python generators, in float32 with the kernel's roundings
-(inputs of products, keys and values to bf16; words to 24 bits; sums in another order). Here is the memory that they
-share; the order in which they move is the caller's; what one of them does is in block.py and attend.py.
+Python generators stand for the blocks of `decode.cu`. They compute in float32 with the kernel's roundings (inputs of
+products, keys and values to bf16; words to 24 bits; sums in another order). This module holds the memory that they
+share; the caller chooses the order in which they run; block.py and attend.py hold their code.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from kernels.ops.sampling import Samplings, of_batch
 
 
 class Deadlock(RuntimeError):
-    """Every SM waits for words that no SM will write; the message names the first few and their instructions."""
+    """Every SM waits for words that no SM will write. The message names the first few SMs and their instructions."""
 
 
 class Gpu:
@@ -43,12 +43,13 @@ class Gpu:
         self.sms = [Sm(self, number, np.asarray(first)) for number in range(layout.sms)]
 
     def run(self, pick: Callable[[list[int]], int]) -> NDArray[np.int64]:
-        """Runs all SMs to their end; `pick` chooses who moves next among those that may. Tokens [count, batch].
+        """Runs all SMs to their end. `pick` chooses the next SM among those that may run. Returns tokens [count,
+        batch].
 
         Raises Deadlock.
         """
         running = {sm.number: sm.run() for sm in self.sms}
-        seen = dict.fromkeys(running, -1)  # stores there were when the SM last found nothing new
+        seen = dict.fromkeys(running, -1)  # the number of stores when the SM last found nothing new
         while running:
             able = [number for number in running if seen[number] != self.stores]
             if not able:

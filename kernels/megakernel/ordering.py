@@ -1,15 +1,15 @@
 """Proves that a program ends, and that no value is overwritten before its last reader has it. Imports without torch.
 
-Two tokens are played through as a graph of instructions. An instruction comes after the one before it on its SM, and
-after those that write the blocks it reads; nothing else orders SMs. Each instruction has a *clock*: for every SM, the
-last instruction that surely came before. A block may be written again when the clock of the writer has every reader.
-Two tokens are enough, since every token runs the same list and an order between two neighbours holds between all.
+It replays two tokens as a graph of instructions. An instruction comes after its predecessor on its SM, and after the
+instructions that write the blocks it reads; nothing else orders SMs. Each instruction has a vector clock: for every SM,
+the last instruction that must have come before. A block may be written again if the writer's clock contains every
+reader. Two tokens are enough: every token runs the same list, so an order between neighbours holds between all.
 
-How many splits of the keys are at work depends on the length of the context; an instruction of an idle split reads and
-writes nothing, and so orders nothing. Instructions of splits after the first are therefore told apart: they wait and
-are waited for as in the longest context, but pass on only that they themselves have run (each has a column of its own
-in the clock), never what came before them. What is then proved, with the fewest orders that any context has, holds for
-all contexts.
+The number of active splits depends on the length of the context. An instruction of an idle split reads and writes
+nothing, and so orders nothing. The proof therefore treats instructions of splits after the first separately: they wait,
+and are waited for, as in the longest context, but they pass on only that they themselves have run, never what came
+before them. Each has a column of its own in the clock. This proves the program with the fewest orders that any context
+has, and so for all contexts.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ PROBLEMS_MOST = 20
 
 
 class Buffer:
-    """What a buffer's blocks hold: the epoch, its writer, and for each column of the clock the last reader."""
+    """The state of a buffer's blocks: the epoch, its writer, and for each column of the clock the last reader."""
 
     def __init__(self, blocks: int, columns: int) -> None:
         self.epoch = np.full(blocks, -1, dtype=np.int64)
@@ -53,7 +53,7 @@ class Node:
 
 
 class Ordering:
-    """Plays a well-formed program (`structure` found nothing) and collects what is wrong with its order."""
+    """Replays a well-formed program (`structure` found nothing) and collects its ordering problems."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -110,7 +110,7 @@ class Ordering:
         return all(self._arrived(node, access) for access in node.effects.reads)
 
     def _arrived(self, node: Node, access: Access) -> bool:
-        """Whether all blocks hold the epoch; what their writers pass on is then kept for all readers."""
+        """Whether all blocks hold the epoch; if so, keeps what their writers pass on for all readers."""
         key = access, node.token
         if key in self._merged:
             return True

@@ -99,7 +99,7 @@ _WORDS = {16: _bf16_words, 8: _fp8_words, 4: _nvfp4_words}
 
 
 def quantised(weight: "torch.Tensor", weights: str) -> "Quantised":
-    """A matrix in a precision of `FORMATS`; in bf16 its codes are its values."""
+    """A matrix in a precision of `FORMATS`; in bf16 the codes are the values."""
     import torch
 
     from kernels.quant.power_of_two import QUANTISERS, Quantised

@@ -13,9 +13,9 @@ from kernels.megakernel.program import Program
 def record(
     config: dict[str, Any], path: Path, prompt: int, tokens: int, batch: int, weights: str = "bf16"
 ) -> tuple[Program, trace.Trace]:
-    """Generates with weights from a seed and keeps the middle token's timeline at `path`; gives it back as well.
+    """Generates with weights from a seed, saves the middle token's timeline at `path` and returns it.
 
-    Raises ValueError where the megakernel cannot run.
+    Raises ValueError if the megakernel cannot run.
     """
     if not torch.cuda.is_available():
         raise ValueError("device: a timeline is recorded on a Hopper GPU, and there is none")

@@ -37,7 +37,7 @@ FORCED_MOST = 1024
 
 
 def pinned(count: int, fill: int) -> tuple[Any, np.ndarray]:
-    """Pinned host memory of `count` int32, and the array over it; the first must be kept as long as the second."""
+    """Pinned host memory of `count` int32, and a numpy view of it. Keep the first as long as the second."""
     memory = cupy.cuda.alloc_pinned_memory(4 * count)
     array = np.frombuffer(memory, np.int32, count)
     array[:] = fill
@@ -104,7 +104,7 @@ class MegakernelRunner(Runner):
         return Prompts(self._compact, parts, state, whole=False)
 
     def cancel(self) -> None:
-        """Ends the generation at hand after its next token; `generate` then returns what there is."""
+        """Ends the current generation after its next token; `generate` then returns the tokens so far."""
         self._cancel[1][0] = 1
 
     @torch.no_grad()
@@ -113,8 +113,8 @@ class MegakernelRunner(Runner):
     ) -> Generation:
         """See `Runner.generate`. It may end early: when every sequence has met one of at most 4 tokens `stop`.
 
-        The first token is the prompt pass's when all sequences are greedy; else the kernel's, which then takes the
-        prompt's last token once more.
+        If all sequences are greedy, the prompt's pass makes the first token. Otherwise the kernel makes it, and reads
+        the prompt's last token once more.
         """
         check_request(prompt, tokens)
         batch, length = prompt.shape
@@ -154,7 +154,7 @@ class MegakernelRunner(Runner):
 
     @contextmanager
     def _waiting_for(self, machine: Machine) -> Iterator[None]:
-        """What is raised within is so once the launch has ended: until then the kernel writes into pinned memory."""
+        """Delays exceptions of its body until the launch has ended: before, the kernel writes into pinned memory."""
         try:
             yield
         except BaseException:
@@ -163,7 +163,7 @@ class MegakernelRunner(Runner):
             raise
 
     def _on_its_way(self, token: Tensor) -> tuple[Tensor, torch.cuda.Event]:
-        """A pinned copy of `token`, made beside what the current stream runs next, and the event of its arrival."""
+        """A pinned copy of `token` that overlaps the current stream's next work, and the event of its arrival."""
         there = torch.cuda.Event()
         self._beside.wait_stream(torch.cuda.current_stream(token.device))
         with torch.cuda.stream(self._beside):
@@ -172,7 +172,7 @@ class MegakernelRunner(Runner):
         return copy, there
 
     def _arrived(self, row: np.ndarray, machine: Machine) -> bool:
-        """Waits until the row's tokens are there; False when the launch ended without them."""
+        """Waits for the row's tokens; False if the launch ended without them."""
         began = time.monotonic_ns()
         while row.min() < 0:
             if time.monotonic_ns() - began > LOOK_NS and torch.cuda.current_stream(machine.gpu).query():

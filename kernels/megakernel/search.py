@@ -1,14 +1,14 @@
-"""The search for the smallest logit that top-k and top-p keep, as all SMs make it together. Imports without torch.
+"""The search for the smallest logit that top-k and top-p keep; all SMs take part. Imports without torch.
 
-The threshold lies in a bracket [low, top) of logits. In each round the bracket is cut into bins; every SM hands the
-others the mass and the count of its own tokens in each bin; all add the same numbers in the same order, find the bin in
-which the wanted count (top-k), then the wanted mass (top-p) is reached, and make it the bracket. It ends when the count
-is met at a bin's edge, when the bin holds one token, or when it cannot be cut: then all its tokens are equal. So what
-is kept is exact for any k and p, but for the rounding of masses to float32.
+The threshold lies in a bracket [low, top) of logits. Each round divides the bracket into bins. Every SM publishes the
+mass and the count of its own tokens in each bin. All SMs add the same numbers in the same order, find the bin in which
+the wanted count (top-k), then the wanted mass (top-p) is reached, and make it the bracket. The search ends when a bin's
+edge meets the count, when the bin holds one token, or when it cannot be divided: then all its tokens are equal. The
+result is exact for any k and p, except that masses are rounded to float32.
 
-**Rounds.** They use two areas of `counts` in turn, and each round has a flag of its own. An SM that writes round r + 2
-has read round r + 1 from all SMs, each of which had read round r before it wrote that: no SM still reads what it
-overwrites. The rounds of one token go on from those of the last.
+**Rounds.** Rounds use two areas of `counts` alternately, and each round has a flag of its own. An SM that writes round
+r + 2 has read round r + 1 from all SMs, and each of these had read round r before it wrote r + 1: no SM still reads
+what it overwrites. The rounds of a token continue the numbering of the last token's.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ from kernels.ops.sampling import Sampling
 
 AREAS = 2
 SPAN = 16.0
-"""How far below the largest logit the first round looks closely, in temperatures; the last bin has all the rest."""
+"""Distance below the largest logit that the first round divides finely, in temperatures; the last bin has the rest."""
 WIDER = 32.0
 FOUND, COUNT, MASS = range(3)
 LOWEST, HIGHEST = np.float32(-np.inf), np.float32(np.inf)
@@ -29,7 +29,7 @@ def area_of(round_: int) -> int:
 
 
 def flag_of(round_: int) -> np.uint64:
-    """The flag of a round's words; never 0, which words are at launch."""
+    """The flag of a round's words; never 0, the value of words before the launch."""
     return np.uint64(round_ % 0xFFFF + 1)
 
 
@@ -71,7 +71,7 @@ class Search:
         return mass, np.bincount(at, minlength=self.bins).astype(np.float32)
 
     def narrow(self, mass: Floats, count: Floats) -> None:
-        """Makes the bin in which what is wanted is reached the bracket, given the sums over all SMs."""
+        """Makes the bin that reaches the goal the new bracket, given the sums over all SMs."""
         before = np.concatenate([self.above[:, None], self.above[:, None] + np.cumsum([mass, count], axis=1)], axis=1)
         before, through = before[:, :-1].astype(np.float32), before[:, 1:].astype(np.float32)
         if self.wanted is None:

@@ -1,4 +1,4 @@
-"""What the megakernel must know of a model, read from config.json; and what it cannot serve. Imports without torch."""
+"""The megakernel's view of a model, read from config.json, and the models that it refuses. Imports without torch."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,7 @@ BATCH_MOST = 8
 
 
 class Unsupported(ValueError):
-    """A model the megakernel cannot serve; the message names the feature."""
+    """A model that the megakernel cannot serve; the message names the feature."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Shape:
 
     @property
     def step_bytes(self) -> int:
-        """Bytes of bf16 weights that one token must read; an untied embedding table is not among them."""
+        """Bytes of bf16 weights that one token must read, without an untied embedding table."""
         layer = self.hidden * (self.qkv_rows + self.heads * self.head_dim + 3 * self.intermediate)
         return 2 * (self.layers * layer + self.vocab * self.hidden)
 

@@ -1,4 +1,4 @@
-"""What can be said of a program without running it: fields in range, weights and heads covered, streams in order."""
+"""Checks of a program that need no replay: fields in range, weights and heads covered, streams in order."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ def name_of(words: dict[str, int]) -> str:
 
 
 def structure(program: Program) -> list[Problem]:
-    """Every problem of form. The later checks only make sense, and are only made, when fields are in range."""
+    """Every problem of form. If fields are out of range, the later checks are skipped."""
     problems = list(_bounds(program))
     if problems:
         return problems
@@ -157,7 +157,7 @@ def _head_fields(shape: Shape, layout: Layout, words: dict[str, int]) -> Iterato
 
 
 def _stream(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator[Problem]:
-    """The packed weights lie in the order in which the instructions take them, and none are left over."""
+    """The packed weights lie in the order in which the instructions take them, and none is left over."""
     wanted = [
         (index, Section(w["op"], w["layer"], w["tile"], w["units"], w["k_tile"], w["k_tiles"]))
         for index, w in enumerate(rows)
@@ -223,7 +223,7 @@ def _attention(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[P
 
 
 def _slices(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[Problem]:
-    """Each column of a sliced residual is kept by one SM, which always adds to the same columns."""
+    """Each column of a sliced residual belongs to one SM, which always adds to the same columns."""
     if not program.layout.sliced:
         return
     kept = np.zeros(program.shape.hidden // 16, dtype=np.int16)

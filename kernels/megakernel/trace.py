@@ -24,11 +24,11 @@ from kernels.megakernel.structure import rows_of
 Trace = NDArray[np.uint64]
 START, LOADED, CONSUMED, DONE = range(4)
 PHASES = ("wait", "work", "hand on")
-"""Between one mark and the next: waiting for input, weights or keys, storing what others wait for."""
+"""The phases between marks: wait (for input, weights or keys), work, hand on (store the words that others wait for)."""
 
 
 class BadTrace(ValueError):
-    """A file that is no trace; the message says why."""
+    """A file that is not a trace; the message gives the reason."""
 
 
 class Span(NamedTuple):
@@ -42,7 +42,7 @@ class Span(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """What a token's instructions did on every SM of a model's `layers`."""
+    """The instructions of a token on every SM, over a model's `layers`."""
 
     sms: int
     layers: int
@@ -80,7 +80,7 @@ def load(path: Path) -> tuple[Program, Trace]:
 
 
 def marks_of(marks: Trace) -> list[int]:
-    """An instruction's marks in order; one that was not made falls on the next that was."""
+    """An instruction's marks in order. A missing mark gets the value of the next one."""
     found = [int(mark) for mark in marks[: DONE + 1]]
     for i in (CONSUMED, LOADED):
         found[i] = found[i] or (found[START] if i == LOADED else found[DONE])
@@ -88,7 +88,7 @@ def marks_of(marks: Trace) -> list[int]:
 
 
 def timeline_of(program: Program, trace: Trace) -> Timeline:
-    """The timeline of a raw trace; instructions that left no marks are not in it."""
+    """The timeline of a raw trace, without instructions that left no marks."""
     spans = []
     for sm, table in enumerate(program.instructions):
         for index, words in enumerate(rows_of(table)):
@@ -100,7 +100,7 @@ def timeline_of(program: Program, trace: Trace) -> Timeline:
 
 
 def chrome_trace(timeline: Timeline) -> dict[str, Any]:
-    """A document for chrome://tracing or ui.perfetto.dev: a row for each SM; instructions, and in them their phases."""
+    """A document for chrome://tracing or ui.perfetto.dev: a row for each SM, with instructions and their phases."""
     origin = min((span.marks[START] for span in timeline.spans), default=0)
     events: list[dict[str, Any]] = [
         {"ph": "M", "name": "thread_name", "pid": 0, "tid": sm, "args": {"name": f"SM {sm}"}}
@@ -155,7 +155,7 @@ def summary(timeline: Timeline) -> dict[str, tuple[float, float, float]]:
 
 
 def drawing(timeline: Timeline, layer: int, sms: Sequence[int], width: int = 100) -> list[str]:
-    """Lines of text: what each of `sms` does while the GPU is in `layer`, from left to right.
+    """Lines of text: the activity of each of `sms` while the GPU is in `layer`, from left to right.
 
     A letter of LETTERS while it works, the small letter while it hands on, a dot while it waits for input.
     """

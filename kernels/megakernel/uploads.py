@@ -1,4 +1,4 @@
-"""The arrays that a launch reads: what the GPU is given, and what the interpreter runs."""
+"""The arrays that a launch uploads; the interpreter runs the same."""
 
 from typing import Any
 

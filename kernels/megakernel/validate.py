@@ -30,7 +30,7 @@ def validate(program: Program) -> list[Problem]:
 
 
 def check(program: Program) -> None:
-    """Raises InvalidProgram unless `validate` finds nothing."""
+    """Raises InvalidProgram if `validate` finds a problem."""
     problems = validate(program)
     if problems:
         raise InvalidProgram(problems)

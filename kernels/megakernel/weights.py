@@ -1,8 +1,8 @@
-"""How the weights of a product lie in the stream, in each precision. Imports without torch.
+"""The layout of a product's weights in the stream, in each precision. Imports without torch.
 
 A *unit* is 16 rows of a matrix times some tiles of 16 columns. It streams as chunks of 32 *blocks* (or 24) at most. A
-block is 512 bytes, 16 a lane: as many tiles as these hold (1 in bf16, 2 in fp8, 4 in nvfp4), dealt to the lanes so that
-each needs consecutive elements of the input. A chunk of lower precision begins with one float32 scale per row; an nvfp4
+block is 512 bytes, 16 a lane: as many tiles as these hold (1 in bf16, 2 in fp8, 4 in nvfp4), arranged so that each lane
+needs consecutive elements of the input. A chunk of lower precision begins with one float32 scale per row; an nvfp4
 block ends with the e4m3 scales of its tiles. `pack.py` writes this, `weights.cuh` and `matrix_of_unit` read it.
 """
 
@@ -76,7 +76,7 @@ FORMATS = {
 
 
 def format_of(name: str) -> Format:
-    """Raises ValueError naming the precisions there are."""
+    """The format of that name. Raises ValueError that lists the known precisions."""
     if name not in FORMATS:
         raise ValueError(f"weights: {name!r} is not one of {', '.join(FORMATS)}")
     return FORMATS[name]
@@ -140,8 +140,8 @@ NVFP4_PLACES = ((15, 3), (8, 2), (7, 1), (6, 0))
 
 def nvfp4_registers(word: NDArray[np.uint32]) -> list[NDArray[np.uint32]]:
     """The four pairs of bf16 that the kernel makes of a word's eight codes: linear in its bits, and invertible."""
-    turned = word << np.uint32(6) | word >> np.uint32(26)
-    mixed = (word, word << np.uint32(4), turned << np.uint32(4), turned ^ turned << np.uint32(8))
+    rotated = word << np.uint32(6) | word >> np.uint32(26)
+    mixed = (word, word << np.uint32(4), rotated << np.uint32(4), rotated ^ rotated << np.uint32(8))
     return [each & np.uint32(NVFP4_BITS) for each in mixed]
 
 

@@ -47,7 +47,7 @@ def _environment() -> dict[str, str]:
 
 
 def let_tensors_be_bounds() -> None:
-    """Triton 3.6 turns a loop's bound into an integer in a way that numpy 2.4 refuses."""
+    """Triton 3.6 converts a loop's bound to an integer in a way that numpy 2.4 refuses."""
     from triton.runtime import interpreter
 
     patch = interpreter._patch_lang_tensor

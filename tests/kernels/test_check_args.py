@@ -1,4 +1,4 @@
-"""What variants say of wrong arguments, whoever calls them."""
+"""What variants say of wrong arguments, whatever their caller."""
 
 from collections.abc import Callable
 from types import SimpleNamespace

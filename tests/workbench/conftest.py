@@ -25,7 +25,7 @@ PASSWORD = "correct horse battery"
 
 
 @pytest.fixture(autouse=True)
-def _apart(settings: Any, tmp_path: Path) -> None:
+def _isolated(settings: Any, tmp_path: Path) -> None:
     settings.BLOBS = tmp_path / "blobs"
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     cache.clear()

@@ -1,4 +1,4 @@
-"""Every query is dealt once, and no block of the grid has much more to do than another."""
+"""Every query is assigned once, and no block of the grid has much more to do than another."""
 
 import numpy as np
 import pytest
@@ -16,12 +16,12 @@ BASE = AttentionCase(kind="prefill", head_dim=64, heads=4, kv_heads=2, batch=3, 
 def test_every_query_is_dealt_once(change, blocks):
     case = BASE.model_copy(update=change)
     table = schedule(case, rows=192, keys=128, blocks=blocks)
-    dealt = np.zeros((case.batch, case.heads, case.q_len), int)
+    counted = np.zeros((case.batch, case.heads, case.q_len), int)
     for batch, head, first, one in table.reshape(-1, 4):
         if one:
             assert first % 64 == 0
-            dealt[batch, head, max(0, first) : first + 192] += 1
-    assert (dealt == 1).all()
+            counted[batch, head, max(0, first) : first + 192] += 1
+    assert (counted == 1).all()
     assert not table[-1].any()
     assert all((np.diff(table[:, block, 3]) <= 0).all() for block in range(blocks))
 

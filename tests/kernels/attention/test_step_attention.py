@@ -80,7 +80,7 @@ def test_only_a_plan_lets_it_begin_before_what_precedes_it(
     assert planned_op(CASE, "step_hopper", {}).params["pdl"]
 
 
-def test_a_model_tries_query_heads_apart_and_together() -> None:
+def test_a_model_tries_query_heads_separate_and_together() -> None:
     case = CASE.model_copy(update={"batch": 1, "heads": 12})
     found = registry.variant("step_hopper").for_model(case)
     assert {(each["splits"], each["parts"]) for each in found} == {(8, 3), (8, 6), (4, 6), (8, 1)}
@@ -109,9 +109,9 @@ def test_slots_beyond_the_position_never_count() -> None:
 def test_it_passes_the_gate_on_a_gpu(dtype: Any) -> None:
     variant = registry.variant("step_hopper")
     cases = [*check_step(dtype, True), *(each.model_copy(update={"dtype": dtype}) for each in bench_step(False))]
-    for case, splits, apart in product(cases, step_hopper.SPLITS, (False, True)):
-        parts = case.heads // case.kv_heads if apart else 1
-        report = gate.check(variant, case, "cuda", {"splits": splits, "parts": parts, "pdl": apart})
+    for case, splits, separate in product(cases, step_hopper.SPLITS, (False, True)):
+        parts = case.heads // case.kv_heads if separate else 1
+        report = gate.check(variant, case, "cuda", {"splits": splits, "parts": parts, "pdl": separate})
         assert report.passed, (case.key, splits, parts, report.sentence)
 
 

@@ -1,4 +1,4 @@
-"""An LM head that makes the turn to the next token itself: the host reads what the steps write."""
+"""An LM head that advances the token itself: the host reads what the steps write."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.kernels.engine.planned_models import applied, load, planned
 
 
 class TurningHead(registry.Variant):
-    """An LM head that makes the turn to the next token itself, out of torch's ops."""
+    """An LM head that advances the token itself, out of torch's ops."""
 
     name = "turning_head"
     op = "lm_head"

@@ -62,7 +62,7 @@ def test_projections_of_one_input_become_one_product(random_ids: torch.Tensor) -
     assert owned.q_proj.weight.untyped_storage().data_ptr() == owned.v_proj.weight.untyped_storage().data_ptr()
 
 
-def test_projections_with_variants_of_their_own_stay_apart() -> None:
+def test_projections_with_variants_of_their_own_stay_separate() -> None:
     model = load("gemma3")
     inner = model.config.intermediate_size
     layers = model.config.num_hidden_layers

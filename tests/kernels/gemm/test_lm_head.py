@@ -157,8 +157,8 @@ def test_draws_follow_the_distribution():
     weight, call = variant.pack(case, {}, drawn["w"]), variant.build(case, {})
     heat, share = torch.full((16,), 0.9, device="cuda"), torch.full((16,), 0.8, device="cuda")
     count = torch.zeros(5000, device="cuda")
-    for turn in range(1250):
-        seed = torch.arange(16, device="cuda") + 16 * turn
+    for draw in range(1250):
+        seed = torch.arange(16, device="cuda") + 16 * draw
         count += torch.bincount(call(drawn["x"], weight, heat, share, seed), minlength=5000)
     logits = op.logits(drawn["x"][:1].double(), drawn["w"].double())
     order, until, _ = op.distribution(logits, heat[:1], share[:1], torch.zeros(1, dtype=torch.int64), 50)

@@ -24,7 +24,7 @@ def kinds(program: Program) -> set[str]:
 
 
 def one_half(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
-    """The effects that there would be if layers did not take turns in the halves of `down_partials`."""
+    """The effects if layers did not alternate between the halves of `down_partials`."""
     half = layout.down_parts * (shape.hidden // 16)
 
     def moved(accesses: tuple[Access, ...]) -> tuple[Access, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 
-def in_turn() -> Callable[[list[int]], int]:
+def round_robin() -> Callable[[list[int]], int]:
     """SMs move one after the other."""
     last = -1
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kernels.megakernel.search import AREAS, Search, area_of, flag_of
 from kernels.ops.sampling import GREEDY, Sampling, choose, kept
-from tests.kernels.megakernel.orders import in_turn, laggard, shuffled
+from tests.kernels.megakernel.orders import laggard, round_robin, shuffled
 from tests.kernels.megakernel.tiny_models import gpu, program_of, start
 
 NEAR = 1e-5
@@ -87,7 +87,7 @@ MIXED = [
 ]
 
 
-@pytest.mark.parametrize("order", [in_turn(), shuffled(3), laggard(2)], ids=["in turn", "shuffled", "laggard"])
+@pytest.mark.parametrize("order", [round_robin(), shuffled(3), laggard(2)], ids=["round robin", "shuffled", "laggard"])
 @pytest.mark.parametrize(
     "sampling", [MIXED[:1], MIXED[1:3], MIXED[:3], MIXED[1:6], MIXED], ids=lambda each: f"batch {len(each)}"
 )
@@ -112,7 +112,7 @@ def test_a_sequence_draws_the_same_beside_others() -> None:
         if place:
             begin = type(begin)(begin.prompt, begin.keys[:, ::-1], begin.values[:, ::-1], begin.first[::-1])
         sampling = [how, GREEDY] if place == 0 else [GREEDY, how]
-        tokens = gpu("llama", program_of("llama", batch=2), begin, 4, sampling=sampling).run(in_turn())
+        tokens = gpu("llama", program_of("llama", batch=2), begin, 4, sampling=sampling).run(round_robin())
         rows.append(tokens[:, place].tolist())
     assert rows[0] == rows[1]
 

@@ -17,7 +17,7 @@ from kernels.megakernel.program import Program
 from kernels.megakernel.structure import rows_of
 from kernels.ops.sampling import Sampling
 from tests.kernels.megakernel.broken import find
-from tests.kernels.megakernel.orders import in_turn
+from tests.kernels.megakernel.orders import round_robin
 from tests.kernels.megakernel.tiny_models import gpu, program_of, start
 from tests.kernels.megakernel.touched import declared, differences, merges
 
@@ -67,7 +67,7 @@ def test_instructions_touch_what_they_declare_and_nothing_else(
 ) -> None:
     name, program = name.split()[0], program_of(name.split()[0], **LAYOUTS[name])
     begin = start(name, program.layout.batch, POSITION, 64)
-    gpu(name, program, begin, COUNT, split_keys=SPLIT_KEYS, sampling=sampling).run(in_turn())
+    gpu(name, program, begin, COUNT, split_keys=SPLIT_KEYS, sampling=sampling).run(round_robin())
     for sm, table in enumerate(program.instructions):
         for words in rows_of(table):
             for step in range(COUNT):

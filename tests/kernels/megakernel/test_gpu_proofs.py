@@ -104,7 +104,7 @@ def test_a_timeline_is_recorded(tmp_path):
 
 @pytest.mark.slow
 def test_ten_thousand_generations_give_one_answer():
-    """Back to back, greedy and drawn in turns."""
+    """Back to back, greedy and drawn alternately."""
     runner = runner_of(models(GPU_CONFIGS["llama"])[0])
     prompt = torch.randint(0, 4099, (1, PROMPT), device="cuda")
     options = [None, Sampling(1.0, top_k=200, top_p=0.95, seed=1)]

@@ -21,7 +21,7 @@ from kernels.megakernel.shape import shape_of
 from kernels.megakernel.structure import WHOLE_INPUT, rows_of
 from kernels.megakernel.validate import check, validate
 from tests.kernels.megakernel.broken import changed, fields_that_matter, find, swapped, without
-from tests.kernels.megakernel.orders import in_turn, laggard, shuffled
+from tests.kernels.megakernel.orders import laggard, round_robin, shuffled
 from tests.kernels.megakernel.tiny_models import (
     MODELS,
     exact,
@@ -66,7 +66,7 @@ def test_it_generates_what_transformers_generates(name: str, layout: dict[str, A
     check(program)
     begin = start(name, program.layout.batch, 21, 64)
     machine = gpu(name, program, begin, 6, split_keys=8)
-    tokens = machine.run(in_turn())
+    tokens = machine.run(round_robin())
     expected, rounded = (logits_after(each(name), begin, tokens) for each in (exact, model))
     assert np.abs(machine.logits - expected).max() <= np.abs(rounded - expected).max()
     chosen = np.take_along_axis(expected, tokens[..., None], axis=-1)[..., 0]
@@ -87,7 +87,7 @@ def test_in_lower_precision_it_is_the_model_of_the_rounded_weights(
     check(program)
     begin = start(name, program.layout.batch, 21, 64, weights)
     machine = gpu(name, program, begin, 3, split_keys=8)
-    tokens = machine.run(in_turn())
+    tokens = machine.run(round_robin())
     expected = logits_after(exact(name, weights), begin, tokens)
     rounded = logits_after(rounded_model(name, weights), begin, tokens)
     assert np.abs(machine.logits - expected).max() <= np.abs(rounded - expected).max()
@@ -99,7 +99,7 @@ def test_it_appends_keys_and_values() -> None:
     """After its run the caches hold what the float32 model has, to bf16's precision; later rows are untouched."""
     begin = start("qwen3", 1, 9, 64)
     machine = gpu("qwen3", program_of("qwen3"), begin, 5, split_keys=4)
-    tokens = machine.run(in_turn())
+    tokens = machine.run(round_robin())
     import torch
 
     ids = torch.cat([begin.prompt, torch.from_numpy(np.concatenate([begin.first[None], tokens[:-1]])).T], dim=1)
@@ -115,7 +115,7 @@ def test_forced_tokens_take_the_place_of_the_chosen() -> None:
     begin = start("llama", 1, 5, 64)
     forced = np.array([[7], [100], [3], [250]])
     machine = gpu("llama", program_of("llama"), begin, 3, forced=forced)
-    machine.run(in_turn())
+    machine.run(round_robin())
     expected = logits_after(exact("llama"), begin, forced[1:])
     rounded = logits_after(model("llama"), begin, forced[1:])
     assert np.abs(machine.logits - expected).max() <= np.abs(rounded - expected).max()
@@ -140,7 +140,7 @@ def outcome(program: Program, order: Any) -> bytes:
 
 @cache
 def healthy() -> bytes:
-    return outcome(PROGRAM, in_turn())
+    return outcome(PROGRAM, round_robin())
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -162,7 +162,7 @@ def test_a_slow_sm_changes_nothing(slow: int) -> None:
 def test_without_an_instruction_it_hangs_or_differs(sm: int, index: int) -> None:
     broken = without(PROGRAM, sm, index % (len(PROGRAM.instructions[sm]) - 1))
     assert validate(broken)
-    assert outcome(broken, in_turn()) != healthy()
+    assert outcome(broken, round_robin()) != healthy()
 
 
 @given(st.integers(0, 5), st.integers(0, 999), st.integers(0, 9), st.integers(0, 12))
@@ -176,7 +176,7 @@ def test_with_another_field_it_hangs_or_differs(sm: int, index: int, which: int,
     name = names[which % len(names)]
     broken = changed(PROGRAM, sm, at, **{name: value + (value == words[name])})
     assert validate(broken)
-    assert outcome(broken, in_turn()) != healthy()
+    assert outcome(broken, round_robin()) != healthy()
 
 
 @given(st.integers(0, 5), st.integers(0, 999), st.integers(0, 999))
@@ -186,27 +186,27 @@ def test_two_instructions_in_each_others_place(sm: int, first: int, second: int)
     last = len(PROGRAM.instructions[sm]) - 1
     program = swapped(PROGRAM, sm, first % last, second % last)
     if not validate(program):
-        assert {outcome(program, order) for order in (in_turn(), *map(laggard, range(6)))} == {healthy()}
+        assert {outcome(program, order) for order in (round_robin(), *map(laggard, range(6)))} == {healthy()}
 
 
 def test_what_the_validator_calls_a_deadlock_hangs() -> None:
     sm, index, _ = find(PROGRAM, DOWN, layer=1)
     program = swapped(PROGRAM, sm, index - 1, index)
     assert next(problem.kind for problem in validate(program)) == "deadlock"
-    assert outcome(program, in_turn()) == b"hangs"
+    assert outcome(program, round_robin()) == b"hangs"
 
 
 def test_a_repeated_attention_head_hangs() -> None:
     sm, index, _ = find(PROGRAM, ATTENTION, layer=0, split=2)
-    assert outcome(changed(PROGRAM, sm, index, split=1), in_turn()) == b"hangs"
+    assert outcome(changed(PROGRAM, sm, index, split=1), round_robin()) == b"hangs"
 
 
 def test_an_onlooker_that_is_late_finds_its_words_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More SMs than gate and up rows: in turn all goes well, but one slow SM hangs the GPU. `fitted` prevents it."""
+    """More SMs than gate and up rows: round-robin works, but one slow SM hangs the GPU. `fitted` prevents it."""
     monkeypatch.setattr(program_module, "fitted", lambda shape, layout: layout)
     shape = shape_of(model("qwen2").config.to_dict())
     program = build(shape, Layout(sms=40, splits=1))
     assert {problem.kind for problem in validate(program)} == {"overwrite"}
     late = int(validate(program)[0].sentence.split("SM ")[1].split()[0])
-    assert outcome(program, in_turn()) not in (b"hangs", healthy())
+    assert outcome(program, round_robin()) not in (b"hangs", healthy())
     assert outcome(program, laggard(late)) == b"hangs"

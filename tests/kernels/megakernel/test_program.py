@@ -1,4 +1,4 @@
-"""The program: every SM's list, the shares it is dealt, and layouts fitted to small models."""
+"""The program: every SM's list, its shares, and layouts fitted to small models."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,12 +20,14 @@ from tests.kernels.megakernel.published import CONFIGS
 @given(
     st.integers(1, 400), st.integers(1, 64), st.integers(1, 8), st.integers(16, 140), st.integers(0, 999), st.booleans()
 )
-def test_shares_cover_a_matrix_once(tiles: int, columns: int, parts: int, sms: int, turn: int, in_pairs: bool) -> None:
+def test_shares_cover_a_matrix_once(
+    tiles: int, columns: int, parts: int, sms: int, rotation: int, in_pairs: bool
+) -> None:
     parts, sms = min(parts, columns), sms - sms % 2 if in_pairs else sms
     used = np.zeros((tiles, columns), dtype=int)
-    dealt = shares(tiles, columns, parts, sms, turn, 2 if in_pairs else 1)
-    assert not in_pairs or [each[2:] for each in dealt[::2]] == [each[2:] for each in dealt[1::2]]
-    for tile, units, k_tile, k_tiles, part in dealt:
+    found_shares = shares(tiles, columns, parts, sms, rotation, 2 if in_pairs else 1)
+    assert not in_pairs or [each[2:] for each in found_shares[::2]] == [each[2:] for each in found_shares[1::2]]
+    for tile, units, k_tile, k_tiles, part in found_shares:
         used[tile : tile + units, k_tile : k_tile + k_tiles] += 1
         assert 0 <= part < parts
     assert (used == 1).all()

@@ -156,7 +156,7 @@ def test_an_idle_split_orders_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kinds(program) == set()
 
 
-def two_planes(program: Program) -> Program:
+def two_partials(program: Program) -> Program:
     sm, index, _ = find(program, OUT, layer=1, partial=1)
     return changed(program, sm, index, partial=0)
 
@@ -202,7 +202,7 @@ def later_columns(program: Program) -> Program:
         (left_out, "coverage"),
         (head_before_gate_up, "residual"),
         (out_of_order, "deadlock"),
-        (two_planes, "duplicate"),
+        (two_partials, "duplicate"),
     ],
 )
 def test_each_kind_of_problem_is_called_by_its_name(breaks: object, kind: str) -> None:

@@ -36,7 +36,7 @@ inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z,
 
 namespace fibers {
 
-struct Meeting { int arrived = 0; unsigned turn = 0; };
+struct Meeting { int arrived = 0; unsigned round = 0; };
 struct Warp { unsigned char slot[32][64]; Meeting meeting; };
 struct Block {
   std::vector<char> memory;  // dynamic shared memory, then static variables by name
@@ -67,9 +67,9 @@ inline Warp& warp() { return block().warps[now->thread / 32]; }
 inline int lane() { return now->thread % 32; }
 inline void yield() { swapcontext(&now->context, &scheduler); }
 inline void meet(Meeting& at, int count) {
-  const unsigned turn = at.turn;
-  if (++at.arrived == count) at.arrived = 0, at.turn++, idle_rounds = 0;
-  else while (at.turn == turn) yield();
+  const unsigned round = at.round;
+  if (++at.arrived == count) at.arrived = 0, at.round++, idle_rounds = 0;
+  else while (at.round == round) yield();
 }
 inline void meet_warp() { meet(warp().meeting, 32); }
 

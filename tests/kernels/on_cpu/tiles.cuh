@@ -113,7 +113,7 @@ inline int warpgroup() { return fibers::now->thread / kWarpgroup; }
 constexpr u64 kEvictFirst = 0, kEvictLast = 0;
 
 // A map of a matrix [rows][cols] of 16-bit values for boxes of `box` rows and 64 columns, in the 128-byte swizzle. With
-// four coordinates the rows are 8 of the first half and 8 of the second by turns.
+// four coordinates the rows are 8 of the first half and 8 of the second alternately.
 struct TensorMap {
   const unsigned short* data;
   int rows, cols, box;

@@ -6,14 +6,14 @@ from kernels.quant.gf2 import gf2_inverse
 
 
 def test_an_inverse_gives_back_what_was_mapped():
-    def turned(word: int) -> int:
+    def linear(word: int) -> int:
         return word ^ (word << 5 & 0xFFFFFFFF)
 
-    adds = gf2_inverse(turned)
+    adds = gf2_inverse(linear)
     for word in (0, 1, 0x80000000, 0xDEADBEEF):
         found = 0
         for bit, added in enumerate(adds):
-            found ^= added * (turned(word) >> bit & 1)
+            found ^= added * (linear(word) >> bit & 1)
         assert found == word
 
 

@@ -116,12 +116,12 @@ def test_an_upload_whose_finish_was_killed_is_finished_again(tmp_path: Path) -> 
 def test_a_hash_catches_up_with_what_another_process_received(
     api: Api, engineer: User, model_files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two processes by turns: each has the digest as soon as the last byte is there, so that the end is quick."""
+    """Two processes alternately: each has the digest as soon as the last byte is there, so that the end is quick."""
     client, content = api(engineer), model_files["model.safetensors"]
     upload = announce(client, model_files).json()["id"]
     processes = [receiving.RunningHashes(), receiving.RunningHashes()]
-    for turn, offset in enumerate(range(0, len(content), 1000)):
-        monkeypatch.setattr(receiving, "running", processes[turn % 2])
+    for index, offset in enumerate(range(0, len(content), 1000)):
+        monkeypatch.setattr(receiving, "running", processes[index % 2])
         assert send(client, upload, 1, content[offset : offset + 1000], offset).status_code == 200
     assert UploadFile.objects.get(number=1).digest == sha(content)
 

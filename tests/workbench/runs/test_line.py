@@ -1,4 +1,4 @@
-"""Who is next for a GPU: begun runs first, organisations by turns, and where a run stands in line."""
+"""Who is next for a GPU: begun runs first, organisations alternately, and where a run stands in line."""
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta

@@ -40,15 +40,15 @@ def test_a_cosine_distance_by_hand():
     assert answers.cosine_distance(a, b).tolist() == pytest.approx([1 - math.sqrt(0.5), 0.0])
 
 
-def test_vectors_that_turn_are_not_acceptable():
-    def turned(output):
+def test_rotated_vectors_are_not_acceptable():
+    def rotated(output):
         return output + 0.2 * output.roll(1, -1)
 
-    found = judged(vectors(), turned, VECTORS)
+    found = judged(vectors(), rotated, VECTORS)
     assert not found.acceptable
     assert found.change.low > 0.01
     assert found.kl_after is None
-    assert judged(vectors(), turned, VECTORS, before=turned).acceptable
+    assert judged(vectors(), rotated, VECTORS, before=rotated).acceptable
 
 
 def test_one_wrong_value_among_many_is_not_acceptable():
