@@ -75,6 +75,10 @@ def _state(api: httpx.Client, run_id: str) -> str:
     return str(api.get(f"/api/v1/runs/{run_id}").json()["state"])
 
 
+def _events(api: httpx.Client, run_id: str) -> list[dict[str, str]]:
+    return list(api.get(f"/api/v1/runs/{run_id}/events", params={"limit": 1000}).json()["items"])
+
+
 def _log_in(browser: httpx.Client, email: str, password: str, **headers: str) -> httpx.Response:
     page = browser.get("/login/")
     assert page.status_code == 200, page.text
@@ -129,17 +133,16 @@ def test_a_stopped_worker_hands_its_run_back_within_its_grace(
     compose: Compose, api: httpx.Client, member: dict[str, str]
 ) -> None:
     run_id = _submit(api, member, "pause baseline")
-    told = compose.folder / "told" / f"{run_id}.json"
-    wait_for(told.exists, 60, compose.logs())
+    wait_for(lambda: any('"attempt"' in event["message"] for event in _events(api, run_id)), 60, compose.logs())
     grace = compose.services["cpu-worker"]["stop_grace_period"]
     worker = compose.processes["cpu-worker"]
     worker.terminate()
     assert worker.wait(float(grace.removesuffix("s"))) == 0
     assert _state(api, run_id) == "queued"
-    told.with_suffix(".go").touch()
+    (compose.folder / "told" / f"{run_id}.go").touch()
     _start_worker(compose)
     wait_for(lambda: _state(api, run_id) == "done", 90, compose.logs())
-    kinds = [event["kind"] for event in api.get(f"/api/v1/runs/{run_id}/events").json()["items"]]
+    kinds = [event["kind"] for event in _events(api, run_id)]
     assert kinds.count("handed_back") == 1
     assert "retried" not in kinds
 
