@@ -207,6 +207,21 @@ class PlanCheck(Document):
     quality: Quality | None = None
 
 
+class PlanProfile(Document):
+    """Where a request of the verified plan spends its time, traced after everything that is timed. Times in ms.
+
+    `floor_ms`: what the model's operations take at least by the measured ceilings; None in a lower precision.
+    """
+
+    request_ms: float
+    device_ms: float
+    launches: int
+    attributed_share: float
+    floor_ms: float | None = None
+    rows: list[OpRow]
+    sentence: str
+
+
 class VerifyResult(Document):
     """The plan before and after. Where no plan was confirmed, `recommended` is false and `plan` is what runs today:
     both sides are then its one measurement, without a speedup. `checks` are the plans that were measured, in turn.
@@ -227,6 +242,7 @@ class VerifyResult(Document):
     quality: Quality | None
     served_ids: ServedIds | None = None
     refusal: str = ""
+    profile: PlanProfile | None = Field(default=None, description="where the plan spends its time")
     counted: Counted = Field(default="tokens", description="what the rates per second count")
     verdict: Verdict
     sentence: str

@@ -9,6 +9,7 @@ from workers.documents.measurement import Environment
 from workers.documents.stages import (
     ObjectiveOutcome,
     PlanCheck,
+    PlanProfile,
     PlanTrial,
     Quality,
     ServedIds,
@@ -41,6 +42,7 @@ class Attempt:
     served_ids: ServedIds | None
     refusal: str
     seconds: float
+    profile: PlanProfile | None = None
 
     @property
     def why_not(self) -> str:

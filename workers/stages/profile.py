@@ -21,7 +21,7 @@ from workers.traces import attribution, capture, graph_replays, reader, table
 from workers.traces.bottlenecks import Request, bottlenecks, waits
 from workers.traces.cases import cases
 from workers.traces.census import Counted
-from workers.traces.windows import Sampled, Window, sample, windows
+from workers.traces.windows import Sampled, Window, longer, sample, windows
 
 MOST_TRACE_BYTES = 64 * 2**20
 """Bytes of JSON that the trace artifact keeps, before compression."""
@@ -56,12 +56,6 @@ def _keep_trace(path: Path, context: Context) -> Artifact:
     """The trace as an artifact: its first events when it is very large, so that a viewer still opens it."""
     short = reader.shorten(path, path.with_name("trace-kept.json.gz"), MOST_TRACE_BYTES)
     return context.keep(short, "trace.json.gz", "application/gzip")
-
-
-def _longer(prompt: torch.Tensor, tokens: int) -> torch.Tensor:
-    """The prompt [batch, length] with its own tokens repeated behind it until there are `tokens` more."""
-    length = prompt.shape[1] + tokens
-    return prompt.repeat(1, -(-length // prompt.shape[1]))[:, :length]
 
 
 def _scale(traffic: Traffic, traced_steps: int, generates: bool, host: float) -> table.Scale:
@@ -107,7 +101,7 @@ def run(document: StageInput, context: Context) -> ProfileResult:
 
     def part(window: Window) -> Callable[[], float]:
         return _request(
-            runner, _longer(prompt, window.skipped) if window.skipped else prompt, window.steps + 1, generates
+            runner, longer(prompt, window.skipped) if window.skipped else prompt, window.steps + 1, generates
         )
 
     with watched(document) as environment:

@@ -27,6 +27,7 @@ from workers.measuring.sample_sizes import LEAST_REQUESTS, distributions, is_eno
 from workers.measuring.served_model import device_of, dtype_of, free, kind_of, load, prepared, vocabulary
 from workers.measuring.traffic import Clients
 from workers.planning.confirmation import Attempt, is_change, present_plan, to_verify
+from workers.planning.plan_profile import profile_plan
 from workers.planning.precision import lowers_precision, rounding_of
 from workers.planning.served_checks import judge_ids, too_fast
 from workers.planning.verdict_words import no_change_sentence, overall_verdict, sentence
@@ -162,6 +163,8 @@ class _Bench:
             served_ids = judge_ids(engine.runner("eager", self.model), now.kept, allowed)
             wrong = served_ids.sentence if served_ids is not None and not served_ids.acceptable else None
             refusal = wrong or too_fast(after, plan, document, now) or ""
+            counts = is_change(plan, document) and not refusal
+            left = profile_plan(after, plan, self.model, document, now.draw(), context) if counts else None
         past, pairs = self.today.served, len(self.today.served)
         return Attempt(
             label=label,
@@ -177,6 +180,7 @@ class _Bench:
             served_ids=served_ids,
             refusal=refusal,
             seconds=time.monotonic() - start,
+            profile=left,
         )
 
     def no_change(self, last: Attempt) -> Attempt:
@@ -190,6 +194,7 @@ class _Bench:
             last,
             plan=present_plan(self.document),
             changed=False,
+            profile=None,
             before=served,
             after=served,
             outcomes=outcomes(objectives, served, served, self.usd),
@@ -238,6 +243,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         quality=final.quality,
         served_ids=final.served_ids,
         refusal=tried[0].refusal,
+        profile=final.profile,
         verdict=verdict,
         counted=document.model.counted,
         sentence=said,

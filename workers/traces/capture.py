@@ -1,6 +1,7 @@
 """Traces one request with torch.profiler, and counts the operations of a second one."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -19,13 +20,19 @@ def count(model: torch.nn.Module, generates: bool, request: Callable[[], object]
     return census.counted
 
 
-def trace(model: torch.nn.Module, generates: bool, request: Callable[[], object], path: Path) -> Path:
-    """The Chrome trace of one request at `path` (`.json.gz`), with the model's operations marked in it."""
+def trace(
+    model: torch.nn.Module, generates: bool, request: Callable[[], object], path: Path, marked: bool = True
+) -> Path:
+    """The Chrome trace of one request at `path` (`.json.gz`), with `model`'s operations marked in it if `marked`.
+
+    Nothing is marked in compiled models: hooks would have them compiled anew.
+    """
     activities = [ProfilerActivity.CPU]
     on_gpu = next(model.parameters()).is_cuda
     if on_gpu:
         activities.append(ProfilerActivity.CUDA)
-    with Scopes(model, Recorder(), generates), profile(activities=activities) as profiler:
+    scopes = Scopes(model, Recorder(), generates) if marked else nullcontext()
+    with scopes, profile(activities=activities) as profiler:
         request()
         if on_gpu:
             torch.cuda.synchronize()

@@ -74,7 +74,7 @@ def _named(replay: list[Work], sequence: list[str], phase: str) -> list[Work]:
     placed = dict(zip(matrix, labels, strict=True)) if labels else {}
     found, last = [], ""
     for index, piece in enumerate(replay):
-        label = placed.get(index) or _by_name(piece.kernel, last)
+        label = placed.get(index) or by_name(piece.kernel, last)
         if index in matrix:
             last = label
         found.append(piece._replace(label=label, phase=phase))
@@ -108,7 +108,8 @@ def packed(sequence: Sequence[str]) -> list[str]:
     return found
 
 
-def _by_name(kernel: str, last: str) -> str:
+def by_name(kernel: str, last: str = "") -> str:
+    """The operation that a kernel's name tells, or UNATTRIBUTED; `last` is the product before it in the graph."""
     if _HELPERS.search(kernel) and last:
         return last
     if _is_matrix(kernel):

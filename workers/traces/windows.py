@@ -36,6 +36,12 @@ def windows(steps: int) -> list[Window]:
     return [Window(0, size), Window((steps - size) // 2, size), Window(steps - size, size)]
 
 
+def longer(prompt: torch.Tensor, tokens: int) -> torch.Tensor:
+    """The prompt [batch, length] with its own tokens repeated behind it until there are `tokens` more."""
+    length = prompt.shape[1] + tokens
+    return prompt.repeat(1, -(-length // prompt.shape[1]))[:, :length]
+
+
 @dataclass
 class Sampled:
     """What ran in the windows. Times in ms: `plain_ms` without the profiler, `traced_ms` with it, prompts included."""

@@ -1,0 +1,48 @@
+"""The plan is profiled as well as the baseline: what is left, where, and the floor."""
+
+import json
+
+import pytest
+import torch
+
+from kernels import engine
+from kernels.plan import Plan
+from tests.workers.conftest import TINY, stage_input
+from workers.documents.stages import OpRow, Results
+from workers.harness.context import Context
+from workers.measuring.served_model import load
+from workers.planning.plan_profile import profile_plan, sentence
+from workers.stages import profile
+
+
+def test_the_plans_profile_says_what_is_left_and_the_floor(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(TINY))
+    context = Context(tmp_path, tmp_path, seconds=60)
+    before = profile.run(stage_input("profile"), context)
+    document = stage_input("verify", results=Results(profile=before))
+    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
+    runner = engine.apply(load(document, context), plan)
+    left = profile_plan(runner, plan, load(document, context), document, torch.ones(1, 16, dtype=torch.int64), context)
+    rows, old = ({(row.op, row.phase): row for row in each.rows} for each in (left, before))
+    assert left.attributed_share >= 0.95
+    assert rows["linear down_proj", "decode"].calls == 2 * 7
+    assert rows["linear down_proj", "decode"].floor_ms == pytest.approx(old["linear down_proj", "decode"].floor_ms)
+    assert left.floor_ms == pytest.approx(sum(row.floor_ms or 0 for row in before.rows))
+    assert left.sentence.startswith("A request of the plan takes")
+    assert "cannot take less than" in left.sentence
+
+
+def test_without_a_profile_of_the_baseline_there_is_none(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(TINY))
+    document = stage_input("verify")
+    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
+    assert profile_plan(None, plan, None, document, None, Context(tmp_path, tmp_path, seconds=60)) is None
+
+
+def test_a_plan_of_lower_precision_has_no_floor_to_claim():
+    rows = [OpRow(op="attention", phase="decode", kernel="k", ms=2.0, share=0.5, calls=1, bound="memory")]
+    said = sentence(rows, 4.0, 2.0, 100, None, on_gpu=True)
+    assert said == (
+        "A request of the plan takes 4 ms, 2 ms of it in 100 launches on the device; most of that is attention "
+        "(decode, 2 ms); there is no measured floor for its precision."
+    )

@@ -1,0 +1,141 @@
+"""Where a request of a plan spends its time: what is left, and how far it is from the floor."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+
+import torch
+
+from kernels import engine
+from kernels.engine import Generation, Runner
+from kernels.plan import Plan
+from workers.charts.text import plain
+from workers.documents.stages import OpRow, PlanProfile, ProfileResult, StageInput
+from workers.harness.context import Context
+from workers.measuring.served_model import dtype_of, kind_of
+from workers.planning.precision import lowers_precision
+from workers.traces import attribution, capture, graph_replays, reader, table
+from workers.traces.attribution import Work
+from workers.traces.census import Counted
+from workers.traces.labels import UNATTRIBUTED
+from workers.traces.windows import MOST_STEPS, Sampled, Window, longer, windows
+
+SECONDS_NEEDED = 8.0
+"""With less of the stage left, the plan is not profiled."""
+REQUESTS_TIMED = 3
+ROWS_NAMED = 3
+
+
+def profile_plan(
+    runner: Runner, plan: Plan, model: torch.nn.Module, document: StageInput, prompt: torch.Tensor, context: Context
+) -> PlanProfile | None:
+    """The profile of `runner`, which runs `plan` and is prepared; `model` is the eager one, `prompt` [batch, length].
+
+    None when the run has no profile of the baseline, whose ceilings and floor it needs, when too little time is left,
+    or when the runner cannot be traced.
+    """
+    before = document.results.profile
+    if before is None or context.seconds_left < SECONDS_NEEDED:
+        return None
+    try:
+        return _profile(runner, plan, model, document, before, prompt, context.artifacts)
+    except RuntimeError:  # the verdict's samples are worth more than the profile
+        return None
+
+
+def _profile(
+    runner: Runner, plan: Plan, model: torch.nn.Module, document: StageInput, before: ProfileResult,
+    prompt: torch.Tensor, folder: Path,
+) -> PlanProfile:  # fmt: skip
+    traffic, generates = document.workload.traffic, kind_of(model) == "decoder"
+    steps = traffic.output_tokens - 1 if generates else 0
+    answers = [_answer(runner, prompt, steps + 1, generates) for _ in range(REQUESTS_TIMED)]
+    request_ms = median(map(_wall_ms, answers))
+    spans = windows(steps) if plan.runner != "compiled" else [Window(0, min(steps, MOST_STEPS))]
+    eager = engine.runner("eager", model)
+    found = Sampled()
+    for index, window in enumerate(spans):
+        ids = longer(prompt, window.skipped) if window.skipped else prompt
+        shapes = capture.count(model, generates, _call(eager, ids, window.steps + 1, generates))
+        once = _call(runner, ids, window.steps + 1, generates)
+        once()
+        found.plain_ms += median(once() for _ in range(REQUESTS_TIMED))
+        path = folder / f"plan-{index}.json.gz"
+        found.traced_ms += _trace(runner, plan, model, generates, once, path)
+        work = attribution.attribute(reader.read(path))
+        work = work if plan.runner == "eager" else _named(work, shapes, plan)
+        found.work += [piece for piece in work if not window.skipped or piece.phase == "decode"]
+        found.counted += [each for each in shapes if not window.skipped or each.phase == "decode"]
+        found.steps += window.steps
+    return _result(found, before, document, plan, request_ms, steps)
+
+
+def _trace(
+    runner: Runner, plan: Plan, model: torch.nn.Module, generates: bool, once: Callable[[], float], path: Path
+) -> float:
+    """Traces one call into `path` and returns its ms. Only the eager runner calls modules that can be marked."""
+    traced: list[float] = []
+    marked = plan.runner == "eager"
+    capture.trace(runner.model if marked else model, generates, lambda: traced.append(once()), path, marked)
+    return traced[0]
+
+
+def _answer(runner: Runner, prompt: torch.Tensor, tokens: int, generates: bool) -> Generation:
+    return runner.generate(prompt, tokens) if generates else runner.encode(prompt)
+
+
+def _wall_ms(answer: Generation) -> float:
+    return (answer.times_ns[-1] - answer.start_ns) / 1e6
+
+
+def _call(runner: Runner, prompt: torch.Tensor, tokens: int, generates: bool) -> Callable[[], float]:
+    return lambda: _wall_ms(_answer(runner, prompt, tokens, generates))
+
+
+def _named(work: list[Work], counted: list[Counted], plan: Plan) -> list[Work]:
+    """The work with the names that CUDA graphs' kernels, and kernels outside modules, have by place or by name."""
+    if not any(piece.launch >= 0 for piece in work):
+        return work
+    found = graph_replays.name_replays(work, counted)
+    return [piece._replace(label=_own_name(piece, plan)) if piece.label == UNATTRIBUTED else piece for piece in found]
+
+
+def _own_name(piece: Work, plan: Plan) -> str:
+    if plan.runner == "megakernel" and piece.kernel == "decode":
+        return "megakernel"
+    return graph_replays.by_name(piece.kernel)
+
+
+def _result(
+    found: Sampled, before: ProfileResult, document: StageInput, plan: Plan, request_ms: float, steps: int
+) -> PlanProfile:
+    on_gpu = any(piece.launch >= 0 for piece in found.work)
+    host = 1.0 if on_gpu else min(1.0, found.plain_ms / found.traced_ms)
+    scale = table.Scale(decode=steps / found.steps if found.steps else 1.0, host=host)
+    lower = lowers_precision(plan, dtype_of(document))
+    rows = table.rows(found.work, [] if lower else found.counted, before.ceilings, scale)
+    floor = None if lower else sum(row.floor_ms or 0.0 for row in before.rows)
+    device_ms, launches = sum(row.ms for row in rows), round(sum(scale.of(piece.phase) for piece in found.work))
+    return PlanProfile(
+        request_ms=request_ms,
+        device_ms=device_ms,
+        launches=launches,
+        attributed_share=table.attributed_share(rows),
+        floor_ms=floor,
+        rows=table.with_idle(rows, request_ms),
+        sentence=sentence(rows, request_ms, device_ms, launches, floor, on_gpu),
+    )
+
+
+def sentence(
+    rows: Sequence[OpRow], request_ms: float, device_ms: float, launches: int, floor_ms: float | None, on_gpu: bool
+) -> str:
+    """What a request of the plan takes, where most is left, and what the floor is. `rows` without idle time."""
+    what = "launches on the device" if on_gpu else "operations"
+    said = f"A request of the plan takes {plain(request_ms)} ms, {plain(min(device_ms, request_ms))} ms of it in "
+    said += f"{launches:,} {what}"
+    most = ", ".join(f"{row.op} ({row.phase or 'no phase'}, {plain(row.ms)} ms)" for row in rows[:ROWS_NAMED])
+    said += f"; most of that is {most}" if most else ""
+    if not floor_ms:
+        return f"{said}; there is no measured floor for its precision."
+    return f"{said}; the model's operations cannot take less than {plain(floor_ms)} ms by the measured ceilings."
