@@ -16,6 +16,7 @@ from workers.documents.stages import (
     Feasibility,
     ObjectiveOutcome,
     OpRow,
+    PlanProfile,
     PlanTrial,
     ProfileResult,
     Quality,
@@ -168,6 +169,15 @@ def verify(after_ms: float = 81.0) -> VerifyResult:
     before, after = _side(281, 4.4, 1), _side(after_ms, after_ms / 64, 7)
     return VerifyResult(
         environment=ENVIRONMENT,
+        profile=PlanProfile(
+            request_ms=77,
+            device_ms=70,
+            launches=64,
+            attributed_share=0.98,
+            floor_ms=41,
+            rows=[_row("linear gate_up", "decode", 40, 5e10, 2.5e10, "memory")],
+            sentence="A request of the plan takes 77 ms, 70 ms of it in 64 launches on the device.",
+        ),
         plan=compose().plan,
         before=before,
         after=after,

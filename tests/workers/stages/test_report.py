@@ -27,6 +27,15 @@ def test_keeps_a_self_contained_page_and_the_plan(tmp_path):
     assert json.loads((context.kept_dir / result.plan.sha256).read_text()) == document.results.verify.plan
 
 
+def test_the_plans_own_profile_is_shown_where_there_is_one():
+    document = stage_input()
+    words = "A request of the plan takes 77 ms"
+    assert words in render(document)
+    verify = document.results.verify.model_copy(update={"profile": None})
+    older = document.model_copy(update={"results": document.results.model_copy(update={"verify": verify})})
+    assert words not in render(older)
+
+
 def test_hostile_names_are_escaped():
     document = stage_input()
     workload = document.workload.model_copy(update={"name": "<script>alert(1)</script>"})
