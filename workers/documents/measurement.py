@@ -99,3 +99,16 @@ class Candidate(Document):
     kernels: list[str] = []
     chosen: bool = False
     reason: str = ""
+
+
+class ServedIds(Document):
+    """Ids of timed requests, teacher-forced through the model as it is served today.
+
+    A logit gap is how far the logit of an id lies below the largest one, in standard deviations of its position.
+    """
+
+    tokens: int
+    mean_gap: float
+    largest_gap: float
+    acceptable: bool
+    sentence: str

@@ -5,7 +5,7 @@ from typing import Any, Literal, get_args
 from pydantic import Field
 
 from workers.documents.base import Artifact, Basis, Document
-from workers.documents.measurement import Candidate, Ceilings, Distribution, Environment, Interval
+from workers.documents.measurement import Candidate, Ceilings, Distribution, Environment, Interval, ServedIds
 from workers.documents.model import Counted, Kind, ModelManifest
 from workers.documents.prices import CostLine, PriceBook, Sensitivity
 from workers.documents.workload import Objective, Workload
@@ -180,19 +180,6 @@ class Quality(Document):
     change: Interval
     perplexity_before: float | None = None
     perplexity_after: float | None = None
-    acceptable: bool
-    sentence: str
-
-
-class ServedIds(Document):
-    """Ids of timed requests, teacher-forced through the model as it is served today.
-
-    A logit gap is how far the logit of an id lies below the largest one, in standard deviations of its position.
-    """
-
-    tokens: int
-    mean_gap: float
-    largest_gap: float
     acceptable: bool
     sentence: str
 

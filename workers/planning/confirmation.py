@@ -5,14 +5,13 @@ from dataclasses import dataclass
 
 from kernels.plan import Plan
 from workers.charts.text import times
-from workers.documents.measurement import Environment
+from workers.documents.measurement import Environment, ServedIds
 from workers.documents.stages import (
     ObjectiveOutcome,
     PlanCheck,
     PlanProfile,
     PlanTrial,
     Quality,
-    ServedIds,
     Speedup,
     StageInput,
 )

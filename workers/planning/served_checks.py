@@ -10,7 +10,8 @@ from kernels.measure.roofline import exceeds_peak
 from kernels.ops import BYTES
 from kernels.plan import Plan
 from kernels.proof.served_ids import LogitGaps, logit_gaps
-from workers.documents.stages import ServedIds, StageInput
+from workers.documents.measurement import ServedIds
+from workers.documents.stages import StageInput
 from workers.measuring.traffic import Clients, KeptBatch
 from workers.planning.precision import weights_of
 
