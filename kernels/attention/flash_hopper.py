@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kernels.cuda.occupancy import SHARED_MOST
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase
 from kernels.registry import Refusal, Variant, register
@@ -26,9 +27,6 @@ SHAPES: dict[int, tuple[tuple[int, int, int], ...]] = {
 
 SHAPE = np.dtype([("schedule", "u8"), ("group", "i4"), ("q_len", "i4"), ("kv_len", "i4"), ("scale", "f4")])
 """`struct Shape` of the source."""
-
-SHARED_BYTES = 227 << 10
-"""Shared memory that one block of Hopper may have."""
 
 
 @register
@@ -112,6 +110,6 @@ def _params(case: AttentionCase, params: dict[str, Any]) -> dict[str, int]:
             raise ValueError(f"{FlashHopper.name} takes {', '.join(PARAMS)}, not {name}")
         if value not in allowed[name]:
             raise ValueError(f"{name} is {value!r}, not one of {list(allowed[name])}")
-    if shared_bytes(case, given) > SHARED_BYTES:
+    if shared_bytes(case, given) > SHARED_MOST:
         raise ValueError(f"slots is {given['slots']}: {shared_bytes(case, given)} bytes of shared memory are too many")
     return given

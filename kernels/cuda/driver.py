@@ -35,13 +35,13 @@ def config(
     return Config(grid, (threads, 1, 1), shared_bytes, stream, ctypes.pointer(attribute), 1)
 
 
-def clusters_at_once(function: int, blocks: int, size: int, threads: int, shared_bytes: int) -> int:
-    """How many clusters of `size` blocks of a CUfunction, launched with `blocks`, the GPU holds at the same time.
+def clusters_at_once(function: int, size: int, threads: int, shared_bytes: int) -> int:
+    """The driver's answer to how many clusters of `size` blocks of a CUfunction the GPU runs at once.
 
     Raises RuntimeError with CUDA's code.
     """
     count = ctypes.c_int()
-    launch = config((blocks, 1, 1), threads, shared_bytes, 0, Attribute(CLUSTER_DIMENSION, 0, (size, 1, 1)))
+    launch = config((size, 1, 1), threads, shared_bytes, 0, Attribute(CLUSTER_DIMENSION, 0, (size, 1, 1)))
     failed = driver().cuOccupancyMaxActiveClusters(ctypes.byref(count), ctypes.c_void_p(function), ctypes.byref(launch))
     if failed:
         raise RuntimeError(f"cuOccupancyMaxActiveClusters failed with CUDA error {failed}")

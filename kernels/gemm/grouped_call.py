@@ -11,9 +11,10 @@ from kernels.check_args import check_out, check_tensor
 from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, nothing, size_and_strides
 from kernels.cuda.launch import Launch
+from kernels.cuda.occupancy import SHARED_MOST, clusters_at_once
 from kernels.dtypes import DTYPES
 from kernels.gemm.grouped_hopper import COLUMNS, MOST_ROWS, PARAMS, SOURCE, X_BOXES, constants
-from kernels.gemm.hopper_plan import PAIRS, THREADS
+from kernels.gemm.hopper_plan import THREADS
 from kernels.ops import GroupedCase
 from kernels.tiles.maps import named
 
@@ -38,7 +39,7 @@ class GroupedProduct(CudaCall):
             return Prepared(allocate, lambda _: nothing)
         pairs = -(-case.weight_rows // (2 * COLUMNS))
         most_tiles = rows // MOST_ROWS + case.experts  # each expert may end in the middle of a tile
-        grid = (2 * min(PAIRS, most_tiles * pairs),)
+        grid = (2 * min(clusters_at_once(2, THREADS, SHARED_MOST), most_tiles * pairs),)
         fields = (ends.data_ptr(), 0, rows, case.n, case.k, case.weight_rows, pairs)
         params = np.array(fields, dtype=PARAMS)
         maps = *(named("x", x, (size, 64)) for size in X_BOXES), named("w", w.view(-1, case.k), (COLUMNS, 64))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernels.check_args import check_served
-from kernels.gemm.hopper_plan import C_TYPES, INTERLEAVED, ROW_BYTES, SHARED_MOST, interleaved
+from kernels.cuda.occupancy import SHARED_MOST
+from kernels.gemm.hopper_plan import C_TYPES, INTERLEAVED, ROW_BYTES, interleaved
 from kernels.hardware import Gpu
 from kernels.ops import GroupedCase
 from kernels.registry import Refusal, Variant, register

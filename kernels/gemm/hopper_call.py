@@ -14,6 +14,7 @@ from kernels.check_args import check_out, check_presence, check_tensor
 from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, nothing, size_and_strides
 from kernels.cuda.launch import Launch
+from kernels.cuda.occupancy import SHARED_MOST, clusters_at_once
 from kernels.dtypes import DTYPES
 from kernels.gemm.hopper_plan import C_TYPES, THREADS, Tile, tile_of
 from kernels.ops import LinearCase, Scales
@@ -104,7 +105,7 @@ class HopperLinear(CudaCall):
         y_box = (64, 128 // self.dtype.itemsize)
         x_map, w_map = named("x", x, (128, step)), named("w", w, (tile.columns // 2, step))
         residual_map = None if residual is None else named("residual", residual, y_box)
-        pairs = torch.cuda.get_device_properties(x.device).multi_processor_count // 2
+        pairs = clusters_at_once(2, THREADS, SHARED_MOST)
         grid = (2 * min(-(-row_tiles // 2) * column_tiles, pairs),)
 
         def bind(outputs: Any) -> Launch:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from kernels.cuda.occupancy import H200_CLUSTERS, SHARED_MOST
 from kernels.ops import LinearCase
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ C_TYPES = {"bf16": "bf16", "fp16": "f16"}
 INTERLEAVED = 8
 """For swiglu, this many rows of gate alternate with as many of up."""
 
-SHARED_MOST = 227 * 1024
 ROW_BYTES = 128
 ROWS = 128
 """Rows of x in a tile."""
@@ -22,8 +22,8 @@ LONG_SUM = 8192
 """Values of k beyond which e4m3 sums need promotion to pass the accuracy gate; with fp16 outputs they always need it.
 """
 
-PAIRS = 66
-"""Clusters of two blocks that the supported GPUs run at once."""
+PAIRS = H200_CLUSTERS[2]
+"""Clusters of two blocks that the choice of tiles counts on; a launch asks for its GPU's."""
 
 
 PING_PONG = ({"columns": 192, "stages": 5}, {"columns": 128, "stages": 6})

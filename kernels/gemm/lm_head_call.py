@@ -14,9 +14,10 @@ from torch import Tensor
 from kernels.check_args import check_out, check_presence, check_tensor
 from kernels.cuda.call import CudaCall, Prepared, Workspace, nothing, size
 from kernels.cuda.launch import Launch
+from kernels.cuda.occupancy import SHARED_MOST
 from kernels.dtypes import DTYPES
-from kernels.gemm.skinny_call import SchedulerCounters, check_stream, kernel, macros, parameters, sm_count
-from kernels.gemm.skinny_config import CANDIDATES_BYTES, SHARED_MOST, TileConfig
+from kernels.gemm.skinny_call import SchedulerCounters, check_stream, kernel, macros, parameters
+from kernels.gemm.skinny_config import CANDIDATES_BYTES, TileConfig
 from kernels.ops import LmHeadCase
 from kernels.ops.lm_head import TOP_K
 from kernels.ops.token_feedback import TokenFeedback
@@ -36,10 +37,10 @@ FEEDBACK = np.dtype(
 """`struct Feedback` of lm_head.cu."""
 
 
-def head_macros(config: TileConfig, case: LmHeadCase, sms: int, dynamic: bool = False) -> dict[str, int]:
+def head_macros(config: TileConfig, case: LmHeadCase, at_once: int, dynamic: bool = False) -> dict[str, int]:
     """The macros of lm_head.cu. KEYS is the number of logits of a row that each lane of a warp examines."""
     top = CANDIDATES if case.sampling == "top_k_p" else 0
-    keys = -(-config.most_units(sms) * config.unit_rows // 32) if top else 1
+    keys = -(-config.most_units(at_once) * config.unit_rows // 32) if top else 1
     return macros(config, case.dtype, False, False, dynamic) | {
         "TOP": top, "KEYS": keys, "FEEDBACK_BYTES": FEEDBACK.itemsize,
     }  # fmt: skip
@@ -87,22 +88,22 @@ class LmHead(CudaCall):
         allocate = partial(torch.empty, case.m, dtype=torch.int64, device=x.device)
         if case.m == 0:
             return Prepared(allocate, lambda _: nothing)
-        sms = sm_count(x.device.index)
-        compiled = tuple(head_macros(config, case, sms, self.counters is not None).items())
-        blocks = config.groups(sms)
+        at_once = config.at_once()
+        compiled = tuple(head_macros(config, case, at_once, self.counters is not None).items())
+        blocks = config.groups(at_once)
         shape = (case.m, blocks, self.top or 1)
         found = self.found.take(stream, partial(torch.empty, shape, dtype=torch.int64, device=x.device))
         given: dict[str, Any] = {"row_scales": w[1]} if len(w) > 1 else {}
         if self.counters is not None:
             given["counters"] = self.counters.of(w)
-        params = parameters(config, sms, self.pdl, stream=w[0], x=x, y=found, n=case.vocab, **given)
+        params = parameters(config, at_once, self.pdl, stream=w[0], x=x, y=found, n=case.vocab, **given)
         candidates = Launch(
             kernel(SOURCE, "lm_head_candidates", compiled, SHARED_MOST - CANDIDATES_BYTES),
             (blocks,),
-            config.warps * 32 + 64,
+            config.threads,
             (params, *((feedback.position.data_ptr(), feedback.moves.data_ptr()) if feedback else (0, 0))),
             stream,
-            config.shared_bytes(sms, self.pdl),
+            config.shared_bytes(at_once, self.pdl),
             self.pdl,
         )
         join = kernel(SOURCE, "lm_head_join", compiled, 0)

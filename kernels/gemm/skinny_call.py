@@ -13,9 +13,10 @@ from kernels.check_args import check_out, check_presence, check_tensor
 from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, nothing, size
 from kernels.cuda.launch import Launch
+from kernels.cuda.occupancy import SHARED_MOST
 from kernels.dtypes import DTYPES
 from kernels.gemm import skinny_pack as order
-from kernels.gemm.skinny_config import KINDS, SHARED_MOST, STEP_K, TileConfig, can_schedule_dynamically
+from kernels.gemm.skinny_config import KINDS, STEP_K, TileConfig, can_schedule_dynamically
 from kernels.ops import LinearCase
 from kernels.ops.base import EPSILON
 from kernels.quant.absmax import quantised
@@ -120,23 +121,22 @@ def kernel(source: Path, entry: str, given: tuple[tuple[str, int], ...], shared_
     return nvrtc.load(source, entry, dict(given), shared_bytes)
 
 
-@cache
-def sm_count(device: int) -> int:
-    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+def parameters(config: TileConfig, at_once: int, pdl: bool, prefetch_bytes: int = 0, **given: Any) -> Any:
+    """`Params` as a numpy scalar; what is not given is 0.
 
-
-def parameters(config: TileConfig, sms: int, pdl: bool, prefetch_bytes: int = 0, **given: Any) -> Any:
-    """`Params` as a numpy scalar; fields that are not given are 0. Raises ValueError if no ring fits on so few SMs."""
+    Raises ValueError where so few clusters run at once that each has too many units to leave room for a ring.
+    """
     found = np.zeros((), PARAMS)
     own = {
         "m": config.m, "k": config.k, "units": config.units, "steps": config.steps, "x_bytes": config.x_bytes,
-        "stages": config.stages(sms, pdl), "kept_units": config.kept_units(sms),
-        "most_units": config.most_units(sms), "pdl": pdl,
+        "stages": config.stages(at_once, pdl), "kept_units": config.kept_units(at_once),
+        "most_units": config.most_units(at_once), "pdl": pdl,
         "l2_prefetch": prefetch_bytes // (config.chunk * config.step_bytes),
-        "static_units": config.static_units(sms, pdl) if "counters" in given else config.units,
+        "static_units": config.static_units(at_once, pdl) if "counters" in given else config.units,
     }  # fmt: skip
     if not own["stages"]:
-        raise ValueError(f"m is {config.m}: with {sms} SMs each has too many rows of w for the shared memory")
+        clusters = f"{at_once} clusters of {config.splits}"
+        raise ValueError(f"m is {config.m}: {clusters} at once have too many rows of w each for the shared memory")
     for name, value in (own | given).items():
         found[name] = value.data_ptr() if isinstance(value, Tensor) else value
     return found
@@ -205,22 +205,22 @@ class SkinnyLinear(CudaCall):
         allocate = partial(torch.empty, case.m, case.n, dtype=x.dtype, device=x.device)
         if case.m == 0:
             return Prepared(allocate, lambda _: nothing)
-        sms = sm_count(x.device.index)
+        at_once = config.at_once()
         given = {"bias": bias, "residual": residual, "row_scales": w[1] if len(w) > 1 else None}
         there: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         there |= {"stream": w[0], "x": x}
         if self.counters is not None:
             there["counters"] = self.counters.of(w)
         params = parameters(
-            config, sms, self.pdl, self.prefetch_bytes, late_trigger=self.late_trigger, n=case.n, eps=eps, **there
+            config, at_once, self.pdl, self.prefetch_bytes, late_trigger=self.late_trigger, n=case.n, eps=eps, **there
         )
-        shared, grid = config.shared_bytes(sms, self.pdl), (config.groups(sms) * config.splits,)
+        shared, grid = config.shared_bytes(at_once, self.pdl), (config.groups(at_once) * config.splits,)
         entry = kernel(SOURCE, "skinny_linear", self.macros)
 
         def bind(y: Tensor) -> Launch:
             mine = params.copy()
             mine["y"] = y.data_ptr()
-            return Launch(entry, grid, config.warps * 32 + 64, (mine,), stream, shared, self.pdl)
+            return Launch(entry, grid, config.threads, (mine,), stream, shared, self.pdl)
 
         return Prepared(allocate, bind)
 

@@ -7,6 +7,7 @@ block finishes together. The blocks of a cluster (`splits`) share units and divi
 from dataclasses import dataclass
 from functools import cached_property
 
+from kernels.cuda.occupancy import H200_CLUSTERS, SHARED_HALF, SHARED_MOST, clusters_at_once
 from kernels.ops import LinearCase
 
 KINDS = ("same", "fp8", "nvfp4", "int4", "int4_zero")
@@ -17,18 +18,15 @@ STEP_BYTES = {"same": 1024, "fp8": 512, "nvfp4": 576, "int4": 1056, "int4_zero":
 
 CANDIDATES_BYTES = 8 << 10
 """Static shared memory of an LM head's candidates."""
-SHARED_MOST = 232_448
-"""Bytes of shared memory that a block may have."""
-
-SHARED_HALF = 115_712
-"""Bytes that leave room for a second block on the SM: the next kernel's, which fills its ring ahead of time."""
 
 RING_ALONE = 128 << 10
 RING_LEAST = 32 << 10
 CHUNK_MOST = 20 << 10
 MOST_STAGES = 16
-CLUSTERS_LOST = {4: 4}
-"""Clusters fewer than the SMs would hold: a GPC with an SM too many leaves it idle."""
+
+CLUSTERS_SPARED = {4: 1}
+"""Clusters fewer than find room, by their blocks. With 30 of four for 29 on an H200, fp8 16 x 4096 x 14336 took 26.6 µs
+for 25.5 (benchmarks/log/skinny-gemm.md)."""
 
 STATIC_SHARE = 0.6
 """Share of the units that the dynamic scheduler leaves static. Some SMs are a fifth slower than the mean."""
@@ -37,7 +35,7 @@ SPLIT_US, UNIT_US = 2.0, 0.1
 """What joining the splits costs, and finishing a unit."""
 
 SM_KB_PER_US = 33.7
-"""What one of 132 SMs streams when all do."""
+"""What one of an H200's SMs streams when all do."""
 
 
 @dataclass(frozen=True)
@@ -106,24 +104,33 @@ class TileConfig:
         names = ("kind", "rows", "k", "splits", "k_warps", "row_tiles", "warps")
         return " ".join(f"{name}={getattr(self, name)}" for name in names)
 
-    def groups(self, sms: int) -> int:
-        """How many blocks (clusters, when split) divide the units; clusters of 4 leave out what a GPC cannot hold."""
-        return max(1, min(self.units, sms // self.splits - CLUSTERS_LOST.get(self.splits, 0)))
+    @property
+    def threads(self) -> int:
+        """Threads of a block: the consumer warps, a producer and a helper."""
+        return self.warps * 32 + 64
 
-    def most_units(self, sms: int) -> int:
+    def at_once(self) -> int:
+        """Clusters of `splits` blocks, one block an SM, that the current GPU runs at once."""
+        return clusters_at_once(self.splits, self.threads, SHARED_MOST)
+
+    def groups(self, at_once: int) -> int:
+        """How many blocks (clusters, when split) divide the units, where the GPU runs `at_once` of them at once."""
+        return max(1, min(self.units, at_once - CLUSTERS_SPARED.get(self.splits, 0)))
+
+    def most_units(self, at_once: int) -> int:
         """Units of the block that has most."""
-        return -(-self.units // self.groups(sms))
+        return -(-self.units // self.groups(at_once))
 
-    def static_units(self, sms: int, pdl: bool) -> int:
+    def static_units(self, at_once: int, pdl: bool) -> int:
         """Static units beside a dynamic scheduler: what fills the rings, and at least STATIC_SHARE of all."""
-        groups = self.groups(sms)
-        ring = -(-self.stages(sms, pdl) * self.chunk // self.steps)
+        groups = self.groups(at_once)
+        ring = -(-self.stages(at_once, pdl) * self.chunk // self.steps)
         each = max(ring, int(STATIC_SHARE * self.units / groups))
         return min(self.units, groups * each)
 
-    def kept_units(self, sms: int) -> int:
+    def kept_units(self, at_once: int) -> int:
         """Units whose sums a block keeps to the end."""
-        return self.most_units(sms) if self.keep or self.splits > 1 else 0
+        return self.most_units(at_once) if self.keep or self.splits > 1 else 0
 
     @property
     def struct_bytes(self) -> int:
@@ -131,36 +138,40 @@ class TileConfig:
         sums = 2 * self.warps * self.row_tiles * (2 if self.m > 8 else 1) * 640
         return (2 * 16 + 2) * 8 + 16 * 4 + 16 + 16 * self.warps * 4 + 4 * 64 + sums
 
-    def fixed_bytes(self, sms: int) -> int:
+    def fixed_bytes(self, at_once: int) -> int:
         """Shared memory but for the ring: barriers, partial sums, kept sums, scales, bias, residual, x."""
-        rows = self.most_units(sms) * self.unit_rows
-        kept = self.kept_units(sms) * self.m * self.unit_rows * 4
+        rows = self.most_units(at_once) * self.unit_rows
+        kept = self.kept_units(at_once) * self.m * self.unit_rows * 4
         scales = rows * 4 if self.kind in ("fp8", "nvfp4") else 0
         beside = scales + rows * self.row_bytes
         return self.spare + _line(self.struct_bytes) + _line(kept + beside + 128) + _line(self.x_bytes * self.m)
 
-    def stages(self, sms: int, pdl: bool) -> int:
+    def stages(self, at_once: int, pdl: bool) -> int:
         """Chunks of the ring; 0 when the shared memory is too small."""
         chunk = self.chunk * self.step_bytes
-        fixed = self.fixed_bytes(sms)
-        most = min(MOST_STAGES, max(2, self.most_units(sms) * self.steps // self.chunk))
+        fixed = self.fixed_bytes(at_once)
+        most = min(MOST_STAGES, max(2, self.most_units(at_once) * self.steps // self.chunk))
         beside = (SHARED_HALF - fixed) // chunk
         if pdl and beside * chunk >= RING_LEAST:
             return min(most, beside)
         stages = min(most, RING_ALONE // chunk, (SHARED_MOST - fixed) // chunk)
         return stages if stages >= 2 else 0
 
-    def shared_bytes(self, sms: int, pdl: bool) -> int:
+    def shared_bytes(self, at_once: int, pdl: bool) -> int:
         """Dynamic shared memory of a launch."""
-        return self.fixed_bytes(sms) - self.spare + self.stages(sms, pdl) * self.chunk * self.step_bytes
+        return self.fixed_bytes(at_once) - self.spare + self.stages(at_once, pdl) * self.chunk * self.step_bytes
 
-    def microseconds(self, sms: int) -> float:
-        """A guess at the time without the launch: the stream, its imbalance, x read by every block, the joins."""
+    def microseconds(self) -> float:
+        """A guess at the time without the launch: the stream, its imbalance, x read by every block, the joins.
+
+        It is the same on every GPU, an H200's: the first guess decides how weights are packed.
+        """
+        worst_units = self.most_units(H200_CLUSTERS[self.splits])
         unit = self.steps * self.step_bytes / 1000
-        even = self.units * self.splits * unit / sms / SM_KB_PER_US
-        worst = self.most_units(sms) * unit / SM_KB_PER_US
+        even = self.units * self.splits * unit / H200_CLUSTERS[1] / SM_KB_PER_US
+        worst = worst_units * unit / SM_KB_PER_US
         inputs = self.m * self.split_k * 2 / 1000 / 2 / SM_KB_PER_US
-        return (even + worst) / 2 + inputs + (SPLIT_US if self.splits > 1 else 0) + UNIT_US * self.most_units(sms)
+        return (even + worst) / 2 + inputs + (SPLIT_US if self.splits > 1 else 0) + UNIT_US * worst_units
 
 
 def _line(size: int) -> int:
@@ -186,7 +197,7 @@ def weight_kind(case: LinearCase, zero: bool = False) -> str:
 
 
 def configs(
-    kind: str, m: int, rows: int, k: int, keep: bool = False, spare: int = 0, row_bytes: int = 0, sms: int = 132
+    kind: str, m: int, rows: int, k: int, keep: bool = False, spare: int = 0, row_bytes: int = 0
 ) -> list[TileConfig]:
     """Every tile config that fits into shared memory, the best guess first."""
     four_bit = kind not in ("same", "fp8")
@@ -198,4 +209,5 @@ def configs(
         for row_tiles in ((1, 2) if four_bit and m > 8 and warps == 8 else (1,))
         if k_warps <= warps
     ]
-    return sorted((each for each in found if each.stages(sms, False)), key=lambda each: each.microseconds(sms))
+    fitting = (each for each in found if each.stages(H200_CLUSTERS[each.splits], False))
+    return sorted(fitting, key=TileConfig.microseconds)

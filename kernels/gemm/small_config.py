@@ -6,6 +6,7 @@ One wave fills the GPU, or the best of several; a cluster is the `splits` blocks
 from dataclasses import dataclass
 from functools import cached_property
 
+from kernels.cuda.occupancy import H200_CLUSTERS, SHARED_MOST, clusters_at_once
 from kernels.ops import LinearCase
 
 COLUMNS = (16, 32, 64, 96, 128, 192, 256)
@@ -24,10 +25,9 @@ COLUMNS_LEAST = 64
 """Fewer are not worth another tile."""
 
 PANEL = 64
-SHARED_MOST = 232_448 - 4096
+DYNAMIC_MOST = SHARED_MOST - 4096
+"""Bytes of the ring and the sums; barriers and scales lie beside them."""
 STAGES_LEAST, STAGES_MOST = 3, 12
-AT_ONCE = {1: 132, 2: 66, 3: 39, 4: 30, 5: 22, 6: 17, 7: 15, 8: 15}
-"""Clusters of so many blocks, one block an SM, that an H200 runs at once (`cuOccupancyMaxActiveClusters`)."""
 
 MEMORY_KB_PER_US, CACHE_KB_PER_US = 4080.0, 14_200.0
 """What the memory gives; what all SMs together take in."""
@@ -107,13 +107,13 @@ class SmallTileConfig:
     @cached_property
     def alias(self) -> bool:
         """Whether the sums take the place of the ring, which then is longer but costs a barrier."""
-        apart = (SHARED_MOST - self.sums_bytes) // self.stage_bytes
+        apart = (DYNAMIC_MOST - self.sums_bytes) // self.stage_bytes
         return self.splits > 1 and apart < self.panels and (apart - 1) * self.stage_bytes < FLYING_KB * 1000
 
     @cached_property
     def stages(self) -> int:
         """Panels in flight."""
-        room = SHARED_MOST - (0 if self.alias else self.sums_bytes)
+        room = DYNAMIC_MOST - (0 if self.alias else self.sums_bytes)
         return min(STAGES_MOST, self.panels, room // self.stage_bytes)
 
     @property
@@ -139,7 +139,7 @@ class SmallTileConfig:
     def fits(self) -> bool:
         return (
             self.splits * PANEL <= max(PANEL, self.case.k)
-            and self.shared_bytes <= SHARED_MOST
+            and self.shared_bytes <= DYNAMIC_MOST
             and self.registers <= 65_536 // (-(-self.threads // 128) * 128)
             and self.stages >= min(STAGES_LEAST, self.panels)
             and (self.tokens == 1 or self.x_rows >= COLUMNS_LEAST)
@@ -150,10 +150,10 @@ class SmallTileConfig:
     def _fills_x(self) -> bool:
         return self.case.m >= WIDE_FROM and 0 <= self.x_rows * self.tokens - self.case.m < 64
 
-    @property
+    @cached_property
     def waves(self) -> int:
-        """Times that all clusters which fit at once have to run."""
-        return -(-self.clusters // AT_ONCE[self.splits])
+        """Times that all clusters which fit at once, one block an SM, have to run."""
+        return -(-self.clusters // clusters_at_once(self.splits, self.threads, SHARED_MOST))
 
     def microseconds(self) -> float:
         """A guess without the launch: beginning, streaming, joining, writing."""
@@ -192,7 +192,7 @@ def configs(case: LinearCase) -> list[SmallTileConfig]:
     found = [
         SmallTileConfig(case, groups, splits, tokens)
         for groups in (1, 2, 3, 4)
-        for splits in AT_ONCE
+        for splits in H200_CLUSTERS
         for tokens in (1, 2, 4)
     ]
     found += [config for groups in (1, 2, 3, 4) for tokens in (1, 2, 4) for config in _wide(case, groups, tokens)]

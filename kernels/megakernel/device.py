@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernels.cuda import nvrtc
-from kernels.cuda.driver import clusters_at_once
+from kernels.cuda.occupancy import SHARED_MOST, clusters_at_once
 from kernels.megakernel.flagged_words import COUNT_MOST, bin_words, columns_of
 from kernels.megakernel.instructions import ADD, ATTENTION, HEAD, OUT
 from kernels.megakernel.layout import EVEN_HIDDEN, Layout, groups_of, heads_of_columns
@@ -20,7 +20,6 @@ from kernels.ops.sampling import Sampling
 from kernels.tiles.maps import TENSOR_MAP
 
 SOURCES = Path(__file__).parent
-SHARED_MOST = 227 * 1024
 PROLOGUE_HIDDEN = 1024, 2048
 """Hidden sizes above the first and up to the second, where prologue chunks gain in bf16 (benchmarks/log)."""
 PROLOGUE_FEW = 2
@@ -217,11 +216,11 @@ def built(shape: Shape, layout: Layout, tuning: Tuning) -> Build:
     check(program)
     constants = defines(program, tuning)
     kernel = compile_kernel(constants)
-    if program.layout.pairs and 2 * pairs_at_once(kernel, program, constants) < program.layout.sms:
+    if program.layout.pairs and 2 * pairs_at_once(kernel, constants) < program.layout.sms:
         return built(shape, replace(layout, pairs=False), tuning)
     return Build(program, constants, kernel)
 
 
-def pairs_at_once(kernel: Any, program: Program, constants: dict[str, Any]) -> int:
+def pairs_at_once(kernel: Any, constants: dict[str, Any]) -> int:
     """How many pairs of SMs, which are clusters, the GPU holds at the same time."""
-    return clusters_at_once(kernel.kernel.ptr, program.layout.sms, 2, THREADS, shared_bytes(constants))
+    return clusters_at_once(2, THREADS, shared_bytes(constants), kernel)

@@ -7,6 +7,7 @@ import pytest
 from kernels import registry
 from kernels.attention.decode_hopper import SOURCE, STEP, constants, shared_bytes, split_count
 from kernels.cases import check_cases
+from kernels.cuda.occupancy import SHARED_MOST
 from kernels.hardware import GPUS
 from kernels.ops import AttentionCase
 from kernels.proof import gate
@@ -38,7 +39,7 @@ def test_nothing_is_spilled(change):
         given = constants(case, tuning, split_count(case, tuning, 132), bool(case.kv_lengths), case.page_size or 0)
         used = resources(compile_log(SOURCE, given))
         assert (used.spill_stores, used.spill_loads, used.stack) == (0, 0, 0), tuning
-        assert shared_bytes(given) <= 227 << 10
+        assert shared_bytes(given) <= SHARED_MOST
 
 
 def test_splits_fill_the_gpu_and_leave_each_warp_a_step():

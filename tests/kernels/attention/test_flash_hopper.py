@@ -5,6 +5,7 @@ import torch
 
 from kernels.attention.flash_hopper import PARAMS, SHAPES, SOURCE, FlashHopper, constants, shared_bytes
 from kernels.cases import check_cases
+from kernels.cuda.occupancy import SHARED_MOST
 from kernels.hardware import GPUS
 from kernels.ops import AttentionCase
 from kernels.proof import gate
@@ -62,7 +63,7 @@ def test_bad_params_are_named(params):
 def test_offered_params_fit_the_shared_memory():
     for head_dim, shapes in SHAPES.items():
         for shape in shapes:
-            assert shared_bytes(like(head_dim=head_dim), dict(zip(PARAMS, shape, strict=True))) <= 227 << 10
+            assert shared_bytes(like(head_dim=head_dim), dict(zip(PARAMS, shape, strict=True))) <= SHARED_MOST
 
 
 @pytest.fixture

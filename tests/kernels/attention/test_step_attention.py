@@ -11,6 +11,7 @@ from kernels import registry
 from kernels.attention import step_hopper, step_hopper_call
 from kernels.cases.attention import bench_step, check_step
 from kernels.cuda import nvrtc
+from kernels.cuda.occupancy import SHARED_MOST
 from kernels.hardware import GPUS
 from kernels.ops import StepAttentionCase
 from kernels.ops.step_attention import step_attention
@@ -36,7 +37,7 @@ def test_it_compiles_without_spills(head_dim: int, group: int, splits: int, chun
 
 def test_shared_memory_fits_every_case() -> None:
     for head_dim, group in product(step_hopper.HEAD_DIMS, (1, 4, step_hopper.GROUP_MOST)):
-        assert step_hopper.shared_bytes(head_dim, group, step_hopper.CHUNK_MOST[head_dim], 8) <= 227 * 1024
+        assert step_hopper.shared_bytes(head_dim, group, step_hopper.CHUNK_MOST[head_dim], 8) <= SHARED_MOST
 
 
 @pytest.mark.parametrize(

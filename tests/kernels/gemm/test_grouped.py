@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from kernels.cases import check_cases
+from kernels.cuda.occupancy import SHARED_MOST
 from kernels.gemm import grouped_hopper
-from kernels.gemm.hopper_plan import SHARED_MOST
 from kernels.hardware import GPUS
 from kernels.ops import GroupedCase
 from kernels.proof import gate, inputs

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from kernels import cases
+from kernels.cuda.occupancy import SHARED_MOST
 from kernels.gemm import hopper_call
-from kernels.gemm.hopper_plan import PING_PONG, SHARED_MOST, panels_of, space, tile_of
+from kernels.gemm.hopper_plan import PING_PONG, panels_of, space, tile_of
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase
 from kernels.proof import gate

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from kernels import registry
+from kernels.cuda.occupancy import H200_CLUSTERS, SHARED_HALF, SHARED_MOST
 from kernels.gemm.skinny_call import SOURCE, SchedulerCounters, macros, packed, parameters
-from kernels.gemm.skinny_config import KINDS, SHARED_HALF, SHARED_MOST, TileConfig, configs
+from kernels.gemm.skinny_config import KINDS, TileConfig, configs
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase
 from kernels.quant.absmax import quantised, values
@@ -88,13 +89,14 @@ def test_cuts_cover_the_product_and_fit(kind):
         for config in found:
             assert config.units * config.unit_rows >= rows
             assert config.splits * config.split_k >= k
-            assert config.shared_bytes(132, False) <= SHARED_MOST
-            assert 2 <= config.stages(132, True) <= 16
+            at_once = H200_CLUSTERS[config.splits]
+            assert config.shared_bytes(at_once, False) <= SHARED_MOST
+            assert 2 <= config.stages(at_once, True) <= 16
             assert config.x_bytes % 128 == 64
         best = found[0]
         padded = best.splits * best.split_k * best.units * best.unit_rows
         assert padded < 1.08 * rows * k or rows * k < 4_000_000
-        assert best.shared_bytes(132, True) <= SHARED_HALF or m * k > 8192
+        assert best.shared_bytes(H200_CLUSTERS[best.splits], True) <= SHARED_HALF or m * k > 8192
 
 
 def test_the_best_cut_streams_little_more_than_the_weight():
@@ -169,7 +171,7 @@ def test_a_gpu_too_small_for_the_cut_is_named():
     """Few SMs have so many units each that what is kept of them leaves no room for the ring."""
     config = configs("same", 16, 128_256, 2048, keep=True)[0]
     assert parameters(config, 132, False)["stages"] >= 2
-    with pytest.raises(ValueError, match="with 16 SMs"):
+    with pytest.raises(ValueError, match="16 clusters of 1"):
         parameters(config, 16, False)
 
 

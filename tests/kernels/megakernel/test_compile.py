@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kernels.cuda.occupancy import SHARED_MOST
 from kernels.megakernel import device
 from kernels.megakernel.layout import Layout, default_layout
 from kernels.megakernel.program import build
@@ -116,7 +117,7 @@ def test_every_ring_that_is_built_fits(name: str, batch: int) -> None:
     for capacity in (192, 32768):
         found = device.defines(build(shape, default_layout(shape, batch, capacity)), device.Tuning())
         assert found["STAGES"] >= max(8, found["IN_FLIGHT"], found["PREFETCHED_IN_FLIGHT"])
-        assert device.shared_bytes(found) <= device.SHARED_MOST
+        assert device.shared_bytes(found) <= SHARED_MOST
 
 
 def test_an_input_that_leaves_no_room_is_refused() -> None:
