@@ -1,4 +1,4 @@
-"""What the megakernel is compiled with for one model: its constants, its shared memory, the structure of a launch."""
+"""The megakernel's compile-time constants for one model, its shared memory, and the structures of a launch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,23 +21,23 @@ from kernels.tiles.maps import TENSOR_MAP
 
 SOURCES = Path(__file__).parent
 PROLOGUE_HIDDEN = 1024, 2048
-"""Hidden sizes above the first and up to the second, where prologue chunks gain in bf16 (benchmarks/log)."""
+"""Prologue chunks speed up bf16 for hidden sizes above the first value and up to the second (benchmarks/log)."""
 PROLOGUE_FEW = 2
-"""Prologue chunks for which there are registers beside splits or norms of q and k."""
+"""The prologue chunks that fit into registers beside splits or norms of q and k."""
 WARPS = 8
 """Consumer warps."""
 PRODUCER_THREADS = 128
-"""A warpgroup with the producer thread and the RMS-scale warp; consumers get most of its registers by setmaxnreg."""
+"""A warpgroup with the producer thread and the RMS-scale warp; by setmaxnreg consumers get most of its registers."""
 
 UNIT_BATCH = {1: 8, 2: 8, 4: 4, 8: 2}
 """kUnitBatch of parameters.cuh, by kColumns: row tiles that are reduced together."""
 
 SPLIT_KEYS = {32: 256, 64: 256, 128: 192}
-"""Keys worth another split, by head_dim: what the warps of an SM have in registers at once, or somewhat less."""
+"""Keys for which another split saves time, by head_dim: about what the warps of an SM hold in registers at once."""
 FEW_SPLITS, FEW_SPLIT_KEYS = 4, 48
-"""One sequence's splits that OUT merges in no time, and the keys that are then worth another."""
+"""With so few splits of one sequence OUT merges them at almost no cost; then so many keys justify another split."""
 SHARED_SPLIT_KEYS = 128
-"""Where neighbours share the splits, and each merges half of them."""
+"""The same where neighbours share the splits, and each merges half of them."""
 
 POINTERS = (
     "weights", "weight_offset", "program", "program_start", "embedding", "norms", "bias", "qk_norm", "rope",
@@ -59,22 +59,23 @@ _FIELDS = [
     ("stop", np.int32, STOP_TOKENS), ("sampling", SAMPLING, BATCH_MOST),
 ]  # fmt: skip
 PARAMS = np.dtype([*_FIELDS, ("rest", "u1", -np.dtype(_FIELDS, align=True).itemsize % MAP_ALIGNMENT)], align=True)
-"""`struct Params` of parameters.cuh, to its last byte: tensor maps come first, and its size is a multiple of theirs."""
+"""`struct Params` of parameters.cuh with its padding: tensor maps come first, and its size is a multiple of theirs."""
 
 RING_BOX = (32, 1, 64)
-"""Rows, key-value heads and dimensions that one copy brings to the ring: kBoxKeys of ring_keys.cuh."""
+"""Rows, key-value heads and dimensions of one copy into the ring: kBoxKeys of ring_keys.cuh."""
 RING_PROMOTION = 128
-"""Of its rows into the second-level cache, bytes: what lies beside a row is another head's, for other SMs."""
+"""Bytes that a copy brings into the L2 for each row: the bytes beside a row belong to another head, which other SMs
+read."""
 
 
 def check_present(wanted: int, there: int) -> None:
-    """Raises ValueError when blocks of a launch, which wait for each other, cannot all be on the GPU at once."""
+    """Raises ValueError unless all blocks of a launch, which wait for each other, fit on the GPU at once."""
     if wanted > there:
         raise ValueError(f"sms: the layout has {wanted} SMs and the GPU {there}")
 
 
 def sampling_words(sampling: Sequence[Sampling], vocab: int) -> np.ndarray:
-    """The sequences' options as SAMPLING [n]; what has no effect is left out."""
+    """The sequences' options as SAMPLING [n]. Options without effect have neutral values: top_p 1, all others 0."""
     words = np.zeros(len(sampling), dtype=SAMPLING)
     words["top_p"] = 1
     for word, how in zip(words, sampling, strict=True):
@@ -87,11 +88,14 @@ def sampling_words(sampling: Sequence[Sampling], vocab: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Tuning:
-    """Compile-time choices: chunks of gate and up that consumers take while its input comes; chunks in flight from
-    memory, within a long product or while consumers wait for chunks, and from the second-level cache when they were
-    brought into it; bytes of weights brought into that cache beyond the ring, and SM cycles for each 4 KB.
+    """Compile-time choices.
 
-    `trace` notes times, `debug` the words that each instruction touches and the residuals; both take time.
+    - `prologue_chunks`: chunks of gate and up that consumers load into registers while they wait for their input.
+    - `in_flight`: chunks in flight from memory; `long_in_flight` within a long product or while consumers wait for
+      chunks; `prefetched_in_flight` from the L2, after a prefetch.
+    - `prefetch_bytes`: weights that are brought into the L2 beyond the ring; `prefetch_cycles`: SM cycles for each 4
+      KB.
+    - `trace` records times, `debug` the words that each instruction touches and the residuals; both take time.
     """
 
     prologue_chunks: int = 3
@@ -105,7 +109,7 @@ class Tuning:
 
 
 def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
-    """The macros of parameters.cuh; the ring gets the shared memory that is left."""
+    """The macros of parameters.cuh. The ring gets the remaining shared memory."""
     shape, layout = program.shape, program.layout
     longest = max(int(table[:, 5].max()) for table in program.instructions) * 16
     batch = layout.batch
@@ -148,7 +152,7 @@ def prologue_chunks(program: Program, tuning: Tuning) -> int:
 
 
 def split_keys(program: Program) -> int:
-    """Keys worth another split."""
+    """The number of keys that justifies another split."""
     layout = program.layout
     if layout.batch == 1 and layout.splits <= FEW_SPLITS:
         return FEW_SPLIT_KEYS
@@ -208,9 +212,9 @@ class Build:
 
 
 def built(shape: Shape, layout: Layout, tuning: Tuning) -> Build:
-    """The build of a layout for the GPU at hand; without pairs where not all of them find room on it at once.
+    """The build of a layout for the current GPU; without pairs if not all of them fit on it at once.
 
-    Raises InvalidProgram for a program that must not run, and ValueError for one that leaves no room for a ring.
+    Raises InvalidProgram for a program that fails validation, and ValueError for one that leaves no room for a ring.
     """
     program = build(shape, layout)
     check(program)

@@ -11,9 +11,9 @@ from kernels.megakernel.shape import Shape
 from kernels.megakernel.weights import CHUNK_BLOCKS, Format, fitting_chunk, format_of
 
 HEADS_MOST = 8
-"""Query heads of one key-value head that an instruction attends with: columns of a matrix unit's tile."""
+"""The most query heads of one key-value head in an instruction: the columns of a matrix instruction's tile."""
 GROUPS_MOST = 8
-"""Key-value heads that one instruction attends to: each has a warp."""
+"""The most key-value heads that one instruction attends to: each has a warp."""
 HEADS_DEFAULT = 4
 SHORT_CONTEXT, ATTENDING_PARTS, LONG_OUT_PARTS, SPLITS_MOST = 384, 4, 4, 32
 WHOLE_CONTEXT, SHARED_SPLITS, SHARED_FROM, NARROW_COLUMNS = 8192, 64, 48, 256
@@ -21,29 +21,30 @@ WHOLE_CONTEXT, SHARED_SPLITS, SHARED_FROM, NARROW_COLUMNS = 8192, 64, 48, 256
 up to SHARED_SPLITS if there are SHARED_FROM, or if a part of OUT has no more columns than NARROW_COLUMNS."""
 EVEN_SMS, EVEN_HIDDEN = 128, 1024
 SMALL_HIDDEN = 1024
-"""Up to which partials are short enough for more of them and for copies of words: what is measured in megakernel.md."""
+"""Up to this hidden size more partials and copies of words save time: measured in megakernel.md."""
 COPIES_DEFAULT, SMALL_DOWN_PARTS = 4, 4
 ONE_PASS_HIDDEN = 2048
-"""Up to which partials of OUT are short enough for twice as many where that spares a second pass over the keys."""
+"""Up to this hidden size OUT gets twice as many partials if that saves a second pass over the keys."""
 ATTENDED_COLUMNS_MOST = 256
-"""Of the key-value heads whose keys an OUT that attends goes through: with more, splits of the keys take less time."""
+"""The most columns of key-value heads for which OUT attends by itself; with more, splits of the keys take less time."""
 GATED_KILOBYTES_MOST = 40
 SHARED_COLUMNS_MOST = 1024
-"""Of OUT's input, when SMs share its keys: a thread sends 4."""
+"""The most columns of OUT's input when SMs share its keys: a thread sends 4."""
 MERGED_COLUMNS_MOST = 512
-"""Of OUT's input, when SMs share its splits: each half of the threads has all of the heads in it."""
+"""The most columns of OUT's input when SMs share its splits: each half of the threads holds all of its heads."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How the work is cut: SMs, sequences, splits of the keys, and column parts (partials) of each product.
+    """The division of the work: SMs, sequences, splits of the keys, and column parts (partials) of each product.
 
-    `heads` are the query heads of an attention instruction, at most HEADS_MOST. With no splits there are no such
-    instructions: OUT attends by itself, with the heads of its columns. `weights` is the precision they stream in, one
-    of `weights.FORMATS`. `sliced`: an SM keeps some columns of the residual and publishes them normed; otherwise each
-    keeps all. `pairs`: SMs 2i and 2i + 1 have the same columns of OUT, and share the keys to which it attends or the
-    splits that it merges. `copies`: products publish their words so often, and SM i reads copy i % copies.
-    `chunk_blocks` are those of a chunk of weights.
+    - `heads`: query heads of an attention instruction, at most HEADS_MOST.
+    - `splits`: 0 means no attention instructions: OUT attends by itself, with the heads of its columns.
+    - `weights`: the precision in which they stream, one of `weights.FORMATS`.
+    - `sliced`: an SM keeps some columns of the residual and publishes them normed; otherwise each SM keeps all columns.
+    - `pairs`: SMs 2i and 2i + 1 have the same columns of OUT, and share the keys or the splits of these columns.
+    - `copies`: how many copies of its words a product publishes; SM i reads copy i % copies.
+    - `chunk_blocks`: the blocks of a chunk of weights.
     """
 
     sms: int = 132
@@ -60,7 +61,7 @@ class Layout:
 
     @property
     def form(self) -> Format:
-        """How weights lie in the stream."""
+        """The format of the weights in the stream."""
         return replace(format_of(self.weights), chunk_blocks=self.chunk_blocks)
 
 
@@ -86,17 +87,18 @@ def fitted(shape: Shape, layout: Layout) -> Layout:
 def default_layout(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16", sms: int = 132) -> Layout:
     """The layout for a context of up to `capacity` tokens on a GPU of `sms` SMs.
 
-    In a short context and with one sequence OUT attends by itself, unless that is too many keys for one SM: that every
-    SM with columns of a head does so takes less time than handing on what one of them made; neighbours share the keys.
-    Else the keys are split for as long as there are SMs without an attention instruction; they are then so many splits
-    that an SM should merge those of a part of the heads only. Behind a very long context an instruction has all query
-    heads of a key-value head, so that keys are read once, and neighbours share the splits where they are many.
-    With more than one sequence the residual is sliced, so that partials cost little. In a short context an attention
-    instruction then has as few heads as still give each SM one.
+    - One sequence, short context: OUT attends by itself, if one SM can read so many keys in time. Every SM with columns
+      of a head then repeats the work, which takes less time than publishing one SM's result. Neighbours share the keys.
+    - One sequence, longer context: the keys are split as long as there are SMs without an attention instruction. There
+      are then so many splits that an SM merges only part of the heads.
+    - One sequence, very long context: an instruction has all query heads of a key-value head, so that keys are read
+      once. Neighbours share the splits if there are many.
+    - Several sequences: the residual is sliced, so that partials cost little. In a short context an attention
+      instruction has as few heads as still give each SM one instruction.
 
-    Where hidden is a multiple of EVEN_HIDDEN, EVEN_SMS have no more row tiles each than a few more SMs would. One
-    sequence in bf16, which waits for memory and words, then takes less time without the others. In small models SMs
-    mostly wait for words: there are copies of them.
+    If hidden is a multiple of EVEN_HIDDEN, EVEN_SMS SMs have as few row tiles each as a few more SMs would. One
+    sequence in bf16, which waits for memory and words, then takes less time on EVEN_SMS. In small models SMs mostly
+    wait for words: their words get copies.
     """
     if batch == 1 and weights == "bf16" and shape.hidden % EVEN_HIDDEN == 0:
         sms = min(sms, EVEN_SMS)
@@ -126,17 +128,17 @@ def _reading_once(shape: Shape, layout: Layout) -> Layout:
 
 
 def _attending_parts(shape: Shape) -> int:
-    """Into how many parts OUT that attends is cut.
+    """The number of column parts of an OUT that attends.
 
-    Twice the default where partials are short and an SM would otherwise have two key-value heads of 128 dimensions: it
-    would need two passes over their keys.
+    Twice the default if partials are short and an SM would otherwise have two key-value heads of 128 dimensions, which
+    would take two passes over their keys.
     """
     two = shape.head_dim == 128 and shape.kv_heads > ATTENDING_PARTS
     return 2 * ATTENDING_PARTS if two and shape.hidden <= ONE_PASS_HIDDEN else ATTENDING_PARTS
 
 
 def _down_parts(shape: Shape, batch: int, sms: int) -> int:
-    """Into how many parts the columns of `down` are cut.
+    """The number of column parts of `down`.
 
     More parts mean fewer chunks of weights for the busiest SM and fewer gated values for it to read, which must fit
     beside the ring; but every part adds a partial to read. In the cost below, reading a whole partial counts as one
@@ -171,7 +173,7 @@ def groups_of(shape: Shape, head: int, heads: int) -> list[tuple[int, int, int]]
 
 
 def can_attend(shape: Shape, layout: Layout) -> bool:
-    """Whether OUT, cut as `layout` says, has few enough heads in its columns to attend by itself."""
+    """Whether OUT, divided as `layout` says, has few enough heads in its columns to attend by itself."""
     columns = shape.heads * shape.head_dim // 16
     cuts = [round(part * columns / layout.out_parts) for part in range(layout.out_parts + 1)]
     parts = [groups_of(shape, *heads_of_columns(shape, a, b - a)) for a, b in itertools.pairwise(cuts)]
@@ -192,7 +194,7 @@ def can_pair(shape: Shape, layout: Layout) -> bool:
 
 
 def can_copy(shape: Shape, layout: Layout) -> bool:
-    """Whether some SM of each part of OUT, which attends, and of DOWN reads each copy, whatever the rotation."""
+    """Whether each copy has a reader: some SM of each part of OUT, which attends, and of DOWN, for any rotation."""
     if layout.splits or layout.batch > 1 or layout.sms % layout.copies:
         return False
     for op, together in ((OUT, 2 if layout.pairs else 1), (DOWN, 1)):
