@@ -150,7 +150,7 @@ class CudaCall(ABC):
         return out
 
     @abstractmethod
-    def _prepare(self, check: bool, stream: int, out: Any, *arguments: Any, **named: Any) -> Prepared:
+    def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **named: Any) -> Prepared:
         """The call's arguments packed for a stream; with `check`, raises ValueError for a wrong one, `out` included."""
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from kernels.hardware import Gpu
 from kernels.ops import GatedCase, LmHeadCase, RmsNormCase, RopeCase
 from kernels.ops.gated import gated
-from kernels.ops.lm_head import TOP_K, sample
+from kernels.ops.lm_head import TOP_K
 from kernels.ops.paged_kv import slots
 from kernels.ops.rope import rope
 from kernels.registry import Refusal, Variant, register
@@ -147,13 +147,17 @@ class TorchLmHeadSampling(Variant):
         return None
 
     def build(self, case: LmHeadCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(x, w, temperature, top_p, seed, top_k=50) -> ids [m] int64, as `LmHeadSkinny.build` has it."""
+        """f(x, w, temperature, top_p, seed, stream, index, top_k=50) -> ids [m] int64, as `LmHeadSkinny.build` says."""
         import torch.nn.functional as F
+
+        from kernels.fused.torch_sampling import sample
 
         _no_params(self.name, params)
 
-        def draw(x: Any, w: Any, temperature: Any, top_p: Any, seed: Any, top_k: int = TOP_K) -> Any:
-            return sample(F.linear(x, w), temperature, top_p, seed, top_k)
+        def draw(
+            x: Any, w: Any, temperature: Any, top_p: Any, seed: Any, stream: Any, index: Any, top_k: int = TOP_K
+        ) -> Any:
+            return sample(F.linear(x, w), temperature, top_p, seed, stream, index, top_k)
 
         return draw
 

@@ -1,28 +1,20 @@
 // The next token of each row of x without writing the logits: every block keeps its candidates, one small kernel joins
 // them. A candidate is 64 bits: the logit, made an integer of the same order, above the complement of its token, so
-// that the larger one wins and, of equal logits, the earlier token.
+// that the larger one wins and, of equal logits, the earlier token. NaN is the lowest.
 //
 //   TOP = 0   argmax: a block's candidate for each row
 //   TOP = 64  sampling: a block's 64 best, sorted; the joined 64 are cut to top_k, then to top_p, and one is drawn
+#include "gumbel_max.cuh"
 #include "skinny.cuh"
 
 using namespace skinny;
 
 constexpr int kTop = TOP ? TOP : 1, kPairs = 2;  // a sorted list: candidates lane and lane + 32
 constexpr int kJoiners = 16, kAtOnce = 5;        // warps of the joining kernel; lists that each asks for at once
+constexpr float kLowestFinite = -0x1.fffffep127f;
 
-__device__ __forceinline__ u32 ordered(float x) {
-  const u32 bits = __float_as_uint(x + 0.f);  // the two zeros are one
-  if (x != x) return 0xffffffff;              // NaN is the largest, as torch has it
-  return bits & 0x80000000 ? ~bits : bits | 0x80000000;
-}
-__device__ __forceinline__ float value_of(u64 candidate) {
-  const u32 key = candidate >> 32;
-  return __uint_as_float(key & 0x80000000 ? key & 0x7fffffff : ~key);
-}
-__device__ __forceinline__ u64 candidate(float x, int token) { return (u64)ordered(x) << 32 | (u32)~token; }
+__device__ __forceinline__ u32 key_of(u64 candidate) { return (u32)(candidate >> 32); }
 __device__ __forceinline__ int token_of(u64 candidate) { return (int)~(u32)candidate; }
-__device__ __forceinline__ u64 larger(u64 a, u64 b) { return a > b ? a : b; }
 
 // One merge of a bitonic sort: sorts a list that rises and then falls (or the reverse, from SIZE on) in falling order.
 using List = u64[kPairs];
@@ -92,13 +84,13 @@ __device__ __forceinline__ int among(const u32 (&keys)[KEYS], Wanted wanted) {
   return __reduce_add_sync(~0u, count[0] + count[1] + count[2] + count[3]);
 }
 
-// One warp: the 64 best of a row, KEYS logits a lane. The 64th largest is found bit by bit, or a number that exactly 64
+// One warp: the 64 best of a row that are not NaN, KEYS logits a lane. The 64th largest is found bit by bit, or a number that exactly 64
 // reach; of logits equal to it, those with the smallest tokens are taken.
 __device__ __forceinline__ void best_of_row(List& list, const Logits& logits, u64* room) {
   const int lane = threadIdx.x % 32, first = logits.share.first * kUnitOutputs;
   u32 keys[KEYS];
 #pragma unroll
-  for (int i = 0; i < KEYS; i++) keys[i] = i * 32 + lane < logits.count ? ordered(logits[i * 32 + lane]) : 0;
+  for (int i = 0; i < KEYS; i++) keys[i] = i * 32 + lane < logits.count ? key_of(candidate(logits[i * 32 + lane], 0)) : 0;
   u32 threshold = 0;
 #pragma unroll 1
   for (u32 bit = 1u << 31; bit; bit /= 2) {
@@ -162,13 +154,13 @@ extern "C" __global__ void __launch_bounds__(kBlock, 1)
   }
 }
 
-// A number in [0, 1) with 24 bits from a seed (splitmix64).
-__device__ __forceinline__ float uniform(u64 seed) {
-  seed += 0x9e3779b97f4a7c15;
-  seed = (seed ^ seed >> 30) * 0xbf58476d1ce4e5b9;
-  seed = (seed ^ seed >> 27) * 0x94d049bb133111eb;
-  return (float)((seed ^ seed >> 31) >> 40) * 0x1p-24f;
-}
+// How the rows are drawn: arrays of m values, and one top_k.
+struct Settings {
+  const float *temperature, *top_p;
+  const long long *seed, *stream, *index;
+  int top_k;
+};
+static_assert(sizeof(Settings) == SETTINGS_BYTES, "lm_head_call.SETTINGS");
 
 __device__ __forceinline__ float sum_until(float x) {
 #pragma unroll
@@ -179,34 +171,46 @@ __device__ __forceinline__ float sum_until(float x) {
   return x;
 }
 
-// One warp draws from the sorted list: the first top_k, of these the fewest whose share reaches top_p. A largest logit
-// that is no finite number is taken itself.
-__device__ __forceinline__ int drawn(const List& list, float temperature, int top_k, float top_p, u64 seed) {
-  const int lane = threadIdx.x % 32;
+// One warp draws row m's token from its sorted list by the rule of kernels/ops/sampling.py. A largest logit that is no
+// finite number is taken itself; 0 where all are NaN. -1 where top-k keeps the last candidate of a full list: tokens
+// that the list does not hold may then be kept as well.
+__device__ __forceinline__ int drawn(const List& list, const Settings& how, int m) {
+  const int lane = threadIdx.x % 32, last = how.top_k - 1;
+  const float temperature = how.temperature[m], top_p = how.top_p[m];
   const u64 first = __shfl_sync(~0u, list[0], 0);
-  const float largest = value_of(first);
+  if (!first) return 0;
+  const float largest = logit_of(first);
   if (!(temperature > 0) || largest - largest != 0) return token_of(first);
-  float share[kPairs], until[kPairs];
+  const u64 low = __shfl_sync(~0u, list[0], last % 32), high = __shfl_sync(~0u, list[1], last % 32);
+  u32 threshold = max(key_of(last < 32 ? low : high), key_of(candidate(kLowestFinite, 0)));
+  if (key_of(__shfl_sync(~0u, list[1], 31)) >= threshold) return -1;
+  const float inverse_temperature = 1.f / temperature;
+  if (top_p < 1.f) {
+    float share[kPairs], until[kPairs];
 #pragma unroll
-  for (int e = 0; e < kPairs; e++)
-    share[e] = lane + 32 * e < top_k && list[e] ? __expf((value_of(list[e]) - largest) / temperature) : 0.f;
-  until[0] = sum_until(share[0]);
-  const float half = __shfl_sync(~0u, until[0], 31);
-  until[1] = half + sum_until(share[1]);
-  const float all = __shfl_sync(~0u, until[1], 31);
-  float kept = 0;
+    for (int e = 0; e < kPairs; e++)
+      share[e] = key_of(list[e]) >= threshold ? __expf((logit_of(list[e]) - largest) * inverse_temperature) : 0.f;
+    until[0] = sum_until(share[0]);
+    const float half = __shfl_sync(~0u, until[0], 31);
+    until[1] = half + sum_until(share[1]);
+    const float wanted = top_p * __shfl_sync(~0u, until[1], 31);
+    u32 smallest = key_of(first);
 #pragma unroll
-  for (int e = 0; e < kPairs; e++)
-    if (share[e] > 0 && (until[e] - share[e] < top_p * all || lane + 32 * e == 0)) kept = fmaxf(kept, until[e]);
-  kept = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(kept)));
-  const float wanted = uniform(seed) * kept;
-  u32 place = 64;
+    for (int e = 0; e < kPairs; e++)
+      if (key_of(list[e]) >= threshold && until[e] - share[e] < wanted) smallest = min(smallest, key_of(list[e]));
+    threshold = __reduce_min_sync(~0u, smallest);
+  }
+  u64 best = 0;
 #pragma unroll
-  for (int e = 0; e < kPairs; e++)
-    if (share[e] > 0 && until[e] > wanted) place = min(place, lane + 32u * e);
-  place = min(__reduce_min_sync(~0u, place), 63u);
-  const u64 low = __shfl_sync(~0u, list[0], place % 32), high = __shfl_sync(~0u, list[1], place % 32);
-  return token_of(place < 32 ? low : high);
+  for (int e = 0; e < kPairs; e++) {
+    const int token = token_of(list[e]);
+    const float score =
+        gumbel_score(logit_of(list[e]), inverse_temperature, how.seed[m], how.stream[m], how.index[m], token);
+    if (key_of(list[e]) >= threshold) best = larger(best, candidate(score, token));
+  }
+#pragma unroll
+  for (int o = 16; o; o /= 2) best = larger(best, __shfl_xor_sync(~0u, best, o));
+  return token_of(key_of(best) ? best : first);
 }
 
 // Token feedback: what the next step begins with. The embedding's row of each token [m][words], and the host's copy of
@@ -220,10 +224,9 @@ struct Feedback {
 };
 static_assert(sizeof(Feedback) == FEEDBACK_BYTES, "lm_head_call.FEEDBACK");
 
-// One block a row: joins the candidates of all blocks. ids: [m] int64.
+// One block a row: joins the candidates of all blocks. ids: [m] int64. The embedding that follows -1 is token 0's.
 extern "C" __global__ void __launch_bounds__(kJoiners * 32)
-    lm_head_join(const u64* candidates, long long* ids, int blocks, int top_k, const float* temperature,
-                 const float* top_p, const long long* seed, const Feedback feedback) {
+    lm_head_join(const u64* candidates, long long* ids, int blocks, const Settings how, const Feedback feedback) {
   __shared__ u64 lists[kJoiners][64];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, m = blockIdx.x;
   griddepcontrol_wait();
@@ -258,9 +261,9 @@ extern "C" __global__ void __launch_bounds__(kJoiners * 32)
     __syncthreads();
   }
   if (warp == 0) {
-    const int token = TOP ? drawn(list, temperature[m], top_k, top_p[m], (u64)seed[m]) : token_of(list[0]);
+    const int token = TOP ? drawn(list, how, m) : token_of(list[0]);
     if (lane == 0) {
-      ids[m] = token, lists[0][0] = token;
+      ids[m] = token, lists[0][0] = max(token, 0);
       if (feedback.seen && *feedback.position < feedback.rows)
         *(volatile long long*)&feedback.seen[*feedback.position * gridDim.x + m] = token;
     }

@@ -42,11 +42,10 @@ class _LmHead(Variant):
     def build(self, case: LmHeadCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
         """f(x [m, k], w) -> ids [m] int64; w is what `pack` returned.
 
-        With sampling f(x, w, temperature, top_p, seed, top_k=50): temperature and top_p float32 [m], seed int64 [m], a
-        new one for each token, top_k from 1 to 64. Of the top_k largest logits, divided by the temperature, the fewest
-        whose probability among them reaches top_p are kept, and one is drawn; temperature 0 takes the largest, and so
-        does a row whose largest logit is infinite or NaN (which counts as the largest of all). The same arguments give
-        the same tokens.
+        With sampling f(x, w, temperature, top_p, seed, stream, index, top_k=50): float32 [m] temperature and top_p,
+        int64 [m] seed, stream and index, top_k from 1 to 63. Row i is drawn as `kernels.ops.sampling.choose` draws
+        token `index[i]` of its sequence; the same arguments give the same tokens. Where equal logits make top-k keep
+        64 tokens or more, the id is -1: a block passes 64 candidates on.
         """
         from kernels.gemm.lm_head_call import LmHead
 

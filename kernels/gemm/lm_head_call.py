@@ -2,7 +2,7 @@
 CUDA to run.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,13 @@ from kernels.dtypes import DTYPES
 from kernels.gemm.skinny_call import SchedulerCounters, check_stream, kernel, macros, parameters
 from kernels.gemm.skinny_config import CANDIDATES_BYTES, TileConfig
 from kernels.ops import LmHeadCase
-from kernels.ops.lm_head import TOP_K
+from kernels.ops.lm_head import SETTING_DTYPES, TOP_K
 from kernels.ops.token_feedback import TokenFeedback
 
 SOURCE = Path(__file__).with_name("lm_head.cu")
 
 CANDIDATES = 64
-"""Candidates that a block keeps of each row when sampling: the largest top_k."""
+"""Candidates that a block keeps of each row when sampling. Top-k keeps fewer: the last shows whether more are equal."""
 
 JOIN_THREADS = 512
 
@@ -36,13 +36,16 @@ FEEDBACK = np.dtype(
 )
 """`struct Feedback` of lm_head.cu."""
 
+SETTINGS = np.dtype([*((name, np.uint64) for name in SETTING_DTYPES), ("top_k", np.int32)], align=True)
+"""`struct Settings` of lm_head.cu: the addresses of a row's settings, and top_k."""
+
 
 def head_macros(config: TileConfig, case: LmHeadCase, at_once: int, dynamic: bool = False) -> dict[str, int]:
     """The macros of lm_head.cu. KEYS is the number of logits of a row that each lane of a warp examines."""
     top = CANDIDATES if case.sampling == "top_k_p" else 0
     keys = -(-config.most_units(at_once) * config.unit_rows // 32) if top else 1
     return macros(config, case.dtype, False, False, dynamic) | {
-        "TOP": top, "KEYS": keys, "FEEDBACK_BYTES": FEEDBACK.itemsize,
+        "TOP": top, "KEYS": keys, "FEEDBACK_BYTES": FEEDBACK.itemsize, "SETTINGS_BYTES": SETTINGS.itemsize,
     }  # fmt: skip
 
 
@@ -70,18 +73,20 @@ class LmHead(CudaCall):
     def _prepare(
         self,
         check: bool,
-        stream: int,
+        cuda_stream: int,
         out: Any,
         x: Tensor,
         w: tuple[Tensor, ...],
         temperature: Tensor | None = None,
         top_p: Tensor | None = None,
         seed: Tensor | None = None,
+        stream: Tensor | None = None,
+        index: Tensor | None = None,
         top_k: int = TOP_K,
         feedback: TokenFeedback | None = None,
     ) -> Prepared:
         case, config = self.case, self.config
-        settings = {"temperature": temperature, "top_p": top_p, "seed": seed}
+        settings = {"temperature": temperature, "top_p": top_p, "seed": seed, "stream": stream, "index": index}
         if check:
             self._check(x, w, settings, top_k)
             check_out(out, (case.m,) if feedback is None else (case.m, 1), (torch.int64,))
@@ -92,7 +97,7 @@ class LmHead(CudaCall):
         compiled = tuple(head_macros(config, case, at_once, self.counters is not None).items())
         blocks = config.groups(at_once)
         shape = (case.m, blocks, self.top or 1)
-        found = self.found.take(stream, partial(torch.empty, shape, dtype=torch.int64, device=x.device))
+        found = self.found.take(cuda_stream, partial(torch.empty, shape, dtype=torch.int64, device=x.device))
         given: dict[str, Any] = {"row_scales": w[1]} if len(w) > 1 else {}
         if self.counters is not None:
             given["counters"] = self.counters.of(w)
@@ -102,17 +107,16 @@ class LmHead(CudaCall):
             (blocks,),
             config.threads,
             (params, *((feedback.position.data_ptr(), feedback.moves.data_ptr()) if feedback else (0, 0))),
-            stream,
+            cuda_stream,
             config.shared_bytes(at_once, self.pdl),
             self.pdl,
         )
         join = kernel(SOURCE, "lm_head_join", compiled, 0)
-        sizes = np.int32(blocks), np.int32(min(top_k, case.vocab))
-        rest = (*(0 if each is None else each.data_ptr() for each in settings.values()), packed_feedback(feedback))
+        rest = np.int32(blocks), packed_settings(settings, min(top_k, case.vocab)), packed_feedback(feedback)
 
         def bind(ids: Tensor) -> Callable[[], None]:
-            arguments = (found.data_ptr(), ids.data_ptr(), *sizes, *rest)
-            second = Launch(join, (case.m,), JOIN_THREADS, arguments, stream, pdl=True)
+            arguments = (found.data_ptr(), ids.data_ptr(), *rest)
+            second = Launch(join, (case.m,), JOIN_THREADS, arguments, cuda_stream, pdl=True)
 
             def launch() -> None:
                 candidates()
@@ -126,13 +130,21 @@ class LmHead(CudaCall):
         case = self.case
         check_tensor("x", x, (case.m, case.k), (DTYPES[case.dtype],), layout="contiguous", aligned=16)
         check_stream(w, self.config)
-        if not 1 <= top_k <= CANDIDATES:
-            raise ValueError(f"top_k is {top_k}: from 1 to {CANDIDATES} are possible")
+        if not 1 <= top_k < CANDIDATES:
+            raise ValueError(f"top_k is {top_k}: from 1 to {CANDIDATES - 1} are possible")
         for name, value in settings.items():
             check_presence(name, value, bool(self.top), f"sampling is {case.sampling}")
             if value is not None:
-                dtype = torch.int64 if name == "seed" else torch.float32
-                check_tensor(name, value, (case.m,), (dtype,), layout="contiguous")
+                check_tensor(name, value, (case.m,), (getattr(torch, SETTING_DTYPES[name]),), layout="contiguous")
+
+
+def packed_settings(settings: Mapping[str, Tensor | None], top_k: int) -> Any:
+    """`SETTINGS` as a numpy scalar, zeros for what is None."""
+    found = np.zeros((), SETTINGS)
+    for name, value in settings.items():
+        found[name] = 0 if value is None else value.data_ptr()
+    found["top_k"] = top_k
+    return found
 
 
 def packed_feedback(feedback: TokenFeedback | None) -> Any:

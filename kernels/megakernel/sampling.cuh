@@ -2,47 +2,12 @@
 // rule in numpy is kernels/ops/sampling.py; docs/kernels/megakernel.md tells how SMs find the threshold together.
 #pragma once
 #include "attended.cuh"
+#include "gumbel_max.cuh"
 
 static_assert(BATCH <= WARPS, "each sequence's token is chosen by a warp of its own");
 
-// A logit and its token as one number: ordered by logit, then by the smaller token. NaN is the lowest; -0 equals 0.
-__device__ __forceinline__ u64 candidate(float logit, int token) {
-  const u32 bits = __float_as_uint(logit + 0.f);
-  const u32 ordered = logit != logit ? 0 : bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-  return (u64)ordered << 32 | (u32)~token;
-}
-__device__ __forceinline__ float logit_of(u64 candidate) {
-  const u32 ordered = (u32)(candidate >> 32);
-  return __uint_as_float(ordered & 0x80000000u ? ordered & 0x7fffffffu : ~ordered);
-}
-__device__ __forceinline__ u64 larger(u64 a, u64 b) { return a > b ? a : b; }
-
-// Philox 4x32-10 (Salmon et al., SC 2011), its first 32 bits.
-__device__ __forceinline__ u32 philox(u64 key, u32 a, u32 b, u32 c) {
-  u32 d = 0, first = (u32)key, second = (u32)(key >> 32);
-#pragma unroll
-  for (int i = 0; i < 10; i++) {
-    const u32 one = a * 0xD2511F53u, two = c * 0xCD9E8D57u;
-    const u32 one_high = __umulhi(a, 0xD2511F53u), two_high = __umulhi(c, 0xCD9E8D57u);
-    a = two_high ^ b ^ first;
-    b = two;
-    c = one_high ^ d ^ second;
-    d = one;
-    first += 0x9E3779B9u;
-    second += 0xBB67AE85u;
-  }
-  return a;
-}
-
 __device__ __forceinline__ bool drawn(const Sampling& how) { return how.inverse_temperature > 0; }
 __device__ __forceinline__ bool truncates(const Sampling& how) { return how.top_k || how.top_p < 1.f; }
-
-// logit / temperature + gumbel: its largest over some tokens is a draw from the softmax over them.
-__device__ __forceinline__ float noisy(const Sampling& how, float logit, int token, int index) {
-  const float bits = (float)philox(how.seed, token, index, how.stream);
-  const float uniform = fminf(fmaf(bits, 0x1p-32f, 0x1p-33f), 0x1.fffffep-1f);
-  return logit * how.inverse_temperature - __logf(-log1pf(-uniform));
-}
 
 // One warp: the best candidate of sequence `b` over all SMs, two words each at `from`, `stride` words from SM to SM.
 __device__ __forceinline__ u64 best_of_all(const Params& p, Shared& s, const Instruction& end, u32 flag,
@@ -237,12 +202,14 @@ __device__ __forceinline__ bool exchange_bins(const Params& p, Shared& s, const 
 // The best noisy score of this SM's tokens of sequence `b` that are kept; a whole block takes part.
 __device__ __forceinline__ u64 best_kept(const Params& p, Shared& s, int step, int b) {
   const Search& q = s.sample.search[b];
+  const Sampling& how = p.sampling[b];
   const float* logits = own_logits(p, s, step, b);
   u64 best = 0;
   for (int i = threadIdx.x; i < s.head_count; i += kConsumers) {
     const int token = s.head_first + i;
     if (logits[i] >= q.threshold)
-      best = larger(best, candidate(noisy(p.sampling[b], logits[i], token, p.position + step + 1), token));
+      best = larger(best, candidate(gumbel_score(logits[i], how.inverse_temperature, how.seed, how.stream,
+                                                 p.position + step + 1, token), token));
   }
 #pragma unroll
   for (int o = 16; o; o >>= 1) best = larger(best, __shfl_xor_sync(~0u, best, o));

@@ -2,12 +2,14 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from kernels.ops.base import BLOCK_ELEMENTS, BYTES, MATRIX_RATE, Arguments, BaseCase, DType, Outputs, Sampling, Weights
 from kernels.ops.oracle import Failed, Oracle, Tolerance
+from kernels.ops.sampling import Sampling as Draw
+from kernels.ops.sampling import choose, gumbel
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
 
 TOP_K = 50
 """The candidates that sampling keeps where the call does not say."""
+
+SETTING_DTYPES = {"temperature": "float32", "top_p": "float32", "seed": "int64", "stream": "int64", "index": "int64"}
+"""What a sampled LM head is given beside x and w, [m] each, and torch's name of its dtype. They are the fields of
+`kernels.ops.sampling.Sampling` and the drawn token's index in its sequence; a seed's bits count as unsigned."""
 
 
 class LmHeadCase(BaseCase):
@@ -57,9 +63,8 @@ class LmHeadCase(BaseCase):
     def reference(self, arguments: Arguments) -> Outputs:
         found = logits(arguments["x"], arguments["w"])
         if self.sampling == "argmax":
-            return (found.argmax(dim=-1),)
-        settings = {name: arguments[name] for name in ("temperature", "top_p", "seed")}
-        return (sample(found, **settings),)
+            return (found.masked_fill(found.isnan(), -math.inf).argmax(dim=-1),)
+        return (sample(found, {name: arguments[name] for name in SETTING_DTYPES}),)
 
     @property
     def longest_sum(self) -> int:
@@ -72,8 +77,7 @@ class LmHeadCase(BaseCase):
         found = self.continuous(used)
         if self.sampling == "argmax":
             return ArgmaxOracle(truth, own, rounding, found)
-        settings = {name: drawn[name] for name in ("temperature", "top_p", "seed")}
-        return SampledOracle(truth, own, rounding, found, settings)
+        return SampledOracle(truth, own, rounding, found, {name: drawn[name] for name in SETTING_DTYPES})
 
 
 def logits(x: "Tensor", w: "Tensor") -> "Tensor":
@@ -84,42 +88,23 @@ def logits(x: "Tensor", w: "Tensor") -> "Tensor":
     return torch.cat([x @ block.to(x.dtype).T for block in w.split(rows)], dim=-1)
 
 
-def sample(logits: "Tensor", temperature: Any, top_p: Any, seed: Any, top_k: int = TOP_K) -> "Tensor":
-    """ids [m] int64 drawn from logits [m, vocab], as `LmHeadSkinny.build` says; the settings are [m]."""
-    order, until, wanted = distribution(logits, temperature, top_p, seed, top_k)
-    place = (until <= wanted[:, None]).sum(dim=1).clamp(max=order.shape[1] - 1)
-    return order.gather(1, place[:, None])[:, 0]
-
-
-def distribution(
-    logits: "Tensor", temperature: Any, top_p: Any, seed: Any, top_k: int
-) -> "tuple[Tensor, Tensor, Tensor]":
-    """Of each row: its top_k tokens in falling order [m, top_k], the probability up to each of those that are kept
-    (1 from the last kept one on), and the number in [0, 1) that decides. At temperature 0 only the first is kept.
-    """
+def sample(logits: "Tensor", settings: Arguments, top_k: int = TOP_K) -> "Tensor":
+    """ids [m] int64 that `kernels.ops.sampling.choose` draws from logits [m, vocab], rounded to float32."""
     import torch
 
-    best, order = logits.double().topk(min(top_k, logits.shape[1]), dim=1)
-    heat = temperature.double()[:, None]
-    share = torch.softmax((best - best[:, :1]) / heat.clamp_min(1e-30), dim=1)
-    until = share.cumsum(dim=1)
-    kept = (until - share < top_p.double()[:, None]) & (heat > 0)
-    kept[:, 0] = True
-    until = (share * kept).cumsum(dim=1)
-    until = torch.where(kept, until / until[:, -1:], torch.ones_like(until))
-    return order, until, uniform(seed)
+    rows = zip(logits.float().cpu().numpy(), samplings(settings, top_k), strict=True)
+    drawn = [choose(row, how, index) for row, (how, index) in rows]
+    return torch.tensor(drawn, dtype=torch.int64, device=logits.device)
 
 
-def uniform(seed: "Tensor") -> "Tensor":
-    """splitmix64 (Steele, Lea and Flood, OOPSLA 2014) of each int64 seed: its upper 24 bits as float64 in [0, 1)."""
-    z = seed + -0x61C8864680B583EB  # 0x9e3779b97f4a7c15
-    for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
-        z = (z ^ z >> shift & (1 << 64 - shift) - 1) * factor  # 0xbf58476d1ce4e5b9, 0x94d049bb133111eb
-    return ((z ^ z >> 31 & (1 << 33) - 1) >> 40 & (1 << 24) - 1).double() / (1 << 24)
+def samplings(settings: Arguments, top_k: int) -> list[tuple[Draw, int]]:
+    """How each row is drawn, and the index of its token."""
+    rows = zip(*(settings[name].tolist() for name in SETTING_DTYPES), strict=True)
+    return [(Draw(heat, top_k, share, seed % (1 << 64), stream), index) for heat, share, seed, stream, index in rows]
 
 
 def _settings(m: int, make: "Maker") -> Arguments:
-    """Temperatures, top_p and seeds of m rows; every fourth row is greedy."""
+    """Settings of m rows, each row with its own; every fourth row is greedy."""
     import torch
 
     draw = torch.Generator().manual_seed(m + make.seed)
@@ -129,6 +114,8 @@ def _settings(m: int, make: "Maker") -> Arguments:
         "temperature": temperature,
         "top_p": 0.5 + torch.rand(m, generator=draw) / 2,
         "seed": torch.randint(-(2**62), 2**62, (m,), generator=draw),
+        "stream": torch.randint(0, 2**32, (m,), generator=draw),
+        "index": torch.randint(0, 2**31, (m,), generator=draw),
     }
     return {name: value.to(make.device) for name, value in found.items()}
 
@@ -140,8 +127,7 @@ class ArgmaxOracle(Oracle):
     logits: "Tensor"
 
     def _compare(self, position: int, output: "Tensor", when: str) -> list[Tolerance]:
-        if bool(((output < 0) | (output >= self.logits.shape[1])).any()):
-            raise Failed(f"It returned a token {when} that is not in the vocabulary, or was never written.")
+        _check_ids(output, self.logits.shape[1], when)
         best, scale = self.logits.max(dim=-1).values, float(self.logits.abs().max())
         short, torchs = (
             float((best - self.logits.gather(1, ids.long()[:, None])[:, 0]).max()) / max(scale, 1e-300)
@@ -153,10 +139,10 @@ class ArgmaxOracle(Oracle):
 
 @dataclass
 class SampledOracle(Oracle):
-    """Drawn tokens: the error is how far the number that decided lies outside of the chosen token's share.
+    """Drawn tokens: the error is the smallest change of scores and shares that makes the chosen token the right one.
 
-    A token that is not among those kept has its share at the end. The limit is twice torch's own error plus what
-    float32 rounding of the logits does to a probability.
+    The limit is twice torch's own error, plus what float32 rounding does to a logit over its temperature and to the
+    noise, which is at most 23.
     """
 
     logits: "Tensor"
@@ -165,23 +151,52 @@ class SampledOracle(Oracle):
     def _compare(self, position: int, output: "Tensor", when: str) -> list[Tolerance]:
         import torch
 
-        order, until, wanted = distribution(self.logits, top_k=TOP_K, **self.settings)
-        off, torchs = (float(_outside(ids, order, until, wanted).max()) for ids in (output, self.own[position]))
+        _check_ids(output, self.logits.shape[1], when)
+        off, torchs = (float(_off(ids, self.logits, self.settings).max()) for ids in (output, self.own[position]))
         heat = self.settings["temperature"]
         coldest = float(heat[heat > 0].min()) if bool((heat > 0).any()) else 1.0
-        single = torch.finfo(torch.float32).eps * math.sqrt(self.logits.shape[1])
-        limit = 2 * torchs + single * max(1.0, float(self.logits.abs().max()) / coldest)
+        size = math.sqrt(self.logits.shape[1]) * max(1.0, float(self.logits.abs().max()) / coldest)
+        limit = 2 * torchs + torch.finfo(torch.float32).eps * (23 + size)
         return [Tolerance(off, limit, off <= limit)]
 
 
-def _outside(ids: "Tensor", order: "Tensor", until: "Tensor", wanted: "Tensor") -> "Tensor":
-    """Of each row, how far `wanted` lies outside of the share of its id (1 at the end where it has none)."""
+def _check_ids(ids: "Tensor", vocab: int, when: str) -> None:
+    if bool(((ids < 0) | (ids >= vocab)).any()):
+        raise Failed(f"It returned a token {when} that is not in the vocabulary, or was never written.")
+
+
+def _off(ids: "Tensor", logits: "Tensor", settings: Arguments, top_k: int = TOP_K) -> "Tensor":
+    """Of each row, by how much its id is wrong [m]; logits [m, vocab] are float64.
+
+    An id is wrong by as much as it lies outside of what is kept. It is also wrong by the lead in score of any other
+    token, or by that token's margin inside of what is kept, if this is less: a change of that size drops the token.
+    """
     import torch
 
-    before = torch.cat([torch.zeros_like(until[:, :1]), until[:, :-1]], dim=1)
-    found = order == ids.long()[:, None]
-    low = torch.where(found, before, torch.zeros_like(before)).sum(dim=1)
-    high = torch.where(found, until, torch.zeros_like(until)).sum(dim=1)
-    missing = ~found.any(dim=1)
-    low, high = low + missing.double(), high + missing.double()
-    return (low - wanted).clamp_min(0) + (wanted - high).clamp_min(0)
+    heat, top_p = (settings[name].double()[:, None] for name in ("temperature", "top_p"))
+    scaled = logits / torch.where(heat > 0, heat, 1.0)
+    best, order = scaled.topk(min(top_k + 1, logits.shape[1]))
+    beyond = best[:, top_k:] if best.shape[1] > top_k else torch.full_like(best[:, :1], -math.inf)
+    best, order = best[:, :top_k], order[:, :top_k]
+    share = torch.softmax(best, dim=1)
+    tokens = torch.cat([order, ids.long()[:, None]], dim=1)  # the last column is the chosen token's
+    mine = scaled.gather(1, tokens)
+    before = torch.cat([share.cumsum(dim=1) - share, (share * (best > mine[:, -1:])).sum(dim=1, keepdim=True)], dim=1)
+    last = best[:, -1:]
+    margin = torch.minimum(
+        torch.where(mine >= last, mine - beyond, mine - last), torch.where(top_p < 1, top_p - before, math.inf)
+    )
+    score = mine + _noise(tokens, settings).to(mine.device)
+    lead = score - score[:, -1:]
+    wrong = torch.minimum(lead, margin).amax(dim=1).clamp_min(0)
+    drawn = torch.maximum(wrong, (-margin[:, -1]).clamp_min(0))
+    return torch.where(heat[:, 0] > 0, drawn, best[:, 0] - mine[:, -1])
+
+
+def _noise(tokens: "Tensor", settings: Arguments) -> "Tensor":
+    """The Gumbel noise of tokens [m, n], float64 on the host."""
+    import numpy as np
+    import torch
+
+    rows = zip(tokens.cpu().numpy(), samplings(settings, 0), strict=True)
+    return torch.from_numpy(np.stack([gumbel(how, index, row) for row, (how, index) in rows])).double()

@@ -1,15 +1,16 @@
-"""How the next token is drawn, for every runner, and the reference of it in numpy. Imports without torch.
+"""How the next token is drawn, by every runner and by the LM head, and its reference in numpy. Imports without torch.
 
 A draw is an argmax: of `logit / temperature + gumbel` over the tokens that top-k and top-p keep, which has exactly the
 softmax's distribution over them (Gumbel-max). The noise of a token is a function of seed, stream, index of the token
 in its sequence and the token's id alone: the same request gives the same answer, whatever runs beside it.
 
 What is kept follows transformers: top-k first, then the nucleus of what is left. Tokens whose logits equal that of the
-last one kept are kept too.
+last one kept are kept too. NaN is below every number: a token whose logit is NaN is taken only where all are NaN.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +19,11 @@ Floats = NDArray[np.float32]
 Numbers = NDArray[np.uint64]
 
 TEMPERATURES = (0.01, 100.0)
-_MULTIPLIERS = np.array([0xD2511F53, 0xCD9E8D57], dtype=np.uint64)
-_STEPS = np.array([0x9E3779B9, 0xBB67AE85], dtype=np.uint64)
-_LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+LOW = 0xFFFFFFFF
+"""The lower 32 bits of a number."""
 ROUNDS = 10
+Words = Any
+"""Numbers of 32 bits in 64: a numpy array of uint64, a torch tensor of int64, or, in a key, an int."""
 
 
 @dataclass(frozen=True)
@@ -76,22 +78,22 @@ def of_batch(sampling: Samplings, batch: int) -> list[Sampling]:
     return list(sampling)
 
 
-def philox(key: tuple[int, int], counter: Numbers) -> Numbers:
-    """Philox 4x32-10 (Salmon et al., SC 2011): counters [..., 4] of 32 bits to as many random numbers [..., 4]."""
-    a, b, c, d = (counter[..., i].astype(np.uint64) for i in range(4))
-    first, second = np.uint64(key[0]), np.uint64(key[1])
+def philox(key: tuple[Words, Words], counter: tuple[Words, Words, Words, Words]) -> tuple[Words, ...]:
+    """Philox 4x32-10 (Salmon et al., SC 2011): the four random numbers of 32 bits for each key and counter."""
+    a, b, c, d = counter
+    first, second = key
     for _ in range(ROUNDS):
-        one, two = a * _MULTIPLIERS[0], c * _MULTIPLIERS[1]
-        a, b, c, d = (two >> _HALF) ^ b ^ first, two & _LOW, (one >> _HALF) ^ d ^ second, one & _LOW
-        first, second = first + _STEPS[0] & _LOW, second + _STEPS[1] & _LOW
-    return np.stack([a, b, c, d], axis=-1)
+        one, two = a * 0xD2511F53, c * 0xCD9E8D57
+        a, b, c, d = (two >> 32 & LOW) ^ b ^ first, two & LOW, (one >> 32 & LOW) ^ d ^ second, one & LOW
+        first, second = first + 0x9E3779B9 & LOW, second + 0xBB67AE85 & LOW
+    return a, b, c, d
 
 
 def gumbel(how: Sampling, index: int, tokens: NDArray[np.integer]) -> Floats:
     """The noise of `tokens` [n] when they stand to become token `index` of their sequence."""
-    counter = np.zeros((len(tokens), 4), dtype=np.uint64)
-    counter[:, 0], counter[:, 1], counter[:, 2] = tokens, index, how.stream
-    bits = philox((how.seed & 0xFFFFFFFF, how.seed >> 32), counter)[:, 0].astype(np.float32)
+    ids = tokens.astype(np.uint64)
+    place, stream, zero = (np.full_like(ids, each) for each in (index, how.stream, 0))
+    bits = philox((how.seed & LOW, how.seed >> 32), (ids, place, stream, zero))[0].astype(np.float32)
     uniform = np.minimum(bits * np.float32(2**-32) + np.float32(2**-33), np.float32(1 - 2**-24))
     return -np.log(-np.log1p(-uniform))
 
@@ -126,6 +128,12 @@ def scores(logits: Floats, how: Sampling, index: int) -> Floats:
 
 
 def choose(logits: Floats, how: Sampling, index: int) -> int:
-    """The token of `logits` [vocab] that becomes token `index` of its sequence; the smaller id when two are equal."""
-    found = scores(logits, how, index)
-    return int(np.argmax(np.where(np.isnan(found), np.float32(-np.inf), found)))
+    """The token of `logits` [vocab] that becomes token `index` of its sequence.
+
+    The smaller id when two are equal; 0 when all logits are NaN.
+    """
+    tokens = np.flatnonzero(~np.isnan(logits) if how.greedy else kept(logits, how))
+    if not tokens.size:
+        return 0
+    found = logits[tokens] if how.greedy else noisy(how, logits[tokens], tokens, index)
+    return int(tokens[np.argmax(found)])

@@ -5,16 +5,16 @@ import re
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kernels import registry
+from kernels.fused import torch_sampling
 from kernels.gemm.lm_head import _configs
 from kernels.gemm.lm_head_call import SOURCE, head_macros
 from kernels.gemm.skinny_config import CANDIDATES_BYTES
 from kernels.hardware import GPUS
 from kernels.ops import LmHeadCase
 from kernels.ops import lm_head as op
+from kernels.ops.sampling import Sampling, kept
 from kernels.proof import gate, inputs
 from tests.kernels.compiling import compile_log
 
@@ -22,49 +22,78 @@ CASE = LmHeadCase(m=4, vocab=200, k=64)
 VARIANTS = ("lm_head_skinny", "lm_head_skinny_fp8", "lm_head_skinny_nvfp4", "lm_head_skinny_int4")
 
 
-def splitmix(seed: int) -> float:
-    """The published generator, in Python's own integers."""
-    mask = (1 << 64) - 1
-    z = (seed + 0x9E3779B97F4A7C15) & mask
-    z = ((z ^ z >> 30) * 0xBF58476D1CE4E5B9) & mask
-    z = ((z ^ z >> 27) * 0x94D049BB133111EB) & mask
-    return ((z ^ z >> 31) >> 40) / (1 << 24)
+def settings(m, temperature=1.0, top_p=1.0, device="cpu"):
+    """Alike for all rows but for their seeds."""
+    found = {"temperature": torch.full((m,), temperature), "top_p": torch.full((m,), top_p), "seed": torch.arange(m)}
+    found |= {"stream": torch.zeros(m, dtype=torch.int64), "index": torch.full((m,), 7)}
+    return {name: value.to(device) for name, value in found.items()}
 
 
-@given(st.integers(-(2**63), 2**63 - 1))
-def test_the_number_of_a_seed_is_splitmix64(seed):
-    assert float(op.uniform(torch.tensor([seed]))[0]) == splitmix(seed)
+def by_torch(logits, given, top_k):
+    return torch_sampling.sample(logits, *(given[name] for name in op.SETTING_DTYPES), top_k)
 
 
-def settings(m, temperature=1.0, top_p=1.0):
-    return {"temperature": torch.full((m,), temperature), "top_p": torch.full((m,), top_p), "seed": torch.arange(m)}
+DRAWS = {"reference": op.sample, "torch": by_torch}
 
 
-def test_a_draw_follows_the_probabilities_of_those_kept():
-    logits = torch.tensor([3.0, 2.5, 1.0, 0.5, -9.0]).expand(20_000, 5)
-    ids = op.sample(logits, **settings(20_000, 0.8, 0.95), top_k=4)
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
+def test_a_draw_follows_the_probabilities_of_those_kept(draw):
+    logits = torch.tensor([3.0, 2.5, 1.0, 0.5, -9.0]).expand(8_000, 5)
+    ids = draw(logits, settings(8_000, 0.8, 0.95), 4)
     share = torch.softmax(logits[0, :4].double() / 0.8, dim=0)
     assert ids.max() == 2  # 0.95 is reached by three
     wanted = share[:3] / share[:3].sum()
-    found = torch.bincount(ids, minlength=3) / 20_000
-    assert (found - wanted).abs().max() < 4 * (0.25 / 20_000) ** 0.5
+    found = torch.bincount(ids, minlength=3) / 8_000
+    assert (found - wanted).abs().max() < 4 * (0.25 / 8_000) ** 0.5
 
 
-@pytest.mark.parametrize(("temperature", "top_p", "top_k"), [(0.0, 1.0, 50), (1.0, 0.0, 50), (1.0, 1.0, 1)])
-def test_the_largest_alone_may_be_left(temperature, top_p, top_k):
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
+@pytest.mark.parametrize(("temperature", "top_p", "top_k"), [(0.0, 1.0, 50), (1.0, 1e-6, 50), (1.0, 1.0, 1)])
+def test_the_largest_alone_may_be_left(temperature, top_p, top_k, draw):
     logits = torch.randn(50, 300, generator=torch.Generator().manual_seed(1))
-    ids = op.sample(logits, **settings(50, temperature, top_p), top_k=top_k)
-    assert torch.equal(ids, logits.argmax(dim=1))
+    assert torch.equal(draw(logits, settings(50, temperature, top_p), top_k), logits.argmax(dim=1))
 
 
-def test_the_gate_tells_a_wrong_draw():
+@pytest.mark.parametrize("top_p", [1.0, 0.8])
+def test_torch_draws_the_tokens_of_the_reference(top_p):
+    """Equal logits, NaN and infinity included; -1 where top-k keeps more than 63 tokens."""
+    logits = torch.randn(40, 300, generator=torch.Generator().manual_seed(2)) * 2
+    logits[:8] = (logits[:8] * 2).round() / 2
+    logits[8:16, 5:9] = float("nan")
+    logits[16, 3], logits[17, :290], logits[18] = float("inf"), -float("inf"), float("nan")
+    given = settings(40, 0.9, top_p)
+    found, expected = by_torch(logits, given, 20), op.sample(logits, given, 20)
+    assert (found >= 0).sum() > 35
+    assert torch.equal(found[found >= 0], expected[found >= 0])
+    logits[0] = 1.0
+    assert by_torch(logits, given, 5)[0] == -1
+
+
+@pytest.mark.parametrize("changed", ["seed", "stream", "index", "temperature"])
+def test_the_gate_tells_a_wrong_draw(changed):
     case = CASE.model_copy(update={"sampling": "top_k_p", "dtype": "fp32", "weights": "fp32"})
     assert gate.check(registry.variant("torch_lm_head_sampling"), case, "cpu").passed
 
     class Off(type(registry.variant("torch_lm_head_sampling"))):
         def build(self, case, params):
             draw = super().build(case, params)
-            return lambda x, w, temperature, top_p, seed: draw(x, w, temperature, top_p, seed + 1)
+            return lambda **given: draw(**given | {changed: given[changed] + 1})
+
+    assert "error" in gate.check(Off(), case, "cpu").sentence
+
+
+@pytest.mark.parametrize("wrong", ["top_k", "top_p"])
+def test_the_gate_tells_tokens_that_should_have_been_left_out(wrong):
+    """Without top-k 150 more tokens compete, without top-p some ten of the 50."""
+    case = CASE.model_copy(update={"m": 64, "sampling": "top_k_p", "dtype": "fp32", "weights": "fp32"})
+
+    class Off(type(registry.variant("torch_lm_head_sampling"))):
+        def build(self, case, params):
+            def draw(x, w, **given):
+                given |= {"top_p": torch.ones_like(given["top_p"])} if wrong == "top_p" else {}
+                return op.sample(x @ w.T, given, 0 if wrong == "top_k" else op.TOP_K)
+
+            return draw
 
     assert "error" in gate.check(Off(), case, "cpu").sentence
 
@@ -97,9 +126,9 @@ def test_nothing_is_spilled(weights, sampling):
 
 
 def test_sums_are_kept_only_to_be_looked_at_again():
-    for sampling, kept in (("argmax", 0), ("top_k_p", 61)):
+    for sampling, units in (("argmax", 0), ("top_k_p", 61)):
         best = _configs(LmHeadCase(m=1, vocab=128_256, k=2048, sampling=sampling))[0]
-        assert dataclasses.replace(best, k_warps=8, warps=8).kept_units(132) == kept
+        assert dataclasses.replace(best, k_warps=8, warps=8).kept_units(132) == units
 
 
 def test_an_argument_on_the_host_is_named():
@@ -122,16 +151,19 @@ def test_the_gate_passes(name, sampling, m, vocab, k, dtype):
 
 
 @pytest.mark.gpu
-def test_equal_logits_go_to_the_earliest_tokens():
+def test_equal_logits_are_kept_together_up_to_63():
     case = LmHeadCase(m=2, vocab=9000, k=64, sampling="top_k_p")
-    variant = registry.variant("lm_head_skinny")
-    weight = variant.pack(case, {}, torch.ones(9000, 64, device="cuda", dtype=torch.bfloat16))
+    variant, w = registry.variant("lm_head_skinny"), torch.zeros(9000, 64, device="cuda", dtype=torch.bfloat16)
+    w[::143] = 1  # 63 tokens, spread over the blocks
     x = torch.ones(2, 64, device="cuda", dtype=torch.bfloat16)
     call, seen = variant.build(case, {}), set()
-    ones = torch.ones(2, device="cuda")
+    weight = variant.pack(case, {}, w)
     for seed in range(300):
-        seen.update(call(x, weight, ones, ones, torch.tensor([seed, seed + 1000], device="cuda"), top_k=5).tolist())
-    assert seen == {0, 1, 2, 3, 4}
+        given = settings(2, device="cuda")
+        seen.update(call(x, weight, **given | {"seed": given["seed"] + 2 * seed}, top_k=5).tolist())
+    assert seen == set(range(0, 9000, 143))
+    w[8999] = 1
+    assert call(x, variant.pack(case, {}, w), **settings(2, device="cuda"), top_k=5).tolist() == [-1, -1]
 
 
 @pytest.mark.gpu
@@ -155,15 +187,13 @@ def test_draws_follow_the_distribution():
     variant, drawn = registry.variant("lm_head_skinny"), inputs.draw(case, "cuda", 9)
     drawn["x"][:] = drawn["x"][:1]
     weight, call = variant.pack(case, {}, drawn["w"]), variant.build(case, {})
-    heat, share = torch.full((16,), 0.9, device="cuda"), torch.full((16,), 0.8, device="cuda")
-    count = torch.zeros(5000, device="cuda")
+    count, given = torch.zeros(5000, device="cuda"), settings(16, 0.9, 0.8, "cuda")
     for draw in range(1250):
-        seed = torch.arange(16, device="cuda") + 16 * draw
-        count += torch.bincount(call(drawn["x"], weight, heat, share, seed), minlength=5000)
-    logits = op.logits(drawn["x"][:1].double(), drawn["w"].double())
-    order, until, _ = op.distribution(logits, heat[:1], share[:1], torch.zeros(1, dtype=torch.int64), 50)
-    wanted = torch.zeros(5000, dtype=torch.float64, device="cuda")
-    wanted[order[0]] = torch.diff(until[0], prepend=torch.zeros(1, device="cuda", dtype=torch.float64))
+        given["index"].fill_(draw)
+        count += torch.bincount(call(drawn["x"], weight, **given), minlength=5000)
+    logits = op.logits(drawn["x"][:1].double(), drawn["w"].double())[0].cpu()
+    keep = torch.from_numpy(kept(logits.float().numpy(), Sampling(0.9, op.TOP_K, 0.8)))
+    wanted = torch.softmax(torch.where(keep, logits / 0.9, -torch.inf), dim=0).cuda()
     assert count[wanted == 0].sum() == 0
     there = wanted * 20_000 > 5
     chi = ((count[there] - wanted[there] * 20_000) ** 2 / (wanted[there] * 20_000)).sum()
@@ -174,7 +204,7 @@ def test_draws_follow_the_distribution():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"top_k": 65}, "top_k is 65"),
+        ({"top_k": 64}, "top_k is 64: from 1 to 63"),
         ({"seed": None}, "seed is missing"),
         ({"top_p": torch.ones(3)}, "top_p has shape"),
     ],

@@ -11,6 +11,7 @@ from kernels.dtypes import DTYPES
 from kernels.gemm import lm_head, lm_head_call, skinny_call, small_call, small_config
 from kernels.gemm.skinny_config import configs
 from kernels.ops import LinearCase, LmHeadCase, reference
+from kernels.ops.lm_head import SETTING_DTYPES, sample
 from kernels.ops.lm_head import logits as logits_of
 from kernels.ops.token_feedback import TokenFeedback
 from kernels.proof import inputs
@@ -29,9 +30,9 @@ extern "C" int run(const Params* p, int blocks, int threads, long shared_bytes, 
                    const long long* moves) {
   return fibers::run(blocks, threads, 1, shared_bytes, [&] { lm_head_candidates(*p, position, moves); });
 }
-extern "C" int join_blocks(const u64* found, long long* ids, int m, int blocks, int top_k, const float* temperature,
-                           const float* top_p, const long long* seed, const Feedback* feedback) {
-  const auto join = [&] { lm_head_join(found, ids, blocks, top_k, temperature, top_p, seed, *feedback); };
+extern "C" int join_blocks(const u64* found, long long* ids, int m, int blocks, const Settings* how,
+                           const Feedback* feedback) {
+  const auto join = [&] { lm_head_join(found, ids, blocks, *how, *feedback); };
   return fibers::run(m, 512, 1, 0, join);
 }"""
 SMALL = """
@@ -116,17 +117,60 @@ def test_lm_head(m, vocab, k, sampling, weights):
     assert torch.equal(tokens(case, variant, given), reference.compute(case, variant.rounded(case, {}, given))[0])
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_a_row_whose_largest_logit_is_no_number_takes_it(value):
-    case = LmHeadCase(m=6, vocab=40, k=64, sampling="top_k_p")
+NAN, INFINITY = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("x", "w"), [(NAN, None), (INFINITY, None), (-INFINITY, None), (None, NAN), (None, INFINITY), (None, -INFINITY)]
+)
+@pytest.mark.parametrize("sampling", ["argmax", "top_k_p"])
+def test_numbers_that_are_not_finite_follow_the_reference(x, w, sampling):
+    """In one row, whose logits are then NaN or infinite; or in one token's weights, whose logits are then in all rows.
+
+    The other rows of the first keep their tokens.
+    """
+    case = LmHeadCase(m=6, vocab=40, k=64, sampling=sampling)
     variant, given = registry.variant("lm_head_skinny"), inputs.draw(case, "cpu", 2)
-    given["temperature"] += 0.5
     before = tokens(case, variant, given)
-    given["x"][1, 5] = value
-    after, logits = tokens(case, variant, given), logits_of(given["x"].double(), given["w"].double())
-    largest = logits[1].isnan() if value != value else logits[1] == float("inf")
-    assert int(after[1]) == int(largest.nonzero()[0])
-    assert torch.equal(after[[0, 2, 3, 4, 5]], before[[0, 2, 3, 4, 5]])
+    if x is not None:
+        given["x"][1, 5] = x
+    else:
+        given["w"][int(before[1]), 5] = w
+    after = tokens(case, variant, given)
+    assert torch.equal(after, case.reference({**given, "x": given["x"].float()})[0])
+    if x is not None:
+        assert torch.equal(after[[0, 2, 3, 4, 5]], before[[0, 2, 3, 4, 5]])
+
+
+@pytest.mark.parametrize(("top_p", "top_k"), [(1.0, 63), (0.9, 63), (0.4, 20), (1.0, 1)])
+def test_many_draws_are_those_of_the_reference(top_p, top_k):
+    """Of the same 16 logits, some of them equal, at sixteen temperatures, seeds, streams and indices."""
+    case = LmHeadCase(m=16, vocab=300, k=64, sampling="top_k_p")
+    given = inputs.draw(case, "cpu", 3)
+    given["w"][100:140] = given["w"][:40]
+    given |= {"temperature": torch.linspace(0.3, 2, 16), "top_p": torch.full((16,), top_p)}
+    exact = logits_of(given["x"].double(), given["w"].double())
+    expected = sample(exact, {name: given[name] for name in SETTING_DTYPES}, top_k)
+    found = tokens(case, registry.variant("lm_head_skinny"), given, top_k=top_k)
+    known = found >= 0
+    assert torch.equal(found[known], expected[known])
+    kept = exact.float() >= exact.float().topk(top_k).values[:, -1:]
+    assert torch.equal(known, kept.sum(dim=1) < 64)
+    assert known.any()
+
+
+def test_more_equal_logits_than_candidates_are_refused():
+    """-1 where top-k keeps 64 tokens or more; a greedy row takes the first."""
+    case = LmHeadCase(m=4, vocab=200, k=64, sampling="top_k_p")
+    given = inputs.draw(case, "cpu", 3)
+    given["w"][:64] = given["w"][70]
+    given["x"][0] = 0
+    given["x"][1] = given["w"][70]  # of 65 equal logits, the largest
+    given["x"][2] = -given["w"][70]  # the smallest
+    given["x"][3] = 0
+    found = tokens(case, registry.variant("lm_head_skinny"), given, top_k=5)
+    assert found[[0, 1, 3]].tolist() == [-1, -1, 0]
+    assert found[2] >= 64
 
 
 def test_the_head_makes_the_turn_to_the_next_token():
@@ -151,7 +195,7 @@ def test_the_head_makes_the_turn_to_the_next_token():
     assert int((feedback.seen == -1).sum()) == 24
 
 
-def tokens(case, variant, given, feedback=None):
+def tokens(case, variant, given, feedback=None, top_k=50):
     """What both kernels of the LM head answer."""
     config, top = lm_head._configs(case)[0], lm_head_call.CANDIDATES if case.sampling == "top_k_p" else 0
     stream, *scales = variant.pack(case, {}, given["w"])
@@ -167,10 +211,9 @@ def tokens(case, variant, given, feedback=None):
     moved = (None, None) if feedback is None else (pointer(feedback.position), pointer(feedback.moves))
     assert kernel.run(address(params), blocks, config.warps * 32 + 64, shared, *moved) == 0
     next_step = address(lm_head_call.packed_feedback(feedback))
-    settings = (pointer(given.get(name)) for name in ("temperature", "top_p", "seed"))
-    assert (
-        kernel.join_blocks(pointer(found), pointer(ids), case.m, blocks, min(50, case.vocab), *settings, next_step) == 0
-    )
+    settings = {name: given.get(name) for name in SETTING_DTYPES}
+    how = address(lm_head_call.packed_settings(settings, min(top_k, case.vocab)))
+    assert kernel.join_blocks(pointer(found), pointer(ids), case.m, blocks, how, next_step) == 0
     return ids.view(-1)
 
 

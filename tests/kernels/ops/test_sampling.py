@@ -30,7 +30,8 @@ CHI_SQUARE_MOST = {3: 21.1, 7: 29.9}
 )
 def test_random_numbers_are_those_of_the_paper(counter: list[int], key: tuple[int, int], expected: list[int]) -> None:
     """The known answers of Random123's own distribution."""
-    assert philox(key, np.array(counter, dtype=np.uint64)).tolist() == expected
+    assert [int(each) for each in philox(key, tuple(np.array(counter, dtype=np.uint64)))] == expected
+    assert [int(each) for each in philox(key, tuple(torch.tensor(counter)))] == expected
 
 
 def chi_square(counts: np.ndarray, expected: np.ndarray) -> float:
@@ -85,6 +86,7 @@ def test_nan_is_never_drawn_and_infinity_always(how: Sampling) -> None:
         assert choose(np.array([nan, 1.0, nan, 1.5, -infinity], dtype=np.float32), how, index) in (1, 3)
         assert choose(np.array([nan, 1.0, infinity, 1.5, infinity], dtype=np.float32), how, index) == 2
     assert choose(np.array([nan, nan], dtype=np.float32), how, 0) == 0
+    assert choose(np.array([nan, -infinity], dtype=np.float32), how, 0) == 1
 
 
 def test_greedy_takes_the_first_of_the_largest() -> None:
