@@ -210,3 +210,13 @@ class TorchRopeCompiled(_Compiled):
     op = "rope"
     summary = "torch's rotation and append compiled by Inductor"
     eager = TorchRope
+
+
+@register
+class TorchLmHeadSamplingCompiled(_Compiled):
+    """torch's product and top-k with generated kernels for the rest; eager, the generator alone takes 160 launches."""
+
+    name = "torch_lm_head_sampling_compiled"
+    op = "lm_head"
+    summary = "torch's product and draw compiled by Inductor"
+    eager = TorchLmHeadSampling
