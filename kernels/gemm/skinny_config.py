@@ -32,10 +32,10 @@ STATIC_SHARE = 0.6
 """Share of the units that the dynamic scheduler leaves static. Some SMs are a fifth slower than the mean."""
 
 SPLIT_US, UNIT_US = 2.0, 0.1
-"""What joining the splits costs, and finishing a unit."""
+"""µs that the sum over splits costs, and µs to finish a unit."""
 
 SM_KB_PER_US = 33.7
-"""What one of an H200's SMs streams when all do."""
+"""KB that one of an H200's SMs streams per µs when all SMs stream."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class TileConfig:
 
     @property
     def layout(self) -> str:
-        """What decides where a packed weight's values lie: configs of equal layouts read the same stream."""
+        """The fields that fix the order of a packed weight's values: configs of equal layouts read the same stream."""
         names = ("kind", "rows", "k", "splits", "k_warps", "row_tiles", "warps")
         return " ".join(f"{name}={getattr(self, name)}" for name in names)
 
@@ -118,7 +118,7 @@ class TileConfig:
         return max(1, min(self.units, at_once - CLUSTERS_SPARED.get(self.splits, 0)))
 
     def most_units(self, at_once: int) -> int:
-        """Units of the block that has most."""
+        """Units of the block with the most units."""
         return -(-self.units // self.groups(at_once))
 
     def static_units(self, at_once: int, pdl: bool) -> int:
@@ -139,7 +139,7 @@ class TileConfig:
         return (2 * 16 + 2) * 8 + 16 * 4 + 16 + 16 * self.warps * 4 + 4 * 64 + sums
 
     def fixed_bytes(self, at_once: int) -> int:
-        """Shared memory but for the ring: barriers, partial sums, kept sums, scales, bias, residual, x."""
+        """Shared memory without the ring: barriers, partial sums, kept sums, scales, bias, residual, x."""
         rows = self.most_units(at_once) * self.unit_rows
         kept = self.kept_units(at_once) * self.m * self.unit_rows * 4
         scales = rows * 4 if self.kind in ("fp8", "nvfp4") else 0

@@ -13,16 +13,16 @@ COLUMNS = (16, 32, 64, 96, 128, 192, 256)
 """Rows of x that a block takes, the N of its warpgroup products."""
 
 WIDE = (*range(48, 161, 8), 192)
-"""Rows of w that are N instead: as many as fill a wave of blocks."""
+"""Rows of w when these are N instead: as many as fill a wave of blocks."""
 
 UNEVEN = 1.25
-"""What products take longer where 16 does not divide N."""
+"""The factor by which products take longer if N is not a multiple of 16."""
 
 WIDE_FROM = 65
-"""Rows of x; fewer leave most of the M of two warpgroups empty."""
+"""The least rows of x for `wide`; with fewer, most of the M of two warpgroups is empty."""
 
 COLUMNS_LEAST = 64
-"""Fewer are not worth another tile."""
+"""The least rows of x for another tile."""
 
 PANEL = 64
 DYNAMIC_MOST = SHARED_MOST - 4096
@@ -30,22 +30,22 @@ DYNAMIC_MOST = SHARED_MOST - 4096
 STAGES_LEAST, STAGES_MOST = 3, 12
 
 MEMORY_KB_PER_US, CACHE_KB_PER_US = 4080.0, 14_200.0
-"""What the memory gives; what all SMs together take in."""
+"""KB per µs that memory delivers, and that all SMs together receive."""
 
 AGAIN = 0.3
-"""Of w that a further tile of x reads, the part that costs as much as the first time."""
+"""The part of w's further reads, one for each further tile of x, that costs as much as the first read."""
 
 LATENCY_US, STEP_US = 1.5, 0.175
-"""From asking for a stage to having it, under load; until one thread has asked for the next."""
+"""µs from the request of a stage to its arrival, under load; µs between a thread's requests of two stages."""
 
 FLYING_KB = 140.0
-"""What must be on its way to an SM; the stage that is being multiplied is not."""
+"""KB that must be in flight to an SM; the stage in use does not count."""
 
 SM_MFLOP_PER_US, PUSH_KB_PER_US = 6.0, 40.0
-"""Products; sums that go to other blocks."""
+"""MFLOP per µs of an SM; KB per µs of partial sums that it sends to other blocks."""
 
 BEGIN_US, JOIN_US, ALIAS_US, END_US = 1.1, 0.25, 1.1, 1.05
-"""Until the first bytes arrive; until pushed sums are announced; until the rings of a cluster are read; y."""
+"""µs until the first bytes arrive; to announce pushed sums; to wait until a cluster's rings are read; to write y."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class SmallTileConfig:
 
     @cached_property
     def columns(self) -> int:
-        """The N of the products: rows of x in a tile, padded, or of w."""
+        """The N of the products: padded rows of x in a tile, or rows of w."""
         return self.wide or next(each for each in COLUMNS if each * self.tokens >= self.case.m)
 
     @property
@@ -87,7 +87,7 @@ class SmallTileConfig:
 
     @cached_property
     def panels(self) -> int:
-        """Steps of 64 columns of k, of the block that has most."""
+        """Steps of 64 columns of k of the block with the most steps."""
         return -(-self.case.k // (PANEL * self.splits))
 
     @property
@@ -96,29 +96,29 @@ class SmallTileConfig:
 
     @cached_property
     def own(self) -> int:
-        """Of 8 rows of x, those whose sums a block owns at most."""
+        """The most rows, of each 8 rows of x, whose sums one block owns."""
         return -(-self.columns // 8 // self.splits)
 
     @cached_property
     def sums_bytes(self) -> int:
-        """Sums that the blocks of a cluster leave with the one that owns them."""
+        """Bytes of partial sums that a cluster's blocks send to the block that owns them."""
         return self.splits * self.own * 8 * self.rows * 4 if self.splits > 1 else 0
 
     @cached_property
     def alias(self) -> bool:
-        """Whether the sums take the place of the ring, which then is longer but costs a barrier."""
+        """Whether the sums reuse the ring's memory; the ring is then longer, but this costs a barrier."""
         apart = (DYNAMIC_MOST - self.sums_bytes) // self.stage_bytes
         return self.splits > 1 and apart < self.panels and (apart - 1) * self.stage_bytes < FLYING_KB * 1000
 
     @cached_property
     def stages(self) -> int:
-        """Panels in flight."""
+        """Stages of the ring, a panel each."""
         room = DYNAMIC_MOST - (0 if self.alias else self.sums_bytes)
         return min(STAGES_MOST, self.panels, room // self.stage_bytes)
 
     @property
     def shared_bytes(self) -> int:
-        """The ring and the sums; y is put together where the ring was."""
+        """Dynamic shared memory: the ring and the sums. y is assembled in the ring's memory."""
         ring, y_bytes = self.stages * self.stage_bytes, self.groups * self.own * 1024
         if self.wide:
             chunks = self.rows // (16 if self.case.gates else 8)
@@ -131,7 +131,7 @@ class SmallTileConfig:
 
     @property
     def registers(self) -> int:
-        """A thread's, about: sums, what is fetched of a residual, addresses."""
+        """Estimated registers of a thread: sums, loaded residual values, addresses."""
         residual = self.columns // 4 + 8 if self.wide else 2 * self.own + 8
         return self.columns // 2 + (residual if self.case.epilogue == "residual" else 0) + 32
 
@@ -152,11 +152,11 @@ class SmallTileConfig:
 
     @cached_property
     def waves(self) -> int:
-        """Times that all clusters which fit at once, one block an SM, have to run."""
+        """Waves of clusters: how often all clusters that fit at once, one block an SM, must run."""
         return -(-self.clusters // clusters_at_once(self.splits, self.threads, SHARED_MOST))
 
     def microseconds(self) -> float:
-        """A guess without the launch: beginning, streaming, joining, writing."""
+        """Estimated µs without the launch: beginning, streaming, joining, writing."""
         joined = 0.0
         if self.splits > 1:
             pushed = self.sums_bytes * (self.splits - 1) / self.splits / 1000
@@ -164,7 +164,7 @@ class SmallTileConfig:
         return self.waves * (BEGIN_US + joined + END_US) + self._streaming()
 
     def _streaming(self) -> float:
-        """What is slowest of memory, cache, the fullest SM's copies and its products."""
+        """The slowest of memory, L2, the busiest SM's copies and its products."""
         case = self.case
         w, x = case.weight_rows * case.k * 2 / 1000, case.m * case.k * 2 / 1000
         steps, stage = self.waves * self.panels, self.stage_bytes / 1000
