@@ -29,8 +29,20 @@ def readable(outer: Mapping[str, str], packages: Iterable[str], closed: Iterable
     """
     names = (*LIBRARY_PATHS, *LIBRARY_FOLDERS, "PYTHONPATH", "WORKER_STAGE_READABLE")
     listed = [path for name in names for path in outer.get(name, "").split(os.pathsep) if os.path.isabs(path)]
+    listed += toolchains(outer)
     code = [str(ROOT / package) for package in (*CODE, *packages)]
     return (*python_files(), *code, *(path for path in listed if not _opens(Path(path), closed)))
+
+
+def toolchains(outer: Mapping[str, str]) -> list[str]:
+    """Where the compilers that CC and CXX name are installed: the folder above their `bin`.
+
+    A compiler reads its own libraries and headers beside its `bin` directory.
+    """
+    commands = (outer.get(name, "").split() for name in ("CC", "CXX"))
+    found = (shutil.which(command[0], path=outer.get("PATH")) for command in commands if command)
+    folders = (Path(each).resolve().parent for each in found if each)
+    return sorted({str(each.parent) for each in folders if each.name == "bin" and each.parent != each.parent.parent})
 
 
 def _opens(path: Path, closed: Iterable[Path]) -> bool:
