@@ -81,7 +81,7 @@ def test_a_variant_must_win_among_its_neighbours() -> None:
     places = LayerOps(Decoder(load("llama")), TRAFFIC)
     found = options_of(places, lambda case: 1.0)
     step = next(case for case in places.cases() if isinstance(case, StepAttentionCase))
-    alone = option(step, 0.9, "step_hopper", splits=8, overlap=True)
+    alone = option(step, 0.9, "step_hopper", splits=8, pdl=True)
     found[step.key].insert(0, alone)
 
     def timer(queries: int, plans: Sequence[Sequence[PlannedOp]]) -> list[float]:
@@ -90,7 +90,7 @@ def test_a_variant_must_win_among_its_neighbours() -> None:
     chosen = search_plan(places, found, timer, always)
     assert not any(op.variant == "step_hopper" for op in chosen.ops)
     assert any(
-        "with torch_step_attention for step_attention in place of step_hopper {'splits': 8, 'overlap': True}" in note
+        "with torch_step_attention for step_attention in place of step_hopper {'splits': 8, 'pdl': True}" in note
         and note.endswith("1.5 against 2 ms, taken.")
         for note in chosen.notes
     )

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ HOSTILE: dict[str, Files] = {
 @pytest.fixture
 def worker(live_server: Any, settings: Any, tmp_path: Path) -> Callable[..., dict[str, bytes]]:
     """`worker(model, user)`: what the worker lays out for the first stage of a new run of the model."""
-    config = WorkerConfig(live_server.url, settings.WORKER_TOKEN, tmp_path, 2**30, 10, "workers.stages")
+    config = replace(WorkerConfig.from_environment(), url=live_server.url, token=settings.WORKER_TOKEN, cache=tmp_path)
 
     def lay_out(model: str, user: User) -> dict[str, bytes]:
         document = sample_results.workload().model_copy(update={"model": model})
