@@ -51,7 +51,7 @@ def _change_words(objective: Objective, gain: Speedup) -> str:
         return f"the change of {ratio.value:.2f}x lies inside the noise floor, which is no difference"
     low, high = (ratio.low, ratio.high) if ratio.value >= 1 else (1 / ratio.high, 1 / ratio.low)
     change = f"the median {objective.title} is {times(ratio.value, objective.unit)} than before"
-    return f"{change} ({low:.2f} to {high:.2f})"
+    return f"{change} ({low:.2f} to {high:.2f} within one process)"
 
 
 def _objective_words(outcome: ObjectiveOutcome) -> str:
