@@ -23,8 +23,10 @@ def test_every_part_compiles_without_spills(name: str) -> None:
 
 
 def test_the_proof_uses_every_header() -> None:
-    headers = {path.name for path in nvrtc.TILES.glob("*.cuh")}
-    named = {name for name in headers for path in nvrtc.TILES.glob("*.cuh") if f'#include "{name}"' in path.read_text()}
+    """`gumbel_max.cuh` stands on the layer; the LM head's tests run it, on the CPU and on a GPU."""
+    layer = [path for path in nvrtc.TILES.glob("*.cuh") if path.name != "gumbel_max.cuh"]
+    headers = {path.name for path in layer}
+    named = {name for name in headers for path in layer if f'#include "{name}"' in path.read_text()}
     assert headers - named == {"tiles.cuh"}
     assert '#include "tiles.cuh"' in PROOF.read_text()
 
