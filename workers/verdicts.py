@@ -25,7 +25,7 @@ import numpy as np
 from workers.documents.stages import Verdict
 
 CONFIDENCE = 0.99
-"""Of every verdict, met or missed, at whatever request measuring stops."""
+"""The confidence of every verdict, met or missed. It holds at any request at which measuring stops."""
 EXTREME = 0.4
 """Share of the capital that is bet on the extreme alternative: that no sample lies beyond the limit, or every one."""
 MET_RATES = np.geomspace(0.08, 0.9, 10)

@@ -13,6 +13,7 @@ from workers.measuring import served_model
 from workers.statistics import Served
 
 KEPT_BATCHES = 16
+"""Timed batches whose ids are kept, so that they can be held against the model's logits."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from workbench.worker_site.urls import api as worker_api
 
 pytestmark = pytest.mark.django_db
 MISSING = "00000000-0000-4000-8000-000000000000"
-OWN_LISTS = {  # answer with the caller's own rows, whoever calls
+OWN_LISTS = {  # answer every caller with the caller's own rows
     ("GET", "/me"),
     ("GET", "/catalogue"),
     ("GET", "/models"),

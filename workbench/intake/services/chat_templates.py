@@ -1,7 +1,7 @@
 """Chat templates of an upload: they are parsed, in Jinja's sandbox and within limits, and never executed.
 
-Nothing in the workbench renders a customer's template. It is stored with the model, so one that is broken, huge or
-plainly made to exhaust whoever renders it is refused all the same. The check bounds no other work of a template.
+Nothing in the workbench renders a customer's template, but it is stored and handed on with the model. A template that
+is broken, huge or plainly made to exhaust the program that renders it is refused. Its other work is not bounded.
 """
 
 from collections.abc import Iterator, Mapping
