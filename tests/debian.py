@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import pwd
 import shutil
 import subprocess
 import tempfile
@@ -32,34 +31,54 @@ def leave_out(config: pytest.Config, items: list[pytest.Item], file: str) -> Non
     items[:] = without
 
 
-@contextlib.contextmanager
-def postgres_server(password: str) -> Iterator[str]:
-    """The address of a PostgreSQL server with a database and a superuser `workbench`, as host:port.
+class PostgresServer:
+    """A PostgreSQL server with a database and a superuser `workbench`, on 127.0.0.1; `address` is host:port.
 
     It refuses to run as root: then it runs as the user postgres.
     """
-    programs, port = postgres_bin(), free_port()
-    assert programs is not None
+
+    def __init__(self, folder: Path, password: str, durable: bool = False) -> None:
+        self.folder, self.password, port = folder, password, free_port()
+        self.address = f"127.0.0.1:{port}"
+        self.url = f"postgres://workbench:{password}@{self.address}/workbench"
+        self.become: list[str] = []
+        (folder / "password").write_text(password)
+        if os.geteuid() == 0:
+            self.become = ["runuser", "-u", "postgres", "--"]
+            for path in (folder, folder / "password"):
+                shutil.chown(path, "postgres", "postgres")
+        options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync={'on' if durable else 'off'}"
+        self._begin = ("-o", options, "-l", str(folder / "log"), "-w", "start")
+        passwords = ("-U", "workbench", "--pwfile", f"{folder}/password")
+        self._run("initdb", "-D", str(folder / "data"), "-A", "scram-sha-256", *passwords)
+        self.start()
+        self._run("createdb", "-h", "127.0.0.1", "-p", str(port), "-U", "workbench", "workbench")
+
+    def start(self) -> None:
+        """Start it, and return when it answers."""
+        self._run("pg_ctl", "-D", str(self.folder / "data"), *self._begin)
+
+    def stop(self) -> None:
+        """End it at once, with every connection, as a crash would; it recovers as it starts."""
+        self._run("pg_ctl", "-D", str(self.folder / "data"), "-m", "immediate", "stop")
+
+    def _run(self, program: str, *arguments: str) -> None:
+        programs = postgres_bin()
+        assert programs is not None
+        command = [*self.become, str(programs / program), *arguments]
+        env = {**os.environ, "PGPASSWORD": self.password}
+        subprocess.run(command, check=True, cwd=self.folder, capture_output=True, env=env)
+
+
+@contextlib.contextmanager
+def postgres_server(password: str, durable: bool = False) -> Iterator[PostgresServer]:
+    """A server in a folder of its own. Unless it is `durable` it never waits for the disk."""
     folder = Path(tempfile.mkdtemp(prefix="workbench-postgres-"))
-    (folder / "password").write_text(password)
-    become: list[str] = []
-    owner = pwd.getpwuid(os.geteuid()).pw_name
-    if os.geteuid() == 0:
-        owner, become = "postgres", ["runuser", "-u", "postgres", "--"]
-        for path in (folder, folder / "password"):
-            shutil.chown(path, owner, owner)
-    data, options = folder / "data", f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
-
-    def postgres(program: str, *arguments: str) -> None:
-        env = {**os.environ, "PGPASSWORD": password}
-        command = [*become, str(programs / program), *arguments]
-        subprocess.run(command, check=True, cwd=folder, capture_output=True, env=env)
-
+    server: PostgresServer | None = None
     try:
-        postgres("initdb", "-D", str(data), "-A", "scram-sha-256", "-U", "workbench", "--pwfile", f"{folder}/password")
-        postgres("pg_ctl", "-D", str(data), "-o", options, "-l", str(folder / "log"), "-w", "start")
-        postgres("createdb", "-h", "127.0.0.1", "-p", str(port), "-U", "workbench", "workbench")
-        yield f"127.0.0.1:{port}"
+        server = PostgresServer(folder, password, durable)
+        yield server
     finally:
-        postgres("pg_ctl", "-D", str(data), "-m", "immediate", "stop")
+        if server:
+            server.stop()
         shutil.rmtree(folder, ignore_errors=True)

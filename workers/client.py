@@ -74,7 +74,10 @@ class Client:
         self._http.headers[CLAIM_HEADER] = token
 
     def claim(self, claim: Claim) -> StageInput:
-        """Claim a stage. Raises Refused when another worker has it or it is not queued."""
+        """Claim a stage. Raises Refused when another worker has it or it is not queued.
+
+        A claim without an answer is sent again under its `claim_id`, so that what it got is not left lying.
+        """
         answer = self._call("POST", "/claim", claim)
         self.claim_token = answer.headers.get(CLAIM_HEADER, "")
         return StageInput.model_validate_json(answer.content)

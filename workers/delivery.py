@@ -44,7 +44,11 @@ def celery_app(name: str, **options: Any) -> Celery:
 @worker_process_init.connect
 @beat_embedded_init.connect
 def _end_with_the_worker(**_: Any) -> None:
-    """A pool or schedule process whose worker was killed must not live on and hold a job or a GPU."""
+    """A pool or schedule process whose worker was killed must not live on and hold a job or a GPU.
+
+    In a process group of its own it is spared the SIGTERM that a service manager sends to the worker's whole group.
+    """
+    os.setpgid(0, 0)
     die_with_parent(os.getppid())
 
 

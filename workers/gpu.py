@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from celery import Task
 from celery.signals import worker_ready
@@ -74,6 +75,7 @@ def run_stage(self: Task, run_id: str, stage: str, attempt: int) -> None:
             attempt=attempt,
             worker=self.request.hostname,
             gpu_class=gpu_class_of(delivery.get("routing_key", "")),
+            claim_id=str(uuid4()),
         )
     except ValidationError as error:
         log.error("dropped a message that names no stage of a run: %s", error)

@@ -28,7 +28,7 @@ def compose() -> Iterator[Compose]:
     """Everything is up and healthy. nginx's workers are another user, who must be able to enter the folder."""
     with tempfile.TemporaryDirectory(prefix="compose-") as folder, postgres_server(SECRETS["POSTGRES_PASSWORD"]) as at:
         Path(folder).chmod(0o755)
-        compose = Compose(Path(folder), at, SECRETS | SETTINGS)
+        compose = Compose(Path(folder), at.address, SECRETS | SETTINGS)
         try:
             compose.start("redis")
             compose.run("migrate")

@@ -11,6 +11,7 @@ A worker's message only says that there is work for its class. The claim takes t
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from django.db import IntegrityError
 from django.db.models import Count, F, Max, Min, Q, QuerySet
 
 from workbench.runs import placement, state
@@ -45,15 +46,26 @@ class _Share(NamedTuple):
         return self[1:4] < other[1:4]
 
 
-def claim(asked: StageKey, worker: str, gpu_class: str) -> Run | None:
+def claim(asked: StageKey, worker: str, gpu_class: str, claim_id: str = "") -> Run | None:
     """Give the worker the run that is next in its class, whichever run its message names.
 
-    Without a class only the asked attempt is to be had. None when there is nothing.
+    Without a class only the asked attempt is to be had. None when there is nothing. The same `claim_id` again, of a
+    worker that got no answer, gets the same run.
     """
+    held = state.claimed(claim_id) if claim_id else None
+    if held is not None:
+        return held
+    try:
+        return _claim_next(asked, worker, gpu_class, claim_id)
+    except IntegrityError:  # the same claim was still being answered
+        return state.claimed(claim_id)
+
+
+def _claim_next(asked: StageKey, worker: str, gpu_class: str, claim_id: str) -> Run | None:
     if not gpu_class:
-        return state.claim(asked, worker)
+        return state.claim(asked, worker, claim_id=claim_id)
     while (run := next_run(gpu_class)) is not None:
-        claimed = state.claim(key_of(run), worker, gpu_class)
+        claimed = state.claim(key_of(run), worker, gpu_class, claim_id)
         if claimed is not None:
             return claimed  # otherwise another worker was quicker
     return None

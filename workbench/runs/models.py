@@ -13,8 +13,9 @@ class Run(models.Model):
     """One workload on its way through the pipeline.
 
     `state` belongs to the run, not to the verdict. `(stage, attempt)` is the attempt that is queued or running; while
-    it runs, `worker` holds it until `lease_until`. `published_at` is when its message last went to the broker, None
-    when that failed. `gpu_class_fixed` keeps a class that was asked for, where otherwise a living worker decides.
+    it runs, `worker` holds it until `lease_until`, by the claim `claim_id`. `published_at` is when its message last
+    went to the broker, None when that failed. `gpu_class_fixed` keeps a class that was asked for, where otherwise a
+    living worker decides.
     """
 
     class State(models.TextChoices):
@@ -41,6 +42,7 @@ class Run(models.Model):
     heartbeat_at = models.DateTimeField(null=True)
     lease_until = models.DateTimeField(null=True)
     published_at = models.DateTimeField(null=True)
+    claim_id = models.UUIDField(null=True, unique=True)
     error = models.JSONField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True)

@@ -71,13 +71,17 @@ def start(run: Run) -> None:
 
 
 @transaction.atomic
-def claim(key: StageKey, worker: str, gpu_class: str = "") -> Run | None:
-    """Give the attempt to `worker`; None when it is not queued, or queued for another GPU class."""
+def claim(key: StageKey, worker: str, gpu_class: str = "", claim_id: str = "") -> Run | None:
+    """Give the attempt to `worker`; None when it is not queued, or queued for another GPU class.
+
+    Raises IntegrityError when the claim of this id has taken another run meanwhile.
+    """
     now = timezone.now()
     rows = _rows(key, Run.State.QUEUED)
     if gpu_class:
         rows = rows.filter(gpu_class=gpu_class)
-    if rows.update(state=Run.State.RUNNING, worker=worker, heartbeat_at=now, lease_until=_lease()) != 1:
+    taken = {"state": Run.State.RUNNING, "worker": worker, "claim_id": claim_id or None}
+    if rows.update(**taken, heartbeat_at=now, lease_until=_lease()) != 1:
         return None
     Run.objects.filter(id=key.run_id, started_at=None).update(started_at=now)
     StageRun.objects.filter(run_id=key.run_id, stage=key.stage).update(
@@ -85,6 +89,11 @@ def claim(key: StageKey, worker: str, gpu_class: str = "") -> Run | None:
     )
     _record(key.run_id, key, "claimed", f"{worker} takes {key.stage}, attempt {key.attempt}")
     return Run.objects.select_related("workload").get(id=key.run_id)
+
+
+def claimed(claim_id: str) -> Run | None:
+    """The run that is held by this claim, whose answer the worker may not have got."""
+    return Run.objects.select_related("workload").filter(claim_id=claim_id, state=Run.State.RUNNING).first()
 
 
 def beat(key: StageKey) -> bool | None:
@@ -242,6 +251,7 @@ def _queue(run: Run, stage: str, attempt: int) -> None:
         attempt=attempt,
         verdict=run.verdict,
         worker="",
+        claim_id=None,
         lease_until=None,
         published_at=None,
     )
@@ -260,6 +270,7 @@ def _finish(run: Run, state: Run.State, message: str, failure: StageFailure | No
         state=state,
         verdict=run.verdict,
         worker="",
+        claim_id=None,
         lease_until=None,
         finished_at=timezone.now(),
         error=failure.model_dump() if failure else None,

@@ -51,9 +51,10 @@ def hello(request: HttpRequest, body: Hello) -> Any:
 def claim(request: HttpRequest, body: Claim, response: HttpResponse) -> StageInput:
     """Take the stage that is next in the worker's class. The header `Claim-Token` belongs into every later call.
 
-    Only one claim of an attempt succeeds. The answer names the run, which need not be the one that was asked for.
+    Only one claim of an attempt succeeds. The answer names the run, which need not be the one that was asked for. A
+    claim that is sent again, with its `claim_id`, is answered again.
     """
-    run = line.claim(body, body.worker, body.gpu_class)
+    run = line.claim(body, body.worker, body.gpu_class, body.claim_id)
     if run is None:
         raise _not_yours(body)
     key = line.key_of(run)
@@ -132,7 +133,7 @@ def _receipt(key: StageKey, sha256: str) -> str:
 
 def _claim_token(run: Run) -> str:
     """What shows that a caller made the claim by which the run is held: only the answer to that claim says it."""
-    return keyed_digest(f"claim {run.id} {run.stage} {run.attempt} {run.worker}")
+    return keyed_digest(f"claim {run.id} {run.stage} {run.attempt} {run.worker} {run.claim_id}")
 
 
 def _check_claim(request: HttpRequest, key: StageKey) -> Run:

@@ -1,6 +1,6 @@
 """Documents between a GPU worker and the workbench. Every one about a stage names its attempt."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import AfterValidator, Field
@@ -43,6 +43,9 @@ class Claim(StageKey):
 
     worker: str = Field(min_length=1, max_length=200)
     gpu_class: str = Field(default="", description="the class of the queue that brought the message, if it was one")
+    claim_id: Annotated[str, AfterValidator(_identity)] | Literal[""] = Field(
+        default="", description="a UUID that the worker makes; the same again is the same claim, not another one"
+    )
 
 
 class Heartbeat(StageKey):

@@ -1,6 +1,7 @@
 """The worker API: one token, one holder of an attempt, and documents that are checked before they count."""
 
 import hashlib
+import uuid
 from typing import Any
 
 import pytest
@@ -50,6 +51,25 @@ def test_a_claim_gets_everything_the_stage_needs(worker: Call, run: Run, key: St
 
 def test_a_second_claim_is_a_409(worker: Call, claimed: dict[str, Any]) -> None:
     assert worker("claim", {**claimed, "worker": "w"}).status_code == 409
+
+
+def test_a_claim_whose_answer_was_lost_is_answered_again(worker: Call, run: Run, key: StageKey) -> None:
+    claim = {**key.model_dump(), "worker": "w", "gpu_class": run.gpu_class, "claim_id": str(uuid.uuid4())}
+    first, again = worker("claim", claim), worker("claim", claim)
+    assert (again.status_code, again.content) == (200, first.content)
+    assert again.headers[CLAIM_HEADER] == first.headers[CLAIM_HEADER]
+    assert run.events.filter(kind="claimed").count() == 1
+    assert worker("claim", claim | {"claim_id": str(uuid.uuid4())}).status_code == 409
+    assert worker("claim", claim | {"claim_id": "no id"}).status_code == 422
+
+
+def test_an_attempt_that_was_given_up_is_not_claimed_again_by_the_old_claim(
+    worker: Call, run: Run, key: StageKey
+) -> None:
+    claim = {**key.model_dump(), "worker": "w", "claim_id": str(uuid.uuid4())}
+    assert worker("claim", claim).status_code == 200
+    assert worker("result", {**key.model_dump(), "died": "its process ended"}).status_code == 204
+    assert worker("claim", claim).status_code == 409
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 
+from tests.debian import PostgresServer
 from tests.sample_results import workload
 from workbench.embedded.broker import find_redis_server, free_port
 
@@ -51,11 +52,12 @@ def alive(pid: int) -> bool:
 class Stack:
     """Redis, web, worker API, a ledger worker with its beat, and a GPU worker of class cpu, on ports of its own.
 
-    `database_url` and `redis_server` default to SQLite and the embedded Redis.
+    `postgres` and `redis_server` default to SQLite and the embedded Redis.
     """
 
-    def __init__(self, directory: Path, database_url: str = "", redis_server: str = "") -> None:
+    def __init__(self, directory: Path, postgres: PostgresServer | None = None, redis_server: str = "") -> None:
         self.directory = directory
+        self.postgres = postgres
         self.redis_server = redis_server or find_redis_server()
         self.redis_port, self.web_port, self.worker_api_port = free_port(), free_port(), free_port()
         self.told = directory / "told"
@@ -75,8 +77,8 @@ class Stack:
             "DJANGO_SETTINGS_MODULE": "workbench.settings",
             "API_REQUESTS_PER_MINUTE": "9999",
         }
-        if database_url:
-            self.env["DATABASE_URL"] = database_url
+        if postgres:
+            self.env["DATABASE_URL"] = postgres.url
         self.worker_env.pop("DATABASE_URL", None)
 
     def start(self) -> None:
@@ -127,10 +129,13 @@ class Stack:
         process.kill()
         process.wait()
 
-    def terminate(self, name: str, seconds: float) -> int:
-        """Ask the process to stop, as `docker compose stop` does; its exit status."""
+    def terminate(self, name: str, seconds: float, group: bool = False) -> int:
+        """Ask the process to stop, as `docker compose stop` does, or its whole process group; its exit status."""
         process = self.processes.pop(name)
-        process.terminate()
+        if group:
+            os.killpg(process.pid, signal.SIGTERM)
+        else:
+            process.terminate()
         return process.wait(seconds)
 
     def submit(self, request: str) -> str:
@@ -211,7 +216,7 @@ class Stack:
     def _start(self, name: str, env: Mapping[str, str], *command: str) -> None:
         with (self.directory / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                command, cwd=ROOT, env=dict(env), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                command, cwd=ROOT, env=dict(env), stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0,
             )  # fmt: skip
 
     def _python(self, *arguments: str) -> str:

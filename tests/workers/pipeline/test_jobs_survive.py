@@ -1,6 +1,8 @@
-"""Killing any process at any moment neither loses a run nor lets a stage count twice. Real processes, real Redis."""
+"""Killing any process at any moment neither loses a run nor lets a stage count twice. Real processes, real Redis.
 
-from collections.abc import Iterator
+The tests that the database decides run on PostgreSQL as well.
+"""
+
 from pathlib import Path
 
 import httpx
@@ -9,15 +11,8 @@ import pytest
 from tests.workers.pipeline.stack import Stack, alive, kill_process, wait_for
 from workers.documents.stages import STAGES
 
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    stack = Stack(tmp_path_factory.mktemp("stack"))
-    try:
-        stack.start()
-        yield stack
-    finally:
-        stack.stop()
+on_both = pytest.mark.databases("sqlite", "postgresql")
+on_postgresql = pytest.mark.databases("postgresql")
 
 
 def _assert_done_once(stack: Stack, run_id: str) -> None:
@@ -58,6 +53,7 @@ def test_killing_the_stage_gives_it_another_attempt(stack: Stack) -> None:
     assert not alive(told["child"])
 
 
+@on_both
 def test_killing_the_worker_leaves_no_orphan_and_loses_no_run(stack: Stack) -> None:
     run_id = stack.submit("hang baseline")
     told = stack.stage_told(run_id)
@@ -73,7 +69,7 @@ def test_orderly_stops_of_the_worker_do_not_count_as_attempts(stack: Stack) -> N
     for attempt in range(1, stops + 1):
         wait_for(lambda attempt=attempt: stack.stage_told(run_id)["attempt"] == attempt, 60, f"attempt {attempt}")
         stage = stack.stage_told(run_id)["pid"]
-        assert stack.terminate("worker", 20) == 0
+        assert stack.terminate("worker", 20, group=attempt > 2) == 0
         assert not alive(stage)
         assert stack.run(run_id)["state"] == "queued"
         stack.start_worker()
@@ -93,6 +89,7 @@ def test_killing_redis_disturbs_no_stage(stack: Stack) -> None:
     assert stack.events(run_id, "claimed") == [(stage, 1) for stage in STAGES]
 
 
+@on_both
 def test_killing_the_web_processes_disturbs_no_stage(stack: Stack) -> None:
     run_id = stack.submit("pause baseline")
     stack.stage_told(run_id)
@@ -107,6 +104,7 @@ def test_killing_the_web_processes_disturbs_no_stage(stack: Stack) -> None:
     _assert_done_once(stack, run_id)
 
 
+@on_both
 def test_killing_the_ledger_worker_and_its_beat_disturbs_no_stage(stack: Stack) -> None:
     run_id = stack.submit("pause baseline")
     stack.stage_told(run_id)
@@ -114,6 +112,18 @@ def test_killing_the_ledger_worker_and_its_beat_disturbs_no_stage(stack: Stack) 
     stack.start_ledger()
     stack.go(run_id)
     _assert_done_once(stack, run_id)
+
+
+@on_postgresql
+def test_a_crash_of_the_database_loses_no_run(stack: Stack) -> None:
+    assert stack.postgres is not None
+    run_id = stack.submit("pause baseline")
+    stack.stage_told(run_id)
+    stack.postgres.stop()
+    stack.postgres.start()
+    stack.go(run_id)
+    _assert_done_once(stack, run_id)
+    assert not list((stack.directory / "data").glob("*.sqlite3"))
 
 
 def test_a_run_submitted_while_redis_is_down_is_sent_later(stack: Stack) -> None:
@@ -124,6 +134,7 @@ def test_a_run_submitted_while_redis_is_down_is_sent_later(stack: Stack) -> None
     _assert_done_once(stack, run_id)
 
 
+@on_both
 def test_one_of_many_claims_wins_and_a_message_that_redis_lost_is_sent_again(stack: Stack) -> None:
     stack.kill("worker")
     claimed, lost = stack.submit("nothing"), stack.submit("nothing")
