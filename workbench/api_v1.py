@@ -5,6 +5,7 @@ from workbench.accounts.api import router as account_router
 from workbench.api.auth import caller_auth
 from workbench.api.problems import ProblemAPI
 from workbench.api.throttle import CallerThrottle
+from workbench.api.tokens import router as tokens_router
 from workbench.intake.api import router as intake_router
 from workbench.prices.api import router as prices_router
 from workbench.reports.api import router as reports_router
@@ -23,5 +24,5 @@ api = ProblemAPI(
     throttle=[CallerThrottle()],
     docs_url="/docs",
 )
-for router in (account_router, intake_router, prices_router, runs_router, reports_router):
+for router in (account_router, tokens_router, intake_router, prices_router, runs_router, reports_router):
     api.add_router("", router)

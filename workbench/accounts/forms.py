@@ -3,10 +3,11 @@
 from typing import Any
 
 from django import forms
-from django.contrib.auth.forms import AuthenticationForm
+from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 
+from workbench.accounts import tokens
 from workbench.accounts.models import ApiToken, Role, User
 from workbench.accounts.throttle import LoginThrottle
 
@@ -21,8 +22,25 @@ class LoginForm(AuthenticationForm):
         if wait:
             raise ValidationError(f"Too many failed logins; try again in {wait} minutes.", code="throttled")
         cleaned = super().clean()
-        throttle.clear()
+        if self.get_user() is not None:
+            throttle.succeeded()
         return cleaned
+
+
+class PasswordForm(PasswordChangeForm):
+    """A new password. It ends the person's other sessions, and, if asked, revokes their API tokens."""
+
+    revoke_tokens = forms.BooleanField(
+        required=False,
+        label="Revoke my API tokens as well",
+        help_text="Your other logins end in any case. What uses one of your tokens stops working.",
+    )
+
+    def save(self, commit: bool = True) -> User:
+        user: User = super().save(commit)
+        if self.cleaned_data["revoke_tokens"]:
+            tokens.revoke_all(user)
+        return user
 
 
 class InvitationForm(forms.Form):
@@ -54,7 +72,15 @@ class AcceptForm(forms.Form):
 
 
 class TokenForm(forms.Form):
-    """A token's name and scope."""
+    """A token's name, scope and end."""
 
     name = forms.CharField(max_length=80, label="Name", help_text="Where it is used, such as “CI of the voice agent”.")
     scope = forms.ChoiceField(choices=ApiToken.Scope.choices, label="Scope")
+    days = forms.TypedChoiceField(
+        choices=((30, "30 days"), (90, "90 days"), (365, "a year"), ("", "never")),
+        coerce=int,
+        empty_value=None,
+        required=False,
+        initial=90,
+        label="Ends after",
+    )

@@ -43,7 +43,11 @@ class CallerMiddleware:
     def _take_token(self, request: Any) -> None:
         request.user = AnonymousUser()
         secret = _bearer(request)
-        token = tokens.find(secret) if secret.startswith(TOKEN_MARK) else None
+        try:
+            token = tokens.find(secret) if secret.startswith(TOKEN_MARK) else None
+        except tokens.TokenExpired as expired:
+            request.token_problem = str(expired)
+            return
         if token is not None:
             request.user, request.api_token = token.user, token
             self._act(request, Membership.objects.get(user=token.user, organisation=token.organisation))

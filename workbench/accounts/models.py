@@ -134,6 +134,7 @@ class ApiToken(models.Model):
     digest = models.CharField(max_length=64, unique=True)
     scope = models.CharField(max_length=5, choices=Scope.choices, default=Scope.READ)
     created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True)
     last_used_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
 
@@ -144,3 +145,8 @@ class ApiToken(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
+
+    @property
+    def expired(self) -> bool:
+        """Whether its time is over."""
+        return self.expires_at is not None and self.expires_at <= timezone.now()

@@ -1,6 +1,11 @@
-"""The API's schema of the caller."""
+"""The API's schemas of the caller and of tokens."""
 
-from ninja import Schema
+from datetime import datetime
+from uuid import UUID
+
+from ninja import Field, Schema
+
+from workbench.accounts.models import ApiToken
 
 
 class Me(Schema):
@@ -10,3 +15,35 @@ class Me(Schema):
     organisation: str
     role: str
     scope: str
+
+
+class TokenIn(Schema, extra="forbid"):
+    """A token to make."""
+
+    name: str = Field(min_length=1, max_length=80)
+    scope: ApiToken.Scope = ApiToken.Scope.READ
+    days: int | None = Field(90, ge=1, le=3650, description="how long it lives; null: until it is revoked")
+
+
+class TokenOut(Schema):
+    """A token without its secret. `last_used_at` is exact to the minute."""
+
+    id: UUID
+    name: str
+    prefix: str
+    owner: str
+    scope: str
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+    @staticmethod
+    def resolve_owner(token: ApiToken) -> str:
+        return token.user.email
+
+
+class NewToken(TokenOut):
+    """A token with its secret, which is not shown again."""
+
+    secret: str

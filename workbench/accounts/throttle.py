@@ -1,4 +1,4 @@
-"""Failed logins, counted per address and per pair of address and email."""
+"""Failed logins, counted by account and address, by address, and by account."""
 
 import hashlib
 import math
@@ -10,6 +10,10 @@ from ninja.throttling import SimpleRateThrottle
 
 ADDRESS_FACTOR = 5
 """Many people may share one network address, so an address gets this many times the attempts of one person."""
+ACCOUNT_FACTOR = 10
+"""An account that is tried from many addresses gets this many times the attempts from one."""
+KNOWN_SECONDS = 60 * 60 * 24 * 30
+"""How long an address counts as the account's own after a login. Strangers cannot lock the owner out there."""
 
 
 def client_address(request: HttpRequest) -> str:
@@ -22,26 +26,36 @@ def _key(*parts: str) -> str:
 
 
 class LoginThrottle:
-    """Counts login attempts before the password is checked. A successful login clears the person's own count."""
+    """Counts the failed logins of one request's account and address.
+
+    An attempt counts before its password is checked, so that many at once are not all let in. Success takes it back.
+    """
 
     def __init__(self, request: HttpRequest, email: str) -> None:
-        address = client_address(request)
-        self._person = _key(address, email.strip().lower())
-        self._limits = {self._person: settings.LOGIN_ATTEMPTS, _key(address): settings.LOGIN_ATTEMPTS * ADDRESS_FACTOR}
+        address, account = client_address(request), email.strip().lower()
+        self._here, self._address = _key("here", address, account), _key("address", address)
+        self._account, self._known = _key("account", account), _key("known", address, account)
 
     def wait(self) -> int:
         """Counts an attempt. Returns the minutes to wait when there were too many, else 0."""
-        over = [_count(key) > limit for key, limit in self._limits.items()]
+        limits = {self._here: settings.LOGIN_ATTEMPTS, self._address: settings.LOGIN_ATTEMPTS * ADDRESS_FACTOR}
+        if not cache.get(self._known):
+            limits[self._account] = settings.LOGIN_ATTEMPTS * ACCOUNT_FACTOR
+        over = [_count(key, 1) > limit for key, limit in limits.items()]
         return math.ceil(settings.LOGIN_WINDOW_SECONDS / 60) if any(over) else 0
 
-    def clear(self) -> None:
-        """Forgets this person's attempts."""
-        cache.delete(self._person)
+    def succeeded(self) -> None:
+        """Takes the attempt back, forgets the earlier failures from here, and knows the address from now on."""
+        _count(self._address, -1)
+        if not cache.get(self._known):
+            _count(self._account, -1)
+        cache.delete(self._here)
+        cache.set(self._known, 1, KNOWN_SECONDS)
 
 
-def _count(key: str) -> int:
+def _count(key: str, change: int) -> int:
     cache.add(key, 0, settings.LOGIN_WINDOW_SECONDS)
     try:
-        return cache.incr(key)
+        return cache.incr(key, change)
     except ValueError:  # it ended between the two calls
         return 1

@@ -1,20 +1,32 @@
-"""Issue, find and revoke API tokens."""
+"""Issue, find and revoke API tokens. Raises AccountError with one sentence for a token that cannot be made."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db import DatabaseError
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from workbench import disk
-from workbench.accounts.models import ApiToken, Organisation, User
+from workbench.accounts.models import ApiToken, Membership, Organisation, User
+from workbench.accounts.permissions import can_admin
 from workbench.accounts.secrets import PREFIX_LENGTH, keyed_digest, new_token
+from workbench.accounts.services import AccountError
 
+MOST_LIVING = 100
+"""The most tokens of one person in one organisation that are neither revoked nor expired."""
 _LAST_USED_STEP = timedelta(minutes=1)
 
 
-def issue(organisation: Organisation, user: User, name: str, scope: str) -> tuple[ApiToken, str]:
-    """Makes a token. Returns it and its secret, which is not stored."""
+class TokenExpired(Exception):
+    """The token was right once. The text says when it ended."""
+
+
+def issue(
+    organisation: Organisation, user: User, name: str, scope: str, days: int | None = None
+) -> tuple[ApiToken, str]:
+    """Makes a token that ends after `days`, or never. Returns it and its secret, which is not stored."""
+    if _living(ApiToken.objects.filter(organisation=organisation, user=user)).count() >= MOST_LIVING:
+        raise AccountError(f"You have {MOST_LIVING} tokens; revoke one that is no longer needed.")
     secret = new_token()
     token = ApiToken.objects.create(
         organisation=organisation,
@@ -23,29 +35,62 @@ def issue(organisation: Organisation, user: User, name: str, scope: str) -> tupl
         scope=scope,
         prefix=secret[:PREFIX_LENGTH],
         digest=keyed_digest(secret),
+        expires_at=None if days is None else timezone.now() + timedelta(days=days),
     )
     return token, secret
 
 
+def issue_by_token(by: ApiToken, name: str, scope: str, days: int | None) -> tuple[ApiToken, str]:
+    """Makes a token at the request of another one, which it must not outlive."""
+    if by.expires_at and (days is None or timezone.now() + timedelta(days=days) > by.expires_at):
+        raise AccountError(f"days: a token that ends on {by.expires_at:%Y-%m-%d} makes none that ends later", "days")
+    return issue(by.organisation, by.user, name, scope, days)
+
+
 def find(secret: str) -> ApiToken | None:
-    """The unrevoked token with this secret, if its owner is an active member. Records the use to the minute."""
+    """The unrevoked token with this secret, if its owner is an active member. Records the use to the minute.
+
+    Raises TokenExpired when its time is over.
+    """
     token = (
         ApiToken.objects.select_related("user", "organisation")
         .filter(digest=keyed_digest(secret), revoked_at=None, user__is_active=True)
         .filter(organisation__memberships__user=F("user"))
         .first()
     )
+    if token is not None and token.expired:
+        raise TokenExpired(f"This token expired on {token.expires_at:%Y-%m-%d}; make a new one on the page Tokens.")
     if token is not None:
-        now = timezone.now()
-        stale = Q(last_used_at=None) | Q(last_used_at__lt=now - _LAST_USED_STEP)
-        try:
-            ApiToken.objects.filter(stale, pk=token.pk).update(last_used_at=now)
-        except DatabaseError as error:
-            if not disk.is_full(error):
-                raise
+        _record_use(token, timezone.now())
     return token
+
+
+def _record_use(token: ApiToken, now: datetime) -> None:
+    """At most one write a minute, and none on a full disk."""
+    if token.last_used_at is not None and token.last_used_at > now - _LAST_USED_STEP:
+        return
+    try:
+        ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
+    except DatabaseError as error:
+        if not disk.is_full(error):
+            raise
+
+
+def visible(user: User, membership: Membership) -> QuerySet[ApiToken]:
+    """The member's own tokens; for an admin all tokens of the organisation."""
+    found: QuerySet[ApiToken] = ApiToken.objects.for_user(user).select_related("user")
+    return found if can_admin(membership) else found.filter(user=user)
 
 
 def revoke(token: ApiToken) -> None:
     """Ends the token at once; revoking twice keeps the first time."""
     ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now())
+
+
+def revoke_all(user: User) -> None:
+    """Ends every token of `user`, in all organisations."""
+    ApiToken.objects.filter(user=user, revoked_at=None).update(revoked_at=timezone.now())
+
+
+def _living(found: QuerySet[ApiToken]) -> QuerySet[ApiToken]:
+    return found.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), revoked_at=None)

@@ -3,13 +3,15 @@
 from django.contrib.auth.views import LoginView, LogoutView, PasswordChangeView
 from django.urls import path, reverse_lazy
 
-from workbench.accounts.forms import LoginForm
+from workbench.accounts.forms import LoginForm, PasswordForm
 from workbench.accounts.views import members, tokens
 
 login = LoginView.as_view(
     template_name="accounts/login.html", authentication_form=LoginForm, redirect_authenticated_user=True
 )
-password = PasswordChangeView.as_view(template_name="accounts/password.html", success_url=reverse_lazy("members"))
+password = PasswordChangeView.as_view(
+    template_name="accounts/password.html", form_class=PasswordForm, success_url=reverse_lazy("members")
+)
 
 urlpatterns = [
     path("login/", login, name="login"),

@@ -16,6 +16,8 @@ KEPT = timedelta(hours=24)
 IN_FLIGHT = timedelta(minutes=10)
 FORGOTTEN = {401, 403, 408, 409, 413, 429}
 """Answers of these statuses are not kept, since the request was not carried out and may be tried again."""
+SECRET = "This request was carried out before; its answer held a secret, which is not kept and not given again."
+"""Is said again in the place of an answer that forbids storing it."""
 
 
 def _caller(request: Any) -> str:
@@ -80,7 +82,8 @@ class IdempotencyMiddleware:
         if response.streaming or response.status_code >= 500 or response.status_code in FORGOTTEN:
             row.delete()
         else:
-            row.status, row.body = response.status_code, response.content
-            row.content_type = response.headers.get("Content-Type", "")
+            kept = respond(409, SECRET) if "no-store" in response.headers.get("Cache-Control", "") else response
+            row.status, row.body = kept.status_code, kept.content
+            row.content_type = kept.headers.get("Content-Type", "")
             row.save(update_fields=["status", "body", "content_type"])
         return response

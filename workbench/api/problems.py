@@ -67,8 +67,9 @@ def _on_http_error(request: HttpRequest, error: HttpError) -> HttpResponse:
 
 
 def _on_unauthenticated(request: HttpRequest, error: AuthenticationError) -> HttpResponse:
-    response = respond(401, DETAILS[401])
-    response["WWW-Authenticate"] = "Bearer"
+    expired = getattr(request, "token_problem", "")
+    response = respond(401, expired or DETAILS[401])
+    response["WWW-Authenticate"] = 'Bearer error="invalid_token"' if expired else "Bearer"
     return response
 
 

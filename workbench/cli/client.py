@@ -99,7 +99,7 @@ def _check(response: httpx.Response) -> httpx.Response:
     """The response, if it is a success; a problem becomes its sentences."""
     if response.is_success:
         return response
-    if response.status_code == 401:
+    if response.status_code == 401 and "invalid_token" not in response.headers.get("WWW-Authenticate", ""):
         raise CliError("The server does not know the token in WORKBENCH_TOKEN; make one on its page Tokens.")
     code = Exit.FAILED if response.status_code >= 500 else Exit.USAGE
     raise CliError(_sentences(response), code)

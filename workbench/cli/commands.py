@@ -5,28 +5,23 @@ Exit codes: 0 met, 1 missed, 2 usage or bad input, 3 failed, 4 not enough sample
 """
 
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import httpx
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from typer.core import TyperGroup
 
-from workbench.cli import tables
+from workbench.cli import tables, tokens
 from workbench.cli.client import Api
+from workbench.cli.consoles import err, out
 from workbench.cli.errors import CliError, Exit
 from workbench.cli.follow import OVER, exit_code, follow
 from workbench.cli.sla import read_sla
 from workbench.cli.upload import upload
 from workers.documents.stages import Results
-
-LOG_COLUMNS = 120
-err = Console(stderr=True, width=None if sys.stderr.isatty() else LOG_COLUMNS)
-out = Console(width=None if sys.stdout.isatty() else LOG_COLUMNS)
 
 
 class Commands(TyperGroup):
@@ -170,6 +165,9 @@ def models(ctx: typer.Context, as_json: AsJson = False) -> None:
         _json({"models": own, "catalogue": catalogue})
     else:
         tables.model_list(own, catalogue, out)
+
+
+app.add_typer(tokens.app, name="tokens")
 
 
 @app.command()

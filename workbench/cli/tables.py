@@ -38,6 +38,16 @@ def run_list(rows: list[dict[str, Any]], console: Console) -> None:
     console.print(table)
 
 
+def token_list(rows: list[dict[str, Any]], console: Console) -> None:
+    """API tokens, one a line."""
+    table = Table("id", "name", "token", "scope", "ends", "last used", box=None, pad_edge=False)
+    for row in rows:
+        ends = f"revoked {row['revoked_at'][:10]}" if row["revoked_at"] else (row["expires_at"] or "never")[:10]
+        used = (row["last_used_at"] or "never")[:16].replace("T", " ")
+        table.add_row(row["id"], row["name"], f"{row['prefix']}…", row["scope"], ends, used)
+    console.print(table)
+
+
 def model_list(models: list[dict[str, Any]], catalogue: list[dict[str, Any]], console: Console) -> None:
     """The organisation's models, and the catalogue's entries."""
     table = Table("model", "architecture", "parameters", "from", box=None, pad_edge=False)

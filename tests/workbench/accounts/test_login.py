@@ -6,6 +6,7 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
+from workbench.accounts import tokens
 from workbench.accounts.models import User
 
 pytestmark = pytest.mark.django_db
@@ -84,3 +85,49 @@ def test_create_login_prints_a_login_that_works_and_keeps_to_it(client, settings
     assert json.loads(capsys.readouterr().out) == {"email": first["email"], "password": first["password"]}
     assert User.objects.count() == 1
     assert (tmp_path / "first_password").stat().st_mode & 0o077 == 0
+
+
+def test_an_office_that_logs_in_is_not_a_guesser(make_user, settings):
+    settings.LOGIN_ATTEMPTS = 1
+    for number in range(7):
+        person = make_user(f"colleague{number}@voice.test")
+        assert _log_in(Client(), person.email).status_code == 302
+
+
+def test_a_login_without_a_password_forgets_no_failures(client, engineer, settings):
+    settings.LOGIN_ATTEMPTS = 2
+    for _ in range(2):
+        _log_in(client, engineer.email, "wrong")
+        _log_in(client, engineer.email, "")
+    assert b"Too many" in _log_in(client, engineer.email).content
+
+
+def test_many_addresses_cannot_try_one_account(client, engineer, settings):
+    settings.LOGIN_ATTEMPTS = 1
+    assert _log_in(client, engineer.email, REMOTE_ADDR="192.0.2.200").status_code == 302
+    for number in range(10):
+        _log_in(Client(), engineer.email, "wrong", REMOTE_ADDR=f"192.0.2.{number}")
+    assert b"Too many" in _log_in(Client(), engineer.email, REMOTE_ADDR="192.0.2.100").content
+    known = _log_in(Client(), engineer.email, REMOTE_ADDR="192.0.2.200")
+    assert known.status_code == 302, "who logged in from there before is not locked out by strangers"
+
+
+def _change_password(client, **more):
+    new = {"new_password1": "another long phrase", "new_password2": "another long phrase"}
+    return client.post("/password/", {"old_password": PASSWORD} | new | more)
+
+
+def test_a_new_password_ends_the_other_sessions(browser, engineer):
+    here, elsewhere = browser(engineer), browser(engineer)
+    assert _change_password(here).status_code == 302
+    assert here.get("/members/").status_code == 200
+    assert elsewhere.get("/members/").status_code == 302
+
+
+@pytest.mark.parametrize(("asked", "left"), [({}, 1), ({"revoke_tokens": "on"}, 0)])
+def test_a_new_password_revokes_the_tokens_if_asked(browser, organisation, engineer, account, asked, left):
+    tokens.issue(organisation, engineer, "CI", "write")
+    tokens.issue(organisation, account, "somebody else's", "write")
+    _change_password(browser(engineer), **asked)
+    assert engineer.tokens.filter(revoked_at=None).count() == left
+    assert account.tokens.filter(revoked_at=None).count() == 1

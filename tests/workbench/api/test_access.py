@@ -7,6 +7,7 @@ import pytest
 from django.test import Client
 from ninja import NinjaAPI
 
+from workbench.accounts import tokens
 from workbench.api_v1 import api as v1
 from workbench.intake.services import uploads
 from workbench.intake.services.uploads import Announced
@@ -24,12 +25,19 @@ OWN_LISTS = {  # answer every caller with the caller's own rows
     ("GET", "/runs"),
     ("GET", "/reports"),
     ("GET", "/prices"),
+    ("GET", "/tokens"),
 }
-OWN_WRITES = {("POST", "/uploads"), ("POST", "/workloads"), ("POST", "/prices")}  # make the caller's own rows
+OWN_WRITES = {
+    ("POST", "/uploads"),
+    ("POST", "/workloads"),
+    ("POST", "/prices"),
+    ("POST", "/tokens"),
+}  # make the caller's own rows
 BODIES: dict[str, Any] = {
     "/uploads": {"name": "m", "files": [{"path": "config.json", "size": 1}]},
     "/workloads": {"model": "tiny-llama", "objectives": [{"metric": "ttft", "limit": 100}]},
     "/runs": {"workload": "{workload_id}"},
+    "/tokens": {"name": "CI"},
     "/reports": {"run": "{run_id}"},
     "/reports/{report_id}/review": {"note": ""},
     "/uploads/{upload_id}/finish": {"files": []},
@@ -55,6 +63,7 @@ def ids(finished_run, organisation, engineer) -> dict[str, str]:
         "model_id": str(finished_run.workload.model_id),
         "upload_id": str(upload.id),
         "report_id": str(report.id),
+        "token_id": str(tokens.issue(organisation, engineer, "CI", "read")[0].id),
         "number": "0",
         "stage": "report",
         "name": "report.html",

@@ -19,6 +19,6 @@ def test_the_script_explains_itself():
     script = Path(sys.executable).with_name("workbench")
     done = subprocess.run([script, "--help"], capture_output=True, text=True, check=False)
     assert done.returncode == 0
-    for command in ("submit", "runs", "show", "report", "plan", "models", "up"):
+    for command in ("submit", "runs", "show", "report", "plan", "models", "tokens", "up"):
         assert command in done.stdout
     assert subprocess.run([script, "submit"], capture_output=True, check=False).returncode == 2

@@ -4,7 +4,6 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
@@ -12,14 +11,7 @@ from django.views.decorators.http import require_POST
 
 from workbench.accounts import tokens
 from workbench.accounts.forms import TokenForm
-from workbench.accounts.models import ApiToken
-from workbench.accounts.permissions import can_admin
-
-
-def _visible(request: Any) -> QuerySet[ApiToken]:
-    """The caller's own tokens; for an admin all tokens of the organisation."""
-    found: QuerySet[ApiToken] = ApiToken.objects.for_user(request.user).select_related("user")
-    return found if can_admin(request.membership) else found.filter(user=request.user)
+from workbench.accounts.services import AccountError
 
 
 @never_cache
@@ -30,19 +22,21 @@ def token_list(request: Any) -> HttpResponse:
     form = TokenForm(request.POST or None)
     secret, status = "", 200
     if request.method == "POST":
-        if form.is_valid():
-            _, secret = tokens.issue(request.organisation, request.user, **form.cleaned_data)
-            form = TokenForm()
-        else:
-            status = 422
-    context = {"tokens": _visible(request), "form": form, "secret": secret}
+        try:
+            if form.is_valid():
+                _, secret = tokens.issue(request.organisation, request.user, **form.cleaned_data)
+                form = TokenForm()
+        except AccountError as error:
+            form.add_error(error.field, error.sentence)
+        status = 200 if secret else 422
+    context = {"tokens": tokens.visible(request.user, request.membership), "form": form, "secret": secret}
     return render(request, "accounts/tokens.html", context, status=status)
 
 
 @require_POST
 def revoke_token(request: Any, token_id: Any) -> HttpResponse:
     """Ends a token at once."""
-    token = get_object_or_404(_visible(request), pk=token_id)
+    token = get_object_or_404(tokens.visible(request.user, request.membership), pk=token_id)
     tokens.revoke(token)
     messages.success(request, f"{token.name} has been revoked.")
     return redirect("tokens")

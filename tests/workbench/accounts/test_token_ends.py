@@ -1,0 +1,115 @@
+"""Tokens that end: by the form, the API and the command line; and what the list says of each."""
+
+import json
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from workbench.accounts import tokens
+from workbench.accounts.models import ApiToken
+
+pytestmark = pytest.mark.django_db
+
+
+def _client(secret):
+    return Client(headers={"Authorization": f"Bearer {secret}"})
+
+
+def _end(token, days=-1):
+    ApiToken.objects.filter(pk=token.pk).update(expires_at=timezone.now() + timedelta(days=days))
+
+
+def _post(client, **body):
+    return client.post("/api/v1/tokens", json.dumps({"name": "CI", "scope": "write"} | body), "application/json")
+
+
+def test_a_token_that_ended_opens_nothing_and_says_so(organisation, engineer):
+    token, secret = tokens.issue(organisation, engineer, "CI", "read")
+    _end(token, days=1)
+    assert _client(secret).get("/api/v1/me").status_code == 200
+    _end(token)
+    refused = _client(secret).get("/api/v1/me")
+    assert refused.status_code == 401
+    assert f"expired on {timezone.now() - timedelta(days=1):%Y-%m-%d}" in refused.json()["detail"]
+    assert 'error="invalid_token"' in refused["WWW-Authenticate"]
+
+
+@pytest.mark.parametrize(("chosen", "days"), [("30", 30), ("365", 365), ("", None)])
+def test_the_form_lets_one_choose_the_end(browser, engineer, chosen, days):
+    browser(engineer).post("/tokens/", {"name": "CI", "scope": "read", "days": chosen})
+    end = ApiToken.objects.get().expires_at
+    assert end is None if days is None else timedelta(days=days - 1) < end - timezone.now() <= timedelta(days=days)
+
+
+def test_the_form_refuses_another_end(browser, engineer):
+    page = browser(engineer).post("/tokens/", {"name": "CI", "scope": "read", "days": "100000"})
+    assert page.status_code == 422
+    assert not ApiToken.objects.exists()
+
+
+def test_the_page_says_when_a_token_ends_and_ended(browser, organisation, engineer):
+    token, _ = tokens.issue(organisation, engineer, "CI", "read", days=30)
+    assert f"{token.expires_at:%Y-%m-%d}</td>" in browser(engineer).get("/tokens/").content.decode()
+    _end(token)
+    assert "expired" in browser(engineer).get("/tokens/").content.decode()
+
+
+def test_the_api_makes_lists_and_revokes(browser, organisation, engineer, account):
+    tokens.issue(organisation, account, "somebody else's", "read")
+    _, secret = tokens.issue(organisation, engineer, "first", "write")
+    made = _post(_client(secret), days=7)
+    assert made.status_code == 201
+    assert _client(made.json()["secret"]).get("/api/v1/me").status_code == 200
+    listed = {row["name"]: row for row in _client(secret).get("/api/v1/tokens").json()["items"]}
+    assert set(listed) == {"first", "CI"}
+    assert listed["CI"]["last_used_at"] is not None
+    assert listed["CI"]["expires_at"] == made.json()["expires_at"]
+    assert "secret" not in listed["CI"]
+    assert _client(secret).delete(f"/api/v1/tokens/{made.json()['id']}").status_code == 204
+    assert _client(made.json()["secret"]).get("/api/v1/me").status_code == 401
+
+
+def test_a_token_makes_none_that_outlives_it(organisation, engineer):
+    _, secret = tokens.issue(organisation, engineer, "CI", "write", days=7)
+    for days in (8, None):
+        refused = _post(_client(secret), days=days)
+        assert refused.status_code == 422
+        assert "days" in refused.json()["detail"]
+    assert _post(_client(secret), days=6).status_code == 201
+
+
+def test_a_repeated_request_does_not_keep_the_secret(organisation, engineer):
+    client = _client(tokens.issue(organisation, engineer, "CI", "write")[1])
+    client.defaults["HTTP_IDEMPOTENCY_KEY"] = "k"
+    secret = _post(client, days=7).json()["secret"]
+    again = _post(client, days=7)
+    assert again.status_code == 409
+    assert secret not in again.content.decode()
+    assert ApiToken.objects.count() == 2
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT body FROM api_idempotentrequest")
+        assert secret.encode() not in b"".join(bytes(row[0]) for row in cursor.fetchall())
+
+
+def test_one_person_has_a_hundred_living_tokens_at_most(organisation, engineer, monkeypatch):
+    monkeypatch.setattr(tokens, "MOST_LIVING", 2)
+    client = _client(tokens.issue(organisation, engineer, "CI", "write")[1])
+    assert _post(client, days=7).status_code == 201
+    assert _post(client, days=7).status_code == 422
+    _end(ApiToken.objects.get(expires_at__isnull=False))
+    assert _post(client, days=7).status_code == 201
+
+
+def test_a_minute_of_use_writes_once(organisation, engineer):
+    _, secret = tokens.issue(organisation, engineer, "CI", "read")
+    writes = []
+    for _ in range(3):
+        with CaptureQueriesContext(connection) as queries:
+            _client(secret).get("/api/v1/me")
+        writes.append(sum(query["sql"].startswith("UPDATE") for query in queries))
+    assert writes[0] == 1
+    assert writes[1:] == [0, 0]

@@ -1,0 +1,44 @@
+"""API tokens in the public API."""
+
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404
+from ninja import Query, Router, Status
+
+from workbench.accounts import tokens
+from workbench.accounts.schemas import NewToken, TokenIn, TokenOut
+from workbench.accounts.services import AccountError
+from workbench.api.pagination import Page, PageQuery, page
+from workbench.api.problems import Problem
+
+router = Router(tags=["account"])
+
+
+@router.get("/tokens", response=Page[TokenOut], summary="List API tokens")
+def token_list(request: Any, query: Query[PageQuery]) -> dict[str, Any]:
+    """The caller's own, an admin's organisation's; newest first, with those that ended."""
+    return page(tokens.visible(request.user, request.membership), query)
+
+
+@router.post("/tokens", response={201: NewToken}, summary="Make an API token")
+def make_token(request: Any, response: HttpResponse, body: TokenIn) -> Any:
+    """Of the caller's, in this organisation. Its secret is given once. A token makes none that outlives it."""
+    response["Cache-Control"] = "no-store"
+    try:
+        if request.api_token:
+            token, secret = tokens.issue_by_token(request.api_token, body.name, body.scope, body.days)
+        else:
+            token, secret = tokens.issue(request.organisation, request.user, **body.model_dump())
+    except AccountError as error:
+        raise Problem(422, error.sentence) from None
+    token.secret = secret  # type: ignore[attr-defined]  # for this answer; it is no column
+    return Status(201, token)
+
+
+@router.delete("/tokens/{token_id}", response={204: None}, summary="Revoke an API token")
+def revoke_token(request: Any, token_id: UUID) -> Status[None]:
+    """At once; also the caller's own."""
+    tokens.revoke(get_object_or_404(tokens.visible(request.user, request.membership), pk=token_id))
+    return Status(204, None)
