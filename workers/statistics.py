@@ -1,42 +1,18 @@
-"""Percentiles, verdicts, intervals and token times. Numpy only.
-
-Samples are what one served batch gave: the requests of a batch are answered at the same moments, so they count as one
-sample, that of the request that waited longest. Times are in ms, measured from the *intended* send time.
-"""
+"""Percentiles and intervals of what was served. The metrics are those of `kernels.measure.latency`. Numpy only."""
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
+from kernels.measure import intervals
+from kernels.measure.latency import Served, samples_of
 from workers.documents.measurement import Distribution, Interval
 from workers.documents.model import Counted
 from workers.documents.workload import Objective, unit_of
 
 SHOWN_PERCENTILES = (50.0, 90.0, 95.0, 99.0)
-NS_PER_MS = 1e6
-
-
-@dataclass(frozen=True)
-class Served:
-    """One batch as it was served; nanoseconds of one clock.
-
-    `intended_ns`: when the longest-waiting request of the batch was meant to be sent. `start_ns`: when the runner took
-    the batch. `times_ns`: when each token could be read. `requests`: the batch's size. `tokens`: tokens counted per
-    request (generated ones; of a model that generates none `counted`: one image, or the tokens that were read).
-    """
-
-    intended_ns: int
-    start_ns: int
-    times_ns: tuple[int, ...]
-    requests: int
-    tokens: int
-
-    @property
-    def service_s(self) -> float:
-        return (self.times_ns[-1] - self.start_ns) / 1e9
 
 
 def percentile(ordered: Sequence[float], p: float) -> float:
@@ -47,49 +23,6 @@ def percentile(ordered: Sequence[float], p: float) -> float:
     if not ordered or not 0 <= p < 100:
         raise ValueError(f"percentile {p} of {len(ordered)} samples does not exist")
     return ordered[math.floor(len(ordered) * Fraction(str(p)) / 100)]
-
-
-def _token_times_ms(served: Served) -> list[float]:
-    return [(time - served.intended_ns) / NS_PER_MS for time in served.times_ns]
-
-
-def _gaps_ms(served: Served) -> list[float]:
-    return [(b - a) / NS_PER_MS for a, b in zip(served.times_ns, served.times_ns[1:], strict=False)]
-
-
-def samples_of(served: Served, metric: str, n: int | None = None, usd_per_hour: float | None = None) -> list[float]:
-    """A metric's values from one batch: one value, for itl every gap, none where the batch cannot give it.
-
-    ttft, ttf_n, e2e and batch_latency count from the intended send time; throughput (tokens or images a second) and
-    cost_per_mtok (USD) from the time the GPU was busy with the batch. Raises ValueError for an unknown metric or a
-    missing price.
-    """
-    times = _token_times_ms(served)
-    rate = served.requests * served.tokens / served.service_s
-    if metric == "ttft":
-        return times[:1]
-    if metric == "ttf_n":
-        return times[n - 1 : n] if n else []
-    if metric in ("e2e", "batch_latency"):
-        return times[-1:]
-    if metric == "tpot":
-        return [(times[-1] - times[0]) / (len(times) - 1)] if len(times) > 1 else []
-    if metric == "itl":
-        return _gaps_ms(served)
-    if metric == "throughput":
-        return [rate]
-    if metric == "cost_per_mtok":
-        if usd_per_hour is None:
-            raise ValueError("cost_per_mtok needs the price of the GPU per hour")
-        return [usd_per_hour / (rate * 3600) * 1e6]
-    raise ValueError(f"unknown metric {metric!r}")
-
-
-def pooled(
-    served: Sequence[Served], metric: str, n: int | None = None, usd_per_hour: float | None = None
-) -> list[float]:
-    """The samples of a metric over all served batches, in the order they were served."""
-    return [value for each in served for value in samples_of(each, metric, n, usd_per_hour)]
 
 
 def distribution(
@@ -194,9 +127,10 @@ def paired_difference(before: Sequence[float], after: Sequence[float], seed: int
     )
 
 
-def median_interval(samples: Sequence[float], seed: int = 0) -> Interval:
-    """The median with its bootstrap 95 % interval."""
-    return bootstrap(lambda rows: np.median(rows[..., 0], axis=-1), np.asarray(samples, dtype=float)[:, None], seed)
+def median_interval(samples: Sequence[float]) -> Interval:
+    """The median with the 95 % interval of `kernels.measure.intervals`, as a document."""
+    value, low, high = intervals.median_interval(samples)
+    return Interval(value=value, low=low, high=high)
 
 
 def noise_floor(*sides: Sequence[float]) -> Interval:

@@ -19,8 +19,9 @@ from kernels.engine.whole_model import WholeModel
 from kernels.hardware import Gpu
 from kernels.measure import fidelity
 from kernels.measure.fidelity import Fidelity
+from kernels.measure.intervals import median_interval
+from kernels.measure.latency import Served, samples_of
 from kernels.measure.roofline import exceeds_peak, floor_ms
-from kernels.measure.timing import median_interval
 from kernels.model_files import catalogue
 from kernels.ops import BYTES, ModelCase
 from kernels.proof import logit_gate
@@ -88,8 +89,9 @@ class _Run:
     def serve(self, prompt: torch.Tensor) -> None:
         made = self.runner.generate(prompt, TOKENS)
         self.served = made.tokens
-        self.ttf64_ms.append((made.times_ns[TOKENS - 1] - made.start_ns) / 1e6)
-        self.per_token_ms.append((made.times_ns[-1] - made.times_ns[0]) / 1e6 / (TOKENS - 1))
+        request = Served(made.start_ns, made.start_ns, tuple(made.times_ns), len(prompt), TOKENS)
+        self.ttf64_ms += samples_of(request, "ttf_n", TOKENS)
+        self.per_token_ms += samples_of(request, "tpot")
 
     def ms(self) -> float | None:
         return median_interval(self.ttf64_ms)[0] if self.ttf64_ms else None

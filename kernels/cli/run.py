@@ -1,17 +1,16 @@
 """`python -m kernels run`: runs a plan on this machine, and holds what it measures beside what the plan expects."""
 
 import argparse
-import itertools
 import json
 import sys
-import time
-from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
 from kernels.cli.bench_document import unwritable
+from kernels.measure.intervals import median_interval
+from kernels.measure.latency import Served, pooled
 from kernels.model_files.digests import hash_of, plan_digest
 from kernels.plan import Expected, Plan
 
@@ -111,86 +110,55 @@ def run_plan(plan: Plan, directory: Path, requests: int, device: str | None = No
     import torch
 
     from kernels import engine
-    from kernels.engine.loading import kind_of
     from kernels.measure.environment import Telemetry, environment_info
 
     if device == "cuda" and not torch.cuda.is_available():
         raise Refused("--device: torch finds no NVIDIA GPU on this machine")
     if plan.runner == "megakernel" and (device == "cpu" or not torch.cuda.is_available()):
         raise Refused("the plan's runner is megakernel, which is written for Hopper GPUs; here it would be a CPU")
-    config, generated, seed = read_model(directory, plan)
-    model: Any = engine.load(directory, config, seed=seed, generated=generated, dtype=plan.dtype, device=device)
-    environment = environment_info(device=model.device.type)
     traffic = plan.expected or Expected(
         metric="e2e", unit="ms", value=0, low=0, high=0, device="", batch=1, prompt_tokens=128, output_tokens=64
     )
-    encodes = kind_of(model) != "decoder"
+    if reason := refusal(traffic):
+        raise Refused(reason)
+    config, generated, seed = read_model(directory, plan)
+    model: Any = engine.load(directory, config, seed=seed, generated=generated, dtype=plan.dtype, device=device)
+    environment = environment_info(device=model.device.type)
     runner = engine.apply(model, plan)
     print(f"preparing the {plan.runner} runner on {environment['device']} …", file=sys.stderr)
     runner.prepare(traffic.batch, traffic.prompt_tokens, traffic.output_tokens)
     with Telemetry(runner.model.device.type) as telemetry:
-        samples = measure(runner, traffic, requests, encodes)
+        samples = pooled(serve(runner, traffic, requests), traffic.metric, traffic.n)
     environment["telemetry"] = telemetry.summary()
     runner.close()
     return _document(plan, environment, traffic, samples, requests)
 
 
-def measure(runner: "Runner", traffic: Expected, requests: int, encodes: bool) -> list[float]:
-    """The metric of `requests` batches of random prompts, from `concurrency` clients that wait in line.
+def serve(runner: "Runner", traffic: Expected, requests: int) -> list[Served]:
+    """`requests` batches of random prompts, from closed-loop clients that wait in line."""
+    from kernels.engine.clients import Clients
 
-    Each client sends again at the moment it was answered; times count from then, and so include the queue.
-    """
-    import torch
-
-    from kernels.engine.inputs import drawn
-
-    generator = torch.Generator().manual_seed(7)
-    queue = deque([time.monotonic_ns()] * max(traffic.concurrency, traffic.batch))
-    warm_up = max(2, -(-len(queue) // traffic.batch))
-    samples: list[float] = []
-    for index in range(warm_up + requests):
-        ids = drawn(runner.model, traffic.batch, traffic.prompt_tokens, generator)
-        if ids.is_cuda:
-            torch.cuda.synchronize()
-        pause = time.monotonic_ns() - max(queue)
-        waiting = [queue.popleft() for _ in range(traffic.batch)]
-        queue = deque(each + pause for each in queue)
-        done = runner.encode(ids) if encodes else runner.generate(ids, traffic.output_tokens)
-        queue.extend([done.times_ns[-1]] * traffic.batch)
-        if index >= warm_up:
-            samples += metric_samples(traffic, min(waiting) + pause, done.start_ns, done.times_ns)
-    return samples
+    clients = Clients(runner, traffic, seed=7)
+    clients.warm_up()
+    for _ in range(requests):
+        clients.serve()
+    return clients.served
 
 
-def metric_samples(traffic: Expected, sent_ns: int, start_ns: int, times_ns: list[int]) -> list[float]:
-    """What one batch says of `traffic.metric`, in its unit. Raises Refused for a metric that cannot be measured here.
-
-    Formulas: `docs/method.md`.
-    """
-    arrivals = [(each - sent_ns) / 1e6 for each in times_ns]
-    match traffic.metric:
-        case "ttft":
-            return [arrivals[0]]
-        case "ttf_n":
-            return [arrivals[(traffic.n or 1) - 1]]
-        case "e2e" | "batch_latency":
-            return [arrivals[-1]]
-        case "tpot":
-            return [(arrivals[-1] - arrivals[0]) / max(1, len(arrivals) - 1)]
-        case "itl":
-            return [later - earlier for earlier, later in itertools.pairwise(arrivals)]
-        case "throughput":
-            read = traffic.prompt_tokens if traffic.unit == "tokens/s" else 1
-            counted = len(times_ns) if len(times_ns) > 1 else read
-            return [traffic.batch * counted / ((times_ns[-1] - start_ns) / 1e9)]
-    raise Refused(f"expected.metric: {traffic.metric} needs a price; run a plan whose first objective is a time")
+def refusal(traffic: Expected) -> str:
+    """Why the metric cannot be measured here, in a sentence; "" when it can."""
+    if traffic.metric == "cost_per_mtok":
+        return f"expected.metric: {traffic.metric} needs a price; run a plan whose first objective is a time"
+    if traffic.metric == "ttf_n" and not 1 <= (traffic.n or 0) <= traffic.output_tokens:
+        return f"expected.n: token {traffic.n} is none of the {traffic.output_tokens} output tokens"
+    if traffic.metric in ("itl", "tpot") and traffic.output_tokens < 2:
+        return f"expected.metric: {traffic.metric} needs two output tokens or more"
+    return ""
 
 
 def _document(
     plan: Plan, environment: dict[str, Any], traffic: Expected, samples: list[float], requests: int
 ) -> RunDocument:
-    from kernels.measure.timing import median_interval
-
     value, low, high = median_interval(samples)
     expected = plan.expected
     same = expected.device == environment["device"] if expected else None

@@ -19,8 +19,10 @@ from transformers.models.auto.modeling_auto import (
     MODEL_MAPPING_NAMES,
 )
 
+from kernels import model_files
 from kernels.dtypes import DTYPE_NAMES, DTYPES
 from kernels.engine import weights
+from kernels.model_files import Answer
 from kernels.model_files.config import walk
 
 logger = logging.getLogger(__name__)
@@ -75,6 +77,12 @@ def kind_of(model: PreTrainedModel) -> Literal["decoder", "encoder", "other"]:
     if model.main_input_name != "input_ids" or model.config.is_encoder_decoder:
         return "other"
     return "decoder" if _generates(model) else "encoder"
+
+
+def answer_of(model: PreTrainedModel) -> Answer:
+    """What a loaded model answers with."""
+    config: Any = model.config
+    return model_files.answer_of(config.model_type, [type(model).__name__], bool(config.is_encoder_decoder))
 
 
 def _generates(model: PreTrainedModel) -> bool:

@@ -11,7 +11,7 @@ from kernels.engine.kernels_session import KernelsSession
 from kernels.engine.layer_ops import Traffic
 from kernels.engine.prompts import bucket
 from kernels.hardware import Gpu
-from kernels.measure.timing import median_interval
+from kernels.measure.intervals import median_interval
 from kernels.plan import PlannedOp
 
 ROUNDS = 5

@@ -14,6 +14,16 @@ LENGTH = 128
 """Tokens of a sequence."""
 
 
+def distances(expected: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+    """KL divergence in nats [...] float64, and whether another token is the most likely [...] bool.
+
+    Both are of log-probabilities [..., vocab]: of the reference, and of a runner. The divergence of logits that are no
+    numbers is no number.
+    """
+    kl = (expected.exp() * (expected - own)).sum(-1).double()
+    return kl, expected.argmax(-1) != own.argmax(-1)
+
+
 @dataclass
 class Fidelity:
     """Mean KL divergence from the float32 model in nats, and the share of positions with another most likely token."""
@@ -25,8 +35,8 @@ class Fidelity:
     def add(self, expected: Tensor, own: Tensor) -> None:
         """Log-probabilities [batch, length, vocab] of the float32 model and of the runner."""
         count = expected.shape[0] * expected.shape[1]
-        kl = float((expected.exp() * (expected - own)).sum(-1).double().mean())
-        other = float((expected.argmax(-1) != own.argmax(-1)).double().mean())
+        divergence, differs = distances(expected, own)
+        kl, other = float(divergence.mean()), float(differs.double().mean())
         share = count / (self.tokens + count)
         self.kl += (kl - self.kl) * share
         self.disagreement += (other - self.disagreement) * share

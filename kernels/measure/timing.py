@@ -10,10 +10,11 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, Protocol
 
 import torch
+
+from kernels.measure.intervals import median_interval
 
 Call = Callable[[], Any]
 
@@ -53,28 +54,6 @@ class Timer(Protocol):
     """Times one call. Returns ms."""
 
     def __call__(self, call: Call) -> float: ...
-
-
-def median_interval(samples: list[float]) -> tuple[float, float, float]:
-    """Median and its 95 % interval from order statistics (binomial, exact; the whole range below 6 samples)."""
-    ordered, n = sorted(samples), len(samples)
-    middle = ordered[n // 2] if n % 2 else (ordered[n // 2 - 1] + ordered[n // 2]) / 2
-    outside = _outside(n)
-    return middle, ordered[outside], ordered[n - 1 - outside]
-
-
-@cache
-def _outside(n: int) -> int:
-    """How many samples lie outside the interval on either side: the most that keeps 95 % coverage."""
-    if n >= 1000:
-        return int(n / 2 - 0.98 * n**0.5) - 1
-    probability, cumulative = 0.5**n, 0.0
-    for below in range(n):
-        cumulative += probability
-        if cumulative > 0.025:
-            return max(0, below - 1)
-        probability *= (n - below) / (below + 1)
-    return 0
 
 
 def interleaved(

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from kernels.measure.latency import Served
 from workers import statistics
 from workers.documents.workload import Objective
-from workers.statistics import Served
 
 MS = 1_000_000
 
@@ -38,23 +38,6 @@ def test_a_request_counts_by_the_share_of_its_samples_beyond_the_limit():
     gaps = Objective(metric="itl", percentile=99, limit=15)
     assert statistics.shares_over(gaps, requests, None) == [0.0, 0.5]
     assert statistics.shares_over(Objective(metric="e2e", limit=30), requests, None) == [0.0, 1.0, 0.0]
-
-
-def test_queueing_counts_from_the_intended_send_time():
-    late = served(0, 90, 100, 110, 120)
-    assert statistics.samples_of(late, "ttft") == [100]
-    assert statistics.samples_of(late, "ttf_n", 2) == [110]
-    assert statistics.samples_of(late, "e2e") == [120]
-    assert statistics.samples_of(late, "tpot") == [10]
-    assert statistics.samples_of(late, "itl") == [10, 10]
-    assert statistics.samples_of(late, "throughput") == [pytest.approx(100)]
-
-
-def test_cost_follows_the_tokens_per_second_of_a_busy_gpu():
-    batch = served(0, 0, 500, 1000, requests=50)
-    assert statistics.samples_of(batch, "cost_per_mtok", usd_per_hour=3.6) == [pytest.approx(10.0)]
-    with pytest.raises(ValueError, match="price"):
-        statistics.samples_of(batch, "cost_per_mtok")
 
 
 def test_goodput_counts_requests_that_met_every_objective():

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
+from kernels.measure.latency import Served
 from workers import verdicts
 from workers.documents.workload import Objective
 from workers.measuring.sample_sizes import LEAST_REQUESTS, is_enough
-from workers.statistics import Served
 from workers.verdict_errors import boundaries, first_verdicts, highest_plausible
 
 PERCENTILES = (50, 90, 95, 99, 99.9)

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 import torch
 
 from kernels.engine import Runner
+from kernels.measure.fidelity import distances
 from kernels.model_files import Answer
 from workers.documents.stages import Measure, Quality
 from workers.statistics import paired_difference
@@ -62,10 +63,10 @@ class Classes:
     def add(self, expected: torch.Tensor, found: torch.Tensor) -> None:
         sound = found.isfinite().all(-1)
         self.broken += int((~sound).sum())
-        self.wrong.append(float(((expected.argmax(-1) != found.argmax(-1)) | ~sound).double().mean()))
+        kl, wrong = distances(expected.log_softmax(-1), found.log_softmax(-1))
+        self.wrong.append(float((wrong | ~sound).double().mean()))
         if sound.all():
-            known, own = expected.log_softmax(-1), found.log_softmax(-1)
-            self.kl.append(max(0.0, float((known.exp() * (known - own)).sum(-1).mean())))
+            self.kl.append(max(0.0, float(kl.mean())))
             self._logit.add(expected, found)
 
     @property

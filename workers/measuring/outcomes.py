@@ -3,17 +3,15 @@
 from collections.abc import Sequence
 from statistics import median
 
+from kernels.measure.latency import Served, pooled, samples_of
 from workers.documents.stages import ObjectiveOutcome, Speedup, Verdict
 from workers.documents.workload import Objective
 from workers.statistics import (
-    Served,
     count_over,
     is_difference,
     noise_floor,
     objective_value,
     paired_ratio,
-    pooled,
-    samples_of,
     shares_over,
 )
 from workers.verdicts import needed_requests, overall, verdict

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from kernels.engine import Runner
+from kernels.measure.fidelity import distances
 from workers.documents.measurement import Interval
 from workers.documents.stages import Quality
 from workers.measuring.texts import Tokens, groups
@@ -35,8 +36,7 @@ class _Side:
         `ids` [length] where logits are of the token that follows.
         """
         own = torch.log_softmax(logits.float(), dim=-1)
-        kl = (reference.exp() * (reference - own)).sum(-1).flatten().double().cpu()
-        wrong = (reference.argmax(-1) != own.argmax(-1)).flatten().cpu()
+        kl, wrong = (each.flatten().cpu() for each in distances(reference, own))
         self.broken += int((~kl.isfinite()).sum())
         self.kl.append(torch.where(kl.isfinite(), kl, 0.0))
         self.wrong.append((wrong | ~kl.isfinite()).double())

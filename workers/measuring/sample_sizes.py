@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+from kernels.measure.latency import Served, pooled
 from workers.documents.measurement import Distribution
 from workers.documents.model import ModelManifest
 from workers.documents.stages import Verdict
 from workers.documents.workload import Objective
-from workers.statistics import Served, distribution, pooled, shares_over
+from workers.statistics import distribution, shares_over
 from workers.verdicts import verdict
 
 LEAST_REQUESTS = 20

@@ -3,15 +3,13 @@
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 
-from kernels import engine, model_files
+from kernels import engine
 from kernels.engine import Runner
 from kernels.model_files import Answer
 from workers.documents.stages import StageInput
-from workers.documents.workload import Traffic
 from workers.harness.context import Context, StageError
 
 FLOATS = ("bf16", "fp16", "fp32")
@@ -79,13 +77,9 @@ def kind_of(model: torch.nn.Module) -> str:
 
 def answer_of(model: torch.nn.Module) -> Answer:
     """What a loaded model answers with."""
-    config: Any = model.config
-    return model_files.answer_of(config.model_type, [type(model).__name__], bool(config.is_encoder_decoder))
+    from kernels.engine.loading import answer_of
 
-
-def counted_per_request(model: torch.nn.Module, traffic: Traffic) -> int:
-    """How many of its unit one request of a model that does not generate counts: its tokens, or one."""
-    return traffic.prompt_tokens if answer_of(model).unit == "tokens" else 1
+    return answer_of(model)  # type: ignore[arg-type]
 
 
 def drawn(model: torch.nn.Module, batch: int, length: int, generator: torch.Generator) -> torch.Tensor:

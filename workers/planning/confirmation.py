@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kernels.measure.latency import Served
 from kernels.plan import Plan
 from workers.charts.text import times
 from workers.documents.measurement import Environment, ServedIds
@@ -17,7 +18,6 @@ from workers.documents.stages import (
 )
 from workers.measuring.served_model import dtype_of
 from workers.planning import ranking
-from workers.statistics import Served
 from workers.verdicts import overall
 
 MOST_PLANS = 3

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from kernels.engine import Runner
+from kernels.engine.clients import Clients, KeptBatch
 from kernels.engine.model_case import model_case
 from kernels.hardware import GPUS
 from kernels.measure.roofline import exceeds_peak
@@ -12,7 +13,6 @@ from kernels.plan import Plan
 from kernels.proof.served_ids import LogitGaps, logit_gaps
 from workers.documents.measurement import ServedIds
 from workers.documents.stages import StageInput
-from workers.measuring.traffic import Clients, KeptBatch
 from workers.planning.precision import weights_of
 
 CACHED_BYTES = 256e6

@@ -7,19 +7,20 @@ from dataclasses import dataclass
 import torch
 
 from kernels.engine import Runner
+from kernels.engine.clients import Clients
+from kernels.measure.latency import pooled
 from kernels.plan import Plan
 from kernels.proof import logit_gate
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from workers.documents.measurement import Interval
 from workers.documents.stages import PlanTrial, StageInput
 from workers.measuring import quality
-from workers.measuring.served_model import prepared, vocabulary
-from workers.measuring.traffic import Clients
+from workers.measuring.served_model import prepared
 from workers.planning import summaries
 from workers.planning.precision import rounding_of
 from workers.planning.served_checks import judge_ids, too_fast
 from workers.pricing import hourly_price
-from workers.statistics import median_interval, pooled
+from workers.statistics import median_interval
 
 LEAST_ROUNDS, USUAL_ROUNDS, MOST_ROUNDS = 3, 5, 50
 MEASURE_SECONDS = 4.0
@@ -48,8 +49,6 @@ class Trier:
     """Tries plans of one model at the workload's traffic."""
 
     document: StageInput
-    device: str
-    kind: str
     yardstick: Yardstick | None = None
 
     def attempt(
@@ -107,8 +106,7 @@ class Trier:
 
     def _serve(self, runner: Runner, seconds: float) -> Clients:
         """Times a few requests of the workload's traffic."""
-        traffic = self.document.workload.traffic
-        clients = Clients(runner, traffic, self.kind, vocabulary(runner.model), self.device, seed=3)
+        clients = Clients(runner, self.document.workload.traffic, seed=3)
         end = time.monotonic() + seconds
         clients.warm_up()
         for done in range(1, MOST_ROUNDS + 1):

@@ -3,12 +3,12 @@
 import torch
 
 from kernels import engine
+from kernels.engine.clients import Clients
 from workers.documents.stages import BaselineResult, StageInput
 from workers.harness.context import Context
 from workers.measuring.conditions import watched
 from workers.measuring.sample_sizes import LEAST_REQUESTS, distributions, is_enough
-from workers.measuring.served_model import device_of, dtype_of, kind_of, load, prepared, vocabulary
-from workers.measuring.traffic import Clients
+from workers.measuring.served_model import device_of, dtype_of, load, prepared
 from workers.pricing import hourly_price
 from workers.statistics import tokens_per_second
 
@@ -21,11 +21,11 @@ def run(document: StageInput, context: Context) -> BaselineResult:
     reserve = (1 - TIME_SHARE) * context.seconds_left
     context.say(0.0, "loading the model")
     model = load(document, context)
-    workload, kind = document.workload, kind_of(model)
+    workload = document.workload
     device = device_of(document.gpu_class)
     usd_per_hour = hourly_price(document.prices, document.gpu_class)
     with prepared(engine.runner(workload.baseline_runner, model), document) as runner:
-        clients = Clients(runner, workload.traffic, kind, vocabulary(model), device, seed=1)
+        clients = Clients(runner, workload.traffic, seed=1)
         context.say(0.2, "warming up")
         clients.warm_up()
         if device == "cuda":

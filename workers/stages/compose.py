@@ -22,7 +22,7 @@ from workers.documents.stages import ComposeResult, PlanTrial, StageInput
 from workers.harness.context import Context, StageError
 from workers.measuring import texts
 from workers.measuring.conditions import watched
-from workers.measuring.served_model import device_of, drawn, dtype_of, kind_of, load, vocabulary
+from workers.measuring.served_model import drawn, dtype_of, kind_of, load, vocabulary
 from workers.planning import kernels_plan, ranking
 from workers.planning.build_times import Builds
 from workers.planning.precision import lossy_refusal, lowers_precision
@@ -51,11 +51,10 @@ class _Composer:
 
     def __init__(self, document: StageInput, context: Context) -> None:
         self.document, self.context = document, context
-        self.device = device_of(document.gpu_class)
         self.dtype = dtype_of(document)
         self.model = load(document, context)
         self.kind = kind_of(self.model)
-        self.trier = Trier(document, self.device, self.kind)
+        self.trier = Trier(document)
         self.done: list[PlanTrial] = []
         self._chosen: dict[bool, Chosen] = {}
 

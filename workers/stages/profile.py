@@ -8,6 +8,7 @@ import torch
 
 from kernels import engine
 from kernels.engine import Generation, Runner
+from kernels.engine.clients import Clients
 from kernels.measure import ceilings
 from workers.documents.base import Artifact
 from workers.documents.measurement import Ceilings
@@ -15,8 +16,7 @@ from workers.documents.stages import OpRow, ProfileResult, StageInput
 from workers.documents.workload import Traffic
 from workers.harness.context import Context
 from workers.measuring.conditions import watched
-from workers.measuring.served_model import device_of, kind_of, load, prepared, vocabulary
-from workers.measuring.traffic import Clients
+from workers.measuring.served_model import device_of, kind_of, load, prepared
 from workers.traces import attribution, capture, graph_replays, reader, table
 from workers.traces.bottlenecks import Request, bottlenecks, waits
 from workers.traces.cases import cases
@@ -97,7 +97,7 @@ def run(document: StageInput, context: Context) -> ProfileResult:
     generates = kind_of(model) == "decoder"
     runner = engine.runner("eager", model)
     runner.prepare(traffic.batch, traffic.prompt_tokens, traffic.output_tokens)
-    prompt = Clients(runner, traffic, kind_of(model), vocabulary(model), device, seed=3).draw()
+    prompt = Clients(runner, traffic, seed=3).draw()
 
     def part(window: Window) -> Callable[[], float]:
         return _request(

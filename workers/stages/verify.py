@@ -10,7 +10,9 @@ import torch
 
 from kernels import engine
 from kernels.engine import Runner
+from kernels.engine.clients import Clients
 from kernels.engine.whole_model import rebuild_spread
+from kernels.measure.latency import Served, pooled
 from kernels.model_files.digests import plan_digest
 from kernels.plan import Expected, Plan
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
@@ -24,15 +26,14 @@ from workers.measuring import quality_by_kind
 from workers.measuring.conditions import watched
 from workers.measuring.outcomes import outcomes, speedup
 from workers.measuring.sample_sizes import LEAST_REQUESTS, distributions, is_enough, verdicts
-from workers.measuring.served_model import device_of, dtype_of, free, kind_of, load, prepared, vocabulary
-from workers.measuring.traffic import Clients
+from workers.measuring.served_model import dtype_of, free, load, prepared
 from workers.planning.confirmation import Attempt, is_change, present_plan, to_verify
 from workers.planning.plan_profile import profile_plan
 from workers.planning.precision import lowers_precision, rounding_of
 from workers.planning.served_checks import judge_ids, too_fast
 from workers.planning.verdict_words import no_change_sentence, overall_verdict, sentence
 from workers.pricing import hourly_price
-from workers.statistics import Served, goodput, median_interval, pooled, tokens_per_second
+from workers.statistics import goodput, median_interval, tokens_per_second
 
 TIMING_SHARE = 0.6
 """Share of the stage's seconds for loading and timing. Quality gets the rest."""
@@ -128,8 +129,7 @@ class _Bench:
         self.today = self._clients(self.runner)
 
     def _clients(self, runner: Runner) -> Clients:
-        kind, words, device = kind_of(self.model), vocabulary(self.model), device_of(self.document.gpu_class)
-        clients = Clients(runner, self.document.workload.traffic, kind, words, device, seed=2)
+        clients = Clients(runner, self.document.workload.traffic, seed=2)
         clients.warm_up()
         return clients
 

@@ -148,21 +148,9 @@ def test_plans_of_version_1_name_a_generated_model_by_its_configuration(director
     assert run.read_model(directory, plan)[1] is True
 
 
-@pytest.mark.parametrize(
-    ("metric", "n", "value"),
-    [
-        ("ttft", None, [12.0]),
-        ("ttf_n", 2, [14.0]),
-        ("e2e", None, [18.0]),
-        ("tpot", None, [3.0]),
-        ("itl", None, [2.0, 4.0]),
-        ("throughput", None, [2 * 3 / 0.010]),
-    ],
-)
-def test_the_metrics_of_one_batch(metric: str, n: int | None, value: list[float]) -> None:
-    traffic = expected(metric=metric, n=n, batch=2, output_tokens=3)
-    times = [20_000_000, 22_000_000, 26_000_000]
-    assert run.metric_samples(traffic, 8_000_000, 16_000_000, times) == pytest.approx(value)
+def test_a_metric_that_needs_a_price_is_refused(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(write_plan(directory, expected=expected(metric="cost_per_mtok")), directory) == 2
+    assert "cost_per_mtok needs a price" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("module", ["kernels.engine", "kernels.engine.weights", "kernels.__main__", "kernels.cli.run"])

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from kernels.hardware import GPUS
+from kernels.measure.intervals import median_interval
 from kernels.measure.roofline import exceeds_peak, floor_ms
-from kernels.measure.timing import Rule, host_us, interleaved, median_interval
+from kernels.measure.timing import Rule, host_us, interleaved
 from kernels.ops import AttentionCase, LinearCase
 from kernels.proof.kernel_names import is_own, kernels_seen, libraries
 

@@ -2,13 +2,13 @@
 
 import pytest
 
+from kernels.measure.latency import Served
 from workers.documents.measurement import Interval
 from workers.documents.stages import Speedup
 from workers.documents.workload import Objective
 from workers.measuring.outcomes import outcomes, speedup
 from workers.measuring.sample_sizes import is_enough
 from workers.stages import verify
-from workers.statistics import Served
 
 
 def served(ms: float, count: int, tokens: int = 4) -> list[Served]:

@@ -7,6 +7,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from kernels.engine import load, runner
+from kernels.measure.latency import Served
 from kernels.model_files import ModelRefused
 from kernels.plan import Plan
 from tests.workers.conftest import TINY, stage_input
@@ -16,7 +17,6 @@ from workers.documents.workload import Objective
 from workers.measuring import quality, texts
 from workers.measuring.outcomes import outcomes
 from workers.stages import verify
-from workers.statistics import Served
 
 WORDS = ["the", "kernel", "reads", "its", "weights", "once", "per", "token"]
 

@@ -12,6 +12,7 @@ from kernels.engine import Generation, running
 from kernels.engine.eager import EagerRunner
 from kernels.engine.loading import skeleton
 from kernels.engine.whole_model import WholeModel
+from kernels.measure.latency import Served
 from kernels.model_files import catalogue
 from kernels.plan import Plan
 from tests.workers.conftest import stage_input
@@ -21,7 +22,6 @@ from workers.harness.context import Context
 from workers.measuring.conditions import watched
 from workers.planning.served_checks import too_fast
 from workers.stages import verify
-from workers.statistics import Served
 
 
 class ZeroRunner(EagerRunner):

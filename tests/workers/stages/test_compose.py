@@ -242,7 +242,7 @@ def test_part_that_cannot_run_is_a_sentence(context, monkeypatch):
 
 def test_lossy_plan_that_disagrees_too_often_fails(context):
     document = stage_input("compose")
-    trier = trials.Trier(document, "cpu", "decoder")
+    trier = trials.Trier(document)
     import torch
 
     logits = torch.randn(1, 400, 8)

@@ -4,10 +4,13 @@ import time
 
 import torch
 
+from kernels import engine
 from kernels.engine import Generation, Runner
+from kernels.engine.clients import Clients
+from kernels.measure.latency import samples_of
+from tests.kernels.engine.engine_models import CONFIGS
 from workers.documents.workload import Traffic
-from workers.measuring.traffic import Clients
-from workers.statistics import samples_of, tokens_per_second
+from workers.statistics import tokens_per_second
 
 SERVICE_S = 0.02
 
@@ -35,7 +38,8 @@ class Sleeper(Runner):
 
 def clients(**traffic) -> Clients:
     shape = Traffic(prompt_tokens=4, output_tokens=4, **traffic)
-    return Clients(Sleeper(torch.nn.Module()), shape, "decoder", 100, "cpu", seed=0)
+    model = engine.load(None, CONFIGS["llama"], generated=True, dtype="fp32", device="cpu")
+    return Clients(Sleeper(model), shape, seed=0)
 
 
 def e2e_ms(found: Clients) -> list[float]:

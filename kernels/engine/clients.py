@@ -1,19 +1,36 @@
-"""The workload's traffic on one runner: closed-loop clients that queue, first in first out, for one GPU."""
+"""Traffic on one runner: closed-loop clients that queue, first in first out, for one device."""
 
 import random
 import time
 from collections import deque
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
-from kernels.engine import Generation, Runner
-from workers.documents.workload import Traffic
-from workers.measuring import served_model
-from workers.statistics import Served
+from kernels.engine.base import Generation, Runner
+from kernels.engine.inputs import drawn
+from kernels.engine.loading import answer_of, kind_of
+from kernels.measure.latency import Served
 
 KEPT_BATCHES = 16
 """Timed batches whose ids are kept, so that they can be held against the model's logits."""
+
+
+class TrafficShape(Protocol):
+    """The shape of one request, in tokens, and how many requests come at once."""
+
+    @property
+    def prompt_tokens(self) -> int: ...
+
+    @property
+    def output_tokens(self) -> int: ...
+
+    @property
+    def batch(self) -> int: ...
+
+    @property
+    def concurrency(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -28,19 +45,17 @@ class Clients:
     """`concurrency` clients on one runner; each sends its next request at the moment its last one was answered.
 
     The runner takes `batch` requests at a time, so there are at least that many clients. The clock runs only inside
-    `serve`: while another runner is measured in between, these clients and their queue stand still. `kind` is that of
-    the model: one that does not generate makes one pass over its input. `kept` holds some of the timed batches with the
-    ids that were served.
+    `serve`: while another runner is measured in between, these clients and their queue stand still. A model that does
+    not generate makes one pass over its input. `kept` holds some of the timed batches with the ids that were served.
     """
 
-    def __init__(self, runner: Runner, traffic: Traffic, kind: str, vocabulary: int, device: str, seed: int) -> None:
-        self.runner, self.traffic, self.kind = runner, traffic, kind
+    def __init__(self, runner: Runner, traffic: TrafficShape, seed: int) -> None:
+        self.runner, self.traffic, self.kind = runner, traffic, kind_of(runner.model)
         self.served: list[Served] = []
         self.kept: list[KeptBatch] = []
-        self._vocabulary, self._device = vocabulary, device
         self._generator = torch.Generator().manual_seed(seed)
         self._keeping = random.Random()
-        self._per_request = 0 if kind == "decoder" else served_model.counted_per_request(runner.model, traffic)
+        self._per_request = 0 if self.kind == "decoder" else counted_per_request(runner.model, traffic)
         self._away_ns = 0
         self._left_ns = time.monotonic_ns()
         self._queue = deque([self._left_ns] * max(traffic.concurrency, traffic.batch))
@@ -81,11 +96,7 @@ class Clients:
 
     def draw(self) -> torch.Tensor:
         """Random ids [batch, prompt_tokens], images or recordings on the device, ready before the clock runs."""
-        shape = (self.traffic.batch, self.traffic.prompt_tokens)
-        if self.kind == "decoder":
-            ids = torch.randint(self._vocabulary, shape, generator=self._generator).to(self._device)
-        else:
-            ids = served_model.drawn(self.runner.model, *shape, self._generator)
+        ids = drawn(self.runner.model, self.traffic.batch, self.traffic.prompt_tokens, self._generator)
         if ids.is_cuda:
             torch.cuda.synchronize()
         return ids
@@ -94,3 +105,8 @@ class Clients:
         if self.kind == "decoder":
             return self.runner.generate(prompt, self.traffic.output_tokens)
         return self.runner.encode(prompt)
+
+
+def counted_per_request(model: torch.nn.Module, traffic: TrafficShape) -> int:
+    """How many of its unit one request of a model that does not generate counts: its tokens, or one."""
+    return traffic.prompt_tokens if answer_of(model).unit == "tokens" else 1  # type: ignore[arg-type]

@@ -1,0 +1,68 @@
+"""Latency metrics of served batches. Imports without torch.
+
+Samples are what one served batch gave: the requests of a batch are answered at the same moments, so they count as one
+sample, that of the request that waited longest. Times are in ms, measured from the *intended* send time. Formulas:
+`docs/method.md`.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+NS_PER_MS = 1e6
+
+
+@dataclass(frozen=True)
+class Served:
+    """One batch as it was served; nanoseconds of one clock.
+
+    `intended_ns`: when the longest-waiting request of the batch was meant to be sent. `start_ns`: when the runner took
+    the batch. `times_ns`: when each token could be read. `requests`: the batch's size. `tokens`: tokens counted per
+    request (generated ones; of a model that generates none: one image, or the tokens that were read).
+    """
+
+    intended_ns: int
+    start_ns: int
+    times_ns: tuple[int, ...]
+    requests: int
+    tokens: int
+
+    @property
+    def service_s(self) -> float:
+        return (self.times_ns[-1] - self.start_ns) / 1e9
+
+
+def samples_of(served: Served, metric: str, n: int | None = None, usd_per_hour: float | None = None) -> list[float]:
+    """A metric's values from one batch: one value, for itl every gap, none where the batch cannot give it.
+
+    ttft, ttf_n, e2e and batch_latency count from the intended send time; throughput (tokens or images a second) and
+    cost_per_mtok (USD) from the time the GPU was busy with the batch. Raises ValueError for an unknown metric or a
+    missing price.
+    """
+    times = [(time - served.intended_ns) / NS_PER_MS for time in served.times_ns]
+    rate = served.requests * served.tokens / served.service_s
+    match metric:
+        case "ttft":
+            return times[:1]
+        case "ttf_n":
+            return times[n - 1 : n] if n else []
+        case "e2e" | "batch_latency":
+            return times[-1:]
+        case "tpot":
+            return [(times[-1] - times[0]) / (len(times) - 1)] if len(times) > 1 else []
+        case "itl":
+            return [(later - earlier) / NS_PER_MS for earlier, later in itertools.pairwise(served.times_ns)]
+        case "throughput":
+            return [rate]
+        case "cost_per_mtok":
+            if usd_per_hour is None:
+                raise ValueError("cost_per_mtok needs the price of the GPU per hour")
+            return [usd_per_hour / (rate * 3600) * 1e6]
+    raise ValueError(f"unknown metric {metric!r}")
+
+
+def pooled(
+    served: Sequence[Served], metric: str, n: int | None = None, usd_per_hour: float | None = None
+) -> list[float]:
+    """The samples of a metric over all served batches, in the order they were served."""
+    return [value for each in served for value in samples_of(each, metric, n, usd_per_hour)]

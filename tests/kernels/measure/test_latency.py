@@ -1,0 +1,105 @@
+"""Latency metrics and medians have one implementation: a plan that is run again gives the figures of a verdict."""
+
+import time
+
+import pytest
+import torch
+
+from kernels import engine
+from kernels.cli import run
+from kernels.engine import Generation, Runner
+from kernels.measure import intervals
+from kernels.measure.latency import Served, pooled, samples_of
+from kernels.plan import Expected
+from tests.kernels.engine.engine_models import CONFIGS
+from tests.workers.conftest import stage_input
+from workers import statistics
+from workers.documents.workload import Objective
+from workers.measuring.sample_sizes import distributions
+
+MS = 1_000_000
+
+
+def served(intended_ms: float, start_ms: float, *times_ms: float, requests: int = 1) -> Served:
+    times = tuple(int(each * MS) for each in times_ms)
+    return Served(int(intended_ms * MS), int(start_ms * MS), times, requests, len(times))
+
+
+def test_queueing_counts_from_the_intended_send_time():
+    late = served(0, 90, 100, 110, 120)
+    assert samples_of(late, "ttft") == [100]
+    assert samples_of(late, "ttf_n", 2) == [110]
+    assert samples_of(late, "e2e") == [120]
+    assert samples_of(late, "tpot") == [10]
+    assert samples_of(late, "itl") == [10, 10]
+    assert samples_of(late, "throughput") == [pytest.approx(100)]
+
+
+def test_cost_follows_the_tokens_per_second_of_a_busy_gpu():
+    batch = served(0, 0, 500, 1000, requests=50)
+    assert samples_of(batch, "cost_per_mtok", usd_per_hour=3.6) == [pytest.approx(10.0)]
+    with pytest.raises(ValueError, match="price"):
+        samples_of(batch, "cost_per_mtok")
+
+
+class Sleeper(Runner):
+    """Takes 5 ms per token and nothing of the model but its vocabulary."""
+
+    name = "sleeper"
+
+    def prepare(self, batch: int, prompt: int, tokens: int) -> None:
+        pass
+
+    def generate(self, prompt: torch.Tensor, tokens: int, sampling: object = None) -> Generation:
+        start, times = time.monotonic_ns(), []
+        for _ in range(tokens):
+            time.sleep(0.005)
+            times.append(time.monotonic_ns())
+        return Generation([[0] * tokens] * len(prompt), times, start)
+
+    def logits(self, ids: torch.Tensor) -> torch.Tensor:
+        raise NotImplementedError
+
+
+def expected(metric: str, n: int | None = None) -> Expected:
+    facts = {"unit": "ms", "value": 0, "low": 0, "high": 0, "device": "", "batch": 2, "concurrency": 4}
+    return Expected(metric=metric, n=n, prompt_tokens=4, output_tokens=3, **facts)
+
+
+@pytest.fixture(scope="module")
+def requests() -> list[Served]:
+    """Four batches, as `kernels run` has them served."""
+    model = engine.load(None, CONFIGS["llama"], generated=True, dtype="fp32", device="cpu")
+    return run.serve(Sleeper(model), expected("e2e"), 4)
+
+
+@pytest.mark.parametrize(
+    ("metric", "n"), [("ttft", None), ("ttf_n", 2), ("tpot", None), ("itl", None), ("e2e", None), ("throughput", None)]
+)
+def test_a_plan_that_is_run_again_and_the_pipeline_give_one_figure(requests, metric: str, n: int | None) -> None:
+    own = pooled(requests, metric, n)
+    objective = Objective(metric=metric, n=n, limit=1, direction="at_least" if metric == "throughput" else "at_most")
+    theirs = distributions(stage_input("verify").model, [objective], requests, None)[0]
+    assert theirs.samples == own
+    middle = statistics.median_interval(own)
+    assert (middle.value, middle.low, middle.high) == intervals.median_interval(own)
+
+
+def test_a_plan_that_is_run_again_waits_in_line_as_the_pipelines_clients_do(requests) -> None:
+    """Four clients in batches of two: each waits for the batch before its own, 15 ms for each."""
+    assert len(requests) == 4
+    assert {each.requests for each in requests} == {2}
+    assert min(pooled(requests, "e2e")) >= 2 * 15
+
+
+@pytest.mark.parametrize(
+    ("traffic", "reason"),
+    [
+        (expected("cost_per_mtok"), "cost_per_mtok needs a price"),
+        (expected("ttf_n", 4), "token 4 is none of the 3 output tokens"),
+        (expected("itl").model_copy(update={"output_tokens": 1}), "itl needs two output tokens"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before_it_is_served(traffic: Expected, reason: str) -> None:
+    assert reason in run.refusal(traffic)
+    assert run.refusal(expected("ttf_n", 3)) == run.refusal(expected("itl")) == ""
