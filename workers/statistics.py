@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,6 +14,12 @@ from workers.documents.model import Counted
 from workers.documents.workload import Objective, unit_of
 
 SHOWN_PERCENTILES = (50.0, 90.0, 95.0, 99.0)
+STUDENT = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
+"""The 97.5 % quantiles of Student's t, by degrees of freedom."""
+TREND_SCORE = 3.29
+"""The normal score beyond which Mann and Kendall's test calls samples a trend: 0.1 % of samples without one."""
+LEAST_DRIFT = 0.02
+"""A trend of a smaller share is not worth a sentence."""
 
 
 def percentile(ordered: Sequence[float], p: float) -> float:
@@ -149,3 +156,56 @@ def is_difference(ratio: Interval, noise: Interval) -> bool:
     """Whether a speedup is one: its interval leaves out 1 and its value lies outside the noise floor."""
     outside = ratio.value < min(noise.low, 1.0) or ratio.value > max(noise.high, 1.0)
     return outside and not ratio.low <= 1.0 <= ratio.high
+
+
+def across_processes(ratios: Sequence[float]) -> Interval:
+    """The geometric mean of one ratio a process, with a 95 % interval that contains their spread.
+
+    Student's t interval of the mean logarithm, and at least from the smallest to the largest ratio. Raises ValueError
+    for fewer than 3 or more than 10 ratios.
+    """
+    freedom = len(ratios) - 1
+    if freedom not in STUDENT:
+        raise ValueError(f"{len(ratios)} processes: their spread takes 3 to {max(STUDENT) + 1}")
+    logs = np.log(np.asarray(ratios, dtype=float))
+    middle, half = float(logs.mean()), STUDENT[freedom] * float(logs.std(ddof=1)) / math.sqrt(len(ratios))
+    low, high = min(math.exp(middle - half), *ratios), max(math.exp(middle + half), *ratios)
+    return Interval(value=math.exp(middle), low=low, high=high)
+
+
+def against_itself(medians: Sequence[float]) -> Interval:
+    """The noise floor of one plan in several processes: the ratio of the two medians that differ most, either way."""
+    largest = max(medians) / min(medians)
+    return Interval(value=largest, low=1 / largest, high=largest)
+
+
+def drift(samples: Sequence[float]) -> float | None:
+    """Median of the second half over that of the first, where the samples drift while they are measured; else None.
+
+    They drift when Mann and Kendall's test finds a trend at 0.1 % and the halves differ by LEAST_DRIFT or more.
+    """
+    values, count = np.asarray(samples, dtype=float), len(samples)
+    if count < 8:
+        return None
+    score = float(np.sign(values[None, :] - values[:, None])[np.triu_indices(count, 1)].sum())
+    spread = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
+    ratio = float(np.median(values[count // 2 :]) / np.median(values[: count // 2]))
+    found = abs(score) > TREND_SCORE * spread and abs(ratio - 1) >= LEAST_DRIFT
+    return ratio if found else None
+
+
+def joined(parts: Sequence[Sequence[Served]]) -> list[Served]:
+    """What several processes served, each part moved in time to begin when the one before it ended."""
+    found: list[Served] = []
+    for part in (each for each in parts if each):
+        by = found[-1].times_ns[-1] - part[0].start_ns if found else 0
+        found += [
+            replace(
+                each,
+                intended_ns=each.intended_ns + by,
+                start_ns=each.start_ns + by,
+                times_ns=tuple(time + by for time in each.times_ns),
+            )
+            for each in part
+        ]
+    return found

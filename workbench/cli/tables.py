@@ -9,7 +9,8 @@ from rich.text import Text
 from workers.charts import plans, provenance
 from workers.documents.measurement import Environment
 from workers.documents.prices import CostLine
-from workers.documents.stages import ObjectiveOutcome, PriceResult, Results, Speedup, VerifyResult
+from workers.documents.speedup import Speedup
+from workers.documents.stages import ObjectiveOutcome, PriceResult, Results, VerifyResult
 
 STYLES = {"met": "bold green", "missed": "bold red", "not_enough_samples": "bold yellow", "too_close": "bold yellow"}
 WORDS = {"met": "met", "missed": "missed", "not_enough_samples": "not enough samples", "too_close": "too close to call"}

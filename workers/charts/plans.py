@@ -5,7 +5,8 @@ from typing import Any
 from workers.charts.base import AFTER, BEFORE, Chart, Figure, Table, layout
 from workers.charts.text import quantity, times
 from workers.documents.measurement import Interval
-from workers.documents.stages import PlanTrial, Results, Speedup
+from workers.documents.speedup import Speedup
+from workers.documents.stages import PlanTrial, Results
 
 AGREEING = 1.25
 """Compose's quick comparison agrees with verify when their ratios differ by at most this factor."""

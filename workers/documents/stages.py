@@ -8,6 +8,7 @@ from workers.documents.base import Artifact, Basis, Document
 from workers.documents.measurement import Candidate, Ceilings, Distribution, Environment, Interval, ServedIds
 from workers.documents.model import Counted, Kind, ModelManifest
 from workers.documents.prices import CostLine, PriceBook, Sensitivity
+from workers.documents.speedup import Speedup
 from workers.documents.workload import Objective, Workload
 
 Stage = Literal["admit", "baseline", "profile", "explore", "compose", "verify", "price", "report"]
@@ -129,7 +130,7 @@ class ObjectiveOutcome(Document):
     """One objective before and after: `over` of `samples` lie beyond the limit, in `requests` served batches.
 
     `needed` batches without a sample beyond the limit prove the percentile at 99 % confidence. Documents that lack
-    `requests` counted samples.
+    `requests` counted samples. `missed_in`: processes whose own requests after miss an objective that all of them meet.
     """
 
     objective: Objective
@@ -140,16 +141,8 @@ class ObjectiveOutcome(Document):
     samples: int
     over: int
     requests: int | None = None
+    missed_in: int = 0
     needed: int
-
-
-class Speedup(Document):
-    """Paired, interleaved before/after ratio of the first objective's metric, beside the noise floor."""
-
-    metric: str
-    ratio: Interval
-    noise: Interval
-    difference: bool
 
 
 class Measure(Document):

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -32,6 +33,7 @@ class OutOfTime(BaseException):
 
 def main(run: Stage) -> NoReturn:
     """Run one stage from the command line and exit."""
+    started = process_age()
     parser = _parser()
     arguments = parser.parse_args()
     if not (folder := arguments.output.resolve().parent).is_dir():
@@ -43,7 +45,8 @@ def main(run: Stage) -> NoReturn:
             document = StageInput.model_validate_json(arguments.input.read_bytes())
             artifacts = arguments.artifacts or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stage-")))
             model_dir = arguments.model or _write_config(document, artifacts / "model")
-            context = Context(model_dir, artifacts, lambda said: _print(speech, said), document.seconds_left)
+            left = document.seconds_left - (started or 0.0)
+            context = Context(model_dir, artifacts, lambda said: _print(speech, said), left, started)
             output, code = _attempt(run, document, context)
             (artifacts / "kept.json").write_text(json.dumps([kept.model_dump() for kept in context.kept]))
         except (OSError, ValidationError) as error:
@@ -63,6 +66,15 @@ def sentence_of(error: BaseException) -> str:
         return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
+
+
+def process_age() -> float | None:
+    """Seconds since this process began, its imports included; None where the system does not tell."""
+    try:
+        ticks = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+        return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - int(ticks) / os.sysconf("SC_CLK_TCK"))
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _attempt(run: Stage, document: StageInput, context: Context) -> tuple[BaseModel, int]:

@@ -4,11 +4,17 @@ from collections.abc import Sequence
 from statistics import median
 
 from kernels.measure.latency import Served, pooled, samples_of
-from workers.documents.stages import ObjectiveOutcome, Speedup, Verdict
+from workers.documents.speedup import LEAST_PROCESSES, Drift, ProcessMedians, Speedup
+from workers.documents.stages import ObjectiveOutcome, Verdict
 from workers.documents.workload import Objective
+from workers.measuring.turns import Turns
 from workers.statistics import (
+    across_processes,
+    against_itself,
     count_over,
+    drift,
     is_difference,
+    joined,
     noise_floor,
     objective_value,
     paired_ratio,
@@ -57,14 +63,75 @@ def _while_held(outcome: ObjectiveOutcome, holds_before: Verdict, holds: Verdict
     return outcome.model_copy(update=changes)
 
 
-def speedup(
-    objective: Objective, before: Sequence[Served], after: Sequence[Served], usd_per_hour: float | None
-) -> Speedup:
-    """The paired ratio of the objective's metric, above 1 when after is better, from interleaved batches."""
-    past, now = (_by_turn(objective, side, usd_per_hour) for side in (before, after))
-    pair = (now, past) if objective.direction == "at_least" else (past, now)
-    ratio, noise = paired_ratio(*pair), noise_floor(past, now)
-    return Speedup(metric=objective.metric, ratio=ratio, noise=noise, difference=is_difference(ratio, noise))
+def outcomes_of(
+    objectives: Sequence[Objective], processes: Sequence[Turns], usd_per_hour: float | None
+) -> list[ObjectiveOutcome]:
+    """One outcome per objective, judged by the requests of all processes.
+
+    What all of them meet together is too close to call when the requests of one alone miss it.
+    """
+    sides = [joined([each.before for each in processes]), joined([each.after for each in processes])]
+    found = outcomes(objectives, sides[0], sides[1], usd_per_hour)
+    if len(processes) == 1:
+        return found
+    alone = [outcomes(objectives, each.before, each.after, usd_per_hour) for each in processes]
+    return [_held_by_each(each, [one[index] for one in alone]) for index, each in enumerate(found)]
+
+
+def _held_by_each(outcome: ObjectiveOutcome, alone: Sequence[ObjectiveOutcome]) -> ObjectiveOutcome:
+    changes: dict[str, object] = {}
+    if outcome.verdict_before == "met" and any(each.verdict_before == "missed" for each in alone):
+        changes["verdict_before"] = "too_close"
+    missed = sum(each.verdict == "missed" for each in alone)
+    if outcome.verdict == "met" and missed:
+        changes |= {"verdict": "too_close", "missed_in": missed}
+    return outcome.model_copy(update=changes)
+
+
+def speedup(objective: Objective, processes: Sequence[Turns], usd_per_hour: float | None) -> Speedup:
+    """The ratio of the objective's metric, above 1 when after is better, from the processes' interleaved batches.
+
+    With fewer than LEAST_PROCESSES it is that of the first process, as is the noise floor.
+    """
+    sides = [_interleaved(objective, each, usd_per_hour) for each in processes]
+    medians = [_medians(objective, *each) for each in sides]
+    past, now = sides[0]
+    if len(processes) < LEAST_PROCESSES:
+        pair = (now, past) if objective.direction == "at_least" else (past, now)
+        ratio, noise = paired_ratio(*pair), noise_floor(past, now)
+    else:
+        ratio = across_processes([each.ratio for each in medians])
+        noise = against_itself([each.after for each in medians])
+    return Speedup(
+        metric=objective.metric,
+        ratio=ratio,
+        noise=noise,
+        difference=is_difference(ratio, noise),
+        processes=medians,
+        drifts=_drifts(sides),
+    )
+
+
+def _interleaved(objective: Objective, turns: Turns, usd_per_hour: float | None) -> tuple[list[float], list[float]]:
+    """The metric of each batch before and after, of the batches that took turns."""
+    before, after = (_by_turn(objective, side[: turns.pairs], usd_per_hour) for side in (turns.before, turns.after))
+    return before, after
+
+
+def _medians(objective: Objective, past: Sequence[float], now: Sequence[float]) -> ProcessMedians:
+    before, after = median(past), median(now)
+    ratio = after / before if objective.direction == "at_least" else before / after
+    return ProcessMedians(before=before, after=after, ratio=ratio, pairs=len(now))
+
+
+def _drifts(sides: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[Drift]:
+    found = []
+    for process, (past, now) in enumerate(sides, start=1):
+        if (ratio := drift(past)) is not None:
+            found.append(Drift(process=process, side="before", ratio=ratio))
+        if (ratio := drift(now)) is not None:
+            found.append(Drift(process=process, side="after", ratio=ratio))
+    return found
 
 
 def _by_turn(objective: Objective, served: Sequence[Served], usd_per_hour: float | None) -> list[float]:

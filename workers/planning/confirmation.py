@@ -1,23 +1,29 @@
 """Which composed plans verify measures, in which order, and whether one is confirmed as a change worth making."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import median
 
 from kernels.measure.latency import Served
 from kernels.plan import Plan
 from workers.charts.text import times
 from workers.documents.measurement import Environment, ServedIds
+from workers.documents.speedup import Speedup
 from workers.documents.stages import (
     ObjectiveOutcome,
     PlanCheck,
     PlanProfile,
     PlanTrial,
     Quality,
-    Speedup,
     StageInput,
 )
+from workers.harness.context import Context
+from workers.measuring.outcomes import outcomes_of, speedup
+from workers.measuring.processes import PAIRS, measure_again
 from workers.measuring.served_model import dtype_of
+from workers.measuring.turns import Turns
 from workers.planning import ranking
+from workers.statistics import joined
 from workers.verdicts import overall
 
 MOST_PLANS = 3
@@ -26,14 +32,16 @@ MOST_PLANS = 3
 
 @dataclass
 class Attempt:
-    """One plan measured beside what runs today: what was served before and after, and what was found."""
+    """One plan measured beside what runs today: what was served in each process, and what was found.
+
+    `ready_seconds` is how long loading and warming up both sides took; `failure` says which further process failed.
+    """
 
     label: str
     plan: Plan
     changed: bool
     environment: Environment
-    before: list[Served]
-    after: list[Served]
+    processes: list[Turns]
     outcomes: list[ObjectiveOutcome]
     speedup: Speedup
     quality: Quality | None
@@ -41,7 +49,26 @@ class Attempt:
     served_ids: ServedIds | None
     refusal: str
     seconds: float
+    ready_seconds: float
     profile: PlanProfile | None = None
+    failure: str = ""
+
+    @property
+    def before(self) -> list[Served]:
+        """What all processes served before, on one clock."""
+        return joined([each.before for each in self.processes])
+
+    @property
+    def after(self) -> list[Served]:
+        """What all processes served after, on one clock."""
+        return joined([each.after for each in self.processes])
+
+    @property
+    def measuring_seconds(self) -> float:
+        """What PAIRS pairs of requests take: by the median request of each side, and a fifth more."""
+        first = self.processes[0]
+        pair = sum(median(each.service_s for each in side) for side in (first.before, first.after))
+        return 1.2 * PAIRS * pair
 
     @property
     def why_not(self) -> str:
@@ -90,6 +117,39 @@ def present_plan(document: StageInput) -> Plan:
         gpu=document.gpu_class,
         runner=document.workload.baseline_runner,
         dtype=dtype_of(document),  # type: ignore[arg-type]
+    )
+
+
+def in_more_processes(attempt: Attempt, document: StageInput, context: Context, usd_per_hour: float | None) -> Attempt:
+    """The confirmed attempt with the requests of further processes, where the stage's time allows enough of them.
+
+    They may show that it is no change to recommend. The caller holds no memory of the device any more.
+    """
+    if context.startup_seconds is None:
+        return attempt
+    seconds = context.startup_seconds + attempt.ready_seconds + attempt.measuring_seconds
+    further = measure_again(document, attempt.plan, context, seconds)
+    processes, objectives = [*attempt.processes, *further.turns], document.workload.objectives
+    return replace(
+        attempt,
+        processes=processes,
+        outcomes=outcomes_of(objectives, processes, usd_per_hour),
+        speedup=speedup(objectives[0], processes, usd_per_hour),
+        failure=further.failure,
+    )
+
+
+def unchanged(last: Attempt, document: StageInput, today: list[Turns], usd_per_hour: float | None) -> Attempt:
+    """What runs today as the result, by its requests `today` of each process on both sides."""
+    return replace(
+        last,
+        plan=present_plan(document),
+        changed=False,
+        profile=None,
+        processes=today,
+        outcomes=outcomes_of(document.workload.objectives, today, usd_per_hour),
+        quality=None if last.changed else last.quality,
+        served_ids=None if last.changed else last.served_ids,
     )
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from workers.charts.text import plain, times
-from workers.documents.stages import ObjectiveOutcome, Quality, Speedup, Verdict
+from workers.documents.speedup import Speedup
+from workers.documents.stages import ObjectiveOutcome, Quality, Verdict
 from workers.documents.workload import Objective
 from workers.planning.confirmation import Attempt
 from workers.verdicts import overall
@@ -51,7 +52,8 @@ def _change_words(objective: Objective, gain: Speedup) -> str:
         return f"the change of {ratio.value:.2f}x lies inside the noise floor, which is no difference"
     low, high = (ratio.low, ratio.high) if ratio.value >= 1 else (1 / ratio.high, 1 / ratio.low)
     change = f"the median {objective.title} is {times(ratio.value, objective.unit)} than before"
-    return f"{change} ({low:.2f} to {high:.2f} within one process)"
+    drifted = f" ({gain.drift_words.rstrip('.')})" if gain.drifts else ""
+    return f"{change} ({low:.2f} to {high:.2f} {gain.scope}){drifted}"
 
 
 def _objective_words(outcome: ObjectiveOutcome) -> str:
@@ -62,6 +64,8 @@ def _objective_words(outcome: ObjectiveOutcome) -> str:
     words = f"{objective.label} is {value}{before}, promised {limit}"
     if outcome.verdict == "not_enough_samples":
         words += f", {outcome.requests} requests of the {outcome.needed} or more it takes"
+    if outcome.missed_in:
+        return f"{words}, too close to call: the requests of {outcome.missed_in} of the processes miss it"
     if outcome.verdict == "too_close":
         share, allowed = outcome.over / outcome.samples, 100 - objective.percentile
         words += (

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,24 +16,23 @@ from kernels.measure.latency import Served, pooled
 from kernels.model_files.digests import plan_digest
 from kernels.plan import Expected, Plan
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
-from workers.documents.stages import (
-    StageInput,
-    VerifyResult,
-)
+from workers.documents.measurement import Interval
+from workers.documents.stages import StageInput, VerifyResult
 from workers.documents.workload import Objective, Workload
 from workers.harness.context import Context, StageError
 from workers.measuring import quality_by_kind
 from workers.measuring.conditions import watched
-from workers.measuring.outcomes import outcomes, speedup
+from workers.measuring.outcomes import outcomes_of, speedup
 from workers.measuring.sample_sizes import LEAST_REQUESTS, distributions, is_enough, verdicts
 from workers.measuring.served_model import dtype_of, free, load, prepared
-from workers.planning.confirmation import Attempt, is_change, present_plan, to_verify
+from workers.measuring.turns import Turns, warm_clients
+from workers.planning.confirmation import Attempt, in_more_processes, is_change, to_verify, unchanged
 from workers.planning.plan_profile import profile_plan
 from workers.planning.precision import lowers_precision, rounding_of
 from workers.planning.served_checks import judge_ids, too_fast
 from workers.planning.verdict_words import no_change_sentence, overall_verdict, sentence
 from workers.pricing import hourly_price
-from workers.statistics import goodput, median_interval, tokens_per_second
+from workers.statistics import goodput, joined, median_interval, tokens_per_second
 
 TIMING_SHARE = 0.6
 """Share of the stage's seconds for loading and timing. Quality gets the rest."""
@@ -79,17 +78,21 @@ def take_turns(
 
 
 def _expected(
-    plan: Plan, objective: Objective, served: Sequence[Served], usd: float | None, document: StageInput
+    plan: Plan, objective: Objective, processes: Sequence[Turns], usd: float | None, document: StageInput
 ) -> dict[str, Any]:
     """The interval in which another run of the plan should lie.
 
-    Another run is another process with another build. The interval spans the medians of verify and compose, widened by
-    the spread between builds.
+    Another run is another process with another build. The interval spans the medians of verify's processes and of
+    compose, widened by the spread between builds.
     """
-    middle = median_interval(pooled(served, objective.metric, objective.n, usd))
+
+    def median_of(served: Sequence[Served]) -> Interval:
+        return median_interval(pooled(served, objective.metric, objective.n, usd))
+
+    middle = median_of(joined([each.after for each in processes]))
     composed = document.results.compose
     trials = [each for each in (composed.trials if composed else []) if Plan.model_validate(each.plan) == plan]
-    found = [middle, *(each.primary for each in trials if each.primary)]
+    found = [*(median_of(each.after) for each in processes), *(each.primary for each in trials if each.primary)]
     spread = rebuild_spread(plan.options)
     traffic = document.workload.traffic
     return {
@@ -123,15 +126,15 @@ class _Bench:
     context: Context
     model: torch.nn.Module
     runner: Runner
+    usd: float | None
+    started: float
 
     def __post_init__(self) -> None:
-        self.usd = hourly_price(self.document.prices, self.document.gpu_class)
         self.today = self._clients(self.runner)
+        self._loading_seconds = time.monotonic() - self.started
 
     def _clients(self, runner: Runner) -> Clients:
-        clients = Clients(runner, self.document.workload.traffic, seed=2)
-        clients.warm_up()
-        return clients
+        return warm_clients(self.document, runner, seed=2)
 
     def attempts(self, composed: Plan) -> tuple[list[Attempt], list[str]]:
         """The plans in the order of `to_verify` until one is confirmed, and the labels of those left out for time.
@@ -155,6 +158,7 @@ class _Bench:
         context.say(0.05, f"preparing the plan {label}")
         with prepared(engine.apply(load(document, context, plan.dtype), plan), document) as after:
             self.today, now = self._clients(self.runner), self._clients(after)
+            ready_seconds = self._loading_seconds + time.monotonic() - start
             with watched(document) as environment:
                 take_turns(self.today, now, document.workload, self.usd, context, reserve)
             loss = largest_loss(document, plan)
@@ -165,21 +169,21 @@ class _Bench:
             refusal = wrong or too_fast(after, plan, document, now) or ""
             counts = is_change(plan, document) and not refusal
             left = profile_plan(after, plan, self.model, document, now.draw(), context) if counts else None
-        past, pairs = self.today.served, len(self.today.served)
+        turns = [Turns(self.today.served, now.served)]
         return Attempt(
             label=label,
             plan=plan,
             changed=is_change(plan, document),
             environment=environment(),
-            before=past,
-            after=now.served,
-            outcomes=outcomes(objectives, past, now.served, self.usd),
-            speedup=speedup(objectives[0], past, now.served[:pairs], self.usd),
+            processes=turns,
+            outcomes=outcomes_of(objectives, turns, self.usd),
+            speedup=speedup(objectives[0], turns, self.usd),
             quality=judged,
             no_quality=no_quality,
             served_ids=served_ids,
             refusal=refusal,
             seconds=time.monotonic() - start,
+            ready_seconds=ready_seconds,
             profile=left,
         )
 
@@ -190,44 +194,46 @@ class _Bench:
             while not is_enough(objectives, self.today.served, self.usd) and self._has_time:
                 self.today.serve()
         served = self.today.served if last.changed else last.after
-        return replace(
-            last,
-            plan=present_plan(self.document),
-            changed=False,
-            profile=None,
-            before=served,
-            after=served,
-            outcomes=outcomes(objectives, served, served, self.usd),
-            quality=None if last.changed else last.quality,
-            served_ids=None if last.changed else last.served_ids,
-        )
+        return unchanged(last, self.document, [Turns(served, served)], self.usd)
 
     @property
     def _has_time(self) -> bool:
         return self.context.seconds_left > 0
 
 
-def run(document: StageInput, context: Context) -> VerifyResult:
-    """The verify stage. Where no plan is confirmed, the result is what runs today."""
-    composed = plan_of(document)
+def _in_this_process(
+    document: StageInput, context: Context, usd: float | None
+) -> tuple[list[Attempt], list[str], Attempt]:
+    """The plans that were measured, the labels of those left out, and the result. The models are freed at its end."""
+    composed, started = plan_of(document), time.monotonic()
     with ExitStack() as stack:
         context.say(0.0, "loading the model twice, for before and after")
         model = load(document, context)
         runner = stack.enter_context(prepared(engine.runner(document.workload.baseline_runner, model), document))
-        bench = _Bench(document, context, model, runner)
+        bench = _Bench(document, context, model, runner, usd, started)
         tried, left_out = bench.attempts(composed)
-        recommended = not tried[-1].why_not
-        final = tried[-1] if recommended else bench.no_change(tried[-1])
-        usd = bench.usd
+        return tried, left_out, bench.no_change(tried[-1]) if tried[-1].why_not else tried[-1]
+
+
+def run(document: StageInput, context: Context) -> VerifyResult:
+    """The verify stage. Where no plan is confirmed, the result is what runs today."""
+    usd = hourly_price(document.prices, document.gpu_class)
+    tried, left_out, final = _in_this_process(document, context, usd)
     free()
+    if not tried[-1].why_not:
+        final = tried[-1] = in_more_processes(final, document, context, usd)
+        if final.why_not:
+            final = unchanged(final, document, [Turns(each.before, each.before) for each in final.processes], usd)
+    recommended = not tried[-1].why_not
     objectives, plan = document.workload.objectives, final.plan
     verdict = overall_verdict(final.outcomes, final.quality, final.changed)
-    expected = _expected(plan, objectives[0], final.after, usd, document)
+    expected = _expected(plan, objectives[0], final.processes, usd, document)
     plan.expected = Expected(device=final.environment.device, **expected)
     if recommended:
         said = sentence(final.outcomes, final.speedup, final.quality, verdict, final.no_quality)
     else:
         said = no_change_sentence(tried, left_out, final.outcomes, verdict)
+    said = f"{said} {final.failure}".rstrip()
     return VerifyResult(
         environment=final.environment,
         plan=plan.model_dump(),

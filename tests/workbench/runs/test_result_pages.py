@@ -27,6 +27,14 @@ def test_result_says_the_verdict_first_and_labels_its_numbers(browser, engineer,
         assert basis in page
 
 
+def test_the_medians_of_each_process_stand_beside_the_speedup(browser, engineer, done):
+    page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
+    assert "95 % interval of the ratio over 3 processes" in page
+    assert "Fresh process" in page
+    assert "the plan in one process against itself in another" in page
+    assert "before in process 2 by +4 %" in page
+
+
 def test_where_no_change_is_recommended_the_page_claims_none(browser, engineer, done):
     found = sample_no_change.no_change()
     for stage in ("verify", "price"):

@@ -4,10 +4,11 @@ import pytest
 
 from kernels.measure.latency import Served
 from workers.documents.measurement import Interval
-from workers.documents.stages import Speedup
+from workers.documents.speedup import Speedup
 from workers.documents.workload import Objective
 from workers.measuring.outcomes import outcomes, speedup
 from workers.measuring.sample_sizes import is_enough
+from workers.measuring.turns import Turns
 from workers.stages import verify
 
 
@@ -44,10 +45,10 @@ def test_outcomes_say_how_many_samples_it_takes():
 
 @pytest.mark.parametrize("objective", [E2E, Objective(metric="throughput", limit=1), COST])
 def test_better_is_above_one_whatever_the_direction(objective):
-    found = speedup(objective, served(400, 20), served(100, 20), 3.6)
+    found = speedup(objective, [Turns(served(400, 20), served(100, 20))], 3.6)
     assert found.ratio.value == pytest.approx(4, rel=0.02)
     assert found.difference
-    assert not speedup(objective, served(100, 20), served(100, 20), 3.6).difference
+    assert not speedup(objective, [Turns(served(100, 20), served(100, 20))], 3.6).difference
 
 
 def test_sampling_goes_on_until_every_objective_is_decided():

@@ -8,10 +8,13 @@ from kernels.engine import running
 from kernels.engine.eager import EagerRunner
 from kernels.plan import Plan
 from tests.workers.conftest import stage_input
+from tests.workers.measuring.test_outcomes import served
 from workers.charts import plans
 from workers.documents.measurement import Environment, Interval
 from workers.documents.stages import ComposeResult, PlanTrial, Results, StageInput, VerifyResult
 from workers.harness.context import Context
+from workers.measuring import processes
+from workers.measuring.turns import Turns
 from workers.planning.confirmation import to_verify
 from workers.stages import verify
 from workers.stages.price import price
@@ -61,6 +64,7 @@ def test_a_faster_plan_is_recommended(context):
     assert found.recommended
     assert found.speedup.ratio.low > 1
     assert [each.confirmed for each in found.checks] == [True]
+    assert "within one process)" in found.sentence
     assert plans.chosen(results).label == "eager in fp32"
 
 
@@ -120,3 +124,29 @@ def test_only_plans_that_beat_todays_are_verified_next():
     )
     composed = Plan.model_validate(document.results.compose.plan)
     assert [label for label, _ in to_verify(document, composed)] == ["compiled in bf16", "compiled in fp32"]
+
+
+def in_processes(document: StageInput, context: Context, monkeypatch, turns: Turns) -> VerifyResult:
+    """The result where each further process served `turns`."""
+    monkeypatch.setattr(processes, "_run", lambda *given: turns)
+    return verify.run(document, Context(context.model_dir, context.artifacts, seconds=1000, startup_seconds=5))
+
+
+def test_a_confirmed_plan_is_measured_in_as_many_processes_as_fit(context, monkeypatch):
+    document = document_of(1, ("compiled", "fp32", 200), ("eager", "fp32", 20))
+    found = in_processes(document, context, monkeypatch, Turns(served(200, 10, 8), served(20, 10, 8)))
+    assert [each.pairs for each in found.speedup.processes][1:] == [10] * 5
+    assert found.outcomes[0].requests == len(found.after[0].samples) >= 20 + 5 * 10
+    assert len(found.before[0].samples) == sum(each.pairs for each in found.speedup.processes)
+    assert "over 6 processes)" in found.sentence
+    assert found.recommended
+
+
+def test_a_plan_that_further_processes_contradict_is_not_recommended(context, monkeypatch):
+    document = document_of(1, ("compiled", "fp32", 200), ("eager", "fp32", 20))
+    found = in_processes(document, context, monkeypatch, Turns(served(20, 10, 8), served(200, 10, 8)))
+    assert not found.recommended
+    assert found.speedup is None
+    assert not found.checks[0].confirmed
+    assert len(found.checks[0].speedup.processes) == 6
+    assert found.outcomes[0].before == found.outcomes[0].after

@@ -5,7 +5,8 @@ import pytest
 from tests.workers.conftest import TINY, manifest
 from workers.documents.measurement import Distribution, Environment, Interval
 from workers.documents.prices import Price, PriceBook, default_price_book
-from workers.documents.stages import ObjectiveOutcome, Speedup, VerifyResult
+from workers.documents.speedup import Speedup
+from workers.documents.stages import ObjectiveOutcome, VerifyResult
 from workers.documents.workload import Deployment, Objective, Workload
 from workers.pricing import gpu_price, usd_per_mtok
 from workers.stages.price import price as price_of

@@ -36,6 +36,13 @@ def test_the_plans_own_profile_is_shown_where_there_is_one():
     assert words not in render(older)
 
 
+def test_the_medians_of_each_process_stand_beside_the_speedup():
+    page = render(stage_input())
+    assert "95 % interval over 3 processes" in page
+    assert page.count("10</td></tr>") == 3
+    assert "before in process 2 by +4 %" in page
+
+
 def test_hostile_names_are_escaped():
     document = stage_input()
     workload = document.workload.model_copy(update={"name": "<script>alert(1)</script>"})

@@ -1,0 +1,123 @@
+"""Before and after in several processes: what is served there, the ratio over them, and verdicts on all requests."""
+
+import itertools
+
+import pytest
+
+from kernels.plan import Plan
+from tests.workers.conftest import stage_input
+from tests.workers.measuring.test_outcomes import E2E, served
+from workers.harness.context import Context
+from workers.measuring import processes
+from workers.measuring.outcomes import outcomes_of, speedup
+from workers.measuring.turns import Turns
+from workers.planning.verdict_words import sentence
+from workers.speedup_coverage import coverage
+from workers.statistics import across_processes, against_itself, drift, joined, tokens_per_second
+
+SEEN_BEFORE = (494.0, 497.0, 649.0)
+
+
+def processes_of(*medians: tuple[float, float]) -> list[Turns]:
+    return [Turns(served(before, 12), served(after, 12)) for before, after in medians]
+
+
+def test_the_interval_contains_the_spread_between_processes():
+    found = speedup(E2E, processes_of(*((before, 37.6) for before in SEEN_BEFORE)), None)
+    assert [each.before for each in found.processes] == pytest.approx([each * 1.01 for each in SEEN_BEFORE])
+    ratios = [each.ratio for each in found.processes]
+    assert found.ratio.low < min(ratios) < found.ratio.value < max(ratios) < found.ratio.high
+    assert found.scope == "over 3 processes"
+    assert found.difference
+
+
+def test_processes_that_contradict_each_other_show_no_difference():
+    assert not speedup(E2E, processes_of((100, 90), (100, 115), (100, 80)), None).difference
+
+
+def test_the_noise_floor_is_the_plan_in_one_process_against_itself_in_another():
+    found = speedup(E2E, processes_of((500, 100), (500, 104), (500, 98)), None)
+    assert found.noise.value == pytest.approx(104 / 98, rel=1e-3)
+    assert found.noise.low == pytest.approx(98 / 104, rel=1e-3)
+    assert found.noise_words == "the plan in one process against itself in another"
+
+
+def test_two_processes_claim_no_more_than_the_first():
+    two = speedup(E2E, processes_of((494, 37.6), (717, 37.6)), None)
+    assert two.scope == "within one process"
+    assert two.ratio == speedup(E2E, processes_of((494, 37.6)), None).ratio
+    assert len(two.processes) == 2
+
+
+def test_the_sentence_says_what_the_interval_is_of():
+    turns = processes_of((494, 37.6), (497, 37.6), (649, 37.6))
+    said = sentence(outcomes_of([E2E], turns, None), speedup(E2E, turns, None), None, "met")
+    assert "over 3 processes)" in said
+
+
+def test_all_requests_are_judged_and_a_process_that_misses_alone_is_too_close():
+    calm = outcomes_of([E2E], processes_of((500, 80), (500, 81), (500, 82)), None)[0]
+    assert (calm.verdict, calm.verdict_before, calm.requests) == ("met", "missed", 36)
+    fast, slow = Turns(served(80, 60), served(80, 60)), Turns(served(400, 20), served(400, 20))
+    found = outcomes_of([E2E], [fast, slow, fast], None)[0]
+    assert (found.verdict, found.verdict_before, found.missed_in) == ("too_close", "too_close", 1)
+    assert "the requests of 1 of the processes miss it" in sentence(
+        [found], speedup(E2E, [fast], None), None, "too_close"
+    )
+
+
+def test_what_processes_served_lies_on_one_clock():
+    one, other = served(100, 5), served(50, 5)
+    both = joined([one, other])
+    assert all(a.times_ns[-1] <= b.start_ns for a, b in itertools.pairwise(both))
+    assert tokens_per_second(both) == pytest.approx(40 / (0.1 * 5.04 + 0.05 * 5.04), rel=0.02)
+
+
+def test_a_trend_is_drift_and_scatter_is_not():
+    scatter = [100 + 7 * (index * 37 % 11) for index in range(40)]
+    assert drift(scatter) is None
+    assert drift([100 + index for index in range(40)]) == pytest.approx(129.5 / 109.5)
+    assert drift([100 + 0.01 * index for index in range(40)]) is None
+    found = speedup(E2E, [Turns(served(100, 20), [*served(50, 10), *served(60, 10)])], None)
+    assert found.drift_words == "Times drifted while they were measured: after in process 1 by +20 %."
+
+
+def test_the_interval_covers_the_truth_as_often_as_it_says():
+    assert coverage("log-normal", 3, paths=2000) > 0.935
+    assert coverage("two kinds of processes, equally many", 6, paths=2000) > 0.945
+
+
+def test_an_interval_over_two_processes_is_refused():
+    with pytest.raises(ValueError, match="their spread takes 3"):
+        across_processes([1.0, 2.0])
+
+
+def test_equal_medians_leave_no_noise():
+    assert against_itself([5.0, 5.0]).value == 1
+
+
+def test_a_fresh_process_serves_both_sides_in_turns(context):
+    document = stage_input("verify")
+    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
+    turns = processes._run(document, plan, context, 2, 120.0)
+    assert isinstance(turns, Turns), turns
+    assert len(turns.before) == len(turns.after) == processes.PAIRS
+    assert all(len(each.times_ns) == 8 for each in (*turns.before, *turns.after))
+    starts = [each.start_ns for each in turns.before]
+    assert starts == sorted(starts)
+
+
+def test_a_process_that_takes_too_long_is_named(context):
+    document = stage_input("verify")
+    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
+    left = Context(context.model_dir, context.artifacts, seconds=0.1)
+    found = processes.measure_again(document, plan, left, 0.04)
+    assert found.turns == []
+    assert found.failure == "Process 2 did not end within 0 s."
+
+
+def test_where_time_is_short_no_process_is_started(context):
+    document = stage_input("verify")
+    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
+    assert processes.measure_again(document, plan, context, 20.0) == processes.Further()
+    assert not list(context.artifacts.iterdir())

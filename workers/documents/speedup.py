@@ -1,0 +1,74 @@
+"""How much faster after is than before, in how many processes."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from workers.documents.base import Document
+from workers.documents.measurement import Interval
+
+LEAST_PROCESSES = 3
+"""With fewer processes the interval says nothing of other processes."""
+
+
+class ProcessMedians(Document):
+    """The medians of the first objective's metric in one process, over `pairs` interleaved requests of each side.
+
+    `ratio` is above 1 when after is better.
+    """
+
+    before: float
+    after: float
+    ratio: float
+    pairs: int
+
+
+class Drift(Document):
+    """A side whose requests became slower or faster while one process measured: second half over first half."""
+
+    process: int = Field(description="counted from 1")
+    side: Literal["before", "after"]
+    ratio: float
+
+
+class Speedup(Document):
+    """Ratio of before to after of the first objective's metric, above 1 when after is better, beside the noise floor.
+
+    `processes` are in the order that they ran. With LEAST_PROCESSES of them or more, `ratio` is the geometric mean of
+    their ratios with the interval that contains their spread, and `noise` the plan in one process against itself in
+    another. With fewer, both are of the first process: `noise` is then a side's odd requests against its even ones.
+    """
+
+    metric: str
+    ratio: Interval
+    noise: Interval
+    difference: bool
+    processes: list[ProcessMedians] = []
+    drifts: list[Drift] = []
+
+    @property
+    def across(self) -> bool:
+        """Whether the interval contains the spread between processes."""
+        return len(self.processes) >= LEAST_PROCESSES
+
+    @property
+    def scope(self) -> str:
+        """What the interval is of, in words."""
+        return f"over {len(self.processes)} processes" if self.across else "within one process"
+
+    @property
+    def noise_words(self) -> str:
+        """What the noise floor compares, in words."""
+        if self.across:
+            return "the plan in one process against itself in another"
+        return "odd requests of a side against its even ones"
+
+    @property
+    def drift_words(self) -> str:
+        """A sentence about what drifted; "" when nothing did."""
+        said = [
+            f"{each.side} in process {each.process} by {100 * (each.ratio - 1):+.0f} %"
+            for each in sorted(self.drifts, key=lambda drift: -abs(drift.ratio - 1))[:3]
+        ]
+        more = f" and {len(self.drifts) - 3} more" if len(self.drifts) > 3 else ""
+        return f"Times drifted while they were measured: {', '.join(said)}{more}." if said else ""

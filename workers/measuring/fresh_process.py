@@ -1,0 +1,66 @@
+"""Measures what runs today and a plan, in turns, in a process of its own: `fresh_process request.json result.json`.
+
+Verify starts it, so it runs in verify's confinement and dies with it.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from kernels import engine
+from kernels.measure.latency import Served
+from kernels.plan import Plan
+from workers.documents.base import Document
+from workers.documents.stages import StageInput
+from workers.harness.context import Context
+from workers.measuring.served_model import load, prepared
+from workers.measuring.turns import Turns, warm_clients
+
+
+class Request(Document):
+    """The document of verify, the plan beside what runs today, the interleaved `pairs`, and the prompts' `seed`."""
+
+    document: StageInput
+    plan: Plan
+    pairs: int
+    seed: int
+
+
+class Result(Document):
+    """What was served, in order."""
+
+    before: list[Served]
+    after: list[Served]
+
+
+def measure(request: Request, context: Context) -> Turns:
+    """Loads the model once for each side, warms both up and serves them in turns."""
+    document, plan = request.document, request.plan
+    model = load(document, context)
+    with (
+        prepared(engine.runner(document.workload.baseline_runner, model), document) as today,
+        prepared(engine.apply(load(document, context, plan.dtype), plan), document) as after,
+    ):
+        sides = [warm_clients(document, runner, request.seed) for runner in (today, after)]
+        for _ in range(request.pairs):
+            for side in sides:
+                side.serve()
+    return Turns(sides[0].served, sides[1].served)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Measure what runs today and a plan in a fresh process.")
+    parser.add_argument("request", type=Path)
+    parser.add_argument("result", type=Path)
+    parser.add_argument("--model", type=Path, required=True, help="directory with the model's files")
+    parser.add_argument("--artifacts", type=Path, required=True, help="scratch directory")
+    given = parser.parse_args(arguments)
+    request = Request.model_validate_json(given.request.read_bytes())
+    found = measure(request, Context(given.model, given.artifacts))
+    result = Result(before=list(found.before), after=list(found.after))
+    given.result.write_text(result.model_dump_json())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""How often a speedup's interval contains the truth, simulated: `python -m workers.speedup_coverage`.
+
+Each process draws a factor on the time before, and a small error of its median. The truth is the geometric mean of the
+ratio over all processes. The interval is the one that verify states (`workers.statistics.across_processes`).
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from workers.statistics import across_processes
+
+SEEN_MS = (494.0, 497.0, 649.0, 717.0)
+"""Medians of one model before, in four processes on H200s: the largest spread that was seen."""
+SPREAD = float(np.std(np.log(SEEN_MS), ddof=1))
+MEDIAN_ERROR = 0.01
+"""Standard deviation of the logarithm of a process's median ratio, beside the process's factor."""
+PATHS = 20_000
+
+Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
+
+FACTORS: dict[str, Draw] = {
+    "log-normal": lambda generator, shape: generator.normal(0.0, SPREAD, shape),
+    "log-uniform": lambda generator, shape: generator.uniform(-1.0, 1.0, shape) * SPREAD * 3**0.5,
+    "two kinds of processes, equally many": lambda generator, shape: generator.choice([-SPREAD, SPREAD], shape),
+    "the four that were seen": lambda generator, shape: generator.choice(np.log(SEEN_MS), shape),
+}
+"""The logarithm of a process's factor, by how processes differ; each has the standard deviation SPREAD or nearly so."""
+CENTRES = {"the four that were seen": float(np.mean(np.log(SEEN_MS)))}
+
+
+def coverage(kind: str, processes: int, paths: int = PATHS, seed: int = 1) -> float:
+    """The share of simulated measurements whose interval contains the truth."""
+    generator, truth = np.random.default_rng(seed), CENTRES.get(kind, 0.0)
+    drawn = FACTORS[kind](generator, (paths, processes)) + generator.normal(0.0, MEDIAN_ERROR, (paths, processes))
+    found = (across_processes([float(each) for each in row]) for row in np.exp(drawn - truth))
+    return sum(each.low <= 1.0 <= each.high for each in found) / paths
+
+
+def main() -> None:
+    """Prints a Markdown table of the coverage."""
+    print("| processes differ by | 3 processes | 4 | 5 | 6 |")
+    print("| --- | --- | --- | --- | --- |")
+    for kind in FACTORS:
+        print(f"| {kind} | {' | '.join(f'{coverage(kind, count):.1%}' for count in (3, 4, 5, 6))} |")
+
+
+if __name__ == "__main__":
+    main()
