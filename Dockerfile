@@ -24,6 +24,8 @@ COPY workers workers
 COPY workbench workbench
 COPY templates templates
 COPY docs/kernels docs/kernels
+COPY samples/voice-agent samples/voice-agent
+COPY benchmarks/results/h200/llama-3.2-1b.json benchmarks/results/h200/
 RUN pip install --no-deps --no-build-isolation --editable . \
     && useradd --create-home --uid 10001 workbench \
     && install -d -o workbench -g workbench /data

@@ -45,6 +45,7 @@ INSTALLED_APPS = [
     "workbench.runs",
     "workbench.reports",
     "workbench.library",
+    "workbench.home",
     "workbench.pages",
 ]
 

@@ -15,4 +15,5 @@ urlpatterns = [
     path("", include("workbench.runs.urls")),
     path("", include("workbench.reports.urls")),
     path("", include("workbench.library.urls")),
+    path("", include("workbench.home.urls")),
 ]

@@ -9,6 +9,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 PATHS = (
     "/workloads/",
+    "/workloads/?state=missed&q=none",
+    "/example/",
     "/workloads/new/",
     "/models/",
     "/models/upload/",

@@ -11,7 +11,7 @@ from workbench.reports.services import freeze
 
 pytestmark = pytest.mark.django_db
 BASELINE = {
-    "/workloads/": 7,
+    "/workloads/": 14,
     "/models/": 5,
     "/reports/": 6,
     "/members/": 4,

@@ -18,4 +18,8 @@ class OrganisationQuerySet(models.QuerySet[Any]):
         acting_for = getattr(user, "acting_for", None)
         if acting_for is not None:
             return self.filter(organisation=acting_for)
+        return self.of_memberships(user)
+
+    def of_memberships(self, user: Any) -> Self:
+        """Rows of every organisation that `user` belongs to, whichever the user acts for."""
         return self.filter(organisation__memberships__user=user)

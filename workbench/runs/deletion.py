@@ -70,6 +70,9 @@ def delete(thing: Deletable, membership: Any, with_dependents: bool) -> None:
         _check(dependents(thing), membership, with_dependents)
         hashes = _hashes(thing)
         _runs(thing).delete()
+        if isinstance(thing, Run):
+            newest = Run.objects.filter(workload=thing.workload_id).first()
+            Workload.objects.filter(pk=thing.workload_id).update(newest_run=newest)
         if isinstance(thing, Model):
             thing.workloads.all().delete()
         if not isinstance(thing, Run):

@@ -128,14 +128,19 @@ def _shares(gpu_class: str) -> list[_Share]:
 
 def _seconds_until(gpu_class: str, ahead: int) -> float | None:
     """Computed: as long as the last runs of the class took, for those ahead and half of those that run now."""
+    took, workers = typical_seconds(gpu_class), placement.alive_workers(gpu_class)
+    if took is None or not workers:
+        return None
+    running = Run.objects.filter(gpu_class=gpu_class, state=Run.State.RUNNING, stage__in=GPU_STAGES).count()
+    return (ahead + min(running, workers) / 2) * took / workers
+
+
+def typical_seconds(gpu_class: str) -> float | None:
+    """How long the last runs of the class took on average; None when none has ended."""
     ended = Run.objects.filter(gpu_class=gpu_class, state=Run.State.DONE).exclude(started_at=None)
     took = [
         (each.finished_at - each.started_at).total_seconds()
         for each in ended.filter(finished_at__isnull=False).order_by(F("finished_at").desc())[:LAST_RUNS]
         if each.finished_at and each.started_at
     ]
-    workers = placement.alive_workers(gpu_class)
-    if not took or not workers:
-        return None
-    running = Run.objects.filter(gpu_class=gpu_class, state=Run.State.RUNNING, stage__in=GPU_STAGES).count()
-    return (ahead + min(running, workers) / 2) * sum(took) / len(took) / workers
+    return sum(took) / len(took) if took else None

@@ -25,6 +25,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
+from workbench.intake.models import Workload
 from workbench.runs import dispatch
 from workbench.runs.models import Event, Run, StageRun, StoredArtifact
 from workers.documents.base import Artifact
@@ -57,6 +58,7 @@ def _record(run_id: uuid.UUID | str, key: StageKey | Run, kind: str, message: st
 def start(run: Run) -> None:
     """Save a new run with its stages and queue the first one."""
     run.save(force_insert=True)
+    Workload.objects.filter(pk=run.workload_id).update(newest_run=run)
     StageRun.objects.bulk_create(
         StageRun(
             run=run,

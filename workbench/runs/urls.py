@@ -5,9 +5,9 @@ from django.urls import path
 from workbench.runs.views import deletion, runs, workloads
 
 urlpatterns = [
-    path("workloads/", workloads.workload_list, name="workload-list"),
     path("workloads/new/", workloads.workload_new, name="workload-new"),
     path("workloads/<uuid:workload_id>/", workloads.workload_page, name="workload"),
+    path("workloads/<uuid:workload_id>/archive/", workloads.archive, name="workload-archive"),
     path("workloads/<uuid:workload_id>/run/", workloads.run_again, name="workload-run"),
     path("models/<uuid:model_id>/delete/", deletion.delete, {"kind": "model"}, name="model-delete"),
     path("workloads/<uuid:workload_id>/delete/", deletion.delete, {"kind": "workload"}, name="workload-delete"),

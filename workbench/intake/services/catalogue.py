@@ -43,15 +43,20 @@ def model_for(organisation: Any, user: Any, reference: str) -> Model:
 
 
 def _from_catalogue(organisation: Any, user: Any, name: str) -> Model:
-    config, _ = catalogue.entry(name)
-    raw = json.dumps(config, indent=2).encode()
-    file = ModelFile(path="config.json", sha256=hashlib.sha256(raw).hexdigest(), size=len(raw))
-    manifest = manifest_of(inspect_config(config), name, "catalogue", [file])
+    manifest, raw = catalogue_manifest(name)
     found = Model.objects.filter(organisation=organisation, content_digest=manifest.content_digest).first()
     if found is not None and found.reading[0] is not None:
         return found
     blobs.store([raw])
     return save_model(organisation, user, manifest)
+
+
+def catalogue_manifest(name: str) -> tuple[ModelManifest, bytes]:
+    """The document of a catalogue entry, and the content of its config.json. Raises KeyError when there is none."""
+    config, _ = catalogue.entry(name)
+    raw = json.dumps(config, indent=2).encode()
+    file = ModelFile(path="config.json", sha256=hashlib.sha256(raw).hexdigest(), size=len(raw))
+    return manifest_of(inspect_config(config), name, "catalogue", [file]), raw
 
 
 def manifest_of(facts: Facts, name: str, source: Any, files: list[ModelFile]) -> ModelManifest:

@@ -1,4 +1,4 @@
-"""Pages of workloads: the list, the form, one workload."""
+"""Pages of workloads: the form, one workload."""
 
 import contextlib
 import json
@@ -11,6 +11,7 @@ from django.core.paginator import Paginator
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from workbench.accounts.permissions import submitter_required
@@ -23,25 +24,10 @@ from workbench.intake.services import catalogue
 from workbench.intake.services.workloads import create_workload
 from workbench.runs.models import Run
 from workbench.runs.result_page import request_words
-from workbench.runs.services import RunError, create_run, headlines
+from workbench.runs.services import RunError, create_run
 from workers.documents.workload import Workload as WorkloadDocument
 
 PAGE_SIZE = 25
-
-
-@require_safe
-def workload_list(request: HttpRequest) -> HttpResponse:
-    """The organisation's workloads, newest first, each with its last run."""
-    found = Workload.objects.for_user(request.user).select_related("model", "created_by").with_newest_runs(1)
-    page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
-    last = {workload.id: next(iter(workload.newest_runs), None) for workload in page}
-    reached = headlines(run.id for run in last.values() if run is not None and run.verdict)
-    rows = [
-        (workload, *workload.reading, run, reached.get(run.id, "") if run else "")
-        for workload in page
-        for run in [last[workload.id]]
-    ]
-    return render(request, "runs/workloads.html", {"page": page, "rows": rows})
 
 
 @require_safe
@@ -70,6 +56,16 @@ def run_again(request: HttpRequest, workload_id: UUID) -> HttpResponse:
         messages.error(request, str(error))
         return redirect("workload", workload_id)
     return redirect("run", run.id)
+
+
+@require_POST
+@submitter_required
+def archive(request: HttpRequest, workload_id: UUID) -> HttpResponse:
+    """Takes the workload out of the portfolio, or back into it."""
+    workload = _workload(request, workload_id)
+    workload.archived_at = None if workload.archived_at else timezone.now()
+    workload.save(update_fields=["archived_at"])
+    return redirect("workload", workload.id)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -1,0 +1,121 @@
+"""The portfolio: what each role sees first, filters, several customers, the archive and the newest run."""
+
+import pytest
+from django.urls import reverse
+from django.utils import timezone
+
+from tests import sample_runs
+from workbench.accounts.models import Membership
+from workbench.intake.models import Model, Workload
+from workbench.reports.services import freeze
+from workbench.runs import deletion
+from workbench.runs.models import Run
+from workbench.runs.services import create_run
+
+pytestmark = pytest.mark.django_db
+PORTFOLIO = "/workloads/"
+
+
+def _names(response) -> list[str]:
+    return [workload.name for workload, *_ in response.context["rows"]]
+
+
+def test_a_newcomer_reaches_a_result_from_an_h200_by_two_clicks(browser, organisation, engineer):
+    client = browser(engineer)
+    first = client.get("/", follow=True)
+    assert reverse("example").encode() in first.content
+    shown = client.get(reverse("example")).content.decode()
+    assert "NVIDIA H200" in shown
+    assert "Nothing of it was measured on your machines." in shown
+
+
+def test_an_account_is_not_offered_what_it_may_not_do(browser, organisation, account):
+    page = browser(account).get(PORTFOLIO).content.decode()
+    assert reverse("sample") not in page
+    assert "Engineers hand in models" in page
+    assert browser(account).post(reverse("sample")).status_code == 403
+
+
+def test_the_sample_starts_by_one_click_and_is_stored_once(browser, organisation, engineer):
+    client = browser(engineer)
+    for _ in range(2):
+        response = client.post(reverse("sample"))
+        run = Run.objects.filter(organisation=organisation).first()
+        assert response["Location"] == reverse("run", args=[run.id])
+        assert run.workload.name == "voice agent sample"
+    assert Model.objects.filter(organisation=organisation).count() == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", {"done", "queued"}),
+        ("state=met", {"done"}),
+        ("state=open", {"queued"}),
+        ("state=missed", set()),
+        ("q=DON", {"done"}),
+        ("q=nothing-like-it", set()),
+        ("gpu=h200&sort=name", {"done", "queued"}),
+        ("state=nonsense&sort=nonsense", {"done", "queued"}),
+        ("archived=on", {"archived"}),
+    ],
+)
+def test_filters(browser, organisation, engineer, query, found):
+    for name, state in (("done", "done"), ("queued", "queued"), ("archived", "done")):
+        run = sample_runs.run(organisation, engineer, state, "report" if state == "done" else "admit")
+        at = timezone.now() if name == "archived" else None
+        Workload.objects.filter(pk=run.workload_id).update(name=name, archived_at=at)
+    assert set(_names(browser(engineer).get(f"{PORTFOLIO}?{query}"))) == found
+
+
+def test_several_customers_in_one_portfolio(browser, make_user, organisation, engineer, foreigner):
+    other = foreigner.memberships.get().organisation
+    mine, theirs = sample_runs.run(organisation, engineer), sample_runs.run(other, foreigner)
+    Membership.objects.create(user=engineer, organisation=other, role="account")
+    client = browser(engineer)
+    page = client.get(PORTFOLIO)
+    assert len(_names(page)) == 2
+    assert _names(client.get(f"{PORTFOLIO}?customer={other.pk}")) == [theirs.workload.name]
+    address = reverse("workload", args=[theirs.workload_id])
+    assert client.get(address).status_code == 404, "the session acts for the first customer"
+    switched = client.post(reverse("switch-organisation"), {"organisation": other.pk, "next": address}, follow=True)
+    assert switched.status_code == 200
+    assert client.get(reverse("workload", args=[mine.workload_id])).status_code == 404
+
+
+def test_a_stranger_sees_none_of_it(browser, organisation, engineer, foreigner):
+    sample_runs.run(organisation, engineer)
+    page = browser(foreigner).get(PORTFOLIO)
+    assert page.context["newcomer"]
+    assert page.context["counts"]["all"] == 0
+
+
+def test_what_runs_and_what_awaits_review(browser, organisation, engineer, account):
+    freeze(sample_runs.run(organisation, engineer), engineer)
+    sample_runs.run(organisation, engineer, "running", "compose")
+    page = browser(account).get(PORTFOLIO)
+    assert [each.run.stage for each in page.context["open_runs"]] == ["compose"]
+    assert page.context["open_runs"][0].seconds is not None, "a run of this class has ended before"
+    assert page.context["review_count"] == 1
+    assert page.context["counts"] | {"all": 2, "open": 1, "met": 1} == page.context["counts"]
+    cheaper, factor = page.context["cheaper"], page.context["factor"]
+    assert cheaper == 1
+    assert factor > 1
+
+
+def test_an_archived_workload_returns(browser, organisation, engineer):
+    run = sample_runs.run(organisation, engineer)
+    client, address = browser(engineer), reverse("workload-archive", args=[run.workload_id])
+    client.post(address)
+    assert _names(client.get(PORTFOLIO)) == []
+    client.post(address)
+    assert _names(client.get(PORTFOLIO)) == [run.workload.name]
+
+
+def test_the_newest_run_is_kept_beside_the_workload(organisation, engineer, admin):
+    first = sample_runs.run(organisation, engineer)
+    second = create_run(first.workload, engineer)
+    assert Workload.objects.get(pk=first.workload_id).newest_run_id == second.id
+    Run.objects.filter(pk=second.pk).update(state="done")
+    deletion.delete(second, admin.memberships.get(), with_dependents=True)
+    assert Workload.objects.get(pk=first.workload_id).newest_run_id == first.id

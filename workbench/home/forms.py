@@ -1,0 +1,48 @@
+"""How the portfolio is filtered and sorted."""
+
+from typing import Any
+
+from django import forms
+
+STATES = {
+    "open": "Running or queued",
+    "met": "Met",
+    "missed": "Missed",
+    "undecided": "Undecided",
+    "ended": "Failed, cancelled or lost",
+    "none": "No run yet",
+}
+SORTS = {
+    "newest": "Newest run first",
+    "oldest": "Oldest run first",
+    "name": "By name",
+    "model": "By model",
+}
+
+
+class FilterForm(forms.Form):
+    """The filters of the portfolio, from the address. `organisations`, `models` and `classes` are the choices."""
+
+    q = forms.CharField(label="Search", required=False, max_length=120)
+    state = forms.ChoiceField(label="State", required=False, choices=[("", "Any"), *STATES.items()])
+    model = forms.ChoiceField(label="Model", required=False)
+    gpu = forms.ChoiceField(label="GPU", required=False)
+    customer = forms.ChoiceField(label="Customer", required=False)
+    sort = forms.ChoiceField(label="Sort", required=False, choices=list(SORTS.items()))
+    archived = forms.BooleanField(label="Archived", required=False)
+
+    def __init__(self, data: Any, organisations: list[Any], models: list[str], classes: list[str]) -> None:
+        super().__init__(data)
+        fields: dict[str, Any] = self.fields
+        fields["q"].widget.attrs |= {"type": "search", "placeholder": "workload or model"}
+        fields["model"].choices = [("", "Any"), *((name, name) for name in models)]
+        fields["gpu"].choices = [("", "Any"), *((name, name) for name in classes)]
+        fields["customer"].choices = [("", "All"), *((str(each.pk), each.name) for each in organisations)]
+        if len(organisations) < 2:
+            del fields["customer"]
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The valid filters that were set; an unknown value counts as not set."""
+        self.is_valid()
+        return {name: value for name, value in self.cleaned_data.items() if value}

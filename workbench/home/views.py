@@ -1,0 +1,76 @@
+"""The portfolio, the sample by one click, and the example result."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from workbench.accounts.permissions import submitter_required
+from workbench.api.problems import Problem
+from workbench.home import example as examples
+from workbench.home import portfolio as portfolios
+from workbench.home import sample as samples
+from workbench.home.forms import FilterForm
+from workbench.runs import result_page
+from workbench.runs.services import RunError, headlines
+
+PAGE_SIZE = 25
+
+
+@require_safe
+def portfolio(request: Any) -> HttpResponse:
+    """Every workload of the caller's organisations, what runs now, and what awaits review."""
+    user = request.user
+    counts = portfolios.counts(user)
+    rows = portfolios.workloads(user)
+    run_on = rows.order_by().exclude(newest_run=None)
+    form = FilterForm(
+        request.GET,
+        organisations=[each.organisation for each in request.memberships],
+        models=list(rows.order_by("model__name").values_list("model__name", flat=True).distinct()),
+        classes=list(run_on.values_list("newest_run__gpu_class", flat=True).distinct()),
+    )
+    page = Paginator(portfolios.filtered(rows, form.chosen), PAGE_SIZE).get_page(request.GET.get("page"))
+    reached = headlines(each.newest_run_id for each in page if each.newest_run and each.newest_run.verdict)
+    reviews = portfolios.awaiting_review(user)
+    cheaper, factor = portfolios.savings(user)
+    context = {
+        "form": form,
+        "filtered": bool(form.chosen),
+        "page": page,
+        "rows": [(each, *each.reading, each.newest_run, reached.get(each.newest_run_id, "")) for each in page],
+        "counts": counts,
+        "open_runs": portfolios.open_runs(user),
+        "reviews": reviews[: portfolios.MOST_SHOWN],
+        "review_count": reviews.count(),
+        "cheaper": cheaper,
+        "factor": factor,
+        "newcomer": not rows.exists(),
+        "has_example": examples.FILE.exists(),
+    }
+    return render(request, "home/portfolio.html", context)
+
+
+@require_POST
+@submitter_required
+def sample(request: Any) -> HttpResponse:
+    """Submits the sample workload and shows its run."""
+    try:
+        run = samples.submit(request.organisation, request.user)
+    except (Problem, RunError) as error:
+        messages.error(request, str(error))
+        return redirect("workload-list")
+    return redirect("run", run.id)
+
+
+@require_safe
+def example(request: HttpRequest) -> HttpResponse:
+    """The result page of a run on an H200 that comes with the product."""
+    found = examples.example()
+    if found is None:
+        raise Http404("This installation has no example.")
+    context = result_page.context(found.workload, found.model, found.results, found.stages)
+    return render(request, "home/example.html", context | {"example": found})
