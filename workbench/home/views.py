@@ -34,14 +34,16 @@ def portfolio(request: Any) -> HttpResponse:
         classes=list(run_on.values_list("newest_run__gpu_class", flat=True).distinct()),
     )
     page = Paginator(portfolios.filtered(rows, form.chosen), PAGE_SIZE).get_page(request.GET.get("page"))
-    reached = headlines(each.newest_run_id for each in page if each.newest_run and each.newest_run.verdict)
+    ended = [each.newest_run for each in page if each.newest_run and each.newest_run.verdict]
+    reached = headlines(run.id for run in ended)
+    shown = [(each, each.newest_run) for each in page]
     reviews = portfolios.awaiting_review(user)
     cheaper, factor = portfolios.savings(user)
     context = {
         "form": form,
         "filtered": bool(form.chosen),
         "page": page,
-        "rows": [(each, *each.reading, each.newest_run, reached.get(each.newest_run_id, "")) for each in page],
+        "rows": [(each, *each.reading, run, reached.get(run.id, "") if run else "") for each, run in shown],
         "counts": counts,
         "open_runs": portfolios.open_runs(user),
         "reviews": reviews[: portfolios.MOST_SHOWN],
