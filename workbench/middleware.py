@@ -1,16 +1,15 @@
 """Gives every request an id, which the log shows, and every response its security headers."""
 
-import logging
 import re
 import uuid
 from collections.abc import Callable
-from contextvars import ContextVar
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
 from workbench import disk
+from workers import logs
 
-_request_id: ContextVar[str] = ContextVar("request_id", default="-")
 _PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
@@ -29,14 +28,6 @@ CONTENT_SECURITY_POLICY = "; ".join(
 )
 
 
-class RequestIdFilter(logging.Filter):
-    """Gives every log record the id of the request that it belongs to."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        record.request_id = _request_id.get()
-        return True
-
-
 class RequestIdMiddleware:
     """Takes a plain `X-Request-ID` from the caller or makes one, and sends it back."""
 
@@ -46,13 +37,16 @@ class RequestIdMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         offered = request.headers.get("X-Request-ID", "")
         identity = offered if _PLAIN_ID.fullmatch(offered) else uuid.uuid4().hex
-        token = _request_id.set(identity)
-        try:
-            response = self.get_response(request)
-        finally:
-            _request_id.reset(token)
+        logs.clear()
+        logs.bind(request_id=identity)
+        response = self.get_response(request)
         response["X-Request-ID"] = identity
         return response
+
+    def process_view(self, request: HttpRequest, view: Any, arguments: Any, named: dict[str, Any]) -> None:
+        """Put the run that the address names on every line of the log."""
+        if "run_id" in named:
+            logs.bind(run_id=str(named["run_id"]))
 
 
 class DeletionRoomMiddleware:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import environ
 
 from workbench.secret_files import kept_secret
+from workers import logs
 
 env = environ.Env()
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -51,6 +52,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "workbench.health.HealthMiddleware",
+    "workbench.metrics.MetricsMiddleware",
     "workbench.middleware.RequestIdMiddleware",
     "workbench.bodies.BodyLimitMiddleware",
     "workbench.api.problems.ProblemMiddleware",
@@ -177,12 +179,8 @@ LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
 
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "filters": {"request_id": {"()": "workbench.middleware.RequestIdFilter"}},
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request_id"]}},
-    "root": {"handlers": ["console"], "level": env("LOG_LEVEL", default="INFO")},
-    "loggers": {"django.server": {"handlers": ["console"], "propagate": False}},
-}
+LOGGING = logs.configuration(env("LOG_LEVEL", default="INFO"))
+
+# Prometheus: /metrics is not there without a token; classes that are asked when Prometheus asks
+METRICS_TOKEN = env("METRICS_TOKEN", default="")
+METRICS_COLLECTORS: list[str] = []

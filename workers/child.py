@@ -21,6 +21,7 @@ from typing import IO, Literal
 
 from workers.confinement.bounds import Bounds, Limits, Protection
 from workers.confinement.guard import KILL_SECONDS
+from workers.logs import inheriting
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ def run(
         finally:
             os.close(tell)
         assert process.stdout is not None
-        reader = threading.Thread(target=_read, args=(process.stdout, on_line), daemon=True)
+        reader = threading.Thread(target=inheriting(_read), args=(process.stdout, on_line), daemon=True)
         reader.start()
         try:
             protection = _protection(report)

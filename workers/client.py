@@ -11,6 +11,7 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel
 
+from workers import logs
 from workers.config import WorkerConfig
 from workers.documents.stages import StageInput
 from workers.documents.worker_api import (
@@ -50,7 +51,7 @@ class Client:
     def __init__(self, config: WorkerConfig) -> None:
         self._http = httpx.Client(
             base_url=f"{config.url}/api/v1/worker",
-            headers={"Authorization": f"Bearer {config.token}"},
+            headers={"Authorization": f"Bearer {config.token}", "X-Request-ID": logs.request_id()},
             timeout=httpx.Timeout(60, connect=5),
         )
 

@@ -4,13 +4,15 @@ No process that runs Celery imports torch: a stage runs in a process of its own.
 """
 
 import ctypes
+import logging.config
 import os
 from multiprocessing.sharedctypes import RawValue
 from typing import Any
 
 from celery import Celery
-from celery.signals import beat_embedded_init, worker_process_init, worker_shutting_down
+from celery.signals import beat_embedded_init, setup_logging, worker_process_init, worker_shutting_down
 
+from workers import logs
 from workers.documents.broker import LONGEST_STAGE_SECONDS, broker_options
 from workers.lifeline import die_with_parent
 
@@ -39,6 +41,11 @@ def celery_app(name: str, **options: Any) -> Celery:
         timezone="UTC",
     )
     return app
+
+
+@setup_logging.connect
+def _log_as_every_process(loglevel: Any = "INFO", **_: Any) -> None:
+    logging.config.dictConfig(logs.configuration(loglevel))
 
 
 @worker_process_init.connect

@@ -21,7 +21,7 @@ from celery import Task
 from celery.signals import worker_ready
 from pydantic import ValidationError
 
-from workers import child
+from workers import child, logs
 from workers.child_environment import stage_environment
 from workers.client import Client, Refused, Rejected, Unreachable
 from workers.config import WorkerConfig
@@ -80,15 +80,16 @@ def run_stage(self: Task, run_id: str, stage: str, attempt: int) -> None:
     except ValidationError as error:
         log.error("dropped a message that names no stage of a run: %s", error)
         return
-    with Client(config) as client:
+    with logs.bound(request_id=self.request.id), Client(config) as client:
         try:
             document = client.claim(claim)
             key = StageKey(run_id=document.run_id, stage=document.stage, attempt=document.attempt)
-            with Reporter(config, key, client.claim_token) as reporter:
+            with logs.bound(**key.model_dump()), Reporter(config, key, client.claim_token) as reporter:
                 outcome = _perform(config, client, document, key, reporter)
                 if not reporter.superseded:
                     reporter.close()
                     _finish(client, outcome)
+                    log.info("%s of run %s has ended", key.stage, key.run_id)
         except Refused as error:
             log.info("dropped %s of run %s, attempt %s: %s", stage, run_id, attempt, error)
         except (Rejected, Unreachable) as error:

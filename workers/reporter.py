@@ -9,6 +9,7 @@ from typing import Self
 
 from pydantic import ValidationError
 
+from workers import logs
 from workers.client import Client, Refused, Rejected, Unreachable
 from workers.config import WorkerConfig
 from workers.delivery import worker_is_stopping
@@ -39,9 +40,10 @@ class Reporter:
         self._claim_token = claim_token
         self._lines: deque[Progress] = deque(maxlen=BACKLOG)
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._speak, name="reporter", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=logs.inheriting(self._speak), name="reporter", daemon=True)
         self._thread.start()
         return self
 
@@ -51,7 +53,8 @@ class Reporter:
     def close(self) -> None:
         """Send what is left, and end the thread."""
         self._done.set()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
 
     def line(self, text: str) -> None:
         """Take one line of the stage's standard output; what is not a Progress document goes to the log."""

@@ -8,6 +8,6 @@ from tests.debian import leave_out, nginx_bin, postgres_bin
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    programs = [postgres_bin(), nginx_bin(), *map(shutil.which, ("redis-server", "openssl", "curl"))]
+    programs = [postgres_bin(), nginx_bin(), *map(shutil.which, ("redis-server", "openssl", "curl", "prometheus"))]
     if not all(programs):
         leave_out(config, items, "test_compose_processes.py")

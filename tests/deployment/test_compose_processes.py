@@ -12,6 +12,7 @@ import pytest
 
 from tests.debian import postgres_server
 from tests.deployment.compose import ROOT, Compose
+from tests.deployment.prometheus import panels, prometheus
 from tests.sample_results import workload
 from tests.slow_clients import half_headers
 from tests.workers.pipeline.stack import wait_for
@@ -21,6 +22,7 @@ SECRETS = {
     for name in ("SECRET_KEY", "WORKER_TOKEN", "POSTGRES_PASSWORD", "REDIS_PASSWORD")
 }
 SETTINGS = {"LOGIN_ATTEMPTS": "3", "HEARTBEAT_SECONDS": "1", "SWEEP_SECONDS": "2", "CONN_MAX_AGE": "30"}
+METRICS_TOKEN = "a-token-for-prometheus"
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +30,7 @@ def compose() -> Iterator[Compose]:
     """Everything is up and healthy. nginx's workers are another user, who must be able to enter the folder."""
     with tempfile.TemporaryDirectory(prefix="compose-") as folder, postgres_server(SECRETS["POSTGRES_PASSWORD"]) as at:
         Path(folder).chmod(0o755)
-        compose = Compose(Path(folder), at.address, SECRETS | SETTINGS)
+        compose = Compose(Path(folder), at.address, SECRETS | SETTINGS | {"METRICS_TOKEN": METRICS_TOKEN})
         try:
             compose.start("redis")
             compose.run("migrate")
@@ -145,6 +147,22 @@ def test_a_stopped_worker_hands_its_run_back_within_its_grace(
     kinds = [event["kind"] for event in _events(api, run_id)]
     assert kinds.count("handed_back") == 1
     assert "retried" not in kinds
+
+
+def test_every_panel_of_the_dashboard_shows_what_prometheus_scraped(compose: Compose, tmp_path: Path) -> None:
+    with prometheus(compose, tmp_path, METRICS_TOKEN) as server, compose.client() as browser:
+        assert browser.get("/metrics").status_code == 404
+        wait_for(lambda: len(server.targets()) == 2, 30, f"Prometheus: {server.log.read_text()}")
+
+        def empty() -> list[str]:
+            browser.get("/login/")
+            return [
+                f"{title}: {each}" for title, queries in panels().items() for each in queries if not server.ask(each)
+            ]
+
+        wait_for(lambda: not empty(), 30, f"figures of {empty()}: {server.targets()}")
+        assert server.ask('workbench_runs{state="done"}') >= [2]
+        assert server.ask("workbench_database_up") == [1]
 
 
 def test_slow_clients_leave_pages_alone(compose: Compose) -> None:

@@ -1,6 +1,6 @@
 """Knows the GPU workers that are alive, and chooses the GPU class of a run."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.utils import timezone
 
@@ -12,16 +12,19 @@ from workers.documents.worker_api import WORKER_ALIVE_SECONDS, Hello
 from workers.documents.workload import Workload
 
 
+def alive_since() -> datetime:
+    """A worker that spoke after this moment is alive."""
+    return timezone.now() - timedelta(seconds=WORKER_ALIVE_SECONDS)
+
+
 def alive() -> set[str]:
     """GPU classes that have a worker which spoke within WORKER_ALIVE_SECONDS."""
-    since = timezone.now() - timedelta(seconds=WORKER_ALIVE_SECONDS)
-    return set(Worker.objects.filter(last_seen__gte=since).values_list("gpu_class", flat=True))
+    return set(Worker.objects.filter(last_seen__gte=alive_since()).values_list("gpu_class", flat=True))
 
 
 def alive_workers(gpu_class: str) -> int:
     """How many workers serve the class."""
-    since = timezone.now() - timedelta(seconds=WORKER_ALIVE_SECONDS)
-    return Worker.objects.filter(last_seen__gte=since, gpu_class=gpu_class).count()
+    return Worker.objects.filter(last_seen__gte=alive_since(), gpu_class=gpu_class).count()
 
 
 def choose_class(workload: Workload, manifest: ModelManifest) -> str:

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from workbench.intake import blobs
 from workbench.runs import garbage, services, state
 from workbench.runs.sweep import sweep
+from workers import logs
 from workers.config import WorkerConfig
 from workers.documents.broker import LEDGER_TASK, SWEEP_RUNS_TASK
 from workers.documents.stages import Progress, StageFailure, StageInput
@@ -39,9 +40,14 @@ def sweep_runs() -> None:
 def run_stage(self: Task, run_id: str, stage: str, attempt: int) -> None:
     """Run one attempt at a stage that needs no GPU, if that attempt is still queued."""
     key = StageKey(run_id=run_id, stage=cast(Any, stage), attempt=attempt)
-    run = state.claim(key, self.request.hostname)
+    with logs.bound(request_id=self.request.id, **key.model_dump()):
+        _run_stage(key, self.request.hostname)
+
+
+def _run_stage(key: StageKey, worker: str) -> None:
+    run = state.claim(key, worker)
     if run is None:
-        log.info("dropped %s of run %s, attempt %s: it is not to be had", stage, run_id, attempt)
+        log.info("dropped %s of run %s, attempt %s: it is not to be had", key.stage, key.run_id, key.attempt)
         return
     try:
         _perform(key, services.stage_input(run, key))
@@ -50,8 +56,8 @@ def run_stage(self: Task, run_id: str, stage: str, attempt: int) -> None:
     except DatabaseError:
         raise  # the lease runs out and the sweep tries again
     except Exception as error:
-        log.exception("stage %s of run %s", stage, run_id)
-        state.fail(key, StageFailure(sentence=f"The {stage} stage failed: {sentence_of(error)}"))
+        log.exception("stage %s of run %s", key.stage, key.run_id)
+        state.fail(key, StageFailure(sentence=f"The {key.stage} stage failed: {sentence_of(error)}"))
 
 
 def _perform(key: StageKey, document: StageInput) -> None:

@@ -21,6 +21,7 @@ from workbench.intake.models import StoredFile, Unreadable
 from workbench.runs import line, services, state
 from workbench.runs import placement as workers
 from workbench.runs.models import Run
+from workers import logs
 from workers.documents.stages import STAGES, Results, StageFailure, StageInput
 from workers.documents.worker_api import (
     CLAIM_HEADER,
@@ -58,6 +59,7 @@ def claim(request: HttpRequest, body: Claim, response: HttpResponse) -> StageInp
     if run is None:
         raise _not_yours(body)
     key = line.key_of(run)
+    logs.bind(**key.model_dump())
     response[CLAIM_HEADER] = _claim_token(run)
     try:
         return services.stage_input(run, key)
@@ -138,6 +140,7 @@ def _claim_token(run: Run) -> str:
 
 def _check_claim(request: HttpRequest, key: StageKey) -> Run:
     """The run, when the caller holds this attempt at it. Raises Problem 409."""
+    logs.bind(**key.model_dump(include={"run_id", "stage", "attempt"}))
     rows = Run.objects.select_related("workload").filter(id=key.run_id, stage=key.stage, attempt=key.attempt)
     run = rows.filter(state=Run.State.RUNNING).first()
     if run is None or not constant_time_compare(request.headers.get(CLAIM_HEADER, ""), _claim_token(run)):

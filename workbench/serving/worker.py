@@ -4,6 +4,7 @@ import os
 import resource
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from waitress.adjustments import Adjustments
 from waitress.task import ThreadedTaskDispatcher
 
 from workbench.serving.pace import PacedServer
+from workers.scratch import scratch
 
 CONNECTIONS = 500
 DESCRIPTORS = 4 * CONNECTIONS
@@ -21,6 +23,10 @@ HEADER_BYTES = 32 * 2**10
 IN_MEMORY_BYTES = 512 * 2**10
 """A request's body beyond this lies in a file without a name."""
 
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+SHARED_MEMORY = Path("/dev/shm")
+_kept = ExitStack()
+
 
 class BufferingWorker(Worker):  # type: ignore[misc]
     """One loop receives requests and sends responses; a thread is taken for a whole request only.
@@ -28,6 +34,17 @@ class BufferingWorker(Worker):  # type: ignore[misc]
     Settings of the site: WORKBENCH_DATA, where bodies lie meanwhile, and LARGEST_REQUEST_BYTES. gunicorn's --threads
     and --graceful-timeout hold here as well.
     """
+
+    @classmethod
+    def setup(cls) -> None:
+        """Called in gunicorn's first process: make the folder in which its processes add up metrics.
+
+        It lies in memory, since a full disk must end no process that writes to a mapped file.
+        """
+        if os.environ.get("METRICS_TOKEN") and METRICS_FOLDER not in os.environ:
+            memory = SHARED_MEMORY if SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir())
+            folder = scratch(memory / f"workbench-metrics-{os.getuid()}")
+            os.environ[METRICS_FOLDER] = str(_kept.enter_context(folder))
 
     def run(self) -> None:
         """Serve until told to stop, or until gunicorn's arbiter is gone."""

@@ -11,7 +11,9 @@ ALLOWED_HOSTS = ["*"]
 SECURE_SSL_REDIRECT = False
 MIDDLEWARE = [
     "workbench.health.HealthMiddleware",
+    "workbench.metrics.MetricsMiddleware",
     "workbench.middleware.RequestIdMiddleware",
     "workbench.api.problems.ProblemMiddleware",
 ]
+METRICS_COLLECTORS = ["workbench.runs.metrics.PipelineCollector"]
 LARGEST_REQUEST_BYTES = 2**32  # an artifact of a stage
