@@ -3,6 +3,7 @@
 import random
 from typing import Any
 
+from tests.sample_quality import QUALITY
 from workers.documents.base import Artifact
 from workers.documents.measurement import Candidate, Ceilings, Distribution, Environment, Interval, Telemetry
 from workers.documents.model import ModelManifest
@@ -20,7 +21,6 @@ from workers.documents.stages import (
     PlanProfile,
     PlanTrial,
     ProfileResult,
-    Quality,
     Results,
     StageInput,
     VerifyResult,
@@ -216,17 +216,7 @@ def verify(after_ms: float = 81.0) -> VerifyResult:
                 needed=90,
             ),
         ],
-        quality=Quality(
-            called="numerical fidelity",
-            tokens=4096,
-            kl_before=0.0011,
-            kl_after=0.0012,
-            top1_before=0.012,
-            top1_after=0.0121,
-            change=Interval(value=0.0001, low=-0.0004, high=0.0006),
-            acceptable=True,
-            sentence="Numerical fidelity is unchanged within its interval.",
-        ),
+        quality=QUALITY,
         verdict="met" if met else "missed",
         sentence=f"TTF64 p50 is {after_ms:.1f} ms against a limit of 100 ms: {'met' if met else 'missed'}.",
     )

@@ -93,10 +93,11 @@ def submit(
     sla: Annotated[Path, typer.Option(help="the SLA, YAML or JSON")],
     wait: Annotated[bool, typer.Option("--wait", help="follow the run; exit 0 met, 1 missed, 3 failed, …")] = False,
     gpu_class: Annotated[str, typer.Option(help="run on this class, such as h200 or cpu")] = "",
+    text: Annotated[Path | None, typer.Option(help="text to measure quality on, plain or JSON Lines")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Hand in a model with an SLA and start a run."""
-    document = read_sla(sla)
+    document = read_sla(sla, text)
     api = ctx.obj.api()
     workload = api.post("/workloads", document | {"model": _model_reference(api, model)})
     run = api.post("/runs", {"workload": workload["id"]} | ({"gpu_class": gpu_class} if gpu_class else {}))

@@ -8,20 +8,41 @@ import pydantic
 from workbench.api.sentences import Problem, sentence, sentences
 from workbench.cli.errors import CliError
 from workbench.intake.sla import parse
+from workers.documents.quality_text import MOST_CHARACTERS, check
 from workers.documents.workload import Sla
 
 
-def read_sla(file: Path) -> dict[str, Any]:
-    """The SLA as JSON, checked, with what the file states. Raises CliError with one sentence per mistake."""
+def read_sla(file: Path, text_file: Path | None = None) -> dict[str, Any]:
+    """The SLA as JSON, checked, with what the file states; `text_file` is the quality text, instead of the SLA's.
+
+    Raises CliError with one sentence per mistake.
+    """
+    text = _read(file)
     try:
-        text = file.read_text("utf-8")
-    except OSError as error:
-        raise CliError(f"{file}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise CliError(f"{file}: is not text in UTF-8") from None
-    try:
-        return Sla.model_validate(parse(text, file.name)).model_dump(mode="json", exclude_unset=True)
+        stated = Sla.model_validate(parse(text, file.name)).model_dump(mode="json", exclude_unset=True)
     except Problem as problem:
         raise CliError([sentence(error) for error in problem.errors]) from None
     except pydantic.ValidationError as error:
         raise CliError([sentence(reason) for reason in sentences(error, file.name)]) from None
+    return stated | ({"quality_text": _quality_text(text_file)} if text_file else {})
+
+
+def _quality_text(file: Path) -> str:
+    text = _read(file)
+    if not text.strip():
+        raise CliError(f"{file}: holds no text")
+    if len(text) > MOST_CHARACTERS:
+        raise CliError(f"{file}: has {len(text):,} characters; a quality text has at most {MOST_CHARACTERS:,}")
+    try:
+        return check(text)
+    except ValueError as error:
+        raise CliError(f"{file}: {error}") from None
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text("utf-8")
+    except OSError as error:
+        raise CliError(f"{file}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise CliError(f"{file}: is not text in UTF-8") from None

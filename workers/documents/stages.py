@@ -8,6 +8,7 @@ from workers.documents.base import Artifact, Basis, Document
 from workers.documents.measurement import Candidate, Ceilings, Distribution, Environment, Interval, ServedIds
 from workers.documents.model import Counted, Kind, ModelManifest
 from workers.documents.prices import CostLine, PriceBook, Sensitivity
+from workers.documents.quality import Quality
 from workers.documents.speedup import Speedup
 from workers.documents.workload import Objective, Workload
 
@@ -143,38 +144,6 @@ class ObjectiveOutcome(Document):
     requests: int | None = None
     missed_in: int = 0
     needed: int
-
-
-class Measure(Document):
-    """One measure of the distance to the float32 model. Largest errors are shares of the largest value."""
-
-    name: str
-    before: float
-    after: float
-
-
-class Quality(Document):
-    """Against the float32 model: mean KL divergence (nats) and top-1 disagreement rate; vectors have neither.
-
-    `called` is "numerical fidelity" on generated weights. `tokens` counts what was `compared`, of the `needed` that
-    proof takes. `change` is the paired interval of after minus before, of the top-1 disagreement rate or, for vectors,
-    of the pooled vector's cosine distance. `measures` are those of classes and vectors.
-    """
-
-    called: Literal["quality", "numerical fidelity"]
-    tokens: int
-    needed: int = 4096
-    compared: Literal["tokens", "answers", "vectors"] = "tokens"
-    kl_before: float | None = None
-    kl_after: float | None = None
-    top1_before: float | None = None
-    top1_after: float | None = None
-    measures: list[Measure] = []
-    change: Interval
-    perplexity_before: float | None = None
-    perplexity_after: float | None = None
-    acceptable: bool
-    sentence: str
 
 
 class PlanCheck(Document):

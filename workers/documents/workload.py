@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from workers.documents import quality_text
 from workers.documents.base import Document
 from workers.documents.model import Counted
 
@@ -143,6 +144,16 @@ class Sla(Document):
     baseline_runner: Literal["eager", "compiled"] = "eager"
     present: Deployment | None = None
     duty_cycle: Number = Field(default=1.0, gt=0, le=1, description="share of the hour the GPU serves this traffic")
+    quality_text: str = Field(
+        default="",
+        max_length=quality_text.MOST_CHARACTERS,
+        description="text that quality is measured on: plain, or JSON Lines of `text` or of a chat's `messages`",
+    )
+
+    @field_validator("quality_text")
+    @classmethod
+    def _readable(cls, text: str) -> str:
+        return quality_text.check(text)
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:

@@ -10,7 +10,7 @@ import torch
 from kernels.engine import Runner
 from kernels.measure.fidelity import distances
 from kernels.model_files import Answer
-from workers.documents.stages import Measure, Quality
+from workers.documents.quality import Measure, Quality
 from workers.statistics import paired_difference
 
 LEAST_ANSWERS = 300
@@ -196,6 +196,7 @@ def judge(compared: Compared, generated: bool, largest_loss: float | None) -> Qu
         top1_before=top1_before,
         top1_after=top1_after,
         change=changes[0],
+        source=compared.source,
         measures=_measures(compared),
         acceptable=acceptable,
         sentence=_sentence(compared, called, largest_loss, acceptable),

@@ -1,6 +1,5 @@
 """How far a runner's teacher-forced logits are from those of the float32 model."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -10,7 +9,9 @@ import torch
 from kernels.engine import Runner
 from kernels.measure.fidelity import distances
 from workers.documents.measurement import Interval
-from workers.documents.stages import Quality
+from workers.documents.quality import Quality
+from workers.measuring.quality_next_token import NextToken, scores
+from workers.measuring.quality_next_token import sentence as scores_sentence
 from workers.measuring.texts import Tokens, groups
 from workers.statistics import paired_difference
 
@@ -27,7 +28,7 @@ class _Side:
 
     kl: list[torch.Tensor] = field(default_factory=list)
     wrong: list[torch.Tensor] = field(default_factory=list)
-    surprise: list[torch.Tensor] = field(default_factory=list)
+    next_token: NextToken = field(default_factory=NextToken)
     broken: int = 0
 
     def add(self, reference: torch.Tensor, logits: torch.Tensor, ids: torch.Tensor | None) -> None:
@@ -40,9 +41,8 @@ class _Side:
         self.broken += int((~kl.isfinite()).sum())
         self.kl.append(torch.where(kl.isfinite(), kl, 0.0))
         self.wrong.append((wrong | ~kl.isfinite()).double())
-        if ids is not None and len(own) == len(ids):
-            following = ids[1:].to(own.device).unsqueeze(-1)
-            self.surprise.append(-own[:-1].gather(-1, following).flatten().double().cpu())
+        if ids is not None:
+            self.next_token.add(own, ids)
 
     @property
     def mean_kl(self) -> float:
@@ -52,11 +52,6 @@ class _Side:
     @property
     def disagreement(self) -> float:
         return float(torch.cat(self.wrong).mean())
-
-    @property
-    def perplexity(self) -> float | None:
-        found = float(torch.cat(self.surprise).mean().exp()) if self.surprise else math.nan
-        return found if math.isfinite(found) else None
 
     def blocks(self) -> np.ndarray:
         """Disagreement rate of each whole block of tokens (of all tokens when there is none)."""
@@ -131,6 +126,7 @@ def judge(
     change = paired_difference(list(before.blocks()), list(after.blocks()))
     kl_change = paired_difference(list(before.kl_blocks()), list(after.kl_blocks()))
     called = "numerical fidelity" if generated else "quality"
+    text = scores(before.next_token, after.next_token, tokens)
     allowed = "any rise is allowed, since the workload lets quality be unverified"
     if largest_loss is not None:
         allowed = f"rises of at most {100 * largest_loss:g} % and {NATS_PER_RATE * largest_loss:g} nats are allowed"
@@ -143,6 +139,7 @@ def judge(
         f"mean KL divergence {before.mean_kl:.2g} and {after.mean_kl:.2g} nats. At the upper end of their 95 % "
         f"intervals they rise by {100 * change.high:.2f} % and {kl_change.high:.2g} nats; {allowed}, "
         f"so this is {'acceptable' if acceptable else 'not acceptable'}.{few}"
+        f"{scores_sentence(text)}"
     )
     return Quality(
         called=called,
@@ -152,8 +149,10 @@ def judge(
         top1_before=before.disagreement,
         top1_after=after.disagreement,
         change=change,
-        perplexity_before=before.perplexity if tokens.real else None,
-        perplexity_after=after.perplexity if tokens.real else None,
+        source=tokens.source,
+        text=text,
+        perplexity_before=text.perplexity_before.value if text else None,
+        perplexity_after=text.perplexity_after.value if text else None,
         acceptable=acceptable,
         sentence=sentence,
     )

@@ -8,16 +8,16 @@ import torch
 from kernels import engine
 from kernels.engine import Runner
 from kernels.model_files import Answer
-from workers.documents.stages import Quality, StageInput
+from workers.documents.quality import Quality
+from workers.documents.stages import StageInput
 from workers.harness.context import Context, StageError
 from workers.measuring import answers, quality, served_model, texts
 
 QUALITY_SECONDS = 60.0
 """Quality may take this long even when the stage's time is up: a verdict without it is worth nothing."""
 FINISHING_SHARE = 0.1
-LONGEST_SEQUENCE = 1024
-DECODED_TOKENS = 32
-"""Quality is measured on sequences of at most LONGEST_SEQUENCE tokens, of which DECODED_TOKENS are decoded singly."""
+LEAST_SEQUENCES = 16
+"""Of a text, as long as half of QUALITY_SECONDS allow: an interval by sequences takes several."""
 NEEDED = {"tokens": quality.LEAST_TOKENS, "classes": answers.LEAST_ANSWERS, "vectors": answers.LEAST_VECTORS}
 """How many a comparison takes, by the form of what is compared."""
 
@@ -52,13 +52,16 @@ def _judge(
     answer = served_model.answer_of(reference.model)
     needed = NEEDED[answer.form]
 
+    soon, wanted = time.monotonic() + QUALITY_SECONDS / 2, needed
+
     def goes_on(done: int) -> bool:
-        context.say(0.7 + 0.25 * min(1, done / needed), f"compared {done:,} {answer.form} with float32")
-        return done < needed and time.monotonic() < until
+        context.say(0.7 + 0.25 * min(1, done / wanted), f"compared {done:,} {answer.form} with float32")
+        return time.monotonic() < (until if done < needed else soon) and done < wanted
 
     if answer.form == "tokens":
         tokens = _texts(document, context, reference.model, needed)
         generates, batch = document.model.kind == "decoder", document.workload.traffic.batch
+        wanted = max(needed, min(LEAST_SEQUENCES, tokens.written) * tokens.ids.shape[1])
         compared = quality.compare(reference, before, after, tokens, batch, goes_on, generates)
         return quality.judge(*compared, tokens, document.model.generated, largest_loss)
     inputs, source = _inputs(document, context, reference.model, answer, needed)
@@ -67,13 +70,13 @@ def _judge(
 
 
 def _texts(document: StageInput, context: Context, model: torch.nn.Module, least: int) -> texts.Tokens:
-    """A batch more than `least` tokens of the model's own text, of what it writes, or at random."""
-    traffic, generates = document.workload.traffic, document.model.kind == "decoder"
-    decoded = min(DECODED_TOKENS, traffic.output_tokens) if generates else 0
-    length = min(LONGEST_SEQUENCE, traffic.prompt_tokens + decoded)
+    """A batch more than `least` tokens of the workload's or the model's text, of what it writes, or at random."""
+    workload, generates = document.workload, document.model.kind == "decoder"
+    traffic, words = workload.traffic, served_model.vocabulary(model)
+    length = texts.sequence_length(traffic, generates, words)
+    most = max(least, LEAST_SEQUENCES * length if generates else 0) + length * traffic.batch
     writes = generates and not document.model.generated
-    words, most = served_model.vocabulary(model), least + length * traffic.batch
-    return texts.for_quality(model, context.model_dir, writes, words, length, most)
+    return texts.for_quality(model, context.model_dir, workload.quality_text, writes, words, length, most)
 
 
 def _inputs(
@@ -85,6 +88,6 @@ def _inputs(
         generator = torch.Generator().manual_seed(20)
         drawn = (served_model.drawn(model, batch, 1, generator) for _ in range(-(-needed // batch)))
         return drawn, f"random {answer.unit}"
-    length = min(LONGEST_SEQUENCE, document.workload.traffic.prompt_tokens)
+    length = document.workload.traffic.prompt_tokens
     tokens = _texts(document, context, model, needed * (length if answer.form == "classes" else 1))
     return texts.groups(tokens, batch), tokens.source

@@ -4,47 +4,95 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from kernels.model_files import ModelRefused
+from workers.documents.quality_text import Record, records
+from workers.documents.workload import Traffic
 from workers.measuring import tokenize_text
 
 TEXT_FILES = ("quality.txt", "eval.txt")
+"""In a model's directory; the first that is there is its text."""
 TOKENIZER = "tokenizer.json"
-CHECKED_CHARACTERS = 2**20
-"""Of the text, tokenized before anything is measured."""
+FIELD = "quality_text"
+CHECKED_IDS = 2**16
+"""Of the text, made before anything is measured."""
+READ_CHARACTERS = 2**22
+LOGITS_BYTES = 4 * 2**30
+"""Of one batch's float32 logits; sequences that would have more are cut."""
 TOKENIZE_SECONDS = 120
 WRITTEN_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
+class Text:
+    """A text that somebody wrote, and what it is called: `the workload's text`."""
+
+    records: Sequence[Record]
+    name: str
+
+
+@dataclass(frozen=True)
 class Tokens:
-    """Sequences [count, length] of ids; `real` when a person wrote them; `source` says where they come from."""
+    """Sequences [count, length] of ids; `source` says where they come from, `written` how many of the first are
+    somebody's text."""
 
     ids: torch.Tensor
-    real: bool
     source: str
+    written: int = 0
 
 
-def check_tokenizer(model_dir: Path) -> None:
-    """Raises ModelRefused when there is a tokenizer.json that is no tokenizer, or that fails on the model's text."""
-    if (model_dir / TOKENIZER).is_file():
-        _tokenized(model_dir, _text_file(model_dir), CHECKED_CHARACTERS)
+def text_of(model_dir: Path, own: str = "") -> Text | None:
+    """The workload's `own` text, else that of the model's directory. Raises ModelRefused for broken JSON Lines."""
+    if own:
+        try:
+            return Text(records(own), "the workload's text")
+        except ValueError as error:
+            raise ModelRefused(FIELD, "", str(error)) from None
+    name = next((name for name in TEXT_FILES if (model_dir / name).is_file()), "")
+    if not name:
+        return None
+    with (model_dir / name).open(encoding="utf-8", errors="replace") as stream:
+        text = stream.read(READ_CHARACTERS)
+    return Text([text], f"the model's {name}")
 
 
-def _text_file(model_dir: Path) -> str:
-    return next((name for name in TEXT_FILES if (model_dir / name).is_file()), "")
+def sequence_length(traffic: Traffic, generates: bool, vocabulary: int) -> int:
+    """Tokens of a sequence: those of a request, prompt and output, as far as a batch's logits fit LOGITS_BYTES."""
+    wanted = traffic.prompt_tokens + (traffic.output_tokens if generates else 0)
+    return max(1, min(wanted, LOGITS_BYTES // (4 * vocabulary * traffic.batch)))
 
 
-def _tokenized(model_dir: Path, text_file: str, characters: int) -> list[int]:
-    """Ids of the start of the text by the model's tokenizer, in a process of its own. Raises ModelRefused."""
-    command = [sys.executable, "-P", tokenize_text.__file__, str(model_dir), text_file, str(characters)]
+def check(model_dir: Path, own: str, length: int, vocabulary: int | None) -> None:
+    """Raises ModelRefused when there is a tokenizer.json that is no tokenizer or fails on the model's text, and when
+    the workload's `own` text cannot be used: it takes a tokenizer, ids below `vocabulary`, and one sequence of
+    `length` tokens or more. `vocabulary` None: the model reads no text."""
+    text = text_of(model_dir, own)
+    if own and vocabulary is None:
+        raise ModelRefused(FIELD, "", "the model reads no text")
+    if not (model_dir / TOKENIZER).is_file():
+        if own:
+            raise ModelRefused(FIELD, "", f"the model has no {TOKENIZER}, which the text takes")
+        return
+    ids = _tokenized(model_dir, text.records if text else (), max(CHECKED_IDS, length))
+    if own and len(ids) < length:
+        reason = f"the text has {len(ids):,} tokens, fewer than the {length:,} of one sequence of the workload"
+        raise ModelRefused(FIELD, "", reason)
+    if own and vocabulary is not None and max(ids) >= vocabulary:
+        reason = f"the tokenizer gives the id {max(ids):,}, but the model knows {vocabulary:,} tokens"
+        raise ModelRefused(TOKENIZER, "", reason)
+
+
+def _tokenized(model_dir: Path, found: Sequence[Record], most: int) -> list[int]:
+    """At most `most` ids of the records by the model's tokenizer, in a process of its own. Raises ModelRefused."""
+    command = [sys.executable, "-P", tokenize_text.__file__]
+    request = json.dumps({"directory": str(model_dir), "records": list(found), "most": most})
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TOKENIZE_SECONDS)
+        done = subprocess.run(command, input=request, capture_output=True, text=True, timeout=TOKENIZE_SECONDS)
     except subprocess.TimeoutExpired:
         reason = f"tokenizing takes longer than {TOKENIZE_SECONDS} seconds"
         raise ModelRefused(TOKENIZER, "", reason) from None
@@ -52,49 +100,53 @@ def _tokenized(model_dir: Path, text_file: str, characters: int) -> list[int]:
         print(done.stderr[-2000:], file=sys.stderr)
         how = signal.Signals(-done.returncode).name if done.returncode < 0 else f"exit code {done.returncode}"
         raise ModelRefused(TOKENIZER, "", f"the tokenizers library ends its process on it ({how})")
-    found = json.loads(done.stdout.splitlines()[-1])
-    if "refused" in found:
-        raise ModelRefused(TOKENIZER, "", found["refused"])
-    return list(found["ids"])
+    answer = json.loads(done.stdout.splitlines()[-1])
+    if "refused" in answer:
+        raise ModelRefused(TOKENIZER, "", answer["refused"])
+    return list(answer["ids"])
 
 
 def for_quality(
-    model: torch.nn.Module, model_dir: Path, writes: bool, vocabulary: int, length: int, most: int
+    model: torch.nn.Module, model_dir: Path, own: str, writes: bool, vocabulary: int, length: int, most: int
 ) -> Tokens:
-    """About `most` tokens: the model's own text, what it writes where that is too short, else random ones.
+    """About `most` tokens: the workload's or the model's text, what the model writes where that is too short, else
+    random ids.
 
     `writes`: whether the weights are trained, so that the text that the model generates has meaning.
     """
-    text = from_text(model_dir, length, most, vocabulary)
+    text = from_text(model_dir, own, length, most, vocabulary)
     missing = most - (text.ids.numel() if text else 0)
     if not writes or missing < length:
         return text or random(vocabulary, length, most)
-    own = sampled(model, vocabulary, length, missing)
-    return own if text is None else Tokens(torch.cat([text.ids, own.ids]), False, f"{text.source} and {own.source}")
+    more = sampled(model, vocabulary, length, missing)
+    if text is None:
+        return more
+    return Tokens(torch.cat([text.ids, more.ids]), f"{text.source} and {more.source}", text.written)
 
 
-def from_text(model_dir: Path, length: int, most: int, vocabulary: int) -> Tokens | None:
-    """The model directory's own evaluation text by its own tokenizer, or None when either is missing or too short.
+def from_text(model_dir: Path, own: str, length: int, most: int, vocabulary: int) -> Tokens | None:
+    """The workload's `own` text, else the model directory's, by the model's tokenizer; None when text or tokenizer is
+    missing, or the text is too short.
 
     None as well when the tokenizer knows ids that the model of that `vocabulary` does not.
 
     Consecutive sequences of `length`; at most `most` tokens. Raises ModelRefused when tokenizing fails.
     """
-    text_file = _text_file(model_dir)
-    if not text_file or not (model_dir / TOKENIZER).is_file():
+    text = text_of(model_dir, own)
+    if text is None or not (model_dir / TOKENIZER).is_file():
         return None
-    found = _tokenized(model_dir, text_file, most * 16)[:most]
+    found = _tokenized(model_dir, text.records, most)
     count = len(found) // length
     if count == 0 or max(found) >= vocabulary:
         return None
-    return Tokens(torch.tensor(found[: count * length]).view(count, length), True, f"the model's {text_file}")
+    return Tokens(torch.tensor(found[: count * length]).view(count, length), text.name, count)
 
 
 def random(vocabulary: int, length: int, most: int) -> Tokens:
     """Uniformly random ids, the same each time."""
     generator = torch.Generator().manual_seed(20)
     ids = torch.randint(vocabulary, (-(-most // length), length), generator=generator)
-    return Tokens(ids, False, "random tokens")
+    return Tokens(ids, "random token ids")
 
 
 def sampled(model: torch.nn.Module, vocabulary: int, length: int, most: int) -> Tokens:
@@ -104,7 +156,7 @@ def sampled(model: torch.nn.Module, vocabulary: int, length: int, most: int) -> 
     count = -(-most // length)
     starts = torch.randint(vocabulary, (count, 1)).to(device)
     written = [_write(model, group, length) for group in starts.split(WRITTEN_AT_ONCE)]
-    return Tokens(torch.cat(written), False, "tokens sampled from the model itself")
+    return Tokens(torch.cat(written), "tokens sampled from the model itself")
 
 
 @torch.no_grad()

@@ -1,26 +1,43 @@
-"""A program of its own: reads a model's tokenizer, and tokenizes the start of its text when there is one.
+"""A program of its own: reads a model's tokenizer, and tokenizes text with it.
 
-    python -P tokenize_text.py MODEL_DIR TEXT_FILE_OR_EMPTY CHARACTERS
+    python -P tokenize_text.py < request.json
 
-It prints one JSON object: `ids`, or `refused` with the reason. The tokenizers library is native code that reads a
-stranger's file. It can panic, end the process or take all memory, so no stage reads a tokenizer by itself.
+The request is a JSON object: `directory` of the model, `records` (texts, or lists of a chat's messages) and `most`, the
+number of ids that are wanted. It prints one JSON object: `ids`, or `refused` with the reason. The tokenizers library is
+native code that reads a stranger's file. It can panic, end the process or take all memory, so no stage reads a
+tokenizer by itself. A chat is rendered by the model's own template, a stranger's program: in Jinja's sandbox, as
+transformers does it, and within this process's limits.
 """
 
 import json
 import resource
 import sys
 from pathlib import Path
+from typing import Any
 
 MEMORY_BYTES = 8 * 2**30
 CPU_SECONDS = 120
+CHARACTERS_PER_ID = 16
+"""More than a token has on average, so that no more is tokenized than is used."""
+MOST_RENDERED = 2**22
+"""Characters that a template may make of one chat."""
+TEMPLATE_FILE, SETTINGS_FILE = "chat_template.jinja", "tokenizer_config.json"
+SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
-def main(directory: str, text_file: str, characters: int) -> None:
+class Refused(Exception):
+    """Why there are no ids, as the end of a sentence."""
+
+
+def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+    request = json.load(sys.stdin)
     found: dict[str, list[int] | str]
     try:
-        found = {"ids": tokenized(Path(directory), text_file, characters)}
+        found = {"ids": tokenized(Path(request["directory"]), request["records"], request["most"])}
+    except Refused as error:
+        found = {"refused": str(error)}
     except Exception as error:  # the library raises plain Exception
         found = {"refused": f"it cannot be read as a tokenizer: {str(error)[:200]}"}
     except BaseException as error:  # a panic of its Rust code is no Exception
@@ -28,16 +45,59 @@ def main(directory: str, text_file: str, characters: int) -> None:
     print(json.dumps(found))
 
 
-def tokenized(directory: Path, text_file: str, characters: int) -> list[int]:
-    """At most `characters` ids of the text's first characters, [] without a text. Raises what the library raises."""
+def tokenized(directory: Path, records: list[Any], most: int) -> list[int]:
+    """At most `most` ids of the records, one after the other. Raises Refused, and what the library raises."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
-    if not text_file:
-        return []
-    with (directory / text_file).open(encoding="utf-8", errors="replace") as stream:
-        return list(tokenizer.encode(stream.read(characters), add_special_tokens=False).ids[:characters])
+    ids: list[int] = []
+    for record in records:
+        if len(ids) >= most:
+            break
+        text = record if isinstance(record, str) else rendered(directory, record)
+        left = CHARACTERS_PER_ID * (most - len(ids))
+        ids += tokenizer.encode(text[:left], add_special_tokens=False).ids
+    return ids[:most]
+
+
+def rendered(directory: Path, messages: list[dict[str, str]]) -> str:
+    """The chat by the model's template. Raises Refused when there is none or it fails."""
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    settings = _settings(directory)
+    template = _template(directory, settings)
+    tokens: dict[str, Any] = {name: _token(settings.get(name)) for name in SPECIAL_TOKENS}
+    try:
+        chats = render_jinja_template([messages], chat_template=template, **tokens)[0]
+    except Exception as error:  # a template fails with whatever it does
+        raise Refused(f"the chat template fails on a chat of the text: {str(error)[:200]}") from None
+    if len(chats[0]) > MOST_RENDERED:
+        raise Refused(f"the chat template makes more than {MOST_RENDERED:,} characters of one chat")
+    return str(chats[0])
+
+
+def _settings(directory: Path) -> dict[str, Any]:
+    path = directory / SETTINGS_FILE
+    found = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    return found if isinstance(found, dict) else {}
+
+
+def _template(directory: Path, settings: dict[str, Any]) -> str:
+    path = directory / TEMPLATE_FILE
+    if path.is_file():
+        return path.read_text("utf-8")
+    found = settings.get("chat_template")
+    if isinstance(found, list):  # several, by name
+        named = {each.get("name"): each.get("template") for each in found if isinstance(each, dict)}
+        found = named.get("default")
+    if not isinstance(found, str):
+        raise Refused("the text holds chats, but the model has no chat template")
+    return found
+
+
+def _token(found: Any) -> str:
+    return str(found.get("content", "")) if isinstance(found, dict) else str(found or "")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    main()

@@ -8,13 +8,13 @@ from kernels.measure.latency import Served
 from kernels.plan import Plan
 from workers.charts.text import times
 from workers.documents.measurement import Environment, ServedIds
+from workers.documents.quality import Quality
 from workers.documents.speedup import Speedup
 from workers.documents.stages import (
     ObjectiveOutcome,
     PlanCheck,
     PlanProfile,
     PlanTrial,
-    Quality,
     StageInput,
 )
 from workers.harness.context import Context

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from workers.charts.text import plain, times
+from workers.documents.quality import Quality
 from workers.documents.speedup import Speedup
-from workers.documents.stages import ObjectiveOutcome, Quality, Verdict
+from workers.documents.stages import ObjectiveOutcome, Verdict
 from workers.documents.workload import Objective
 from workers.planning.confirmation import Attempt
 from workers.verdicts import overall

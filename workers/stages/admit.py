@@ -10,6 +10,7 @@ import psutil
 
 from kernels import engine, model_files
 from kernels.hardware import GPUS
+from kernels.model_files.config import value
 from kernels.ops import BYTES
 from workers.documents.model import Counted
 from workers.documents.prices import PriceBook
@@ -21,6 +22,8 @@ from workers.measuring.served_model import serving_dtype
 
 TOKEN_METRICS = ("ttft", "ttf_n", "tpot", "itl")
 GIB = 2**30
+UNKNOWN_VOCABULARY = 2**22
+"""Where config.json does not say how many tokens the model knows: the most that any may."""
 
 
 def memory_needed(config: dict[str, Any], parameters: int, dtype: str, workload: Workload) -> float:
@@ -161,9 +164,19 @@ def _check_files(document: StageInput, context: Context) -> None:
     try:
         if not document.model.generated:
             model_files.inspect(context.model_dir)
-        texts.check_tokenizer(context.model_dir)
+        _check_text(document, context.model_dir)
     except model_files.ModelRefused as error:
         raise StageError(str(error), refused=True, file=error.file, field=error.field) from error
+
+
+def _check_text(document: StageInput, model_dir: Path) -> None:
+    """The tokenizer, and the workload's text where it has one. Raises ModelRefused."""
+    model, workload = document.model, document.workload
+    config = model.config.get("text_config") or model.config
+    reads = model.counted not in ("images", "recordings")
+    words = (value(config, "vocab_size") or UNKNOWN_VOCABULARY) if reads else None
+    length = texts.sequence_length(workload.traffic, model.kind == "decoder", words or 1)
+    texts.check(model_dir, workload.quality_text, length, words)
 
 
 def _compare_tensors(document: StageInput, context: Context) -> list[str]:

@@ -89,8 +89,9 @@ class _Composer:
         lossy = lossy or any(each.lossy and self._refusal(each) is None for each in self._whole_models())
         most = max(COMPARED_TOKENS if lossy else 0, traffic.batch * length)
         if self.kind == "decoder":
-            text = texts.from_text(self.context.model_dir, length, most, vocabulary(self.model))
-            ids = (text or texts.random(vocabulary(self.model), length, most)).ids
+            own, words = self.document.workload.quality_text, vocabulary(self.model)
+            text = texts.from_text(self.context.model_dir, own, length, most, words)
+            ids = (text or texts.random(words, length, most)).ids
         else:
             ids = drawn(self.model, -(-most // length), length, torch.Generator().manual_seed(20))
         self.trier.yardstick = yardstick(engine.runner("eager", self.model), self.document, self.kind, ids)

@@ -49,6 +49,31 @@ def test_an_sla_may_exclude_variants(cli, sla_file):
     assert Run.objects.get().workload.sla.constraints.exclude == ["megakernel", "kernels"]
 
 
+def test_a_file_holds_the_text_that_quality_is_measured_on(cli, model_dir, sla_file, tmp_path):
+    text = tmp_path / "calls.jsonl"
+    text.write_text('{"text": "What they say."}\n')
+    assert cli("submit", model_dir, "--sla", sla_file, "--text", text).exit_code == 0
+    assert Run.objects.get().workload.sla.quality_text == text.read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ('{"text": "a"}\n{"word": "b"}', "calls.jsonl: line 2 needs a text, or messages with role and content"),
+        ("x" * 131_073, "calls.jsonl: has 131,073 characters; a quality text has at most 131,072"),
+        (" ", "calls.jsonl: holds no text"),
+        (None, "calls.jsonl: No such file"),
+    ],
+)
+def test_a_bad_text_is_named_by_file_and_line(cli, sla_file, tmp_path, content, sentence):
+    file = tmp_path / "calls.jsonl"
+    if content is not None:
+        file.write_text(content)
+    done = cli("submit", "tiny-llama", "--sla", sla_file, "--text", file)
+    assert (done.exit_code, sentence in done.stderr.replace("\n", "")) == (2, True)
+    assert not Run.objects.exists()
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

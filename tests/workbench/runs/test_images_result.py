@@ -10,7 +10,8 @@ from rich.console import Console
 from workbench.cli import tables
 from workbench.runs import result_page
 from workers.documents.measurement import Interval
-from workers.documents.stages import Measure, Quality, Results
+from workers.documents.quality import Measure, Quality
+from workers.documents.stages import Results
 from workers.documents.workload import Objective
 from workers.stages.price import price
 

@@ -192,6 +192,14 @@ def test_every_number_of_a_table_says_where_it_comes_from(browser, engineer, don
     assert all("basis-" in cell for cell in cells if not cell.strip().startswith("–"))
 
 
+def test_the_scores_on_the_customers_text_stand_beside_the_divergence(browser, engineer, done):
+    page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
+    table = page.split('<h2 id="quality">')[1].split("</section>")[0].replace("&#x27;", "'")
+    assert "Next tokens predicted right" in table
+    assert "41.02 % to 43.31 %" in table
+    assert "are of the workload's text, 22 sequences of 192 tokens" in table
+
+
 def test_foreign_objects_are_not_found(browser, foreigner, done, report):
     client = browser(foreigner)
     sha256 = done.artifacts.first().sha256

@@ -124,8 +124,8 @@ def model_dir(tmp_path):
 
 def test_the_models_own_text_is_read_with_its_own_tokenizer(model_dir):
     (model_dir / "eval.txt").write_text(" ".join(WORDS * 20))
-    found = texts.from_text(model_dir, 32, 128, 256)
-    assert found.real
+    found = texts.from_text(model_dir, "", 32, 128, 256)
+    assert found.written == len(found.ids) == 4
     assert found.ids.shape == (4, 32)
     assert found.ids[0, :8].tolist() == list(range(1, 9))
     assert "eval.txt" in found.source
@@ -133,35 +133,38 @@ def test_the_models_own_text_is_read_with_its_own_tokenizer(model_dir):
 
 def test_perplexity_is_that_of_real_text_only(model_dir):
     (model_dir / "quality.txt").write_text(" ".join(WORDS * 100))
-    assert judged(model("bf16"), texts.from_text(model_dir, 64, 4096, 256)).perplexity_after > 1
+    assert judged(model("bf16"), texts.from_text(model_dir, "", 64, 4096, 256)).perplexity_after > 1
     assert judged(model("bf16"), texts.random(256, 64, 512)).perplexity_after is None
 
 
 def test_text_without_a_tokenizer_or_too_short_is_not_used(tmp_path, model_dir):
-    assert texts.from_text(model_dir, 32, 128, 256) is None
+    assert texts.from_text(model_dir, "", 32, 128, 256) is None
     (model_dir / "quality.txt").write_text("the kernel")
-    assert texts.from_text(model_dir, 32, 128, 256) is None
+    assert texts.from_text(model_dir, "", 32, 128, 256) is None
 
 
 def test_ids_that_the_model_does_not_know_are_not_used(model_dir):
     (model_dir / "quality.txt").write_text(" ".join(WORDS * 20))
-    assert texts.from_text(model_dir, 32, 128, vocabulary=len(WORDS)) is None
+    assert texts.from_text(model_dir, "", 32, 128, vocabulary=len(WORDS)) is None
 
 
 def test_a_short_text_is_filled_up_with_what_the_model_writes(model_dir):
     (model_dir / "quality.txt").write_text(" ".join(WORDS * 20))
-    found = texts.for_quality(model(), model_dir, writes=True, vocabulary=256, length=32, most=256)
+    found = texts.for_quality(model(), model_dir, "", writes=True, vocabulary=256, length=32, most=256)
     assert found.ids.shape == (8, 32)
-    assert not found.real
+    assert found.written == 5
     assert found.source == "the model's quality.txt and tokens sampled from the model itself"
-    assert texts.for_quality(model(), model_dir, writes=False, vocabulary=256, length=32, most=256).ids.shape == (5, 32)
+    assert texts.for_quality(model(), model_dir, "", writes=False, vocabulary=256, length=32, most=256).ids.shape == (
+        5,
+        32,
+    )
 
 
 def test_a_tokenizer_that_is_none_is_refused_by_name(model_dir):
-    texts.check_tokenizer(model_dir)
+    texts.check(model_dir, "", 1, 256)
     (model_dir / "tokenizer.json").write_text('{"a": 1}')
     with pytest.raises(ModelRefused, match=r"tokenizer.json: it cannot be read as a tokenizer"):
-        texts.check_tokenizer(model_dir)
+        texts.check(model_dir, "", 1, 256)
 
 
 @pytest.mark.parametrize(
@@ -180,5 +183,5 @@ def test_without_its_quality_proven_a_changed_model_meets_nothing(tokens, change
 def test_a_model_without_text_writes_its_own():
     found = texts.sampled(model(), 256, 24, 96)
     assert found.ids.shape == (4, 24)
-    assert not found.real
+    assert not found.written
     assert "sampled from the model" in found.source

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from kernels import registry
 from kernels.ops import PARTS
+from workers.documents.quality_text import MOST_CHARACTERS
 from workers.documents.workload import Constraints, GpuClass, Precision, Sla
 
 TuningCache = list[tuple[str, str]]
@@ -25,7 +26,7 @@ RUNNERS: TuningCache = [("eager", "transformers, eager"), ("compiled", "compiled
 
 @dataclass
 class Input:
-    """One input as the template draws it. `kind`: text, number, select, checks or check.
+    """One input as the template draws it. `kind`: text, area, number, select, checks or check.
 
     `about` says more of some choices of checks, by their values, and `headings` under which of them they stand: those
     unfold, since they are many.
@@ -136,6 +137,14 @@ def constraints() -> list[Input]:
     ]
 
 
+def quality() -> list[Input]:
+    hint = (
+        f"{_said(Sla, 'quality_text')} At most {MOST_CHARACTERS:,} characters; 4,096 tokens or more are needed. Left "
+        "empty, the model's quality.txt is taken, else what the model writes, else random tokens."
+    )
+    return [Input("quality_text", "Text", "area", hint=hint)]
+
+
 def present() -> list[Input]:
     return [
         Input("present.metric", "What was measured", "select", choices=METRICS),
@@ -152,7 +161,7 @@ def model(groups: Sequence[tuple[str, TuningCache]]) -> Input:
     return Input("model", "Model", "groups", required=True, choices=list(groups))  # type: ignore[arg-type]
 
 
-FIXED = [*general(), *traffic(), *constraints(), *present()]
+FIXED = [*general(), *traffic(), *constraints(), *quality(), *present()]
 LISTS = {each.name for each in FIXED if each.kind == "checks"}
 FLAGS = {each.name for each in FIXED if each.kind == "check"}
 NUMBERS = {each.name for each in FIXED if each.kind == "number"}

@@ -40,7 +40,7 @@ class WorkloadForm:
     def posted(cls, data: QueryDict, models: Sequence[tuple[str, TuningCache]]) -> "WorkloadForm":
         """The form as it was sent."""
         values: Values = {name: data.getlist(name) for name in LISTS} | {name: name in data for name in FLAGS}
-        values |= {name: str(data[name]).strip() for name in data if name in TEXTS or _ROW.match(name)}
+        values |= {name: _text(data[name]) for name in data if name in TEXTS or _ROW.match(name)}
         return cls(_renumbered(values), models)
 
     @property
@@ -78,7 +78,7 @@ class WorkloadForm:
         yield self.model
         for row in self.objectives:
             yield from row
-        for section in (self.traffic, self.general, self.constraints, self.present):
+        for section in (self.traffic, self.general, self.constraints, self.quality, self.present):
             yield from section
 
     @property
@@ -108,6 +108,10 @@ class WorkloadForm:
         return [self._bound(each) for each in form_inputs.constraints()]
 
     @property
+    def quality(self) -> list[Input]:
+        return [self._bound(each) for each in form_inputs.quality()]
+
+    @property
     def present(self) -> list[Input]:
         return [self._bound(each) for each in form_inputs.present()]
 
@@ -119,6 +123,11 @@ class WorkloadForm:
         each.errors = [reason["reason"] for reason in self.reasons if _belongs(reason["field"], each)]
         each.focus = each.name == self.focus
         return each
+
+
+def _text(given: Any) -> str:
+    """The text without space around it; a browser ends the lines of an area with two characters."""
+    return str(given).strip().replace("\r\n", "\n")
 
 
 def flatten(document: Mapping[str, Any], path: str = "") -> Values:

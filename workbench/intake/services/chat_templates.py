@@ -1,7 +1,8 @@
-"""Chat templates of an upload: they are parsed, in Jinja's sandbox and within limits, and never executed.
+"""Chat templates of an upload: they are parsed, in Jinja's sandbox and within limits, and never executed here.
 
-Nothing in the workbench renders a customer's template, but it is stored and handed on with the model. A template that
-is broken, huge or plainly made to exhaust the program that renders it is refused. Its other work is not bounded.
+A template is stored and handed on with the model; `workers/measuring/tokenize_text.py` renders it where a workload's
+text holds chats, within limits of its own. A template that is broken, huge or plainly made to exhaust the program that
+renders it is refused. Its other work is not bounded.
 """
 
 from collections.abc import Iterator, Mapping

@@ -21,6 +21,7 @@ from workers.documents.workload import Workload as WorkloadDocument
 GIB = 2**30
 EXACT = ("bf16", "fp16", "fp32")
 """Precisions of a model that is not quantised."""
+TOKENIZER = "tokenizer.json"
 TOKEN_METRICS = ("ttft", "ttf_n", "tpot", "itl")
 
 
@@ -55,6 +56,7 @@ def check_workload(organisation: Any, user: Any, document: WorkloadDocument) -> 
         *_unit_reasons(facts, document),
         *_length_reasons(facts, document),
         *_fit_reasons(facts, document),
+        *_quality_text_reasons(facts, document),
     ]
     if reasons:
         raise invalid(reasons)
@@ -105,6 +107,15 @@ def _length_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[di
         return []
     reason = f"{wanted:,} tokens are more than the {positions:,} positions that {facts.name} has"
     return [{"field": "traffic.prompt_tokens", "reason": reason}]
+
+
+def _quality_text_reasons(facts: ModelManifest, document: WorkloadDocument) -> Iterator[dict[str, str]]:
+    if not document.quality_text:
+        return
+    if facts.counted in ("images", "recordings"):
+        yield {"field": "quality_text", "reason": f"{facts.name} reads no text"}
+    elif all(file.path != TOKENIZER for file in facts.files):
+        yield {"field": "quality_text", "reason": f"{facts.name} has no {TOKENIZER}, which the text takes"}
 
 
 def _fit_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[dict[str, str]]:

@@ -25,6 +25,7 @@ from workbench.intake.services.workloads import create_workload
 from workbench.runs.models import Run
 from workbench.runs.result_page import request_words
 from workbench.runs.services import RunError, create_run
+from workers.documents.quality_text import MOST_CHARACTERS
 from workers.documents.workload import Workload as WorkloadDocument
 
 PAGE_SIZE = 25
@@ -77,6 +78,8 @@ def workload_new(request: Any) -> HttpResponse:
         return _show(request, _started(request, models))
     form = WorkloadForm.posted(request.POST, models)
     form.sla_name, form.sla_text = _sla_given(request)
+    if text := request.FILES.get("quality_text_file"):
+        form.values["quality_text"] = text.read(4 * (MOST_CHARACTERS + 1)).decode("utf-8", "replace").strip()
     action, _, index = request.POST.get("do", "start").partition(" ")
     if action == "add":
         form.add_objective()

@@ -1,0 +1,149 @@
+"""The text that quality is measured on: what a workload may name, and how it becomes tokens."""
+
+import json
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from kernels.engine import load, runner
+from kernels.model_files import ModelRefused
+from tests.workers.conftest import TINY
+from workers.documents.quality_text import MOST_CHARACTERS, check, records
+from workers.documents.workload import Sla, Traffic
+from workers.measuring import quality, texts
+
+WORDS = ["user", "assistant", ":", "the", "kernel", "reads", "its", "weights"]
+CHAT = [{"role": "user", "content": "the kernel"}, {"role": "assistant", "content": "reads its weights"}]
+TEMPLATE = "{% for m in messages %}{{ m.role }} : {{ m.content }} {% endfor %}"
+OBJECTIVES = [{"metric": "ttft", "limit": 5}]
+
+
+@pytest.fixture
+def model_dir(tmp_path):
+    tokenizer = Tokenizer(models.WordLevel({word: at for at, word in enumerate(["?", *WORDS])}, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    return tmp_path
+
+
+def words_of(ids):
+    return [["?", *WORDS][each] for each in ids.flatten().tolist()]
+
+
+def test_json_lines_hold_texts_and_chats():
+    text = json.dumps({"text": "the kernel", "source": "left out"}) + "\n\n" + json.dumps({"messages": CHAT}) + "\n"
+    assert records(text) == ["the kernel", CHAT]
+    assert records("plain { text }\nof two lines") == ["plain { text }\nof two lines"]
+    assert records(" \n") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('{"text": "a"}\n{"text": }', "line 2, column 10: broken JSON"),
+        ('{"text": "a"}\nb', "line 2, column 1: broken JSON"),
+        ('{"text": 5}', "line 1 needs a text, or messages with role and content"),
+        ('{"messages": [{"role": "user"}]}', "line 1 needs a text, or messages"),
+        ('{"messages": []}', "line 1 needs a text, or messages"),
+        ('{"text": "\\ud800"}', "line 1 holds an escape that stands for half of a character"),
+        ("one\ntwo\0", "line 2 holds a NUL character"),
+        ("x" * (MOST_CHARACTERS + 1), f"at most {MOST_CHARACTERS} characters"),
+    ],
+)
+def test_a_text_that_cannot_be_read_is_refused_by_its_line(text, sentence):
+    with pytest.raises(ValueError, match="quality_text") as found:
+        Sla(objectives=OBJECTIVES, quality_text=text)
+    assert sentence in str(found.value)
+
+
+def test_a_good_text_is_kept_as_it_is():
+    assert check('{"text": "a"}\n') == '{"text": "a"}\n'
+
+
+def test_the_workloads_text_comes_before_the_models_own(model_dir):
+    (model_dir / "quality.txt").write_text("weights " * 20)
+    found = texts.from_text(model_dir, "the kernel reads its " * 4, 8, 100, 256)
+    assert words_of(found.ids[0]) == ["the", "kernel", "reads", "its"] * 2
+    assert (found.source, found.written) == ("the workload's text", 2)
+    assert texts.from_text(model_dir, "", 8, 100, 256).source == "the model's quality.txt"
+
+
+def test_a_chat_is_rendered_by_the_models_own_template(model_dir):
+    (model_dir / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
+    found = texts.from_text(model_dir, json.dumps({"messages": CHAT}), 9, 100, 256)
+    assert words_of(found.ids) == ["user", ":", "the", "kernel", "assistant", ":", "reads", "its", "weights"]
+    (model_dir / "chat_template.jinja").write_text("weights " * 9)
+    assert words_of(texts.from_text(model_dir, json.dumps({"messages": CHAT}), 9, 100, 256).ids) == ["weights"] * 9
+
+
+@pytest.mark.parametrize(
+    ("template", "sentence"),
+    [
+        (None, "the text holds chats, but the model has no chat template"),
+        ("{{ raise_exception('roles must alternate') }}", "the chat template fails on a chat of the text: roles must"),
+        ("{{ messages.__class__.__mro__ }}", "the chat template fails on a chat of the text: access to attribute"),
+        ("{% for i in range(99999) %}{{ 'weights weights weights weights weights ' * 9 }}{% endfor %}", "more than"),
+    ],
+)
+def test_a_template_that_cannot_render_is_refused(model_dir, template, sentence):
+    if template:
+        (model_dir / "chat_template.jinja").write_text(template)
+    with pytest.raises(ModelRefused, match=sentence):
+        texts.check(model_dir, json.dumps({"messages": CHAT}), 4, 256)
+
+
+@pytest.mark.parametrize(
+    ("text", "length", "vocabulary", "sentence"),
+    [
+        ("the kernel", 8, 256, "quality_text: the text has 2 tokens, fewer than the 8 of one sequence"),
+        ("the kernel reads", 2, 4, "tokenizer.json: the tokenizer gives the id 6, but the model knows 4 tokens"),
+        ("the kernel", 1, None, "quality_text: the model reads no text"),
+    ],
+)
+def test_a_text_that_the_model_cannot_use_is_refused(model_dir, text, length, vocabulary, sentence):
+    with pytest.raises(ModelRefused, match=sentence):
+        texts.check(model_dir, text, length, vocabulary)
+
+
+def test_a_text_takes_a_tokenizer(tmp_path):
+    with pytest.raises(ModelRefused, match=r"quality_text: the model has no tokenizer.json"):
+        texts.check(tmp_path, "the kernel", 1, 256)
+    texts.check(tmp_path, "", 1, 256)
+
+
+def test_sequences_are_as_long_as_the_workloads_requests():
+    traffic = Traffic(prompt_tokens=1000, output_tokens=500, batch=2)
+    assert texts.sequence_length(traffic, True, 32_000) == 1500
+    assert texts.sequence_length(traffic, False, 32_000) == 1000
+    assert texts.sequence_length(Traffic(prompt_tokens=100_000, batch=8), True, 128_256) == 1046
+
+
+def test_accuracy_and_perplexity_are_counted_token_by_token(model_dir):
+    own = " ".join(WORDS) + " "
+    tokens = texts.from_text(model_dir, own * 32, 16, 256, 256)
+    model = load(None, TINY, generated=True, dtype="fp32", device="cpu")
+    today = runner("eager", model)
+    found = quality.judge(*quality.compare(today, today, today, tokens, 4, lambda done: True), tokens, True, 0.01)
+    logits = torch.log_softmax(model(input_ids=tokens.ids).logits, -1)[:, :-1]
+    following = tokens.ids[:, 1:]
+    surprise = -logits.gather(-1, following[..., None])[..., 0].double()
+    scores = found.text
+    assert (scores.source, scores.sequences, scores.length, scores.predictions) == ("the workload's text", 16, 16, 240)
+    assert scores.accuracy_before.value == pytest.approx(float((logits.argmax(-1) == following).double().mean()))
+    assert scores.perplexity_before.value == pytest.approx(float(surprise.mean().exp()), rel=1e-6)
+    assert scores.perplexity_ratio.value == 1
+    assert found.source == "the workload's text"
+    assert "On the workload's text (16 sequences of 16 tokens)" in found.sentence
+
+
+def test_the_intervals_are_those_of_whole_sequences():
+    before, after = quality.NextToken(), quality.NextToken()
+    before.right, before.surprise = [0.1, 0.3] * 8, [2.0, 4.0] * 8
+    after.right, after.surprise = [0.1, 0.3] * 8, [2.1, 4.1] * 8
+    found = quality.scores(before, after, texts.Tokens(torch.zeros(16, 8), "a text and more", 16))
+    assert found.accuracy_before.low < 0.2 < found.accuracy_before.high
+    assert found.accuracy_change.low == found.accuracy_change.high == 0
+    assert found.perplexity_ratio.low == pytest.approx(found.perplexity_ratio.high)
+    assert found.source == "a text"
+    assert quality.scores(before, after, texts.Tokens(torch.zeros(16, 8), "random token ids")) is None

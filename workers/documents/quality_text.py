@@ -1,0 +1,69 @@
+"""The text that a workload names for measuring quality: plain, or one JSON object a line."""
+
+import json
+from typing import Any
+
+MOST_CHARACTERS = 131_072
+"""Of a workload's text: about 30,000 tokens of English, seven times what a verdict on quality takes."""
+
+Message = dict[str, str]
+"""A message of a chat, with `role` and `content`."""
+Record = str | list[Message]
+"""A text, or the messages of a chat, which the model's chat template renders."""
+
+
+def records(text: str) -> list[Record]:
+    """The records of a text: one when it is plain, one a line when its first character is `{` (JSON Lines).
+
+    A line is an object with `text`, or with `messages` of `role` and `content`; other keys are left out, and so are
+    empty lines. Raises ValueError with the line and the reason.
+    """
+    if not text.lstrip().startswith("{"):
+        return [text] if text.strip() else []
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    return [_record(number, line) for number, line in lines]
+
+
+def check(text: str) -> str:
+    """The text itself. Raises ValueError for a broken line, and for characters that a database cannot keep."""
+    if "\0" in text:
+        raise ValueError(f"line {text[: text.index(chr(0))].count(chr(10)) + 1} holds a NUL character")
+    records(text)
+    return text
+
+
+def _record(number: int, line: str) -> Record:
+    try:
+        found = json.loads(line)
+    except json.JSONDecodeError as error:
+        reason = f"column {error.colno}: broken JSON ({error.msg}); a text that begins with {{ is read as JSON Lines"
+        raise ValueError(f"line {number}, {reason}") from None
+    except (RecursionError, ValueError):
+        raise ValueError(f"line {number} is no JSON that can be read") from None
+    record = _content(found)
+    if record is None:
+        raise ValueError(f"line {number} needs a text, or messages with role and content, all of them strings")
+    try:
+        json.dumps(record, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError(f"line {number} holds an escape that stands for half of a character") from None
+    return record
+
+
+def _content(found: Any) -> Record | None:
+    if not isinstance(found, dict):
+        return None
+    if isinstance(text := found.get("text"), str):
+        return text
+    messages = found.get("messages")
+    if not isinstance(messages, list) or not messages:
+        return None
+    kept = [_message(each) for each in messages]
+    return None if None in kept else [each for each in kept if each is not None]
+
+
+def _message(found: Any) -> Message | None:
+    if not isinstance(found, dict):
+        return None
+    kept = {name: found.get(name) for name in ("role", "content")}
+    return kept if all(isinstance(each, str) for each in kept.values()) else None  # type: ignore[return-value]

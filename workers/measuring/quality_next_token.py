@@ -1,0 +1,77 @@
+"""The task on somebody's text: predicting each token from those before it. Accuracy and perplexity, with intervals."""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from workers.documents.quality import TextScores
+from workers.measuring.texts import Tokens
+from workers.statistics import bootstrap, paired_difference
+
+
+@dataclass
+class NextToken:
+    """One runner's predictions, sequence by sequence: the share that was right, and the mean surprise in nats."""
+
+    right: list[float] = field(default_factory=list)
+    surprise: list[float] = field(default_factory=list)
+
+    def add(self, log_probabilities: torch.Tensor, ids: torch.Tensor) -> None:
+        """`log_probabilities` [length, vocab] of one sequence `ids` [length]; the first token is not predicted."""
+        following = ids[1:].to(log_probabilities.device)
+        if len(log_probabilities) != len(ids) or not len(following):
+            return
+        predicted = log_probabilities[:-1]
+        self.right.append(float((predicted.argmax(-1) == following).double().mean()))
+        self.surprise.append(float(-predicted.gather(-1, following.unsqueeze(-1)).double().mean()))
+
+
+def scores(before: NextToken, after: NextToken, tokens: Tokens) -> TextScores | None:
+    """Both runners on the sequences that somebody wrote; None without any, or where a probability is no number.
+
+    The 95 % intervals resample whole sequences, since neighbouring tokens depend on each other.
+    """
+    count = min(tokens.written, len(before.right), len(after.right))
+    sides = [np.column_stack([each.right[:count], each.surprise[:count]]) for each in (before, after)]
+    if not count or not np.isfinite(sides).all():
+        return None
+    accuracy = [bootstrap(lambda rows: rows[..., 0].mean(axis=-1), side) for side in sides]
+    perplexity = [bootstrap(lambda rows: np.exp(rows[..., 1].mean(axis=-1)), side) for side in sides]
+    surprises = np.column_stack([side[:, 1] for side in sides])
+    length = tokens.ids.shape[1]
+    return TextScores(
+        source=tokens.source.partition(" and ")[0],
+        sequences=count,
+        length=length,
+        predictions=count * (length - 1),
+        accuracy_before=accuracy[0],
+        accuracy_after=accuracy[1],
+        accuracy_change=paired_difference(before.right[:count], after.right[:count]),
+        perplexity_before=perplexity[0],
+        perplexity_after=perplexity[1],
+        perplexity_ratio=bootstrap(
+            lambda rows: np.exp((rows[..., 1] - rows[..., 0]).mean(axis=-1)),
+            surprises,
+        ),
+    )
+
+
+def sentence(found: TextScores | None) -> str:
+    """The scores in a sentence that follows others; "" without any."""
+    if found is None:
+        return ""
+    change, ratio = found.accuracy_change, found.perplexity_ratio
+    few = " One sequence has no interval." if found.sequences == 1 else ""
+    return (
+        f" On {found.source} ({found.sequences:,} sequences of {found.length:,} tokens) "
+        f"{100 * found.accuracy_before.value:.2f} % of the next tokens are predicted right before and "
+        f"{100 * found.accuracy_after.value:.2f} % after (change {100 * change.low:+.2f} to {100 * change.high:+.2f} "
+        f"points), perplexity {_plain(found.perplexity_before.value)} and {_plain(found.perplexity_after.value)} "
+        f"({ratio.low:.4f} to {ratio.high:.4f} times).{few}"
+    )
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.4g}" if math.isfinite(value) and value < 1e4 else f"{value:.3g}"
