@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.runs.documents import StageTime
+from workers import budget
 from workers.charts import CHARTS, cells, decisions, latency, plans, provenance, text, timeline
 from workers.charts.base import Figure, Table, metric_label
 from workers.charts.svg import draw
@@ -86,6 +87,13 @@ def timeline_chart(times: list[StageTime]) -> Drawn | None:
     )
 
 
+def time_words(workload: Workload | None, times: list[StageTime]) -> str:
+    """Whether the stages kept to the workload's minutes; "" when the workload cannot be read."""
+    if workload is None:
+        return ""
+    return budget.sentence(workload.constraints.minutes, {each.stage: each.duration_s for each in times})
+
+
 def request_words(workload: Workload | None, model: ModelManifest | None) -> str:
     """What one request is; "" where workload or model cannot be read."""
     if workload is None or model is None:
@@ -110,6 +118,7 @@ def context(
         "other_charts": [each for key, each in drawn.items() if key not in PLACED],
         "more_latencies": more_latencies(results),
         "timeline": timeline_chart(times),
+        "time_words": time_words(workload, times),
         "facts": provenance.facts(environment) if environment else [],
         "provenance": provenance.sentence(results, "verify"),
         "candidates": decisions.tried(results),

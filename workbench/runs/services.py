@@ -131,6 +131,7 @@ def stage_input(run: Run, key: StageKey) -> StageInput:
         prices=price_book(run.organisation),
         results=results(run),
         seconds_left=seconds_left(run, stage, workload.constraints.minutes),
+        taken={each.stage: each.duration_s for each in stage_times(run) if each.stage != stage},
         organisation=str(run.organisation_id),
     )
 

@@ -242,6 +242,7 @@ class StageInput(Document):
     prices: PriceBook
     results: Results = Results()
     seconds_left: float = 600
+    taken: dict[str, float] = Field(default={}, description="seconds that each earlier stage took")
     organisation: str = Field(default="", description="whose compiler caches the stage uses")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
 
+from workers import budget
 from workers.charts import CHARTS, cells, plans, provenance, text
 from workers.charts.svg import draw
 from workers.documents.stages import ReportResult, StageInput, Verdict, VerifyResult
@@ -78,6 +79,7 @@ def render(document: StageInput) -> str:
         charts=_charts(document),
         chosen_plan=plans.chosen(document.results),
         why_chosen=plans.why(document.results),
+        time_words=budget.sentence(workload.constraints.minutes, document.taken),
         facts=provenance.facts(verify.environment),
         provenance=provenance.sentence(document.results, "verify"),
         sla=Sla.model_validate(workload.model_dump(exclude={"model"})).model_dump_json(indent=2, exclude_none=True),

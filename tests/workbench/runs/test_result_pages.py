@@ -33,6 +33,7 @@ def test_the_medians_of_each_process_stand_beside_the_speedup(browser, engineer,
     assert "Fresh process" in page
     assert "the plan in one process against itself in another" in page
     assert "before in process 2 by +4 %" in page
+    assert "The stages took 3 min 15 s of the 6 min that the workload allows." in page
 
 
 def test_where_no_change_is_recommended_the_page_claims_none(browser, engineer, done):

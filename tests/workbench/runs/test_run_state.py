@@ -7,11 +7,12 @@ import pytest
 import sample_results
 from django.utils import timezone
 
-from workbench.runs import budget, dispatch, services, state
+from workbench.runs import dispatch, services, state
 from workbench.runs import placement as workers
 from workbench.runs.budget import seconds_left
 from workbench.runs.models import Event, Run, StageRun, Worker
 from workbench.runs.sweep import sweep
+from workers import budget
 from workers.documents.stages import STAGES, Progress, StageFailure
 from workers.documents.worker_api import Hello, StageKey
 

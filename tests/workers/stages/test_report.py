@@ -43,6 +43,13 @@ def test_the_medians_of_each_process_stand_beside_the_speedup():
     assert "before in process 2 by +4 %" in page
 
 
+def test_the_minutes_that_the_stages_took_are_said():
+    document = stage_input()
+    assert "How long it took" not in render(document)
+    longer = document.model_copy(update={"taken": {"profile": 600.0}})
+    assert "The stages took 10 min, where the workload allows 6 min." in render(longer)
+
+
 def test_hostile_names_are_escaped():
     document = stage_input()
     workload = document.workload.model_copy(update={"name": "<script>alert(1)</script>"})

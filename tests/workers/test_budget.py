@@ -1,0 +1,38 @@
+"""A workload's minutes: what a stage is granted, and the sentence about what the stages took."""
+
+import pytest
+
+from workers import budget
+
+
+def test_kept_minutes_are_said_in_one_sentence():
+    assert budget.sentence(3, {"admit": 10, "verify": 150}) == (
+        "The stages took 2 min 40 s of the 3 min that the workload allows."
+    )
+
+
+def test_a_run_that_took_longer_says_which_stages_and_why():
+    taken = {"admit": 9.0, "baseline": 20.4, "profile": 60.0, "explore": 12.0, "compose": 19.0, "verify": 240.0}
+    said = budget.sentence(2, taken)
+    assert said.startswith("The stages took 6 min, where the workload allows 2 min. Longer than planned took ")
+    assert "profile 1 min of 20 s (loading the model and the trace of a request)" in said
+    assert "verify 4 min of 20 s (nine pairs of requests, and quality over" in said
+    assert "compose" not in said
+    assert "baseline" not in said
+
+
+def test_many_short_stages_are_too_long_together():
+    taken = dict.fromkeys(("admit", "baseline", "profile", "explore", "compose", "verify"), 20.0)
+    assert budget.sentence(1, taken) == (
+        "The stages took 2 min, where the workload allows 1 min. "
+        "Each kept to its share, or to the 20 s that every stage gets."
+    )
+
+
+def test_nothing_is_said_before_a_stage_has_finished():
+    assert budget.sentence(2, {}) == ""
+
+
+def test_time_that_a_stage_leaves_goes_to_those_after_it():
+    assert budget.granted("baseline", 6, 2) == pytest.approx(358 * 0.15 / 0.95)
+    assert budget.granted("verify", 6, 900) == budget.LEAST_SECONDS

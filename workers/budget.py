@@ -1,0 +1,71 @@
+"""Divides a workload's minutes among the stages, and says what they took. Neither Django nor torch."""
+
+from collections.abc import Mapping
+
+from workers.documents.stages import GPU_STAGES, STAGES, Stage
+
+USUAL_SHARE = 0.1
+SHARES: dict[str, float] = {
+    "admit": 0.05,
+    "baseline": 0.15,
+    "profile": 0.15,
+    "explore": 0.20,
+    "compose": 0.25,
+    "verify": 0.20,
+}
+"""Fractions of the workload's minutes. A GPU stage that is not listed gets USUAL_SHARE."""
+LEAST_SECONDS = 20.0
+LEAST_WORK = {
+    "admit": "loading the libraries and reading the model's files",
+    "baseline": "loading the model and two requests",
+    "profile": "loading the model and the trace of a request",
+    "explore": "proving the variants that were begun",
+    "compose": "building and timing one alternative to what runs today",
+    "verify": "nine pairs of requests, and quality over as many tokens or answers as proof takes",
+}
+"""What a stage does even when its time is up."""
+WORTH_NAMING = 1.0
+"""Seconds beyond its share from which a stage is named."""
+
+
+def share(stage: str) -> float:
+    """The fraction of the minutes that is planned for the stage."""
+    return SHARES.get(stage, USUAL_SHARE)
+
+
+def granted(stage: Stage, minutes: float, spent: float) -> float:
+    """Seconds for `stage` after earlier stages spent `spent` seconds: its share of what is left.
+
+    What a stage does not use goes to those after it; LEAST_SECONDS when nothing is left.
+    """
+    if stage not in GPU_STAGES:
+        return LEAST_SECONDS
+    ahead = sum(share(name) for name in GPU_STAGES[GPU_STAGES.index(stage) :])
+    return max(LEAST_SECONDS, (minutes * 60 - spent) * share(stage) / ahead)
+
+
+def sentence(minutes: float, taken: Mapping[str, float]) -> str:
+    """Whether the stages kept to the workload's minutes; else which took longer than planned, and why.
+
+    `taken`: seconds of each finished stage, waiting in a queue not counted. "" when none has finished.
+    """
+    if not taken:
+        return ""
+    total, allowed = _words(sum(taken.values())), _words(60 * minutes)
+    if sum(taken.values()) <= 60 * minutes:
+        return f"The stages took {total} of the {allowed} that the workload allows."
+    over, spent = [], 0.0
+    for stage in (each for each in STAGES if each in taken):
+        planned = granted(stage, minutes, spent)
+        spent += taken[stage]
+        if stage in LEAST_WORK and taken[stage] > planned + WORTH_NAMING:
+            over.append(f"{stage} {_words(taken[stage])} of {_words(planned)} ({LEAST_WORK[stage]})")
+    said = f"The stages took {total}, where the workload allows {allowed}."
+    if not over:
+        return f"{said} Each kept to its share, or to the {LEAST_SECONDS:.0f} s that every stage gets."
+    return f"{said} Longer than planned took what is done even when time is up: {'; '.join(over)}."
+
+
+def _words(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes and rest else f"{minutes} min" if minutes else f"{rest} s"
