@@ -11,6 +11,7 @@ PATHS = (
     "/workloads/",
     "/workloads/?state=missed&q=none",
     "/example/",
+    "/compare/",
     "/workloads/new/",
     "/models/",
     "/models/upload/",

@@ -1,5 +1,6 @@
 """The REST API for the command line. Errors become sentences; a busy or restarting server is asked again."""
 
+import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,8 @@ PATIENCE_SECONDS = 600.0
 """Seconds during which a server that answers with a status of RETRIED is asked again."""
 RETRIED = {429, 502, 503, 504}
 LONGEST_WAIT_SECONDS = 15.0
+SHORT_ID = re.compile(r"[0-9a-f]{4,8}")
+"""The beginning of a run's id."""
 
 
 class Api:
@@ -54,6 +57,16 @@ class Api:
             yield from document["items"]
             limit -= len(document["items"])
             cursor = document["next"]
+
+    def run_id(self, given: str) -> str:
+        """The id of a run; `given` is the whole id or its beginning. Raises CliError unless one run has it."""
+        if not SHORT_ID.fullmatch(given):
+            return given
+        found = [row["id"] for row in self.rows("/runs", 2, prefix=given)]
+        if len(found) != 1:
+            known = "several runs begin so" if found else "there is no such run"
+            raise CliError(f"{given}: {known}; `workbench runs` lists them.")
+        return str(found[0])
 
     def send(self, path: str, offset: int, chunk: bytes) -> httpx.Response | None:
         """One attempt to PATCH bytes at `offset`. Returns None when the connection broke. The caller handles a 409."""

@@ -21,7 +21,9 @@ from workbench.cli.errors import CliError, Exit
 from workbench.cli.follow import OVER, exit_code, follow
 from workbench.cli.sla import read_sla
 from workbench.cli.upload import upload
+from workers.charts.comparison import MOST_RUNS, labelled
 from workers.documents.stages import Results
+from workers.documents.workload import Workload
 
 
 class Commands(TyperGroup):
@@ -128,6 +130,7 @@ def show(
 ) -> None:
     """Show a run: its stages, before and after, and the verdict."""
     api = ctx.obj.api()
+    run_id = api.run_id(run_id)
     run = follow(api, run_id, err) if wait else api.get(f"/runs/{run_id}")
     if not as_json:
         tables.stages(run, out)
@@ -143,7 +146,8 @@ def report(
     output: Annotated[Path, typer.Option("-o", "--output", help="where to write it")] = Path("report.html"),
 ) -> None:
     """Take the report: one HTML file that needs nothing else."""
-    _save(output, ctx.obj.api().content(f"/runs/{run_id}/report"))
+    api = ctx.obj.api()
+    _save(output, api.content(f"/runs/{api.run_id(run_id)}/report"))
 
 
 @app.command()
@@ -153,8 +157,26 @@ def plan(
     output: Annotated[Path, typer.Option("-o", "--output", help="where to write it")] = Path("plan.json"),
 ) -> None:
     """Take the plan, to be run with `python -m kernels run --plan plan.json --model DIR`."""
-    document = ctx.obj.api().get(f"/runs/{run_id}/plan")
+    api = ctx.obj.api()
+    document = api.get(f"/runs/{api.run_id(run_id)}/plan")
     _save(output, json.dumps(document, indent=2).encode() + b"\n")
+
+
+@app.command()
+def compare(ctx: typer.Context, run_ids: Annotated[list[str], typer.Argument(metavar="RUN RUN …")]) -> None:
+    """Compare two to six runs: promises, latencies, operations, plans, places and prices."""
+    if not 2 <= len(run_ids) <= MOST_RUNS:
+        raise CliError(f"compare takes two to {MOST_RUNS} runs, not {len(run_ids)}.", Exit.USAGE)
+    api = ctx.obj.api()
+    runs = [api.get(f"/runs/{api.run_id(each)}") for each in run_ids]
+    workloads = [api.get(f"/workloads/{run['workload']}") for run in runs]
+    found = [Results.model_validate(api.get(f"/runs/{run['id']}/result")["results"]) for run in runs]
+    sides = labelled(
+        (Workload.model_validate(workload["document"]), workload["model"]["digest"], results)
+        for workload, results in zip(workloads, found, strict=True)
+    )
+    names = [f"{run['workload_name']}, {run['created_at'][:16].replace('T', ' ')}, {run['id'][:8]}" for run in runs]
+    tables.comparison(names, sides, out)
 
 
 @app.command()

@@ -6,7 +6,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from workers.charts import comparison as compared
 from workers.charts import plans, provenance
+from workers.charts.cells import cell
+from workers.charts.comparison import Side
 from workers.documents.measurement import Environment
 from workers.documents.prices import CostLine
 from workers.documents.speedup import Speedup
@@ -30,12 +33,13 @@ def verdict(value: str | None) -> Text:
 
 
 def run_list(rows: list[dict[str, Any]], console: Console) -> None:
-    """Runs, one a line."""
-    table = Table("run", "started", "on", "state", "verdict", box=None, pad_edge=False)
+    """Runs, one a line, each with the beginning of its id."""
+    table = Table("run", "workload", "model", "started", "on", "state", "verdict", box=None, pad_edge=False)
     for row in rows:
         state = row["state"] if row["state"] != "running" else f"running {row['stage']}"
         started = row["created_at"][:16].replace("T", " ")
-        table.add_row(row["id"], started, row["gpu_class"], state, verdict(row["verdict"]))
+        names = (Text(row["workload_name"]), Text(row["model_name"]))
+        table.add_row(row["id"][:8], *names, started, row["gpu_class"], state, verdict(row["verdict"]))
     console.print(table)
 
 
@@ -157,3 +161,19 @@ def measured_on(environment: Environment) -> str:
     commit = f", commit {digest[:12]}{dash}{dirty}" if digest else ""
     state = "".join(f", {said}" for said in [provenance.clocks(environment)] if said)
     return f"Measured on {environment.device} ({environment.gpu_class}){state}, {versions}{commit}, {environment.at}."
+
+
+def comparison(names: list[str], sides: list[Side], console: Console) -> None:
+    """What each run is, what makes them differ beside their plans, and every section as a table."""
+    for side, name in zip(sides, names, strict=True):
+        console.print(Text(f"{side.label}: {name}"))
+    for sentence in compared.cautions(sides):
+        console.print(Text(sentence, "yellow"))
+    for section in compared.sections(sides):
+        headers, rows = section.table
+        table = Table(*headers, title=section.title, title_justify="left", title_style="bold", pad_edge=False)
+        for row in rows:
+            table.add_row(*(Text(cell(value)) for value in row))
+        console.print(table)
+        if section.note:
+            console.print(Text(section.note, "dim"))

@@ -3,6 +3,8 @@
 import uuid
 from typing import Any
 
+from django.db.models import CharField
+from django.db.models.functions import Cast
 from django.http import FileResponse
 from django.shortcuts import get_object_or_404
 from ninja import Query, Router, Status
@@ -22,7 +24,7 @@ router = Router(tags=["runs"])
 
 
 def _run(request: Any, run_id: uuid.UUID) -> Run:
-    return get_object_or_404(Run.objects.for_user(request.user).select_related("workload"), id=run_id)
+    return get_object_or_404(Run.objects.for_user(request.user).select_related("workload__model"), id=run_id)
 
 
 @router.post("/runs", response={201: RunDetail}, summary="Start a run")
@@ -43,9 +45,12 @@ def index(
     query: Query[PageQuery],
     state: RunState | None = None,
     workload: uuid.UUID | None = None,
+    prefix: str = Query("", pattern=r"^([0-9a-f]{4,8})?$", description="how the id begins: 4 to 8 hexadecimal digits"),
 ) -> dict[str, Any]:
     """The organisation's runs, perhaps those of one state or one workload."""
-    rows = Run.objects.for_user(request.user)
+    rows = Run.objects.for_user(request.user).select_related("workload__model")
+    if prefix:
+        rows = rows.annotate(text=Cast("id", CharField())).filter(text__startswith=prefix)
     if state is not None:
         rows = rows.filter(state=state)
     if workload is not None:

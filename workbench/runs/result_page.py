@@ -39,14 +39,15 @@ class Drawn:
         return f"figure-{self.key}"
 
 
-def _drawn(key: str, title: str, note: str, basis: str, where: str, figure: Figure | None, table: Table) -> Drawn:
+def drawn(key: str, title: str, note: str, basis: str, where: str, figure: Figure | None, table: Table) -> Drawn:
+    """A chart with its table as the template shows it."""
     return Drawn(key, title, note, basis, where, figure, cells.headers(table), cells.rows(table))
 
 
 def charts(results: Results) -> dict[str, Drawn]:
     """Every chart that has something to show, by its key."""
-    drawn = {
-        chart.key: _drawn(
+    every = {
+        chart.key: drawn(
             chart.key,
             chart.title,
             chart.note,
@@ -57,14 +58,14 @@ def charts(results: Results) -> dict[str, Drawn]:
         )
         for chart in CHARTS
     }
-    return {key: each for key, each in drawn.items() if each.rows}
+    return {key: each for key, each in every.items() if each.rows}
 
 
 def more_latencies(results: Results) -> list[Drawn]:
     """The distributions of the metrics after the first."""
     where = provenance.sentence(results, "verify")
     return [
-        _drawn(
+        drawn(
             f"latency-{metric}-{n or 0}",
             f"{metric_label(metric, n)} before and after",
             "",
@@ -82,7 +83,7 @@ def timeline_chart(times: list[StageTime]) -> Drawn | None:
     spans = [timeline.StageSpan(each.stage, each.start_s, each.duration_s) for each in times]
     if not spans:
         return None
-    return _drawn(
+    return drawn(
         "timeline", "How long each stage took", "", "measured", "", timeline.figure(spans), timeline.table(spans)
     )
 
@@ -106,7 +107,7 @@ def context(
 ) -> dict[str, Any]:
     """Everything `runs/_result.html` reads; `workload` is None when it cannot be read any more."""
     environment = provenance.environment(results, "verify") or provenance.environment(results, "baseline")
-    drawn = charts(results)
+    found = charts(results)
     return {
         "sla": workload,
         "manifest": model,
@@ -114,8 +115,8 @@ def context(
         "results": results,
         "verify": results.verify,
         "price": results.price,
-        "charts": drawn,
-        "other_charts": [each for key, each in drawn.items() if key not in PLACED],
+        "charts": found,
+        "other_charts": [each for key, each in found.items() if key not in PLACED],
         "more_latencies": more_latencies(results),
         "timeline": timeline_chart(times),
         "time_words": time_words(workload, times),

@@ -35,6 +35,8 @@ class RunSummary(Schema):
 
     id: uuid.UUID
     workload: uuid.UUID = Field(alias="workload_id")
+    workload_name: str = Field(alias="workload.name")
+    model_name: str = Field(alias="workload.model.name")
     state: RunState
     stage: str
     attempt: int

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from workbench.runs.views import deletion, runs, workloads
+from workbench.runs.views import compare, deletion, runs, workloads
 
 urlpatterns = [
     path("workloads/new/", workloads.workload_new, name="workload-new"),
@@ -12,6 +12,7 @@ urlpatterns = [
     path("models/<uuid:model_id>/delete/", deletion.delete, {"kind": "model"}, name="model-delete"),
     path("workloads/<uuid:workload_id>/delete/", deletion.delete, {"kind": "workload"}, name="workload-delete"),
     path("runs/<uuid:run_id>/delete/", deletion.delete, {"kind": "run"}, name="run-delete"),
+    path("compare/", compare.compare, name="compare"),
     path("runs/<uuid:run_id>/", runs.run_page, name="run"),
     path("runs/<uuid:run_id>/cancel/", runs.cancel, name="run-cancel"),
     path("runs/<uuid:run_id>/result/", runs.result, name="run-result"),

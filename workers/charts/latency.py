@@ -42,7 +42,7 @@ def _objectives(results: Results, metric: Metric) -> list[Objective]:
     return [each.objective for each in outcomes if (each.objective.metric, each.objective.n) == metric]
 
 
-def _steps(samples: list[float]) -> tuple[list[float], list[float]]:
+def steps(samples: list[float]) -> tuple[list[float], list[float]]:
     """Sorted samples and the percentage at or below each. Many samples are thinned evenly; the largest always stays."""
     ordered = sorted(samples)
     stride = -(-len(ordered) // DRAWN_POINTS)
@@ -57,7 +57,7 @@ def figure_of(results: Results, metric: Metric) -> Figure | None:
         return None
     traces = []
     for name, colour, each in pair:
-        ordered, shares = _steps(each.samples)
+        ordered, shares = steps(each.samples)
         traces.append(
             {
                 "type": "scatter",

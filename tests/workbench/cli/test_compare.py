@@ -1,0 +1,37 @@
+"""`workbench compare`, names in `workbench runs`, and ids by their beginning."""
+
+import pytest
+
+from tests import sample_runs
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_compare_prints_what_the_page_shows(cli, organisation, engineer):
+    first, second = (sample_runs.run(organisation, engineer) for _ in range(2))
+    done = cli("compare", str(first.id)[:8], second.id)
+    assert done.exit_code == 0, done.stderr
+    for title in ("Objectives", "Latency", "Operations", "Plans", "Where it was measured", "Cost"):
+        assert title in done.stdout
+    assert f"A: {first.workload.name}" in done.stdout
+
+
+def test_compare_wants_two_runs(cli, organisation, engineer):
+    run = sample_runs.run(organisation, engineer)
+    done = cli("compare", run.id)
+    assert done.exit_code == 2
+    assert "two to 6 runs" in done.stderr
+
+
+def test_runs_are_named_by_workload_and_model(cli, organisation, engineer):
+    run = sample_runs.run(organisation, engineer)
+    listed = cli("runs").stdout
+    assert run.workload.name[:10] in listed
+    assert run.workload.model.name in listed
+    assert str(run.id)[:8] in listed
+
+
+def test_a_short_id_that_no_run_has(cli, organisation):
+    done = cli("show", "0123")
+    assert done.exit_code == 2
+    assert "there is no such run" in done.stderr
