@@ -41,9 +41,9 @@ class Launch:
         held = [packed_argument(each) for each in arguments]
         pointers = (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held))
         launch = config((x, y, z), threads, shared_bytes, stream, pdl_attribute() if pdl else None)
-        function = ctypes.c_void_p(kernel.kernel.ptr)
+        function = ctypes.c_void_p.from_param(kernel.kernel.ptr)  # converted once, as byref does
         self._held = held  # the bytes that `pointers` points to
-        self._launch = partial(driver().cuLaunchKernelEx, ctypes.byref(launch), function, pointers, None)
+        self._launch = partial(driver().cuLaunchKernelEx, ctypes.byref(launch), function, ctypes.byref(pointers), None)
 
     def __call__(self) -> None:
         failed = self._launch()
@@ -58,6 +58,11 @@ def current_stream() -> tuple[int, int]:
     """The index of torch's current GPU and the raw handle of its current stream."""
     device = torch._C._cuda_getDevice()  # torch.cuda.current_device without its question whether CUDA is initialised
     return device, torch._C._cuda_getCurrentRawStream(device)
+
+
+def is_capturing() -> bool:
+    """Whether a CUDA graph captures torch's current stream."""
+    return torch._C._cuda_isCurrentStreamCapturing()
 
 
 def packed_argument(value: Any) -> Any:

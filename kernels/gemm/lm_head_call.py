@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from kernels.check_args import check_out, check_presence, check_tensor
-from kernels.cuda.call import CudaCall, Prepared, Workspace, nothing, size
+from kernels.cuda.call import CudaCall, Prepared, Workspace, nothing, pointers
 from kernels.cuda.launch import Launch
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.dtypes import DTYPES
@@ -53,7 +53,7 @@ class LmHead(CudaCall):
     """f(x [m, k], w, ...) -> ids [m] int64, w as `packed` returns it; see `LmHeadSkinny.build`."""
 
     workspace = True
-    open_layout = staticmethod(size)
+    open_layout = staticmethod(pointers)
 
     def __init__(self, case: LmHeadCase, config: TileConfig, pdl: bool, dynamic: bool = False) -> None:
         super().__init__()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kernels.check_args import check_out, check_presence, check_tensor
 from kernels.cuda import nvrtc
-from kernels.cuda.call import CudaCall, Prepared, nothing, size
+from kernels.cuda.call import CudaCall, Prepared, nothing, pointers
 from kernels.cuda.launch import Launch
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.dtypes import DTYPES
@@ -171,7 +171,7 @@ class SkinnyLinear(CudaCall):
     dynamic scheduler assigns the last units.
     """
 
-    open_layout = staticmethod(size)
+    open_layout = staticmethod(pointers)
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from kernels.check_args import check_out, check_tensor
 from kernels.cuda import nvrtc
-from kernels.cuda.call import CudaCall, Prepared, size
+from kernels.cuda.call import CudaCall, Prepared, pointers
 from kernels.cuda.launch import Launch
 from kernels.dtypes import DTYPES
 from kernels.gemm.skinny_call import check_additions
@@ -43,7 +43,7 @@ def _kernel(given: tuple[tuple[str, int], ...], shared_bytes: int) -> Any:
 class SmallLinear(CudaCall):
     """f(x [m, k], w [weight_rows, k], bias=None [n], residual=None [m, n], eps) -> y [m, n]."""
 
-    open_layout = staticmethod(size)
+    open_layout = staticmethod(pointers)
 
     def __init__(self, case: LinearCase, config: SmallTileConfig, pdl: bool) -> None:
         super().__init__()

@@ -3,14 +3,25 @@
 import gc
 import weakref
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor
 
 from kernels.cuda import call
-from kernels.cuda.call import CALLS_KEPT, OUTPUTS_KEPT, CudaCall, Kept, Prepared, Workspace
+from kernels.cuda.call import (
+    CALLS_KEPT,
+    OUTPUTS_KEPT,
+    CudaCall,
+    Kept,
+    Prepared,
+    Workspace,
+    layout,
+    pointers,
+    size,
+    size_and_strides,
+)
 
 
 class Doubled(CudaCall):
@@ -115,6 +126,27 @@ def test_an_unchecked_call_is_not_checked_and_knows_its_arguments_again(doubled:
     assert torch.equal(doubled.unchecked(x.view(3, 2), out=out.view(3, 2)), 2 * x.view(3, 2))
     doubled(x, out=out)
     assert doubled.prepared == [False, False, True]
+
+
+class Rows(NamedTuple):
+    x: Tensor
+    seen: Tensor | None
+
+
+@pytest.mark.parametrize("read", [pointers, size, size_and_strides, layout])
+def test_a_key_tells_addresses_and_values_apart_wherever_they_lie(read: Any) -> None:
+    x, other = torch.zeros(2, 6), torch.zeros(2, 6)
+    different = [(x,), (other,), (None,), (1.5,), ((x, other),), ((other, x),), (Rows(x, None),), (Rows(x, x[:1]),)]
+    assert len({read(each) for each in different}) == len(different)
+    assert read(([x, other],)) == read(((x, other),))
+    assert read((torch.nn.Parameter(x, requires_grad=False),)) == read((x,))
+    assert read((Rows(x, x),)) != read((Rows(x, x[:1]),))
+
+
+@pytest.mark.parametrize(("read", "same"), [(pointers, True), (size, False), (size_and_strides, False)])
+def test_only_the_key_of_fixed_shapes_leaves_the_size_out(read: Any, same: bool) -> None:
+    x = torch.zeros(2, 6)
+    assert (read((x,)) == read((x[:1],))) is same
 
 
 def test_what_is_kept_is_bounded(doubled: Doubled) -> None:

@@ -52,9 +52,9 @@ class Driver:
     def cuLaunchKernelEx(self, config, function, arguments, extra):
         seen = config._obj
         attributes = [(seen.attributes[at].id, seen.attributes[at].value[0]) for at in range(seen.attribute_count)]
-        values = [ctypes.cast(each, ctypes.POINTER(ctypes.c_int64))[0] for each in arguments]
+        values = [ctypes.cast(each, ctypes.POINTER(ctypes.c_int64))[0] for each in arguments._obj]
         self.seen.append(
-            (function.value, list(seen.grid), list(seen.block), seen.shared_bytes, seen.stream, attributes, values)
+            (repr(function), list(seen.grid), list(seen.block), seen.shared_bytes, seen.stream, attributes, values)
         )
         return self.codes.pop(0)
 
@@ -66,7 +66,7 @@ def test_it_hands_over_grid_block_stream_arguments_and_the_permission(pdl, attri
     packed = Launch(KERNEL, (132,), 256, (5, 6), 77, 1024, pdl)
     packed()
     packed()
-    assert driver.seen == [(99, [132, 1, 1], [256, 1, 1], 1024, 77, attributes, [5, 6])] * 2
+    assert driver.seen == [("<cparam 'P' (0x63)>", [132, 1, 1], [256, 1, 1], 1024, 77, attributes, [5, 6])] * 2
 
 
 def test_it_reports_cudas_error(monkeypatch):
