@@ -1,9 +1,12 @@
-// Decode attention: one query of GROUP heads over a long cache, read straight into the registers that products take.
+// Decode attention: one query of GROUP heads over a long cache. Keys and values are loaded directly into the registers
+// that mma.sync reads.
 // docs/kernels/decode-hopper.md shows how.
 //
-// Macros: ELEMENT (bf16, f16: of q and o), FP8 (the cache is e4m3), HEAD_DIM (64, 128), GROUP (up to 8), WARPS, STEPS
-// (of 16 keys that a warp has in flight), SPLITS (blocks of a pair of sequence and KV head), CLUSTER (SPLITS, or 1:
-// parts are merged in global memory), PAGE (keys of a page, a multiple of 16; 0: contiguous), LENGTHS.
+// Macros:
+//   ELEMENT: type of q and o, bf16 or f16    FP8: the cache is e4m3    HEAD_DIM: 64 or 128
+//   GROUP: query heads of a KV head, up to 8    WARPS: of a block    STEPS: steps of 16 keys that a warp has in flight
+//   SPLITS: blocks of a pair of sequence and KV head    CLUSTER: SPLITS; 1 where parts are merged in global memory
+//   PAGE: keys of a page, a multiple of 16; 0 for a contiguous cache    LENGTHS: each sequence has a length of its own
 #include "decode_hopper.cuh"
 using namespace tiles;
 
@@ -30,7 +33,8 @@ struct Shared {
 };
 static_assert(sizeof(Shared) <= SHARED_BYTES, "decode_hopper.shared_bytes");
 
-// Merges parts, each a normalised output with the base-2 logarithm of its sum: output i of head i / HEAD_DIM.
+// Merges one output of Count parts. Part j has a normalised output, part(j), and the base-2 logarithm of its sum of
+// exponentials, weight(j).
 template <int Count, typename Weight, typename Part>
 __device__ __forceinline__ float merged(const Weight& weight, const Part& part) {
   float weights[Count], top = -CUDART_INF_F, out = 0, total = 0;

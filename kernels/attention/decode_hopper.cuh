@@ -15,7 +15,7 @@ constexpr int kThreads = 32 * WARPS, kTile = 16 * STEPS, kSteps16 = HEAD_DIM / 1
 constexpr int kOutputs = GROUP * HEAD_DIM, kWords = kRow / 32;  // words of a value's row that a lane holds
 constexpr float kHeadroom = 8;  // exponentials may reach 2^kHeadroom before a warp's base moves
 
-__device__ __forceinline__ void load(u32* to, const char* from, int bytes) {  // volatile: loads stay where they are
+__device__ __forceinline__ void load(u32* to, const char* from, int bytes) {  // volatile keeps the order
   if (bytes == 8)
     asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v2.u32 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "l"(from));
   else
@@ -23,22 +23,23 @@ __device__ __forceinline__ void load(u32* to, const char* from, int bytes) {  //
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                  : "l"(from));
 }
-// The 8×8 matrix whose row lane / 4 each lane has two neighbours of, transposed.
+// Transposes an 8×8 matrix of 16-bit values. Each lane has two neighbouring values of row lane / 4.
 __device__ __forceinline__ u32 transposed(u32 pair) {
   u32 found;
   asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(found) : "r"(pair));
   return found;
 }
 
-// 16 keys in the registers of a warp. Lane 4g + t has of keys g and g + 8 the 16-byte chunks t, t + 4 and so on; they
-// are the operand of a product whose q has its dimensions in the same order. Of the values 2t, 2t + 1, 2t + 8 and 2t +
-// 9 it has an eighth of the dimensions; those of two neighbours form the operand.
+// 16 keys and their values in the registers of a warp. Lane 4g + t holds the 16-byte chunks t, t + 4 and so on of keys
+// g and g + 8. They are an operand of mma.sync whose dimensions are permuted; q is permuted in the same way. The lane
+// also holds an eighth of the dimensions of the values 2t, 2t + 1, 2t + 8 and 2t + 9; two neighbours together form an
+// operand.
 struct Step {
   u32 k[2][kRow / 16];
   u32 v[4][kWords];
 };
 
-// The keys of this block's head: where this lane's first key and value of a step lie, and where the keys end.
+// The cache of this block's KV head. `k` and `v` point at this lane's first key and value of a step.
 struct Cache {
   const char *k, *v;
   const int* table;
@@ -47,8 +48,8 @@ struct Cache {
   long long k_page, v_page;
 };
 
-// Loads the tile from key `start` on: its keys, or its values. Whole: all of it lies before the end. Otherwise the last
-// key replaces those behind it.
+// Loads the keys or the values of the tile that begins at key `start`. Whole: the whole tile lies before the end.
+// Otherwise the last key is loaded in place of the keys beyond the end.
 template <bool Values, bool Whole>
 __device__ __forceinline__ void load_rows(Step (&to)[STEPS], const Cache& cache, int start, const int (&page)[STEPS]) {
   constexpr int kRows = Values ? 4 : 2;
@@ -83,13 +84,13 @@ __device__ __forceinline__ void load_tile(Step (&to)[STEPS], const Cache& cache,
     load_rows<Values, false>(to, cache, tile * kTile, page);
   }
 }
-// The first dimension of the two that a lane has in tile e of the outputs.
+// The first of the two dimensions that a lane holds in tile e of the outputs.
 __device__ __forceinline__ int dimension(int e) {
   const int g = threadIdx.x % 32 / 4;
   return FP8 ? g * (HEAD_DIM / 8) + 2 * e : (g + e / 4 * 8) * 8 + 2 * (e % 4);
 }
 
-// The sums of one warp for heads 2t and 2t + 1. `sum` covers the keys g and g + 8 only.
+// The running softmax of one warp for heads 2t and 2t + 1. `sum` covers the keys g and g + 8 of each step only.
 struct Sums {
   float out[kSteps16][4] = {}, base[2] = {-CUDART_MAX_NORMAL_F, -CUDART_MAX_NORMAL_F}, sum[2] = {};
 
@@ -112,7 +113,7 @@ struct Sums {
   }
 };
 
-// Scores of a step: [0] and [1] of key g, [2] and [3] of key g + 8, each for the heads 2t and 2t + 1.
+// Scores of a step for the heads 2t and 2t + 1: to[0] and to[1] of key g, to[2] and to[3] of key g + 8.
 __device__ __forceinline__ void score(float (&to)[4], const u32 (&k)[2][kRow / 16], const u32 (&q)[kSteps16][2]) {
 #pragma unroll
   for (int s = 0; s < kSteps16; s++) {
@@ -147,8 +148,8 @@ __device__ __forceinline__ void add_values(Sums& sums, const u32 (&v)[4][kWords]
   }
 }
 
-// q of head g, dimensions in the order of the keys'. With an fp8 cache q becomes fp16, after its rows are scaled to at
-// most 1.
+// Loads q of head g, with the dimensions in the order of the keys. For an fp8 cache each row is divided by its largest
+// magnitude and converted to fp16; the returned scale makes up for it.
 __device__ __forceinline__ float load_query(u32 (&to)[kSteps16][2], const char* q, float scale) {
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   constexpr int kEach = FP8 ? 4 : 2;
@@ -180,7 +181,7 @@ __device__ __forceinline__ float load_query(u32 (&to)[kSteps16][2], const char* 
   return scale;
 }
 
-// The tiles of this warp. Each is loaded while the one before is multiplied.
+// Attends to every WARPS-th tile from `tile` on. Each tile is loaded while the one before is multiplied.
 __device__ __forceinline__ void attend(Sums& sums, const Cache& cache, const char* q, float factor, int tile,
                                        int tiles) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;

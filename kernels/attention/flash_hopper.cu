@@ -10,8 +10,8 @@ constexpr int kRows = 64 * CONSUMERS;
 using Queries = SharedTile<TYPE, 64, HEAD_DIM>;
 using Keys = SharedTile<TYPE, KEYS, HEAD_DIM>;
 
-// Blocks go through the ring in the order of use: K0, K1, V0, K2, V1 and so on, from the last block of keys to the
-// first.
+// Blocks of keys (K) and values (V) go through the ring in the order of their use: K0, K1, V0, K2, V1 and so on. K0 is
+// the last block of keys; blocks are visited from the last to the first.
 struct Shared {
   Queries q[CONSUMERS], o[CONSUMERS];
   Keys ring[SLOTS];
@@ -19,7 +19,8 @@ struct Shared {
   Tile tile[CONSUMERS];
 };
 static_assert(sizeof(Shape) == PARAMS_BYTES, "flash_hopper.SHAPE");
-static_assert(BYTES_UP_TO(Shared, tile) + 1024 <= SHARED_BYTES, "flash_hopper.shared_bytes, with room to align to 1024");
+static_assert(BYTES_UP_TO(Shared, tile) + 1024 <= SHARED_BYTES,
+              "flash_hopper.shared_bytes, with room to align to 1024");
 
 __device__ __forceinline__ void load_queries(Shared& shared, const Shape& shape, const TensorMap& q) {
   u32 parity = 1;
@@ -64,7 +65,7 @@ __device__ __forceinline__ void attend(Shared& shared, const Shape& shape, const
     __syncwarp();
     if (leads_warp) arrive(shared.empty[stage]);
   };
-  const auto next = [&]() {  // waits for the next block of the ring
+  const auto next = [&]() {  // waits for the next block of the ring and returns its stage
     const int stage = slot.stage;
     wait(shared.full[stage], slot.parity);
     slot.advance();

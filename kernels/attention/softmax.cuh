@@ -1,4 +1,5 @@
-// The running softmax of one warpgroup's 64 rows of scores; each thread holds parts of two rows.
+// The online softmax of one warpgroup's 64 rows of scores (Milakov and Gimelshein, 2018). Each thread holds parts of
+// two rows.
 #pragma once
 #include <math_constants.h>
 
@@ -6,8 +7,8 @@
 
 namespace tiles {
 
-// Lazy rescaling: exponentials may reach 2^kHeadroom before a row's base is raised, so most blocks leave the earlier
-// sums as they are.
+// Lazy rescaling, as in FlashAttention-4: a row's base is raised only when an exponential would exceed 2^kHeadroom.
+// Most blocks then leave the earlier sums as they are.
 constexpr float kHeadroom = 8;
 // While the base is at least -kDeepest, no score up to 0 takes an exponential over 2^kDeepest, the range of fp16.
 constexpr float kDeepest = 14;
@@ -38,7 +39,7 @@ struct RowSoftmax {
     return shrink;
   }
 
-  // One over the sum of all four threads of the row; 0 for a row that saw nothing.
+  // One over the row's sum, over its four threads. 0 for a row that sees no key.
   __device__ __forceinline__ float inverse() const {
     const float all = row_sum(sum);
     return all == 0 ? 0 : __fdividef(1, all);

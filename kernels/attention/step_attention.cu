@@ -3,12 +3,12 @@
 //   qkv [batch, (heads + 2 kv_heads) D] ─► q·rope ┐
 //   cache [batch, capacity, kv_heads, D]  ────────┴► scores ─► softmax ─► · v ─► (max, sum, o) ─► merged in the cluster
 //
-// A cluster of SPLITS blocks serves GROUP of the query heads of one key head of one sequence, each block for a stretch
-// of the keys; PARTS clusters share a key head. Blocks copy their first CHUNK keys and values into shared memory before
-// they wait for the previous kernel, which can only be the QKV product: older slots of the cache, and the position,
-// were written by the step before. The blocks that own the new token rotate k, and those of the first part append k and
-// v. Each block of the cluster merges a share of the outputs; every block sends its partial outputs to the shared memory
-// of the blocks that merge them.
+// A cluster of SPLITS blocks serves GROUP query heads of one key head of one sequence. Each block attends to a
+// contiguous range of the keys. PARTS clusters share a key head. Blocks copy their first CHUNK keys and values into
+// shared memory before they wait for the previous kernel. This is safe because the previous kernel is the QKV product:
+// the step before wrote the older slots of the cache and the position. The blocks that hold the new token's slot rotate
+// k; those of the first part append k and v to the cache. Each block sends its partial outputs to the blocks of the
+// cluster that merge them, through distributed shared memory.
 #include "tiles.cuh"
 
 using namespace tiles;
@@ -27,7 +27,7 @@ struct Shared {
     struct {
       Element keys[CHUNK][HEAD_DIM], values[CHUNK][HEAD_DIM];
     };
-    float partial[kWarps][GROUP][HEAD_DIM];  // once all keys are done
+    float partial[kWarps][GROUP][HEAD_DIM];  // after the last key
   };
   float fresh_key[HEAD_DIM];  // not yet rounded
   Element fresh_value[HEAD_DIM];
@@ -84,7 +84,8 @@ __device__ void fetch(Shared& shared, const Element* keys, const Element* values
   }
 }
 
-// The angles of the elements lane, lane + 32, … of a head's lower half, and of their partners above.
+// Cosine and sine for the elements lane, lane + 32 and so on of a head's lower half, and for their partners in the
+// upper half.
 struct Angles {
   static constexpr int kEach = kHalf / 32;
   float low_cosine[kEach], low_sine[kEach], high_cosine[kEach], high_sine[kEach];
@@ -104,7 +105,7 @@ struct Angles {
   }
 };
 
-// The scores of the chunk, in powers of two: query · key for every key and head.
+// The scores of the chunk, query · key for every key and head, in units of log2: the softmax takes 2^score.
 __device__ void score(Shared& shared, int count, int fresh) {
   const int lane = threadIdx.x % 32, part = lane % kLanes * 8;
   Eight query[GROUP];
@@ -127,7 +128,7 @@ __device__ void score(Shared& shared, int count, int fresh) {
   }
 }
 
-// Scores become weights relative to the running maximum. `shrink` is the factor for the earlier sums.
+// Replaces scores by weights 2^(score - running maximum). `shrink` is the factor for the earlier sums.
 __device__ void normalise(Shared& shared, int count) {
   const int lane = threadIdx.x % 32;
   for (int g = threadIdx.x / 32; g < GROUP; g += kWarps) {

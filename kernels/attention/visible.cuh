@@ -8,7 +8,7 @@
 namespace tiles {
 
 struct alignas(16) Tile {
-  int batch, head, row, is_one;  // row: the first query; warpgroups below 0 have nothing to do
+  int batch, head, row, is_one;  // row: the first query; a warpgroup whose queries are below 0 is idle
 };
 
 struct Shape {
@@ -17,7 +17,7 @@ struct Shape {
   float scale;  // log2 e included
 };
 
-// Keys [first_key(row), end_key(row)) are those that a query sees; both rise with the row.
+// A query sees the keys [first_key(row), end_key(row)). Both bounds rise with the row.
 __device__ __forceinline__ int end_key(const Shape& shape, int row) {
   const int at = row + shape.kv_len - shape.q_len;
   return max(0, CAUSAL ? min(shape.kv_len, at + 1) : WINDOW ? min(shape.kv_len, at + WINDOW) : shape.kv_len);
@@ -25,7 +25,7 @@ __device__ __forceinline__ int end_key(const Shape& shape, int row) {
 __device__ __forceinline__ int first_key(const Shape& shape, int row) {
   return WINDOW ? max(0, row + shape.kv_len - shape.q_len - WINDOW + 1) : 0;
 }
-// Blocks [first_block(first row), end_block(last row)) hold them.
+// The blocks [first_block(first row), end_block(last row)) hold the keys of a range of rows.
 __device__ __forceinline__ int first_block(const Shape& shape, int row) { return first_key(shape, row) / KEYS; }
 __device__ __forceinline__ int end_block(const Shape& shape, int row) {
   return (end_key(shape, row) + KEYS - 1) / KEYS;
@@ -34,7 +34,7 @@ __device__ __forceinline__ Tile tile_at(const Shape& shape, int round) {
   return shape.schedule[round * gridDim.x + blockIdx.x];
 }
 
-// -infinity where a query of this warpgroup's 64 rows from `first` on does not see a key of the block.
+// Sets scores to -infinity where a query does not see a key of the block. The warpgroup's 64 queries begin at `first`.
 template <int N>
 __device__ __forceinline__ void apply_mask(Accumulator<N>& s, const Shape& shape, int first, int block) {
   const int key = block * KEYS, row = first + own_row();

@@ -1,4 +1,4 @@
-// Epilogues of a warpgroup's 64 rows of sums: one function each, all on registers.
+// Epilogues on a warpgroup's accumulator of 64 rows, a function each.
 #pragma once
 #include "tiles.cuh"
 
@@ -69,8 +69,8 @@ __device__ __forceinline__ float sigmoid(float x) {
   return share;
 }
 
-// The 64 columns of `part` become silu(gate) · up of 128 columns: of every 16, the first 8 are gates, the last 8 their
-// ups. It works in place, so parts must be processed in order.
+// Computes the 64 columns of `part` as silu(gate) · up. They take 128 columns of the accumulator: in every 16, the
+// first 8 are gates and the last 8 the matching ups. It works in place, so parts must be processed in order.
 template <int N>
 __device__ __forceinline__ void swiglu(Accumulator<N>& d, int part) {
 #pragma unroll
@@ -82,7 +82,7 @@ __device__ __forceinline__ void swiglu(Accumulator<N>& d, int part) {
     }
 }
 
-// Sum of squares of 64 rows of x as they pass through shared memory: two threads a row, 64 bytes each.
+// This thread's part of the sums of squares of 64 rows of x in shared memory: two threads a row, 64 bytes each.
 template <typename T>
 __device__ __forceinline__ float squares(const T* panel) {
   const u32 row = threadIdx.x % kWarpgroup / 2, half = threadIdx.x % 2 * 4;
@@ -100,7 +100,7 @@ __device__ __forceinline__ float squares(const T* panel) {
   return sum;
 }
 
-// One over the root mean square of the rows, from the sums that `squares` left.
+// One over the root mean square of each row, from the sums that `squares` returned.
 __device__ __forceinline__ Rows root_mean_squares(float sum, int k, float epsilon) {
   sum += __shfl_xor_sync(~0u, sum, 1);
   const float mine = rsqrtf(sum / k + epsilon);
@@ -108,8 +108,8 @@ __device__ __forceinline__ Rows root_mean_squares(float sum, int k, float epsilo
   return {__shfl_sync(~0u, mine, lane), __shfl_sync(~0u, mine, lane + 16)};
 }
 
-// Stores panels of y, 64 rows each, from `column` and `row` on: `fill(panel, i)` writes one into the staging buffer,
-// the copy engine copies it.
+// Stores panels of y, 64 rows each, from `column` and `row` on. `fill(panel, i)` writes panel i into the staging
+// buffer; the copy engine copies it to y.
 template <int Count, typename Staging, typename F>
 __device__ __forceinline__ void store_panels(Staging& staging, const TensorMap& y, int barrier, int column, int row,
                                              const F& fill) {
@@ -126,7 +126,8 @@ __device__ __forceinline__ void store_panels(Staging& staging, const TensorMap& 
   }
 }
 
-// Columns [128 · block, 128 · block + 128) as e4m3 into a panel of 64 rows, with one scale a row: largest value at 448.
+// Quantises columns [128 · block, 128 · block + 128) to e4m3 and writes them into a panel of 64 rows. Each row has one
+// scale, which maps its largest magnitude to 448.
 // `scales` begins at this block's column, `stride` from row to row.
 template <typename T, int N>
 __device__ __forceinline__ void quantise(T* panel, const Accumulator<N>& d, int block, float* scales, int row, int rows,

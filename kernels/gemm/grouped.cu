@@ -39,12 +39,12 @@ static_assert(BYTES_UP_TO(Shared, tile_ends) <= SHARED_BYTES, "grouped_hopper.co
 // Rows of x that a tile has room for: multiples of 16 up to 128, then of 8, as wgmma is instantiated.
 __host__ __device__ constexpr int rounded(int rows) { return rows <= 128 ? (rows + 15) / 16 * 16 : (rows + 7) / 8 * 8; }
 
-// How many tiles the rows of an expert take.
+// The number of tiles that the rows of an expert take.
 __device__ __forceinline__ int tiles_of(const Shared& s, int e) {
   return (s.row_ends[e] - (e ? s.row_ends[e - 1] : 0) + kMost - 1) / kMost;
 }
 
-// Where the experts' rows end (warp 0). Ends outside the rows, or out of order, are clamped.
+// Computes row_ends (warp 0). Ends outside the rows, or out of order, are clamped.
 __device__ __forceinline__ void find_rows(Shared& s, const GroupedParams& p) {
   int before = 0;
   for (int first = 0, lane = threadIdx.x; first < EXPERTS; first += 32) {
@@ -73,7 +73,7 @@ __device__ __forceinline__ void sort_experts(Shared& s) {
   }
 }
 
-// Counts the tiles of rows in that order (warp 0).
+// Computes tile_ends, in the order of tile width (warp 0).
 __device__ __forceinline__ void count_tiles(Shared& s) {
   int before = 0;
   for (int first = 0, lane = threadIdx.x; first < EXPERTS; first += 32) {
@@ -161,7 +161,9 @@ struct Consumer {
     return kChunks == 8 ? swizzled(row, chunk) : row * 64 + ((chunk ^ (row / 2 & 3)) << 4);
   }
 
-  // Matrices of 8 rows of y by 8 columns [first, first + Count) of a warp: without a gate two for each 8 rows.
+  // Writes the 8×8 matrices [first, first + Count) of a warp's part of y into the staging buffer. Without a gate a warp
+  // has
+// two for each 8 rows.
   template <int Count, int N>
   __device__ __forceinline__ void stage(const Accumulator<N>& d, int first, int row) {
     const u32 warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, matrix = first + lane / 8 % Count;

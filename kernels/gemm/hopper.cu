@@ -1,10 +1,10 @@
 // y [m, n] = epilogue(x [m, k] · w [n, k]ᵀ): persistent, warp-specialised, in clusters of two blocks.
 //
 // A block computes tiles of 128 × BN. Two consumer warpgroups multiply 64 rows each. One producer thread fills a ring
-// of STAGES; a stage holds 128 bytes of K of x (128 rows) and of w (BN rows). Behind the last step of a tile the
+// of STAGES; a stage holds 128 bytes of K of x (128 rows) and of w (BN rows). After the last step of a tile the
 // producer loads the residual in two halves. The two blocks of a cluster take tiles one below the other, and each loads
-// half of w's rows for both. A tile is stored in two halves: the first at once, the second, which waits in registers,
-// under the first products of the next tile.
+// half of w's rows for both. A tile is stored in two halves. The first is stored at once. The second waits in registers
+// and is stored while the first products of the next tile run.
 //   barrier     arrivals a phase                          means
 //   full[s]     1, the bytes, 1 more with block scales    stage s holds one step of K, or half of the residual
 //   empty[s]    8 consumer warps of each block            no warp of the cluster reads stage s any more
@@ -125,7 +125,7 @@ struct Consumer {
       for (int i = kStaged; kHolds && i < kPanels; i++) convert_panel<OUT>(held[i - kStaged], d, i);
       if (!kHolds && kPanels > 1) store_half<1>();
       more = tiles.advance();
-      if (kHolds && !more) store_half<1>();  // behind the loop, it would make ptxas grant 168 registers instead of 232
+      if (kHolds && !more) store_half<1>();  // after the loop, ptxas would grant 168 registers instead of 232
     }
   }
 };

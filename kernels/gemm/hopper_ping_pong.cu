@@ -45,8 +45,8 @@ __device__ __forceinline__ void multiply_step(Accumulator<BN> (&d)[2], Shared& s
   wgmma_commit();
 }
 
-// d = one tile. The warpgroup waits until it may issue products; the other may as soon as the last products of this
-// tile have been issued.
+// Computes one tile. The warpgroup waits until it may issue products. The other warpgroup may issue as soon as the last
+// products of this tile have been issued.
 __device__ __forceinline__ void multiply_whole(Accumulator<BN> (&d)[2], Shared& s, PipelineState<STAGES>& at, int me,
                                                int steps) {
   fence_operand(d[0]), fence_operand(d[1]);

@@ -1,9 +1,10 @@
-// The next token of each row of x without writing the logits: every block keeps its candidates, one small kernel joins
-// them. A candidate is 64 bits: the logit, made an integer of the same order, above the complement of its token, so
-// that the larger one wins and, of equal logits, the earlier token. NaN is the lowest.
+// The next token of each row of x, without logits in memory. Every block keeps its candidates; a second kernel merges
+// them. A candidate has 64 bits: in the upper half the logit as an integer of the same order, in the lower half the
+// complement of its token. So the largest candidate has the largest logit and, of equal logits, the smallest token. NaN
+// is the lowest.
 //
 //   TOP = 0   argmax: a block's candidate for each row
-//   TOP = 64  sampling: a block's 64 best, sorted; the joined 64 are cut to top_k, then to top_p, and one is drawn
+//   TOP = 64  sampling: a block's 64 best, sorted; the merged 64 are cut to top_k, then to top_p, and one is drawn
 #include "gumbel_max.cuh"
 #include "skinny.cuh"
 
@@ -16,7 +17,8 @@ constexpr float kLowestFinite = -0x1.fffffep127f;
 __device__ __forceinline__ u32 key_of(u64 candidate) { return (u32)(candidate >> 32); }
 __device__ __forceinline__ int token_of(u64 candidate) { return (int)~(u32)candidate; }
 
-// One merge of a bitonic sort: sorts a list that rises and then falls (or the reverse, from SIZE on) in falling order.
+// One merge step of a bitonic sort (Batcher, 1968): sorts a list that rises and then falls, or the reverse, from SIZE
+// on in falling order.
 using List = u64[kPairs];
 template <int SIZE>
 __device__ __forceinline__ void bitonic_merge(List& list) {
@@ -65,7 +67,7 @@ struct Logits {
   }
 };
 
-// The largest number of so many bits that `holds`; where a number does, so do those below it.
+// The largest number of so many bits for which `holds` is true. If it is true for a number, it is for all below.
 template <class Holds>
 __device__ __forceinline__ u32 largest_with(int bits, Holds holds) {
   u32 found = 0;
@@ -75,7 +77,7 @@ __device__ __forceinline__ u32 largest_with(int bits, Holds holds) {
   return found;
 }
 
-// How many of a warp's keys are wanted(key, index).
+// The number of keys of a warp for which wanted(key, index) is true.
 template <class Wanted>
 __device__ __forceinline__ int among(const u32 (&keys)[KEYS], Wanted wanted) {
   int count[4] = {};  // four counters, so that additions do not wait for each other
@@ -84,13 +86,14 @@ __device__ __forceinline__ int among(const u32 (&keys)[KEYS], Wanted wanted) {
   return __reduce_add_sync(~0u, count[0] + count[1] + count[2] + count[3]);
 }
 
-// One warp: the 64 best of a row that are not NaN, KEYS logits a lane. The 64th largest is found bit by bit, or a number that exactly 64
-// reach; of logits equal to it, those with the smallest tokens are taken.
+// One warp finds the 64 best logits of a row that are not NaN, KEYS logits a lane. It builds, bit by bit, the largest
+// threshold that at least 64 logits reach. Of logits equal to the threshold it takes those with the smallest tokens.
 __device__ __forceinline__ void best_of_row(List& list, const Logits& logits, u64* room) {
   const int lane = threadIdx.x % 32, first = logits.share.first * kUnitOutputs;
   u32 keys[KEYS];
 #pragma unroll
-  for (int i = 0; i < KEYS; i++) keys[i] = i * 32 + lane < logits.count ? key_of(candidate(logits[i * 32 + lane], 0)) : 0;
+  for (int i = 0; i < KEYS; i++)
+    keys[i] = i * 32 + lane < logits.count ? key_of(candidate(logits[i * 32 + lane], 0)) : 0;
   u32 threshold = 0;
 #pragma unroll 1
   for (u32 bit = 1u << 31; bit; bit /= 2) {
@@ -123,8 +126,8 @@ __device__ __forceinline__ void best_of_row(List& list, const Logits& logits, u6
   sort(list);
 }
 
-// y: candidates [m][gridDim.x][kTop]. Where a position is given it moves on by `moves`: everything that reads it ran
-// before this kernel, or begins after the next.
+// Writes the candidates [m][gridDim.x][kTop] to y. A given position is increased by `moves`. This is safe because its
+// readers ran before this kernel or begin after the next one.
 extern "C" __global__ void __launch_bounds__(kBlock, 1)
     lm_head_candidates(const __grid_constant__ Params p, long long* position, const long long* moves) {
   extern __shared__ __align__(128) char memory[];
@@ -154,7 +157,7 @@ extern "C" __global__ void __launch_bounds__(kBlock, 1)
   }
 }
 
-// How the rows are drawn: arrays of m values, and one top_k.
+// Settings of the draw: arrays of m values, and one top_k.
 struct Settings {
   const float *temperature, *top_p;
   const long long *seed, *stream, *index;
@@ -171,9 +174,9 @@ __device__ __forceinline__ float sum_until(float x) {
   return x;
 }
 
-// One warp draws row m's token from its sorted list by the rule of kernels/ops/sampling.py. A largest logit that is no
-// finite number is taken itself; 0 where all are NaN. -1 where top-k keeps the last candidate of a full list: tokens
-// that the list does not hold may then be kept as well.
+// One warp draws row m's token from its sorted list by the rule of kernels/ops/sampling.py. If the largest logit is not
+// finite, its token is the result; if all are NaN, token 0. The result is -1 if top-k keeps the last candidate of a
+// full list, because tokens beyond the list could then be kept as well.
 __device__ __forceinline__ int drawn(const List& list, const Settings& how, int m) {
   const int lane = threadIdx.x % 32, last = how.top_k - 1;
   const float temperature = how.temperature[m], top_p = how.top_p[m];
@@ -213,8 +216,8 @@ __device__ __forceinline__ int drawn(const List& list, const Settings& how, int 
   return token_of(key_of(best) ? best : first);
 }
 
-// Token feedback: what the next step begins with. The embedding's row of each token [m][words], and the host's copy of
-// the tokens.
+// Token feedback, the inputs of the next step: the embedding of each token [m][words], and the host's copy of the
+// tokens.
 struct Feedback {
   const uint4* embedding;  // [vocab][words], or null
   uint4* stream;
@@ -224,7 +227,7 @@ struct Feedback {
 };
 static_assert(sizeof(Feedback) == FEEDBACK_BYTES, "lm_head_call.FEEDBACK");
 
-// One block a row: joins the candidates of all blocks. ids: [m] int64. The embedding that follows -1 is token 0's.
+// Merges the candidates of all blocks, one block for each row. ids: [m] int64. For id -1 the embedding is token 0's.
 extern "C" __global__ void __launch_bounds__(kJoiners * 32)
     lm_head_join(const u64* candidates, long long* ids, int blocks, const Settings how, const Feedback feedback) {
   __shared__ u64 lists[kJoiners][64];

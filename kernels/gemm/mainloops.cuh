@@ -5,15 +5,17 @@
 
 using namespace tiles;
 
-// This warp has read a stage. It tells both blocks of the cluster, since either loads a part of it.
+// This warp has read a stage. It arrives at the barriers of both blocks of the cluster, since each loads a part of the
+// stage.
 __device__ __forceinline__ void release(Barrier& empty) {
   __syncwarp();
   if (threadIdx.x % 32 < kBlocks) arrive_remote(empty, threadIdx.x % 32);
 }
 
-// For the steps [0, extent), `stride` apart: waits for a stage and calls `product(stage, first)`, which commits its
-// products to d. One group of products is always in flight: a stage is released while the next one is multiplied.
-// `overlapped_prologue` is called once, after the products of the first step have been issued.
+// For each of the steps 0, stride, 2 · stride and so on below `extent`: waits for a stage and calls `product(stage,
+// first)`, which issues and commits products to d. One group of products is always in flight: a stage is released while
+// the next one is multiplied. `overlapped_prologue` is called once, after the products of the first step have been
+// issued.
 template <int N, typename S, int Stages, typename Product, typename F>
 __device__ __forceinline__ void each_stage(Accumulator<N>& d, S& s, PipelineState<Stages>& at, int extent, int stride,
                                            const Product& product, const F& overlapped_prologue) {

@@ -1,5 +1,6 @@
-// Promotion of fp8 accumulators: wgmma keeps fewer bits of a sum than float has. So each 128 of k is summed in an
-// accumulator of its own, scaled where blocks have scales, and added to a second one in float.
+// Promotion of fp8 accumulators, as in DeepSeek-V3 (2024). wgmma keeps fewer bits of an fp8 sum than float has. So
+// every 128 values of k are summed in an accumulator of their own, scaled if blocks have scales, and added to a second
+// accumulator in float.
 #pragma once
 #include "mainloops.cuh"
 
@@ -7,8 +8,8 @@
 __device__ __forceinline__ void warp_scheduler_barrier_sync(int me) { named_barrier_sync(3 + me, 2 * kWarpgroup); }
 __device__ __forceinline__ void warp_scheduler_barrier_arrive(int to) { named_barrier_arrive(3 + to, 2 * kWarpgroup); }
 
-// As multiply_tile. Blocks: with the scales at s.scales of each stage. Before its first tile, warpgroup 1 lets
-// warpgroup 0 begin.
+// As multiply_tile. Blocks: each block of 128 values has a scale, in s.scales of its stage. Before its first tile,
+// warpgroup 1 lets warpgroup 0 begin.
 template <bool Blocks, typename T, int N, typename S, int Stages>
 __device__ __forceinline__ void multiply_tile_promoted(Accumulator<N>& d, S& s, PipelineState<Stages>& at, int me,
                                                        int steps) {

@@ -15,7 +15,7 @@ namespace skinny {
 // Keeps the value in a register: the compiler would otherwise compute it again at each use.
 __device__ __forceinline__ void keep(int& value) { asm("" : "+r"(value)); }
 
-// A row's sum over the warps that share its tile.
+// The sum of one output over the warps that share its row tile.
 __device__ __forceinline__ float summed(const Params& p, const Shared& s, int buffer, int tile, int m, int row) {
   float sum = 0;
 #pragma unroll
@@ -42,17 +42,17 @@ struct Scales {
   }
 };
 
-// The place of an output: its unit among all units and among those of the block; row tile and row in the unit; row of
-// x.
+// The place of an output: `unit` counts all units and `local` those of the block; `tile` is the row tile in the unit,
+// `row` the row in the tile, `m` the row of x.
 struct Output {
   int unit, local, tile, row, m;
   __device__ __forceinline__ int in_block() const { return (local * kUnitTiles + tile) * kTileRows + row; }
   __device__ __forceinline__ int n() const { return (unit * kUnitTiles + tile) * kTileRows + row; }
 };
 
-// Calls finish(output, value, above) for every output of a unit, the n-th of the block, with neighbouring rows in
-// neighbouring threads. With KEEP the sums are kept in shared memory instead: those of split-K products, and those that
-// are read again.
+// Calls finish(output, value, above) for every output of a unit, the n-th of the block. Neighbouring rows are in
+// neighbouring threads. With KEEP the sums stay in shared memory instead, for split-K products and for kernels that
+// read them again.
 template <class Finish>
 __device__ __forceinline__ void finish_unit(const Params& p, const SharedLayout& at, int unit, int n, bool is_static,
                                             Scales scales, Finish finish) {

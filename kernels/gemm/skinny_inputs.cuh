@@ -17,11 +17,11 @@ __device__ __forceinline__ u32 scaled(u32 pair, float scale) {
   const float2 v = unpack<bf16>(pair);
   return pack<f16>(v.x * scale, v.y * scale);
 }
-// 2^(14 - exponent of the row's largest value), as bits; a row with infinities takes the least scale.
+// 2^(14 - exponent of the row's largest value), as bits. A row with infinities gets the smallest scale.
 __device__ __forceinline__ u32 scale_exponent(u32 largest) { return min(268u - (largest >> 7), 253u); }
 
-// A single row of x: every warp loads the columns that it multiplies, so no warp waits for another. Returns the inverse
-// of the power of two by which they were multiplied.
+// Loads a single row of x. Every warp loads the columns that it multiplies, so no warp waits for another. The columns
+// are multiplied by a power of two; its inverse is returned.
 __device__ __forceinline__ float prepare_own(const Params& p, const SharedLayout& at, const Share& share) {
   constexpr int kEach = Weight::kK / 8, kLoads = OWN_X ? OWN_X : 1;  // words of a step, and loads of a lane
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -61,7 +61,7 @@ __device__ __forceinline__ float prepare_own(const Params& p, const SharedLayout
   return kScaled ? __uint_as_float((254 - scale_exponent(largest)) << 23) : 1.f;
 }
 
-// After a barrier of all warps: the row's sum of squares and its norm, by every warp for itself.
+// Every warp computes the row's sum of squares and its norm, after a barrier of all warps.
 __device__ __forceinline__ void join_norm(const Params& p, Shared& s) {
   float sum = 0;
 #pragma unroll
@@ -70,8 +70,8 @@ __device__ __forceinline__ void join_norm(const Params& p, Shared& s) {
   __syncwarp();
 }
 
-// Sums of squares and largest values of the rows of x, which are loaded here if kDirect. For quantised weights rows
-// become fp16. A warp takes every (WARPS / parts)-th row, and a part of it.
+// Computes sums of squares and largest values of the rows of x. With kDirect it also loads them. For quantised weights
+// rows are converted to fp16. A warp processes one part of every (WARPS / parts)-th row.
 __device__ __forceinline__ void prepare(const Params& p, const SharedLayout& at, const Share& share) {
   Shared& s = *at.shared;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, words = share.columns / 8, there = share.there / 8;

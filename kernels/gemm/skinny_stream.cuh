@@ -19,8 +19,8 @@ constexpr int kUnitOutputs = kUnitTiles * kTileRows;
 constexpr int kStepBytes = WARPS * ROW_TILES * Weight::kBytes;
 constexpr int kChunkBytes = CHUNK * kStepBytes;
 constexpr int kMostStages = 16;
-// Chunks in flight while the ring is filled: behind more than 48 KB, the loads that the previous kernel waits for would
-// queue.
+// Chunks in flight while the ring is filled. With more than 48 KB in flight, the loads that the previous kernel waits
+// for would queue.
 constexpr int kInFlight = kChunkBytes < 16384 ? 49152 / kChunkBytes : 3;
 constexpr bool kRowScales = kWeights == kFp8 || kWeights == kNvfp4;
 constexpr bool kScaled = kQuantised && !HALF;  // bf16 rows of x become fp16, each times a power of two
@@ -89,7 +89,7 @@ struct Share {
   }
 };
 
-// One thread: this rank's columns of x.
+// One thread loads this rank's columns of x.
 __device__ __forceinline__ void fetch_x(const Params& p, const SharedLayout& at, const Share& share) {
   const int begin = share.rank * share.columns;
   griddepcontrol_wait();
@@ -113,7 +113,8 @@ __device__ __forceinline__ void fetch_row(To* to, const From* from, int count) {
       if (base + i * 32 < count) to[base + i * 32] = (To)v[i];
   }
 }
-// One warp: zeros behind the columns of x; row scales and bias, which depend on no kernel; the residual.
+// One warp writes zeros beyond the columns of x, then loads row scales and bias, which no kernel writes, and the
+// residual.
 __device__ __forceinline__ void fetch_others(const Params& p, const SharedLayout& at, const Share& share) {
   const int units = share.end - share.first, packed = share.first * kUnitTiles * 16, first = share.first * kUnitOutputs;
   const int outputs = min(units * kUnitOutputs, p.n - first);
@@ -134,8 +135,8 @@ __device__ __forceinline__ void fetch_others(const Params& p, const SharedLayout
   arrive(at.shared->others);
 }
 
-// The producer thread: the weights of the block, chunk after chunk. First its static units; then units that the dynamic
-// scheduler gives out, since some SMs get up to a fifth more of the memory's bandwidth than others.
+// The producer thread loads the block's weights, chunk after chunk: first its static units, then units from the dynamic
+// scheduler. Some SMs get up to a fifth more of the memory's bandwidth than others.
 struct Producer {
   const char* from;
   long long skip;
@@ -157,8 +158,8 @@ struct Producer {
     ring.advance(p.stages);
     left--;
   }
-  // Takes the next unit that no block has. The unit after it is requested at once, so that its number is known in time.
-  // Nothing is left when there is none.
+  // Takes the next unit that no block has taken. It requests the unit after that at once, so that its number arrives in
+  // time. Nothing is left if no such unit exists.
   __device__ __forceinline__ void take_dynamic_unit(const Params& p) {
     unit = p.static_units + next_dynamic;
     if (unit >= p.units) return;
@@ -169,7 +170,7 @@ struct Producer {
   __device__ __forceinline__ void reset_counters(const Params& p) const {
     if (atomicAdd(p.counters + 1, 1) == (int)gridDim.x - 1) p.counters[0] = p.counters[1] = 0;
   }
-  // Prefetches what follows the ring into the L2 cache, while the previous kernel leaves the memory idle.
+  // Prefetches the weights beyond the ring into the L2 cache, while the previous kernel leaves the memory idle.
   __device__ __forceinline__ void prefetch_beyond_ring(const Params& p) const {
     const char* at = from;
     int of = of_unit;
@@ -180,8 +181,8 @@ struct Producer {
       if (++of == each) of = 0, at += skip;
     }
   }
-  // Starts the barriers. Requests are served in order: x comes first, unless the previous kernel may still be writing
-  // it.
+  // Initialises the barriers. Requests are served in order, so x is requested first, unless the previous kernel may
+  // still write it.
   __device__ __forceinline__ void start(const Params& p, const SharedLayout& at, const Share& share) {
     Shared& s = *at.shared;
 #pragma unroll 1

@@ -1,6 +1,6 @@
-// One step of a warp: ROW_TILES tiles of 16 weight rows × kK columns, times 8 · N_TILES rows of x. A loader for each
-// type of weight. `w` lies in shared memory in the order of kernels/gemm/skinny_pack.py; lane 4g + t holds rows g and g
-// + 8, and of every 32 columns those from 8t to 8t + 7, so that its piece of x is one 16-byte word of a plain row.
+// One step of a warp multiplies ROW_TILES tiles of 16 weight rows × kK columns by 8 · N_TILES rows of x. Each weight
+// type has a loader. `w` lies in shared memory in the order of kernels/gemm/skinny_pack.py. Lane 4g + t holds rows g
+// and g + 8, and in every 32 columns the columns 8t to 8t + 7: its piece of x is one 16-byte word of a row.
 #pragma once
 #include "tiles.cuh"
 
@@ -79,9 +79,9 @@ struct Step<kFp8> {
   }
 };
 
-// Eight e2m1 codes as four pairs of fp16. The three bits of a magnitude, put at bits 9 to 11, are its value · 2^-14,
-// subnormals included. The bits of a word are mixed such that one LOP3 a pair is enough (skinny_pack.pairs_of); shifts
-// to the left are multiplications to the compiler, which do not wait for the logic unit.
+// Eight e2m1 codes as four pairs of fp16. The three bits of a magnitude at bits 9 to 11 of an fp16 are its value ·
+// 2^-14, subnormals included. skinny_pack.pairs_of mixes the bits of a word so that one LOP3 makes a pair. The compiler
+// turns left shifts into multiplications, which do not wait for the logic unit.
 __device__ __forceinline__ void eight_e2m1(u32 (&a)[4], u32 word) {
   constexpr u32 kBits = 0x8e008e00;
   const u32 mixed = __funnelshift_l(word, word, 3);
@@ -89,7 +89,7 @@ __device__ __forceinline__ void eight_e2m1(u32 (&a)[4], u32 word) {
   a[3] = (word ^ word << 5) & kBits;
 }
 
-// e2m1 with an e4m3 scale per 16 columns; a value times its scale is still exact. 2^14 is part of the row's scale.
+// e2m1 with an e4m3 scale per 16 columns. A value times its scale is exact in fp16. The row's scale contains 2^14.
 template <>
 struct Step<kNvfp4> {
   static constexpr int kK = 64, kBytes = 512 + 64;
@@ -117,9 +117,10 @@ struct Step<kNvfp4> {
   }
 };
 
-// The same for a single row of x and two steps at once, `apart` bytes from each other. The eight columns of a product
-// hold the eight blocks of 16 separately: column 4s + 2b + h has an input only in the lanes that hold block b of half h
-// of step s (has_input). So scales multiply sums instead of weights: 4 FFMA and as many selections instead of 32 HMUL2.
+// The same for a single row of x and two steps at once; the second step begins `apart` bytes after the first. The eight
+// columns of a product keep the eight blocks of 16 separate: column 4s + 2b + h has an input only in the lanes that
+// hold block b of half h of step s (has_input). So scales multiply sums instead of weights: 4 FFMA and 4 selections
+// replace 32 HMUL2.
 struct ScaledSums {
   static __device__ __forceinline__ bool has_input(int half) {
     return threadIdx.x % 32 / 4 % 4 == threadIdx.x % 4 / 2 * 2 + half;
@@ -153,8 +154,8 @@ struct ScaledSums {
   }
 };
 
-// 4-bit integers with a scale, and perhaps a zero, per 128 columns. An integer in the last bits of the fp16 1024 is
-// 1024 + q; four bits higher it is 1024 + 16 q.
+// 4-bit integers with a scale, and perhaps a zero, per 128 columns. An integer q in the lowest bits of the fp16 number
+// 1024 makes 1024 + q; four bits higher it makes 1024 + 16 q.
 template <bool ZERO>
 struct Int4Step {
   static constexpr int kUnrolled = ROW_TILES == 1 ? 2 : 1;

@@ -1,6 +1,6 @@
 // y[m, n] = epilogue(x[m, k] · w[n, k]ᵀ) for 9 to 256 rows of x. The product is transposed: 64 rows of w are M of a
-// warpgroup's wgmma, and COLS rows of x its N. With ACROSS, 64 rows of x are M and COLS rows of w are N, as many as fill a
-// wave of blocks. A cluster is SPLITS blocks that divide k.
+// warpgroup's wgmma, and COLS rows of x its N. With ACROSS, 64 rows of x are M and COLS rows of w are N, as many as
+// fill a wave of blocks. A cluster is SPLITS blocks that divide k.
 //
 //   producer thread  starts the ring's barriers and at once loads this block's rows of w and x, 64 columns a stage (x
 //                    after the previous kernel has ended); then refills stages that have been read
@@ -49,7 +49,7 @@ __device__ __forceinline__ void copy_w(Stage& to, const TensorMap& w, Barrier& f
 __device__ __forceinline__ void copy_x(Stage& to, const TensorMap& x, Barrier& full, const Work& work, int i) {
   tma_load(to.x.at, x, full, (work.first + i) * 64, work.token, kEvictLast);
 }
-// The producer thread: the first stages. Where the previous kernel may still run, w is loaded before x.
+// The producer thread loads the first stages. If the previous kernel may still run, it loads w before x.
 __device__ __forceinline__ void fill(Shared& s, Stage* ring, const TensorMap& w, const TensorMap& x, const Params& p,
                                      const Work& work) {
   const int count = min(STAGES, work.panels);
@@ -75,7 +75,7 @@ __device__ __forceinline__ void refill(Shared& s, Stage* ring, const TensorMap& 
     copy_x(ring[at.stage], x, s.full[at.stage], work, i);
   }
 }
-// Another thread: the barriers that blocks of the cluster share. They are published here and used after the cluster has
+// Another thread initialises the barriers that the blocks of the cluster share. Blocks use them after the cluster has
 // synchronised.
 __device__ __forceinline__ void start_joining(Shared& s, const Work& work) {
   const int own = max(0, min(kOwn, COLS / 8 - work.split * kOwn));
@@ -83,11 +83,11 @@ __device__ __forceinline__ void start_joining(Shared& s, const Work& work) {
   arrive_expect_tx(s.joined, own * ((SPLITS - 1) * kConsumers * 16 + (NORM ? SPLITS * 32 : 0)));
   fence_init();
 }
-// Lanes 0 to SPLITS - 1: the ring has been read, and sums may be stored in its place.
+// Lanes 0 to SPLITS - 1 tell all blocks that this block has read its ring: sums may be stored in its place.
 __device__ __forceinline__ void offer(Barrier& ready, int lane) {
   if (ALIAS && lane < SPLITS) arrive_remote(ready, lane);
 }
-// Lane 0: a stage has been read. Stages that are not filled again need no arrival.
+// Lane 0 reports that its warp has read a stage. Stages that are not filled again need no arrival.
 __device__ __forceinline__ void release(Barrier& empty, const Work& work, int i, int lane) {
   if (i + STAGES < work.panels && lane == 0) arrive(empty);
 }
@@ -114,8 +114,8 @@ __device__ __forceinline__ void multiply_all(Accumulator<COLS>& d, Shared& s, St
   fence_operand(d);
 }
 
-// Three warps: sums of squares of the rows of x, from the stages of the ring, for the blocks that own the rows; where k
-// is not split, the rows' scales.
+// Three warps compute sums of squares of the rows of x from the stages of the ring, and send them to the blocks that
+// own the rows. If k is not split, they compute the rows' scales.
 __device__ __forceinline__ void sum_squares(Shared& s, Stage* ring, const Params& p, const Work& work) {
   constexpr int kMine = (kXRows + 95) / 96;
   float sum[kMine] = {};
@@ -213,7 +213,7 @@ __device__ __forceinline__ void consume_across(Shared& s, Stage* ring, const Par
   if (NORM)
     __syncthreads();
   else
-    named_barrier_sync(1, kConsumers);  // nobody reads the ring any more: y is put together there
+    named_barrier_sync(1, kConsumers);  // no warp reads the ring any more: y is staged in its place
   char* staging = (char*)ring + warpgroup() * (64 * Across::kPitch);
   if (RESIDUAL) out.put_residual(staging, residual);
   out.finish(staging, s.squares[0] + warpgroup() * 64, d);

@@ -2,8 +2,8 @@
 #pragma once
 #include "small_epilogue.cuh"
 
-// kOutputs columns of y from `column`, 64 rows from `token`. They are put together in shared memory, rows an odd number
-// of 16 bytes apart, so that the 8 rows that a warp writes at once meet in no bank.
+// kOutputs columns of y from `column`, 64 rows from `token`. They are staged in shared memory with a pitch of an odd
+// number of 16 bytes, so that the 8 rows that a warp writes at once cause no bank conflict.
 struct Across {
   static constexpr int kChunks = kOutputs / 8, kPitch = (kChunks | 1) * 16;
   static constexpr int kPieces = (64 * kChunks + kWarpgroup - 1) / kWarpgroup;  // of 16 bytes, those a thread moves

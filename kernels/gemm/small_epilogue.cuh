@@ -28,8 +28,8 @@ constexpr int kOwn = (COLS / 8 + SPLITS - 1) / SPLITS;  // of 8 rows of x, those
 constexpr int kChunks = PAIRED ? 4 : 8;                 // of 8 outputs, those of a warpgroup
 constexpr int kPieces = (kOwn * 8 * kChunks + kWarpgroup - 1) / kWarpgroup;  // of 16 bytes, those a thread moves
 
-// A warpgroup's part of y: `rows` rows from `token`, kChunks · 8 columns from `column`. It is put together in shared
-// memory, 128 bytes a row, swizzled.
+// A warpgroup's part of y: `rows` rows from `token`, kChunks · 8 columns from `column`. It is staged in shared memory,
+// 128 bytes a row, swizzled.
 struct Output {
   const Params& p;
   int token, rows, column;
@@ -46,7 +46,7 @@ struct Output {
         move(i, row, chunk, (long long)(token + row) * p.n + column + chunk * 8);
     }
   }
-  // For the outputs of this thread's sums: of the first row, of the one 8 below.
+  // The bias of this thread's outputs: of its first row, and of the row 8 below.
   __device__ __forceinline__ float2 bias() const {
     const int n = column + threadIdx.x % kWarpgroup / 32 * (PAIRED ? 8 : 16) + threadIdx.x % 32 / 4;
     return make_float2(p.bias && n < p.n ? (float)p.bias[n] : 0.f,
@@ -59,15 +59,16 @@ struct Output {
     each_piece([&](int i, int row, int chunk, long long) { *(uint4*)(staging + swizzled(row, chunk)) = from[i]; });
     named_barrier_sync(2 + warpgroup(), kWarpgroup);
   }
-  // Of a row of x: one over its root mean square, from the sums of squares [SPLITS][COLS], or as it is where k is
-  // whole.
+  // One over the root mean square of a row of x. `squares` are the sums of squares [SPLITS][COLS]; with SPLITS 1 it
+  // holds the result already.
   __device__ __forceinline__ float scale(const float* squares) const {
     float sum = 0.f;
 #pragma unroll
     for (int split = 0; split < SPLITS; split++) sum += squares[split * COLS];
     return SPLITS == 1 ? sum : rsqrtf(sum * p.inverse_k + p.eps);
   }
-  // The sums `v` of 8 rows, the `group`th, as the accumulator holds them; `squares` from their first row.
+  // Applies the epilogue to the sums `v` of the `group`-th 8 rows, in the accumulator's order, and stages the outputs.
+  // `squares` begins at the first of these rows.
   __device__ __forceinline__ void finish(char* staging, const float* squares, float4 v, int group, float2 bias) const {
     float value[4] = {v.x, v.y, v.z, v.w};
     const int warp = threadIdx.x % kWarpgroup / 32, lane = threadIdx.x % 32;

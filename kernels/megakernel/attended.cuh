@@ -1,5 +1,5 @@
-// The results of attention: the warps' results are merged and published as words of a split, and OUT merges the splits
-// into its input; or the warps' results are merged into that input directly.
+// The results of attention. ATTENTION merges the warps' results and publishes them as words of a split; OUT merges the
+// splits into its input. Where OUT attends itself, it merges the warps' results directly.
 #pragma once
 #include "ring_keys.cuh"
 
@@ -131,7 +131,7 @@ __device__ __forceinline__ void load_splits(const Params& p, Shared& s, const In
 
 #if PAIRS
 // Merges the values of both SMs of a pair for columns [column, column + 4) of the input, with their states. The buffer
-// is free: who comes here has read results of the layer before from all SMs, so both have read it.
+// is free: an SM that comes here has read results of the layer before from all SMs, so both have read the buffer.
 __device__ __forceinline__ float4 shared_sum(const Params& p, Shared& s, const Instruction& in, int column, float4 x,
                                              float2& state) {
   Exchange& e = s.exchange;

@@ -4,7 +4,7 @@
 #include "keys.cuh"
 
 // Polls the span's rows of q, k and v, normalises q and k (Qwen3), applies RoPE, and stores queries, each as the sum of
-// two bf16, and the newest rows in `scratch`. One SM appends the newest rows to the caches.
+// two bf16, and the newest rows in `s.attention`. One SM appends the newest rows to the caches.
 __device__ __forceinline__ void load_heads(const Params& p, Shared& s, const Instruction& in, const Span& span,
                                            int position, int b) {
   constexpr int kEach = HEAD_DIM / 4,
@@ -71,14 +71,14 @@ __device__ __forceinline__ void load_heads(const Params& p, Shared& s, const Ins
   }
 }
 
-// Where the warp keeps the partial sums of its head 2t + e, from this lane's dimension 2w on.
+// The address of the warp's partial sums of head 2t + e, from this lane's dimension 2w on.
 __device__ __forceinline__ float4* partial_sums_at(AttentionScratch& a, int e, int w) {
   const int lane = threadIdx.x % 32, dim = w / 4 * 64 + lane / 4 * (kValueWords < 4 ? 4 : 8) + w % 4 * 2;
   return (float4*)&a.merged[threadIdx.x / 32][min(lane % 4 * 2 + e, kGroupMost - 1)][dim];
 }
 
-// Softmax of a block of scores, of which the lane's first `left` keys exist: they become weights, and `most` and
-// `total` (of head g) take them in. Returns the factor by which the sums of earlier passes must be multiplied.
+// Online softmax of a block of scores. The lane's first `left` keys exist. Scores become weights; `most` (maximum) and
+// `total` (sum of weights) of head g are updated. Returns the factor for the sums of earlier passes.
 template <int Tiles>
 __device__ __forceinline__ float softmax_block(float (&scores)[Tiles][2][4], int left, float& most, float& total) {
   float top = most;
@@ -115,8 +115,8 @@ __device__ __forceinline__ void leave_state(AttentionScratch& a, const Part& par
   if (lane % 4 == 0 && lane / 4 < part.heads) a.state[threadIdx.x / 32][lane / 4] = make_float2(most, total);
 }
 
-// Adds a pass's weighted values to the partial sums of earlier passes times `keep` (of head g); there are none in the
-// first pass.
+// Adds a pass's weighted values to the partial sums of earlier passes, which are multiplied by `keep` (of head g). The
+// first pass has no earlier sums.
 template <int Tiles>
 __device__ __forceinline__ void add_pass(AttentionScratch& a, const Part& part, bool first, float keep,
                                          const float (&weights)[Tiles][2][4],
@@ -140,8 +140,8 @@ __device__ __forceinline__ void add_pass(AttentionScratch& a, const Part& part, 
   }
 }
 
-// All warps: attention over the span; the results of each warp stay in `scratch`. The first keys are loaded before q
-// has come. Values are not: q would queue behind them.
+// All warps attend to the span. The results of each warp stay in `s.attention`. The first keys are loaded before q has
+// arrived. Values are not, because q would queue behind them.
 template <int Tiles>
 __device__ __forceinline__ void attend(const Params& p, Shared& s, const Instruction& in, const Span& span,
                                        int position, int b) {

@@ -70,7 +70,7 @@ __device__ __forceinline__ void Load::input(Prologue overlapped_prologue) const 
     __threadfence();  // this token's keys and values, before any later read
 }
 
-// What is done with one output row of a product.
+// The epilogue of one output row of a product.
 struct Epilogue {
   const Params& p;
   Shared& s;
@@ -117,8 +117,8 @@ struct Epilogue {
   }
 };
 
-// One instruction of the consumers. Returns false when the SM has given up. Few values are kept in registers while it
-// attends.
+// One instruction of the consumers. Returns false when the SM has given up. Attention needs most registers, so few
+// values live across it.
 __device__ __forceinline__ bool execute(const Params& p, Shared& s, PipelineState<STAGES>& ring,
                                         const Instruction& in) {
   note_instruction(p, s, in.index);
@@ -168,8 +168,8 @@ __device__ __forceinline__ bool all_stopped(const Shared& s) {
   return all;
 }
 
-// After HEAD: every SM reads all candidates and finds the same next token, and whether to go on; SM 0 writes the token
-// to the host. Returns false when the launch ends here.
+// END: every SM reads all candidates, finds the same next token, and decides alike whether to continue. SM 0 writes the
+// token to the host. Returns false when the launch ends here.
 __device__ __forceinline__ bool choose(const Params& p, Shared& s, const Instruction end) {
   const int b = threadIdx.x / 32, lane = threadIdx.x % 32, step = s.step;
   note_instruction(p, s, end.index);

@@ -1,10 +1,10 @@
-// Flagged words: how SMs pass values to each other without a counter or a fence, as NCCL's LL protocol does.
+// Flagged words pass values from SM to SM without a counter or a fence, as NCCL's LL protocol does.
 #pragma once
 #include "tiles.cuh"
 
 using namespace tiles;
 
-// Orders this thread's stores to device memory, and what it has seen of others', with bulk copies of the same memory.
+// Orders stores to device memory, of this thread and of others that it has observed, before bulk copies of that memory.
 __device__ __forceinline__ void fence_proxy_async_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
 // A word has 8 bytes, which the GPU reads and writes whole: a value in the upper bits and a flag of 16 bits below. A
@@ -12,7 +12,7 @@ __device__ __forceinline__ void fence_proxy_async_global() { asm volatile("fence
 // keeps its upper 24 bits: 16 bits of significand.
 __device__ __forceinline__ u32 upper24(float x) {
   const u32 bits = __float_as_uint(x);
-  return (bits & 0x7f800000u) == 0x7f800000u ? bits >> 8 : (bits + 0x80u) >> 8;  // rounds; infinity and NaN stay
+  return (bits & 0x7f800000u) == 0x7f800000u ? bits >> 8 : (bits + 0x80u) >> 8;  // rounds, but not infinity and NaN
 }
 __device__ __forceinline__ u64 two_floats(float a, float b, u32 flag) {
   return (u64)upper24(a) << 40 | (u64)upper24(b) << 16 | flag;
@@ -38,7 +38,8 @@ __device__ __forceinline__ ulonglong2 load_pair(const u64* from) {
   asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];" : "=l"(words.x), "=l"(words.y) : "l"(from) : "memory");
   return words;
 }
-// Loads the pair again if `missed`. It is predicated, not a branch, so that all loads of a lane are in flight together.
+// Loads the pair of words again if `missed`. A predicate instead of a branch keeps all loads of a lane in flight
+// together.
 __device__ __forceinline__ void reload_if(ulonglong2& words, const u64* from, bool missed) {
   if (missed) note(from, 2, false);
   asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%3];\n}"

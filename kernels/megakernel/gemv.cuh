@@ -41,8 +41,8 @@ __device__ __forceinline__ void leave_sums(float (&mine)[16 * BATCH], const floa
 
 constexpr int kMostInputTiles = 32;  // input tiles that a warp can keep in registers
 
-// Loads the codes of the current chunk and frees its slot; and the scales of its rows, which are the same in all chunks
-// of a unit. Loading: loads from memory are in flight.
+// Loads the codes of the current chunk, and the scales of its rows, which are the same in all chunks of a unit; then
+// frees the slot. Loading: loads from memory are in flight.
 template <bool Loading>
 __device__ __forceinline__ void take_chunk(const Params& p, Shared& s, PipelineState<STAGES>& ring,
                                            const Instruction& in, int tiles, Codes& codes, float2& row_scale) {

@@ -21,7 +21,7 @@ constexpr int kNormSteps = (HIDDEN + kSequenceThreads * 4 - 1) / (kSequenceThrea
 // Where the threads leave their sums of squares for the RMS-scale warp. The place is free: sums of units are written to
 // it only after the scale is known.
 __device__ __forceinline__ float* thread_squares(Shared& s) { return &s.product.warp_sums[1][0][0][0]; }
-// This warp has left its squares.
+// This warp has written its squares.
 __device__ __forceinline__ void arrive_squared(Shared& s) {
   __syncwarp();
   if (DEBUG || threadIdx.x % 32 == 0) arrive(s.squared);
@@ -98,8 +98,8 @@ __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const In
   if (threadIdx.x % 32 == 0) s.squares[threadIdx.x / 32] = squares;
 }
 
-// RMSNorm's scales, from the warps' squares. The caller has synchronised the consumers before, and does so again before
-// it uses the scales.
+// Computes RMSNorm's scales from the warps' squares. The caller synchronises the consumers before the call, and again
+// before it uses the scales.
 __device__ __forceinline__ void set_scale(Shared& s) {
   if (threadIdx.x >= BATCH) return;
   float sum = 0;
@@ -108,7 +108,7 @@ __device__ __forceinline__ void set_scale(Shared& s) {
   s.scale[threadIdx.x] = rsqrtf(sum / HIDDEN + NORM_EPS);
 }
 
-// The RMS-scale warp does the same until the consumers stop.
+// The RMS-scale warp computes these scales for every product until the consumers stop.
 __device__ __forceinline__ void run_rms_scale_warp(Shared& s) {
   for (u32 phase = 0;; phase ^= 1) {
     while (!try_wait(s.squared, phase)) {
@@ -125,16 +125,17 @@ __device__ __forceinline__ void run_rms_scale_warp(Shared& s) {
     arrive(s.scaled);
   }
 }
-// The consumers wait for the scale. The wait ends: the RMS-scale warp waits for the consumers alone, and all of them
-// have left their squares. Every SM has every such product, an odd number of them a token; QKV and GATE_UP alternate.
+// The consumers wait for the scale. This wait ends, because the RMS-scale warp waits for the consumers only, and all of
+// them have written their squares. Every SM executes every such product: an odd number per token, QKV and GATE_UP in
+// alternation.
 template <Op Which>
 __device__ __forceinline__ void wait_rms_scale(Shared& s, int step) {
   while (!try_wait(s.scaled, (step + (Which == kGateUp)) & 1)) {
   }
 }
 
-// input = `k_tiles` tiles of words from `base` on, 8 elements in three words. Returns the sum of what the fourth words
-// hold.
+// Loads `k_tiles` tiles of words from `base` on as the input, 8 elements in three words. Returns the sum of the fourth
+// words.
 __device__ __forceinline__ float load_eights(const Params& p, Shared& s, const Instruction& in, u32 flag,
                                              const u64* base, int k_tiles) {
   constexpr int kEach = (INPUT_LENGTH / 8 * kColumns + kConsumers - 1) / kConsumers, kItems = kEach < 8 ? kEach : 8;

@@ -10,7 +10,7 @@ __device__ __forceinline__ int splits_of(int length) {
   return wanted < MAX_SPLITS ? wanted : MAX_SPLITS;
 }
 
-// What an instruction attends to.
+// The heads and keys of one instruction.
 struct Span {
   int head, heads;  // query heads [head, head + heads)
   int begin, end;   // keys
@@ -55,8 +55,8 @@ constexpr int kTiles =
 constexpr int kTilesOfFew = kShared && kStride >= 256 ? 1 : kTiles;  // for contexts that so many tiles cover
 constexpr int kKeyWords = HEAD_DIM / 8, kValueWords = HEAD_DIM / 16;
 
-// Which 16 bytes of a row hold words [w, w + 4) of `lane` of LANES. In chunks of the ring a lane has two neighbouring
-// pieces, so that 8 lanes meet all banks.
+// The index of the 16 bytes of a row that hold words [w, w + 4) of `lane` of LANES. In chunks of the ring a lane has
+// two neighbouring pieces, so that 8 lanes read from all banks.
 template <int LANES>
 __device__ __forceinline__ int piece_of(int w, int lane) {
   return KEYS_IN_RING && LANES == 4 ? w / 8 * 8 + lane * 2 + w / 4 % 2 : w / 4 * LANES + lane;
@@ -93,8 +93,8 @@ __device__ __forceinline__ void prefetch_rows_l2(const Params& p, int layer) {
   }
 }
 
-// The warp's tiles from key `first` on. Rows from `end` on are 0. No row is read before it is written for good, so that
-// the first-level cache cannot hold a stale one.
+// Loads the warp's tiles from key `first` on. Rows from `end` on are 0. No row is read before its final write, so the
+// L1 cache cannot hold a stale one.
 template <int Tiles>
 __device__ __forceinline__ void fetch_keys(const __nv_bfloat16* cache, const Part& part, int first, int end,
                                            u32 (&rows)[Tiles][2][kKeyWords]) {
@@ -128,7 +128,7 @@ __device__ __forceinline__ void fetch_values(const __nv_bfloat16* cache, const P
     }
 }
 
-// Puts the newest row, which no cache holds yet, among the rows in this lane's registers, `at` keys behind the first.
+// Inserts the newest row, which no cache holds yet, into the rows in this lane's registers, `at` keys after the first.
 template <int Tiles>
 __device__ __forceinline__ void place_newest_key(const __nv_bfloat16* newest, int at,
                                                  u32 (&keys)[Tiles][2][kKeyWords]) {

@@ -1,4 +1,4 @@
-// What every SM has: its shared memory, and how it waits for words.
+// An SM's shared memory, and its waits for flagged words.
 #pragma once
 #include "parameters.cuh"
 
@@ -11,8 +11,8 @@ struct AttentionScratch {
   float2 state[WARPS][kGroupMost];
 };
 
-// What the other SM of a pair sends: for each 4 columns of OUT's input its weighted sum of values, and its (maximum,
-// sum of weights).
+// Values that the other SM of a pair sends: for each 4 columns of OUT's input, its weighted sum of values and its
+// (maximum, sum of weights).
 struct Exchange {
   alignas(16) float4 sum[OUT_INPUT / 4];
   float2 state[OUT_INPUT / 4];
@@ -29,7 +29,7 @@ constexpr int kBins = kColumns <= 2 ? 32 : 64 / kColumns;
 constexpr int kBinWords = kBins * kColumns;
 enum Goal : int { kFound = 0, kCount = 1, kMass = 2 };
 struct Search {
-  int goal;        // kFound, or what the tokens above the threshold must reach: kCount tokens or kMass
+  int goal;        // kFound; or the tokens above the threshold must reach a number (kCount) or a mass (kMass)
   float low, top;  // the threshold lies in [low, top), minus and plus infinity while unknown
   float2 above;    // mass and count of the tokens from `top` on
   float wanted, largest, threshold;

@@ -1,4 +1,4 @@
-// What a launch and its compilation say: macros, the model's constants, instructions and parameters.
+// Macros of the compilation, constants of the model, instructions and launch parameters.
 #pragma once
 #include "flagged_words.cuh"
 
@@ -23,7 +23,7 @@
 //   OUT_INPUT: input columns of an OUT that attends or shares splits
 //   OUT_PARTIALS DOWN_PARTIALS: column parts of these products; each part publishes a split-K partial of its own
 //   PAIRS: neighbouring SMs are a cluster and share the keys to which OUT attends, or the splits that it merges
-//   COPIES: qkv, out_partials, down_partials and gated exist so often, one copy behind the other; an SM writes all
+//   COPIES: number of copies of qkv, out_partials, down_partials and gated, one after the other; an SM writes all
 //     copies and reads one
 //   KEYS_IN_RING: keys and values of splits come through the ring (ring_keys.cuh)
 //   SLICE: columns of the residual that an SM keeps; 0: all
@@ -73,7 +73,7 @@ struct Instruction {
 constexpr u32 kWords = sizeof(Instruction) / 4;
 static_assert(kWords == 16, "kernels.megakernel.instructions.WORDS");
 
-// How one sequence's tokens are drawn. inverse_temperature 0: greedy. top_k 0 and top_p 1 keep every token.
+// Settings of one sequence's draw. inverse_temperature 0: greedy. top_k 0 and top_p 1 keep every token.
 struct Sampling {
   float inverse_temperature, top_p;
   int top_k;
@@ -100,7 +100,7 @@ struct Params {
   u64* attention_state;  // [BATCH, HEADS, MAX_SPLITS, 2] running maximum (base 2) and sum, a word each; follows
                          // attention
   u64* out_partials;     // [partials, BATCH, HIDDEN / 2] two floats a word
-  u64* down_partials;    // [2, partials, BATCH, HIDDEN / 2] two floats a word; layers take turns
+  u64* down_partials;    // [2, partials, BATCH, HIDDEN / 2] two floats a word; layers alternate
   u64* gated;            // [INTER / 8, BATCH, 4] three bf16 a word; the fourth word is not used
   u64* normed;           // [2, HIDDEN / 8, BATCH, 4] three bf16 a word, in the fourth their sum of squares; SLICE
   u64* candidates;       // [SMs, BATCH, 2] best logit (ordered bits) and its token, a word each

@@ -4,8 +4,8 @@
 #include "ring_keys.cuh"
 
 constexpr int kUnitChunks = (HIDDEN / 16 + kChunkTiles - 1) / kChunkTiles;  // of a product of the residual
-// The first row tile of such a product of which the ring cannot hold anything before the product: consumers are then
-// within the product.
+// The first row tile of such a product whose chunks cannot be in the ring before the product begins. While the producer
+// loads it, the consumers are within the product.
 constexpr int kLongFrom = (STAGES + kUnitChunks - 1) / kUnitChunks;
 
 struct Producer {
@@ -13,11 +13,11 @@ struct Producer {
   Shared& s;
   L2Prefetch prefetch;
   PipelineState<STAGES> at, behind;
-  int flying, known;  // copies in flight; tokens of this launch whose keys and values may be read
+  int flying, known;  // flying: copies in flight; known: tokens of this launch whose keys and values may be read
 
   // Waits for a free slot of the ring. This and the functions below return false once the consumers have stopped.
   __device__ __forceinline__ bool room() { return wait_running(s, prefetch, s.empty[at.stage], at.parity ^ 1); }
-  // Whether the consumers have taken all chunks that have landed: they then wait for chunks, not for words.
+  // Tells whether the consumers have read all chunks that have landed. They then wait for chunks, not for words.
   __device__ __forceinline__ bool starved() const {
     const int stage = (behind.stage ? behind.stage : STAGES) - 1;
     return test_wait(s.empty[stage], behind.stage ? behind.parity : behind.parity ^ 1);
@@ -43,7 +43,7 @@ struct Producer {
     flying++;
   }
 
-  // In a `wide` product (GATE_UP, HEAD) no SM waits for words, which a long queue at the memory would delay.
+  // During a `wide` product (GATE_UP, HEAD) no SM waits for words, so a longer queue at the memory delays none.
   __device__ __forceinline__ bool weights(const char*& source, bool wide, int units, int k_tiles) {
     for (int unit = 0; unit < units; unit++) {
       const int few = wide && unit >= kLongFrom ? LONG_IN_FLIGHT : IN_FLIGHT;

@@ -1,5 +1,5 @@
-// Attention to keys and values that come through the ring, as weights do: the producer loads them while the consumers
-// wait for q.
+// Attention to keys and values from the ring. The producer loads them, as it loads weights, while the consumers wait
+// for q.
 #pragma once
 #include "attention.cuh"
 
@@ -57,8 +57,8 @@ __device__ __forceinline__ void take_pass(const Params& p, Shared& s, PipelineSt
   }
 }
 
-// All warps: attention over the span; the results of each warp stay in `scratch`, as those of `attend`. The first keys
-// leave the ring before q has come, which frees slots for more.
+// All warps attend to the span. The results of each warp stay in `s.attention`, as with `attend`. The first keys leave
+// the ring before q has arrived, which frees slots for more.
 __device__ __forceinline__ void attend_from_ring(const Params& p, Shared& s, PipelineState<STAGES>& ring,
                                                  const Instruction& in, const Span& span, int position, int b) {
   const Part part = part_of(p, in, span, b);

@@ -1,5 +1,5 @@
-// How the next token is drawn: the largest logit, or Gumbel-max over the tokens that top-k and top-p keep. The same
-// rule in numpy is kernels/ops/sampling.py; docs/kernels/megakernel.md tells how SMs find the threshold together.
+// The choice of the next token: the largest logit, or a Gumbel-max draw among the tokens that top-k and top-p keep. The
+// same rule in numpy is kernels/ops/sampling.py. docs/kernels/megakernel.md explains the search for the threshold.
 #pragma once
 #include "attended.cuh"
 #include "gumbel_max.cuh"
@@ -9,7 +9,8 @@ static_assert(BATCH <= WARPS, "each sequence's token is chosen by a warp of its 
 __device__ __forceinline__ bool drawn(const Sampling& how) { return how.inverse_temperature > 0; }
 __device__ __forceinline__ bool truncates(const Sampling& how) { return how.top_k || how.top_p < 1.f; }
 
-// One warp: the best candidate of sequence `b` over all SMs, two words each at `from`, `stride` words from SM to SM.
+// One warp finds the best candidate of a sequence over all SMs. Each SM has two words; the first SM's are at `from`,
+// and the next SM's `stride` words on.
 __device__ __forceinline__ u64 best_of_all(const Params& p, Shared& s, const Instruction& end, u32 flag,
                                            const u64* from, int stride, bool& cancelled) {
   const int lane = threadIdx.x % 32;
@@ -96,7 +97,8 @@ __device__ __forceinline__ void narrow(const Sampling& how, Search& q, const flo
   __syncwarp();
 }
 
-// Lane i of a warp gets the warp's sum of v[i % kBins]: lanes at distance O add up, and each keeps half of the values.
+// Returns to lane i the warp's sum of v[i % kBins]. In each round lanes at distance O add their values, and each keeps
+// half of them.
 template <int O = 16>
 __device__ __forceinline__ float sum_of_bins(float (&v)[kBins]) {
 #pragma unroll
@@ -113,12 +115,12 @@ __device__ __forceinline__ float sum_of_bins(float (&v)[kBins]) {
   return v[0];
 }
 
-// This SM's logits of one sequence; the head has left them in `logits`.
+// This SM's logits of one sequence, which HEAD has written to `logits`.
 __device__ __forceinline__ const float* own_logits(const Params& p, const Shared& s, int step, int b) {
   return p.logits + (size_t)step * p.logits_stride + (size_t)b * VOCAB + s.head_first;
 }
 
-// This warp's share of this SM's tokens of sequence `b`, by bins.
+// Counts this warp's share of the SM's tokens of sequence `b` into bins.
 __device__ __forceinline__ void count_tokens(const Params& p, Shared& s, int step, int b) {
   const Search& q = s.sample.search[b];
   const float* edge = s.sample.edge[b];
@@ -221,8 +223,8 @@ __device__ __forceinline__ u64 best_kept(const Params& p, Shared& s, int step, i
   return best;
 }
 
-// Replaces the candidates in `s.chosen`, the largest logits, by a draw among the tokens that are kept wherever a
-// sequence is not greedy. False when the machine has given up.
+// For each sequence that is not greedy, replaces the largest logit in `s.chosen` by a draw among the tokens that are
+// kept. Returns false when the SM has given up.
 __device__ __forceinline__ bool draw(const Params& p, Shared& s, const Instruction& end, int step) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   u32 round = s.round;
@@ -249,7 +251,7 @@ __device__ __forceinline__ bool draw(const Params& p, Shared& s, const Instructi
   const u32 flag = round_flag(round);
   u64* own = area + blockIdx.x * kBinWords;
   if (threadIdx.x >= 2 * BATCH && threadIdx.x < kBinWords)
-    publish(own + threadIdx.x, flag);  // no word keeps an old flag
+    publish(own + threadIdx.x, flag);  // every word gets the flag of this step
 #pragma unroll 1
   for (int b = 0; b < BATCH; b++) {
     const u64 best = drawn(p.sampling[b]) ? best_kept(p, s, step, b) : 0;

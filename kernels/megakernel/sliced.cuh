@@ -1,6 +1,6 @@
-// The residual in slices, for many sequences. Each SM keeps some of its columns, adds the partials to these alone, and
-// publishes what the products of the residual need: bf16 values and the sum of squares. All SMs read that instead of
-// all partials.
+// The residual in slices, for many sequences. Each SM keeps some of its columns and adds the partials to these alone.
+// It publishes the normed columns in bf16 and their sum of squares. Products of the residual read these words instead
+// of all partials.
 #pragma once
 #include "gemv.cuh"
 
@@ -23,7 +23,7 @@ __device__ __forceinline__ void add_to_slice(const Params& p, Shared& s, const I
       const float2 low = unpack<bf16>(raw.x), high = unpack<bf16>(raw.y);
       x = make_float4(low.x, low.y, high.x, high.y);
     } else {
-      x = first < items ? residual : float4{};  // lanes behind the last item: its own lane writes the residual
+      x = first < items ? residual : float4{};  // lanes beyond the last item do not write the residual
       u32 from[Partials];
       ulonglong2 words[Partials];
 #pragma unroll

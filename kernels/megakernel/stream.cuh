@@ -1,9 +1,9 @@
-// How weights reach an SM: from memory through the L2 cache into the ring in shared memory.
+// The way of weights to an SM: from memory through the L2 cache into the ring in shared memory.
 #pragma once
 #include "machine.cuh"
 
-// The consumers wait for a chunk. When it takes too long, `faulted` is set and they go on with the bytes that are there
-// until the next barrier.
+// The consumers wait for a chunk. After the time limit they set `faulted` and continue with whatever bytes the slot
+// holds, until the next barrier.
 __device__ __forceinline__ void wait_chunk(const Params& p, Shared& s, const Instruction& in, Barrier& barrier,
                                            u32 parity) {
   u64 began = 0;
@@ -11,26 +11,26 @@ __device__ __forceinline__ void wait_chunk(const Params& p, Shared& s, const Ins
     if (given_up(p, s, in, spin, began)) return;
 }
 
-// This warp has read its blocks of the current chunk: it frees the slot. Reads of shared memory queue behind the loads
-// from memory that the SM has in flight; neither an arrival nor the bulk copy that follows it waits for them. Within a
-// product no load is in flight. Elsewhere the arrival must follow the reads: `after` is 0 but depends on what was read,
-// or the caller fences by `fence_proxy_async_shared`.
+// Frees the slot of the current chunk, after this warp has read its blocks. Reads of shared memory queue behind loads
+// from memory that the SM has in flight; neither an arrival nor the bulk copy that follows it waits for such reads.
+// Within a product no load is in flight. Elsewhere the arrival must come after the reads: `after` is 0 but depends on
+// the values that were read, or the caller calls `fence_proxy_async_shared`.
 __device__ __forceinline__ void release_chunk(Shared& s, PipelineState<STAGES>& ring, u32 after = 0) {
   __syncwarp();
   if (DEBUG || threadIdx.x % 32 == 0) arrive_address(shared_address(&s.empty[ring.stage]) + after);
   ring.advance();
 }
 
-// What the producer prefetches into the L2 cache beyond the ring, while the ring is full. Requests are paced by the
-// clock: a long queue at the memory would delay flagged words. What the ring itself requests counts too.
+// The producer prefetches weights beyond the ring into the L2 cache while the ring is full. The clock paces its
+// requests, because a long queue at the memory would delay flagged words. Requests of the ring itself count too.
 struct L2Prefetch {
   static constexpr u32 kPiece = 4096;
   const char *begin, *end;  // this SM's weights, of one token
   const char* at;           // the next byte to prefetch
-  u32 lead = 0;             // bytes that were prefetched and that the ring has not taken
+  u32 lead = 0;             // prefetched bytes that the ring has not loaded yet
   u32 due;                  // when the next request may be issued, in cycles
 
-  // The ring takes `bytes`, which end at `next`.
+  // The ring has loaded `bytes`, which end at `next`.
   __device__ __forceinline__ void consume(const char* next, u32 bytes) {
     if (lead >= bytes) {
       lead -= bytes;
@@ -54,7 +54,7 @@ struct L2Prefetch {
   }
 };
 
-// What the producer does in each round of a wait. Returns false once the consumers have stopped.
+// One round of a wait of the producer: it may prefetch. Returns false once the consumers have stopped.
 __device__ __forceinline__ bool wait_on(const Shared& s, L2Prefetch& prefetch) {
   if (*(volatile const int*)&s.stop) return false;
   if (PREFETCH_BYTES) prefetch.request();

@@ -6,13 +6,14 @@
 // A block is 512 bytes, 16 a lane: kBlockTiles tiles of 16 x 16. Lane 4g + t holds rows g and g + 8 of 4 * kBlockTiles
 // consecutive elements of the input, in the order in which `store_input` keeps them, and multiplies them in kBlockTiles
 // products. In lower precision
-// - fp8: codes become halves, and so does the input, times a power of two of its own for each warp and sequence that
-//   makes its largest element nearly as large as a half can be (`halve_inputs`);
-// - nvfp4: codes come out as bf16 times 2^-126 by moving bits alone. Scales multiply the products, not the codes, if up
-//   to two sequences leave columns to keep the four tiles of a block apart: each has a column of its own, in which only
-//   the lanes that hold the tile have an input. A single sequence has the next block's tiles in the other four columns.
-//   The input goes in times 2^100, and the row's scale times 2^26 makes it good. With more sequences scales multiply
-//   the codes, as 2^119 times themselves (a normal number, so moving bits is enough).
+// - fp8: codes and inputs are converted to fp16. For each warp and sequence the input is multiplied by a power of two
+//   that brings its largest element close to the largest fp16 number (`halve_inputs`).
+// - nvfp4: moving bits turns codes into bf16 times 2^-126. With one or two sequences, scales multiply the products and
+//   not the codes. The 8 columns of a product then keep the four tiles of a block separate: each tile has a column of
+//   its own, in which only the lanes that hold the tile have an input. A single sequence has the next block's tiles in
+//   the other four columns. The input is multiplied by 2^100 and the row's scale by 2^26, which together cancel 2^-126.
+//   With more sequences scales multiply the codes; a scale is then 2^119 times itself, a normal number that moving bits
+//   can make.
 constexpr bool kDiagonal = WEIGHT_BITS == 4 && BATCH <= 2;
 constexpr float kUndo = kDiagonal ? 67108864.f : WEIGHT_BITS == 4 ? 128.f : 1.f;
 
@@ -26,7 +27,7 @@ constexpr int kChains = 4;  // independent sums of a warp, so that products do n
 struct Codes {
   uint4 codes[kEach];
   u32 scales[kEach];  // nvfp4: scales of rows g (low byte) and g + 8 of a tile; with kDiagonal of two tiles and
-                      // kTogether blocks kTogether blocks
+                      // kTogether blocks
 };
 using Inputs = uint2[kEach / kTogether][kBlockTiles];
 
@@ -36,9 +37,8 @@ __device__ __forceinline__ u32 times(u32 pair, u32 factors) {
   return product;
 }
 
-// Eight e2m1 codes as four pairs of bf16, times 2^-126: weights.nvfp4_registers. The bits of a word are mixed such that
-// one AND a pair is enough; shifts to the left are multiplications to the compiler, which do not wait for the logic
-// unit.
+// Eight e2m1 codes as four pairs of bf16, times 2^-126. weights.nvfp4_registers mixes the bits of a word so that one
+// AND makes a pair. The compiler turns left shifts into multiplications, which do not wait for the logic unit.
 __device__ __forceinline__ uint4 eight_e2m1(u32 word) {
   const u32 rotated = __funnelshift_l(word, word, 6);
   return make_uint4(word & 0x81c081c0u, word << 4 & 0x81c081c0u, rotated << 4 & 0x81c081c0u,
@@ -103,7 +103,7 @@ __device__ __forceinline__ void multiply(float (&sum)[kChains][4], const Codes& 
   }
 }
 
-// The inputs of this warp's blocks of a chunk, whose first lies at `input` and which has `tiles` of them.
+// Loads the inputs of this warp's blocks of a chunk of `tiles` tiles. The first tile's input lies at `input`.
 __device__ __forceinline__ void load_inputs(Inputs& x, const char* input, int tiles) {
   const int warp = threadIdx.x / 32, column = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
   const int tile = quad * kBlockTiles / 4, quarter = quad * kBlockTiles % 4;
@@ -127,11 +127,11 @@ __device__ __forceinline__ void load_inputs(Inputs& x, const char* input, int ti
   }
 }
 
-// This warp's blocks of a chunk of `tiles`; zeros where there are none.
+// Loads this warp's blocks of a chunk of `tiles` tiles, and zeros for blocks beyond the chunk.
 __device__ __forceinline__ void load_codes(Codes& own, const char* chunk, int tiles) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const char* blocks = chunk + kChunkHeader + warp * kBlock;
-  // if diagonal, the lane scales tiles 2 (t % 2) and the one after it, of the second block if t > 1 and there are two
+  // with kDiagonal the lane scales tiles 2 (t % 2) and 2 (t % 2) + 1, of the second block if t > 1 and two are held
   const int behind = kDiagonal && kTogether == 2 ? lane % 4 / 2 : 0;
   const int scales = kBlockCodes + (kDiagonal ? lane / 4 * 8 + lane % 2 * 4 : lane * 2);
 #pragma unroll

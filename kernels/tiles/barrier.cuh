@@ -22,9 +22,9 @@ __device__ __forceinline__ void init(Barrier& barrier, u32 count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&barrier)), "r"(count));
 }
 
-// After `init`, before another block of the cluster uses the barriers.
+// Makes `init` visible to the other blocks of the cluster. Call it after `init`.
 __device__ __forceinline__ void fence_mbarrier_init() { asm volatile("fence.mbarrier_init.release.cluster;"); }
-// After `init`, before the copy engine or another block of the cluster uses the barriers.
+// Makes `init` visible to the copy engine and to the other blocks of the cluster.
 __device__ __forceinline__ void fence_init() {
   asm volatile("fence.mbarrier_init.release.cluster;\n\tfence.proxy.async;" ::: "memory");
 }
@@ -49,7 +49,7 @@ __device__ __forceinline__ void arrive_expect_tx(Barrier& barrier, u32 bytes) {
                : "memory");
 }
 
-// Whether the phase of this parity is over. The hardware may suspend the thread for a while before it answers.
+// Tells whether the phase of this parity is over. The hardware may suspend the thread for a while before it answers.
 __device__ __forceinline__ bool try_wait(Barrier& barrier, u32 parity) {
   u32 done;
   asm volatile(
@@ -61,7 +61,7 @@ __device__ __forceinline__ bool try_wait(Barrier& barrier, u32 parity) {
   return done;
 }
 
-// The same, answered at once.
+// As try_wait, but the hardware never suspends the thread.
 __device__ __forceinline__ bool test_wait(Barrier& barrier, u32 parity) {
   u32 done;
   asm volatile(
@@ -118,13 +118,13 @@ __device__ __forceinline__ void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// The same for warps whose threads are not together.
+// As cluster_sync, for warps whose threads have diverged.
 __device__ __forceinline__ void cluster_sync_unaligned() {
   asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
-// The same in two halves, where nothing but barriers, published by `fence_init`, was written before: without waiting
-// for all of memory. A block may reach for another one's shared memory after the second.
+// cluster_sync in two halves, without release of earlier writes: only barriers, published by `fence_init`, may have
+// been written before. After cluster_wait a block may access the shared memory of the other blocks.
 __device__ __forceinline__ void cluster_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }

@@ -5,7 +5,8 @@
 
 namespace tiles {
 
-// A logit and its token as one number: ordered by logit, then by the smaller token. NaN is the lowest; -0 equals 0.
+// A logit and its token as one integer. Integers are ordered by logit; of equal logits the smaller token is larger. NaN
+// is the lowest; -0 equals 0.
 __device__ __forceinline__ u64 candidate(float logit, int token) {
   const u32 bits = __float_as_uint(logit + 0.f);
   const u32 ordered = logit != logit ? 0 : bits & 0x80000000u ? ~bits : bits | 0x80000000u;
@@ -34,8 +35,9 @@ __device__ __forceinline__ u32 philox(u64 key, u32 a, u32 b, u32 c) {
   return a;
 }
 
-// logit / temperature + gumbel: its largest over some tokens is a draw from the softmax over them. `index` is the
-// drawn token's place in its sequence; `stream` tells sequences of one seed apart.
+// logit / temperature + Gumbel noise. The token with the largest score is a draw from the softmax (the Gumbel-max
+// trick: Gumbel, 1954). `index` is the place of the drawn token in its sequence; sequences with one seed have different
+// values of `stream`.
 __device__ __forceinline__ float gumbel_score(float logit, float inverse_temperature, u64 seed, u32 stream, int index,
                                               int token) {
   const float bits = (float)philox(seed, token, index, stream);

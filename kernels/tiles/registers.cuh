@@ -1,4 +1,4 @@
-// From accumulators to 16-bit and 8-bit values, and their way to and from shared tiles.
+// Converts accumulators to 16-bit and 8-bit values, and moves these between registers and shared tiles.
 #pragma once
 #include "wgmma.cuh"
 
@@ -66,15 +66,15 @@ __device__ __forceinline__ void zero(Accumulator<N>& d) {
   for (int i = 0; i < N / 2; i++) d.at[i] = 0.f;
 }
 
-// Columns [16 · step, 16 · step + 16) of an accumulator as 16-bit values: what Product takes as A from registers, and
-// what stmatrix writes.
+// Columns [16 · step, 16 · step + 16) of an accumulator as 16-bit values. Product takes them as A from registers, and
+// stmatrix writes them.
 template <typename T, int N>
 __device__ __forceinline__ void convert(u32 (&to)[4], const Accumulator<N>& from, int step) {
 #pragma unroll
   for (int i = 0; i < 4; i++) to[i] = pack<T>(from.at[8 * step + 2 * i], from.at[8 * step + 2 * i + 1]);
 }
 
-// Columns [64 · part, 64 · part + 64) of an accumulator into a panel of 64 rows, or out of one (all 128 threads).
+// Writes columns [64 · part, 64 · part + 64) of an accumulator into a panel of 64 rows. All 128 threads call it.
 template <typename T, int N>
 __device__ __forceinline__ void put_panel(T* panel, const Accumulator<N>& from, int part) {
 #pragma unroll
@@ -84,7 +84,7 @@ __device__ __forceinline__ void put_panel(T* panel, const Accumulator<N>& from, 
     stmatrix(matrix_address(panel, step), values);
   }
 }
-// The same columns as 16-bit values, held in registers until a panel is free for them.
+// The same columns as 16-bit values in registers. `put_panel` writes them once a panel is free.
 template <typename T, int N>
 __device__ __forceinline__ void convert_panel(u32 (&held)[4][4], const Accumulator<N>& from, int part) {
 #pragma unroll
@@ -110,11 +110,11 @@ __device__ __forceinline__ void add_panel(Accumulator<N>& to, const T* panel, in
   }
 }
 
-// The accumulator's row of this thread: the first of two, the second lies 8 below. And its first column of 8.
+// The first of the two accumulator rows of this thread (the second is 8 below), and its first column of each 8.
 __device__ __forceinline__ int own_row() { return threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4; }
 __device__ __forceinline__ int own_column() { return threadIdx.x % 4 * 2; }
 
-// Over the four lanes that hold one row.
+// Sum and maximum over the four lanes that hold one row.
 __device__ __forceinline__ float row_sum(float x) {
   x += __shfl_xor_sync(~0u, x, 1);
   return x + __shfl_xor_sync(~0u, x, 2);

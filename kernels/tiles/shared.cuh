@@ -1,12 +1,12 @@
-// Tiles in shared memory, in the 128-byte swizzle that copies write and warpgroup products read.
+// Tiles in shared memory. They have the 128-byte swizzle that TMA writes and wgmma reads.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include "barrier.cuh"
 
-// Bytes of a structure up to the end of `last`, its last member. sizeof rounds up to the alignment, which may be 1024
-// bytes; NVRTC has no offsetof.
+// Bytes of a structure up to the end of `last`, its last member. sizeof would round up to the alignment, which may be
+// 1024 bytes. NVRTC has no offsetof.
 #define BYTES_UP_TO(type, last) (__INTADDR__(&((type*)0)->last) + sizeof(type::last))
 
 namespace tiles {
@@ -31,7 +31,7 @@ struct SharedTile {
   }
 };
 
-// Distributed shared memory: the address in block `rank` of the cluster of what lies at `mine` in this block.
+// Distributed shared memory: the address, in block `rank` of the cluster, that corresponds to `mine` in this block.
 __device__ __forceinline__ u32 mapa(const void* mine, u32 rank) {
   u32 address;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(mine)), "r"(rank));

@@ -13,12 +13,13 @@ __device__ __forceinline__ void prefetch(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// What the L2 does with the lines: a stream read once leaves first, what all blocks read again stays.
+// L2 eviction policies: lines that are read once leave first; lines that all blocks read again stay.
 constexpr u64 kEvictFirst = 0x12F0000000000000, kEvictLast = 0x14F0000000000000, kEvictNormal = 0x1000000000000000;
 
-// One box. tma_load(to, map, barrier, coordinates..., policy): the bytes count towards `barrier`, zeros where the box
-// leaves the tensor. tma_load_multicast: the same box into the same place, and towards the same barrier, of every block
-// of the cluster in `blocks` (a bit each). tma_store writes what lies inside the tensor. Coordinates: innermost first.
+// tma_load(to, map, barrier, coordinates..., policy) copies one box; its bytes count towards `barrier`. Values outside
+// the tensor are zeros. tma_load_multicast copies the box to the same place of every block of the cluster in `blocks`
+// (one bit each) and counts towards the same barrier there. tma_store writes only the values inside the tensor.
+// Coordinates are innermost first.
 #define TILES_TMA(D, PARAMETERS, OPERANDS, FROM_2, FROM_4, FROM_5)                                                   \
   __device__ __forceinline__ void tma_load(void* to, const TensorMap& map, Barrier& barrier, PARAMETERS,             \
                                            u64 policy = kEvictNormal) {                                              \
@@ -54,7 +55,8 @@ TILES_TMA(4, TILES_LIST(int c0, int c1, int c2, int c3), TILES_LIST("r"(c0), "r"
 #undef TILES_TMA
 #undef TILES_LIST
 
-// Bytes from device memory into shared memory; they count towards `barrier`. Addresses and `bytes`: multiples of 16.
+// Copies bytes from device memory into shared memory. They count towards `barrier`. Addresses and `bytes` are multiples
+// of 16.
 __device__ __forceinline__ void bulk_load(void* to, const void* from, u32 bytes, Barrier& barrier, u64 policy) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
@@ -62,12 +64,13 @@ __device__ __forceinline__ void bulk_load(void* to, const void* from, u32 bytes,
       "l"(from), "r"(bytes), "r"(shared_address(&barrier)), "l"(policy)
       : "memory");
 }
-// Asks for device memory to be brought into the L2 cache.
+// Prefetches device memory into the L2 cache.
 __device__ __forceinline__ void bulk_prefetch_l2(const void* from, u32 bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
 
-// A whole tile, panel by panel: the map's box is kPanelCols wide and Rows high; c0 and the rest name its first value.
+// Copies a whole tile, panel by panel. The map's box is kPanelCols wide and Rows high; the coordinates are those of the
+// tile's first value.
 template <typename T, int Rows, int Cols, typename... Rest>
 __device__ __forceinline__ void tma_load_tile(SharedTile<T, Rows, Cols>& to, const TensorMap& map, Barrier& barrier,
                                               int c0, Rest... rest) {
@@ -81,8 +84,8 @@ __device__ __forceinline__ void tma_store_tile(const TensorMap& map, const Share
   for (int p = 0; p < from.kPanels; p++) tma_store(map, from.panel(p), c0 + p * from.kPanelCols, rest...);
 }
 
-// Copies of 4 or 16 bytes by this thread, without waiting: from device memory into shared memory. Four bytes become
-// zeros unless `real`.
+// Asynchronous copies of 4 or 16 bytes by this thread, from device memory into shared memory. The 4 bytes are zeros
+// unless `real`.
 __device__ __forceinline__ void cp_async_4(void* to, const void* from, bool real) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)), "l"(from), "r"(real ? 4 : 0)
                : "memory");
@@ -94,12 +97,12 @@ __device__ __forceinline__ void cp_async_wait_all() { asm volatile("cp.async.wai
 
 // Commits the stores of this thread so far as one group.
 __device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// Until at most Pending of this thread's committed groups still read shared memory.
+// Waits until at most Pending of this thread's committed groups still read shared memory.
 template <int Pending = 0>
 __device__ __forceinline__ void tma_store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
 }
-// Until at most Pending of them have not reached device memory.
+// Waits until at most Pending of this thread's committed groups have not reached device memory.
 template <int Pending = 0>
 __device__ __forceinline__ void tma_store_wait() {
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(Pending) : "memory");

@@ -1,4 +1,4 @@
-// Roles of warps: which thread is elected, who holds how many registers, what one kernel hands to the next.
+// Roles of warps: warpgroups, the elected thread, registers of a role, proxy fences, programmatic dependent launch.
 #pragma once
 #include "barrier.cuh"
 
@@ -6,7 +6,7 @@ namespace tiles {
 
 constexpr int kWarpgroup = 128;
 
-// Index of this thread's warpgroup; the same in all its threads, which the compiler is told.
+// Index of this thread's warpgroup. The shuffle tells the compiler that all threads of a warp have the same index.
 __device__ __forceinline__ int warpgroup() { return __shfl_sync(~0u, (int)threadIdx.x / kWarpgroup, 0); }
 __device__ __forceinline__ int warp_of_warpgroup() { return __shfl_sync(~0u, (int)threadIdx.x / 32 % 4, 0); }
 
@@ -17,7 +17,8 @@ __device__ __forceinline__ bool elect_one() {
   return chosen;
 }
 
-// Registers a thread of this warpgroup keeps: a multiple of 8 from 24 to 240; their sum over the block is fixed.
+// Sets the number of registers of each thread of this warpgroup: a multiple of 8 from 24 to 240. The sum over the block
+// is fixed.
 template <int Registers>
 __device__ __forceinline__ void setmaxnreg_dec() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
@@ -27,12 +28,13 @@ __device__ __forceinline__ void setmaxnreg_inc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
-// Ordinary writes to shared memory, made visible to the copy engine and the tensor cores (then a barrier).
+// Makes ordinary writes to shared memory visible to the copy engine and the tensor cores. A barrier must follow.
 __device__ __forceinline__ void fence_proxy_async_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// Programmatic dependent launch: before the first read of what the previous kernel wrote; and when the next may begin.
+// Programmatic dependent launch. Call the first before any read of the previous kernel's results, the second when the
+// next kernel may begin.
 __device__ __forceinline__ void griddepcontrol_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 __device__ __forceinline__ void griddepcontrol_launch_dependents() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

@@ -11,8 +11,8 @@ struct Accumulator {
   float at[N / 2];
 };
 
-// Before the first product after registers were written; the products so far as one group; until at most Pending
-// groups run.
+// wgmma_fence orders register writes before the products that follow. wgmma_commit makes the products so far one group.
+// wgmma_wait waits until at most Pending groups run.
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int Pending>
@@ -157,7 +157,7 @@ TILES_PRODUCTS(128, 64, 64, 65, 66, 67, 68, 69, 70)
 TILES_PRODUCTS(192, 96, 96, 97, 98, 99, 100, 101, 102)
 TILES_PRODUCTS(256, 128, 128, 129, 130, 131, 132, 133, 134)
 
-// What fits the rows of small products and of experts.
+// Widths for the rows of small products and of experts.
 TILES_PRODUCTS_16(48, 24, 24, 25, 26, 27, 28, 29, 30)
 TILES_PRODUCTS_16(56, 28, 28, 29, 30, 31, 32, 33, 34)
 TILES_PRODUCTS_16(72, 36, 36, 37, 38, 39, 40, 41, 42)

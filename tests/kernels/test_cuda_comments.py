@@ -1,0 +1,71 @@
+"""The comments of CUDA sources name only what exists."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted((ROOT / "kernels").rglob("*.cu*"))
+PYTHON = {path: path.read_text() for path in (ROOT / "kernels").rglob("*.py")}
+FILES = [f"/{path.relative_to(ROOT)}" for room in ("kernels", "docs") for path in (ROOT / room).rglob("*.*")]
+COMMENT = re.compile(r"//.*")
+FILE = re.compile(r"[\w./-]*\w\.(?:py|cuh|cu|md)\b")
+DOTTED = re.compile(r"\b(?!kernels\.)(\w+)\.(\w+)\b(?!\.\w|[(/])|\bkernels((?:\.\w+)+)")
+
+
+def comments(source: Path) -> str:
+    return "\n".join(COMMENT.findall(source.read_text()))
+
+
+def identifiers(texts: list[str]) -> set[str]:
+    return set(re.findall(r"[A-Za-z_]\w*", " ".join(texts)))
+
+
+@cache
+def code_of(room: Path) -> set[str]:
+    """Identifiers of the sources and the Python modules of a room, and of the tile layer."""
+    sources = (*room.glob("*.cu*"), *(ROOT / "kernels" / "tiles").glob("*.cu*"))
+    python = [text for path, text in PYTHON.items() if path.parent == room]
+    return identifiers([COMMENT.sub("", path.read_text()) for path in sources] + python)
+
+
+@cache
+def names_of(module: Path) -> set[str]:
+    return identifiers([PYTHON[module]]) if module in PYTHON else set()
+
+
+EACH = pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
+
+
+@EACH
+def test_names_in_backticks_exist(source: Path) -> None:
+    quoted = re.findall(r"`([^`]*)`", comments(source))
+    named = identifiers([re.sub(r"[\w.]+\.\w+", "", each) for each in quoted])
+    assert not named - code_of(source.parent) - {"__grid_constant__"}
+
+
+@EACH
+def test_files_exist(source: Path) -> None:
+    missing = [name for name in FILE.findall(comments(source)) if not any(each.endswith(f"/{name}") for each in FILES)]
+    assert not missing
+
+
+@EACH
+def test_python_names_exist(source: Path) -> None:
+    """`module.name` and `kernels.room.module.name`, in comments and in the messages of static_assert."""
+    messages = re.findall(r"static_assert\(.*?\"(.*?)\"\)", source.read_text(), re.S)
+    for module, name, path in DOTTED.findall(FILE.sub("", "\n".join((comments(source), *messages)))):
+        if path:
+            *rooms, last = path.strip(".").split(".")
+            whole = ROOT.joinpath("kernels", *rooms, f"{last}.py")
+            assert whole in PYTHON or last in names_of(ROOT.joinpath("kernels", *rooms).with_suffix(".py")), path
+        else:
+            modules = [each for each in PYTHON if each.stem == module]
+            assert not modules or any(name in names_of(each) for each in modules), f"{module}.{name}"
+
+
+@EACH
+def test_comments_are_plain(source: Path) -> None:
+    assert not re.findall(r"…|(?i:whoever)|\bof which\b", comments(source))
