@@ -37,6 +37,8 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
+    "allauth.account",
+    "allauth.mfa",
     "django_htmx",
     "ninja",
     "workbench.accounts",
@@ -65,6 +67,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "workbench.accounts.middleware.CallerMiddleware",
     "workbench.accounts.middleware.LoginRequiredMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "workbench.middleware.DeletionRoomMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -129,6 +132,21 @@ LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "login"
 SESSION_COOKIE_AGE = 60 * 60 * 24 * 7
 INVITATION_DAYS = 7
+
+# Second factors and passkeys, by django-allauth. Its pages of registration and login are not served (accounts/urls.py)
+ACCOUNT_ADAPTER = "workbench.accounts.adapters.AccountAdapter"
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_RATE_LIMITS = {"login_failed": "5/5m/key"}  # wrong codes of one person
+MFA_ADAPTER = "workbench.accounts.adapters.SecondFactorAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_RECOVERY_CODES_SHOW_ONCE = True
+MFA_TOTP_ISSUER = "Kernel Workbench"
+MFA_TOTP_TOLERANCE = 1  # the code of the half minute before and after, for clocks that differ
+MFA_RATE_LIMITS = {"webauthn_login": "60/m/ip"}  # an office behind one address
 
 # Transport
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS

@@ -22,6 +22,8 @@ class Site:
     url: str
     email: str
     password: str
+    manage: Callable[..., str]
+    """`manage("create_login", …)`: runs `manage.py` on the site's data and returns what it prints."""
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +32,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     data = tmp_path_factory.mktemp("workbench")
     with Workbench(data=data, port=0, devices=[Device("cpu")]) as workbench:
         login = json.loads(workbench.manage("create_login", "--json"))
-        yield Site(workbench.url, login["email"], login["password"])
+        yield Site(workbench.url, login["email"], login["password"], workbench.manage)
 
 
 @pytest.fixture(scope="session")
@@ -59,7 +61,7 @@ def log_in(page: Page, site: Site) -> None:
     page.goto("/login/")
     page.get_by_label("Email").fill(site.email)
     page.get_by_label("Password").fill(site.password)
-    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("button", name="Log in", exact=True).click()
     expect(page.get_by_role("button", name="Log out")).to_be_visible()
 
 

@@ -19,6 +19,7 @@ PATHS = (
     "/prices/",
     "/members/",
     "/tokens/",
+    "/security/",
     "RUN",
     "RUNresult/",
 )

@@ -12,9 +12,9 @@ from workbench.accounts import tokens
 from workbench.reports.services import freeze
 
 pytestmark = pytest.mark.django_db
-PUBLIC = {"login", "invitation"}
-OF_NOBODY = {"kernel"}
-"""Pages with parameters about what belongs to no organisation."""
+PUBLIC = {"login", "account_login", "invitation"}
+OF_NOBODY = {"kernel", "mfa_remove_webauthn"}
+"""Pages with parameters about what belongs to no organisation: the docs, and a person's own keys."""
 INLINE = re.compile(
     r"<script(?![^>]*\b(?:src=|type=\"application/json\"))|\son\w+\s*=\s*[\"']|javascript:", re.IGNORECASE
 )
@@ -54,6 +54,7 @@ def addresses(finished_run, organisation, admin, engineer) -> dict[str, str]:
         "token_id": tokens.issue(organisation, engineer, "t", "read")[0].id,
         "sha256": finished_run.artifacts.get().sha256,
         "secret": secret,
+        "pk": 0,
         "name": "megakernel",
     }
     return {name: reverse(name, kwargs={key: values[key] for key in keys}) for name, keys in PAGES.items()}
