@@ -8,8 +8,10 @@ from typing import NamedTuple
 import torch
 import triton
 
-from kernels.attention.decode_triton import Scratch, decode, row_constants
+from kernels.attention.decode_scratch import Scratch
+from kernels.attention.decode_triton import Config, decode, row_constants
 from kernels.check_args import check_presence, check_tensor
+from kernels.cuda.strided_triton import strided
 from kernels.dtypes import DTYPES
 from kernels.ops import AttentionCase
 
@@ -58,6 +60,7 @@ class DecodeCall:
     def __init__(self, case: AttentionCase, tuning: dict[str, int], scale: float | None = None) -> None:
         self.case, self.tuning = case, tuning
         self.constants = constants_for(case, tuning)
+        self._configs: dict[tuple[bool, int], Config] = {}
         self.scratch = Scratch(
             case.batch * case.kv_heads, self.constants["SPLITS"], self.constants["REAL"], case.head_dim
         )
@@ -97,22 +100,30 @@ class DecodeCall:
         k_scale: torch.Tensor | None,
         v_scale: torch.Tensor | None,
     ) -> None:
-        case, counts, paged = self.case, found.given, page_table is not None
+        case, counts = self.case, found.given
         if case.kv_dtype == "fp8":
             v = _pairs(v)
-        parts, sums, arrivals = self.scratch.take(q.device)
-        grid = (case.kv_heads, self.constants["SPLITS"], case.batch)
-        decode[grid](
-            q, k, v, o, parts, sums, arrivals, q if counts is None else counts, page_table if paged else q,
+        cache = (
+            q if counts is None else counts, 0 if counts is None or counts.shape[0] == 1 else counts.stride(0),
+            found.more, found.capacity,
+            q if page_table is None else page_table, 0 if page_table is None else page_table.stride(0), k.shape[0],
             q if k_scale is None else k_scale, q if v_scale is None else v_scale,
-            *q.stride()[:3], *o.stride()[:3], *k.stride()[:3], *v.stride()[:3],
-            0 if counts is None or counts.shape[0] == 1 else counts.stride(0),
-            page_table.stride(0) if page_table is not None else 0, found.more, found.capacity, k.shape[0], self.scale,
-            case.softcap or 0.0, BLOCK_N=self.tuning["block"], PAGE_SIZE=k.shape[1] if paged else 0, Q_LEN=case.q_len,
-            CAUSAL=case.causal and case.q_len > 1, WINDOW=case.window or 0, SOFTCAP=case.softcap is not None,
-            LENGTHS=counts is not None, FP8=k_scale is not None, STAGES=self.tuning["stages"],
-            **self.constants, num_warps=self.tuning["warps"],
         )  # fmt: skip
+        config = self._config(counts is not None, 0 if page_table is None else k.shape[1])
+        decode[case.kv_heads, config.SPLITS, case.batch](
+            strided(q), strided(k), strided(v), strided(o), self.scratch.take(q.device), cache,
+            (self.scale, case.softcap or 0.0), config, num_warps=self.tuning["warps"],
+        )  # fmt: skip
+
+    def _config(self, counted: bool, page_size: int) -> Config:
+        if (counted, page_size) not in self._configs:
+            case, tuning = self.case, self.tuning
+            self._configs[counted, page_size] = Config(
+                BLOCK_N=tuning["block"], PAGE_SIZE=page_size, Q_LEN=case.q_len, CAUSAL=case.causal and case.q_len > 1,
+                WINDOW=case.window or 0, SOFTCAP=case.softcap is not None, LENGTHS=counted,
+                FP8=case.kv_dtype == "fp8", STAGES=tuning["stages"], **self.constants,
+            )  # fmt: skip
+        return self._configs[counted, page_size]
 
 
 class Counts(NamedTuple):

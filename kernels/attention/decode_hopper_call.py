@@ -10,7 +10,7 @@ from torch import Tensor
 
 from kernels.attention.decode_call import LOG2E, check_arguments, counts_of, processors
 from kernels.attention.decode_hopper import SOURCE, STEP, constants, shared_bytes, split_count
-from kernels.attention.decode_triton import Scratch
+from kernels.attention.decode_scratch import Scratch
 from kernels.check_args import check_out
 from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, Workspace, layout, nothing, size_and_strides

@@ -9,28 +9,103 @@ program (KV head, split, sequence)
     resets the counter
 """
 
-import torch
+from typing import Any, NamedTuple
+
 import triton
 import triton.language as tl
 
+from kernels.cuda.strided_triton import Strided
+
+
+class Config(NamedTuple):
+    """The constants of a build; zero is none."""
+
+    HEAD_DIM: int
+    BLOCK_D: int
+    """HEAD_DIM, rounded up to a power of two"""
+    BLOCK_N: int
+    """keys of a tile"""
+    PAGE_SIZE: int
+    Q_LEN: int
+    GROUP: int
+    """query heads of a KV head"""
+    REAL: int
+    """queries times grouped heads"""
+    ROWS: int
+    """REAL as `tl.dot` takes it: a power of two of at least 16"""
+    REAL_BLOCK: int
+    """REAL, rounded up to a power of two"""
+    CAUSAL: bool
+    WINDOW: int
+    SOFTCAP: bool
+    LENGTHS: bool
+    """whether the launch gives lengths"""
+    FP8: bool
+    SPLITS: int
+    CHUNK: int
+    """parts that the merge reads at once"""
+    STAGES: int
+
+
+class Queries(NamedTuple):
+    """The rows of a program: q [ROWS, BLOCK_D], the factor that makes q · k a score [ROWS], and each row's last visible
+    key [ROWS].
+    """
+
+    q: Any
+    scale: Any
+    last: Any
+
+
+class Pages(NamedTuple):
+    """The page table of one sequence, and the number of pages."""
+
+    table: Any
+    count: Any
+
+
+class Parts(NamedTuple):
+    """What a split leaves for the merge, by pair of sequence and KV head: `sums` [pairs, SPLITS, REAL], the base-2
+    logarithms of the sums of exponentials; `parts` [pairs, SPLITS, REAL, HEAD_DIM], the weighted means of the values;
+    and `arrivals` [pairs], the number of splits that have stored theirs.
+    """
+
+    parts: Any
+    sums: Any
+    arrivals: Any
+
+
+class Cache(NamedTuple):
+    """What a launch says of the cache beside k and v: lengths [batch] or [1] and `more` keys on top of each, the
+    capacity of a sequence, the page table and the number of pages, and the scales of an fp8 cache [kv_heads].
+    """
+
+    lengths: Any
+    lengths_step: Any
+    more: Any
+    capacity: Any
+    page_table: Any
+    table_step: Any
+    pages: Any
+    k_scale: Any
+    v_scale: Any
+
 
 @triton.jit
-def places(
-    start, end, page_table, pages, k_page, k_token, v_page, v_token, PAGE_SIZE: tl.constexpr, COUNT: tl.constexpr
-):
+def places(start, end, k, v, pages, PAGE_SIZE: tl.constexpr, COUNT: tl.constexpr):
     """Offsets in k and in v of keys start, start + 1, … (int64 [COUNT]), and a mask: before end, on a valid page."""
     n = start + tl.arange(0, COUNT)
     known = n < end
     if PAGE_SIZE == 0:
         slot = n.to(tl.int64)
-        return slot * k_token, slot * v_token, known
+        return slot * k.token, slot * v.token, known
     if PAGE_SIZE % COUNT == 0:
-        page = tl.load(page_table + start // PAGE_SIZE) + tl.zeros([COUNT], tl.int32)
+        page = tl.load(pages.table + start // PAGE_SIZE) + tl.zeros([COUNT], tl.int32)
     else:
-        page = tl.load(page_table + n // PAGE_SIZE, mask=known, other=-1)
-    known = known & (page >= 0) & (page < pages)
+        page = tl.load(pages.table + n // PAGE_SIZE, mask=known, other=-1)
+    known = known & (page >= 0) & (page < pages.count)
     page, slot = tl.where(known, page, 0).to(tl.int64), (n % PAGE_SIZE).to(tl.int64)
-    return page * k_page + slot * k_token, page * v_page + slot * v_token, known
+    return page * k.first + slot * k.token, page * v.first + slot * v.token, known
 
 
 @triton.jit
@@ -41,52 +116,53 @@ def halves(pairs, dtype: tl.constexpr):
 
 
 @triton.jit
-def attend(
-    q, scale, last, top, total, acc, odd, k, v, page_table, begin, end, pages, k_page, k_token, v_page, v_token,
-    softcap, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr, PAGE_SIZE: tl.constexpr,
-    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, STAGES: tl.constexpr, FP8: tl.constexpr,
-):  # fmt: skip
+def attend(queries, k, v, pages, begin, end, softcap, C: tl.constexpr):
     """Attends to keys begin … end of one KV head. Returns the running maximum, sum and products.
 
-    q is [rows, BLOCK_D] at positions last [rows]; scale [rows] makes q·k base-2 scores (with SOFTCAP plain ones). An
-    fp8 v comes as int16, two values in each. Its tile is transposed in 16-bit units for the tensor cores, as bf16 is;
-    acc and odd hold the products of even and odd dimensions. For other dtypes odd is unchanged.
+    `queries.scale` makes q·k base-2 scores (with SOFTCAP plain ones). An fp8 v comes as int16, two values in each. Its
+    tile is transposed in 16-bit units for the tensor cores, as bf16 is, and two accumulators hold the products of even
+    and odd dimensions.
     """
-    d = tl.arange(0, BLOCK_D)
-    e = tl.arange(0, BLOCK_D // 2 if FP8 else BLOCK_D)
-    for start in tl.range(begin, end, BLOCK_N, num_stages=STAGES):
-        n = start + tl.arange(0, BLOCK_N)
+    q = queries.q
+    acc = tl.full([C.ROWS, C.BLOCK_D // 2 if C.FP8 else C.BLOCK_D], 0.0, tl.float32)
+    odd = acc
+    top, total = tl.full([C.ROWS], float("-inf"), tl.float32), tl.full([C.ROWS], 0.0, tl.float32)
+    d = tl.arange(0, C.BLOCK_D)
+    e = tl.arange(0, C.BLOCK_D // 2 if C.FP8 else C.BLOCK_D)
+    for start in tl.range(begin, end, C.BLOCK_N, num_stages=C.STAGES):
+        n = start + tl.arange(0, C.BLOCK_N)
         inside = n < end
-        k_at, v_at, known = places(
-            start, end, page_table, pages, k_page, k_token, v_page, v_token, PAGE_SIZE, BLOCK_N
-        )  # fmt: skip
-        keys = tl.load(k + k_at[None, :] + d[:, None], mask=known[None, :] & (d < HEAD_DIM)[:, None], other=0.0)
-        scores = tl.dot(q, keys.to(q.dtype), input_precision="ieee") * scale[:, None]
-        if SOFTCAP:  # cap · tanh(s / cap), in base 2
+        k_at, v_at, known = places(start, end, k, v, pages, C.PAGE_SIZE, C.BLOCK_N)
+        keys = tl.load(k.data + k_at[None, :] + d[:, None], mask=known[None, :] & (d < C.HEAD_DIM)[:, None], other=0.0)
+        scores = tl.dot(q, keys.to(q.dtype), input_precision="ieee") * queries.scale[:, None]
+        if C.SOFTCAP:  # cap · tanh(s / cap), in base 2
             scores = softcap * 1.4426950408889634 * (2 * tl.sigmoid(scores * (2 / softcap)) - 1)
-        if PAGE_SIZE:
+        if C.PAGE_SIZE:
             scores = tl.where((inside & (known == 0))[None, :], float("nan"), scores)
         seen = inside[None, :]
-        if CAUSAL:
-            seen = seen & (n[None, :] <= last[:, None])
-        if WINDOW:
-            seen = seen & (last[:, None] - n[None, :] < WINDOW) & (n[None, :] - last[:, None] < WINDOW)
+        if C.CAUSAL:
+            seen = seen & (n[None, :] <= queries.last[:, None])
+        if C.WINDOW:
+            last = queries.last[:, None]
+            seen = seen & (last - n[None, :] < C.WINDOW) & (n[None, :] - last < C.WINDOW)
         scores = tl.where(seen, scores, float("-inf"))
         higher = tl.maximum(top, tl.max(scores, axis=1))
         base = tl.where(higher == float("-inf"), 0.0, higher)
         p = tl.exp2(scores - base[:, None])
         fade = tl.exp2(top - base)
         total = total * fade + tl.sum(p, axis=1)
-        mask = known[:, None] & (e < (HEAD_DIM // 2 if FP8 else HEAD_DIM))[None, :]
-        values = tl.load(v + v_at[:, None] + e[None, :], mask=mask, other=0)
-        if FP8:
+        mask = known[:, None] & (e < (C.HEAD_DIM // 2 if C.FP8 else C.HEAD_DIM))[None, :]
+        values = tl.load(v.data + v_at[:, None] + e[None, :], mask=mask, other=0)
+        if C.FP8:
             low, high = halves(values, q.dtype)
             acc = tl.dot(p.to(q.dtype), low, acc * fade[:, None])
             odd = tl.dot(p.to(q.dtype), high, odd * fade[:, None])
         else:
             acc = tl.dot(p.to(q.dtype), values, acc * fade[:, None], input_precision="ieee")
         top = higher
-    return top, total, acc, odd
+    if C.FP8:
+        acc = tl.reshape(tl.join(acc, odd), [C.ROWS, C.BLOCK_D])
+    return top, total, acc
 
 
 @triton.jit
@@ -99,41 +175,28 @@ def share_of_keys(length, first, split, SPLITS: tl.constexpr, BLOCK_N: tl.conste
 
 
 @triton.jit
-def write(
-    out,
-    row,
-    o_at,
-    o,
-    o_token,
-    o_head,
-    REAL: tl.constexpr,
-    GROUP: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-):
+def write(out, row, o, o_at, C: tl.constexpr):
     """out [rows, BLOCK_D] to o + o_at; row r below REAL is query r // GROUP of grouped head r % GROUP."""
-    d = tl.arange(0, BLOCK_D)
-    to = o_at + (row // GROUP)[:, None] * o_token + (row % GROUP)[:, None] * o_head + d[None, :]
-    tl.store(o + to, out.to(o.dtype.element_ty), mask=(row < REAL)[:, None] & (d < HEAD_DIM)[None, :])
+    d = tl.arange(0, C.BLOCK_D)
+    to = o_at + (row // C.GROUP)[:, None] * o.token + (row % C.GROUP)[:, None] * o.head + d[None, :]
+    tl.store(o.data + to, out.to(o.data.dtype.element_ty), mask=(row < C.REAL)[:, None] & (d < C.HEAD_DIM)[None, :])
 
 
 @triton.jit
-def merge(
-    parts, sums, first, factor, o_at, o, o_token, o_head, REAL: tl.constexpr, GROUP: tl.constexpr,
-    HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, SPLITS: tl.constexpr, CHUNK: tl.constexpr, REAL_BLOCK: tl.constexpr,
-):  # fmt: skip
+def merge(scratch, first, factor, o, o_at, C: tl.constexpr):
     """o = factor · Σ share · part over the splits, in order. A split's share is 2^(its sum) / Σ 2^(sums)."""
-    row, d = tl.arange(0, REAL_BLOCK), tl.arange(0, BLOCK_D)
-    highest = tl.full([REAL_BLOCK], float("-inf"), tl.float32)
-    shares = tl.zeros([REAL_BLOCK], tl.float32)
-    added = tl.zeros([REAL_BLOCK, BLOCK_D], tl.float32)
-    for chunk in tl.range(0, SPLITS, CHUNK):
-        each = chunk + tl.arange(0, CHUNK)
-        valid = (each < SPLITS)[:, None] & (row < REAL)[None, :]
-        at = first + each[:, None] * REAL + row[None, :]
-        weight = tl.load(sums + at, mask=valid, other=float("-inf"), cache_modifier=".cg")
-        written = valid[:, :, None] & (d < HEAD_DIM)[None, None, :]
-        part = tl.load(parts + at[:, :, None] * HEAD_DIM + d[None, None, :], written, other=0.0, cache_modifier=".cg")
+    row, d = tl.arange(0, C.REAL_BLOCK), tl.arange(0, C.BLOCK_D)
+    highest = tl.full([C.REAL_BLOCK], float("-inf"), tl.float32)
+    shares = tl.full([C.REAL_BLOCK], 0.0, tl.float32)
+    added = tl.full([C.REAL_BLOCK, C.BLOCK_D], 0.0, tl.float32)
+    for chunk in tl.range(0, C.SPLITS, C.CHUNK):
+        each = chunk + tl.arange(0, C.CHUNK)
+        valid = (each < C.SPLITS)[:, None] & (row < C.REAL)[None, :]
+        at = first + each[:, None] * C.REAL + row[None, :]
+        weight = tl.load(scratch.sums + at, mask=valid, other=float("-inf"), cache_modifier=".cg")
+        written = valid[:, :, None] & (d < C.HEAD_DIM)[None, None, :]
+        from_ = scratch.parts + at[:, :, None] * C.HEAD_DIM + d[None, None, :]
+        part = tl.load(from_, written, other=0.0, cache_modifier=".cg")
         higher = tl.maximum(highest, tl.max(weight, axis=0))
         base = tl.where(higher == float("-inf"), 0.0, higher)
         share, fade = tl.exp2(weight - base[None, :]), tl.exp2(highest - base)
@@ -141,125 +204,80 @@ def merge(
         added = added * fade[:, None] + tl.sum(part * share[:, :, None], axis=0)
         shares, highest = shares * fade + tl.sum(share, axis=0), higher
     out = added * (factor / tl.where(shares == 0, 1.0, shares))[:, None]
-    write(out, row, o_at, o, o_token, o_head, REAL, GROUP, HEAD_DIM, BLOCK_D)
+    write(out, row, o, o_at, C)
 
 
 @triton.jit
-def finish(
-    top, total, acc, factor, parts, sums, arrivals, pair, split, o_at, o, o_token, o_head,
-    ROWS: tl.constexpr, REAL: tl.constexpr, GROUP: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr,
-    SPLITS: tl.constexpr, CHUNK: tl.constexpr, REAL_BLOCK: tl.constexpr,
-):  # fmt: skip
+def finish(state, factor, scratch, pair, split, o, o_at, C: tl.constexpr):
     """Stores this split's part. The last split of a pair (sequence, KV head) to arrive merges all parts into o.
 
     It adds them in the order of the splits, so the sum does not depend on which split is last.
     """
-    row, d = tl.arange(0, ROWS), tl.arange(0, BLOCK_D)
+    top, total, acc = state
+    row, d = tl.arange(0, C.ROWS), tl.arange(0, C.BLOCK_D)
     out = acc / tl.where(total == 0, 1.0, total)[:, None]
-    if SPLITS == 1:
-        write(out * factor, row, o_at, o, o_token, o_head, REAL, GROUP, HEAD_DIM, BLOCK_D)
+    if C.SPLITS == 1:
+        write(out * factor, row, o, o_at, C)
     else:
-        first = pair * (SPLITS * REAL)
-        at = first + split * REAL + row
-        tl.store(sums + at, tl.where(total == 0, float("-inf"), top + tl.log2(total)), mask=row < REAL)
-        some = ((row < REAL) & (total != 0))[:, None] & (d < HEAD_DIM)[None, :]
-        tl.store(parts + at[:, None] * HEAD_DIM + d[None, :], out, mask=some)
+        first = pair * (C.SPLITS * C.REAL)
+        at = first + split * C.REAL + row
+        tl.store(scratch.sums + at, tl.where(total == 0, float("-inf"), top + tl.log2(total)), mask=row < C.REAL)
+        some = ((row < C.REAL) & (total != 0))[:, None] & (d < C.HEAD_DIM)[None, :]
+        tl.store(scratch.parts + at[:, None] * C.HEAD_DIM + d[None, :], out, mask=some)
         tl.debug_barrier()
-        if tl.atomic_add(arrivals + pair, 1, sem="acq_rel") == SPLITS - 1:
-            tl.store(arrivals + pair, 0)
-            merge(
-                parts, sums, first, factor, o_at, o, o_token, o_head,
-                REAL, GROUP, HEAD_DIM, BLOCK_D, SPLITS, CHUNK, REAL_BLOCK,
-            )  # fmt: skip
+        if tl.atomic_add(scratch.arrivals + pair, 1, sem="acq_rel") == C.SPLITS - 1:
+            tl.store(scratch.arrivals + pair, 0)
+            merge(scratch, first, factor, o, o_at, C)
 
 
 @triton.jit
-def decode(
-    q, k, v, o, parts, sums, arrivals, lengths, page_table, k_scale, v_scale,
-    q_batch, q_token, q_head, o_batch, o_token, o_head, k_first, k_token, k_head, v_first, v_token, v_head,
-    lengths_step, table_step, more, capacity, pages, scale, softcap,
-    HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr, PAGE_SIZE: tl.constexpr,
-    Q_LEN: tl.constexpr, GROUP: tl.constexpr, REAL: tl.constexpr, ROWS: tl.constexpr, REAL_BLOCK: tl.constexpr,
-    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, LENGTHS: tl.constexpr, FP8: tl.constexpr,
-    SPLITS: tl.constexpr, CHUNK: tl.constexpr, STAGES: tl.constexpr,
-):  # fmt: skip
-    """One split of one KV head of one sequence; lengths[b] + more keys are in the cache (LENGTHS false: `capacity`)."""
+def decode(q, k, v, o, scratch, cache, score, C: tl.constexpr):
+    """One split of one KV head of one sequence. Grid: KV heads, splits, sequences.
+
+    q, k, v and o are fields of `Strided`, scratch of `Parts`, cache of `Cache`. lengths[b] + more keys are in the cache
+    (LENGTHS false: `capacity`). score: the scale of q · k, with log2 e unless there is a soft cap, and the soft cap.
+    """
+    q, k, v, o = Strided(*q), Strided(*k), Strided(*v), Strided(*o)
+    scratch, cache = Parts(*scratch), Cache(*cache)
+    scale, softcap = score
     head, split, sequence = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
-    length, wrong = capacity, False
-    if LENGTHS:
-        given = tl.load(lengths + sequence * lengths_step).to(tl.int64) + more
-        wrong = (given < 0) | (given > capacity)
+    length, wrong = cache.capacity, False
+    if C.LENGTHS:
+        given = tl.load(cache.lengths + sequence * cache.lengths_step).to(tl.int64) + cache.more
+        wrong = (given < 0) | (given > cache.capacity)
         length = tl.where(wrong, 0, given).to(tl.int32)
     first = 0
-    if WINDOW:
-        first = tl.maximum(length - Q_LEN - WINDOW + 1, 0)
-    begin, end = share_of_keys(length, first, split, SPLITS, BLOCK_N)
+    if C.WINDOW:
+        first = tl.maximum(length - C.Q_LEN - C.WINDOW + 1, 0)
+    begin, end = share_of_keys(length, first, split, C.SPLITS, C.BLOCK_N)
 
-    if PAGE_SIZE == 0:
-        k += sequence * k_first
-        v += sequence * v_first
-    k += head.to(tl.int64) * k_head
-    v += head.to(tl.int64) * v_head
+    k_data, v_data = k.data, v.data
+    if C.PAGE_SIZE == 0:
+        k_data += sequence * k.first
+        v_data += sequence * v.first
+    k_data += head.to(tl.int64) * k.head
+    v_data += head.to(tl.int64) * v.head
 
-    row, d = tl.arange(0, ROWS), tl.arange(0, BLOCK_D)
-    at = sequence * q_batch + (row // GROUP)[:, None] * q_token + (head * GROUP + row % GROUP)[:, None] * q_head
-    queries = tl.load(q + at + d[None, :], mask=(row < REAL)[:, None] & (d < HEAD_DIM)[None, :], other=0.0)
-    scales = tl.full([ROWS], scale, tl.float32)
+    row, d = tl.arange(0, C.ROWS), tl.arange(0, C.BLOCK_D)
+    at = sequence * q.first + (row // C.GROUP)[:, None] * q.token + (head * C.GROUP + row % C.GROUP)[:, None] * q.head
+    inside = (row < C.REAL)[:, None] & (d < C.HEAD_DIM)[None, :]
+    rows = tl.load(q.data + at + d[None, :], mask=inside, other=0.0)
+    scales = tl.full([C.ROWS], scale, tl.float32)
     factor = tl.where(wrong, float("nan"), 1.0)
-    if FP8:  # e4m3 converts to fp16 exactly; q fits too after its rows are scaled into [-1, 1]
-        wide = queries.to(tl.float32)
+    if C.FP8:  # e4m3 converts to fp16 exactly; q fits too after its rows are scaled into [-1, 1]
+        wide = rows.to(tl.float32)
         largest = tl.max(tl.abs(wide), axis=1)
         largest = tl.where(largest > 0, largest, 1.0)
-        queries = (wide / largest[:, None]).to(tl.float16)
-        scales *= largest * tl.load(k_scale + head)
-        factor *= tl.load(v_scale + head)
-    acc = tl.zeros([ROWS, BLOCK_D // 2 if FP8 else BLOCK_D], tl.float32)
-    top, total, acc, odd = attend(
-        queries, scales, length - Q_LEN + row // GROUP,
-        tl.full([ROWS], float("-inf"), tl.float32), tl.zeros([ROWS], tl.float32), acc, acc,
-        k, v, page_table + sequence * table_step, begin, end, pages, k_first, k_token, v_first, v_token, softcap,
-        HEAD_DIM, BLOCK_D, BLOCK_N, PAGE_SIZE, CAUSAL, WINDOW, SOFTCAP, STAGES, FP8,
+        rows = (wide / largest[:, None]).to(tl.float16)
+        scales *= largest * tl.load(cache.k_scale + head)
+        factor *= tl.load(cache.v_scale + head)
+    state = attend(
+        Queries(rows, scales, length - C.Q_LEN + row // C.GROUP),
+        Strided(k_data, k.first, k.token, k.head), Strided(v_data, v.first, v.token, v.head),
+        Pages(cache.page_table + sequence * cache.table_step, cache.pages), begin, end, softcap, C,
     )  # fmt: skip
-    if FP8:
-        acc = tl.reshape(tl.join(acc, odd), [ROWS, BLOCK_D])
-    finish(
-        top, total, acc, factor, parts, sums, arrivals, sequence * tl.num_programs(0) + head, split,
-        sequence * o_batch + head.to(tl.int64) * GROUP * o_head, o, o_token, o_head,
-        ROWS, REAL, GROUP, HEAD_DIM, BLOCK_D, SPLITS, CHUNK, REAL_BLOCK,
-    )  # fmt: skip
-
-
-class Scratch:
-    """The buffers between splits and merge: new parts for each call, and counters that return to zero.
-
-    A set of counters belongs to one built function and one stream, whose calls run in order. All CUDA graphs of one
-    function share another set, zeroed before any capture: their replays must not overlap.
-    """
-
-    def __init__(self, pairs: int, splits: int, rows: int, head_dim: int) -> None:
-        self.pairs, self.splits, self.rows, self.head_dim = pairs, splits, rows, head_dim
-        self._arrivals: dict[tuple[torch.device, int | None], torch.Tensor] = {}
-        if torch.cuda.is_available():
-            self._counters(torch.device("cuda", torch.cuda.current_device()), None)
-
-    def take(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """parts, sums and arrivals for one call on the device's current stream. Raises ValueError under the capture of
-        a graph on another device than the one that was current when the function was built.
-        """
-        stream: int | None = 0
-        if device.type == "cuda":
-            capturing = torch.cuda.is_current_stream_capturing()
-            stream = None if capturing else torch.cuda.current_stream(device).cuda_stream
-            if capturing and (device, stream) not in self._arrivals:
-                raise ValueError(f"q is on {device}, where this function was not built: a graph cannot capture it")
-        count = self.pairs * self.splits * self.rows if self.splits > 1 else 1
-        parts = torch.empty(count * self.head_dim, dtype=torch.float32, device=device)
-        return parts, torch.empty(count, dtype=torch.float32, device=device), self._counters(device, stream)
-
-    def _counters(self, device: torch.device, stream: int | None) -> torch.Tensor:
-        if (device, stream) not in self._arrivals:
-            self._arrivals[device, stream] = torch.zeros(self.pairs, dtype=torch.int32, device=device)
-        return self._arrivals[device, stream]
+    pair, o_at = sequence * tl.num_programs(0) + head, sequence * o.first + head.to(tl.int64) * C.GROUP * o.head
+    finish(state, factor, scratch, pair, split, o, o_at, C)
 
 
 def row_constants(rows: int, group: int, head_dim: int, splits: int, warps: int) -> dict[str, int]:

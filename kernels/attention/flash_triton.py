@@ -52,8 +52,9 @@ class FlashTriton(Variant):
         """
         import torch
 
-        from kernels.attention.forward_triton import attention_forward, constants
-        from kernels.cuda.pdl_triton import pdl_options
+        from kernels.attention.forward_triton import attention_forward, config
+        from kernels.cuda.pdl_triton import dependent
+        from kernels.cuda.strided_triton import strided
 
         refusal = _refused(case)
         if refusal is not None:
@@ -61,6 +62,8 @@ class FlashTriton(Variant):
         pdl = bool(params.get("pdl"))
         given = _params(case, {name: value for name, value in params.items() if name != "pdl"})
         block_m, scale = given["block_m"], 1 / math.sqrt(case.head_dim)
+        score = scale if case.softcap is not None else scale * math.log2(math.e), case.softcap or 0.0
+        shape = case.heads, case.heads // case.kv_heads, case.q_len, case.kv_len
         rows = _tiles(case.lengths, block_m) if case.lengths is not None else []
         tile_count = len(rows) if case.lengths is not None else -(-case.q_len // block_m)
         tables: dict[torch.device, torch.Tensor] = {}
@@ -73,12 +76,11 @@ class FlashTriton(Variant):
                 return o
             if q.device not in tables:
                 tables[q.device] = torch.tensor(rows, dtype=torch.int32, device=q.device)
+            launch_pdl = dependent(pdl, q.device)
             attention_forward[(case.batch * case.heads * tile_count,)](
-                q, k, v, o, tables[q.device], *q.stride()[:3], *k.stride()[:3], *v.stride()[:3],
-                case.heads, case.heads // case.kv_heads, case.q_len, case.kv_len, tile_count,
-                scale if case.softcap is not None else scale * math.log2(math.e), case.softcap or 0.0,
-                **constants(case, block_m, given["block_n"]), num_warps=given["warps"], num_stages=given["stages"],
-                **pdl_options(pdl, q.device),
+                strided(q), strided(k), strided(v), o, (tables[q.device], tile_count), shape, score,
+                config(case, block_m, given["block_n"], launch_pdl),
+                num_warps=given["warps"], num_stages=given["stages"], launch_pdl=launch_pdl,
             )  # fmt: skip
             return o
 

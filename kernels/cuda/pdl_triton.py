@@ -1,7 +1,6 @@
 """Triton kernels as dependent launches: they begin while the previous kernel runs, and wait before they use memory."""
 
 from functools import cache
-from typing import Any
 
 import torch
 import triton
@@ -19,11 +18,11 @@ def pdl_prologue(PDL: tl.constexpr):
         gdc_wait()
 
 
-def pdl_options(pdl: bool, device: torch.device) -> dict[str, Any]:
-    """What a launch of such a kernel is given; an ordinary one where the device has no dependent launches."""
-    if pdl and device.type == "cuda" and _supports_pdl(device.index):
-        return {"PDL": True, "launch_pdl": True}
-    return {"PDL": False}
+def dependent(pdl: bool, device: torch.device) -> bool:
+    """Whether a launch is a dependent one: `pdl` asks for it, and the device has dependent launches. The kernel's PDL
+    and the launch's `launch_pdl` both take it.
+    """
+    return pdl and device.type == "cuda" and _supports_pdl(device.index)
 
 
 @cache

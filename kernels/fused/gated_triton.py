@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 
 from kernels.check_args import check_tensor
-from kernels.cuda.pdl_triton import pdl_options, pdl_prologue
+from kernels.cuda.pdl_triton import dependent, pdl_prologue
 
 
 @triton.jit
@@ -38,7 +38,7 @@ def gated(gate_up: torch.Tensor, activation: str, block: int = 1024, warps: int 
     n = width // 2
     y = torch.empty((m, n), dtype=gate_up.dtype, device=gate_up.device)
     if m and n:
-        blocks = triton.cdiv(n, block)
+        blocks, launch_pdl = triton.cdiv(n, block), dependent(pdl, gate_up.device)
         _gated[(m * blocks,)](
             gate_up,
             y,
@@ -47,7 +47,8 @@ def gated(gate_up: torch.Tensor, activation: str, block: int = 1024, warps: int 
             blocks,
             GELU=activation == "gelu",
             BLOCK=block,
+            PDL=launch_pdl,
             num_warps=warps,
-            **pdl_options(pdl, gate_up.device),
+            launch_pdl=launch_pdl,
         )
     return y

@@ -1,25 +1,39 @@
 """RMSNorm in Triton: each program takes a block of whole rows; residual, and fp8 with a scale per row, in one pass."""
 
+from typing import NamedTuple
+
 import torch
 import triton
 import triton.language as tl
 
 from kernels.check_args import check_tensor
-from kernels.cuda.pdl_triton import pdl_options, pdl_prologue
+from kernels.cuda.pdl_triton import dependent, pdl_prologue
+
+
+class Config(NamedTuple):
+    """The constants of a build: a program takes ROWS rows of up to BLOCK elements."""
+
+    RESIDUAL: bool
+    QUANTISE: bool
+    ROWS: int
+    BLOCK: int
+    PDL: bool
 
 
 @triton.jit
-def _rmsnorm(
-    x, w, residual, y, total, scales, m, n, x_step, residual_step, eps,
-    RESIDUAL: tl.constexpr, QUANTISE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
-):  # fmt: skip
-    pdl_prologue(PDL)
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    column = tl.arange(0, BLOCK)
+def _rmsnorm(x, residual, w, out, shape, eps, C: tl.constexpr):
+    """x and residual: a pointer and the stride of a row. out: y, total (with RESIDUAL), scales (with QUANTISE)."""
+    pdl_prologue(C.PDL)
+    x, x_step = x
+    residual, residual_step = residual
+    y, total, scales = out
+    m, n = shape
+    row = tl.program_id(0).to(tl.int64) * C.ROWS + tl.arange(0, C.ROWS)
+    column = tl.arange(0, C.BLOCK)
     inside = (row < m)[:, None] & (column < n)[None, :]
     packed = row[:, None] * n + column[None, :]
     wide = tl.load(x + row[:, None] * x_step + column[None, :], mask=inside, other=0.0).to(tl.float32)
-    if RESIDUAL:
+    if C.RESIDUAL:
         wide += tl.load(residual + row[:, None] * residual_step + column[None, :], mask=inside, other=0.0).to(
             tl.float32
         )
@@ -27,7 +41,7 @@ def _rmsnorm(
     mean = tl.sum(wide * wide, axis=1) / n
     weight = tl.load(w + column, mask=column < n, other=0.0).to(tl.float32)
     out = wide * tl.rsqrt(mean + eps)[:, None] * weight[None, :]
-    if QUANTISE:
+    if C.QUANTISE:
         scale = tl.maximum(tl.max(tl.abs(out), axis=1), 1e-30) / 448.0
         tl.store(scales + row, scale, mask=row < m)
         out /= scale[:, None]
@@ -61,9 +75,10 @@ def rmsnorm(
     scales = torch.empty((m, 1), dtype=torch.float32, device=x.device) if values else y
     if m:
         other = x if residual is None else residual
+        launch_pdl = dependent(pdl, x.device)
+        config = Config(residual is not None, values is not None, rows, triton.next_power_of_2(n), launch_pdl)
         _rmsnorm[(triton.cdiv(m, rows),)](
-            x, w, other, y, total, scales, m, n, x.stride(0), other.stride(0), eps,
-            RESIDUAL=residual is not None, QUANTISE=values is not None,
-            ROWS=rows, BLOCK=triton.next_power_of_2(n), num_warps=warps, **pdl_options(pdl, x.device),
+            (x, x.stride(0)), (other, other.stride(0)), w, (y, total, scales), (m, n), eps, config,
+            num_warps=warps, launch_pdl=launch_pdl,
         )  # fmt: skip
     return (y, *((scales,) if values else ()), *(() if residual is None else (total,)))

@@ -9,7 +9,7 @@ from kernels.ops import GatedCase, LmHeadCase, RmsNormCase, RopeCase
 from kernels.ops.gated import gated
 from kernels.ops.lm_head import TOP_K
 from kernels.ops.paged_kv import slots
-from kernels.ops.rope import rope
+from kernels.ops.rope import AppendArguments, rope
 from kernels.registry import Refusal, Variant, register
 
 
@@ -87,20 +87,11 @@ class TorchRope(Variant):
         if not case.append:
             return rope
 
-        def append(
-            q: Any,
-            k: Any,
-            v: Any,
-            cos: Any,
-            sin: Any,
-            k_cache: Any,
-            v_cache: Any,
-            position: Any,
-            page_table: Any = None,
-        ) -> Any:
-            q, k = rope(q, k, cos, sin)
-            at = slots(position, case.q_len, page_table, k_cache.shape[1])
-            k_cache[at], v_cache[at] = k, v
+        def append(*arguments: Any, **named: Any) -> Any:
+            given = AppendArguments(*arguments, **named)
+            q, k = rope(given.q, given.k, given.cos, given.sin)
+            at = slots(given.position, case.q_len, given.page_table, given.k_cache.shape[1])
+            given.k_cache[at], given.v_cache[at] = k, given.v
             return q
 
         return append

@@ -6,6 +6,7 @@ from typing import Any
 from kernels.check_args import gpu_refusal, merge_params
 from kernels.hardware import Gpu
 from kernels.ops import GatedCase, RmsNormCase, RopeCase
+from kernels.ops.rope import AppendArguments
 from kernels.registry import Refusal, Variant, register
 
 WIDEST_ROW = 16_384
@@ -105,14 +106,16 @@ class RopeTriton(Variant):
 
     def build(self, case: RopeCase, params: dict[str, Any]) -> Callable[..., Any]:
         """f(q, k, cos, sin) -> (q, k); with append f(q, k, v, cos, sin, k_cache, v_cache, position, page_table=None)
-        -> q, as `rope_append` documents. Takes `warps` and `pdl`.
+        -> q, as `AppendArguments` and `rope_append` say. Takes `warps` and `pdl`.
         """
         from functools import partial
 
-        from kernels.fused import rope_triton
+        from kernels.fused.rope_triton import rope, rope_append
 
         tuning = merge_params(self.name, params, {**self.space(case)[0], **WITHOUT_PDL})
-        return partial(rope_triton.rope_append if case.append else rope_triton.rope, **tuning)
+        if not case.append:
+            return partial(rope, **tuning)
+        return lambda *arguments, **named: rope_append(AppendArguments(*arguments, **named), **tuning)
 
     def space(self, case: RopeCase) -> list[dict[str, Any]]:
         if case.batch * case.q_len < 1024:

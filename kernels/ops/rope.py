@@ -1,6 +1,6 @@
 """Rotary embedding, with or without the append to a KV cache. Imports without torch."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -82,6 +82,23 @@ class RopeCase(BaseCase):
             return None
         page_size = arguments["k_cache"].shape[1]
         return slots(arguments["position"], self.q_len, arguments.get("page_table"), page_size)
+
+
+class AppendArguments(NamedTuple):
+    """The arguments of a call with `append`, in their order: q [batch, q_len, heads, head_dim], k and v with kv_heads,
+    cos and sin [batch, q_len, head_dim], the caches as in `RopeCase`, position [batch] or [1] for all, the slot of each
+    sequence's first token, and of a paged cache page_table [batch, max_pages] int32.
+    """
+
+    q: "torch.Tensor"
+    k: "torch.Tensor"
+    v: "torch.Tensor"
+    cos: "torch.Tensor"
+    sin: "torch.Tensor"
+    k_cache: "torch.Tensor"
+    v_cache: "torch.Tensor"
+    position: "torch.Tensor"
+    page_table: "torch.Tensor | None" = None
 
 
 def rope(q: "torch.Tensor", k: "torch.Tensor", cos: "torch.Tensor", sin: "torch.Tensor") -> Outputs:

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ from tests.kernels.machine_code import recorded
 TARGET = ("cuda", 90, 32)
 """Back end, compute capability and warp size of a Hopper GPU."""
 
+Types = str | tuple["Types", ...]
 
-def stack_bytes(kernel: Any, types: dict[str, str], constants: dict[str, Any], warps: int, stages: int) -> int:
+
+def stack_bytes(kernel: Any, types: dict[str, Types], constants: dict[str, Any], warps: int, stages: int) -> int:
     """Bytes of stack a thread of the kernel takes: above 0 it spills registers. Arguments as those of `assembled`.
 
     Raises RuntimeError when the binary cannot be read.
@@ -20,27 +23,44 @@ def stack_bytes(kernel: Any, types: dict[str, str], constants: dict[str, Any], w
     return _stack(assembled(kernel, types, constants, warps, stages)["cubin"])
 
 
-def assembled(kernel: Any, types: dict[str, str], constants: dict[str, Any], warps: int, stages: int) -> Any:
+def assembled(kernel: Any, types: dict[str, Types], constants: dict[str, Any], warps: int, stages: int) -> Any:
     """The compiled kernel's `ptx` and `cubin`.
 
-    `types` by argument, such as `*bf16`, `i32` or `fp32`; pointers are taken as aligned to 16 bytes and integers whose
-    type ends in `:16` as divisible by 16.
+    `types` by argument, such as `*bf16`, `i32` or `fp32`; a tuple of them for a tuple. Pointers are taken as aligned to
+    16 bytes and integers whose type ends in `:16` as divisible by 16.
     """
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
     names = kernel.arg_names
-    even = [name for name, kind in types.items() if kind.startswith("*") or kind.endswith(":16")]
     source = ASTSource(
         fn=kernel,
-        signature={name: "constexpr" if name in constants else types[name].removesuffix(":16") for name in names},
+        signature={name: "constexpr" if name in constants else _plain(types[name]) for name in names},
         constexprs={(names.index(name),): value for name, value in constants.items()},
-        attrs={(names.index(name),): [["tt.divisibility", 16]] for name in even},
+        attrs={
+            (names.index(name), *path): [["tt.divisibility", 16]]
+            for name, given in types.items()
+            for path, kind in _leaves(given)
+            if kind.startswith("*") or kind.endswith(":16")
+        },
     )
     compiled = triton.compile(source, target=GPUTarget(*TARGET), options={"num_warps": warps, "num_stages": stages})
     recorded(kernel.__name__, compiled.asm["ptx"].encode(), lambda: ("", compiled.asm["ptx"].encode()), "ptx")
     return compiled.asm
+
+
+def _plain(types: Types) -> Types:
+    return types.removesuffix(":16") if isinstance(types, str) else tuple(map(_plain, types))
+
+
+def _leaves(types: Types, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], str]]:
+    """Every type with its place in the nested tuples."""
+    if isinstance(types, str):
+        yield path, types
+    else:
+        for place, each in enumerate(types):
+            yield from _leaves(each, (*path, place))
 
 
 def _stack(cubin: bytes) -> int:

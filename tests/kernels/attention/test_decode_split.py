@@ -36,23 +36,26 @@ def test_it_is_right_under_the_interpreter():
     ids=str,
 )
 def test_nothing_is_spilled(change):
-    from kernels.attention.decode_triton import decode, row_constants
+    from kernels.attention.decode_triton import Config, decode, row_constants
 
     case = BASE.model_copy(update=change)
+    fp8 = case.kv_dtype == "fp8"
+    strides = ("i32:16",) * 3
+    types = {
+        "q": ("*bf16", *strides), "k": ("*fp8e4nv" if fp8 else "*bf16", *strides),
+        "v": ("*i16" if fp8 else "*bf16", *strides), "o": ("*bf16", *strides), "scratch": ("*fp32", "*fp32", "*i32"),
+        "cache": ("*i32", "i32:16", "i32", "i32:16", "*i32", "i32:16", "i32:16", "*fp32", "*fp32"),
+        "score": ("fp32", "fp32"),
+    }  # fmt: skip
     for tuning in VARIANT.space(case)[:1]:
         group = case.heads // case.kv_heads
-        fixed = {
-            "BLOCK_N": tuning["block"], "PAGE_SIZE": case.page_size or 0, "Q_LEN": case.q_len, "CAUSAL": case.q_len > 1,
-            "WINDOW": case.window or 0, "SOFTCAP": case.softcap is not None, "LENGTHS": case.paged,
-            "FP8": case.kv_dtype == "fp8", "STAGES": tuning["stages"],
+        config = Config(
+            BLOCK_N=tuning["block"], PAGE_SIZE=case.page_size or 0, Q_LEN=case.q_len, CAUSAL=case.q_len > 1,
+            WINDOW=case.window or 0, SOFTCAP=case.softcap is not None, LENGTHS=case.paged, FP8=fp8,
+            STAGES=tuning["stages"],
             **row_constants(case.q_len * group, group, case.head_dim, 16, tuning["warps"]),
-        }  # fmt: skip
-        pointers = dict.fromkeys(("q", "k", "v", "o"), "*bf16") | dict.fromkeys(("lengths", "page_table"), "*i32")
-        pointers |= dict.fromkeys(("parts", "sums", "k_scale", "v_scale"), "*fp32") | {"arrivals": "*i32"}
-        pointers |= {"scale": "fp32", "softcap": "fp32", "more": "i32"}
-        pointers |= {"k": "*fp8e4nv", "v": "*i16"} if case.kv_dtype == "fp8" else {}
-        types = {name: pointers.get(name, "i32:16") for name in decode.arg_names if name not in fixed}
-        assert stack_bytes(decode, types, fixed, tuning["warps"], 3) == 0, tuning
+        )  # fmt: skip
+        assert stack_bytes(decode, types, {"C": config}, tuning["warps"], 3) == 0, tuning
 
 
 @pytest.mark.parametrize(

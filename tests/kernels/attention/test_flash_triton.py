@@ -76,13 +76,13 @@ def test_the_interpreter_agrees_with_the_reference():
     ],
 )
 def test_it_compiles_for_hopper_without_spills(change, tile):
-    from kernels.attention.forward_triton import attention_forward, constants
+    from kernels.attention.forward_triton import attention_forward, config
 
     block_m, block_n, warps, stages = tile
-    fixed = constants(like(dtype="bf16", **change), block_m, block_n) | {"PDL": True}
-    types = dict.fromkeys(attention_forward.arg_names, "i32") | dict.fromkeys("qkvo", "*bf16") | {"tiles": "*i32"}
-    types |= dict.fromkeys([name for name in types if name.endswith(("_row", "_head", "_batch"))], "i32:16")
-    assert stack_bytes(attention_forward, types | {"scale": "fp32", "softcap": "fp32"}, fixed, warps, stages) == 0
+    types = dict.fromkeys("qkv", ("*bf16", *("i32:16",) * 3)) | {"o": "*bf16", "tiles": ("*i32", "i32")}
+    types |= {"shape": ("i32",) * 4, "score": ("fp32", "fp32")}
+    constants = {"C": config(like(dtype="bf16", **change), block_m, block_n, pdl=True)}
+    assert stack_bytes(attention_forward, types, constants, warps, stages) == 0
 
 
 def test_a_tile_for_all_keys_is_offered_where_there_are_no_more():

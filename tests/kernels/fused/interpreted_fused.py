@@ -9,6 +9,7 @@ from kernels.fused.rmsnorm_triton import rmsnorm
 from kernels.fused.rope_triton import rope, rope_append
 from kernels.ops import RmsNormCase, RopeCase, reference
 from kernels.ops.rmsnorm import rmsnorm as reference_rmsnorm
+from kernels.ops.rope import AppendArguments
 from kernels.ops.rope import rope as reference_rope
 from kernels.proof import gate, inputs
 from kernels.registry import variant
@@ -104,7 +105,7 @@ def test_nothing_is_written_outside_the_cache(position):
     call = append_call()
     before = call["k_cache"].clone()
     call["position"][:] = position
-    rope_append(**call)
+    rope_append(AppendArguments(**call))
     assert torch.equal(call["k_cache"], before)
 
 
@@ -112,7 +113,7 @@ def test_a_page_that_there_is_not_is_not_written():
     call = append_call()
     before = call["v_cache"].clone()
     call["page_table"][:] = torch.tensor([-1, 10_000], dtype=torch.int32)[:, None]
-    rope_append(**call)
+    rope_append(AppendArguments(**call))
     assert torch.equal(call["v_cache"], before)
 
 
@@ -132,7 +133,7 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_append_names_the_wrong_argument(name):
     with pytest.raises(ValueError, match=f"^{name} "):
-        rope_append(**append_call() | {name: WRONG[name]})
+        rope_append(AppendArguments(**append_call() | {name: WRONG[name]}))
 
 
 def test_norm_and_gate_name_the_wrong_argument():

@@ -28,11 +28,12 @@ def types(kernel, fixed, **pointers):
     ("rows", "block", "warps", "pdl"), [(1, 2048, 4, True), (2, 2048, 4, False), (1, 16384, 8, False)]
 )
 def test_rmsnorm_compiles_without_spills(rows, block, warps, pdl):
-    from kernels.fused.rmsnorm_triton import _rmsnorm
+    from kernels.fused.rmsnorm_triton import Config, _rmsnorm
 
-    fixed = {"RESIDUAL": True, "QUANTISE": True, "ROWS": rows, "BLOCK": block, "PDL": pdl}
-    pointers = dict.fromkeys(("x", "w", "residual", "total"), "*bf16") | {"y": "*fp8e4nv", "scales": "*fp32"}
-    assert stack_bytes(_rmsnorm, types(_rmsnorm, fixed, **pointers, eps="fp32"), fixed, warps, 1) == 0
+    config = Config(RESIDUAL=True, QUANTISE=True, ROWS=rows, BLOCK=block, PDL=pdl)
+    types = dict.fromkeys(("x", "residual"), ("*bf16", "i32:16")) | {"out": ("*fp8e4nv", "*bf16", "*fp32")}
+    types |= {"w": "*bf16", "shape": ("i32:16", "i32:16"), "eps": "fp32"}
+    assert stack_bytes(_rmsnorm, types, {"C": config}, warps, 1) == 0
 
 
 @pytest.mark.parametrize("gelu", [False, True])
@@ -53,13 +54,14 @@ def test_a_dependent_launch_waits_before_it_touches_memory():
 
 @pytest.mark.parametrize("page_size", [0, 16])
 def test_rope_compiles_without_spills(page_size):
-    from kernels.fused.rope_triton import _rope
+    from kernels.fused.rope_triton import Config, _rope
 
-    fixed = {"HEADS": 32, "KV_HEADS": 8, "HALF": 32, "APPEND": True, "PAGE_SIZE": page_size,
-             "HEADS_BLOCK": 32, "KV_BLOCK": 8, "HALF_BLOCK": 32, "PDL": not page_size}  # fmt: skip
-    pointers = dict.fromkeys(("q", "k", "v", "cos", "sin", "q_out", "k_out", "v_out"), "*bf16")
-    given = types(_rope, fixed, **pointers, position="*i64", page_table="*i32")
-    assert stack_bytes(_rope, given, fixed, 4, 1) == 0
+    config = Config(HEADS=32, KV_HEADS=8, HALF=32, APPEND=True, PAGE_SIZE=page_size,
+                    HEADS_BLOCK=32, KV_BLOCK=8, HALF_BLOCK=32, PDL=not page_size)  # fmt: skip
+    step = "i32:16"
+    types = dict.fromkeys("qkv", ("*bf16", step, step, step)) | {"angles": ("*bf16", step, step) * 2, "q_len": step}
+    types |= {"out": ("*bf16",) * 3 + (step,) * 3, "slots": ("*i64", step, "*i32", step, step, step)}
+    assert stack_bytes(_rope, types, {"C": config}, 4, 1) == 0
 
 
 @pytest.mark.parametrize(
