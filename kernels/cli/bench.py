@@ -148,7 +148,8 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Row
         )
         yield from bench_decode.decode_rows(chosen, ceilings, (device, gpu))
         return
-    from kernels.tune.autotune import Bench, prove_ahead, try_case
+    from kernels.tune.ahead import prove_ahead
+    from kernels.tune.autotune import Bench, try_case
 
     wanted = [each for each in cases(options.group, device.type == "cpu") if (options.only or "") in each.key]
     if not wanted:

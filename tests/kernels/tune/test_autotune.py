@@ -6,7 +6,8 @@ from kernels import registry
 from kernels.hardware import GPUS
 from kernels.measure.timing import Rule
 from kernels.ops import AttentionCase, LinearCase
-from kernels.tune.autotune import Bench, Trial, prove_ahead, try_case
+from kernels.tune.ahead import prove_ahead
+from kernels.tune.autotune import Bench, Trial, try_case
 from kernels.tune.jobs import shared_out
 from tests.kernels import planted
 
