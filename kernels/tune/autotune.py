@@ -11,7 +11,7 @@ import torch
 
 from kernels import registry
 from kernels.hardware import Gpu
-from kernels.measure.roofline import exceeds_peak, floor_ms
+from kernels.measure.roofline import exceeds_peak, floor_ms, in_burst
 from kernels.measure.timing import Rule, Timer, Timing, host_us, interleaved
 from kernels.ops import TORCH_VARIANTS, Case
 from kernels.proof import gate
@@ -210,7 +210,7 @@ def _race(bench: Bench, ready: list[_Runnable], end: float) -> float:
 
 def _note(bench: Bench, trial: Trial, timing: Timing) -> None:
     """Stores the time. A time below what the chip can reach makes the trial impossible."""
-    trial.take(timing, floor_ms(trial.case, bench.ceilings))
+    trial.take(timing, floor_ms(trial.case, in_burst(bench.ceilings)))
     if sentence := exceeds_peak(trial.case, timing.ms, bench.gpu, bench.ceilings):
         trial.gate, trial.reason = "impossible", sentence
 
