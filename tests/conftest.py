@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,3 +50,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def root() -> Path:
     """The repository's root."""
     return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
+    """The database without the audit log's triggers: they refuse the deletion by which some tests clean up."""
+    from django.db import connection
+
+    from workbench.audit import triggers
+
+    with django_db_blocker.unblock():
+        triggers.drop(connection)

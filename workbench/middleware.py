@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
+from ninja.throttling import SimpleRateThrottle
 
 from workbench import disk
 from workers import logs
@@ -26,6 +27,11 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "frame-ancestors 'none'",
     ]
 )
+
+
+def client_address(request: HttpRequest) -> str:
+    """The caller's network address; behind a proxy the one that the proxy reports."""
+    return SimpleRateThrottle.get_ident(SimpleRateThrottle("1/s"), request) or ""
 
 
 class RequestIdMiddleware:

@@ -2,9 +2,13 @@
 
 from typing import Any
 
-from ninja import Router
+from django.http import HttpResponse
+from ninja import Query, Router
 
+from workbench.accounts.audit import exported
+from workbench.accounts.permissions import admin_required
 from workbench.accounts.schemas import Me
+from workbench.audit.services import lines
 
 router = Router(tags=["account"])
 
@@ -19,3 +23,11 @@ def me(request: Any) -> dict[str, str]:
         "role": request.membership.role,
         "scope": token.scope if token else "write",
     }
+
+
+@router.get("/audit", summary="Export the audit log")
+@admin_required
+def audit(request: Any, after: int = Query(0, ge=0), limit: int = Query(1000, ge=1, le=10_000)) -> HttpResponse:
+    """Who did what, oldest first: a JSON object a line. Ask again with `after` = the last `id` until nothing comes."""
+    found = exported(request.organisation, after, limit)
+    return HttpResponse("".join(lines(found)), content_type="application/x-ndjson")

@@ -6,10 +6,13 @@ from django import forms
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
+from django.db import transaction
 
 from workbench.accounts import tokens
 from workbench.accounts.models import ApiToken, Role, User
 from workbench.accounts.throttle import LoginThrottle
+from workbench.audit.models import Action
+from workbench.audit.services import record
 
 
 class LoginForm(AuthenticationForm):
@@ -37,9 +40,12 @@ class PasswordForm(PasswordChangeForm):
     )
 
     def save(self, commit: bool = True) -> User:
-        user: User = super().save(commit)
-        if self.cleaned_data["revoke_tokens"]:
-            tokens.revoke_all(user)
+        with transaction.atomic():
+            user: User = super().save(commit)
+            for membership in user.memberships.select_related("organisation"):
+                record(Action.PASSWORD_CHANGED, membership.organisation, user.email, actor=user)
+            if self.cleaned_data["revoke_tokens"]:
+                tokens.revoke_all(user)
         return user
 
 

@@ -6,6 +6,8 @@ from django.utils.text import slugify
 
 from workbench.accounts.models import ApiToken, Invitation, Membership, Organisation, Role, User
 from workbench.accounts.secrets import keyed_digest, new_link_secret
+from workbench.audit.models import Action
+from workbench.audit.services import record
 
 
 class AccountError(Exception):
@@ -26,6 +28,7 @@ def create_organisation(name: str, admin: User) -> Organisation:
     with transaction.atomic():
         organisation = Organisation.objects.create(name=name, slug=slug)
         Membership.objects.create(organisation=organisation, user=admin, role=Role.ADMIN)
+        record(Action.ORGANISATION_CREATED, organisation, organisation, actor=admin)
     return organisation
 
 
@@ -40,7 +43,15 @@ def invite(organisation: Organisation, invited_by: User, email: str, role: str) 
         invitation = Invitation.objects.create(
             organisation=organisation, email=email, role=role, digest=keyed_digest(secret), invited_by=invited_by
         )
+        record(Action.MEMBER_INVITED, organisation, email, actor=invited_by, role=role)
     return invitation, secret
+
+
+def withdraw(invitation: Invitation) -> None:
+    """Ends an invitation that has not been accepted."""
+    with transaction.atomic():
+        invitation.delete()
+        record(Action.INVITATION_WITHDRAWN, invitation.organisation, invitation.email)
 
 
 def open_invitation(secret: str) -> Invitation | None:
@@ -61,9 +72,11 @@ def accept(invitation: Invitation, user: User) -> Membership:
         open_still = Invitation.objects.filter(pk=invitation.pk, accepted_at=None, expires_at__gt=now)
         if open_still.update(accepted_at=now) != 1:
             raise AccountError("This invitation has been used or has ended; ask for a new one.")
-        membership, _ = Membership.objects.get_or_create(
+        membership, joined = Membership.objects.get_or_create(
             organisation=invitation.organisation, user=user, defaults={"role": invitation.role}
         )
+        if joined:
+            record(Action.MEMBER_JOINED, invitation.organisation, user.email, actor=user, role=invitation.role)
     return membership
 
 
@@ -93,6 +106,8 @@ def change_role(membership: Membership, role: str) -> None:
         if role != Role.ADMIN:
             _keep_an_admin(membership)
         Membership.objects.filter(pk=membership.pk).update(role=role)
+        changed = {"before": membership.role, "after": role}
+        record(Action.MEMBER_ROLE_CHANGED, membership.organisation, membership.user.email, **changed)
 
 
 def remove(membership: Membership) -> None:
@@ -102,3 +117,4 @@ def remove(membership: Membership) -> None:
         tokens = ApiToken.objects.filter(organisation=membership.organisation, user=membership.user, revoked_at=None)
         tokens.update(revoked_at=timezone.now())
         membership.delete()
+        record(Action.MEMBER_REMOVED, membership.organisation, membership.user.email, role=membership.role)

@@ -6,7 +6,8 @@ import math
 from django.conf import settings
 from django.core.cache import cache
 from django.http import HttpRequest
-from ninja.throttling import SimpleRateThrottle
+
+from workbench.middleware import client_address
 
 ADDRESS_FACTOR = 5
 """Many people may share one network address, so an address gets this many times the attempts of one person."""
@@ -14,11 +15,6 @@ ACCOUNT_FACTOR = 10
 """An account that is tried from many addresses gets this many times the attempts from one."""
 KNOWN_SECONDS = 60 * 60 * 24 * 30
 """How long an address counts as the account's own after a login. Strangers cannot lock the owner out there."""
-
-
-def client_address(request: HttpRequest) -> str:
-    """The caller's network address; behind a proxy the one that the proxy reports."""
-    return SimpleRateThrottle.get_ident(SimpleRateThrottle("1/s"), request) or ""
 
 
 def _key(*parts: str) -> str:

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from django.db import DatabaseError
+from django.db import DatabaseError, transaction
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
@@ -11,6 +11,8 @@ from workbench.accounts.models import ApiToken, Membership, Organisation, User
 from workbench.accounts.permissions import can_admin
 from workbench.accounts.secrets import PREFIX_LENGTH, keyed_digest, new_token
 from workbench.accounts.services import AccountError
+from workbench.audit.models import Action
+from workbench.audit.services import record
 
 MOST_LIVING = 100
 """The most tokens of one person in one organisation that are neither revoked nor expired."""
@@ -28,15 +30,17 @@ def issue(
     if _living(ApiToken.objects.filter(organisation=organisation, user=user)).count() >= MOST_LIVING:
         raise AccountError(f"You have {MOST_LIVING} tokens; revoke one that is no longer needed.")
     secret = new_token()
-    token = ApiToken.objects.create(
-        organisation=organisation,
-        user=user,
-        name=name,
-        scope=scope,
-        prefix=secret[:PREFIX_LENGTH],
-        digest=keyed_digest(secret),
-        expires_at=None if days is None else timezone.now() + timedelta(days=days),
-    )
+    with transaction.atomic():
+        token = ApiToken.objects.create(
+            organisation=organisation,
+            user=user,
+            name=name,
+            scope=scope,
+            prefix=secret[:PREFIX_LENGTH],
+            digest=keyed_digest(secret),
+            expires_at=None if days is None else timezone.now() + timedelta(days=days),
+        )
+        record(Action.TOKEN_ISSUED, organisation, token, actor=user, scope=scope, days=days)
     return token, secret
 
 
@@ -84,12 +88,15 @@ def visible(user: User, membership: Membership) -> QuerySet[ApiToken]:
 
 def revoke(token: ApiToken) -> None:
     """Ends the token at once; revoking twice keeps the first time."""
-    ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now())
+    with transaction.atomic():
+        if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()):
+            record(Action.TOKEN_REVOKED, token.organisation, token)
 
 
 def revoke_all(user: User) -> None:
     """Ends every token of `user`, in all organisations."""
-    ApiToken.objects.filter(user=user, revoked_at=None).update(revoked_at=timezone.now())
+    for token in ApiToken.objects.filter(user=user, revoked_at=None).select_related("organisation"):
+        revoke(token)
 
 
 def _living(found: QuerySet[ApiToken]) -> QuerySet[ApiToken]:

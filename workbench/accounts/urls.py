@@ -12,7 +12,7 @@ from django.contrib.auth.views import LogoutView, PasswordChangeView
 from django.urls import path, reverse_lazy
 
 from workbench.accounts.forms import PasswordForm
-from workbench.accounts.views import members, tokens
+from workbench.accounts.views import audit, members, tokens
 from workbench.accounts.views.login import PasswordLogin, remove_passkey
 
 password = PasswordChangeView.as_view(
@@ -42,6 +42,7 @@ urlpatterns = [
     path("members/<uuid:membership_id>/remove/", members.remove_member, name="remove-member"),
     path("invitations/<uuid:invitation_id>/withdraw/", members.withdraw_invitation, name="withdraw-invitation"),
     path("invitations/<str:secret>/", members.invitation, name="invitation"),
+    path("audit/", audit.audit_log, name="audit-log"),
     path("tokens/", tokens.token_list, name="tokens"),
     path("tokens/<uuid:token_id>/revoke/", tokens.revoke_token, name="revoke-token"),
 ]

@@ -2,6 +2,10 @@
 
 from typing import Any
 
+from django.db import transaction
+
+from workbench.audit.models import Action
+from workbench.audit.services import record
 from workbench.prices.models import PriceBookRow
 from workers.documents.prices import PriceBook, default_price_book
 
@@ -17,4 +21,8 @@ def price_book(organisation: Any) -> PriceBook:
 
 def add_price_book(organisation: Any, user: Any, book: PriceBook) -> PriceBookRow:
     """Keep a new dated book; older ones stay as history, and reports keep the copy they were made with."""
-    return PriceBookRow.objects.create(organisation=organisation, document=book.model_dump(), created_by=user)
+    before = price_book(organisation)
+    with transaction.atomic():
+        row = PriceBookRow.objects.create(organisation=organisation, document=book.model_dump(), created_by=user)
+        record(Action.PRICES_CHANGED, organisation, row, actor=user, before=before.model_dump(), after=row.document)
+    return row

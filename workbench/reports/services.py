@@ -2,8 +2,11 @@
 
 from typing import Any
 
+from django.db import transaction
 from django.utils import timezone
 
+from workbench.audit.models import Action
+from workbench.audit.services import record
 from workbench.prices.services import price_book
 from workbench.reports.documents import Snapshot
 from workbench.reports.models import Report
@@ -35,20 +38,33 @@ def freeze(run: Run, user: Any) -> Report:
         stages=stage_times(run),
         results=known,
     )
-    return Report.objects.create(
-        organisation=run.organisation,
-        run=run,
-        title=f"{run.workload.name} on {run.workload.model.name}"[:160],
-        verdict=run.verdict,
-        snapshot=snapshot.model_dump(mode="json"),
-        created_by=user,
-    )
+    with transaction.atomic():
+        report = Report.objects.create(
+            organisation=run.organisation,
+            run=run,
+            title=f"{run.workload.name} on {run.workload.model.name}"[:160],
+            verdict=run.verdict,
+            snapshot=snapshot.model_dump(mode="json"),
+            created_by=user,
+        )
+        record(Action.REPORT_FROZEN, run.organisation, report, actor=user, run=str(run.id))
+    return report
 
 
-def _move(report: Report, old: Report.State, new: Report.State, **changes: Any) -> Report:
-    if Report.objects.filter(id=report.id, state=old).update(state=new, **changes) != 1:
-        report.refresh_from_db()
-        raise ReportError(f"The report is {report.state}, not {old.value}; somebody else may have changed it.")
+MOVES = {
+    Action.REPORT_REVIEWED: (Report.State.DRAFT, Report.State.REVIEWED),
+    Action.REPORT_REOPENED: (Report.State.REVIEWED, Report.State.DRAFT),
+    Action.REPORT_PUBLISHED: (Report.State.REVIEWED, Report.State.PUBLISHED),
+}
+
+
+def _move(report: Report, action: Action, user: Any, **changes: Any) -> Report:
+    old, new = MOVES[action]
+    with transaction.atomic():
+        if Report.objects.filter(id=report.id, state=old).update(state=new, **changes) != 1:
+            report.refresh_from_db()
+            raise ReportError(f"The report is {report.state}, not {old.value}; somebody else may have changed it.")
+        record(action, report.organisation, report, actor=user)
     report.refresh_from_db()
     return report
 
@@ -56,17 +72,14 @@ def _move(report: Report, old: Report.State, new: Report.State, **changes: Any) 
 def review(report: Report, user: Any, note: str) -> Report:
     """A draft becomes reviewed, with the reviewer's note. Raises ReportError when it is not a draft."""
     now = timezone.now()
-    return _move(
-        report, Report.State.DRAFT, Report.State.REVIEWED, note=note.strip(), reviewed_by=user, reviewed_at=now
-    )
+    return _move(report, Action.REPORT_REVIEWED, user, note=note.strip(), reviewed_by=user, reviewed_at=now)
 
 
-def reopen(report: Report) -> Report:
+def reopen(report: Report, user: Any) -> Report:
     """A reviewed report becomes a draft again; its note stays. Raises ReportError when it is not reviewed."""
-    return _move(report, Report.State.REVIEWED, Report.State.DRAFT, reviewed_by=None, reviewed_at=None)
+    return _move(report, Action.REPORT_REOPENED, user, reviewed_by=None, reviewed_at=None)
 
 
 def publish(report: Report, user: Any) -> Report:
     """A reviewed report becomes published, for good. Raises ReportError when it is not reviewed."""
-    now = timezone.now()
-    return _move(report, Report.State.REVIEWED, Report.State.PUBLISHED, published_by=user, published_at=now)
+    return _move(report, Action.REPORT_PUBLISHED, user, published_by=user, published_at=timezone.now())

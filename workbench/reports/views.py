@@ -91,7 +91,7 @@ def review(request: HttpRequest, report_id: UUID) -> HttpResponse:
 def reopen(request: HttpRequest, report_id: UUID) -> HttpResponse:
     """A reviewed report becomes a draft again."""
     report = get_report(request, report_id)
-    return _change(request, report, lambda: services.reopen(report), "The report is a draft again.")
+    return _change(request, report, lambda: services.reopen(report, request.user), "The report is a draft again.")
 
 
 @require_POST

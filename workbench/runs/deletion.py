@@ -11,11 +11,14 @@ from ninja import Field, Schema
 
 from workbench.accounts.permissions import can_admin
 from workbench.api.problems import Problem
+from workbench.audit.models import Action
+from workbench.audit.services import record
 from workbench.intake.models import Model, StoredFile, Workload
 from workbench.runs import garbage
 from workbench.runs.models import Run, StoredArtifact
 
 Deletable = Model | Workload | Run
+DELETED = {Model: Action.MODEL_DELETED, Workload: Action.WORKLOAD_DELETED, Run: Action.RUN_DELETED}
 
 
 class Dependents(Schema):
@@ -67,7 +70,9 @@ def delete(thing: Deletable, membership: Any, with_dependents: bool) -> None:
     """
     with transaction.atomic():
         list(_runs(thing).select_for_update().values_list("pk"))
-        _check(dependents(thing), membership, with_dependents)
+        found = dependents(thing)
+        _check(found, membership, with_dependents)
+        record(DELETED[type(thing)], thing.organisation, thing, **found.model_dump(exclude_defaults=True))
         hashes = _hashes(thing)
         _runs(thing).delete()
         if isinstance(thing, Run):
@@ -109,5 +114,7 @@ def delete_file(artifact: StoredArtifact) -> None:
     """Deletes a file that a stage kept. Raises Problem 409 while its run is open."""
     if artifact.run.is_open:
         raise _conflict("its run is not over; cancel it first")
-    artifact.delete()
+    with transaction.atomic():
+        record(Action.FILE_DELETED, artifact.organisation, artifact, run=str(artifact.run_id))
+        artifact.delete()
     garbage.release({artifact.sha256: artifact.run.finished_at or timezone.now()})

@@ -49,7 +49,7 @@ def test_transitions_are_compare_and_swap(report, account):
     assert Report.objects.get().note == "first"
     services.publish(report, account)
     with pytest.raises(services.ReportError, match="is published, not reviewed"):
-        services.reopen(stale)
+        services.reopen(stale, account)
 
 
 def test_only_a_finished_run_is_frozen(organisation, engineer):

@@ -83,7 +83,7 @@ def remove_member(request: Any, membership_id: Any) -> HttpResponse:
 def withdraw_invitation(request: Any, invitation_id: Any) -> HttpResponse:
     """Ends an invitation that has not been accepted."""
     invitations = Invitation.objects.for_user(request.user).filter(accepted_at=None)
-    get_object_or_404(invitations, pk=invitation_id).delete()
+    services.withdraw(get_object_or_404(invitations, pk=invitation_id))
     messages.success(request, "The invitation has been withdrawn.")
     return redirect("members")
 

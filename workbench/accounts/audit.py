@@ -1,0 +1,44 @@
+"""The filter of the audit log's page."""
+
+from datetime import UTC, datetime, time, timedelta
+from typing import Any
+
+from django import forms
+
+from workbench.audit.models import Action, Entry, EntryQuerySet
+
+DATE = forms.DateInput(attrs={"type": "date"})
+
+
+class AuditFilter(forms.Form):
+    """What, who, whose and when; an empty field leaves nothing out. Days are UTC."""
+
+    action = forms.ChoiceField(choices=[("", "Everything"), *Action.choices], required=False, label="What")
+    actor = forms.CharField(max_length=254, required=False, label="By whom", help_text="Part of the email address.")
+    subject = forms.CharField(max_length=200, required=False, label="To what", help_text="Part of the name, or an id.")
+    since = forms.DateField(required=False, label="From", widget=DATE)
+    until = forms.DateField(required=False, label="To", widget=DATE)
+
+    def applied(self, entries: EntryQuerySet) -> EntryQuerySet:
+        """The entries that a valid form leaves."""
+        asked: dict[str, Any] = self.cleaned_data
+        if asked["action"]:
+            entries = entries.filter(action=asked["action"])
+        if asked["actor"]:
+            entries = entries.filter(actor_email__icontains=asked["actor"])
+        if asked["subject"]:
+            entries = entries.filter(subject__icontains=asked["subject"]) | entries.filter(subject_id=asked["subject"])
+        if asked["since"]:
+            entries = entries.filter(at__gte=_midnight(asked["since"]))
+        if asked["until"]:
+            entries = entries.filter(at__lt=_midnight(asked["until"]) + timedelta(days=1))
+        return entries
+
+
+def exported(organisation: Any, after: int, limit: int) -> list[Entry]:
+    """The organisation's entries behind the one with the id `after`, oldest first, `limit` at most."""
+    return list(Entry.objects.of(organisation).filter(id__gt=after).order_by("id")[:limit])
+
+
+def _midnight(day: Any) -> datetime:
+    return datetime.combine(day, time(), UTC)

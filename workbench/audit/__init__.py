@@ -1,0 +1,1 @@
+"""The audit log: who did what, in rows that are only added."""

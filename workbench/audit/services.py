@@ -1,0 +1,57 @@
+"""Adds entries to the audit log and writes them as JSON lines."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+
+from workbench.audit.models import Action, Entry
+from workbench.middleware import client_address
+from workers.logs import request_id
+
+_request: ContextVar[Any] = ContextVar("audited_request", default=None)
+
+
+class AuditMiddleware:
+    """Keeps the request at hand for `record`. It stands behind the middleware that finds the caller."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        token = _request.set(request)
+        try:
+            return self.get_response(request)
+        finally:
+            _request.reset(token)
+
+
+def record(action: Action, organisation: Any, subject: Any = None, actor: Any = None, **details: Any) -> None:
+    """Adds an entry. Call it in the transaction of what it is about, so that neither exists without the other.
+
+    `subject` is a row or a text. The actor is the caller of the request if not given; without a request it is `actor`,
+    or the system.
+    """
+    request = _request.get()
+    actor = actor or getattr(request, "user", None)
+    token = getattr(request, "api_token", None)
+    Entry.objects.create(
+        action=action,
+        organisation=organisation,
+        actor=actor if getattr(actor, "is_authenticated", False) else None,
+        actor_email=getattr(actor, "email", ""),
+        token=token.prefix if token else "",
+        address=client_address(request)[:45] if request else "",
+        request_id=request_id() if request else "",
+        subject=str(subject or "")[:200],
+        subject_id=str(getattr(subject, "pk", "")),
+        details=details,
+    )
+
+
+def lines(entries: Iterable[Entry]) -> Iterator[str]:
+    """The entries as JSON, one a line."""
+    for entry in entries:
+        yield json.dumps(entry.document, ensure_ascii=False) + "\n"
