@@ -5,6 +5,7 @@ from typing import Any
 from django.contrib import messages
 from django.contrib.auth import login
 from django.contrib.auth.decorators import login_not_required
+from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -20,11 +21,14 @@ from workbench.accounts.models import Invitation, Membership, Role, User
 from workbench.accounts.permissions import admin_required, can_admin
 from workbench.accounts.services import AccountError
 
+PAGE_SIZE = 50
+
 
 def members(request: Any, form: InvitationForm | None = None, link: str = "", status: int = 200) -> HttpResponse:
     """The members of the organisation. An admin invites, changes and removes members here."""
+    found = Membership.objects.for_user(request.user).select_related("user")
     context = {
-        "members": Membership.objects.for_user(request.user).select_related("user"),
+        "page": Paginator(found, PAGE_SIZE).get_page(request.GET.get("page")),
         "invitations": Invitation.objects.for_user(request.user).filter(accepted_at=None)
         if can_admin(request.membership)
         else [],

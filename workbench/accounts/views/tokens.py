@@ -4,6 +4,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
@@ -12,6 +13,8 @@ from django.views.decorators.http import require_POST
 from workbench.accounts import tokens
 from workbench.accounts.forms import TokenForm
 from workbench.accounts.services import AccountError
+
+PAGE_SIZE = 50
 
 
 @never_cache
@@ -29,7 +32,8 @@ def token_list(request: Any) -> HttpResponse:
         except AccountError as error:
             form.add_error(error.field, error.sentence)
         status = 200 if secret else 422
-    context = {"tokens": tokens.visible(request.user, request.membership), "form": form, "secret": secret}
+    page = Paginator(tokens.visible(request.user, request.membership), PAGE_SIZE).get_page(request.GET.get("page"))
+    context = {"page": page, "form": form, "secret": secret}
     return render(request, "accounts/tokens.html", context, status=status)
 
 
