@@ -50,6 +50,7 @@ def test_fits_a_phone_without_complaints(open_page, finished_run, path, scheme):
     page.evaluate(SCROLL)
     wide, seen = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
     assert wide <= seen
+    assert page.locator(".topbar").bounding_box()["height"] <= 100
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -5,6 +5,7 @@ Exit codes: 0 met, 1 missed, 2 usage or bad input, 3 failed, 4 not enough sample
 """
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -96,13 +97,19 @@ def submit(
     wait: Annotated[bool, typer.Option("--wait", help="follow the run; exit 0 met, 1 missed, 3 failed, …")] = False,
     gpu_class: Annotated[str, typer.Option(help="run on this class, such as h200 or cpu")] = "",
     text: Annotated[Path | None, typer.Option(help="text to measure quality on, plain or JSON Lines")] = None,
+    name: Annotated[str, typer.Option(help="name of the workload, instead of the SLA's")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Hand in a model with an SLA and start a run."""
-    document = read_sla(sla, text)
+    document = read_sla(sla, text) | ({"name": name} if name else {})
     api = ctx.obj.api()
     workload = api.post("/workloads", document | {"model": _model_reference(api, model)})
-    run = api.post("/runs", {"workload": workload["id"]} | ({"gpu_class": gpu_class} if gpu_class else {}))
+    try:
+        run = api.post("/runs", {"workload": workload["id"]} | ({"gpu_class": gpu_class} if gpu_class else {}))
+    except CliError:
+        with suppress(CliError):
+            api.delete(f"/workloads/{workload['id']}")
+        raise
     err.print(f"Run {run['id']}  {api.url}/runs/{run['id']}/", highlight=False, soft_wrap=True)
     if wait:
         run = follow(api, run["id"], err)

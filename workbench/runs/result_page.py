@@ -6,11 +6,11 @@ from typing import Any
 from workbench.runs.documents import StageTime
 from workers import budget
 from workers.charts import CHARTS, cells, decisions, latency, plans, provenance, text, timeline
-from workers.charts.base import Figure, Table, metric_label
+from workers.charts.base import Figure, Table
 from workers.charts.svg import draw
 from workers.documents.model import ModelManifest
 from workers.documents.stages import Results
-from workers.documents.workload import Workload
+from workers.documents.workload import Workload, metric_title
 
 PLACED = ("objectives", "latency", "chosen", "time", "roofline", "plans", "decisions", "economics")
 """Charts with a section of their own in the template. The other charts follow at the end of the page."""
@@ -67,7 +67,7 @@ def more_latencies(results: Results) -> list[Drawn]:
     return [
         drawn(
             f"latency-{metric}-{n or 0}",
-            f"{metric_label(metric, n)} before and after",
+            f"{metric_title(metric, n)} before and after",
             "",
             "measured",
             where,

@@ -104,10 +104,3 @@ def beyond(text: str) -> dict[str, list[dict[str, Any]]]:
         "font": {"color": LIMIT, "size": 12},
     }
     return {"annotations": [note]}
-
-
-def metric_label(metric: str, n: int | None = None) -> str:
-    """The metric's name for people: TTF64, TPOT, batch latency."""
-    if metric == "ttf_n":
-        return f"TTF{n}"
-    return metric.replace("_", " ").upper() if len(metric) <= 4 else metric.replace("_", " ").capitalize()

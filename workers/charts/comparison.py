@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from workers.charts import latency, provenance
-from workers.charts.base import PALETTE, Cell, Figure, Table, layout, metric_label
+from workers.charts.base import PALETTE, Cell, Figure, Table, layout
 from workers.charts.text import MISSING, case_label, dollars, number, quantity
 from workers.documents.measurement import Candidate, Distribution
 from workers.documents.stages import Results
-from workers.documents.workload import Workload
+from workers.documents.workload import Workload, metric_title
 
 MOST_RUNS = 6
 VERDICTS = {
@@ -123,7 +123,7 @@ def figure(sides: Sequence[Side]) -> Figure | None:
         )
     unit = _after(sides[0], metric).unit
     form = layout(
-        f"{metric_label(*metric)}, {unit}",
+        f"{metric_title(*metric)}, {unit}",
         "requests within, %",
         yaxis={"range": [0, 103]},
     )
@@ -138,7 +138,7 @@ def _percentiles(sides: Sequence[Side]) -> list[list[Cell]]:
     names = sorted({name for each in found for name in each.percentiles}, key=lambda name: float(name.strip("p")))
     rows: list[list[Cell]] = [
         [
-            f"{metric_label(*metric)} p{name.strip('p')}",
+            f"{metric_title(*metric)} p{name.strip('p')}",
             *(quantity(each.percentiles.get(name), each.unit) for each in found),
         ]
         for name in names

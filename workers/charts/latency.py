@@ -1,10 +1,10 @@
 """Latency before and after as cumulative distributions; percentiles and tails come from every sample."""
 
-from workers.charts.base import AFTER, BEFORE, Chart, Figure, Table, beyond, layout, limit_line, metric_label
+from workers.charts.base import AFTER, BEFORE, Chart, Figure, Table, beyond, layout, limit_line
 from workers.charts.text import number
 from workers.documents.measurement import Distribution
 from workers.documents.stages import Results
-from workers.documents.workload import Objective
+from workers.documents.workload import Objective, metric_title
 
 Metric = tuple[str, int | None]
 DRAWN_POINTS = 2000
@@ -71,7 +71,7 @@ def figure_of(results: Results, metric: Metric) -> Figure | None:
             }
         )
     form = layout(
-        f"{metric_label(*metric)}, {pair[0][2].unit}",
+        f"{metric_title(*metric)}, {pair[0][2].unit}",
         "requests within, %",
         xaxis={"rangemode": "tozero"},
         yaxis={"range": [0, 103]},

@@ -58,8 +58,13 @@ def request_words(traffic: Traffic, generates: bool, counted: Counted) -> str:
 
 
 def percent(value: float | None, digits: int = 1) -> str:
-    """A share as a percentage; `value` is a fraction."""
-    return MISSING if value is None else f"{100 * value:.{digits}f} %"
+    """A share as a percentage; `value` is a fraction. A share that would be rounded to nothing is `<1 %`, `<0.1 %`."""
+    if value is None:
+        return MISSING
+    least = 10.0**-digits
+    if 0 < abs(100 * value) < least / 2:
+        return f"<{least:.{digits}f} %" if value > 0 else f">-{least:.{digits}f} %"
+    return f"{100 * value:.{digits}f} %"
 
 
 def scaled(value: float | None, unit: str = "") -> str:

@@ -12,6 +12,23 @@ Metric = Literal["ttft", "ttf_n", "tpot", "itl", "e2e", "throughput", "batch_lat
 Precision = Literal["fp32", "bf16", "fp16", "int8", "fp8", "nvfp4", "int4"]
 GpuClass = Literal["h200", "h100", "b200", "a100", "l40s", "cpu"]
 
+TITLES: dict[str, str] = {
+    "ttft": "TTFT",
+    "tpot": "TPOT",
+    "itl": "ITL",
+    "e2e": "end-to-end latency",
+    "throughput": "throughput",
+    "batch_latency": "batch latency",
+    "cost_per_mtok": "cost per million tokens",
+}
+"""The names of the metrics for people."""
+
+
+def metric_title(metric: str, n: int | None = None) -> str:
+    """The metric's name for people: `TTF64`, `TPOT`, `batch latency`."""
+    return f"TTF{n}" if metric == "ttf_n" else TITLES.get(metric, metric)
+
+
 BETWEEN_TOKENS = ("tpot", "itl")
 """Metrics that take two tokens of one request."""
 
@@ -74,8 +91,8 @@ class Objective(Document):
     def title(self) -> str:
         """The metric's name for people: `TTF64`."""
         if self.metric == "cost_per_mtok" and self.unit != unit_of(self.metric):
-            return f"COST PER {self.unit.removeprefix('USD/').upper()}"
-        return f"TTF{self.n}" if self.metric == "ttf_n" else self.metric.replace("_", " ").upper()
+            return f"cost per million {self.unit.removeprefix('USD/M ')}"
+        return metric_title(self.metric, self.n)
 
     @property
     def label(self) -> str:
@@ -157,7 +174,12 @@ class Sla(Document):
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:
-        for objective in self.objectives:
+        promised: set[tuple[str, int | None, float]] = set()
+        for index, objective in enumerate(self.objectives):
+            promise = (objective.metric, objective.n, objective.percentile)
+            if promise in promised:
+                raise ValueError(f"objectives: {objective.label} is promised twice; remove number {index + 1}")
+            promised.add(promise)
             if objective.n is not None and objective.n > self.traffic.output_tokens:
                 raise ValueError(
                     f"objectives: {objective.label} asks for token {objective.n}, "

@@ -23,6 +23,7 @@ from pydantic import BaseModel, ValidationError
 
 from workers.documents.stages import Progress, StageFailure, StageInput
 from workers.harness.context import Context, StageError
+from workers.harness.sentences import sentence_of
 
 Stage = Callable[[StageInput, Context], BaseModel]
 
@@ -57,15 +58,6 @@ def main(run: Stage) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
-
-
-def sentence_of(error: BaseException) -> str:
-    """One line for people about an exception: its type and the start of its message, without a traceback."""
-    if isinstance(error, ValidationError):
-        first = error.errors(include_url=False)[0]
-        return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
 
 
 def process_age() -> float | None:

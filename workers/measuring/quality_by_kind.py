@@ -11,6 +11,7 @@ from kernels.model_files import Answer
 from workers.documents.quality import Quality
 from workers.documents.stages import StageInput
 from workers.harness.context import Context, StageError
+from workers.harness.sentences import sentence_of
 from workers.measuring import answers, quality, served_model, texts
 
 QUALITY_SECONDS = 60.0
@@ -36,8 +37,7 @@ def measure(
     try:
         return _judge(document, context, engine.runner("eager", reference), before, after, largest_loss), ""
     except Exception as error:  # a model may fail on inputs that timing never gave it
-        lines = str(error).strip().splitlines()
-        return None, f"{type(error).__name__}: {lines[0][:200].rstrip('.') if lines else 'no message'}"
+        return None, sentence_of(error)
 
 
 def _judge(

@@ -14,6 +14,7 @@ from kernels.proof import logit_gate
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from workers.documents.measurement import Interval
 from workers.documents.stages import PlanTrial, StageInput
+from workers.harness.sentences import sentence_of
 from workers.measuring import quality
 from workers.measuring.served_model import prepared
 from workers.planning import summaries
@@ -67,9 +68,8 @@ class Trier:
                     trial.gate, trial.reason = ("fail", refusal) if refusal else ("pass", trial.reason)
                     trial.primary = None if refusal else self._primary(clients)
         except Exception as error:
-            lines = str(error).strip().splitlines()
             trial.gate = "error"
-            trial.reason = f"It could not run: {type(error).__name__}: {lines[0][:200] if lines else 'no message'}"
+            trial.reason = f"It could not run: {sentence_of(error)}"
         return trial
 
     def _compare(self, runner: Runner, plan: Plan, lossy: bool) -> tuple[str, str]:

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from workbench.cli import app
-from workbench.intake.models import Model, Upload
+from workbench.intake.models import Model, Upload, Workload
 from workbench.runs.models import Run
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -83,13 +83,21 @@ def test_a_bad_text_is_named_by_file_and_line(cli, sla_file, tmp_path, content, 
         ("objectives: [", "sla.yaml: line 1, column 14: broken YAML"),
         ('{"objectives": [}', "sla.yaml: line 1, column 17: broken JSON"),
         ("- a list", "sla.yaml: an SLA is a mapping"),
+        (
+            "objectives: [{metric: ttft, limit: 5}, {metric: ttft, limit: 9}]",
+            "sla.yaml: objectives: TTFT p50 is promised twice; remove number 2",
+        ),
+        (
+            "traffic: {prompt_tokens: 5000}\nobjectives: [{metric: ttft, limit: 5}]",
+            "traffic.prompt_tokens: 5,000 prompt and 64 output tokens are more than the",
+        ),
     ],
 )
 def test_a_bad_sla_is_named_by_file_field_and_reason(cli, sla_file, text, sentence):
     sla_file.write_text(text)
     done = cli("submit", "tiny-llama", "--sla", sla_file, "--wait")
     assert done.exit_code == 2
-    assert f"workbench: {sentence}" in done.stderr
+    assert f"workbench: {sentence}" in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.output
     assert not Run.objects.exists()
 
@@ -129,6 +137,12 @@ def test_an_unknown_model_and_an_impossible_class_are_named(cli, sla_file):
     assert (unknown.exit_code, "model: there is no model 'gpt-17'" in unknown.stderr) == (2, True)
     impossible = cli("submit", "tiny-llama", "--sla", sla_file, "--gpu-class", "b200")
     assert (impossible.exit_code, "gpu_class: the workload allows" in impossible.stderr) == (2, True)
+    assert not Workload.objects.exists(), "a refused submission leaves nothing behind"
+
+
+def test_the_command_names_the_workload(cli, sla_file):
+    assert cli("submit", "tiny-llama", "--sla", sla_file, "--name", "night shift").exit_code == 0
+    assert Workload.objects.get().name == "night shift"
 
 
 def test_without_a_token_it_says_where_to_get_one(sla_file, monkeypatch):

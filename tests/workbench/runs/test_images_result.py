@@ -58,5 +58,5 @@ def test_the_command_counts_images(results):
 
 def test_a_cost_per_million_images_is_called_so():
     promise = Objective(metric="cost_per_mtok", limit=2).counting("images")
-    assert (promise.unit, promise.label) == ("USD/M images", "COST PER M IMAGES p50")
+    assert (promise.unit, promise.label) == ("USD/M images", "cost per million images p50")
     assert Objective.model_validate(promise.model_dump()).unit == "USD/M images"

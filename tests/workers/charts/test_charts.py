@@ -9,7 +9,7 @@ from sample_results import results
 from workers.charts import CHARTS, cells, chosen, decisions, economics, latency, plans, provenance, roofline, timeline
 from workers.charts.base import log_axis
 from workers.charts.svg import draw
-from workers.charts.text import case_label, dollars, number, plain, quantity
+from workers.charts.text import case_label, dollars, number, percent, plain, quantity
 from workers.documents.measurement import Ceilings, Environment, Interval, Telemetry
 from workers.documents.stages import Results
 
@@ -251,3 +251,11 @@ def test_the_ticks_of_a_cpus_roofline_are_in_the_unit_of_its_axis():
 def test_each_ceiling_of_the_roofline_has_a_colour_of_its_own():
     lines = [trace["line"]["color"] for trace in roofline.figure(results())["data"] if trace["mode"] == "lines"]
     assert len(lines) == len(set(lines)) == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "said"),
+    [(0.004, 0, "<1 %"), (0.0004, 1, "<0.1 %"), (-0.0004, 1, ">-0.1 %"), (0.0, 0, "0 %"), (0.006, 0, "1 %")],
+)
+def test_a_small_share_is_not_nothing(value, digits, said):
+    assert percent(value, digits) == said

@@ -183,5 +183,5 @@ def test_a_crash_is_told_in_one_sentence(stack: Stack) -> None:
     run_id = stack.submit("crash baseline")
     run = stack.wait(run_id)
     assert run["state"] == "failed"
-    assert run["error"]["sentence"] == "The baseline stage failed: ValueError: the numbers do not add up"
+    assert run["error"]["sentence"] == "The baseline stage failed: the numbers do not add up (ValueError)"
     assert "Traceback" in (stack.directory / "worker.log").read_text()

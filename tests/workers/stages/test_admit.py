@@ -197,7 +197,7 @@ def test_token_objectives_of_an_encoder_are_refused():
 def test_a_stored_promise_in_tokens_is_refused_where_the_model_gives_images():
     promise = Objective(metric="throughput", limit=1, unit="tokens/s")
     workload = stage_input("admit").workload.model_copy(update={"objectives": [promise]})
-    with pytest.raises(StageError, match=r"THROUGHPUT p50: .* measured in images/s, not tokens/s"):
+    with pytest.raises(StageError, match=r"throughput p50: .* measured in images/s, not tokens/s"):
         admit.check_workload(workload, "other", {}, "cpu", default_price_book(), "images")
 
 

@@ -102,10 +102,11 @@ def _unit_reasons(facts: ModelManifest, document: WorkloadDocument) -> Iterator[
 
 def _length_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[dict[str, str]]:
     positions = value(facts.config, "positions")
-    wanted = document.traffic.prompt_tokens + (document.traffic.output_tokens if facts.kind == "decoder" else 0)
-    if not isinstance(positions, int) or wanted <= positions:
+    prompt, output = document.traffic.prompt_tokens, document.traffic.output_tokens if facts.kind == "decoder" else 0
+    if not isinstance(positions, int) or prompt + output <= positions:
         return []
-    reason = f"{wanted:,} tokens are more than the {positions:,} positions that {facts.name} has"
+    sum_of = f"{prompt:,} prompt and {output:,} output tokens" if output else f"{prompt:,} tokens"
+    reason = f"{sum_of} are more than the {positions:,} positions that {facts.name} has"
     return [{"field": "traffic.prompt_tokens", "reason": reason}]
 
 

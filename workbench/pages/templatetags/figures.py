@@ -6,8 +6,8 @@ from typing import Any
 from django import template
 
 from workers.charts import text
-from workers.charts.base import metric_label
 from workers.documents.measurement import Distribution
+from workers.documents.workload import metric_title
 
 register = template.Library()
 
@@ -36,7 +36,7 @@ def tera(value: float, unit: str) -> str:
 @register.filter
 def metric(distribution: Distribution) -> str:
     """The name of a distribution's metric: TTF64, TPOT."""
-    return metric_label(distribution.metric, distribution.n)
+    return metric_title(distribution.metric, distribution.n)
 
 
 @register.filter

@@ -24,6 +24,23 @@ document.addEventListener("input", (event) => {
   if (event.target.matches("[data-filters]")) filterRows(event.target);
 });
 
+// A command or an identifier gets a button that copies it: <code data-copy>.
+if (navigator.clipboard) {
+  for (const source of document.querySelectorAll("[data-copy]")) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "button button-small copy";
+    button.textContent = "Copy";
+    button.setAttribute("aria-label", `Copy ${source.dataset.copy || "the text"}`);
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(source.textContent.trim());
+      button.textContent = "Copied";
+      setTimeout(() => { button.textContent = "Copy"; }, 1500);
+    });
+    source.after(" ", button);
+  }
+}
+
 // The live part of a run is swapped every other second; only a change of its state is said aloud.
 document.addEventListener("htmx:afterSettle", () => {
   const live = document.querySelector("[data-status]");
