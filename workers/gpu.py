@@ -26,6 +26,7 @@ from workers.child_environment import stage_environment
 from workers.client import Client, Refused, Rejected, Unreachable
 from workers.config import WorkerConfig
 from workers.delivery import celery_app
+from workers.device_memory import memory_gib
 from workers.documents.base import Artifact
 from workers.documents.broker import GPU_TASK, gpu_class_of
 from workers.documents.measurement import Confinement
@@ -216,7 +217,8 @@ def _say_hello(sender: Any, **_: Any) -> None:
     queues = sender.app.amqp.queues.consume_from
     classes = sorted(filter(None, map(gpu_class_of, queues)))
     if classes:
-        hello = Hello(worker=sender.hostname, gpu_classes=classes)
+        memory = memory_gib(classes, WorkerConfig.from_environment().stage_memory_bytes)
+        hello = Hello(worker=sender.hostname, gpu_classes=classes, memory_gib=memory)
         threading.Thread(target=_keep_saying, args=(hello,), name="hello", daemon=True).start()
 
 

@@ -134,11 +134,12 @@ class StoredArtifact(models.Model):
 
 
 class Worker(models.Model):
-    """A GPU worker and one GPU class that it serves."""
+    """A GPU worker and one GPU class that it serves. `memory_gib` is None where the worker does not tell."""
 
     name = models.CharField(max_length=200)
     gpu_class = models.CharField(max_length=16)
     last_seen = models.DateTimeField()
+    memory_gib = models.FloatField(null=True)
 
     class Meta:
         ordering = ("name",)

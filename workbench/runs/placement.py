@@ -12,6 +12,10 @@ from workers.documents.worker_api import WORKER_ALIVE_SECONDS, Hello
 from workers.documents.workload import Workload
 
 
+class TooLarge(Exception):
+    """The model fits no GPU of a living worker; the message is a sentence."""
+
+
 def alive_since() -> datetime:
     """A worker that spoke after this moment is alive."""
     return timezone.now() - timedelta(seconds=WORKER_ALIVE_SECONDS)
@@ -27,12 +31,37 @@ def alive_workers(gpu_class: str) -> int:
     return Worker.objects.filter(last_seen__gte=alive_since(), gpu_class=gpu_class).count()
 
 
+def living_gib() -> dict[str, float]:
+    """GiB of the largest living worker of each class, by the datasheet where a worker does not tell."""
+    rows = Worker.objects.filter(last_seen__gte=alive_since()).values_list("gpu_class", "memory_gib")
+    found: dict[str, float] = {}
+    for name, told in rows:
+        found[name] = max(found.get(name, 0.0), memory_gib(name) if told is None else told)
+    return found
+
+
+def check_fits(workload: Workload, manifest: ModelManifest, gpu_class: str | None) -> None:
+    """Raises TooLarge when workers of the allowed classes, or of `gpu_class`, live and none has enough memory.
+
+    Without one nothing is known of their memory but the datasheet: the run waits for a worker.
+    """
+    allowed = [gpu_class] if gpu_class else workload.constraints.gpu_classes
+    has = {name: gib for name, gib in living_gib().items() if name in allowed}
+    needs = needed_gib(manifest, workload)
+    if not has or needs <= max(has.values()):
+        return
+    largest = max(has, key=lambda name: has[name])
+    raise TooLarge(
+        f"{manifest.name} needs {needs:,.1f} GiB for weights, KV cache and working memory; "
+        f"the largest living worker, of class {largest}, has {has[largest]:,.1f} GiB"
+    )
+
+
 def choose_class(workload: Workload, manifest: ModelManifest) -> str:
-    """The first allowed class with enough memory and a worker, else the first with enough memory."""
-    needed = needed_gib(manifest, workload)
+    """The first allowed class with a worker that has enough memory, else the first with enough by its datasheet."""
+    needed, living = needed_gib(manifest, workload), living_gib()
     allowed = list(workload.constraints.gpu_classes)
-    fits = [name for name in allowed if needed <= memory_gib(name)] or allowed
-    living = alive()
+    fits = [name for name in allowed if needed <= living.get(name, memory_gib(name))] or allowed
     return next((name for name in fits if name in living), fits[0])
 
 
@@ -40,7 +69,9 @@ def greet(hello: Hello) -> None:
     """Records that a worker is alive. A new worker takes runs that wait for a class without a worker."""
     before, now = alive(), timezone.now()
     for gpu_class in hello.gpu_classes:
-        Worker.objects.update_or_create(name=hello.worker, gpu_class=gpu_class, defaults={"last_seen": now})
+        its_own = gpu_class != "cpu" or hello.gpu_classes == ["cpu"]
+        seen = {"last_seen": now, "memory_gib": hello.memory_gib if its_own else None}
+        Worker.objects.update_or_create(name=hello.worker, gpu_class=gpu_class, defaults=seen)
     if not before.issuperset(hello.gpu_classes):
         reroute_waiting()
 

@@ -43,6 +43,10 @@ def create_run(workload: Workload, user: Any, gpu_class: str | None = None) -> R
     allowed = document.constraints.gpu_classes
     if gpu_class and gpu_class not in allowed:
         raise RunError(f"the workload allows {', '.join(allowed)}, not {gpu_class}", "gpu_class")
+    try:
+        workers.check_fits(document, manifest, gpu_class)
+    except workers.TooLarge as error:
+        raise RunError(str(error), "model") from error
     run = Run(
         organisation=workload.organisation,
         workload=workload,

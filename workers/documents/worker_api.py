@@ -85,3 +85,4 @@ class Hello(Document):
 
     worker: str = Field(min_length=1, max_length=200)
     gpu_classes: list[Annotated[str, Field(min_length=1, max_length=16)]] = Field(min_length=1, max_length=16)
+    memory_gib: float | None = Field(None, gt=0, description="of its smallest GPU; on a CPU what a stage may take")

@@ -1,0 +1,56 @@
+"""A model that fits no GPU of a living worker is refused when it is submitted."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from workbench.runs import placement, services
+from workbench.runs.models import Run, Worker
+from workers.device_memory import smallest
+from workers.documents.worker_api import Hello
+
+LISTED = "0, GPU-aa, 143771\n1, GPU-bb, 81559\n2, GPU-cc, [N/A]\n"
+SENTENCE = r"llama-3.2-1b needs 3\.\d GiB for weights, KV cache and working memory; the largest living worker, "
+
+
+def _worker(gpu_class: str, memory_gib: float | None, name: str = "gpu-0@host") -> None:
+    placement.greet(Hello(worker=name, gpu_classes=[gpu_class], memory_gib=memory_gib))
+
+
+def test_a_model_that_fits_no_living_worker_is_refused(workload: Any, engineer: Any) -> None:
+    _worker("h200", 2.5)
+    _worker("cpu", 2, "gpu-cpu-0@host")
+    with pytest.raises(services.RunError, match=SENTENCE + r"of class h200, has 2\.5 GiB") as refused:
+        services.create_run(workload, engineer)
+    assert refused.value.field == "model"
+    assert not Run.objects.exists()
+
+
+def test_the_largest_living_worker_counts_and_its_class_is_chosen(workload: Any, engineer: Any) -> None:
+    _worker("h200", 2.5)
+    _worker("cpu", 64, "gpu-cpu-0@host")
+    assert services.create_run(workload, engineer).gpu_class == "cpu"
+    with pytest.raises(services.RunError, match=SENTENCE):
+        services.create_run(workload, engineer, "h200")
+
+
+def test_without_a_living_worker_the_run_waits_and_says_so(workload: Any, engineer: Any) -> None:
+    _worker("h200", 2.5)
+    Worker.objects.update(last_seen=timezone.now() - timedelta(minutes=5))
+    run = services.create_run(workload, engineer)
+    assert services.waiting_for(run) == "Waiting for a worker of class h200."
+
+
+def test_a_worker_that_does_not_tell_has_what_its_datasheet_says(workload: Any, engineer: Any) -> None:
+    _worker("h200", None)
+    assert services.create_run(workload, engineer).gpu_class == "h200"
+
+
+@pytest.mark.parametrize(
+    ("visible", "gib"),
+    [(None, 79.65), ("0", 140.4), ("GPU-aa", 140.4), ("GPU-aa,GPU-bb", 79.65), ("GPU-cc", None), ("", None)],
+)
+def test_a_worker_reports_its_smallest_visible_gpu(visible: str | None, gib: float | None) -> None:
+    assert smallest(LISTED, visible) == gib
