@@ -10,7 +10,7 @@ from workbench.intake import blobs
 from workbench.intake.models import Model, Workload
 from workbench.runs.models import Event, Run, StageRun, StoredArtifact
 from workers.documents.stages import STAGES, Results, StageFailure
-from workers.stages.report import headline, render
+from workers.report_page import headline, render
 
 SECONDS = {
     "admit": 2,

@@ -3,6 +3,7 @@
 import uuid
 from typing import Any
 
+from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
 from ninja import Query, Router, Status
 
@@ -12,6 +13,7 @@ from workbench.api.problems import Problem
 from workbench.reports import services
 from workbench.reports.models import Report
 from workbench.reports.schemas import NewReport, ReportDetail, ReportSummary, Review
+from workbench.reports.views import file_response
 from workbench.runs.models import Run
 
 router = Router(tags=["reports"])
@@ -44,6 +46,12 @@ def create(request: Any, body: NewReport) -> Any:
 def read(request: Any, report_id: uuid.UUID) -> Report:
     """A report with its snapshot."""
     return _report(request, report_id)
+
+
+@router.get("/reports/{uuid:report_id}/file", summary="Take the report as a file")
+def file(request: Any, report_id: uuid.UUID) -> HttpResponse:
+    """The self-contained HTML file with note, reviewer, dates and prices."""
+    return file_response(_report(request, report_id), download=True)
 
 
 @router.post("/reports/{uuid:report_id}/review", response=ReportSummary, summary="Review a report")

@@ -15,6 +15,7 @@ class Snapshot(Document):
 
     version: Literal[1] = 1
     run_id: str
+    customer: str = ""
     created_at: str
     finished_at: str
     gpu_class: str
@@ -23,3 +24,8 @@ class Snapshot(Document):
     prices: PriceBook
     stages: list[StageTime]
     results: Results
+
+    @property
+    def taken(self) -> dict[str, float]:
+        """Seconds that each stage before the report took."""
+        return {each.stage: each.duration_s for each in self.stages if each.stage != "report"}

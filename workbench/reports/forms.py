@@ -11,5 +11,6 @@ class ReviewForm(forms.Form):
         required=False,
         max_length=4000,
         widget=forms.Textarea(attrs={"rows": 4}),
-        help_text="What the reader should know: risks, next steps, what was agreed. It stands above the verdict.",
+        help_text="What the reader should know: risks, next steps, what was agreed. Markdown, without images; it "
+        "stands below the verdict in what the reader gets.",
     )

@@ -1,17 +1,21 @@
 """A report's way: frozen from a finished run, reviewed with a note, published."""
 
+from datetime import datetime
 from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
+from markupsafe import Markup
 
 from workbench.audit.models import Action
 from workbench.audit.services import record
 from workbench.prices.services import price_book
+from workbench.reports import notes
 from workbench.reports.documents import Snapshot
 from workbench.reports.models import Report
 from workbench.runs.models import Run
 from workbench.runs.services import reading, stage_times
+from workers.report_page import Cover, NoVerdict, render
 
 
 class ReportError(Exception):
@@ -29,6 +33,7 @@ def freeze(run: Run, user: Any) -> Report:
         raise ReportError(unreadable or unreadable_model or unreadable_result)
     snapshot = Snapshot(
         run_id=str(run.id),
+        customer=run.organisation.name,
         created_at=run.created_at.isoformat(),
         finished_at=run.finished_at.isoformat(),
         gpu_class=run.gpu_class,
@@ -83,3 +88,27 @@ def reopen(report: Report, user: Any) -> Report:
 def publish(report: Report, user: Any) -> Report:
     """A reviewed report becomes published, for good. Raises ReportError when it is not reviewed."""
     return _move(report, Action.REPORT_PUBLISHED, user, published_by=user, published_at=timezone.now())
+
+
+def page(report: Report) -> str:
+    """The frozen report as one HTML file, with its note, reviewer, dates and prices. Raises ReportError."""
+    document = report.document
+    cover = Cover(
+        title=report.title,
+        customer=document.customer or report.organisation.name,
+        state=report.get_state_display(),
+        note=notes.html(report.note) if report.state != Report.State.DRAFT else Markup(),
+        frozen=f"{report.created_at:%Y-%m-%d}",
+        reviewed=_signed(report.reviewed_by, report.reviewed_at),
+        published=_signed(report.published_by, report.published_at),
+        prices=document.prices,
+    )
+    try:
+        return render(document, cover)
+    except NoVerdict as error:
+        raise ReportError(str(error)) from error
+
+
+def _signed(person: Any, moment: datetime | None) -> tuple[str, str] | None:
+    """Who and on which day, or None when it has not happened. A login that is gone has no name."""
+    return (str(person or "a former member"), f"{moment:%Y-%m-%d}") if moment else None

@@ -8,6 +8,7 @@ urlpatterns = [
     path("runs/<uuid:run_id>/freeze/", views.create, name="report-create"),
     path("reports/", views.report_list, name="report-list"),
     path("reports/<uuid:report_id>/", views.report_page, name="report"),
+    path("reports/<uuid:report_id>/report.html", views.report_file, name="report-file"),
     path("reports/<uuid:report_id>/review/", views.review, name="report-review"),
     path("reports/<uuid:report_id>/reopen/", views.reopen, name="report-reopen"),
     path("reports/<uuid:report_id>/publish/", views.publish, name="report-publish"),

@@ -5,24 +5,27 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.text import slugify
 from django.views.decorators.http import require_POST, require_safe
 
 from workbench.accounts.permissions import reviewer_required
-from workbench.reports import services
+from workbench.reports import notes, services
 from workbench.reports.forms import ReviewForm
 from workbench.reports.models import Report
 from workbench.runs import result_page
 from workbench.runs.services import headlines
-from workbench.runs.views.runs import get_run
+from workbench.runs.views.runs import REPORT_POLICY, get_run
 
 PAGE_SIZE = 25
 
 
 def get_report(request: HttpRequest, report_id: UUID) -> Report:
     """The report if it is the caller's organisation's; raises Http404."""
-    rows = Report.objects.for_user(request.user).select_related("run", "created_by", "reviewed_by", "published_by")
+    rows = Report.objects.for_user(request.user).select_related(
+        "run", "organisation", "created_by", "reviewed_by", "published_by"
+    )
     return get_object_or_404(rows, id=report_id)
 
 
@@ -60,7 +63,7 @@ def report_page(request: HttpRequest, report_id: UUID) -> HttpResponse:
 def _show(request: HttpRequest, report: Report, form: ReviewForm, status: int = 200) -> HttpResponse:
     document = report.document
     context = result_page.context(document.workload, document.model, document.results, document.stages)
-    context |= {"report": report, "snapshot": document, "form": form}
+    context |= {"report": report, "snapshot": document, "form": form, "note": notes.html(report.note)}
     return render(request, "reports/report.html", context, status=status)
 
 
@@ -72,6 +75,24 @@ def _change(request: HttpRequest, report: Report, change: Any, done: str) -> Htt
     else:
         messages.success(request, done)
     return redirect("report", report.id)
+
+
+@require_safe
+def report_file(request: HttpRequest, report_id: UUID) -> HttpResponse:
+    """The frozen report as one HTML file; `?download` saves it. It may not run scripts."""
+    return file_response(get_report(request, report_id), "download" in request.GET)
+
+
+def file_response(report: Report, download: bool) -> HttpResponse:
+    """The report's file under a policy that forbids scripts, named after its title."""
+    try:
+        response = HttpResponse(services.page(report), content_type="text/html; charset=utf-8")
+    except services.ReportError as error:
+        raise Http404(str(error)) from error
+    response["Content-Security-Policy"] = REPORT_POLICY
+    name = slugify(report.title) or "report"
+    response["Content-Disposition"] = f'{"attachment" if download else "inline"}; filename="{name}.html"'
+    return response
 
 
 @require_POST

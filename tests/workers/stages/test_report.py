@@ -9,7 +9,8 @@ from sample_results import results, stage_input
 
 from workers.documents.stages import Results
 from workers.harness.context import Context, StageError
-from workers.stages.report import headline, render, run
+from workers.report_page import headline, render
+from workers.stages.report import run
 
 
 def test_keeps_a_self_contained_page_and_the_plan(tmp_path):
@@ -62,9 +63,10 @@ def test_a_missed_limit_says_so():
     assert headline(results(after_ms=143).verify).startswith("Missed: TTF64 p50 14")
 
 
-def test_refuses_a_run_that_was_not_verified():
+def test_refuses_a_run_that_was_not_verified(tmp_path):
+    context = Context(tmp_path / "model", tmp_path / "scratch")
     with pytest.raises(StageError, match="no verified result"):
-        render(stage_input().model_copy(update={"results": Results()}))
+        run(stage_input().model_copy(update={"results": Results()}), context)
 
 
 def test_where_no_change_is_recommended_the_report_has_no_ratio():

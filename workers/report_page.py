@@ -1,0 +1,127 @@
+"""A report as one HTML file that opens from a disk, offline, without scripts."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup
+
+from workers import budget
+from workers.charts import CHARTS, cells, plans, provenance, text
+from workers.charts.svg import draw
+from workers.documents.model import ModelManifest
+from workers.documents.prices import PriceBook
+from workers.documents.stages import Results, Verdict, VerifyResult
+from workers.documents.workload import Sla, Workload
+
+VERDICTS: dict[Verdict, str] = {
+    "met": "Met",
+    "missed": "Missed",
+    "not_enough_samples": "Not enough samples",
+    "too_close": "Too close to call",
+}
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+class NoVerdict(ValueError):
+    """The run has no verified result to report."""
+
+
+class Reported(Protocol):
+    """What a report shows: a stage's input, or the snapshot of a frozen report."""
+
+    @property
+    def workload(self) -> Workload: ...
+    @property
+    def model(self) -> ModelManifest: ...
+    @property
+    def results(self) -> Results: ...
+    @property
+    def taken(self) -> Mapping[str, float]:
+        """Seconds that each stage before this one took."""
+
+
+@dataclass(frozen=True)
+class Cover:
+    """What the account team adds to a frozen report. `note` is HTML that was made safe; dates are ISO 8601 days.
+
+    `reviewed` and `published` are a person and a day, or None when that has not happened.
+    """
+
+    title: str
+    customer: str
+    state: str
+    note: Markup
+    frozen: str
+    reviewed: tuple[str, str] | None
+    published: tuple[str, str] | None
+    prices: PriceBook
+
+
+def headline(verify: VerifyResult) -> str:
+    """The result in one line: `Met: TTF64 p50 81.0 ms (limit 100 ms), 3.47x faster than before in the median`."""
+    first = verify.outcomes[0]
+    after, limit = (text.quantity(value, first.objective.unit) for value in (first.after, first.objective.limit))
+    line = f"{VERDICTS[verify.verdict]}: {first.objective.label} {after} (limit {limit})"
+    return f"{line}, {speedup_words(verify)}"
+
+
+def speedup_words(verify: VerifyResult) -> str:
+    """The paired ratio in words; inside the noise floor it is no difference."""
+    if verify.speedup is None:
+        return "no change recommended"
+    ratio = verify.speedup.ratio.value
+    if not verify.speedup.difference:
+        return "no difference to before"
+    return f"{text.times(ratio, verify.outcomes[0].objective.unit)} than before in the median"
+
+
+def _charts(document: Reported) -> list[dict[str, Any]]:
+    drawn = []
+    for chart in CHARTS:
+        figure = chart.figure(document.results)
+        table = chart.table(document.results)
+        drawn.append(
+            {
+                "chart": chart,
+                "svg": draw(figure, chart.title) if figure else "",
+                "headers": cells.headers(table),
+                "rows": cells.rows(table),
+                "provenance": provenance.sentence(document.results, chart.stage),
+            }
+        )
+    return [each for each in drawn if each["rows"]]
+
+
+def render(document: Reported, cover: Cover | None = None) -> str:
+    """The report as HTML; without a cover it calls itself a draft. Raises NoVerdict."""
+    verify = document.results.verify
+    if verify is None:
+        raise NoVerdict("report: the run has no verified result to report")
+    templates = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True)
+    templates.filters |= {"quantity": text.quantity, "number": text.number, "percent": text.percent}
+    templates.filters |= {"scaled": text.scaled, "dollars": text.dollars}
+    workload = document.workload
+    return templates.get_template("report.html").render(
+        document=document,
+        cover=cover,
+        workload=workload,
+        results=document.results,
+        verify=verify,
+        verdicts=VERDICTS,
+        headline=headline(verify),
+        request_words=text.request_words(workload.traffic, document.model.kind == "decoder", document.model.counted),
+        speedup_words=speedup_words(verify),
+        charts=_charts(document),
+        chosen_plan=plans.chosen(document.results),
+        why_chosen=plans.why(document.results),
+        time_words=budget.sentence(workload.constraints.minutes, document.taken),
+        facts=provenance.facts(verify.environment),
+        provenance=provenance.sentence(document.results, "verify"),
+        sla=Sla.model_validate(workload.model_dump(exclude={"model"})).model_dump_json(indent=2, exclude_none=True),
+        plan=json.dumps(verify.plan, indent=2),
+    )
