@@ -25,7 +25,8 @@ from workbench.reports.models import Report  # noqa: E402
 from workbench.runs.models import Run, StoredArtifact  # noqa: E402
 from workers.documents.stages import STAGES  # noqa: E402
 
-LEAVES_OUT = {"logout", "invitation", "kernel"}
+LEAVES_OUT = ("logout", "invitation", "kernel", "mfa_")
+"""Beginnings of names: what changes something, and what depends on a person's second factor."""
 
 
 def ids(rows: Any, field: str = "id") -> list[str]:
@@ -59,7 +60,7 @@ def pages() -> Iterator[str]:
         pattern = queue.pop(0)
         if isinstance(pattern, URLResolver):
             queue += pattern.url_patterns if pattern.namespace is None else []
-        elif isinstance(pattern, URLPattern) and pattern.name and pattern.name not in LEAVES_OUT:
+        elif isinstance(pattern, URLPattern) and pattern.name and not pattern.name.startswith(LEAVES_OUT):
             names = list(pattern.pattern.converters)
             for chosen in itertools.product(*(known[name] for name in names)):
                 yield reverse(pattern.name, kwargs=dict(zip(names, chosen, strict=True)))
