@@ -42,6 +42,8 @@ USUAL_BUILD_SECONDS = 60.0
 """Variants that may take longer to build run only when they are named, or with `--compiled`."""
 COMPARED_TOKENS = 256
 """So much of each row's prompt is compared."""
+PROBED = 8
+"""Ids behind the prompt that are compared, of a runner that reads prompts by a pass of its own."""
 FEWEST, SLOW = 5, 3.0
 """After FEWEST rounds a runner that takes SLOW times as long as the fastest peer is not measured any more."""
 
@@ -97,6 +99,22 @@ class _Run:
         return median_interval(self.ttf64_ms)[0] if self.ttf64_ms else None
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What the eager model says: `logits` of the prompt's beginning, `ids`, and `behind` it the PROBED further ids."""
+
+    ids: torch.Tensor
+    logits: torch.Tensor
+    probe: torch.Tensor
+    behind: torch.Tensor
+
+    @classmethod
+    def of(cls, eager: Runner, prompt: torch.Tensor, generator: torch.Generator) -> "_Known":
+        more = torch.randint(eager.model.config.vocab_size, (len(prompt), PROBED), generator=generator)
+        probe, ids = torch.cat([prompt, more.to(prompt.device)], dim=1), prompt[:, :COMPARED_TOKENS]
+        return cls(ids, eager.logits(ids).float(), probe, eager.logits(probe)[:, prompt.shape[1] :].float())
+
+
 def decode_rows(options: Options, ceilings: dict[str, Any], current_device: tuple[torch.device, Gpu]) -> Iterator[Row]:
     """Rows of every group and runner. Raises KeyError for a model that the catalogue has not."""
     device, gpu = current_device
@@ -115,8 +133,8 @@ def decode_rows(options: Options, ceilings: dict[str, Any], current_device: tupl
 def _measured(model: Any, case: ModelCase, options: Options, gpu: Gpu, ceilings: dict[str, Any]) -> Iterator[Row]:
     generator = torch.Generator().manual_seed(5)
     ids = torch.randint(model.config.vocab_size, (case.batch, case.prompt), generator=generator).to(model.device)
-    expected = engine.runner("eager", model).logits(ids[:, :COMPARED_TOKENS]).float()
-    runs = [_prepared(variant, own, model, ids, expected) for variant, own in _wanted(case, options, gpu)]
+    known = _Known.of(engine.runner("eager", model), ids, generator)
+    runs = [_prepared(variant, own, model, known) for variant, own in _wanted(case, options, gpu)]
     end = time.monotonic() + options.seconds
     for done in range(options.rounds):
         if done >= FEWEST and time.monotonic() > end:
@@ -180,17 +198,20 @@ def _with_weights(case: ModelCase, weights: str) -> ModelCase:
     return case.model_copy(update={"weights": weights, "bytes_per_token": case.bytes_per_token - fewer})
 
 
-def _prepared(variant: WholeModel, case: ModelCase, model: Any, ids: torch.Tensor, expected: torch.Tensor) -> _Run:
+def _prepared(variant: WholeModel, case: ModelCase, model: Any, known: _Known) -> _Run:
     runner = variant.build(case, {})(model)
     try:
         runner.prepare(case.batch, case.prompt, case.tokens)
         if not runner.gives_logits:
             return _Run(variant, case, runner, "pass")
-        found = runner.logits(ids[:, :COMPARED_TOKENS]).float()
-        difference = logit_gate.difference(found, expected)
+        difference = logit_gate.difference(runner.logits(known.ids).float(), known.logits)
+        refusal = logit_gate.refusal(difference, case.weights)
+        refusal = refusal or logit_gate.refusal_after_prompt(
+            runner, known.probe, case.prompt, known.behind, case.weights
+        )
     except Exception as error:
         return _Run(variant, case, runner, "error", f"It could not run: {type(error).__name__}: {str(error)[:200]}")
-    if refusal := logit_gate.refusal(difference, case.weights):
+    if refusal:
         return _Run(variant, case, runner, "fail", refusal)
     return _Run(variant, case, runner, "pass", f"Its logits differ from eager's by {difference:.2%}.")
 

@@ -75,6 +75,13 @@ class Runner(ABC):
         Of a model that does not generate: its output for a main input as in `kernels.engine.inputs`.
         """
 
+    def after_prompt(self, ids: "torch.Tensor", prompt: int) -> "torch.Tensor | None":
+        """Teacher-forced logits [batch, length - prompt, vocab] behind the first `prompt` of ids [batch, length].
+
+        The prompt is read by the pass that reads it in `generate`. None where `logits` reads prompts by that pass.
+        """
+        return None
+
     def encode(self, ids: "torch.Tensor") -> Generation:
         """One forward pass over a main input as in `kernels.engine.inputs`; `times_ns` has one entry."""
         raise ValueError(f"the {self.name} runner cannot run an encoder")

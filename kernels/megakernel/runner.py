@@ -186,30 +186,54 @@ class MegakernelRunner(Runner):
 
         Raises ValueError for ids of no token of the vocabulary: the kernel would read beyond the embedding.
         """
-        check_request(ids, 1)
-        if ids.min() < 0 or ids.max() >= self.shape.vocab:
-            raise ValueError(f"ids: {int(ids.min())} to {int(ids.max())} are not all of 0 to {self.shape.vocab - 1}")
+        self._check_ids(ids)
         if self._machine is None or ids.shape[1] > self._machine.capacity:
             self.prepare(self._machine.layout.batch if self._machine else 1, ids.shape[1], 1)
         machine = self._machine
         assert machine is not None
+        found = [self._forced(machine, rows, 0) for rows in ids.to(machine.gpu).split(machine.layout.batch)]
+        return found[0] if len(found) == 1 else torch.cat(found)
+
+    @torch.no_grad()
+    def after_prompt(self, ids: Tensor, prompt: int) -> Tensor:
+        """See `Runner.after_prompt`: the prompt's pass leaves keys and values, from which the megakernel goes on."""
+        self._check_ids(ids)
+        batch, length = ids.shape
+        if not 0 < prompt < length:
+            raise ValueError(f"prompt: {prompt} of {length} ids leave nothing before or behind")
+        if self._prompts is None or not self._prompts.fits(batch, prompt, length - prompt):
+            self.prepare(batch, prompt, length - prompt)
+        prompts, machine = self._prompts, self._machine
+        assert prompts is not None
+        assert machine is not None
         ids = ids.to(machine.gpu)
+        prompts.read(ids[:, :prompt])
+        return self._forced(machine, ids, prompt)
+
+    def _check_ids(self, ids: Tensor) -> None:
+        check_request(ids, 1)
+        if ids.min() < 0 or ids.max() >= self.shape.vocab:
+            raise ValueError(f"ids: {int(ids.min())} to {int(ids.max())} are not all of 0 to {self.shape.vocab - 1}")
+
+    def _forced(self, machine: Machine, ids: Tensor, start: int) -> Tensor:
+        """Logits [rows, length - start, vocab] float32 of ids [rows, length] from position `start` on.
+
+        At most `layout.batch` rows; keys and values of what precedes lie in the caches.
+        """
         self._cancel[1][0] = 0
-        batch, length = machine.layout.batch, ids.shape[1]
-        out = torch.empty(len(ids), length, self.shape.vocab, dtype=torch.float32, device=machine.gpu)
-        for begin in range(0, len(ids), batch):
-            rows = ids[begin : begin + batch]
-            filled = torch.nn.functional.pad(rows, (0, 1, 0, batch - len(rows))).T.contiguous()
-            for at in range(0, length, FORCED_MOST):
-                count = min(FORCED_MOST, length - at)
-                made = torch.empty(count, batch, self.shape.vocab, dtype=torch.float32, device=machine.gpu)
-                memory, host = pinned(count * batch, -1)
-                forced = filled[at : at + count + 1].contiguous()
-                with self._waiting_for(machine):
-                    machine.launch(forced, at, count, host, self._cancel[1], forced=forced, logits=made)
-                    machine.check()
-                del memory
-                out[begin : begin + len(rows), at : at + count] = made.transpose(0, 1)[: len(rows)]
+        (rows, length), batch, vocab = ids.shape, machine.layout.batch, self.shape.vocab
+        out = torch.empty(rows, length - start, vocab, dtype=torch.float32, device=machine.gpu)
+        filled = torch.nn.functional.pad(ids, (0, 1, 0, batch - rows)).T.contiguous()
+        for at in range(start, length, FORCED_MOST):
+            count = min(FORCED_MOST, length - at)
+            made = torch.empty(count, batch, vocab, dtype=torch.float32, device=machine.gpu)
+            memory, host = pinned(count * batch, -1)
+            forced = filled[at : at + count + 1].contiguous()
+            with self._waiting_for(machine):
+                machine.launch(forced, at, count, host, self._cancel[1], forced=forced, logits=made)
+                machine.check()
+            del memory
+            out[:, at - start : at - start + count] = made.transpose(0, 1)[:rows]
         return out
 
     @property

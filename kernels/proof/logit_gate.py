@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
+    from kernels.engine import Runner
+
 LARGEST_DIFFERENCE = {"bf16": 0.06, "fp16": 0.03, "fp32": 0.01, "fp8": 0.25, "int8": 0.5, "nvfp4": 0.9}
 """Largest relative difference of logits that rounding to a precision explains.
 
@@ -23,3 +25,17 @@ def refusal(found: float, precision: str) -> str | None:
     if found <= allowed:
         return None
     return f"Its logits differ from the model's by {found:.1%}; rounding to {precision} explains {allowed:.0%}."
+
+
+def refusal_after_prompt(
+    runner: "Runner", ids: "torch.Tensor", prompt: int, expected: "torch.Tensor", precision: str
+) -> str | None:
+    """The gate of the pass that reads prompts, where a runner's `logits` goes without it; None if it passes.
+
+    `expected` [batch, length - prompt, vocab] are the model's logits behind the first `prompt` of ids [batch, length].
+    """
+    found = runner.after_prompt(ids, prompt)
+    if found is None:
+        return None
+    said = refusal(difference(found.float().to(expected.device), expected), precision)
+    return f"It reads prompts by another pass. Behind a prompt of {prompt} ids: {said}" if said else None

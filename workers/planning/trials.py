@@ -80,7 +80,8 @@ class Trier:
         expected = expected[: len(logits)]
         if not len(logits) or logits.shape != expected.shape or not bool(torch.isfinite(logits).all()):
             return "fail", "Its logits are not finite, or not as many as the model's."
-        if refusal := logit_gate.refusal(logit_gate.difference(logits, expected), rounding_of(plan)):
+        refusal = logit_gate.refusal(logit_gate.difference(logits, expected), rounding_of(plan))
+        if refusal := refusal or self._after_prompt(runner, plan):
             return "fail", refusal
         return self._disagreement(logits) if lossy else ("pass", "")
 
@@ -90,6 +91,15 @@ class Trier:
         batch = self.document.workload.traffic.batch
         ids = self.yardstick.ids if lossy else self.yardstick.ids[:batch]
         return torch.cat([runner.logits(group).float().cpu() for group in ids.split(batch)])
+
+    def _after_prompt(self, runner: Runner, plan: Plan) -> str | None:
+        """Why the pass that reads prompts is wrong, where the runner has one apart from its `logits`."""
+        assert self.yardstick is not None
+        traffic, ids = self.document.workload.traffic, self.yardstick.ids[: self.document.workload.traffic.batch]
+        if ids.dim() != 2 or ids.shape[1] <= traffic.prompt_tokens:
+            return None
+        expected = self.yardstick.logits[: len(ids), traffic.prompt_tokens :]
+        return logit_gate.refusal_after_prompt(runner, ids, traffic.prompt_tokens, expected, rounding_of(plan))
 
     def _disagreement(self, logits: torch.Tensor) -> tuple[str, str]:
         """Holds a lossy plan to the workload's largest quality loss, as far as a quick look can say."""

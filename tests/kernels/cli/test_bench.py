@@ -143,18 +143,23 @@ def test_bench_decode_offers_every_precision_beside_the_peers():
     assert "megakernel" not in weights
 
 
+@pytest.mark.parametrize("behind", [False, True], ids=["every id", "behind the prompt"])
 @pytest.mark.parametrize(("planted", "gate"), [(0.0, "pass"), (0.02, "pass"), (0.5, "fail")])
-def test_bench_decode_looks_at_every_row_of_a_batch(planted, gate):
+def test_bench_decode_looks_at_every_row_of_a_batch(planted, gate, behind):
     generator = torch.Generator().manual_seed(1)
     expected = torch.randn(8, 16, 50, generator=generator)
     wrong = expected.clone()
     wrong[5] += planted * torch.randn(16, 50, generator=generator)
     runner = SimpleNamespace(
-        gives_logits=True, prepare=lambda *sizes: None, logits=lambda ids: wrong[: len(ids), : ids.shape[1]]
+        gives_logits=True,
+        prepare=lambda *sizes: None,
+        logits=lambda ids: (expected if behind else wrong)[: len(ids), : ids.shape[1]],
+        after_prompt=lambda ids, prompt: wrong[:, prompt:] if behind else None,
     )
     variant = SimpleNamespace(build=lambda case, params: lambda model: runner)
-    case = ModelCase(model="tiny-llama", weights="bf16", batch=8, prompt=16, tokens=64)
-    run = bench_decode._prepared(variant, case, None, torch.zeros(8, 16, dtype=torch.int64), expected)
+    case = ModelCase(model="tiny-llama", weights="bf16", batch=8, prompt=12, tokens=64)
+    ids = torch.zeros(8, 16, dtype=torch.int64)
+    run = bench_decode._prepared(variant, case, None, bench_decode._Known(ids, expected, ids, expected[:, 12:]))
     assert run.gate == gate, run.reason
 
 

@@ -35,6 +35,15 @@ class ZeroRunner(EagerRunner):
         return Generation([[0] * tokens] * len(prompt), [start_ns + 1000 * (n + 1) for n in range(tokens)], start_ns)
 
 
+class WrongPrompts(ZeroRunner):
+    """Its logits are honest, and so is what it serves, but behind a prompt it computes something else."""
+
+    generate = EagerRunner.generate
+
+    def after_prompt(self, ids: torch.Tensor, prompt: int) -> torch.Tensor:
+        return self.logits(ids.flip(1))[:, prompt:]
+
+
 class Zeros(WholeModel):
     name, runner_name = "megakernel", "megakernel"
     summary = "planted"
@@ -63,6 +72,15 @@ def test_compose_refuses_made_up_ids(context):
     assert trial.gate == "fail"
     assert "The ids that it served are not the model's" in trial.reason
     assert trial.primary is None
+    assert not trial.chosen
+
+
+def test_compose_judges_logits_behind_the_pass_that_reads_prompts(context, monkeypatch):
+    monkeypatch.setitem(running.RUNNERS, "megakernel", f"{__name__}.WrongPrompts")
+    trial = next(each for each in composed(context, []).trials if each.label == "megakernel")
+    assert trial.gate == "fail"
+    said = "It reads prompts by another pass. Behind a prompt of 16 ids: Its logits differ from the model's by "
+    assert trial.reason.startswith(said)
     assert not trial.chosen
 
 
