@@ -20,7 +20,7 @@ LEAST_WORK = {
     "baseline": "loading the model and two requests",
     "profile": "loading the model and the trace of a request",
     "explore": "proving the variants that were begun",
-    "compose": "building and timing one alternative to what runs today",
+    "compose": "one alternative to what runs today, and every build that was begun",
     "verify": "nine pairs of requests, and quality over as many tokens or answers as proof takes",
 }
 """What a stage does even when its time is up."""

@@ -1,6 +1,8 @@
 """Tables of matrix products and the LM head."""
 
+from collections.abc import Mapping
 from statistics import geometric_mean
+from typing import Any
 
 from benchmarks.documents import LAUNCH_MS, Row, bandwidth_bound_us, bandwidth_share, document, one, rows
 from benchmarks.tables.writing import LIBRARY, markdown, ratio, shares, table, us
@@ -185,13 +187,18 @@ def lm_head_lossy() -> str:
     return markdown(["rows", "choice", "fp8", "NVFP4", "int4"], lines)
 
 
+def _rates(ceilings: Mapping[str, Any]) -> str:
+    rates = ", ".join(f"{name} {rate:,.0f} TFLOP/s" for name, rate in ceilings["matrix_tflops"].items())
+    return f"{ceilings['read_tbps']:.2f} TB/s read, {ceilings['copy_tbps']:.2f} TB/s copied, {rates}"
+
+
 @table("bench-sample")
 def bench_sample() -> str:
     """What `bench gemm` prints of one product, shortened."""
     ceilings = document(LIBRARY)["ceilings"]
-    rates = ", ".join(f"{name} {rate:,.0f} TFLOP/s" for name, rate in ceilings["matrix_tflops"].items())
-    memory = f"{ceilings['read_tbps']:.2f} TB/s read, {ceilings['copy_tbps']:.2f} TB/s copied"
-    lines = [f"Ceilings here: {memory}, {rates}; an empty launch takes {ceilings['launch_us']:.1f} µs."]
+    lines = [f"Ceilings here: {_rates(ceilings)}; an empty launch takes {ceilings['launch_us']:.1f} µs."]
+    if ceilings.get("burst"):
+        lines[0] += f" In bursts: {_rates(ceilings['burst'])}."
     for variant in ("torch_linear", "gemm_hopper", "skinny"):
         row = linear(variant, (1, 16384, 2048), weights="bf16", epilogue="none")
         time = f"{row['ms']:.4f} ms [{row['ms_low']:.4f}, {row['ms_high']:.4f}]"

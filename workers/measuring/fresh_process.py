@@ -4,6 +4,8 @@ Verify starts it, so it runs in verify's confinement and dies with it.
 """
 
 import argparse
+import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -64,3 +66,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 if __name__ == "__main__":
     main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # compilers' pools of processes would hold it up
