@@ -1,4 +1,8 @@
-"""The megakernel with weights in lower precision, as whole-model variants. Imports without torch."""
+"""The megakernel with weights in lower precision, as whole-model variants. Imports without torch.
+
+Their weights are rounded by GPTQ (`rounding.py`) while they are built. A plan without the option `rounding` rounds to
+nearest.
+"""
 
 from kernels.megakernel.variant import Megakernel
 from kernels.registry import register
@@ -11,7 +15,8 @@ class MegakernelFp8(Megakernel):
     name = "megakernel_fp8"
     summary = "the megakernel with e4m3 weights, a power-of-two scale per row"
     lossy = True
-    options = {"weights": "fp8"}
+    build_seconds = 30.0
+    options = {"weights": "fp8", "rounding": {"method": "gptq"}}
 
 
 @register
@@ -21,4 +26,5 @@ class MegakernelNvfp4(Megakernel):
     name = "megakernel_nvfp4"
     summary = "the megakernel with e2m1 weights, an e4m3 scale per 16, a power-of-two scale per matrix"
     lossy = True
-    options = {"weights": "nvfp4"}
+    build_seconds = 30.0
+    options = {"weights": "nvfp4", "rounding": {"method": "gptq"}}

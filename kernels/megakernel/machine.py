@@ -14,6 +14,7 @@ from kernels.megakernel.exclusive_launch import exclusive_launch
 from kernels.megakernel.flagged_words import word_shapes
 from kernels.megakernel.instructions import OP_NAMES
 from kernels.megakernel.layout import Layout
+from kernels.megakernel.rounding import RoundedWeights
 from kernels.megakernel.shape import Shape
 from kernels.megakernel.uploads import uploads
 from kernels.ops.sampling import Samplings, of_batch
@@ -32,16 +33,25 @@ class Machine:
     """The megakernel of a transformers model `model` (bf16, on a GPU) for `layout.batch` sequences.
 
     `keys` and `values` are [layers, batch, capacity, kv_heads, head_dim] bf16: the prompt's pass writes them.
+    `rounded` as for `uploads`.
     """
 
-    def __init__(self, model: Any, shape: Shape, layout: Layout, capacity: int, tuning: device.Tuning) -> None:
+    def __init__(
+        self,
+        model: Any,
+        shape: Shape,
+        layout: Layout,
+        capacity: int,
+        tuning: device.Tuning,
+        rounded: RoundedWeights | None = None,
+    ) -> None:
         self.shape, self.capacity, self.tuning = shape, capacity, tuning
         self.gpu = model.lm_head.weight.device
         device.check_present(layout.sms, torch.cuda.get_device_properties(self.gpu).multi_processor_count)
         made = device.built(shape, layout, tuning)
         self.program, self.constants, self.kernel = made.program, made.constants, made.kernel
         self.layout = self.program.layout
-        self._held: dict[str, Tensor] = uploads(model, self.program, capacity) | self._caches()
+        self._held: dict[str, Tensor] = uploads(model, self.program, capacity, rounded) | self._caches()
         self.keys, self.values = self._held["k_cache"], self._held["v_cache"]
         self._maps = self._maps_of_caches() if self.constants["KEYS_IN_RING"] else {}
         self.longest = max(len(each) for each in self.program.instructions)

@@ -10,6 +10,7 @@ from kernels.megakernel.weights import ALIGNMENT, CODES_BYTES, Format, nvfp4_mix
 if TYPE_CHECKING:
     import torch
 
+    from kernels.megakernel.rounding import RoundedWeights
     from kernels.quant.power_of_two import Quantised
 
 
@@ -109,10 +110,37 @@ def quantised(weight: "torch.Tensor", weights: str) -> "Quantised":
     return Quantised(weight, torch.ones(len(weight), device=weight.device))
 
 
-def pack(model: Any, program: Program) -> tuple["torch.Tensor", "torch.Tensor"]:
+def coded(model: Any, weights: str, found: "RoundedWeights | None") -> Iterator[tuple[int, int, "Quantised"]]:
+    """(product, layer, codes) of every matrix, the LM head's rows filled up to a multiple of 16.
+
+    `found` are codes that the model was rounded to before; without them each matrix is rounded to nearest.
+    """
+    import torch
+
+    head, layers = model.lm_head.weight, len(model.model.layers)
+    missing = -len(head) % 16
+    if found is None:
+        for layer in range(layers):
+            for matrix, weight in matrices(model, layer):
+                yield matrix, layer, quantised(weight, weights)
+        yield HEAD, layers, quantised(torch.nn.functional.pad(head, (0, 0, 0, missing)), weights)
+        return
+    for layer, held in enumerate(found.layers):
+        both = held["gate_up"]
+        tiles = torch.arange(len(both.codes), device=head.device).view(2, -1, 8).transpose(0, 1).flatten()
+        yield QKV, layer, held["qkv"]
+        yield OUT, layer, held["o"]
+        yield GATE_UP, layer, both.rows(tiles)
+        yield DOWN, layer, held["down"]
+    filled = found.lm_head.rows(torch.arange(len(head) + missing, device=head.device).clamp(max=len(head) - 1))
+    filled.codes[len(head) :] = 0
+    yield HEAD, layers, filled
+
+
+def pack(model: Any, program: Program, found: "RoundedWeights | None" = None) -> tuple["torch.Tensor", "torch.Tensor"]:
     """All weights as they stream, uint8, and where each SM's begin and the last ends, int64 [sms + 1].
 
-    The model is left as it is.
+    `found` as for `coded`. The model is left as it is.
     """
     import torch
 
@@ -129,18 +157,15 @@ def pack(model: Any, program: Program) -> tuple["torch.Tensor", "torch.Tensor"]:
             places.setdefault((section.layer, section.matrix), []).append((section, at))
             at += section.units * form.unit_bytes(section.k_tiles)
 
-    def place(matrix: int, layer: int, weight: "torch.Tensor") -> None:
-        found, cut = quantised(weight, form.name), {}
+    def place(matrix: int, layer: int, codes: "Quantised") -> None:
+        cut: dict[tuple[int, int], torch.Tensor] = {}
         for s, begin in places.get((layer, matrix), []):
             if (s.k_tile, s.k_tiles) not in cut:
-                cut[s.k_tile, s.k_tiles] = streams(found, form, s.k_tile, s.k_tiles)
+                cut[s.k_tile, s.k_tiles] = streams(codes, form, s.k_tile, s.k_tiles)
             piece = cut[s.k_tile, s.k_tiles][s.tile : s.tile + s.units]
             packed[begin : begin + piece.numel()].view(piece.shape).copy_(piece)
 
     with torch.no_grad():
-        for layer in range(program.shape.layers):
-            for matrix, weight in matrices(model, layer):
-                place(matrix, layer, weight)
-        missing = -program.shape.vocab % 16
-        place(HEAD, program.shape.layers, torch.nn.functional.pad(head, (0, 0, 0, missing)))
+        for matrix, layer, codes in coded(model, form.name, found):
+            place(matrix, layer, codes)
     return packed, offsets

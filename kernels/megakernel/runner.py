@@ -24,10 +24,10 @@ from kernels.megakernel.device import Tuning
 from kernels.megakernel.layout import default_layout
 from kernels.megakernel.machine import Machine
 from kernels.megakernel.program import Program
+from kernels.megakernel.rounding import RoundedWeights, Rounding, rounded_decoder, rounded_weights
 from kernels.megakernel.shape import BATCH_MOST, shape_of
 from kernels.megakernel.weights import format_of
 from kernels.ops.sampling import Samplings, of_batch
-from kernels.quant.power_of_two import rounded_decoder
 
 CAPACITY_STEP = 64
 LOOK_NS = 1_000_000
@@ -45,7 +45,8 @@ def pinned(count: int, fill: int) -> tuple[Any, np.ndarray]:
 
 
 class MegakernelRunner(Runner):
-    """Options: `weights` (bf16, fp8 or nvfp4), `layout` and `tuning` (their fields).
+    """Options: `weights` (bf16, fp8 or nvfp4), `rounding` (the fields of `Rounding`; without it, to nearest), `layout`
+    and `tuning` (their fields).
 
     The prompt's pass is made of the plan's variants `parts`, or, without any, of the usual ones for the prompt that a
     cache was made for. In lower precision it takes the same rounded weights, from a bf16 copy made when it is prepared;
@@ -68,6 +69,8 @@ class MegakernelRunner(Runner):
         self.weights = format_of(self.options.get("weights", "bf16")).name
         if "weights" in self.options.get("layout", {}):
             raise ValueError("layout: the precision is named by the option weights, for the prompt's pass as well")
+        self._rounding = Rounding.model_validate(self.options.get("rounding", {}))
+        self._rounded: RoundedWeights | None = None
         self._compact: decoder.Decoder | None = None
         self._machine: Machine | None = None
         self._parts = parts
@@ -86,14 +89,24 @@ class MegakernelRunner(Runner):
             layout = default_layout(self.shape, batch, capacity, self.weights, sms)
             layout = replace(layout, **self.options.get("layout", {}))
             tuning = Tuning(**self.options.get("tuning", {}))
-            self._machine = Machine(self.model, self.shape, layout, capacity, tuning)
+            self._round()
+            self._machine = Machine(self.model, self.shape, layout, capacity, tuning, self._rounded)
             self._prompts = self._prompts_of(self._machine, Traffic(batch, prompt, tokens))
         self.generate(torch.zeros(batch, prompt, dtype=torch.int64, device=self.model.device), tokens)
 
+    def _round(self) -> None:
+        """Rounds the weights once, for the prompt's pass and the kernel."""
+        if self._compact is not None:
+            return
+        compact = decoder.Decoder(self.model)
+        if self.weights != "bf16":
+            self._rounded = rounded_weights(self.model, compact, self.weights, self._rounding)
+            compact = rounded_decoder(compact, self._rounded)
+        self._compact = compact
+
     def _prompts_of(self, machine: Machine, traffic: Traffic) -> Prompts:
         """Prompts that leave their keys and values in the machine's caches."""
-        if self._compact is None:
-            self._compact = rounded_decoder(decoder.Decoder(self.model), self.weights)
+        assert self._compact is not None
         gpu = gpu_of(machine.gpu)
         parts = self._parts or BoundVariants(prompt_ops(LayerOps(self._compact, traffic), gpu), gpu)
         cos, sin = self._compact.rope_table(machine.capacity)
@@ -253,5 +266,5 @@ class MegakernelRunner(Runner):
         return self._machine.trace.cpu().numpy().view(np.uint64)
 
     def close(self) -> None:
-        self._machine = self._prompts = self._compact = self._parts = None
+        self._machine = self._prompts = self._compact = self._rounded = self._parts = None
         super().close()

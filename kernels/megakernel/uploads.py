@@ -8,10 +8,13 @@ from torch import Tensor
 
 from kernels.megakernel.pack import pack
 from kernels.megakernel.program import Program
+from kernels.megakernel.rounding import RoundedWeights
 
 
-def uploads(model: Any, program: Program, capacity: int) -> dict[str, Tensor]:
+def uploads(model: Any, program: Program, capacity: int, rounded: RoundedWeights | None = None) -> dict[str, Tensor]:
     """The arrays of a transformers decoder (bf16) by their names in `Params`, on the model's device.
+
+    `rounded` are the codes of its weights; without them they are rounded to nearest.
 
     `weights` uint8 and `weight_offset` int64 [sms + 1]; `program` int32 [n, 16] and `program_start` int32 [sms];
     `embedding` [vocab, hidden]; `norms` float32 [2 layers + 1, hidden]; `rope` float32 [capacity, head_dim / 2, 2];
@@ -19,7 +22,7 @@ def uploads(model: Any, program: Program, capacity: int) -> dict[str, Tensor]:
     """
     core, layers = model.model, model.model.layers
     gpu = model.lm_head.weight.device
-    packed, offsets = pack(model, program)
+    packed, offsets = pack(model, program, rounded)
     norms = [norm.weight for each in layers for norm in (each.input_layernorm, each.post_attention_layernorm)]
     held = {
         "weights": packed,

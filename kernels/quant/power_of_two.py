@@ -8,7 +8,6 @@ are floating-point, that costs nothing but range at the lower end.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,6 +33,11 @@ class Quantised:
     row_scales: Tensor
     block_scales: Tensor | None = None
 
+    def rows(self, chosen: Tensor) -> "Quantised":
+        """The matrix of the `chosen` rows [n] int64, in their order."""
+        blocks = None if self.block_scales is None else self.block_scales[chosen]
+        return Quantised(self.codes[chosen], self.row_scales[chosen], blocks)
+
     def values(self) -> Tensor:
         """The matrix they stand for, bf16 [rows, columns], without any rounding."""
         out = torch.empty(self.codes.shape, dtype=torch.bfloat16, device=self.codes.device)
@@ -51,7 +55,7 @@ def _groups(rows: int) -> list[slice]:
     return [slice(begin, begin + ROWS_TOGETHER) for begin in range(0, rows, ROWS_TOGETHER)]
 
 
-def _power_of_two(x: Tensor) -> Tensor:
+def power_of_two(x: Tensor) -> Tensor:
     """The least power of two that is not under x, float32; 1 where x is 0."""
     mantissa, exponent = torch.frexp(x.float())
     power = torch.ldexp(torch.ones_like(mantissa), exponent - (mantissa == 0.5).int())
@@ -61,8 +65,8 @@ def _power_of_two(x: Tensor) -> Tensor:
 @torch.no_grad()
 def fp8_power_of_two(weight: Tensor) -> Quantised:
     """e4m3 with a power of two per row, for a matrix [rows, columns]. Raises ValueError when a weight is not finite."""
-    _check(weight, "fp8")
-    scales = _power_of_two(weight.abs().amax(dim=1).float() / E4M3_MOST)
+    check_finite(weight, "fp8")
+    scales = power_of_two(weight.abs().amax(dim=1).float() / E4M3_MOST)
     codes = torch.empty(weight.shape, dtype=torch.uint8, device=weight.device)
     for rows in _groups(len(weight)):
         codes[rows] = (weight[rows].float() / scales[rows, None]).to(torch.float8_e4m3fn).view(torch.uint8)
@@ -75,19 +79,19 @@ def nvfp4_power_of_two(weight: Tensor) -> Quantised:
 
     Raises ValueError when a weight is not finite or the columns are no multiple of 16.
     """
-    _check(weight, "nvfp4")
+    check_finite(weight, "nvfp4")
     if weight.shape[1] % BLOCK:
         raise ValueError(f"weight: {weight.shape[1]} columns are no multiple of {BLOCK}, the block of nvfp4")
-    tensor = _power_of_two(weight.abs().amax().float() / (E4M3_MOST * E2M1_MOST))
+    tensor = power_of_two(weight.abs().amax().float() / (E4M3_MOST * E2M1_MOST))
     codes = torch.empty(weight.shape, dtype=torch.uint8, device=weight.device)
     scales = torch.empty(len(weight), weight.shape[1] // BLOCK, dtype=torch.uint8, device=weight.device)
     for rows in _groups(len(weight)):
         blocks = (weight[rows].float() / tensor).unflatten(1, (-1, BLOCK))
-        codes[rows], scales[rows] = _best_blocks(blocks)
+        codes[rows], scales[rows] = best_blocks(blocks)
     return Quantised(codes, tensor.expand(len(weight)).contiguous(), scales)
 
 
-def _best_blocks(blocks: Tensor) -> tuple[Tensor, Tensor]:
+def best_blocks(blocks: Tensor) -> tuple[Tensor, Tensor]:
     """Codes [rows, columns] and scales [rows, n] of blocks [rows, n, 16]: those that round best."""
     tried = [_block_scale(blocks, full) for full in FULL_SCALES]
     found = [e2m1.codes(blocks / scale.float()[..., None]) for scale in tried]
@@ -110,7 +114,7 @@ def _block_scale(blocks: Tensor, full: float) -> Tensor:
     return wanted.to(torch.float8_e4m3fn)
 
 
-def _check(weight: Tensor, name: str) -> None:
+def check_finite(weight: Tensor, name: str) -> None:
     if not bool(torch.isfinite(weight).all()):
         raise ValueError(f"weight: it holds numbers that are not finite, which {name} cannot round")
 
@@ -121,21 +125,3 @@ QUANTISERS: dict[str, Callable[[Tensor], Quantised]] = {"fp8": fp8_power_of_two,
 def rounded(weight: Tensor, weights: str) -> Tensor:
     """The values a precision's weights have, bf16: those of `weight` itself where `weights` is bf16."""
     return weight.to(torch.bfloat16) if weights == "bf16" else QUANTISERS[weights](weight).values()
-
-
-@torch.no_grad()
-def rounded_decoder(compact: Any, weights: str) -> Any:
-    """A compact decoder with its matrices rounded in copies of their own; what it was made from stays as it is."""
-    if weights == "bf16":
-        return compact
-    compact.layers = [
-        layer._replace(
-            qkv=tuple(rounded(each, weights) for each in layer.qkv),
-            o=rounded(layer.o, weights),
-            gate_up=tuple(rounded(each, weights) for each in layer.gate_up),
-            down=rounded(layer.down, weights),
-        )
-        for layer in compact.layers
-    ]
-    compact.lm_head = rounded(compact.lm_head, weights)
-    return compact

@@ -5,6 +5,9 @@ from kernels.engine.whole_model import WholeModel
 from kernels.ops import PARTS
 from kernels.plan import Plan, PlannedOp
 
+ROUNDING = "rounding"
+"""The option that says how weights were rounded; a variant stands for its plans whatever it says."""
+
 
 def of_plan(plan: Plan, generates: bool = True) -> str:
     """`Static cache and CUDA graphs, nothing compiled; attention by flash_triton and step_hopper, products by skinny.`
@@ -14,13 +17,17 @@ def of_plan(plan: Plan, generates: bool = True) -> str:
     """
     known = (each for each in registry.variants("model") if isinstance(each, WholeModel))
     runners = [each for each in known if each.runner_name == plan.runner]
-    runner = next((each for each in runners if each.options == plan.options), runners[0] if runners else None)
+    stated = {key: value for key, value in plan.options.items() if key != ROUNDING}
+    alike = (each for each in runners if {k: v for k, v in each.options.items() if k != ROUNDING} == stated)
+    runner = next(alike, runners[0] if runners else None)
     parts = ", ".join(f"{part} by {_joined(names)}" for part, names in _by_part(plan.ops).items())
     if parts and plan.runner == "megakernel":
         parts = f"for prompts {parts}"
     runs: str = plan.runner
     if runner is not None:
         runs = runner.summary if generates else runner.forward_summary or runner.summary
+    if plan.options.get(ROUNDING, {}).get("method") == "gptq":
+        runs += ", rounded by GPTQ"
     said = "; ".join(each for each in (runs, parts) if each)
     return f"{said[:1].upper()}{said[1:]}."
 

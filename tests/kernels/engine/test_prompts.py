@@ -15,9 +15,9 @@ from kernels.engine.prompts import Prompts, bucket
 from kernels.engine.sessions import DecoderSession
 from kernels.engine.state import State
 from kernels.hardware import GPUS
+from kernels.megakernel.rounding import Rounding, rounded_decoder, rounded_weights
 from kernels.ops import RmsNormCase, StepAttentionCase
 from kernels.plan import PlannedOp
-from kernels.quant.power_of_two import rounded_decoder
 from tests.kernels import interpreting
 from tests.kernels.engine.engine_models import COMPACT, CONFIGS
 
@@ -81,9 +81,11 @@ def test_a_second_prompt_does_not_see_the_first() -> None:
     assert list(prompts._graphs) == [64]
 
 
-@pytest.mark.parametrize("weights", ["bf16", "fp8", "nvfp4"])
+@pytest.mark.parametrize("weights", ["fp8", "nvfp4"])
 def test_rounded_weights_are_used_as_they_are(weights: str) -> None:
-    model = rounded_decoder(Decoder(load("llama", "bf16")), weights)
+    source = load("llama", "bf16")
+    model = Decoder(source)
+    rounded_decoder(model, rounded_weights(source, model, weights, Rounding()))
     compare(model, BoundVariants([], GPUS["cpu"]), prompt_of(1, 64), whole=False, tolerance=0.05)
 
 

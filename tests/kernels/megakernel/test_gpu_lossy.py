@@ -21,14 +21,15 @@ def generated(family: str, dtype: str) -> Any:
 
 @pytest.mark.parametrize("batch", [1, 3, 4])
 @pytest.mark.parametrize("family", ["llama", "llama-32", "qwen2"])
+@pytest.mark.parametrize("method", ["nearest", "gptq"])
 @pytest.mark.parametrize("weights", ["fp8", "nvfp4"])
-def test_it_is_the_model_of_the_rounded_weights(weights: str, family: str, batch: int) -> None:
+def test_it_is_the_model_of_the_rounded_weights(weights: str, method: str, family: str, batch: int) -> None:
     """Prompt and decode: as near to float32 as torch's bf16 model with the same rounded weights."""
     model = generated(family, "bf16")
     before = [parameter.clone() for parameter in model.parameters()]
-    rounded = with_rounded_weights(model, weights)
-    exact = with_rounded_weights(model, weights).float()
-    runner = engine.runner("megakernel", model, {"weights": weights})
+    rounded = with_rounded_weights(model, weights, method)
+    exact = with_rounded_weights(model, weights, method).float()
+    runner = engine.runner("megakernel", model, {"weights": weights, "rounding": {"method": method}})
     prompt = torch.randint(0, model.config.vocab_size, (batch, PROMPT), device="cuda")
     made = torch.tensor(runner.generate(prompt, TOKENS).tokens, device="cuda")
     ids = torch.cat([prompt, made], dim=1)

@@ -1,11 +1,15 @@
 """Packed weights: fragments as the matrix unit wants them, each SM's in the order in which it takes them."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
 
+from kernels.engine.decoder import Decoder
 from kernels.megakernel.instructions import DOWN, GATE_UP, HEAD, OUT, QKV
 from kernels.megakernel.pack import fragments, interleaved
+from kernels.megakernel.rounding import Rounding, rounded_weights
 from kernels.megakernel.uploads import uploads
 from kernels.megakernel.weights import FORMATS, e2m1_values, matrix_of_unit, nvfp4_codes, nvfp4_mix, nvfp4_registers
 from kernels.quant.power_of_two import rounded
@@ -55,11 +59,14 @@ def test_gate_and_up_rows_take_turns_by_eight() -> None:
     assert torch.equal(mixed[16:24], gate[8:])
 
 
-@pytest.mark.parametrize("weights", FORMATS)
-def test_every_stream_holds_its_sections_one_after_the_other(weights: str) -> None:
+@pytest.mark.parametrize(("weights", "before"), [*((name, False) for name in FORMATS), ("fp8", True), ("nvfp4", True)])
+def test_every_stream_holds_its_sections_one_after_the_other(weights: str, before: bool) -> None:
+    """Whether the codes are made while the weights are packed, or `before`."""
     name = "qwen2"
     program = program_of(name, out_parts=2, down_parts=3, weights=weights)
-    arrays = {key: as_numpy(value) for key, value in uploads(model(name), program, 8).items()}
+    source = copy.deepcopy(model(name))
+    found = rounded_weights(source, Decoder(source), weights, Rounding()) if before else None
+    arrays = {key: as_numpy(value) for key, value in uploads(source, program, 8, found).items()}
     block = model(name).model.layers
     matrices = {
         (layer, op): weight

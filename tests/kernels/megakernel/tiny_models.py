@@ -9,12 +9,13 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from kernels.engine.decoder import Decoder
 from kernels.megakernel.interpret import Gpu
 from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program, build
+from kernels.megakernel.rounding import Rounding, rounded_weights
 from kernels.megakernel.shape import shape_of
 from kernels.megakernel.uploads import uploads
-from kernels.quant.power_of_two import rounded
 
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
 LLAMA3_ROPE = {
@@ -77,17 +78,23 @@ def model(name: str) -> Any:
 
 
 @torch.no_grad()
-def with_rounded_weights(original: Any, weights: str) -> Any:
+def with_rounded_weights(original: Any, weights: str, method: str = "nearest") -> Any:
     """A copy with the values that the matrices have in a lower precision; the embedding as it was."""
     made = copy.deepcopy(original)
-    made.lm_head.weight = torch.nn.Parameter(rounded(made.lm_head.weight, weights), requires_grad=False)
-    for layer in made.model.layers:
+    found = rounded_weights(made, Decoder(made), weights, Rounding(method=method))
+    made.lm_head.weight = torch.nn.Parameter(found.lm_head.values(), requires_grad=False)
+    for layer, held in zip(made.model.layers, found.layers, strict=True):
         attention, mlp = layer.self_attn, layer.mlp
-        packed = [attention.q_proj, attention.k_proj, attention.v_proj], [mlp.gate_proj, mlp.up_proj]
-        for parts in (*packed, [attention.o_proj], [mlp.down_proj]):
-            together = rounded(torch.cat([part.weight for part in parts]), weights)
-            for part, rows in zip(parts, together.split([len(part.weight) for part in parts]), strict=True):
-                part.weight.copy_(rows)
+        places = {
+            "qkv": [attention.q_proj, attention.k_proj, attention.v_proj],
+            "o": [attention.o_proj],
+            "gate_up": [mlp.gate_proj, mlp.up_proj],
+            "down": [mlp.down_proj],
+        }
+        for name, parts in places.items():
+            rows = held[name].values().split([len(part.weight) for part in parts])
+            for part, own in zip(parts, rows, strict=True):
+                part.weight.copy_(own)
     return made
 
 

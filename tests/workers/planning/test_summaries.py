@@ -40,6 +40,11 @@ def test_a_runner_is_told_by_the_variant_of_its_options(runner, options, name):
     assert of_plan(plan(runner, options)).lower() == f"{registry.variant(name).summary}.".lower()
 
 
+def test_how_the_weights_were_rounded_is_told():
+    variant = registry.variant("megakernel_nvfp4")
+    assert of_plan(plan("megakernel", dict(variant.options))).lower() == f"{variant.summary}, rounded by gptq.".lower()
+
+
 def test_the_ops_of_a_megakernel_are_those_of_its_prompts():
     assert of_plan(plan("megakernel", ops=OPS)).endswith("lm_head_skinny.")
     assert "; for prompts attention by step_hopper" in of_plan(plan("megakernel", ops=OPS))
