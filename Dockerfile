@@ -28,7 +28,7 @@ COPY samples/voice-agent samples/voice-agent
 COPY benchmarks/results/h200/llama-3.2-1b.json benchmarks/results/h200/
 RUN pip install --no-deps --no-build-isolation --editable . \
     && useradd --create-home --uid 10001 workbench \
-    && install -d -o workbench -g workbench /data
+    && install -d -m 700 -o workbench -g workbench /data
 
 USER workbench
 ENV WORKBENCH_DATA=/data

@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.sample_quality import QUALITY
 from workers.documents.base import Artifact
-from workers.documents.measurement import Candidate, Ceilings, Distribution, Environment, Interval, Telemetry
+from workers.documents.measurement import Candidate, Ceilings, Distribution, Environment, Interval, Rates, Telemetry
 from workers.documents.model import ModelManifest
 from workers.documents.prices import default_price_book
 from workers.documents.speedup import Drift, ProcessMedians, Speedup
@@ -40,7 +40,8 @@ ENVIRONMENT = Environment(
     at="2026-01-01T00:00:00Z",
     telemetry=Telemetry(sm_mhz_median=1980, sm_mhz_min=1965, sm_mhz_max=1980, power_w_median=350),
 )
-CEILINGS = Ceilings(read_tbps=4.0, copy_tbps=3.9, matrix_tflops={"bf16": 600, "fp32": 50}, launch_us=2.0)
+BURST = Rates(read_tbps=4.1, copy_tbps=4.0, matrix_tflops={"bf16": 700, "fp32": 52})
+CEILINGS = Ceilings(read_tbps=4.0, copy_tbps=3.9, matrix_tflops={"bf16": 600, "fp32": 50}, launch_us=2.0, burst=BURST)
 TTF = Objective(metric="ttf_n", n=64, percentile=50, limit=100)
 TPOT = Objective(metric="tpot", percentile=95, limit=2)
 

@@ -1,9 +1,17 @@
-"""Secrets that an installation makes for itself and keeps beside its data."""
+"""Secrets that an installation makes for itself, and the folder of its data, where it keeps them."""
 
 import contextlib
 import os
 import secrets
 from pathlib import Path
+
+
+def own_folder(path: Path) -> None:
+    """Makes the folder, and closes it to everybody but its owner and its group."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = path.stat()
+    if status.st_uid == os.geteuid() and status.st_mode & 0o007:
+        path.chmod(status.st_mode & 0o770)
 
 
 def kept_secret(path: Path) -> str:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import environ
 
-from workbench.secret_files import kept_secret
+from workbench.secret_files import kept_secret, own_folder
 from workers import logs
 
 env = environ.Env()
@@ -18,7 +18,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 # Where things lie
 WORKBENCH_DATA = Path(env("WORKBENCH_DATA", default=str(BASE_DIR / "var"))).resolve()
 BLOBS = WORKBENCH_DATA / "blobs"
-WORKBENCH_DATA.mkdir(parents=True, exist_ok=True)
+own_folder(WORKBENCH_DATA)
 
 # Secrets
 SECRET_KEY = env("SECRET_KEY", default="") or kept_secret(WORKBENCH_DATA / "secret_key")

@@ -36,7 +36,7 @@ class ModelCache:
     def __init__(self, root: Path, max_bytes: int) -> None:
         self.root = root
         self.max_bytes = max_bytes
-        root.mkdir(parents=True, exist_ok=True)
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     @contextlib.contextmanager
     def model(self, manifest: ModelManifest, source: Source) -> Iterator[Path]:

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from kernels.cases import GROUPS, cases
 from kernels.cli import bench_document
@@ -148,7 +148,8 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Row
         )
         yield from bench_decode.decode_rows(chosen, ceilings, (device, gpu))
         return
-    from kernels.tune.autotune import Bench, prove_ahead, try_case
+    from kernels.tune.ahead import prove_ahead
+    from kernels.tune.autotune import Bench, try_case
 
     wanted = [each for each in cases(options.group, device.type == "cpu") if (options.only or "") in each.key]
     if not wanted:
@@ -160,7 +161,7 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Row
         print(f"Proven ahead: {len(place_of_trial.proven)} in {time.monotonic() - started:.0f} s.", flush=True)
     for case in wanted:
         trials = try_case(place_of_trial, case, seconds=options.seconds or 20.0)
-        yield from rows_of(trials)
+        yield from rows_of(trials, "burst" if device.type == "cuda" else None)
         _say_refused(options.variant or [], trials)
 
 
@@ -180,7 +181,7 @@ def _say_refused(named: Sequence[str], trials: "Sequence[Trial]") -> None:
             print(f"{trial.variant:<22} {trial.gate:<10} {_named(trial.case.model_dump())}: {trial.reason}", flush=True)
 
 
-def rows_of(trials: "Sequence[Trial]") -> list[Row]:
+def rows_of(trials: "Sequence[Trial]", regime: Literal["burst"] | None = None) -> list[Row]:
     """The bench rows of one case's trials; refused ones left out, but not what there was no time for."""
     from kernels.proof.kernel_names import is_own
     from kernels.tune.autotune import NOT_TRIED
@@ -194,6 +195,7 @@ def rows_of(trials: "Sequence[Trial]") -> list[Row]:
             ratio_to_best_peer=best / trial.ms if best and trial.ms and trial.raced else None,
             own=is_own(trial.kernels) if trial.raced and not trial.peer else None,
             host_us=trial.host_us,
+            regime=regime if trial.ms else None,
         )
         for trial in tried
     ]
@@ -214,9 +216,13 @@ def _line(row: Row) -> str:
 
 def _ceilings_line(ceilings: Mapping[str, Any]) -> str:
     """`Ceilings here: 4.61 TB/s read, 4.26 TB/s copied, bf16 690 TFLOP/s; an empty launch takes 5.1 µs.`"""
+    said = f"Ceilings here: {_rates(ceilings)}; an empty launch takes {ceilings['launch_us']:.2g} µs."
+    return f"{said} In bursts: {_rates(ceilings['burst'])}." if ceilings.get("burst") else said
+
+
+def _rates(ceilings: Mapping[str, Any]) -> str:
     rates = ", ".join(f"{name} {rate:.3g} TFLOP/s" for name, rate in ceilings["matrix_tflops"].items())
-    memory = f"{ceilings['read_tbps']:.3g} TB/s read, {ceilings['copy_tbps']:.3g} TB/s copied"
-    return f"Ceilings here: {memory}, {rates}; an empty launch takes {ceilings['launch_us']:.2g} µs."
+    return f"{ceilings['read_tbps']:.3g} TB/s read, {ceilings['copy_tbps']:.3g} TB/s copied, {rates}"
 
 
 def _named(values: Mapping[str, Any]) -> str:

@@ -251,6 +251,7 @@ def _row(run: _Run, gpu: Gpu, ceilings: dict[str, Any], best: float | None, ids:
             "ms_per_token": per_token,
             "read_share": case.bytes_per_token / per_token / 1e9 / read if read else None,
             "rounds": len(run.ttf64_ms),
+            "regime": "settled" if ids.is_cuda else None,
             **(vars(run.fidelity) if run.fidelity else {}),
         }
     )

@@ -17,7 +17,9 @@ class Row(TimedVariant):
     no kernels. Decode rows carry as well `ttf64_ms` (which
     is `ms`), `ms_per_token`, `read_share`, the share of the measured read bandwidth that a decode step's bytes take,
     and `rounds`, the requests behind the medians; where asked for also `kl` (mean, nats) and `disagreement` (of the
-    most likely token) from the float32 model over `tokens`.
+    most likely token) from the float32 model over `tokens`. `regime` tells a GPU's clocks while the row was timed:
+    `burst` for single calls with pauses between them, `settled` for requests without. The row's floor is of the
+    ceilings in the same regime; documents without it took settled ceilings.
     """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -33,6 +35,7 @@ class Row(TimedVariant):
     disagreement: float | None = None
     tokens: int | None = None
     host_us: float | None = None
+    regime: Literal["burst", "settled"] | None = None
 
 
 class BenchDocument(BaseModel):

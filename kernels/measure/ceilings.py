@@ -1,4 +1,8 @@
-"""Measures the limits of the current device, from which the roofline floors are computed."""
+"""Measures the limits of the current device, from which the roofline floors are computed.
+
+A GPU has two regimes. In a *burst*, a call by itself after a pause, its clocks are at their highest: so kernels are
+timed one by one. *Settled* it works without a pause, and power holds the clocks down: matrix products lose most.
+"""
 
 import os
 import time
@@ -10,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
+BURST_PAUSE = 0.02
+"""Seconds without work before each call of a burst."""
+BURST_CALLS = 5
 _GPU_BYTES = 8 * 2**30
 _CPU_BYTES = 256 * 2**20
 _GPU_SIDES = (4096, 8192)
@@ -21,8 +28,9 @@ _CPU_SIDE = {"fp32": 1024, "bf16": 512, "fp16": 512}
 def measure_ceilings(device: str | None = None, quick: bool = True) -> dict[str, Any]:
     """Limits in the shape of `workers.documents.measurement.Ceilings`: TB/s, TFLOP/s and µs.
 
-    GPU: 16-byte reads over 8 GiB (less if memory is short), the best cuBLAS rate after a warm-up of 0.3 s (2 s when not
-    `quick`), fp8 where the GPU supports it. CPU: all threads over 256 MiB, at most about 3 s in all.
+    GPU: 16-byte reads over 8 GiB (less if memory is short) and the best cuBLAS rate, fp8 where the GPU supports it:
+    settled after 0.3 s of the same work (2 s when not `quick`), and under `burst` as single calls after pauses. CPU:
+    all threads over 256 MiB, at most about 3 s in all, in one regime.
     """
     import torch
 
@@ -33,19 +41,47 @@ def measure_ceilings(device: str | None = None, quick: bool = True) -> dict[str,
 def _gpu(warm_up: float) -> dict[str, Any]:
     import torch
 
-    from kernels.measure.read_bandwidth import best_read_seconds
+    from kernels.measure.read_bandwidth import read_calls
 
     free, _ = torch.cuda.mem_get_info()
     size = min(_GPU_BYTES, free // 3) // 2**20 * 2**20
     source = torch.randint(-(2**31), 2**31 - 1, (size // 4,), dtype=torch.int32, device="cuda")
-    read = size / best_read_seconds(source)
-    target = torch.empty_like(source)
-    copy = 2 * size / min(_gpu_seconds(partial(target.copy_, source)) for _ in range(5))
-    del source, target
+    reading, best = min(((_burst_seconds(call), call) for call in read_calls(source)), key=lambda pair: pair[0])
+    copy = partial(torch.empty_like(source).copy_, source)
+    burst = _rates(size / reading, 2 * size / _burst_seconds(copy), {})
+    settled = _rates(size / _settled_seconds(best, warm_up), 2 * size / _settled_seconds(copy, warm_up), {})
+    del source, copy, best
     torch.cuda.empty_cache()
     names = [*_CPU_SIDE, *(["fp8"] if torch.cuda.get_device_capability() >= _FP8_SINCE else [])]
-    rates = {name: max(_gpu_matrix_rate(name, side, warm_up) for side in _GPU_SIDES) for name in names}
-    return _document(read, copy, rates, _gpu_launch())
+    for name in names:
+        sides = [each // 2 if name == "fp32" else each for each in _GPU_SIDES]
+        products = [(2 * side**3 / 1e12, product(name, side, "cuda")) for side in sides]
+        burst["matrix_tflops"][name] = max(tflop / _burst_seconds(call) for tflop, call in products)
+        settled["matrix_tflops"][name] = max(tflop / _settled_seconds(call, warm_up) for tflop, call in products)
+    return settled | {"launch_us": _gpu_launch() * 1e6, "burst": burst}
+
+
+def _burst_seconds(call: Callable[[], Any]) -> float:
+    """Seconds of the fastest of BURST_CALLS calls with a cold cache, each after a pause; timed as kernels are."""
+    import torch
+
+    from kernels.measure.timing import CudaTimer
+
+    timer, found = CudaTimer(torch.device("cuda")), []
+    call()
+    for _ in range(BURST_CALLS):
+        torch.cuda.synchronize()
+        time.sleep(BURST_PAUSE)
+        found.append(timer(call) / 1000)
+    return min(found)
+
+
+def _settled_seconds(call: Callable[[], Any], warm_up: float) -> float:
+    """Mean seconds of a call, the best of five runs of ten, after `warm_up` seconds of nothing else."""
+    until = time.monotonic() + warm_up
+    while time.monotonic() < until:
+        _gpu_seconds(call, 10)
+    return min(_gpu_seconds(call, 10) for _ in range(5))
 
 
 def _gpu_seconds(call: Callable[[], Any], repeats: int = 1) -> float:
@@ -59,16 +95,6 @@ def _gpu_seconds(call: Callable[[], Any], repeats: int = 1) -> float:
     end.record()
     end.synchronize()
     return begin.elapsed_time(end) / 1000 / repeats
-
-
-def _gpu_matrix_rate(name: str, side: int, warm_up: float) -> float:
-    if name == "fp32":
-        side //= 2
-    multiply = product(name, side, "cuda")
-    until = time.monotonic() + warm_up
-    while time.monotonic() < until:
-        _gpu_seconds(multiply, 10)
-    return 2 * side**3 / min(_gpu_seconds(multiply, 10) for _ in range(5))
 
 
 def product(name: str, side: int, device: str) -> "Callable[[], torch.Tensor]":
@@ -104,7 +130,7 @@ def _cpu() -> dict[str, Any]:
         copy = 2 * _CPU_BYTES / _cpu_seconds(lambda: list(pool.map(np.copyto, parts[1], parts[0])))
     rates = {name: _cpu_matrix_rate(name, side) for name, side in _CPU_SIDE.items()}
     empty = torch.zeros(1)
-    return _document(read, copy, rates, _cpu_seconds(empty.zero_))
+    return _rates(read, copy, rates) | {"launch_us": _cpu_seconds(empty.zero_) * 1e6}
 
 
 def _cpu_matrix_rate(name: str, side: int) -> float:
@@ -123,11 +149,7 @@ def _cpu_seconds(call: Callable[[], Any]) -> float:
     return min(times)
 
 
-def _document(read: float, copy: float, rates: dict[str, float], launch: float) -> dict[str, Any]:
-    """The document, from bytes/s, FLOP/s and seconds."""
-    return {
-        "read_tbps": read / 1e12,
-        "copy_tbps": copy / 1e12,
-        "matrix_tflops": {name: rate / 1e12 for name, rate in rates.items()},
-        "launch_us": launch * 1e6,
-    }
+def _rates(read: float, copy: float, rates: dict[str, float]) -> dict[str, Any]:
+    """The rates of one regime, from bytes/s and FLOP/s."""
+    tflops = {name: rate / 1e12 for name, rate in rates.items()}
+    return {"read_tbps": read / 1e12, "copy_tbps": copy / 1e12, "matrix_tflops": tflops}

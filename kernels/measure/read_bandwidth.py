@@ -1,5 +1,8 @@
 """Reads device memory by 16-byte loads: the bandwidth that a weight-bound kernel can reach. Needs Triton."""
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 import triton
 import triton.language as tl
@@ -21,18 +24,12 @@ def _read(source, out, words, BLOCK: tl.constexpr):
     tl.store(out + tl.program_id(0), tl.xor_sum(total, axis=0))
 
 
-def best_read_seconds(buffer: torch.Tensor, repeats: int = 3) -> float:
-    """Shortest time to read `buffer` (int32, a multiple of 4096 words, far larger than the L2) once."""
+def read_calls(buffer: torch.Tensor) -> list[Callable[[], None]]:
+    """Calls that each read `buffer` (int32, a multiple of 4096 words, far larger than the L2) once, in other ways."""
     sms = torch.cuda.get_device_properties(buffer.device).multi_processor_count
     out = torch.empty(sms * max(GRIDS), dtype=torch.int32, device=buffer.device)
-    best = float("inf")
-    for per_sm in GRIDS:
-        for block in BLOCKS:
-            for _ in range(repeats):
-                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                begin.record()
-                _read[(sms * per_sm,)](buffer, out, buffer.numel(), BLOCK=block, num_warps=4)
-                end.record()
-                end.synchronize()
-                best = min(best, begin.elapsed_time(end) / 1000)
-    return best
+    return [partial(_launch, buffer, out, sms * per_sm, block) for per_sm in GRIDS for block in BLOCKS]
+
+
+def _launch(buffer: torch.Tensor, out: torch.Tensor, blocks: int, block: int) -> None:
+    _read[(blocks,)](buffer, out, buffer.numel(), BLOCK=block, num_warps=4)

@@ -1,6 +1,7 @@
 """The roofline: the least time of a case, and whether a time exceeds the chip's peak. Imports without torch."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from kernels.hardware import Gpu
 from kernels.ops.base import MATRIX_RATE, BaseCase
@@ -37,6 +38,11 @@ def _bounds(case: BaseCase, gpu: Gpu, ceilings: Mapping[str, object] | None) -> 
     best = max(rates.values(), default=0.0) if isinstance(rates, Mapping) else 0.0
     read = ceilings.get("read_tbps")
     return UNKNOWN_CHIP_MARGIN * best, UNKNOWN_CHIP_MARGIN * (read if isinstance(read, int | float) else 0.0)
+
+
+def in_burst(ceilings: Mapping[str, Any]) -> dict[str, Any]:
+    """The ceilings of single calls after pauses, as kernels are timed; the only ones where one regime was measured."""
+    return {**ceilings, **(ceilings.get("burst") or {})}
 
 
 def floor_ms(case: BaseCase, ceilings: Mapping[str, object]) -> float | None:

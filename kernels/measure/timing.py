@@ -21,6 +21,9 @@ Call = Callable[[], Any]
 LONGEST_FLUSH = 256 << 20
 """Bytes of the buffer that empties a GPU's cache: larger than any L2."""
 
+WRITING_MS = 0.2
+"""The stream is held so much longer while the host queues the writing of inputs."""
+
 CPU_FLUSH = 32 << 20
 """Bytes read between two samples on a CPU, or twice its last-level cache where that is smaller."""
 
@@ -50,17 +53,31 @@ class Rule:
     shuffle: random.Random = field(default_factory=lambda: random.Random(0))
 
 
-class Timer(Protocol):
-    """Times one call. Returns ms."""
+class Watch(Protocol):
+    """What happens around each timed call of one variant, and is not timed itself."""
 
-    def __call__(self, call: Call) -> float: ...
+    def before(self) -> None:
+        """Writes new values into the call's inputs, on the current stream."""
+
+    def after(self, answer: Any) -> None:
+        """Takes the answer, on the current stream, before the host has waited for anything."""
+
+
+class Timer(Protocol):
+    """Times one call, with its watch around it. Returns ms."""
+
+    def __call__(self, call: Call, watch: Watch | None = None) -> float: ...
 
 
 def interleaved(
-    calls: Mapping[str, Call], device: torch.device | str, rule: Rule | None = None, timer: Timer | None = None
+    calls: Mapping[str, Call],
+    device: torch.device | str,
+    rule: Rule | None = None,
+    timer: Timer | None = None,
+    watches: Mapping[str, Watch] | None = None,
 ) -> dict[str, Timing]:
-    """Times the calls in rounds, each round in a new order, after a warm-up of each."""
-    rule = rule or Rule()
+    """Times the calls in rounds, each round in a new order, after a warm-up of each. `watches` are those of calls."""
+    rule, watches = rule or Rule(), watches or {}
     device = torch.device(device)
     timer = timer or timer_for(device)
     for call in calls.values():
@@ -71,7 +88,7 @@ def interleaved(
     for done in range(1, rule.most + 1):
         rule.shuffle.shuffle(names)
         for name in names:
-            samples[name].append(timer(calls[name]))
+            samples[name].append(timer(calls[name], watches.get(name)))
         enough = done >= rule.least and all(_narrow(each, rule.width) for each in samples.values())
         if enough or (time.monotonic() > end and done >= min(3, rule.least)):
             break
@@ -113,30 +130,43 @@ class CpuTimer:
     def __init__(self) -> None:
         self._other = torch.ones(_cpu_flush_bytes() // 8, dtype=torch.int64)
 
-    def __call__(self, call: Call) -> float:
+    def __call__(self, call: Call, watch: Watch | None = None) -> float:
+        if watch is not None:
+            watch.before()
         self._other.sum()
         start = time.perf_counter_ns()
-        call()
-        return (time.perf_counter_ns() - start) / 1e6
+        answer = call()
+        ms = (time.perf_counter_ns() - start) / 1e6
+        if watch is not None:
+            watch.after(answer)
+        return ms
 
 
 class CudaTimer:
-    """Time between two CUDA events around a call, after the L2 was filled with clean lines of other data."""
+    """Time between two CUDA events around a call, after the L2 was filled with clean lines of other data.
+
+    The watch writes the inputs while the stream is held, and takes the answer behind the second event. Work on another
+    stream that does not wait for this one reads old inputs; work that this one does not wait for is taken unfinished.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._other = torch.ones(LONGEST_FLUSH // 4, dtype=torch.int32, device=device)
         self._cycles_per_ms = _cycles_per_ms()
         self._host_ms: dict[int, float] = {}
 
-    def __call__(self, call: Call) -> float:
+    def __call__(self, call: Call, watch: Watch | None = None) -> float:
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda._sleep(int(self._hold_ms(call) * self._cycles_per_ms))
+        torch.cuda._sleep(int((self._hold_ms(call) + (WRITING_MS if watch else 0.0)) * self._cycles_per_ms))
+        if watch is not None:
+            watch.before()
         self._other.sum()
         start.record()
         queued = time.perf_counter_ns()
-        call()
+        answer = call()
         host_ms = (time.perf_counter_ns() - queued) / 1e6
         end.record()
+        if watch is not None:
+            watch.after(answer)
         end.synchronize()
         self._host_ms[id(call)] = max(self._host_ms.get(id(call), 0.0) * 0.9, host_ms)
         return start.elapsed_time(end)

@@ -63,6 +63,9 @@ class BaseCase(BaseModel):
     """Whether the op writes about as many bytes as it reads; its roofline is then the copy bandwidth."""
     packs_weight: ClassVar[bool] = False
     """Whether the call's argument `w` is what `Variant.pack` returned."""
+    constant: ClassVar[tuple[str, ...]] = ()
+    """Arguments that keep their values from one timed call to the next: weights, and what alone decides how long a
+    call takes."""
 
     @property
     def key(self) -> str:

@@ -21,6 +21,7 @@ class GroupedCase(BaseCase):
     part = "products"
     torch_variants = ("torch_grouped_loop",)
     packs_weight = True
+    constant = ("w", "ends")
 
     op: Literal["grouped"] = "grouped"
     rows: int = Field(ge=0)

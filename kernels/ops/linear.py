@@ -35,6 +35,7 @@ class LinearCase(BaseCase):
     part = "products"
     torch_variants = ("torch_linear",)
     packs_weight = True
+    constant = ("w",)
 
     op: Literal["linear"] = "linear"
     m: int = Field(ge=0)

@@ -30,6 +30,7 @@ class LmHeadCase(BaseCase):
     part = "the LM head"
     torch_variants = ("torch_lm_head",)
     packs_weight = True
+    constant = ("w", *SETTING_DTYPES)
 
     op: Literal["lm_head"] = "lm_head"
     m: int = Field(ge=0)

@@ -12,7 +12,6 @@ of the whole model decides whether that cost is acceptable; this gate never does
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -21,7 +20,8 @@ from kernels.ops.base import Arguments, BaseCase, Outputs
 from kernels.ops.oracle import Failed, Oracle, Tolerance, rms
 from kernels.ops.reference import compute, rounding
 from kernels.proof import inputs
-from kernels.proof.mutation_check import rest_is_unchanged, written
+from kernels.proof.calls import hold, outputs_of, overwrite, taken, wait
+from kernels.proof.mutation_check import rest_is_unchanged
 from kernels.proof.poison import PoisonedEmpty, poison
 from kernels.proof.reference_cache import Answer, ReferenceCache, copied, same
 from kernels.proof.verdict import Gate
@@ -108,29 +108,27 @@ class _Gate:
         expected = self._expect(drawn, (kind, seed))
         before = {name: copied(value) for name, value in packed.items()}
         with PoisonedEmpty():
-            first = self._call(packed)
+            _, first = self._call(packed)
         changed = next((name for name, value in before.items() if not self._kept(name, value, packed)), None)
         if changed is not None:
             raise Failed(f"It changed its input {changed!r}.")
         self._compare(first, expected, f"on {kind} inputs")
         poison(expected.shapes, self.device)
-        self._compare(self._call(packed), expected, f"on {kind} inputs, called a second time")
+        self._compare(self._call(packed)[1], expected, f"on {kind} inputs, called a second time")
 
     def again(self, seed: int) -> None:
         """Checks a repeated call after new inputs, the same tensors with new contents, and a second stream."""
         drawn, other = (inputs.draw(self.case, self.device, seed + each) for each in (0, 1))
         packed = pack(self.variant, self.case, self.params, drawn)
         expected_other = self._expect(other, ("normal", seed + 1))
-        first = self._call(packed)
-        kept = tuple(each.clone() for each in first)
-        second = self._call(pack(self.variant, self.case, self.params, other))
+        first, kept = self._call(packed)
+        _, second = self._call(pack(self.variant, self.case, self.params, other))
         if _stale(second, kept, expected_other):
             raise Failed("It returned an earlier answer for new inputs.")
         self._compare(second, expected_other, "on new inputs")
         if not all(same(one, two) for one, two in zip(first, kept, strict=True)):
             raise Failed("Its first answer changed when it was called again: the calls share one output buffer.")
-        _overwrite(packed, pack(self.variant, self.case, self.params, other))
-        third = self._call(packed)
+        _, third = self._call(packed, pack(self.variant, self.case, self.params, other))
         if _stale(third, kept, expected_other):
             raise Failed("It returned an earlier answer when its input tensors held new values.")
         self._compare(third, expected_other, "on input tensors with new contents")
@@ -147,41 +145,33 @@ class _Gate:
     def _kept(self, name: str, before: Any, packed: Arguments) -> bool:
         return same(before, packed[name]) or rest_is_unchanged(self.case, name, before, packed)
 
-    def _call(self, packed: Arguments) -> Outputs:
-        answer = self.function(**packed)
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        outputs = answer if isinstance(answer, tuple) else (answer,)
-        return *self.case.comparable(outputs), *written(self.case, packed)
+    def _call(self, packed: Arguments, values: Arguments | None = None) -> tuple[Outputs, Outputs]:
+        """The outputs of a call, and copies taken as soon as its stream has it done. `values` are written into its
+        tensors before.
+        """
+        hold(self.device)
+        for name, value in (values or {}).items():
+            overwrite(packed[name], value)
+        outputs = outputs_of(self.case, packed, self.function(**packed))
+        found = outputs, taken(outputs)
+        wait(self.device)
+        return found
 
     def _on_second_stream(self, packed: Arguments) -> Outputs:
         if self.device.type != "cuda":
-            return self._call(packed)
+            return self._call(packed)[1]
         stream = torch.cuda.Stream(self.device)
         stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(stream):
-            outputs = self._call(packed)
+            _, outputs = self._call(packed)
         torch.cuda.current_stream(self.device).wait_stream(stream)  # the scales were multiplied in on that stream
         return outputs
 
     def _expect(self, drawn: Arguments, draw: tuple[inputs.Kind, int]) -> Oracle:
-        used = self.variant.rounded(self.case, self.params, drawn)
-        expected, rounded = self.references.of((self.case.key, *draw), used, partial(self._answer, used, drawn))
+        expected, rounded = expect(self.variant, self.case, self.params, drawn, draw, self.references)
         if rounded is not None:
             self.quantisation = max(self.quantisation or 0.0, rounded)
         return expected
-
-    def _answer(self, used: Arguments, drawn: Arguments) -> Answer:
-        rounded = None if used is drawn else self._rounding_alone(used, drawn)
-        own = self.case.native({name: used[name].to(drawn[name].dtype) for name in drawn})
-        return self.case.oracle(compute(self.case, used), own, rounding(self.case, drawn), used, drawn), rounded
-
-    def _rounding_alone(self, used: Arguments, drawn: Arguments) -> float:
-        """The relative change of the op's result (LM head: of its logits) between the inputs `drawn` and the rounded
-        `used`.
-        """
-        rounded, true = (self.case.continuous(each) for each in (used, drawn))
-        return rms(rounded - true) / max(rms(true), 1e-300)
 
     def _compare(self, outputs: Outputs, expected: Oracle, when: str) -> None:
         if len(outputs) != len(expected.truth):
@@ -197,6 +187,36 @@ class _Gate:
                     self.worst = found
 
 
+def expect(
+    variant: Variant,
+    case: BaseCase,
+    params: dict[str, Any],
+    drawn: Arguments,
+    draw: tuple[str, int],
+    references: ReferenceCache,
+) -> Answer:
+    """The oracle of a call on `drawn` inputs as the variant rounds them, and what the rounding alone changes.
+
+    `draw` names them: their kind and seed.
+    """
+    used = variant.rounded(case, params, drawn)
+
+    def answer() -> Answer:
+        own = case.native({name: used[name].to(drawn[name].dtype) for name in drawn})
+        rounded = None if used is drawn else _rounding_alone(case, used, drawn)
+        return case.oracle(compute(case, used), own, rounding(case, drawn), used, drawn), rounded
+
+    return references.of((case.key, *draw), used, answer)
+
+
+def _rounding_alone(case: BaseCase, used: Arguments, drawn: Arguments) -> float:
+    """The relative change of the op's result (LM head: of its logits) between the inputs `drawn` and the rounded
+    `used`.
+    """
+    rounded, true = (case.continuous(each) for each in (used, drawn))
+    return rms(rounded - true) / max(rms(true), 1e-300)
+
+
 def pack(variant: Variant, case: BaseCase, params: dict[str, Any], arguments: Arguments) -> Arguments:
     """The arguments with the weight of a product in the variant's own form, and x in e4m3 for `scales`."""
     if not case.packs_weight:
@@ -209,19 +229,3 @@ def _stale(outputs: Outputs, earlier: Outputs, expected: Oracle) -> bool:
     """Whether the outputs equal those of an earlier call although the right answers differ."""
     stayed = all(same(one, two) for one, two in zip(outputs, earlier, strict=True))
     return stayed and not all(same(one, two) for one, two in zip(earlier, expected.own, strict=True))
-
-
-def _overwrite(target: Arguments, source: Arguments) -> None:
-    """Copies the values of one call's arguments into the tensors of another's."""
-    for name, value in source.items():
-        _write(target[name], value)
-
-
-def _write(target: Any, value: Any) -> None:
-    if isinstance(target, torch.Tensor):
-        target.copy_(value)
-    elif isinstance(target, tuple | list):
-        for one, two in zip(target, value, strict=True):
-            _write(one, two)
-    else:
-        raise Failed("It packs its weight into something other than tensors, which the gate cannot check.")

@@ -6,15 +6,19 @@ from typing import Any
 
 import torch
 
+ON_CPU = "oneDNN or MKL"
 LIBRARIES: dict[str, str] = {
     "cuDNN": r"cudnn",
     "cuBLAS": r"cublas|nvjet|sm\d+_xmma|gemv(?:2T|NSP|x)|gemm(?:SN|k1)|ampere_.*gemm|(?:volta|turing|maxwell)_.*gemm"
     r"|cutlass_\d+_(?:wmma_)?tensorop|splitKreduce|^void gemm",
     "torch's FlashAttention": r"pytorch_flash|flash_fwd|_flash_attention",
     "torch's memory-efficient attention": r"fmha_cutlass|_efficient_attention",
-    "oneDNN or MKL": r"mkldnn|onednn|aten::(?:addmm|mm|bmm|baddbmm|linear|_int_mm)\b",
+    ON_CPU: r"mkldnn|onednn|aten::(?:addmm|mm|bmm|baddbmm|linear|_int_mm)\b",
 }
 """Libraries by a pattern of their kernels' names."""
+
+TORCH = r"\bat::(?:native|cuda)\b|\bat_cuda_detail\b|\bc10::|\bcub::"
+"""torch's own kernels, and CUB's, which torch launches. A whole model may use them between its kernels."""
 
 _CPU_NOISE = re.compile(r"aten::(?:as_strided|view|t|transpose|reshape|empty|_unsafe_view|expand|select|slice|alias)\b")
 
@@ -44,6 +48,19 @@ def _is_noise(name: str) -> bool:
 def libraries(kernel_names: list[str]) -> list[str]:
     """The libraries whose kernels are among the names."""
     return [library for library, pattern in LIBRARIES.items() if any(re.search(pattern, name) for name in kernel_names)]
+
+
+def borrowed(kernel_names: list[str]) -> str:
+    """A sentence when a call that is to run GPU kernels of its own ran a library's or torch's; "" when it did not.
+
+    The operators that are seen on a CPU are torch's in every variant, and tell nothing.
+    """
+    owners = {library: pattern for library, pattern in LIBRARIES.items() if library != ON_CPU} | {"torch": TORCH}
+    for name in kernel_names:
+        for owner, pattern in owners.items():
+            if re.search(pattern, name):
+                return f"It claims kernels of its own, but runs one of {owner}: {name[:80]}."
+    return ""
 
 
 def is_own(kernel_names: list[str]) -> bool:

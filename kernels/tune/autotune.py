@@ -5,21 +5,20 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Self
 
 import torch
 
 from kernels import registry
 from kernels.hardware import Gpu
-from kernels.measure.roofline import exceeds_peak, floor_ms
+from kernels.measure.roofline import exceeds_peak, floor_ms, in_burst
 from kernels.measure.timing import Rule, Timer, Timing, host_us, interleaved
 from kernels.ops import TORCH_VARIANTS, Case
-from kernels.proof import gate, inputs
-from kernels.proof.kernel_names import kernels_seen
+from kernels.proof import gate
+from kernels.proof.kernel_names import borrowed, kernels_seen
 from kernels.proof.reference_cache import ReferenceCache
+from kernels.proof.timed_answers import ChangingInputs, TimedAnswers
 from kernels.registry import Variant
-from kernels.tune.jobs import shared_out
 from kernels.tune.timed_variant import TimedVariant
 
 NOT_TRIED = "Not tried"
@@ -74,8 +73,8 @@ class Bench:
     """Where and how cases are tried.
 
     `ceilings` are as in the document; `timer` replaces the device's own; `only` names the variants to try (None: all);
-    `proven` holds gate reports by trial id (`prove_ahead`). With `host` a trial also gets its `host_us`, the host's
-    time in a call.
+    `proven` holds gate reports by trial id (`kernels.tune.ahead`). With `host` a trial also gets its `host_us`, the
+    host's time in a call.
     """
 
     device: torch.device
@@ -91,7 +90,26 @@ class Bench:
 @dataclass
 class _Runnable:
     trial: Trial
-    call: Callable[[], Any]
+    answers: TimedAnswers
+
+    @property
+    def call(self) -> Callable[[], Any]:
+        return self.answers.call
+
+
+@dataclass
+class _Proving:
+    """What the variants of one case share: their references, and the inputs of each case that they are timed on."""
+
+    device: torch.device
+    end: float
+    references: ReferenceCache = field(default_factory=ReferenceCache)
+    inputs: dict[str, ChangingInputs] = field(default_factory=dict)
+
+    def inputs_of(self, case: Case) -> ChangingInputs:
+        if case.key not in self.inputs:
+            self.inputs[case.key] = ChangingInputs(case, self.device)
+        return self.inputs[case.key]
 
 
 def try_case(
@@ -103,7 +121,7 @@ def try_case(
     `forbidden` says in a sentence why they may not. Variants that take longer to build than `seconds` leaves are not
     tried, and say so.
     """
-    end = time.monotonic() + seconds
+    proving = _Proving(bench.device, time.monotonic() + seconds)
     trials: list[Trial] = []
     ready: list[_Runnable] = []
     for variant in registry.variants(case.op):
@@ -119,71 +137,33 @@ def try_case(
             for params in variant.space(each):
                 trial = Trial.of(each, variant, params, forbidden)
                 trials.append(trial)
-                call = None if variant.lossy and forbidden else _prove(bench, variant, trial, end)
-                if call is not None:
-                    ready.append(_Runnable(trial, call))
+                answers = None if variant.lossy and forbidden else _prove(bench, variant, trial, proving)
+                if answers is not None:
+                    ready.append(_Runnable(trial, answers))
     ready = _tune(bench, ready)
-    noise = _race(bench, ready, end)
+    noise = _race(bench, ready, proving.end)
+    _judge(ready)
     _choose([each.trial for each in ready], noise)
     return trials
 
 
-def prove_ahead(bench: Bench, cases: Sequence[Case], jobs: int) -> dict[str, gate.GateReport]:
-    """Gate reports of every variant's params at every case, by trial id, from `jobs` processes at once.
-
-    Compilation and proof, which take long, are then done before the cases are timed one by one. A trial that could not
-    run is tried again here alone, since so many processes may have run out of memory.
-    """
-    groups = [group for case in cases if (group := _offered(bench, case))]
-    groups.sort(key=lambda group: group[0].id)  # shuffled, so that the largest cases do not meet in memory
-    reports: dict[str, gate.GateReport] = {}
-    for processes in (jobs, 1):
-        for found in shared_out(partial(_reports, bench.device), groups, processes):
-            reports |= found
-        groups = [left for group in groups if (left := [each for each in group if reports[each.id].gate == "error"])]
-    return reports
-
-
-def _offered(bench: Bench, case: Case) -> list[Trial]:
-    """A trial of every requested variant that serves the case, with each of its params."""
-    return [
-        Trial.of(case, variant, params)
-        for variant in registry.variants(case.op)
-        if (bench.only is None or variant.name in bench.only) and variant.serves(case, bench.gpu) is None
-        for params in variant.space(case)
-    ]
-
-
-def _reports(device: torch.device, trials: Sequence[Trial]) -> dict[str, gate.GateReport]:
-    """What the gate says of trials of one case, by their ids."""
-    references, reports = ReferenceCache(), {}
-    for each in trials:
-        variant = registry.variant(each.variant)
-        reports[each.id] = gate.check(variant, each.case, device, each.params, references=references)
-    del references
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-    return reports
-
-
-def _prove(bench: Bench, variant: Variant, trial: Trial, end: float) -> Callable[[], Any] | None:
-    """A callable of the variant on random inputs if it passes the gate; else None, with the reason in the trial."""
-    left, report = end - time.monotonic(), bench.proven.get(trial.id)
+def _prove(bench: Bench, variant: Variant, trial: Trial, proving: _Proving) -> TimedAnswers | None:
+    """The variant's calls on random inputs if it passes the gate; else None, with the reason in the trial."""
+    left, report = proving.end - time.monotonic(), bench.proven.get(trial.id)
     if left < variant.build_seconds if variant.build_seconds else report is None and left <= 0:
         wanted = f"building may take {variant.build_seconds:.0f} s, more than" if variant.build_seconds else "no time"
         trial.reason = f"{NOT_TRIED}: {wanted} was left for this case."
         return None
     if report is None:
-        report, function = gate.prove(variant, trial.case, bench.device, trial.params)
+        references = proving.references
+        report, function = gate.prove(variant, trial.case, bench.device, trial.params, references=references)
     else:
         function = variant.build(trial.case, trial.params) if report.passed else None
     trial.gate, trial.error, trial.error_limit = report.gate, report.error, report.limit
     trial.quantisation, trial.reason = report.quantisation, report.sentence
     if not report.passed or function is None:
         return None
-    drawn = inputs.draw(trial.case, bench.device, seed=7)
-    arguments = gate.pack(variant, trial.case, trial.params, drawn)
-    return lambda: function(**arguments)
+    return TimedAnswers(variant, trial.params, function, proving.inputs_of(trial.case))
 
 
 def _tune(bench: Bench, ready: list[_Runnable]) -> list[_Runnable]:
@@ -194,7 +174,7 @@ def _tune(bench: Bench, ready: list[_Runnable]) -> list[_Runnable]:
     best = [each for group in groups.values() if len(group) == 1 for each in group]
     for group in (group for group in groups.values() if len(group) > 1):
         quick = Rule(seconds=0.3, width=0.05, least=5, warmup_seconds=0.01)
-        times = _time(bench, {each.trial.id: each.call for each in group}, quick)
+        times = _time(bench, {each.trial.id: each.answers for each in group}, quick)
         group.sort(key=lambda each: times[each.trial.id].ms)
         first = group[0].trial
         for each in group:
@@ -217,11 +197,10 @@ def _race(bench: Bench, ready: list[_Runnable], end: float) -> float:
     if not ready:
         return 0.0
     default = _default([each.trial for each in ready])
-    calls = {each.trial.id: each.call for each in ready}
-    calls[AGAIN] = calls[default.id]
+    answers = {each.trial.id: each.answers for each in ready}
+    answers[AGAIN] = answers[default.id]
     rule = Rule(**{**vars(bench.rule), "seconds": max(0.2, min(bench.rule.seconds, end - time.monotonic()))})
-    with torch.no_grad():
-        times = _time(bench, calls, rule)
+    times = _time(bench, answers, rule)
     for each in ready:
         _note(bench, each.trial, times[each.trial.id])
         each.trial.raced, each.trial.kernels = True, kernels_seen(each.call, bench.device)
@@ -231,14 +210,26 @@ def _race(bench: Bench, ready: list[_Runnable], end: float) -> float:
 
 def _note(bench: Bench, trial: Trial, timing: Timing) -> None:
     """Stores the time. A time below what the chip can reach makes the trial impossible."""
-    trial.take(timing, floor_ms(trial.case, bench.ceilings))
+    trial.take(timing, floor_ms(trial.case, in_burst(bench.ceilings)))
     if sentence := exceeds_peak(trial.case, timing.ms, bench.gpu, bench.ceilings):
         trial.gate, trial.reason = "impossible", sentence
 
 
-def _time(bench: Bench, calls: dict[str, Callable[[], Any]], rule: Rule) -> dict[str, Timing]:
+def _judge(ready: list[_Runnable]) -> None:
+    """Fails variants whose timed calls gave wrong answers, and those that run other libraries' kernels as their own."""
+    references = ReferenceCache()
+    for each in ready:
+        said = each.answers.refusal(references)
+        if not said and not each.trial.peer:
+            said = borrowed(each.trial.kernels)
+        if said and each.trial.gate == "pass":
+            each.trial.gate, each.trial.reason = "fail", said
+
+
+def _time(bench: Bench, answers: dict[str, TimedAnswers], rule: Rule) -> dict[str, Timing]:
+    calls = {name: each.call for name, each in answers.items()}
     with torch.no_grad():
-        return interleaved(calls, bench.device, rule, bench.timer)
+        return interleaved(calls, bench.device, rule, bench.timer, answers)
 
 
 def _default(trials: Sequence[Trial]) -> Trial:

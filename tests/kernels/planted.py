@@ -1,5 +1,7 @@
 """Variants that are wrong on purpose, each in its own way."""
 
+import threading
+
 import torch
 import torch.nn.functional as F
 
@@ -67,6 +69,67 @@ class CachedByAddress(Planted):
         if id(x) not in self.kept:
             self.kept[id(x)] = x, F.linear(x, w)
         return self.kept[id(x)][1].clone()
+
+
+class CachedByVersion(Planted):
+    """Recognises its input tensors, and asks torch's version counter whether their contents are the same."""
+
+    name = "planted_cached_by_version"
+
+    def __init__(self):
+        self.kept = {}
+
+    def call(self, x, w, bias=None, residual=None):
+        key = id(x), x._version, id(w), w._version
+        if key not in self.kept:
+            self.kept[key] = x, w, F.linear(x, w)
+        return self.kept[key][2].clone()
+
+
+class HonestAtFirst(Planted):
+    """Right in the calls of the gate; `cheat` is what it does when it is timed."""
+
+    calls, honest = 0, 11  # ten calls of the gate, one to warm up
+
+    def call(self, x, w, bias=None, residual=None):
+        self.calls += 1
+        return F.linear(x, w) if self.calls <= self.honest else self.cheat(x, w)
+
+    def cheat(self, x, w):
+        raise NotImplementedError
+
+
+class RemembersLater(HonestAtFirst):
+    """Returns the answer of its first timed call ever after."""
+
+    name = "planted_remembers_later"
+    kept = None
+
+    def cheat(self, x, w):
+        self.kept = F.linear(x, w) if self.kept is None else self.kept
+        return self.kept
+
+
+class AnswersLater(HonestAtFirst):
+    """Returns before the work is done, which a thread does beside."""
+
+    name = "planted_answers_later"
+
+    def cheat(self, x, w):
+        y = torch.zeros(x.shape[0], w.shape[0], dtype=x.dtype, device=x.device)
+        worker = threading.Timer(0.05, lambda: y.copy_(F.linear(x, w)))
+        worker.daemon = True
+        worker.start()
+        return y
+
+
+class NothingLater(HonestAtFirst):
+    """Returns nothing when it is timed."""
+
+    name = "planted_nothing_later"
+
+    def cheat(self, x, w):
+        return None
 
 
 class SharedBuffer(Planted):

@@ -21,7 +21,7 @@ from workbench.disk import SCARCE_BYTES, free_bytes
 from workbench.embedded.broker import redis_service
 from workbench.embedded.devices import Device, find_devices
 from workbench.embedded.process import EmbeddedError, Service, wait_until
-from workbench.secret_files import kept_secret
+from workbench.secret_files import kept_secret, own_folder
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RESTARTS_PER_MINUTE = 5
@@ -75,7 +75,7 @@ class Workbench:
 
     def start(self) -> None:
         """Start everything; return when the web server answers."""
-        self.data.mkdir(parents=True, exist_ok=True)
+        own_folder(self.data)
         self._lock_data()
         self.port = self._listen(self.port)
         self.worker_api_port = self._listen(0)

@@ -20,15 +20,20 @@ from workers.documents.stages import GPU_STAGES
 
 log = logging.getLogger(__name__)
 
-ONE_TRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0, "socket_timeout": 5}
+ONE_TRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
 """A person waits for the answer, so a broker that is down must not delay the request by more than one try."""
+PATIENCE_SECONDS = 2.0
+"""How long a broker that takes connections and does not answer is waited for."""
 
 
 @functools.cache
 def _sender() -> Celery:
     sender = Celery("workbench", fixups=[], set_as_current=False)
     sender.conf.update(broker_options(settings.REDIS_URL))
-    sender.conf.broker_transport_options |= ONE_TRY
+    sender.conf.broker_transport_options |= ONE_TRY | {
+        "socket_timeout": PATIENCE_SECONDS,
+        "socket_connect_timeout": PATIENCE_SECONDS,
+    }
     return sender
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from celery import Task, shared_task
 from django.db import DatabaseError
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from workbench.intake import blobs
 from workbench.runs import garbage, services, state
@@ -39,7 +39,11 @@ def sweep_runs() -> None:
 @shared_task(name=LEDGER_TASK, bind=True, time_limit=STAGE_SECONDS)
 def run_stage(self: Task, run_id: str, stage: str, attempt: int) -> None:
     """Run one attempt at a stage that needs no GPU, if that attempt is still queued."""
-    key = StageKey(run_id=run_id, stage=cast(Any, stage), attempt=attempt)
+    try:
+        key = StageKey(run_id=run_id, stage=cast(Any, stage), attempt=attempt)
+    except ValidationError as error:
+        log.error("dropped a message that names no stage of a run: %s", error)
+        return
     with logs.bound(request_id=self.request.id, **key.model_dump()):
         _run_stage(key, self.request.hostname)
 

@@ -1,7 +1,7 @@
 """Roofline: what each op reached against what the device was measured to give."""
 
 from workers.charts.base import LIMIT, PALETTE, Chart, Figure, Table, layout, log_axis
-from workers.documents.measurement import Ceilings
+from workers.documents.measurement import Rates
 from workers.documents.stages import OpRow, Results
 
 COLOURS = {"memory": PALETTE[0], "compute": PALETTE[1], "launch": PALETTE[2], "idle": PALETTE[6]}
@@ -19,7 +19,7 @@ def _points(results: Results) -> list[tuple[OpRow, float, float]]:
     ]
 
 
-def _unit(ceilings: Ceilings) -> tuple[float, str]:
+def _unit(ceilings: Rates) -> tuple[float, str]:
     """Factor from TFLOP/s and name of the unit in which this device's rates read well."""
     return (1, "TFLOP/s") if max(ceilings.matrix_tflops.values(), default=0) >= 10 else (1000, "GFLOP/s")
 
@@ -34,7 +34,7 @@ def figure(results: Results) -> Figure | None:
     points = _points(results)
     if results.profile is None or not points:
         return None
-    ceilings = results.profile.ceilings
+    ceilings = results.profile.ceilings.of_single_calls
     factor, unit = _unit(ceilings)
     ridges = [tflops / ceilings.read_tbps for tflops in ceilings.matrix_tflops.values() if tflops > 0]
     low = min(0.1, min(x for _, x, _ in points) / 2)
@@ -88,7 +88,7 @@ def figure(results: Results) -> Figure | None:
 
 
 def table(results: Results) -> Table:
-    factor, unit = _unit(results.profile.ceilings) if results.profile else (1, "TFLOP/s")
+    factor, unit = _unit(results.profile.ceilings.of_single_calls) if results.profile else (1, "TFLOP/s")
     headers = ["op", "phase", "FLOP per byte", unit, "floor / time, %", "bound by"]
     return headers, [
         [row.op, row.phase, x, factor * y, 100 * row.floor_ms / row.ms if row.floor_ms else None, row.bound]
@@ -99,7 +99,7 @@ def table(results: Results) -> Table:
 CHART = Chart(
     "roofline",
     "Roofline",
-    "Each dot is an op, its size the share of the time. The lines are ceilings measured on this device; "
+    "Each dot is an op, its size the share of the time. The lines are ceilings measured on this device in bursts; "
     "the closer to the line, the less there is to win.",
     "profile",
     "measured",

@@ -42,14 +42,29 @@ class Environment(Document):
     confinement: Confinement | None = Field(default=None, description="as the worker saw it; None in a stage by hand")
 
 
-class Ceilings(Document):
-    """Measured limits of the device: TB/s, TFLOP/s and the time of an empty launch in microseconds."""
+class Rates(Document):
+    """Measured rates of the device in TB/s and TFLOP/s."""
 
     read_tbps: float
     copy_tbps: float
     matrix_tflops: dict[str, float]
+
+
+class Ceilings(Rates):
+    """Measured limits of the device under settled clocks, and the time of an empty launch in microseconds.
+
+    `burst`: those of single calls after pauses, where clocks are at their highest; None on a CPU and in documents that
+    know one regime.
+    """
+
     launch_us: float
+    burst: Rates | None = None
     basis: Basis = "measured"
+
+    @property
+    def of_single_calls(self) -> Rates:
+        """The rates that floors of kernels and of single requests are computed from."""
+        return self.burst or self
 
 
 class Distribution(Document):

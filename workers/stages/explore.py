@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from kernels import registry
 from kernels.hardware import GPUS
-from kernels.measure.roofline import floor_ms
+from kernels.measure.roofline import floor_ms, in_burst
 from kernels.measure.timing import Rule
 from kernels.ops import Case, LinearCase, LmHeadCase, case_from
 from kernels.tune.autotune import Bench, Trial, try_case
@@ -93,7 +93,8 @@ def composed_cases(document: StageInput, ceilings: Ceilings) -> list[Wanted]:
     Empty where there can be no such plan: then the cases are the model's own, one by one, as the profile saw them.
     """
     found = kernels_plan.cases(document).items()
-    all_wanted = [Wanted(case, count, count * (floor_ms(case, ceilings.model_dump()) or 0.0)) for case, count in found]
+    rates = in_burst(ceilings.model_dump())
+    all_wanted = [Wanted(case, count, count * (floor_ms(case, rates) or 0.0)) for case, count in found]
     return sorted(all_wanted, key=lambda each: -each.ms)
 
 
@@ -112,7 +113,7 @@ def read_cases(rows: list[dict[str, Any]], ceilings: Ceilings) -> list[Wanted]:
         if case.op in ops:
             before = found.get(case.key, Wanted(case, 0, 0))
             calls = float(row.get("per_request") or 0)
-            ms = float(row.get("ms") or calls * (floor_ms(case, ceilings.model_dump()) or 0.0))
+            ms = float(row.get("ms") or calls * (floor_ms(case, in_burst(ceilings.model_dump())) or 0.0))
             found[case.key] = Wanted(case, before.per_request + calls, before.ms + ms)
     return sorted(found.values(), key=lambda each: -each.ms)
 

@@ -152,7 +152,7 @@ def _near_floor(row: OpRow, request: Request) -> str:
 def _memory(row: OpRow, request: Request) -> str:
     if row.bound != "memory" or not row.floor_ms or not row.least_bytes:
         return ""
-    rate, best = row.least_bytes / row.ms / 1e6, 1000 * request.ceilings.read_tbps
+    rate, best = row.least_bytes / row.ms / 1e6, 1000 * request.ceilings.of_single_calls.read_tbps
     start = f"it moves {plain(rate)} GB/s of the {plain(best)} GB/s measured and {_saves(row, request)}"
     if row.op.startswith(("linear", "lm_head")):
         return f"{start}; a GEMM made for few rows, or weights in lower precision, would help."

@@ -46,8 +46,8 @@ def floors_of(counted: Counted, ceilings: Ceilings) -> tuple[float, float]:
 
     A rate that was not measured for the dtype is taken from the fastest that was.
     """
-    rates, read = ceilings.matrix_tflops, ceilings.read_tbps
-    return floors_ms(counted.flops, counted.least_bytes, (counted.dtype,), rates, read)
+    best = ceilings.of_single_calls
+    return floors_ms(counted.flops, counted.least_bytes, (counted.dtype,), best.matrix_tflops, best.read_tbps)
 
 
 def rows(work: Sequence[Work], counted: Sequence[Counted], ceilings: Ceilings, scale: Scale) -> list[OpRow]:

@@ -16,7 +16,7 @@ from kernels.cli.bench_decode import Options, _wanted
 from kernels.hardware import GPUS
 from kernels.measure import ceilings
 from kernels.ops import LinearCase, ModelCase
-from kernels.tune import autotune
+from kernels.tune import ahead, autotune
 from kernels.tune.autotune import Trial
 from tests.kernels.engine.engine_models import CONFIGS
 
@@ -235,7 +235,7 @@ def test_no_work_is_shared_out_among_no_processes(command, capsys):
 
 def test_processes_go_ahead_through_the_gate(monkeypatch):
     asked = []
-    monkeypatch.setattr(autotune, "prove_ahead", lambda _, cases, jobs: asked.append((len(cases), jobs)) or {})
+    monkeypatch.setattr(ahead, "prove_ahead", lambda _, cases, jobs: asked.append((len(cases), jobs)) or {})
     main(["bench", "fused", "--only", "op=gated m=1", "--seconds", "0.2"])
     assert not asked
     main(["bench", "fused", "--only", "op=gated m=1", "--seconds", "0.2", "--jobs", "2"])

@@ -10,6 +10,8 @@ import torch
 
 from kernels.measure.ceilings import measure_ceilings, product
 from kernels.measure.environment import Telemetry, environment_info, gpu_class_of
+from kernels.measure.roofline import floor_ms, in_burst
+from kernels.ops import LinearCase
 from workers.documents import measurement
 
 
@@ -27,6 +29,8 @@ def test_ceilings_of_a_cpu_are_plausible() -> None:
     assert 1e-4 < found.copy_tbps < 2
     assert set(found.matrix_tflops) == {"fp32", "bf16", "fp16"}
     assert 0.01 < found.launch_us < 1000
+    assert found.burst is None
+    assert found.of_single_calls is found
 
 
 @pytest.mark.parametrize("name", ["fp32", "bf16", "fp16", "fp8"])
@@ -34,6 +38,16 @@ def test_each_precision_multiplies_what_it_was_given(name: str) -> None:
     multiply = product(name, 64, "cpu")
     left, right = (each.float() for each in multiply.args)  # type: ignore[attr-defined]
     assert torch.allclose(multiply().float(), left @ right, rtol=0.01, atol=0.05)
+
+
+def test_floors_are_of_the_regime_that_kernels_are_timed_in() -> None:
+    settled = {"read_tbps": 4.6, "copy_tbps": 4.2, "matrix_tflops": {"bf16": 696.0}, "launch_us": 3.8}
+    both = settled | {"burst": {"read_tbps": 4.7, "copy_tbps": 4.3, "matrix_tflops": {"bf16": 810.0}}}
+    case = LinearCase(m=8192, n=8192, k=8192)
+    assert floor_ms(case, in_burst(settled)) == pytest.approx(case.flops / 696e9)
+    assert floor_ms(case, in_burst(both)) == pytest.approx(case.flops / 810e9)
+    assert measurement.Ceilings(**both).of_single_calls.read_tbps == 4.7
+    assert measurement.Ceilings(**settled).of_single_calls.read_tbps == 4.6
 
 
 @pytest.mark.gpu
@@ -45,6 +59,9 @@ def test_ceilings_of_a_gpu_lie_under_its_datasheet() -> None:
     sheet = GPUS[environment["gpu_class"]]
     assert 0.7 * sheet.memory_tbps < found.read_tbps < sheet.memory_tbps
     assert 0.5 * sheet.bf16_tflops < found.matrix_tflops["bf16"] < sheet.impossible_tflops
+    assert found.burst is not None
+    assert 0.95 * found.read_tbps < found.burst.read_tbps < sheet.memory_tbps
+    assert 0.98 * found.matrix_tflops["bf16"] < found.burst.matrix_tflops["bf16"] < sheet.impossible_tflops
     if sheet.sm >= 89:
         assert 0.5 * sheet.fp8_tflops < found.matrix_tflops["fp8"] < 2 * sheet.impossible_tflops
 

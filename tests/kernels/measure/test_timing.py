@@ -37,7 +37,7 @@ class Script:
     def __init__(self, times):
         self.times, self.order = times, []
 
-    def __call__(self, call):
+    def __call__(self, call, watch=None):
         self.order.append(call())
         return self.times[self.order[-1]](len(self.order))
 

@@ -27,6 +27,7 @@ def test_right_variant_passes():
         (planted.Wrong, "Its error on normal inputs"),
         (planted.WrongInOnePlace, "Its error on normal inputs"),
         (planted.CachedByAddress, "returned an earlier answer when its input tensors held new values"),
+        (planted.CachedByVersion, "returned an earlier answer when its input tensors held new values"),
         (planted.SharedBuffer, "the calls share one output buffer"),
         (planted.ChangesInput, "It changed its input 'x'"),
         (planted.HalfWritten, "never written"),

@@ -267,3 +267,17 @@ def _put(client: Client, key: dict[str, Any], sha256: str, content: bytes) -> An
         content_type="application/octet-stream",
         query_params={name: key[name] for name in ("run_id", "stage", "attempt")},
     )
+
+
+@pytest.mark.parametrize("path", ["claim", "heartbeat", "progress", "result"])
+def test_a_run_id_that_is_no_uuid_is_refused(worker, path):
+    answer = worker(path, {"run_id": "x", "stage": "admit", "attempt": 1})
+    assert answer.status_code == 422
+    assert "run_id" in answer.content.decode()
+
+
+def test_an_address_with_no_uuid_is_refused(worker):
+    headers = {"Claim-Token": "x"}
+    assert worker.client.get("/api/v1/worker/runs/x/admit/1/files/config.json", headers=headers).status_code == 404
+    address = f"/api/v1/worker/artifacts/{'0' * 64}?run_id=x&stage=admit&attempt=1"
+    assert worker.client.put(address, b"x", headers=headers).status_code == 422

@@ -1,0 +1,52 @@
+"""What surrounds the call of a variant: values written into its inputs, and its answer taken."""
+
+from typing import Any
+
+import torch
+
+from kernels.ops.base import Arguments, BaseCase, Outputs
+from kernels.ops.oracle import Failed
+from kernels.proof.mutation_check import written
+
+HOLD_CYCLES = 2_000_000
+"""Clock cycles for which a stream is held, about 1 ms: until the host has queued a call and what follows it."""
+
+
+def hold(device: torch.device) -> None:
+    """Keeps the current stream of a GPU busy, so that what is queued next starts only when all of it is queued.
+
+    Work that the call puts on another stream without waiting for this one then reads inputs that are not there yet.
+    """
+    if device.type == "cuda":
+        torch.cuda._sleep(HOLD_CYCLES)
+
+
+def wait(device: torch.device) -> None:
+    """Waits for the current stream of a GPU, and for no other: a variant has to join its own streams."""
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()
+
+
+def outputs_of(case: BaseCase, arguments: Arguments, answer: Any) -> Outputs:
+    """The outputs of a call as the reference has them, and copies of the slots that it wrote."""
+    outputs = answer if isinstance(answer, tuple) else (answer,)
+    return *case.comparable(outputs), *written(case, arguments)
+
+
+def taken(outputs: Outputs) -> Outputs:
+    """Copies of the outputs in the order of the current stream: of work that it does not wait for, what is there."""
+    return tuple(each.clone() for each in outputs)
+
+
+def overwrite(target: Any, source: Any) -> None:
+    """Copies values into the tensors of one argument, past torch's version counter, as a captured graph does.
+
+    Raises Failed for anything but tensors and tuples of them.
+    """
+    if isinstance(target, torch.Tensor):
+        target.data.copy_(source)
+    elif isinstance(target, tuple | list):
+        for one, two in zip(target, source, strict=True):
+            overwrite(one, two)
+    else:
+        raise Failed("It packs its weight into something other than tensors, which the gate cannot check.")

@@ -1,0 +1,51 @@
+"""Puts the variants of many cases through the gate in several processes, before the cases are timed one by one."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+
+from kernels import registry
+from kernels.ops import Case
+from kernels.proof import gate
+from kernels.proof.reference_cache import ReferenceCache
+from kernels.tune.autotune import Bench, Trial
+from kernels.tune.jobs import shared_out
+
+
+def prove_ahead(bench: Bench, cases: Sequence[Case], jobs: int) -> dict[str, gate.GateReport]:
+    """Gate reports of every variant's params at every case, by trial id, from `jobs` processes at once.
+
+    Compilation and proof, which take long, are then done before the cases are timed one by one. A trial that could not
+    run is tried again here alone, since so many processes may have run out of memory.
+    """
+    groups = [group for case in cases if (group := _offered(bench, case))]
+    groups.sort(key=lambda group: group[0].id)  # shuffled, so that the largest cases do not meet in memory
+    reports: dict[str, gate.GateReport] = {}
+    for processes in (jobs, 1):
+        for found in shared_out(partial(_reports, bench.device), groups, processes):
+            reports |= found
+        groups = [left for group in groups if (left := [each for each in group if reports[each.id].gate == "error"])]
+    return reports
+
+
+def _offered(bench: Bench, case: Case) -> list[Trial]:
+    """A trial of every requested variant that serves the case, with each of its params."""
+    return [
+        Trial.of(case, variant, params)
+        for variant in registry.variants(case.op)
+        if (bench.only is None or variant.name in bench.only) and variant.serves(case, bench.gpu) is None
+        for params in variant.space(case)
+    ]
+
+
+def _reports(device: torch.device, trials: Sequence[Trial]) -> dict[str, gate.GateReport]:
+    """What the gate says of trials of one case, by their ids."""
+    references, reports = ReferenceCache(), {}
+    for each in trials:
+        variant = registry.variant(each.variant)
+        reports[each.id] = gate.check(variant, each.case, device, each.params, references=references)
+    del references
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    return reports

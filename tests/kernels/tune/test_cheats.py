@@ -1,0 +1,117 @@
+"""Variants that are fast because they do not do the work are refused by a sentence, and never chosen."""
+
+import pytest
+import torch
+
+from kernels.hardware import GPUS
+from kernels.measure.timing import Rule
+from kernels.ops import GatedCase, GroupedCase, LinearCase, LmHeadCase, RopeCase
+from kernels.proof.kernel_names import borrowed
+from kernels.proof.reference_cache import ReferenceCache
+from kernels.proof.timed_answers import SEEDS, ChangingInputs, TimedAnswers
+from kernels.registry import variant
+from kernels.tune import autotune
+from kernels.tune.autotune import Bench, Trial, try_case
+from tests.kernels import planted
+
+CPU = torch.device("cpu")
+CASE = LinearCase(m=4, n=48, k=32, dtype="fp32", weights="fp32")
+
+
+def tried(*names: str) -> dict[str, Trial]:
+    rule = Rule(seconds=0.2, least=6, most=30, warmup_seconds=0.0)
+    place = Bench(CPU, GPUS["cpu"], {}, rule, only=frozenset({"torch_linear", *names}))
+    return {trial.variant: trial for trial in try_case(place, CASE)}
+
+
+@pytest.mark.parametrize(
+    ("cheat", "said"),
+    [
+        (planted.CachedByVersion, "It returned an earlier answer when its input tensors held new values."),
+        (planted.RemembersLater, "Its timed calls give other answers than the gate saw, as if it remembered"),
+        (planted.AnswersLater, "Its timed calls give other answers than the gate saw, as if it remembered"),
+        (planted.NothingLater, "A timed call gave no answer that can be read: AttributeError: "),
+    ],
+)
+def test_a_variant_that_does_not_do_the_work_is_refused(plant, cheat, said):
+    plant(cheat)
+    found = tried(cheat.name)
+    assert found[cheat.name].gate == "fail"
+    assert found[cheat.name].reason.startswith(said)
+    assert not found[cheat.name].chosen
+    assert found["torch_linear"].chosen
+
+
+def test_a_variant_that_runs_anothers_kernels_as_its_own_is_refused(plant, monkeypatch):
+    """Names as a GPU's profile has them: there is none here."""
+
+    class Fast(planted.Planted):
+        name = "planted_fast"
+
+    def seen(call, device):
+        ours = getattr(call.func, "__self__", None) is not None
+        return ["wgmma_mine", "nvjet_sm90_tst_128x128_64x6"] if ours else ["nvjet_sm90_tst_128x128_64x6"]
+
+    plant(Fast)
+    monkeypatch.setattr(autotune, "kernels_seen", seen)
+    found = tried("planted_fast")
+    assert found["planted_fast"].gate == "fail"
+    assert found["planted_fast"].reason == (
+        "It claims kernels of its own, but runs one of cuBLAS: nvjet_sm90_tst_128x128_64x6."
+    )
+    assert found["torch_linear"].chosen
+
+
+@pytest.mark.parametrize(
+    ("name", "owner"),
+    [
+        ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_3_64x64x64", "cuDNN"),
+        ("void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits>", "torch's FlashAttention"),
+        ("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<long>>", "torch"),
+        ("void at_cuda_detail::cub::DeviceScanKernel<int>", "torch"),
+    ],
+)
+def test_borrowed_kernels_are_told_by_their_owner(name, owner):
+    assert f"but runs one of {owner}: " in borrowed(["skinny_linear", name])
+    assert borrowed(["skinny_linear", "_rmsnorm", "gemm", "attention_forward"]) == ""
+    assert borrowed(["aten::mm", "aten::add"]) == ""  # a CPU's
+
+
+SMALL = {"dtype": "fp32"}
+
+
+@pytest.mark.parametrize(
+    ("case", "name"),
+    [
+        (CASE, "torch_linear"),
+        (GatedCase(m=3, n=8, **SMALL), "torch_gated"),
+        (RopeCase(batch=2, q_len=1, heads=4, kv_heads=2, head_dim=8, append=True, **SMALL), "torch_rope"),
+        (GroupedCase(rows=6, experts=3, n=8, k=16, **SMALL), "torch_grouped_loop"),
+        (LmHeadCase(m=2, vocab=40, k=16, sampling="top_k_p", weights="fp32", **SMALL), "torch_lm_head_sampling"),
+    ],
+    ids=lambda each: getattr(each, "op", each),
+)
+def test_honest_answers_to_changing_inputs_are_right_in_every_op(case, name):
+    own = variant(name)
+    inputs = ChangingInputs(case, CPU)
+    answers = TimedAnswers(own, {}, own.build(case, {}), inputs)
+    met = set()
+    for _ in range(2 * len(SEEDS)):
+        answers.before()
+        met.add(inputs.draw)
+        answers.after(answers.call())
+    assert met == set(range(len(SEEDS)))
+    assert answers.refusal(ReferenceCache()) == ""
+
+
+def test_weights_and_lengths_stay_while_the_other_inputs_change():
+    inputs = ChangingInputs(GroupedCase(rows=6, experts=3, n=8, k=16, **SMALL), CPU)
+    own = inputs.arguments(variant("torch_grouped_loop"), {})
+    before = {name: (value.clone(), value._version) for name, value in own.items()}
+    inputs.change(certainly=True)
+    assert not own["x"].equal(before["x"][0])
+    assert own["x"]._version == before["x"][1]
+    assert own["w"].equal(before["w"][0])
+    assert own["ends"].equal(before["ends"][0])
+    for draw in range(len(SEEDS)):
+        assert inputs.drawn(draw)["ends"].equal(own["ends"])

@@ -1,0 +1,66 @@
+"""A Redis that takes connections and answers nothing, as when its machine swaps: pages and the API go on."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from django.core.cache import caches
+
+from tests.workers.pipeline.stack import wait_for
+from workbench import cache
+from workbench.embedded.broker import find_redis_server, free_port
+from workbench.runs import dispatch, services
+from workbench.runs.models import Run
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def freeze(tmp_path: Path, settings: Any) -> Iterator[Callable[[], None]]:
+    """`freeze()` stops the site's Redis in its tracks."""
+    port = free_port()
+    command = [find_redis_server(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(tmp_path), "--save", ""]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    settings.REDIS_URL = f"redis://127.0.0.1:{port}/0"
+    settings.CACHES = {
+        "default": {"BACKEND": "workbench.cache.ForgivingRedisCache", "LOCATION": settings.REDIS_URL},
+    }
+    dispatch._sender.cache_clear()
+
+    def answers() -> bool:
+        try:
+            return bool(redis.Redis(port=port).ping())
+        except redis.ConnectionError:
+            return False
+
+    wait_for(answers, 20, "Redis")
+    caches["default"].set("asked", "before", 60)
+    assert caches["default"].get("asked") == "before"
+    yield lambda: process.send_signal(signal.SIGSTOP)
+    process.kill()
+    process.wait()
+    dispatch._sender.cache_clear()
+
+
+def test_it_delays_the_first_request_and_no_other(freeze, api, engineer):
+    client = api(engineer)
+    assert client.get("/api/v1/runs").status_code == 200
+    freeze()
+    begun = time.monotonic()
+    for _ in range(8):
+        assert client.get("/api/v1/runs").status_code == 200
+    assert time.monotonic() - begun < 8 * cache.TIMEOUT_SECONDS, "each of them asks Redis twice"
+
+
+def test_a_run_is_taken_and_waits_for_the_sweep(freeze, workload, engineer, caplog):
+    freeze()
+    begun = time.monotonic()
+    run = services.create_run(workload, engineer)
+    assert time.monotonic() - begun < 2.5 * dispatch.PATIENCE_SECONDS
+    assert Run.objects.get(pk=run.pk).published_at is None
+    assert "waits for the sweep" in caplog.text
