@@ -21,11 +21,11 @@ from workbench.accounts.models import ApiToken, Invitation, Membership, User  # 
 from workbench.accounts.tokens import issue  # noqa: E402
 from workbench.api_v1 import api  # noqa: E402
 from workbench.intake.models import Model, StoredFile, Upload, UploadFile, Workload  # noqa: E402
-from workbench.reports.models import Report  # noqa: E402
+from workbench.reports.models import Report, Share  # noqa: E402
 from workbench.runs.models import Run, StoredArtifact  # noqa: E402
 from workers.documents.stages import STAGES  # noqa: E402
 
-LEAVES_OUT = ("logout", "invitation", "kernel", "mfa_")
+LEAVES_OUT = ("logout", "invitation", "shared", "kernel", "mfa_")
 """Beginnings of names: what changes something, and what depends on a person's second factor."""
 
 
@@ -41,6 +41,7 @@ def values() -> dict[str, list[str]]:
         "workload_id": ids(Workload),
         "model_id": ids(Model),
         "report_id": ids(Report),
+        "share_id": ids(Share),
         "upload_id": ids(Upload),
         "membership_id": ids(Membership),
         "invitation_id": ids(Invitation),

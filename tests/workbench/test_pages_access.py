@@ -9,10 +9,11 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 from workbench.accounts import services as accounts
 from workbench.accounts import tokens
-from workbench.reports.services import freeze
+from workbench.reports import services as reports
+from workbench.reports import sharing
 
 pytestmark = pytest.mark.django_db
-PUBLIC = {"login", "account_login", "invitation"}
+PUBLIC = {"login", "account_login", "invitation", "shared"}
 OF_NOBODY = {"kernel", "mfa_remove_webauthn"}
 """Pages with parameters about what belongs to no organisation: the docs, and a person's own keys."""
 INLINE = re.compile(
@@ -44,11 +45,13 @@ OF_OBJECTS = sorted(name for name, parameters in PAGES.items() if parameters and
 def addresses(finished_run, organisation, admin, engineer) -> dict[str, str]:
     """The address of every page, about objects of `organisation`."""
     invitation, secret = accounts.invite(organisation, admin, "new@voice.test", "engineer")
+    report = reports.publish(reports.review(reports.freeze(finished_run, engineer), admin, ""), admin)
     values = {
         "run_id": finished_run.id,
         "workload_id": finished_run.workload_id,
         "model_id": finished_run.workload.model_id,
-        "report_id": freeze(finished_run, engineer).id,
+        "report_id": report.id,
+        "share_id": sharing.share(report, admin, 7)[0].id,
         "membership_id": engineer.memberships.get().id,
         "invitation_id": invitation.id,
         "token_id": tokens.issue(organisation, engineer, "t", "read")[0].id,

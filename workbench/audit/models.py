@@ -27,6 +27,8 @@ class Action(models.TextChoices):
     REPORT_REVIEWED = "report.reviewed", "Reviewed a report"
     REPORT_REOPENED = "report.reopened", "Reopened a report"
     REPORT_PUBLISHED = "report.published", "Published a report"
+    REPORT_SHARED = "report.shared", "Shared a report by a link"
+    SHARE_REVOKED = "report.share_revoked", "Revoked a link to a report"
     MODEL_DELETED = "model.deleted", "Deleted a model"
     WORKLOAD_DELETED = "workload.deleted", "Deleted a workload"
     RUN_DELETED = "run.deleted", "Deleted a run"

@@ -14,3 +14,28 @@ class ReviewForm(forms.Form):
         help_text="What the reader should know: risks, next steps, what was agreed. Markdown, without images; it "
         "stands below the verdict in what the reader gets.",
     )
+
+
+class ShareForm(forms.Form):
+    """How long a link works, and a password where it shall have one."""
+
+    days = forms.TypedChoiceField(
+        label="Works for", choices=((7, "7 days"), (30, "30 days"), (90, "90 days")), coerce=int, initial=30
+    )
+    password = forms.CharField(
+        label="Password",
+        required=False,
+        strip=False,
+        min_length=8,
+        max_length=200,
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+        help_text="Optional, at least 8 characters. Send it by another way than the link.",
+    )
+
+
+class OpenForm(forms.Form):
+    """The password of a link."""
+
+    password = forms.CharField(
+        strip=False, max_length=200, widget=forms.PasswordInput(attrs={"autocomplete": "current-password"})
+    )

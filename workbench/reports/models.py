@@ -1,9 +1,10 @@
-"""Frozen reports."""
+"""Frozen reports, and the links by which they are shared."""
 
 import uuid
 
 from django.conf import settings
 from django.db import models
+from django.utils import timezone
 
 from workbench.accounts.querysets import OrganisationQuerySet
 from workbench.reports.documents import Snapshot
@@ -48,3 +49,36 @@ class Report(models.Model):
     def document(self) -> Snapshot:
         """The snapshot, validated."""
         return Snapshot.model_validate(self.snapshot)
+
+
+class Share(models.Model):
+    """A link by which anybody who has it reads a published report, until it ends or is revoked.
+
+    Only the keyed hash of its secret is kept, and a hash of its password, which may be empty. `views` counts how often
+    the report was opened.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="+")
+    report = models.ForeignKey(Report, on_delete=models.CASCADE, related_name="shares")
+    digest = models.CharField(max_length=64, unique=True)
+    password = models.CharField(max_length=128, blank=True)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    revoked_at = models.DateTimeField(null=True)
+    views = models.PositiveIntegerField(default=0)
+    viewed_at = models.DateTimeField(null=True)
+
+    objects = OrganisationQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-created_at",)
+
+    def __str__(self) -> str:
+        return f"link to {self.report.title}"
+
+    @property
+    def works(self) -> bool:
+        """Whether it opens the report now."""
+        return self.revoked_at is None and self.expires_at > timezone.now()

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from workbench.reports import views
+from workbench.reports import share_views, views
 
 urlpatterns = [
     path("runs/<uuid:run_id>/freeze/", views.create, name="report-create"),
@@ -12,4 +12,7 @@ urlpatterns = [
     path("reports/<uuid:report_id>/review/", views.review, name="report-review"),
     path("reports/<uuid:report_id>/reopen/", views.reopen, name="report-reopen"),
     path("reports/<uuid:report_id>/publish/", views.publish, name="report-publish"),
+    path("reports/<uuid:report_id>/share/", share_views.share, name="report-share"),
+    path("shares/<uuid:share_id>/revoke/", share_views.revoke, name="share-revoke"),
+    path("shared/<str:secret>/", share_views.shared, name="shared"),
 ]

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from workbench.accounts.permissions import reviewer_required
 from workbench.reports import notes, services
-from workbench.reports.forms import ReviewForm
+from workbench.reports.forms import ReviewForm, ShareForm
 from workbench.reports.models import Report
 from workbench.runs import result_page
 from workbench.runs.services import headlines
@@ -57,13 +57,15 @@ def create(request: HttpRequest, run_id: UUID) -> HttpResponse:
 def report_page(request: HttpRequest, report_id: UUID) -> HttpResponse:
     """One report: its state and note, then the result as it was frozen."""
     report = get_report(request, report_id)
-    return _show(request, report, ReviewForm(initial={"note": report.note}))
+    return show(request, report, ReviewForm(initial={"note": report.note}))
 
 
-def _show(request: HttpRequest, report: Report, form: ReviewForm, status: int = 200) -> HttpResponse:
+def show(request: HttpRequest, report: Report, form: ReviewForm, status: int = 200, **more: Any) -> HttpResponse:
+    """The page of a report; `more` may hold a `share_form` and a new `link`."""
     document = report.document
     context = result_page.context(document.workload, document.model, document.results, document.stages)
     context |= {"report": report, "snapshot": document, "form": form, "note": notes.html(report.note)}
+    context |= {"shares": report.shares.select_related("created_by"), "share_form": ShareForm()} | more
     return render(request, "reports/report.html", context, status=status)
 
 
@@ -102,7 +104,7 @@ def review(request: HttpRequest, report_id: UUID) -> HttpResponse:
     report = get_report(request, report_id)
     form = ReviewForm(request.POST)
     if not form.is_valid():
-        return _show(request, report, form, status=422)
+        return show(request, report, form, status=422)
     note = form.cleaned_data["note"]
     return _change(request, report, lambda: services.review(report, request.user, note), "The report is reviewed.")
 
