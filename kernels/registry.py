@@ -63,8 +63,8 @@ class Variant(ABC):
       With a residual, x + residual is the last output.
     - gated: `f(gate_up) -> y`.
     - rope: `f(q, k, cos, sin) -> (q, k)`, cos and sin [batch, q_len, head_dim]. With append `f(q, k, v, cos, sin,
-      k_cache, v_cache, position, page_table=None) -> q`: it writes the rotated k, and v, into slots position[b],
-      position[b] + 1, … of sequence b and changes no other slot; position [batch] is int64 or int32.
+      k_cache, v_cache, position, page_table=None) -> q`: it writes the rotated k, and v, into the slots of
+      sequence b from position[b] on and changes no other slot; position [batch] is int64 or int32.
     - lm_head: `f(x, w) -> ids [m] int64`.
     - grouped: `f(x, w, ends) -> y`.
 

@@ -97,7 +97,7 @@ class Decoder:
 
     @torch.no_grad()
     def rope_table(self, length: int) -> tuple[Tensor, Tensor]:
-        """cos and sin [length, head_dim] of positions 0 … length − 1, as transformers rounds them."""
+        """cos and sin [length, head_dim] of the positions below `length`, as transformers rounds them."""
         positions = torch.arange(length, device=self.embedding.device)[None]
         cos, sin = self.rotary(self.embedding[:1], positions)
         return cos[0].contiguous(), sin[0].contiguous()
@@ -159,7 +159,7 @@ def joined(modules: list[Any], name: str, pack: bool) -> tuple[Any, ...]:
 
 
 def _already_joined(parts: list[Tensor]) -> Tensor | None:
-    """The tensor of which the parts are consecutive rows, if an earlier decoder has packed them."""
+    """The tensor whose consecutive rows the parts are, if an earlier decoder has packed them."""
     at = parts[0].storage_offset()
     for part in parts:
         same = part.untyped_storage().data_ptr() == parts[0].untyped_storage().data_ptr()

@@ -4,8 +4,8 @@
              └─ [norm · gate_up, SwiGLU] ─► [down + residual] ◄─────────────────────┘
                                      once a layer
 
-Where the plan has no variant for what stands in brackets, its pieces run one after the other, each by the variant that
-the plan has for it, or torch's own.
+Brackets mark fusions. Where the plan has no variant for a fusion, its ops run one after the other, each by the variant
+that the plan has for it, or torch's own.
 """
 
 from collections.abc import Callable

@@ -84,7 +84,7 @@ class Compiled(WholeModel):
 
 @register
 class CompiledTuned(WholeModel):
-    """The same, but Inductor writes the products at batch 1, and coordinate descent finds each reduction's blocking.
+    """As `Compiled`. Inductor writes the products at batch 1; coordinate descent finds each reduction's blocking.
 
     With Inductor's static launcher a second process took nearly as long as the first; without it, a third.
     """

@@ -35,7 +35,7 @@ UNIT_BATCH = {1: 8, 2: 8, 4: 4, 8: 2}
 SPLIT_KEYS = {32: 256, 64: 256, 128: 192}
 """Keys for which another split saves time, by head_dim: about what the warps of an SM hold in registers at once."""
 FEW_SPLITS, FEW_SPLIT_KEYS = 4, 48
-"""With so few splits of one sequence OUT merges them at almost no cost; then so many keys justify another split."""
+"""OUT merges up to FEW_SPLITS splits of one sequence at almost no cost; FEW_SPLIT_KEYS keys then justify another."""
 SHARED_SPLIT_KEYS = 128
 """The same where neighbours share the splits, and each merges half of them."""
 
@@ -142,8 +142,11 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
 
 
 def prologue_chunks(program: Program, tuning: Tuning) -> int:
-    """Chunks of gate and up that consumers take while partials, its input, come. One sequence's in bf16, where that
-    gains; of SMs that merge splits alone, where each thread loads as many columns: others have no registers."""
+    """Chunks of gate and up that consumers load into registers while they wait for the partials, its input.
+
+    They speed up one sequence in bf16 for some hidden sizes. An SM that merges splits alone has registers for them only
+    if all its threads load equally many columns.
+    """
     shape, layout = program.shape, program.layout
     gains = layout.batch == 1 and program.form.bits == 16 and PROLOGUE_HIDDEN[0] < shape.hidden <= PROLOGUE_HIDDEN[1]
     if not gains or layout.sliced or not (layout.pairs or (layout.splits and shape.hidden % EVEN_HIDDEN == 0)):
@@ -176,7 +179,10 @@ def attention_sizes(program: Program) -> dict[str, int]:
 
 
 def scratch_bytes(residual: int, head_dim: int, batch: int, longest: int, heads: int, groups: int, columns: int) -> int:
-    """An upper bound of sizeof(Shared) less the ring: `residual` columns are kept, and see `attention_sizes`."""
+    """An upper bound of sizeof(Shared) without the ring, in bytes.
+
+    `residual` columns of the residual are kept. The last three are those of `attention_sizes`.
+    """
     filled = columns_of(batch)
     product = 2 * longest * filled + 2 * UNIT_BATCH[filled] * WARPS * 16 * batch * 4
     attention = 2 * columns * filled + 4 * (heads + groups) * head_dim + 4 * WARPS * min(heads, 8) * (head_dim + 2)
@@ -194,7 +200,7 @@ def shared_bytes(constants: dict[str, Any]) -> int:
 
 
 THREADS = 32 * WARPS + PRODUCER_THREADS
-"""Of a block."""
+"""Threads of a block."""
 
 
 def compile_kernel(constants: dict[str, Any]) -> Any:

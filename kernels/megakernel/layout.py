@@ -66,11 +66,11 @@ class Layout:
 
 
 def fitted(shape: Shape, layout: Layout) -> Layout:
-    """The layout with no more SMs than have gate and up rows, no more column parts than SMs or column tiles, and in
-    pairs and with copies only if it can be.
+    """The layout within its limits: at most one SM for each 8 gate and up rows, and at most as many column parts as SMs
+    or column tiles. Pairs and copies are dropped where the layout cannot have them.
 
-    An SM without such rows would read every partial into its copy of the residual while no SM waits for it. A partial
-    could then be overwritten before that SM has read it.
+    An SM without gate and up rows would read every partial into its copy of the residual while no SM waits for it. A
+    partial could then be overwritten before that SM has read it.
     """
     sms = max(1, min(layout.sms, shape.intermediate // 8))
     attended, gated = shape.heads * shape.head_dim // 16, shape.intermediate // 16
@@ -164,7 +164,7 @@ def heads_of_columns(shape: Shape, k_tile: int, k_tiles: int) -> tuple[int, int]
 
 
 def groups_of(shape: Shape, head: int, heads: int) -> list[tuple[int, int, int]]:
-    """(kv_head, first query head, query heads) of each key-value head that query heads [head, head + heads) meet."""
+    """(kv_head, first query head, query heads) of each key-value head of the query heads [head, head + heads)."""
     group = shape.heads // shape.kv_heads
     return [
         (kv, max(head, kv * group), min(head + heads, (kv + 1) * group) - max(head, kv * group))
@@ -194,7 +194,7 @@ def can_pair(shape: Shape, layout: Layout) -> bool:
 
 
 def can_copy(shape: Shape, layout: Layout) -> bool:
-    """Whether each copy has a reader: some SM of each part of OUT, which attends, and of DOWN, for any rotation."""
+    """Whether each copy has a reader, for any rotation: an SM in each part of DOWN, and of OUT where OUT attends."""
     if layout.splits or layout.batch > 1 or layout.sms % layout.copies:
         return False
     for op, together in ((OUT, 2 if layout.pairs else 1), (DOWN, 1)):
