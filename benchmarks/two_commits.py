@@ -1,0 +1,199 @@
+"""Device times of the kernels of two commits, measured by processes that take turns on one GPU.
+
+    git archive f706c2e kernels | tar x -C /tmp/base
+    python -m benchmarks.two_commits /tmp/base --json two-commits.json
+
+Two processes import the kernels of the folder, two those of this tree. In each round every process times every case:
+the median of 15 calls between CUDA events, behind a cleared L2 cache. A row has each side's median in ms, and the ratio
+of this tree's median to the folder's in a round, [median, low, high] with the exact 95 % interval over rounds and pairs
+of processes. A kernel is slower when the interval lies wholly above 1.01.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from statistics import median
+from typing import IO, Any
+
+ROUNDS, CALLS = 24, 15
+SLOWER = 1.01
+
+HERE = Path(__file__).parents[1]
+ATTENTION = {"op": "attention", "heads": 16, "kv_heads": 4, "batch": 1}
+PREFILL = ATTENTION | {"kind": "prefill", "q_len": 2048, "kv_len": 2048, "causal": True}
+DECODE = ATTENTION | {"kind": "decode", "q_len": 1, "head_dim": 128}
+HEAD = {"op": "lm_head", "vocab": 128256, "k": 2048}
+LINEAR = {"op": "linear", "n": 4096, "k": 4096}
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("flash_hopper", PREFILL | {"head_dim": 128}),
+    ("flash_hopper", PREFILL | {"head_dim": 64}),
+    ("flash_triton", PREFILL | {"head_dim": 128}),
+    ("decode_hopper", DECODE | {"kv_len": 2048}),
+    ("decode_hopper", DECODE | {"kv_len": 32768}),
+    ("decode_hopper", DECODE | {"kv_len": 8192, "batch": 16}),
+    ("decode_split", DECODE | {"kv_len": 8192, "batch": 8}),
+    ("step_hopper", {"op": "step_attention", "batch": 1, "heads": 32, "kv_heads": 8, "head_dim": 64, "kv_len": 1024}),
+    ("gemm_hopper", LINEAR | {"m": 4096}),
+    ("gemm_hopper", LINEAR | {"m": 4096, "epilogue": "residual"}),
+    ("gemm_hopper", LINEAR | {"m": 512, "epilogue": "bias"}),
+    ("gemm_hopper_fp8", LINEAR | {"m": 4096, "weights": "fp8", "scales": "tensor"}),
+    ("gemm_hopper_fp8", LINEAR | {"m": 4096, "weights": "fp8", "scales": "row"}),
+    ("gemm_hopper_fp8", LINEAR | {"m": 4096, "weights": "fp8", "scales": "block"}),
+    ("grouped_hopper", {"op": "grouped", "rows": 4096, "experts": 8, "n": 4096, "k": 2048}),
+    ("small_gemm", LINEAR | {"m": 64}),
+    ("small_gemm", LINEAR | {"m": 256, "epilogue": "residual"}),
+    ("skinny", LINEAR | {"m": 1}),
+    ("skinny", LINEAR | {"m": 8}),
+    ("skinny_fp8", LINEAR | {"m": 1, "weights": "fp8"}),
+    ("skinny_nvfp4", LINEAR | {"m": 1, "weights": "nvfp4"}),
+    ("skinny_int4", LINEAR | {"m": 1, "weights": "int4"}),
+    ("lm_head_skinny", HEAD | {"m": 1}),
+    ("lm_head_skinny", HEAD | {"m": 8}),
+    ("lm_head_skinny", HEAD | {"m": 1, "sampling": "top_k_p"}),
+    ("lm_head_skinny", HEAD | {"m": 8, "sampling": "top_k_p"}),
+    ("lm_head_skinny_fp8", HEAD | {"m": 1, "weights": "fp8"}),
+    ("lm_head_skinny_fp8", HEAD | {"m": 1, "weights": "fp8", "sampling": "top_k_p"}),
+    ("rmsnorm_triton", {"op": "rmsnorm", "m": 4096, "n": 4096}),
+    ("gated_triton", {"op": "gated", "m": 4096, "n": 8192}),
+    ("rope_triton", {"op": "rope", "batch": 1, "q_len": 4096, "heads": 32, "kv_heads": 8, "head_dim": 128}),
+]
+
+
+def _first(*names: str) -> Any:
+    """The first of these modules that the kernels have: version 1 has other names."""
+    for name in names:
+        try:
+            return import_module(name)
+        except ModuleNotFoundError:
+            continue
+    raise ModuleNotFoundError(names[0])
+
+
+def _built(name: str, values: dict[str, Any]) -> Any:
+    import torch
+
+    from kernels import ops, registry
+
+    case = ops.case_from.validate_python(values)
+    variant = registry.variant(name)
+    drawn = _first("kernels.proof.inputs", "kernels.inputs").draw(case, torch.device("cuda"), seed=1)
+    params = variant.space(case)[0]
+    arguments = _first("kernels.proof.gate", "kernels.accuracy").pack(variant, case, params, drawn)
+    function = variant.build(case, params)
+    return lambda: function(**arguments)
+
+
+def child(order: str) -> None:
+    """Builds every case, prints those that cannot be built, then times all for each line of the standard input.
+
+    One process of a tree builds forwards and one backwards, so that they share the work of compiling.
+    """
+    import torch
+
+    calls: list[Any] = [None] * len(CASES)
+    refused: dict[int, str] = {}
+    for at in range(len(CASES)) if order == "forwards" else reversed(range(len(CASES))):
+        name, values = CASES[at]
+        try:
+            call = _built(name, values)
+            call()
+            torch.cuda.synchronize()
+        except Exception as error:  # a case that one side lacks must not end the others
+            call, refused[at] = None, f"{type(error).__name__}: {str(error)[:300]}"
+        calls[at] = call
+    other = torch.ones(256 << 18, dtype=torch.int32, device="cuda")
+    print(json.dumps(refused), flush=True)
+    for _ in sys.stdin:
+        print(json.dumps([None if call is None else _time(call, other) for call in calls]), flush=True)
+
+
+def _time(call: Any, other: Any) -> float:
+    """Median of CALLS calls in ms, each with a cleared L2 and a stream that is busy until the host has queued it."""
+    import torch
+
+    spent = []
+    for _ in range(CALLS):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda._sleep(500_000)
+        other.sum()
+        start.record()
+        call()
+        end.record()
+        end.synchronize()
+        spent.append(start.elapsed_time(end))
+    return median(spent)
+
+
+def _start(tree: Path, order: str) -> "subprocess.Popen[str]":
+    path = os.pathsep.join((str(tree), *filter(None, [os.environ.get("PYTHONPATH")])))
+    command = [sys.executable, str(Path(__file__).resolve()), "--child", order]
+    return subprocess.Popen(
+        command, cwd=tree, env=os.environ | {"PYTHONPATH": path}, stdin=-1, stdout=-1, text=True, bufsize=1
+    )
+
+
+def _line(stream: IO[str] | None) -> Any:
+    if stream is None or not (line := stream.readline()):
+        raise RuntimeError("a process has ended: see its messages above")
+    return json.loads(line)
+
+
+def compared(base: Path) -> list[dict[str, Any]]:
+    from kernels.measure.timing import median_interval
+
+    processes = [_start(tree, order) for order in ("forwards", "backwards") for tree in (base, HERE)]
+    refused: dict[str, str] = {}
+    for each in processes:
+        refused |= _line(each.stdout)
+    rounds = []
+    for _ in range(ROUNDS):
+        found = []
+        for each in processes:
+            print(file=each.stdin, flush=True)
+            found.append(_line(each.stdout))
+        rounds.append(found)
+    for each in processes:
+        each.communicate()
+    rows: list[dict[str, Any]] = []
+    for at, (name, values) in enumerate(CASES):
+        row: dict[str, Any] = {"variant": name, "case": values}
+        if str(at) in refused:
+            rows.append(row | {"refused": refused[str(at)]})
+            continue
+        pairs = [(found[side][at], found[side + 1][at]) for found in rounds for side in (0, 2)]
+        ratio = [round(each, 4) for each in median_interval([new / old for old, new in pairs])]
+        before, after = (round(median(each), 5) for each in zip(*pairs, strict=True))
+        rows.append(row | {"before_ms": before, "after_ms": after, "ratio": ratio, "slower": ratio[1] > SLOWER})
+    return rows
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description="Device times of the kernels of two commits, by alternating processes."
+    )
+    parser.add_argument("base", type=Path, nargs="?", help="a folder with the kernels of the other commit")
+    parser.add_argument("--json", type=Path, help="write the document here")
+    parser.add_argument("--child", choices=("forwards", "backwards"), help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.child:
+        child(asked.child)
+        return 0
+    if asked.base is None or asked.json is None:
+        parser.error("a folder and --json are needed")
+    from kernels.measure.environment import environment_info
+
+    rows = compared(asked.base.resolve())
+    document = {**environment_info(), "rounds": 2 * ROUNDS, "calls": CALLS, "rows": rows}
+    asked.json.write_text(json.dumps(document, indent=1) + "\n")
+    for row in rows:
+        said = row.get("refused") or f"{row['ratio']}{' SLOWER' if row['slower'] else ''}"
+        print(f"{row['variant']:<20} {said} {row['case']}")
+    return int(any(row.get("slower") for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
