@@ -42,12 +42,19 @@ class Unconfined(Exception):
     """The system refuses a protection that is required, so the command was not run; the message is a sentence."""
 
 
+@dataclass(frozen=True)
+class Command:
+    """A command with its whole environment, its working directory, and the file that takes its standard error."""
+
+    arguments: Sequence[str]
+    env: Mapping[str, str]
+    cwd: Path
+    log_file: Path
+
+
 def run(
-    command: Sequence[str],
+    command: Command,
     *,
-    env: Mapping[str, str],
-    cwd: Path,
-    log_file: Path,
     limits: Limits,
     bounds: Bounds,
     on_line: Callable[[str], None],
@@ -56,18 +63,17 @@ def run(
 ) -> Ended:
     """Run `command`, pass each line of its standard output to `on_line` (on a thread of its own), and wait.
 
-    `on_start` is told how far the command is confined. Standard error goes to `log_file`. Setting `stop` kills the
-    command with all that it started. Call it from the thread that lives longest: the command dies with the thread that
-    started it. Raises Unconfined.
+    `on_start` is told how far the command is confined. Setting `stop` kills the command with all that it started. Call
+    it from the thread that lives longest: the command dies with the thread that started it. Raises Unconfined.
     """
     told, tell = os.pipe()
     settings = [json.dumps(asdict(limits)), json.dumps(asdict(bounds)), str(os.getpid()), str(tell)]
-    with log_file.open("wb") as errors, os.fdopen(told) as report:
+    with command.log_file.open("wb") as errors, os.fdopen(told) as report:
         try:
             process = subprocess.Popen(
-                [*GUARD, *settings, *command],
-                env=dict(env),
-                cwd=cwd,
+                [*GUARD, *settings, *command.arguments],
+                env=dict(command.env),
+                cwd=command.cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,

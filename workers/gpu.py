@@ -141,12 +141,10 @@ def _run_child(
     env = stage_environment(os.environ, directory, caches, code_folder(directory, [package]))
     seconds = document.seconds_left * OVERTIME + OVERTIME_SECONDS
     found: list[Confinement] = []
-    command = [sys.executable, "-m", f"{config.stage_package}.{document.stage}", "in.json", "out.json"]
+    arguments = [sys.executable, "-m", f"{config.stage_package}.{document.stage}", "in.json", "out.json"]
+    arguments += ["--model", str(model_dir), "--artifacts", str(directory)]
     ended = child.run(
-        [*command, "--model", str(model_dir), "--artifacts", str(directory)],
-        env=env,
-        cwd=directory,
-        log_file=directory / "stage.log",
+        child.Command(arguments, env, cwd=directory, log_file=directory / "stage.log"),
         limits=child.Limits(
             seconds=seconds,
             cpu_seconds=int(seconds * (os.cpu_count() or 1)),

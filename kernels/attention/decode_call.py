@@ -3,7 +3,7 @@ needs Triton.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -50,6 +50,19 @@ def constants_for(case: AttentionCase, tuning: dict[str, int]) -> dict[str, int]
     return row_constants(rows, group, case.head_dim, splits, warps)
 
 
+class DecodeArguments(NamedTuple):
+    """The arguments of a call of decode attention, in their order: `DecodeSplit.build` says what they are."""
+
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+    lengths: torch.Tensor | None = None
+    page_table: torch.Tensor | None = None
+    k_scale: torch.Tensor | None = None
+    v_scale: torch.Tensor | None = None
+    position: torch.Tensor | None = None
+
+
 class DecodeCall:
     """The callable of `decode_split`: see its `build`. Holds the merge counters, one set for each stream.
 
@@ -67,40 +80,20 @@ class DecodeCall:
         scale = 1 / math.sqrt(case.head_dim) if scale is None else scale
         self.scale = scale if case.softcap is not None else scale * LOG2E
 
-    def __call__(
-        self,
-        q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
-        lengths: torch.Tensor | None = None,
-        page_table: torch.Tensor | None = None,
-        k_scale: torch.Tensor | None = None,
-        v_scale: torch.Tensor | None = None,
-        position: torch.Tensor | None = None,
-        check: bool = False,
-    ) -> torch.Tensor:
-        case = self.case
-        check_arguments(case, q, k, v, lengths, page_table, k_scale, v_scale, position)
-        found = counts_of(case, k, lengths, page_table, position)
+    def __call__(self, *arguments: Any, check: bool = False, **named: Any) -> torch.Tensor:
+        given = DecodeArguments(*arguments, **named)
+        check_arguments(self.case, given)
+        found = counts_of(self.case, given)
         if check:
-            found.check(k, page_table)
-        o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+            found.check(given.k, given.page_table)
+        o = torch.empty(given.q.shape, dtype=given.q.dtype, device=given.q.device)
         if o.numel():
-            self._launch(q, k, v, o, found, page_table, k_scale, v_scale)
+            self._launch(given, found, o)
         return o
 
-    def _launch(
-        self,
-        q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
-        o: torch.Tensor,
-        found: "Counts",
-        page_table: torch.Tensor | None,
-        k_scale: torch.Tensor | None,
-        v_scale: torch.Tensor | None,
-    ) -> None:
+    def _launch(self, given: DecodeArguments, found: "Counts", o: torch.Tensor) -> None:
         case, counts = self.case, found.given
+        q, k, v, _, page_table, k_scale, v_scale, _ = given
         if case.kv_dtype == "fp8":
             v = _pairs(v)
         cache = (
@@ -142,62 +135,40 @@ class Counts(NamedTuple):
         check_cache(self.given, self.capacity - self.more, page_table, k.shape[0], k.shape[1], self.more)
 
 
-def counts_of(
-    case: AttentionCase,
-    k: torch.Tensor,
-    lengths: torch.Tensor | None,
-    page_table: torch.Tensor | None,
-    position: torch.Tensor | None,
-) -> Counts:
+def counts_of(case: AttentionCase, given: DecodeArguments) -> Counts:
     """The counts of a call. A position is a length - 1."""
-    given = lengths if position is None else position
-    held = k.shape[1] if page_table is None else page_table.shape[1] * k.shape[1]
-    return Counts(given, int(position is not None), case.kv_len if given is None else held)
+    counts = given.lengths if given.position is None else given.position
+    held = given.k.shape[1] if given.page_table is None else given.page_table.shape[1] * given.k.shape[1]
+    return Counts(counts, int(given.position is not None), case.kv_len if counts is None else held)
 
 
-def check_arguments(
-    case: AttentionCase,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    lengths: torch.Tensor | None,
-    page_table: torch.Tensor | None,
-    k_scale: torch.Tensor | None,
-    v_scale: torch.Tensor | None,
-    position: torch.Tensor | None,
-) -> None:
+def check_arguments(case: AttentionCase, given: DecodeArguments) -> None:
     """Checks a call of decode attention. Raises ValueError that names the argument."""
-    if lengths is not None and position is not None:
+    if given.lengths is not None and given.position is not None:
         raise ValueError("position is given beside lengths: it says the same")
-    dtype = DTYPES[case.dtype]
+    q, dtype = given.q, DTYPES[case.dtype]
     if dtype == torch.float32 and q.is_cuda:
         raise ValueError("q is torch.float32, not torch.bfloat16 or torch.float16")
     check_tensor("q", q, (case.batch, case.q_len, case.heads, case.head_dim), (dtype,), q.device)
-    check_presence("page_table", page_table, case.paged, f"the case's paged {case.paged}")
-    for name, given in (("lengths", lengths), ("position", position)):
-        if given is not None:
-            check_tensor(name, given, (1 if given.shape == (1,) else case.batch,), INTEGERS, q.device)
-    counted = lengths is not None or position is not None
-    _check_cache_tensors(case, k, v, page_table, counted, q.device)
-    for name, given in (("k_scale", k_scale), ("v_scale", v_scale)):
-        check_presence(name, given, case.kv_dtype == "fp8", f"the case's kv_dtype {case.kv_dtype}")
-        if given is not None:
-            check_tensor(name, given, (case.kv_heads,), (torch.float32,), q.device)
+    check_presence("page_table", given.page_table, case.paged, f"the case's paged {case.paged}")
+    for name, counts in (("lengths", given.lengths), ("position", given.position)):
+        if counts is not None:
+            check_tensor(name, counts, (1 if counts.shape == (1,) else case.batch,), INTEGERS, q.device)
+    _check_cache_tensors(case, given)
+    for name, scale in (("k_scale", given.k_scale), ("v_scale", given.v_scale)):
+        check_presence(name, scale, case.kv_dtype == "fp8", f"the case's kv_dtype {case.kv_dtype}")
+        if scale is not None:
+            check_tensor(name, scale, (case.kv_heads,), (torch.float32,), q.device)
 
 
-def _check_cache_tensors(
-    case: AttentionCase,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    page_table: torch.Tensor | None,
-    counted: bool,
-    device: torch.device,
-) -> None:
+def _check_cache_tensors(case: AttentionCase, given: DecodeArguments) -> None:
+    k, v, page_table, device = given.k, given.v, given.page_table, given.q.device
+    counted = given.lengths is not None or given.position is not None
     first = None if case.paged else case.batch
     tokens = None if case.paged or counted else case.kv_len
     dtype = torch.float8_e4m3fn if case.kv_dtype == "fp8" else DTYPES[case.dtype]
-    for name, given in (("k", k), ("v", v)):
-        check_tensor(name, given, (first, tokens, case.kv_heads, case.head_dim), (dtype,), device)
+    for name, each in (("k", k), ("v", v)):
+        check_tensor(name, each, (first, tokens, case.kv_heads, case.head_dim), (dtype,), device)
     if v.shape != k.shape:
         raise ValueError(f"v has shape {list(v.shape)} and k {list(k.shape)}: equal ones are needed")
     held = k.shape[1]

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.attention.decode_call import LOG2E, check_arguments, counts_of, processors
+from kernels.attention.decode_call import LOG2E, DecodeArguments, check_arguments, counts_of, processors
 from kernels.attention.decode_hopper import SOURCE, STEP, constants, shared_bytes, split_count
 from kernels.attention.decode_scratch import Scratch
 from kernels.check_args import check_out
@@ -57,46 +57,23 @@ class HopperCall(CudaCall):
 
     def __call__(self, *arguments: Any, check: bool = False, out: Tensor | None = None, **named: Any) -> Tensor:
         if check:
-            self._check_cache(*arguments, **named)
+            given = DecodeArguments(*arguments, **named)
+            check_arguments(self.case, given)
+            counts_of(self.case, given).check(given.k, given.page_table)
         return super().__call__(*arguments, out=out, **named)
 
-    def _check_cache(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        lengths: Tensor | None = None,
-        page_table: Tensor | None = None,
-        k_scale: Tensor | None = None,
-        v_scale: Tensor | None = None,
-        position: Tensor | None = None,
-    ) -> None:
-        check_arguments(self.case, q, k, v, lengths, page_table, k_scale, v_scale, position)
-        counts_of(self.case, k, lengths, page_table, position).check(k, page_table)
-
-    def _prepare(
-        self,
-        check: bool,
-        stream: int,
-        out: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        lengths: Tensor | None = None,
-        page_table: Tensor | None = None,
-        k_scale: Tensor | None = None,
-        v_scale: Tensor | None = None,
-        position: Tensor | None = None,
-    ) -> Prepared:
+    def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **named: Any) -> Prepared:
+        given = DecodeArguments(*arguments, **named)
+        q, k, v, _, page_table, k_scale, v_scale, _ = given
         case = self.case
         shape = (case.batch, case.q_len, case.heads, case.head_dim)
         if check:
-            check_arguments(case, q, k, v, lengths, page_table, k_scale, v_scale, position)
+            check_arguments(case, given)
             check_out(out, shape, (DTYPES[case.dtype],))
         allocate = partial(torch.empty, *shape, dtype=q.dtype, device=q.device)
         if not q.numel():
             return Prepared(allocate, lambda _: nothing)
-        found = counts_of(case, k, lengths, page_table, position)
+        found = counts_of(case, given)
         page = 0 if page_table is None else k.shape[1]
         if page % STEP:
             raise ValueError(f"k has pages of {page} tokens: this variant takes multiples of {STEP}")

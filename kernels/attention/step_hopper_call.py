@@ -1,7 +1,7 @@
 """A call of step_attention.cu: checks and packs the arguments."""
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +17,17 @@ from kernels.ops import StepAttentionCase
 CALL = np.dtype(FIELDS, align=True)
 
 
+class StepArguments(NamedTuple):
+    """The arguments of a call, in their order: `StepHopper.build` says what they are."""
+
+    qkv: Tensor
+    cos: Tensor
+    sin: Tensor
+    k_cache: Tensor
+    v_cache: Tensor
+    position: Tensor
+
+
 class StepCall(CudaCall):
     """f(qkv, cos, sin, k_cache, v_cache, position) -> o [batch, heads · head_dim]; see `StepHopper.build`."""
 
@@ -28,22 +39,13 @@ class StepCall(CudaCall):
         super().__init__()
         self.case, self.kernel, self.grid, self.shared_bytes, self.pdl = case, kernel, grid, shared_bytes, pdl
 
-    def _prepare(
-        self,
-        check: bool,
-        stream: int,
-        out: Any,
-        qkv: Tensor,
-        cos: Tensor,
-        sin: Tensor,
-        k_cache: Tensor,
-        v_cache: Tensor,
-        position: Tensor,
-    ) -> Prepared:
+    def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **named: Any) -> Prepared:
+        given = StepArguments(*arguments, **named)
+        qkv, cos, sin, k_cache, v_cache, position = given
         case = self.case
         shape = (case.batch, case.heads * case.head_dim)
         if check:
-            check_step(case, qkv, cos, sin, k_cache, v_cache, position)
+            check_step(case, given)
             check_out(out, shape, (DTYPES[case.dtype],))
         allocate = partial(torch.empty, *shape, dtype=qkv.dtype, device=qkv.device)
         if not case.batch:
@@ -61,16 +63,9 @@ class StepCall(CudaCall):
         return Prepared(allocate, bind)
 
 
-def check_step(
-    case: StepAttentionCase,
-    qkv: Tensor,
-    cos: Tensor,
-    sin: Tensor,
-    k_cache: Tensor,
-    v_cache: Tensor,
-    position: Tensor,
-) -> None:
+def check_step(case: StepAttentionCase, given: StepArguments) -> None:
     """Raises ValueError that names the argument whose shape, dtype, layout or device the kernel cannot take."""
+    qkv, cos, sin, k_cache, v_cache, position = given
     capacity = k_cache.shape[1] if k_cache.ndim == 4 else -1
     if len(cos) < capacity:
         raise ValueError(f"cos has {len(cos)} rows and the cache {capacity} slots")
@@ -82,9 +77,9 @@ def check_step(
         "k_cache": (k_cache, cache),
         "v_cache": (v_cache, cache),
     }
-    for name, (given, shape) in shapes.items():
-        check_tensor(name, given, shape, (DTYPES[case.dtype],), layout="contiguous", aligned=16)
-        if given.device != qkv.device:
-            raise ValueError(f"{name} is on {given.device} and qkv on {qkv.device}")
+    for name, (each, shape) in shapes.items():
+        check_tensor(name, each, shape, (DTYPES[case.dtype],), layout="contiguous", aligned=16)
+        if each.device != qkv.device:
+            raise ValueError(f"{name} is on {each.device} and qkv on {qkv.device}")
     positions = (1,) if position.shape == (1,) else (case.batch,)
     check_tensor("position", position, positions, (torch.int64,), qkv.device, layout="contiguous")

@@ -220,43 +220,52 @@ def project(x: Tensor, matrices: tuple[Tensor, ...], biases: tuple[Tensor | None
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
 
-def embed(ids: Tensor, position: Tensor, table: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
-    """(delta, residual, cos, sin, positions) that the first layer takes, for ids [b, q] from `position` [1] on."""
+class Where(NamedTuple):
+    """The positions `at` [q] int64 of a pass's tokens, and the cos and sin of these positions, [q, head_dim] or [b, q,
+    head_dim].
+    """
+
+    at: Tensor
+    cos: Tensor
+    sin: Tensor
+
+
+def embed(ids: Tensor, position: Tensor, table: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Where]:
+    """delta, residual and positions as the first layer takes them, for ids [b, q] from `position` [1] on."""
     x = F.embedding(ids, table)
     positions = torch.arange(ids.shape[1], device=ids.device) + position
-    return x, torch.zeros_like(x), cos[positions], sin[positions], positions
+    return x, torch.zeros_like(x), Where(positions, cos[positions], sin[positions])
 
 
 def layer(
     delta: Tensor,
     residual: Tensor,
-    cos: Tensor,
-    sin: Tensor,
-    positions: Tensor,
-    keys: Tensor,
-    values: Tensor,
+    where: Where,
+    cache: tuple[Tensor, Tensor],
     w: Weights,
     shape: Shape,
     linear: Linear,
     attention: Attention | None,
 ) -> tuple[Tensor, Tensor]:
-    """One layer over delta and residual [b, q, hidden]; appends to keys and values [b, length, kv_h, d] in place.
+    """One layer over delta and residual [b, q, hidden]; appends to the cache, keys and values [b, length, kv_h, d], in
+    place.
 
-    q > 1 is a prompt from position 0, q = 1 a decode step at `positions` [1]. `attention` replaces torch's for
+    q > 1 is a prompt from position 0, q = 1 a decode step at `where.at` [1]. `attention` replaces torch's for
     prompts. Returns the new (delta, residual).
     """
     batch, queries, _ = delta.shape
+    keys, values = cache
     residual = residual + delta
     qkv = project(rms_norm(residual, w.input_norm, shape.eps), w.qkv, w.qkv_bias, linear)
     heads = qkv.view(batch, queries, -1, shape.head_dim)
     q, k, v = heads.split([shape.heads, shape.kv_heads, shape.kv_heads], dim=2)
     if w.q_norm is not None and w.k_norm is not None:
         q, k = rms_norm(q, w.q_norm, shape.eps), rms_norm(k, w.k_norm, shape.eps)
-    q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-    keys.index_copy_(1, positions, k)
-    values.index_copy_(1, positions, v)
+    q, k = rotate(q, where.cos, where.sin), rotate(k, where.cos, where.sin)
+    keys.index_copy_(1, where.at, k)
+    values.index_copy_(1, where.at, v)
     if queries == 1:
-        out = decode_attention(q, keys, values, positions, shape.scaling, shape.window)
+        out = decode_attention(q, keys, values, where.at, shape.scaling, shape.window)
     else:
         found = attention(q, k, v) if attention is not None and shape.window is None else None
         out = found if found is not None else prefill_attention(q, k, v, shape.scaling, shape.window)

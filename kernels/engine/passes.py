@@ -9,7 +9,6 @@ that the plan has for it, or torch's own.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -24,14 +23,6 @@ from kernels.engine.state import State
 from kernels.ops import AttentionCase, RmsNormCase, RopeCase, StepAttentionCase
 
 USUAL_SCALE_ERROR = 1e-6
-
-
-class Where(NamedTuple):
-    """The positions `at` [q] int64 of a pass's tokens, and the cos and sin of these positions, [b, q, head_dim]."""
-
-    at: Tensor
-    cos: Tensor
-    sin: Tensor
 
 
 class Pass:
@@ -70,20 +61,20 @@ class Pass:
         self.head.run(self._ends(x, last) if self.whole else x, length)
         return x
 
-    def _where(self) -> Where:
+    def _where(self) -> decoder.Where:
         state = self.state
         if self.queries == 1:
             at, tables = state.position, (state.cos[state.position], state.sin[state.position])
         else:
             at, tables = self._prompt_at, (state.cos[: self.queries], state.sin[: self.queries])
-        return Where(at, *(table.expand(state.batch, -1, -1) for table in tables))
+        return decoder.Where(at, *(table.expand(state.batch, -1, -1) for table in tables))
 
     def _ends(self, x: Tensor, last: Tensor | None) -> Tensor:
         """The rows [b, …] of the last tokens among x [b · queries, …]; `last` [1] is their index."""
         rows = x.view(self.state.batch, self.queries, -1)
         return (rows[:, -1] if last is None else rows.index_select(1, last)[:, 0]).contiguous()
 
-    def _layer(self, index: int) -> Callable[[Stream, Where | None, Tensor | None], None]:
+    def _layer(self, index: int) -> Callable[[Stream, decoder.Where | None, Tensor | None], None]:
         w, shape = self.model.layers[index], self.model.shapes[index]
         cut = not self.whole and index == len(self.model.layers) - 1
         rows = self._last if cut else self._rows
@@ -93,7 +84,7 @@ class Pass:
         gate_up = gated_product(rows, w.post_norm, w.gate_up[0], w.gate_up_bias[0])
         down = added_product(rows, w.down, w.down_bias)
 
-        def run(stream: Stream, where: Where | None, last: Tensor | None) -> None:
+        def run(stream: Stream, where: decoder.Where | None, last: Tensor | None) -> None:
             y = attend(qkv(stream), where)
             if cut:
                 y, stream.x = self._ends(y, last), self._ends(stream.summed(), last)
@@ -104,7 +95,7 @@ class Pass:
 
     def _attention(
         self, w: decoder.Weights, shape: decoder.Shape, keys: Tensor, values: Tensor
-    ) -> Callable[[Tensor, Where | None], Tensor]:
+    ) -> Callable[[Tensor, decoder.Where | None], Tensor]:
         """qkv [m, (heads + 2 · kv_heads) · head_dim] ↦ o [m, heads · head_dim]; k and v go into the cache."""
         step = self._step(w, shape, keys, values)
         if step is not None:
@@ -113,7 +104,7 @@ class Pass:
         count = [shape.heads, shape.kv_heads, shape.kv_heads]
         self._rotates = True
 
-        def run(qkv: Tensor, where: Where | None) -> Tensor:
+        def run(qkv: Tensor, where: decoder.Where | None) -> Tensor:
             assert where is not None
             heads = qkv.view(self.state.batch, self.queries, -1, shape.head_dim)
             q, k, v = heads.split(count, dim=2)
@@ -123,7 +114,7 @@ class Pass:
 
     def _step(
         self, w: decoder.Weights, shape: decoder.Shape, keys: Tensor, values: Tensor
-    ) -> Callable[[Tensor, Where | None], Tensor] | None:
+    ) -> Callable[[Tensor, decoder.Where | None], Tensor] | None:
         """The planned variant that does a whole decode step of attention; None if the plan has none."""
         if self.queries > 1 or w.q_norm is not None or not _usual_scale(shape):
             return None
@@ -144,7 +135,7 @@ class Pass:
 
     def _rope(
         self, w: decoder.Weights, shape: decoder.Shape, keys: Tensor, values: Tensor
-    ) -> Callable[[Tensor, Tensor, Tensor, Where], Tensor]:
+    ) -> Callable[[Tensor, Tensor, Tensor, decoder.Where], Tensor]:
         """(q, k, v, where) ↦ rotated q. Writes the rotated k, and v, into the cache."""
         case = RopeCase(
             batch=self.state.batch,
@@ -158,7 +149,7 @@ class Pass:
         appending = self.parts.planned(case)
         rotating = self.parts.part(case.model_copy(update={"append": False})).function if appending is None else None
 
-        def rotate(q: Tensor, k: Tensor, v: Tensor, where: Where) -> Tensor:
+        def rotate(q: Tensor, k: Tensor, v: Tensor, where: decoder.Where) -> Tensor:
             if w.q_norm is not None and w.k_norm is not None:
                 q, k = self._head_norm(q, w.q_norm), self._head_norm(k, w.k_norm)
             if appending is not None:

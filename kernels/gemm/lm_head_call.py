@@ -3,6 +3,7 @@ CUDA to run.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,26 @@ def head_macros(config: TileConfig, case: LmHeadCase, at_once: int, dynamic: boo
     }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class LmHeadArguments:
+    """The arguments of a call, in their order: `LmHeadSkinny.build` says what they are."""
+
+    x: Tensor
+    w: tuple[Tensor, ...]
+    temperature: Tensor | None = None
+    top_p: Tensor | None = None
+    seed: Tensor | None = None
+    stream: Tensor | None = None
+    index: Tensor | None = None
+    top_k: int = TOP_K
+    feedback: TokenFeedback | None = None
+
+    @property
+    def settings(self) -> dict[str, Tensor | None]:
+        """The settings of the rows, by the names of `SETTING_DTYPES`."""
+        return {name: getattr(self, name) for name in SETTING_DTYPES}
+
+
 class LmHead(CudaCall):
     """f(x [m, k], w, ...) -> ids [m] int64, w as `packed` returns it; see `LmHeadSkinny.build`."""
 
@@ -70,25 +91,12 @@ class LmHead(CudaCall):
             raise ValueError("out is given beside feedback, whose token takes the ids")
         return super().__call__(*arguments, feedback=feedback, out=feedback.token, **named)
 
-    def _prepare(
-        self,
-        check: bool,
-        cuda_stream: int,
-        out: Any,
-        x: Tensor,
-        w: tuple[Tensor, ...],
-        temperature: Tensor | None = None,
-        top_p: Tensor | None = None,
-        seed: Tensor | None = None,
-        stream: Tensor | None = None,
-        index: Tensor | None = None,
-        top_k: int = TOP_K,
-        feedback: TokenFeedback | None = None,
-    ) -> Prepared:
+    def _prepare(self, check: bool, cuda_stream: int, out: Any, /, *arguments: Any, **named: Any) -> Prepared:
         case, config = self.case, self.config
-        settings = {"temperature": temperature, "top_p": top_p, "seed": seed, "stream": stream, "index": index}
+        given = LmHeadArguments(*arguments, **named)
+        x, w, feedback = given.x, given.w, given.feedback
         if check:
-            self._check(x, w, settings, top_k)
+            self._check(given)
             check_out(out, (case.m,) if feedback is None else (case.m, 1), (torch.int64,))
         allocate = partial(torch.empty, case.m, dtype=torch.int64, device=x.device)
         if case.m == 0:
@@ -98,10 +106,10 @@ class LmHead(CudaCall):
         blocks = config.groups(at_once)
         shape = (case.m, blocks, self.top or 1)
         found = self.found.take(cuda_stream, partial(torch.empty, shape, dtype=torch.int64, device=x.device))
-        given: dict[str, Any] = {"row_scales": w[1]} if len(w) > 1 else {}
+        optional: dict[str, Any] = {"row_scales": w[1]} if len(w) > 1 else {}
         if self.counters is not None:
-            given["counters"] = self.counters.of(w)
-        params = parameters(config, at_once, self.pdl, stream=w[0], x=x, y=found, n=case.vocab, **given)
+            optional["counters"] = self.counters.of(w)
+        params = parameters(config, at_once, self.pdl, stream=w[0], x=x, y=found, n=case.vocab, **optional)
         candidates = Launch(
             kernel(SOURCE, "lm_head_candidates", compiled, SHARED_MOST - CANDIDATES_BYTES),
             (blocks,),
@@ -112,7 +120,8 @@ class LmHead(CudaCall):
             self.pdl,
         )
         join = kernel(SOURCE, "lm_head_join", compiled, 0)
-        rest = np.int32(blocks), packed_settings(settings, min(top_k, case.vocab)), packed_feedback(feedback)
+        settings = packed_settings(given.settings, min(given.top_k, case.vocab))
+        rest = np.int32(blocks), settings, packed_feedback(feedback)
 
         def bind(ids: Tensor) -> Callable[[], None]:
             arguments = (found.data_ptr(), ids.data_ptr(), *rest)
@@ -126,13 +135,13 @@ class LmHead(CudaCall):
 
         return Prepared(allocate, bind)
 
-    def _check(self, x: Tensor, w: tuple[Tensor, ...], settings: dict[str, Tensor | None], top_k: int) -> None:
+    def _check(self, given: LmHeadArguments) -> None:
         case = self.case
-        check_tensor("x", x, (case.m, case.k), (DTYPES[case.dtype],), layout="contiguous", aligned=16)
-        check_stream(w, self.config)
-        if not 1 <= top_k < CANDIDATES:
-            raise ValueError(f"top_k is {top_k}: from 1 to {CANDIDATES - 1} are possible")
-        for name, value in settings.items():
+        check_tensor("x", given.x, (case.m, case.k), (DTYPES[case.dtype],), layout="contiguous", aligned=16)
+        check_stream(given.w, self.config)
+        if not 1 <= given.top_k < CANDIDATES:
+            raise ValueError(f"top_k is {given.top_k}: from 1 to {CANDIDATES - 1} are possible")
+        for name, value in given.settings.items():
             check_presence(name, value, bool(self.top), f"sampling is {case.sampling}")
             if value is not None:
                 check_tensor(name, value, (case.m,), (getattr(torch, SETTING_DTYPES[name]),), layout="contiguous")

@@ -6,6 +6,7 @@ share; the caller chooses the order in which they run; block.py and attend.py ho
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,26 +22,34 @@ class Deadlock(RuntimeError):
     """Every SM waits for words that no SM will write. The message names the first few SMs and their instructions."""
 
 
-class Gpu:
-    """Global memory, and a block for each SM.
-
-    `arrays` are those of `uploads`, as numpy (bf16 as uint16). `keys` and `values` float32 [layers, batch, capacity,
-    kv_heads, head_dim] hold the context's; both are appended to. `first` int [batch] are the tokens at `position`.
+@dataclass(frozen=True)
+class Context:
+    """What precedes the first step. keys and values float32 [layers, batch, capacity, kv_heads, head_dim] hold the
+    context's, and are appended to. `first` int [batch] are the tokens at `position`.
     """
 
+    keys: Floats
+    values: Floats
+    first: Any
+    position: int
+
+
+class Gpu:
+    """Global memory, and a block for each SM. `arrays` are those of `uploads`, as numpy (bf16 as uint16)."""
+
     def __init__(
-        self, program: Program, arrays: dict[str, Any], keys: Floats, values: Floats, first: Any, position: int,
-        count: int, split_keys: int = 64, forced: NDArray[np.int64] | None = None, sampling: Samplings = None,
+        self, program: Program, arrays: dict[str, Any], context: Context, count: int, split_keys: int = 64,
+        forced: NDArray[np.int64] | None = None, sampling: Samplings = None,
     ) -> None:  # fmt: skip
-        self.program, self.arrays, self.keys, self.values = program, arrays, keys, values
-        self.position, self.count, self.split_keys, self.forced = position, count, split_keys, forced
+        self.program, self.arrays, self.keys, self.values = program, arrays, context.keys, context.values
+        self.position, self.count, self.split_keys, self.forced = context.position, count, split_keys, forced
         shape, layout = program.shape, program.layout
         self.sampling = of_batch(sampling, layout.batch)
         self.words = {name: np.zeros(size, dtype=np.uint64) for name, size in word_shapes(shape, layout).items()}
         self.tokens = np.full((count, layout.batch), -1, dtype=np.int64)
         self.logits = np.full((count, layout.batch, shape.vocab), np.nan, dtype=np.float32)
         self.stores = 0
-        self.sms = [Sm(self, number, np.asarray(first)) for number in range(layout.sms)]
+        self.sms = [Sm(self, number, np.asarray(context.first)) for number in range(layout.sms)]
 
     def run(self, pick: Callable[[list[int]], int]) -> NDArray[np.int64]:
         """Runs all SMs to their end. `pick` chooses the next SM among those that may run. Returns tokens [count,

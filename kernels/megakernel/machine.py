@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import cupy
@@ -27,6 +28,26 @@ WORD_ALIGNMENT = 16
 
 class MegakernelFault(RuntimeError):
     """The kernel gave up; the message names the SM and the instruction that waited."""
+
+
+@dataclass(frozen=True)
+class DecodeRequest:
+    """What one launch makes: `count` tokens of each sequence.
+
+    `first` [batch] int64 are the tokens at `position`; keys and values of what precedes lie in the caches. The launch
+    ends when every sequence has met one of the tokens `stop`, of which `first` may be one when it is `first_made`, no
+    token of the prompt. `sampling` says how tokens are chosen; `forced` [count + 1, batch] int64 replaces what is
+    chosen. `logits` [count, batch, vocab] float32 is filled.
+    """
+
+    first: Tensor
+    position: int
+    count: int
+    stop: Sequence[int] = ()
+    first_made: bool = True
+    forced: Tensor | None = None
+    logits: Tensor | None = None
+    sampling: Samplings = None
 
 
 class Machine:
@@ -86,48 +107,33 @@ class Machine:
             self._word_pointers[name], self.word_starts[name] = self._words.data_ptr() + 8 * at, at
             at += size
 
-    def launch(
-        self,
-        first: Tensor,
-        position: int,
-        count: int,
-        host_tokens: np.ndarray,
-        host_cancel: np.ndarray,
-        *,
-        stop: Sequence[int] = (),
-        first_made: bool = True,
-        forced: Tensor | None = None,
-        logits: Tensor | None = None,
-        sampling: Samplings = None,
-    ) -> None:
-        """Enqueues one launch that makes `count` tokens on torch's current stream.
+    def launch(self, asked: DecodeRequest, host_tokens: np.ndarray, host_cancel: np.ndarray) -> None:
+        """Enqueues one launch on torch's current stream.
 
-        `first` [batch] int64 are the tokens at `position`; keys and values of what precedes lie in the caches.
-        `sampling` says how the next ones are chosen. `host_tokens` int32 [count, batch] is pinned and gets each token
-        as it is made; `host_cancel` int32 [1] is pinned. `forced` [count + 1, batch] int64 replaces what is chosen;
-        `logits` [count, batch, vocab] float32 is filled. The launch ends when every sequence has met one of the tokens
-        `stop`, of which `first` may be one when it is `first_made`, no token of the prompt. Raises ValueError when the
-        context does not fit or there are too many stop tokens.
+        `host_tokens` int32 [count, batch] is pinned and gets each token as it is made; `host_cancel` int32 [1] is
+        pinned. Raises ValueError when the context does not fit or there are too many stop tokens.
         """
+        position, count, stop, logits = asked.position, asked.count, asked.stop, asked.logits
         if count < 1 or position < 0 or position + count > self.capacity:
             raise ValueError(f"count: {count} tokens from position {position} do not fit in {self.capacity}")
         if len(stop) > device.STOP_TOKENS:
             raise ValueError(f"stop: at most {device.STOP_TOKENS} stop tokens, not {len(stop)}")
         params = np.zeros((), dtype=device.PARAMS)
         batch, vocab = self.layout.batch, self.shape.vocab
-        how = of_batch(sampling, batch)
+        how = of_batch(asked.sampling, batch)
         params["sampling"][:batch] = device.sampling_words(how, vocab)
         stride = 0 if logits is None else batch * vocab
         if logits is None and not all(each.greedy for each in how):
             logits = self._logits
         pointers = {name: tensor.data_ptr() for name, tensor in self._held.items()} | self._word_pointers
-        pointers |= {"first_token": first.data_ptr(), "fault": self._fault.data_ptr(), "trace": self.trace.data_ptr()}
+        tensors = {"first_token": asked.first, "fault": self._fault, "trace": self.trace}
+        tensors |= {name: each for name, each in (("forced", asked.forced), ("logits", logits)) if each is not None}
+        pointers |= {name: tensor.data_ptr() for name, tensor in tensors.items()}
         pointers |= {"host_tokens": host_tokens.ctypes.data, "host_cancel": host_cancel.ctypes.data}
-        pointers |= {name: t.data_ptr() for name, t in (("forced", forced), ("logits", logits)) if t is not None}
         scalars = {
             "timeout_ns": TIMEOUT_NS, "logits_stride": stride, "position": position, "count": count,
             "capacity": self.capacity, "trace_length": self.longest,
-            "first_made": int(first_made), "words": self._words.numel(),
+            "first_made": int(asked.first_made), "words": self._words.numel(),
         }  # fmt: skip
         if self.tuning.debug:
             self.touched.zero_()

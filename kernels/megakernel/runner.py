@@ -22,7 +22,7 @@ from kernels.engine.state import State
 from kernels.megakernel import trace
 from kernels.megakernel.device import Tuning
 from kernels.megakernel.layout import default_layout
-from kernels.megakernel.machine import Machine
+from kernels.megakernel.machine import DecodeRequest, Machine
 from kernels.megakernel.program import Program
 from kernels.megakernel.rounding import RoundedWeights, Rounding, rounded_decoder, rounded_weights
 from kernels.megakernel.shape import BATCH_MOST, shape_of
@@ -148,13 +148,14 @@ class MegakernelRunner(Runner):
             if greedy:
                 first, there = self._on_its_way(prompts.state.token)
                 if tokens > 1:
-                    machine.launch(prompts.state.token, length, tokens - 1, made, self._cancel[1], stop=stop)
+                    machine.launch(DecodeRequest(prompts.state.token, length, tokens - 1, stop), made, self._cancel[1])
                 there.synchronize()
                 times_ns.append(time.monotonic_ns())
                 rows.append(first[:, 0].tolist())
             else:
-                last, cancel = prompt[:, -1].to(machine.gpu).contiguous(), self._cancel[1]
-                machine.launch(last, length - 1, tokens, made, cancel, stop=stop, first_made=False, sampling=sampling)
+                last = prompt[:, -1].to(machine.gpu).contiguous()
+                asked = DecodeRequest(last, length - 1, tokens, stop, first_made=False, sampling=sampling)
+                machine.launch(asked, made, self._cancel[1])
             for row in made.reshape(tokens, batch)[: tokens - len(rows)]:
                 if not self._arrived(row, machine):
                     break
@@ -243,7 +244,7 @@ class MegakernelRunner(Runner):
             memory, host = pinned(count * batch, -1)
             forced = filled[at : at + count + 1].contiguous()
             with self._waiting_for(machine):
-                machine.launch(forced, at, count, host, self._cancel[1], forced=forced, logits=made)
+                machine.launch(DecodeRequest(forced, at, count, forced=forced, logits=made), host, self._cancel[1])
                 machine.check()
             del memory
             out[:, at - start : at - start + count] = made.transpose(0, 1)[:rows]

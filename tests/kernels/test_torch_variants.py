@@ -41,8 +41,7 @@ def test_int8(m, n, k, dtype, epilogue):
 @FEW
 @given(
     batch=st.integers(1, 3),
-    kv_heads=st.integers(1, 3),
-    group=st.integers(1, 3),
+    heads=st.tuples(st.integers(1, 3), st.integers(1, 3)),
     head_dim=st.sampled_from([8, 24, 64]),
     q_len=SIZES,
     more=st.integers(0, 30),
@@ -50,7 +49,8 @@ def test_int8(m, n, k, dtype, epilogue):
     window=st.sampled_from([None, 1, 7]),
     dtype=DTYPES,
 )
-def test_attention(batch, kv_heads, group, head_dim, q_len, more, causal, window, dtype):
+def test_attention(batch, heads, head_dim, q_len, more, causal, window, dtype):
+    kv_heads, group = heads
     case = AttentionCase(
         kind="decode" if q_len == 1 else "prefill",
         head_dim=head_dim,

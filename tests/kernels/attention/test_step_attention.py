@@ -132,9 +132,9 @@ def test_bad_arguments_are_named() -> None:
     wrong = wrong_arguments(good)
     for name in ("cos", "qkv"):
         with pytest.raises(ValueError, match=f"^{name} "):
-            step_hopper_call.check_step(CASE, **(good | {name: wrong[name]}))
+            step_hopper_call.check_step(CASE, step_hopper_call.StepArguments(**good | {name: wrong[name]}))
     with pytest.raises(ValueError, match="qkv is on cpu, not on a GPU"):
-        step_hopper_call.check_step(CASE, **good)
+        step_hopper_call.check_step(CASE, step_hopper_call.StepArguments(**good))
 
 
 @pytest.mark.gpu

@@ -50,7 +50,7 @@ def main(family: str, batch: int, weights: str, debug: bool = False, long: bool 
         there.copy_(there.cpu())
     for sampling in (None, (DRAWN * batch)[:batch]):
         (memory, tokens), (held, cancel) = pinned(TOKENS * batch, -1), pinned(1, 0)
-        made.launch(first, position, TOKENS, tokens, cancel, sampling=sampling)
+        made.launch(machine.DecodeRequest(first, position, TOKENS, sampling=sampling), tokens, cancel)
         made.check()
         assert np.all(tokens >= 0), tokens
         print(family, batch, weights, tokens.tolist())

@@ -19,11 +19,12 @@ pytestmark = pytest.mark.gpu
 
 def launched(runner, first, position, count, **options):
     """Tokens [count, batch] of one launch by the runner's machine, and its logits when `options` ask for them."""
+    from kernels.megakernel.machine import DecodeRequest
     from kernels.megakernel.runner import pinned
 
     machine = runner._machine
     memory, made = pinned(count * machine.layout.batch, -1)
-    machine.launch(first, position, count, made, runner._cancel[1], **options)
+    machine.launch(DecodeRequest(first, position, count, **options), made, runner._cancel[1])
     machine.check()
     tokens = made.reshape(count, -1).copy()
     del memory
@@ -109,7 +110,7 @@ def test_requests_that_it_cannot_answer_are_refused_by_name():
     with pytest.raises(ValueError, match=r"^stop: "):
         runner.generate(ids, 4, stop=(1, 2, 3, 4, 5))
     with pytest.raises(ValueError, match=r"^count: "):
-        runner._machine.launch(ids[0], 0, 10**6, np.zeros(1, np.int32), runner._cancel[1])
+        launched(runner, ids[0], 0, 10**6)
 
 
 def at_work(program, op):

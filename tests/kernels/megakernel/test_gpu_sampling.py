@@ -29,6 +29,7 @@ TIE = 1e-4
 )
 def test_every_draw_is_that_of_the_reference(sampling):
     """On the kernel's own logits, token by token; with forced tokens, so that one launch shows many contexts."""
+    from kernels.megakernel.machine import DecodeRequest
     from kernels.megakernel.runner import pinned
 
     batch, steps = len(sampling), 40
@@ -38,7 +39,8 @@ def test_every_draw_is_that_of_the_reference(sampling):
     forced = torch.randint(0, 4099, (steps + 1, batch), device="cuda")
     logits = torch.empty(steps, batch, 4099, device="cuda")
     memory, made = pinned(steps * batch, -1)
-    machine.launch(forced, 0, steps, made, runner._cancel[1], forced=forced, logits=logits, sampling=sampling)
+    asked = DecodeRequest(forced, 0, steps, forced=forced, logits=logits, sampling=sampling)
+    machine.launch(asked, made, runner._cancel[1])
     machine.check()
     rows, tokens, others = logits.cpu().numpy(), made.reshape(steps, batch), 0
     for step in range(steps):
@@ -92,6 +94,7 @@ def test_equal_sequences_of_a_batch_draw_alike_wherever_they_stand():
 @pytest.mark.parametrize("how", [Sampling(1.5), Sampling(1.5, top_k=8), Sampling(1.5, top_p=0.6)], ids=str)
 def test_draws_follow_the_softmax(how):
     """2,000 seeds at one place of one sequence, against the kernel's own logits."""
+    from kernels.megakernel.machine import DecodeRequest
     from kernels.megakernel.runner import pinned
 
     runner = runner_of(models(GPU_CONFIGS["llama"] | {"vocab_size": 16})[0])
@@ -101,7 +104,8 @@ def test_draws_follow_the_softmax(how):
     memory, made = pinned(2000, -1)
     for seed in range(2000):
         sampling = [Sampling(how.temperature, how.top_k, how.top_p, seed)]
-        machine.launch(first, 0, 1, made[seed : seed + 1], runner._cancel[1], logits=logits, sampling=sampling)
+        asked = DecodeRequest(first, 0, 1, logits=logits, sampling=sampling)
+        machine.launch(asked, made[seed : seed + 1], runner._cancel[1])
     machine.check()
     keep = np.isfinite(scores(logits[0, 0].cpu().numpy(), how, 1))
     weights = np.exp(logits[0, 0].double().cpu().numpy() / how.temperature) * keep

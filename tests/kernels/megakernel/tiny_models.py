@@ -10,7 +10,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from kernels.engine.decoder import Decoder
-from kernels.megakernel.interpret import Gpu
+from kernels.megakernel.interpret import Context, Gpu
 from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program, build
 from kernels.megakernel.rounding import Rounding, rounded_weights
@@ -160,8 +160,8 @@ def gpu(name: str, program: Program, begin: Start, count: int, **options: Any) -
         "program": np.concatenate(program.instructions),
         "program_start": program.starts,
     }
-    caches = begin.keys.copy(), begin.values.copy()
-    return Gpu(program, arrays, *caches, begin.first, begin.prompt.shape[1], count, **options)
+    context = Context(begin.keys.copy(), begin.values.copy(), begin.first, begin.prompt.shape[1])
+    return Gpu(program, arrays, context, count, **options)
 
 
 @torch.no_grad()

@@ -28,10 +28,7 @@ def test_torch_compiles_into_its_organisations_cache(tmp_path: Path) -> None:
     with scratch() as directory:
         env = stage_environment(os.environ, directory, caches, code_folder(directory, []))
         ended = child.run(
-            [sys.executable, "-c", CODE],
-            env=env,
-            cwd=directory,
-            log_file=directory / "stage.log",
+            child.Command([sys.executable, "-c", CODE], env, cwd=directory, log_file=directory / "stage.log"),
             limits=Limits(300, memory_bytes=8 * 2**30),
             bounds=Bounds(
                 readable=readable(os.environ, [], [tmp_path]),

@@ -74,11 +74,9 @@ def _run(
     on_start: Callable[[Protection], None],
 ) -> int:
     scratch, targets = Path(wanted["scratch"]), wanted["targets"]
+    env = {"PATH": os.environ["PATH"], "HOME": str(scratch), "TMPDIR": str(scratch / "tmp")}
     ended = child.run(
-        command,
-        env={"PATH": os.environ["PATH"], "HOME": str(scratch), "TMPDIR": str(scratch / "tmp")},
-        cwd=scratch,
-        log_file=scratch / "log",
+        child.Command(command, env, cwd=scratch, log_file=scratch / "log"),
         limits=Limits(60, processes=targets["processes"], memory_bytes=wanted["memory"]),
         bounds=Bounds(
             readable=(*python_files(), targets["code"], targets["model"]),
