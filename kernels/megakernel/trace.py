@@ -23,8 +23,10 @@ from kernels.megakernel.structure import rows_of
 
 Trace = NDArray[np.uint64]
 START, LOADED, CONSUMED, DONE = range(4)
-PHASES = ("wait", "work", "hand on")
-"""The phases between marks: wait (for input, weights or keys), work, hand on (store the words that others wait for)."""
+PHASES = ("wait", "work", "publish")
+"""The phases between marks: wait (for input, weights or keys), work, publish (store the words that others wait for)."""
+FORMER_PHASES = ("hand on",)
+"""What the last phase was called in timelines of version 1, which are still read."""
 
 
 class BadTrace(ValueError):
@@ -100,7 +102,10 @@ def timeline_of(program: Program, trace: Trace) -> Timeline:
 
 
 def chrome_trace(timeline: Timeline) -> dict[str, Any]:
-    """A document for chrome://tracing or ui.perfetto.dev: a row for each SM, with instructions and their phases."""
+    """A document for chrome://tracing or ui.perfetto.dev: a row for each SM, with instructions and their phases.
+
+    A document without `version` is of version 1.
+    """
     origin = min((span.marks[START] for span in timeline.spans), default=0)
     events: list[dict[str, Any]] = [
         {"ph": "M", "name": "thread_name", "pid": 0, "tid": sm, "args": {"name": f"SM {sm}"}}
@@ -111,7 +116,7 @@ def chrome_trace(timeline: Timeline) -> dict[str, Any]:
         parts = [(f"{span.op} {span.layer}", times[START], times[DONE], span.fields)]
         parts += [(phase, times[i], times[i + 1], {}) for i, phase in enumerate(PHASES)]
         events += [_event(span, name, begin - origin, end - begin, args) for name, begin, end, args in parts]
-    return {"traceEvents": events, "displayTimeUnit": "ns"}
+    return {"version": 2, "traceEvents": events, "displayTimeUnit": "ns"}
 
 
 def _event(span: Span, name: str, begin_ns: int, ns: int, args: dict[str, int]) -> dict[str, Any]:
@@ -134,7 +139,7 @@ def read_chrome(path: Path) -> Timeline:
         for event in events:
             if event["ph"] != "X":
                 continue
-            if event["name"] not in PHASES:
+            if event["name"] not in PHASES + FORMER_PHASES:
                 start = round(event["ts"] * 1000)
                 spans.append(Span(event["tid"], event["cat"], event["args"]["layer"], [start], event["args"]))
             else:  # the phases of an instruction follow it
@@ -157,7 +162,7 @@ def summary(timeline: Timeline) -> dict[str, tuple[float, float, float]]:
 def drawing(timeline: Timeline, layer: int, sms: Sequence[int], width: int = 100) -> list[str]:
     """Lines of text: the activity of each of `sms` while the GPU is in `layer`, from left to right.
 
-    A letter of LETTERS while it works, the small letter while it hands on, a dot while it waits for input.
+    A letter of LETTERS while it works, the small letter while it publishes, a dot while it waits for input.
     """
     spans = [span for span in timeline.spans if span.layer == layer]
     if not spans:

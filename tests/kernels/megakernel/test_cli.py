@@ -132,7 +132,7 @@ def test_a_trace_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert len(spans) == 4 * sum(len(table) - 1 for table in program.instructions)
     first = [event for event in spans if event["tid"] == 2][:4]
     assert [(event["name"], event["dur"]) for event in first] == [
-        ("qkv 0", 0.1), ("wait", 0.03), ("work", 0.06), ("hand on", 0.01),
+        ("qkv 0", 0.1), ("wait", 0.03), ("work", 0.06), ("publish", 0.01),
     ]  # fmt: skip
     assert first[0]["ts"] == 0.002
     assert all(event["dur"] != 0.03 for event in spans if event["cat"] == "attention")
@@ -154,6 +154,9 @@ def test_a_chrome_trace_is_drawn_again(tmp_path: Path, capsys: pytest.CaptureFix
     for name in ("raw.json", "raw.json.gz"):
         assert main(["megakernel", "trace", str(tmp_path / name), "--layer", "1"]) == 0
         assert capsys.readouterr().out.splitlines()[:-1] == drawn.splitlines()[:-1]
+    first = (tmp_path / "raw.json").read_text().replace('"publish"', '"hand on"').replace('"version": 2, ', "")
+    (tmp_path / "version1.json").write_text(first)
+    assert trace.read_chrome(tmp_path / "version1.json") == trace.read_chrome(tmp_path / "raw.json")
     assert main(["megakernel", "trace", str(tmp_path / "raw.json"), "-o", "other.json"]) == 2
     assert "is a Chrome trace already" in capsys.readouterr().err
 
