@@ -207,7 +207,8 @@ def _line(row: Row) -> str:
     shape = _named(row.case) + (f" | {_named(row.params)}" if row.params else "")
     if row.ms is None:
         return f"{row.variant:<22} {row.gate:<10} {shape}: {row.reason}"
-    rate = f"{row.tflops or 0:8.2f} TFLOP/s {row.gbps or 0:8.1f} GB/s {row.floor_share or 0:6.1%} of floor"
+    share = f"{row.floor_share:6.1%} of floor" if row.floor_share is not None else "     – of floor"
+    rate = f"{row.tflops or 0:8.2f} TFLOP/s {row.gbps or 0:8.1f} GB/s {share}"
     ratio = f" {row.ratio_to_best_peer:5.2f}x" if row.ratio_to_best_peer else ""
     host = f" host {row.host_us:5.1f} µs" if row.host_us else ""
     interval = f"{row.ms:9.4f} ms [{row.ms_low:.4f}, {row.ms_high:.4f}]"

@@ -21,7 +21,7 @@ from kernels.measure import fidelity
 from kernels.measure.fidelity import Fidelity
 from kernels.measure.intervals import median_interval
 from kernels.measure.latency import Served, samples_of
-from kernels.measure.roofline import exceeds_peak, floor_ms
+from kernels.measure.roofline import doubt, exceeds_peak, floor_ms
 from kernels.model_files import catalogue
 from kernels.ops import BYTES, ModelCase
 from kernels.proof import logit_gate
@@ -233,6 +233,8 @@ def _row(run: _Run, gpu: Gpu, ceilings: dict[str, Any], best: float | None, ids:
     per_token = median_interval(run.per_token_ms)[0]
     floor, read = floor_ms(case, ceilings), ceilings.get("read_tbps")
     too_good = exceeds_peak(case, ms, gpu, ceilings)
+    read_ms = case.bytes_per_token / 1e9 / read if read else 0.0
+    reason = " ".join(each for each in (run.reason, doubt(floor, ms) or doubt(read_ms, per_token)) if each)
     names = kernels_seen(lambda: run.runner.generate(ids, 4), ids.device)
     return row.model_copy(
         update={
@@ -241,15 +243,15 @@ def _row(run: _Run, gpu: Gpu, ceilings: dict[str, Any], best: float | None, ids:
             "ms_high": high,
             "tflops": case.flops / ms / 1e9,
             "gbps": case.least_bytes / ms / 1e6,
-            "floor_share": floor / ms if floor else None,
+            "floor_share": floor / ms if floor and not doubt(floor, ms) else None,
             "ratio_to_best_peer": best / ms if best else None,
             "gate": "impossible" if too_good else run.gate,
-            "reason": too_good or run.reason,
+            "reason": too_good or reason,
             "kernels": names,
             "own": None if run.variant.peer else is_own(names),
             "ttf64_ms": ms,
             "ms_per_token": per_token,
-            "read_share": case.bytes_per_token / per_token / 1e9 / read if read else None,
+            "read_share": read_ms / per_token if read and not doubt(read_ms, per_token) else None,
             "rounds": len(run.ttf64_ms),
             "regime": "settled" if ids.is_cuda else None,
             **(vars(run.fidelity) if run.fidelity else {}),

@@ -10,6 +10,18 @@ UNKNOWN_CHIP_MARGIN = 10.0
 """A CPU has no datasheet here: a rate above this many times its measured ceilings is rejected."""
 
 
+LARGEST_SHARE = 1.05
+"""A floor may be this share of the time that it bounds, and a part this share of the whole: more is a mistake of one of
+the two measurements, and neither is then used as an argument."""
+
+
+def doubt(floor: float | None, ms: float) -> str:
+    """A sentence when a time lies so far below its measured floor that one of the two must be wrong; "" otherwise."""
+    if not floor or floor <= LARGEST_SHARE * ms:
+        return ""
+    return f"Its {ms:.3g} ms lie below the floor of {floor:.3g} ms by the measured ceilings: one of the two is wrong."
+
+
 def exceeds_peak(case: BaseCase, ms: float, gpu: Gpu, ceilings: Mapping[str, object] | None = None) -> str | None:
     """A sentence when `ms` with a cold cache is below what the chip can reach, else None.
 

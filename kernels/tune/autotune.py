@@ -11,7 +11,7 @@ import torch
 
 from kernels import registry
 from kernels.hardware import Gpu
-from kernels.measure.roofline import exceeds_peak, floor_ms, in_burst
+from kernels.measure.roofline import doubt, exceeds_peak, floor_ms, in_burst
 from kernels.measure.timing import Rule, Timer, Timing, host_us, interleaved
 from kernels.ops import TORCH_VARIANTS, Case
 from kernels.proof import gate
@@ -65,7 +65,8 @@ class Trial(TimedVariant):
         self.ms, self.ms_low, self.ms_high = timing.ms, timing.low, timing.high
         if timing.ms > 0:
             self.tflops, self.gbps = self.case.flops / timing.ms / 1e9, self.case.least_bytes / timing.ms / 1e6
-            self.floor_ms, self.floor_share = floor, floor / timing.ms if floor else None
+            self.floor_ms = floor
+            self.floor_share = floor / timing.ms if floor and not doubt(floor, timing.ms) else None
 
 
 @dataclass
@@ -144,6 +145,9 @@ def try_case(
     noise = _race(bench, ready, proving.end)
     _judge(ready)
     _choose([each.trial for each in ready], noise)
+    for trial in trials:
+        if trial.ms and (said := doubt(trial.floor_ms, trial.ms)):
+            trial.reason = f"{trial.reason} {said}".strip()
     return trials
 
 

@@ -71,6 +71,7 @@ class OpRow(Document):
     floor_ms: float | None = None
     headroom_ms: float | None = None
     bound: Literal["memory", "compute", "launch", "idle"]
+    doubt: str = Field(default="", description="why the row has no floor though one was computed, in a sentence")
 
 
 class Bottleneck(Document):
@@ -89,6 +90,7 @@ class ProfileResult(Document):
     ceilings: Ceilings
     request_ms: float
     device_ms: float
+    doubt: str = Field(default="", description="why the device's time is not said, in a sentence")
     attributed_share: float
     launches: int
     rows: list[OpRow]

@@ -8,6 +8,7 @@ import torch
 
 from kernels import engine
 from kernels.engine import Generation, Runner
+from kernels.measure.roofline import doubt
 from kernels.plan import Plan
 from workers.charts.text import plain
 from workers.documents.stages import OpRow, PlanProfile, ProfileResult, StageInput
@@ -132,10 +133,18 @@ def sentence(
 ) -> str:
     """What a request of the plan takes, where most is left, and what the floor is. `rows` without idle time."""
     what = "launches on the device" if on_gpu else "operations"
-    said = f"A request of the plan takes {plain(request_ms)} ms, {plain(min(device_ms, request_ms))} ms of it in "
-    said += f"{launches:,} {what}"
-    most = ", ".join(f"{row.op} ({row.phase or 'no phase'}, {plain(row.ms)} ms)" for row in rows[:ROWS_NAMED])
+    doubtful = table.beyond(device_ms, request_ms)
+    spent = "made of" if doubtful else f"{plain(min(device_ms, request_ms))} ms of it in"
+    said = f"{doubtful} " if doubtful else ""
+    said += f"A request of the plan takes {plain(request_ms)} ms, {spent} {launches:,} {what}"
+    whole = device_ms or 1.0
+    most = ", ".join(
+        f"{row.op} ({row.phase or 'no phase'}, {f'{row.ms / whole:.0%}' if doubtful else f'{plain(row.ms)} ms'})"
+        for row in rows[:ROWS_NAMED]
+    )
     said += f"; most of that is {most}" if most else ""
     if not floor_ms:
         return f"{said}; there is no measured floor for its precision."
+    if doubt(floor_ms, request_ms):
+        return f"{said}; the floor by the measured ceilings is longer than that, so one of the two is wrong."
     return f"{said}; the model's operations cannot take less than {plain(floor_ms)} ms by the measured ceilings."

@@ -118,6 +118,10 @@ def run(document: StageInput, context: Context) -> ProfileResult:
     host = 1.0 if on_gpu else min(1.0, sampled.plain_ms / sampled.traced_ms)
     scale = _scale(traffic, sampled.steps, generates, host)
     rows = table.rows(work, counted, limits, scale)
+    device_ms = sum(row.ms for row in rows)
+    if table.beyond(device_ms, request_ms):
+        answers = [_answer(runner, prompt, traffic.output_tokens, generates) for _ in range(REQUESTS_TIMED)]
+        request_ms = median((each.times_ns[-1] - each.start_ns) / 1e6 for each in answers)
     launches = round(sum(scale.of(piece.phase) for piece in work))
     replayed: list[OpRow] = []
     replayed_share = None
@@ -127,16 +131,19 @@ def run(document: StageInput, context: Context) -> ProfileResult:
         replayed_share = table.attributed_share(replayed)
         replayed = table.with_idle(replayed, wall)
     shown = table.with_idle(rows, request_ms)
+    doubt = table.beyond(device_ms, request_ms)
+    request = Request(limits, on_gpu, launches, waits(rows, _phases_ms(answers, generates)), bool(doubt))
     context.say(1.0, f"attributed {table.attributed_share(rows):.1%} of the device's time")
     return ProfileResult(
         environment=environment(),
         ceilings=limits,
         request_ms=request_ms,
-        device_ms=sum(row.ms for row in rows),
+        device_ms=device_ms,
+        doubt=doubt,
         attributed_share=table.attributed_share(rows),
         launches=launches,
         rows=shown,
-        bottlenecks=bottlenecks(shown, Request(limits, on_gpu, launches, waits(rows, _phases_ms(answers, generates)))),
+        bottlenecks=bottlenecks(shown, request),
         cases=cases(counted, rows, scale, traffic.prompt_tokens, traffic.output_tokens),
         replayed=replayed,
         replayed_share=replayed_share,

@@ -22,12 +22,14 @@ class Request:
     """What the sentences say of the whole request.
 
     `launches`: of kernels. `waits`: the share of each phase's wall time in which the device waits for the host.
+    `doubtful`: what was traced adds up to more than the request takes, so only shares are said.
     """
 
     ceilings: Ceilings
     on_gpu: bool
     launches: int
     waits: Mapping[str, float] = field(default_factory=dict)
+    doubtful: bool = False
 
 
 def waits(rows: Sequence[OpRow], wall_ms: Mapping[str, float]) -> dict[str, float]:
@@ -46,14 +48,15 @@ def bottlenecks(rows: Sequence[OpRow], request: Request) -> list[Bottleneck]:
             ms=row.ms,
             share=row.share,
             bound=row.bound,
-            sentence=f"{_what(row)}: {_advice(row, request)}",
+            sentence=f"{_what(row, request.doubtful)}: {_advice(row, request)}",
         )
         for rank, row in enumerate(worst, 1)
     ]
 
 
-def _what(row: OpRow) -> str:
-    cost = f"{plain(row.ms)} ms, {100 * row.share:.0f} % of the request"
+def _what(row: OpRow, doubtful: bool) -> str:
+    share = f"{100 * row.share:.0f} % of"
+    cost = f"{share} what was traced" if doubtful else f"{plain(row.ms)} ms, {share} the request"
     if row.bound == "idle":
         return f"Waiting for the host takes {cost}"
     where = _WHERE.get(row.phase)
@@ -61,7 +64,8 @@ def _what(row: OpRow) -> str:
 
 
 def _advice(row: OpRow, request: Request) -> str:
-    for rule in (_idle, _unknown, _own_code, _bookkeeping, _cache, _attention, _launch, _near_floor, _memory, _compute):
+    rules = (_idle, _unknown, _own_code, _bookkeeping, _cache, _doubt, _attention, _launch)
+    for rule in (*rules, _near_floor, _memory, _compute):
         said = rule(row, request)
         if said:
             return said
@@ -114,6 +118,12 @@ def _cache(row: OpRow, request: Request) -> str:
     if row.op != "kv cache update" or row.phase != "decode":
         return ""
     return "every step copies the whole cache to make room for one token; a static cache appends in place."
+
+
+def _doubt(row: OpRow, request: Request) -> str:
+    if not row.doubt:
+        return ""
+    return f"{row.doubt[:1].lower()}{row.doubt[1:-1]}, so nothing is concluded from it."
 
 
 def _attention(row: OpRow, request: Request) -> str:

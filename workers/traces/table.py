@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from kernels.measure.roofline import floors_ms
+from kernels.measure.roofline import LARGEST_SHARE, doubt, floors_ms
 from workers.documents.measurement import Ceilings
 from workers.documents.stages import OpRow
 from workers.traces.attribution import Work
@@ -73,6 +73,9 @@ def _row(name: str, phase: str, group: _Group, ceilings: Ceilings, scale: float,
     floors = [floors_of(each, ceilings) for each in group.counted]
     compute, memory = (sum(floor[side] for floor in floors) for side in (0, 1))
     floor = sum(max(each) for each in floors) if floors else None
+    doubtful = doubt(floor * scale, group.ms * scale) if floor is not None else ""
+    bound = _bound(group, compute, memory, floor, ceilings)
+    floor = None if doubtful else floor
     return OpRow(
         op=name,
         phase=phase,
@@ -86,7 +89,8 @@ def _row(name: str, phase: str, group: _Group, ceilings: Ceilings, scale: float,
         least_bytes=sum(each.least_bytes for each in group.counted) * scale if floors else None,
         floor_ms=floor * scale if floor is not None else None,
         headroom_ms=max(0.0, group.ms - floor) * scale if floor is not None else None,
-        bound=_bound(group, compute, memory, floor, ceilings),
+        bound=bound,
+        doubt=doubtful,
     )
 
 
@@ -102,6 +106,16 @@ def _shapes(counted: Sequence[Counted]) -> str:
     """The distinct shapes; only the first and the last when there are many, as with a growing cache."""
     distinct = list(dict.fromkeys(each.shape for each in counted))
     return ", ".join(distinct) if len(distinct) <= 3 else f"{distinct[0]} … {distinct[-1]}"
+
+
+def beyond(device_ms: float, request_ms: float) -> str:
+    """A sentence when the traced times add up to more than the request that they are of; "" otherwise."""
+    if device_ms <= LARGEST_SHARE * request_ms:
+        return ""
+    return (
+        f"What was traced adds up to {device_ms:.3g} ms, more than the {request_ms:.3g} ms of a request that is not "
+        "traced: one of the two is wrong, and only the shares of the trace are used."
+    )
 
 
 def with_idle(found: list[OpRow], request_ms: float) -> list[OpRow]:

@@ -1,5 +1,6 @@
 """A case's candidates: gated, timed side by side, one chosen, the others with their reasons."""
 
+import pytest
 import torch
 
 from kernels import registry
@@ -235,3 +236,17 @@ def test_what_could_not_run_ahead_is_tried_again_alone(plant):
     assert (trials["planted_short_of_memory"].gate, ShortOfMemory.calls) == ("pass", 3)
     assert trials["planted_broken"].gate == "error"
     assert "broken" in trials["planted_broken"].reason
+
+
+def test_a_time_below_its_measured_floor_has_no_share_and_says_so(plant):
+    """Ten times the ceilings bound what is possible on a CPU; between them and 1.05 of the floor something is wrong."""
+    plant(Slow, Fast)
+    place = scripted("cpu", {"planted_fast": 1.0, "planted_slow": 3.0})
+    place.ceilings = {"read_tbps": CASE.least_bytes / 2e9, "copy_tbps": 1.0, "matrix_tflops": {"fp32": 1e9}}
+    found = by_name(try_case(place, CASE))
+    assert found["planted_slow"].floor_share == pytest.approx(2 / 3)
+    assert found["planted_fast"].floor_share is None
+    assert found["planted_fast"].reason.endswith(
+        " Its 1 ms lie below the floor of 2 ms by the measured ceilings: one of the two is wrong."
+    )
+    assert "lie below" not in found["planted_slow"].reason

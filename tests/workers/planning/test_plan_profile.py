@@ -46,3 +46,13 @@ def test_a_plan_of_lower_precision_has_no_floor_to_claim():
         "A request of the plan takes 4 ms, 2 ms of it in 100 launches on the device; most of that is attention "
         "(decode, 2 ms); there is no measured floor for its precision."
     )
+
+
+def test_what_cannot_be_is_flagged_and_no_argument():
+    rows = [OpRow(op="megakernel", phase="decode", kernel="decode", ms=133.0, share=1, calls=1, bound="memory")]
+    said = sentence(rows, 58.0, 133.0, 2, 20.0, on_gpu=True)
+    assert said.startswith("What was traced adds up to 133 ms, more than the 58 ms of a request")
+    assert "megakernel (decode, 100%)" in said
+    assert "ms of it" not in said
+    below = sentence(rows, 140.0, 133.0, 2, 200.0, on_gpu=True)
+    assert below.endswith("the floor by the measured ceilings is longer than that, so one of the two is wrong.")

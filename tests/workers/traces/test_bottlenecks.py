@@ -7,7 +7,7 @@ from workers.documents.stages import OpRow
 from workers.traces.attribution import Work
 from workers.traces.bottlenecks import Request, bottlenecks, waits
 from workers.traces.census import Counted
-from workers.traces.table import Scale, attributed_share, rows, with_idle
+from workers.traces.table import Scale, attributed_share, beyond, rows, with_idle
 
 CEILINGS = Ceilings(read_tbps=4.0, copy_tbps=4.0, matrix_tflops={"bf16": 600.0}, launch_us=2.0)
 
@@ -84,3 +84,27 @@ def test_a_call_of_several_kernels_counts_each_launch():
     work = [Work(float(at), "rope", "decode", "mul", 0.004, at) for at in range(4)]
     (found,) = rows(work, counted, CEILINGS, Scale(decode=10))
     assert (found.calls, found.launches, found.bound) == (10, 40, "launch")
+
+
+def test_a_row_below_its_floor_is_flagged_and_no_argument():
+    """10 GB in 1 ms where the memory gives 4 in that time: no floor, no share, no "already"."""
+    counted = [Counted("linear q_proj", "decode", 2e9, 1e10, "1×2×3", "bf16")]
+    work = [Work(0.0, "linear q_proj", "decode", "gemv", 1.0, 1)]
+    (found,) = rows(work, counted, CEILINGS, Scale(decode=10))
+    assert (found.floor_ms, found.headroom_ms) == (None, None)
+    assert found.doubt == "Its 10 ms lie below the floor of 25 ms by the measured ceilings: one of the two is wrong."
+    (named,) = bottlenecks([found], Request(CEILINGS, True, 4000))
+    assert named.sentence.endswith(
+        "its 10 ms lie below the floor of 25 ms by the measured ceilings: one of the two is wrong, "
+        "so nothing is concluded from it."
+    )
+    assert "%" not in named.sentence.split(": ", 1)[1]
+
+
+def test_more_time_on_the_device_than_a_request_takes_is_flagged():
+    assert beyond(60.0, 58.0) == ""
+    said = beyond(133.0, 58.0)
+    assert said.startswith("What was traced adds up to 133 ms, more than the 58 ms of a request")
+    (named,) = bottlenecks([row("c", "memory", ms=90.0)], Request(CEILINGS, True, 1, doubtful=True))
+    assert named.sentence.startswith("The operation c takes 50 % of what was traced, while decoding: ")
+    assert "90" not in named.sentence
