@@ -159,7 +159,7 @@ class PlanCheck(Document):
 
 
 class PlanProfile(Document):
-    """Where a request of the verified plan spends its time, traced after everything that is timed. Times in ms.
+    """Where a request of the verified plan spends its time, in ms; traced after all that is timed in the same process.
 
     `floor_ms`: what the model's operations take at least by the measured ceilings; None in a lower precision.
     """
