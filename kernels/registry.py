@@ -17,6 +17,7 @@ from kernels.ops import Case
 MODULES: tuple[str, ...] = (
     "kernels.attention.torch_sdpa",
     "kernels.attention.torch_varlen",
+    "kernels.attention.torch_decode",
     "kernels.attention.flash_triton",
     "kernels.attention.flash_hopper",
     "kernels.attention.torch_step",

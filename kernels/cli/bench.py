@@ -5,6 +5,7 @@ import math
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -12,14 +13,19 @@ from kernels.cases import GROUPS, cases
 from kernels.cli import bench_document
 from kernels.cli.bench_document import BenchDocument, Row
 from kernels.measure.environment import current_device
-from kernels.ops import Weights
+from kernels.ops import Case, Weights
 
 if TYPE_CHECKING:
     import torch
 
+    from kernels.proof.gate import GateReport
     from kernels.tune.autotune import Trial
 
 
+USUAL_SECONDS = 20.0
+"""The longest time for one case, to which twice the longest builds of its compiled peers are added."""
+LONG_CACHE = 4096
+"""Keys from which on attention over a cache stands beside compiled peers as well."""
 WRITE_SECONDS = 2
 """How often the document is written meanwhile, so that what is stopped has lost little."""
 
@@ -148,19 +154,27 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Row
         )
         yield from bench_decode.decode_rows(chosen, ceilings, (device, gpu))
         return
+    from kernels import registry
     from kernels.tune.ahead import prove_ahead
     from kernels.tune.autotune import Bench, try_case
 
     wanted = [each for each in cases(options.group, device.type == "cpu") if (options.only or "") in each.key]
     if not wanted:
         print(f"kernels bench: no case of {options.group} has {options.only!r} in its key", file=sys.stderr)
-    place_of_trial = Bench(device, gpu, ceilings, only=_only(options), host=True)
+    place, usual = Bench(device, gpu, ceilings, host=True), _only(options)
+    tried = {case.key: usual | (compiled_peers(case) if device.type == "cuda" else set()) for case in wanted}
     if options.jobs > 1:
         started = time.monotonic()
-        place_of_trial.proven = prove_ahead(place_of_trial, wanted, options.jobs)
-        print(f"Proven ahead: {len(place_of_trial.proven)} in {time.monotonic() - started:.0f} s.", flush=True)
+        proven: dict[str, GateReport] = {}
+        for only in dict.fromkeys(tried.values()):
+            group = [case for case in wanted if tried[case.key] == only]
+            proven |= prove_ahead(replace(place, only=only), group, options.jobs)
+        place.proven = proven
+        print(f"Proven ahead: {len(proven)} in {time.monotonic() - started:.0f} s.", flush=True)
     for case in wanted:
-        trials = try_case(place_of_trial, case, seconds=options.seconds or 20.0)
+        building = sum(registry.variant(name).build_seconds for name in compiled_peers(case) & tried[case.key])
+        seconds = options.seconds or USUAL_SECONDS + 2 * building
+        trials = try_case(replace(place, only=tried[case.key]), case, seconds=seconds)
         yield from rows_of(trials, "burst" if device.type == "cuda" else None)
         _say_refused(options.variant or [], trials)
 
@@ -172,6 +186,21 @@ def _only(options: argparse.Namespace) -> frozenset[str]:
     named = set(options.variant or [])
     usual = (each for each in registry.variants() if options.compiled or not each.build_seconds)
     return frozenset(named.union(each.name for each in usual if not named or each.peer))
+
+
+def compiled_peers(case: Case) -> frozenset[str]:
+    """The peers of a case that Inductor compiles, where eager torch runs several kernels and so is no fair peer.
+
+    Of attention, those for one query over a long cache.
+    """
+    from kernels import registry
+    from kernels.ops import AttentionCase
+
+    several = case.op in ("rmsnorm", "gated", "rope") or getattr(case, "epilogue", "none") != "none"
+    several = several or getattr(case, "sampling", "argmax") != "argmax"
+    if isinstance(case, AttentionCase):
+        several = case.q_len == 1 and case.kv_len >= LONG_CACHE
+    return frozenset(each.name for each in registry.variants(case.op) if several and each.peer and each.build_seconds)
 
 
 def _say_refused(named: Sequence[str], trials: "Sequence[Trial]") -> None:

@@ -76,3 +76,18 @@ class TorchGrouped(Variant):
         if params:
             raise ValueError(f"torch_grouped_mm takes no params, not {', '.join(sorted(params))}")
         return lambda x, w, ends: _gated(case, torch._grouped_mm(x, w.transpose(-2, -1), offs=ends))
+
+
+@register
+class TorchGroupedCompiled(TorchGrouped):
+    """The same compiled by Inductor, which makes one kernel of the gate."""
+
+    name = "torch_grouped_mm_compiled"
+    summary = "torch._grouped_mm and its gate compiled by Inductor"
+    build_seconds = 20.0
+
+    def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
+        """f(x, w, ends) -> y. Takes no params; raises ValueError when given any. Compiles at the first call."""
+        import torch
+
+        return torch.compile(super().build(case, params), dynamic=False)

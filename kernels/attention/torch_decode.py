@@ -1,0 +1,110 @@
+"""torch's flash kernels for one query over a long cache, as peers: packed groups of heads, and flex_attention."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kernels.attention.torch_sdpa import HALVES, SdpaCudnn, SdpaFlash, never
+from kernels.hardware import Gpu
+from kernels.ops import AttentionCase
+from kernels.registry import Refusal, Variant, register
+
+if TYPE_CHECKING:
+    import torch
+
+
+def _one_query(case: AttentionCase, gpu: Gpu) -> Refusal | None:
+    if gpu.gpu_class == "cpu":
+        return Refusal("device is CPU: this variant calls kernels of GPUs")
+    if case.q_len != 1:
+        return Refusal(f"q_len is {case.q_len}: this variant is for one query")
+    if case.window is not None:
+        return Refusal(f"window is {case.window}: this variant takes no mask")
+    return None
+
+
+class _Packed(Variant):
+    """The heads that share keys are the queries of one head: a flash kernel then reads each key once.
+
+    One query sees all keys, so that no mask is needed.
+    """
+
+    op = "attention"
+    peer = True
+
+    def packs(self, case: AttentionCase) -> Refusal | None:
+        if case.heads == case.kv_heads:
+            return Refusal(f"heads and kv_heads are {case.heads}: no heads share their keys")
+        return None
+
+    def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
+        """f(q, k, v) -> o. Takes no params; raises ValueError when given any."""
+        import torch.nn.functional as F
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        if params:
+            raise ValueError(f"{self.name} takes no params, not {', '.join(sorted(params))}")
+        backend = getattr(SDPBackend, self.backend)  # type: ignore[attr-defined]
+        grouped = (case.batch, case.kv_heads, case.heads // case.kv_heads, case.head_dim)
+
+        def attend(q: "torch.Tensor", k: "torch.Tensor", v: "torch.Tensor") -> "torch.Tensor":
+            with sdpa_kernel(backend):
+                o = F.scaled_dot_product_attention(q.reshape(grouped), k.transpose(1, 2), v.transpose(1, 2))
+            return o.reshape(case.batch, 1, case.heads, case.head_dim)
+
+        return attend
+
+
+@register
+class SdpaFlashPacked(_Packed):
+    """FlashAttention-2 on packed heads; it splits long caches over the GPU."""
+
+    name = "sdpa_flash_packed"
+    summary = "torch's FlashAttention, heads that share keys as its queries"
+    backend = SdpaFlash.backend
+
+    def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
+        return never(case) or _one_query(case, gpu) or self.packs(case) or SdpaFlash().limits(case, gpu)
+
+
+@register
+class SdpaCudnnPacked(_Packed):
+    """cuDNN's attention on packed heads."""
+
+    name = "sdpa_cudnn_packed"
+    summary = "cuDNN's attention, heads that share keys as its queries"
+    backend = SdpaCudnn.backend
+
+    def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
+        return never(case) or _one_query(case, gpu) or self.packs(case) or SdpaCudnn().limits(case, gpu)
+
+
+@register
+class TorchFlexDecode(Variant):
+    """flex_attention, for which Inductor has a flash-decoding kernel."""
+
+    name = "torch_flex_decode"
+    op = "attention"
+    summary = "torch's flex_attention compiled by Inductor"
+    peer = True
+    build_seconds = 20.0
+
+    def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
+        if case.dtype not in HALVES:
+            return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16 only")
+        return never(case) or _one_query(case, gpu)
+
+    def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
+        """f(q, k, v) -> o. Takes no params; raises ValueError when given any. Compiles at the first call."""
+        import torch
+        from torch.nn.attention.flex_attention import flex_attention
+
+        if params:
+            raise ValueError(f"{self.name} takes no params, not {', '.join(sorted(params))}")
+        compiled: Callable[..., Any] = torch.compile(flex_attention, dynamic=False)
+
+        def attend(q: "torch.Tensor", k: "torch.Tensor", v: "torch.Tensor") -> "torch.Tensor":
+            q, k, v = (each.transpose(1, 2) for each in (q, k, v))
+            o: torch.Tensor = compiled(q, k, v, enable_gqa=case.heads != case.kv_heads)
+            return o.transpose(1, 2)
+
+        return attend

@@ -1,0 +1,47 @@
+"""torch's flash kernels for one query: packed heads give the same answer, and refusals name the field."""
+
+import pytest
+
+from kernels import registry
+from kernels.cases import cases
+from kernels.cli.bench import compiled_peers
+from kernels.hardware import GPUS
+from kernels.ops import AttentionCase, GroupedCase, LinearCase, RmsNormCase
+from kernels.proof import gate
+
+CASE = AttentionCase(kind="decode", head_dim=64, heads=8, kv_heads=2, batch=3, q_len=1, kv_len=70)
+LONG = AttentionCase(kind="decode", head_dim=128, heads=32, kv_heads=8, batch=1, q_len=1, kv_len=65_536)
+NAMES = ("sdpa_flash_packed", "sdpa_cudnn_packed", "torch_flex_decode")
+
+
+def test_packed_heads_are_attention() -> None:
+    """By torch's flash kernel of a CPU, which the variant leaves to GPUs otherwise."""
+    report = gate.check(registry.variant("sdpa_flash_packed"), CASE, "cpu")
+    assert report.passed, report.sentence
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({"q_len": 2}, "q_len is 2"), ({"window": 9}, "window is 9"), ({"dtype": "fp32", "kv_dtype": "fp32"}, "dtype is")],
+)
+def test_they_serve_one_query_of_a_long_cache(name: str, change: dict, said: str) -> None:
+    variant = registry.variant(name)
+    assert variant.peer
+    assert variant.serves(LONG, GPUS["h200"]) is None
+    refusal = variant.serves(LONG.model_copy(update=change), GPUS["h200"])
+    assert refusal is not None
+    assert refusal.reason.startswith(said)
+    assert variant.serves(LONG, GPUS["cpu"]).reason.startswith("device is CPU")  # type: ignore[union-attr]
+
+
+def test_peers_are_compiled_where_eager_torch_runs_several_kernels() -> None:
+    assert compiled_peers(RmsNormCase(m=1, n=8)) == {"torch_rmsnorm_compiled"}
+    assert compiled_peers(LinearCase(m=1, n=8, k=8, epilogue="residual")) == {"torch_linear_compiled"}
+    assert compiled_peers(LinearCase(m=1, n=8, k=8)) == set()
+    assert compiled_peers(GroupedCase(rows=8, experts=2, n=8, k=8, epilogue="swiglu")) == {"torch_grouped_mm_compiled"}
+    assert compiled_peers(LONG) == {"torch_flex_decode"}
+    assert compiled_peers(LONG.model_copy(update={"kv_len": 192})) == set()
+    fused = [case for case in cases("fused", cpu=False) if case.op != "lm_head"]
+    assert fused
+    assert all(compiled_peers(case) for case in fused)
