@@ -17,12 +17,13 @@ Row = Mapping[str, Any]
 
 @cache
 def document(name: str) -> dict[str, Any]:
-    """The result `NAME.json`. Raises ValueError when there is none."""
-    path = RESULTS / f"{name}.json"
-    if not path.is_file():
-        raise ValueError(f"there is no {path.name} in benchmarks/results/h200")
-    found: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    return found
+    """The result `NAME.json` of an H200, else of a CPU. Raises ValueError when there is none."""
+    for folder in (RESULTS, RESULTS.with_name("cpu")):
+        path = folder / f"{name}.json"
+        if path.is_file():
+            found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+            return found
+    raise ValueError(f"there is no {name}.json in benchmarks/results/h200 or cpu")
 
 
 def field(row: Row, key: str) -> Any:

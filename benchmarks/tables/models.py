@@ -2,7 +2,7 @@
 
 from statistics import mean
 
-from benchmarks.documents import best, one, rows
+from benchmarks.documents import best, document, one, rows
 from benchmarks.tables.writing import fidelity, markdown, table
 
 MODELS = {"llama-3.2-1b": "Llama-3.2-1B", "qwen2.5-1.5b": "Qwen2.5-1.5B"}
@@ -27,6 +27,20 @@ def ttf64() -> str:
         lines.append([label, *(cell for row in found for cell in [f"{row['ms']:.1f} ms", *fidelity(row)])])
     header = [each for name in MODELS.values() for each in (name, "KL, nats", "other tokens")]
     return markdown(["", *header], lines)
+
+
+@table("rounding")
+def rounding() -> str:
+    """The sample model's weights rounded to nearest and by GPTQ: fidelity, and the scores on its own text."""
+    names = {"fp8": "fp8", "nvfp4": "NVFP4", "nearest": "to nearest", "gptq": "by GPTQ"}
+    lines = []
+    for row in document("rounding")["rows"]:
+        label = "bf16" if row["weights"] == "bf16" else f"{names[row['weights']]}, {names[row['rounding']]}"
+        ratio = f"{row['perplexity_ratio_low']:.4f} to {row['perplexity_ratio_high']:.4f}"
+        cells = [f"{row['kl']:.2g}", f"{row['disagreement']:.2%}", f"{row['accuracy']:.2%}"]
+        lines.append([label, *(each.replace("%", " %") for each in cells), f"{row['perplexity']:.2f}", ratio])
+    header = ["", "KL, nats", "other tokens", "next tokens right", "perplexity", "over float32's, 95 %"]
+    return markdown(header, lines)
 
 
 @table("vllm")

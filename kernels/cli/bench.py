@@ -216,18 +216,27 @@ def rows_of(trials: "Sequence[Trial]", regime: Literal["burst"] | None = None) -
     from kernels.tune.autotune import NOT_TRIED
 
     tried = [trial for trial in trials if trial.gate != "refused" or trial.reason.startswith(NOT_TRIED)]
-    peers = [trial.ms for trial in tried if trial.peer and trial.raced and trial.gate == "pass" and trial.ms]
-    best = min(peers, default=None)
+    peers: dict[str | None, float] = {}
+    for trial in tried:
+        if trial.peer and trial.raced and trial.gate == "pass" and trial.ms:
+            peers[precision(trial)] = min(trial.ms, peers.get(precision(trial), trial.ms))
     return [
         Row(
             **trial.shared(),
-            ratio_to_best_peer=best / trial.ms if best and trial.ms and trial.raced else None,
+            ratio_to_best_peer=peers[precision(trial)] / trial.ms
+            if precision(trial) in peers and trial.ms and trial.raced
+            else None,
             own=is_own(trial.kernels) if trial.raced and not trial.peer else None,
             host_us=trial.host_us,
             regime=regime if trial.ms else None,
         )
         for trial in tried
     ]
+
+
+def precision(trial: "Trial") -> str | None:
+    """The weights' precision of a trial's case; None of an op without weights. Times compare only within one."""
+    return getattr(trial.case, "weights", None)
 
 
 def _line(row: Row) -> str:

@@ -145,11 +145,12 @@ def _measured(model: Any, case: ModelCase, options: Options, gpu: Gpu, ceilings:
                 run.serve(ids)
     _judge_served(runs, engine.runner("eager", model), ids)
     timed = [run for run in runs if run.ttf64_ms and run.gate == "pass"]
-    best = min((run.ms() or 0 for run in timed if run.variant.peer), default=None)
+    peers = [(run.ms() or 0, run.case.weights) for run in timed if run.variant.peer]
     if options.fidelity:
         _compare([run for run in runs if run.gate == "pass"], model, case, options.fidelity)
     for run in runs:
-        yield _row(run, gpu, ceilings, best, ids)
+        alike = min((ms for ms, weights in peers if weights == run.case.weights), default=None)
+        yield _row(run, gpu, ceilings, alike, ids)
         run.runner.close()
 
 

@@ -11,7 +11,8 @@ from kernels.tune.timed_variant import TimedVariant
 class Row(TimedVariant):
     """One variant at one case, as a bench document keeps it.
 
-    `ratio_to_best_peer` is the best peer's time over this one's: above 1 is faster. `own` is whether none of the
+    `ratio_to_best_peer` is the time of the best peer with weights of the same precision over this one's: above 1 is
+    faster. `own` is whether none of the
     kernels is a library's. `host_us` is the median time in µs that the host spends in a call. Params that lost to
     others of their variant were timed among these alone, not beside the peers: their rows have none of the three, and
     no kernels. Decode rows carry as well `ttf64_ms` (which

@@ -1,4 +1,4 @@
-"""The operations of the plan that was chosen: what runs each, and torch's best at the same shape."""
+"""The operations of the plan that was chosen: what runs each, and torch's best at the same shape and precision."""
 
 from dataclasses import dataclass
 
@@ -40,8 +40,9 @@ def _part(op: dict[str, object], timed: Candidate | None, candidates: list[Candi
     label, variant = case_label(str(op["op"]), op["case"]), str(op["variant"])  # type: ignore[arg-type]
     if timed is None:
         return Part(label, variant, "", None, None, None)
-    same = {**timed.case, "weights": timed.case.get("dtype")} if "weights" in timed.case else timed.case
-    theirs = [each.ms for each in candidates if each.peer and each.gate == "pass" and each.ms and each.case == same]
+    theirs = [
+        each.ms for each in candidates if each.peer and each.gate == "pass" and each.ms and each.case == timed.case
+    ]
     return Part(label, variant, timed.summary, timed.per_request, timed.ms, min(theirs, default=None))
 
 

@@ -88,7 +88,17 @@ def _agree(best: PlanTrial, today: PlanTrial, gain: Speedup) -> bool:
     return 1 / AGREEING <= quick / gain.ratio.value <= AGREEING
 
 
+def _precision(plan: dict[str, Any]) -> set[str]:
+    """The precisions that the plan's activations and weights are in."""
+    held = [op.get("case", {}).get("weights") for op in plan.get("ops") or []]
+    own = str(plan.get("dtype", "bf16"))
+    return {own, str((plan.get("options") or {}).get("weights", own)), *(str(each) for each in held if each)}
+
+
 def _times(best: PlanTrial, other: PlanTrial) -> str:
+    """The ratio in words; of plans in other precisions no ratio, since only their quality makes them comparable."""
+    if _precision(best.plan) != _precision(other.plan):
+        return "in another precision than"
     low, high = sorted((_primary(best).value, _primary(other).value))
     better = low > 0 and _cost(best) < _cost(other)
     return f"{times(high / low, best.unit)} than" if better else "no worse, within the noise, than"

@@ -4,9 +4,10 @@ import json
 
 from kernels import registry
 from kernels.ops import TORCH_VARIANTS
-from kernels.plan import PlannedOp
+from kernels.plan import Plan, PlannedOp
 from workers.documents.measurement import Candidate
 from workers.documents.stages import PlanTrial
+from workers.planning.precision import weights_of
 
 APPLIED = ("linear", "attention")
 """Ops whose variants `kernels.engine.apply` puts into a model."""
@@ -80,14 +81,26 @@ def explain(trials: list[PlanTrial], lower_is_better: bool) -> None:
             trial.reason = _compared(trial, winner, lower_is_better)
         elif trial is first:
             trial.reason = "What serves today; nothing was faster by more than the noise."
+        elif _precisions(trial) != _precisions(first):
+            trial.reason = f"The best of all, in another precision than {first.label}: verify judges its quality."
         else:
             trial.reason = f"The best of all: {_times(trial, first, lower_is_better):.2f}x faster than {first.label}."
 
 
 def _compared(trial: PlanTrial, winner: PlanTrial, lower_is_better: bool) -> str:
+    if better(winner, trial, lower_is_better) and _precisions(winner) != _precisions(trial):
+        return f"Slower than {winner.label}, which is in another precision."
     if better(winner, trial, lower_is_better):
         return f"{_times(winner, trial, lower_is_better):.2f}x slower than {winner.label}."
     return f"The difference to {winner.label} lies inside the noise."
+
+
+def _precisions(trial: PlanTrial) -> set[str]:
+    """Of its activations and weights. Times in different ones are not compared by a ratio."""
+    if not trial.plan:
+        return set()
+    plan = Plan.model_validate(trial.plan)
+    return {plan.dtype, *weights_of(plan)}
 
 
 def _times(one: PlanTrial, other: PlanTrial, lower_is_better: bool) -> float:

@@ -280,6 +280,16 @@ def test_ratio_is_the_best_peers_time_over_this_ones():
     assert rows["g"].reason.startswith("Not tried")
 
 
+def test_lower_precision_has_no_ratio_to_a_peer_in_another():
+    same, fp8 = (LinearCase(m=1, n=16, k=16, weights=each) for each in ("bf16", "fp8"))
+    known = {"gate": "pass", "ms": 1.0, "raced": True}
+    trials = [
+        Trial(op="linear", case=case, variant=name, peer=name == "torch", lossy=case is fp8, **known)
+        for name, case in (("torch", same), ("own", same), ("own_fp8", fp8))
+    ]
+    assert [row.ratio_to_best_peer for row in rows_of(trials)] == [1.0, 1.0, None]
+
+
 @pytest.mark.parametrize("cpu", [True, False])
 def test_every_group_and_op_has_cases(cpu):
     for group, ops in GROUPS.items():

@@ -135,6 +135,21 @@ def test_the_chosen_plan_says_against_what(after, unit, words):
     assert plans.ranked(document)[0] is plans.chosen(document)
 
 
+def test_a_plan_in_lower_precision_has_no_ratio_to_plans_in_another():
+    document = results()
+    document.verify = None
+    document.compose.trials[1].plan["options"] = {"weights": "fp8"}
+    assert "in another precision than the next, eager (280 ms)" in plans.why(document)
+    assert "faster" not in plans.why(document)
+
+
+def test_an_operation_in_lower_precision_stands_beside_no_peer_in_another():
+    document = results()
+    (own,) = [each for each in document.explore.candidates if each.id == document.verify.plan["ops"][0]["evidence_id"]]
+    own.case = own.case | {"weights": "fp8"}
+    assert chosen.table(document)[1][0][-2:] == [None, None]
+
+
 def test_a_claim_of_compose_that_verify_contradicts_gives_way_to_the_verified_figure():
     document = results()
     assert "3.46x faster than the next, eager" in plans.why(document)

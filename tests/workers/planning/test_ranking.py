@@ -1,6 +1,7 @@
 """Which candidates and plans win: by more than the noise, whichever way is better."""
 
 from kernels import registry
+from kernels.plan import Plan
 from tests.workers.conftest import GATE_UP, candidate
 from workers.documents.measurement import Interval
 from workers.documents.stages import PlanTrial
@@ -42,3 +43,15 @@ def test_more_is_better_for_throughput():
     assert found[0].chosen
     assert found[0].reason == "What serves today; nothing was faster by more than the noise."
     assert found[1].reason == "2.00x slower than eager."
+
+
+def test_plans_in_different_precisions_are_never_compared_by_a_ratio():
+    found = [trial("eager", 100), trial("megakernel", 50), trial("megakernel_fp8", 30)]
+    for each, options in zip(found, ({}, {}, {"weights": "fp8"}), strict=True):
+        plan = Plan(model_digest="0", gpu="h200", runner="megakernel", options=options)
+        each.plan = plan.model_dump()
+    ranking.explain(found, lower_is_better=True)
+    assert found[1].reason == "Slower than megakernel_fp8, which is in another precision."
+    assert found[2].reason == "The best of all, in another precision than eager: verify judges its quality."
+    ranking.explain(found[:2], lower_is_better=True)
+    assert found[1].reason == "The best of all: 2.00x faster than eager."
