@@ -33,6 +33,7 @@ def configuration(level: str | int = "INFO") -> dict[str, Any]:
         "formatters": {"ids": {"()": _formatter}},
         "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "ids"}},
         "root": {"handlers": ["console"], "level": level},
+        "loggers": {"httpx": {"level": "WARNING"}},  # it tells every heartbeat
     }
 
 

@@ -3,11 +3,13 @@
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
-from tests import sample_results
+from tests import sample_results, sample_runs
 from workbench.accounts import tokens
 from workbench.intake.services.workloads import create_workload
 from workbench.reports.services import freeze
+from workbench.runs.models import Worker
 
 pytestmark = pytest.mark.django_db
 BASELINE = {
@@ -51,3 +53,15 @@ def test_a_long_list_is_cut_into_pages(browser, make_user, organisation, admin, 
     assert "Page 1 of 2" in first
     assert first.count("<tr>") == 51
     assert 10 <= second.count("<tr>") <= 13
+
+
+def test_more_open_runs_take_no_more_queries(browser, organisation, engineer):
+    done, now = sample_runs.run(organisation, engineer), timezone.now()
+    Worker.objects.create(name="w", gpu_class=done.gpu_class, last_seen=now)
+    client, counts = browser(engineer), []
+    for _ in range(3):
+        sample_runs.run(organisation, engineer, state="queued", upto="admit")
+        with CaptureQueriesContext(connection) as queries:
+            assert client.get("/workloads/").status_code == 200
+        counts.append(len(queries))
+    assert counts[1:] == [counts[1]] * 2

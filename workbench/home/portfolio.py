@@ -64,16 +64,17 @@ def open_runs(user: Any) -> list[OpenRun]:
     """The runs that are queued or running, the oldest first; at most MOST_SHOWN."""
     rows = Run.objects.of_memberships(user).filter(state__in=Run.OPEN).select_related("workload__model", "organisation")
     shown = list(rows.order_by("created_at")[:MOST_SHOWN])
-    typical = {name: line.typical_seconds(name) for name in {run.gpu_class for run in shown}}
-    return [OpenRun(run, _seconds_left(run, typical[run.gpu_class])) for run in shown]
+    lines = {name: line.Line(name) for name in {run.gpu_class for run in shown}}
+    return [OpenRun(run, _seconds_left(run, lines[run.gpu_class])) for run in shown]
 
 
-def _seconds_left(run: Run, typical: float | None) -> float | None:
+def _seconds_left(run: Run, waiting: line.Line) -> float | None:
+    typical = waiting.typical_seconds
     if typical is None:
         return None
     if run.started_at is not None:
         return max(0.0, typical - (timezone.now() - run.started_at).total_seconds())
-    place = line.place_of(run)
+    place = waiting.place_of(run)
     return None if place is None or place.seconds is None else place.seconds + typical
 
 

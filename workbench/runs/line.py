@@ -9,6 +9,7 @@ A worker's message only says that there is work for its class. The claim takes t
 """
 
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from django.db import IntegrityError
@@ -89,22 +90,71 @@ def next_run(gpu_class: str) -> Run | None:
 
 def place_of(run: Run) -> Place | None:
     """Where a run that waits for its first stage stands; None for any other run."""
-    if run.state != Run.State.QUEUED or run.started_at is not None:
-        return None
-    shares = _shares(run.gpu_class)
-    own = next((share for share in shares if share.organisation == run.organisation_id), None)
-    if own is None:
-        return None
-    begun = _waiting(run.gpu_class).exclude(started_at=None).count()
-    rows = _waiting(run.gpu_class).filter(started_at=None)
-    older = Q(created_at__lt=run.created_at) | Q(created_at=run.created_at, id__lt=run.id)
-    turn = own.begun + rows.filter(older, organisation=run.organisation_id).count()
-    ahead = begun + turn - own.begun
-    for share in shares:
-        if share is not own:
-            ahead += min(share.waiting, max(0, turn - share.begun + share.goes_before(own)))
-    length = begun + sum(share.waiting for share in shares)
-    return Place(ahead + 1, length, _seconds_until(run.gpu_class, ahead))
+    return Line(run.gpu_class).place_of(run)
+
+
+class Line:
+    """The line of a GPU class at the moment that it is first asked. Many runs' places cost few queries."""
+
+    def __init__(self, gpu_class: str) -> None:
+        self.gpu_class = gpu_class
+        self._turns: dict[Any, list[Any]] = {}
+
+    def place_of(self, run: Run) -> Place | None:
+        """Where a run of the class that waits for its first stage stands; None for any other run."""
+        if run.state != Run.State.QUEUED or run.started_at is not None:
+            return None
+        own = next((share for share in self._shares if share.organisation == run.organisation_id), None)
+        if own is None or run.id not in (turns := self._turns_of(run.organisation_id)):
+            return None
+        turn = own.begun + turns.index(run.id)
+        ahead = self._begun + turn - own.begun
+        for share in self._shares:
+            if share is not own:
+                ahead += min(share.waiting, max(0, turn - share.begun + share.goes_before(own)))
+        length = self._begun + sum(share.waiting for share in self._shares)
+        return Place(ahead + 1, length, self._seconds_until(ahead))
+
+    @cached_property
+    def typical_seconds(self) -> float | None:
+        """How long the last runs of the class took on average; None when none has ended."""
+        ended = Run.objects.filter(gpu_class=self.gpu_class, state=Run.State.DONE).exclude(started_at=None)
+        took = [
+            (finished - started).total_seconds()
+            for started, finished in ended.filter(finished_at__isnull=False)
+            .order_by(F("finished_at").desc())
+            .values_list("started_at", "finished_at")[:LAST_RUNS]
+            if started and finished
+        ]
+        return sum(took) / len(took) if took else None
+
+    @cached_property
+    def _shares(self) -> list[_Share]:
+        return _shares(self.gpu_class)
+
+    @cached_property
+    def _begun(self) -> int:
+        return _waiting(self.gpu_class).exclude(started_at=None).count()
+
+    @cached_property
+    def _at_work(self) -> tuple[int, int]:
+        """Workers of the class, and runs that they hold."""
+        rows = Run.objects.filter(gpu_class=self.gpu_class, state=Run.State.RUNNING, stage__in=GPU_STAGES)
+        return placement.alive_workers(self.gpu_class), rows.count()
+
+    def _turns_of(self, organisation: Any) -> list[Any]:
+        """The runs of an organisation that wait for their first stage, first one first."""
+        if organisation not in self._turns:
+            rows = _waiting(self.gpu_class).filter(started_at=None, organisation=organisation)
+            self._turns[organisation] = list(rows.order_by("created_at", "id").values_list("id", flat=True))
+        return self._turns[organisation]
+
+    def _seconds_until(self, ahead: int) -> float | None:
+        """Computed: as long as the last runs of the class took, for those ahead and half of those that run now."""
+        if self.typical_seconds is None or not self._at_work[0]:
+            return None
+        workers, running = self._at_work
+        return (ahead + min(running, workers) / 2) * self.typical_seconds / workers
 
 
 def _waiting(gpu_class: str) -> QuerySet[Run]:
@@ -124,23 +174,3 @@ def _shares(gpu_class: str) -> list[_Share]:
         _Share(*known.get(organisation, (0, NEVER)), row["oldest"], organisation, row["count"])
         for organisation, row in found.items()
     ]
-
-
-def _seconds_until(gpu_class: str, ahead: int) -> float | None:
-    """Computed: as long as the last runs of the class took, for those ahead and half of those that run now."""
-    took, workers = typical_seconds(gpu_class), placement.alive_workers(gpu_class)
-    if took is None or not workers:
-        return None
-    running = Run.objects.filter(gpu_class=gpu_class, state=Run.State.RUNNING, stage__in=GPU_STAGES).count()
-    return (ahead + min(running, workers) / 2) * took / workers
-
-
-def typical_seconds(gpu_class: str) -> float | None:
-    """How long the last runs of the class took on average; None when none has ended."""
-    ended = Run.objects.filter(gpu_class=gpu_class, state=Run.State.DONE).exclude(started_at=None)
-    took = [
-        (each.finished_at - each.started_at).total_seconds()
-        for each in ended.filter(finished_at__isnull=False).order_by(F("finished_at").desc())[:LAST_RUNS]
-        if each.finished_at and each.started_at
-    ]
-    return sum(took) / len(took) if took else None

@@ -1,5 +1,6 @@
 """gunicorn's worker class around waitress: `gunicorn --worker-class workbench.serving.worker.BufferingWorker`."""
 
+import gc
 import os
 import resource
 import tempfile
@@ -23,6 +24,7 @@ HEADER_BYTES = 32 * 2**10
 IN_MEMORY_BYTES = 512 * 2**10
 """A request's body beyond this lies in a file without a name."""
 
+GARBAGE_THRESHOLDS = (20_000, 20, 50)
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 SHARED_MEMORY = Path("/dev/shm")
 _kept = ExitStack()
@@ -48,6 +50,7 @@ class BufferingWorker(Worker):  # type: ignore[misc]
 
     def run(self) -> None:
         """Serve until told to stop, or until gunicorn's arbiter is gone."""
+        _collect_less_garbage()
         map_: dict[int, Any] = {}
         dispatcher = ThreadedTaskDispatcher()
         servers = self._servers(map_, dispatcher)
@@ -108,6 +111,16 @@ def _spool(data: Path) -> Path:
     folder = data / "spool"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
+
+
+def _collect_less_garbage() -> None:
+    """Leave what the site consists of out of every search for cyclic garbage, and search less often.
+
+    With CPython's own thresholds a full search of these objects held a request up for a tenth of a second.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
 def _allow_descriptors(wanted: int) -> None:
