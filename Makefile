@@ -1,4 +1,4 @@
-# make demo | up | test | lint | format | setup | clean | distclean
+# make demo | up | test | chaos | lint | format | setup | clean | distclean
 #
 # setup installs once; a stamp inside the virtual environment lets every later call skip it.
 
@@ -15,7 +15,7 @@ STAMP := $(VENV)/.installed-$(FLAVOUR)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo up test lint format migrate train-sample clean distclean
+.PHONY: help setup demo up test chaos lint format migrate train-sample clean distclean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ up: setup  ## serve on http://127.0.0.1:8000 with workers until Ctrl-C; PORT=…
 
 test: setup  ## pytest, two files at a time, the browser's last
 	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+chaos: setup  ## 50 runs while processes are killed and disks fill up (about fifteen minutes; as root); ARGS="--runs 5"
+	@$(BIN)/python -m tests.chaos $(ARGS)
 
 lint: setup  ## ruff, types, import rules
 	$(BIN)/ruff check .

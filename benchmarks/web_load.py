@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import json
 import os
-import platform
 import re
 import shlex
 import shutil
@@ -31,6 +30,7 @@ from typing import Any
 import httpx
 import psutil
 
+from benchmarks.host import load_average, machine
 from benchmarks.web_clients import READS, SUBMIT, Observed, Person, play, schedule, sign_in_all
 from kernels.measure.environment import commit
 from tests.debian import PostgresServer, postgres_server
@@ -156,7 +156,7 @@ def summary(observed: Sequence[Observed]) -> dict[str, Any]:
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Run the load, and return the document."""
-    load = [_load()]
+    load = [load_average()]
     with running_site() as (site, postgres):
         organisations = str(-(-arguments.clients // MEMBERS))
         made = json.loads(site.python("-m", "benchmarks.web_seed", organisations, str(MEMBERS)).splitlines()[-1])
@@ -166,7 +166,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         async def all_of_it() -> tuple[list[float], list[Observed], dict[str, float]]:
             sign_ins = await sign_in_all(people)
             await play(people, schedule(arguments.clients, arguments.rate, 5, arguments.seed + 1))  # to warm up
-            load.append(_load())
+            load.append(load_average())
             before, postgres_before, own = site.cpu_seconds(), _postgres_cpu(postgres), time.process_time()
             observed = await play(people, plan)
             used = {name: cpu - before[name] for name, cpu in site.cpu_seconds().items()}
@@ -174,7 +174,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
             return sign_ins, observed, used
 
         sign_ins, observed, used = asyncio.run(all_of_it())
-    load.append(_load())
+    load.append(load_average())
     kinds = defaultdict(list)
     for each in observed:
         kinds[each.planned.kind].append(each)
@@ -189,7 +189,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         f" --seconds {arguments.seconds:g} --seed {arguments.seed}",
         "commit": commit(),
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": {"cpu": _cpu_name(), "cores": os.cpu_count(), "python": platform.python_version()},
+        "machine": machine(),
         "server": image_environment(),
         "limits_ms": LIMIT_MS,
         "kept": kept and not errors,
@@ -202,15 +202,6 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         "load_average": {"before": load[0], "as_the_load_begins": load[1], "after": load[2]},
         "errors": errors[:10],
     }
-
-
-def _load() -> list[float]:
-    return [round(each, 2) for each in os.getloadavg()]
-
-
-def _cpu_name() -> str:
-    found = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    return found[1] if found else platform.machine()
 
 
 def main() -> int:

@@ -5,15 +5,17 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
+from workbench.api.in_flight import held
 from workbench.api.models import IdempotentRequest
 from workbench.api.problems import API, respond
 
 KEPT = timedelta(hours=24)
-IN_FLIGHT = timedelta(minutes=10)
+AS_IT_GOES = "/api/v1/uploads"
+"""Requests that may take minutes, and store what they have done as they go; they know by themselves what was done."""
 FORGOTTEN = {401, 403, 408, 409, 413, 429}
 """Answers of these statuses are not kept, since the request was not carried out and may be tried again."""
 SECRET = "This request was carried out before; its answer held a secret, which is not kept and not given again."
@@ -50,40 +52,58 @@ class IdempotencyMiddleware:
         return self._once(request, caller, key) if caller else self.get_response(request)
 
     def _once(self, request: HttpRequest, caller: str, key: str) -> HttpResponse:
-        digest, now = _digest(request), timezone.now()
-        IdempotentRequest.objects.filter(caller=caller, created_at__lt=now - KEPT).delete()
-        IdempotentRequest.objects.filter(caller=caller, key=key, status=None, created_at__lt=now - IN_FLIGHT).delete()
-        try:
-            with transaction.atomic():
-                row = IdempotentRequest.objects.create(caller=caller, key=key, digest=digest)
-        except IntegrityError:
-            return self._again(caller, key, digest)
-        return self._keep(row, request)
+        digest = _digest(request)
+        rows = IdempotentRequest.objects.filter(caller=caller)
+        rows.filter(created_at__lt=timezone.now() - KEPT).delete()
+        row = rows.filter(key=key).exclude(status=None).first()
+        if row is not None:
+            return self._again(row, digest)
+        with held(f"{caller} {key}") as free:
+            if not free:
+                early = respond(409, "The first request with this Idempotency-Key is still being answered; try again.")
+                early["Retry-After"] = "1"
+                return early
+            row = rows.filter(key=key).first()
+            if row is not None and row.status is not None:
+                return self._again(row, digest)
+            if row is not None:
+                row.delete()  # the process that was to answer it has ended
+            return self._keep(request, IdempotentRequest(caller=caller, key=key, digest=digest))
 
     @staticmethod
-    def _again(caller: str, key: str, digest: str) -> HttpResponse:
-        row = IdempotentRequest.objects.filter(caller=caller, key=key).first()
-        if row is not None and row.digest != digest:
+    def _again(row: IdempotentRequest, digest: str) -> HttpResponse:
+        if row.digest != digest:
             return respond(409, "This Idempotency-Key was used for another request; send a new key.")
-        if row is None or row.status is None:
-            early = respond(409, "The first request with this Idempotency-Key is still being answered; try again.")
-            early["Retry-After"] = "1"
-            return early
         response = HttpResponse(bytes(row.body), status=row.status, content_type=row.content_type)
         response["Idempotency-Replayed"] = "true"
         return response
 
-    def _keep(self, row: IdempotentRequest, request: HttpRequest) -> HttpResponse:
-        try:
+    def _keep(self, request: HttpRequest, row: IdempotentRequest) -> HttpResponse:
+        """Answer, and keep the answer. What the request does and its answer are stored together, or neither is."""
+        if request.path.startswith(AS_IT_GOES):
+            row.save()
+            try:
+                response = self.get_response(request)
+            except BaseException:
+                row.delete()
+                raise
+            _store(row, response)
+            return response
+        with transaction.atomic():
+            row.save()
             response = self.get_response(request)
-        except BaseException:
-            row.delete()
-            raise
-        if response.streaming or response.status_code >= 500 or response.status_code in FORGOTTEN:
-            row.delete()
-        else:
-            kept = respond(409, SECRET) if "no-store" in response.headers.get("Cache-Control", "") else response
-            row.status, row.body = kept.status_code, kept.content
-            row.content_type = kept.headers.get("Content-Type", "")
-            row.save(update_fields=["status", "body", "content_type"])
+            if response.status_code >= 500:
+                transaction.set_rollback(True)
+            else:
+                _store(row, response)
         return response
+
+
+def _store(row: IdempotentRequest, response: HttpResponse) -> None:
+    """Keep the answer in the row, or delete the row when the request may be tried again."""
+    if response.streaming or response.status_code >= 500 or response.status_code in FORGOTTEN:
+        row.delete()
+        return
+    row.status, row.body = response.status_code, response.content
+    row.content_type = response.headers.get("Content-Type", "")
+    row.save(update_fields=["status", "body", "content_type"])

@@ -9,6 +9,7 @@ from celery import Task, shared_task
 from django.db import DatabaseError
 from pydantic import BaseModel, ValidationError
 
+from workbench import disk
 from workbench.intake import blobs
 from workbench.runs import garbage, services, state
 from workbench.runs.sweep import sweep
@@ -60,6 +61,8 @@ def _run_stage(key: StageKey, worker: str) -> None:
     except DatabaseError:
         raise  # the lease runs out and the sweep tries again
     except Exception as error:
+        if disk.is_full(error):
+            raise  # the same: there may be space by then
         log.exception("stage %s of run %s", key.stage, key.run_id)
         state.fail(key, StageFailure(sentence=f"The {key.stage} stage failed: {sentence_of(error)}"))
 

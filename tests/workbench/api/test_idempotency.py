@@ -1,10 +1,15 @@
 """A POST that is sent twice with one Idempotency-Key is done once."""
 
+import os
+import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
+from django.conf import settings
 from django.utils import timezone
 
+from workbench.api.in_flight import held
 from workbench.api.models import IdempotentRequest
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.workbench.api.frame_site")]
@@ -32,13 +37,42 @@ def test_another_body_or_address_with_the_same_key_is_a_conflict(api, engineer):
         assert "used for another request" in response.json()["detail"]
 
 
-def test_a_request_in_flight_is_a_conflict_until_it_is_given_up(api, engineer):
+def test_a_request_in_flight_is_a_conflict(api, engineer):
+    client = api(engineer)
+    with held(f"token:{engineer.tokens.get().pk} k1"):
+        assert "still being answered" in _post(client).json()["detail"]
+    assert _post(client).status_code == 200
+
+
+def test_what_a_killed_process_did_not_answer_is_done_at_once(api, engineer):
     client = api(engineer)
     _post(client)
     IdempotentRequest.objects.update(status=None)
-    assert "still being answered" in _post(client).json()["detail"]
-    IdempotentRequest.objects.update(created_at=timezone.now() - timedelta(minutes=11))
-    assert _post(client).status_code == 200
+    assert "Idempotency-Replayed" not in _post(client).headers
+    assert IdempotentRequest.objects.get().status == 200
+
+
+def test_a_killed_process_holds_nothing_any_more():
+    with held("a name") as free, held("a name") as again, held("another name") as other:
+        assert (free, again, other) == (True, False, True)
+    program = """
+import django, sys; django.setup()
+from workbench.api.in_flight import held
+with held("a name"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+    command = [sys.executable, "-c", program]
+    data = {"DJANGO_SETTINGS_MODULE": "workbench.settings", "WORKBENCH_DATA": str(settings.WORKBENCH_DATA)}
+    with subprocess.Popen(command, env=os.environ | data, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        with held("a name") as free:
+            assert not free
+        process.kill()
+        process.wait()
+        with held("a name") as free:
+            assert free
 
 
 def test_callers_do_not_see_each_others_answers(api, engineer, account):

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -50,13 +51,21 @@ def alive(pid: int) -> bool:
 
 
 class Stack:
-    """Redis, web, worker API, a ledger worker with its beat, and a GPU worker of class cpu, on ports of its own.
+    """Redis, web, worker API, a ledger worker with its beat, and GPU workers of class cpu, on ports of its own.
 
-    `postgres` and `redis_server` default to SQLite and the embedded Redis.
+    `postgres` and `redis_server` default to SQLite and the embedded Redis; `settings` go before those of FAST.
     """
 
-    def __init__(self, directory: Path, postgres: PostgresServer | None = None, redis_server: str = "") -> None:
-        self.directory = directory
+    def __init__(
+        self,
+        directory: Path,
+        postgres: PostgresServer | None = None,
+        redis_server: str = "",
+        workers: Sequence[str] = ("worker",),
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.directory, self.workers = directory, workers
+        self.ended: Counter[str] = Counter()
         self.postgres = postgres
         self.redis_server = redis_server or find_redis_server()
         self.redis_port, self.web_port, self.worker_api_port = free_port(), free_port(), free_port()
@@ -66,6 +75,7 @@ class Stack:
         self.worker_env = {
             **{name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"},
             **FAST,
+            **(settings or {}),
             "WORKBENCH_DATA": str(directory / "data"),
             "WORKER_API_URL": f"http://127.0.0.1:{self.worker_api_port}",
             "REDIS_URL": f"redis://127.0.0.1:{self.redis_port}/0",
@@ -87,7 +97,8 @@ class Stack:
         self._python("manage.py", "migrate", "--verbosity", "0")
         self.start_web()
         self.start_worker_api()
-        self.start_worker()
+        for name in self.workers:
+            self.start_worker(name)
         self.start_ledger()
         made = json.loads(self._python(str(Path(__file__).with_name("seed.py"))).splitlines()[-1])
         self.digest = made["digest"]
@@ -117,11 +128,26 @@ class Stack:
     def start_worker_api(self) -> None:
         self._serve("worker-api", "workbench.worker_site.wsgi", self.worker_api_port)
 
-    def start_worker(self) -> None:
-        self._start("worker", self.worker_env, *self._celery("workers.gpu", "gpu.cpu"))
+    def start_worker(self, name: str = "worker") -> None:
+        self._start(name, self.worker_env, *self._celery("workers.gpu", "gpu.cpu", name))
 
     def start_ledger(self) -> None:
-        self._start("ledger", self.env, *self._celery("workbench", "ledger", "-B"))
+        """With the schedule in memory: one in a file ends when the disk is full."""
+        schedule = ("--beat", "--scheduler", "celery.beat:Scheduler")
+        self._start("ledger", self.env, *self._celery("workbench", "ledger", "ledger", *schedule))
+
+    def start_again(self, name: str) -> None:
+        """Start a process that was killed."""
+        known = {"redis": self.start_redis, "web": self.start_web, "worker-api": self.start_worker_api}
+        known["ledger"] = self.start_ledger
+        known.get(name, lambda: self.start_worker(name))()
+
+    def start_what_ended(self) -> None:
+        """Start again what has ended by itself, as a service manager does, and count it in `ended`."""
+        for name in [name for name, process in self.processes.items() if process.poll() is not None]:
+            self.ended[name] += 1
+            self.processes.pop(name).wait()
+            self.start_again(name)
 
     def kill(self, name: str) -> None:
         """kill -9 the process itself, as a crash would; what hangs on it must fall by itself."""
@@ -205,9 +231,9 @@ class Stack:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return [pid, *map(int, children)]
 
-    def _celery(self, module: str, queue: str, *more: str) -> Sequence[str]:
+    def _celery(self, module: str, queue: str, node: str, *more: str) -> Sequence[str]:
         command = [sys.executable, "-m", "celery", "-A", module, "worker", "-Q", queue, "-c", "1"]
-        return [*command, "-n", f"{queue}@%h", "--without-mingle", "--without-gossip", "--loglevel", "INFO", *more]
+        return [*command, "-n", f"{node}@%h", "--without-mingle", "--without-gossip", "--loglevel", "INFO", *more]
 
     def _serve(self, name: str, module: str, port: int) -> None:
         command = ["-m", "gunicorn", module, "--bind", f"127.0.0.1:{port}", "--threads", "4", "--no-control-socket"]

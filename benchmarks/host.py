@@ -1,0 +1,19 @@
+"""What a measurement of the whole site says of the machine that it ran on."""
+
+import os
+import platform
+import re
+from pathlib import Path
+from typing import Any
+
+
+def machine() -> dict[str, Any]:
+    """The CPU's name, how many cores there are, and the version of Python."""
+    found = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    name = found[1] if found else platform.machine()
+    return {"cpu": name, "cores": os.cpu_count(), "python": platform.python_version()}
+
+
+def load_average() -> list[float]:
+    """Of the last 1, 5 and 15 minutes."""
+    return [round(each, 2) for each in os.getloadavg()]
