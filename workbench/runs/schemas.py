@@ -73,7 +73,7 @@ class RunDetail(RunSummary):
 
     @staticmethod
     def resolve_stages(run: Run) -> list[StageRun]:
-        return list(run.stages.all())
+        return list(run.stages.defer("result", "partial"))
 
     @staticmethod
     def resolve_place(run: Run) -> line.Place | None:

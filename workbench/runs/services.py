@@ -101,7 +101,7 @@ def stage_times(run: Run) -> list[StageTime]:
     """When each finished stage ran."""
     spans = [
         (row.stage, row.started_at, row.finished_at)
-        for row in run.stages.all()
+        for row in run.stages.defer("result", "partial")
         if row.started_at is not None and row.finished_at is not None
     ]
     origin = min((started for _, started, _ in spans), default=run.created_at)

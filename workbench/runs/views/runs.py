@@ -34,7 +34,7 @@ def _seconds(stage: StageRun) -> float | None:
 
 
 def _live_context(run: Run) -> dict[str, Any]:
-    stages = list(run.stages.all())
+    stages = list(run.stages.defer("result"))
     known, _ = services.reading(run)
     tried = len(decisions.tried(known))
     begun, ended = run.started_at or run.created_at, run.finished_at or timezone.now()
