@@ -167,10 +167,10 @@ static_assert(sizeof(FourMerged) * kMergers <= sizeof(ProductScratch::warp_sums)
               "the second half leaves its sums there");
 static_assert(!PAIRS || MAX_SPLITS == 0 || kHalves, "pairs merge in halves");
 
-// Adds splits [first, end), at most kSplitsEach, to `sum`. The lanes of a head have the state of one split each.
+// Adds `splits` [x, y), at most kSplitsEach, to `sum`. The lanes of a head have the state of one split each.
 __device__ __forceinline__ void merge_splits(const Params& p, Shared& s, const Instruction& in, u32 flag, int head,
-                                             int row, int first, int end, FourMerged& sum) {
-  const int lane = threadIdx.x % kHeadLanes, last = end - first - 1;
+                                             int row, int2 splits, FourMerged& sum) {
+  const int first = splits.x, lane = threadIdx.x % kHeadLanes, last = splits.y - first - 1;
   const u64* sums = p.attention + ((row / HEAD_DIM * MAX_SPLITS + first) * HEAD_DIM + row % HEAD_DIM) / 2;
   u32 from[1 + kSplitsEach];
   ulonglong2 words[1 + kSplitsEach];
@@ -209,11 +209,11 @@ __device__ __forceinline__ void load_splits_in_halves(const Params& p, Shared& s
   FourMerged sum, *others = (FourMerged*)s.product.warp_sums;
   const bool there = low / HEAD_DIM * HEAD_DIM + i / 32 * 128 < high;  // the warp has columns
   if constexpr (MAX_SPLITS <= kMerging * kSplitsEach) {
-    if (there && begin < end) merge_splits(p, s, in, flag, head, row, begin, end, sum);
+    if (there && begin < end) merge_splits(p, s, in, flag, head, row, make_int2(begin, end), sum);
   } else {
 #pragma unroll 1
     for (int first = begin; there && first < end; first += kSplitsEach)
-      merge_splits(p, s, in, flag, head, row, first, min(first + kSplitsEach, end), sum);
+      merge_splits(p, s, in, flag, head, row, make_int2(first, min(first + kSplitsEach, end)), sum);
   }
 #if PAIRS
   expect_shared(s, in);
