@@ -62,8 +62,9 @@ def check_tensor(
     It must lie on `device` (None: on a GPU), and a GPU must be the current one. `layout` is what its strides must be;
     its address must be a multiple of `aligned` bytes. Raises ValueError that names the argument.
     """
-    if given.dim() != len(shape) or any(
-        length is not None and length != found for length, found in zip(shape, given.shape, strict=True)
+    if given.shape != shape and (
+        given.dim() != len(shape)
+        or any(length is not None and length != found for length, found in zip(shape, given.shape, strict=True))
     ):
         wanted = ", ".join("any" if length is None else str(length) for length in shape)
         raise ValueError(f"{name} has shape {list(given.shape)}, not [{wanted}]")

@@ -86,7 +86,7 @@ class DecodeCall:
         found = counts_of(self.case, given)
         if check:
             found.check(given.k, given.page_table)
-        o = torch.empty(given.q.shape, dtype=given.q.dtype, device=given.q.device)
+        o = torch.empty_like(given.q, memory_format=torch.contiguous_format)
         if o.numel():
             self._launch(given, found, o)
         return o

@@ -2,6 +2,8 @@
 
 import torch
 
+from kernels.cuda.launch import is_capturing, raw_stream
+
 
 class Scratch:
     """The buffers between splits and merge: new parts for each call, and counters that return to zero.
@@ -22,8 +24,8 @@ class Scratch:
         """
         stream: int | None = 0
         if device.type == "cuda":
-            capturing = torch.cuda.is_current_stream_capturing()
-            stream = None if capturing else torch.cuda.current_stream(device).cuda_stream
+            capturing = is_capturing()
+            stream = None if capturing else raw_stream(device.index)
             if capturing and (device, stream) not in self._arrivals:
                 raise ValueError(f"q is on {device}, where this function was not built: a graph cannot capture it")
         count = self.pairs * self.splits * self.rows if self.splits > 1 else 1

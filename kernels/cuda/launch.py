@@ -57,7 +57,12 @@ class Launch:
 def current_stream() -> tuple[int, int]:
     """The index of torch's current GPU and the raw handle of its current stream."""
     device = torch._C._cuda_getDevice()  # torch.cuda.current_device without its question whether CUDA is initialised
-    return device, torch._C._cuda_getCurrentRawStream(device)
+    return device, raw_stream(device)
+
+
+def raw_stream(device: int) -> int:
+    """The raw handle of torch's current stream on this GPU."""
+    return torch._C._cuda_getCurrentRawStream(device)
 
 
 def is_capturing() -> bool:
