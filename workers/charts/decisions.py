@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from workers.charts import text
 from workers.charts.base import AFTER, BAD, BEFORE, Chart, Figure, Table, layout, log_axis
 from workers.charts.text import case_label
 from workers.documents.measurement import Candidate
@@ -97,6 +98,11 @@ def figure(results: Results) -> Figure | None:
     return {"data": traces, "layout": form}
 
 
+def _percent(share: float | None) -> float | None:
+    found = text.possible(share)
+    return None if found is None else 100 * found
+
+
 def table(results: Results) -> Table:
     headers = ["op", "case", "variant", "ms", "floor / time, %", "error", "error limit", "gate", "chosen", "reason"]
     return headers, [
@@ -105,7 +111,7 @@ def table(results: Results) -> Table:
             _label(each),
             each.variant,
             each.ms,
-            100 * each.floor_share if each.floor_share is not None else None,
+            _percent(each.floor_share),
             each.error,
             each.error_limit,
             each.gate,

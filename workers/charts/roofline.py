@@ -1,5 +1,6 @@
 """Roofline: what each op reached against what the device was measured to give."""
 
+from workers.charts import text
 from workers.charts.base import LIMIT, PALETTE, Chart, Figure, Table, layout, log_axis
 from workers.documents.measurement import Rates
 from workers.documents.stages import OpRow, Results
@@ -87,11 +88,15 @@ def figure(results: Results) -> Figure | None:
     return {"data": traces, "layout": form}
 
 
+def _share(row: OpRow) -> float | None:
+    return text.possible(row.floor_ms / row.ms) if row.floor_ms else None
+
+
 def table(results: Results) -> Table:
     factor, unit = _unit(results.profile.ceilings.of_single_calls) if results.profile else (1, "TFLOP/s")
     headers = ["op", "phase", "FLOP per byte", unit, "floor / time, %", "bound by"]
     return headers, [
-        [row.op, row.phase, x, factor * y, 100 * row.floor_ms / row.ms if row.floor_ms else None, row.bound]
+        [row.op, row.phase, x, factor * y, 100 * share if (share := _share(row)) else None, row.bound]
         for row, x, y in _points(results)
     ]
 

@@ -67,6 +67,20 @@ def percent(value: float | None, digits: int = 1) -> str:
     return f"{100 * value:.{digits}f} %"
 
 
+LARGEST_SHARE = 1.05
+"""As `kernels.measure.roofline.LARGEST_SHARE`, which charts do not import; a test holds them equal."""
+
+
+def possible(share: float | None) -> float | None:
+    """A floor's share of a time; None where it is more than can be, as in results of versions that kept such shares."""
+    return share if share is not None and share <= LARGEST_SHARE else None
+
+
+def of_floor(share: float | None) -> str:
+    """A floor's share of a time as a percentage; one that cannot be is missing."""
+    return percent(possible(share), 0)
+
+
 def scaled(value: float | None, unit: str = "") -> str:
     """A large count with its SI prefix: 2.47 G."""
     if value is None:

@@ -50,6 +50,17 @@ def test_where_no_change_is_recommended_the_page_claims_none(browser, engineer, 
         assert claim not in page
 
 
+def test_more_device_time_than_a_request_takes_is_flagged_on_the_page(browser, engineer, done):
+    stage = done.stages.get(stage="profile")
+    usual = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
+    assert "One request takes 600 ms, 480 ms of it on the device in 21,000 launches;" in usual
+    stage.result |= {"request_ms": 58, "device_ms": 133, "doubt": "What was traced adds up to 133 ms."}
+    stage.save()
+    page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
+    assert "One request takes 58.0 ms. What was traced adds up to 133 ms. It has 21,000 launches;" in page
+    assert "133 ms of it" not in page
+
+
 def test_every_chart_has_its_data_and_its_table(browser, engineer, done):
     page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
     drawn = set(re.findall(r'data-figure="([\w-]+)"', page))

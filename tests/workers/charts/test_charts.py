@@ -6,10 +6,12 @@ import plotly.graph_objects as go
 import pytest
 from sample_results import results
 
+from kernels.measure.roofline import LARGEST_SHARE
 from workers.charts import CHARTS, cells, chosen, decisions, economics, latency, plans, provenance, roofline, timeline
 from workers.charts.base import log_axis
 from workers.charts.svg import draw
-from workers.charts.text import case_label, dollars, number, percent, plain, quantity
+from workers.charts.text import LARGEST_SHARE as charts_share
+from workers.charts.text import case_label, dollars, number, of_floor, percent, plain, quantity
 from workers.documents.measurement import Ceilings, Environment, Interval, Telemetry
 from workers.documents.stages import Results
 
@@ -274,3 +276,19 @@ def test_each_ceiling_of_the_roofline_has_a_colour_of_its_own():
 )
 def test_a_small_share_is_not_nothing(value, digits, said):
     assert percent(value, digits) == said
+
+
+def test_a_share_above_what_can_be_is_not_printed():
+    """Results of earlier versions hold shares such as 293 % of the floor."""
+    assert charts_share == LARGEST_SHARE
+    assert [of_floor(share) for share in (0.92, 1.05, 1.06, 2.93, None)] == ["92 %", "105 %", "–", "–", "–"]
+    found = results()
+    for each in found.explore.candidates:
+        each.floor_share = 2.93
+    for row in found.profile.rows:
+        row.floor_ms = 2.93 * row.ms
+    for chart in (decisions, roofline):
+        headers, body = chart.table(found)
+        at = headers.index("floor / time, %")
+        assert body
+        assert {row[at] for row in body} == {None}

@@ -23,7 +23,16 @@ def _figure(write: Callable[..., str]) -> Callable[..., str]:
     return printed
 
 
-for write in (text.number, text.plain, text.quantity, text.dollars, text.percent, text.scaled, text.times):
+for write in (
+    text.number,
+    text.plain,
+    text.quantity,
+    text.dollars,
+    text.percent,
+    text.of_floor,
+    text.scaled,
+    text.times,
+):
     register.filter(write.__name__, _figure(write))
 
 
