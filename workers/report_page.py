@@ -1,6 +1,7 @@
 """A report as one HTML file that opens from a disk, offline, without scripts."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,7 +107,7 @@ def render(document: Reported, cover: Cover | None = None) -> str:
     templates.filters |= {"quantity": text.quantity, "number": text.number, "percent": text.percent}
     templates.filters |= {"scaled": text.scaled, "dollars": text.dollars}
     workload = document.workload
-    return templates.get_template("report.html").render(
+    page = templates.get_template("report.html").render(
         document=document,
         cover=cover,
         workload=workload,
@@ -125,3 +126,20 @@ def render(document: Reported, cover: Cover | None = None) -> str:
         sla=Sla.model_validate(workload.model_dump(exclude={"model"})).model_dump_json(indent=2, exclude_none=True),
         plan=json.dumps(verify.plan, indent=2),
     )
+    return _with_contents(page)
+
+
+HEADING = re.compile(r"<h2>(.*?)(?: <span.*?)?</h2>")
+CONTENTS = '<nav class="contents" aria-label="Contents">'
+
+
+def _with_contents(page: str) -> str:
+    """The page with an id on every heading and a list of links to them."""
+    links: list[str] = []
+
+    def numbered(found: re.Match[str]) -> str:
+        links.append(f'<li><a href="#part-{len(links) + 1}">{found[1]}</a></li>')
+        return found[0].replace("<h2>", f'<h2 id="part-{len(links)}">', 1)
+
+    page = HEADING.sub(numbered, page)
+    return page.replace(CONTENTS, f"{CONTENTS}<ol>{''.join(links)}</ol>", 1)

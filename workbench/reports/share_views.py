@@ -33,6 +33,7 @@ def share(request: Any, report_id: UUID) -> HttpResponse:
         try:
             _, secret = sharing.share(report, request.user, **form.cleaned_data)
             link, status = request.build_absolute_uri(reverse("shared", args=[secret])), 200
+            form = ShareForm()
         except ReportError as error:
             form.add_error(None, str(error))
     return show(request, report, ReviewForm(), status=status, share_form=form, link=link)
