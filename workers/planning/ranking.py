@@ -68,7 +68,10 @@ def better(one: PlanTrial, other: PlanTrial, lower_is_better: bool) -> bool:
 
 
 def explain(trials: list[PlanTrial], lower_is_better: bool) -> None:
-    """Flags the winner, and says of every trial that was measured why it was or was not taken."""
+    """Flags the winner, and says of every trial that was measured why it was or was not taken.
+
+    What a trial in lower precision says of its fidelity stays behind that.
+    """
     winner = fastest(trials, lower_is_better)
     if winner is None:
         return
@@ -78,13 +81,14 @@ def explain(trials: list[PlanTrial], lower_is_better: bool) -> None:
         if trial.gate != "pass" or trial.primary is None:
             continue
         if trial is not winner:
-            trial.reason = _compared(trial, winner, lower_is_better)
+            why = _compared(trial, winner, lower_is_better)
         elif trial is first:
-            trial.reason = "What serves today; nothing was faster by more than the noise."
+            why = "What serves today; nothing was faster by more than the noise."
         elif _precisions(trial) != _precisions(first):
-            trial.reason = f"The best of all, in another precision than {first.label}: verify judges its quality."
+            why = f"The best of all, in another precision than {first.label}: verify judges its quality."
         else:
-            trial.reason = f"The best of all: {_times(trial, first, lower_is_better):.2f}x faster than {first.label}."
+            why = f"The best of all: {_times(trial, first, lower_is_better):.2f}x faster than {first.label}."
+        trial.reason = f"{why} {trial.reason}".strip()
 
 
 def _compared(trial: PlanTrial, winner: PlanTrial, lower_is_better: bool) -> str:

@@ -106,13 +106,14 @@ class Trier:
         assert self.yardstick is not None
         allowed = self.yardstick.allowed_disagreement
         change, kl = quality.rises(self.yardstick.logits[: len(logits)], logits)
+        found = (
+            f"It chooses another next token than the model in {change.value:.2%} (at most {change.high:.2%}) of "
+            f"{self.yardstick.tokens} tokens, and its mean KL divergence is at most {kl.high:.2g} nats"
+        )
         if allowed is not None and not quality.is_acceptable(change, kl, allowed):
-            return "fail", (
-                f"It chooses another next token than the model in {change.value:.2%} (at most {change.high:.2%}) of "
-                f"{self.yardstick.tokens} tokens, and its mean KL divergence is at most {kl.high:.2g} nats; "
-                f"the workload allows {allowed:.2%} and {quality.NATS_PER_RATE * allowed:g} nats."
-            )
-        return "pass", ""
+            most = f"{allowed:.2%} and {quality.NATS_PER_RATE * allowed:g} nats"
+            return "fail", f"{found}; the workload allows {most}."
+        return "pass", f"{found}."
 
     def _serve(self, runner: Runner, seconds: float) -> Clients:
         """Times a few requests of the workload's traffic."""

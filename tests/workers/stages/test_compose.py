@@ -247,7 +247,8 @@ def test_lossy_plan_that_disagrees_too_often_fails(context):
 
     logits = torch.randn(1, 400, 8)
     trier.yardstick = trials.Yardstick(torch.zeros(1, 400, dtype=torch.int64), logits, 0.01)
-    assert trier._disagreement(logits) == ("pass", "")
+    gate, fidelity = trier._disagreement(logits)
+    assert (gate, "in 0.00% (at most 0.00%) of 400 tokens" in fidelity) == ("pass", True)
     changed = logits.clone()
     changed[0, :8] = -logits[0, :8]
     gate, reason = trier._disagreement(changed)
