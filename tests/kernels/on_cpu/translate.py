@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from kernels.cuda.nvrtc import TILES
+from tests.kernels.cuda_sources import own_headers
 
 HERE = Path(__file__).parent
 
@@ -50,7 +51,7 @@ def _closing(source: str, opening: int) -> int:
 @cache
 def _library(source: Path, entry: str, macros: tuple[tuple[str, int], ...]) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory() as folder:
-        for header in (*source.parent.glob("skinny*.cuh"), *source.parent.glob("small*.cuh"), TILES / "gumbel_max.cuh"):
+        for header in (*own_headers(source), TILES / "gumbel_max.cuh"):
             (Path(folder) / header.name).write_text(translated(header.read_text()))
         main = Path(folder) / "main.cpp"
         main.write_text(translated(source.read_text()) + entry)

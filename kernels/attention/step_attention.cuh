@@ -1,0 +1,161 @@
+// The keys and values of step_attention.cu: shared memory, copies of a chunk, RoPE, and the online softmax over chunks.
+#pragma once
+#include "tiles.cuh"
+
+using namespace tiles;
+using Element = ELEMENT;
+
+constexpr int kThreads = 256, kWarps = kThreads / 32;
+constexpr int kLanes = HEAD_DIM / 8;  // lanes that share one key, 16 bytes each
+constexpr int kKeys = 32 / kLanes;    // keys a warp reads at once
+constexpr int kHalf = HEAD_DIM / 2;
+constexpr int kOwn = GROUP * HEAD_DIM / SPLITS;  // outputs that a block merges
+constexpr float kLog2e = 1.4426950408889634f;
+__device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000); }
+
+struct Shared {
+  union {
+    struct {
+      Element keys[CHUNK][HEAD_DIM], values[CHUNK][HEAD_DIM];
+    };
+    float partial[kWarps][GROUP][HEAD_DIM];  // after the last key
+  };
+  float fresh_key[HEAD_DIM];  // not yet rounded
+  Element fresh_value[HEAD_DIM];
+  float query[GROUP][HEAD_DIM];
+  float scores[GROUP][CHUNK];
+  float top[GROUP], total[GROUP], shrink[GROUP];
+  alignas(16) float out[SPLITS][kOwn];  // of all blocks
+  float4 state[SPLITS][GROUP];          // their maxima and sums
+  Barrier arrived;
+};
+static_assert(sizeof(Shared) <= SHARED_BYTES, "step_hopper.shared_bytes");
+constexpr int kExchangedBytes = SPLITS * (kOwn * 4 + GROUP * 16);  // bytes to each block
+
+struct Call {
+  const Element *qkv, *cosines, *sines;
+  Element *keys, *values, *out;
+  const long long* position;
+  long long position_step;
+  int capacity, window;
+  float scale;
+};
+static_assert(sizeof(Call) == PARAMS_BYTES, "step_hopper.FIELDS");
+
+struct Eight {
+  float at[8];
+};
+
+__device__ __forceinline__ Eight read_eight(const Element* from) {
+  const uint4 raw = *reinterpret_cast<const uint4*>(from);
+  const u32 pairs[4] = {raw.x, raw.y, raw.z, raw.w};
+  Eight found;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float2 both = unpack<Element>(pairs[i]);
+    found.at[2 * i] = both.x, found.at[2 * i + 1] = both.y;
+  }
+  return found;
+}
+
+__device__ __forceinline__ Eight read_eight(const float* from) {
+  Eight found;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) found.at[i] = from[i];
+  return found;
+}
+
+// Starts copying keys and values [first, first + count) of one head; the rows of one key are `row` elements apart.
+__device__ void fetch(Shared& shared, const Element* keys, const Element* values, int first, int count, int row) {
+  for (int i = threadIdx.x; i < count * kLanes; i += kThreads) {
+    const int key = i / kLanes, part = i % kLanes * 8;
+    const long long from = (long long)(first + key) * row + part;
+    cp_async_16(&shared.keys[key][part], keys + from);
+    cp_async_16(&shared.values[key][part], values + from);
+  }
+}
+
+// Cosine and sine for the elements lane, lane + 32 and so on of a head's lower half, and for their partners in the
+// upper half.
+struct Angles {
+  static constexpr int kEach = kHalf / 32;
+  float low_cosine[kEach], low_sine[kEach], high_cosine[kEach], high_sine[kEach];
+  __device__ __forceinline__ Angles(const Element* cosine, const Element* sine) {
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) {
+      const int i = threadIdx.x % 32 + 32 * e;
+      low_cosine[e] = (float)cosine[i], low_sine[e] = (float)sine[i];
+      high_cosine[e] = (float)cosine[i + kHalf], high_sine[e] = (float)sine[i + kHalf];
+    }
+  }
+  // Element i = lane + 32 · e of x, and element i + kHalf, rotated.
+  __device__ __forceinline__ float2 apply_rope(const Element* x, int e) const {
+    const int i = threadIdx.x % 32 + 32 * e;
+    const float low = (float)x[i], high = (float)x[i + kHalf];
+    return make_float2(low * low_cosine[e] - high * low_sine[e], high * high_cosine[e] + low * high_sine[e]);
+  }
+};
+
+// The scores of the chunk, query · key for every key and head, in units of log2: the softmax takes 2^score.
+__device__ void score(Shared& shared, int count, int fresh) {
+  const int lane = threadIdx.x % 32, part = lane % kLanes * 8;
+  Eight query[GROUP];
+#pragma unroll
+  for (int g = 0; g < GROUP; ++g)
+#pragma unroll
+    for (int e = 0; e < 8; ++e) query[g].at[e] = shared.query[g][part + e];
+  for (int base = threadIdx.x / 32 * kKeys; base < count; base += kWarps * kKeys) {
+    const int key = base + lane / kLanes, safe = min(key, count - 1);
+    const Eight k = safe == fresh ? read_eight(shared.fresh_key + part) : read_eight(shared.keys[safe] + part);
+#pragma unroll
+    for (int g = 0; g < GROUP; ++g) {
+      float sum = 0;
+#pragma unroll
+      for (int e = 0; e < 8; ++e) sum += query[g].at[e] * k.at[e];
+#pragma unroll
+      for (int step = kLanes / 2; step; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+      if (lane % kLanes == 0 && key < count) shared.scores[g][key] = sum;
+    }
+  }
+}
+
+// Replaces scores by weights 2^(score - running maximum). `shrink` is the factor for the earlier sums.
+__device__ void normalise(Shared& shared, int count) {
+  const int lane = threadIdx.x % 32;
+  for (int g = threadIdx.x / 32; g < GROUP; g += kWarps) {
+    const float before = shared.top[g];
+    float top = before, sum = 0;
+    for (int key = lane; key < count; key += 32) top = fmaxf(top, shared.scores[g][key]);
+#pragma unroll
+    for (int step = 16; step; step /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, step));
+    for (int key = lane; key < count; key += 32) {
+      const float found = shared.scores[g][key], share = found == -infinity() ? 0.f : exp2f(found - top);
+      shared.scores[g][key] = share;
+      sum += share;
+    }
+#pragma unroll
+    for (int step = 16; step; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+    if (lane == 0) {
+      const float shrink = before == -infinity() ? 0.f : exp2f(before - top);
+      shared.shrink[g] = shrink, shared.top[g] = top;
+      shared.total[g] = shared.total[g] * shrink + sum;
+    }
+  }
+}
+
+__device__ void add_values(Shared& shared, Eight (&out)[GROUP], int count, int fresh) {
+  const int lane = threadIdx.x % 32, part = lane % kLanes * 8;
+#pragma unroll
+  for (int g = 0; g < GROUP; ++g)
+#pragma unroll
+    for (int e = 0; e < 8; ++e) out[g].at[e] *= shared.shrink[g];
+  for (int key = threadIdx.x / 32 * kKeys + lane / kLanes; key < count; key += kWarps * kKeys) {
+    const Eight v = read_eight((key == fresh ? shared.fresh_value : shared.values[key]) + part);
+#pragma unroll
+    for (int g = 0; g < GROUP; ++g) {
+      const float share = shared.scores[g][key];
+#pragma unroll
+      for (int e = 0; e < 8; ++e) out[g].at[e] += share * v.at[e];
+    }
+  }
+}

@@ -1,0 +1,111 @@
+// The scheduler of grouped.cu: where the rows of each expert end, how they are divided into tiles, and the order of a
+// cluster's tiles.
+#pragma once
+#include "mainloops.cuh"
+using namespace epilogue;
+
+constexpr int kStep = 128 / sizeof(TYPE), kConsumers = 2, kMost = 256;
+constexpr int kOutColumns = EPILOGUE == kSwiglu ? 32 : 64;   // of y, a warpgroup's of a tile
+constexpr int kStagedRows = 128, kChunks = kOutColumns / 8;  // rows of y staged at a time; 8 columns each
+struct GroupedParams {
+  const int* ends;  // [EXPERTS]: where the rows of each expert end
+  TYPE* y;
+  int rows, columns, k, weight_rows, column_pairs;
+};
+
+struct Shared {
+  SharedTile<TYPE, kRows, kStep> w[STAGES];
+  SharedTile<TYPE, kMost, kStep> x[STAGES];
+  alignas(1024) TYPE y[kConsumers][kStagedRows * kOutColumns];
+  Barrier full[STAGES], empty[STAGES];
+  // Of each expert: where its rows end, and how many rows a tile has. Then in order of falling tile width: the expert
+  // at each place, and where its tiles of rows end.
+  int row_ends[EXPERTS], widths[EXPERTS], order[EXPERTS], tile_ends[EXPERTS];
+};
+static_assert(sizeof(GroupedParams) == PARAMS_BYTES, "grouped_hopper.PARAMS");
+static_assert(BYTES_UP_TO(Shared, tile_ends) <= SHARED_BYTES, "grouped_hopper.constants");
+
+// Rows of x that a tile has room for: multiples of 16 up to 128, then of 8, as wgmma is instantiated.
+__host__ __device__ constexpr int rounded(int rows) { return rows <= 128 ? (rows + 15) / 16 * 16 : (rows + 7) / 8 * 8; }
+
+// The number of tiles that the rows of an expert take.
+__device__ __forceinline__ int tiles_of(const Shared& s, int e) {
+  return (s.row_ends[e] - (e ? s.row_ends[e - 1] : 0) + kMost - 1) / kMost;
+}
+
+// Computes row_ends (warp 0). Ends outside the rows, or out of order, are clamped.
+__device__ __forceinline__ void find_rows(Shared& s, const GroupedParams& p) {
+  int before = 0;
+  for (int first = 0, lane = threadIdx.x; first < EXPERTS; first += 32) {
+    const int e = first + lane;
+    int end = e < EXPERTS ? min(max(p.ends[e], 0), p.rows) : 0;
+    for (int o = 1; o < 32; o *= 2) end = max(end, __shfl_up_sync(~0u, end, o));
+    end = max(end, before);
+    if (e < EXPERTS) s.row_ends[e] = end;
+    before = __shfl_sync(~0u, end, 31);
+  }
+}
+
+// Divides each expert's rows among its tiles, and orders the experts by tile width (all threads).
+__device__ __forceinline__ void sort_experts(Shared& s) {
+  for (int e = threadIdx.x; e < EXPERTS; e += blockDim.x) {
+    const int tiles = tiles_of(s, e), rows = s.row_ends[e] - (e ? s.row_ends[e - 1] : 0);
+    s.widths[e] = tiles ? rounded((rows + tiles - 1) / tiles) : 0;
+  }
+  __syncthreads();
+  for (int e = threadIdx.x; e < EXPERTS; e += blockDim.x) {
+    const int mine = s.widths[e];
+    int place = 0;
+#pragma unroll 8
+    for (int other = 0; other < EXPERTS; other++) place += s.widths[other] > mine - (other < e);
+    s.order[place] = e;
+  }
+}
+
+// Computes tile_ends, in the order of tile width (warp 0).
+__device__ __forceinline__ void count_tiles(Shared& s) {
+  int before = 0;
+  for (int first = 0, lane = threadIdx.x; first < EXPERTS; first += 32) {
+    const int place = first + lane;
+    int tiles = place < EXPERTS ? tiles_of(s, s.order[place]) : 0;
+    for (int o = 1; o < 32; o *= 2) {
+      const int lower = __shfl_up_sync(~0u, tiles, o);
+      tiles += lane >= o ? lower : 0;
+    }
+    if (place < EXPERTS) s.tile_ends[place] = before + tiles;
+    before += __shfl_sync(~0u, tiles, 31);
+  }
+}
+
+// The tiles of one cluster: expert by expert, row tiles first, so that rows of w are read once for all rows of the
+// expert. Clusters take tiles round by round, in alternating direction.
+struct GroupedTiles {
+  const Shared& s;
+  const GroupedParams& p;
+  const int rank, clusters, all;
+  int round = 0, expert, row, row_end, width, column;  // `column` is a row of w[expert]
+  __device__ __forceinline__ GroupedTiles(const Shared& s, const GroupedParams& p)
+      : s(s),
+        p(p),
+        rank(cluster_rank()),
+        clusters(gridDim.x / kBlocks),
+        all(s.tile_ends[EXPERTS - 1] * p.column_pairs) {}
+  __device__ __forceinline__ bool advance() {
+    const int me = blockIdx.x / kBlocks, next = round * clusters + (round % 2 ? clusters - 1 - me : me);
+    if (next >= all) return false;
+    int low = 0, high = EXPERTS - 1;
+    while (low < high) {
+      const int middle = (low + high) / 2;
+      (s.tile_ends[middle] * p.column_pairs > next ? high : low) =
+          middle + (s.tile_ends[middle] * p.column_pairs <= next);
+    }
+    const int first = low ? s.tile_ends[low - 1] : 0, tiles = s.tile_ends[low] - first;
+    const int local = next - first * p.column_pairs;
+    expert = s.order[low];
+    width = s.widths[expert];
+    row = (expert ? s.row_ends[expert - 1] : 0) + local % tiles * width, row_end = min(row + width, s.row_ends[expert]);
+    column = (local / tiles * kBlocks + rank) * kRows;
+    round++;
+    return true;
+  }
+};
