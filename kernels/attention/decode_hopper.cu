@@ -39,11 +39,15 @@ template <int Count, typename Weight, typename Part>
 __device__ __forceinline__ float merged(const Weight& weight, const Part& part) {
   float weights[Count], top = -CUDART_INF_F, out = 0, total = 0;
 #pragma unroll
-  for (int j = 0; j < Count; j++) weights[j] = weight(j), top = fmaxf(top, weights[j]);
+  for (int j = 0; j < Count; j++) {
+    weights[j] = weight(j);
+    top = fmaxf(top, weights[j]);
+  }
 #pragma unroll
   for (int j = 0; j < Count; j++) {
     const float share = weights[j] == -CUDART_INF_F ? 0 : ex2_ftz(weights[j] - top);
-    out += share * part(j), total += share;
+    out += share * part(j);
+    total += share;
   }
   return total == 0 ? 0 : out / total;
 }
@@ -89,8 +93,10 @@ __cluster_dims__(CLUSTER, 1, 1)
   for (int j = 0; j < 2; j++) {
 #pragma unroll
     for (int step = 4; step < 32; step *= 2) sums.sum[j] += __shfl_xor_sync(~0u, sums.sum[j], step);
-    if (g == 0 && 2 * t + j < GROUP)
-      shared.base[warp][2 * t + j] = sums.base[j], shared.sum[warp][2 * t + j] = sums.sum[j];
+    if (g == 0 && 2 * t + j < GROUP) {
+      shared.base[warp][2 * t + j] = sums.base[j];
+      shared.sum[warp][2 * t + j] = sums.sum[j];
+    }
   }
 #pragma unroll
   for (int e = 0; e < kSteps16; e++)
@@ -112,7 +118,8 @@ __cluster_dims__(CLUSTER, 1, 1)
 #pragma unroll
     for (int w = 0; w < WARPS; w++) {
       const float share = ex2_ftz(shared.base[w][h] - top);
-      out += share * shared.out[w][h][i % HEAD_DIM], total += share * shared.sum[w][h];
+      out += share * shared.out[w][h][i % HEAD_DIM];
+      total += share * shared.sum[w][h];
     }
     out = total == 0 ? 0 : out / total;
     const float weight = total == 0 ? -CUDART_INF_F : top + __log2f(total);

@@ -192,7 +192,10 @@ __device__ __forceinline__ void attend(Sums& sums, const Cache& cache, const cha
 #pragma unroll
     for (int u = 0; u < STEPS && PAGE; u++) {
       page[u] = cache.table[min(min(next, tiles - 1) * kTile + 16 * u, cache.end - 1) / max(PAGE, 1)];
-      if (page[u] < 0 || page[u] >= cache.pages) missing = true, page[u] = 0;
+      if (page[u] < 0 || page[u] >= cache.pages) {
+        missing = true;
+        page[u] = 0;
+      }
     }
   };
   find_pages(tile);
@@ -221,7 +224,8 @@ __device__ __forceinline__ void attend(Sums& sums, const Cache& cache, const cha
     }
 #pragma unroll
     for (int i = 0; i < 4 * STEPS; i++) top[i % 2] = fmaxf(top[i % 2], s[i / 4][i % 4]);
-    top[0] *= scale[0], top[1] *= scale[1];
+    top[0] *= scale[0];
+    top[1] *= scale[1];
     if (__any_sync(~0u, top[0] > sums.base[0] + kHeadroom || top[1] > sums.base[1] + kHeadroom)) sums.move_base(top);
 #pragma unroll
     for (int u = 0; u < STEPS; u++) {

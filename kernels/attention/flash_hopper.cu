@@ -191,8 +191,14 @@ extern "C" __global__ void __launch_bounds__(128 * (CONSUMERS + 1), 1)
   extern __shared__ unsigned char raw[];
   Shared& shared = *(Shared*)(raw + (1024 - shared_address(raw) % 1024) % 1024);
   if (threadIdx.x == 0) {
-    for (int i = 0; i < SLOTS; i++) init(shared.full[i], 1), init(shared.empty[i], 4 * CONSUMERS);
-    for (int i = 0; i < CONSUMERS; i++) init(shared.q_full[i], 1), init(shared.q_empty[i], 4);
+    for (int i = 0; i < SLOTS; i++) {
+      init(shared.full[i], 1);
+      init(shared.empty[i], 4 * CONSUMERS);
+    }
+    for (int i = 0; i < CONSUMERS; i++) {
+      init(shared.q_full[i], 1);
+      init(shared.q_empty[i], 4);
+    }
     fence_init();
   }
   __syncthreads();

@@ -30,7 +30,10 @@ __device__ void gather(Shared& shared, Eight (&out)[GROUP], int split) {
 #pragma unroll
     for (int warp = 0; warp < kWarps; ++warp) {
       const float4 part = *(const float4*)&shared.partial[warp][i / HEAD_DIM][i % HEAD_DIM];
-      sum.x += part.x, sum.y += part.y, sum.z += part.z, sum.w += part.w;
+      sum.x += part.x;
+      sum.y += part.y;
+      sum.z += part.z;
+      sum.w += part.w;
     }
     st_async((float4*)&shared.out[split][i % kOwn], i / kOwn, sum, shared.arrived);
   }
@@ -82,7 +85,10 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
   const bool owner = begin <= last && end == last + 1;
   fetch(shared, keys, values, begin, min(end - begin, CHUNK), row);
   const Angles angles(call.cosines + (long long)last * HEAD_DIM, call.sines + (long long)last * HEAD_DIM);
-  if (threadIdx.x < GROUP) shared.top[threadIdx.x] = -infinity(), shared.total[threadIdx.x] = 0;
+  if (threadIdx.x < GROUP) {
+    shared.top[threadIdx.x] = -infinity();
+    shared.total[threadIdx.x] = 0;
+  }
   griddepcontrol_wait();
 
   const Element* from = call.qkv + (long long)sequence * (groups * GROUP * HEAD_DIM + 2 * row);
@@ -101,12 +107,16 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
       const float2 rotated = angles.apply_rope(from + (GROUP * groups + head) * HEAD_DIM, e);
       const Element* value = from + (GROUP * groups + kv_heads + head) * HEAD_DIM;
       const Element low = value[i], high = value[i + kHalf];
-      shared.fresh_key[i] = rotated.x, shared.fresh_key[i + kHalf] = rotated.y;
-      shared.fresh_value[i] = low, shared.fresh_value[i + kHalf] = high;
+      shared.fresh_key[i] = rotated.x;
+      shared.fresh_key[i + kHalf] = rotated.y;
+      shared.fresh_value[i] = low;
+      shared.fresh_value[i + kHalf] = high;
       if (group % PARTS) continue;
       const long long to = cache + (long long)last * row;
-      call.keys[to + i] = (Element)rotated.x, call.keys[to + i + kHalf] = (Element)rotated.y;
-      call.values[to + i] = low, call.values[to + i + kHalf] = high;
+      call.keys[to + i] = (Element)rotated.x;
+      call.keys[to + i + kHalf] = (Element)rotated.y;
+      call.values[to + i] = low;
+      call.values[to + i + kHalf] = high;
     }
 
   Eight out[GROUP] = {};

@@ -53,7 +53,8 @@ __device__ __forceinline__ Eight read_eight(const Element* from) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const float2 both = unpack<Element>(pairs[i]);
-    found.at[2 * i] = both.x, found.at[2 * i + 1] = both.y;
+    found.at[2 * i] = both.x;
+    found.at[2 * i + 1] = both.y;
   }
   return found;
 }
@@ -84,8 +85,10 @@ struct Angles {
 #pragma unroll
     for (int e = 0; e < kEach; ++e) {
       const int i = threadIdx.x % 32 + 32 * e;
-      low_cosine[e] = (float)cosine[i], low_sine[e] = (float)sine[i];
-      high_cosine[e] = (float)cosine[i + kHalf], high_sine[e] = (float)sine[i + kHalf];
+      low_cosine[e] = (float)cosine[i];
+      low_sine[e] = (float)sine[i];
+      high_cosine[e] = (float)cosine[i + kHalf];
+      high_sine[e] = (float)sine[i + kHalf];
     }
   }
   // Element i = lane + 32 · e of x, and element i + kHalf, rotated.
@@ -137,7 +140,8 @@ __device__ void normalise(Shared& shared, int count) {
     for (int step = 16; step; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
     if (lane == 0) {
       const float shrink = before == -infinity() ? 0.f : exp2f(before - top);
-      shared.shrink[g] = shrink, shared.top[g] = top;
+      shared.shrink[g] = shrink;
+      shared.top[g] = top;
       shared.total[g] = shared.total[g] * shrink + sum;
     }
   }

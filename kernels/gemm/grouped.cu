@@ -122,7 +122,10 @@ extern "C" __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kWarpgrou
   Shared& s = *(Shared*)raw;
   if (shared_address(raw) % 1024) __trap();
   if (threadIdx.x == 0) {
-    for (int i = 0; i < STAGES; i++) init(s.full[i], 1), init(s.empty[i], 4 * kConsumers * kBlocks);
+    for (int i = 0; i < STAGES; i++) {
+      init(s.full[i], 1);
+      init(s.empty[i], 4 * kConsumers * kBlocks);
+    }
     fence_init();
   }
   if (threadIdx.x < 32) find_rows(s, p);

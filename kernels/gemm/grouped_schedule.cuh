@@ -103,7 +103,8 @@ struct GroupedTiles {
     const int local = next - first * p.column_pairs;
     expert = s.order[low];
     width = s.widths[expert];
-    row = (expert ? s.row_ends[expert - 1] : 0) + local % tiles * width, row_end = min(row + width, s.row_ends[expert]);
+    row = (expert ? s.row_ends[expert - 1] : 0) + local % tiles * width;
+    row_end = min(row + width, s.row_ends[expert]);
     column = (local / tiles * kBlocks + rank) * kRows;
     round++;
     return true;

@@ -93,7 +93,10 @@ struct Consumer {
     if constexpr (kIsResidual) {
       if (i % kStaged == 0) wait(s.full[at.stage], at.parity);
       add_panel(d, s.residual(at.stage, me * kStaged + i % kStaged), i);
-      if (i % kStaged == kStaged - 1) release(s.empty[at.stage]), at.advance();
+      if (i % kStaged == kStaged - 1) {
+        release(s.empty[at.stage]);
+        at.advance();
+      }
     }
   }
 
@@ -110,14 +113,20 @@ struct Consumer {
         if (SCALES == 2) by = scales_of(p.x_scales, tiles.row + 64 * me, p.rows);
         if (SCALES == 2) fetch_columns(s.w_scales[me], p.w_scales, tiles.column * BN, p.columns * (BN / kOutColumns));
       };
-      if constexpr (PROMOTE)
-        overlapped_prologue(), multiply_tile_promoted<kBlockScales, TYPE>(d, s, at, me, p.steps(kStep));
-      else
+      if constexpr (PROMOTE) {
+        overlapped_prologue();
+        multiply_tile_promoted<kBlockScales, TYPE>(d, s, at, me, p.steps(kStep));
+      } else {
         sum = multiply_tile<NORMALISE, TYPE>(d, s, at, me, p.steps(kStep), overlapped_prologue);
+      }
       if (NORMALISE) by = root_mean_squares(sum, p.k, p.epsilon);
       if (NORMALISE || SCALES == 1 || SCALES == 2) scale_rows(d, by);
-      if (EPILOGUE == kBias || SCALES == 2) cp_async_wait_all(), named_barrier_sync(1 + me, kWarpgroup);
-      row = tiles.row + 64 * me, column = tiles.column * kOutColumns;
+      if (EPILOGUE == kBias || SCALES == 2) {
+        cp_async_wait_all();
+        named_barrier_sync(1 + me, kWarpgroup);
+      }
+      row = tiles.row + 64 * me;
+      column = tiles.column * kOutColumns;
 #pragma unroll
       for (int i = 0; i < kPanels; i++) apply(i);
       store_half<0>();
@@ -137,7 +146,10 @@ extern "C" __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kWarpgrou
   Shared& s = *(Shared*)raw;
   if (shared_address(raw) % 1024) __trap();
   if (threadIdx.x == 0) {
-    for (int i = 0; i < STAGES; i++) init(s.full[i], 1 + kBlockScales), init(s.empty[i], 4 * kConsumers * kBlocks);
+    for (int i = 0; i < STAGES; i++) {
+      init(s.full[i], 1 + kBlockScales);
+      init(s.empty[i], 4 * kConsumers * kBlocks);
+    }
     fence_init();
   }
   cluster_sync();

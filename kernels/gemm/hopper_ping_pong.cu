@@ -49,7 +49,8 @@ __device__ __forceinline__ void multiply_step(Accumulator<BN> (&d)[2], Shared& s
 // products of this tile have been issued.
 __device__ __forceinline__ void multiply_whole(Accumulator<BN> (&d)[2], Shared& s, PipelineState<STAGES>& at, int me,
                                                int steps) {
-  fence_operand(d[0]), fence_operand(d[1]);
+  fence_operand(d[0]);
+  fence_operand(d[1]);
   warp_scheduler_barrier_sync(me);
   multiply_step(d, s, at, 0);
   for (int step = 1; step < steps; step++) {
@@ -61,7 +62,8 @@ __device__ __forceinline__ void multiply_whole(Accumulator<BN> (&d)[2], Shared& 
   }
   warp_scheduler_barrier_arrive(1 - me);
   wgmma_wait<0>();
-  fence_operand(d[0]), fence_operand(d[1]);
+  fence_operand(d[0]);
+  fence_operand(d[1]);
   release(s.empty[at.stage]);
   at.advance();
 }
@@ -72,7 +74,11 @@ __device__ __forceinline__ void consume(Shared& s, const Params& p, const Tensor
   PipelineState<STAGES> at;
   Accumulator<BN> d[2];
   bool more = tiles.advance();
-  if (me == 1) warp_scheduler_barrier_arrive(0), more = tiles.advance(), at.advance_by(steps);
+  if (me == 1) {
+    warp_scheduler_barrier_arrive(0);
+    more = tiles.advance();
+    at.advance_by(steps);
+  }
   while (more) {
     Rows by[2] = {};
 #pragma unroll
@@ -82,7 +88,10 @@ __device__ __forceinline__ void consume(Shared& s, const Params& p, const Tensor
     }
     if (SCALES == 2) fetch_columns(s.w_scales[me], p.w_scales, tiles.column * BN, p.columns);
     multiply_whole(d, s, at, me, steps);
-    if (SCALES == 2) cp_async_wait_all(), named_barrier_sync(1 + me, kWarpgroup);
+    if (SCALES == 2) {
+      cp_async_wait_all();
+      named_barrier_sync(1 + me, kWarpgroup);
+    }
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       if (SCALES) scale_rows(d[half], by[half]);
@@ -106,7 +115,10 @@ extern "C" __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kWarpgrou
   Shared& s = *(Shared*)raw;
   if (shared_address(raw) % 1024) __trap();
   if (threadIdx.x == 0) {
-    for (int i = 0; i < STAGES; i++) init(s.full[i], 1), init(s.empty[i], 4 * kBlocks);
+    for (int i = 0; i < STAGES; i++) {
+      init(s.full[i], 1);
+      init(s.empty[i], 4 * kBlocks);
+    }
     fence_init();
   }
   cluster_sync();

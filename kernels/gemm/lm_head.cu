@@ -136,7 +136,8 @@ extern "C" __global__ void __launch_bounds__(kJoiners * 32)
   }
 #pragma unroll 1
   for (int half = kJoiners / 2; half; half /= 2) {
-    lists[warp][lane] = list[0], lists[warp][lane + 32] = list[1];
+    lists[warp][lane] = list[0];
+    lists[warp][lane + 32] = list[1];
     __syncthreads();
     if (warp < half) {
       const List other = {lists[warp + half][lane], lists[warp + half][lane + 32]};
@@ -147,7 +148,8 @@ extern "C" __global__ void __launch_bounds__(kJoiners * 32)
   if (warp == 0) {
     const int token = TOP ? drawn(list, how, m) : token_of(list[0]);
     if (lane == 0) {
-      ids[m] = token, lists[0][0] = max(token, 0);
+      ids[m] = token;
+      lists[0][0] = max(token, 0);
       if (feedback.seen && *feedback.position < feedback.rows)
         *(volatile long long*)&feedback.seen[*feedback.position * gridDim.x + m] = token;
     }

@@ -21,7 +21,8 @@ __device__ __forceinline__ void bitonic_merge(List& list) {
   for (int stride = SIZE / 2; stride; stride /= 2) {
     if (stride == 32) {
       const u64 first = larger(list[0], list[1]);
-      list[1] = list[0] ^ list[1] ^ first, list[0] = first;
+      list[1] = list[0] ^ list[1] ^ first;
+      list[0] = first;
       continue;
     }
 #pragma unroll
@@ -34,15 +35,20 @@ __device__ __forceinline__ void bitonic_merge(List& list) {
   }
 }
 __device__ __forceinline__ void sort(List& list) {
-  bitonic_merge<2>(list), bitonic_merge<4>(list), bitonic_merge<8>(list), bitonic_merge<16>(list),
-      bitonic_merge<32>(list), bitonic_merge<64>(list);
+  bitonic_merge<2>(list);
+  bitonic_merge<4>(list);
+  bitonic_merge<8>(list);
+  bitonic_merge<16>(list);
+  bitonic_merge<32>(list);
+  bitonic_merge<64>(list);
 }
 // The 64 largest of two sorted lists, sorted.
 __device__ __forceinline__ void join(List& list, const List& with) {
   List best;
 #pragma unroll
   for (int e = 0; e < kPairs; e++) best[e] = larger(list[e], __shfl_sync(~0u, with[1 - e], 31 - threadIdx.x % 32));
-  list[0] = best[0], list[1] = best[1];
+  list[0] = best[0];
+  list[1] = best[1];
   bitonic_merge<64>(list);
 }
 

@@ -10,7 +10,10 @@ extern "C" __global__ void __launch_bounds__(kBlock, BLOCKS) SKINNY_CLUSTER
   const Share share(p);
   product(p, at, share, [&](const Output& out, float value, float above) {
     if (out.n() >= p.n) return;
-    if (NORM) value *= at.shared->norm[out.m], above *= at.shared->norm[out.m];
+    if (NORM) {
+      value *= at.shared->norm[out.m];
+      above *= at.shared->norm[out.m];
+    }
     if (p.bias) value += at.bias[out.in_block()];
     if (PAIRED) value = __fdividef(value, 1 + __expf(-value)) * above;
     if (p.residual) value += (float)at.residual[out.m * p.most_units * kUnitOutputs + out.in_block()];

@@ -84,7 +84,10 @@ __device__ __forceinline__ void consume(const Params& p, const SharedLayout& at,
     stride[i] = K_WARPS * Weight::kK * 2;
     x[i] = warp % K_WARPS * Weight::kK * 2 + t * 16;
     x[i] += kScaleSums ? i * 64 + g / 4 * stride[i] : min(8 * i + g, p.m - 1) * p.x_bytes;
-    if (kScaleSums && !ScaledSums::has_input(i)) x[i] = (const char*)&s.zeros - at.x, stride[i] = 0;
+    if (kScaleSums && !ScaledSums::has_input(i)) {
+      x[i] = (const char*)&s.zeros - at.x;
+      stride[i] = 0;
+    }
     keep(x[i]);
     if (kScaleSums) keep(stride[i]);
   }

@@ -66,7 +66,8 @@ __device__ __forceinline__ void join_norm(const Params& p, Shared& s) {
   float sum = 0;
 #pragma unroll
   for (int w = 0; w < K_WARPS; w++) sum += s.squares[0][w];
-  s.squares_sum[0] = sum, s.norm[0] = rsqrtf(sum / p.k + p.eps);
+  s.squares_sum[0] = sum;
+  s.norm[0] = rsqrtf(sum / p.k + p.eps);
   __syncwarp();
 }
 

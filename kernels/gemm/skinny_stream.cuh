@@ -83,7 +83,8 @@ struct Share {
   __device__ __forceinline__ Share(const Params& p) {
     const int groups = gridDim.x / SPLITS, group = blockIdx.x / SPLITS;
     rank = SPLITS > 1 ? blockIdx.x % SPLITS : 0;
-    first = (long long)p.static_units * group / groups, end = (long long)p.static_units * (group + 1) / groups;
+    first = (long long)p.static_units * group / groups;
+    end = (long long)p.static_units * (group + 1) / groups;
     columns = p.steps * K_WARPS * Weight::kK;
     there = max(0, min(columns, p.k - rank * columns));
   }
@@ -146,7 +147,9 @@ struct Producer {
     const long long unit_bytes = (long long)p.steps * kStepBytes;
     from = p.stream + ((long long)share.first * SPLITS + share.rank) * unit_bytes;
     skip = (SPLITS - 1) * unit_bytes;
-    unit = share.first, each = p.steps / CHUNK, left = (share.end - share.first) * each;
+    unit = share.first;
+    each = p.steps / CHUNK;
+    left = (share.end - share.first) * each;
   }
   __device__ __forceinline__ void send(const Params& p, const SharedLayout& at) {
     Barrier& full = at.shared->full[ring.stage];
@@ -154,7 +157,11 @@ struct Producer {
     arrive_expect_tx(full, kChunkBytes);
     bulk_load(at.ring + ring.stage * kChunkBytes, from, kChunkBytes, full, kEvictFirst);
     from += kChunkBytes;
-    if (++of_unit == each) of_unit = 0, unit++, from += skip;
+    if (++of_unit == each) {
+      of_unit = 0;
+      unit++;
+      from += skip;
+    }
     ring.advance(p.stages);
     left--;
   }
@@ -164,7 +171,8 @@ struct Producer {
     unit = p.static_units + next_dynamic;
     if (unit >= p.units) return;
     next_dynamic = atomicAdd(p.counters, 1);
-    from = p.stream + (long long)unit * each * kChunkBytes, left = each;
+    from = p.stream + (long long)unit * each * kChunkBytes;
+    left = each;
   }
   // The last block to end resets the counters for the next launch.
   __device__ __forceinline__ void reset_counters(const Params& p) const {
@@ -178,7 +186,10 @@ struct Producer {
     for (int i = min(p.l2_prefetch, left); i; i--) {
       bulk_prefetch_l2(at, kChunkBytes);
       at += kChunkBytes;
-      if (++of == each) of = 0, at += skip;
+      if (++of == each) {
+        of = 0;
+        at += skip;
+      }
     }
   }
   // Initialises the barriers. Requests are served in order, so x is requested first, unless the previous kernel may
@@ -186,8 +197,12 @@ struct Producer {
   __device__ __forceinline__ void start(const Params& p, const SharedLayout& at, const Share& share) {
     Shared& s = *at.shared;
 #pragma unroll 1
-    for (int i = 0; i < p.stages; i++) init(s.full[i], 1), init(s.empty[i], WARPS);
-    init(s.fetched, 33), init(s.others, 32);
+    for (int i = 0; i < p.stages; i++) {
+      init(s.full[i], 1);
+      init(s.empty[i], WARPS);
+    }
+    init(s.fetched, 33);
+    init(s.others, 32);
     fence_init();
     if (!kDirect && !p.pdl) fetch_x(p, at, share);
   }

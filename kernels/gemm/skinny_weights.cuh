@@ -85,7 +85,9 @@ struct Step<kFp8> {
 __device__ __forceinline__ void eight_e2m1(u32 (&a)[4], u32 word) {
   constexpr u32 kBits = 0x8e008e00;
   const u32 mixed = __funnelshift_l(word, word, 3);
-  a[0] = mixed << 9 & kBits, a[1] = mixed << 6 & kBits, a[2] = (word ^ mixed) & kBits,
+  a[0] = mixed << 9 & kBits;
+  a[1] = mixed << 6 & kBits;
+  a[2] = (word ^ mixed) & kBits;
   a[3] = (word ^ word << 5) & kBits;
 }
 
@@ -188,10 +190,12 @@ struct Int4Step {
     for (int tile = 0; tile < ROW_TILES; tile++) {
       const char* at = w + tile * kBytes + 1024 + g * (ZERO ? 8 : 4);
       scales[tile] = *(const u32*)at;
-      below[tile] = __float2half2_rn(-1032.f), above[tile] = __float2half2_rn(-72.f);
+      below[tile] = __float2half2_rn(-1032.f);
+      above[tile] = __float2half2_rn(-72.f);
       if constexpr (ZERO) {
         const __half2 both = *(const __half2*)(at + 4);
-        below[tile] = __low2half2(both), above[tile] = __high2half2(both);
+        below[tile] = __low2half2(both);
+        above[tile] = __high2half2(both);
       }
     }
 #pragma unroll kUnrolled

@@ -19,7 +19,8 @@
 // synchronised.
 __device__ __forceinline__ void start_joining(Shared& s, const Work& work) {
   const int own = max(0, min(kOwn, COLS / 8 - work.split * kOwn));
-  init(s.ready, SPLITS * (WGS + (NORM ? 3 : 0))), init(s.joined, 1);
+  init(s.ready, SPLITS * (WGS + (NORM ? 3 : 0)));
+  init(s.joined, 1);
   arrive_expect_tx(s.joined, own * ((SPLITS - 1) * kConsumers * 16 + (NORM ? SPLITS * 32 : 0)));
   fence_init();
 }

@@ -41,7 +41,10 @@ struct Across {
         const int from = chunk * (PAIRED ? 8 : 4) + 2 * j, n = column + chunk * 8 + own_column();
         u32& to = *(u32*)(staging + (own_row() + 8 * j) * kPitch + chunk * 16 + own_column() * 2);
         float first = d.at[from] * by[j] + bias(n), second = d.at[from + 1] * by[j] + bias(n + 1);
-        if (PAIRED) first = gated(first, d.at[from + 4] * by[j]), second = gated(second, d.at[from + 5] * by[j]);
+        if (PAIRED) {
+          first = gated(first, d.at[from + 4] * by[j]);
+          second = gated(second, d.at[from + 5] * by[j]);
+        }
         const float2 added = RESIDUAL ? unpack<Value>(to) : make_float2(0.f, 0.f);
         to = pack<Value>(first + added.x, second + added.y);
       }

@@ -22,8 +22,10 @@ struct Work {
   __device__ __forceinline__ Work(const Params& p) {
     const int cluster = blockIdx.x / SPLITS, all = (p.k + 63) / 64;
     split = blockIdx.x % SPLITS;
-    row = cluster / TOKEN_TILES * kOutputs, token = cluster % TOKEN_TILES * kXRows;
-    first = all * split / SPLITS, panels = all * (split + 1) / SPLITS - first;
+    row = cluster / TOKEN_TILES * kOutputs;
+    token = cluster % TOKEN_TILES * kXRows;
+    first = all * split / SPLITS;
+    panels = all * (split + 1) / SPLITS - first;
   }
 };
 
@@ -42,7 +44,10 @@ __device__ __forceinline__ void fill(Shared& s, Stage* ring, const TensorMap& w,
                                      const Work& work) {
   const int count = min(STAGES, work.panels);
 #pragma unroll 1
-  for (int i = 0; i < STAGES; i++) init(s.full[i], 1), init(s.empty[i], WGS + (NORM ? 3 : 0));
+  for (int i = 0; i < STAGES; i++) {
+    init(s.full[i], 1);
+    init(s.empty[i], WGS + (NORM ? 3 : 0));
+  }
   fence_proxy_async_shared();
 #pragma unroll 1
   for (int i = 0; p.pdl && i < count; i++) copy_w(ring[i], w, s.full[i], work, i);

@@ -21,7 +21,10 @@ __device__ __forceinline__ float4 merged(const AttentionScratch& a, const Span& 
     const float weight = states[u].x == kLowest ? 0.f : ex2_ftz(states[u].x - state.x);  // the SM may have no keys
     const float4 x = *(const float4*)&a.merged[group * kParts + u][row][dim];
     state.y += states[u].y * weight;
-    sum.x += x.x * weight, sum.y += x.y * weight, sum.z += x.z * weight, sum.w += x.w * weight;
+    sum.x += x.x * weight;
+    sum.y += x.y * weight;
+    sum.z += x.z * weight;
+    sum.w += x.w * weight;
   }
   return sum;
 }
@@ -193,8 +196,10 @@ __device__ __forceinline__ void merge_splits(const Params& p, Shared& s, const I
     const float by = __shfl_sync(~0u, weight, j, kHeadLanes);
     const ulonglong2 part = words[1 + j];
     if (j > last) break;
-    x.x += first_float(part.x) * by, x.y += second_float(part.x) * by;
-    x.z += first_float(part.y) * by, x.w += second_float(part.y) * by;
+    x.x += first_float(part.x) * by;
+    x.y += second_float(part.x) * by;
+    x.z += first_float(part.y) * by;
+    x.w += second_float(part.y) * by;
   }
   sum.add(top, total, x);
 }

@@ -73,7 +73,10 @@ __device__ __forceinline__ void take_row(const __nv_bfloat16* row, int lane, u32
 #pragma unroll
     for (int i = 0; i < N; i += 4) {
       const uint4 x = *(const uint4*)(row + piece_of<LANES>(first + i, lane) * 8);
-      to[i] = x.x, to[i + 1] = x.y, to[i + 2] = x.z, to[i + 3] = x.w;
+      to[i] = x.x;
+      to[i + 1] = x.y;
+      to[i + 2] = x.z;
+      to[i + 3] = x.w;
     }
   }
 }

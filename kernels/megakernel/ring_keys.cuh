@@ -19,7 +19,10 @@ __device__ __forceinline__ void take_ring_row(const char* chunk, int key, int la
   for (int i = 0; i < N; i += 4) {
     const u32 piece = piece_of<LANES>(i, lane);
     const uint4 x = *(const uint4*)(chunk + piece / 8 * kStripeBytes + key * 128 + ((piece ^ line) & 7) * 16);
-    to[i] = x.x, to[i + 1] = x.y, to[i + 2] = x.z, to[i + 3] = x.w;
+    to[i] = x.x;
+    to[i + 1] = x.y;
+    to[i + 2] = x.z;
+    to[i + 3] = x.w;
   }
 }
 
@@ -82,7 +85,10 @@ __device__ __forceinline__ void attend_from_ring(const Params& p, Shared& s, Pip
     for (int e = 0; e < 2; e++) {
       const float left = __shfl_sync(~0u, keep, lane % 4 * 8 + e * 4);
 #pragma unroll
-      for (int w = 0; w < kValueWords; w++) sums[w][e] *= left, sums[w][e + 2] *= left;
+      for (int w = 0; w < kValueWords; w++) {
+        sums[w][e] *= left;
+        sums[w][e + 2] *= left;
+      }
     }
     u32 values[kTiles][4][kValueWords];
     take_pass<false>(p, s, ring, in, first, span.end, written, values);

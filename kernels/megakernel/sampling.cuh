@@ -62,7 +62,10 @@ __device__ __forceinline__ void narrow(const Sampling& how, Search& q, const flo
 #pragma unroll
   for (int o = 1; o < 32; o <<= 1) {
     const float mass = __shfl_up_sync(~0u, through.x, o), count = __shfl_up_sync(~0u, through.y, o);
-    if (lane >= o) through.x += mass, through.y += count;
+    if (lane >= o) {
+      through.x += mass;
+      through.y += count;
+    }
   }
   through.x += q.above.x;
   through.y += q.above.y;

@@ -120,7 +120,8 @@ __device__ __forceinline__ void load_inputs(Inputs& x, const char* input, int ti
         x[i][n] = there ? *(const uint2*)from : make_uint2(0, 0);
       } else if (n % 2 == 0) {
         const uint4 two = there ? *(const uint4*)(from + n * 8) : make_uint4(0, 0, 0, 0);
-        x[i][n] = make_uint2(two.x, two.y), x[i][(n + 1) % kBlockTiles] = make_uint2(two.z, two.w);
+        x[i][n] = make_uint2(two.x, two.y);
+        x[i][(n + 1) % kBlockTiles] = make_uint2(two.z, two.w);
       }
       if (kDiagonal) x[i][n] = make_uint2(times(x[i][n].x, 0x71807180u), times(x[i][n].y, 0x71807180u));
     }

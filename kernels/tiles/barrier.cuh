@@ -92,7 +92,10 @@ struct PipelineState {
   int stage = 0;
   u32 parity = 0;
   __device__ __forceinline__ void advance(int stages = Stages) {
-    if (++stage == stages) stage = 0, parity ^= 1;
+    if (++stage == stages) {
+      stage = 0;
+      parity ^= 1;
+    }
   }
   // The same as `count` calls of advance().
   __device__ __forceinline__ void advance_by(int count) {

@@ -1,0 +1,56 @@
+"""How long the CUDA kernels are, with their own headers, tiles left out: the table of docs/kernels/tiles.md is true."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.kernels.cuda_sources import code_lines, own_headers
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "kernels" / "tiles.md"
+AIM = {"attention": 200, "gemm": 150, "megakernel": 150}
+"""Lines of code that a plain kernel of each room should not exceed."""
+FILE_MOST = 250
+SLACK = 15
+"""Lines that the table may say more than the kernel has: it is not edited for every line."""
+
+JOINED = re.compile(r" *(if \(.*\) )?[\w.\[\]]+ [-+*/|^]?= [^;,]*, [\w.\[\]]+ [-+*/|^]?= ")
+"""Two assignments joined by a comma."""
+
+KERNELS = sorted(path for room in AIM for path in (ROOT / "kernels" / room).glob("*.cu"))
+
+
+def table() -> dict[str, tuple[int, str, str]]:
+    """Lines, files and reason by kernel, from the page."""
+    rows = re.findall(r"^\| `(\w+/\w+\.cu)` \| ([\d,]+) \| (.*?) \| (.*?) \|$", PAGE.read_text(), re.M)
+    return {name: (int(lines.replace(",", "")), files, reason) for name, lines, files, reason in rows}
+
+
+def name_of(path: Path) -> str:
+    return f"{path.parent.name}/{path.name}"
+
+
+def test_the_table_names_every_kernel_above_the_aim_and_no_other() -> None:
+    long = {each for each in KERNELS if sum(map(code_lines, (each, *own_headers(each)))) > AIM[each.parent.name]}
+    assert set(table()) == set(map(name_of, long))
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=name_of)
+def test_the_table_says_how_long_a_kernel_is_and_why(kernel: Path) -> None:
+    files = [kernel, *own_headers(kernel)]
+    lines = sum(map(code_lines, files))
+    said, named, reason = table()[name_of(kernel)]
+    assert 0 <= said - lines <= SLACK, lines
+    assert {f"`{each.name}`" for each in files[1:]} == set(re.findall(r"`\w+\.cuh`", named))
+    assert reason
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "kernels").rglob("*.cu*")), ids=lambda path: path.name)
+def test_no_file_is_long_and_no_line_is_squeezed(file: Path) -> None:
+    assert code_lines(file) <= FILE_MOST
+    for line in file.read_text().splitlines():
+        assert len(line) <= 120, line
+        code = re.sub(r'"[^"]*"|//.*|\{[^{}]*\}', "", line)
+        assert not JOINED.match(code), line
+        assert code.count(";") <= (3 if "for (" in code else 1), line
