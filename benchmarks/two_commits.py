@@ -130,7 +130,7 @@ def _time(call: Any, other: Any) -> float:
 
 def _start(tree: Path, order: str) -> "subprocess.Popen[str]":
     path = os.pathsep.join((str(tree), *filter(None, [os.environ.get("PYTHONPATH")])))
-    command = [sys.executable, str(Path(__file__).resolve()), "--child", order]
+    command = [sys.executable, "-P", str(Path(__file__).resolve()), "--child", order]
     return subprocess.Popen(
         command, cwd=tree, env=os.environ | {"PYTHONPATH": path}, stdin=-1, stdout=-1, text=True, bufsize=1
     )
