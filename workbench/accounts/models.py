@@ -50,11 +50,15 @@ class User(AbstractBaseUser):
 
 
 class Organisation(models.Model):
-    """A customer. What its members hand in belongs to it, and only its members see it."""
+    """A customer. What its members hand in belongs to it, and only its members see it.
+
+    `four_eyes`: who freezes a report does not publish it.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=120)
     slug = models.SlugField(max_length=140, unique=True)
+    four_eyes = models.BooleanField(default=False)
     created_at = models.DateTimeField(auto_now_add=True)
 
     def __str__(self) -> str:

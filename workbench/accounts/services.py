@@ -32,6 +32,13 @@ def create_organisation(name: str, admin: User) -> Organisation:
     return organisation
 
 
+def set_four_eyes(organisation: Organisation, wanted: bool) -> None:
+    """Whether who freezes a report may not publish it."""
+    with transaction.atomic():
+        if Organisation.objects.filter(pk=organisation.pk, four_eyes=not wanted).update(four_eyes=wanted):
+            record(Action.FOUR_EYES_CHANGED, organisation, organisation, after=wanted)
+
+
 def invite(organisation: Organisation, invited_by: User, email: str, role: str) -> tuple[Invitation, str]:
     """A new invitation and the secret of its link. It replaces an open invitation of the same email address."""
     email = email.strip().lower()

@@ -37,6 +37,7 @@ urlpatterns = [
     path("security/codes/new/", generate_recovery_codes, name="mfa_generate_recovery_codes"),
     path("organisation/", members.switch_organisation, name="switch-organisation"),
     path("members/", members.members, name="members"),
+    path("members/four-eyes/", members.four_eyes, name="four-eyes"),
     path("members/invite/", members.invite, name="invite"),
     path("members/<uuid:membership_id>/role/", members.change_role, name="change-role"),
     path("members/<uuid:membership_id>/remove/", members.remove_member, name="remove-member"),

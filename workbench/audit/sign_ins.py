@@ -1,9 +1,10 @@
-"""Enters logins and failed ones into the audit log of each organisation that the person belongs to."""
+"""Enters logins, failed ones and changes of second factors into the audit log of the person's organisations."""
 
 from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.signals import user_logged_in, user_login_failed
+from django.db.models.signals import post_delete, post_save
 
 from workbench.audit.models import Action
 from workbench.audit.services import record
@@ -13,6 +14,8 @@ def connect() -> None:
     """Listens to Django's signals."""
     user_logged_in.connect(_signed_in, dispatch_uid="audit")
     user_login_failed.connect(_failed, dispatch_uid="audit")
+    post_save.connect(_factor_saved, sender="mfa.Authenticator", dispatch_uid="audit")
+    post_delete.connect(_factor_removed, sender="mfa.Authenticator", dispatch_uid="audit")
 
 
 def _signed_in(sender: Any, user: Any, **others: Any) -> None:
@@ -29,3 +32,17 @@ def _failed(sender: Any, credentials: dict[str, Any], **others: Any) -> None:
         return
     for membership in user.memberships.select_related("organisation"):
         record(Action.SIGN_IN_FAILED, membership.organisation, user.email)
+
+
+def _factor_saved(sender: Any, instance: Any, created: bool, **others: Any) -> None:
+    if created:
+        _factor(Action.SECOND_FACTOR_ADDED, instance)
+
+
+def _factor_removed(sender: Any, instance: Any, **others: Any) -> None:
+    _factor(Action.SECOND_FACTOR_REMOVED, instance)
+
+
+def _factor(action: Action, factor: Any) -> None:
+    for membership in factor.user.memberships.select_related("organisation"):
+        record(action, membership.organisation, factor.user.email, kind=str(factor.type))

@@ -86,7 +86,12 @@ def reopen(report: Report, user: Any) -> Report:
 
 
 def publish(report: Report, user: Any) -> Report:
-    """A reviewed report becomes published, for good. Raises ReportError when it is not reviewed."""
+    """A reviewed report becomes published, for good.
+
+    Raises ReportError when it is not reviewed, or when the organisation asks for four eyes and `user` froze it.
+    """
+    if report.organisation.four_eyes and report.created_by == user:
+        raise ReportError("You froze this report; the organisation asks that somebody else publishes it.")
     return _move(report, Action.REPORT_PUBLISHED, user, published_by=user, published_at=timezone.now())
 
 

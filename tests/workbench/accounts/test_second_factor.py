@@ -11,6 +11,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from tests.workbench.conftest import PASSWORD
+from workbench.audit.models import Entry
 
 pytestmark = pytest.mark.django_db
 
@@ -150,3 +151,12 @@ def test_an_inactive_person_stays_outside(protected, engineer):
     engineer.save()
     client.post("/login/code/", {"code": _code(protected[0])})
     assert client.get("/members/").status_code == 302
+
+
+def test_adding_and_removing_a_factor_is_kept_in_the_audit_log(protected, engineer):
+    call_command("reset_second_factor", engineer.email)
+    said = Entry.objects.filter(action__startswith="second_factor", details__kind="totp").order_by("id")
+    assert [(row.action, row.actor_email, row.subject) for row in said] == [
+        ("second_factor.added", engineer.email, engineer.email),
+        ("second_factor.removed", "", engineer.email),
+    ]

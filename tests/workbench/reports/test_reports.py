@@ -3,6 +3,7 @@
 import pytest
 import sample_runs
 
+from workbench.audit.models import Action, Entry
 from workbench.reports import services
 from workbench.reports.models import Report
 
@@ -56,3 +57,18 @@ def test_only_a_finished_run_is_frozen(organisation, engineer):
     run = sample_runs.run(organisation, engineer, "running", "explore")
     with pytest.raises(services.ReportError, match="Only a finished run"):
         services.freeze(run, engineer)
+
+
+def test_where_four_eyes_are_asked_for_who_freezes_does_not_publish(browser, admin, account, done, organisation):
+    client = browser(admin)
+    assert client.post("/members/four-eyes/", {"four_eyes": "on"}).status_code == 302
+    client.post(f"/runs/{done.id}/freeze/")
+    report = Report.objects.get()
+    client.post(f"/reports/{report.id}/review/", {"note": ""})
+    page = client.post(f"/reports/{report.id}/publish/", follow=True).content.decode()
+    assert "somebody else publishes it" in page
+    assert Report.objects.get().state == "reviewed"
+    browser(account).post(f"/reports/{report.id}/publish/")
+    assert Report.objects.get().state == "published"
+    assert Entry.objects.filter(action=Action.FOUR_EYES_CHANGED).count() == 1
+    assert browser(account).post("/members/four-eyes/").status_code == 403

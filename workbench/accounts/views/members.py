@@ -84,6 +84,15 @@ def remove_member(request: Any, membership_id: Any) -> HttpResponse:
 
 @require_POST
 @admin_required
+def four_eyes(request: Any) -> HttpResponse:
+    """Asks for two people to publish a report, or no longer."""
+    services.set_four_eyes(request.organisation, "four_eyes" in request.POST)
+    messages.success(request, "The rule for publishing reports is kept.")
+    return redirect("members")
+
+
+@require_POST
+@admin_required
 def withdraw_invitation(request: Any, invitation_id: Any) -> HttpResponse:
     """Ends an invitation that has not been accepted."""
     invitations = Invitation.objects.for_user(request.user).filter(accepted_at=None)
