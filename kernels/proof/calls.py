@@ -1,5 +1,6 @@
 """What surrounds the call of a variant: values written into its inputs, and its answer taken."""
 
+import math
 from typing import Any
 
 import torch
@@ -36,6 +37,15 @@ def outputs_of(case: BaseCase, arguments: Arguments, answer: Any) -> Outputs:
 def taken(outputs: Outputs) -> Outputs:
     """Copies of the outputs in the order of the current stream: of work that it does not wait for, what is there."""
     return tuple(each.clone() for each in outputs)
+
+
+def spoil(answer: Any) -> None:
+    """Fills the tensors of an answer with NaN (-1 for integers): the memory's next answer is not right by chance."""
+    for each in answer if isinstance(answer, tuple | list) else (answer,):
+        if isinstance(each, torch.Tensor):
+            one_byte = each.dtype.itemsize == 1
+            values = each.data.view(torch.uint8) if one_byte else each.data
+            values.fill_(0xFF if one_byte else math.nan if each.is_floating_point() else -1)
 
 
 def overwrite(target: Any, source: Any) -> None:

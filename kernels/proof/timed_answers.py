@@ -16,7 +16,7 @@ import torch
 from kernels.ops.base import Arguments, BaseCase, Outputs
 from kernels.ops.oracle import Failed
 from kernels.proof import gate, inputs
-from kernels.proof.calls import outputs_of, overwrite, taken
+from kernels.proof.calls import outputs_of, overwrite, spoil, taken
 from kernels.proof.reference_cache import ReferenceCache, copied
 from kernels.registry import Variant
 
@@ -80,7 +80,10 @@ class TimedAnswers:
         self._inputs.change(certainly=0 in self._seen)
 
     def after(self, answer: Any) -> None:
-        """Keeps the answer with probability 1 / n, n being the answers to this draw so far (reservoir sampling)."""
+        """Keeps the answer with probability 1 / n, n being the answers to this draw so far (reservoir sampling).
+
+        Spoils its memory then: the next call may get it, and would be right unfinished.
+        """
         draw = self._inputs.draw
         self._seen[draw] += 1
         if self._random.randrange(self._seen[draw]) == 0:
@@ -89,6 +92,7 @@ class TimedAnswers:
             except Exception as error:  # a variant may answer anything
                 lines = str(error).strip().splitlines()
                 self._unreadable = f"{type(error).__name__}: {lines[0][:200] if lines else 'no message'}"
+        spoil(answer)
 
     @torch.no_grad()
     def refusal(self, references: ReferenceCache) -> str:

@@ -107,7 +107,7 @@ class RemembersLater(HonestAtFirst):
 
     def cheat(self, x, w):
         self.kept = F.linear(x, w) if self.kept is None else self.kept
-        return self.kept
+        return self.kept.clone()
 
 
 class AnswersLater(HonestAtFirst):

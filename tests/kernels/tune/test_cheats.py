@@ -6,6 +6,7 @@ import torch
 from kernels.hardware import GPUS
 from kernels.measure.timing import Rule
 from kernels.ops import GatedCase, GroupedCase, LinearCase, LmHeadCase, RopeCase
+from kernels.proof.calls import spoil
 from kernels.proof.kernel_names import borrowed
 from kernels.proof.reference_cache import ReferenceCache
 from kernels.proof.timed_answers import SEEDS, ChangingInputs, TimedAnswers
@@ -102,6 +103,13 @@ def test_honest_answers_to_changing_inputs_are_right_in_every_op(case, name):
         answers.after(answers.call())
     assert met == set(range(len(SEEDS)))
     assert answers.refusal(ReferenceCache()) == ""
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.int64])
+def test_the_memory_of_a_timed_answer_is_spoiled(dtype):
+    answer = torch.ones(3, 4).to(dtype).t()
+    spoil((answer, None))
+    assert (answer.float().isnan() | (answer.float() == -1)).all()
 
 
 def test_weights_and_lengths_stay_while_the_other_inputs_change():
