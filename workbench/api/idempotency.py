@@ -104,6 +104,7 @@ def _store(row: IdempotentRequest, response: HttpResponse) -> None:
     if response.streaming or response.status_code >= 500 or response.status_code in FORGOTTEN:
         row.delete()
         return
-    row.status, row.body = response.status_code, response.content
-    row.content_type = response.headers.get("Content-Type", "")
+    kept = respond(409, SECRET) if "no-store" in response.headers.get("Cache-Control", "") else response
+    row.status, row.body = kept.status_code, kept.content
+    row.content_type = kept.headers.get("Content-Type", "")
     row.save(update_fields=["status", "body", "content_type"])

@@ -56,5 +56,13 @@ def test_it_refuses_who_has_no_password(server: tuple[Service, str]) -> None:
 def test_without_any_redis_it_says_so_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker.platform, "machine", lambda: "aarch64")
     monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(broker.sys, "executable", "/nowhere/python")
     with pytest.raises(EmbeddedError, match=r"no redis-server was found: install Redis 6\.2 or newer"):
         broker.find_redis_server()
+
+
+def test_the_one_that_setup_put_beside_python_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "redis-server").touch(mode=0o755)
+    monkeypatch.setattr(broker.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(broker.sys, "executable", str(tmp_path / "python"))
+    assert broker.find_redis_server() == str(tmp_path / "redis-server")
