@@ -6,7 +6,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from tests import sample_results, sample_runs
-from workbench.accounts import tokens
+from workbench.accounts import services, tokens
 from workbench.intake.services.workloads import create_workload
 from workbench.reports.services import freeze
 from workbench.runs.models import Worker
@@ -65,3 +65,11 @@ def test_more_open_runs_take_no_more_queries(browser, organisation, engineer):
             assert client.get("/workloads/").status_code == 200
         counts.append(len(queries))
     assert counts[1:] == [counts[1]] * 2
+
+
+def test_open_invitations_are_cut_into_pages(browser, organisation, admin):
+    for number in range(60):
+        services.invite(organisation, admin, f"new{number}@voice.test", "engineer")
+    client = browser(admin)
+    assert client.get("/members/").content.decode().count("Withdraw the invitation") == 50
+    assert client.get("/members/?invited=2").content.decode().count("Withdraw the invitation") == 10

@@ -27,11 +27,12 @@ PAGE_SIZE = 50
 def members(request: Any, form: InvitationForm | None = None, link: str = "", status: int = 200) -> HttpResponse:
     """The members of the organisation. An admin invites, changes and removes members here."""
     found = Membership.objects.for_user(request.user).select_related("user")
+    invitations = Invitation.objects.for_user(request.user).filter(accepted_at=None)
+    if not can_admin(request.membership):
+        invitations = invitations.none()
     context = {
         "page": Paginator(found, PAGE_SIZE).get_page(request.GET.get("page")),
-        "invitations": Invitation.objects.for_user(request.user).filter(accepted_at=None)
-        if can_admin(request.membership)
-        else [],
+        "invited": Paginator(invitations, PAGE_SIZE).get_page(request.GET.get("invited")),
         "roles": Role.choices,
         "form": form or InvitationForm(),
         "link": link,
