@@ -21,12 +21,12 @@ from celery import Task
 from celery.signals import worker_ready
 from pydantic import ValidationError
 
-from workers import child, logs
+from workers import child, gpu_lock, logs
 from workers.child_environment import stage_environment
 from workers.client import Client, Refused, Rejected, Unreachable
 from workers.config import WorkerConfig
 from workers.delivery import celery_app
-from workers.device_memory import memory_gib
+from workers.device_memory import memory_gib, visible_gpus
 from workers.documents.base import Artifact
 from workers.documents.broker import GPU_TASK, gpu_class_of
 from workers.documents.measurement import Confinement
@@ -104,7 +104,9 @@ def _perform(config: WorkerConfig, client: Client, document: StageInput, key: St
     try:
         with scratch() as directory:
             with cache.model(document.model, _Files(client, key, reporter.stop)) as model_dir:
-                ended, confinement = _run_child(config, document, directory, model_dir, reporter)
+                uuids = [] if document.gpu_class == "cpu" else visible_gpus()
+                with gpu_lock.held(uuids, reporter.stop.is_set):
+                    ended, confinement = _run_child(config, document, directory, model_dir, reporter)
             outcome = _outcome(document, directory, ended, key, reporter)
             if outcome.result and isinstance(measured := outcome.result.get("environment"), dict):
                 measured["confinement"] = confinement.model_dump()
@@ -112,7 +114,7 @@ def _perform(config: WorkerConfig, client: Client, document: StageInput, key: St
                 with open_plain(directory, f"kept/{artifact.sha256}") as kept:
                     outcome.receipts[artifact.sha256] = client.upload(key, kept, artifact.sha256)
             return outcome
-    except _Stopped:
+    except (_Stopped, gpu_lock.GaveUp):
         return _stopped(key, reporter)
     except (BadModel, Rejected, child.Unconfined) as error:
         return Outcome(**identity, failure=StageFailure(sentence=f"The worker could not run {key.stage}: {error}"))

@@ -8,10 +8,8 @@ from django.utils import timezone
 
 from workbench.runs import placement, services
 from workbench.runs.models import Run, Worker
-from workers.device_memory import smallest
 from workers.documents.worker_api import Hello
 
-LISTED = "0, GPU-aa, 143771\n1, GPU-bb, 81559\n2, GPU-cc, [N/A]\n"
 SENTENCE = r"llama-3.2-1b needs 3\.\d GiB for weights, KV cache and working memory; the largest living worker, "
 
 
@@ -46,11 +44,3 @@ def test_without_a_living_worker_the_run_waits_and_says_so(workload: Any, engine
 def test_a_worker_that_does_not_tell_has_what_its_datasheet_says(workload: Any, engineer: Any) -> None:
     _worker("h200", None)
     assert services.create_run(workload, engineer).gpu_class == "h200"
-
-
-@pytest.mark.parametrize(
-    ("visible", "gib"),
-    [(None, 79.65), ("0", 140.4), ("GPU-aa", 140.4), ("GPU-aa,GPU-bb", 79.65), ("GPU-cc", None), ("", None)],
-)
-def test_a_worker_reports_its_smallest_visible_gpu(visible: str | None, gib: float | None) -> None:
-    assert smallest(LISTED, visible) == gib

@@ -1,0 +1,55 @@
+"""Workers on one GPU take turns, and know their GPUs from what nvidia-smi says."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workers import gpu_lock
+from workers.device_memory import memory_gib, parsed
+
+LISTED = "0, GPU-aa, 143771\n1, GPU-bb, 81559\n2, GPU-cc, [N/A]\n"
+HOLDER = """
+import sys, time
+from pathlib import Path
+from workers import gpu_lock
+with gpu_lock.held(["GPU-aa"], lambda: False, Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("visible", "found"),
+    [
+        (None, {"GPU-aa": 140.4, "GPU-bb": 79.65, "GPU-cc": None}),
+        ("0", {"GPU-aa": 140.4}),
+        ("GPU-aa,GPU-bb", {"GPU-aa": 140.4, "GPU-bb": 79.65}),
+        ("", {}),
+    ],
+)
+def test_a_worker_knows_its_visible_gpus(visible: str | None, found: dict[str, float | None]) -> None:
+    assert parsed(LISTED, visible) == found
+
+
+def test_on_a_cpu_the_limit_of_a_stage_counts() -> None:
+    assert memory_gib(["cpu"], 3 * 2**30) == 3
+
+
+def test_another_process_waits_until_the_holder_has_died(tmp_path: Path) -> None:
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    free = []
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with gpu_lock.held(["GPU-bb"], lambda: True, tmp_path):
+            free.append("another GPU")
+        with pytest.raises(gpu_lock.GaveUp), gpu_lock.held(["GPU-bb", "GPU-aa"], lambda: True, tmp_path):
+            free.append("never")
+    finally:
+        holder.kill()
+        holder.wait()
+    with gpu_lock.held(["GPU-aa", "GPU-bb"], lambda: False, tmp_path):
+        free.append("the same GPU")
+    assert free == ["another GPU", "the same GPU"]
