@@ -21,7 +21,7 @@ from typing import IO, Literal
 
 from workers.confinement.bounds import Bounds, Limits, Protection
 from workers.confinement.guard import KILL_SECONDS
-from workers.logs import inheriting
+from workers.threads import inheriting
 
 log = logging.getLogger(__name__)
 

@@ -4,9 +4,7 @@ The modules log through `logging`; structlog renders. `bound` gives every line t
 `request_id` or another id.
 """
 
-import contextvars
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -40,12 +38,6 @@ def configuration(level: str | int = "INFO") -> dict[str, Any]:
 def request_id() -> str:
     """The id of the request, or of the task, that this thread works on; empty when there is none."""
     return str(get_contextvars().get("request_id", ""))
-
-
-def inheriting(function: Callable[..., None]) -> Callable[..., None]:
-    """`function` for another thread, with the ids of this one."""
-    context = contextvars.copy_context()
-    return lambda *arguments: context.run(function, *arguments)
 
 
 def _formatter() -> structlog.stdlib.ProcessorFormatter:

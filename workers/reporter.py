@@ -9,12 +9,12 @@ from typing import Self
 
 from pydantic import ValidationError
 
-from workers import logs
 from workers.client import Client, Refused, Rejected, Unreachable
 from workers.config import WorkerConfig
 from workers.delivery import worker_is_stopping
 from workers.documents.stages import Progress
 from workers.documents.worker_api import ProgressReport, StageKey
+from workers.threads import inheriting
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Reporter:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=logs.inheriting(self._speak), name="reporter", daemon=True)
+        self._thread = threading.Thread(target=inheriting(self._speak), name="reporter", daemon=True)
         self._thread.start()
         return self
 

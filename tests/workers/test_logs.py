@@ -9,13 +9,14 @@ from tests.workers.pipeline.stack import ROOT
 PROGRAM = """
 import logging, logging.config, threading
 from workers import logs
+from workers.threads import inheriting
 logging.config.dictConfig(logs.configuration("INFO"))
 log = logging.getLogger("workers.sample")
 def elsewhere():
     log.warning("of %s", "another thread")
 with logs.bound(request_id="r-1", run_id="u-1", stage="verify", attempt=2):
     log.info("inside")
-    thread = threading.Thread(target=logs.inheriting(elsewhere))
+    thread = threading.Thread(target=inheriting(elsewhere))
     thread.start()
     thread.join()
     try:

@@ -17,6 +17,10 @@ SYSTEM_READABLE = (
     *("/etc/nsswitch.conf", "/etc/passwd", "/etc/group", "/etc/os-release", "/etc/OpenCL", "/etc/nvidia"),
 )
 SYSTEM_WRITABLE = ("/dev/shm", "/proc/self")
+ALL_PROCESSES = "/proc"
+"""CUDA writes below `/proc/self` when a process begins to use it. `/proc/self` in a rule is the process that made the
+rule, so the processes that a stage starts (compilers of TorchInductor) need the folder above. Who may write
+what is left to the owners of its files: root owns the settings in `/proc/sys`, so root does not get it."""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/dxg", "/dev/nvidia*")
 
 
@@ -28,7 +32,8 @@ def confine(limits: Limits, bounds: Bounds, group: ControlGroup) -> Protection:
     _limit_resources(limits, group, protection)
     own_network = _leave_network(protection)
     system.prctl(system.NO_NEW_PRIVILEGES, 1)
-    abi = _restrict_files(bounds, protection)
+    keeps_root = os.geteuid() == 0 and to_reach_files is None
+    abi = _restrict_files(bounds, () if keeps_root else (ALL_PROCESSES,), protection)
     own_user = _drop_privileges(bounds.user, to_reach_files if abi else None, protection)
     if abi >= landlock.SIGNAL_ABI or own_user:
         protection.held.append("no signals to other processes")
@@ -84,12 +89,12 @@ def _leave_network(protection: Protection) -> bool:
     return True
 
 
-def _restrict_files(bounds: Bounds, protection: Protection) -> int:
+def _restrict_files(bounds: Bounds, also_writable: tuple[str, ...], protection: Protection) -> int:
     """Landlock's version, 0 where the kernel refuses it."""
     readable = [*SYSTEM_READABLE, *bounds.readable]
     devices = [path for pattern in DEVICES for path in glob.glob(pattern)]
     try:
-        abi = landlock.restrict(readable, [*SYSTEM_WRITABLE, *bounds.writable], devices)
+        abi = landlock.restrict(readable, [*SYSTEM_WRITABLE, *also_writable, *bounds.writable], devices)
     except OSError as refused:
         protection.missing.append(f"It can open every file of its user: Landlock is not to be had ({refused}).")
         return 0

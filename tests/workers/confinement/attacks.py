@@ -79,6 +79,7 @@ def attacks(targets: dict[str, Any]) -> dict[str, Callable[[], Any]]:
         "read the secret key through the worker": _read(f"/proc/{worker}/root{data}/secret_key"),
         "read the secret key through the guard": _read(f"/proc/{os.getppid()}/root{data}/secret_key"),
         "read the worker's memory": _read(f"/proc/{worker}/mem"),
+        "write the worker's memory": lambda: _open(f"/proc/{worker}/mem", "r+b"),
         "list the data directory": lambda: os.listdir(data),
         "link the secret key": lambda: os.link(f"{data}/secret_key", "linked"),
         "read another organisation's model": _read(f"{data}/worker/models/foreign/config.json"),
@@ -122,6 +123,11 @@ def _run_pool() -> None:
         pool.map(abs, [-1, 1])
 
 
+def _name_a_thread_of_another_process() -> None:
+    code = "open('/proc/self/task/' + str(__import__('os').getpid()) + '/comm', 'w').write('named')"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
 def needs(targets: dict[str, Any]) -> dict[str, Callable[[], Any]]:
     """Each must work: stages do it."""
     return {
@@ -133,6 +139,7 @@ def needs(targets: dict[str, Any]) -> dict[str, Callable[[], Any]]:
         "compile": _compile,
         "share memory between processes": lambda: multiprocessing.Value("i", 1),
         "run a pool of processes": _run_pool,
+        "name a thread of another process": _name_a_thread_of_another_process,
         "bind a Unix socket": lambda: socket.socket(socket.AF_UNIX).bind(f"\0attack-{os.getpid()}"),
         "read what the machine is": _read("/proc/cpuinfo"),
     }
