@@ -58,9 +58,21 @@ def measured(call: Callable[[], Any]) -> list[float]:
     return [round(spent[int(len(spent) * share)] / 1e3, 2) for share in (0.5, 0.1, 0.9)]
 
 
-def in_order(function: Any, arguments: dict[str, Any]) -> tuple[Any, ...]:
+def in_order(name: str, function: Any, arguments: dict[str, Any]) -> tuple[Any, ...]:
     """The arguments by position, as a careful caller gives them, with the defaults between them."""
-    parameters = list(inspect.signature(function._prepare).parameters.values())[3:]
+    from kernels.attention.decode_call import DecodeArguments
+    from kernels.attention.step_hopper_call import StepArguments
+    from kernels.gemm.lm_head_call import LmHeadArguments
+
+    tuples: dict[str, Any] = {
+        "decode_hopper": DecodeArguments,
+        "step_hopper": StepArguments,
+        "lm_head_skinny": LmHeadArguments,
+    }
+    if name in tuples:
+        parameters = list(inspect.signature(tuples[name]).parameters.values())
+    else:
+        parameters = list(inspect.signature(function._prepare).parameters.values())[3:]
     last = max(at for at, each in enumerate(parameters) if each.name in arguments)
     return tuple(arguments.get(each.name, each.default) for each in parameters[: last + 1])
 
@@ -75,7 +87,7 @@ def row(name: str, values: dict[str, Any], params: dict[str, Any]) -> dict[str, 
     function: Any = variant.build(case, params)
     arguments = gate.pack(variant, case, params, inputs.draw(case, torch.device("cuda"), seed=1))
     out = function(**arguments)
-    positional = in_order(function, arguments)
+    positional = in_order(name, function, arguments)
     return {
         "variant": name,
         "case": case.model_dump(exclude_none=True),

@@ -36,7 +36,7 @@ class ChangingInputs:
     def __init__(self, case: BaseCase, device: torch.device) -> None:
         self.case, self.device, self.draw = case, device, 0
         first = inputs.draw(case, device, SEEDS[0])
-        self._constant = {name: first[name] for name in case.constant}
+        self._constant = {name: first[name] for name in case.constant if name in first}
         others = (inputs.draw(case, device, seed) for seed in SEEDS[1:])
         self._draws = [self._changing(each) for each in (first, *others)]
         self._tensors = {name: copied(value) for name, value in self._draws[0].items()}

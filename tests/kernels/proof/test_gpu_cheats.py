@@ -88,7 +88,7 @@ def test_a_variant_that_cheats_only_while_it_is_timed_is_refused(plant, cheat):
     plant(cheat)
     found = tried(cheat.name)
     print(found[cheat.name].ms, found[cheat.name].reason)
-    assert found[cheat.name].gate == "fail"
+    assert found[cheat.name].gate in ("fail", "impossible")  # what remembers may also be faster than its chip
     assert found["torch_linear"].chosen
 
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from kernels.cases import GROUPS, check_cases
 from kernels.hardware import GPUS
 from kernels.measure.timing import Rule
 from kernels.ops import GatedCase, GroupedCase, LinearCase, LmHeadCase, RopeCase
@@ -23,6 +24,14 @@ def tried(*names: str) -> dict[str, Trial]:
     rule = Rule(seconds=0.2, least=6, most=30, warmup_seconds=0.0)
     place = Bench(CPU, GPUS["cpu"], {}, rule, only=frozenset({"torch_linear", *names}))
     return {trial.variant: trial for trial in try_case(place, CASE)}
+
+
+@pytest.mark.parametrize("op", GROUPS["library"])
+def test_inputs_of_every_op_can_change(op):
+    for case in check_cases(op, cpu=True):
+        changing = ChangingInputs(case, CPU)
+        changing.change(certainly=True)
+        assert changing.draw == 1, case.key
 
 
 @pytest.mark.parametrize(
