@@ -1,4 +1,7 @@
-"""The current device: what it is, and its clocks and power during a measurement. Imports torch only when needed."""
+"""The current device: what it is, and its clocks, power and other programs while something is measured.
+
+Imports torch only when needed.
+"""
 
 import os
 import platform
@@ -13,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from kernels.hardware import GPUS, Gpu
+from kernels.measure import other_programs
 
 if TYPE_CHECKING:
     import torch
@@ -25,6 +29,8 @@ _THROTTLES = {
     0x0000000000000080: "hardware power brake",
 }
 """NVML's clocks-event reasons that mean slower than requested."""
+_SAMPLES_PER_SIGHT = 5
+"""Other programs are looked for at every fifth sample, since listing processes takes longer than reading clocks."""
 
 
 def gpu_class_of(name: str) -> str:
@@ -170,6 +176,8 @@ class Telemetry:
         """`interval` in seconds."""
         self._others = None if device.startswith("cuda") else _OtherPrograms()
         self._sample = _gpu_sampler(index) if device.startswith("cuda") else _cpu_sample
+        self._look = _gpu_watcher(index) if device.startswith("cuda") else lambda: None
+        self._sights: list[other_programs.Sight] = []
         self._interval = interval
         self._samples: list[dict[str, float]] = []
         self._stop = threading.Event()
@@ -187,6 +195,8 @@ class Telemetry:
 
     def _work(self) -> None:
         while True:
+            if len(self._samples) % _SAMPLES_PER_SIGHT == 0 and (sight := self._look()) is not None:
+                self._sights.append(sight)
             self._samples.append(self._sample())
             if self._stop.wait(self._interval):
                 return
@@ -207,7 +217,7 @@ class Telemetry:
             "temperature_c_max": max(heat, default=None),
             "throttle_reasons": [text for bit, text in _THROTTLES.items() if reasons & bit],
             "others_cpu_share": self._others.share() if self._others else None,
-        }
+        } | other_programs.summary(list(self._sights), self._interval * _SAMPLES_PER_SIGHT)
 
     def _values(self, name: str) -> list[float]:
         return [sample[name] for sample in list(self._samples) if name in sample]
@@ -246,13 +256,22 @@ def _cpu_sample() -> dict[str, float]:
     return {"mhz": round(frequency.current, 1)} if frequency and frequency.current else {}
 
 
-def _gpu_sampler(index: int) -> Any:
+def _gpu_handle(index: int) -> Any:
     import torch
 
     nvml = _nvml()
-    if nvml is None:
+    return nvml and nvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(index).uuid}")
+
+
+def _gpu_watcher(index: int) -> Any:
+    nvml, handle = _nvml(), _gpu_handle(index)
+    return other_programs.watcher(nvml, handle) if handle else lambda: None
+
+
+def _gpu_sampler(index: int) -> Any:
+    nvml, handle = _nvml(), _gpu_handle(index)
+    if not handle:
         return lambda: {}
-    handle = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(index).uuid}")
 
     def sample() -> dict[str, float]:
         return {

@@ -1,7 +1,7 @@
 """Where a figure comes from, in words: device, clocks, libraries, commit and time."""
 
 from workers.charts.text import number
-from workers.documents.measurement import Environment
+from workers.documents.measurement import Environment, Telemetry
 from workers.documents.stages import Results, Stage
 
 NOTICEABLE = 0.05
@@ -28,7 +28,15 @@ def clocks(found: Environment) -> str:
         said.append("throttled: " + ", ".join(seen.throttle_reasons))
     if seen.others_cpu_share is not None and seen.others_cpu_share >= NOTICEABLE:
         said.append(f"other programs used {seen.others_cpu_share:.0%} of the CPU".replace("%", " %"))
+    if seen.others_gpu_seconds is not None:
+        said.append(_others_on_gpu(seen))
     return ", ".join(said)
+
+
+def _others_on_gpu(seen: Telemetry) -> str:
+    if not seen.void:
+        return "no other program on the GPU"
+    return f"void: another program used the GPU for {seen.others_gpu_seconds:.1f} s"
 
 
 def confinement(found: Environment) -> str:

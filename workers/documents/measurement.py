@@ -17,6 +17,17 @@ class Telemetry(Document):
     temperature_c_max: float | None = None
     throttle_reasons: list[str] = []
     others_cpu_share: float | None = Field(default=None, description="of the CPU, what other programs used")
+    others_gpu_count: int | None = Field(default=None, description="the most other programs that held the GPU at once")
+    others_gpu_seconds: float | None = Field(default=None, description="how long any of them was seen; 0: none")
+    others_gpu_gib: float | None = Field(default=None, description="the most GPU memory that they held")
+
+    @property
+    def void(self) -> str:
+        """Why figures measured meanwhile are void, as a sentence; "" where no other program was seen on the GPU."""
+        if not self.others_gpu_seconds:
+            return ""
+        seen = f"for {self.others_gpu_seconds:.1f} s, with {self.others_gpu_gib or 0:.1f} GiB"
+        return f"Another program used the GPU while this was measured ({seen}); measure again when it is idle."
 
 
 class Confinement(Document):

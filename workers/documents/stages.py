@@ -134,6 +134,7 @@ class ObjectiveOutcome(Document):
 
     `needed` batches without a sample beyond the limit prove the percentile at 99 % confidence. Documents that lack
     `requests` counted samples. `missed_in`: processes whose own requests after miss an objective that all of them meet.
+    `void`: another program used the GPU meanwhile, so there are no samples that count.
     """
 
     objective: Objective
@@ -145,6 +146,7 @@ class ObjectiveOutcome(Document):
     over: int
     requests: int | None = None
     missed_in: int = 0
+    void: bool = False
     needed: int
 
 

@@ -13,10 +13,12 @@ from kernels import engine
 from kernels.measure.latency import Served
 from kernels.plan import Plan
 from workers.documents.base import Document
+from workers.documents.measurement import Environment
 from workers.documents.stages import StageInput
 from workers.harness.context import Context
+from workers.measuring.conditions import watched
 from workers.measuring.served_model import load, prepared
-from workers.measuring.turns import Turns, warm_clients
+from workers.measuring.turns import warm_clients
 
 
 class Request(Document):
@@ -29,13 +31,14 @@ class Request(Document):
 
 
 class Result(Document):
-    """What was served, in order."""
+    """What was served, in order, and where."""
 
+    environment: Environment
     before: list[Served]
     after: list[Served]
 
 
-def measure(request: Request, context: Context) -> Turns:
+def measure(request: Request, context: Context) -> Result:
     """Loads the model once for each side, warms both up and serves them in turns."""
     document, plan = request.document, request.plan
     model = load(document, context)
@@ -44,10 +47,11 @@ def measure(request: Request, context: Context) -> Turns:
         prepared(engine.apply(load(document, context, plan.dtype), plan), document) as after,
     ):
         sides = [warm_clients(document, runner, request.seed) for runner in (today, after)]
-        for _ in range(request.pairs):
-            for side in sides:
-                side.serve()
-    return Turns(sides[0].served, sides[1].served)
+        with watched(document) as environment:
+            for _ in range(request.pairs):
+                for side in sides:
+                    side.serve()
+    return Result(environment=environment(), before=list(sides[0].served), after=list(sides[1].served))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -59,8 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--artifacts", type=Path, required=True, help="scratch directory")
     given = parser.parse_args(arguments)
     request = Request.model_validate_json(given.request.read_bytes())
-    found = measure(request, Context(given.model, given.artifacts))
-    result = Result(before=list(found.before), after=list(found.after))
+    result = measure(request, Context(given.model, given.artifacts))
     given.result.write_text(result.model_dump_json())
 
 

@@ -30,7 +30,7 @@ def measure_again(document: StageInput, plan: Plan, context: Context, seconds: f
     """Starts one process after another that measures the plan beside what runs today; `seconds` is what one may take.
 
     None where the time left is too short for LEAST_PROCESSES in all; at most MOST_PROCESSES in all. The caller frees
-    the device's memory first. A process that fails ends it; what the others served stands.
+    the device's memory first. A process that fails, or is void, ends it; what the others served stands.
     """
     found = Further()
     if context.seconds_left < (LEAST_PROCESSES - 1) * seconds:
@@ -62,4 +62,6 @@ def _run(document: StageInput, plan: Plan, context: Context, number: int, second
         return f"ended with code {error.returncode}"
     except (OSError, ValueError) as error:
         return f"left no result: {type(error).__name__}"
+    if void := served.environment.telemetry.void:
+        return f"is left out: {void[0].lower()}{void[1:-1]}"
     return Turns(served.before, served.after)

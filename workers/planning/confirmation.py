@@ -64,6 +64,11 @@ class Attempt:
         return joined([each.after for each in self.processes])
 
     @property
+    def void(self) -> str:
+        """Why its figures do not count, as a sentence; "" where it had the GPU for itself, as far as is known."""
+        return self.environment.telemetry.void
+
+    @property
     def measuring_seconds(self) -> float:
         """What PAIRS pairs of requests take: by the median request of each side, and a fifth more."""
         first = self.processes[0]
@@ -79,6 +84,8 @@ class Attempt:
         """
         if not self.changed:
             return "Nothing that was tried is faster than what runs today."
+        if self.void:
+            return self.void
         if self.refusal:
             return f"The plan is refused. {self.refusal}"
         if self.quality is not None and not self.quality.acceptable:
@@ -151,6 +158,14 @@ def unchanged(last: Attempt, document: StageInput, today: list[Turns], usd_per_h
         quality=None if last.changed else last.quality,
         served_ids=None if last.changed else last.served_ids,
     )
+
+
+def without_void_verdicts(attempt: Attempt) -> Attempt:
+    """The attempt; where its figures are void, no objective is met or missed by them."""
+    if not attempt.void:
+        return attempt
+    nothing: dict[str, object] = {"void": True, "verdict_before": "not_enough_samples", "verdict": "not_enough_samples"}
+    return replace(attempt, outcomes=[each.model_copy(update=nothing) for each in attempt.outcomes])
 
 
 def is_change(plan: Plan, document: StageInput) -> bool:

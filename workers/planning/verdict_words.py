@@ -63,6 +63,8 @@ def _objective_words(outcome: ObjectiveOutcome) -> str:
     before = f" ({plain(outcome.before, 4)} before)" if outcome.before is not None else ""
     limit = f"{objective.direction.replace('_', ' ')} {objective.limit:,.10g} {objective.unit}"
     words = f"{objective.label} is {value}{before}, promised {limit}"
+    if outcome.void:
+        return f"{words}, which is void"
     if outcome.verdict == "not_enough_samples":
         words += f", {outcome.requests} requests of the {outcome.needed} or more it takes"
     if outcome.missed_in:

@@ -149,7 +149,8 @@ def _sensitivity(price: GpuPrice, verify: VerifyResult, holds: tuple[bool | None
     ]
 
 
-def _sentence(result: PriceResult, price: GpuPrice, gpu: str, recommended: bool) -> str:
+def _sentence(result: PriceResult, price: GpuPrice, verify: VerifyResult) -> str:
+    gpu, recommended, void = verify.environment.device, verify.recommended, verify.environment.telemetry.void
     before, after = result.lines[0], result.lines[1]
     counted = result.counted
     if after.usd_per_mtok is None:
@@ -166,7 +167,7 @@ def _sentence(result: PriceResult, price: GpuPrice, gpu: str, recommended: bool)
         start += f" At the same traffic and price, measured throughput gives {ratio:.2f}x the {counted} per dollar."
     if result.present_ratio is not None:
         start += f" Against the present deployment, speed and price together give {result.present_ratio:.2f}x."
-    return f"{start} {price.note}".strip()
+    return " ".join(part for part in (start, void, price.note) if part)
 
 
 def price(
@@ -197,7 +198,7 @@ def price(
         counted=model.counted,
         sentence="",
     )
-    return result.model_copy(update={"sentence": _sentence(result, gpu, device, verify.recommended)})
+    return result.model_copy(update={"sentence": _sentence(result, gpu, verify)})
 
 
 def run(document: StageInput, context: Context) -> PriceResult:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from kernels.measure.latency import Served, pooled
 from kernels.model_files.digests import plan_digest
 from kernels.plan import Expected, Plan
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
-from workers.documents.measurement import Interval
+from workers.documents.measurement import Environment, Interval
 from workers.documents.stages import StageInput, VerifyResult
 from workers.documents.workload import Objective, Workload
 from workers.harness.context import Context, StageError
@@ -26,7 +26,14 @@ from workers.measuring.outcomes import outcomes_of, speedup
 from workers.measuring.sample_sizes import LEAST_REQUESTS, distributions, is_enough, verdicts
 from workers.measuring.served_model import dtype_of, free, load, prepared
 from workers.measuring.turns import Turns, warm_clients
-from workers.planning.confirmation import Attempt, in_more_processes, is_change, to_verify, unchanged
+from workers.planning.confirmation import (
+    Attempt,
+    in_more_processes,
+    is_change,
+    to_verify,
+    unchanged,
+    without_void_verdicts,
+)
 from workers.planning.plan_profile import profile_plan
 from workers.planning.precision import lowers_precision, rounding_of
 from workers.planning.served_checks import judge_ids, too_fast
@@ -91,7 +98,10 @@ def _expected(
 
     middle = median_of(joined([each.after for each in processes]))
     composed = document.results.compose
-    trials = [each for each in (composed.trials if composed else []) if Plan.model_validate(each.plan) == plan]
+    counts = composed is not None and not composed.environment.telemetry.void
+    trials = [
+        each for each in (composed.trials if composed and counts else []) if Plan.model_validate(each.plan) == plan
+    ]
     found = [*(median_of(each.after) for each in processes), *(each.primary for each in trials if each.primary)]
     spread = rebuild_spread(plan.options)
     traffic = document.workload.traffic
@@ -157,10 +167,9 @@ class _Bench:
         objectives, reserve = document.workload.objectives, context.seconds_left * (1 - TIMING_SHARE)
         context.say(0.05, f"preparing the plan {label}")
         with prepared(engine.apply(load(document, context, plan.dtype), plan), document) as after:
-            self.today, now = self._clients(self.runner), self._clients(after)
-            ready_seconds = self._loading_seconds + time.monotonic() - start
-            with watched(document) as environment:
-                take_turns(self.today, now, document.workload, self.usd, context, reserve)
+            now, ready_seconds, environment = self._served(after, start, reserve)
+            if environment.telemetry.void and context.seconds_left - (time.monotonic() - start) > reserve:
+                now, _, environment = self._served(after, start, reserve)
             loss = largest_loss(document, plan)
             judged, no_quality = quality_by_kind.measure(document, context, self.runner, after, loss)
             allowed = LARGEST_DIFFERENCE[rounding_of(plan)]
@@ -174,7 +183,7 @@ class _Bench:
             label=label,
             plan=plan,
             changed=is_change(plan, document),
-            environment=environment(),
+            environment=environment,
             processes=turns,
             outcomes=outcomes_of(objectives, turns, self.usd),
             speedup=speedup(objectives[0], turns, self.usd),
@@ -187,14 +196,23 @@ class _Bench:
             profile=left,
         )
 
+    def _served(self, after: Runner, start: float, reserve: float) -> tuple[Clients, float, Environment]:
+        """The clients of `after`, which took turns with today's, the seconds until both were warm, and where."""
+        self.today, now = self._clients(self.runner), self._clients(after)
+        ready_seconds = self._loading_seconds + time.monotonic() - start
+        with watched(self.document) as environment:
+            take_turns(self.today, now, self.document.workload, self.usd, self.context, reserve)
+        return now, ready_seconds, environment()
+
     def no_change(self, last: Attempt) -> Attempt:
         """What runs today as the result: measured on until it is decided, unless the last attempt was of just that."""
         objectives = self.document.workload.objectives
-        if last.changed:
-            while not is_enough(objectives, self.today.served, self.usd) and self._has_time:
+        with watched(self.document) as environment:
+            while last.changed and not is_enough(objectives, self.today.served, self.usd) and self._has_time:
                 self.today.serve()
         served = self.today.served if last.changed else last.after
-        return unchanged(last, self.document, [Turns(served, served)], self.usd)
+        found = unchanged(last, self.document, [Turns(served, served)], self.usd)
+        return replace(found, environment=meanwhile) if (meanwhile := environment()).telemetry.void else found
 
     @property
     def _has_time(self) -> bool:
@@ -224,16 +242,18 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         final = tried[-1] = in_more_processes(final, document, context, usd)
         if final.why_not:
             final = unchanged(final, document, [Turns(each.before, each.before) for each in final.processes], usd)
-    recommended = not tried[-1].why_not
+    recommended, final = not tried[-1].why_not, without_void_verdicts(final)
     objectives, plan = document.workload.objectives, final.plan
     verdict = overall_verdict(final.outcomes, final.quality, final.changed)
-    expected = _expected(plan, objectives[0], final.processes, usd, document)
-    plan.expected = Expected(device=final.environment.device, **expected)
+    if not final.void:
+        expected = _expected(plan, objectives[0], final.processes, usd, document)
+        plan.expected = Expected(device=final.environment.device, **expected)
     if recommended:
         said = sentence(final.outcomes, final.speedup, final.quality, verdict, final.no_quality)
     else:
         said = no_change_sentence(tried, left_out, final.outcomes, verdict)
-    said = f"{said} {final.failure}".rstrip()
+    repeated = final.void in said
+    said = " ".join(part for part in (said, "" if repeated else final.void, final.failure) if part)
     return VerifyResult(
         environment=final.environment,
         plan=plan.model_dump(),

@@ -1,0 +1,80 @@
+"""Other programs on a GPU are told from recorded answers of NVML."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from kernels.measure.environment import Telemetry
+from kernels.measure.other_programs import GIB, Sight, is_family, summary
+from workers.documents import measurement
+
+MINE, CHILD, OTHER = 100, 101, 900
+ALONE = Sight({MINE: 20 * GIB}, frozenset({MINE}), used=20 * GIB)
+WITH_CHILD = Sight({MINE: 20 * GIB, CHILD: 3 * GIB}, frozenset({MINE, CHILD}), used=23 * GIB)
+SHARED = Sight({MINE: 20 * GIB, OTHER: 2 * GIB}, frozenset({MINE}), used=22 * GIB)
+HIDDEN = Sight({MINE: 20 * GIB}, frozenset({MINE}), used=29 * GIB)
+UNTOLD = Sight({MINE: None}, frozenset({MINE}), used=29 * GIB)
+UNLISTED = Sight({}, frozenset(), used=22 * GIB, reserved=20 * GIB)
+UNLISTED_SHARED = Sight({0: None}, frozenset(), used=30 * GIB, reserved=20 * GIB)
+NOTHING = Sight({}, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("sights", "count", "seconds", "gib"),
+    [
+        ([ALONE] * 50, 0, 0, 0),
+        ([WITH_CHILD] * 50, 0, 0, 0),
+        ([*[ALONE] * 49, SHARED], 1, 0.25, 2),
+        ([SHARED] * 50, 1, 12.5, 2),
+        ([ALONE, HIDDEN], 1, 0.25, 9),
+        ([UNTOLD], 0, 0, 0),
+        ([UNLISTED], 0, 0, 0),
+        ([UNLISTED_SHARED], 1, 0.25, 10),
+        ([NOTHING, ALONE], 0, 0, 0),
+        ([NOTHING], None, None, None),
+        ([], None, None, None),
+    ],
+)
+def test_what_recorded_answers_say(
+    sights: list[Sight], count: int | None, seconds: float | None, gib: float | None
+) -> None:
+    found = measurement.Telemetry.model_validate(summary(sights, 0.25))
+    assert (found.others_gpu_count, found.others_gpu_seconds, found.others_gpu_gib) == (count, seconds, gib)
+    assert bool(found.void) == bool(seconds)
+
+
+def test_a_child_and_its_parent_are_one_program() -> None:
+    ask = f"from kernels.measure.other_programs import is_family; print(is_family({os.getpid()}))"
+    child = subprocess.Popen([sys.executable, "-c", ask], stdout=subprocess.PIPE, text=True)
+    assert is_family(child.pid)
+    assert child.communicate()[0] == "True\n"
+    assert not is_family(child.pid)
+
+
+def test_on_a_cpu_nothing_is_said_of_a_gpu() -> None:
+    with Telemetry("cpu", interval=0.01) as telemetry:
+        pass
+    assert telemetry.summary()["others_gpu_seconds"] is None
+
+
+@pytest.mark.gpu
+def test_another_process_on_the_gpu_is_seen() -> None:
+    import torch
+
+    hold = "import torch; torch.ones(3 << 30, dtype=torch.uint8, device='cuda'); print('held', flush=True); input()"
+    code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {hold!r}], start_new_session=True)"
+    torch.ones(1, device="cuda")
+    with Telemetry("cuda") as telemetry:
+        pass
+    assert not telemetry.summary()["others_gpu_seconds"]
+    read, write = os.pipe()
+    orphan = subprocess.Popen([sys.executable, "-c", code], stdin=read, stdout=subprocess.PIPE, text=True)
+    assert orphan.stdout is not None
+    assert orphan.stdout.readline() == "held\n"
+    orphan.wait()
+    with Telemetry("cuda") as telemetry:
+        pass
+    os.close(write)
+    assert telemetry.summary()["others_gpu_seconds"] > 0

@@ -1,0 +1,83 @@
+"""What was measured while another program used the GPU is void: measured again, or without a verdict."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.workers.measuring.test_outcomes import served
+from tests.workers.stages.test_confirmed_plans import ENVIRONMENT, document_of, slow_runners, verified
+from workers.charts import provenance
+from workers.documents.measurement import Telemetry
+from workers.harness.context import Context
+from workers.measuring import processes
+from workers.measuring.fresh_process import Result
+from workers.planning.confirmation import present_plan
+from workers.stages import verify
+from workers.stages.price import price
+
+__all__ = ["slow_runners"]
+
+SHARED = Telemetry(sm_mhz_median=1980, others_gpu_count=1, others_gpu_seconds=2.5, others_gpu_gib=4)
+ALONE = Telemetry(sm_mhz_median=1980, others_gpu_count=0, others_gpu_seconds=0, others_gpu_gib=0)
+VOID = "Another program used the GPU while this was measured (for 2.5 s, with 4.0 GiB); measure again when it is idle."
+
+
+def watched_as(monkeypatch: pytest.MonkeyPatch, *seen: Telemetry) -> None:
+    """Verify's measurements see these one after another, the last one for good."""
+    left = list(seen)
+
+    @contextmanager
+    def watched(document: object) -> Iterator[object]:
+        telemetry = left.pop(0) if len(left) > 1 else left[0]
+        yield lambda: ENVIRONMENT.model_copy(update={"telemetry": telemetry})
+
+    monkeypatch.setattr(verify, "watched", watched)
+
+
+def test_a_plan_measured_beside_another_program_has_no_verdict(context, monkeypatch):
+    watched_as(monkeypatch, SHARED)
+    document = document_of(1, ("compiled", "fp32", 200), ("eager", "fp32", 20))
+    found, results = verified(document, context)
+    assert not found.recommended
+    assert found.verdict == "not_enough_samples"
+    assert {(each.void, each.verdict_before, each.verdict) for each in found.outcomes} == {
+        (True, "not_enough_samples", "not_enough_samples")
+    }
+    assert VOID in found.sentence
+    assert "which is void" in found.sentence
+    assert found.checks[0].reason == VOID
+    assert found.plan["expected"] is None
+    assert "void: another program used the GPU for 2.5 s" in provenance.sentence(results, "verify")
+    assert VOID in price(document.workload, document.prices, "cpu", found, document.model).sentence
+
+
+def test_what_runs_today_has_no_verdict_either(context, monkeypatch):
+    watched_as(monkeypatch, SHARED)
+    found, _ = verified(document_of(0, ("eager", "fp32", 20)), context)
+    assert (found.recommended, found.verdict) == (False, "not_enough_samples")
+    assert VOID in found.sentence
+
+
+def test_it_is_measured_again_where_the_time_allows(context, monkeypatch):
+    watched_as(monkeypatch, SHARED, ALONE)
+    found, results = verified(document_of(1, ("compiled", "fp32", 200), ("eager", "fp32", 20)), context, seconds=240)
+    assert found.recommended
+    assert not any(each.void for each in found.outcomes)
+    assert "no other program on the GPU" in provenance.sentence(results, "verify")
+
+
+def test_a_further_process_beside_another_program_is_left_out(context, monkeypatch):
+    document = document_of(1, ("compiled", "fp32", 200), ("eager", "fp32", 20))
+
+    def run(command: list[str], **options: object) -> None:
+        environment = ENVIRONMENT.model_copy(update={"telemetry": SHARED if "process-3" in command[4] else ALONE})
+        result = Result(environment=environment, before=served(200, 10, 8), after=served(20, 10, 8))
+        (context.artifacts / command[4].rpartition("/")[2]).write_text(result.model_dump_json())
+
+    monkeypatch.setattr(subprocess, "run", run)
+    long = Context(context.model_dir, context.artifacts, seconds=1000)
+    found = processes.measure_again(document, present_plan(document), long, 10)
+    assert len(found.turns) == 1
+    assert found.failure == f"Process 3 is left out: a{VOID[1:]}"
