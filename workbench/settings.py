@@ -108,12 +108,16 @@ else:
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-# Redis: broker of the pipeline, and the counters of the rate limits
+# Redis: broker of the pipeline, and the counters of the rate limits. Rendered parts of pages stay in each process; the
+# database is asked each time for the rows that a person may see
 REDIS_URL = env("REDIS_URL", default="")
+IN_PROCESS = "django.core.cache.backends.locmem.LocMemCache"
 CACHES = {
     "default": {"BACKEND": "workbench.cache.ForgivingRedisCache", "LOCATION": REDIS_URL}
     if REDIS_URL
-    else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+    else {"BACKEND": IN_PROCESS},
+    "rows": {"BACKEND": IN_PROCESS, "LOCATION": "rows", "TIMEOUT": 600, "OPTIONS": {"MAX_ENTRIES": 5_000}},
+    "results": {"BACKEND": IN_PROCESS, "LOCATION": "results", "TIMEOUT": 600, "OPTIONS": {"MAX_ENTRIES": 300}},
 }
 
 # Pipeline: how long a worker may be silent, when an unclaimed message is sent again, and how often that is looked at

@@ -13,7 +13,7 @@ from workbench.runs.models import Worker
 
 pytestmark = pytest.mark.django_db
 BASELINE = {
-    "/workloads/": 14,
+    "/workloads/": 11,
     "/models/": 5,
     "/reports/": 6,
     "/members/": 5,

@@ -36,9 +36,25 @@ class OpenRun(NamedTuple):
     seconds: float | None
 
 
+SHOWN = (
+    *("name", "document", "created_at"),
+    *("model__name", "organisation__name", "created_by__email", "created_by__name"),
+    *("newest_run__state", "newest_run__verdict", "newest_run__gpu_class", "newest_run__created_at"),
+)
+"""The columns that a row of the page shows."""
+
+
 def workloads(user: Any) -> QuerySet[Workload]:
-    """The workloads of all the user's organisations."""
-    return Workload.objects.of_memberships(user).select_related("model", "organisation", "newest_run", "created_by")
+    """The workloads of all the user's organisations, with what their rows show."""
+    related = Workload.objects.of_memberships(user).select_related("model", "organisation", "newest_run", "created_by")
+    return related.only(*SHOWN)
+
+
+def choices(user: Any) -> tuple[list[str], list[str]]:
+    """The names of the models, and the GPU classes, that the user's workloads have."""
+    rows = Workload.objects.of_memberships(user).order_by().values_list("model__name", "newest_run__gpu_class")
+    pairs = list(rows.distinct())
+    return sorted({name for name, _ in pairs}), sorted({gpu_class for _, gpu_class in pairs if gpu_class})
 
 
 def filtered(rows: QuerySet[Workload], chosen: dict[str, Any]) -> QuerySet[Workload]:
@@ -54,15 +70,17 @@ def filtered(rows: QuerySet[Workload], chosen: dict[str, Any]) -> QuerySet[Workl
 
 
 def counts(user: Any) -> dict[str, int]:
-    """How many workloads that are not archived there are, and how many in each state."""
-    rows = Workload.objects.of_memberships(user).filter(archived_at=None)
-    counted = {name: Count("pk", filter=condition) for name, condition in STATE_FILTERS.items()}
-    return rows.aggregate(all=Count("pk"), **counted)
+    """How many workloads that are not archived there are, and how many in each state; `ever` counts archived ones."""
+    present = Q(archived_at=None)
+    counted = {name: Count("pk", filter=present & condition) for name, condition in STATE_FILTERS.items()}
+    rows = Workload.objects.of_memberships(user)
+    return rows.aggregate(ever=Count("pk"), all=Count("pk", filter=present), **counted)
 
 
 def open_runs(user: Any) -> list[OpenRun]:
     """The runs that are queued or running, the oldest first; at most MOST_SHOWN."""
     rows = Run.objects.of_memberships(user).filter(state__in=Run.OPEN).select_related("workload__model", "organisation")
+    rows = rows.defer("workload__document", "workload__model__manifest")
     shown = list(rows.order_by("created_at")[:MOST_SHOWN])
     lines = {name: line.Line(name) for name in {run.gpu_class for run in shown}}
     return [OpenRun(run, _seconds_left(run, lines[run.gpu_class])) for run in shown]
@@ -78,10 +96,11 @@ def _seconds_left(run: Run, waiting: line.Line) -> float | None:
     return None if place is None or place.seconds is None else place.seconds + typical
 
 
-def awaiting_review(user: Any) -> QuerySet[Report]:
-    """Reports that are not published, the oldest first."""
-    rows = Report.objects.of_memberships(user).exclude(state=Report.State.PUBLISHED).defer("snapshot")
-    return rows.select_related("organisation", "created_by").order_by("created_at")
+def awaiting_review(user: Any) -> tuple[list[Report], int]:
+    """The oldest reports that are not published, at most MOST_SHOWN, and how many there are."""
+    rows = Report.objects.of_memberships(user).exclude(state=Report.State.PUBLISHED)
+    shown = list(rows.defer("snapshot").select_related("organisation").order_by("created_at")[:MOST_SHOWN])
+    return shown, len(shown) if len(shown) < MOST_SHOWN else rows.count()
 
 
 def savings(user: Any) -> tuple[int, float | None]:

@@ -26,31 +26,30 @@ def portfolio(request: Any) -> HttpResponse:
     user = request.user
     counts = portfolios.counts(user)
     rows = portfolios.workloads(user)
-    run_on = rows.order_by().exclude(newest_run=None)
+    models, classes = portfolios.choices(user)
     form = FilterForm(
         request.GET,
         organisations=[each.organisation for each in request.memberships],
-        models=list(rows.order_by("model__name").values_list("model__name", flat=True).distinct()),
-        classes=list(run_on.values_list("newest_run__gpu_class", flat=True).distinct()),
+        models=models,
+        classes=classes,
     )
     page = Paginator(portfolios.filtered(rows, form.chosen), PAGE_SIZE).get_page(request.GET.get("page"))
     ended = [each.newest_run for each in page if each.newest_run and each.newest_run.verdict]
     reached = headlines(run.id for run in ended)
-    shown = [(each, each.newest_run) for each in page]
-    reviews = portfolios.awaiting_review(user)
+    reviews, review_count = portfolios.awaiting_review(user)
     cheaper, factor = portfolios.savings(user)
     context = {
         "form": form,
         "filtered": bool(form.chosen),
         "page": page,
-        "rows": [(each, *each.reading, run, reached.get(run.id, "") if run else "") for each, run in shown],
+        "rows": [(each, each.newest_run, reached.get(each.newest_run_id or "", "")) for each in page],
         "counts": counts,
         "open_runs": portfolios.open_runs(user),
-        "reviews": reviews[: portfolios.MOST_SHOWN],
-        "review_count": reviews.count(),
+        "reviews": reviews,
+        "review_count": review_count,
         "cheaper": cheaper,
         "factor": factor,
-        "newcomer": not rows.exists(),
+        "newcomer": not counts["ever"],
         "has_example": examples.FILE.exists(),
     }
     return render(request, "home/portfolio.html", context)

@@ -1,11 +1,12 @@
 """Starts, cancels and reads runs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
 import pydantic
 from django.conf import settings
+from django.db.models import Count, Q
 
 from workbench.api.sentences import sentence, sentences
 from workbench.intake.models import Unreadable, Workload
@@ -61,10 +62,11 @@ def create_run(workload: Workload, user: Any, gpu_class: str | None = None) -> R
 def _check_counts(organisation: Any) -> None:
     """Raises Problem 409 when the organisation has as many runs or open runs as it may have, or 413 for its bytes."""
     runs = Run.objects.filter(organisation=organisation)
-    waiting = runs.filter(state__in=Run.OPEN)
+    there = runs.aggregate(all=Count("pk"), open=Count("pk", filter=Q(state__in=Run.OPEN)))
+    remedy = "wait until one has ended, or cancel one"
     quota.check_bytes(organisation)
-    quota.check_count(waiting, settings.ORGANISATION_OPEN_RUNS, "open runs", "wait until one has ended, or cancel one")
-    quota.check_count(runs, settings.ORGANISATION_RUNS, "runs", "delete some that are not needed any more")
+    quota.check_count(there["open"], settings.ORGANISATION_OPEN_RUNS, "open runs", remedy)
+    quota.check_count(there["all"], settings.ORGANISATION_RUNS, "runs", "delete some that are not needed any more")
 
 
 def cancel_run(run: Run, user: Any) -> Run:
@@ -78,7 +80,12 @@ def cancel_run(run: Run, user: Any) -> Run:
 
 def reading(run: Run) -> tuple[Results, str]:
     """The readable results of the finished stages, and the sentence about the first unreadable one or ""."""
-    rows = StageRun.objects.filter(run=run, state=StageRun.State.DONE).values_list("stage", "result")
+    done = StageRun.objects.filter(run=run, state=StageRun.State.DONE)
+    return reading_of(done.values_list("stage", "result"))
+
+
+def reading_of(rows: Iterable[tuple[str, Any]]) -> tuple[Results, str]:
+    """The same of rows at hand: names of stages that are done, and their stored results."""
     known, unreadable = Results(), ""
     for stage, result in rows:
         try:
@@ -115,7 +122,7 @@ def stage_times(run: Run) -> list[StageTime]:
     ]
 
 
-def headlines(runs: Iterable[UUID]) -> dict[UUID, str]:
+def headlines(runs: Iterable[UUID]) -> Mapping[Any, str]:
     """The headline of each run that has a report: `TTF64 p50 44.7 ms (limit 100 ms), 14.89x faster …`, no verdict."""
     rows = StageRun.objects.filter(run__in=list(runs), stage="report", state=StageRun.State.DONE)
     return {run: (said or "").partition(": ")[2] for run, said in rows.values_list("run", "result__headline")}

@@ -50,7 +50,7 @@ class BufferingWorker(Worker):  # type: ignore[misc]
 
     def run(self) -> None:
         """Serve until told to stop, or until gunicorn's arbiter is gone."""
-        _collect_less_garbage()
+        collect_less_garbage()
         map_: dict[int, Any] = {}
         dispatcher = ThreadedTaskDispatcher()
         servers = self._servers(map_, dispatcher)
@@ -113,7 +113,7 @@ def _spool(data: Path) -> Path:
     return folder
 
 
-def _collect_less_garbage() -> None:
+def collect_less_garbage() -> None:
     """Leave what the site consists of out of every search for cyclic garbage, and search less often.
 
     With CPython's own thresholds a full search of these objects held a request up for a tenth of a second.

@@ -119,3 +119,14 @@ def test_the_newest_run_is_kept_beside_the_workload(organisation, engineer, admi
     Run.objects.filter(pk=second.pk).update(state="done")
     deletion.delete(second, admin.memberships.get(), with_dependents=True)
     assert Workload.objects.get(pk=first.workload_id).newest_run_id == first.id
+
+
+def test_a_kept_row_shows_what_has_changed_since(browser, organisation, engineer):
+    client, run = browser(engineer), sample_runs.run(organisation, engineer)
+    first = client.get(PORTFOLIO).content.decode()
+    assert client.get(PORTFOLIO).content.decode().count("badge-met") == first.count("badge-met") > 0
+    Run.objects.filter(id=run.id).update(verdict="missed")
+    Workload.objects.filter(id=run.workload_id).update(name="Another name")
+    later = client.get(PORTFOLIO).content.decode()
+    assert later.count("badge-met") == 0
+    assert "Another name" in later

@@ -6,6 +6,9 @@ from dataclasses import replace
 import pytest
 import sample_no_change
 import sample_runs
+from django.core.cache import caches
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from workbench.reports import services
 from workbench.runs import result_page
@@ -56,6 +59,7 @@ def test_more_device_time_than_a_request_takes_is_flagged_on_the_page(browser, e
     assert "One request takes 600 ms, 480 ms of it on the device in 21,000 launches;" in usual
     stage.result |= {"request_ms": 58, "device_ms": 133, "doubt": "What was traced adds up to 133 ms."}
     stage.save()
+    caches["results"].clear()
     page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
     assert "One request takes 58.0 ms. What was traced adds up to 133 ms. It has 21,000 launches;" in page
     assert "133 ms of it" not in page
@@ -225,6 +229,18 @@ def test_foreign_objects_are_not_found(browser, foreigner, done, report):
     for change in ("review", "reopen", "publish"):
         assert client.post(f"/reports/{report.id}/{change}/", {"note": "x"}).status_code == 404
     assert b"Voice agent" not in client.get("/reports/").content
+
+
+def test_a_finished_result_is_rendered_once_and_stays_its_organisations(browser, engineer, foreigner, done):
+    client, address = browser(engineer), f"/runs/{done.id}/result/"
+    first, second = (re.sub('value="[^"]*"|hx-headers=.*', "", client.get(address).content.decode()) for _ in range(2))
+    assert first == second
+    with CaptureQueriesContext(connection) as queries:
+        client.get(address)
+    assert not any('"result"' in each["sql"] for each in queries), "the stages' results are read again"
+    assert browser(foreigner).get(address).status_code == 404
+    done.delete()
+    assert client.get(address).status_code == 404
 
 
 def test_friendly_errors(browser, engineer):

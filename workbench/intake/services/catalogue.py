@@ -51,8 +51,10 @@ def _from_catalogue(organisation: Any, user: Any, name: str) -> Model:
     return save_model(organisation, user, manifest)
 
 
+@cache
 def catalogue_manifest(name: str) -> tuple[ModelManifest, bytes]:
-    """The document of a catalogue entry, and the content of its config.json. Raises KeyError when there is none."""
+    """The document of a catalogue entry, and the content of its config.json: the same objects each time, not to be
+    changed. Raises KeyError when there is none."""
     config, _ = catalogue.entry(name)
     raw = json.dumps(config, indent=2).encode()
     file = ModelFile(path="config.json", sha256=hashlib.sha256(raw).hexdigest(), size=len(raw))

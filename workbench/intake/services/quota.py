@@ -54,9 +54,10 @@ def check_bytes(organisation: Any) -> None:
         raise too_large("the organisation's quota is used up; delete models, runs or kept files")
 
 
-def check_count(rows: QuerySet[Any], most: int, what: str, remedy: str) -> None:
-    """Refuses one more of `rows` when there are `most` of them. Raises Problem 409."""
-    if rows.count() >= most:
+def check_count(rows: QuerySet[Any] | int, most: int, what: str, remedy: str) -> None:
+    """Refuses one more of `rows`, or of so many, when there are `most` of them. Raises Problem 409."""
+    there = rows if isinstance(rows, int) else rows.count()
+    if there >= most:
         reason = f"the organisation has {most:,} {what}, which is the most it may have; {remedy}"
         raise Problem(409, f"{what}: {reason}", [{"field": what, "reason": reason}])
 

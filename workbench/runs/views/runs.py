@@ -1,13 +1,17 @@
 """Pages of one run: live while it works, its result, and the files it leaves."""
 
 import json
-from typing import Any
+import zlib
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.contrib import messages
+from django.core.cache import caches
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.template.loader import render_to_string
 from django.utils import timezone
+from django.utils.safestring import mark_safe
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
@@ -16,6 +20,7 @@ from workbench.intake.blobs import path_of
 from workbench.runs import line, result_page, services
 from workbench.runs.models import Run, StageRun, StoredArtifact
 from workers.charts import decisions
+from workers.documents.stages import STAGES
 
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; sandbox"
 SHOWN_EVENTS = 200
@@ -34,8 +39,8 @@ def _seconds(stage: StageRun) -> float | None:
 
 
 def _live_context(run: Run) -> dict[str, Any]:
-    stages = list(run.stages.defer("result"))
-    known, _ = services.reading(run)
+    stages = list(run.stages.all())
+    known, _ = services.reading_of((each.stage, each.result) for each in stages if each.state == StageRun.State.DONE)
     tried = len(decisions.tried(known))
     begun, ended = run.started_at or run.created_at, run.finished_at or timezone.now()
     return {
@@ -57,9 +62,10 @@ def _live_context(run: Run) -> dict[str, Any]:
 @require_safe
 def run_page(request: HttpRequest, run_id: UUID) -> HttpResponse:
     """The run as it works; the live part is fetched again by htmx until the run is over."""
-    run = get_run(request, run_id)
-    template = "runs/_live.html" if request.htmx else "runs/run.html"  # type: ignore[attr-defined]
-    return render(request, template, _live_context(run))
+    if request.htmx:  # type: ignore[attr-defined]
+        run = get_object_or_404(Run.objects.for_user(request.user), id=run_id)
+        return render(request, "runs/_live.html", _live_context(run))
+    return render(request, "runs/run.html", _live_context(get_run(request, run_id)))
 
 
 @require_POST
@@ -78,18 +84,48 @@ def cancel(request: HttpRequest, run_id: UUID) -> HttpResponse:
 def result(request: HttpRequest, run_id: UUID) -> HttpResponse:
     """The results, the verdict first. For an unfinished run the page shows what is known so far."""
     run = get_run(request, run_id)
-    known, unreadable_result = services.reading(run)
-    document, unreadable = run.workload.reading
-    manifest, unreadable_model = run.workload.model.reading
-    context = result_page.context(document, manifest, known, services.stage_times(run))
-    context |= {
+    found = _kept_body(run) if run.state == Run.State.DONE else _body(run)
+    context = {
         "run": run,
-        "unreadable": unreadable or unreadable_model or unreadable_result,
-        "no_verdict": services.lacks(run, "verdict"),
+        "body": found.html,
+        "stages": found.stages,
+        "unreadable": found.unreadable,
         "artifacts": run.artifacts.all(),
         "reports": run.reports.defer("snapshot"),
     }
     return render(request, "runs/result.html", context)
+
+
+class Body(NamedTuple):
+    """The part of a result's page that is made of stored documents: `html`, the `stages` whose results are known, and
+    a sentence about the first document that cannot be read, or ""."""
+
+    html: str
+    stages: list[str]
+    unreadable: str
+
+
+def _kept_body(run: Run) -> Body:
+    """The body of a run that is done, which never changes; this process keeps it compressed for some minutes."""
+    kept = caches["results"].get(str(run.pk))
+    if kept is not None:
+        html, stages = kept
+        return Body(mark_safe(zlib.decompress(html).decode()), stages, "")
+    found = _body(run)
+    if not found.unreadable:
+        caches["results"].set(str(run.pk), (zlib.compress(found.html.encode(), level=1), found.stages))
+    return found
+
+
+def _body(run: Run) -> Body:
+    known, unreadable_result = services.reading(run)
+    document, unreadable = run.workload.reading
+    manifest, unreadable_model = run.workload.model.reading
+    context = result_page.context(document, manifest, known, services.stage_times(run))
+    context |= {"run": run, "no_verdict": services.lacks(run, "verdict")}
+    html = render_to_string("runs/_result.html", context)
+    stages: list[str] = [stage for stage in STAGES if getattr(known, stage) is not None]
+    return Body(html, stages, unreadable or unreadable_model or unreadable_result)
 
 
 @require_safe

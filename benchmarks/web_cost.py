@@ -1,0 +1,141 @@
+"""What each kind of request of the load costs the web process in CPU time, by Django's test client.
+
+    python -m benchmarks.web_cost                                        # about a minute
+    python -m benchmarks.web_cost --json benchmarks/results/2-core-epyc/web-cost.json
+
+In one process, on PostgreSQL, with the settings of the site, its thresholds of the garbage collector and 25 workloads
+in the portfolio. CPU time is the process' own: neither the database's nor the web server's, and others at work on the
+machine add little to it. Parts of pages that a process keeps are found there; a first view costs more.
+"""
+
+import argparse
+import cProfile
+import json
+import os
+import pstats
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.host import machine
+from benchmarks.web_clients import FORM, READS, SUBMIT, SUBMIT_SHARE
+from kernels.measure.environment import commit
+from tests.debian import postgres_server
+from workbench.embedded.broker import free_port
+from workbench.serving.worker import collect_less_garbage
+
+ROOT = Path(__file__).parents[1]
+PORTFOLIO = 25
+"""Workloads of the organisation, so that the portfolio's page is full."""
+
+
+def calls() -> dict[str, Callable[[], Any]]:
+    """A request of each kind that the load sends, by one member of an organisation. Django is set up by then."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    import benchmarks.web_seed as seeds
+
+    seeds.RUNS = PORTFOLIO - 1
+    facts = seeds.seed(1, 1)[0]
+    from django.test import Client
+
+    from workbench.accounts import tokens
+    from workbench.accounts.models import User
+
+    user = User.objects.get(email=facts["email"])
+    client, api = Client(), Client()
+    client.force_login(user)
+    secret = {"Authorization": f"Bearer {tokens.issue(user.memberships.get().organisation, user, 'load', 'read')[1]}"}
+    found: dict[str, Callable[[], Any]] = {}
+    for kind, (address, _) in READS.items():
+        path = address.format(**facts)
+        if path.startswith("/api/"):
+            found[kind] = partial(api.get, path, headers=secret)
+        else:
+            headers = {"HX-Request": "true"} if kind == "run, live part" else {}
+            found[kind] = partial(client.get, path, headers=headers)
+    found[SUBMIT] = partial(client.post, "/workloads/new/", FORM)
+    return found
+
+
+def cost(call: Callable[[], Any], times: int) -> dict[str, float]:
+    """Median and mean CPU ms of the call, once it is warm. Raises AssertionError when the answer is an error."""
+    spent = []
+    for _ in range(times + 3):
+        began = time.process_time()
+        answer = call()
+        spent.append((time.process_time() - began) * 1e3)
+        assert answer.status_code in (200, 302), answer.content
+    warm = spent[3:]
+    return {"median_ms": round(median(warm), 2), "mean_ms": round(sum(warm) / times, 2)}
+
+
+def measure(times: int, profiled: str) -> dict[str, Any]:
+    """The document, on a database and a Redis of its own. `profiled` names a kind whose profile is printed."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="web-cost-"))
+        postgres = stack.enter_context(postgres_server("a-password", durable=True))
+        port = str(free_port())
+        redis = subprocess.Popen(
+            [str(shutil.which("redis-server")), "--port", port, "--bind", "127.0.0.1", "--dir", folder],
+            stdout=subprocess.DEVNULL,
+        )
+        stack.callback(redis.wait)
+        stack.callback(redis.terminate)
+        os.environ |= {
+            "DJANGO_SETTINGS_MODULE": "workbench.settings",
+            "DATABASE_URL": postgres.url,
+            "REDIS_URL": f"redis://127.0.0.1:{port}/0",
+            "WORKBENCH_DATA": folder,
+            "ALLOWED_HOSTS": "testserver",
+            "ORGANISATION_OPEN_RUNS": "100000",
+            "API_REQUESTS_PER_MINUTE": "100000",
+        }
+        subprocess.run([sys.executable, "manage.py", "migrate", "--verbosity", "0"], cwd=ROOT, check=True)
+        found, kinds = {}, calls()
+        collect_less_garbage()
+        for kind, call in kinds.items():
+            found[kind] = cost(call, times)
+            if profiled in (kind, "all"):
+                with cProfile.Profile() as profile:
+                    for _ in range(times):
+                        call()
+                pstats.Stats(profile).sort_stats("cumulative").print_stats(70)
+        from django.db import connection
+
+        connection.close()
+    weights = {kind: weight * (1 - SUBMIT_SHARE) for kind, (_, weight) in READS.items()} | {SUBMIT: 100 * SUBMIT_SHARE}
+    return {
+        "command": f"python -m benchmarks.web_cost --times {times}",
+        "commit": commit(),
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "cpu": found,
+        "mean_of_the_mix_ms": round(sum(found[kind]["mean_ms"] * weights[kind] for kind in found) / 100, 2),
+    }
+
+
+def main() -> int:
+    """Print the document, or keep it."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.web_cost", description=__doc__.partition("\n")[0])
+    parser.add_argument("--times", type=int, default=50, help="requests of each kind")
+    parser.add_argument("--profile", default="", help="a kind of request whose profile is printed")
+    parser.add_argument("--json", type=Path, help="where the document goes; otherwise it is printed")
+    arguments = parser.parse_args()
+    text = json.dumps(measure(arguments.times, arguments.profile), indent=1) + "\n"
+    if arguments.json:
+        arguments.json.write_text(text)
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
