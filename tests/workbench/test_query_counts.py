@@ -13,7 +13,7 @@ from workbench.runs.models import Worker
 
 pytestmark = pytest.mark.django_db
 BASELINE = {
-    "/workloads/": 11,
+    "/workloads/": 10,
     "/models/": 5,
     "/reports/": 6,
     "/members/": 5,

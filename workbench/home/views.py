@@ -33,13 +33,17 @@ def portfolio(request: Any) -> HttpResponse:
         models=models,
         classes=classes,
     )
-    page = Paginator(portfolios.filtered(rows, form.chosen), PAGE_SIZE).get_page(request.GET.get("page"))
+    paginator = Paginator(portfolios.filtered(rows, form.chosen), PAGE_SIZE)
+    if not form.chosen:
+        paginator.count = counts["all"]
+    page = paginator.get_page(request.GET.get("page"))
     ended = [each.newest_run for each in page if each.newest_run and each.newest_run.verdict]
     reached = headlines(run.id for run in ended)
     reviews, review_count = portfolios.awaiting_review(user)
     cheaper, factor = portfolios.savings(user)
     context = {
         "form": form,
+        "choices": (models, classes, [(each.organisation_id, each.organisation.name) for each in request.memberships]),
         "filtered": bool(form.chosen),
         "page": page,
         "rows": [(each, each.newest_run, reached.get(each.newest_run_id or "", "")) for each in page],
