@@ -1,24 +1,24 @@
 """Other programs on a GPU are told from recorded answers of NVML."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 
+import psutil
 import pytest
 
 from kernels.measure.environment import Telemetry
-from kernels.measure.other_programs import GIB, Sight, is_family, summary
+from kernels.measure.other_programs import GIB, Sight, is_other, summary
 from workers.documents import measurement
 
 MINE, CHILD, OTHER = 100, 101, 900
-ALONE = Sight({MINE: 20 * GIB}, frozenset({MINE}), used=20 * GIB)
-WITH_CHILD = Sight({MINE: 20 * GIB, CHILD: 3 * GIB}, frozenset({MINE, CHILD}), used=23 * GIB)
-SHARED = Sight({MINE: 20 * GIB, OTHER: 2 * GIB}, frozenset({MINE}), used=22 * GIB)
-HIDDEN = Sight({MINE: 20 * GIB}, frozenset({MINE}), used=29 * GIB)
-UNTOLD = Sight({MINE: None}, frozenset({MINE}), used=29 * GIB)
-UNLISTED = Sight({}, frozenset(), used=22 * GIB, reserved=20 * GIB)
-UNLISTED_SHARED = Sight({0: None}, frozenset(), used=30 * GIB, reserved=20 * GIB)
-NOTHING = Sight({}, frozenset())
+ALONE = Sight({MINE: 20 * GIB}, frozenset({MINE}))
+WITH_CHILD = Sight({MINE: 20 * GIB, CHILD: 3 * GIB}, frozenset({MINE, CHILD}))
+SHARED = Sight({MINE: 20 * GIB, OTHER: 2 * GIB}, frozenset({MINE}))
+UNTOLD = Sight({MINE: None, OTHER: None}, frozenset({MINE}))
+UNLISTED = Sight({OTHER: 2 * GIB}, frozenset())
 
 
 @pytest.mark.parametrize(
@@ -28,12 +28,9 @@ NOTHING = Sight({}, frozenset())
         ([WITH_CHILD] * 50, 0, 0, 0),
         ([*[ALONE] * 49, SHARED], 1, 0.25, 2),
         ([SHARED] * 50, 1, 12.5, 2),
-        ([ALONE, HIDDEN], 1, 0.25, 9),
-        ([UNTOLD], 0, 0, 0),
-        ([UNLISTED], 0, 0, 0),
-        ([UNLISTED_SHARED], 1, 0.25, 10),
-        ([NOTHING, ALONE], 0, 0, 0),
-        ([NOTHING], None, None, None),
+        ([UNTOLD], 1, 0.25, 0),
+        ([UNLISTED, ALONE], 0, 0, 0),
+        ([UNLISTED], None, None, None),
         ([], None, None, None),
     ],
 )
@@ -46,11 +43,19 @@ def test_what_recorded_answers_say(
 
 
 def test_a_child_and_its_parent_are_one_program() -> None:
-    ask = f"from kernels.measure.other_programs import is_family; print(is_family({os.getpid()}))"
+    ask = f"from kernels.measure.other_programs import is_other; print(is_other({os.getpid()}))"
     child = subprocess.Popen([sys.executable, "-c", ask], stdout=subprocess.PIPE, text=True)
-    assert is_family(child.pid)
-    assert child.communicate()[0] == "True\n"
-    assert not is_family(child.pid)
+    assert not is_other(child.pid)
+    assert child.communicate()[0] == "False\n"
+
+
+def test_a_stranger_is_another_program_until_it_ends() -> None:
+    code = "import subprocess; print(subprocess.Popen(['sleep', '60'], stdout=2, start_new_session=True).pid)"
+    stranger = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    assert is_other(stranger)
+    os.kill(stranger, signal.SIGKILL)
+    while psutil.pid_exists(stranger) and psutil.Process(stranger).status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.01)
 
 
 def test_on_a_cpu_nothing_is_said_of_a_gpu() -> None:
