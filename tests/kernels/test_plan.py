@@ -31,7 +31,7 @@ def test_a_plan_of_version_1_is_read_with_the_keys_of_today():
     assert again == plan
 
 
-@pytest.mark.parametrize("name", ["llama-3.2-1b-kernels.plan.json", "llama-3.2-1b.plan.json"])
+@pytest.mark.parametrize("name", ["llama-3.2-1b-kernels.plan.json", "llama-3.2-1b-in-3-minutes.plan.json"])
 def test_a_published_plan_is_read_with_the_keys_of_today(name):
     plan = Plan.model_validate_json((RESULTS / name).read_text())
     assert plan.ops
