@@ -23,7 +23,8 @@ def first_version(transactional_db: None) -> Iterator[Any]:
     today = executor.loader.graph.leaf_nodes()
     executor.migrate([("intake", "0001_initial")])
     executor.loader.build_graph()
-    yield executor.loader.project_state([("intake", "0001_initial"), ("accounts", "0001_initial")]).apps
+    accounts = executor.loader.graph.leaf_nodes("accounts")
+    yield executor.loader.project_state([("intake", "0001_initial"), *accounts]).apps
     executor = MigrationExecutor(connection)
     executor.migrate(today)
 
