@@ -94,6 +94,7 @@ def finished_run(chromium: Browser, site: Site, session: Path) -> str:
     page = context.new_page()
     page.goto("/workloads/new/")
     page.get_by_label("Model required").select_option("tiny-llama")
+    page.get_by_text("Advanced: constraints").click()
     for name, value in {
         "traffic.prompt_tokens": "16",
         "traffic.output_tokens": "8",

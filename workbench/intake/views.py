@@ -1,5 +1,6 @@
 """Pages of models: catalogue and own, one model, the upload."""
 
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -8,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
+from kernels.model_files.config import value
 from workbench.accounts.permissions import submitter_required
 from workbench.intake.models import Model, Upload
 from workbench.intake.services import catalogue, quota
@@ -42,9 +44,30 @@ def model_page(request: HttpRequest, model_id: UUID) -> HttpResponse:
         "model": model,
         "facts": facts,
         "unreadable": unreadable,
+        "dimensions": _dimensions(facts.config) if facts else [],
         "page": Paginator(model.workloads.all(), PAGE_SIZE).get_page(request.GET.get("page")),
     }
     return render(request, "intake/model.html", context)
+
+
+DIMENSIONS = {
+    "layers": "Layers",
+    "hidden_size": "Hidden size",
+    "heads": "Attention heads",
+    "kv_heads": "Key and value heads",
+    "intermediate_size": "Intermediate size",
+    "experts": "Experts",
+    "vocab_size": "Vocabulary",
+    "positions": "Context, tokens",
+}
+
+
+def _dimensions(config: dict[str, Any]) -> list[tuple[str, str]]:
+    """Name and value of what the configuration states of the model's size and dtype."""
+    found = [(label, value(config, name)) for name, label in DIMENSIONS.items()]
+    dtype = config.get("dtype") or config.get("torch_dtype")
+    stated = [(label, f"{size:,}") for label, size in found if size is not None]
+    return stated + ([("Dtype", dtype)] if isinstance(dtype, str) else [])
 
 
 @require_safe

@@ -188,7 +188,10 @@ def test_pages_show_what_is_there(
     assert "Calls" in client.get("/workloads/").content.decode()
     assert "TTF64 p50" in client.get(f"/workloads/{workload['id']}/").content.decode()
     assert "LlamaForCausalLM" in client.get("/models/").content.decode()
-    assert model["digest"] in client.get(f"/models/{model['id']}/").content.decode()
+    page = client.get(f"/models/{model['id']}/").content.decode()
+    assert model["digest"] in page
+    for fact in ("<dt>Layers</dt>", "<dt>Vocabulary</dt>", "<dt>Hidden size</dt>"):
+        assert fact in page
     assert 'id="upload-files"' in client.get("/models/upload/").content.decode()
     assert client.get("/").headers["Location"] == "/workloads/"
 

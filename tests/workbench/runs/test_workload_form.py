@@ -10,9 +10,12 @@ from django.test import Client
 from kernels import registry
 from tests.workbench.intake.workload_documents import GOOD, Clients, fields, post
 from workbench.accounts.models import User
+from workbench.intake.forms import templates
 from workbench.intake.forms.workload import WorkloadForm, flatten
 from workbench.intake.models import Workload
+from workbench.intake.services import catalogue
 from workbench.runs.models import Run
+from workers.documents.workload import Workload as WorkloadDocument
 
 
 def test_a_run_starts_from_the_form(browser: Callable[[User], Client], engineer: User) -> None:
@@ -24,6 +27,31 @@ def test_a_run_starts_from_the_form(browser: Callable[[User], Client], engineer:
     document = run.workload.sla
     assert document.present is not None
     assert (document.name, document.present.usd_per_hour, document.constraints.minutes) == ("Voice", 5, 6)
+
+
+@pytest.mark.parametrize(("name", "prompt", "objectives"), [("chat", 1024, 2), ("embedding", 256, 1)])
+def test_a_template_keeps_the_rest(
+    browser: Callable[[User], Client], engineer: User, name: str, prompt: int, objectives: int
+) -> None:
+    sent = fields(GOOD) | {"name": "Mine", "do": f"template {name}"}
+    page = browser(engineer).post("/workloads/new/", sent).content.decode()
+    assert f'id="f-traffic-prompt-tokens" value="{prompt}"' in page
+    assert ("objectives[1].limit" in page) == (objectives == 2)
+    assert 'value="Mine"' in page
+    assert '<option value="llama-3.2-1b" selected>' in page
+    assert not Workload.objects.exists()
+
+
+@pytest.mark.parametrize("name", templates.TEMPLATES)
+def test_every_template_is_a_workload(name: str) -> None:
+    sla = templates.TEMPLATES[name].sla
+    assert WorkloadDocument.model_validate(sla.model_dump() | {"model": "tiny-llama"})
+
+
+def test_an_encoder_begins_with_what_it_can_promise(browser: Callable[[User], Client], engineer: User) -> None:
+    encoders = [entry for entry, _, facts in catalogue.entries() if facts.kind != "decoder"]
+    page = browser(engineer).get(f"/workloads/new/?model={encoders[0]}").content.decode()
+    assert '<option value="batch_latency" selected>' in page
 
 
 def test_the_form_and_the_api_make_the_same_document(

@@ -12,13 +12,13 @@ from typing import Any
 from django.http import QueryDict
 
 from workbench.intake.forms import inputs as form_inputs
+from workbench.intake.forms import templates
 from workbench.intake.forms.inputs import FLAGS, LISTS, NUMBERS, PRESENT_FACTS, TEXTS, Input, TuningCache
-from workers.documents.workload import Objective, Sla
+from workers.documents.model import Kind
 
 Values = dict[str, Any]
 MAX_ROWS = 16
 _ROW = re.compile(r"objectives\[(\d{1,3})\]\.(metric|n|percentile|limit)$")
-_START = Sla(objectives=[Objective(metric="ttf_n", n=64, percentile=50, limit=100)])
 
 
 class WorkloadForm:
@@ -32,9 +32,11 @@ class WorkloadForm:
         self.focus = ""
 
     @classmethod
-    def empty(cls, models: Sequence[tuple[str, TuningCache]], model: str = "") -> "WorkloadForm":
-        """The document's defaults, and one objective to begin with."""
-        return cls(flatten(_START.model_dump(mode="json")) | {"model": model}, models)
+    def empty(
+        cls, models: Sequence[tuple[str, TuningCache]], model: str = "", kind: Kind = "decoder"
+    ) -> "WorkloadForm":
+        """The document's defaults, and the traffic and promises to begin with for a model of this kind."""
+        return cls(flatten(templates.for_kind(kind).model_dump(mode="json")) | {"model": model}, models)
 
     @classmethod
     def posted(cls, data: QueryDict, models: Sequence[tuple[str, TuningCache]]) -> "WorkloadForm":
@@ -63,6 +65,17 @@ class WorkloadForm:
     def fill(self, document: Mapping[str, Any]) -> None:
         """Takes the values of a document; the model stays as it is when the document names none."""
         self.values = {"model": self.values.get("model", "")} | flatten(document)
+
+    @property
+    def templates(self) -> list[tuple[str, str]]:
+        """Name and title of every template."""
+        return [(name, each.title) for name, each in templates.TEMPLATES.items()]
+
+    def use_template(self, name: str) -> None:
+        """Takes traffic and objectives of a template; everything else stays as it is."""
+        sla = templates.TEMPLATES[name].sla.model_dump(mode="json", include={"traffic", "objectives"})
+        kept = {path: value for path, value in self.values.items() if not path.startswith(("objectives[", "traffic."))}
+        self.values = kept | flatten(sla)
 
     def document(self) -> dict[str, Any]:
         """The document that the form describes, unchecked; what is empty is left out."""

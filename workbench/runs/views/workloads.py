@@ -25,6 +25,7 @@ from workbench.intake.services.workloads import create_workload
 from workbench.runs.models import Run
 from workbench.runs.result_page import request_words
 from workbench.runs.services import RunError, create_run
+from workers.documents.model import Kind
 from workers.documents.quality_text import MOST_CHARACTERS
 from workers.documents.workload import Workload as WorkloadDocument
 
@@ -72,7 +73,7 @@ def archive(request: HttpRequest, workload_id: UUID) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @submitter_required
 def workload_new(request: Any) -> HttpResponse:
-    """The form. `do` says which button was pressed: start, read (an SLA), add or remove (an objective)."""
+    """The form. `do` says which button was pressed: start, read (an SLA), template, add or remove (an objective)."""
     models = model_choices(request)
     if request.method != "POST":
         return _show(request, _started(request, models))
@@ -85,6 +86,8 @@ def workload_new(request: Any) -> HttpResponse:
         form.add_objective()
     elif action == "remove" and index.isdigit():
         form.remove_objective(int(index))
+    elif action == "template" and index in dict(form.templates):
+        form.use_template(index)
     elif action == "read":
         _read_sla(form)
     else:
@@ -104,11 +107,20 @@ def model_choices(request: HttpRequest) -> list[tuple[str, TuningCache]]:
 
 def _started(request: HttpRequest, models: list[tuple[str, TuningCache]]) -> WorkloadForm:
     """The form to begin with: `?model=` chooses one, `?from=` copies a workload."""
-    form = WorkloadForm.empty(models, request.GET.get("model", ""))
+    chosen = request.GET.get("model", "")
+    form = WorkloadForm.empty(models, chosen, _kind(request, chosen))
     with contextlib.suppress(ValueError):
         copied = _workload(request, UUID(request.GET.get("from", "")))
         form.fill(copied.document | {"model": _choice(copied.model)})
     return form
+
+
+def _kind(request: HttpRequest, chosen: str) -> Kind:
+    """The kind of the chosen model; a decoder where none is chosen or its manifest cannot be read."""
+    own = Model.objects.for_user(request.user).filter(content_digest=chosen).first() if chosen else None
+    facts = own.reading[0] if own else None
+    known = {name: entry.kind for name, _, entry in catalogue.entries()}
+    return facts.kind if facts else known.get(chosen, "decoder")
 
 
 def _choice(model: Model) -> str:
