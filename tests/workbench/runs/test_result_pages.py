@@ -14,6 +14,16 @@ from workbench.reports import services
 from workbench.runs import result_page
 
 
+def test_every_entry_of_the_contents_leads_to_a_section(browser, organisation, engineer, done):
+    unfinished = sample_runs.run(organisation, engineer, "failed", "compose")
+    for run in (done, unfinished):
+        page = browser(engineer).get(f"/runs/{run.id}/result/").content.decode()
+        contents = page[page.index('<nav class="toc"') : page.index("</nav>", page.index('<nav class="toc"'))]
+        links = re.findall(r'href="#([a-z]+)"', contents)
+        assert links
+        assert all(f'<h2 id="{each}"' in page for each in links), links
+
+
 def test_result_says_the_verdict_first_and_labels_its_numbers(browser, engineer, done):
     done.workload.document["constraints"]["exclude"] = ["skinny", "megakernel"]
     done.workload.save()
