@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils.text import capfirst
+
 from workbench.runs.documents import StageTime
 from workers import budget
 from workers.charts import CHARTS, cells, decisions, latency, plans, provenance, text, timeline
@@ -67,7 +69,7 @@ def more_latencies(results: Results) -> list[Drawn]:
     return [
         drawn(
             f"latency-{metric}-{n or 0}",
-            f"{metric_title(metric, n)} before and after",
+            capfirst(f"{metric_title(metric, n)} before and after"),
             "",
             "measured",
             where,
