@@ -7,11 +7,11 @@ from workers.documents.stages import GPU_STAGES, STAGES, Stage
 USUAL_SHARE = 0.1
 SHARES: dict[str, float] = {
     "admit": 0.05,
-    "baseline": 0.15,
-    "profile": 0.15,
-    "explore": 0.20,
-    "compose": 0.25,
-    "verify": 0.20,
+    "baseline": 0.14,
+    "profile": 0.14,
+    "explore": 0.18,
+    "compose": 0.22,
+    "verify": 0.27,
 }
 """Fractions of the workload's minutes. A GPU stage that is not listed gets USUAL_SHARE."""
 LEAST_SECONDS = 20.0

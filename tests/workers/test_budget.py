@@ -34,5 +34,5 @@ def test_nothing_is_said_before_a_stage_has_finished():
 
 
 def test_time_that_a_stage_leaves_goes_to_those_after_it():
-    assert budget.granted("baseline", 6, 2) == pytest.approx(358 * 0.15 / 0.95)
+    assert budget.granted("baseline", 6, 2) == pytest.approx(358 * budget.SHARES["baseline"] / 0.95)
     assert budget.granted("verify", 6, 900) == budget.LEAST_SECONDS
