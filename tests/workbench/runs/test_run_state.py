@@ -183,7 +183,7 @@ def test_time_that_a_stage_leaves_goes_to_those_after_it(run: Run, key: StageKey
     StageRun.objects.filter(run=run, stage="admit").update(
         state="done", started_at=start, finished_at=start + timedelta(seconds=2)
     )
-    assert seconds_left(run, "baseline", 6) == pytest.approx(358 * 0.15 / 0.95)
+    assert seconds_left(run, "baseline", 6) == pytest.approx(358 * budget.SHARES["baseline"] / 0.95)
     StageRun.objects.filter(run=run, stage="admit").update(finished_at=start + timedelta(seconds=900))
     assert seconds_left(run, "verify", 6) == 20
 
