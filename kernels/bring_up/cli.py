@@ -1,0 +1,177 @@
+"""`python -m kernels bring-up FOLDER`: proves and times the library on a GPU that nobody prepared for."""
+
+import argparse
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kernels.bring_up import report, work
+from kernels.bring_up.document import BringUp, Race
+from kernels.bring_up.model_cost import cost, race_of
+from kernels.bring_up.steps import Step, outcome, run_steps, stopped
+from kernels.cases import GROUPS, check_cases
+from kernels.cli.numbers import positive
+from kernels.hardware import ENTRIES, WITHOUT, Gpu, write_entry
+from kernels.ops import Case
+
+MINUTES, QUICK_MINUTES = 60.0, 5.0
+QUICK_CHECKS = 12
+"""With `--quick` every twelfth case of `check` is proven."""
+PROOF_SECONDS, RACE_SECONDS, QUICK_RACE_SECONDS = 90.0, 8.0, 6.0
+RESERVED = 0.45
+"""The share of the time that is kept for the races while proofs run."""
+
+
+def bring_up_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `bring-up`."""
+    parser.add_argument("folder", type=Path, help="for the results; a second call goes on where the first one stopped")
+    parser.add_argument("--quick", action="store_true", help="one model and a part of the proofs, within five minutes")
+    parser.add_argument("--minutes", type=positive, help=f"the time for it (default {MINUTES:.0f}, quick 5)")
+    parser.add_argument(
+        "--jobs", type=positive, default=4, metavar="N", help="processes that prove at once (default 4)"
+    )
+    parser.add_argument(
+        "--stranger", action="store_true", help="leave out what is known of this GPU: its entry, caches and choices"
+    )
+
+
+def bring_up(options: argparse.Namespace) -> int:
+    """Returns 0 when every proof passed, 1 when one failed or a step ended early, 2 when the folder cannot be used."""
+    folder: Path = options.folder
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        print(f"kernels bring-up: {folder}: {error.strerror}", file=sys.stderr)
+        return 2
+    began = time.monotonic()
+    minutes = options.minutes or (QUICK_MINUTES if options.quick else MINUTES)
+    end = began + 60 * minutes
+    caches = tempfile.mkdtemp() if options.stranger else ""
+    if options.stranger:
+        os.environ[WITHOUT] = "all"
+        os.environ |= {"KERNELS_CACHE": f"{caches}/kernels", "TRITON_CACHE_DIR": f"{caches}/triton"}
+    try:
+        left_out = _measure(folder, options, began, end)
+    finally:
+        shutil.rmtree(caches, ignore_errors=True)
+    measured = outcome(folder, "device")
+    if measured is None or measured.stopped:
+        said = measured.stopped if measured else "There was no time."
+        print(f"kernels bring-up: the device was not measured. {said}", file=sys.stderr)
+        return 1
+    device = measured.found
+    found = _document(folder, device, options, left_out, (time.monotonic() - began) / 60)
+    (folder / "bring-up.json").write_text(found.model_dump_json(indent=1) + "\n")
+    (folder / "bring-up.md").write_text(report.markdown(found))
+    print("\n".join(f"{number}. {each}" for number, each in enumerate(found.next_steps, 1)))
+    print(f"Report: {folder / 'bring-up.md'}")
+    if device["kind"] == "cuda":
+        entry = Gpu(**device["entry"])
+        (folder / "entry").mkdir(exist_ok=True)
+        write_entry(folder / "entry" / f"{entry.gpu_class}.json", entry)
+        print(f"Entry: {ENTRIES}={folder / 'entry'}")
+    return 1 if any(each.failed for each in found.proofs) or found.stopped else 0
+
+
+def _measure(folder: Path, options: argparse.Namespace, began: float, end: float) -> list[str]:
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - began:6.0f} s  {text}", flush=True)
+
+    left_out = run_steps(
+        folder,
+        [Step("device", "the device and its ceilings", work.measure_device, {"quick": options.quick}, 120)],
+        end,
+        say,
+    )
+    measured = outcome(folder, "device")
+    if measured is None or measured.stopped:
+        return left_out
+    device = measured.found
+    kind, compiled = device["kind"], not options.quick
+    cases = _cases(kind, options.quick)
+    samples = [case for op in GROUPS["library"] for case in check_cases(op, kind == "cpu")]
+    proven = {each.key: each for each in [*cases, *(samples[::QUICK_CHECKS] if options.quick else samples)]}
+    prove = [
+        Step(
+            _name("prove", key),
+            f"proof of {key}",
+            work.prove,
+            {"case": case.model_dump(), "compiled": compiled},
+            PROOF_SECONDS,
+        )
+        for key, case in proven.items()
+    ]
+    until = end - RESERVED * max(0.0, end - time.monotonic())
+    left_out += run_steps(folder, prove, until, say, options.jobs if kind == "cuda" else 1)
+    seconds = QUICK_RACE_SECONDS if options.quick else RACE_SECONDS
+    races = [
+        Step(
+            _name("race", case.key),
+            f"race of {case.key}",
+            work.race,
+            {"case": case.model_dump(), "ceilings": device["ceilings"], "seconds": seconds, "compiled": compiled},
+            PROOF_SECONDS,
+        )
+        for case in cases
+    ]
+    return left_out + run_steps(folder, races, end, say)
+
+
+def _cases(kind: str, quick: bool) -> list[Case]:
+    """The ops of the catalogue's models, those that a request calls most first."""
+    calls: dict[Case, float] = {}
+    for model in _models(kind, quick):
+        for case, count in work.layer_ops(kind, model).cases().items():
+            calls[case] = max(count, calls.get(case, 0.0))
+    return sorted(calls, key=lambda case: (-calls[case], case.key))
+
+
+def _name(work_name: str, key: str) -> str:
+    return f"{work_name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+
+
+def _document(
+    folder: Path, device: Mapping[str, Any], options: argparse.Namespace, left_out: list[str], minutes: float
+) -> BringUp:
+    from kernels import registry
+
+    ops = {each.name: each.op for op in GROUPS["library"] for each in registry.variants(op)}
+    rows = [row for path in sorted(folder.glob("prove-*.json")) for row in _found(folder, path.stem) or []]
+    races: dict[str, Race] = {}
+    for case in _cases(device["kind"], options.quick):
+        if race := _found(folder, _name("race", case.key)):
+            races[case.key] = race_of(case.key, race["rows"], race["floor_ms"])
+    models = []
+    for model in _models(device["kind"], options.quick):
+        of_model = cost(model, work.layer_ops(device["kind"], model), races)
+        models += [of_model] if of_model else []
+    proofs, without = report.proofs_of(rows, ops), stopped(folder)
+    return BringUp(
+        environment=device["environment"],
+        entry=device["entry"],
+        ceilings=device["ceilings"],
+        quick=options.quick,
+        stranger=options.stranger,
+        minutes=minutes,
+        proofs=proofs,
+        races=list(races.values()),
+        models=models,
+        next_steps=report.next_steps(proofs, without, [gap for each in models for gap in each.gaps]),
+        stopped=without,
+        left_out=left_out,
+    )
+
+
+def _found(folder: Path, name: str) -> Any:
+    kept = outcome(folder, name)
+    return kept.found if kept else None
+
+
+def _models(kind: str, quick: bool) -> tuple[str, ...]:
+    return work.MODELS[kind][: 1 if quick else None]

@@ -1,0 +1,133 @@
+"""The bring-up's document from the files of its steps, and the same as Markdown. Imports without torch."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kernels.bring_up.document import BringUp, Gap, ModelCost, VariantProofs
+
+NEXT_STEPS = 10
+KINDS = {
+    "missing": "no variant of ours serves it",
+    "behind": "a peer is faster",
+    "above": "above its floor",
+}
+
+
+def proofs_of(rows: Sequence[Mapping[str, Any]], ops: Mapping[str, str]) -> list[VariantProofs]:
+    """The gate's rows counted by variant. `ops` maps variants to their op."""
+    found = []
+    for variant, op in ops.items():
+        mine = [row for row in rows if row["variant"] == variant]
+        failures = {row["case"]: row["sentence"] for row in mine if row["gate"] not in ("pass", "refused")}
+        refusals = [row["sentence"] for row in mine if row["gate"] == "refused"]
+        passed = sum(row["gate"] == "pass" for row in mine)
+        found.append(
+            VariantProofs(
+                variant=variant,
+                op=op,
+                passed=passed,
+                failed=len(failures),
+                refused=len(refusals),
+                failures=failures,
+                refusal=refusals[0] if refusals and not passed else "",
+            )
+        )
+    return found
+
+
+def next_steps(proofs: Sequence[VariantProofs], stopped: Mapping[str, str], gaps: Sequence[Gap]) -> list[str]:
+    """At most ten things to do: failures first, then the gaps by what they cost a request."""
+    steps = [
+        f"Mend {each.variant}: {each.failed} of {each.passed + each.failed} proofs failed, such as {case}: {sentence}"
+        for each in proofs
+        for case, sentence in list(each.failures.items())[:1]
+    ]
+    steps += [f"Find out why this gave nothing: {label}. {sentence}" for label, sentence in stopped.items()]
+    words = {
+        "missing": "Write a variant for {case}: {variant}, a peer, takes {call:.4g} µs, the floor is {bound:.4g} µs",
+        "behind": "Make {variant} as fast as its peer at {case}: {call:.4g} µs, the peer {bound:.4g} µs",
+        "above": "Bring {variant} nearer to its floor at {case}: {call:.4g} µs, the floor {bound:.4g} µs",
+    }
+    for gap in sorted(gaps, key=lambda each: -each.ms):
+        said = words[gap.kind].format(
+            case=gap.case, variant=gap.variant, call=gap.call_ms * 1000, bound=gap.bound_ms * 1000
+        )
+        steps.append(f"{said}; {gap.ms:.3g} ms of a request of {gap.model}.")
+    return steps[:NEXT_STEPS]
+
+
+def markdown(found: BringUp) -> str:
+    """The report for people."""
+    entry, environment = found.entry, found.environment
+    lines = [
+        f"# Bring-up of {environment['device']}",
+        "",
+        f"Measured at {environment['at']}, commit {environment.get('commit') or 'unknown'}, "
+        f"in {found.minutes:.1f} minutes"
+        + (", as a GPU that nobody prepared for" * found.stranger)
+        + (", the quick form" * found.quick)
+        + ".",
+        "",
+        "## The GPU",
+        "",
+        f"Class `{entry['gpu_class']}`, compute capability {entry['sm'] / 10:.1f}, {entry['sms']} SMs, "
+        f"{entry['memory_gib']:.1f} GiB, rates: {entry['source']}.",
+        "",
+        *_ceilings(found.ceilings),
+        "",
+        "## The next things to do",
+        "",
+        *[f"{number}. {each}" for number, each in enumerate(found.next_steps, 1)],
+        "",
+        "## Variants at the gate",
+        "",
+        "| variant | op | passed | failed | refused | why none was served |",
+        "| --- | --- | --- | --- | --- | --- |",
+        *[
+            f"| {each.variant} | {each.op} | {each.passed} | {each.failed} | {each.refused} | {each.refusal} |"
+            for each in found.proofs
+        ],
+    ]
+    for model in found.models:
+        lines += _model(model)
+    if found.stopped:
+        lines += ["", "## Gave nothing", "", *[f"- {label}: {said}" for label, said in found.stopped.items()]]
+    if found.left_out:
+        lines += ["", "## No time was left for", "", *[f"- {each}" for each in found.left_out]]
+    return "\n".join(lines) + "\n"
+
+
+def _ceilings(ceilings: Mapping[str, Any]) -> list[str]:
+    regimes = {"settled": ceilings} | ({"burst": ceilings["burst"]} if ceilings.get("burst") else {})
+    names = list(ceilings["matrix_tflops"])
+    return [
+        "| clocks | read, TB/s | copy, TB/s | " + " | ".join(f"{name}, TFLOP/s" for name in names) + " |",
+        "| --- | --- | --- |" + " --- |" * len(names),
+        *[
+            f"| {regime} | {rates['read_tbps']:.3g} | {rates['copy_tbps']:.3g} | "
+            + " | ".join(f"{rates['matrix_tflops'][name]:.3g}" for name in names)
+            + " |"
+            for regime, rates in regimes.items()
+        ],
+        "",
+        f"An empty launch takes {ceilings['launch_us']:.3g} µs.",
+    ]
+
+
+def _model(model: ModelCost) -> list[str]:
+    rows = [
+        f"| {gap.case} | {gap.calls:g} | {gap.variant} | {gap.call_ms * 1000:.4g} | {gap.bound_ms * 1000:.4g} "
+        f"| {gap.ms:.3g} | {KINDS[gap.kind]} |"
+        for gap in model.gaps
+    ]
+    return [
+        "",
+        f"## {model.model}, {model.prompt} tokens in, {model.tokens} out, batch 1",
+        "",
+        f"The ops of a request take {model.ms:.4g} ms by their best variants; their floors add up to "
+        f"{model.floor_ms:.4g} ms. Launches and the host are not in it.",
+        "",
+        "| op | calls | variant | µs | bound, µs | ms of a request | |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        *rows,
+    ]

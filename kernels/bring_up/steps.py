@@ -1,0 +1,164 @@
+"""Steps that run in processes of their own: a kernel that breaks or never ends costs its step, not the bring-up.
+
+A step's result is a JSON file in the bring-up's folder. A step whose file is there does not run again.
+"""
+
+import json
+import multiprocessing
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Step:
+    """`work(**arguments)` gives what the file `name`.json keeps. `seconds` is the longest that it may take.
+
+    `label` tells people what it does.
+    """
+
+    name: str
+    label: str
+    work: Callable[..., Any]
+    arguments: dict[str, Any]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step gave; or `stopped`, a sentence on why it gave nothing."""
+
+    found: Any = None
+    stopped: str = ""
+
+
+def outcome(folder: Path, name: str) -> Outcome | None:
+    """The outcome in the step's file; None when it has not run."""
+    path = folder / f"{name}.json"
+    if not path.exists():
+        return None
+    kept = json.loads(path.read_text())
+    return Outcome(kept["found"], kept["stopped"])
+
+
+def _keep(folder: Path, step: Step, found: Outcome) -> None:
+    """Writes the step's file whole or not at all."""
+    partial = folder / f"{step.name}.partial"
+    partial.write_text(
+        json.dumps({"label": step.label, "found": found.found, "stopped": found.stopped}, indent=1) + "\n"
+    )
+    partial.replace(folder / f"{step.name}.json")
+
+
+def stopped(folder: Path) -> dict[str, str]:
+    """The steps that gave nothing, by label, each with its sentence."""
+    kept = [json.loads(path.read_text()) for path in sorted(folder.glob("*-*.json"))]
+    return {each["label"]: each["stopped"] for each in kept if each.get("stopped")}
+
+
+def run_steps(
+    folder: Path, steps: Sequence[Step], end: float, say: Callable[[str], None], processes: int = 1
+) -> list[str]:
+    """Runs the steps that have no file yet, in order, until `end`. Returns the labels of those left out.
+
+    `end` is in monotonic seconds; `say` is told of each step that has ended.
+    """
+    waiting: queue.SimpleQueue[Step] = queue.SimpleQueue()
+    for step in steps:
+        if outcome(folder, step.name) is None:
+            waiting.put(step)
+    total, left_out = waiting.qsize(), []
+    done = iter(range(1, total + 1))
+
+    def work() -> None:
+        worker = _Worker()
+        try:
+            while True:
+                try:
+                    step = waiting.get_nowait()
+                except queue.Empty:
+                    return
+                left = end - time.monotonic()
+                if left <= 0:
+                    left_out.append(step.label)
+                    continue
+                began = time.monotonic()
+                found = worker.run(step, min(step.seconds, left))
+                if found is None and left < step.seconds:
+                    left_out.append(step.label)
+                    continue
+                _keep(folder, step, found or Outcome(stopped=f"It took more than {step.seconds:.0f} s."))
+                say(f"{next(done)} of {total}: {step.label} in {time.monotonic() - began:.1f} s")
+        finally:
+            worker.stop()
+
+    threads = [threading.Thread(target=work) for _ in range(max(1, min(processes, total)))]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    return left_out
+
+
+class _Worker:
+    """A process that runs one step after the other. One that ends or is late is replaced."""
+
+    def __init__(self) -> None:
+        self._process: BaseProcess | None = None
+        self._ours: Connection | None = None
+
+    def run(self, step: Step, seconds: float) -> Outcome | None:
+        """The step's outcome; None when it has not ended after so many seconds."""
+        ours = self._start()
+        try:
+            ours.send((step.work, step.arguments))
+            if ours.poll(seconds):
+                received: Outcome = ours.recv()
+                if received.stopped:  # its process ends
+                    self.stop()
+                return received
+            found = None
+        except (EOFError, OSError):
+            found = Outcome(stopped=f"Its process ended with code {self._exit_code()}.")
+        self.stop()
+        return found
+
+    def _start(self) -> Connection:
+        if self._ours is None:
+            context = multiprocessing.get_context("spawn")
+            self._ours, theirs = context.Pipe()
+            self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
+            self._process.start()
+            theirs.close()
+        return self._ours
+
+    def _exit_code(self) -> int | None:
+        if self._process is None:
+            return None
+        self._process.join(5)
+        return self._process.exitcode
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+        self._process = self._ours = None
+
+
+def _serve(orders: Connection) -> None:
+    while True:
+        try:
+            work, arguments = orders.recv()
+        except EOFError:
+            return
+        try:
+            orders.send(Outcome(work(**arguments)))
+        except Exception as error:  # the process ends as well: its CUDA context may be broken
+            orders.send(Outcome(stopped=f"{type(error).__name__}: {str(error)[:400]}"))
+            raise

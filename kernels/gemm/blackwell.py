@@ -1,0 +1,127 @@
+"""`gemm_blackwell` and `gemm_blackwell_scaled`: products by hand for sm_100a, summed in tensor memory.
+
+They compile and are emulated; they never ran on the chip.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kernels.check_args import check_served
+from kernels.gemm.blackwell_plan import COLUMNS, EPILOGUES, SM, space
+from kernels.gemm.hopper_plan import C_TYPES, INTERLEAVED, interleaved
+from kernels.hardware import Gpu
+from kernels.ops import LinearCase
+from kernels.registry import Refusal, Variant, register
+
+if TYPE_CHECKING:
+    import torch
+
+MULTIPLES = {None: 8, "tensor": 16, "row": 16, "block32": 32, "block16": 32}
+"""What k is a multiple of, by the scales: rows of 16 bytes, and whole blocks."""
+
+WEIGHTS = {"tensor": "fp8", "row": "fp8", "block32": "fp8", "block16": "nvfp4"}
+"""The weights of each kind of scales."""
+
+
+def _refusal(case: LinearCase, gpu: Gpu) -> Refusal | None:
+    """What both variants refuse."""
+    if gpu.sm != SM:
+        return Refusal(f"device is {gpu.name}: this variant is built for sm_100a only")
+    if case.dtype not in C_TYPES:
+        return Refusal(f"dtype is {case.dtype}: this variant writes bf16 or fp16")
+    if case.epilogue not in EPILOGUES:
+        return Refusal(f"epilogue is {case.epilogue}: this variant has {', '.join(EPILOGUES)}")
+    if case.n % INTERLEAVED:
+        return Refusal(f"n is {case.n}: rows of y must be a multiple of 16 bytes")
+    return None
+
+
+@register
+class GemmBlackwell(Variant):
+    """Persistent, warp-specialised products of bf16 or fp16; docs/kernels/gemm-blackwell.md."""
+
+    name = "gemm_blackwell"
+    op = "linear"
+    page = "gemm-blackwell"
+    summary = "large products in tensor memory (sm_100a); compiles, emulated, never run on the chip"
+
+    def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
+        if (refusal := _refusal(case, gpu)) is not None:
+            return refusal
+        if case.weights != case.dtype:
+            return Refusal(f"weights is {case.weights} and dtype {case.dtype}: this variant multiplies equal types")
+        if case.k % MULTIPLES[None]:
+            return Refusal(f"k is {case.k}: rows of x and w must be a multiple of 16 bytes")
+        return None
+
+    def space(self, case: LinearCase) -> list[dict[str, Any]]:
+        return space(case)
+
+    def pack(self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
+        """w unchanged; for swiglu as gemm_hopper's."""
+        return interleaved(weight) if case.gates else weight
+
+    def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., Any]":
+        """f(x [m, k], w, bias=None [n], residual=None [m, n]) -> y [m, n].
+
+        Raises ValueError that names the argument: of another shape, dtype or device, misaligned, not contiguous.
+        """
+        from kernels.gemm.blackwell_call import BlackwellLinear
+
+        check_served(self, case, SM)
+        return BlackwellLinear(case, params)
+
+
+@register
+class GemmBlackwellScaled(Variant):
+    """Products of e4m3 operands with float32 scales, of MXFP8 and of NVFP4."""
+
+    name = "gemm_blackwell_scaled"
+    op = "linear"
+    page = "gemm-blackwell"
+    summary = "fp8, MXFP8 and NVFP4 products (sm_100a); compiles, emulated, never run on the chip"
+    lossy = True
+
+    def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
+        if (refusal := _refusal(case, gpu)) is not None:
+            return refusal
+        if case.scales not in WEIGHTS or case.weights != WEIGHTS[case.scales]:
+            return Refusal(
+                f"weights is {case.weights}, scales {case.scales}: fp8 with scales of the tensor, a row or 32 values, "
+                "or nvfp4 with scales of 16 values"
+            )
+        if case.k % MULTIPLES[case.scales]:
+            return Refusal(f"k is {case.k}: {case.scales} scales take multiples of {MULTIPLES[case.scales]}")
+        return None
+
+    def space(self, case: LinearCase) -> list[dict[str, Any]]:
+        return space(case)
+
+    def pack(self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor") -> "tuple[torch.Tensor, ...]":
+        """w as `quant.scaled.of_w` or `quant.block_scaled.operand` gives it, gate and up interleaved for swiglu."""
+        from kernels.quant import block_scaled, scaled
+
+        rows = interleaved(weight) if case.gates else weight
+        block = block_scaled.named(case.scales)
+        return block_scaled.operand(rows, block, max(COLUMNS)) if block else scaled.of_w(rows, case.scales or "tensor")
+
+    def rounded(self, case: LinearCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+        from kernels.quant import block_scaled, scaled
+
+        x, w = arguments["x"], arguments["w"]
+        if block := block_scaled.named(case.scales):
+            held = {name: block_scaled.through(each, block) for name, each in (("x", x), ("w", w))}
+        else:
+            scales = case.scales or "tensor"
+            held = {"x": scaled.dequantise(scaled.of_x(x, scales)), "w": scaled.dequantise(scaled.of_w(w, scales))}
+        return arguments | held
+
+    def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., Any]":
+        """f(x, w, bias=None [n], residual=None [m, n]) -> y [m, n]; x and w are what `passed` and `pack` return.
+
+        Raises ValueError that names the argument.
+        """
+        from kernels.gemm.blackwell_call import BlackwellLinear
+
+        check_served(self, case, SM)
+        return BlackwellLinear(case, params)

@@ -1,0 +1,166 @@
+"""Tiles, stages, shared memory and TMEM of the Blackwell products. Imports without torch."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernels.cuda.occupancy import SHARED_MOST
+from kernels.gemm.hopper_plan import C_TYPES
+from kernels.hardware import GPUS
+from kernels.ops import LinearCase
+
+SM, ARCHITECTURE = 100, "sm_100a"
+EPILOGUES = {"none": "kNone", "bias": "kBias", "residual": "kResidual", "swiglu": "kSwiglu"}
+"""Epilogues by their names in blackwell_epilogue.cuh."""
+
+THREADS = 192
+ROWS = 128
+"""Rows of x in a tile."""
+
+ROW_BYTES = 128
+"""Bytes of K of each row in a stage."""
+
+COLUMNS = (256, 128)
+TMEM_COLUMNS = 512
+SCALE_TILE_BYTES, SCALE_TILE_COLUMNS = 512, 4
+"""A tile of 128 × 4 scales: bytes of memory, columns of TMEM."""
+
+STAGING = 4 * 2 * 32 * ROW_BYTES
+"""Bytes of four warps' two panels of y."""
+
+STAGE_VALUES = {"kBf16": 64, "kF16": 64, "kE4m3": 128, "kMxfp8": 128, "kNvfp4": 256}
+"""Values of K of a stage."""
+
+_SCALE_TILES = {"kMxfp8": 1, "kNvfp4": 4}
+"""Tiles of scales of 128 rows and a stage."""
+
+PARAMS = np.dtype(
+    [(name, np.uint64) for name in ("bias", "residual", "x_scales", "w_scales", "x_blocks", "w_blocks")]
+    + [(name, np.int32) for name in ("rows", "columns", "steps", "row_tiles", "column_tiles", "group")],
+    align=True,
+)
+"""`struct Params` of blackwell_epilogue.cuh."""
+
+SMS = GPUS["b200"].sms if "b200" in GPUS else 148
+"""Blocks at one time that the choice of tiles counts on; a launch asks for its GPU's."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """128 rows × `columns` of the product, summed in `stages` of 128 bytes of K; `group` row tiles are finished before
+    the next columns begin. `kind` is a MatrixKind of descriptors.cuh. With `pair` the two blocks of a cluster take two
+    such tiles, one below the other: each loads half of w, and one thread issues the products of both.
+    """
+
+    kind: str
+    columns: int
+    stages: int
+    group: int = 8
+    pair: bool = False
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of a cluster."""
+        return 2 if self.pair else 1
+
+    @property
+    def scale_tiles(self) -> int:
+        """Tiles of scales of 128 rows and a stage; 0 without block scales."""
+        return _SCALE_TILES.get(self.kind, 0)
+
+    @property
+    def stage_bytes(self) -> int:
+        """What the copies of a stage bring."""
+        row_tiles = 1 + self.columns // ROWS
+        return (ROWS + self.columns // self.blocks) * ROW_BYTES + row_tiles * self.scale_tiles * SCALE_TILE_BYTES
+
+    @property
+    def accumulators(self) -> int:
+        """Two where TMEM has room for two and the scales."""
+        return 2 if 2 * self.columns + self._scale_columns <= TMEM_COLUMNS else 1
+
+    @property
+    def tmem_columns(self) -> int:
+        """Columns of TMEM that are used; a block takes all 512."""
+        return self.accumulators * self.columns + self._scale_columns
+
+    @property
+    def _scale_columns(self) -> int:
+        return (1 + self.columns // ROWS) * self.scale_tiles * SCALE_TILE_COLUMNS
+
+    @property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory of a block: ring with scales, staging, barriers."""
+        without = 0 if self.scale_tiles else 256  # arrays of one byte a stage, aligned to 128
+        return self.stages * (self.stage_bytes + 16) + STAGING + without + 64
+
+
+def kind_of(case: LinearCase) -> str:
+    """The MatrixKind of a case that is served."""
+    if case.scales is None:
+        return {"bf16": "kBf16", "fp16": "kF16"}[case.dtype]
+    return {"block32": "kMxfp8", "block16": "kNvfp4"}.get(case.scales, "kE4m3")
+
+
+def space(case: LinearCase) -> list[dict[str, Any]]:
+    """The tiles to time, each with as many stages as find room; the one with the least work of the busiest SM first."""
+    kind = kind_of(case)
+    found = [{"columns": each, "stages": _most_stages(kind, each, pair), "pair": pair}
+             for each in COLUMNS for pair in (True, False) if not pair or _pairs(case)]  # fmt: skip
+    return sorted(found, key=lambda each: _work(case, each["columns"], each["pair"]))
+
+
+def tile_of(case: LinearCase, params: dict[str, Any]) -> Tile:
+    """The tile that params name; without params the first of `space`. Raises ValueError that names a param."""
+    unknown = set(params) - {"columns", "stages", "group", "pair"}
+    if unknown:
+        raise ValueError(f"this product takes columns, stages, group and pair, not {', '.join(sorted(unknown))}")
+    chosen = (space(case)[0] if not params else {"pair": False, "columns": max(COLUMNS)}) | params
+    if chosen["pair"] and kind_of(case) in _SCALE_TILES:
+        raise ValueError("pair is true: operands with block scales are multiplied by single blocks")
+    if chosen["columns"] not in COLUMNS:
+        raise ValueError(f"columns is {chosen['columns']}: this product takes {' and '.join(map(str, COLUMNS))}")
+    if "stages" not in params:
+        chosen["stages"] = _most_stages(kind_of(case), chosen["columns"], chosen["pair"])
+    tile = Tile(kind_of(case), **chosen)
+    if tile.group < 1:
+        raise ValueError(f"group is {tile.group}: at least 1")
+    if tile.stages < 2 or tile.shared_bytes > SHARED_MOST:
+        raise ValueError(f"stages is {tile.stages}: at least 2, and {tile.columns} columns leave no room for so many")
+    return tile
+
+
+def sizes(case: LinearCase, tile: Tile, m: int) -> dict[str, int]:
+    """The sizes among the params of a launch with m rows. Row tiles are those of a cluster."""
+    return {
+        "rows": m, "columns": case.n, "steps": -(-case.k // STAGE_VALUES[tile.kind]),
+        "row_tiles": -(-m // (ROWS * tile.blocks)),
+        "column_tiles": -(-case.weight_rows // tile.columns), "group": tile.group,
+    }  # fmt: skip
+
+
+def _most_stages(kind: str, columns: int, pair: bool) -> int:
+    return next(n for n in range(8, 0, -1) if Tile(kind, columns, n, pair=pair).shared_bytes <= SHARED_MOST)
+
+
+def _pairs(case: LinearCase) -> bool:
+    """Whether pairs are worth timing: operands without block scales, and rows for both blocks."""
+    return kind_of(case) not in _SCALE_TILES and case.m > ROWS
+
+
+def _work(case: LinearCase, columns: int, pair: bool) -> float:
+    """The busiest SM's time, in columns. Blocks that load more bytes for each product take longer."""
+    blocks = 2 if pair else 1
+    tiles = -(-case.m // (ROWS * blocks)) * -(-case.weight_rows // columns)
+    return -(-tiles // (SMS // blocks)) * columns * (1 + 32 / (columns // blocks))
+
+
+def constants(case: LinearCase, tile: Tile) -> dict[str, Any]:
+    """The macros of blackwell.cu for a case."""
+    scales = {None: 0, "block32": 0, "row": 2}.get(case.scales, 1)  # NVFP4 has one for the tensor as well
+    return {
+        "KIND": tile.kind, "OUT": C_TYPES[case.dtype], "EPILOGUE": EPILOGUES[case.epilogue], "SCALES": scales,
+        "BN": tile.columns, "BLOCKS": tile.blocks, "STAGES": tile.stages, "PARAMS_BYTES": PARAMS.itemsize,
+        "SHARED_BYTES": tile.shared_bytes,
+    }  # fmt: skip

@@ -1,0 +1,65 @@
+"""A step's failure costs that step alone, and a second call goes on where the first one stopped."""
+
+import os
+import time
+
+from kernels.bring_up.steps import Outcome, Step, outcome, run_steps, stopped
+
+
+def answer(value):
+    return value
+
+
+def raise_error():
+    raise ValueError("no such form")
+
+
+def die():
+    os._exit(7)
+
+
+def sleep(long):
+    time.sleep(long)
+
+
+def step(name, work, seconds=60.0, **arguments):
+    return Step(f"one-{name}", f"the step {name}", work, arguments, seconds)
+
+
+def test_steps_that_fail_die_or_hang_cost_themselves_alone(tmp_path):
+    steps = [
+        step("a", answer, value=[1]),
+        step("b", raise_error),
+        step("c", die),
+        step("d", sleep, 0.2, long=60),
+        step("e", answer, value={"two": 2}),
+    ]
+    said: list[str] = []
+    assert run_steps(tmp_path, steps, time.monotonic() + 120, said.append) == []
+    assert [outcome(tmp_path, each.name).found for each in steps] == [[1], None, None, None, {"two": 2}]
+    assert stopped(tmp_path) == {
+        "the step b": "ValueError: no such form",
+        "the step c": "Its process ended with code 7.",
+        "the step d": "It took more than 0 s.",
+    }
+    assert len(said) == 5
+
+
+def test_a_second_call_does_only_what_is_left(tmp_path):
+    steps = [step("a", answer, value=1), step("b", answer, value=2)]
+    now = time.monotonic()
+    assert run_steps(tmp_path, steps, now - 1, print) == ["the step a", "the step b"]
+    assert outcome(tmp_path, "one-a") is None
+    run_steps(tmp_path, steps[:1], now + 60, print)
+    kept = (tmp_path / "one-a.json").stat().st_mtime_ns
+    said: list[str] = []
+    assert run_steps(tmp_path, steps, time.monotonic() + 60, said.append) == []
+    assert (tmp_path / "one-a.json").stat().st_mtime_ns == kept
+    assert outcome(tmp_path, "one-b") == Outcome(2)
+    assert len(said) == 1
+
+
+def test_a_step_that_the_end_cuts_off_is_left_for_the_next_call(tmp_path):
+    steps = [step("a", sleep, long=60)]
+    assert run_steps(tmp_path, steps, time.monotonic() + 1, print) == ["the step a"]
+    assert outcome(tmp_path, "one-a") is None

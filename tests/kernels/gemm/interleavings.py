@@ -1,0 +1,262 @@
+"""A model checker for warps that meet at mbarriers: every order in which a cluster's steps can happen is tried.
+
+A run of the kernel on a CPU notes what each warp does (`blackwell_on_cpu.noted`). That run computes the right product.
+The checker lets warps, copies and tensor cores take the same steps in every possible order. It proves that
+
+- every block always ends: no step waits for ever;
+- a step that reads memory never begins before the step that wrote what it reads has ended, and a step that writes never
+  begins before all steps that read or wrote there have ended, in shared memory and in TMEM. All orders then move the
+  same values as the run that was right;
+- TMEM is taken before and given back after all else.
+
+A copy runs from its issue until its bytes land, at any time; products and copies of scales run one after the other, at
+any time after their issue. A warp's steps between two waits or TMEM reads are one step here: what they arrive at or
+issue could only come later, which waits allow, and no step reads memory between them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+INIT, ARRIVE, EXPECT, WAIT, LOAD, COMMIT, PRODUCT, SCALES, READ, TAKE, FREE, FENCE, SYNC = range(13)
+Note = tuple[int, ...]
+
+SYNC_BARRIER = -1
+"""The barrier of all warps (`cluster_sync`)."""
+
+BLOCK = 1 << 20
+"""Noted places count from here in the second block."""
+
+_UNIT, _BITS = 512, 4096
+"""Bytes of shared memory that one bit of a mask stands for; bits of a block in a mask."""
+
+_TMEM, _COLUMNS, _QUARTERS = 1024, 512, 4
+"""The first bit of a block's TMEM in a mask; a bit is one column of 32 lanes."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """A step that reads or writes memory: masks, and who ends it: ("warp", warp, block), ("load", number), or
+    ("tensor", place in their order).
+    """
+
+    reads: int
+    writes: int
+    ended_by: tuple[str, int, int]
+
+
+@dataclass
+class Program:
+    """The noted steps, ready to be tried: of each warp its blocks of steps, the barriers, and what must end before."""
+
+    blocks: list[list[list[tuple[int, ...]]]]
+    barriers: list[int]
+    counts: list[int]
+    loads: list[tuple[int, int]] = field(default_factory=list)
+    tensor: list[list[int]] = field(default_factory=list)
+    """What the tensor cores do, in order: a commit arrives at barriers, all else at none."""
+    before: dict[tuple[int, int, int], list[tuple[str, int, int]]] = field(default_factory=dict)
+
+
+def shared_mask(first: int, size: int) -> int:
+    block, begin = divmod(first, BLOCK)
+    low, high = begin // _UNIT, -(-(begin + size) // _UNIT)
+    return ((1 << high) - (1 << low)) << block * _BITS
+
+
+def tmem_mask(block: int, first: int, columns: int, quarter: int | None = None) -> int:
+    mask = 0
+    for each in range(_QUARTERS) if quarter is None else (quarter,):
+        mask |= ((1 << first + columns) - (1 << first)) << _TMEM + each * _COLUMNS
+    return mask << block * _BITS
+
+
+def memory(note: Note, warps: int) -> tuple[int, int]:
+    """The masks that a noted step reads and writes. A block has so many warps."""
+    warp, step, a, b, c, d, e, f = note
+    block = warp // warps
+    if step == LOAD:
+        return 0, shared_mask(c, b)
+    if step == PRODUCT:
+        scales = tmem_mask(block, e, 4) | tmem_mask(block, f, d // 32) if e >= 0 else 0
+        together = range(2) if e < 0 and f == 2 else (block,)
+        reads = writes = 0
+        for each in together:
+            reads |= shared_mask(each * BLOCK + a % BLOCK // 1024 * 1024, 128 * 128)
+            reads |= shared_mask(each * BLOCK + b // 1024 * 1024, d // len(together) * 128)
+            writes |= tmem_mask(each, c, d)
+        return reads | scales, writes
+    if step == SCALES:
+        return shared_mask(a, _UNIT), tmem_mask(block, b, 4)
+    if step == READ:
+        return tmem_mask(block, a, 32, warp % warps % 4), 0
+    return 0, tmem_mask(block, 0, _COLUMNS) if step in (TAKE, FREE) else 0
+
+
+def program(notes: list[Note]) -> Program:
+    """What `noted` returned as a program. Steps that touch the same memory are ordered as they were noted."""
+    warps = max(note[0] for note in notes) + 1
+    inits = {note[2]: note[3] for note in notes if note[1] == INIT}
+    of_a_block = warps // (max(inits) // BLOCK + 1)
+    made = Program([[[]] for _ in range(warps)], [SYNC_BARRIER, *inits], [warps, *inits.values()])
+    number = {address: i for i, address in enumerate(made.barriers)}
+    done: list[Access] = []
+    syncs = [0] * warps
+    for note in notes:
+        warp, step, a, b = note[:4]
+        mine = made.blocks[warp]
+        if step in (INIT, FENCE):
+            continue
+        if step in (WAIT, TAKE, FREE) or (step == READ and not (mine[-1] and mine[-1][-1][0] == READ)):
+            mine.append([])
+        here = (warp, len(mine) - 1, len(mine[-1]))
+        if step == SYNC:
+            mine[-1].append((ARRIVE, 0, 0))
+            mine.append([(WAIT, 0, syncs[warp] % 2)])
+            syncs[warp] += 1
+            continue
+        reads, writes = memory(note, of_a_block)
+        if step in (PRODUCT, SCALES, COMMIT):
+            ended = ("tensor", len(made.tensor), 0)
+            at = [a] if b < 2 else [a % BLOCK + block * BLOCK for block in range(b)]
+            made.tensor.append([number[each] for each in at] if step == COMMIT else [])
+        elif step == LOAD:
+            ended = ("load", len(made.loads), 0)
+            made.loads.append((number[a], b))
+        else:
+            ended = ("warp", here[0], here[1])
+        if reads or writes:
+            made.before[here] = [
+                each.ended_by
+                for each in done
+                if each.writes & (reads | writes) or each.reads & writes
+                if not (ended[0] == each.ended_by[0] == "tensor" or each.ended_by[:2] == ended[:2] == ("warp", warp))
+            ]
+            done.append(Access(reads, writes, ended))
+        which = number[a] if step in (ARRIVE, EXPECT, WAIT, COMMIT) else ended[1] if step == LOAD else 0
+        mine[-1].append((step, which, b))
+    return made
+
+
+Barrier = tuple[int, int, int]
+"""Parity of the phase, arrivals that it still waits for, bytes that are announced and have not landed."""
+
+State = tuple[tuple[int, ...], int, int, int, tuple[Barrier, ...]]
+"""Blocks done by each warp, loads issued and landed (bits), tensor steps issued and done (as one number), barriers."""
+
+
+class Broken(Exception):
+    """An order in which the kernel is wrong."""
+
+
+def check(made: Program, most: int = 400_000) -> int:
+    """Tries every order, and returns how many states there are. Raises Broken for the first wrong one."""
+    start: State = ((0,) * len(made.blocks), 0, 0, 0, tuple((0, count, 0) for count in made.counts))
+    seen, waiting = {start}, [start]
+    alike = list(_alike(made))
+    while waiting:
+        state = waiting.pop()
+        found = False
+        for each in _steps(made, state):
+            at: list[int] = []
+            for first, end in alike:
+                at += sorted(each[0][first:end])
+            found, after = True, (tuple(at), *each[1:])
+            if after not in seen:
+                seen.add(after)
+                waiting.append(after)
+        if not found and not _ended(made, state):
+            raise Broken(f"all wait for each other, at blocks {state[0]}")
+        if len(seen) > most:
+            raise RuntimeError(f"more than {most} states")
+    return len(seen)
+
+
+def _alike(made: Program) -> Iterator[tuple[int, int]]:
+    """The first and the last warp (exclusive) of those that follow each other and take the same steps, each on its own
+    lanes of TMEM: the epilogue's of a block. They can be exchanged, so of the states that differ by that only, one is
+    tried.
+    """
+    first = 0
+    for warp in range(1, len(made.blocks) + 1):
+        if warp == len(made.blocks) or made.blocks[warp] != made.blocks[first]:
+            yield first, warp
+            first = warp
+
+
+def _ended(made: Program, state: State) -> bool:
+    at, issued, landed, tensor, _ = state
+    if any(done < len(blocks) for done, blocks in zip(at, made.blocks, strict=True)):
+        return False
+    if issued != landed or tensor // 65_536 != tensor % 65_536:
+        raise Broken("the block ends before its copies and products")
+    return True
+
+
+def _steps(made: Program, state: State) -> Iterator[State]:
+    """The states that one step leads to."""
+    at, issued, landed, tensor, barriers = state
+    for warp, done in enumerate(at):
+        if done < len(made.blocks[warp]):
+            after = _block(made, state, warp, done)
+            if after is not None:
+                yield after
+    for load, (barrier, size) in enumerate(made.loads):
+        if issued >> load & 1 and not landed >> load & 1:
+            changed = list(barriers)
+            _settle(changed, made, barrier, 0, -size)
+            yield at, issued, landed | 1 << load, tensor, tuple(changed)
+    ready, head = divmod(tensor, 65_536)
+    if head < ready:
+        changed = list(barriers)
+        for barrier in made.tensor[head]:
+            _settle(changed, made, barrier, 1, 0)
+        yield at, issued, landed, tensor + 1, tuple(changed)
+
+
+def _block(made: Program, state: State, warp: int, done: int) -> State | None:
+    """The state after a warp's next block; None while it waits."""
+    at, issued, landed, tensor, barriers = state
+    changed = list(barriers)
+    for place, (step, value, extra) in enumerate(made.blocks[warp][done]):
+        if step == WAIT and changed[value][0] == extra:
+            return None
+        for kind, first, second in made.before.get((warp, done, place), ()):
+            ended = {
+                "warp": at[first] > second if kind == "warp" else False,
+                "load": bool(landed >> first & 1),
+                "tensor": tensor % 65_536 > first,
+            }[kind]
+            if not ended:
+                raise Broken(f"warp {warp}, block {done}: {kind} {first} still uses the memory of step {step}")
+        if step in (ARRIVE, EXPECT):
+            _settle(changed, made, value, 1, extra if step == EXPECT else 0)
+        elif step == LOAD:
+            issued |= 1 << value
+        elif step in (PRODUCT, SCALES, COMMIT):
+            tensor += 65_536
+    return (*at[:warp], done + 1, *at[warp + 1 :]), issued, landed, tensor, tuple(changed)
+
+
+def _settle(barriers: list[Barrier], made: Program, which: int, arrivals: int, size: int) -> None:
+    parity, missing, pending = barriers[which]
+    missing, pending = missing - arrivals, pending + size
+    if missing < 0:
+        raise Broken(f"barrier {which} counts more arrivals than a phase has")
+    barriers[which] = (parity ^ 1, made.counts[which], 0) if missing == pending == 0 else (parity, missing, pending)
+
+
+def unfenced(notes: list[Note]) -> list[str]:
+    """Where a warp issues products or reads TMEM after a wait without a fence, or arrives after reading without one."""
+    found, stale, reading = [], set[int](), set[int]()
+    for warp, step, a, *_ in notes:
+        if step in (WAIT, SYNC):
+            stale.add(warp)
+        if step == FENCE:
+            (stale if a else reading).discard(warp)
+        if step in (PRODUCT, SCALES, READ) and warp in stale:
+            found.append(f"warp {warp}: step {step} after a wait without a fence")
+        if step == READ:
+            reading.add(warp)
+        if step in (ARRIVE, SYNC) and warp in reading:
+            found.append(f"warp {warp} arrives after reading TMEM without a fence")
+    return found

@@ -1,0 +1,56 @@
+"""gemm_blackwell as machine code of sm_100a: no spills, the instructions expected, budgets kept. It never ran."""
+
+import re
+from typing import Any
+
+import pytest
+
+from kernels.cuda.occupancy import SHARED_MOST
+from kernels.gemm.blackwell_call import SOURCE
+from kernels.gemm.blackwell_plan import ARCHITECTURE, THREADS, TMEM_COLUMNS, constants, space, tile_of
+from kernels.ops import LinearCase
+from tests.kernels.compiling import resources, sass
+
+REGISTERS = 65_536
+"""Registers of an SM: CUDA C++ Programming Guide, *Technical Specifications per Compute Capability*."""
+
+KINDS: dict[str, tuple[dict[str, Any], str, int]] = {
+    "bf16": ({}, "UTCHMMA", 0),
+    "fp16": ({"dtype": "fp16", "weights": "fp16"}, "UTCHMMA", 0),
+    "fp8": ({"weights": "fp8", "scales": "row"}, "UTCQMMA", 0),
+    "mxfp8": ({"weights": "fp8", "scales": "block32"}, "UTCQMMA", 3),
+    "nvfp4": ({"weights": "nvfp4", "scales": "block16"}, "UTCOMMA.4X", 12),
+}
+"""Fields of a case; the instruction of its products; copies of scales to TMEM in a stage of 256 columns."""
+
+
+def case(fields: dict[str, Any]) -> LinearCase:
+    return LinearCase(**{"m": 4096, "n": 4096, "k": 4096} | fields)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_compiles_to_the_instructions_of_the_fifth_generation(kind: str) -> None:
+    fields, product, copies = KINDS[kind]
+    shape = case(fields | {"epilogue": {"fp8": "swiglu", "fp16": "bias"}.get(kind, "residual")})
+    pair = kind in ("bf16", "fp8")
+    tile = tile_of(shape, {"columns": 256, "pair": pair})
+    log, code = sass(SOURCE, constants(shape, tile), ARCHITECTURE)
+    found = resources(log)
+    assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
+    assert found.registers * THREADS <= REGISTERS
+    names = re.findall(r"/\*[0-9a-f]{4,}\*/ +(?:@!?U?P\w+ )?([A-Z][\w.]*)", code)
+    assert names.count(product + pair * ".2CTA") == 4, "four instructions of 32 bytes of K a stage"
+    assert sum(name.startswith("UTCCP") for name in names) == copies
+    assert names.count("UTCBAR" + pair * ".2CTA.MULTICAST") == 2, "commits: to empty and to summed"
+    assert {"UTMALDG.2D" + pair * ".2CTA", "UTMASTG.2D", "LDTM.x32"} <= set(names)
+    assert ("UBLKCP.S.G" in names) == (copies > 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shared_memory_and_tmem_are_within_budget(kind: str) -> None:
+    for params in space(shape := case(KINDS[kind][0])):
+        tile = tile_of(shape, params)
+        assert tile.shared_bytes <= SHARED_MOST
+        assert tile.tmem_columns <= TMEM_COLUMNS
+        with pytest.raises(ValueError, match="leave no room"):
+            tile_of(shape, params | {"stages": tile.stages + 1})

@@ -1,0 +1,186 @@
+"""gemm_blackwell's barriers and TMEM in every order of events; each planted mistake is found."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+
+from kernels.gemm.blackwell_plan import tile_of
+from kernels.ops import LinearCase
+from kernels.proof import inputs
+from tests.kernels.gemm.blackwell_on_cpu import noted
+from tests.kernels.gemm.interleavings import (
+    ARRIVE,
+    BLOCK,
+    COMMIT,
+    EXPECT,
+    FENCE,
+    INIT,
+    LOAD,
+    PRODUCT,
+    READ,
+    SYNC,
+    WAIT,
+    Broken,
+    Note,
+    check,
+    program,
+    unfenced,
+)
+
+STAGES = 2
+CASES: dict[str, dict[str, Any]] = {
+    "bf16, five tiles of one step, two accumulators": {"m": 640, "n": 128, "k": 64},
+    "bf16, three tiles of two steps": {"m": 384, "n": 128, "k": 128},
+    "NVFP4, two tiles of two steps": {"m": 256, "n": 128, "k": 512, "weights": "nvfp4", "scales": "block16"},
+    "a pair of blocks, three tiles each": {"m": 768, "n": 128, "k": 64},
+}
+FIRST, _, _, PAIR = CASES
+
+
+@cache
+def notes(name: str) -> list[Note]:
+    case = LinearCase(**CASES[name])
+    tile = tile_of(case, {"columns": 128, "stages": STAGES, "pair": name == PAIR})
+    found = noted(case, tile, inputs.draw(case, "cpu", 1))
+    return one_warp_of_each_epilogue(found) if name == PAIR else found
+
+
+def one_warp_of_each_epilogue(made: list[Note]) -> list[Note]:
+    """Of two blocks the first epilogue warp each: the four do not meet each other, and states would be too many."""
+    kept = [0, 4, 5, 6, 10, 11]
+    left = [(kept.index(each[0]), *each[1:]) for each in made if each[0] in kept]
+    return [(*each[:3], 2, *each[4:]) if each[1] == INIT and each[3] == 8 else each for each in left]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_order_of_events_is_wrong(name: str) -> None:
+    assert check(program(notes(name))) > 1000, "orders were tried"
+    assert not unfenced(notes(name))
+
+
+Change = Callable[[list[Note]], list[Note]]
+
+
+def barrier(note: Note, made: list[Note]) -> str:
+    """The name of the barrier that a step is about, by the order in which the kernel makes them."""
+    about = note[1] in (INIT, ARRIVE, EXPECT, WAIT, LOAD, COMMIT)
+    inits = [each[2] for each in made if each[1] == INIT and each[2] < BLOCK]
+    place = inits.index(note[2] % BLOCK) if about else -1
+    return "" if not about else ("full", "empty", "summed", "drained")[place % 2 + (2 if place >= 2 * STAGES else 0)]
+
+
+def without(step: int, name: str) -> Change:
+    return lambda made: [each for each in made if not (each[1] == step and barrier(each, made) == name)]
+
+
+def with_value(step: int, name: str, change: Callable[[int], int]) -> Change:
+    """The second value of a step, such as the parity of a wait, changed."""
+    return lambda made: [
+        (*each[:3], change(each[3]), *each[4:]) if each[1] == step and barrier(each, made) == name else each
+        for each in made
+    ]
+
+
+def earlier(step: int, name: str, than: int) -> Change:
+    """A warp takes its step right before the steps of kind `than` that it should follow."""
+
+    def changed(made: list[Note]) -> list[Note]:
+        left: list[Note] = []
+        for each in made:
+            if each[1] != step or barrier(each, made) != name:
+                left.append(each)
+                continue
+            at = len(left)
+            for back in range(len(left) - 1, -1, -1):
+                if left[back][0] == each[0] and left[back][1] == than:
+                    at = back
+                elif left[back][0] == each[0] and left[back][1] == WAIT:
+                    break
+            left.insert(at, each)
+        return left
+
+    return changed
+
+
+def one_accumulator(made: list[Note]) -> list[Note]:
+    changed = [(*each[:4], each[4] % 128, *each[5:]) if each[1] == PRODUCT else each for each in made]
+    return [(*each[:2], each[2] % 128, *each[3:]) if each[1] == READ else each for each in changed]
+
+
+def other_stage(made: list[Note]) -> list[Note]:
+    """Products of every second stage read the first one's x."""
+    return [(*each[:2], each[2] % 16_384, *each[3:]) if each[1] == PRODUCT else each for each in made]
+
+
+def without_the_last_meeting(made: list[Note]) -> list[Note]:
+    last = {each[0]: i for i, each in enumerate(made) if each[1] == SYNC}
+    return [each for i, each in enumerate(made) if i not in last.values()]
+
+
+PLANTED: dict[str, Change] = {
+    "the producer does not wait for an empty stage": without(WAIT, "empty"),
+    "products do not wait for a full stage": without(WAIT, "full"),
+    "products do not wait for a drained accumulator": without(WAIT, "drained"),
+    "the epilogue does not wait for the sums": without(WAIT, "summed"),
+    "the producer waits for the other parity": with_value(WAIT, "empty", lambda parity: 1 - parity),
+    "products wait for the other parity": with_value(WAIT, "full", lambda parity: 1 - parity),
+    "products wait for the other accumulator's parity": with_value(WAIT, "drained", lambda parity: 1 - parity),
+    "the epilogue waits for the other parity": with_value(WAIT, "summed", lambda parity: 1 - parity),
+    "parity never changes": with_value(WAIT, "summed", lambda parity: 0),
+    "stages are never released": without(COMMIT, "empty"),
+    "sums are never announced": without(COMMIT, "summed"),
+    "accumulators are never released": without(ARRIVE, "drained"),
+    "bytes are never announced": without(EXPECT, "full"),
+    "fewer bytes are announced than come": with_value(EXPECT, "full", lambda size: size - 16_384),
+    "more bytes are announced than come": with_value(EXPECT, "full", lambda size: size + 16),
+    "an accumulator counts three warps": with_value(INIT, "drained", lambda count: 3),
+    "an accumulator counts a warp more": with_value(INIT, "drained", lambda count: 5),
+    "a stage counts two arrivals": with_value(INIT, "full", lambda count: 2),
+    "a stage is released before its products": earlier(COMMIT, "empty", PRODUCT),
+    "an accumulator is released before it is read": earlier(ARRIVE, "drained", READ),
+    "two tiles share an accumulator": one_accumulator,
+    "products read another stage than they waited for": other_stage,
+    "TMEM is given back before all have read it": without_the_last_meeting,
+}
+
+
+@pytest.mark.parametrize("mistake", PLANTED)
+def test_a_planted_mistake_is_found(mistake: str) -> None:
+    changed = PLANTED[mistake](notes(FIRST))
+    assert changed != notes(FIRST)
+    with pytest.raises(Broken):
+        check(program(changed))
+
+
+def a_lost_barrier_of_the_second_block(step: int, place: int) -> Change:
+    """Without the steps on a barrier of the second block: 1 is its first empty stage, 4 its first sums."""
+
+    def changed(made: list[Note]) -> list[Note]:
+        second = [each[2] for each in made if each[1] == INIT and each[2] >= BLOCK]
+        return [each for each in made if not (each[1] == step and each[2] == second[place])]
+
+    return changed
+
+
+PLANTED_IN_A_PAIR: dict[str, Change] = {
+    "the first block does not wait for the second's copies": with_value(INIT, "full", lambda count: 1),
+    "the second block's epilogue is not waited for": with_value(INIT, "drained", lambda count: 1),
+    "a commit does not reach the second block": with_value(COMMIT, "summed", lambda blocks: 1),
+    "the second block fills a stage that is read": a_lost_barrier_of_the_second_block(WAIT, 1),
+    "the second block's epilogue does not wait": a_lost_barrier_of_the_second_block(WAIT, 4),
+}
+
+
+@pytest.mark.parametrize("mistake", PLANTED_IN_A_PAIR)
+def test_a_mistake_that_is_planted_in_a_pair_is_found(mistake: str) -> None:
+    changed = PLANTED_IN_A_PAIR[mistake](notes(PAIR))
+    assert changed != notes(PAIR)
+    with pytest.raises(Broken):
+        check(program(changed))
+
+
+@pytest.mark.parametrize("after", [0, 1], ids=["before", "after"])
+def test_a_missing_fence_is_found(after: int) -> None:
+    assert unfenced([each for each in notes(FIRST) if each[1] != FENCE or each[2] != after])

@@ -1,0 +1,105 @@
+"""gemm_blackwell run thread by thread on a CPU, its tensor cores emulated: right answers, and the bits it is told."""
+
+import ctypes
+import itertools
+from typing import Any
+
+import pytest
+import torch
+
+from kernels.gemm.blackwell_call import SOURCE
+from kernels.gemm.blackwell_plan import STAGE_VALUES, constants, tile_of
+from kernels.ops import LinearCase, reference
+from kernels.proof import inputs
+from kernels.quant import block_scaled
+from kernels.registry import variant
+from tests.kernels.gemm.blackwell_on_cpu import ENTRY, run
+from tests.kernels.on_cpu.translate import library
+
+
+@pytest.mark.parametrize(
+    ("fields", "params"),
+    [
+        ({"epilogue": "residual"}, {"columns": 256, "pair": True}),
+        ({"dtype": "fp16", "weights": "fp16", "epilogue": "bias"}, {"columns": 128, "stages": 2}),
+        ({"weights": "fp8", "scales": "row", "epilogue": "swiglu"}, {"columns": 128, "group": 1, "pair": True}),
+        ({"weights": "fp8", "scales": "block32"}, {"columns": 256}),
+        ({"weights": "nvfp4", "scales": "block16", "epilogue": "bias"}, {"columns": 128, "stages": 3}),
+        ({"weights": "nvfp4", "scales": "block16"}, {"columns": 256}),
+    ],
+    ids=str,
+)
+def test_it_computes_the_product(fields: dict[str, Any], params: dict[str, Any]) -> None:
+    """Three row tiles of which the last is short, two to six column tiles and a short last step of K, by two blocks.
+    The engines work at other moments in each run.
+    """
+    case = LinearCase(**{"m": 300, "n": 328, "k": 608} | fields)
+    given = inputs.draw(case, "cpu", 1)
+    scaled = variant("gemm_blackwell_scaled")
+    truth = reference.compute(case, scaled.rounded(case, params, given) if case.scales else given)[0]
+    for seed in (1, 2):
+        ended, y = run(case, tile_of(case, params), given, 2, seed)
+        assert ended == 0
+        assert (y.double() - truth).abs().max() <= torch.finfo(y.dtype).eps * truth.abs().max()
+
+
+FIELDS = {
+    "f16": {"sum": (4, 5), "a": (7, 9), "b": (10, 12), "n": (17, 22), "m": (24, 28)},
+    "scaled": {
+        "b_id": (4, 5), "a": (7, 9), "b": (10, 12), "n": (17, 22), "type": (23, 23), "m": (24, 28), "a_id": (29, 30),
+    },
+}  # fmt: skip
+"""Bits of the instruction descriptor: PTX ISA, tables of kind::f16 and f8f6f4, and of kind::mxf8f6f4 and mxf4nvf4."""
+
+VALUES: dict[str, tuple[str, dict[str, int]]] = {
+    "kBf16": ("f16", {"sum": 1, "a": 1, "b": 1}), "kF16": ("f16", {"sum": 1}), "kE4m3": ("f16", {"sum": 1}),
+    "kMxfp8": ("scaled", {"type": 1}), "kNvfp4": ("scaled", {"a": 1, "b": 1}),
+}  # fmt: skip
+
+
+def bits(values: dict[str, int], fields: dict[str, tuple[int, int]]) -> int:
+    """A word with these values in its fields (first and last bit)."""
+    word = 0
+    for name, value in values.items():
+        low, high = fields[name]
+        assert 0 <= value < 1 << high - low + 1
+        word |= value << low
+    return word
+
+
+def test_descriptors_have_the_bits_of_the_instruction_set() -> None:
+    shape = LinearCase(m=128, n=128, k=64, epilogue="residual")
+    told = library(SOURCE, ENTRY, constants(shape, tile_of(shape, {"columns": 256, "pair": True})))
+    told.instruction.restype = ctypes.c_uint
+    told.operand.restype = told.scales.restype = ctypes.c_ulonglong
+    shapes = itertools.product(enumerate(STAGE_VALUES), (128, 256), (128, 256), range(4))
+    for (number, kind), rows, columns, byte in shapes:
+        table, values = VALUES[kind]
+        ids = {"a_id": byte, "b_id": byte} if kind == "kMxfp8" else {}
+        wanted = bits(values | ids | {"m": rows // 16, "n": columns // 8}, FIELDS[table])
+        assert told.instruction(number, rows, columns, byte if ids else 0) == wanted, kind
+    memory = {"address": (0, 13), "stride": (32, 45), "version": (46, 48), "swizzle": (61, 63)}
+    for address in (0, 1024, 99_328, 229_376):
+        at = {"address": address // 16, "version": 1}
+        assert told.operand(address) == bits(at | {"stride": 1024 // 16, "swizzle": 2}, memory)
+        assert told.scales(address) == bits(at | {"stride": 8 * 16 // 16}, memory)
+
+
+def test_scales_lie_in_tiles_as_cublas_documents() -> None:
+    scales = torch.randint(0, 256, (300, 20), dtype=torch.uint8)
+    tiles = block_scaled.in_tiles(scales, rows=256, columns=16)
+    assert tiles.shape == (4, 8, 512)
+    for r, c in itertools.product(range(512), range(32)):
+        held = int(tiles[r // 128, c // 4, r % 32 * 16 + r % 128 // 32 * 4 + c % 4])
+        assert held == (int(scales[r, c]) if r < 300 and c < 20 else 0)
+
+
+def test_mxfp8_keeps_values_within_its_range() -> None:
+    x = torch.randn(64, 96) * torch.logspace(-30, 30, 64)[:, None]
+    x[0] = 0
+    held = block_scaled.rounded(x, "block32")
+    back = block_scaled.dequantise(held, "block32")
+    largest = x.unflatten(1, (-1, 32)).abs().amax(2).repeat_interleave(32, 1)
+    assert held.values.float().abs().max() <= 448
+    assert ((back - x).abs() <= largest / 16).all()
+    assert torch.equal(block_scaled.dequantise(block_scaled.rounded(back, "block32"), "block32"), back)

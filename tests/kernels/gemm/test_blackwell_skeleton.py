@@ -1,0 +1,76 @@
+"""gemm_blackwell without its tensor cores: it compiles for Hopper, and there its copies, barriers and stores run.
+
+`skeleton/tcgen05.cuh` takes the place of the tile layer's header: single threads play the tensor cores.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kernels.cuda.call import CudaCall
+from kernels.gemm.blackwell_call import SOURCE, BlackwellLinear
+from kernels.gemm.blackwell_plan import constants, tile_of
+from kernels.ops import LinearCase, reference
+from kernels.proof import inputs
+from kernels.registry import variant
+from tests.kernels.compiling import cubin, resources
+
+HEADERS = Path(__file__).parent / "skeleton"
+HOPPER = "sm_90a"
+BLOCKS = 2
+
+CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"epilogue": "residual"}, {"columns": 128, "stages": 3}),
+    ({"weights": "fp8", "scales": "row", "epilogue": "swiglu"}, {"columns": 128}),
+    ({"weights": "fp8", "scales": "block32", "epilogue": "bias"}, {"columns": 256}),
+    ({"weights": "nvfp4", "scales": "block16"}, {"columns": 128, "stages": 2}),
+]
+each_case = pytest.mark.parametrize(("fields", "params"), CASES, ids=str)
+
+
+def case(fields: dict[str, Any]) -> LinearCase:
+    return LinearCase(**{"m": 300, "n": 328, "k": 608} | fields)
+
+
+class Skeleton(BlackwellLinear):
+    """The call of gemm_blackwell with the kernel for Hopper, by two blocks."""
+
+    def __init__(self, shape: LinearCase, params: dict[str, Any], folder: Path) -> None:
+        import cupy
+
+        CudaCall.__init__(self)
+        self.case, self.tile = shape, tile_of(shape, params)
+        binary = folder / "skeleton.cubin"
+        binary.write_bytes(cubin(SOURCE, constants(shape, self.tile), HOPPER, HEADERS)[1])
+        self.kernel = cupy.RawModule(path=str(binary)).get_function("gemm")
+        self.kernel.max_dynamic_shared_size_bytes = self.tile.shared_bytes
+
+    def _sms(self, device: torch.device) -> int:
+        return BLOCKS
+
+
+@each_case
+def test_it_compiles_for_hopper(fields: dict[str, Any], params: dict[str, Any]) -> None:
+    shape = case(fields)
+    found = resources(cubin(SOURCE, constants(shape, tile_of(shape, params)), HOPPER, HEADERS)[0])
+    assert found.spill_stores == 0
+
+
+@pytest.mark.gpu
+@each_case
+def test_its_copies_barriers_and_stores_are_right_on_hopper(
+    fields: dict[str, Any], params: dict[str, Any], tmp_path: Path
+) -> None:
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("the skeleton is compiled for sm_90a")
+    shape = case(fields)
+    offered = variant("gemm_blackwell_scaled" if shape.scales else "gemm_blackwell")
+    given = inputs.draw(shape, "cuda", 1)
+    truth = reference.compute(shape, offered.rounded(shape, params, given))[0]
+    call = Skeleton(shape, params, tmp_path)
+    passed = shape.passed(given) | {"w": offered.pack(shape, params, given["w"])}
+    y = call(passed["x"], passed["w"], passed.get("bias"), passed.get("residual"))
+    torch.cuda.synchronize()
+    assert (y.double() - truth).abs().max() <= torch.finfo(y.dtype).eps * truth.abs().max()
