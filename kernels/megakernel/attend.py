@@ -7,6 +7,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernels.megakernel.effects import keeps_newest
 from kernels.megakernel.flagged_words import Floats, bf16, floats_of, one_value, two_floats, value_of
@@ -23,10 +24,14 @@ def splits_of(length: int, split_keys: int, most: int) -> int:
     return min(-(-length // split_keys), most)
 
 
+def _splits(sm: "Sm", b: int) -> int:
+    """The splits of the keys of one sequence."""
+    return splits_of(sm.length(b), sm.gpu.split_keys, sm.layout.splits)
+
+
 def attention(sm: "Sm", words: dict[str, int]) -> Generator[bool, None, None]:
     """Some query heads of one key-value head over one split of the keys of one sequence."""
-    length = sm.gpu.position + sm.step + 1
-    splits = splits_of(length, sm.gpu.split_keys, sm.layout.splits)
+    length, splits = sm.length(words["sequence"]), _splits(sm, words["sequence"])
     if words["split"] >= splits:
         return
     share = -(-length // splits)
@@ -37,14 +42,15 @@ def attention(sm: "Sm", words: dict[str, int]) -> Generator[bool, None, None]:
 
 def attend_to_all(sm: "Sm", words: dict[str, int]) -> Generator[bool, None, Floats]:
     """The instruction itself computes the attention's output in its columns, [batch, k_tiles * 16] bf16."""
-    shape, span = sm.shape, slice(0, sm.gpu.position + sm.step + 1)
+    shape = sm.shape
     head, heads = heads_of_columns(shape, words["k_tile"], words["k_tiles"])
     x = np.zeros((sm.layout.batch, heads, shape.head_dim), dtype=np.float32)
     for b in range(sm.layout.batch):
         for kv, first, count in groups_of(shape, head, heads):
             part = words | {"kv_head": kv, "head": first, "heads": count}
             taken = yield from _heads(sm, part, b)
-            sums, _, total = _sums(sm, words["layer"], b, kv, span, taken, keeps_newest(shape, words, kv))
+            span, keeps = slice(0, sm.length(b)), keeps_newest(shape, words, kv)
+            sums, _, total = _sums(sm, words["layer"], b, kv, span, taken, keeps)
             x[b, first - head : first - head + count] = sums / total
             yield True
     skipped = words["k_tile"] * 16 - head * shape.head_dim
@@ -53,22 +59,32 @@ def attend_to_all(sm: "Sm", words: dict[str, int]) -> Generator[bool, None, Floa
 
 def attended(sm: "Sm", words: dict[str, int]) -> Generator[bool, None, Floats]:
     """The attention's output in the instruction's columns, merged from the splits, [batch, k_tiles * 16] bf16."""
-    d, flag = sm.shape.head_dim, sm.flag(words["layer"])
-    splits = splits_of(sm.gpu.position + sm.step + 1, sm.gpu.split_keys, sm.layout.splits)
+    d = sm.shape.head_dim
     columns = np.arange(words["k_tile"] * 16, (words["k_tile"] + words["k_tiles"]) * 16)
     first, last = columns[0] // d, columns[-1] // d + 1
+    merged = []
+    for b in range(sm.layout.batch):
+        taken = yield from _taken(sm, b, slice(first, last), columns, sm.flag(words["layer"]))
+        (top, total), sums = np.moveaxis(taken[0], -1, 0), taken[1]
+        weights = np.exp2(top - top.max(axis=0))
+        share = weights / (weights * total).sum(axis=0)
+        merged.append((sums * share[:, columns // d - first]).sum(axis=0))
+    return bf16(np.stack(merged))
+
+
+def _taken(
+    sm: "Sm", b: int, heads: slice, columns: NDArray[np.int64], flag: np.uint64
+) -> Generator[bool, None, tuple[Floats, Floats]]:
+    """Of all splits of a sequence, the states [splits, heads, 2] and the sums [splits, columns]."""
+    d, pairs = sm.shape.head_dim, columns[::2] // 2
     states, sums = [], []
-    for split in range(splits):
-        state = yield from sm.take("attention_state", (slice(None), slice(first, last), split), flag)
+    for split in range(_splits(sm, b)):
+        state = yield from sm.take("attention_state", (b, heads, split), flag)
         states.append(value_of(state).view(np.float32))
-        pairs = columns[::2] // 2
-        at = (slice(None), pairs // (d // 2), split, pairs % (d // 2))
-        sums.append(floats_of((yield from sm.take("attention", at, flag))))
+        found = yield from sm.take("attention", (b, pairs // (d // 2), split, pairs % (d // 2)), flag)
+        sums.append(floats_of(found))
         yield True
-    top, total = np.stack(states)[..., 0], np.stack(states)[..., 1]
-    weights = np.exp2(top - top.max(axis=0))
-    share = weights / (weights * total).sum(axis=0)
-    return bf16((np.stack(sums) * share[:, :, columns // d - first]).sum(axis=0))
+    return np.stack(states), np.stack(sums)
 
 
 def _heads(sm: "Sm", words: dict[str, int], b: int) -> Generator[bool, None, tuple[Floats, Floats, Floats]]:
@@ -88,14 +104,14 @@ def _heads(sm: "Sm", words: dict[str, int], b: int) -> Generator[bool, None, tup
             y * weight[i] / np.sqrt((y**2).mean(axis=1, keepdims=True) + np.float32(shape.norm_eps))
             for i, y in enumerate((queries, key))
         )
-    return _rotated(sm, queries) * LOG2_E / np.sqrt(np.float32(d)), bf16(_rotated(sm, key))[0], bf16(value)
+    return _rotated(sm, queries, b) * LOG2_E / np.sqrt(np.float32(d)), bf16(_rotated(sm, key, b))[0], bf16(value)
 
 
-def _rotated(sm: "Sm", x: Floats) -> Floats:
-    """RoPE of [n, head_dim] by the position's angles; dimension i is paired with i + head_dim / 2."""
-    cosine, sine = sm.gpu.arrays["rope"][sm.gpu.position + sm.step].T
-    a, b = np.split(x, 2, axis=1)
-    return np.concatenate([a * cosine - b * sine, b * cosine + a * sine], axis=1)
+def _rotated(sm: "Sm", x: Floats, b: int) -> Floats:
+    """RoPE of [n, head_dim] by the angles of the sequence's position; dimension i is paired with i + head_dim / 2."""
+    cosine, sine = sm.gpu.arrays["rope"][sm.length(b) - 1].T
+    low, high = np.split(x, 2, axis=1)
+    return np.concatenate([low * cosine - high * sine, high * cosine + low * sine], axis=1)
 
 
 def _attend(sm: "Sm", words: dict[str, int], b: int, span: slice, q: Floats, key: Floats, value: Floats) -> None:
@@ -117,7 +133,7 @@ def _sums(
     it appends the row to the caches.
     """
     q, key, value = taken
-    newest = sm.gpu.position + sm.step
+    newest = sm.length(b) - 1
     keys, values = sm.gpu.keys[layer, b, span, kv].copy(), sm.gpu.values[layer, b, span, kv].copy()
     if span.stop == newest + 1:
         keys[-1], values[-1] = key, value

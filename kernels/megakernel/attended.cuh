@@ -49,11 +49,12 @@ __device__ __forceinline__ void publish_split(const Params& p, const Shared& s, 
 // ATTENTION of a split that has keys. Returns false when the SM has given up.
 __device__ __forceinline__ bool attend_to_split(const Params& p, Shared& s, PipelineState<STAGES>& ring,
                                                 const Instruction& in, int step) {
-  const Span span = split_span(in, p.position + step);
+  const int position = position_of(p, in.sequence, step);
+  const Span span = split_span(in, position);
   if constexpr (KEYS_IN_RING)
-    attend_from_ring(p, s, ring, in, span, p.position + step, in.sequence);
+    attend_from_ring(p, s, ring, in, span, position, in.sequence);
   else
-    attend<kTiles>(p, s, in, span, p.position + step, in.sequence);
+    attend<kTiles>(p, s, in, span, position, in.sequence);
   consumers_sync();
   mark(p, step, in.index, 2);
   publish_split(p, s, in, flag_at(step, in.layer), span, in.sequence);
@@ -85,32 +86,35 @@ struct FourMerged {
   }
 };
 
-// input = columns [in.k_tile, in.k_tile + in.k_tiles) · 16 of the attention's output, merged over the splits. A thread
-// has the words of kItems groups of 4 columns and kSplitsInFlight splits in flight together.
+// input = columns [in.k_tile, in.k_tile + in.k_tiles) · 16 of the attention's output, merged over the splits, `most` of
+// the longest sequence. A thread has the words of kItems groups of 4 columns and kSplitsInFlight splits in flight
+// together.
 template <int kItems, int kSplitsInFlight>
-__device__ __forceinline__ void load_splits(const Params& p, Shared& s, const Instruction& in, u32 flag, int splits) {
+__device__ __forceinline__ void load_splits(const Params& p, Shared& s, const Instruction& in, u32 flag, int step,
+                                            int most) {
   const int columns = in.k_tiles * 16, length = columns * BATCH;
   const u32 state = (u32)(p.attention_state - p.attention);
 #pragma unroll 1
   for (int round = threadIdx.x * 4; round - threadIdx.x % 32 * 4 < length; round += kConsumers * 4 * kItems) {
     u32 at[kItems];
-    int dim[kItems];
+    int dim[kItems], splits[kItems];
     FourMerged sum[kItems];
 #pragma unroll
     for (int n = 0; n < kItems; n++) {
       const int i = min(round + n * kConsumers * 4, length - 4), row = in.k_tile * 16 + i % columns;
       at[n] = ((i / columns) * HEADS + row / HEAD_DIM) * MAX_SPLITS;
       dim[n] = row % HEAD_DIM;
+      splits[n] = kMany && most > 1 ? splits_of(position_of(p, i / columns, step) + 1) : most;
     }
 #pragma unroll 1
-    for (int group = 0; group < splits; group += kSplitsInFlight) {
+    for (int group = 0; group < most; group += kSplitsInFlight) {
       u32 from[2 * kSplitsInFlight * kItems];
       ulonglong2 words[2 * kSplitsInFlight * kItems];
 #pragma unroll
       for (int n = 0; n < kItems; n++)
 #pragma unroll
         for (int j = 0; j < kSplitsInFlight; j++) {
-          const u32 split = at[n] + min(group + j, splits - 1);
+          const u32 split = at[n] + min(group + j, splits[n] - 1);
           from[2 * (n * kSplitsInFlight + j)] = state + split * 2;
           from[2 * (n * kSplitsInFlight + j) + 1] = (split * HEAD_DIM + dim[n]) / 2;
         }
@@ -119,7 +123,7 @@ __device__ __forceinline__ void load_splits(const Params& p, Shared& s, const In
       for (int n = 0; n < kItems; n++)
 #pragma unroll
         for (int j = 0; j < kSplitsInFlight; j++) {
-          if (group + j >= splits) break;
+          if (group + j >= splits[n]) break;
           sum[n].add(words[2 * (n * kSplitsInFlight + j)], words[2 * (n * kSplitsInFlight + j) + 1]);
         }
     }
@@ -163,8 +167,8 @@ static_assert(BATCH == 1 && OUT_INPUT <= kConsumers * 4,
 constexpr int kMergers = kConsumers / 2, kHeadLanes = HEAD_DIM / 4, kMerging = 2 * PAIRS + 2;
 constexpr int kSplitsMost = kHeadLanes < 16 ? kHeadLanes : 16, kSplitsShare = (MAX_SPLITS + kMerging - 1) / kMerging;
 constexpr int kSplitsEach = kSplitsShare < 1 ? 1 : kSplitsShare < kSplitsMost ? kSplitsShare : kSplitsMost;
-constexpr int kOutTiles = HEADS * HEAD_DIM / 16, kOutColumns = (kOutTiles + OUT_PARTIALS - 1) / OUT_PARTIALS * 16;
-constexpr bool kOutAligned = kOutTiles % OUT_PARTIALS == 0 && kOutColumns % HEAD_DIM == 0;  // no head lies in two parts
+constexpr int kOutTiles = HEADS * HEAD_DIM / 16, kOutColumns = (kOutTiles + kOutParts - 1) / kOutParts * 16;
+constexpr bool kOutAligned = kOutTiles % kOutParts == 0 && kOutColumns % HEAD_DIM == 0;  // no head lies in two parts
 constexpr bool kHalves = BATCH == 1 && kOutColumns + (kOutAligned ? 0 : HEAD_DIM - 16) <= kMergers * 4;
 static_assert(sizeof(FourMerged) * kMergers <= sizeof(ProductScratch::warp_sums),
               "the second half leaves its sums there");
@@ -235,23 +239,23 @@ __device__ __forceinline__ void load_splits_in_halves(const Params& p, Shared& s
   store_input(s, row - low, 0, sum.mean());
 }
 
-__device__ __forceinline__ void load_attended(const Params& p, Shared& s, const Instruction& in, u32 flag,
-                                              int position) {
-  constexpr bool kLong = HEADS * HEAD_DIM / OUT_PARTIALS * BATCH > kConsumers * 4;
-  const int splits = splits_of(position + 1);
+__device__ __forceinline__ void load_attended(const Params& p, Shared& s, const Instruction& in, u32 flag, int step) {
+  constexpr bool kLong = HEADS * HEAD_DIM / kOutParts * BATCH > kConsumers * 4;
+  const int splits = most_splits(p, step);
   if (BATCH > 1 && splits == 1)
-    load_splits<kLong ? 4 : 1, 1>(p, s, in, flag, splits);
+    load_splits<kLong ? 4 : 1, 1>(p, s, in, flag, step, splits);
   else if (PAIRS || (kHalves && splits > 6))
     load_splits_in_halves(p, s, in, flag, splits);
   else
-    load_splits<kLong ? 2 : 1, kLong ? 3 : 6>(p, s, in, flag, splits);
+    load_splits<kLong ? 2 : 1, kLong ? 3 : 6>(p, s, in, flag, step, splits);
 }
 
 // OUT that attends itself: its columns of the attention's output become its input.
-__device__ __forceinline__ void attend_for_input(const Params& p, Shared& s, const Instruction& in, int position) {
-  const Span span = whole_span(in, position);
+__device__ __forceinline__ void attend_for_input(const Params& p, Shared& s, const Instruction& in, int step) {
 #pragma unroll 1
   for (int b = 0; b < BATCH; b++) {
+    const int position = position_of(p, b, step);
+    const Span span = whole_span(in, position);
     if (b) consumers_sync();
 #if PAIRS
     expect_shared(s, in);

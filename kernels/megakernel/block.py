@@ -14,6 +14,7 @@ from kernels.megakernel.attend import attend_to_all, attended, attention
 from kernels.megakernel.draw import draw
 from kernels.megakernel.flagged_words import (
     COPIED,
+    EXCHANGED,
     FLAG_MASK,
     Floats,
     Words,
@@ -42,11 +43,14 @@ Steps = Generator[bool, None, Any]
 
 
 class Sm:
-    """One block: its instructions, its position in its stream of weights, its copy of the residual."""
+    """One block: its instructions, its position in its stream of weights, its copy of the residual. `everywhere` is its
+    number among the SMs of all ranks.
+    """
 
     def __init__(self, gpu: "Gpu", number: int, first: NDArray[np.int64]) -> None:
         self.gpu, self.number, self.token = gpu, number, first
         self.shape, self.layout = gpu.program.shape, gpu.program.layout
+        self.everywhere = gpu.program.rank * self.layout.sms + number
         start, arrays = int(gpu.arrays["program_start"][number]), gpu.arrays
         self.table = rows_of(arrays["program"][start : start + len(gpu.program.instructions[number])])
         self.residual = np.zeros((self.layout.batch, self.shape.hidden), dtype=np.float32)
@@ -68,6 +72,10 @@ class Sm:
                 yield from todo[words["op"]](words)
                 yield True
 
+    def length(self, b: int) -> int:
+        """The tokens of a sequence up to the one at hand."""
+        return self.gpu.positions[b] + self.step + 1
+
     # words ------------------------------------------------------------------------------------------------------------
 
     def flag(self, layer: int) -> np.uint64:
@@ -81,12 +89,13 @@ class Sm:
         return words[at].copy()
 
     def store(self, buffer: str, at: Any, words: Words) -> None:
-        for copy in range(self.layout.copies if buffer in COPIED else 1):
-            self._copy(buffer, copy)[at] = words
+        for gpu in self.gpu.group if buffer in EXCHANGED else (self.gpu,):
+            for copy in range(self.layout.copies if buffer in COPIED else 1):
+                self._copy(buffer, copy, gpu)[at] = words
         self.gpu.stores += 1
 
-    def _copy(self, buffer: str, number: int) -> Words:
-        words, copies = self.gpu.words[buffer], self.layout.copies
+    def _copy(self, buffer: str, number: int, gpu: "Gpu | None" = None) -> Words:
+        words, copies = (gpu or self.gpu).words[buffer], self.layout.copies
         length = len(words) // copies
         return words[number * length : (number + 1) * length] if buffer in COPIED else words
 
@@ -132,8 +141,8 @@ class Sm:
     def _partials(self, buffer: str, layer: int) -> range:
         """The partials of one layer; even and odd layers use different halves of `down_partials`."""
         if buffer == "out_partials":
-            return range(self.layout.out_parts)
-        return range(layer % 2 * self.layout.down_parts, (layer % 2 + 1) * self.layout.down_parts)
+            return range(self.layout.out_partials)
+        return range(layer % 2 * self.layout.down_partials, (layer % 2 + 1) * self.layout.down_partials)
 
     def _products(self, words: dict[str, int], x: Floats) -> Iterator[tuple[int, Floats]]:
         """Takes the instruction's weights from the stream, unit by unit: (row tile, [batch, 16] products)."""
@@ -192,7 +201,7 @@ class Sm:
             self.gpu.logits[self.step, :, ids] = logits.T
             best = np.maximum(best, candidates_of(logits, ids).max(axis=1))
         self.own = slice(words["tile"] * 16, min((words["tile"] + words["units"]) * 16, vocab))
-        self.store("candidates", self.number, candidate_words(best, self.flag(layer)))
+        self.store("candidates", self.everywhere, candidate_words(best, self.flag(layer)))
 
     def _publish(self) -> None:
         """The fence in the head: after it, other SMs may read the keys and values of this token."""

@@ -11,7 +11,8 @@ from typing import Any
 from kernels.megakernel import trace
 from kernels.megakernel.instructions import OP_NAMES
 from kernels.megakernel.layout import Layout
-from kernels.megakernel.program import Program, build
+from kernels.megakernel.program import Program
+from kernels.megakernel.ranks import part_of, programs
 from kernels.megakernel.shape import shape_of
 from kernels.megakernel.structure import rows_of
 from kernels.megakernel.validate import validate
@@ -95,34 +96,38 @@ def config_of(model: str) -> dict[str, Any]:
     return config  # type: ignore[no-any-return]
 
 
-def _program(options: argparse.Namespace) -> Program:
+def _programs(options: argparse.Namespace) -> list[Program]:
+    """The program of each rank."""
     layout = Layout(**{name: getattr(options, name) for name in vars(Layout())})
     for name, value in vars(layout).items():
         if isinstance(value, int) and not isinstance(value, bool) and value < 1:
             raise Refused(f"--{name.replace('_', '-')}: {value} is less than 1")
     try:
-        return build(shape_of(config_of(options.model)), layout)
+        return programs(part_of(shape_of(config_of(options.model)), layout.ranks), layout)
     except KeyError as error:
         raise Refused(f"{options.model}: config.json has no {error}") from None
 
 
 def _validate(options: argparse.Namespace) -> int:
-    program = _program(options)
+    ranks = _programs(options)
     began = time.monotonic()
-    problems = validate(program)
+    problems = validate(*ranks)
     seconds = time.monotonic() - began
     for problem in problems[:SHOWN_MOST]:
         print(problem)
     if len(problems) > SHOWN_MOST:
         print(f"… and {len(problems) - SHOWN_MOST} more")
-    count = sum(map(len, program.instructions))
+    count = sum(len(table) for program in ranks for table in program.instructions)
     what = f"{len(problems)} problems" if problems else "proven"
-    print(f"{options.model}: {count} instructions a token on {program.layout.sms} SMs: {what} ({seconds:.1f} s)")
+    layout = ranks[0].layout
+    where = f"{layout.sms} SMs" + (f" of each of {layout.ranks} GPUs" if layout.ranks > 1 else "")
+    print(f"{options.model}: {count} instructions a token on {where}: {what} ({seconds:.1f} s)")
     return 1 if problems else 0
 
 
 def _describe(options: argparse.Namespace) -> int:
-    program = _program(options)
+    """Of several ranks, the first."""
+    program = _programs(options)[0]
     shape, layout = program.shape, program.layout
     for title, part in (("shape", shape), ("layout", layout)):
         print(f"{title}: " + ", ".join(f"{name} {value}" for name, value in vars(part).items()))

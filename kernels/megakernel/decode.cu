@@ -57,9 +57,9 @@ __device__ __forceinline__ void Load::input(Prologue overlapped_prologue) const 
       });
   } else if constexpr (Which == kOut) {
     if constexpr (MAX_SPLITS)
-      load_attended(p, s, in, flag, p.position + step);
+      load_attended(p, s, in, flag, step);
     else
-      attend_for_input(p, s, in, p.position + step);
+      attend_for_input(p, s, in, step);
   } else {
     load_gated(p, s, in, flag);
   }
@@ -113,7 +113,12 @@ struct Epilogue {
     partials += ((u32)(in.partial * BATCH + b) * length + out) / 2;
 #pragma unroll
     for (int copy = 0; copy < COPIES; copy++, partials += copied)
-      if (valid && row % 2 == 0) publish(partials, two_floats(value, next, flag));
+      if (valid && row % 2 == 0) {
+        if (Which == kQkv)
+          publish(partials, two_floats(value, next, flag));
+        else
+          publish_to_all(p, partials, two_floats(value, next, flag));
+      }
   }
 };
 
@@ -129,7 +134,8 @@ __device__ __forceinline__ bool execute(const Params& p, Shared& s, PipelineStat
   if (SLICE && in.op == kAdd) {
     add_partials(p, s, in, in.partial, s.step, [] {});
   } else if (MAX_SPLITS && in.op == kAttention) {
-    if (in.split < splits_of(p.position + s.step + 1) && !attend_to_split(p, s, ring, in, s.step)) return false;
+    const int length = position_of(p, in.sequence, s.step) + 1;
+    if (in.split < splits_of(length) && !attend_to_split(p, s, ring, in, s.step)) return false;
   } else {
     u64 best = 0;
     const Instruction held = in;
@@ -146,7 +152,7 @@ __device__ __forceinline__ bool execute(const Params& p, Shared& s, PipelineStat
         best = 0;
         for (int i = threadIdx.x; i < kConsumers / 16; i += BATCH) best = larger(best, s.best[i]);
         const u32 cancel = blockIdx.x == 0 && *p.host_cancel ? 1u << 31 : 0;
-        store_candidate(p.candidates + (blockIdx.x * BATCH + threadIdx.x) * 2, best, cancel, flag);
+        store_candidate(p, p.candidates + (own_sm(p) * BATCH + threadIdx.x) * 2, best, cancel, flag);
       }
       if (threadIdx.x == 0) {
         s.head_first = in.tile * 16;
@@ -168,8 +174,8 @@ __device__ __forceinline__ bool all_stopped(const Shared& s) {
   return all;
 }
 
-// END: every SM reads all candidates, finds the same next token, and decides alike whether to continue. SM 0 writes the
-// token to the host. Returns false when the launch ends here.
+// END: every SM reads all candidates, finds the same next token, and decides alike whether to continue. SM 0 of a rank
+// writes the token to the host. Returns false when the launch ends here.
 __device__ __forceinline__ bool choose(const Params& p, Shared& s, const Instruction end) {
   const int b = threadIdx.x / 32, lane = threadIdx.x % 32, step = s.step;
   note_instruction(p, s, end.index);

@@ -12,8 +12,9 @@ from kernels.cuda.occupancy import SHARED_MOST, clusters_at_once
 from kernels.megakernel.flagged_words import COUNT_MOST, bin_words, columns_of
 from kernels.megakernel.instructions import ADD, ATTENTION, HEAD, OUT
 from kernels.megakernel.layout import EVEN_HIDDEN, Layout, groups_of, heads_of_columns
-from kernels.megakernel.program import Program, build
-from kernels.megakernel.shape import BATCH_MOST, Shape
+from kernels.megakernel.program import Program
+from kernels.megakernel.ranks import RANKS, programs
+from kernels.megakernel.shape import BATCH_MOST, ModelShape
 from kernels.megakernel.validate import check
 from kernels.megakernel.weights import FORMATS
 from kernels.ops.sampling import Sampling
@@ -45,7 +46,7 @@ POINTERS = (
     "normed", "candidates", "counts", "fault", "first_token", "forced", "logits", "host_tokens", "host_cancel",
     "trace", "touched", "residuals",
 )  # fmt: skip
-SCALARS = ("position", "count", "capacity", "trace_length", "first_made")
+SCALARS = ("count", "capacity", "trace_length", "first_made")
 STOP_TOKENS = 4
 SAMPLING = np.dtype(
     [("inverse_temperature", "f4"), ("top_p", "f4"), ("top_k", "i4"), ("stream", "u4"), ("seed", "u8")], align=True
@@ -55,11 +56,18 @@ MAPS, MAP_ALIGNMENT = ("key_map", "value_map"), 64
 _FIELDS = [
     *((name, TENSOR_MAP) for name in MAPS),
     *((name, np.uint64) for name in (*POINTERS, "timeout_ns", "logits_stride", "words")),
+    ("positions", np.int32, BATCH_MOST),
     *((name, np.int32) for name in SCALARS),
     ("stop", np.int32, STOP_TOKENS), ("sampling", SAMPLING, BATCH_MOST),
 ]  # fmt: skip
-PARAMS = np.dtype([*_FIELDS, ("rest", "u1", -np.dtype(_FIELDS, align=True).itemsize % MAP_ALIGNMENT)], align=True)
-"""`struct Params` of parameters.cuh with its padding: tensor maps come first, and its size is a multiple of theirs."""
+_OF_RANKS = [("peers", np.int64, max(RANKS) - 1), ("rank", np.int32)]
+
+
+def params_of(ranks: int) -> np.dtype:
+    """`struct Params` of parameters.cuh with its padding: tensor maps come first, its size is a multiple of theirs."""
+    fields = [*_FIELDS, *(_OF_RANKS if ranks > 1 else ())]
+    return np.dtype([*fields, ("rest", "u1", -np.dtype(fields, align=True).itemsize % MAP_ALIGNMENT)], align=True)
+
 
 RING_BOX = (32, 1, 64)
 """Rows, key-value heads and dimensions of one copy into the ring: kBoxKeys of ring_keys.cuh."""
@@ -132,13 +140,14 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "WARPS": WARPS, "PROLOGUE_CHUNKS": prologue_chunks(program, tuning),
         "STAGES": stages, "IN_FLIGHT": in_flight, "LONG_IN_FLIGHT": long, "PREFETCHED_IN_FLIGHT": ahead,
         "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": split_keys(program),
-        "OUT_PARTIALS": layout.out_parts, "DOWN_PARTIALS": layout.down_parts, "PAIRS": int(layout.pairs),
+        "RANKS": layout.ranks, "OUT_PARTIALS": layout.out_partials, "DOWN_PARTIALS": layout.down_partials,
+        "PAIRS": int(layout.pairs),
         "COPIES": layout.copies, "TRACE": int(tuning.trace), "DEBUG": int(tuning.debug), "SLICE": max(slices),
         "KEYS_IN_RING": int(layout.splits > 0 and shape.head_dim >= RING_BOX[2]),
         "WEIGHT_BITS": program.form.bits, "CHUNK_BLOCKS": layout.chunk_blocks,
         "PREFETCH_BYTES": tuning.prefetch_bytes, "PREFETCH_CYCLES": tuning.prefetch_cycles,
     } | attended  # fmt: skip
-    return found | {"PARAMS_BYTES": PARAMS.itemsize, "SHARED_BYTES": shared_bytes(found)}
+    return found | {"PARAMS_BYTES": params_of(layout.ranks).itemsize, "SHARED_BYTES": shared_bytes(found)}
 
 
 def prologue_chunks(program: Program, tuning: Tuning) -> int:
@@ -210,25 +219,24 @@ def compile_kernel(constants: dict[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class Build:
-    """A proven program, what its kernel is compiled with, and the CuPy function."""
+    """The proven programs of all ranks, and what their kernel is compiled with."""
 
-    program: Program
+    programs: list[Program]
     constants: dict[str, Any]
-    kernel: Any
 
 
-def built(shape: Shape, layout: Layout, tuning: Tuning) -> Build:
-    """The build of a layout for the current GPU; without pairs if not all of them fit on it at once.
+def built(shape: ModelShape, layout: Layout, tuning: Tuning, beside: int = 1) -> Build:
+    """The build of a layout for the current GPU, on which `beside` ranks run side by side; without pairs if not all of
+    them fit on it at once.
 
-    Raises InvalidProgram for a program that fails validation, and ValueError for one that leaves no room for a ring.
+    Raises InvalidProgram for programs that fail validation, and ValueError for some that leave no room for a ring.
     """
-    program = build(shape, layout)
-    check(program)
-    constants = defines(program, tuning)
-    kernel = compile_kernel(constants)
-    if program.layout.pairs and 2 * pairs_at_once(kernel, constants) < program.layout.sms:
-        return built(shape, replace(layout, pairs=False), tuning)
-    return Build(program, constants, kernel)
+    made = programs(shape, layout)
+    check(*made)
+    constants = defines(made[0], tuning)  # those of all ranks
+    if made[0].layout.pairs and 2 * pairs_at_once(compile_kernel(constants), constants) < beside * made[0].layout.sms:
+        return built(shape, replace(layout, pairs=False), tuning, beside)
+    return Build(made, constants)
 
 
 def pairs_at_once(kernel: Any, constants: dict[str, Any]) -> int:

@@ -41,7 +41,7 @@ def draw(sm: "Sm", best: Words) -> Generator[bool, None, Words]:
     for b, (how, search) in enumerate(zip(sampling, searches, strict=True)):
         keep = logits[b] >= search.threshold
         if not how.greedy and keep.any():
-            scores = noisy(how, logits[b, keep], ids[keep], sm.gpu.position + sm.step + 1)
+            scores = noisy(how, logits[b, keep], ids[keep], sm.length(b))
             picks[b] = candidates_of(scores, ids[keep]).max()
     flag = flag_of(sm.round)
     words = yield from exchange(sm, candidate_words(picks, flag).ravel())
@@ -54,7 +54,7 @@ def exchange(sm: "Sm", own: Words) -> Generator[bool, None, Words]:
     area, flag = area_of(sm.round), flag_of(sm.round)
     words = np.full(bin_words(sm.layout.batch), flag)
     words[: len(own)] = own
-    sm.store("counts", (area, sm.number), words)
+    sm.store("counts", (area, sm.everywhere), words)
     yield True
     words = yield from sm.take("counts", area, flag)
     sm.round += 1

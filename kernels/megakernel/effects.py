@@ -15,7 +15,7 @@ import numpy as np
 from kernels.megakernel.flagged_words import COPIED, word_shapes
 from kernels.megakernel.instructions import ADD, ATTENTION, DOWN, END, FIELDS, GATE_UP, HEAD, OUT, QKV
 from kernels.megakernel.layout import Layout, groups_of, heads_of_columns
-from kernels.megakernel.shape import Shape
+from kernels.megakernel.shape import ModelShape
 
 COLUMN = {name: i for i, name in enumerate(FIELDS)}
 TILE = 16
@@ -67,23 +67,23 @@ class Effects:
     always: bool = True
 
 
-def sizes(shape: Shape, layout: Layout) -> dict[str, int]:
-    """Blocks in each buffer."""
+def sizes(shape: ModelShape, layout: Layout) -> dict[str, int]:
+    """Blocks in each buffer of one rank."""
     hidden = shape.hidden // TILE
     return {
         "qkv": layout.copies * layout.batch * (shape.qkv_rows // TILE),
         "attention": layout.splits * layout.batch * shape.heads * (shape.head_dim // TILE),
         "attention_state": layout.splits * layout.batch * shape.heads,
-        "out_partials": layout.copies * layout.out_parts * hidden,
-        "down_partials": layout.copies * 2 * layout.down_parts * hidden,
+        "out_partials": layout.copies * layout.out_partials * hidden,
+        "down_partials": layout.copies * 2 * layout.down_partials * hidden,
         "gated": layout.copies * shape.intermediate // GATED_BLOCK,
         "normed": 2 * shape.hidden // GATED_BLOCK if layout.sliced else 0,
-        "candidates": layout.sms,
-        "counts": 2 * layout.sms,
+        "candidates": layout.all_sms,
+        "counts": 2 * layout.all_sms,
     }
 
 
-def words_of(shape: Shape, layout: Layout, access: Access) -> np.ndarray:
+def words_of(shape: ModelShape, layout: Layout, access: Access) -> np.ndarray:
     """The words of the access's blocks, of all sequences: flat indexes into the buffer, int64, ascending.
 
     They are the 8-byte words that the kernel may access, counted from the start of the buffer.
@@ -106,8 +106,10 @@ def words_of(shape: Shape, layout: Layout, access: Access) -> np.ndarray:
     return np.sort(by_block[access.blocks].ravel())
 
 
-def effects(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
-    """The effects of one instruction, given by its FIELDS, on SM `sm`: it writes every copy, and reads its own."""
+def effects(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
+    """The effects of one instruction, given by its FIELDS, on SM `sm` of all ranks' SMs: it writes every copy and
+    reads its own. Accesses are to its rank's memory; what it writes to EXCHANGED it writes into every rank's.
+    """
     one = replace(layout, copies=1)
     found, length = _OF[words["op"]](shape, one, sm, words), sizes(shape, one)
 
@@ -124,7 +126,7 @@ def _chunks(layout: Layout, words: dict[str, int]) -> int:
     return words["units"] * layout.form.chunks(words["k_tiles"])
 
 
-def _partials(shape: Shape, layout: Layout, buffer: str, layer: int) -> Access:
+def _partials(shape: ModelShape, layout: Layout, buffer: str, layer: int) -> Access:
     """All blocks that one layer writes in the buffer; even and odd layers use different halves of `down_partials`."""
     count = sizes(shape, layout)[buffer]
     if buffer != "down_partials":
@@ -138,13 +140,13 @@ def _rows(buffer: str, words: dict[str, int], tiles: int) -> tuple[Access, ...]:
     return (Access(buffer, words["layer"], first, words["units"]),) if words["units"] else ()
 
 
-def _slice(shape: Shape, layer: int, after_attention: bool, tile: int, tiles: int) -> Access:
+def _slice(shape: ModelShape, layer: int, after_attention: bool, tile: int, tiles: int) -> Access:
     """Columns of the normed residual; after attention they lie in the second half of the buffer."""
     per_tile, first = TILE // GATED_BLOCK, after_attention * (shape.hidden // GATED_BLOCK)
     return Access("normed", layer, first + tile * per_tile, tiles * per_tile)
 
 
-def _input(shape: Shape, layout: Layout, layer: int, after_attention: bool) -> tuple[tuple[Access, ...], int]:
+def _input(shape: ModelShape, layout: Layout, layer: int, after_attention: bool) -> tuple[tuple[Access, ...], int]:
     """The blocks that a product of the residual reads, and the version of the residual that it makes."""
     if layout.sliced:
         return (_slice(shape, layer, after_attention, 0, shape.hidden // TILE),), -1
@@ -153,20 +155,20 @@ def _input(shape: Shape, layout: Layout, layer: int, after_attention: bool) -> t
     return (_partials(shape, layout, "down_partials", layer - 1),) if layer else (), 2 * layer
 
 
-def _add(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
+def _add(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
     layer, after_attention, hidden = words["layer"], bool(words["partial"]), shape.hidden // TILE
     tile, tiles = words["k_tile"], words["k_tiles"]
     reads: tuple[Access, ...] = ()
     if after_attention:
-        reads = (Access("out_partials", layer, tile, tiles, layout.out_parts, hidden),)
+        reads = (Access("out_partials", layer, tile, tiles, layout.out_partials, hidden),)
     elif layer:
-        half = (layer - 1) % 2 * layout.down_parts * hidden
-        reads = (Access("down_partials", layer - 1, half + tile, tiles, layout.down_parts, hidden),)
+        half = (layer - 1) % 2 * layout.down_partials * hidden
+        reads = (Access("down_partials", layer - 1, half + tile, tiles, layout.down_partials, hidden),)
     writes = (_slice(shape, layer, after_attention, tile, tiles),)
     return Effects(reads, writes, residual=2 * layer + after_attention)
 
 
-def _qkv(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
+def _qkv(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
     layer = words["layer"]
     reads, residual = _input(shape, layout, layer, after_attention=False)
     tiles = shape.qkv_rows // TILE
@@ -174,7 +176,7 @@ def _qkv(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effect
     return Effects(reads, writes, residual=residual, chunks=_chunks(layout, words))
 
 
-def _heads(shape: Shape, layer: int, groups: list[tuple[int, int, int]], sequences: range) -> tuple[Access, ...]:
+def _heads(shape: ModelShape, layer: int, groups: list[tuple[int, int, int]], sequences: range) -> tuple[Access, ...]:
     """The rows of queries, newest keys and newest values that heads of these sequences need."""
     each, tiles, (first, head, _) = shape.head_dim // TILE, shape.qkv_rows // TILE, groups[0]
     kvs = shape.heads + first, len(groups)
@@ -183,7 +185,7 @@ def _heads(shape: Shape, layer: int, groups: list[tuple[int, int, int]], sequenc
     return tuple(Access("qkv", layer, begin + at * each, n * each, count, tiles) for at, n in rows)
 
 
-def _attention(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
+def _attention(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
     each, layer = shape.head_dim // TILE, words["layer"]
     kv, head, heads, split = (words[name] for name in ("kv_head", "head", "heads", "split"))
     sequence = words["sequence"]
@@ -199,7 +201,7 @@ def _attention(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> 
     return Effects(reads, writes, appends=place if first_of_group else (), meets=place, always=always)
 
 
-def _out(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
+def _out(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
     layer, first, count = words["layer"], words["k_tile"], words["k_tiles"]
     writes, chunks = _rows("out_partials", words, shape.hidden // TILE), _chunks(layout, words)
     head, heads = heads_of_columns(shape, first, count)
@@ -221,7 +223,7 @@ def _out(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effect
     return Effects(tuple(parts), writes, chunks=chunks)
 
 
-def keeps_newest(shape: Shape, words: dict[str, int], kv: int) -> bool:
+def keeps_newest(shape: ModelShape, words: dict[str, int], kv: int) -> bool:
     """Whether an OUT that attends keeps the key-value head's newest row: only the one with the first row and column
     does.
     """
@@ -229,27 +231,27 @@ def keeps_newest(shape: Shape, words: dict[str, int], kv: int) -> bool:
     return words["tile"] == 0 and column >= words["k_tile"]
 
 
-def _gate_up(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
+def _gate_up(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
     reads, residual = _input(shape, layout, words["layer"], after_attention=True)
     writes = _rows("gated", words | {"partial": 0}, 0)
     return Effects(reads, writes, residual=residual, chunks=_chunks(layout, words))
 
 
-def _down(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
+def _down(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
     per_tile = TILE // GATED_BLOCK
     reads = (Access("gated", words["layer"], words["k_tile"] * per_tile, words["k_tiles"] * per_tile),)
-    partial = words["layer"] % 2 * layout.down_parts + words["partial"]
+    partial = words["layer"] % 2 * layout.down_partials + words["partial"]
     writes = _rows("down_partials", words | {"partial": partial}, shape.hidden // TILE)
     return Effects(reads, writes, chunks=_chunks(layout, words))
 
 
-def _head(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
+def _head(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
     reads, residual = _input(shape, layout, words["layer"], after_attention=False)
     writes = (Access("candidates", words["layer"], sm, 1),)
     return Effects(reads, writes, residual=residual, chunks=_chunks(layout, words))
 
 
-def _end(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
+def _end(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
     reads = (_partials(shape, layout, "candidates", words["layer"]),)
     exchanges = (_partials(shape, layout, "counts", words["layer"]),)
     return Effects(reads, exchanges=exchanges, residual=-1 if layout.sliced else 2 * words["layer"] + 1)

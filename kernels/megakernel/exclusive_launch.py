@@ -7,7 +7,7 @@ before, whatever its stream and model. The host does not wait. Other processes h
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -17,14 +17,18 @@ _LAST: dict[int, torch.cuda.Event] = {}
 
 
 @contextmanager
-def exclusive_launch(device: torch.device) -> Iterator[None]:
-    """Orders its body's launch after all earlier exclusive launches on this GPU. It uses torch's current stream."""
+def exclusive_launch(device: torch.device, beside: Sequence[torch.cuda.Stream] = ()) -> Iterator[None]:
+    """Orders its body's launch after all earlier exclusive launches on this GPU. It uses torch's current stream.
+
+    A launch over several GPUs also uses the streams `beside`, of its other ranks; the body leaves the current stream
+    waiting for them.
+    """
     stream = torch.cuda.current_stream(device)
-    place = stream.device_index
     with _LOCK:
-        if place in _LAST:
-            stream.wait_event(_LAST[place])
+        for each in (stream, *beside):
+            if each.device_index in _LAST:
+                each.wait_event(_LAST[each.device_index])
         yield
         done = torch.cuda.Event()
         done.record(stream)
-        _LAST[place] = done
+        _LAST.update((each.device_index, done) for each in (stream, *beside))

@@ -23,26 +23,39 @@ __device__ __forceinline__ u64 one_value(u32 bits, u32 flag) { return (u64)bits 
 __device__ __forceinline__ u32 value_of(u64 word) { return (u32)(word >> 32); }
 __device__ __forceinline__ u32 flag_of(u64 word) { return (u32)word & 0xffffu; }
 
+// Other ranks are other GPUs.
+#if RANKS > 1
+#define WORD_SCOPE "sys"
+#else
+#define WORD_SCOPE "gpu"
+#endif
+
 #if DEBUG
 __device__ __forceinline__ void note(const u64* at, int words, bool written);  // machine.cuh
 #else
 __device__ __forceinline__ void note(const u64*, int, bool) {}
 #endif
+__device__ __forceinline__ void store_word(u64* to, u64 word) {
+  asm volatile("st.relaxed." WORD_SCOPE ".global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
+}
 __device__ __forceinline__ void publish(u64* to, u64 word) {
   note(to, 1, true);
-  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
+  store_word(to, word);
 }
 __device__ __forceinline__ ulonglong2 load_pair(const u64* from) {
   ulonglong2 words;
   note(from, 2, false);
-  asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];" : "=l"(words.x), "=l"(words.y) : "l"(from) : "memory");
+  asm volatile("ld.relaxed." WORD_SCOPE ".global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(words.x), "=l"(words.y)
+               : "l"(from)
+               : "memory");
   return words;
 }
 // Loads the pair of words again if `missed`. A predicate instead of a branch keeps all loads of a lane in flight
 // together.
 __device__ __forceinline__ void reload_if(ulonglong2& words, const u64* from, bool missed) {
   if (missed) note(from, 2, false);
-  asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%3];\n}"
+  asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p ld.relaxed." WORD_SCOPE ".global.v2.u64 {%0, %1}, [%3];\n}"
                : "+l"(words.x), "+l"(words.y)
                : "r"((u32)missed), "l"(from)
                : "memory");

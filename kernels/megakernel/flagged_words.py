@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernels.megakernel.layout import Layout
-from kernels.megakernel.shape import Shape
+from kernels.megakernel.shape import ModelShape
 
 Floats = NDArray[np.float32]
 Words = NDArray[np.uint64]
@@ -19,21 +19,23 @@ COUNT_MOST = 0xFFFF
 
 COPIED = ("qkv", "out_partials", "down_partials", "gated")
 """The buffers with `Layout.copies` copies, one after the other."""
+EXCHANGED = ("out_partials", "down_partials", "candidates", "counts")
+"""The buffers whose words an SM writes into the memory of every rank."""
 
 
-def word_shapes(shape: Shape, layout: Layout) -> dict[str, tuple[int, ...]]:
+def word_shapes(shape: ModelShape, layout: Layout) -> dict[str, tuple[int, ...]]:
     """The buffers of words, in the order and with the shapes of `Params`."""
     batch, splits, copies = layout.batch, layout.splits, layout.copies
     return {
         "qkv": (copies, batch, shape.qkv_rows // 2),
         "attention": (batch, shape.heads, splits, shape.head_dim // 2),
         "attention_state": (batch, shape.heads, splits, 2),
-        "out_partials": (copies * layout.out_parts, batch, shape.hidden // 2),
-        "down_partials": (copies * 2 * layout.down_parts, batch, shape.hidden // 2),
+        "out_partials": (copies * layout.out_partials, batch, shape.hidden // 2),
+        "down_partials": (copies * 2 * layout.down_partials, batch, shape.hidden // 2),
         "gated": (copies * shape.intermediate // 8, batch, 4),
         "normed": (2 * shape.hidden // 8 if layout.sliced else 0, batch, 4),
-        "candidates": (layout.sms, batch, 2),
-        "counts": (2, layout.sms, bin_words(batch)),
+        "candidates": (layout.all_sms, batch, 2),
+        "counts": (2, layout.all_sms, bin_words(batch)),
     }
 
 

@@ -158,7 +158,7 @@ __device__ __forceinline__ bool gemv(const Params& p, Shared& s, PipelineState<S
                                      int step, Load load, Epilogue epilogue) {
   if (in.op == kGateUp) return product<kGateUp, HIDDEN / 16, true>(p, s, ring, in, step, load, epilogue);
   if (in.op == kOut)
-    return part_product<kOut, HEADS * HEAD_DIM / 16, OUT_PARTIALS>(p, s, ring, in, step, load, epilogue);
-  if (in.op == kDown) return part_product<kDown, INTER / 16, DOWN_PARTIALS>(p, s, ring, in, step, load, epilogue);
+    return part_product<kOut, HEADS * HEAD_DIM / 16, kOutParts>(p, s, ring, in, step, load, epilogue);
+  if (in.op == kDown) return part_product<kDown, INTER / 16, kDownParts>(p, s, ring, in, step, load, epilogue);
   return product<kQkv, HIDDEN / 16, true>(p, s, ring, in, step, load, epilogue);
 }

@@ -5,7 +5,7 @@ products, keys and values to bf16; words to 24 bits; sums in another order). Thi
 share; the caller chooses the order in which they run; block.py and attend.py hold their code.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from kernels.megakernel.block import Sm
 from kernels.megakernel.flagged_words import Floats, word_shapes
 from kernels.megakernel.program import Program
+from kernels.megakernel.shape import positions_of
 from kernels.ops.sampling import Samplings, of_batch
 
 
@@ -22,50 +23,72 @@ class Deadlock(RuntimeError):
     """Every SM waits for words that no SM will write. The message names the first few SMs and their instructions."""
 
 
+Pick = Callable[[list[int]], int]
+
+
 @dataclass(frozen=True)
 class Context:
     """What precedes the first step. keys and values float32 [layers, batch, capacity, kv_heads, head_dim] hold the
-    context's, and are appended to. `first` int [batch] are the tokens at `position`.
+    context's, and are appended to. `first` int [batch] are the tokens at `position`, one for all or one for each.
     """
 
     keys: Floats
     values: Floats
     first: Any
-    position: int
+    position: int | Sequence[int]
 
 
 class Gpu:
-    """Global memory, and a block for each SM. `arrays` are those of `uploads`, as numpy (bf16 as uint16)."""
+    """Global memory, and a block for each SM. `arrays` are those of `uploads`, as numpy (bf16 as uint16).
+
+    `group` are the GPUs that run the model together, in the order of their ranks; their SMs write into each other's
+    words. `logits` are those of the rank's part of the vocabulary, and NaN elsewhere.
+    """
 
     def __init__(
         self, program: Program, arrays: dict[str, Any], context: Context, count: int, split_keys: int = 64,
         forced: NDArray[np.int64] | None = None, sampling: Samplings = None,
     ) -> None:  # fmt: skip
         self.program, self.arrays, self.keys, self.values = program, arrays, context.keys, context.values
-        self.position, self.count, self.split_keys, self.forced = context.position, count, split_keys, forced
+        self.count, self.split_keys, self.forced = count, split_keys, forced
         shape, layout = program.shape, program.layout
+        self.positions = positions_of(context.position, layout.batch)
         self.sampling = of_batch(sampling, layout.batch)
         self.words = {name: np.zeros(size, dtype=np.uint64) for name, size in word_shapes(shape, layout).items()}
         self.tokens = np.full((count, layout.batch), -1, dtype=np.int64)
         self.logits = np.full((count, layout.batch, shape.vocab), np.nan, dtype=np.float32)
-        self.stores = 0
+        self.stores, self.group = 0, [self]
         self.sms = [Sm(self, number, np.asarray(context.first)) for number in range(layout.sms)]
 
-    def run(self, pick: Callable[[list[int]], int]) -> NDArray[np.int64]:
-        """Runs all SMs to their end. `pick` chooses the next SM among those that may run. Returns tokens [count,
-        batch].
+    def run(self, pick: Pick) -> NDArray[np.int64]:
+        """Runs the SMs of a single GPU to their end; see `run`."""
+        return run([self], pick)
 
-        Raises Deadlock.
-        """
-        running = {sm.number: sm.run() for sm in self.sms}
-        seen = dict.fromkeys(running, -1)  # the number of stores when the SM last found nothing new
-        while running:
-            able = [number for number in running if seen[number] != self.stores]
-            if not able:
-                raise Deadlock("; ".join(f"SM {n} waits in {self.sms[n].at}" for n in list(running)[:3]))
-            number, stores = pick(able), self.stores
-            try:
-                seen[number] = -1 if next(running[number]) else stores
-            except StopIteration:
-                del running[number]
-        return self.tokens
+
+def run(gpus: Sequence[Gpu], pick: Pick) -> NDArray[np.int64]:
+    """Runs all SMs of all ranks to their end. `pick` chooses the next SM among those that may run, by its number among
+    all ranks' SMs. Returns the tokens [count, batch] that rank 0 chose.
+
+    Raises Deadlock.
+    """
+    for gpu in gpus:
+        gpu.group = list(gpus)
+    sms = {sm.everywhere: sm for gpu in gpus for sm in gpu.sms}
+    running = {number: sm.run() for number, sm in sms.items()}
+    seen = dict.fromkeys(running, -1)  # the number of stores when the SM last found nothing new
+    while running:
+        done = sum(gpu.stores for gpu in gpus)
+        able = [number for number in running if seen[number] != done]
+        if not able:
+            raise Deadlock("; ".join(f"{_name(sms[n])} waits in {sms[n].at}" for n in list(running)[:3]))
+        number = pick(able)
+        try:
+            seen[number] = -1 if next(running[number]) else done
+        except StopIteration:
+            del running[number]
+    return gpus[0].tokens
+
+
+def _name(sm: Sm) -> str:
+    gpu = sm.gpu.program
+    return f"GPU {gpu.rank}, SM {sm.number}" if gpu.layout.ranks > 1 else f"SM {sm.number}"

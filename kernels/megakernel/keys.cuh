@@ -10,6 +10,14 @@ __device__ __forceinline__ int splits_of(int length) {
   return wanted < MAX_SPLITS ? wanted : MAX_SPLITS;
 }
 
+// The splits of the longest sequence.
+__device__ __forceinline__ int most_splits(const Params& p, int step) {
+  int longest = position_of(p, 0, step);
+#pragma unroll
+  for (int b = 1; b < BATCH; b++) longest = max(longest, position_of(p, b, step));
+  return splits_of(longest + 1);
+}
+
 // The heads and keys of one instruction.
 struct Span {
   int head, heads;  // query heads [head, head + heads)
@@ -86,10 +94,11 @@ __device__ __forceinline__ void take_row(const __nv_bfloat16* row, int lane, u32
 constexpr int kRowsOfSm = 16;
 __device__ __forceinline__ void prefetch_rows_l2(const Params& p, int layer) {
   if (KEYS_IN_RING || threadIdx.x != kConsumers - 32) return;
-  const int first = blockIdx.x * kRowsOfSm, rows = min(p.position - first, kRowsOfSm);
-  if (rows <= 0) return;
+  const int first = blockIdx.x * kRowsOfSm;
 #pragma unroll 1
   for (int b = 0; b < BATCH; b++) {
+    const int rows = min(position_of(p, b, 0) - first, kRowsOfSm);
+    if (rows <= 0) continue;
     const size_t from = (((size_t)layer * BATCH + b) * p.capacity + first) * KV_HEADS * HEAD_DIM;
     bulk_prefetch_l2(p.k_cache + from, rows * KV_HEADS * HEAD_DIM * 2);
     bulk_prefetch_l2(p.v_cache + from, rows * KV_HEADS * HEAD_DIM * 2);

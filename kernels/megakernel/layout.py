@@ -7,7 +7,7 @@ import itertools
 from dataclasses import dataclass, replace
 
 from kernels.megakernel.instructions import DOWN, GATE_UP, HEAD, OUT, QKV
-from kernels.megakernel.shape import Shape
+from kernels.megakernel.shape import ModelShape
 from kernels.megakernel.weights import CHUNK_BLOCKS, Format, fitting_chunk, format_of
 
 HEADS_MOST = 8
@@ -45,6 +45,7 @@ class Layout:
     - `pairs`: SMs 2i and 2i + 1 have the same columns of OUT, and share the keys or the splits of these columns.
     - `copies`: how many copies of its words a product publishes; SM i reads copy i % copies.
     - `chunk_blocks`: the blocks of a chunk of weights.
+    - `ranks`: the GPUs that run the model together (ranks.py); all other fields are one GPU's.
     """
 
     sms: int = 132
@@ -58,6 +59,22 @@ class Layout:
     pairs: bool = False
     copies: int = 1
     chunk_blocks: int = CHUNK_BLOCKS
+    ranks: int = 1
+
+    @property
+    def all_sms(self) -> int:
+        """The SMs of all ranks."""
+        return self.ranks * self.sms
+
+    @property
+    def out_partials(self) -> int:
+        """The partials of OUT that a reader adds up, of all ranks."""
+        return self.ranks * self.out_parts
+
+    @property
+    def down_partials(self) -> int:
+        """The same of DOWN."""
+        return self.ranks * self.down_parts
 
     @property
     def form(self) -> Format:
@@ -65,7 +82,7 @@ class Layout:
         return replace(format_of(self.weights), chunk_blocks=self.chunk_blocks)
 
 
-def fitted(shape: Shape, layout: Layout) -> Layout:
+def fitted(shape: ModelShape, layout: Layout) -> Layout:
     """The layout within its limits: at most one SM for each 8 gate and up rows, and at most as many column parts as SMs
     or column tiles. Pairs and copies are dropped where the layout cannot have them.
 
@@ -84,8 +101,11 @@ def fitted(shape: Shape, layout: Layout) -> Layout:
     return fit if can_copy(shape, fit) else replace(fit, copies=1)
 
 
-def default_layout(shape: Shape, batch: int = 1, capacity: int = 0, weights: str = "bf16", sms: int = 132) -> Layout:
-    """The layout for a context of up to `capacity` tokens on a GPU of `sms` SMs.
+def default_layout(
+    shape: ModelShape, batch: int = 1, capacity: int = 0, weights: str = "bf16", sms: int = 132, ranks: int = 1
+) -> Layout:
+    """The layout for a context of up to `capacity` tokens on a GPU of `sms` SMs, or on `ranks` of them, of whose model
+    each has the part `shape`. The ranks together have about as many column parts as one GPU would.
 
     - One sequence, short context: OUT attends by itself, if one SM can read so many keys in time. Every SM with columns
       of a head then repeats the work, which takes less time than publishing one SM's result. Neighbours share the keys.
@@ -103,12 +123,13 @@ def default_layout(shape: Shape, batch: int = 1, capacity: int = 0, weights: str
     if batch == 1 and weights == "bf16" and shape.hidden % EVEN_HIDDEN == 0:
         sms = min(sms, EVEN_SMS)
     long = capacity > SHORT_CONTEXT
-    layout = Layout(sms, batch, out_parts=LONG_OUT_PARTS, down_parts=_down_parts(shape, batch, sms), weights=weights)
+    layout = Layout(sms, batch, out_parts=max(1, LONG_OUT_PARTS // ranks), weights=weights, ranks=ranks)
+    layout = replace(layout, down_parts=_down_parts(shape, layout))
     if batch == 1:
         copies = COPIES_DEFAULT if shape.hidden <= SMALL_HIDDEN else 1
-        attending = replace(layout, splits=0, out_parts=_attending_parts(shape), pairs=True, copies=copies)
+        attending = replace(layout, splits=0, out_parts=_attending_parts(shape, ranks), pairs=True, copies=copies)
         attending = fitted(shape, replace(attending, chunk_blocks=fitting_chunk(weights, shape.hidden // 16)))
-        few = shape.kv_heads * shape.head_dim <= ATTENDED_COLUMNS_MOST * ATTENDING_PARTS
+        few = shape.kv_heads * shape.head_dim <= ATTENDED_COLUMNS_MOST * max(1, ATTENDING_PARTS // ranks)
         if not long and few and can_attend(shape, attending):
             return attending
     heads = HEADS_DEFAULT if long else max(1, min(HEADS_DEFAULT, -(-batch * shape.heads // sms)))
@@ -117,7 +138,7 @@ def default_layout(shape: Shape, batch: int = 1, capacity: int = 0, weights: str
     return _reading_once(shape, layout) if batch == 1 and capacity > WHOLE_CONTEXT else layout
 
 
-def _reading_once(shape: Shape, layout: Layout) -> Layout:
+def _reading_once(shape: ModelShape, layout: Layout) -> Layout:
     """The layout with all query heads of a key-value head in an attention instruction: its keys are read once."""
     whole = replace(layout, heads=max(layout.heads, min(HEADS_MOST, shape.heads // shape.kv_heads)), splits=1)
     splits = max(1, layout.sms // len(attention_work(shape, whole)))
@@ -127,17 +148,17 @@ def _reading_once(shape: Shape, layout: Layout) -> Layout:
     return shared if shared.pairs else layout
 
 
-def _attending_parts(shape: Shape) -> int:
+def _attending_parts(shape: ModelShape, ranks: int) -> int:
     """The number of column parts of an OUT that attends.
 
     Twice the default if partials are short and an SM would otherwise have two key-value heads of 128 dimensions, which
     would take two passes over their keys.
     """
-    two = shape.head_dim == 128 and shape.kv_heads > ATTENDING_PARTS
-    return 2 * ATTENDING_PARTS if two and shape.hidden <= ONE_PASS_HIDDEN else ATTENDING_PARTS
+    two = shape.head_dim == 128 and shape.kv_heads * ranks > ATTENDING_PARTS
+    return max(1, (2 * ATTENDING_PARTS if two and shape.hidden <= ONE_PASS_HIDDEN else ATTENDING_PARTS) // ranks)
 
 
-def _down_parts(shape: Shape, batch: int, sms: int) -> int:
+def _down_parts(shape: ModelShape, layout: Layout) -> int:
     """The number of column parts of `down`.
 
     More parts mean fewer chunks of weights for the busiest SM and fewer gated values for it to read, which must fit
@@ -145,25 +166,26 @@ def _down_parts(shape: Shape, batch: int, sms: int) -> int:
     chunk, reading it in slices as half a chunk, and 4 KB of gated values as one chunk. In a small model a partial costs
     less than the gated values.
     """
+    batch, sms = layout.batch, layout.sms
     if batch == 1 and shape.hidden <= SMALL_HIDDEN:
-        return SMALL_DOWN_PARTS
+        return max(1, SMALL_DOWN_PARTS // layout.ranks)
     tiles, kilobytes = shape.hidden // 16, 2 * batch * shape.intermediate / 1024
 
     def cost(parts: int) -> tuple[bool, float]:
         chunks = -(-tiles * parts // sms) * (shape.intermediate / 16 / parts / 32)
-        partials = parts if batch == 1 else parts / 2
+        partials = layout.ranks * (parts if batch == 1 else parts / 2)
         return kilobytes / parts > GATED_KILOBYTES_MOST, chunks + partials + kilobytes / 4 / parts
 
     return min((1, 2, 4, 8, 16), key=cost)
 
 
-def heads_of_columns(shape: Shape, k_tile: int, k_tiles: int) -> tuple[int, int]:
+def heads_of_columns(shape: ModelShape, k_tile: int, k_tiles: int) -> tuple[int, int]:
     """(first query head, query heads) that have columns of OUT among these column tiles."""
     first, last = k_tile * 16 // shape.head_dim, ((k_tile + k_tiles) * 16 - 1) // shape.head_dim
     return first, last - first + 1
 
 
-def groups_of(shape: Shape, head: int, heads: int) -> list[tuple[int, int, int]]:
+def groups_of(shape: ModelShape, head: int, heads: int) -> list[tuple[int, int, int]]:
     """(kv_head, first query head, query heads) of each key-value head of the query heads [head, head + heads)."""
     group = shape.heads // shape.kv_heads
     return [
@@ -172,7 +194,7 @@ def groups_of(shape: Shape, head: int, heads: int) -> list[tuple[int, int, int]]
     ]
 
 
-def can_attend(shape: Shape, layout: Layout) -> bool:
+def can_attend(shape: ModelShape, layout: Layout) -> bool:
     """Whether OUT, divided as `layout` says, has few enough heads in its columns to attend by itself."""
     columns = shape.heads * shape.head_dim // 16
     cuts = [round(part * columns / layout.out_parts) for part in range(layout.out_parts + 1)]
@@ -180,7 +202,7 @@ def can_attend(shape: Shape, layout: Layout) -> bool:
     return all(len(part) <= GROUPS_MOST and all(n <= HEADS_MOST for *_, n in part) for part in parts)
 
 
-def can_pair(shape: Shape, layout: Layout) -> bool:
+def can_pair(shape: ModelShape, layout: Layout) -> bool:
     """Whether SMs can share OUT's keys, or its splits: each has a partner and row tiles, and few enough columns."""
     if layout.batch > 1 or layout.sms % 2 or layout.sms < 2 * layout.out_parts:
         return False
@@ -193,9 +215,11 @@ def can_pair(shape: Shape, layout: Layout) -> bool:
     return all(units and k_tiles * 16 <= SHARED_COLUMNS_MOST for _, units, _, k_tiles, _ in found)
 
 
-def can_copy(shape: Shape, layout: Layout) -> bool:
-    """Whether each copy has a reader, for any rotation: an SM in each part of DOWN, and of OUT where OUT attends."""
-    if layout.splits or layout.batch > 1 or layout.sms % layout.copies:
+def can_copy(shape: ModelShape, layout: Layout) -> bool:
+    """Whether each copy has a reader, for any rotation: an SM in each part of DOWN, and of OUT where OUT attends. Ranks
+    write into each other's memory, once.
+    """
+    if layout.splits or layout.batch > 1 or layout.ranks > 1 or layout.sms % layout.copies:
         return False
     for op, together in ((OUT, 2 if layout.pairs else 1), (DOWN, 1)):
         found = shares(*products(shape, layout)[op], layout.sms, 0, together)
@@ -227,8 +251,8 @@ def shares(
     return assigned
 
 
-def products(shape: Shape, layout: Layout) -> dict[int, tuple[int, int, int]]:
-    """Row tiles, column tiles and column parts of each product."""
+def products(shape: ModelShape, layout: Layout) -> dict[int, tuple[int, int, int]]:
+    """Row tiles, column tiles and column parts of each product; HEAD's row tiles are those of all ranks."""
     k = shape.hidden // 16
     return {
         QKV: (shape.qkv_rows // 16, k, 1),
@@ -239,7 +263,13 @@ def products(shape: Shape, layout: Layout) -> dict[int, tuple[int, int, int]]:
     }
 
 
-def attention_work(shape: Shape, layout: Layout) -> list[dict[str, int]]:
+def head_tiles(shape: ModelShape, layout: Layout, rank: int) -> range:
+    """The row tiles of HEAD that a rank multiplies: its part of the vocabulary."""
+    tiles = products(shape, layout)[HEAD][0]
+    return range(tiles * rank // layout.ranks, tiles * (rank + 1) // layout.ranks)
+
+
+def attention_work(shape: ModelShape, layout: Layout) -> list[dict[str, int]]:
     """The fields of every attention instruction of a layer, the first splits first."""
     group = shape.heads // shape.kv_heads
     pieces = -(-group // layout.heads)

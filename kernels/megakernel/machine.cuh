@@ -125,14 +125,49 @@ __device__ __forceinline__ void note_instruction(const Params& p, Shared& s, int
 // flag, so an old word has another flag. Buffers are zero at launch, and no flag is 0.
 __device__ __forceinline__ u32 flag_at(int step, int layer) { return (u32)(step * (LAYERS + 1) + layer) % 0xffffu + 1; }
 
-// Whether a wait must end after `spin` tries: it has taken too long, or another SM has given up. The first SM that
-// gives up writes its number and instruction into the fault word.
+// The same place in the memory of another rank: the words of all ranks lie alike.
+#if RANKS > 1
+__device__ __forceinline__ u64* of_peer(const Params& p, u64* at, int peer) {
+  return (u64*)((char*)at + p.peers[peer]);
+}
+#endif
+// Publishes a word in the memory of every rank. The way to the others is longer, so they come first.
+__device__ __forceinline__ void publish_to_all(const Params& p, u64* to, u64 word) {
+#if RANKS > 1
+#pragma unroll
+  for (int peer = 0; peer < RANKS - 1; peer++) store_word(of_peer(p, to, peer), word);
+#endif
+  publish(to, word);
+}
+// The SMs of all ranks, and this one's number among them.
+__device__ __forceinline__ u32 all_sms() { return gridDim.x * RANKS; }
+__device__ __forceinline__ u32 own_sm(const Params& p) {
+#if RANKS > 1
+  return p.rank * gridDim.x + blockIdx.x;
+#else
+  return blockIdx.x;
+#endif
+}
+
+// Gives up: the first SM of all ranks that does leaves its rank, number and instruction in every rank's fault word.
+__device__ __forceinline__ void give_up(const Params& p, const Instruction& in) {
+  const u64 who = 1ull << 63 | (u64)blockIdx.x << 32 | ((u32)in.index << 8 | (u32)in.op);
+#if RANKS > 1
+  const u64 which = who | (u64)p.rank << 56;
+  atomicCAS_system(p.fault, 0ull, which);
+#pragma unroll
+  for (int peer = 0; peer < RANKS - 1; peer++) atomicCAS_system(of_peer(p, p.fault, peer), 0ull, which);
+#else
+  atomicCAS(p.fault, 0ull, who);
+#endif
+}
+
+// Whether a wait must end after `spin` tries: it has taken too long, or another SM has given up.
 __device__ __forceinline__ bool given_up(const Params& p, Shared& s, const Instruction& in, u32 spin, u64& began) {
   if ((spin & 1023) != 1023) return false;
   const u64 now = nanoseconds();
   if (!began) began = now;
-  if (now - began > p.timeout_ns)
-    atomicCAS(p.fault, 0ull, 1ull << 63 | (u64)blockIdx.x << 32 | ((u32)in.index << 8 | (u32)in.op));
+  if (now - began > p.timeout_ns) give_up(p, in);
   if (!*(volatile u64*)p.fault) return false;
   s.faulted = 1;
   return true;

@@ -1,4 +1,4 @@
-"""One model made ready for the megakernel on one GPU: packed weights, caches, buffers, and the launch."""
+"""A model made ready for the megakernel: packed weights, caches, buffers, and the launch on one GPU."""
 
 import math
 from collections.abc import Sequence
@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kernels.engine.rounding import RoundedWeights
 from kernels.megakernel import device
 from kernels.megakernel.exclusive_launch import exclusive_launch
+from kernels.megakernel.fault import sentence_of
 from kernels.megakernel.flagged_words import word_shapes
-from kernels.megakernel.instructions import OP_NAMES
 from kernels.megakernel.layout import Layout
-from kernels.megakernel.rounding import RoundedWeights
-from kernels.megakernel.shape import Shape
+from kernels.megakernel.ranks import RANKS
+from kernels.megakernel.shape import ModelShape, positions_of
 from kernels.megakernel.uploads import uploads
 from kernels.ops.sampling import Samplings, of_batch
 from kernels.tiles.maps import named
@@ -27,21 +28,21 @@ WORD_ALIGNMENT = 16
 
 
 class MegakernelFault(RuntimeError):
-    """The kernel gave up; the message names the SM and the instruction that waited."""
+    """The kernel gave up; the message names the SM and the instruction that waited, and of several GPUs the one."""
 
 
 @dataclass(frozen=True)
 class DecodeRequest:
     """What one launch makes: `count` tokens of each sequence.
 
-    `first` [batch] int64 are the tokens at `position`; keys and values of what precedes lie in the caches. The launch
-    ends when every sequence has met one of the tokens `stop`, of which `first` may be one when it is `first_made`, no
-    token of the prompt. `sampling` says how tokens are chosen; `forced` [count + 1, batch] int64 replaces what is
-    chosen. `logits` [count, batch, vocab] float32 is filled.
+    `first` [batch] int64 are the tokens at `position`, one for all sequences or one for each; keys and values of what
+    precedes lie in the caches. The launch ends when every sequence has met one of the tokens `stop`, of which `first`
+    may be one when it is `first_made`, no token of the prompt. `sampling` says how tokens are chosen; `forced`
+    [count + 1, batch] int64 replaces what is chosen. `logits` [count, batch, vocab] float32 is filled.
     """
 
     first: Tensor
-    position: int
+    position: int | Sequence[int]
     count: int
     stop: Sequence[int] = ()
     first_made: bool = True
@@ -50,39 +51,39 @@ class DecodeRequest:
     sampling: Samplings = None
 
 
-class Machine:
-    """The megakernel of a transformers model `model` (bf16, on a GPU) for `layout.batch` sequences.
+class Rank:
+    """A GPU's part of a model made ready: its weights, caches, words, and its launch.
 
-    `keys` and `values` are [layers, batch, capacity, kv_heads, head_dim] bf16: the prompt's pass writes them.
-    `rounded` as for `uploads`.
+    `keys` and `values` are [layers, batch, capacity, kv_heads, head_dim] bf16 of its own heads. `peers` are the bytes
+    from its words to those of each other rank.
     """
 
     def __init__(
         self,
         model: Any,
-        shape: Shape,
-        layout: Layout,
+        made: device.Build,
+        place: tuple[int, torch.device],
         capacity: int,
         tuning: device.Tuning,
         rounded: RoundedWeights | None = None,
     ) -> None:
-        self.shape, self.capacity, self.tuning = shape, capacity, tuning
-        self.gpu = model.lm_head.weight.device
-        device.check_present(layout.sms, torch.cuda.get_device_properties(self.gpu).multi_processor_count)
-        made = device.built(shape, layout, tuning)
-        self.program, self.constants, self.kernel = made.program, made.constants, made.kernel
-        self.layout = self.program.layout
-        self._held: dict[str, Tensor] = uploads(model, self.program, capacity, rounded) | self._caches()
+        """`place` is the rank and its GPU, which is the current one; the model may be on another."""
+        self.rank, self.gpu = place
+        self.capacity, self.tuning = capacity, tuning
+        self.program, self.constants = made.programs[self.rank], made.constants
+        self.shape, self.layout = self.program.shape, self.program.layout
+        self.kernel = device.compile_kernel(self.constants)
+        uploaded = uploads(model, self.program, capacity, rounded)
+        self._held: dict[str, Tensor] = {name: each.to(self.gpu) for name, each in uploaded.items()} | self._caches()
         self.keys, self.values = self._held["k_cache"], self._held["v_cache"]
         self._maps = self._maps_of_caches() if self.constants["KEYS_IN_RING"] else {}
         self.longest = max(len(each) for each in self.program.instructions)
-        self.trace = self._zeros(layout.sms, self.longest, 8, dtype=torch.int64)
-        self._fault = self._zeros(1, dtype=torch.int64)
-        self._logits = self._zeros(layout.batch, shape.vocab)
-        self.launches = 0
+        self.trace = self._zeros(self.layout.sms, self.longest, 8, dtype=torch.int64)
+        self._logits = self._zeros(self.layout.batch, self.shape.vocab)
+        self.peers = np.zeros(max(RANKS) - 1, dtype=np.int64)
         self._place_words()
         noted = self._words.numel() // 32 + 1 if tuning.debug else 0
-        self.touched = self._zeros(layout.sms, self.longest, 2, noted, dtype=torch.int32)
+        self.touched = self._zeros(self.layout.sms, self.longest, 2, noted, dtype=torch.int32)
 
     def _zeros(self, *size: int, dtype: torch.dtype = torch.float32) -> Tensor:
         return torch.zeros(size, dtype=dtype, device=self.gpu)
@@ -101,24 +102,26 @@ class Machine:
     def _place_words(self) -> None:
         sizes = {name: math.prod(size) for name, size in word_shapes(self.shape, self.layout).items()}
         aligned = {name: -(-size // WORD_ALIGNMENT) * WORD_ALIGNMENT for name, size in sizes.items()}
-        self._words = self._zeros(sum(aligned.values()), dtype=torch.int64)
+        total = sum(aligned.values())
+        both = self._zeros(total + WORD_ALIGNMENT, dtype=torch.int64)  # so that a peer reaches the fault as the words
+        self._words, self._fault = both[:total], both[total : total + 1]
         self._word_pointers, self.word_starts, at = {}, {}, 0
         for name, size in aligned.items():
             self._word_pointers[name], self.word_starts[name] = self._words.data_ptr() + 8 * at, at
             at += size
 
-    def launch(self, asked: DecodeRequest, host_tokens: np.ndarray, host_cancel: np.ndarray) -> None:
-        """Enqueues one launch on torch's current stream.
+    def params(self, asked: DecodeRequest, tokens: int, host_cancel: np.ndarray) -> np.ndarray:
+        """The parameters of a launch; `tokens` is the address of int32 [count, batch] that get each token when made.
 
-        `host_tokens` int32 [count, batch] is pinned and gets each token as it is made; `host_cancel` int32 [1] is
-        pinned. Raises ValueError when the context does not fit or there are too many stop tokens.
+        Raises ValueError when the context does not fit or there are too many stop tokens.
         """
-        position, count, stop, logits = asked.position, asked.count, asked.stop, asked.logits
-        if count < 1 or position < 0 or position + count > self.capacity:
-            raise ValueError(f"count: {count} tokens from position {position} do not fit in {self.capacity}")
+        count, stop, logits = asked.count, asked.stop, asked.logits
+        positions = positions_of(asked.position, self.layout.batch)
+        if count < 1 or min(positions) < 0 or max(positions) + count > self.capacity:
+            raise ValueError(f"count: {count} tokens from position {asked.position} do not fit in {self.capacity}")
         if len(stop) > device.STOP_TOKENS:
             raise ValueError(f"stop: at most {device.STOP_TOKENS} stop tokens, not {len(stop)}")
-        params = np.zeros((), dtype=device.PARAMS)
+        params = np.zeros((), dtype=device.params_of(self.layout.ranks))
         batch, vocab = self.layout.batch, self.shape.vocab
         how = of_batch(asked.sampling, batch)
         params["sampling"][:batch] = device.sampling_words(how, vocab)
@@ -129,9 +132,9 @@ class Machine:
         tensors = {"first_token": asked.first, "fault": self._fault, "trace": self.trace}
         tensors |= {name: each for name, each in (("forced", asked.forced), ("logits", logits)) if each is not None}
         pointers |= {name: tensor.data_ptr() for name, tensor in tensors.items()}
-        pointers |= {"host_tokens": host_tokens.ctypes.data, "host_cancel": host_cancel.ctypes.data}
+        pointers |= {"host_tokens": tokens, "host_cancel": host_cancel.ctypes.data}
         scalars = {
-            "timeout_ns": TIMEOUT_NS, "logits_stride": stride, "position": position, "count": count,
+            "timeout_ns": TIMEOUT_NS, "logits_stride": stride, "count": count,
             "capacity": self.capacity, "trace_length": self.longest,
             "first_made": int(asked.first_made), "words": self._words.numel(),
         }  # fmt: skip
@@ -141,19 +144,69 @@ class Machine:
             pointers |= {"touched": self.touched.data_ptr(), "residuals": self.residuals.data_ptr()}
         for name, value in (self._maps | pointers | scalars).items():
             params[name] = value
+        params["positions"][:batch] = positions
         params["stop"] = [*stop, *[-1] * (device.STOP_TOKENS - len(stop))]
-        with exclusive_launch(self.gpu):
-            self._fault.zero_()
-            with cupy.cuda.ExternalStream(torch.cuda.current_stream(self.gpu).cuda_stream):
-                self.kernel(
-                    (self.layout.sms,), (device.THREADS,), (params,), shared_mem=device.shared_bytes(self.constants)
-                )
-            self._words.zero_()  # for the next launch, which then need not wait for it
-        self.launches += 1
+        if self.layout.ranks > 1:
+            params["peers"], params["rank"] = self.peers, self.rank
+        return params
+
+    def run(self, params: np.ndarray) -> None:
+        """Enqueues the kernel on torch's current stream."""
+        with cupy.cuda.ExternalStream(torch.cuda.current_stream(self.gpu).cuda_stream):
+            self.kernel(
+                (self.layout.sms,), (device.THREADS,), (params,), shared_mem=device.shared_bytes(self.constants)
+            )
+
+    def clear(self) -> None:
+        """Enqueues the emptying of the words, after a launch and for the next, which then need not wait for it."""
+        self._words.zero_()
+
+    def clear_fault(self) -> None:
+        self._fault.zero_()
+
+    def words_at(self) -> int:
+        """The address of the words."""
+        return self._words.data_ptr()
 
     def check(self) -> None:
         """Raises MegakernelFault when the last launch gave up; waits for it to end."""
         word = int(self._fault.item()) & (1 << 64) - 1
         if word:
-            sm, index, op = word >> 32 & 0xFFFFFF, word >> 8 & 0xFFFFFF, word & 0xFF
-            raise MegakernelFault(f"SM {sm} waited too long at instruction {index} ({OP_NAMES[op]})")
+            raise MegakernelFault(sentence_of(word, self.layout.ranks))
+
+
+class Machine(Rank):
+    """The megakernel of a transformers model `model` (bf16, on a GPU) for `layout.batch` sequences, on one GPU.
+
+    `rounded` as for `uploads`. The prompt's pass writes `keys` and `values`.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        shape: ModelShape,
+        layout: Layout,
+        capacity: int,
+        tuning: device.Tuning,
+        rounded: RoundedWeights | None = None,
+    ) -> None:
+        gpu = model.lm_head.weight.device
+        device.check_present(layout.sms, torch.cuda.get_device_properties(gpu).multi_processor_count)
+        super().__init__(model, device.built(shape, layout, tuning), (0, gpu), capacity, tuning, rounded)
+        self.launches = 0
+
+    def share_prompt(self, length: int) -> None:
+        """The prompt's pass has left its keys and values where the kernel reads them."""
+
+    def launch(self, asked: DecodeRequest, host_tokens: np.ndarray, host_cancel: np.ndarray) -> None:
+        """Enqueues one launch on torch's current stream.
+
+        `host_tokens` int32 [count, batch] is pinned and gets each token as it is made; `host_cancel` int32 [1] is
+        pinned. Raises ValueError when the context does not fit or there are too many stop tokens.
+        """
+        params = self.params(asked, host_tokens.ctypes.data, host_cancel)
+        with exclusive_launch(self.gpu):
+            self.clear_fault()
+            self.run(params)
+            self.clear()
+        self.launches += 1

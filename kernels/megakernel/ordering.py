@@ -10,14 +10,18 @@ nothing, and so orders nothing. The proof therefore treats instructions of split
 and are waited for, as in the longest context, but they pass on only that they themselves have run, never what came
 before them. Each has a column of its own in the clock. This proves the program with the fewest orders that any context
 has, and so for all contexts.
+
+Several GPUs are replayed as one: SMs are numbered over all ranks, and so are the blocks of their memories. What an
+instruction writes to a buffer of EXCHANGED it writes into the memory of every rank.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from kernels.megakernel.effects import Access, Effects, effects, sizes
+from kernels.megakernel.flagged_words import EXCHANGED
 from kernels.megakernel.instructions import END, HEAD
 from kernels.megakernel.program import Program
 from kernels.megakernel.structure import Problem, name_of, rows_of
@@ -37,7 +41,9 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Node:
-    """One instruction of one token. Its readers learn `column` = `value`, and if `strong` its whole clock."""
+    """One instruction of one token on SM `sm` of all ranks. Its readers learn `column` = `value`, and if `strong` its
+    whole clock.
+    """
 
     sm: int
     index: int
@@ -53,36 +59,56 @@ class Node:
 
 
 class Ordering:
-    """Replays a well-formed program (`structure` found nothing) and collects its ordering problems."""
+    """Replays well-formed programs, of all ranks (`structure` found nothing), and collects their ordering problems."""
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self.sms, self.layers = program.layout.sms, program.shape.layers
+    def __init__(self, *programs: Program) -> None:
+        self.shape, self.layout = programs[0].shape, programs[0].layout
+        self.tables = [table for program in programs for table in program.instructions]
+        self.sms, self.layers = self.layout.all_sms, self.shape.layers
+        self.sizes = sizes(self.shape, self.layout)
         self.problems: list[Problem] = []
-        self._weak: dict[tuple[int, int, int], int] = {}
+        self._weak: dict[tuple[int, ...], int] = {}
         lists = [self._list(sm) for sm in range(self.sms)]
         self.nodes = [node for listed in lists for node in listed]
         self.starts = np.cumsum([0, *(len(listed) for listed in lists)])
         columns = self.sms + len(self._weak)
         self.clocks = np.full((len(self.nodes), columns), -1, dtype=np.int16)
         self.latest = np.full((self.sms, columns), -1, dtype=np.int16)
-        self.buffers = {name: Buffer(size, columns) for name, size in sizes(program.shape, program.layout).items()}
+        self.buffers = {name: Buffer(size * self.layout.ranks, columns) for name, size in self.sizes.items()}
         self._merged: dict[tuple[Access, int], np.ndarray] = {}
 
     def _list(self, sm: int) -> list[Node]:
         """The SM's instructions of all tokens."""
-        shape, layout, table = self.program.shape, self.program.layout, rows_of(self.program.instructions[sm])
-        done = [effects(shape, layout, sm, words) for words in table]
+        table, rank = rows_of(self.tables[sm]), sm // self.layout.sms
+        done = [self._placed(effects(self.shape, self.layout, sm, words), rank) for words in table]
         listed = []
         for token in range(TOKENS):
             for index, (words, effect) in enumerate(zip(table, done, strict=True)):
                 column, value = sm, token * len(table) + index
                 if not effect.always:
-                    place = words["sequence"], words["head"], words["split"]
+                    place = rank, words["sequence"], words["head"], words["split"]
                     column = self.sms + self._weak.setdefault(place, len(self._weak))
                     value = token * self.layers + words["layer"]
                 listed.append(Node(sm, index, token, words, effect, column, value))
         return listed
+
+    def _placed(self, found: Effects, rank: int) -> Effects:
+        """The effects with the blocks and key-value heads of a rank numbered over all ranks."""
+        if self.layout.ranks == 1:
+            return found
+
+        def at(access: Access, there: int) -> Access:
+            return replace(access, first=access.first + there * self.sizes[access.buffer])
+
+        def places(of: tuple[tuple[int, int, int], ...]) -> tuple[tuple[int, int, int], ...]:
+            return tuple((layer, rank * self.shape.kv_heads + kv, sequence) for layer, kv, sequence in of)
+
+        ranks = range(self.layout.ranks)
+        writes = [at(each, r) for each in found.writes for r in (ranks if each.buffer in EXCHANGED else (rank,))]
+        reads = tuple(at(each, rank) for each in found.reads)
+        return replace(
+            found, reads=reads, writes=tuple(writes), appends=places(found.appends), meets=places(found.meets)
+        )
 
     def epoch(self, node: Node, access: Access) -> int:
         """Epochs of all layers and tokens in one order, as the kernel's flags before they wrap."""
@@ -157,14 +183,22 @@ class Ordering:
         late = readers > clock
         if late.any():
             column = int(np.argwhere(late)[0, 1])
-            who = f"SM {column}" if column < self.sms else "an attention instruction"
+            who = self._name(column) if column < self.sms else "an attention instruction"
             self._problem("overwrite", node, f"it writes {access.buffer} while {who} may still be reading it")
         if ((buffer.epoch[blocks] >= 0) & (readers.max(axis=1) < 0)).any():
             self._problem("unread", node, f"it writes {access.buffer} again before anyone has read it")
         buffer.epoch[blocks], buffer.writer[blocks], buffer.readers[blocks] = epoch, number, -1
 
     def _problem(self, kind: str, node: Node, sentence: str) -> None:
-        self.problems.append(Problem(kind, node.sm, node.index, f"{name_of(node.words)}: {sentence}"))
+        self.problems.append(self._of(node, kind, f"{name_of(node.words)}: {sentence}"))
+
+    def _of(self, node: Node, kind: str, sentence: str) -> Problem:
+        rank, sm = divmod(node.sm, self.layout.sms)
+        return Problem(kind, sm, node.index, sentence, rank if self.layout.ranks > 1 else -1)
+
+    def _name(self, number: int) -> str:
+        rank, sm = divmod(number, self.layout.sms)
+        return f"SM {sm} of GPU {rank}" if self.layout.ranks > 1 else f"SM {sm}"
 
     def _stuck(self, node: Node) -> Problem:
         missing = next(access for access in node.effects.reads if not self._arrived(node, access))
@@ -176,16 +210,14 @@ class Ordering:
         sentence = (
             f"{name_of(node.words)} of token {node.token} waits for ever: block {block} of {missing.buffer} {ever}"
         )
-        return Problem("deadlock", node.sm, node.index, sentence)
+        return self._of(node, "deadlock", sentence)
 
     def _unread(self) -> Iterator[Problem]:
         for name, buffer in self.buffers.items():
             unread = (buffer.epoch >= 0) & (buffer.readers.max(axis=1) < 0)
             if unread.any():
                 node = self.nodes[buffer.writer[unread][0]]
-                yield Problem(
-                    "unread", node.sm, node.index, f"no instruction reads what {name_of(node.words)} writes in {name}"
-                )
+                yield self._of(node, "unread", f"no instruction reads what {name_of(node.words)} writes in {name}")
 
     def _caches(self) -> Iterator[Problem]:
         """Rows of the caches are plain stores: a fence in their writer's HEAD and one in their reader's END order them.
@@ -206,12 +238,14 @@ class Ordering:
                 wanted = {sm for place in met[node.sm] for sm in writers.get(place, ())}
                 unseen = sorted(sm for sm in wanted if self.clocks[number, sm] < heads[sm])
                 if unseen:
-                    yield self._unpublished(node, f"keys of SM {unseen[0]} may be read before they are published")
+                    yield self._unpublished(
+                        node, f"keys of {self._name(unseen[0])} may be read before they are published"
+                    )
 
     def _unpublished(self, node: Node, sentence: str) -> Problem:
-        return Problem("cache", node.sm, node.index, f"{name_of(node.words)}: {sentence}")
+        return self._of(node, "cache", f"{name_of(node.words)}: {sentence}")
 
     def _head_after(self, sm: int) -> int:
         """The index of the SM's HEAD, or -1."""
-        ops = self.program.instructions[sm][:, 0]
+        ops = self.tables[sm][:, 0]
         return int(np.flatnonzero(ops == HEAD)[-1]) if (ops == HEAD).any() else -1

@@ -21,7 +21,9 @@
 //   SPLIT_KEYS: keys that are worth another split
 //   ATTENDED_HEADS ATTENDED_GROUPS: the most query heads and key-value heads of one instruction
 //   OUT_INPUT: input columns of an OUT that attends or shares splits
-//   OUT_PARTIALS DOWN_PARTIALS: column parts of these products; each part publishes a split-K partial of its own
+//   RANKS: GPUs that run the model together; the macros of the model are those of one's part (ranks.py)
+//   OUT_PARTIALS DOWN_PARTIALS: column parts of these products, of all ranks; each part publishes a split-K partial of
+//     its own
 //   PAIRS: neighbouring SMs are a cluster and share the keys to which OUT attends, or the splits that it merges
 //   COPIES: number of copies of qkv, out_partials, down_partials and gated, one after the other; an SM writes all
 //     copies and reads one
@@ -55,6 +57,7 @@ constexpr bool kMany = BATCH > 1;
 constexpr bool kWatchGated = kMany || (WEIGHT_BITS == 16 && COPIES == 1);
 constexpr int kQkvRows = (HEADS + 2 * KV_HEADS) * HEAD_DIM;
 constexpr int kGroup = HEADS / KV_HEADS;
+constexpr int kOutParts = OUT_PARTIALS / RANKS, kDownParts = DOWN_PARTIALS / RANKS;  // of this rank
 // Words of one copy of a buffer. down_partials has two halves: even and odd layers.
 constexpr int kQkvWords = BATCH * kQkvRows / 2, kOutWords = OUT_PARTIALS * BATCH * HIDDEN / 2;
 constexpr int kDownWords = DOWN_PARTIALS * BATCH * HIDDEN / 2, kGatedWords = INTER / 8 * BATCH * 4;
@@ -103,9 +106,9 @@ struct Params {
   u64* down_partials;    // [2, partials, BATCH, HIDDEN / 2] two floats a word; layers alternate
   u64* gated;            // [INTER / 8, BATCH, 4] three bf16 a word; the fourth word is not used
   u64* normed;           // [2, HIDDEN / 8, BATCH, 4] three bf16 a word, in the fourth their sum of squares; SLICE
-  u64* candidates;       // [SMs, BATCH, 2] best logit (ordered bits) and its token, a word each
-  u64* counts;           // [2, SMs, kColumns, kBins] mass and count of a bin of logits
-  u64* fault;            // 0 while all is well, else bit 63, SM << 32, instruction << 8, op
+  u64* candidates;       // [SMs of all ranks, BATCH, 2] best logit (ordered bits) and its token, a word each
+  u64* counts;           // [2, SMs of all ranks, kColumns, kBins] mass and count of a bin of logits
+  u64* fault;            // 0 while all is well, else bit 63, rank << 56, SM << 32, instruction << 8, op
   const long long* first_token;  // [BATCH]
   const long long* forced;       // [count + 1, BATCH] tokens to take instead of the chosen ones, or null
   float* logits;  // [BATCH, VOCAB] for each step, `logits_stride` apart (0 when only the last matters), or null
@@ -115,8 +118,18 @@ struct Params {
   u32* touched;      // [SMs, trace_length, 2, words / 32 + 1] bits of words read, and written, when DEBUG
   float* residuals;  // [count, 2 * LAYERS + 1, BATCH, HIDDEN] of SM 0, when DEBUG
   u64 timeout_ns, logits_stride, words;                     // `words` from qkv on
-  int position, count, capacity, trace_length, first_made;  // first_made: not of the prompt
+  int positions[8];  // of each sequence's first token
+  int count, capacity, trace_length, first_made;  // first_made: not of the prompt
   int stop[4];           // tokens, or -1; the launch ends when every sequence has met one
   Sampling sampling[8];  // of each sequence
+#if RANKS > 1
+  long long peers[3];  // bytes from a word of this rank, or its fault, to that of each other rank
+  int rank;
+#endif
 };
-static_assert(sizeof(Params) == PARAMS_BYTES, "kernels.megakernel.device.PARAMS");
+static_assert(sizeof(Params) == PARAMS_BYTES, "kernels.megakernel.device.params_of");
+
+// Where the token of a step lies in its sequence.
+__device__ __forceinline__ int position_of(const Params& p, int sequence, int step) {
+  return p.positions[kMany ? sequence : 0] + step;
+}

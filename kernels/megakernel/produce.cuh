@@ -62,9 +62,10 @@ struct Producer {
 
   // The keys and values of a split, pass by pass. Rows of tokens of this launch are read once the token is known.
   __device__ __forceinline__ bool rows(const Instruction& in, int step) {
-    const Span span = split_span(in, p.position + step);
-    if (in.split >= splits_of(p.position + step + 1)) return true;
-    const int wanted = min(span.end - p.position, step);
+    const int position = position_of(p, in.sequence, step);
+    const Span span = split_span(in, position);
+    if (in.split >= splits_of(position + 1)) return true;
+    const int wanted = min(span.end - (position - step), step);
     if (wanted > known) {
       while (*(volatile const int*)&s.step < wanted)
         if (*(volatile const int*)&s.stop) return false;

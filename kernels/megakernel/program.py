@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kernels.megakernel.instructions import ADD, ATTENTION, DOWN, END, FIELDS, GATE_UP, HEAD, OUT, QKV, WORDS
-from kernels.megakernel.layout import Layout, attention_work, fitted, products, shares
-from kernels.megakernel.shape import Shape
+from kernels.megakernel.layout import Layout, attention_work, fitted, head_tiles, products, shares
+from kernels.megakernel.shape import ModelShape
 from kernels.megakernel.weights import Format
 
 
@@ -29,12 +29,16 @@ class Section:
 
 @dataclass
 class Program:
-    """`instructions[sm]` int32 [n, 16], the last one END; `sections[sm]` in stream order."""
+    """`instructions[sm]` int32 [n, 16], the last one END; `sections[sm]` in stream order.
 
-    shape: Shape
+    `shape` is the part of the model that each of `layout.ranks` GPUs has, and `rank` the one that runs this program.
+    """
+
+    shape: ModelShape
     layout: Layout
     instructions: list[np.ndarray] = field(default_factory=list)
     sections: list[list[Section]] = field(default_factory=list)
+    rank: int = 0
 
     @property
     def starts(self) -> np.ndarray:
@@ -53,8 +57,8 @@ class Program:
         return np.array([sum(s.units * form.unit_bytes(s.k_tiles) for s in sections) for sections in self.sections])
 
 
-def build(shape: Shape, layout: Layout) -> Program:
-    """The program of one token for every SM.
+def build(shape: ModelShape, layout: Layout, rank: int = 0) -> Program:
+    """The program of one token for every SM of a rank. Ranks differ in their partials and parts of the vocabulary.
 
     Products that read the residual (QKV, GATE_UP, HEAD) are on every SM, with no units where it has no share: each SM
     keeps its own copy of the residual and must read every partial before it is written again. When it is sliced, an ADD
@@ -62,7 +66,7 @@ def build(shape: Shape, layout: Layout) -> Program:
     the shape.
     """
     layout = fitted(shape, layout)
-    program = Program(shape, layout)
+    program = Program(shape, layout, rank=rank)
     rows: list[list[dict[str, int]]] = [[] for _ in range(layout.sms)]
     program.sections = [[] for _ in range(layout.sms)]
     cut = products(shape, layout)
@@ -71,14 +75,17 @@ def build(shape: Shape, layout: Layout) -> Program:
     def product(op: int, layer: int, on_every_sm: bool) -> None:
         nonlocal rotation
         tiles, columns, parts = cut[op]
+        own = head_tiles(shape, layout, rank) if op == HEAD else range(tiles)
+        tiles, before = len(own), rank * parts if op in (OUT, DOWN) else 0
         together = 2 if layout.pairs and op == OUT else 1
         found = shares(tiles, columns, parts, layout.sms, rotation, together)
         for sm, (tile, units, k_tile, k_tiles, part) in enumerate(found):
+            first = own.start + tile
             if units:
-                program.sections[sm].append(Section(op, layer, tile, units, k_tile, k_tiles))
+                program.sections[sm].append(Section(op, layer, first, units, k_tile, k_tiles))
             if units or on_every_sm:
-                words = {"op": op, "tile": tile, "units": units, "k_tile": k_tile, "k_tiles": k_tiles, "partial": part}
-                rows[sm].append(words | {"layer": layer})
+                words = {"op": op, "tile": first, "units": units, "k_tile": k_tile, "k_tiles": k_tiles}
+                rows[sm].append(words | {"partial": before + part, "layer": layer})
         rotation += max(1, layout.sms - tiles * parts % layout.sms)
 
     def add(layer: int, after_attention: bool) -> None:

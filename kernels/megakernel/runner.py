@@ -1,6 +1,7 @@
 """The megakernel runner: the prompt by composed variants under a CUDA graph, every later token by one launch."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,17 +15,19 @@ from torch import Tensor
 from kernels.engine import decoder
 from kernels.engine.base import Generation, Runner, check_request
 from kernels.engine.bound_variants import BoundVariants
-from kernels.engine.defaults import gpu_of
 from kernels.engine.layer_ops import LayerOps, Traffic
 from kernels.engine.prompt_ops import prompt_ops
 from kernels.engine.prompts import Prompts, bucket
+from kernels.engine.rounding import RoundedWeights, Rounding, rounded_decoder, rounded_weights
 from kernels.engine.state import State
+from kernels.measure.gpu_entry import gpu_of
 from kernels.megakernel import trace
 from kernels.megakernel.device import Tuning
 from kernels.megakernel.layout import default_layout
 from kernels.megakernel.machine import DecodeRequest, Machine
 from kernels.megakernel.program import Program
-from kernels.megakernel.rounding import RoundedWeights, Rounding, rounded_decoder, rounded_weights
+from kernels.megakernel.ranked_machine import RankedMachine
+from kernels.megakernel.ranks import part_of
 from kernels.megakernel.shape import BATCH_MOST, shape_of
 from kernels.megakernel.weights import format_of
 from kernels.ops.sampling import Samplings, of_batch
@@ -46,7 +49,8 @@ def pinned(count: int, fill: int) -> tuple[Any, np.ndarray]:
 
 class MegakernelRunner(Runner):
     """Options: `weights` (bf16, fp8 or nvfp4), `rounding` (the fields of `Rounding`; without it, to nearest), `layout`
-    and `tuning` (their fields).
+    and `tuning` (their fields), and `devices`: the numbers of the GPUs that run the model together, the model's first
+    (ranked_machine.py); a GPU that is named twice runs two ranks side by side.
 
     The prompt's pass is made of the plan's variants `parts`, or, without any, of the usual ones for the prompt that a
     cache was made for. In lower precision it takes the same rounded weights, from a bf16 copy made when it is prepared;
@@ -72,7 +76,11 @@ class MegakernelRunner(Runner):
         self._rounding = Rounding.model_validate(self.options.get("rounding", {}))
         self._rounded: RoundedWeights | None = None
         self._compact: decoder.Decoder | None = None
-        self._machine: Machine | None = None
+        self._machine: Machine | RankedMachine | None = None
+        self._gpus = [torch.device("cuda", number) for number in self.options.get("devices", [weight.device.index])]
+        if self._gpus[0] != weight.device:
+            raise ValueError(f"devices: the model is on {weight.device}, which must come first")
+        self._part = part_of(self.shape, len(self._gpus))
         self._parts = parts
         self._prompts: Prompts | None = None
         self._cancel = pinned(1, 0)
@@ -85,14 +93,20 @@ class MegakernelRunner(Runner):
         if self._prompts is None or not self._prompts.fits(batch, prompt, tokens):
             capacity = -(-max(bucket(prompt), prompt + tokens) // CAPACITY_STEP) * CAPACITY_STEP
             self._machine = self._prompts = None
-            sms = torch.cuda.get_device_properties(self.model.device).multi_processor_count
-            layout = default_layout(self.shape, batch, capacity, self.weights, sms)
-            layout = replace(layout, **self.options.get("layout", {}))
-            tuning = Tuning(**self.options.get("tuning", {}))
             self._round()
-            self._machine = Machine(self.model, self.shape, layout, capacity, tuning, self._rounded)
+            self._machine = self._machine_of(batch, capacity)
             self._prompts = self._prompts_of(self._machine, Traffic(batch, prompt, tokens))
         self.generate(torch.zeros(batch, prompt, dtype=torch.int64, device=self.model.device), tokens)
+
+    def _machine_of(self, batch: int, capacity: int) -> Machine | RankedMachine:
+        ranks, tuning = len(self._gpus), Tuning(**self.options.get("tuning", {}))
+        sms = torch.cuda.get_device_properties(self.model.device).multi_processor_count
+        sms //= max(Counter(self._gpus).values())
+        layout = default_layout(self._part, batch, capacity, self.weights, sms, ranks)
+        layout = replace(layout, **self.options.get("layout", {}))
+        if ranks == 1:
+            return Machine(self.model, self.shape, layout, capacity, tuning, self._rounded)
+        return RankedMachine(self.model, self.shape, layout, capacity, tuning, self._gpus, self._rounded)
 
     def _round(self) -> None:
         """Rounds the weights once, for the prompt's pass and the kernel."""
@@ -104,7 +118,7 @@ class MegakernelRunner(Runner):
             compact = rounded_decoder(compact, self._rounded)
         self._compact = compact
 
-    def _prompts_of(self, machine: Machine, traffic: Traffic) -> Prompts:
+    def _prompts_of(self, machine: Machine | RankedMachine, traffic: Traffic) -> Prompts:
         """Prompts that leave their keys and values in the machine's caches."""
         assert self._compact is not None
         gpu = gpu_of(machine.gpu)
@@ -147,12 +161,14 @@ class MegakernelRunner(Runner):
         with self._waiting_for(machine):
             if greedy:
                 first, there = self._on_its_way(prompts.state.token)
+                machine.share_prompt(length)
                 if tokens > 1:
                     machine.launch(DecodeRequest(prompts.state.token, length, tokens - 1, stop), made, self._cancel[1])
                 there.synchronize()
                 times_ns.append(time.monotonic_ns())
                 rows.append(first[:, 0].tolist())
             else:
+                machine.share_prompt(length)
                 last = prompt[:, -1].to(machine.gpu).contiguous()
                 asked = DecodeRequest(last, length - 1, tokens, stop, first_made=False, sampling=sampling)
                 machine.launch(asked, made, self._cancel[1])
@@ -167,7 +183,7 @@ class MegakernelRunner(Runner):
         )
 
     @contextmanager
-    def _waiting_for(self, machine: Machine) -> Iterator[None]:
+    def _waiting_for(self, machine: Machine | RankedMachine) -> Iterator[None]:
         """Delays exceptions of its body until the launch has ended: before, the kernel writes into pinned memory."""
         try:
             yield
@@ -185,7 +201,7 @@ class MegakernelRunner(Runner):
             there.record()
         return copy, there
 
-    def _arrived(self, row: np.ndarray, machine: Machine) -> bool:
+    def _arrived(self, row: np.ndarray, machine: Machine | RankedMachine) -> bool:
         """Waits for the row's tokens; False if the launch ended without them."""
         began = time.monotonic_ns()
         while row.min() < 0:
@@ -222,6 +238,7 @@ class MegakernelRunner(Runner):
         assert machine is not None
         ids = ids.to(machine.gpu)
         prompts.read(ids[:, :prompt])
+        machine.share_prompt(prompt)
         return self._forced(machine, ids, prompt)
 
     def _check_ids(self, ids: Tensor) -> None:
@@ -229,7 +246,7 @@ class MegakernelRunner(Runner):
         if ids.min() < 0 or ids.max() >= self.shape.vocab:
             raise ValueError(f"ids: {int(ids.min())} to {int(ids.max())} are not all of 0 to {self.shape.vocab - 1}")
 
-    def _forced(self, machine: Machine, ids: Tensor, start: int) -> Tensor:
+    def _forced(self, machine: Machine | RankedMachine, ids: Tensor, start: int) -> Tensor:
         """Logits [rows, length - start, vocab] float32 of ids [rows, length] from position `start` on.
 
         At most `layout.batch` rows; keys and values of what precedes lie in the caches.

@@ -9,14 +9,14 @@ static_assert(BATCH <= WARPS, "each sequence's token is chosen by a warp of its 
 __device__ __forceinline__ bool drawn(const Sampling& how) { return how.inverse_temperature > 0; }
 __device__ __forceinline__ bool truncates(const Sampling& how) { return how.top_k || how.top_p < 1.f; }
 
-// One warp finds the best candidate of a sequence over all SMs. Each SM has two words; the first SM's are at `from`,
-// and the next SM's `stride` words on.
+// One warp finds the best candidate of a sequence over all SMs of all ranks. Each SM has two words; the first SM's are
+// at `from`, and the next SM's `stride` words on.
 __device__ __forceinline__ u64 best_of_all(const Params& p, Shared& s, const Instruction& end, u32 flag,
                                            const u64* from, int stride, bool& cancelled) {
   const int lane = threadIdx.x % 32;
   u64 best = 0;
-  for (int i = lane; i - lane < gridDim.x; i += 32) {
-    const u32 at[1] = {(u32)(min(i, gridDim.x - 1) * stride)};
+  for (int i = lane; i - lane < all_sms(); i += 32) {
+    const u32 at[1] = {(u32)(min(i, all_sms() - 1) * stride)};
     ulonglong2 words[1];
     load_flagged<false>(p, s, end, flag, from, at, words);
     const u32 token = value_of(words[0].y);
@@ -28,9 +28,9 @@ __device__ __forceinline__ u64 best_of_all(const Params& p, Shared& s, const Ins
   for (int o = 16; o; o >>= 1) best = larger(best, __shfl_xor_sync(~0u, best, o));
   return best;
 }
-__device__ __forceinline__ void store_candidate(u64* to, u64 best, u32 cancel, u32 flag) {
-  publish(to, one_value((u32)(best >> 32), flag));
-  publish(to + 1, one_value((~(u32)best & 0x7fffffffu) | cancel, flag));
+__device__ __forceinline__ void store_candidate(const Params& p, u64* to, u64 best, u32 cancel, u32 flag) {
+  publish_to_all(p, to, one_value((u32)(best >> 32), flag));
+  publish_to_all(p, to + 1, one_value((~(u32)best & 0x7fffffffu) | cancel, flag));
 }
 
 // The search for the smallest logit that is kept. Each round divides the bracket [low, top) of every sequence into
@@ -161,7 +161,7 @@ __device__ __forceinline__ void add_bin(float2& sum, u64 word) {
 
 // This SM's words of the round, in the round's area of `counts`.
 __device__ __forceinline__ u64* round_area(const Params& p, u32 round) {
-  return p.counts + (size_t)(round & 1) * gridDim.x * kBinWords;
+  return p.counts + (size_t)(round & 1) * all_sms() * kBinWords;
 }
 __device__ __forceinline__ u32 round_flag(u32 round) { return round % 0xffffu + 1; }
 
@@ -178,22 +178,22 @@ __device__ __forceinline__ bool exchange_bins(const Params& p, Shared& s, const 
     float2 sum = s.sample.part[0][threadIdx.x];
 #pragma unroll
     for (int w = 1; w < WARPS; w++) add(sum, s.sample.part[w][threadIdx.x]);
-    publish(area + blockIdx.x * kBinWords + threadIdx.x, bin_word(sum, flag));
+    publish_to_all(p, area + own_sm(p) * kBinWords + threadIdx.x, bin_word(sum, flag));
   }
   constexpr int kTogether = 4;
   const int pair = threadIdx.x % kPairs, reader = threadIdx.x / kPairs;
   float2 sum[2] = {};
 #pragma unroll 1
-  for (int first = 0; first < gridDim.x; first += kReaders * kTogether) {
+  for (int first = 0; first < all_sms(); first += kReaders * kTogether) {
     u32 from[kTogether];
     ulonglong2 words[kTogether];
 #pragma unroll
     for (int n = 0; n < kTogether; n++)
-      from[n] = min(first + n * kReaders + reader, gridDim.x - 1) * kBinWords + pair * 2;
+      from[n] = min(first + n * kReaders + reader, all_sms() - 1) * kBinWords + pair * 2;
     load_flagged<false>(p, s, end, flag, area, from, words);
 #pragma unroll
     for (int n = 0; n < kTogether; n++) {
-      if (first + n * kReaders + reader >= gridDim.x) break;
+      if (first + n * kReaders + reader >= all_sms()) break;
       add_bin(sum[0], words[n].x);
       add_bin(sum[1], words[n].y);
     }
@@ -214,7 +214,7 @@ __device__ __forceinline__ u64 best_kept(const Params& p, Shared& s, int step, i
     const int token = s.head_first + i;
     if (logits[i] >= q.threshold)
       best = larger(best, candidate(gumbel_score(logits[i], how.inverse_temperature, how.seed, how.stream,
-                                                 p.position + step + 1, token), token));
+                                                 position_of(p, b, step) + 1, token), token));
   }
 #pragma unroll
   for (int o = 16; o; o >>= 1) best = larger(best, __shfl_xor_sync(~0u, best, o));
@@ -252,13 +252,13 @@ __device__ __forceinline__ bool draw(const Params& p, Shared& s, const Instructi
   }
   u64* area = round_area(p, round);
   const u32 flag = round_flag(round);
-  u64* own = area + blockIdx.x * kBinWords;
+  u64* own = area + own_sm(p) * kBinWords;
   if (threadIdx.x >= 2 * BATCH && threadIdx.x < kBinWords)
-    publish(own + threadIdx.x, flag);  // every word gets the flag of this step
+    publish_to_all(p, own + threadIdx.x, flag);  // every word gets the flag of this step
 #pragma unroll 1
   for (int b = 0; b < BATCH; b++) {
     const u64 best = drawn(p.sampling[b]) ? best_kept(p, s, step, b) : 0;
-    if (threadIdx.x == 0) store_candidate(own + b * 2, best, 0, flag);
+    if (threadIdx.x == 0) store_candidate(p, own + b * 2, best, 0, flag);
   }
   if (warp < BATCH) {
     bool unused = false;

@@ -1,5 +1,6 @@
 """The megakernel's view of a model, read from config.json, and the models that it refuses. Imports without torch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ class Unsupported(ValueError):
 
 
 @dataclass(frozen=True)
-class Shape:
+class ModelShape:
     """Sizes of a decoder of the Llama family. `rows` are output features; all lengths in elements."""
 
     hidden: int
@@ -40,14 +41,14 @@ class Shape:
         return 2 * (self.layers * layer + self.vocab * self.hidden)
 
 
-def shape_of(config: dict[str, Any]) -> Shape:
+def shape_of(config: dict[str, Any]) -> ModelShape:
     """The shape of a config.json. Raises Unsupported naming the first feature that is not served."""
     family = config.get("model_type")
     if family not in FAMILIES:
         raise Unsupported(f"model_type {family!r}: the megakernel serves {', '.join(FAMILIES)}")
     heads = config["num_attention_heads"]
     head_dim = config.get("head_dim") or config["hidden_size"] // heads
-    shape = Shape(
+    shape = ModelShape(
         hidden=config["hidden_size"],
         intermediate=config["intermediate_size"],
         layers=config["num_hidden_layers"],
@@ -64,7 +65,7 @@ def shape_of(config: dict[str, Any]) -> Shape:
     return shape
 
 
-def _check(shape: Shape, config: dict[str, Any]) -> None:
+def _check(shape: ModelShape, config: dict[str, Any]) -> None:
     if shape.head_dim not in HEAD_DIMS:
         raise Unsupported(f"head_dim {shape.head_dim}: the megakernel serves {', '.join(map(str, HEAD_DIMS))}")
     if shape.heads % shape.kv_heads:
@@ -81,3 +82,13 @@ def _check(shape: Shape, config: dict[str, Any]) -> None:
     window = config.get("sliding_window")
     if window and config.get("use_sliding_window", config["model_type"] == "mistral"):
         raise Unsupported(f"sliding_window {window}: the megakernel attends to the whole context")
+
+
+def positions_of(position: int | Sequence[int], batch: int) -> list[int]:
+    """The position of each sequence's first token, given as one for all or one for each. Raises ValueError for another
+    number.
+    """
+    found = [position] * batch if isinstance(position, int) else list(position)
+    if len(found) != batch:
+        raise ValueError(f"position: {len(found)} of them for {batch} sequences")
+    return found

@@ -6,10 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernels.megakernel.effects import COLUMN, effects
-from kernels.megakernel.instructions import ADD, ATTENTION, END, FIELDS, GATE_UP, HEAD, OP_NAMES, OUT, QKV, WORDS
-from kernels.megakernel.layout import GROUPS_MOST, HEADS_MOST, Layout, groups_of, heads_of_columns, products
+from kernels.megakernel.instructions import ADD, ATTENTION, DOWN, END, FIELDS, GATE_UP, HEAD, OP_NAMES, OUT, QKV, WORDS
+from kernels.megakernel.layout import (
+    GROUPS_MOST,
+    HEADS_MOST,
+    Layout,
+    groups_of,
+    head_tiles,
+    heads_of_columns,
+    products,
+)
 from kernels.megakernel.program import Program, Section
-from kernels.megakernel.shape import BATCH_MOST, Shape
+from kernels.megakernel.shape import BATCH_MOST, ModelShape
 from kernels.megakernel.weights import CHUNK_BLOCKS, FORMATS, SHORT_CHUNK_BLOCKS
 
 WHOLE_INPUT = (QKV, GATE_UP, HEAD)
@@ -18,15 +26,19 @@ WHOLE_INPUT = (QKV, GATE_UP, HEAD)
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a program must not run. `kind` is one of KINDS; `sm` and `index` are -1 when it concerns several SMs."""
+    """Why a program must not run. `kind` is one of KINDS; `sm` and `index` are -1 when it concerns several SMs, and
+    `rank` is -1 where there is one GPU, or it concerns several.
+    """
 
     kind: str
     sm: int
     index: int
     sentence: str
+    rank: int = -1
 
     def __str__(self) -> str:
         where = f"SM {self.sm}, instruction {self.index}: " if self.sm >= 0 else ""
+        where = f"GPU {self.rank}, {where}" if self.rank >= 0 else where
         return f"{self.kind}: {where}{self.sentence}"
 
 
@@ -73,6 +85,9 @@ def _bounds(program: Program) -> Iterator[Problem]:
     if not 1 <= layout.batch <= BATCH_MOST:
         yield Problem("bounds", -1, -1, f"batch {layout.batch} is not 1 to {BATCH_MOST}")
         return
+    if not 0 <= program.rank < layout.ranks:
+        yield Problem("bounds", -1, -1, f"rank {program.rank} is not one of {layout.ranks}")
+        return
     if len(program.instructions) != layout.sms or len(program.sections) != layout.sms:
         yield Problem("bounds", -1, -1, f"{len(program.instructions)} lists of instructions for {layout.sms} SMs")
         return
@@ -85,13 +100,12 @@ def _bounds(program: Program) -> Iterator[Problem]:
             yield Problem("bounds", sm, len(table) - 1, "END must be the last instruction and no other")
             continue
         for index, words in enumerate(rows_of(table)):
-            for sentence in _fields(program.shape, layout, cut, index, words):
+            for sentence in _fields(program, cut, index, words):
                 yield Problem("bounds", sm, index, f"{name_of(words)}: {sentence}")
 
 
-def _fields(
-    shape: Shape, layout: Layout, cut: dict[int, tuple[int, int, int]], index: int, words: dict[str, int]
-) -> Iterator[str]:
+def _fields(program: Program, cut: dict[int, tuple[int, int, int]], index: int, words: dict[str, int]) -> Iterator[str]:
+    shape, layout = program.shape, program.layout
     op, layer = words["op"], words["layer"]
     if not END <= op <= ADD:
         yield "there is no such operation"
@@ -108,12 +122,12 @@ def _fields(
     elif op == ADD:
         yield from _slice_fields(shape, layout, words)
     elif op != END:
-        yield from _product_fields(op, cut[op], words)
+        yield from _product_fields(op, cut[op], words, program.rank * cut[op][2] if op in (OUT, DOWN) else 0)
     if op == OUT and not layout.splits:
         yield from _attending_fields(shape, words)
 
 
-def _slice_fields(shape: Shape, layout: Layout, words: dict[str, int]) -> Iterator[str]:
+def _slice_fields(shape: ModelShape, layout: Layout, words: dict[str, int]) -> Iterator[str]:
     low, count, hidden = words["k_tile"], words["k_tiles"], shape.hidden // 16
     if low < 0 or count < 1 or low + count > hidden:
         yield f"column tiles {low} to {low + count} of {hidden}"
@@ -123,27 +137,28 @@ def _slice_fields(shape: Shape, layout: Layout, words: dict[str, int]) -> Iterat
         yield "the residual is not cut into slices"
 
 
-def _product_fields(op: int, cut: tuple[int, int, int], words: dict[str, int]) -> Iterator[str]:
+def _product_fields(op: int, cut: tuple[int, int, int], words: dict[str, int], first: int) -> Iterator[str]:
+    """`first` is the rank's first partial."""
     tiles, columns, parts = cut
     low, units, k_low, k_count = (words[name] for name in ("tile", "units", "k_tile", "k_tiles"))
     if units < 0 or low < 0 or low + units > tiles:
         yield f"row tiles {low} to {low + units} of {tiles}"
     if (k_count < 1 and (units or op == OUT)) or k_count < 0 or k_low < 0 or k_low + k_count > columns:
         yield f"column tiles {k_low} to {k_low + k_count} of {columns}"
-    if not 0 <= words["partial"] < parts:
-        yield f"partial {words['partial']} of {parts}"
+    if not first <= words["partial"] < first + parts:
+        yield f"partial {words['partial']} of {first} to {first + parts - 1}"
     if op in WHOLE_INPUT and units and k_low:
         yield f"it begins at column tile {k_low}, but its input begins at 0"
 
 
-def _attending_fields(shape: Shape, words: dict[str, int]) -> Iterator[str]:
+def _attending_fields(shape: ModelShape, words: dict[str, int]) -> Iterator[str]:
     attended = groups_of(shape, *heads_of_columns(shape, words["k_tile"], words["k_tiles"]))
     most = max((heads for *_, heads in attended), default=0)
     if len(attended) > GROUPS_MOST or most > HEADS_MOST:
         yield f"it attends to {len(attended)} key-value heads with up to {most} query heads each"
 
 
-def _head_fields(shape: Shape, layout: Layout, words: dict[str, int]) -> Iterator[str]:
+def _head_fields(shape: ModelShape, layout: Layout, words: dict[str, int]) -> Iterator[str]:
     kv, head, heads, split = (words[name] for name in ("kv_head", "head", "heads", "split"))
     group = shape.heads // shape.kv_heads
     if not 0 <= kv < shape.kv_heads:
@@ -176,7 +191,7 @@ def _residual(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator
     """The SM's copy or slice of the residual is made new, added to and used in the order of the model, each once."""
     due, sliced = 0, program.layout.sliced
     for index, words in enumerate(rows):
-        version = effects(program.shape, program.layout, sm, words).residual
+        version = effects(program.shape, program.layout, program.rank * program.layout.sms + sm, words).residual
         if version < 0:
             continue
         if version != due:
@@ -191,8 +206,9 @@ def _residual(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator
 
 
 def _products(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[Problem]:
-    """Every 16 x 16 tile of every matrix is multiplied exactly once."""
+    """Every 16 x 16 tile of the rank's part of every matrix is multiplied exactly once, and no other."""
     shape = program.shape
+    own = head_tiles(shape, program.layout, program.rank)
     parts: dict[tuple[int, int], list[dict[str, int]]] = {}
     for listed in rows:
         for words in listed:
@@ -204,8 +220,11 @@ def _products(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[Pr
             used = np.zeros((tiles, columns), dtype=np.int16)
             for w in parts.get((op, layer), []):
                 used[w["tile"] : w["tile"] + w["units"], w["k_tile"] : w["k_tile"] + w["k_tiles"]] += 1
-            if (used != 1).any():
-                row, column = np.argwhere(used != 1)[0].tolist()
+            wanted = np.ones(tiles, dtype=np.int16)
+            if op == HEAD:
+                wanted[: own.start] = wanted[own.stop :] = 0
+            if (used != wanted[:, None]).any():
+                row, column = np.argwhere(used != wanted[:, None])[0].tolist()
                 what = f"{OP_NAMES[op]} of layer {layer}, tile at row {row * 16}, column {column * 16}"
                 yield Problem("coverage", -1, -1, f"{what}, is multiplied {used[row, column]} times")
 

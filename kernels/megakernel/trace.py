@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kernels.megakernel.instructions import END, OP_NAMES
 from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program
-from kernels.megakernel.shape import Shape
+from kernels.megakernel.shape import ModelShape
 from kernels.megakernel.structure import rows_of
 
 Trace = NDArray[np.uint64]
@@ -72,7 +72,7 @@ def load(path: Path) -> tuple[Program, Trace]:
         with np.load(path, allow_pickle=False) as kept:
             trace, tables, starts = kept["trace"], kept["program"], kept["program_start"]
             shape, layout = (json.loads(str(kept[name])) for name in ("shape", "layout"))
-        program = Program(Shape(**shape), Layout(**layout), np.split(tables, starts[1:]))
+        program = Program(ModelShape(**shape), Layout(**layout), np.split(tables, starts[1:]))
     except (KeyError, ValueError, TypeError) as error:
         raise BadTrace(f"{path}: not a trace of the megakernel ({type(error).__name__})") from None
     lists = program.instructions

@@ -8,7 +8,11 @@ What is proved, for every number of splits a context may need:
 - no instruction waits for ever (`deadlock`), each block has one writer per layer and token (`duplicate`), and is
   written again only when all its readers are done (`overwrite`, `unread`);
 - keys and values are published before the next token reads them (`cache`).
+
+The programs of several ranks are proven together: words in a peer's memory are ordered like the rest.
 """
+
+from dataclasses import replace
 
 from kernels.megakernel.ordering import Ordering
 from kernels.megakernel.program import Program
@@ -24,13 +28,31 @@ class InvalidProgram(ValueError):
         super().__init__(f"{problems[0]}{more}")
 
 
-def validate(program: Program) -> list[Problem]:
-    """All problems found; an empty list is the proof. Takes seconds for a model of a billion weights."""
-    return structure(program) or Ordering(program).run()
+def validate(*programs: Program) -> list[Problem]:
+    """All problems found in the programs of all ranks, in their order; an empty list is the proof. Takes seconds for a
+    model of a billion weights.
+    """
+    problems = _together(programs)
+    for program in programs if not problems else ():
+        rank = program.rank if program.layout.ranks > 1 else -1
+        problems += [replace(problem, rank=rank) for problem in structure(program)]
+    return problems or Ordering(*programs).run()
 
 
-def check(program: Program) -> None:
+def _together(programs: tuple[Program, ...]) -> list[Problem]:
+    """Whether these are the programs of one model's ranks, each once."""
+    first = programs[0]
+    ranks = [program.rank for program in programs]
+    if ranks != list(range(first.layout.ranks)):
+        return [Problem("bounds", -1, -1, f"programs of ranks {ranks} for {first.layout.ranks} GPUs")]
+    for program in programs:
+        if (program.shape, program.layout) != (first.shape, first.layout):
+            return [Problem("bounds", -1, -1, f"ranks 0 and {program.rank} have different shapes or layouts")]
+    return []
+
+
+def check(*programs: Program) -> None:
     """Raises InvalidProgram if `validate` finds a problem."""
-    problems = validate(program)
+    problems = validate(*programs)
     if problems:
         raise InvalidProgram(problems)

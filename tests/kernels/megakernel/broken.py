@@ -10,7 +10,7 @@ from kernels.megakernel.effects import COLUMN, Access, Effects, effects
 from kernels.megakernel.instructions import ADD, ATTENTION, END
 from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program, Section
-from kernels.megakernel.shape import Shape
+from kernels.megakernel.shape import ModelShape
 from kernels.megakernel.structure import rows_of
 from kernels.megakernel.validate import validate
 
@@ -23,9 +23,9 @@ def kinds(program: Program) -> set[str]:
     return {problem.kind for problem in validate(program)}
 
 
-def one_half(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
+def one_half(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
     """The effects if layers did not alternate between the halves of `down_partials`."""
-    half = layout.down_parts * (shape.hidden // 16)
+    half = layout.down_partials * (shape.hidden // 16)
 
     def moved(accesses: tuple[Access, ...]) -> tuple[Access, ...]:
         return tuple(replace(a, first=a.first % half) if a.buffer == "down_partials" else a for a in accesses)

@@ -11,6 +11,7 @@ from kernels.cuda.occupancy import SHARED_MOST
 from kernels.megakernel import device
 from kernels.megakernel.layout import Layout, default_layout
 from kernels.megakernel.program import build
+from kernels.megakernel.ranks import RANKS, part_of, programs
 from kernels.megakernel.shape import shape_of
 from kernels.megakernel.validate import check
 from kernels.megakernel.weights import FORMATS
@@ -67,6 +68,26 @@ def test_nothing_is_spilled(name: str, layout: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "ranks", "layout"),
+    [
+        ("llama-3.2-1b", 2, {}),
+        ("llama-3.1-8b", 4, {"weights": "fp8"}),
+        ("qwen2.5-1.5b", 2, {"batch": 2}),
+    ],
+    ids=lambda value: str(value) if not isinstance(value, dict) else " ".join(map(str, value.values())) or "usual",
+)
+def test_nothing_is_spilled_on_several_gpus(name: str, ranks: int, layout: dict[str, Any]) -> None:
+    """One kernel for all ranks: they differ in their programs and parameters."""
+    shape = part_of(shape_of(CONFIGS[name]), ranks)
+    made = programs(shape, default_layout(shape, **layout, ranks=ranks))
+    found = [device.defines(program, device.Tuning()) for program in made]
+    assert all(each == found[0] for each in found)
+    said = resources(compile_log(DECODE, found[0]))
+    assert said == Resources(stack=0, spill_stores=0, spill_loads=0, registers=said.registers)
+    assert said.registers * device.THREADS <= 65536
+
+
+@pytest.mark.parametrize(
     ("name", "capacity", "through"), [("llama-3.2-1b", 4096, 1), ("llama-3.2-1b", 192, 0), ("voice-agent", 4096, 0)]
 )
 def test_splits_with_rows_of_a_line_or_more_come_through_the_ring(name: str, capacity: int, through: int) -> None:
@@ -85,8 +106,9 @@ def test_no_chunks_are_taken_ahead_where_the_residual_is_sliced(capacity: int, t
 
 
 def test_the_launch_parameters_are_a_multiple_of_a_tensor_maps_alignment() -> None:
-    assert device.PARAMS.itemsize % device.MAP_ALIGNMENT == 0
-    assert all(device.PARAMS.fields[name][1] % device.MAP_ALIGNMENT == 0 for name in device.MAPS)
+    for params in map(device.params_of, RANKS):
+        assert params.itemsize % device.MAP_ALIGNMENT == 0
+        assert all(params.fields[name][1] % device.MAP_ALIGNMENT == 0 for name in device.MAPS)
 
 
 @pytest.mark.parametrize("weights", FORMATS)

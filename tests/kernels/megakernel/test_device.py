@@ -6,6 +6,7 @@ import pytest
 
 from kernels.megakernel import device
 from kernels.megakernel.layout import Layout
+from kernels.megakernel.ranks import part_of
 from kernels.megakernel.shape import shape_of
 from kernels.megakernel.validate import validate
 from tests.kernels.megakernel.tiny_models import MODELS
@@ -25,16 +26,24 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 def test_pairs_that_find_no_room_are_left_out(compiled: list[dict[str, Any]]) -> None:
     made = device.built(SHAPE, IN_PAIRS, device.Tuning())
-    assert not made.program.layout.pairs
-    assert not validate(made.program)
-    assert [constants["PAIRS"] for constants in compiled] == [1, 0]
-    assert (made.constants, made.kernel) == (compiled[1], 2)
+    assert not made.programs[0].layout.pairs
+    assert not validate(*made.programs)
+    assert [constants["PAIRS"] for constants in compiled] == [1]
+    assert made.constants["PAIRS"] == 0
 
 
 @pytest.mark.parametrize(
     "layout", [Layout(sms=4, splits=0, pairs=True), Layout(sms=6, splits=0), Layout(sms=6)], ids=str
 )
-def test_what_finds_room_is_built_once(layout: Layout, compiled: list[dict[str, Any]]) -> None:
+def test_what_finds_room_is_built_as_it_is(layout: Layout, compiled: list[dict[str, Any]]) -> None:
     made = device.built(SHAPE, layout, device.Tuning())
-    assert made.program.layout == layout
-    assert compiled == [made.constants]
+    assert made.programs[0].layout == layout
+    assert compiled == ([made.constants] if layout.pairs else [])
+
+
+def test_two_ranks_side_by_side_need_room_for_the_pairs_of_both(compiled: list[dict[str, Any]]) -> None:
+    layout = Layout(sms=4, splits=0, pairs=True, ranks=2)
+    part = part_of(SHAPE, 2)
+    alone, both = (device.built(part, layout, device.Tuning(), beside) for beside in (1, 2))
+    assert [program.rank for program in alone.programs] == [0, 1]
+    assert [made.constants["PAIRS"] for made in (alone, both)] == [1, 0]

@@ -133,9 +133,9 @@ def test_a_program_that_waits_for_nothing_gives_up_and_names_the_instruction(bat
 
     def broken(shape, layout):
         program = build(shape, layout)
-        return without(program, *at_work(program, op))
+        return [without(program, *at_work(program, op))]
 
-    monkeypatch.setattr(device, "build", broken)
+    monkeypatch.setattr(device, "programs", broken)
     monkeypatch.setattr(device, "check", lambda program: None)
     monkeypatch.setattr(machine, "TIMEOUT_NS", 20_000_000)
     began = time.monotonic()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kernels.megakernel import program as program_module
 from kernels.megakernel.instructions import ATTENTION, DOWN, GATE_UP, HEAD
-from kernels.megakernel.interpret import Deadlock
+from kernels.megakernel.interpret import Context, Deadlock, Gpu
 from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program, build
 from kernels.megakernel.shape import shape_of
@@ -24,6 +24,7 @@ from tests.kernels.megakernel.broken import changed, fields_that_matter, find, s
 from tests.kernels.megakernel.orders import laggard, round_robin, shuffled
 from tests.kernels.megakernel.tiny_models import (
     MODELS,
+    arrays_of,
     exact,
     gpu,
     logits_after,
@@ -93,6 +94,27 @@ def test_in_lower_precision_it_is_the_model_of_the_rounded_weights(
     assert np.abs(machine.logits - expected).max() <= np.abs(rounded - expected).max()
     unrounded = logits_after(exact(name), begin, tokens)
     assert np.abs(machine.logits - unrounded).max() > 2 * np.abs(machine.logits - expected).max()
+
+
+@pytest.mark.parametrize("layout", [LAYOUTS[1], LAYOUTS[3] | {"batch": 3}, LAYOUTS[6] | {"batch": 3}])
+def test_sequences_of_unequal_lengths_are_each_as_if_all_were_so_long(layout: dict[str, Any]) -> None:
+    """Their splits of 8 keys are 1 to 3, and one of them begins another on the way."""
+    program, lengths = program_of("llama", **layout), (5, 21, 15)
+    starts = [start("llama", 1, length, 64) for length in lengths]
+
+    def logits(which: list[int]) -> np.ndarray:
+        keys, values, first = (
+            np.concatenate([getattr(starts[i], name) for i in which], axis=axis)
+            for name, axis in (("keys", 1), ("values", 1), ("first", 0))
+        )
+        context = Context(keys, values, first, [lengths[i] for i in which])
+        machine = Gpu(program, arrays_of("llama", program.layout), context, 3, split_keys=8)
+        machine.run(shuffled(1))
+        return machine.logits
+
+    mixed = logits([0, 1, 2])
+    for which in range(3):
+        np.testing.assert_array_equal(mixed[:, which], logits([which] * 3)[:, which])
 
 
 def test_it_appends_keys_and_values() -> None:

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from kernels.engine.decoder import Decoder
+from kernels.engine.rounding import Rounding, rounded_weights
 from kernels.megakernel.instructions import DOWN, GATE_UP, HEAD, OUT, QKV
 from kernels.megakernel.pack import fragments, interleaved
-from kernels.megakernel.rounding import Rounding, rounded_weights
 from kernels.megakernel.uploads import uploads
 from kernels.megakernel.weights import FORMATS, e2m1_values, matrix_of_unit, nvfp4_codes, nvfp4_mix, nvfp4_registers
 from kernels.quant.power_of_two import rounded

@@ -14,7 +14,7 @@ from kernels.megakernel.instructions import ATTENTION, DOWN, END, GATE_UP, HEAD,
 from kernels.megakernel.layout import Layout, can_attend, default_layout, fitted
 from kernels.megakernel.ordering import Ordering
 from kernels.megakernel.program import Program, build
-from kernels.megakernel.shape import Shape, shape_of
+from kernels.megakernel.shape import ModelShape, shape_of
 from kernels.megakernel.structure import rows_of
 from kernels.megakernel.validate import InvalidProgram, check, validate
 from tests.kernels.megakernel.broken import changed, find, kinds, one_half, swapped, with_rows, without
@@ -57,7 +57,7 @@ def test_it_accepts_columns_cut_for_larger_batches(name: str) -> None:
 def test_it_accepts_small_models_of_any_size(
     hidden: int, inner: int, kv: int, group: int, head_dim: int, sms: int, splits: int, out_parts: int
 ) -> None:
-    shape = Shape(16 * hidden, 16 * inner, 2, kv * group, kv, head_dim, 101, 1e-5, False, False, True)
+    shape = ModelShape(16 * hidden, 16 * inner, 2, kv * group, kv, head_dim, 101, 1e-5, False, False, True)
     layout = Layout(sms=sms, splits=splits, out_parts=out_parts)
     if splits or can_attend(shape, fitted(shape, layout)):
         check(build(shape, layout))
@@ -132,7 +132,7 @@ def test_it_accepts_a_product_on_another_sm() -> None:
 def test_it_rejects_sms_that_only_look_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """More SMs than gate and up rows: nobody waits for the idle ones, and partials are overwritten under them."""
     monkeypatch.setattr(program_module, "fitted", lambda shape, layout: layout)
-    shape = Shape(64, 32, 2, 1, 1, 64, 40, 1e-5, False, False, True)
+    shape = ModelShape(64, 32, 2, 1, 1, 64, 40, 1e-5, False, False, True)
     assert kinds(build(shape, Layout(sms=24, splits=1))) == {"overwrite"}
 
 
@@ -228,7 +228,7 @@ def test_values_that_nobody_reads_are_found() -> None:
 def test_keys_must_be_published_before_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were each SM to read its own candidate only, nothing would order this token's keys and the next's readers."""
 
-    def alone(shape: Shape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
+    def alone(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
         found = effects(shape, layout, sm, words)
         return replace(found, reads=(Access("candidates", words["layer"], sm, 1),)) if words["op"] == END else found
 

@@ -10,10 +10,11 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from kernels.engine.decoder import Decoder
+from kernels.engine.rounding import Rounding, rounded_weights
 from kernels.megakernel.interpret import Context, Gpu
 from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program, build
-from kernels.megakernel.rounding import Rounding, rounded_weights
+from kernels.megakernel.ranks import part_of
 from kernels.megakernel.shape import shape_of
 from kernels.megakernel.uploads import uploads
 
@@ -47,6 +48,14 @@ MODELS = {
 }
 """What the interpreter runs in a moment."""
 
+RANKED: dict[str, Any] = {
+    # a vocabulary whose tiles do not divide by 4
+    "llama-of-4": _config("llama", 96, 192, 8, 4, 32, 150, pad_token_id=0, rope_parameters=LLAMA3_ROPE),
+    "qwen2-of-4": _config("qwen2", 80, 128, 4, 4, 64, 97, pad_token_id=0),
+    "qwen3-of-2": _config("qwen3", 64, 160, 4, 2, 32, 70, pad_token_id=0, tie_word_embeddings=False),
+}
+"""Models that two or four GPUs may share."""
+
 ON_GPU: dict[str, Any] = {"num_hidden_layers": 3, "rms_norm_eps": 1e-5, "max_position_embeddings": 4096}
 GPU_CONFIGS = {
     "llama": _config("llama", 512, 2048, 8, 2, 64, 4099, **ON_GPU),
@@ -58,7 +67,7 @@ GPU_CONFIGS = {
 
 
 def _made(name: str) -> Any:
-    return AutoModelForCausalLM.from_config(AutoConfig.for_model(**MODELS[name]))
+    return AutoModelForCausalLM.from_config(AutoConfig.for_model(**(MODELS | RANKED)[name]))
 
 
 @cache
@@ -112,7 +121,14 @@ def exact(name: str, weights: str = "bf16") -> Any:
 
 def program_of(name: str, **layout: Any) -> Program:
     """The model's program on 6 SMs unless `layout` says otherwise."""
-    return build(shape_of(model(name).config.to_dict()), Layout(**({"sms": 6, "splits": 4} | layout)))
+    return programs_of(name, **layout)[0]
+
+
+def programs_of(name: str, **layout: Any) -> list[Program]:
+    """The same of every rank."""
+    asked = Layout(**({"sms": 6, "splits": 4} | layout))
+    shape = part_of(shape_of(model(name).config.to_dict()), asked.ranks)
+    return [build(shape, asked, rank) for rank in range(asked.ranks)]
 
 
 @dataclass(frozen=True)
@@ -148,19 +164,21 @@ def as_numpy(tensor: torch.Tensor) -> np.ndarray:
 
 
 @cache
-def arrays_of(name: str, layout: Layout) -> dict[str, np.ndarray]:
+def arrays_of(name: str, layout: Layout, rank: int = 0) -> dict[str, np.ndarray]:
     """What is uploaded for the model's own program."""
-    program = build(shape_of(model(name).config.to_dict()), layout)
+    program = build(part_of(shape_of(model(name).config.to_dict()), layout.ranks), layout, rank)
     return {key: as_numpy(tensor) for key, tensor in uploads(model(name), program, 256).items()}
 
 
 def gpu(name: str, program: Program, begin: Start, count: int, **options: Any) -> Gpu:
     """The interpreter with this program in place of the model's own; the weights are packed for the model's own."""
-    arrays = arrays_of(name, replace(program.layout)) | {
+    arrays = arrays_of(name, replace(program.layout), program.rank) | {
         "program": np.concatenate(program.instructions),
         "program_start": program.starts,
     }
-    context = Context(begin.keys.copy(), begin.values.copy(), begin.first, begin.prompt.shape[1])
+    heads = slice(program.rank * program.shape.kv_heads, (program.rank + 1) * program.shape.kv_heads)
+    keys, values = begin.keys[..., heads, :].copy(), begin.values[..., heads, :].copy()
+    context = Context(keys, values, begin.first, begin.prompt.shape[1])
     return Gpu(program, arrays, context, count, **options)
 
 

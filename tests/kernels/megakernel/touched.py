@@ -24,7 +24,7 @@ SHOWN = 3
 
 
 def declared(program: Program, sm: int, words: dict[str, int], splits: int, drawing: bool = False) -> Touched:
-    """What the effects say of an instruction while `splits` splits of the keys are at work.
+    """What the effects say of an instruction while `splits` splits of the keys are at work, in its rank's memory.
 
     `drawing` when some sequence has top-k or top-p; temperature alone uses one area of `counts` only.
     """
@@ -32,7 +32,8 @@ def declared(program: Program, sm: int, words: dict[str, int], splits: int, draw
     found: Touched = {kind: {} for kind in KINDS}
     if words["op"] == ATTENTION and words["split"] >= splits:
         return found
-    effect = effects(shape, layout, sm, words)
+    everywhere = program.rank * layout.sms + sm
+    effect = effects(shape, layout, everywhere, words)
 
     def add(kind: str, buffer: str, indexes: NDArray[np.int64]) -> None:
         found[kind].setdefault(buffer, set()).update(indexes.tolist())
@@ -48,7 +49,7 @@ def declared(program: Program, sm: int, words: dict[str, int], splits: int, draw
     for access in effect.exchanges if drawing else ():
         indexes = words_of(shape, layout, access)
         add("reads", access.buffer, indexes)
-        own = indexes // word_shapes(shape, layout)[access.buffer][-1] % layout.sms == sm
+        own = indexes // word_shapes(shape, layout)[access.buffer][-1] % layout.all_sms == everywhere
         add("writes", access.buffer, indexes[own])
     return found
 

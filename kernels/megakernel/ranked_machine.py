@@ -1,0 +1,163 @@
+"""One model made ready for the megakernel on several GPUs: a rank on each, and a launch of all of them.
+
+One process drives all GPUs. So a rank's words are an address in its peers' kernels, without handles that processes
+exchange; events put the launches of all GPUs in an order; one thread of the host reads the tokens and hears of a fault.
+A process for each GPU would start its launches side by side, which one launch for all tokens does not need.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import cupy
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels.engine.rounding import RoundedWeights
+from kernels.megakernel import device
+from kernels.megakernel.exclusive_launch import exclusive_launch
+from kernels.megakernel.layout import Layout, head_tiles
+from kernels.megakernel.machine import DecodeRequest, Rank
+from kernels.megakernel.ranks import part_of
+from kernels.megakernel.shape import ModelShape
+
+Params = np.ndarray[Any, Any]
+
+
+def connect(gpus: Sequence[torch.device]) -> None:
+    """Lets every GPU write into the memory of every other. Raises ValueError naming two that cannot."""
+    for one in gpus:
+        for other in gpus:
+            if one == other:
+                continue
+            if not torch.cuda.can_device_access_peer(one, other):
+                raise ValueError(f"gpus: {one} cannot reach the memory of {other}")
+            torch.zeros(1, device=one).to(other)  # torch maps the memory of `other` before its first copy
+
+
+class RankedMachine:
+    """The megakernel of a transformers model (bf16, on `gpus[0]`) over `gpus`, a rank on each.
+
+    A GPU that is named twice has two ranks side by side, each on SMs of its own. `shape` is the whole model's, and
+    `layout` one rank's. `keys` and `values` [layers, batch, capacity, kv_heads, head_dim] bf16 are all heads', on the
+    first GPU: the prompt's pass writes them, and `share_prompt` gives each rank its own.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        shape: ModelShape,
+        layout: Layout,
+        capacity: int,
+        tuning: device.Tuning,
+        gpus: Sequence[torch.device],
+        rounded: RoundedWeights | None = None,
+    ) -> None:
+        connect(gpus)
+        most = max(Counter(gpus).values())
+        for gpu in gpus:
+            device.check_present(most * layout.sms, torch.cuda.get_device_properties(gpu).multi_processor_count)
+        with current(gpus[0]):
+            made = device.built(part_of(shape, layout.ranks), layout, tuning, most)
+        self.capacity, self.tuning, self.gpu, self.launches = capacity, tuning, gpus[0], 0
+        self.ranks = []
+        for place in enumerate(gpus):
+            with current(place[1]):
+                self.ranks.append(Rank(model, made, place, capacity, tuning, rounded))
+        for rank in self.ranks:
+            others = [each.words_at() - rank.words_at() for each in self.ranks if each is not rank]
+            rank.peers[: len(others)] = others
+        self.program, self.layout, self.trace = made.programs[0], made.programs[0].layout, self.ranks[0].trace
+        size = (shape.layers, layout.batch, capacity, shape.kv_heads, shape.head_dim)
+        self.keys, self.values = (torch.zeros(size, dtype=torch.bfloat16, device=self.gpu) for _ in range(2))
+        self._others = [torch.cuda.Stream(gpu) for gpu in gpus[1:]]
+        self.tokens: list[Tensor] = []
+
+    def _streams(self) -> list[torch.cuda.Stream]:
+        """A stream for each rank; the first rank's is torch's current one."""
+        return [torch.cuda.current_stream(self.gpu), *self._others]
+
+    def share_prompt(self, length: int) -> None:
+        """Copies the first `length` rows of all heads to the ranks that have these heads."""
+        streams = self._streams()
+        for rank, stream in zip(self.ranks, streams, strict=True):
+            stream.wait_stream(streams[0])
+            heads = slice(rank.rank * rank.shape.kv_heads, (rank.rank + 1) * rank.shape.kv_heads)
+            with torch.cuda.stream(stream):
+                for whole, own in ((self.keys, rank.keys), (self.values, rank.values)):
+                    own[:, :, :length].copy_(whole[:, :, :length, heads], non_blocking=True)
+
+    def launch(self, asked: DecodeRequest, host_tokens: np.ndarray, host_cancel: np.ndarray) -> None:
+        """Enqueues a launch on every GPU; torch's current stream then waits for all of them. As `Machine.launch`.
+
+        `tokens` are then what each of the other ranks chooses, int32 [count, batch] on its GPU.
+        """
+        streams = self._streams()
+        with exclusive_launch(self.gpu, self._others):
+            for stream in self._others:
+                stream.wait_stream(streams[0])
+            requests = [self._own(asked, rank, stream) for rank, stream in zip(self.ranks, streams, strict=True)]
+            self.tokens, made = [], []
+            for rank, request, stream in zip(self.ranks, requests, streams, strict=True):
+                with torch.cuda.stream(stream):
+                    tokens = host_tokens.ctypes.data
+                    if rank.rank:
+                        size = asked.count, self.layout.batch
+                        self.tokens.append(torch.full(size, -1, dtype=torch.int32, device=rank.gpu))
+                        tokens = self.tokens[-1].data_ptr()
+                    made.append(rank.params(request, tokens, host_cancel))
+                    rank.clear_fault()
+            self._run(made, streams)
+            for stream in self._others:
+                streams[0].wait_stream(stream)
+        self._gather(asked, requests)
+        self.launches += 1
+
+    def _own(self, asked: DecodeRequest, rank: Rank, stream: torch.cuda.Stream) -> DecodeRequest:
+        """The request with its tensors on the rank's GPU, and logits of its own."""
+        if not rank.rank:
+            return asked
+        with torch.cuda.stream(stream):
+            forced = None if asked.forced is None else asked.forced.to(rank.gpu)
+            logits = None if asked.logits is None else torch.empty_like(asked.logits, device=rank.gpu)
+            return replace(asked, first=asked.first.to(rank.gpu), forced=forced, logits=logits)
+
+    def _run(self, params: Sequence[Params], streams: Sequence[torch.cuda.Stream]) -> None:
+        """All kernels, one directly after the other since each waits for the others; then all words are emptied.
+
+        A rank's words may be written until all ranks have ended.
+        """
+        ended = []
+        for rank, stream, own in zip(self.ranks, streams, params, strict=True):
+            with current(rank.gpu), torch.cuda.stream(stream):
+                rank.run(own)
+                ended.append(stream.record_event())
+        for rank, stream in zip(self.ranks, streams, strict=True):
+            with torch.cuda.stream(stream):
+                for event in ended:
+                    stream.wait_event(event)
+                rank.clear()
+
+    def _gather(self, asked: DecodeRequest, requests: Sequence[DecodeRequest]) -> None:
+        """Copies the logits of every rank's part of the vocabulary to those that were asked for."""
+        for rank, request in zip(self.ranks, requests, strict=True):
+            if asked.logits is not None and request.logits is not None and rank.rank:
+                tiles = head_tiles(rank.shape, rank.layout, rank.rank)
+                own = slice(tiles.start * 16, min(tiles.stop * 16, rank.shape.vocab))
+                asked.logits[..., own].copy_(request.logits[..., own])
+
+    def check(self) -> None:
+        """Raises MegakernelFault when the last launch gave up, which all ranks then did; waits for it to end."""
+        torch.cuda.current_stream(self.gpu).synchronize()
+        for rank in self.ranks:
+            rank.check()
+
+
+@contextmanager
+def current(gpu: torch.device) -> Iterator[None]:
+    """Makes a GPU the current one of torch and of CuPy."""
+    with torch.cuda.device(gpu), cupy.cuda.Device(gpu.index):
+        yield

@@ -1,0 +1,88 @@
+"""A model divided over several GPUs, which run it together: tensor parallelism. Imports without torch.
+
+Each of `ranks` GPUs has some heads with their rows of q, k, v and their columns of the output projection, some columns
+of the MLP, and some rows of the LM head. Embedding, norms and the residual are replicated. A rank's partial sums of the
+two projections, its candidates for the next token and its words of a search go into the memory of every rank
+(`flagged_words.EXCHANGED`), and every rank adds the same words in the same order. So all residuals stay equal, and all
+ranks choose the same token.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kernels.megakernel.instructions import DOWN, GATE_UP, OUT, QKV
+from kernels.megakernel.layout import Layout
+from kernels.megakernel.program import Program, build
+from kernels.megakernel.shape import ModelShape, Unsupported
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernels.quant.power_of_two import Quantised
+
+RANKS = (1, 2, 4)
+"""The numbers of GPUs that may run a model together."""
+
+
+def part_of(shape: ModelShape, ranks: int) -> ModelShape:
+    """What each of `ranks` GPUs has of a model. The vocabulary stays whole: HEAD's instructions name its rows.
+
+    Raises Unsupported naming the first size that does not divide.
+    """
+    if ranks not in RANKS:
+        raise Unsupported(f"gpus {ranks}: the megakernel runs on {', '.join(map(str, RANKS[:-1]))} or {RANKS[-1]}")
+    sizes = (
+        ("num_key_value_heads", shape.kv_heads, 1),
+        ("num_attention_heads", shape.heads, 1),
+        ("intermediate_size", shape.intermediate, 16),
+    )
+    for name, value, unit in sizes:
+        if value % (ranks * unit):
+            raise Unsupported(f"{name} {value}: {ranks} GPUs need a multiple of {ranks * unit}")
+    return replace(
+        shape,
+        heads=shape.heads // ranks,
+        kv_heads=shape.kv_heads // ranks,
+        intermediate=shape.intermediate // ranks,
+    )
+
+
+def programs(shape: ModelShape, layout: Layout) -> list[Program]:
+    """The program of every rank, in their order. `shape` is the part of the model that each has."""
+    return [build(shape, layout, rank) for rank in range(layout.ranks)]
+
+
+def own_rows(program: Program) -> list[range]:
+    """The rank's rows of the whole model's q, k and v, which lie one after the other."""
+    shape, ranks, rank = program.shape, program.layout.ranks, program.rank
+    found, begin = [], 0
+    for heads in (shape.heads, shape.kv_heads, shape.kv_heads):
+        length = heads * shape.head_dim
+        found.append(range(begin + rank * length, begin + (rank + 1) * length))
+        begin += ranks * length
+    return found
+
+
+def own(program: Program, matrix: int, codes: "Quantised") -> "Quantised":
+    """The rank's part of a whole matrix; gate and up lie in tiles of 8 rows each. All of the LM head is returned."""
+    import torch
+
+    rank, shape, device = program.rank, program.shape, codes.codes.device
+    if program.layout.ranks == 1:
+        return codes
+    if matrix == QKV:
+        return codes.rows(torch.cat([torch.arange(each.start, each.stop) for each in own_rows(program)]).to(device))
+    if matrix == GATE_UP:
+        rows = 2 * shape.intermediate
+        return codes.rows(torch.arange(rank * rows, (rank + 1) * rows, device=device))
+    if matrix in (OUT, DOWN):
+        columns = shape.heads * shape.head_dim if matrix == OUT else shape.intermediate
+        return codes.columns(rank * columns, columns)
+    return codes
+
+
+def own_bias(program: Program, bias: "torch.Tensor") -> "torch.Tensor":
+    """The rank's part of a bias of q, k and v, [rows]."""
+    import torch
+
+    return torch.cat([bias[each.start : each.stop] for each in own_rows(program)])

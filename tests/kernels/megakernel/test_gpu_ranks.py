@@ -1,0 +1,152 @@
+"""Two ranks, side by side on one GPU and each on a GPU of its own: as near to float32 as torch's bf16, alike, in time.
+
+`[0, 0]` needs one GPU: each rank has half of its SMs. `[0, 1]` needs two that reach each other's memory.
+"""
+
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from kernels.megakernel.attend import splits_of
+from kernels.megakernel.instructions import FIELDS, QKV
+from kernels.megakernel.structure import rows_of
+from kernels.ops.sampling import GREEDY, Sampling, choose
+from tests.kernels.megakernel.on_gpu import PROMPT, models, runner_of
+from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
+from tests.kernels.megakernel.touched import differences
+
+two = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+PLACES = [pytest.param([0, 0], id="side-by-side"), pytest.param([0, 1], id="two-gpus", marks=two)]
+pytestmark = [pytest.mark.gpu, pytest.mark.parametrize("devices", PLACES)]
+
+
+def launched(runner, first, position, count, **options):
+    """Tokens [count, batch] that rank 0 chose; every rank chose the same."""
+    from kernels.megakernel.machine import DecodeRequest
+    from kernels.megakernel.runner import pinned
+
+    machine = runner._machine
+    memory, made = pinned(count * machine.layout.batch, -1)
+    machine.launch(DecodeRequest(first, position, count, **options), made, runner._cancel[1])
+    machine.check()
+    tokens = made.reshape(count, -1).copy()
+    for others in machine.tokens:
+        assert np.array_equal(others.cpu().numpy(), tokens)
+    del memory
+    return tokens
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+def test_logits_are_as_near_to_float32_as_torchs(devices, family, batch):
+    """By a short context, where OUT attends, and one that is long enough for splits."""
+    model, exact = models(GPU_CONFIGS[family])
+    for length in (48, 700):
+        runner = runner_of(model, devices=devices)
+        ids = torch.randint(0, 4099, (batch, length), device="cuda")
+        runner.prepare(batch, length - 8, 8)
+        assert runner._machine.layout.ranks == 2
+        own, torchs, truth = runner.after_prompt(ids, length - 8), model(ids).logits, exact(ids).logits
+        own, torchs = ((each[:, -8:].float() - truth[:, -8:]).norm() for each in (own, torchs))
+        assert own <= 1.1 * torchs, (length, own / torchs)
+
+
+@pytest.mark.parametrize("sampling", [None, Sampling(0.9, top_k=300, top_p=0.9)], ids=["greedy", "top-k and top-p"])
+def test_instructions_of_every_rank_touch_what_they_declare(devices, sampling):
+    """In its own memory; what it writes to its peers lies alike."""
+    runner = runner_of(models(GPU_CONFIGS["qwen2"])[0], devices=devices, tuning={"debug": True})
+    runner.generate(torch.ones(1, PROMPT, dtype=torch.int64, device="cuda"), 8, sampling)
+    for rank in runner._machine.ranks:
+        bits = rank.touched.cpu().numpy().view(np.uint32)
+        splits = splits_of(PROMPT + 8, rank.constants["SPLIT_KEYS"], rank.layout.splits)
+        assert not list(differences(rank.program, bits, rank.word_starts, splits, sampling is not None))[:3]
+
+
+def test_every_generation_is_the_same(devices):
+    model, _ = models(GPU_CONFIGS["llama"])
+    runner = runner_of(model, devices=devices)
+    prompt = torch.randint(0, 4099, (1, PROMPT), device="cuda")
+    expected = runner.generate(prompt, 32).tokens
+    for _ in range(200):
+        assert runner.generate(prompt, 32).tokens == expected
+
+
+def test_all_ranks_draw_what_the_rule_draws(devices):
+    runner = runner_of(models(GPU_CONFIGS["qwen2"])[0], devices=devices)
+    runner.prepare(4, PROMPT, 40)
+    sampling = [GREEDY, Sampling(0.9, seed=3), Sampling(1.1, top_k=40), Sampling(0.8, top_k=300, top_p=0.9)]
+    forced = torch.randint(0, 4099, (9, 4), device="cuda")
+    logits = torch.empty(8, 4, 4099, device="cuda")
+    made = launched(runner, forced, 0, 8, forced=forced, logits=logits, sampling=sampling)
+    rows = logits.cpu().numpy()
+    assert np.isfinite(rows).all()
+    for step in range(8):
+        for b, how in enumerate(sampling):
+            assert made[step, b] == choose(rows[step, b], how, step + 1), (step, how)
+
+
+@pytest.mark.parametrize("silent", [0, 1])
+def test_a_rank_that_does_not_run_is_given_up_in_time(devices, silent, monkeypatch):
+    """The other names itself and the instruction that waits for it; afterwards both are right as before."""
+    from kernels.megakernel import machine
+
+    runner = runner_of(models(GPU_CONFIGS["llama"])[0], devices=devices)
+    prompt = torch.ones(1, PROMPT, dtype=torch.int64, device="cuda")
+    expected = runner.generate(prompt, 8).tokens
+    monkeypatch.setattr(machine, "TIMEOUT_NS", 20_000_000)
+    monkeypatch.setattr(runner._machine.ranks[silent], "run", lambda params: None)
+    began = time.monotonic()
+    with pytest.raises(machine.MegakernelFault, match=rf"^GPU {1 - silent}, SM \d+ waited .* \((gate_up|out|qkv)\)$"):
+        runner.generate(prompt, 8)
+    assert time.monotonic() - began < 10
+    monkeypatch.undo()
+    assert runner.generate(prompt, 8).tokens == expected
+
+
+def test_when_one_rank_gives_up_all_do(devices, monkeypatch):
+    """Rank 1 waits for rows of q, k and v that its own SMs never make; rank 0 would wait a minute, and ends with it."""
+    from kernels.megakernel import machine
+
+    runner = runner_of(models(GPU_CONFIGS["llama"])[0], devices=devices)
+    prompt = torch.ones(1, PROMPT, dtype=torch.int64, device="cuda")
+    runner.generate(prompt, 8)
+    ranks = runner._machine.ranks
+    tables = ranks[1].program.instructions
+    sm, index = next(
+        (sm, w["index"])
+        for sm, table in enumerate(tables)
+        for w in rows_of(table)
+        if w["op"] == QKV and w["layer"] == 1 and w["units"]
+    )
+    ranks[1]._held["program"][int(ranks[1].program.starts[sm]) + index, FIELDS.index("units")] = 0
+    for rank, limit_ns in zip(ranks, (60 * 10**9, 20_000_000), strict=True):
+        monkeypatch.setattr(rank, "params", limited(rank.params, limit_ns))
+    began = time.monotonic()
+    with pytest.raises(machine.MegakernelFault, match=r"^GPU 1, SM \d+ waited too long"):
+        runner.generate(prompt, 8)
+    assert time.monotonic() - began < 10
+
+
+def limited(params, limit_ns):
+    """`Rank.params` with another limit of a wait."""
+
+    def with_limit(*given):
+        made = params(*given)
+        made["timeout_ns"] = limit_ns
+        return made
+
+    return with_limit
+
+
+def test_one_gpu_and_two_ranks_give_the_same_bits(devices):
+    """Both add the same sums in the same order where both have as many column parts."""
+    model, _ = models(GPU_CONFIGS["llama"])
+    ids = torch.randint(0, 4099, (1, 60), device="cuda")
+    both = runner_of(model, devices=devices)
+    found, layout = both.logits(ids), both._machine.layout
+    parts = {"out_parts": layout.out_partials, "down_parts": layout.down_partials}
+    single = runner_of(model, layout=parts | {"copies": 1, "pairs": layout.pairs})
+    assert torch.equal(single.logits(ids), found)
+    assert single._machine.layout.out_parts == layout.out_partials

@@ -1,0 +1,145 @@
+"""A model divided over several GPUs: what divides, what each rank does, and what the proof of all ranks finds."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels.megakernel import ordering
+from kernels.megakernel.flagged_words import EXCHANGED
+from kernels.megakernel.instructions import DOWN, HEAD, OUT
+from kernels.megakernel.layout import Layout, default_layout
+from kernels.megakernel.program import Program
+from kernels.megakernel.ranks import part_of, programs
+from kernels.megakernel.shape import Unsupported, shape_of
+from kernels.megakernel.structure import rows_of
+from kernels.megakernel.validate import InvalidProgram, check, validate
+from tests.kernels.megakernel.broken import changed, fields_that_matter, find, one_half, without
+from tests.kernels.megakernel.published import CONFIGS
+from tests.kernels.megakernel.tiny_models import programs_of
+
+LLAMA = shape_of(CONFIGS["llama-3.2-1b"])
+PAIR = programs_of("llama-of-4", out_parts=2, splits=2, ranks=2)
+SLICED = programs_of("llama-of-4", batch=2, out_parts=2, down_parts=2, splits=1, sliced=True, ranks=2)
+ATTENDING = programs_of("llama-of-4", sms=4, splits=0, pairs=True, ranks=4)
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "sentence"),
+    [
+        ("qwen2.5-1.5b", 4, "num_key_value_heads 2: 4 GPUs need a multiple of 4"),
+        ("smollm2-135m", 2, "num_key_value_heads 3: 2 GPUs need a multiple of 2"),
+        ("llama-3.2-1b", 3, "gpus 3: the megakernel runs on 1, 2 or 4"),
+    ],
+)
+def test_a_model_that_does_not_divide_is_refused_by_the_features_name(name: str, ranks: int, sentence: str) -> None:
+    with pytest.raises(Unsupported, match=sentence):
+        part_of(shape_of(CONFIGS[name]), ranks)
+
+
+def test_columns_of_the_mlp_that_are_no_whole_tiles_are_refused() -> None:
+    with pytest.raises(Unsupported, match="intermediate_size 8208: 2 GPUs need a multiple of 32"):
+        part_of(replace(LLAMA, intermediate=8208), 2)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_every_row_of_the_vocabulary_and_every_partial_belongs_to_one_rank(ranks: int) -> None:
+    shape = replace(part_of(LLAMA, ranks), layers=2, vocab=4001)
+    made = programs(shape, Layout(sms=16, splits=0, out_parts=2, ranks=ranks))
+    rows = [words for program in made for table in program.instructions for words in rows_of(table)]
+    tiles = [tile for w in rows if w["op"] == HEAD for tile in range(w["tile"], w["tile"] + w["units"])]
+    assert sorted(tiles) == list(range(-(-4001 // 16)))
+    for op, partials in ((OUT, 2 * ranks), (DOWN, ranks)):
+        assert {w["partial"] for w in rows if w["op"] == op and w["layer"] == 0} == set(range(partials))
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_together_ranks_have_the_partials_of_one_gpu(ranks: int) -> None:
+    """What an SM reads before QKV and GATE_UP then stays what it is."""
+    alone, shared = default_layout(LLAMA), default_layout(part_of(LLAMA, ranks), ranks=ranks)
+    assert shared.out_partials == alone.out_partials
+    assert shared.ranks == ranks
+    assert shared.copies == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "batch", "capacity"),
+    [("llama-3.1-8b", 2, 1, 192), ("qwen3-1.7b", 2, 1, 4096), ("llama-3.2-1b", 4, 1, 192)],
+)
+def test_it_accepts_published_models(name: str, ranks: int, batch: int, capacity: int) -> None:
+    shape = replace(part_of(shape_of(CONFIGS[name]), ranks), layers=2, vocab=4000)
+    check(*programs(shape, default_layout(shape, batch, capacity, ranks=ranks)))
+
+
+# what it rejects ------------------------------------------------------------------------------------------------------
+
+ANY = st.sampled_from([PAIR, SLICED, ATTENDING])
+MANY = settings(max_examples=30, deadline=None, derandomize=True)
+
+
+def with_one(made: list[Program], broken: Program) -> list[Program]:
+    """The programs with one rank's replaced."""
+    return [broken if program.rank == broken.rank else program for program in made]
+
+
+@given(ANY, st.integers(0, 3), st.integers(0, 5), st.integers(0, 999))
+@MANY
+def test_it_rejects_an_instruction_that_one_rank_drops(made: list[Program], rank: int, sm: int, index: int) -> None:
+    program = made[rank % len(made)]
+    sm %= program.layout.sms
+    broken = without(program, sm, index % len(program.instructions[sm]))
+    assert validate(*with_one(made, broken))
+
+
+@given(ANY, st.integers(0, 3), st.integers(0, 5), st.integers(0, 999), st.integers(0, 9), st.integers(-1, 20))
+@MANY
+def test_it_rejects_another_value_in_a_field_of_one_rank(
+    made: list[Program], rank: int, sm: int, index: int, which: int, value: int
+) -> None:
+    program = made[rank % len(made)]
+    sm %= program.layout.sms
+    rows = rows_of(program.instructions[sm])
+    words = rows[index % len(rows)]
+    names = fields_that_matter(words)
+    name = names[which % len(names)]
+    broken = changed(program, sm, index % len(rows), **{name: value + (value == words[name])})
+    assert validate(*with_one(made, broken))
+
+
+def test_it_names_the_gpu_and_the_instruction() -> None:
+    sm, index, _ = find(PAIR[1], DOWN, layer=1)
+    with pytest.raises(InvalidProgram, match=r"coverage: .*GPU 1, down of layer 1"):
+        check(*with_one(PAIR, without(PAIR[1], sm, index)))
+    with pytest.raises(
+        InvalidProgram, match=f"bounds: GPU 1, SM {sm}, instruction {index}: down of layer 1: partial 0"
+    ):
+        check(*with_one(PAIR, changed(PAIR[1], sm, index, partial=0)))
+
+
+def test_it_rejects_ranks_that_are_missing_or_doubled_or_divided_otherwise() -> None:
+    assert "programs of ranks [0] for 2 GPUs" in str(validate(PAIR[0])[0])
+    assert "programs of ranks [0, 0] for 2 GPUs" in str(validate(PAIR[0], PAIR[0])[0])
+    other = replace(PAIR[1], layout=replace(PAIR[1].layout, down_parts=2))
+    assert "different shapes or layouts" in str(validate(PAIR[0], other)[0])
+
+
+def test_an_inbox_that_layers_use_alike_is_overwritten_before_a_peer_has_read_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on one GPU, `down_partials` has two halves; with one, a rank may overwrite what a slow peer still reads."""
+    shape = replace(part_of(shape_of(CONFIGS["qwen2.5-0.5b"]), 2), layers=3, vocab=4000)
+    made = programs(shape, default_layout(shape, ranks=2))
+    monkeypatch.setattr(ordering, "effects", one_half)
+    found = validate(*made)
+    assert {problem.kind for problem in found} == {"overwrite"}
+    readers = {(problem.rank, problem.sentence.split("of GPU ")[1][0]) for problem in found}
+    assert any(str(writer) != reader for writer, reader in readers)
+
+
+def test_words_of_one_rank_only_are_waited_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were a rank's partials not written into its peer's memory, the peer would wait for ever: a dropped exchange."""
+    monkeypatch.setattr(ordering, "EXCHANGED", tuple(name for name in EXCHANGED if name != "out_partials"))
+    found = validate(*PAIR)
+    assert {problem.kind for problem in found} == {"deadlock"}
+    assert "of out_partials is never written" in str(found[0])

@@ -1,0 +1,171 @@
+"""Several ranks of the interpreter run a model together: they make what one GPU makes, bit by bit, in any order.
+
+One GPU adds the same partials in the same order, if its layout has as many column parts as all ranks together.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels.megakernel.block import Sm
+from kernels.megakernel.instructions import ATTENTION, DOWN, OUT
+from kernels.megakernel.interpret import Deadlock, Gpu, run
+from kernels.megakernel.program import Program
+from kernels.megakernel.structure import rows_of
+from kernels.megakernel.validate import check, validate
+from kernels.ops.sampling import Sampling
+from tests.kernels.megakernel.broken import find, without
+from tests.kernels.megakernel.orders import laggard, round_robin, shuffled
+from tests.kernels.megakernel.tiny_models import exact, gpu, logits_after, model, programs_of, start
+
+LAYOUTS: list[dict[str, Any]] = [
+    {"out_parts": 2},
+    {"splits": 0, "sms": 4},
+    {"splits": 0, "sms": 4, "pairs": True},
+    {"batch": 2, "splits": 2, "sliced": True, "heads": 1},
+]
+NAMES = ["splits", "attending", "in pairs", "batch 2 in slices"]
+CASES = [
+    ("llama-of-4", 2, 0), ("llama-of-4", 4, 1), ("llama-of-4", 2, 2), ("llama-of-4", 4, 3),
+    ("qwen2-of-4", 4, 0), ("qwen2-of-4", 2, 1), ("qwen2-of-4", 2, 3), ("qwen3-of-2", 2, 0), ("qwen3-of-2", 2, 1),
+]  # fmt: skip
+COUNT = 4
+
+
+def together(name: str, made: list[Program], **options: Any) -> list[Gpu]:
+    """A GPU for each rank, behind a prompt of 13 tokens."""
+    begin = start(name, made[0].layout.batch, 13, 32)
+    return [gpu(name, program, begin, COUNT, split_keys=4, **options) for program in made]
+
+
+def logits_of(gpus: list[Gpu]) -> np.ndarray:
+    """[count, batch, vocab]; every rank has left its own part of the vocabulary, and nothing else."""
+    found = np.stack([each.logits for each in gpus])
+    assert (np.isfinite(found).sum(axis=0) == 1).all()
+    return np.nansum(found, axis=0)
+
+
+def alone(layout: dict[str, Any], ranks: int) -> dict[str, Any]:
+    """The layout of one GPU with the column parts of all ranks."""
+    parts = {name: ranks * layout.get(name, 1) for name in ("out_parts", "down_parts")}
+    return layout | parts | {"sms": 4 * ranks, "pairs": False}
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "layout"),
+    [(name, ranks, LAYOUTS[at]) for name, ranks, at in CASES],
+    ids=[f"{name} on {ranks} {NAMES[at]}" for name, ranks, at in CASES],
+)
+def test_ranks_make_what_one_gpu_and_transformers_make(name: str, ranks: int, layout: dict[str, Any]) -> None:
+    made = programs_of(name, ranks=ranks, **layout)
+    check(*made)
+    gpus = together(name, made)
+    tokens = run(gpus, round_robin())
+    for each in gpus:
+        np.testing.assert_array_equal(each.tokens, tokens)
+    found = logits_of(gpus)
+    np.testing.assert_array_equal(tokens, found.argmax(axis=-1))
+    begin = start(name, made[0].layout.batch, 13, 32)
+    expected, rounded = (logits_after(each(name), begin, tokens) for each in (exact, model))
+    assert np.abs(found - expected).max() <= np.abs(rounded - expected).max()
+    single = together(name, programs_of(name, **alone(layout, ranks)))
+    np.testing.assert_array_equal(run(single, round_robin()), tokens)
+    np.testing.assert_array_equal(single[0].logits, found)
+
+
+@pytest.mark.parametrize("weights", ["fp8", "nvfp4"])
+def test_ranks_take_their_parts_of_rounded_matrices(weights: str) -> None:
+    """Codes and scales of columns and rows: the same bits as one GPU's."""
+    layout = {"splits": 0, "sms": 4, "weights": weights}
+    gpus = together("llama-of-4", programs_of("llama-of-4", ranks=2, **layout))
+    single = together("llama-of-4", programs_of("llama-of-4", **alone(layout, 2)))
+    np.testing.assert_array_equal(run(gpus, round_robin()), run(single, round_robin()))
+    np.testing.assert_array_equal(logits_of(gpus), single[0].logits)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_draw_the_same_token_as_one_gpu(ranks: int) -> None:
+    """The search for the threshold of top-k and top-p goes over the SMs of all ranks."""
+    how = [Sampling(0.9, top_k=20, top_p=0.8, seed=4)]
+    gpus = together("llama-of-4", programs_of("llama-of-4", ranks=ranks, sms=4), sampling=how)
+    tokens = run(gpus, shuffled(3))
+    for each in gpus:
+        np.testing.assert_array_equal(each.tokens, tokens)
+    single = together("llama-of-4", programs_of("llama-of-4", **alone({}, ranks)), sampling=how)
+    np.testing.assert_array_equal(run(single, round_robin()), tokens)
+
+
+# orders and faults ----------------------------------------------------------------------------------------------------
+
+PAIR = programs_of("qwen2-of-4", ranks=2, sms=3, out_parts=2, splits=2)
+
+
+def outcome(made: list[Program], order: Callable[[list[int]], int]) -> bytes:
+    """All logits, or which SMs wait for ever."""
+    gpus = together("qwen2-of-4", made)
+    try:
+        run(gpus, order)
+    except Deadlock as error:
+        return str(error).encode()
+    return logits_of(gpus).tobytes()
+
+
+@cache
+def healthy() -> bytes:
+    return outcome(PAIR, round_robin())
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=8, deadline=None, derandomize=True)
+def test_any_order_of_both_gpus_gives_the_same_bits(seed: int) -> None:
+    assert outcome(PAIR, shuffled(seed)) == healthy()
+
+
+@pytest.mark.parametrize("slow", [0, 4])
+def test_a_slow_sm_of_either_gpu_changes_nothing(slow: int) -> None:
+    assert outcome(PAIR, laggard(slow)) == healthy()
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_slow_gpu_changes_nothing(rank: int) -> None:
+    """Its SMs move only when no SM of the other can."""
+    slow = range(rank * 3, rank * 3 + 3)
+    assert outcome(PAIR, lambda able: next((sm for sm in able if sm not in slow), able[0])) == healthy()
+
+
+@pytest.mark.parametrize("op", [OUT, DOWN, ATTENTION])
+def test_without_an_instruction_of_one_gpu_both_wait_for_ever(op: int) -> None:
+    sm, index, _ = find(PAIR[1], op, layer=1)
+    broken = [PAIR[0], without(PAIR[1], sm, index)]
+    assert validate(*broken)
+    assert b"GPU 0, SM 0 waits in" in outcome(broken, round_robin())
+
+
+def test_a_gpu_that_stops_leaves_the_other_waiting_in_the_next_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter finds at once what the kernel's time limit ends: GPU 0 waits for GPU 1's partials of OUT."""
+    last = next(i for i, words in enumerate(rows_of(PAIR[1].instructions[0])) if words["op"] == OUT)
+    gpus = together("qwen2-of-4", PAIR)
+    of_gpu_1 = replace(PAIR[1], instructions=[table[:last] for table in PAIR[1].instructions])
+    gpus[1] = together("qwen2-of-4", [PAIR[0], of_gpu_1])[1]
+    monkeypatch.setattr(gpus[1], "count", 1)
+    with pytest.raises(Deadlock, match=r"GPU 0, SM 0 waits in gate_up of layer 0 of token 0"):
+        run(gpus, round_robin())
+
+
+def test_words_that_do_not_reach_the_peer_are_waited_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Sm.store
+
+    def kept(self: Sm, buffer: str, at: Any, words: Any) -> None:
+        group = self.gpu.group
+        self.gpu.group = [self.gpu] if buffer == "candidates" else group
+        whole(self, buffer, at, words)
+        self.gpu.group = group
+
+    monkeypatch.setattr(Sm, "store", kept)
+    assert b"GPU 0, SM 0 waits in end of layer 2 of token 0" in outcome(PAIR, round_robin())
