@@ -23,6 +23,7 @@ CHUNK = (
     "PATCH /api/v1/uploads/1/files/1 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer x\r\n"
     "Content-Length: {}\r\n\r\n"
 )
+COMPUTE = b"GET /compute HTTP/1.1\r\nHost: localhost\r\n\r\n"
 HALF_A_HEADER = b"GET /ping HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
 
 
@@ -74,6 +75,11 @@ def _answer(peer: socket.socket) -> bytes:
             if line.lower().startswith(b"content-length:"):
                 length = int(line.split(b":")[1])
         return lines.read(length)
+
+
+def _ping_on(peer: socket.socket, address: str = "/ping") -> bytes:
+    peer.sendall(f"GET {address} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    return _answer(peer)
 
 
 def _is_closed(peer: socket.socket) -> bool:
@@ -131,12 +137,34 @@ def test_downloads_take_turns_with_small_requests(server: Server) -> None:
     assert slowest < 2
 
 
+def test_a_request_that_computes_holds_up_no_other_at_each_of_its_queries(server: Server) -> None:
+    """With CPython's own switch interval of 5 ms, 100 queries wait for half a second."""
+    with server.connect(b"") as peer, server.connect(COMPUTE) as computing:
+        time.sleep(0.1)
+        began = time.monotonic()
+        _ping_on(peer, "/queries")
+        took = time.monotonic() - began
+        assert int(_answer(computing)) > 0
+    assert took < 0.4
+
+
 def test_readers_that_stop_reading_take_no_thread_and_are_dropped(server: Server) -> None:
     peers = [server.connect(b"GET /file HTTP/1.1\r\nHost: localhost\r\n\r\n") for _ in range(4)]
     time.sleep(0.5)
     assert server.ping() < 2
     time.sleep(9)  # two intervals of three seconds: the first sees what the kernel took
     assert max(map(_received, peers)) < FILE_BYTES / 4
+
+
+def test_a_connection_in_use_is_kept_and_an_idle_one_is_closed(server: Server) -> None:
+    """Requests that begin and end between two looks of the server count as use: IDLE_SECONDS is 3 here."""
+    with server.connect(b"") as peer, server.connect(b"") as busy:
+        for turn in range(480):
+            if turn % 40 == 0:
+                assert _ping_on(peer) == b"0"
+            assert _ping_on(busy) == b"0"  # the server looks at its connections when one wakes it
+            time.sleep(0.01)
+        wait_for(lambda: _is_closed(peer), 6, "the end of an idle connection")
 
 
 def test_a_crowd_of_half_headers_is_sent_away_sooner(server: Server) -> None:

@@ -1,0 +1,143 @@
+"""Load generators beside each other, held against the times at which a stub server wrote its tokens.
+
+    python -m benchmarks.load_generators --openai PYTHON --json benchmarks/results/2-core-epyc/load-generators.json
+
+PYTHON is an interpreter that has the `openai` package, in an environment of its own. Each tool sends the same prompts
+with the same number of users, in turns. What counts is how far its token times are from the stub's own: the delay of
+the first token, of the time per output token, and of the throughput.
+"""
+
+import argparse
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.host import load_average, machine
+from kernels.load.connection import Address, Connections
+from kernels.load.exchange import Exchange
+from kernels.load.planned import PlannedRequest
+from kernels.measure.environment import commit
+from workers.documents.traffic import Traffic
+from workers.statistics import percentile
+from workers.traffic.prompts import body
+
+HERE = Path(__file__).parent
+ROUNDS = 3
+
+
+def ours(url: str, prompts: Sequence[str], tokens: int, concurrency: int) -> dict[str, Any]:
+    """`workers/traffic/` over the same prompts."""
+
+    async def run() -> list[Exchange]:
+        connections, found, rest = Connections(Address.parse(url)), [], iter(enumerate(prompts))
+
+        async def user() -> None:
+            for index, prompt in rest:
+                planned = PlannedRequest(index, None, 0.0, len(prompt.split()), tokens)
+                content = body("completions", "stub", prompt, planned, Traffic())
+                exchange = Exchange(planned, time.monotonic_ns())
+                await connections.send("/completions", content, True, exchange, 60)
+                found.append(exchange)
+
+        await asyncio.gather(*(user() for _ in range(concurrency)))
+        connections.close()
+        return found
+
+    began = time.process_time()
+    exchanges = asyncio.run(run())
+    rows = [
+        {"prompt": prompts[each.planned.index], "intended_ns": each.intended_ns, "token_ns": each.token_ns}
+        for each in exchanges
+    ]
+    return {"version": commit(), "cpu_s": time.process_time() - began, "rows": rows}
+
+
+def the_openai_package(python: str, url: str, prompts: Sequence[str], tokens: int, concurrency: int) -> dict[str, Any]:
+    """The `openai` package over the same prompts, in its own interpreter."""
+    asked = {"url": url, "prompts": prompts, "tokens": tokens, "concurrency": concurrency}
+    command = [python, str(HERE / "openai_client.py")]
+    done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def compared(found: dict[str, Any], log: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """How far a tool's figures are from those of the stub's log, in ms and as shares; `rows` are matched by prompt."""
+    truth = {row["prompt"]: row["token_ns"] for row in log}
+    pairs = [(row["token_ns"], truth[row["prompt"]], row["intended_ns"]) for row in found["rows"]]
+    assert all(len(read) == len(wrote) for read, wrote, _ in pairs)
+    first = sorted((read[0] - wrote[0]) / 1e6 for read, wrote, _ in pairs)
+    gap = sorted(
+        abs((read[-1] - read[0]) - (wrote[-1] - wrote[0])) / 1e6 / (len(wrote) - 1) for read, wrote, _ in pairs
+    )
+    spans = [
+        max(times[-1] for times in side) - min(start for _, _, start in pairs)
+        for side in ([read for read, _, _ in pairs], [wrote for _, wrote, _ in pairs])
+    ]
+    return {
+        "ttft_ms": statistics.median((wrote[0] - start) / 1e6 for _, wrote, start in pairs),
+        "ttft_late_ms": {"p50": percentile(first, 50), "p99": percentile(first, 99)},
+        "tpot_off_ms": {"p50": percentile(gap, 50), "p99": percentile(gap, 99)},
+        "throughput_off": abs(spans[0] / spans[1] - 1),
+        "cpu_ms_per_request": 1e3 * found["cpu_s"] / len(pairs),
+    }
+
+
+def _log(url: str) -> list[dict[str, Any]]:
+    with urllib.request.urlopen(f"{url}/log", timeout=60) as answer:
+        found: list[dict[str, Any]] = json.load(answer)
+        return found
+
+
+def main() -> None:
+    """Measures and writes the document."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--openai", metavar="PYTHON", help="an interpreter with the openai package")
+    parser.add_argument("--requests", type=int, default=300)
+    parser.add_argument("--users", type=int, default=8)
+    parser.add_argument("--tokens", type=int, default=16)
+    parser.add_argument("--json", type=Path, required=True)
+    asked = parser.parse_args()
+    command = [sys.executable, "-m", "benchmarks.stub_server", "--first-ms", "20", "--gap-ms", "5"]
+    rows: list[dict[str, Any]] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as stub:
+        assert stub.stdout
+        url = f"http://127.0.0.1:{int(stub.stdout.readline())}"
+        try:
+            for number in range(ROUNDS):
+                prompts = [f"round {number} request {index} " + "word " * 100 for index in range(asked.requests)]
+                sizes = (prompts, asked.tokens, asked.users)
+                tools = {"kernel-workbench": lambda sizes=sizes: ours(url, *sizes)}
+                if asked.openai:
+                    tools["openai"] = lambda sizes=sizes: the_openai_package(asked.openai, url, *sizes)
+                for name, run in tools.items():
+                    before = {"tool": name, "round": number, "load_average": load_average()[0]}
+                    found = run()
+                    rows.append(before | {"version": found["version"]})
+                    rows[-1] |= compared(found, _log(url))
+                    print(json.dumps(rows[-1]), flush=True)
+        finally:
+            stub.terminate()
+    document = {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        **machine(),
+        "commit": commit(),
+        "stub": {"first_ms": 20, "gap_ms": 5},
+        "requests": asked.requests,
+        "users": asked.users,
+        "tokens": asked.tokens,
+        "rows": rows,
+    }
+    asked.json.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

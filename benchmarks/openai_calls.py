@@ -1,0 +1,63 @@
+"""The calls of the `openai` package against one server, for `benchmarks/serve_clients.py`; it runs where that is.
+
+Its argument is the server's address. It writes JSON: the package's version, how many calls there were, how many gave
+what they should, and the names of those that did not.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+
+
+def main(url: str) -> dict[str, object]:
+    """Makes every call."""
+    import openai
+
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=120)
+    model = client.models.list().data[0].id
+    greedy = {"model": model, "prompt": "A list is", "max_tokens": 12, "temperature": 0}
+    messages = [{"role": "user", "content": "What is a list?"}]
+
+    def completion() -> bool:
+        found = client.completions.create(**greedy)
+        return bool(found.choices[0].text) and found.usage.completion_tokens <= 12
+
+    def streamed_completion() -> bool:
+        whole = client.completions.create(**greedy)
+        events = list(client.completions.create(**greedy, stream=True, stream_options={"include_usage": True}))
+        said = "".join(each.choices[0].text for each in events if each.choices)
+        return said == whole.choices[0].text and events[-1].usage == whole.usage.model_copy(
+            update={"prompt_tokens_details": events[-1].usage.prompt_tokens_details}
+        )
+
+    def chat() -> bool:
+        found = client.chat.completions.create(model=model, messages=messages, max_tokens=8, seed=1, n=2)
+        return [each.message.role for each in found.choices] == ["assistant", "assistant"]
+
+    def streamed_chat() -> bool:
+        asked = {"model": model, "messages": messages, "max_completion_tokens": 8, "temperature": 0}
+        whole = client.chat.completions.create(**asked).choices[0].message.content
+        events = client.chat.completions.create(**asked, stream=True)
+        return "".join(each.choices[0].delta.content or "" for each in events) == whole
+
+    def too_long() -> bool:
+        try:
+            client.completions.create(**greedy | {"max_tokens": 1_000_000})
+        except openai.BadRequestError as error:
+            return error.code == "context_length_exceeded"
+        return False
+
+    def no_such_model() -> bool:
+        try:
+            client.completions.create(**greedy | {"model": "other"})
+        except openai.NotFoundError as error:
+            return error.code == "model_not_found"
+        return False
+
+    calls: list[Callable[[], bool]] = [completion, streamed_completion, chat, streamed_chat, too_long, no_such_model]
+    wrong = [each.__name__ for each in calls if not each()]
+    return {"version": openai.__version__, "asked": len(calls), "answered": len(calls) - len(wrong), "errors": wrong}
+
+
+if __name__ == "__main__":
+    json.dump(main(sys.argv[1]), sys.stdout)

@@ -1,0 +1,131 @@
+"""Other people's clients against `kernels serve`, unchanged: the `openai` package, aiperf and guidellm.
+
+    python -m benchmarks.serve_clients --openai PYTHON --aiperf PROGRAM --guidellm PROGRAM --json FILE
+
+Each lives in an environment of its own, and is left out where it is not named. The server runs the sample model on this
+machine's CPU. What is kept is whether each tool took the server for an OpenAI server: its version, what it asked, how
+many of its requests it counted as answered, and its own figures.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.host import load_average, machine
+from kernels.load.server_process import free_port, running
+from kernels.measure.environment import commit
+
+ROOT = Path(__file__).resolve().parents[1]
+MODEL = ROOT / "samples" / "voice-agent"
+SECONDS = 900
+REQUESTS, USERS, PROMPT, TOKENS = 40, 4, 30, 12
+
+
+def called(command: list[str], **more: str) -> str:
+    """What a tool prints, with `more` variables. Raises RuntimeError with the end of what it said when it fails."""
+    environment = os.environ | {"PYTHONPATH": ""} | more
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=environment)
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} ended with {done.returncode}: {(done.stderr or done.stdout)[-600:]}")
+    return done.stdout
+
+
+def the_openai_package(python: str, url: str, folder: Path) -> dict[str, Any]:
+    """Every call that `openai_calls.py` makes."""
+    found: dict[str, Any] = json.loads(called([python, str(ROOT / "benchmarks" / "openai_calls.py"), url]))
+    return found
+
+
+def aiperf(program: str, url: str, folder: Path) -> dict[str, Any]:
+    """A closed loop, streamed, counted by the server's own usage."""
+    asked = {"--model": "voice-agent", "--url": url, "--endpoint-type": "completions", "--concurrency": str(USERS)}
+    asked |= {
+        "--request-count": str(REQUESTS),
+        "--tokenizer": str(MODEL),
+        "--artifact-dir": str(folder),
+        "--ui": "none",
+    }
+    asked |= {"--synthetic-input-tokens-mean": str(PROMPT), "--output-tokens-mean": str(TOKENS)}
+    asked |= {"--extra-inputs": "ignore_eos:true"}
+    words = [word for pair in asked.items() for word in pair]
+    called([program, "profile", "--streaming", "--use-server-token-count", *words])
+    told = json.loads((folder / "profile_export_aiperf.json").read_text())
+    return {
+        "version": told["aiperf_version"],
+        "asked": REQUESTS,
+        "answered": int(told["request_count"]["avg"]),
+        "errors": told["error_summary"],
+        "ttft_ms": {each: told["time_to_first_token"][each] for each in ("p50", "p99")},
+        "output_tokens": told["usage_completion_tokens"]["avg"],
+    }
+
+
+def guidellm(program: str, url: str, folder: Path) -> dict[str, Any]:
+    """A closed loop over text completions."""
+    path = folder / "guidellm.json"
+    command = [program, "run", "--disable-progress", "--profile", f"kind=concurrent,streams={USERS}"]
+    command += ["--backend", f"kind=openai_http,target={url},model=voice-agent,request_format=/v1/completions"]
+    command += ["--constraint", f"kind=max_requests,count={REQUESTS}"]
+    command += ["--tokenizer", f"kind=huggingface_auto,model={MODEL}"]
+    command += ["--data", f"kind=synthetic_text,prompt_tokens={PROMPT},output_tokens={TOKENS}"]
+    called([*command, "--output", f"kind=json,path={path}"], HF_HUB_OFFLINE="1")
+    (run,) = json.loads(path.read_text())["benchmarks"]
+    metrics = run["metrics"]
+    totals = metrics["request_totals"]
+    return {
+        "version": called([program, "--version"]).split()[-1],
+        "asked": REQUESTS,
+        "answered": totals["successful"],
+        "errors": totals["errored"],
+        "ttft_ms": {
+            each: metrics["time_to_first_token_ms"]["successful"]["percentiles"][each] for each in ("p50", "p99")
+        },
+    }
+
+
+TOOLS: dict[str, Callable[[str, str, Path], dict[str, Any]]] = {
+    "openai": the_openai_package,
+    "aiperf": aiperf,
+    "guidellm": guidellm,
+}
+
+
+def main() -> int:
+    """0 when every tool that was named got all of its answers."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--openai", metavar="PYTHON", help="an interpreter with the openai package")
+    parser.add_argument("--aiperf", metavar="PROGRAM")
+    parser.add_argument("--guidellm", metavar="PROGRAM")
+    parser.add_argument("--json", type=Path, required=True)
+    asked = parser.parse_args()
+    port, rows = free_port(), []
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "kernels", "serve", "--model", str(MODEL), "--running", "8", "--port", str(port)]
+    with tempfile.TemporaryDirectory() as folder, running(command, f"{url}/ready", Path(folder) / "log", 600):
+        for name, tool in TOOLS.items():
+            if program := getattr(asked, name):
+                own = Path(folder) / name
+                own.mkdir()
+                rows.append({"client": name, "load_average": load_average()[0]} | tool(program, url, own))
+                print(json.dumps(rows[-1]), flush=True)
+    document = {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        **machine(),
+        "commit": commit(),
+        "model": "samples/voice-agent",
+        "users": USERS,
+        "rows": rows,
+    }
+    asked.json.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+    return int(any(row["answered"] != row["asked"] or row["errors"] for row in rows))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

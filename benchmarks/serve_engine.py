@@ -1,0 +1,177 @@
+"""Throughput and times of the paged engine of `kernels/serve`, in process: no HTTP, no process of its own, no peer.
+
+    python -m benchmarks.serve_engine --model llama-3.2-1b --json serve-in-process.json
+
+Requests of one length come in a closed loop, so many at once, each replaced when it ends. Some of the answers are held
+against the logits of transformers' eager model. `step_ms` of a row is the time in which the loop launches a step and
+reads the one before.
+"""
+
+import argparse
+import json
+import random
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernels import engine as models
+from kernels.measure.environment import environment_info
+from kernels.model_files import catalogue
+from kernels.proof.logit_gate import LARGEST_DIFFERENCE
+from kernels.proof.served_ids import logit_gaps
+from kernels.serve.backend import Backend, KernelsBackend
+from kernels.serve.building import backends
+from kernels.serve.engine import Engine
+from kernels.serve.megakernel_backend import MegakernelBackend
+from kernels.serve.requests import Request
+from kernels.serve.sizing import Wanted
+
+ROUNDS = 20
+"""Requests for each that is served at once."""
+JUDGED = 8
+"""Answers that are held against the model's logits."""
+
+
+@dataclass
+class Times:
+    """Seconds of one load: of the whole, of the loop's steps, and of each request to its first and last token."""
+
+    wall: float = 0.0
+    steps: list[float] = field(default_factory=list)
+    first: list[float] = field(default_factory=list)
+    last: list[float] = field(default_factory=list)
+
+
+def load(own: Engine, requests: Sequence[Request], at_once: int) -> Times:
+    """Serves the requests in a closed loop."""
+    times, waiting, sent, seen = Times(), list(requests)[::-1], dict[str, float](), set[str]()
+    began = time.monotonic()
+    while waiting or not own.idle:
+        while waiting and len(sent) < at_once:
+            request = waiting.pop()
+            sent[request.name] = time.monotonic()
+            own.add(request)
+        before = time.monotonic()
+        tokens = own.run_step()
+        now = time.monotonic()
+        times.steps.append(now - before)
+        for request, _, reason in tokens:
+            if request.name not in seen:
+                seen.add(request.name)
+                times.first.append(now - sent[request.name])
+            if reason:
+                times.last.append(now - sent.pop(request.name))
+    times.wall = time.monotonic() - began
+    return times
+
+
+def share(values: Sequence[float], *percents: int) -> dict[str, float]:
+    """Percentiles in ms, by nearest rank."""
+    ranked = sorted(values)
+    return {f"p{each}": round(1000 * ranked[min(len(ranked) - 1, len(ranked) * each // 100)], 3) for each in percents}
+
+
+@dataclass
+class Bench:
+    """Prepared backends, and the traffic: requests of `prompt` ids with `tokens` made of each."""
+
+    name: str
+    model: Any
+    backends: list[Backend]
+    dtype: str
+    prompt: int
+    tokens: int
+    rounds: int
+    draw: random.Random = field(default_factory=lambda: random.Random(0))
+
+    def requests(self, count: int) -> list[Request]:
+        """Requests of random ids."""
+        vocabulary = self.model.config.vocab_size
+        return [
+            Request(str(number), [self.draw.randrange(vocabulary) for _ in range(self.prompt)], self.tokens)
+            for number in range(count)
+        ]
+
+    def row(self, at_once: int) -> dict[str, Any]:
+        """One concurrency: served once to warm up, then measured, then judged."""
+        load(Engine(self.backends), self.requests(2 * at_once), at_once)
+        own, requests = Engine(self.backends), self.requests(self.rounds * at_once)
+        times = load(own, requests, at_once)
+        judged = self.judged(self.draw.sample(requests, min(JUDGED, len(requests))))
+        case = {"model": self.name, "weights": self.dtype, "prompt": self.prompt, "tokens": self.tokens}
+        case |= {"transport": "in process", "arrivals": "closed loop", "requests": len(requests)}
+        return {
+            "op": "serve",
+            "case": {"op": "serve", **case},
+            "concurrency": at_once,
+            "variant": "kernels and megakernel" if len(self.backends) > 1 else "kernels",
+            "peer": False,
+            **judged,
+            "tokens_per_second": round(self.tokens * len(requests) / times.wall, 1),
+            "ttft_ms": share(times.first, 50, 99),
+            f"ttf{self.tokens}_ms": share(times.last, 50, 99),
+            "step_ms": share(times.steps, 10, 50, 90, 99),
+            "steps": own.steps,
+            "megakernel_steps": own.steps - own.steps_of[-1],
+            "preempted": own.scheduler.preempted,
+        }
+
+    def judged(self, requests: Sequence[Request]) -> dict[str, Any]:
+        """Whether the answers are the model's, with the mean and the largest logit gap."""
+        eager, device = models.runner("eager", self.model), self.model.device
+        found = [
+            logit_gaps(
+                eager,
+                torch.tensor([each.ids[: each.prompt_length]], device=device),
+                [each.ids[each.prompt_length :]],
+            )
+            for each in requests
+        ]
+        refusals = [each.refusal(LARGEST_DIFFERENCE[self.dtype]) for each in found]
+        gaps = {"mean": statistics.mean(each.mean for each in found), "largest": max(each.largest for each in found)}
+        return {"gate": "fail" if any(refusals) else "pass", "logit_gaps": gaps}
+
+
+def choices(found: Sequence[Backend]) -> dict[str, Any]:
+    """What was timed to choose how attention is arranged, and up to how many sequences the megakernel takes a step."""
+    chosen: dict[str, Any] = {}
+    for each in found:
+        if isinstance(each, KernelsBackend):
+            chosen["attention_ms"] = [{"singles": shape.singles, **times} for shape, times in each.timed.items()]
+        elif isinstance(each, MegakernelBackend):
+            chosen["change_over"] = {"sequences": each.few, "token_ms": each.timed, "tokens_a_launch": each.count}
+    return chosen
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="llama-3.2-1b", choices=catalogue.names())
+    parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--at-once", type=int, nargs="+", default=[1, 8, 32, 128])
+    parser.add_argument("--prompt", type=int, default=128)
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--context", type=int, help="tokens of a sequence (default: a prompt and its answer)")
+    parser.add_argument("--no-megakernel", action="store_true", help="the kernels take steps of few requests as well")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="requests for each that is served at once")
+    options = parser.parse_args(arguments)
+    dtype = "bf16" if torch.cuda.is_available() else "fp32"
+    model: Any = models.load(None, catalogue.entry(options.model)[0], generated=True, dtype=dtype)
+    wanted = Wanted(options.context or options.prompt + options.tokens, max(options.at_once))
+    found = backends(model, wanted, megakernel=not options.no_megakernel)
+    document = environment_info(device=model.device.type) | choices(found) | {"rows": []}
+    bench = Bench(options.model, model, found, dtype, options.prompt, options.tokens, options.rounds)
+    for at_once in options.at_once:
+        row = bench.row(at_once)
+        document["rows"].append(row)
+        print(f"{at_once} at once: {row['tokens_per_second']:,.0f} tokens/s, {row['gate']}", flush=True)
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
+    return int(any(row["gate"] != "pass" for row in document["rows"]))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,179 @@
+"""A long open load on `kernels serve`: memory over time, lost requests, exact counts of tokens.
+
+    python -m benchmarks.serve_steady --minutes 60 --rate 4 --json benchmarks/results/2-core-epyc/serve-steady.json
+
+Requests of log-normal lengths arrive as Poisson; one in twenty goes away after four tokens. At the end the server's own
+counters are held against what was sent, and every KV page must be free again.
+"""
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.host import load_average, machine
+from kernels.load.connection import Address
+from kernels.load.exchange import CANCELLED, Exchange
+from kernels.load.figures import Figures
+from kernels.load.generator import Generator, Limits, Load, Sent
+from kernels.load.lists import Lengths, RequestList
+from kernels.load.server_process import free_port, running
+from kernels.measure.environment import commit
+from kernels.serve.worker import Spec, configuration
+
+LENGTHS = Lengths(48, 24, 0.8, 4)
+CANCELLED_EACH, CANCELLED_AFTER = 20, 4
+EDGE = 0.1
+"""Memory is compared between the first and the last tenth, of what was seen after the first tenth."""
+MIB = 1 << 20
+
+
+@dataclass
+class Memory:
+    """Resident memory of the server's processes, in MiB, every so many seconds."""
+
+    process: psutil.Process
+    seconds: float
+    rows: list[dict[str, float]] = field(default_factory=list)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def watch(self) -> None:
+        """Until `stop` is set."""
+        began = time.monotonic()
+        while not self.stop.wait(self.seconds):
+            children = self.process.children(recursive=True)
+            engine = sum(each.memory_info().rss for each in children) / MIB
+            own = self.process.memory_info()
+            row = {"s": round(time.monotonic() - began, 1), "server": round(own.rss / MIB, 1)}
+            self.rows.append(row | {"engine": round(engine, 1)})
+
+    def growth(self, which: str) -> float | None:
+        """MiB between the medians of the first and of the last tenth; None where there are too few rows."""
+        rows = [row[which] for row in self.rows][len(self.rows) // 10 :]
+        edge = int(EDGE * len(rows))
+        return round(statistics.median(rows[-edge:]) - statistics.median(rows[:edge]), 1) if edge else None
+
+
+def metrics(url: str) -> dict[str, float]:
+    """The server's metrics without labels, by name."""
+    with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:
+        lines = answer.read().decode().splitlines()
+    pairs = (line.split(" ") for line in lines if not line.startswith("#") and "{" not in line)
+    return {name.removeprefix("serve_"): float(value) for name, value in pairs}
+
+
+def until_idle(url: str, seconds: float = 60) -> dict[str, float]:
+    """The metrics once no request runs or waits; those at the end of the time where some still do."""
+    end = time.monotonic() + seconds
+    while True:
+        found = metrics(url)
+        if not found["running_requests"] + found["waiting_requests"] or time.monotonic() > end:
+            return found
+        time.sleep(0.3)
+
+
+def with_cancellations(requests: RequestList) -> RequestList:
+    """Every CANCELLED_EACH-th request goes away."""
+    planned = [
+        replace(each, cancel_after=CANCELLED_AFTER) if each.index % CANCELLED_EACH == 0 else each
+        for each in requests.planned
+    ]
+    return replace(requests, planned=planned)
+
+
+def send(url: str, name: str, requests: RequestList, seconds: float) -> Sent:
+    """The open load."""
+    load = Load(iter(requests.planned), lambda planned: requests.body(name, planned), None)
+    return asyncio.run(Generator(Address.parse(url), load, Limits(seconds)).run())
+
+
+def counted(exchanges: Sequence[Exchange], own: dict[str, float]) -> dict[str, Any]:
+    """What was sent, answered and lost, and what the server counted meanwhile."""
+    whole = [each for each in exchanges if each.ended and each.ended != CANCELLED]
+    failed = [each for each in exchanges if each.error]
+    unlike = [each for each in whole if each.tokens != each.planned.output_tokens]
+    return {
+        "requests": len(exchanges),
+        "answered": len(whole),
+        "gone_away": sum(each.ended == CANCELLED for each in exchanges),
+        "lost": len(failed),
+        "first_failures": [each.sentence for each in failed[:3]],
+        "answers_of_another_length": len(unlike),
+        "prompt_tokens": sum(each.planned.prompt_tokens for each in exchanges),
+        "prompt_tokens_counted_by_the_server": int(own["prompt_tokens_total"]),
+        "tokens_of_whole_answers": sum(each.planned.output_tokens for each in whole),
+        "tokens_counted_by_the_server": int(own["generated_tokens_total"]),
+    }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0 when nothing was lost, every count is exact and all pages are free; 1 otherwise."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="samples/voice-agent", help="a directory with weights, or a catalogue name")
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--rate", type=float, default=4, help="requests a second")
+    parser.add_argument("--running", type=int, default=16, help="of the server: requests served at once")
+    parser.add_argument("--sample-seconds", type=float, default=5)
+    parser.add_argument("--json", type=Path, required=True)
+    asked = parser.parse_args(arguments)
+    seconds = 60 * asked.minutes
+    count = int(seconds * asked.rate * 1.2) + 20
+    vocabulary = configuration(Spec(asked.model))[1]["vocab_size"]
+    requests = with_cancellations(RequestList.drawn(LENGTHS, count, vocabulary, 1, asked.rate))
+    port, before = free_port(), load_average()
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "kernels", "serve", "--model", asked.model, "--name", "model", "--port", str(port)]
+    command += ["--running", str(asked.running), "--context", str(LENGTHS.longest)]
+    with tempfile.TemporaryDirectory() as folder, running(command, f"{url}/ready", Path(folder) / "log", 600) as server:
+        memory = Memory(psutil.Process(server.pid), asked.sample_seconds)
+        watcher = threading.Thread(target=memory.watch, daemon=True)
+        watcher.start()
+        began = time.monotonic()
+        sent = send(url, "model", requests, seconds)
+        lasted = time.monotonic() - began
+        own = until_idle(url)
+        memory.stop.set()
+        watcher.join()
+    figures = Figures.of(sent, None)
+    found = counted(sent.exchanges, own)
+    exact = found["prompt_tokens"] == found["prompt_tokens_counted_by_the_server"]
+    free = own["free_kv_pages"] == own["kv_pages"]
+    steady = not found["lost"] and not found["answers_of_another_length"] and exact and free
+    document = {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        **machine(),
+        "commit": commit(),
+        "load_average": {"before": before[0], "after": load_average()[0]},
+        "model": asked.model,
+        "minutes": round(lasted / 60, 1),
+        "rate": asked.rate,
+        "running": asked.running,
+        "lengths": {"prompt": LENGTHS.prompt, "tokens": LENGTHS.tokens, "drawn": LENGTHS.described},
+        **found,
+        "all_pages_free_again": free,
+        "engine_restarts": int(own["engine_restarts_total"]),
+        "growth_mib": {which: memory.growth(which) for which in ("server", "engine")},
+        "ttft_ms": figures.percentiles("ttft"),
+        "tpot_ms": figures.percentiles("tpot"),
+        "steady": steady,
+        "memory_mib": memory.rows,
+    }
+    asked.json.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+    print(json.dumps({name: value for name, value in document.items() if name != "memory_mib"}, indent=1))
+    return int(not steady)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

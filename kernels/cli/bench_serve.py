@@ -1,0 +1,251 @@
+"""`bench serve`: this library's server, and vLLM's if its Python is named, under the same requests through HTTP.
+
+One after the other on the same GPU. Each gets the same lists in the same order: for every number of users at least 20
+times as many requests, replaced as they end; then lengths that are log-normal, by the most users at once, and as
+Poisson arrivals at 80 % of the requests a second that the first server reached with them, which is vLLM where it runs.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kernels.cli import bench_document, serve_servers
+from kernels.cli.serve_document import ServeCase, ServeDocument, ServeRow
+from kernels.cli.serve_servers import ServerCommand, Wanted
+from kernels.cli.served_model import FLOOR_TOKENS, ServedModel, prepared
+from kernels.load.connection import Address
+from kernels.load.figures import Figures, Promise
+from kernels.load.lists import Lengths, RequestList
+from kernels.load.server_process import NotStarted, free_port, running
+from kernels.load.sharing import USERS_OF_A_PROCESS, Sending
+from kernels.measure.environment import current_device
+
+ROUNDS = 20
+"""Requests for each user, at least."""
+JUDGED = 8
+"""Answers of each row that are teacher-forced."""
+SIGMA = 0.8
+"""Of the lengths that are log-normal."""
+MOST_TIMES = 4
+"""They are cut to so many times the median."""
+SHARE_OF_CAPACITY = 0.8
+MODELS = ("llama-3.2-1b", "qwen2.5-1.5b")
+USERS = (1, 8, 32, 128, 256)
+
+
+@dataclass
+class Measured:
+    """A row before it is judged, and the (prompt, answer) pairs that judge it."""
+
+    row: ServeRow
+    answers: list[tuple[list[int], list[int]]] = field(default_factory=list)
+
+
+@dataclass
+class ServeBench:
+    """One model under all of its traffic. `capacity` is what the first server reached, requests a second."""
+
+    options: argparse.Namespace
+    model: ServedModel
+    users: list[int]
+    lengths: Lengths
+    floors: dict[int, float | None]
+    folder: Path
+    capacity: float | None = None
+
+    @property
+    def drawn(self) -> Lengths:
+        """The lengths of unequal requests."""
+        most = min(MOST_TIMES, self.model.positions // self.lengths.longest)
+        return Lengths(self.lengths.prompt, self.lengths.tokens, SIGMA, max(1, most))
+
+    def servers(self) -> list[ServerCommand]:
+        """vLLM first, since its capacity sets the rate. Raises ValueError when its Python is wrong."""
+        from kernels.engine.vllm_runner import environment
+
+        def wanted() -> Wanted:
+            longest = max(self.lengths.longest, self.drawn.longest if self._unequal else 0)
+            return Wanted(
+                self.model.directory, self.model.name, self.model.dtype, free_port(), longest, max(self.users)
+            )
+
+        found = [serve_servers.ours(wanted(), self.model.device, self.options.own_option or [])]
+        if self.options.vllm:
+            peer = serve_servers.vllm(wanted(), self.options.vllm, environment(), self.options.vllm_option or [])
+            found.insert(0, peer)
+        return found
+
+    @property
+    def _unequal(self) -> bool:
+        return bool(self.options.poisson)
+
+    def rows(self, server: ServerCommand) -> Iterator[Measured]:
+        """What one server did under every load; one row with the reason when it did not start."""
+        port = server.command[server.command.index("--port") + 1]
+        url, log = f"http://127.0.0.1:{port}", self.folder / f"{server.variant}.log"
+        try:
+            with running(server.command, url + server.ready, log, serve_servers.START_SECONDS, server.environment):
+                for users in self.users:
+                    yield self._closed(server, url, self.lengths, users)
+                if self._unequal:
+                    capacity = self._closed(server, url, self.drawn, max(self.users))
+                    self.capacity = self.capacity or capacity.row.requests_per_second
+                    yield capacity
+                    yield self._open(server, url)
+        except NotStarted as error:
+            case = self._case(self.lengths, 0, concurrency=self.users[0])
+            yield Measured(
+                ServeRow(case=case, variant=server.variant, peer=server.peer, gate="error", reason=str(error))
+            )
+
+    def _closed(self, server: ServerCommand, url: str, lengths: Lengths, users: int) -> Measured:
+        self._send(url, self._list(lengths, 2 * users, seed=1), users)
+        requests = self._list(lengths, ROUNDS * users, seed=2)
+        case = self._case(lengths, len(requests.planned), concurrency=users)
+        return self._measured(server, case, requests, self._send(url, requests, users))
+
+    def _open(self, server: ServerCommand, url: str) -> Measured:
+        rate = self.options.rate or SHARE_OF_CAPACITY * (self.capacity or 1.0)
+        count = max(ROUNDS, round(rate * self.options.poisson))
+        requests = self._list(self.drawn, count, seed=3, rate=rate)
+        case = self._case(self.drawn, count, rate=round(rate, 3))
+        return self._measured(server, case, requests, self._send(url, requests, None))
+
+    def _list(self, lengths: Lengths, count: int, seed: int, rate: float | None = None) -> RequestList:
+        return RequestList.drawn(lengths, count, self.model.vocabulary, 1000 * count + seed, rate, JUDGED)
+
+    def _send(self, url: str, requests: RequestList, users: int | None) -> Figures:
+        most = max(1, (os.cpu_count() or 1) // 4)
+        processes = min(most, -(-(users or max(self.users)) // USERS_OF_A_PROCESS))
+        address = Address.parse(url)
+        return Figures.of(Sending(address, self.model.name, requests, users, processes=processes).run(), users)
+
+    def _case(self, lengths: Lengths, requests: int, **load: Any) -> ServeCase:
+        return ServeCase(
+            model=self.model.name,
+            weights=self.model.dtype,
+            prompt=lengths.prompt,
+            tokens=lengths.tokens,
+            lengths=lengths.described,
+            arrivals="closed" if "concurrency" in load else "poisson",
+            requests=requests,
+            **load,
+        )
+
+    def _measured(self, server: ServerCommand, case: ServeCase, requests: RequestList, found: Figures) -> Measured:
+        promise = Promise(self.options.ttft_ms, self.options.tpot_ms)
+        floor = self.floors.get(case.concurrency or 0) if case.lengths == "equal" else None
+        failed = found.failed
+        row = ServeRow(
+            case=case,
+            variant=server.variant,
+            peer=server.peer,
+            gate="error",
+            reason=(failed[0].sentence or "an answer has not the length that was asked for")
+            if failed
+            else "not judged",
+            tokens_per_second=round(found.tokens_per_second, 1),
+            requests_per_second=round(found.requests_per_second, 3),
+            seconds=round(found.seconds, 2),
+            ttft_ms=found.percentiles("ttft"),
+            ttf64_ms=found.percentiles("ttf_n", FLOOR_TOKENS),
+            tpot_ms=found.percentiles("tpot"),
+            goodput=round(found.goodput(promise), 3),
+            promise_ms={"ttft": promise.ttft_ms, "tpot": promise.tpot_ms},
+            floor_ms=floor,
+            floor_tokens_per_second=round(1000 * FLOOR_TOKENS * (case.concurrency or 0) / floor, 1) if floor else None,
+            failed=len(failed),
+            generator=found.generator,
+            settings=server.settings,
+        )
+        judged = [each for each in found.sent.exchanges if each.ids and each.planned.index in requests.judged]
+        return Measured(row, [(requests.prompts[each.planned.index], each.ids) for each in judged])
+
+    def judge(self, measured: list[Measured]) -> None:
+        """Sets the gate of every row that was measured: the ids that were served must be the model's."""
+        for each, gaps in zip(measured, self.model.judged([each.answers for each in measured]), strict=True):
+            row = each.row
+            if gaps is None or row.failed:
+                row.reason = row.reason if row.failed else "no answer gave its ids, so none could be judged"
+                continue
+            row.logit_gaps = {"mean": gaps.mean, "largest": gaps.largest, "ids": gaps.tokens}
+            row.reason = self.model.refusal(gaps) or ""
+            row.gate = "fail" if row.reason else "pass"
+
+
+def bench_serve(options: argparse.Namespace) -> int:
+    """Measures every model. Returns 0; 1 when a row did not pass; 2 for a wrong call."""
+    from kernels.measure.ceilings import measure_ceilings
+
+    device, _, environment = current_device()
+    cpu = device.type == "cpu"
+    dtype = "fp32" if cpu else "bf16"
+    document = ServeDocument(
+        **{name: environment.get(name) or "" for name in ("device", "gpu_uuid", "lease_id", "commit", "at")},
+        versions=environment.get("versions") or {},
+        ceilings=dict(measure_ceilings(device.type, quick=True)),
+        rows=[],
+        note="A CPU: these figures say nothing about a GPU." if cpu else "",
+    )
+    try:
+        if options.append and options.json is not None and options.json.exists():
+            document = bench_document.appended(bench_document.read_as(ServeDocument, options.json), document)
+    except (OSError, ValueError) as error:
+        print(f"kernels bench: {options.json}: {error}", file=sys.stderr)
+        return 1
+    users = options.users or (USERS[:2] if cpu else USERS)
+    lengths = Lengths((options.prompt or [128])[0], options.tokens or FLOOR_TOKENS)
+    for named in options.model or (("tiny-llama",) if cpu else MODELS):
+        with tempfile.TemporaryDirectory(prefix="bench-serve-") as folder:
+            try:
+                model = prepared(named, dtype, device.type, Path(folder) / "model")
+                floors = model.floors(lengths.prompt, list(users), document.ceilings)
+                bench = ServeBench(options, model, list(users), lengths, floors, Path(folder))
+                servers = bench.servers()
+            except ValueError as error:
+                print(f"kernels bench: {error}", file=sys.stderr)
+                return 2
+            measured: list[Measured] = []
+            for server in servers:
+                for each in bench.rows(server):
+                    measured.append(each)
+                    document.rows.append(each.row)
+                    print(line(each.row), flush=True)
+                    _write(options.json, document)
+            bench.judge(measured)
+            _write(options.json, document)
+            for each in measured:
+                print(
+                    f"{each.row.variant:<8} {each.row.gate:<6} {load_of(each.row.case)} {each.row.reason}", flush=True
+                )
+    return int(any(row.gate != "pass" for row in document.rows))
+
+
+def _write(path: Path | None, document: ServeDocument) -> None:
+    if path is not None:
+        bench_document.write(path, document)
+
+
+def load_of(case: ServeCase) -> str:
+    """The model and its load, in a few words."""
+    load = f"{case.concurrency} users" if case.concurrency else f"{case.rate:g} requests/s"
+    return f"{case.model} {case.prompt}/{case.tokens} {case.lengths.split(',')[0]} {case.arrivals} {load}"
+
+
+def line(row: ServeRow) -> str:
+    """A row for a terminal."""
+    if row.tokens_per_second is None or row.ttft_ms is None:
+        return f"{row.variant:<8} {load_of(row.case)}: {row.reason}"
+    floor = (
+        f" {row.tokens_per_second / row.floor_tokens_per_second:.0%} of floor" if row.floor_tokens_per_second else ""
+    )
+    shown = [f"{row.variant:<8} {load_of(row.case)}: {row.tokens_per_second:,.0f} tokens/s{floor}"]
+    for name, found in (("TTFT", row.ttft_ms), ("TTF64", row.ttf64_ms), ("TPOT", row.tpot_ms)):
+        if found:
+            shown.append(f"{name} {found['p50']:.2f} ({found['p99']:.2f}) ms")
+    return ", ".join([*shown, f"goodput {row.goodput:.2f}/s, {row.failed} failed"])

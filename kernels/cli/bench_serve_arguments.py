@@ -1,0 +1,27 @@
+"""The command line of `bench serve`. Imports without torch."""
+
+import argparse
+
+from kernels.cli.numbers import positive, seconds
+
+OPTIONS = ("model", "prompt", "users", "tokens", "vllm", "vllm_option", "own_option", "poisson", "rate")
+"""Those that say something only to `serve`, or to `decode` as well."""
+
+
+def serve_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `bench serve` beside those that it shares with `bench decode`."""
+    own = parser.add_argument_group("serve")
+    own.add_argument("--users", action="append", type=positive, metavar="N", help="serve: users at once; repeatable")
+    own.add_argument("--tokens", type=positive, metavar="N", help="serve: tokens of an answer (default 64)")
+    own.add_argument("--vllm", metavar="PYTHON", help="serve: the Python of vLLM's environment, to stand beside it")
+    own.add_argument("--vllm-option", action="append", metavar="TEXT", help="serve: a further option of vLLM's server")
+    own.add_argument("--own-option", action="append", metavar="TEXT", help="serve: a further option of `kernels serve`")
+    own.add_argument(
+        "--poisson",
+        type=seconds,
+        metavar="SECONDS",
+        help="serve: also Poisson arrivals for so long, at 80 %% of capacity",
+    )
+    own.add_argument("--rate", type=seconds, help="serve: requests a second of the Poisson arrivals, instead")
+    own.add_argument("--ttft-ms", type=seconds, default=200.0, help="serve: first token of a good request (200)")
+    own.add_argument("--tpot-ms", type=seconds, default=20.0, help="serve: ms a further token of a good request (20)")

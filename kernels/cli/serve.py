@@ -1,0 +1,125 @@
+"""`python -m kernels serve`: an OpenAI-compatible server over the kernels runner's parts, with continuous batching."""
+
+import argparse
+import asyncio
+import logging
+import math
+import os
+import signal
+import sys
+from pathlib import Path
+
+from kernels.engine.plan_files import Refused, read_plan
+from kernels.load import sockets
+from kernels.plan import Serving
+from kernels.serve.worker import Spec, configuration
+
+KEY_VARIABLE = "KERNELS_SERVE_API_KEY"
+GIB = 1 << 30
+MOST_CONNECTIONS = 1 << 16
+"""Connections are open files, of which a process may have 1,024 on many systems unless it asks for more."""
+
+
+def serve_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", required=True, help="the model's directory, or the name of a catalogue entry")
+    parser.add_argument("--plan", type=Path, help="plan.json: the plan's variants, for its model and GPU only")
+    parser.add_argument("--name", help="the model's name to clients (default: the directory's)")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8080)
+    parser.add_argument("--device", choices=("cuda", "cpu"), help="default: the GPU if there is one")
+    parser.add_argument(
+        "--dtype", choices=("bf16", "fp16", "fp32"), help="default: the plan's; bf16 on a GPU, else fp32"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the weights, where the model has none (default 0)")
+    parser.add_argument("--context", type=int, help="tokens of a sequence (default: the model's, at most 8,192)")
+    parser.add_argument("--running", type=int, help="requests served at once (default: the plan's, else 64)")
+    parser.add_argument("--kv-gib", type=float, help="memory for KV pages (default: what the running requests fill)")
+    parser.add_argument("--no-megakernel", action="store_true", help="the kernels take steps of few requests as well")
+    parser.add_argument("--wait-seconds", type=float, default=math.inf, help="how long a request may wait to begin")
+    parser.add_argument("--drain-seconds", type=int, default=60, help="how long open requests may go on after SIGTERM")
+    parser.add_argument("--api-key-file", type=Path, help=f"the key that clients must give (default: ${KEY_VARIABLE})")
+
+
+def serve(options: argparse.Namespace) -> int:
+    """0 after a drained stop; 2 when the model or the plan cannot be served."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    for name in ("running", "context", "kv_gib", "wait_seconds"):
+        value = getattr(options, name)
+        if value is not None and not value > 0:
+            print(f"kernels serve: --{name.replace('_', '-')}: {value} is not a positive number", file=sys.stderr)
+            return 2
+    sockets.allow(MOST_CONNECTIONS)
+    try:
+        for each in (signal.SIGTERM, signal.SIGINT):  # the web server raises again what it has drained for
+            signal.signal(each, lambda *_: None)
+        return asyncio.run(_serve(options))
+    except (ValueError, OSError, Refused) as error:
+        print(f"kernels serve: {error}", file=sys.stderr)
+        return 2
+    except ImportError as error:
+        print(f"kernels serve: {error.name} is missing: pip install 'kernel-workbench[serve]'", file=sys.stderr)
+        return 2
+
+
+async def _serve(options: argparse.Namespace) -> int:
+    import uvicorn
+
+    from kernels.serve import encoder, worker
+    from kernels.serve.app import Server
+    from kernels.serve.client import EngineClient
+    from kernels.serve.text import text_of
+
+    size = (read_plan(options.plan).serving if options.plan else None) or Serving()
+    spec = Spec(
+        model=options.model,
+        plan=str(options.plan) if options.plan else None,
+        device=options.device,
+        dtype=options.dtype,
+        seed=options.seed,
+        context=options.context or size.context,
+        running=options.running or size.running,
+        kv_bytes=int(options.kv_gib * GIB) if options.kv_gib else size.kv_bytes,
+        megakernel=not options.no_megakernel,
+    )
+    directory, config = configuration(spec)
+    name = options.name or (directory.resolve().name if directory else options.model)
+    embeds = encoder.gives_vectors(config)
+    client = EngineClient(spec, options.wait_seconds, encoder.main if embeds else worker.main)
+    app = Server(client, text_of(directory, config), name, _key(options.api_key_file), embeds).app()
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            host=options.host,
+            port=options.port,
+            log_level="warning",
+            timeout_graceful_shutdown=options.drain_seconds,
+        )
+    )
+
+    async def watch() -> None:
+        while True:
+            await client.changed.wait()
+            client.changed.clear()
+            if client.declined:
+                server.should_exit = True
+                return
+            if client.ready:
+                where = f"http://{options.host}:{options.port}"
+                print(f"serving {name} on {where}, {client.ready.device}", file=sys.stderr, flush=True)
+
+    watcher = asyncio.create_task(watch())
+    await server.serve()
+    watcher.cancel()
+    if client.declined:
+        print(f"kernels serve: {client.declined}", file=sys.stderr)
+    return 2 if client.declined or not server.started else 0
+
+
+def _key(path: Path | None) -> str | None:
+    """The API key. Raises OSError or ValueError for a file that holds none."""
+    if path is None:
+        return os.environ.get(KEY_VARIABLE) or None
+    key = path.read_text().strip()
+    if not key:
+        raise ValueError(f"--api-key-file: {path} is empty")
+    return key

@@ -1,0 +1,73 @@
+"""The document of `bench serve`: servers under the same requests over HTTP, on one machine held once."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from kernels.cli.bench_document import MeasuredDocument
+from kernels.proof.verdict import Gate
+
+Percentiles = dict[Literal["p50", "p99"], float]
+
+
+class ServeCase(BaseModel):
+    """A model and its traffic. `prompt` and `tokens` are the lengths, or their medians where `lengths` says so.
+
+    `concurrency` users of a closed loop, or `rate` requests a second.
+    """
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    op: Literal["serve"] = "serve"
+    model: str
+    weights: str
+    prompt: int
+    tokens: int
+    lengths: str = "equal"
+    transport: Literal["http"] = "http"
+    arrivals: Literal["closed", "poisson"]
+    requests: int
+    concurrency: int | None = None
+    rate: float | None = None
+
+
+class ServeRow(BaseModel):
+    """One server under one case. Latencies are in ms, from the moment that a request was due.
+
+    `tokens_per_second` and `requests_per_second` are over the steady part of `seconds`; `goodput` is the requests a
+    second that kept the promise (`promise_ms`: of the first token, and of the mean time between further ones).
+    `floor_ms` is the roofline's least time of 64 tokens for `concurrency` requests at once, and
+    `floor_tokens_per_second` its rate. `failed` counts requests without their whole answer. `logit_gaps` are those of
+    answers that were teacher-forced, in standard deviations of the logits. `generator` tells how late the load
+    generator itself was, `settings` how the server ran.
+    """
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    op: Literal["serve"] = "serve"
+    case: ServeCase
+    variant: str
+    peer: bool
+    gate: Gate
+    reason: str = ""
+    tokens_per_second: float | None = None
+    requests_per_second: float | None = None
+    seconds: float | None = None
+    ttft_ms: Percentiles | None = None
+    ttf64_ms: Percentiles | None = None
+    tpot_ms: Percentiles | None = None
+    goodput: float | None = None
+    promise_ms: dict[Literal["ttft", "tpot"], float] | None = None
+    floor_ms: float | None = None
+    floor_tokens_per_second: float | None = None
+    failed: int = 0
+    logit_gaps: dict[Literal["mean", "largest", "ids"], float] | None = None
+    generator: dict[str, float] = {}
+    settings: dict[str, Any] = {}
+
+
+class ServeDocument(MeasuredDocument):
+    """Servers under load."""
+
+    version: Literal[1] = 1
+    rows: list[ServeRow]

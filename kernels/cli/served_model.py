@@ -1,0 +1,112 @@
+"""The model that `bench serve` gives to every server: a directory with weights and a tokenizer."""
+
+import gc
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernels import engine
+from kernels.engine.model_case import model_case
+from kernels.measure.roofline import floor_ms
+from kernels.model_files import catalogue
+from kernels.proof.logit_gate import LARGEST_DIFFERENCE
+from kernels.proof.served_ids import LogitGaps, logit_gaps
+
+FLOOR_TOKENS = 64
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """`directory` holds the files, `name` is the model's name to clients; weights are in `dtype` on `device`."""
+
+    directory: Path
+    name: str
+    dtype: str
+    device: str
+
+    @property
+    def config(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.directory / "config.json").read_text())
+        return found
+
+    @property
+    def vocabulary(self) -> int:
+        return int(self.config["vocab_size"])
+
+    @property
+    def positions(self) -> int:
+        """The longest sequence in tokens."""
+        return int(self.config.get("max_position_embeddings") or 1 << 20)
+
+    def load(self) -> Any:
+        """The model, as transformers has it."""
+        generated = not list(self.directory.rglob("*.safetensors"))
+        return engine.load(self.directory, self.config, generated=generated, dtype=self.dtype, device=self.device)
+
+    def floors(self, prompt: int, batches: list[int], ceilings: dict[str, Any]) -> dict[int, float | None]:
+        """By the number of requests at once, the roofline's least ms of 64 tokens behind `prompt` ones."""
+        model = self.load()
+        cases = {each: model_case(model, self.name, self.dtype, each, prompt, FLOOR_TOKENS) for each in batches}
+        del model
+        released()
+        return {batch: floor_ms(case, ceilings) for batch, case in cases.items()}
+
+    def judged(self, answers: list[list[tuple[list[int], list[int]]]]) -> list[LogitGaps | None]:
+        """The gaps of each group of (prompt, answer), by transformers' eager model; None of an empty group."""
+        eager = engine.runner("eager", self.load())
+
+        def gaps(prompt: list[int], ids: list[int]) -> LogitGaps:
+            return logit_gaps(eager, torch.tensor([prompt], device=self.device), [ids])
+
+        return [joined([gaps(*each) for each in group]) if group else None for group in answers]
+
+    def refusal(self, gaps: LogitGaps) -> str | None:
+        """Why such ids are not the model's, in a sentence; None where they are."""
+        return gaps.refusal(LARGEST_DIFFERENCE[self.dtype])
+
+
+def joined(parts: list[LogitGaps]) -> LogitGaps:
+    """The gaps of all ids together."""
+    ids = sum(each.tokens for each in parts)
+    return LogitGaps(
+        mean=sum(each.mean * each.tokens for each in parts) / ids,
+        largest=max(each.largest for each in parts),
+        tokens=ids,
+    )
+
+
+def released() -> None:
+    """Gives the device's memory back, which servers need."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def prepared(named: str, dtype: str, device: str, folder: Path) -> ServedModel:
+    """A directory as it is, or a catalogue entry written to `folder` with weights from a seed. Raises ValueError."""
+    if Path(named).is_dir():
+        return ServedModel(Path(named).resolve(), Path(named).resolve().name, dtype, device)
+    try:
+        config, _ = catalogue.entry(named)
+    except KeyError as error:
+        raise ValueError(f"--model: {named} is no directory, and {error.args[0]}") from error
+    model: Any = engine.load(None, config, seed=0, generated=True, dtype=dtype, device=device)
+    folder.mkdir()
+    model.save_pretrained(folder, safe_serialization=True)
+    (folder / "tokenizer.json").write_text(json.dumps(a_word_for_each_id(model.config.vocab_size)))
+    kind = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "t0", "model_max_length": 1 << 30}
+    (folder / "tokenizer_config.json").write_text(json.dumps(kind))
+    del model
+    released()
+    return ServedModel(folder, named, dtype, device)
+
+
+def a_word_for_each_id(vocabulary: int) -> dict[str, Any]:
+    """tokenizer.json where there is none, as of generated weights: id 5 is the word `t5`."""
+    words = {"type": "WordLevel", "vocab": {f"t{each}": each for each in range(vocabulary)}, "unk_token": "t0"}
+    empty = dict.fromkeys(("truncation", "padding", "normalizer", "post_processor", "decoder"))
+    split = {"pre_tokenizer": {"type": "WhitespaceSplit"}}
+    return {"version": "1.0", "added_tokens": [], **empty, **split, "model": words}

@@ -1,0 +1,166 @@
+"""Answers of an OpenAI-compatible server, read as they arrive: server-sent events, or one JSON document."""
+
+import json
+from http import HTTPStatus
+from typing import Any, Protocol
+
+from kernels.load.exchange import CANCELLED, Exchange
+
+LONGEST_EVENT = 4 * 2**20
+LONGEST_DOCUMENT = 64 * 2**20
+SHOWN_CHARACTERS = 200
+GARBAGE, HALF, NOTHING, IN_STREAM = "garbage", "half a stream", "no answer", "error in the stream"
+
+
+class Reader(Protocol):
+    """Takes the body of an answer piece by piece and writes what it says into the exchange."""
+
+    def feed(self, data: bytes, now_ns: int) -> None: ...
+
+    def close(self, now_ns: int) -> None: ...
+
+
+class EventReader:
+    """The stream of a completion: `data:` lines of JSON, then `data: [DONE]`."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._rest = b""
+        self._finish = ""
+        self._done = False
+
+    def feed(self, data: bytes, now_ns: int) -> None:
+        """Reads the whole lines in `data`, which arrived at `now_ns`."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            if line.startswith(b"data:"):
+                self._event(line[5:].strip(), now_ns)
+        if len(self._rest) > LONGEST_EVENT:
+            self._exchange.fail(GARBAGE, f"The server sent an event of more than {LONGEST_EVENT:,} bytes.", now_ns)
+
+    def close(self, now_ns: int) -> None:
+        """Ends the exchange; without a finish reason or `[DONE]` it was half a stream."""
+        if self._exchange.error or self._exchange.ended:
+            return
+        if not self._done and not self._finish:
+            came = f"after {len(self._exchange.chunk_ns)} events, without a finish reason"
+            self._exchange.fail(HALF, f"The server's stream ended {came}.", now_ns)
+            return
+        self._exchange.ended = self._finish or "done"
+        self._exchange.end_ns = now_ns
+
+    def _event(self, text: bytes, now_ns: int) -> None:
+        if text == b"[DONE]":
+            self._done = True
+            return
+        document = _object(text)
+        if document is None:
+            self._exchange.fail(GARBAGE, f"The server sent an event that is no JSON: {_shown(text)}", now_ns)
+        elif "error" in document:
+            self._exchange.fail(IN_STREAM, f"The server broke off with an error: {_message(document)}", now_ns)
+        else:
+            _take_usage(self._exchange, document)
+            for choice in _choices(document):
+                self._choice(choice, now_ns)
+
+    def _choice(self, choice: dict[str, Any], now_ns: int) -> None:
+        exchange, delta = self._exchange, choice.get("delta")
+        said = delta if isinstance(delta, dict) else choice
+        text = said.get("text") or said.get("content") or said.get("reasoning_content") or said.get("reasoning")
+        begins = not text and "role" in said and not exchange.chunk_ns and not choice.get("finish_reason")
+        if not begins:  # the first event of a chat names its role only
+            exchange.chunk_ns.append(now_ns)
+            exchange.with_text.append(bool(text))
+        if isinstance(choice.get("token_ids"), list):
+            exchange.ids += choice["token_ids"]
+        if choice.get("finish_reason"):
+            self._finish = str(choice["finish_reason"])
+        after = exchange.planned.cancel_after
+        if after is not None and len(exchange.chunk_ns) >= after and not exchange.ended:
+            exchange.ended, exchange.end_ns = CANCELLED, now_ns
+
+
+class DocumentReader:
+    """An answer of one JSON document: embeddings, or a completion that is not streamed."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._body = bytearray()
+
+    def feed(self, data: bytes, now_ns: int) -> None:
+        """Keeps a piece of the document."""
+        self._body += data
+        if len(self._body) > LONGEST_DOCUMENT:
+            self._exchange.fail(GARBAGE, f"The answer is larger than {LONGEST_DOCUMENT:,} bytes.", now_ns)
+
+    def close(self, now_ns: int) -> None:
+        """Reads the document; its tokens could be read at `now_ns`, all at once."""
+        document = _object(bytes(self._body))
+        if document is None:
+            self._exchange.fail(GARBAGE, f"The server's answer is no JSON: {_shown(bytes(self._body))}", now_ns)
+            return
+        if not isinstance(document.get("data"), list) and not _choices(document):
+            self._exchange.fail(GARBAGE, "The server's answer holds neither data nor choices.", now_ns)
+            return
+        _take_usage(self._exchange, document)
+        self._exchange.counted_output = None if "data" in document else self._exchange.counted_output
+        self._exchange.chunk_ns.append(now_ns)
+        self._exchange.with_text.append(True)
+        self._exchange.ended, self._exchange.end_ns = "done", now_ns
+
+
+class RefusalReader:
+    """The body of an answer with another status than 200: the failure's sentence."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._body = bytearray()
+
+    def feed(self, data: bytes, now_ns: int) -> None:
+        """Keeps the beginning of the body."""
+        if len(self._body) < LONGEST_EVENT:
+            self._body += data
+
+    def close(self, now_ns: int) -> None:
+        """Fails the exchange with the status and what the server says."""
+        status = self._exchange.status
+        phrase = HTTPStatus(status).phrase if status in {*HTTPStatus} else "no status of HTTP"
+        document = _object(bytes(self._body))
+        said = _message(document) if document else _shown(bytes(self._body))
+        if 300 <= status < 400:
+            said = "it leads elsewhere, and redirects are not followed."
+        sentence = f"The server answered {status} ({phrase}){': ' if said else '.'}{said}"
+        self._exchange.fail(f"HTTP {status}", sentence, now_ns)
+
+
+def _object(text: bytes) -> dict[str, Any] | None:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _choices(document: dict[str, Any]) -> list[dict[str, Any]]:
+    choices = document.get("choices")
+    return [each for each in choices if isinstance(each, dict)] if isinstance(choices, list) else []
+
+
+def _take_usage(exchange: Exchange, document: dict[str, Any]) -> None:
+    usage = document.get("usage")
+    if isinstance(usage, dict):
+        prompt, output = usage.get("prompt_tokens"), usage.get("completion_tokens")
+        exchange.counted_prompt = prompt if isinstance(prompt, int) else exchange.counted_prompt
+        exchange.counted_output = output if isinstance(output, int) else exchange.counted_output
+
+
+def _message(document: dict[str, Any]) -> str:
+    error = document.get("error", document)
+    said = error.get("message", error.get("detail", "")) if isinstance(error, dict) else error
+    return _shown(str(said).encode())
+
+
+def _shown(text: bytes) -> str:
+    words = " ".join(text[: 4 * SHOWN_CHARACTERS].decode("utf-8", "replace").split())
+    shown = "".join(each if each.isprintable() else "�" for each in words)
+    return shown if len(shown) <= SHOWN_CHARACTERS else shown[:SHOWN_CHARACTERS] + "…"

@@ -1,0 +1,98 @@
+"""The figures of a list of requests that was sent: rates over its steady part, percentiles, goodput, lost requests."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kernels.load.exchange import Exchange
+from kernels.load.generator import Sent
+from kernels.measure.intervals import percentile_interval
+from kernels.measure.latency import Served, samples_of
+
+WARM_SHARE = 0.1
+"""Of an open load, the requests of the first tenth are not counted."""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A request is good when its first token came within `ttft_ms` and its further ones within `tpot_ms` on average."""
+
+    ttft_ms: float
+    tpot_ms: float
+
+    def kept(self, served: Served) -> bool:
+        """Whether a request kept it; one of a single token has no TPOT."""
+        first, rest = samples_of(served, "ttft"), samples_of(served, "tpot")
+        return first[0] <= self.ttft_ms and all(each <= self.tpot_ms for each in rest)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A load as it went. The steady part lies between `since_ns` and `until_ns` of the monotonic clock."""
+
+    sent: Sent
+    since_ns: int
+    until_ns: int
+
+    @classmethod
+    def of(cls, sent: Sent, users: int | None) -> "Figures":
+        """In a closed loop the steady part begins when each user's first request may have ended, that is after `users`
+        ends, and lasts until no request was left to replace one; in an open one it is all but the first tenth.
+        """
+        begun = [each.intended_ns for each in sent.exchanges]
+        if users:
+            ends = sorted(each.end_ns for each in sent.exchanges)
+            since = ends[min(users, len(ends)) - 1] if len(ends) > users else begun[0]
+        else:
+            since = begun[int(WARM_SHARE * len(begun))]
+        return cls(sent, since, max(begun[-1], since + 1))
+
+    @property
+    def seconds(self) -> float:
+        return (self.until_ns - self.since_ns) / 1e9
+
+    @property
+    def counted(self) -> list[Exchange]:
+        """The requests that were due in the steady part."""
+        return [each for each in self.sent.exchanges if self.since_ns <= each.intended_ns <= self.until_ns]
+
+    @property
+    def served(self) -> list[Served]:
+        """Those of them that were answered."""
+        return [served for each in self.counted if each.ended and (served := each.served())]
+
+    @property
+    def failed(self) -> list[Exchange]:
+        """The requests, counted or not, that failed or were answered with another number of tokens than asked for."""
+        return [each for each in self.sent.exchanges if each.error or each.tokens != each.planned.output_tokens]
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens that came in the steady part, by its seconds."""
+        return len(self.sent.token_times_ns(self.since_ns, self.until_ns)) / self.seconds
+
+    @property
+    def requests_per_second(self) -> float:
+        """Requests that ended in the steady part, by its seconds."""
+        ends = (each.end_ns for each in self.sent.exchanges if each.ended)
+        return sum(self.since_ns <= at < self.until_ns for at in ends) / self.seconds
+
+    def goodput(self, promise: Promise) -> float:
+        """Requests due in the steady part that kept the promise, by its seconds."""
+        return sum(promise.kept(each) for each in self.served) / self.seconds
+
+    def percentiles(self, metric: str, n: int | None = None) -> dict[str, float] | None:
+        """p50 and p99 of a latency metric in ms; None without samples."""
+        samples = [value for each in self.served for value in samples_of(each, metric, n)]
+        return percentiles(samples) if samples else None
+
+    @property
+    def generator(self) -> dict[str, Any]:
+        """How late the generator itself was, in ms at p99: to send, and in reading."""
+        sends, loop = self.sent.send_delays_ms, self.sent.loop_delays_ms or [0.0]
+        return {"send_late_ms": percentiles(sends)["p99"], "read_late_ms": percentiles(loop)["p99"]}
+
+
+def percentiles(samples: Sequence[float]) -> dict[str, float]:
+    """p50 and p99, each sorted[floor(n·p)], to a thousandth."""
+    return {f"p{each}": round(percentile_interval(samples, each)[0], 3) for each in (50, 99)}

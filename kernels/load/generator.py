@@ -1,0 +1,182 @@
+"""The load generator: sends planned requests at their times and keeps what came back."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from kernels.load.connection import Address, Connections
+from kernels.load.exchange import Exchange
+from kernels.load.planned import PlannedRequest
+from kernels.load.timer import Timer
+from kernels.measure.latency import NS_PER_MS
+
+MOST_IN_FLIGHT = 8192
+REPEATED_AFTER_NS = 200_000_000
+"""A user of a closed loop whose request failed waits so long before the next one, so that no failure makes a flood."""
+TICK_SECONDS = 0.01
+"""How often the event loop's own delay is looked at."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is sent: `requests` in order, each with the JSON that `body` writes for it, to `path` behind `/v1`.
+
+    With `users` in a closed loop: each sends its next request when its last one has ended. Without, each request is
+    sent at its `at_s`. A request is given up `time_out_s` after it was due.
+    """
+
+    requests: Iterator[PlannedRequest]
+    body: Callable[[PlannedRequest], bytes]
+    users: int | None
+    path: str = "/completions"
+    streamed: bool = True
+    time_out_s: float = 300.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Sending stops so many seconds after the beginning; the first `warm_up_s` of them are not counted."""
+
+    seconds: float
+    warm_up_s: float = 0.0
+
+
+@dataclass
+class Sent:
+    """What a generator sent: every exchange in the order of its intended time, and the generator's own delays.
+
+    Nanoseconds of the monotonic clock. From `counted_from_ns`, the end of the warm-up, to `stopped_ns`, when sending
+    stopped, the load was steady. `loop_ns`: how late the event loop came to each of its regular ticks. `overrun`:
+    sending stopped because more than MOST_IN_FLIGHT requests were open.
+    """
+
+    counted_from_ns: int
+    stopped_ns: int = 0
+    exchanges: list[Exchange] = field(default_factory=list)
+    loop_ns: list[int] = field(default_factory=list)
+    overrun: bool = False
+
+    @property
+    def counted(self) -> list[Exchange]:
+        """The exchanges that were meant to be sent after the warm-up."""
+        return [each for each in self.exchanges if each.intended_ns >= self.counted_from_ns]
+
+    @property
+    def steady_seconds(self) -> float:
+        """How long the load was steady."""
+        return max(self.stopped_ns - self.counted_from_ns, 0) / 1e9
+
+    def token_times_ns(self, since_ns: int, until_ns: int) -> list[int]:
+        """When each token came from `since_ns` on and before `until_ns`, those of the warm-up's requests included."""
+        return [at for each in self.exchanges for at in each.token_ns if since_ns <= at < until_ns]
+
+    @property
+    def send_delays_ms(self) -> list[float]:
+        """How many ms after its intended time the generator turned to each request, those of the warm-up included."""
+        return [(each.begun_ns - each.intended_ns) / NS_PER_MS for each in self.exchanges]
+
+    @property
+    def loop_delays_ms(self) -> list[float]:
+        """How many ms late the event loop came to each of its regular ticks."""
+        return [late / NS_PER_MS for late in self.loop_ns]
+
+
+class Generator:
+    """Sends a load to one server. Use it once."""
+
+    def __init__(self, address: Address, load: Load, limits: Limits) -> None:
+        self._address, self._load, self._limits = address, load, limits
+        self._open = 0
+
+    async def run(self, progress: Callable[[Sent], None] = lambda sent: None) -> Sent:
+        """Sends until a limit is reached or the requests end, and waits for the last answers.
+
+        `progress` is called every half second. Raises what the requests raise.
+        """
+        self._connections = Connections(self._address)
+        self._timer = Timer()
+        start_ns = time.monotonic_ns() + 50_000_000
+        self._start_ns, self._end_ns = start_ns, start_ns + round(self._limits.seconds * 1e9)
+        self.sent = Sent(start_ns + round(self._limits.warm_up_s * 1e9))
+        ticking = asyncio.create_task(self._tick(progress))
+        try:
+            if self._load.users:
+                await self._closed_loop(self._load.users)
+            else:
+                await self._open_loop()
+        finally:
+            ticking.cancel()
+            self._connections.close()
+            self._timer.close()
+        self.sent.exchanges.sort(key=lambda each: each.intended_ns)
+        return self.sent
+
+    async def _open_loop(self) -> None:
+        tasks: set[asyncio.Task[Exchange]] = set()
+        try:
+            for planned in self._load.requests:
+                due_ns = self._start_ns + round((planned.at_s or 0) * 1e9)
+                if due_ns >= self._end_ns:
+                    break
+                content = self._load.body(planned)
+                await self._timer.wait_until(due_ns)
+                if self._open >= MOST_IN_FLIGHT:
+                    self.sent.overrun = True
+                    break
+                task = asyncio.create_task(self._send(planned, content, due_ns))
+                tasks.add(task)
+                task.add_done_callback(tasks.discard)
+            else:
+                self._end_ns = time.monotonic_ns()
+            if self.sent.overrun:
+                self._end_ns = time.monotonic_ns()
+            await self._timer.wait_until(self._end_ns)
+            self.sent.stopped_ns = self._end_ns
+            await asyncio.gather(*tasks)
+        finally:
+            for open_task in tasks:
+                open_task.cancel()
+
+    async def _closed_loop(self, users: int) -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(users):
+                group.create_task(self._user())
+        self.sent.stopped_ns = self.sent.stopped_ns or min(self._end_ns, time.monotonic_ns())
+
+    async def _user(self) -> None:
+        free_ns = self._start_ns
+        for planned in self._load.requests:
+            due_ns = free_ns + round(planned.think_s * 1e9)
+            if due_ns >= self._end_ns:
+                break
+            content = self._load.body(planned)
+            await asyncio.sleep(max(0, due_ns - time.monotonic_ns()) / 1e9)
+            exchange = await self._send(planned, content, due_ns)
+            free_ns = exchange.end_ns + (REPEATED_AFTER_NS if exchange.error else 0)
+        # the first user who stops ends the steady part
+        self.sent.stopped_ns = self.sent.stopped_ns or min(self._end_ns, time.monotonic_ns())
+
+    async def _send(self, planned: PlannedRequest, content: bytes, due_ns: int) -> Exchange:
+        """Sends one request and waits for its end."""
+        exchange = Exchange(planned, due_ns, begun_ns=time.monotonic_ns())
+        self.sent.exchanges.append(exchange)
+        self._open += 1
+        try:
+            load = self._load
+            await self._connections.send(load.path, content, load.streamed, exchange, load.time_out_s)
+        finally:
+            self._open -= 1
+        return exchange
+
+    async def _tick(self, progress: Callable[[Sent], None]) -> None:
+        loop = asyncio.get_running_loop()
+        due, shown = loop.time() + TICK_SECONDS, loop.time()
+        while True:
+            await asyncio.sleep(due - loop.time())
+            now = loop.time()
+            self.sent.loop_ns.append(round(max(0.0, now - due) * 1e9))
+            due = max(due + TICK_SECONDS, now)
+            if now - shown >= 0.5:
+                shown = now
+                progress(self.sent)

@@ -1,0 +1,85 @@
+"""Lists of requests of random token ids: every server gets the same list, in the same order."""
+
+import itertools
+import json
+import random
+from dataclasses import dataclass
+
+from kernels.load import draws
+from kernels.load.planned import PlannedRequest
+
+PROMPTS, OUTPUTS, GAPS = range(3)
+"""The streams of the quantities that are drawn."""
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Tokens of prompts and answers: all alike, or with `sigma` above 0 log-normal around them, cut to `most` times."""
+
+    prompt: int
+    tokens: int
+    sigma: float = 0.0
+    most: int = 8
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sequence."""
+        return (self.prompt + self.tokens) * (self.most if self.sigma else 1)
+
+    @property
+    def described(self) -> str:
+        """`equal`, or how they are drawn."""
+        return f"log-normal, sigma {self.sigma:g}, up to {self.most} times the median" if self.sigma else "equal"
+
+    def pairs(self, count: int, seed: int) -> list[tuple[int, int]]:
+        """(prompt, answer) of `count` requests."""
+        if not self.sigma:
+            return [(self.prompt, self.tokens)] * count
+        both = [
+            draws.log_normal(median, self.sigma, self.most * median, seed, stream)
+            for median, stream in ((self.prompt, PROMPTS), (self.tokens, OUTPUTS))
+        ]
+        return list(itertools.islice(zip(*both, strict=False), count))
+
+
+@dataclass(frozen=True)
+class RequestList:
+    """Requests, the ids of their prompts, and which of them are judged: their answers' ids are asked for."""
+
+    planned: list[PlannedRequest]
+    prompts: list[list[int]]
+    judged: frozenset[int]
+
+    @classmethod
+    def drawn(
+        cls, lengths: Lengths, count: int, vocabulary: int, seed: int, rate: float | None = None, judged: int = 0
+    ) -> "RequestList":
+        """`count` requests of random ids below `vocabulary`; with `rate` they arrive so many a second, as Poisson."""
+        times = draws.arrivals(rate, 1.0, seed, GAPS) if rate else itertools.repeat(None)
+        planned = [
+            PlannedRequest(index, at_s, 0.0, *pair)
+            for index, (pair, at_s) in enumerate(zip(lengths.pairs(count, seed), times, strict=False))
+        ]
+        chance = random.Random(seed)
+        prompts = [[chance.randrange(vocabulary) for _ in range(each.prompt_tokens)] for each in planned]
+        return cls(planned, prompts, frozenset(chance.sample(range(count), min(judged, count))))
+
+    def share(self, part: int, parts: int) -> "RequestList":
+        """Every `parts`-th request from `part` on; the indices stay."""
+        chosen = self.planned[part::parts]
+        return RequestList(chosen, self.prompts, self.judged)
+
+    def body(self, model: str, planned: PlannedRequest) -> bytes:
+        """The JSON of a request: greedy, streamed, with usage at its end, and exactly as long as planned."""
+        document = {
+            "model": model,
+            "prompt": self.prompts[planned.index],
+            "max_tokens": planned.output_tokens,
+            "temperature": 0,
+            "ignore_eos": True,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        if planned.index in self.judged:
+            document["return_token_ids"] = True
+        return json.dumps(document).encode()

@@ -1,0 +1,288 @@
+"""The HTTP side: OpenAI's completions and chat completions, models, health, readiness and metrics."""
+
+import asyncio
+import hmac
+import json
+import secrets
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from kernels.serve.answering import Answer, Piece
+from kernels.serve.client import EngineClient
+from kernels.serve.embeddings import EmbeddingAsked, embedded
+from kernels.serve.errors import ApiError, of_validation
+from kernels.serve.metrics import Metrics
+from kernels.serve.schemas import Asked, ChatAsked, CompletionAsked
+from kernels.serve.text import Text
+
+LARGEST_BODY = 8 << 20
+Document = TypeVar("Document", bound=BaseModel)
+MOST_ANSWERS = 1024
+LONG_TEXT = 20_000
+CLOSED = 499
+"""The status that is counted for a client that went away."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How one of the two kinds of answer is written."""
+
+    name: str
+    prefix: str
+    chunk: str
+
+    def choice(self, text: str, ids: list[int] | None, index: int, reason: str | None) -> dict[str, Any]:
+        """A choice of a whole answer."""
+        said = {"text": text} if self.name == "text_completion" else {"message": {"role": "assistant", "content": text}}
+        found = {"index": index, **said, "logprobs": None, "finish_reason": reason}
+        return found if ids is None else found | {"token_ids": ids}
+
+    def delta(self, piece: Piece, first: bool, ids: bool) -> dict[str, Any]:
+        """A choice of one event of a stream."""
+        role = {"role": "assistant"} if first else {}
+        said = {"text": piece.text} if self.name == "text_completion" else {"delta": role | {"content": piece.text}}
+        found = {"index": piece.choice, **said, "logprobs": None, "finish_reason": piece.reason}
+        return found | {"token_ids": piece.ids} if ids else found
+
+
+COMPLETION = Form("text_completion", "cmpl", "text_completion")
+CHAT = Form("chat.completion", "chatcmpl", "chat.completion.chunk")
+
+
+class Server:
+    """The routes over one engine. `name` is the model's name to clients; without `api_key` nobody is asked for one."""
+
+    def __init__(
+        self, client: EngineClient, text: Text, name: str, api_key: str | None = None, embeds: bool = False
+    ) -> None:
+        """`embeds`: the model gives vectors, and no text."""
+        self.client, self.text, self.name, self._key, self._embeds = client, text, name, api_key, embeds
+        self.metrics = Metrics(client)
+        self._began = int(time.time())
+
+    def app(self) -> Starlette:
+        """The ASGI application. The engine starts and ends with it."""
+
+        @asynccontextmanager
+        async def lifespan(_: Starlette) -> AsyncIterator[None]:
+            self.client.start()
+            yield
+            await self.client.stop()
+
+        routes = [
+            self._told("/v1/completions", self._completions, "POST"),
+            self._told("/v1/chat/completions", self._chat, "POST"),
+            self._told("/v1/embeddings", self._embeddings, "POST"),
+            self._told("/v1/models", self._models, "GET"),
+            self._told("/v1/models/{name:path}", self._model, "GET"),
+            Route("/health", self._health),
+            Route("/ready", self._ready),
+            Route("/metrics", self._metrics),
+        ]
+        return Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _http_error})
+
+    def _told(self, path: str, handle: Callable[[Request], Awaitable[Response]], method: str) -> Route:
+        """The handler behind the API key; errors become OpenAI's shape, and statuses are counted by the route."""
+
+        async def call(request: Request) -> Response:
+            try:
+                self._authorise(request)
+                response = await handle(request)
+            except ApiError as error:
+                headers = {"Retry-After": "1"} if error.status == 503 else None
+                response = JSONResponse(error.document, error.status, headers)
+            except ClientDisconnect:
+                response = Response(status_code=CLOSED)
+            self.metrics.requests.labels(path, response.status_code).inc()
+            return response
+
+        return Route(path, call, methods=[method])
+
+    def _authorise(self, request: Request) -> None:
+        given = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if self._key is not None and not hmac.compare_digest(given.encode(), self._key.encode()):
+            raise ApiError(401, "the Authorization header holds no valid API key", code="invalid_api_key")
+
+    async def _completions(self, request: Request) -> Response:
+        asked = await _document(request, CompletionAsked)
+        self._check_model(asked.model)
+        if len(asked.prompts) * asked.n > MOST_ANSWERS:
+            raise ApiError(400, f"prompt: more than {MOST_ANSWERS:,} answers to one request", "prompt")
+        prompts = [await self._encoded(each) if isinstance(each, str) else each for each in asked.prompts]
+        return await self._respond(request, COMPLETION, asked, prompts, asked.max_tokens)
+
+    async def _encoded(self, text: str) -> list[int]:
+        """The ids of a prompt; a long one does not keep the others waiting."""
+        return self.text.encode(text) if len(text) < LONG_TEXT else await asyncio.to_thread(self.text.encode, text)
+
+    async def _chat(self, request: Request) -> Response:
+        asked = await _document(request, ChatAsked)
+        self._check_model(asked.model)
+        messages = [{"role": each.role, "content": each.text} for each in asked.messages]
+        try:
+            ids = self.text.chat(messages)
+        except ValueError as error:
+            raise ApiError(400, str(error), "messages") from error
+        longest = self.client.ready.longest if self.client.ready else 0
+        return await self._respond(request, CHAT, asked, [ids], asked.limit or max(1, longest - len(ids)))
+
+    async def _respond(
+        self, request: Request, form: Form, asked: Asked, prompts: list[list[int]], max_tokens: int
+    ) -> Response:
+        self._check_prompts(prompts)
+        self.metrics.prompt_tokens.inc(sum(map(len, prompts)))
+        answer = Answer(self.client, self.text, self.metrics, asked, prompts, max_tokens)
+        head = {"id": f"{form.prefix}-{secrets.token_hex(12)}", "created": int(time.time()), "model": self.name}
+        if not asked.stream:
+            return JSONResponse(await _until_gone(request, _whole(form, answer, head)))
+        pieces = answer.pieces()
+        first = await anext(pieces)  # what is wrong with a request is known before its headers are sent
+        return StreamingResponse(_events(form, answer, head, first, pieces), media_type="text/event-stream")
+
+    async def _embeddings(self, request: Request) -> Response:
+        asked = await _document(request, EmbeddingAsked)
+        self._check_model(asked.model, embeds=True)
+        texts = [await self._encoded(each) if isinstance(each, str) else each for each in asked.inputs]
+        self._check_prompts(texts, "input")
+        self.metrics.prompt_tokens.inc(sum(map(len, texts)))
+        return JSONResponse(await _until_gone(request, embedded(self.client, texts, asked)))
+
+    def _check_model(self, name: str, embeds: bool = False) -> None:
+        if name != self.name:
+            raise ApiError(404, f"there is no model {name!r} here; there is {self.name}", "model", "model_not_found")
+        if embeds != self._embeds:
+            gives = "vectors: ask /v1/embeddings" if self._embeds else "text: ask /v1/completions"
+            raise ApiError(400, f"the model {name} gives {gives}", "model")
+
+    def _check_prompts(self, prompts: list[list[int]], name: str = "prompt") -> None:
+        ready = self.client.ready
+        if ready is None:
+            raise ApiError(503, "the engine is not ready; ask again in a moment", code="engine_not_ready")
+        if not prompts or any(not each for each in prompts):
+            raise ApiError(400, f"{name}: a text has no token", name)
+        for ids in prompts:
+            if min(ids) < 0 or max(ids) >= ready.vocabulary:
+                raise ApiError(400, f"{name}: an id lies outside of the vocabulary of {ready.vocabulary:,}", name)
+
+    async def _models(self, request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [self._card()]})
+
+    async def _model(self, request: Request) -> Response:
+        if request.path_params["name"] != self.name:
+            raise ApiError(404, f"there is no model {request.path_params['name']!r} here", "model", "model_not_found")
+        return JSONResponse(self._card())
+
+    def _card(self) -> dict[str, Any]:
+        longest = self.client.ready.longest if self.client.ready else None
+        own = {"id": self.name, "object": "model", "created": self._began, "owned_by": "kernel-workbench"}
+        return own | {"max_model_len": longest}
+
+    async def _health(self, request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def _ready(self, request: Request) -> Response:
+        if self.client.ready is None:
+            return PlainTextResponse("the engine is not ready\n", 503)
+        return PlainTextResponse("ready\n")
+
+    async def _metrics(self, request: Request) -> Response:
+        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    said = {404: f"there is no {request.url.path} here", 405: f"{request.method} is not served at {request.url.path}"}
+    return JSONResponse(ApiError(status, said.get(status, "the request is not served")).document, status)
+
+
+async def _document(request: Request, kind: type[Document]) -> Document:
+    """The request's body as a document. Raises ApiError with one sentence."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > LARGEST_BODY:
+            raise ApiError(413, f"the body exceeds {LARGEST_BODY >> 20} MiB")
+    try:
+        return kind.model_validate(json.loads(bytes(body)))
+    except ValidationError as error:
+        raise of_validation(error) from error
+    except (ValueError, RecursionError) as error:
+        raise ApiError(400, f"the body is no valid JSON: {error}") from error
+
+
+async def _whole(form: Form, answer: Answer, head: dict[str, Any]) -> dict[str, Any]:
+    count = len(answer.prompts) * answer.asked.n
+    texts, ids, reasons = [""] * count, [[] for _ in range(count)], [""] * count  # type: ignore[var-annotated]
+    async with aclosing(answer.pieces()) as pieces:
+        async for piece in pieces:
+            texts[piece.choice] += piece.text
+            ids[piece.choice] += piece.ids
+            reasons[piece.choice] = piece.reason or ""
+    choices = [
+        form.choice(texts[index], ids[index] if answer.asked.return_token_ids else None, index, reasons[index])
+        for index in range(count)
+    ]
+    return head | {"object": form.name, "choices": choices, "usage": answer.usage.document}
+
+
+async def _until_gone(request: Request, work: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+    """The work's result. Ends the work when the client goes away, and raises ClientDisconnect."""
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_disconnect(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return task.result()
+    finally:
+        for each in (task, gone):
+            each.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)
+
+
+async def _disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _events(
+    form: Form, answer: Answer, head: dict[str, Any], first: Piece, pieces: AsyncGenerator[Piece, None]
+) -> AsyncIterator[bytes]:
+    """Server-sent events: one for each piece, then the counts if they were asked for, then `[DONE]`."""
+    head = head | {"object": form.chunk}
+    usage = answer.asked.stream_options.include_usage
+    same = json.dumps(head)[:-1]  # what all events have is written once
+    after = "]" + ', "usage": null' * usage + "}\n\n"
+    begun: set[int] = set()
+
+    def event(piece: Piece) -> bytes:
+        choice = form.delta(piece, piece.choice not in begun, answer.asked.return_token_ids)
+        begun.add(piece.choice)
+        return f'data: {same}, "choices": [{json.dumps(choice, ensure_ascii=False)}{after}'.encode()
+
+    try:
+        yield event(first)
+        async for piece in pieces:
+            if piece.text or piece.reason or answer.asked.return_token_ids:
+                yield event(piece)
+        if usage:
+            yield _event(head | {"choices": [], "usage": answer.usage.document})
+    except ApiError as error:
+        yield _event(error.document)
+    finally:
+        await pieces.aclose()
+    yield b"data: [DONE]\n\n"
+
+
+def _event(document: dict[str, Any]) -> bytes:
+    return b"data: " + json.dumps(document, ensure_ascii=False).encode() + b"\n\n"

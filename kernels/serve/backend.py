@@ -1,0 +1,220 @@
+"""The kernels backend: packed passes over pages, one captured graph for each shape, read one step late."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from kernels.attention.decode_split import MOST_ROWS, SAFE_ROWS
+from kernels.engine import decoder
+from kernels.engine.bound_variants import BoundVariants, Packed
+from kernels.engine.graphs import captured
+from kernels.hardware import Gpu
+from kernels.plan import PlannedOp
+from kernels.serve.inputs import Fields, Sequences, size, views
+from kernels.serve.ops import packed_ops
+from kernels.serve.packed import PackedPass, PagedState
+from kernels.serve.requests import Step
+from kernels.serve.scheduler import Limits
+from kernels.serve.shapes import MIXED_SINGLES, Shape, fitting, shapes
+
+IN_FLIGHT = 2
+"""Steps that may be launched and not read. The host's memory of one step is written again after so many more."""
+BLOCK = 16
+"""The most queries of a block of a chunk."""
+TIMED_LENGTH, TIMED_REPLAYS = 256, 20
+"""Tokens of each sequence, and replays, when two arrangements of a pass are timed."""
+TIMED_FROM = 24
+"""Singles of a pass from which on both arrangements of attention are timed; with fewer, one kernel is expected to be
+faster by far."""
+
+
+class Backend(Protocol):
+    """What the engine asks to compute steps. Steps are launched in order, and read in the same order."""
+
+    limits: Limits
+    count: int
+    """The most tokens that it makes of each sequence in one step."""
+    longest: int
+    """The most tokens of a sequence that it takes."""
+    few: int
+    """The most sequences of a step, if it is for few; 0: it takes all that the limits allow."""
+
+    def can_run(self, step: Step) -> bool:
+        """Whether it computes such a step."""
+
+    def launch(self, step: Step) -> None:
+        """Starts the step. Does not wait for the device."""
+
+    def read(self) -> list[list[int]]:
+        """Waits for the oldest step that was not read. The ids it chose, those of each of its parts."""
+
+
+class Captured(NamedTuple):
+    """One shape: its pass, its graph, the device's memory of its fields, and the host's, to be used alternately."""
+
+    one_pass: PackedPass
+    run: Callable[[], object]
+    memory: Tensor
+    host: "deque[Host]"
+
+
+class Host(NamedTuple):
+    """Memory on the host: the fields' bytes, the same as arrays by name, and the ids that come back."""
+
+    memory: Tensor
+    fields: dict[str, Any]
+    ids: Tensor
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A launched step: where its ids will be, when, and which of them are its parts'."""
+
+    ids: Tensor
+    heads: list[int]
+    event: "torch.cuda.Event | None"
+
+
+def block_of(model: decoder.Decoder) -> int:
+    """The queries of a block of a chunk: as many as decode attention takes with their grouped heads."""
+    rows = min(
+        (SAFE_ROWS if each.head_dim <= 32 else MOST_ROWS) // (each.heads // each.kv_heads) for each in model.shapes
+    )
+    return max(1, min(BLOCK, 1 << rows.bit_length() - 1)) if rows else 1
+
+
+class KernelsBackend:
+    """Computes steps of the compact decoder with this library's kernels, on a CPU with torch's.
+
+    `limits.chunk_rows` must be `block_of(model)`. `prepare` captures every shape; without it each is captured when a
+    step first needs it.
+    """
+
+    def __init__(
+        self,
+        model: decoder.Decoder,
+        gpu: Gpu,
+        limits: Limits,
+        singles: Sequence[int] = (),
+        mixed: Sequence[int] = MIXED_SINGLES,
+        ops: Sequence[PlannedOp] = (),
+    ) -> None:
+        """`singles` and `mixed` as `kernels.serve.shapes.shapes` takes them. `ops` of a plan go before those of
+        `packed_ops` where both are for the same number of rows.
+        """
+        if limits.chunk_rows != block_of(model):
+            raise ValueError(f"chunk_rows: {limits.chunk_rows} is not the model's block of {block_of(model)} queries")
+        self.model, self.gpu, self.limits = model, gpu, limits
+        self.count, self.longest, self.few = 1, limits.context, 0
+        self.device, self._planned = model.embedding.device, list(ops)
+        self.shapes = shapes(limits, singles, mixed)
+        self._pages = -(-(limits.context + limits.chunk_rows) // limits.page_size)
+        positions = self._pages * limits.page_size
+        self.state = PagedState(model, limits.pages, limits.page_size, limits.running, positions)
+        self._sequences = Sequences(limits.running, self._pages, limits.page_size)
+        self._packed: Packed = {}
+        self._captured: dict[Shape, Captured] = {}
+        self._launched: deque[Launched] = deque()
+        self.timed: dict[Shape, dict[str, float]] = {}
+        """The ms of a pass by its arrangement, where there are two."""
+
+    @torch.no_grad()
+    def prepare(self) -> None:
+        """Compiles and captures every shape, which may take minutes on a GPU. Attention of TIMED_FROM singles and more
+        is captured as one kernel and as two, both are timed, and the faster one is kept.
+        """
+        for shape in self.shapes:
+            found = {name: self._capture(shape, ops) for name, ops in self._arrangements(shape).items()}
+            if len(found) > 1:
+                self.timed[shape] = {name: self._ms(shape, each) for name, each in found.items()}
+            times = self.timed.get(shape, {})
+            self._captured[shape] = found[min(found, key=lambda name: times.get(name, 0.0))]
+
+    def can_run(self, step: Step) -> bool:
+        return step.count == 1
+
+    @torch.no_grad()
+    def launch(self, step: Step) -> None:
+        shape = fitting(self.shapes, step)
+        graph = self._graph(shape)
+        host = graph.host[0]
+        graph.host.rotate()
+        self._sequences.fill(step, shape, host.fields)
+        graph.memory.copy_(host.memory, non_blocking=True)
+        graph.run()
+        host.ids.copy_(graph.one_pass.chosen, non_blocking=True)
+        event = None
+        if self.device.type == "cuda":
+            event = torch.cuda.Event()
+            event.record()
+        heads = [*range(len(step.singles)), *range(shape.singles, shape.singles + len(step.chunks))]
+        self._launched.append(Launched(host.ids, heads, event))
+
+    def read(self) -> list[list[int]]:
+        done = self._launched.popleft()
+        if done.event is not None:
+            done.event.synchronize()
+        ids = done.ids.tolist()
+        return [[ids[head]] for head in done.heads]
+
+    @torch.no_grad()
+    def pass_ms(self, singles: int) -> float:
+        """The ms of a pass of so many singles, or of the most that run, of TIMED_LENGTH tokens."""
+        alone = [each for each in self.shapes if not each.blocks]
+        shape = next((each for each in alone if each.singles >= singles), alone[-1])
+        return self._ms(shape, self._graph(shape))
+
+    def _graph(self, shape: Shape) -> Captured:
+        if shape not in self._captured:
+            self._captured[shape] = self._capture(shape, next(iter(self._arrangements(shape).values())))
+        return self._captured[shape]
+
+    def _arrangements(self, shape: Shape) -> dict[str, list[PlannedOp]]:
+        """The ops of the pass, by how attention is arranged."""
+        ops = packed_ops(self.model, shape, self.limits.page_size, self._pages * self.limits.page_size, self.gpu)
+        ops = [*self._planned, *ops]
+        apart = [op for op in ops if op.op != "step_attention"]
+        if shape.blocks or len(apart) == len(ops):
+            return {"apart": apart}
+        return {"together": ops} | ({"apart": apart} if shape.singles >= TIMED_FROM else {})
+
+    def _capture(self, shape: Shape, ops: Sequence[PlannedOp]) -> Captured:
+        length = size(shape, self._pages)
+        memory = torch.zeros(length, dtype=torch.uint8, device=self.device)
+        host = deque(self._host(shape, length) for _ in range(IN_FLIGHT + 1))
+        self._sequences.fill(Step(), shape, host[0].fields)  # nothing but padding
+        memory.copy_(host[0].memory)
+        parts = BoundVariants(ops, self.gpu, self._packed)
+        one_pass = PackedPass(self.model, parts, self.state, shape, views(memory, shape, self._pages))
+        return Captured(one_pass, captured(one_pass.run, self.device), memory, host)
+
+    @torch.no_grad()
+    def _ms(self, shape: Shape, graph: Captured) -> float:
+        """The ms of a replay over sequences of TIMED_LENGTH tokens, or of the longest."""
+        length = min(TIMED_LENGTH, self.limits.context)
+        self._sequences.pretend(shape, length, self.limits.pages, graph.host[0].fields)
+        graph.memory.copy_(graph.host[0].memory)
+        graph.run()
+        replays = TIMED_REPLAYS if self.device.type == "cuda" else 1
+        self._synchronize()
+        began = time.perf_counter()
+        for _ in range(replays):
+            graph.run()
+        self._synchronize()
+        return (time.perf_counter() - began) * 1e3 / replays
+
+    def _synchronize(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def _host(self, shape: Shape, length: int) -> Host:
+        pinned = self.device.type == "cuda"
+        memory = torch.zeros(length, dtype=torch.uint8, pin_memory=pinned)
+        fields: Fields = views(memory, shape, self._pages)
+        arrays = {name: each.numpy() for name, each in fields._asdict().items()}
+        return Host(memory, arrays, torch.zeros(shape.heads, dtype=torch.int64, pin_memory=pinned))

@@ -1,0 +1,151 @@
+"""An engine from what an operator says: model, plan, device and size."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernels import engine as models
+from kernels.engine.decoder import Decoder, refusal
+from kernels.engine.defaults import gpu_of
+from kernels.engine.plan_files import Refused, read_model, read_plan
+from kernels.hardware import Gpu
+from kernels.measure.environment import environment_info
+from kernels.megakernel.shape import Unsupported
+from kernels.model_files.digests import plan_digest
+from kernels.plan import Plan
+from kernels.serve.backend import Backend, KernelsBackend
+from kernels.serve.engine import Engine
+from kernels.serve.megakernel_backend import BATCHES, MegakernelBackend, batches_within, crossing
+from kernels.serve.served_plans import precision_refusal, taken
+from kernels.serve.sizing import Wanted, context_of, limits_for
+from kernels.serve.worker import Ready, Spec, configuration
+
+MEGAKERNEL_SHARE = 0.4
+"""Share of the GPU's free memory that the megakernel's instances may take: each packs the weights for itself."""
+
+
+def build(spec: Spec) -> tuple[Engine, Ready]:
+    """The engine, ready to serve. Raises ValueError, or Refused of a plan, with one sentence."""
+    directory, config = configuration(spec)
+    plan = read_plan(Path(spec.plan)) if spec.plan else None
+    device = spec.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("--device: torch finds no NVIDIA GPU on this machine")
+    seed, generated = spec.seed, directory is None or not list(directory.rglob("*.safetensors"))
+    if plan is not None and directory is not None:
+        config, generated, seed = read_model(directory, plan)
+    elif plan is not None:
+        seed = catalogue_seed(spec.model, config, plan)
+    dtype = spec.dtype or (plan.dtype if plan else "bf16" if device == "cuda" else "fp32")
+    model: Any = models.load(directory, config, seed=seed, generated=generated, dtype=dtype, device=device)
+    reason = refusal(model)
+    if reason:
+        raise ValueError(f"this server runs the compact decoder, which cannot run the model: {reason}")
+    gpu = gpu_of(model.device)
+    facts = environment_info(device=device)
+    if plan is not None and (sentence := plan_refusal(plan, gpu, facts)):
+        raise ValueError(sentence)
+    if plan is not None:
+        _tell(f"the server {taken(plan)}")
+    wanted = Wanted(spec.context, spec.running, spec.kv_bytes)
+    found = backends(model, wanted, plan, spec.megakernel)
+    return Engine(found), Ready(found[0].limits.longest, len(model.lm_head.weight), facts["device"])
+
+
+def backends(model: Any, wanted: Wanted, plan: Plan | None = None, megakernel: bool = True) -> list[Backend]:
+    """The kernels backend of a transformers model, with every graph captured and what is taken of the plan; before it
+    the megakernel's, if the model is for it, it is faster, and it is wanted. Raises ValueError with one sentence.
+    """
+    decoder, gpu = Decoder(model), gpu_of(model.device)
+    up_to = plan.serving.megakernel_up_to if plan and plan.serving else None
+    most = min(wanted.running, BATCHES[-1] if up_to is None else up_to) if megakernel else 0
+    batches = megakernel_batches(model, gpu, context_of(model.config, wanted), most)
+    limits = limits_for(decoder, model.config, wanted, sum(batches.values()))
+    rows = plan.serving.graph_rows if plan and plan.serving else ()
+    ops = plan.ops if plan and plan.runner == "kernels" else ()
+    kernels = KernelsBackend(decoder, gpu, limits, singles=rows, ops=ops)
+    kernels.prepare()
+    return [*megakernel_beside(model, kernels, list(batches), up_to), kernels]
+
+
+def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int) -> dict[int, int]:
+    """The batches of the megakernel's instances for up to `most` sequences of the model on this GPU, each with its
+    bytes; {} where it does not serve the model. Together they take at most MEGAKERNEL_SHARE of the free memory.
+    """
+    if gpu.sm != 90 or model.dtype != torch.bfloat16:
+        return {}
+    from kernels.serve.megakernel_instance import capacity_of, instance_bytes
+
+    free = torch.cuda.mem_get_info(model.device)[0] * MEGAKERNEL_SHARE
+    try:
+        return batches_within(most, free, lambda batch: instance_bytes(model, batch, capacity_of(context)))
+    except Unsupported as reason:
+        _tell(f"no megakernel: {reason}")
+        return {}
+
+
+def megakernel_beside(
+    model: Any, kernels: KernelsBackend, batches: Sequence[int], up_to: int | None = None
+) -> list[MegakernelBackend]:
+    """The megakernel as a backend for `up_to` sequences, or, where that is not known, for as many as it takes less time
+    than the kernels for; [] for none.
+
+    Where it is not known, both are timed at each of the batches, over sequences of equal length, before the server is
+    ready.
+    """
+    if not batches:
+        return []
+    from kernels.serve.megakernel_instance import MachineInstance, capacity_of
+
+    try:
+        instances = [MachineInstance(model, batch, capacity_of(kernels.limits.context)) for batch in batches]
+    except ValueError as reason:
+        _tell(f"no megakernel: {reason}")
+        return []
+    backend = MegakernelBackend(kernels.state, kernels.limits, instances)
+    if up_to is not None:
+        backend.keep(min(up_to, backend.few))
+        return [backend]
+    times = {each: (kernels.pass_ms(each), backend.token_ms(each)) for each in batches}
+    most = crossing({each: ms for each, (ms, _) in times.items()}, {each: ms for each, (_, ms) in times.items()})
+    backend.timed = {each: {"kernels": ms, "megakernel": own} for each, (ms, own) in times.items()}
+    said = ", ".join(f"{each}: {ms:.3f} and {own:.3f} ms" for each, (ms, own) in times.items())
+    _tell(f"a token of so many sequences by the kernels and by the megakernel takes {said}; it takes up to {most}")
+    if not most:
+        return []
+    backend.keep(most)
+    return [backend]
+
+
+def _tell(sentence: str) -> None:
+    print(f"kernels serve: {sentence}", file=sys.stderr, flush=True)
+
+
+def plan_refusal(plan: Plan, gpu: Gpu, facts: dict[str, Any]) -> str | None:
+    """Why the plan cannot be served here, in a sentence; None if it can. `facts` are those of `environment_info`."""
+    if plan.gpu != gpu.gpu_class:
+        return (
+            f"--plan: it was made for {plan.gpu} and this device is {gpu.gpu_class}: "
+            "measure the model here, or serve it without a plan"
+        )
+    here = {"device": facts["device"], "driver": facts.get("driver"), "torch": facts["versions"].get("torch")}
+    for what, found in here.items():
+        wanted = getattr(plan.expected, what, None)
+        if wanted and found and wanted != found:
+            return (
+                f"--plan: it was verified with the {what} {wanted} and this is {found}: "
+                "measure the model here, or serve it without a plan"
+            )
+    return precision_refusal(plan)
+
+
+def catalogue_seed(name: str, config: dict[str, Any], plan: Plan) -> int:
+    """The seed of the weights that a plan of a catalogue entry was made with. Raises Refused unless it is its model."""
+    seed = int(plan.options.get("seed", 0))
+    found = plan_digest(plan.version, config, (), True, seed)
+    if found != plan.model_digest:
+        raise Refused(f"{name}: the plan is for the model {plan.model_digest[:12]}…, and this one is {found[:12]}…")
+    return seed

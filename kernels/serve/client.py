@@ -1,0 +1,220 @@
+"""The server's side of the engine's process: starts it, starts it again when it dies, and hands its tokens on."""
+
+import asyncio
+import itertools
+import logging
+import math
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+from kernels.ops.sampling import GREEDY, Sampling
+from kernels.serve import worker
+from kernels.serve.encoder import Vectors
+from kernels.serve.errors import ApiError
+from kernels.serve.worker import Added, Cancelled, Declined, News, Ready, Report, Spec, Stop
+
+logger = logging.getLogger(__name__)
+RESTART_SECONDS = 1.0
+"""The pause before a dead engine is started again; it doubles each time that one dies before it is ready."""
+LONGEST_PAUSE = 60.0
+STOP_SECONDS = 10.0
+
+
+class Event(NamedTuple):
+    """One token of an answer, or its end: `token` None only tells the reason. `cached` tokens of the prompt were read
+    from the prefix cache.
+    """
+
+    token: int | None
+    reason: str | None
+    cached: int = 0
+
+
+class EngineClient:
+    """An engine in a process of its own. All methods belong to one event loop."""
+
+    def __init__(
+        self, spec: Spec, wait_seconds: float = math.inf, main: Callable[[Spec, Connection], None] = worker.main
+    ) -> None:
+        """A request that waits for its first step longer than `wait_seconds` is given up. `main` is what the process
+        runs: `kernels.serve.encoder.main` for a model that gives vectors.
+        """
+        self.spec, self.wait_seconds, self._main = spec, wait_seconds, main
+        self.ready: Ready | None = None
+        self.declined: str | None = None
+        self.report = Report()
+        self.restarts = 0
+        self.process: BaseProcess | None = None
+        self.changed = asyncio.Event()
+        """Set when the engine becomes ready, declines, or dies."""
+        self._names = itertools.count()
+        self._open: dict[str, asyncio.Queue[Any]] = {}
+        """Of each open request, the queue of what comes for it: Event, ApiError, or a vector."""
+        self._outbox: SimpleQueue[Any] = SimpleQueue()
+        self._stopping = False
+        self._early_deaths = 0
+        self._restart: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Starts the process. It is ready when `ready` is set."""
+        context = get_context("spawn")
+        ours, theirs = context.Pipe()
+        self._outbox = SimpleQueue()
+        self.process = context.Process(target=self._main, args=(self.spec, theirs), name="engine", daemon=True)
+        self.process.start()
+        theirs.close()
+        loop = asyncio.get_running_loop()
+
+        def told(message: Any) -> None:
+            loop.call_soon_threadsafe(self._take, message)
+
+        def died() -> None:
+            loop.call_soon_threadsafe(self._died)
+
+        threading.Thread(target=_receive, args=(ours, told, died), daemon=True).start()
+        threading.Thread(target=_send, args=(ours, self._outbox), daemon=True).start()
+
+    async def stop(self) -> None:
+        """Ends the process. Open requests get an error."""
+        self._stopping = True
+        if self._restart is not None:
+            self._restart.cancel()
+        process = self.process
+        if process is None:
+            return
+        if self.ready:
+            self._outbox.put(Stop())
+        else:
+            process.terminate()
+        await asyncio.to_thread(process.join, STOP_SECONDS)
+        if process.is_alive():
+            process.kill()
+        self._fail(ApiError(503, "the server is shutting down"))
+
+    async def answer(
+        self, ids: list[int], max_tokens: int, sampling: Sampling, stop_ids: frozenset[int]
+    ) -> AsyncGenerator[list[Event], None]:
+        """The tokens of one request's answer, each time all that have come. Leaving the iteration early cancels it.
+
+        Raises ApiError when the engine is not ready, refuses or dies.
+        """
+        if self.ready is None:
+            raise ApiError(503, "the engine is not ready; ask again in a moment", code="engine_not_ready")
+        name, queue = str(next(self._names)), asyncio.Queue[Any]()
+        self._open[name] = queue
+        self._outbox.put(Added(name, ids, max_tokens, sampling, stop_ids, self.wait_seconds))
+        try:
+            while True:
+                found = [await queue.get()]
+                while not queue.empty():
+                    found.append(queue.get_nowait())
+                events = [each for each in found if isinstance(each, Event)]
+                if events and events[-1].reason == "deadline":
+                    raise ApiError(503, f"no place became free within {self.wait_seconds:g} seconds", code="overloaded")
+                if events:
+                    yield events
+                if events and events[-1].reason:
+                    return
+                for each in found:
+                    if isinstance(each, ApiError):
+                        raise each
+        finally:
+            if self._open.pop(name, None) is not None:
+                self._outbox.put(Cancelled(name))
+
+    async def embed(self, ids: list[int]) -> list[float]:
+        """The vector of one text. Raises ApiError as `answer` does."""
+        if self.ready is None:
+            raise ApiError(503, "the engine is not ready; ask again in a moment", code="engine_not_ready")
+        name, queue = str(next(self._names)), asyncio.Queue[Any]()
+        self._open[name] = queue
+        self._outbox.put(Added(name, ids, 1, GREEDY, frozenset(), self.wait_seconds))
+        try:
+            found = await queue.get()
+        finally:
+            if self._open.pop(name, None) is not None:
+                self._outbox.put(Cancelled(name))
+        if isinstance(found, ApiError):
+            raise found
+        if isinstance(found, Event):
+            raise ApiError(503, f"no place became free within {self.wait_seconds:g} seconds", code="overloaded")
+        vector: list[float] = found
+        return vector
+
+    def _take(self, message: Any) -> None:
+        if isinstance(message, Ready):
+            self.ready, self._early_deaths = message, 0
+            self.changed.set()
+        elif isinstance(message, Declined):
+            self.declined = message.sentence
+            self.changed.set()
+        elif isinstance(message, News):
+            self._hand_on(message)
+        elif isinstance(message, Vectors):
+            for name, vector in message.found.items():
+                queue = self._open.pop(name, None)
+                if queue is not None:
+                    queue.put_nowait(vector)
+
+    def _hand_on(self, news: News) -> None:
+        for name, token, reason in news.tokens:
+            queue = self._open.get(name)
+            if queue is not None:
+                queue.put_nowait(Event(token, reason, news.cached.get(name, 0)))
+            if reason:
+                self._open.pop(name, None)
+        for name, sentence in news.refusals.items():
+            queue = self._open.pop(name, None)
+            if queue is not None:
+                queue.put_nowait(ApiError(400, sentence, code="context_length_exceeded"))
+        if news.report is not None:
+            self.report = Report(**news.report)
+
+    def _died(self) -> None:
+        was_ready, self.ready, self.report = self.ready is not None, None, Report()
+        self._outbox.put(None)
+        self._fail(ApiError(500, "the engine died while it served this request; it is being started again"))
+        self.changed.set()
+        if self._stopping or self.declined:
+            return
+        self._early_deaths = 0 if was_ready else self._early_deaths + 1
+        pause = min(LONGEST_PAUSE, RESTART_SECONDS * 2**self._early_deaths)
+        code = self.process.exitcode if self.process else None
+        logger.error("the engine's process has ended (exit code %s); it is started again in %g s", code, pause)
+        self._restart = asyncio.get_running_loop().create_task(self._start_again(pause))
+
+    async def _start_again(self, pause: float) -> None:
+        await asyncio.sleep(pause)
+        self.restarts += 1
+        self.start()
+
+    def _fail(self, error: ApiError) -> None:
+        waiting, self._open = self._open, {}
+        for queue in waiting.values():
+            queue.put_nowait(error)
+
+
+def _receive(connection: Connection, told: Callable[[Any], None], died: Callable[[], None]) -> None:
+    try:
+        while True:
+            told(connection.recv())
+    except (EOFError, OSError):
+        try:
+            died()
+        except RuntimeError:  # the event loop has ended
+            return
+
+
+def _send(connection: Connection, outbox: "SimpleQueue[Any]") -> None:
+    """Sends until None comes. What a dead engine can no longer take is lost; its requests get an error anyway."""
+    while (message := outbox.get()) is not None:
+        try:
+            connection.send(message)
+        except OSError:
+            time.sleep(0.01)

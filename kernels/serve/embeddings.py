@@ -1,0 +1,62 @@
+"""`POST /v1/embeddings`, after OpenAI's API."""
+
+import asyncio
+import base64
+import struct
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from kernels.serve.client import EngineClient
+from kernels.serve.errors import ApiError
+from kernels.serve.schemas import Ids
+
+MOST_TEXTS = 2048
+
+
+class EmbeddingAsked(BaseModel):
+    """An input is a text or token ids, or a list of either. Vectors come as lists, or as base64 of float32 values."""
+
+    model: str
+    input: str | Ids | list[str] | list[Ids] = Field(union_mode="left_to_right")
+    encoding_format: Literal["float", "base64"] = "float"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _served(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("dimensions") is not None:
+            raise ValueError("dimensions is not served here")
+        return given
+
+    @property
+    def inputs(self) -> Sequence[str | list[int]]:
+        """Each input by itself."""
+        given: Any = self.input
+        return [given] if isinstance(given, str) or (given and isinstance(given[0], int)) else given
+
+
+async def embedded(client: EngineClient, texts: Sequence[list[int]], asked: EmbeddingAsked) -> dict[str, Any]:
+    """The answer's document. Raises ApiError; the other texts are then given up."""
+    if len(texts) > MOST_TEXTS:
+        raise ApiError(400, f"input: more than {MOST_TEXTS:,} texts in one request", "input")
+    tasks = [asyncio.ensure_future(client.embed(ids)) for ids in texts]
+    try:
+        vectors = await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+    tokens = sum(map(len, texts))
+    data = [
+        {"object": "embedding", "index": index, "embedding": written(vector, asked.encoding_format)}
+        for index, vector in enumerate(vectors)
+    ]
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return {"object": "list", "data": data, "model": asked.model, "usage": usage}
+
+
+def written(vector: Sequence[float], form: str) -> Sequence[float] | str:
+    """A vector as it stands in JSON."""
+    if form == "float":
+        return vector
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()

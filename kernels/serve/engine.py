@@ -1,0 +1,48 @@
+"""The loop of the engine: plans a step, launches it, and only then reads the step before."""
+
+import time
+from collections import deque
+
+from kernels.serve.backend import Backend
+from kernels.serve.requests import Request, Step, Token
+from kernels.serve.scheduler import Scheduler
+
+
+class Engine:
+    """Requests in, tokens out. `run_step` never waits for the step that it launches, only for the one before."""
+
+    def __init__(self, backends: list[Backend]) -> None:
+        """The first backend that can run a step computes it. All share the limits, and the pages, of the first."""
+        self.backends, self.scheduler = backends, Scheduler(backends[0].limits)
+        self.steps, self.steps_of = 0, [0] * len(backends)
+        self._pending: deque[tuple[Step, Backend]] = deque()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is waited for and nothing is to be computed."""
+        return not (self._pending or self.scheduler.running or self.scheduler.waiting)
+
+    def add(self, request: Request) -> None:
+        """Takes a request in. Raises ValueError with one sentence if it can never be served."""
+        self.scheduler.add(request)
+
+    def cancel(self, request: Request) -> None:
+        self.scheduler.cancel(request)
+
+    def run_step(self) -> list[Token]:
+        """Launches the next step, if there is one. Returns the tokens of the step before."""
+        found = self.scheduler.expire(time.monotonic())
+        step = self.scheduler.next_step()
+        behind = 0
+        if step is not None:
+            backend = next(each for each in self.backends if each.can_run(step))
+            step = self.scheduler.lengthen(step, backend.count, backend.longest)
+            backend.launch(step)
+            self._pending.append((step, backend))
+            self.steps += 1
+            self.steps_of[self.backends.index(backend)] += 1
+            behind = 1
+        while len(self._pending) > behind:
+            done, reader = self._pending.popleft()
+            found += self.scheduler.commit(done, reader.read())
+        return found

@@ -1,0 +1,152 @@
+"""The server over connections that are handed to it, for a program that may not connect to an address.
+
+`python -m kernels.serve.handed DESCRIPTOR SPEC` is started by that program with one end of a Unix socket of packets
+(SOCK_SEQPACKET) and the `Spec` as JSON. Each packet that comes through it carries the server's end of a new connection.
+The first packet that goes back is JSON: `{"ready": device}` or `{"declined": sentence}`. The server ends when the other
+end is closed, so it does not outlive the program.
+"""
+
+import asyncio
+import json
+import logging
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from select import select
+from types import TracebackType
+from typing import Any, Self
+
+from kernels.serve.worker import Spec, configuration
+
+ANSWER_BYTES = 65_536
+END_SECONDS = 15.0
+NAME = "model"
+"""The model's name to clients."""
+
+
+class Declined(RuntimeError):
+    """The server cannot serve; the message is a sentence."""
+
+
+class HandedServer:
+    """A server in a process of its own, to whose model `name` every connection leads that `dial` returns."""
+
+    def __init__(self, spec: Spec, env: Mapping[str, str]) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            command = [sys.executable, "-m", "kernels.serve.handed", str(theirs.fileno()), json.dumps(asdict(spec))]
+            self.process = subprocess.Popen(
+                command, pass_fds=[theirs.fileno()], env=dict(env), stdin=subprocess.DEVNULL
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def wait_ready(self, seconds: float) -> str:
+        """The device that serves. Raises Declined with a sentence, also when it takes longer than `seconds`."""
+        if not select([self._control], [], [], seconds)[0]:
+            raise Declined(f"The server was not ready after {seconds:.0f} s.")
+        answer = self._control.recv(ANSWER_BYTES)
+        if not answer:
+            raise Declined(f"The server's process ended with code {self.process.wait(END_SECONDS)} before it served.")
+        told = json.loads(answer)
+        if "declined" in told:
+            raise Declined(told["declined"])
+        device: str = told["ready"]
+        return device
+
+    def dial(self) -> socket.socket:
+        """A new connection. Raises OSError when the server is gone."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                socket.send_fds(self._control, [b"+"], [theirs.fileno()])
+            except OSError:
+                ours.close()
+                raise
+        return ours
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._control.close()
+        try:
+            self.process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+async def _serve(control: socket.socket, spec: Spec) -> None:
+    import uvicorn
+
+    from kernels.serve.app import Server
+    from kernels.serve.client import EngineClient
+    from kernels.serve.text import text_of
+
+    directory, config = configuration(spec)
+    client = EngineClient(spec)
+    app = Server(client, text_of(directory, config), NAME).app()
+    settings = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(settings)
+    serving = asyncio.create_task(server.serve(sockets=[]))
+    await client.changed.wait()
+    if client.ready is None:
+        await asyncio.get_running_loop().sock_sendall(control, _told("declined", client.declined or "The engine died."))
+    else:
+        await asyncio.get_running_loop().sock_sendall(control, _told("ready", client.ready.device))
+        await _take_connections(control, settings, server)
+    server.should_exit = True
+    await serving
+
+
+async def _take_connections(control: socket.socket, settings: Any, server: Any) -> None:
+    """Serves each connection that comes, until the other end is closed."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    tasks: set[asyncio.Task[Any]] = set()
+
+    def protocol() -> asyncio.Protocol:
+        made: asyncio.Protocol = settings.http_protocol_class(
+            config=settings, server_state=server.server_state, app_state=server.lifespan.state
+        )
+        return made
+
+    def take() -> None:
+        try:
+            said, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            said, descriptors = b"", []
+        if not said:
+            loop.remove_reader(control)
+            ended.set()
+        for descriptor in descriptors:
+            connection = socket.socket(fileno=descriptor)
+            connection.setblocking(False)
+            task = loop.create_task(loop.connect_accepted_socket(protocol, connection))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
+    loop.add_reader(control, take)
+    await ended.wait()
+
+
+def _told(what: str, value: str) -> bytes:
+    return json.dumps({what: value}).encode()
+
+
+def main(descriptor: str, spec: str) -> None:
+    """The process's main function."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    control = socket.socket(fileno=int(descriptor))
+    control.setblocking(False)
+    try:
+        asyncio.run(_serve(control, Spec(**json.loads(spec))))
+    except (ValueError, OSError) as error:
+        control.setblocking(True)
+        control.send(_told("declined", str(error)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

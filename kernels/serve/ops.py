@@ -1,0 +1,119 @@
+"""The ops of packed passes when no plan names them. They depend on the number of rows alone; nothing is timed here.
+
+Up to MOST_ROWS rows the streamed products, up to FEW `small_gemm`, both with their neighbours in them and as dependent
+launches; beyond it cuBLAS, from LONG on with SwiGLU within the product: as `kernels.engine.prompt_ops` has measured it
+for prompts.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from kernels import registry
+from kernels.dtypes import DTYPE_NAMES
+from kernels.engine import decoder
+from kernels.engine.layer_ops import LayerOps, Traffic
+from kernels.engine.prompt_ops import FEW, LARGE_ROWS, LONG, ONE_TILE, ROW_WARPS
+from kernels.gemm.skinny import MOST_ROWS
+from kernels.hardware import Gpu
+from kernels.ops import AttentionCase, Case, Epilogue, GatedCase, LinearCase, RmsNormCase, RopeCase, StepAttentionCase
+from kernels.plan import PlannedOp
+from kernels.serve.shapes import Shape
+
+VOCABULARY = 1 << 15
+"""A product with so many outputs is an LM head's: cuBLAS takes it beyond MOST_ROWS rows."""
+STREAMED = {"pdl": True, "l2_prefetch": 64}
+PREFERRED = {
+    "rmsnorm": "rmsnorm_triton",
+    "gated": "gated_triton",
+    "rope": "rope_triton",
+    "attention": "decode_split",
+    "step_attention": "step_hopper",
+}
+
+
+def packed_ops(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, gpu: Gpu) -> list[PlannedOp]:
+    """The ops of such a pass over sequences of up to `capacity` tokens; torch's own serve what is not named."""
+    cases = packed_cases(model, shape, page_size, capacity)
+    return [op for op in (_op(case, gpu) for case in cases) if op is not None]
+
+
+def packed_cases(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int) -> list[Case]:
+    """The cases of such a pass, with the fusions that suit its number of rows."""
+    found = [*_layer(model, shape.rows), *_paged(model, shape, page_size, capacity), *_head(model, shape.heads)]
+    return list(dict.fromkeys(found))
+
+
+def fused(rows: int) -> Collection[str]:
+    """The epilogues of a layer's products that have so many rows."""
+    if rows <= MOST_ROWS:
+        return {"rmsnorm_scale", "rmsnorm_scale_bias", "rmsnorm_scale_swiglu", "residual"}
+    return {"swiglu", "residual"} if rows <= FEW else {"swiglu"} if rows >= LONG else ()
+
+
+def _layer(model: decoder.Decoder, rows: int) -> Iterator[Case]:
+    """Norms, products and activation of one layer, with the fusions for so many rows."""
+    wanted = fused(rows)
+    layer_ops = LayerOps(model, Traffic(rows, 1, 1))
+
+    def rank(cases: tuple[Case, ...]) -> tuple[int, int]:
+        found = [case.epilogue for case in cases if isinstance(case, LinearCase)]
+        return sum(each not in {"none", "bias", *wanted} for each in found), -sum(each in wanted for each in found)
+
+    chosen = min(layer_ops.arrangements(1), key=rank)
+    yield from (case for case in chosen if isinstance(case, LinearCase | RmsNormCase | GatedCase))
+    yield from layer_ops.head_norms(1)
+
+
+def _paged(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int) -> Iterator[Case]:
+    dtype = DTYPE_NAMES[model.embedding.dtype]
+    for heads in dict.fromkeys(model.shapes):
+        same = {"heads": heads.heads, "kv_heads": heads.kv_heads, "head_dim": heads.head_dim, "dtype": dtype}
+        paged: dict[str, Any] = same | {"paged": True, "page_size": page_size}
+        window = heads.window_within(capacity)
+        if not shape.blocks and model.layers[0].q_norm is None:
+            yield StepAttentionCase(batch=shape.rows, kv_len=capacity, window=window, **paged)
+        yield RopeCase(batch=shape.rows, q_len=1, append=True, **paged)
+        for batch, queries in ((shape.singles, 1), (shape.blocks, shape.block)):
+            if batch:
+                yield AttentionCase(
+                    kind="decode",
+                    batch=batch,
+                    q_len=queries,
+                    kv_len=capacity,
+                    kv_dtype=dtype,
+                    window=window,
+                    **paged,
+                )
+
+
+def _head(model: decoder.Decoder, rows: int) -> Iterator[Case]:
+    """Few rows are normed within the product, as everywhere else; the norm's weight is folded into the head's."""
+    vocab, hidden = model.lm_head.shape
+    dtype = DTYPE_NAMES[model.embedding.dtype]
+    if rows > MOST_ROWS:
+        yield RmsNormCase(m=rows, n=hidden, dtype=dtype)
+    epilogue: Epilogue = "rmsnorm_scale" if rows <= MOST_ROWS else "none"
+    yield LinearCase(m=rows, n=vocab, k=hidden, dtype=dtype, weights=dtype, epilogue=epilogue)
+
+
+def _op(case: Case, gpu: Gpu) -> PlannedOp | None:
+    name, params = _preferred(case)
+    if name is None or registry.variant(name).serves(case, gpu) is not None:
+        return None
+    return PlannedOp(op=case.op, case=case.model_dump(), variant=name, params=params)
+
+
+def _preferred(case: Case) -> tuple[str | None, dict[str, Any]]:
+    if isinstance(case, LinearCase):
+        if case.m <= MOST_ROWS:
+            return "skinny", STREAMED
+        if case.m <= FEW and case.n < VOCABULARY:
+            tile = ONE_TILE if case.epilogue == "residual" and case.m <= LARGE_ROWS else {}
+            return "small_gemm", {"pdl": True, **tile}
+        return ("gemm_hopper", {}) if case.gates and case.m >= LONG else (None, {})
+    name = PREFERRED.get(case.op)
+    if name == "decode_split":
+        return name, {}
+    rows = case.batch if isinstance(case, RopeCase | StepAttentionCase) else getattr(case, "m", 0)
+    warps = ROW_WARPS if name == "rmsnorm_triton" and rows <= FEW else {}
+    return name, {"pdl": rows <= FEW, **warps}

@@ -1,0 +1,220 @@
+"""One pass of the compact decoder over tokens of many sequences, whose keys and values lie in pages.
+
+    ids ─► embed ─► ┌─ norm · QKV ─► rope, append to pages ─► attention ─► O ─► norm · gate_up, SwiGLU ─► down ─┐ ─►
+                    └────────────────────────────────── once a layer ─────────────────────────────────────────┘
+    ─► rows that end a part ─► norm · logits ─► draw ─► last token of each slot
+
+All products take all rows. Attention takes the singles in one call and the blocks of chunks in another: a block is a
+short sequence of queries whose last one sees the most keys, so its length says where it stands in its sequence. In a
+pass of singles alone, one kernel may rotate, append and attend: no row then reads what another row of the pass writes.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from kernels.dtypes import DTYPE_NAMES
+from kernels.engine import decoder
+from kernels.engine.bound_variants import BoundVariants
+from kernels.engine.passes import usual_scale
+from kernels.engine.products import Rows, Stream, added_product, gated_product, normed_product
+from kernels.ops import AttentionCase, DType, RmsNormCase, RopeCase, StepAttentionCase
+from kernels.serve.attention import paged_attention
+from kernels.serve.inputs import Fields
+from kernels.serve.sampling import draw
+from kernels.serve.shapes import Shape
+
+Angles = tuple[Tensor, Tensor]
+Layer = Callable[[Stream, Angles | None], None]
+
+
+class PagedState:
+    """The memory that all passes of a backend share.
+
+    `keys` and `values` [layers, pages, page_size, kv_heads, head_dim], `caches` those of each layer; `last` [slots + 1]
+    int64, the newest token of each slot; cos and sin [positions, head_dim]. Raises ValueError for layers of unlike
+    heads.
+    """
+
+    def __init__(self, model: decoder.Decoder, pages: int, page_size: int, slots: int, positions: int) -> None:
+        self.page_size, self.positions = page_size, positions
+        self.cos, self.sin = model.rope_table(positions)
+        if len({(each.kv_heads, each.head_dim) for each in model.shapes}) > 1:
+            raise ValueError("the model's layers have unlike heads: their pages would have unlike sizes")
+        heads = model.shapes[0]
+        size = len(model.shapes), pages, page_size, heads.kv_heads, heads.head_dim
+        self.keys, self.values = (model.embedding.new_zeros(size) for _ in range(2))
+        self.caches = list(zip(self.keys, self.values, strict=True))
+        self.last = torch.zeros(slots + 1, dtype=torch.int64, device=model.embedding.device)
+
+
+class PackedPass:
+    """The pass of one shape. `run` works on the tensors of `fields` and can be captured."""
+
+    def __init__(
+        self, model: decoder.Decoder, parts: BoundVariants, state: PagedState, shape: Shape, fields: Fields
+    ) -> None:
+        self.model, self.parts, self.state, self.shape, self.fields = model, parts, state, shape, fields
+        self.dtype = DTYPE_NAMES[model.embedding.dtype]
+        self._rows = Rows(parts, shape.rows, self.dtype, model.eps)
+        self._heads = Rows(parts, shape.heads, self.dtype, model.eps)
+        self._rotates = False
+        self._layers = [self._layer(index) for index in range(len(model.layers))]
+        self._head = normed_product(self._heads, model.norm, model.lm_head, None)
+        self.chosen = torch.zeros(shape.heads, dtype=torch.int64, device=state.last.device)
+
+    def run(self) -> None:
+        """Computes the rows, writes their keys and values, and leaves each head's next token in `chosen` and in `last`
+        of its slot.
+        """
+        fields, state = self.fields, self.state
+        stream = Stream(embedded(fields, state.last, self.model.embedding))
+        angles = None
+        if self._rotates:
+            angles = state.cos[fields.position][:, None], state.sin[fields.position][:, None]
+        for layer in self._layers:
+            layer(stream, angles)
+        x = stream.summed()
+        ends = x.index_select(0, fields.end) if self.shape.blocks else x
+        draw(self._head(Stream(ends)), fields, self.chosen, state.last)
+
+    def _layer(self, index: int) -> Layer:
+        w, shape = self.model.layers[index], self.model.shapes[index]
+        keys, values = self.state.caches[index]
+        qkv = normed_product(self._rows, w.input_norm, w.qkv[0], w.qkv_bias[0])
+        attend = self._attention(w, shape, keys, values)
+        out = added_product(self._rows, w.o, w.o_bias)
+        gate_up = gated_product(self._rows, w.post_norm, w.gate_up[0], w.gate_up_bias[0])
+        down = added_product(self._rows, w.down, w.down_bias)
+
+        def run(stream: Stream, angles: Angles | None) -> None:
+            out(attend(qkv(stream), angles), stream)
+            down(gate_up(stream), stream)
+
+        return run
+
+    def _attention(
+        self, w: decoder.Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor
+    ) -> Callable[[Tensor, Angles | None], Tensor]:
+        """qkv [rows, (heads + 2 · kv_heads) · head_dim] ↦ o [rows, heads · head_dim]; k and v go into their pages."""
+        fields, state = self.fields, self.state
+        step = None
+        if not self.shape.blocks and w.q_norm is None and usual_scale(shape):
+            step = self.parts.planned(step_case(shape, self.shape.rows, self.dtype, state))
+        if step is not None:
+            function = step.function
+            return lambda qkv, _: function(
+                qkv, state.cos, state.sin, keys, values, fields.position, page_table=fields.tables
+            )
+        rotate, attend = self._rope(w, shape, keys, values), self._attend_apart(shape, keys, values)
+        count = [shape.heads, shape.kv_heads, shape.kv_heads]
+        self._rotates = True
+
+        def run(qkv: Tensor, angles: Angles | None) -> Tensor:
+            assert angles is not None
+            q, k, v = qkv.view(self.shape.rows, 1, -1, shape.head_dim).split(count, dim=2)
+            return attend(rotate(q, k, v, *angles))
+
+        return run
+
+    def _rope(
+        self, w: decoder.Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor
+    ) -> Callable[..., Tensor]:
+        """(q, k, v, cos, sin) ↦ rotated q. Each row is a sequence of one token whose cache is one page."""
+        case = RopeCase(
+            batch=self.shape.rows,
+            q_len=1,
+            heads=shape.heads,
+            kv_heads=shape.kv_heads,
+            head_dim=shape.head_dim,
+            append=True,
+            paged=True,
+            dtype=self.dtype,
+            page_size=self.state.page_size,
+        )
+        append, fields = self.parts.part(case).function, self.fields
+
+        def rotate(q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+            if w.q_norm is not None and w.k_norm is not None:
+                q, k = self._head_norm(q, w.q_norm), self._head_norm(k, w.k_norm)
+            found: Tensor = append(q, k, v, cos, sin, keys, values, fields.offset, fields.page)
+            return found
+
+        return rotate
+
+    def _head_norm(self, x: Tensor, weight: Tensor) -> Tensor:
+        rows = x.reshape(-1, x.shape[-1])
+        case = RmsNormCase(m=len(rows), n=rows.shape[1], dtype=self.dtype)
+        return self.parts.part(case).function(rows, weight, eps=self._rows.eps).view(x.shape)
+
+    def _attend_apart(self, shape: decoder.LayerShape, keys: Tensor, values: Tensor) -> Callable[[Tensor], Tensor]:
+        """Rotated q [rows, 1, heads, head_dim] ↦ o [rows, heads · head_dim]."""
+        singles, blocks, block = self.shape.singles, self.shape.blocks, self.shape.block
+        fields, calls = self.fields, []
+        if singles:
+            attend = self._attend(shape, singles, 1)
+            calls.append(lambda q: attend(q[:singles], keys, values, fields.lengths, fields.tables))
+        if blocks:
+            read = self._attend(shape, blocks, block)
+
+            def of_blocks(q: Tensor) -> Tensor:
+                q = q[singles:].view(blocks, block, shape.heads, shape.head_dim)
+                return read(q, keys, values, fields.block_lengths, fields.block_tables)
+
+            calls.append(of_blocks)
+        width = shape.heads * shape.head_dim
+
+        def run(q: Tensor) -> Tensor:
+            found = [call(q).reshape(-1, width) for call in calls]
+            return found[0] if len(found) == 1 else torch.cat(found)
+
+        return run
+
+    def _attend(self, shape: decoder.LayerShape, batch: int, queries: int) -> Callable[..., Tensor]:
+        """f(q [batch, queries, heads, head_dim], keys, values, lengths, tables) by the planned variant, or torch's."""
+        capacity = self.fields.tables.shape[1] * self.state.page_size
+        case = AttentionCase(
+            kind="decode",
+            head_dim=shape.head_dim,
+            heads=shape.heads,
+            kv_heads=shape.kv_heads,
+            batch=batch,
+            q_len=queries,
+            kv_len=capacity,
+            dtype=self.dtype,
+            kv_dtype=self.dtype,
+            window=shape.window_within(capacity),
+            paged=True,
+            page_size=self.state.page_size,
+        )
+        found = self.parts.planned(case) if usual_scale(shape) else None
+        if found is not None:
+            return found.function
+        return lambda *given: paged_attention(*given, scaling=shape.scaling, window=case.window)
+
+
+def step_case(shape: decoder.LayerShape, rows: int, dtype: DType, state: PagedState) -> StepAttentionCase:
+    """Rotation, append and attention of a pass of singles alone."""
+    return StepAttentionCase(
+        batch=rows,
+        heads=shape.heads,
+        kv_heads=shape.kv_heads,
+        head_dim=shape.head_dim,
+        kv_len=state.positions,
+        window=shape.window_within(state.positions),
+        dtype=dtype,
+        paged=True,
+        page_size=state.page_size,
+    )
+
+
+def embedded(fields: Fields, last: Tensor, table: Tensor) -> Tensor:
+    """The embeddings [rows, hidden] of the rows' tokens: those given, or the newest of a slot."""
+    if table.is_cuda:
+        from kernels.serve.embed_triton import embed_rows
+
+        return embed_rows(fields.given, fields.source, last, table)
+    ids = torch.where(fields.source >= 0, last[fields.source.clamp_min(0)], fields.given)
+    return F.embedding(ids, table)

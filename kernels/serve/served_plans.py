@@ -1,0 +1,27 @@
+"""Whether a plan can be served, and what it says of its server. Imports without torch."""
+
+from kernels import registry
+from kernels.plan import Plan
+
+FULL = ("bf16", "fp16", "fp32")
+
+
+def precision_refusal(plan: Plan) -> str | None:
+    """Why a plan that rounds weights is not served, in a sentence; None where it rounds none."""
+    whole = str(plan.options.get("weights", "bf16"))
+    found = [op.variant for op in plan.ops if registry.variant(op.variant).lossy]
+    if whole in FULL and not found:
+        return None
+    what = found[0] if found else f"its {plan.runner} in {whole}"
+    return f"--plan: {what} rounds weights, and this server has no such products for every number of rows yet"
+
+
+def taken(plan: Plan) -> str:
+    """What the server takes of the plan, in a sentence: packed passes of many requests have kernels of their own."""
+    size = f"{plan.serving.running} requests at once" if plan.serving else "the size that is usual"
+    what = f"the plan's model, {plan.dtype} and {size}"
+    if plan.runner == "kernels":
+        return f"takes {what}, and its variants where they were chosen for the same number of rows"
+    if plan.runner == "megakernel":
+        return f"takes {what}; the megakernel takes as few requests at once as it is found faster for"
+    return f"takes {what}; its runner, {plan.runner}, answers one batch at a time, so packed passes serve in its place"

@@ -1,0 +1,72 @@
+"""The sizes of packed passes: one CUDA graph each. Imports without torch."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from kernels.serve.requests import Step
+from kernels.serve.scheduler import Limits
+
+MIXED_SINGLES = (0, 8, 32, 128, 256)
+"""Singles of passes that also hold chunks, as far as so many requests run."""
+TOKENS_OF_A_CHUNK = 64
+"""A pass shorter than the longest holds a chunk for so many of its tokens."""
+FINE = 32
+"""From so many singles on, passes without chunks have sizes between the powers of two."""
+SHRINK, LEAST_BLOCKS = 2, 4
+"""Each length of chunks is a SHRINK-th of the next, down to LEAST_BLOCKS blocks."""
+
+
+class Shape(NamedTuple):
+    """A pass over `singles` rows of one token, and `blocks` of `block` consecutive tokens of up to `chunks` chunks."""
+
+    singles: int
+    blocks: int
+    block: int
+    chunks: int
+
+    @property
+    def rows(self) -> int:
+        """Tokens that the pass computes, padding included."""
+        return self.singles + self.blocks * self.block
+
+    @property
+    def heads(self) -> int:
+        """Rows for which it chooses a next token."""
+        return self.singles + self.chunks
+
+
+def shapes(limits: Limits, singles: Sequence[int] = (), mixed: Sequence[int] = MIXED_SINGLES) -> list[Shape]:
+    """The shapes that hold every step within the limits, the cheapest first.
+
+    `singles` are those of passes without chunks (none: the usual ones), `mixed` those of passes with chunks.
+    """
+    block, most = limits.chunk_rows, limits.running
+    alone = {*(each for each in singles or _usual(most) if each < most), most}
+    beside = {*(each for each in mixed if each < most), most}
+    found = [Shape(each, 0, block, 0) for each in alone]
+    tokens, chunks = limits.chunk_tokens, limits.chunks
+    while True:
+        found += [Shape(each, tokens // block, block, chunks) for each in beside]
+        tokens = tokens // SHRINK // block * block
+        chunks = min(limits.chunks, max(1, tokens // TOKENS_OF_A_CHUNK))
+        if tokens < LEAST_BLOCKS * block:
+            return sorted(found, key=lambda shape: (shape.rows, shape.heads))
+
+
+def _usual(most: int) -> Iterator[int]:
+    """Powers of two, and from FINE on the numbers in the middle between two of them."""
+    for bit in range(most.bit_length()):
+        yield 1 << bit
+        if 1 << bit >= FINE:
+            yield 3 << bit - 1
+
+
+def fitting(candidates: Sequence[Shape], step: Step) -> Shape:
+    """The first of the candidates that holds the step. Raises ValueError for a step beyond all of them."""
+    block = candidates[0].block
+    singles, chunks = len(step.singles), len(step.chunks)
+    blocks = sum(-(-part.tokens // block) for part in step.chunks)
+    for shape in candidates:
+        if singles <= shape.singles and blocks <= shape.blocks and chunks <= shape.chunks:
+            return shape
+    raise ValueError(f"a step of {singles} singles and {blocks} blocks of chunks is beyond the backend's limits")

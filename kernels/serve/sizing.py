@@ -1,0 +1,70 @@
+"""How much a server holds where nobody says: from the model's context and the device's memory."""
+
+from dataclasses import dataclass
+
+import torch
+
+from kernels.engine import decoder
+from kernels.engine.bucket_session import positions
+from kernels.serve.backend import block_of
+from kernels.serve.scheduler import Limits
+
+PAGE_SIZE = 16
+LONGEST_CONTEXT = 8192
+"""Tokens of a sequence where nobody says, if the model's own context is no shorter."""
+SHARE_OF_FREE = 0.8
+"""Share of the device's free memory that KV pages may take. Graphs and packed weights take of the rest."""
+CHUNK_TOKENS = {"cuda": 2048, "cpu": 256}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What an operator says of a server's size; None is decided here.
+
+    `context` tokens of a sequence, `running` requests at once, `kv_bytes` for KV pages.
+    """
+
+    context: int | None = None
+    running: int = 256
+    kv_bytes: int | None = None
+
+
+def page_bytes(model: decoder.Decoder) -> int:
+    """The bytes of a page of all layers."""
+    width = sum(shape.kv_heads * shape.head_dim for shape in model.shapes)
+    return 2 * PAGE_SIZE * width * model.embedding.itemsize
+
+
+def context_of(config: object, wanted: Wanted) -> int:
+    """The most tokens of a sequence."""
+    return min(positions(config), wanted.context or LONGEST_CONTEXT)
+
+
+def limits_for(model: decoder.Decoder, config: object, wanted: Wanted, reserved: int = 0) -> Limits:
+    """The limits of a backend of the model, whose transformers configuration is `config`. `reserved` bytes of the
+    device's free memory are left for others.
+
+    Raises ValueError when the memory does not hold one sequence of a page.
+    """
+    device = model.embedding.device
+    context = context_of(config, wanted)
+    block = block_of(model)
+    most = 1 + wanted.running * -(-context // PAGE_SIZE)
+    if wanted.kv_bytes is not None:
+        most = min(most, wanted.kv_bytes // page_bytes(model))
+    elif device.type == "cuda":
+        free = torch.cuda.mem_get_info(device)[0] - reserved
+        most = min(most, int(free * SHARE_OF_FREE) // page_bytes(model))
+    if most < 2:
+        raise ValueError(
+            f"kv_bytes: {wanted.kv_bytes} hold no KV page of {page_bytes(model)} bytes beside the scratch page"
+        )
+    chunk_tokens = max(block, min(CHUNK_TOKENS[device.type], -(-context // block) * block))
+    return Limits(
+        pages=most,
+        page_size=PAGE_SIZE,
+        running=wanted.running,
+        context=context,
+        chunk_tokens=chunk_tokens,
+        chunk_rows=block,
+    )

@@ -1,0 +1,153 @@
+"""Texts and token ids: the model's tokenizer with its chat template, or bytes where a model has none."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+PLAIN_TEMPLATE = "{role}: {content}\n"
+"""A message of a chat where the model has no template of its own; the answer begins after `assistant:`."""
+
+
+class Text(Protocol):
+    """How a model's texts become ids and back. `stop_ids` end an answer."""
+
+    stop_ids: frozenset[int]
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a prompt."""
+
+    def chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
+        """The ids of a chat that the assistant is to continue. Raises ValueError with one sentence."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids; bytes that are no whole character end in the replacement character."""
+
+
+def text_of(directory: Path | None, config: dict[str, Any]) -> Text:
+    """The tokenizer in a model's directory, or bytes. Code that a model brings is never run."""
+    stop = _stop_ids(directory, config)
+    if directory is None or not (directory / "tokenizer.json").is_file():
+        return ByteText(stop)
+    return ModelText(directory, stop)
+
+
+def _stop_ids(directory: Path | None, config: dict[str, Any]) -> frozenset[int]:
+    given = [config.get("eos_token_id")]
+    if directory is not None and (directory / "generation_config.json").is_file():
+        given.append(json.loads((directory / "generation_config.json").read_text()).get("eos_token_id"))
+    found = [each for one in given for each in (one if isinstance(one, list) else [one])]
+    return frozenset(each for each in found if isinstance(each, int))
+
+
+class ModelText:
+    """tokenizer.json, read by transformers' own class for it. Its chat templates run in jinja2's sandbox."""
+
+    def __init__(self, directory: Path, stop_ids: frozenset[int]) -> None:
+        from transformers import PreTrainedTokenizerFast
+
+        path = directory / "tokenizer_config.json"
+        said = json.loads(path.read_text()) if path.is_file() else {}
+        special = {
+            name: value["content"] if isinstance(value, dict) else value
+            for name, value in said.items()
+            if name in ("bos_token", "eos_token", "unk_token", "pad_token") and value
+        }
+        self._own: Any = PreTrainedTokenizerFast(tokenizer_file=str(directory / "tokenizer.json"), **special)
+        template = directory / "chat_template.jinja"
+        self._own.chat_template = template.read_text() if template.is_file() else said.get("chat_template")
+        self.stop_ids = stop_ids
+
+    def encode(self, text: str) -> list[int]:
+        found: list[int] = self._own(text).input_ids
+        return found
+
+    def chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
+        if self._own.chat_template is None:
+            return self.encode(plain_chat(messages))
+        try:
+            text = self._own.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
+        except Exception as error:  # a template raises what it likes
+            raise ValueError(f"messages: the model's chat template refuses them: {error}") from error
+        ids: list[int] = self._own(text, add_special_tokens=False).input_ids
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        # the tokenizer itself: transformers' wrapper around it takes several times as long for a single id
+        found: str = self._own.backend_tokenizer.decode(list(ids), skip_special_tokens=True)
+        return found
+
+
+class ByteText:
+    """For a model without a tokenizer: a text's bytes are its ids, and an id beyond them is written as `<id>`."""
+
+    def __init__(self, stop_ids: frozenset[int]) -> None:
+        self.stop_ids = stop_ids
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
+        return self.encode(plain_chat(messages))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        written = (bytes([each]) if each < 256 else f"<{each}>".encode() for each in ids)
+        return b"".join(written).decode(errors="replace")
+
+
+def plain_chat(messages: Sequence[dict[str, str]]) -> str:
+    """A chat as text, without a template."""
+    return "".join(PLAIN_TEMPLATE.format(**each) for each in messages) + "assistant:"
+
+
+class Pieces:
+    """Turns ids into text one by one. Text that further ids may still change is held back."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+        self._ids: list[int] = []
+        self._begin = self._told = 0
+
+    def add(self, token: int) -> str:
+        """The text that the id makes certain."""
+        self._ids.append(token)
+        return self._next(whole=False)
+
+    def rest(self) -> str:
+        """What was held back, at the end of the answer."""
+        return self._next(whole=True)
+
+    def _next(self, whole: bool) -> str:
+        before = self._text.decode(self._ids[self._begin : self._told])
+        after = self._text.decode(self._ids[self._begin :])
+        if len(after) <= len(before) or (after.endswith(REPLACEMENT) and not whole):
+            return ""
+        self._begin, self._told = self._told, len(self._ids)
+        return after[len(before) :]
+
+
+class Stops:
+    """Finds texts that end an answer, also across pieces. They are not part of it."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = stops
+        self._held = ""
+
+    def add(self, piece: str) -> tuple[str, bool]:
+        """The text that is certain not to be part of a stop, and whether one was found."""
+        text = self._held + piece
+        places = [place for place in map(text.find, self._stops) if place >= 0]
+        if places:
+            self._held = ""
+            return text[: min(places)], True
+        keep = max(
+            (size for stop in self._stops for size in range(1, len(stop)) if text.endswith(stop[:size])), default=0
+        )
+        self._held = text[len(text) - keep :]
+        return text[: len(text) - keep], False
+
+    def rest(self) -> str:
+        """What was held back, at the end of the answer."""
+        held, self._held = self._held, ""
+        return held

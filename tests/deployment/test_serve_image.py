@@ -1,0 +1,69 @@
+"""The container of the server alone: its files exist, its command is one that the server takes, and it is confined."""
+
+import argparse
+import json
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from kernels.cli.serve import KEY_VARIABLE, serve_arguments
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCKERFILE = (ROOT / "deploy" / "serve.Dockerfile").read_text()
+LINES = [line for line in DOCKERFILE.replace("\\\n", " ").splitlines() if line and not line.startswith("#")]
+
+
+def words(instruction: str) -> list[list[str]]:
+    """What stands behind each such instruction of the Dockerfile."""
+    found = [line.removeprefix(instruction).strip() for line in LINES if line.startswith(f"{instruction} ")]
+    return [json.loads(each) if each.startswith("[") else shlex.split(each) for each in found]
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "serve.yml").read_text())
+    return found
+
+
+def test_it_copies_what_exists_and_nothing_of_the_workbench_and_drops_root() -> None:
+    sources = [source for copied in words("COPY") for source in copied[:-1]]
+    for flavour in ("cpu", "gpu"):
+        assert all((ROOT / source.replace("${FLAVOUR}", flavour)).exists() for source in sources)
+    assert "kernels" in sources
+    assert not {"workbench", "workers", "templates"} & set(sources)
+    assert words("USER")[-1] == ["serve"]
+
+
+def test_what_it_installs_needs_neither_django_nor_celery() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = " ".join([*project["dependencies"], *project["optional-dependencies"]["serve"]])
+    assert not {"django", "celery", "httpx"} & set(named.replace("[", " ").lower().split())
+    assert "extras=serve,gpu" in DOCKERFILE
+    assert '".[$extras]"' in DOCKERFILE
+
+
+def test_its_command_is_one_that_the_server_takes(compose: dict[str, Any]) -> None:
+    parser = argparse.ArgumentParser()
+    serve_arguments(parser)
+    entry = words("ENTRYPOINT")[0]
+    assert entry[:4] == ["python", "-m", "kernels", "serve"]
+    for given in (words("CMD")[0], *(each["command"] for each in compose["services"].values())):
+        options = parser.parse_args([*entry[4:], *given])
+        assert (options.model, str(options.plan), options.port) == ("/model", "/plan.json", 8080)
+
+
+def test_the_services_are_valid_confined_and_listen_on_this_host_alone(compose: dict[str, Any]) -> None:
+    schema = json.loads((ROOT / "tests" / "data" / "compose-spec.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(compose)
+    for service in compose["services"].values():
+        assert service["cap_drop"] == ["ALL"]
+        assert service["read_only"]
+        assert KEY_VARIABLE in service["environment"]
+        assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+        assert "/ready" in service["healthcheck"]["test"][-1]
+        assert (ROOT / "deploy" / service["build"]["context"] / service["build"]["dockerfile"]).is_file()

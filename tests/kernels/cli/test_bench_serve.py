@@ -1,0 +1,70 @@
+"""`python -m kernels bench serve`: the server of this library under load over HTTP, at a tiny model on the CPU."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kernels.__main__ import main
+from kernels.cli import serve_servers
+from kernels.cli.serve_servers import Wanted
+from kernels.measure import ceilings
+
+CALL = ["bench", "serve", "--model", "tiny-llama"]
+
+
+@pytest.fixture(autouse=True)
+def on_one_core(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    found = {"read_tbps": 0.01, "copy_tbps": 0.01, "matrix_tflops": {"fp32": 0.1}, "launch_us": 1.0}
+    monkeypatch.setattr(ceilings, "measure_ceilings", lambda *_, **__: found)
+
+
+def test_every_answer_is_counted_and_the_ids_that_were_served_are_the_models(tmp_path: Path):
+    path = tmp_path / "serve.json"
+    load = ["--users", "2", "--prompt", "12", "--tokens", "5", "--poisson", "0.1", "--rate", "40"]
+    assert main([*CALL, *load, "--json", str(path)]) == 0
+    rows = json.loads(path.read_text())["rows"]
+    assert [(row["case"]["arrivals"], row["case"]["lengths"].split(",")[0]) for row in rows] == [
+        ("closed", "equal"), ("closed", "log-normal"), ("poisson", "log-normal"),
+    ]  # fmt: skip
+    first, _, poisson = rows
+    case = {name: first["case"][name] for name in ("model", "weights", "prompt", "tokens", "transport", "requests")}
+    assert list(case.values()) == ["tiny-llama", "fp32", 12, 5, "http", 40]
+    assert (first["case"]["concurrency"], poisson["case"]["rate"]) == (2, 40)
+    for row in rows:
+        assert (row["op"], row["variant"], row["peer"], row["gate"], row["failed"]) == (
+            "serve", "kernels", False, "pass", 0,
+        )  # fmt: skip
+        assert row["logit_gaps"]["ids"] >= 8
+        assert row["tokens_per_second"] > 0
+        assert 0 < row["ttft_ms"]["p50"] <= row["ttft_ms"]["p99"]
+        assert row["tpot_ms"]["p50"] > 0
+        assert 0 <= row["goodput"] <= row["requests_per_second"] * 2
+    assert first["floor_tokens_per_second"] > first["tokens_per_second"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["--batch", "2"], "--batch is not for serve"),
+        (["--vllm", "/no/python"], "--vllm: /no/python is no Python"),
+        (["--model", "no-model"], "no-model is no directory"),
+    ],
+)
+def test_a_wrong_call_is_a_sentence(wrong: list[str], said: str, capsys):
+    assert main([*CALL, *wrong]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_vllm_is_started_with_the_model_the_size_and_what_else_was_asked(tmp_path: Path):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 9.9.9\n")
+    python.chmod(0o755)
+    wanted = Wanted(tmp_path / "model", "mine", "bf16", 8123, 192, 32)
+    found = serve_servers.vllm(wanted, str(python), {"A": "b"}, ["--api-server-count=4"])
+    command = " ".join(found.command)
+    assert f"vllm.entrypoints.openai.api_server --model {tmp_path}/model --served-model-name mine" in command
+    assert "--port 8123 --dtype bfloat16 --max-model-len 192 --max-num-seqs 32" in command
+    assert command.endswith("--api-server-count=4")
+    assert (found.peer, found.ready, found.settings["version"]) == (True, "/health", "9.9.9")

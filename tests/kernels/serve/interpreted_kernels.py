@@ -1,0 +1,81 @@
+"""Tests of the server's Triton kernels, to be run in Triton's interpreter by `test_triton_kernels.py`."""
+
+import pytest
+import torch
+
+from kernels.ops.sampling import Sampling, choose
+from kernels.serve import draw_triton
+from kernels.serve.draw_triton import Settings, draw_rows
+from kernels.serve.embed_triton import embed_rows
+from kernels.serve.rows import move_rows
+from kernels.serve.rows_triton import move
+from tests.kernels.interpreting import let_tensors_be_bounds
+
+let_tensors_be_bounds()
+VOCAB = 300
+
+
+def drawn(logits: torch.Tensor, hows: list[Sampling], indices: list[int]) -> list[int]:
+    def of(name: str, dtype: torch.dtype) -> torch.Tensor:
+        return torch.tensor([getattr(how, name) for how in hows], dtype=dtype)
+
+    fields = Settings(
+        temperature=of("temperature", torch.float32),
+        top_p=of("top_p", torch.float32),
+        top_k=of("top_k", torch.int64),
+        seed=torch.tensor([how.seed - (1 << 64 if how.seed >> 63 else 0) for how in hows]),
+        stream=of("stream", torch.int64),
+        place=torch.tensor(indices),
+        target=torch.arange(len(hows)).flip(0),
+    )
+    out, last = (torch.full((len(hows),), -1) for _ in range(2))
+    draw_rows(logits, fields, out, last)
+    assert last.flip(0).tolist() == out.tolist()
+    return out.tolist()
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draw_triton, "BLOCK", 128)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_draws_what_the_reference_draws(dtype: torch.dtype) -> None:
+    hows = [
+        Sampling(),
+        Sampling(1.0, seed=1 << 63 | 12345, stream=7),
+        Sampling(0.7, top_k=5, seed=2),
+        Sampling(1.3, top_p=0.8, seed=3, stream=(1 << 32) - 1),
+        Sampling(0.9, top_k=40, top_p=0.5, seed=4),
+        Sampling(2.0, top_k=1, seed=5),
+        Sampling(100.0, seed=6),
+        Sampling(1.0, top_k=VOCAB, top_p=0.01, seed=8),
+    ]
+    logits = (3 * torch.randn(len(hows), VOCAB, generator=torch.Generator().manual_seed(1))).to(dtype)
+    indices = list(range(len(hows)))
+    expected = [choose(row, how, at) for row, how, at in zip(logits.float().numpy(), hows, indices, strict=True)]
+    assert drawn(logits, hows, indices) == expected
+
+
+def test_equal_logits_and_nan() -> None:
+    logits = torch.zeros(3, VOCAB)
+    logits[0, 200:202] = 2
+    logits[1] = float("nan")
+    logits[2, 5], logits[2, 9] = float("nan"), 1
+    assert drawn(logits, [Sampling()] * 3, [0, 0, 0]) == [200, 0, 9]
+
+
+def test_embeds_what_is_given_or_the_newest_of_a_slot() -> None:
+    table, last = torch.randn(50, 3000), torch.tensor([7, 49, 3])
+    given, source = torch.tensor([5, 0, 0, 11]), torch.tensor([-1, 1, 0, -1])
+    assert torch.equal(embed_rows(given, source, last, table), table[[5, 49, 7, 11]])
+
+
+def test_moves_rows_of_every_layer_as_torch_does() -> None:
+    pages = [torch.randn(3, 5, 4, 2, 8) for _ in range(2)]
+    own, expected = ([torch.zeros(3, 2, 9, 2, 8) for _ in range(2)] for _ in range(2))
+    at = torch.tensor([[19, 0, 7, 8], [17, 2, 0, 9]])
+    move(at, pages, own)
+    move_rows(at, pages, expected)
+    assert bool(own[0].any())
+    assert all(map(torch.equal, own, expected))

@@ -1,0 +1,85 @@
+"""Vectors of texts: those of the model whatever is beside them in a batch, and asked for as OpenAI's clients ask."""
+
+import base64
+import json
+import struct
+import sys
+from collections import deque
+from pathlib import Path
+
+import httpx
+import pytest
+import torch
+
+from kernels import engine
+from kernels.load.server_process import free_port, running
+from kernels.model_files import catalogue
+from kernels.serve.encoder import MOST_ROWS, MOST_TOKENS, Encoder, Waiting, gives_vectors, next_batch, pooling_of
+
+CONFIG = catalogue.entry("tiny-bert")[0]
+TEXTS = [[5, 6, 7], [9] * 30, [11, 12]]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return engine.load(None, CONFIG, seed=0, generated=True, dtype="fp32", device="cpu")
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_a_vector_is_the_models_whatever_is_beside_it(model, pooling: str) -> None:
+    found = torch.tensor(Encoder(model, pooling, 512).vectors(TEXTS))
+    for vector, ids in zip(found, TEXTS, strict=True):
+        with torch.no_grad():
+            hidden = model.bert(torch.tensor([ids])).last_hidden_state[0]
+        alone = hidden[0] if pooling == "cls" else hidden.mean(0)
+        torch.testing.assert_close(vector, alone / alone.norm(), atol=1e-5, rtol=1e-4)
+
+
+def test_batches_keep_the_order_and_the_limits() -> None:
+    waiting = deque(Waiting(str(at), [1] * length, 0.0) for at, length in enumerate([1] * 100 + [MOST_TOKENS, 3]))
+    sizes = []
+    while waiting:
+        batch = next_batch(waiting)
+        sizes.append(len(batch))
+        assert len(batch) == 1 or len(batch) * max(len(each.ids) for each in batch) <= MOST_TOKENS
+    assert sizes == [MOST_ROWS, 100 - MOST_ROWS, 1, 1]
+
+
+def test_the_pooling_is_that_of_the_models_files(tmp_path: Path) -> None:
+    assert (pooling_of(None), pooling_of(tmp_path)) == ("mean", "mean")
+    (tmp_path / "1_Pooling").mkdir()
+    path = tmp_path / "1_Pooling" / "config.json"
+    path.write_text(json.dumps({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}))
+    assert pooling_of(tmp_path) == "cls"
+    path.write_text(json.dumps({"pooling_mode_max_tokens": True}))
+    with pytest.raises(ValueError, match="not by pooling_mode_max_tokens"):
+        pooling_of(tmp_path)
+    assert gives_vectors(CONFIG)
+    assert not gives_vectors(catalogue.entry("tiny-llama")[0])
+
+
+def test_the_server_answers_after_openais_api(model, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    url = f"http://127.0.0.1:{(port := free_port())}"
+    command = [sys.executable, "-m", "kernels", "serve", "--model", "tiny-bert", "--device", "cpu", "--port", str(port)]
+    with running(command, f"{url}/ready", tmp_path / "log", 120), httpx.Client(base_url=url, trust_env=False) as api:
+        asked = {"model": "tiny-bert", "input": TEXTS}
+        found = api.post("/v1/embeddings", json=asked, timeout=60).json()
+        assert found["usage"] == {"prompt_tokens": 35, "total_tokens": 35}
+        assert [each["index"] for each in found["data"]] == [0, 1, 2]
+        expected = torch.tensor(Encoder(model, "mean", 512).vectors(TEXTS))
+        vectors = torch.tensor([each["embedding"] for each in found["data"]])
+        torch.testing.assert_close(vectors, expected, atol=1e-5, rtol=1e-4)
+        short = api.post("/v1/embeddings", json=asked | {"input": TEXTS[0], "encoding_format": "base64"}, timeout=60)
+        values = struct.unpack("<128f", base64.b64decode(short.json()["data"][0]["embedding"]))
+        torch.testing.assert_close(torch.tensor(values), expected[0], atol=1e-5, rtol=1e-4)
+        for body, said in (
+            ({"input": [7] * 513}, "513 tokens, and the model takes 512"),
+            ({"input": [5000]}, "vocabulary of 2,048"),
+            ({"input": []}, "input"),
+            ({"input": "a", "dimensions": 8}, "dimensions is not served"),
+        ):
+            refused = api.post("/v1/embeddings", json={"model": "tiny-bert"} | body, timeout=60)
+            assert (refused.status_code, said in refused.json()["error"]["message"]) == (400, True), refused.text
+        refused = api.post("/v1/completions", json={"model": "tiny-bert", "prompt": "a"})
+        assert "gives vectors: ask /v1/embeddings" in refused.json()["error"]["message"]

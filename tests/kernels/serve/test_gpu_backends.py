@@ -1,0 +1,51 @@
+"""On a Hopper GPU: both backends of one engine, and both arrangements of attention."""
+
+import random
+
+import pytest
+import torch
+
+from kernels import engine
+from kernels.ops.sampling import GREEDY, Sampling
+from kernels.proof.logit_gate import LARGEST_DIFFERENCE
+from kernels.proof.served_ids import logit_gaps
+from kernels.serve import building
+from kernels.serve.engine import Engine
+from kernels.serve.requests import Request
+from kernels.serve.sizing import Wanted
+from tests.kernels.megakernel.on_gpu import models
+from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+def test_both_backends_give_the_models_answers(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """24 requests of unequal lengths come and go, at most 12 at once: the megakernel takes up to 8 of them."""
+    monkeypatch.setattr(building, "crossing", lambda *given: 8)
+    model, _ = models(GPU_CONFIGS[family])
+    draw, vocab = random.Random(1), GPU_CONFIGS[family]["vocab_size"]
+    own = Engine(building.backends(model, Wanted(512, 12)))
+    assert len(own.backends) == 2
+    requests = [
+        Request(
+            str(number),
+            [draw.randrange(vocab) for _ in range(draw.choice((1, 17, 128, 300)))],
+            draw.choice((3, 20, 70)),
+            Sampling(0.9, top_k=50, seed=number) if number % 6 == 5 else GREEDY,
+        )
+        for number in range(24)
+    ]
+    waiting = list(requests)
+    while waiting or not own.idle:
+        if waiting and draw.random() < 0.3:
+            own.add(waiting.pop())
+        own.run_step()
+    assert min(own.steps_of) > 5
+    assert [each.answered for each in requests] == [each.max_tokens for each in requests]
+    eager = engine.runner("eager", model)
+    for each in requests:
+        if each.sampling.greedy:
+            ids, length = torch.tensor([each.ids], device="cuda"), each.prompt_length
+            gaps = logit_gaps(eager, ids[:, :length], [each.ids[length:]])
+            assert gaps.refusal(LARGEST_DIFFERENCE["bf16"]) is None

@@ -1,0 +1,55 @@
+"""Plans that a server takes, and the sentences about those that it does not."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kernels.engine.plan_files import Refused
+from kernels.hardware import GPUS
+from kernels.plan import Plan, PlannedOp
+from kernels.serve.building import build, plan_refusal
+from kernels.serve.worker import Spec
+
+CASE = {"op": "linear", "m": 1, "n": 64, "k": 64, "dtype": "bf16", "weights": "fp8", "epilogue": "none"}
+
+FACTS = {"device": "NVIDIA H200", "driver": "590.2", "versions": {"torch": "2.11"}}
+EXPECTED = {
+    "metric": "e2e", "unit": "ms", "value": 1, "low": 1, "high": 1, "device": "NVIDIA H200", "batch": 1,
+    "prompt_tokens": 8, "output_tokens": 8,
+}  # fmt: skip
+
+
+def plan(**given) -> Plan:
+    return Plan(**({"model_digest": "0" * 64, "gpu": "h200", "runner": "kernels"} | given))
+
+
+@pytest.mark.parametrize(
+    ("given", "gpu", "said"),
+    [
+        ({"runner": "megakernel", "options": {"weights": "nvfp4"}}, "h200", "megakernel in nvfp4 rounds weights"),
+        ({}, "cpu", "made for h200"),
+        ({"expected": EXPECTED | {"driver": "580.1"}}, "h200", "driver 580.1 and this is 590.2"),
+        ({"expected": EXPECTED | {"torch": "2.10"}}, "h200", "torch 2.10 and this is 2.11"),
+        ({"expected": EXPECTED | {"device": "NVIDIA H100"}}, "h200", "device NVIDIA H100"),
+        ({"ops": [PlannedOp(op="linear", case=CASE, variant="skinny_fp8")]}, "h200", "skinny_fp8 rounds weights"),
+    ],
+)
+def test_a_plan_that_cannot_be_served_is_refused_in_a_sentence(given: dict, gpu: str, said: str) -> None:
+    assert said in (plan_refusal(plan(**given), GPUS[gpu], FACTS) or "")
+
+
+def test_a_plan_for_this_device_is_served() -> None:
+    made = plan(expected=EXPECTED | {"driver": "590.2", "torch": "2.11"})
+    assert plan_refusal(made, GPUS["h200"], FACTS) is None
+    for runner in ("eager", "compiled", "kernels", "megakernel"):
+        assert plan_refusal(plan(gpu="cpu", runner=runner), GPUS["cpu"], FACTS) is None
+
+
+def test_a_plan_of_another_model_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(plan(gpu="cpu").model_dump_json())
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(json.dumps({"model_type": "llama"}))
+    with pytest.raises(Refused, match="the plan is for the model 000000000000"):
+        build(Spec(str(tmp_path / "model"), plan=str(path), device="cpu"))

@@ -1,0 +1,271 @@
+"""The server in a process of its own, asked over HTTP as OpenAI's clients ask."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+import torch
+
+from kernels import engine
+from kernels.load import sockets
+from kernels.serve.text import text_of
+
+ROOT = Path(__file__).parents[3]
+MODEL = ROOT / "samples" / "voice-agent"
+CONFIG = json.loads((MODEL / "config.json").read_text())
+PROMPT, TOKENS = "The for statement is used to", 12
+LONG = {"model": "voice-agent", "prompt": "a", "max_tokens": 100, "n": 64, "ignore_eos": True}
+"""Many more answers than run at once."""
+GREEDY = {"model": "voice-agent", "temperature": 0, "ignore_eos": True}
+
+
+def free_port() -> int:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return int(bound.getsockname()[1])
+
+
+def until(true, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def ready(api: httpx.Client) -> bool:
+    try:
+        return api.get("/ready").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[httpx.Client]:
+    port = free_port()
+    command = [sys.executable, "-m", "kernels", "serve", "--model", str(MODEL), "--device", "cpu", "--port", str(port)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "KERNELS_SERVE_API_KEY": "secret"}
+    server = subprocess.Popen([*command, "--running", "4", "--context", "128"], env=environment)
+    headers = {"Authorization": "Bearer secret"}
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=60, trust_env=False) as found:
+        try:
+            until(lambda: ready(found))
+            yield found
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(20) == 0
+        finally:
+            server.kill()
+            server.wait()
+
+
+@pytest.fixture(scope="module")
+def expected() -> tuple[list[int], str]:
+    """The runner's own answer to PROMPT: its ids and their text."""
+    text = text_of(MODEL, CONFIG)
+    model = engine.load(MODEL, CONFIG, dtype="fp32", device="cpu")
+    ids = engine.runner("kernels", model).generate(torch.tensor([text.encode(PROMPT)]), TOKENS).tokens[0]
+    return ids, text.decode(ids)
+
+
+def events(api: httpx.Client, path: str, asked: dict) -> list[dict]:
+    with api.stream("POST", path, json=asked | {"stream": True}) as response:
+        assert response.status_code == 200
+        lines = [line.removeprefix("data: ") for line in response.iter_lines() if line]
+    assert lines[-1] == "[DONE]"
+    return [json.loads(line) for line in lines[:-1]]
+
+
+def metric(api: httpx.Client, name: str) -> float:
+    found = re.search(rf"^serve_{name} (\S+)$", api.get("/metrics").text, re.MULTILINE)
+    assert found, name
+    return float(found[1])
+
+
+def test_a_completion_is_the_runners_answer_with_its_counts(api: httpx.Client, expected) -> None:
+    ids, text = expected
+    asked = GREEDY | {"prompt": PROMPT, "max_tokens": TOKENS, "return_token_ids": True}
+    found = api.post("/v1/completions", json=asked).json()
+    assert (found["choices"][0]["token_ids"], found["choices"][0]["text"]) == (ids, text)
+    assert found["choices"][0]["finish_reason"] == "length"
+    prompt = len(text_of(MODEL, CONFIG).encode(PROMPT))
+    assert {**found["usage"], "prompt_tokens_details": None} == {
+        "prompt_tokens": prompt,
+        "completion_tokens": TOKENS,
+        "total_tokens": prompt + TOKENS,
+        "prompt_tokens_details": None,
+    }
+
+
+def test_streams_add_up_to_the_same_answer_beside_others(api: httpx.Client, expected) -> None:
+    _, text = expected
+    asked = GREEDY | {"prompt": PROMPT, "max_tokens": TOKENS, "stream_options": {"include_usage": True}}
+    other = {"model": "voice-agent", "prompt": [5] * 40, "max_tokens": 30, "seed": 1}
+    with ThreadPoolExecutor(6) as pool:
+        others = [pool.submit(api.post, "/v1/completions", json=other) for _ in range(4)]
+        streams = [pool.submit(events, api, "/v1/completions", asked) for _ in range(2)]
+    for stream in streams:
+        found = stream.result()
+        assert "".join(choice["text"] for event in found for choice in event["choices"]) == text
+        assert found[-1]["usage"]["completion_tokens"] == TOKENS
+        assert found[-2]["choices"][0]["finish_reason"] == "length"
+    answers = {each.result().json()["choices"][0]["text"] for each in others}
+    assert len(answers) == 1, "one seed gives one answer"
+
+
+def test_a_chat_streams_and_a_stop_text_ends_it(api: httpx.Client) -> None:
+    asked = GREEDY | {"messages": [{"role": "user", "content": "What is a list?"}], "max_tokens": 20}
+    whole = api.post("/v1/chat/completions", json=asked).json()["choices"][0]["message"]
+    assert whole["role"] == "assistant"
+    stop = whole["content"][6:10]
+    found = events(api, "/v1/chat/completions", asked | {"stop": stop})
+    assert found[0]["choices"][0]["delta"]["role"] == "assistant"
+    said = "".join(event["choices"][0]["delta"]["content"] for event in found)
+    assert said == whole["content"][: whole["content"].index(stop)]
+    assert found[-1]["choices"][0]["finish_reason"] == "stop"
+
+
+def test_choices_of_one_seed_differ_and_come_back(api: httpx.Client) -> None:
+    asked = {"model": "voice-agent", "prompt": [PROMPT, "A list"], "max_tokens": 6, "n": 2, "seed": 3, "top_k": 50}
+    first, second = (api.post("/v1/completions", json=asked).json() for _ in range(2))
+    assert [each["index"] for each in first["choices"]] == [0, 1, 2, 3]
+    texts = [each["text"] for each in first["choices"]]
+    assert len(set(texts)) == 4
+    assert texts == [each["text"] for each in second["choices"]]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        (b"{", 400, "no valid JSON"),
+        (b'{"model": "voice-agent"}', 400, "prompt"),
+        (b'{"model": "gpt", "prompt": "a"}', 404, "'gpt'"),
+        (b'{"model": "voice-agent", "prompt": "a", "max_tokens": 200}', 400, "128 tokens"),
+        (b'{"model": "voice-agent", "prompt": [4096]}', 400, "vocabulary"),
+        (b'{"model": "voice-agent", "prompt": []}', 400, "prompt"),
+        (b'{"model": "voice-agent", "n": 100, "prompt": ' + json.dumps(["a"] * 11).encode() + b"}", 400, "1,024"),
+        (b'{"model": "voice-agent", "prompt": "a", "temperature": -1}', 400, "temperature"),
+        (b'{"model": "voice-agent", "prompt": "a", "logit_bias": {"5": 1}}', 400, "logit_bias"),
+        (b'{"model": "voice-agent", "prompt": "a", "stream": true, "max_tokens": 500}', 400, "128 tokens"),
+    ],
+)
+def test_bad_requests_get_a_sentence_in_openais_shape(api: httpx.Client, body: bytes, status: int, said: str) -> None:
+    found = api.post("/v1/completions", content=body)
+    assert found.status_code == status
+    error = found.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert said in error["message"]
+    assert "\n" not in error["message"]
+
+
+def test_the_key_is_asked_for_and_models_are_listed(api: httpx.Client) -> None:
+    refused = api.get("/v1/models", headers={"Authorization": "Bearer other"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
+    card = api.get("/v1/models").json()["data"][0]
+    assert (card["id"], card["max_model_len"]) == ("voice-agent", 128)
+    assert api.get("/v1/models/other/name").json()["error"]["code"] == "model_not_found"
+    assert "other/name" not in api.get("/metrics").text
+    assert api.get("/v1/nothing").json()["error"]["message"] == "there is no /v1/nothing here"
+
+
+def test_a_client_that_goes_away_frees_its_pages(api: httpx.Client) -> None:
+    before = metric(api, "generated_tokens_total")
+    with api.stream("POST", "/v1/completions", json=LONG | {"stream": True}) as response:
+        next(response.iter_lines())
+    until(lambda: metric(api, "running_requests") + metric(api, "waiting_requests") == 0)
+    assert metric(api, "generated_tokens_total") - before < LONG["n"] * LONG["max_tokens"]
+    assert metric(api, "free_kv_pages") == metric(api, "kv_pages")
+
+
+def posted(body: dict) -> bytes:
+    """A request as it goes over the wire."""
+    content = json.dumps(body).encode()
+    head = ["POST /v1/completions HTTP/1.1", "Host: x", f"Content-Length: {len(content)}", "Connection: close"]
+    return "\r\n".join([*head, "Authorization: Bearer secret", "", ""]).encode() + content
+
+
+def test_a_thousand_connections_are_all_answered(api: httpx.Client) -> None:
+    sockets.allow(4096)
+    request = posted(GREEDY | {"prompt": [5, 6, 7], "max_tokens": 1})
+
+    async def ask(opened: asyncio.Barrier) -> bytes:
+        reader, writer = await asyncio.open_connection(api.base_url.host, api.base_url.port)
+        await opened.wait()  # all of them are open at once
+        writer.write(request)
+        answer = await reader.read()
+        writer.close()
+        return answer
+
+    async def all_of_them() -> list[bytes]:
+        opened = asyncio.Barrier(1000)
+        return await asyncio.gather(*(ask(opened) for _ in range(1000)))
+
+    answers = asyncio.run(all_of_them())
+    assert all(answer.startswith(b"HTTP/1.1 200") for answer in answers)
+    texts = {json.loads(answer.partition(b"\r\n\r\n")[2])["choices"][0]["text"] for answer in answers}
+    assert len(texts) == 1
+
+
+def test_a_client_that_does_not_read_keeps_nobody_waiting_and_loses_nothing(api: httpx.Client) -> None:
+    before = metric(api, "steps_total")
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.settimeout(120)
+        slow.connect((api.base_url.host, api.base_url.port))
+        slow.sendall(posted(LONG | {"n": 8, "stream": True, "return_token_ids": True}))
+        until(lambda: metric(api, "steps_total") >= before + 200)  # eight answers of 100 tokens, four at once
+        until(lambda: metric(api, "running_requests") + metric(api, "waiting_requests") == 0)
+        whole = api.post("/v1/completions", json=GREEDY | {"prompt": PROMPT, "max_tokens": TOKENS}).json()
+        assert whole["usage"]["completion_tokens"] == TOKENS
+        found = b"".join(iter(lambda: slow.recv(65536), b""))
+    told = [json.loads(each) for each in re.findall(rb"^data: (\{.*\})\r?$", found, re.MULTILINE)]
+    assert sum(len(choice["token_ids"]) for each in told for choice in each["choices"]) == 8 * 100
+    assert b"data: [DONE]" in found
+
+
+def test_a_killed_engine_gives_clean_errors_and_comes_back(api: httpx.Client, expected) -> None:
+    asked = GREEDY | {"prompt": PROMPT, "max_tokens": TOKENS}
+    with ThreadPoolExecutor(1) as pool, api.stream("POST", "/v1/completions", json=LONG | {"stream": True}) as stream:
+        lines = stream.iter_lines()
+        next(lines)
+        whole = pool.submit(api.post, "/v1/completions", json=LONG)
+        until(lambda: metric(api, "waiting_requests") > LONG["n"])
+        for pid in engines():
+            os.kill(pid, signal.SIGKILL)
+        *_, last, done = (line.removeprefix("data: ") for line in lines if line)
+    assert "died" in json.loads(last)["error"]["message"]
+    assert done == "[DONE]"
+    assert whole.result().status_code == 500
+    assert "died" in whole.result().json()["error"]["message"]
+    refused = api.post("/v1/completions", json=asked)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_not_ready")
+    until(lambda: ready(api))
+    again = api.post("/v1/completions", json=asked).json()
+    assert again["choices"][0]["text"] == expected[1]
+    assert metric(api, "engine_restarts_total") == 1
+
+
+def engines() -> list[int]:
+    """The engine's process of the server that this test has started."""
+    import psutil
+
+    found = [each for each in psutil.Process().children(recursive=True) if "spawn_main" in " ".join(each.cmdline())]
+    return [each.pid for each in found]
+
+
+@pytest.mark.parametrize("command", [["-m", "kernels"], ["-c", "from workbench.cli import app; app()"]])
+def test_a_model_that_is_not_there_is_a_sentence(command: list[str], tmp_path: Path) -> None:
+    called = [sys.executable, *command, "serve", "--model", str(tmp_path / "none")]
+    done = subprocess.run(called, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "is no directory" in done.stderr
+    assert "Traceback" not in done.stderr
