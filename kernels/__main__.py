@@ -11,10 +11,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("kernels.cli.list", "variants, and what each serves"),
     "check": ("kernels.cli.check", "the accuracy gate over variants and cases"),
     "bench": ("kernels.cli.bench", "times over variants and cases, as a bench document"),
+    "bring-up": ("kernels.bring_up.cli", "prove and time the library on a GPU that nobody prepared for"),
     "megakernel": ("kernels.megakernel.cli", "prove a megakernel program, describe it, draw its timeline"),
+    "serve": ("kernels.cli.serve", "serve a model over HTTP, after OpenAI's API"),
     "run": ("kernels.cli.run", "run a plan on this machine and compare it with what the plan expects"),
 }
-"""Sub-command → module that holds `<command>_arguments(parser)` and `<command>(options) -> exit code`, and its help."""
+"""Sub-command → module that holds `<command>_arguments(parser)` and `<command>(options) -> exit code`, and its help.
+
+A hyphen of the command is an underscore in these names.
+"""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -30,8 +35,9 @@ def main(argv: list[str] | None = None) -> int:
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler would report on itself
     module = importlib.import_module(module_name)
     own = argparse.ArgumentParser(prog=f"python -m kernels {chosen}", description=summary)
-    getattr(module, f"{chosen}_arguments")(own)
-    return int(getattr(module, chosen)(own.parse_args(rest)))
+    name = chosen.replace("-", "_")
+    getattr(module, f"{name}_arguments")(own)
+    return int(getattr(module, name)(own.parse_args(rest)))
 
 
 if __name__ == "__main__":

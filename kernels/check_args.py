@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from kernels.hardware import GPUS, Gpu
+from kernels.hardware import Gpu, generation
 from kernels.ops import AttentionCase
 from kernels.registry import Refusal, Variant
 
@@ -41,9 +41,9 @@ def merge_params(name: str, params: dict[str, Any], default: dict[str, Any]) -> 
     return default | params
 
 
-def check_served(variant: Variant, case: Any) -> None:
-    """Raises ValueError that names the field of a case that the variant serves on no Hopper GPU."""
-    refusal = variant.serves(case, GPUS["h200"])
+def check_served(variant: Variant, case: Any, sm: int = 90) -> None:
+    """Raises ValueError that names the field of a case that the variant serves on no GPU of this generation."""
+    refusal = variant.serves(case, generation(sm))
     if refusal is not None:
         raise ValueError(f"case.{refusal.reason}")
 

@@ -1,9 +1,19 @@
-"""GPU specifications from the datasheets, and the device at hand. Imports without torch; `here` imports it.
+"""GPU specifications by class: from datasheets, and from files that `python -m kernels bring-up` writes. Without torch.
 
 Sources: NVIDIA's datasheets for H100 SXM, H200 SXM, B200, A100 80 GB SXM and L40S; dense rates, no sparsity.
 """
 
-from dataclasses import dataclass
+import json
+import os
+import re
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+ENTRIES = "KERNELS_GPUS"
+"""The environment variable that names a folder of GPU entries, one JSON file each."""
+
+WITHOUT = "KERNELS_WITHOUT_GPUS"
+"""The environment variable by which `bring-up --stranger` leaves out the known GPUs."""
 
 
 @dataclass(frozen=True)
@@ -11,7 +21,8 @@ class Gpu:
     """A GPU class. Rates in TFLOP/s and TB/s, power in W, memory in GiB. `sm` is compute capability × 10.
 
     `matrix_flop_per_clock` is what one SM's matrix units do in bf16 per clock; with the highest SM clock it bounds
-    what any kernel can ever reach. The CPU has no such figures: 0 means unknown.
+    what any kernel can ever reach. The CPU has no such figures: 0 means unknown. `source` tells where the rates are
+    from: `datasheet`, or `measured` in bursts by the bring-up.
     """
 
     gpu_class: str
@@ -25,6 +36,7 @@ class Gpu:
     watts: float
     max_clock_ghz: float = 0.0
     matrix_flop_per_clock: int = 0
+    source: str = "datasheet"
 
     @property
     def impossible_tflops(self) -> float:
@@ -43,4 +55,48 @@ GPUS: dict[str, Gpu] = {
         Gpu("cpu", "CPU", 0, 0, 0, 0, 0, 0, 0),
     )
 }
-"""Datasheet figures by GPU class."""
+"""The GPUs by class: datasheet figures, then the entries in the folder that KERNELS_GPUS names."""
+
+GENERATIONS = (80, 86, 89, 90, 100, 120)
+"""The compute capabilities (× 10) that kernels are compiled for: Ampere, Ada, Hopper, Blackwell."""
+
+
+def generation(sm: int) -> Gpu:
+    """A GPU of this compute capability of which nothing else is known; the variants' `serves` look at no more."""
+    return Gpu(f"sm_{sm}", f"sm_{sm}", sm, 0, 0, 0, 0, 0, 0)
+
+
+def class_of(name: str) -> str:
+    """The class of a GPU by its driver's name: `NVIDIA A100-SXM4-80GB` is `a100`.
+
+    An unknown one gets its name in lower case, with hyphens and without the maker: `NVIDIA RTX 6000 Ada` is
+    `rtx-6000-ada`.
+    """
+    found = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-").removeprefix("nvidia-")
+    known = [each for each in GPUS if each != "cpu" and f"-{each}-" in f"-{found}-"]
+    return max(known, key=len, default=found)
+
+
+def read_entry(path: Path) -> Gpu:
+    """The GPU that a file describes. Raises ValueError in a sentence when it is no GPU entry."""
+    try:
+        found = json.loads(path.read_text())
+        entry = Gpu(**found)
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(f"{path} is no GPU entry: {error}") from None
+    for field in fields(Gpu):
+        value, wanted = getattr(entry, field.name), field.type
+        if not isinstance(value, str) if wanted is str else isinstance(value, bool | str) or value < 0:
+            raise ValueError(f"{path} is no GPU entry: {field.name} is {value!r}")
+    return entry
+
+
+def write_entry(path: Path, gpu: Gpu) -> None:
+    """Writes the entry as JSON, in the form that `read_entry` reads."""
+    path.write_text(json.dumps(asdict(gpu), indent=1) + "\n")
+
+
+if os.environ.get(WITHOUT):
+    GPUS = {"cpu": GPUS["cpu"]}
+if os.environ.get(ENTRIES):
+    GPUS |= {gpu.gpu_class: gpu for gpu in map(read_entry, sorted(Path(os.environ[ENTRIES]).glob("*.json")))}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 PARAMS_OF_VERSION_1 = {
     "overlap": "pdl",
@@ -42,7 +42,9 @@ class PlannedOp(BaseModel):
 
 
 class Expected(BaseModel):
-    """What the plan reached where it was verified: the metric's median and 95 % interval on `device`."""
+    """What the plan reached where it was verified: the metric's median and 95 % interval on `device`, with this
+    driver and this version of torch.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -53,14 +55,37 @@ class Expected(BaseModel):
     low: float
     high: float
     device: str
+    driver: str | None = None
+    torch: str | None = None
     batch: int
     prompt_tokens: int
     output_tokens: int
     concurrency: int = 1
 
 
+class Serving(BaseModel):
+    """What a server of the plan takes where its operator says nothing. With `basis` default nothing was measured.
+
+    `context` tokens of a sequence (None: the model's own, at most 8,192), `running` requests served at once, `kv_bytes`
+    for KV pages (None: what the running requests fill, at most 80 % of the memory that is free). A CUDA graph is
+    captured for each number of single tokens in `graph_rows` (none: powers of two up to `running`). Up to
+    `megakernel_up_to` requests at once go to the megakernel (None: both are timed when a server starts).
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    basis: Literal["default", "measured"] = "default"
+    context: int | None = Field(default=None, ge=1)
+    running: int = Field(default=64, ge=1)
+    kv_bytes: int | None = Field(default=None, ge=1)
+    graph_rows: list[int] = []
+    megakernel_up_to: int | None = None
+
+
 class Plan(BaseModel):
     """plan.json. `model_digest` names the model (`kernels.model_files.digests`); `options` belong to the runner.
+
+    `serving` is None where this library's server cannot serve the plan, and in plans that are older.
 
     Version 1 differs in the keys of params and in what the digest covers (`plan_digest`).
     """
@@ -75,3 +100,4 @@ class Plan(BaseModel):
     options: dict[str, Any] = {}
     ops: list[PlannedOp] = []
     expected: Expected | None = None
+    serving: Serving | None = None

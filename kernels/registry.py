@@ -27,6 +27,7 @@ MODULES: tuple[str, ...] = (
     "kernels.gemm.torch_linear",
     "kernels.gemm.hopper",
     "kernels.gemm.hopper_fp8",
+    "kernels.gemm.blackwell",
     "kernels.gemm.torch_scaled",
     "kernels.gemm.skinny",
     "kernels.gemm.lm_head",
@@ -69,8 +70,8 @@ class Variant(ABC):
     - lm_head: `f(x, w) -> ids [m] int64`.
     - grouped: `f(x, w, ends) -> y`.
 
-    Where a variant packs its weight, `w` is what `pack` returned. Variants in CUDA C++ also take `out=` and have
-    `f.unchecked(..., out=y)`: see `kernels.cuda.call.CudaCall`.
+    Where a variant packs its weight, `w` is what `pack` returned. Variants in CUDA C++, and `decode_split`, also take
+    `out=` and have `f.unchecked(..., out=y)`: see `kernels.cuda.call.CudaCall`.
     """
 
     name: ClassVar[str]

@@ -3,6 +3,9 @@ needs Triton.
 """
 
 import math
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -10,8 +13,10 @@ import triton
 
 from kernels.attention.decode_scratch import Scratch
 from kernels.attention.decode_triton import Config, decode, row_constants
-from kernels.check_args import check_presence, check_tensor
+from kernels.check_args import check_out, check_presence, check_tensor
+from kernels.cuda.call import CudaCall, Prepared, Workspace, layout, nothing, size_and_strides
 from kernels.cuda.strided_triton import strided
+from kernels.cuda.triton_launch import bound
 from kernels.dtypes import DTYPES
 from kernels.ops import AttentionCase
 
@@ -63,35 +68,79 @@ class DecodeArguments(NamedTuple):
     position: torch.Tensor | None = None
 
 
-class DecodeCall:
-    """The callable of `decode_split`: see its `build`. Holds the merge counters, one set for each stream.
+class CacheAttention(CudaCall):
+    """A call of decode attention, by a kernel in Triton or CUDA C++; `DecodeSplit.build` says how it is called.
 
     `scale` multiplies q · k (None: 1/√head_dim). For a CUDA graph, capture it with lengths or position in a tensor that
     keeps its address, and k and v with the case's kv_len as capacity. Replays read the tensors' current values.
     """
 
-    def __init__(self, case: AttentionCase, tuning: dict[str, int], scale: float | None = None) -> None:
-        self.case, self.tuning = case, tuning
-        self.constants = constants_for(case, tuning)
-        self._configs: dict[tuple[bool, int], Config] = {}
-        self.scratch = Scratch(
-            case.batch * case.kv_heads, self.constants["SPLITS"], self.constants["REAL"], case.head_dim
-        )
+    workspace = True
+
+    def __init__(self, case: AttentionCase, tuning: dict[str, int], splits: int, scale: float | None) -> None:
+        super().__init__()
+        self.open_layout = layout if case.paged else size_and_strides
+        self.case, self.tuning, self.splits = case, tuning, splits
+        group = case.q_len * (case.heads // case.kv_heads)
+        self.scratch = Scratch(case.batch * case.kv_heads, splits, max(1, group), case.head_dim)
+        self.parts: Workspace[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = Workspace()
         scale = 1 / math.sqrt(case.head_dim) if scale is None else scale
         self.scale = scale if case.softcap is not None else scale * LOG2E
 
-    def __call__(self, *arguments: Any, check: bool = False, **named: Any) -> torch.Tensor:
-        given = DecodeArguments(*arguments, **named)
-        check_arguments(self.case, given)
-        found = counts_of(self.case, given)
+    def __call__(self, *arguments: Any, check: bool = False, out: torch.Tensor | None = None, **named: Any) -> Any:
         if check:
-            found.check(given.k, given.page_table)
-        o = torch.empty_like(given.q, memory_format=torch.contiguous_format)
-        if o.numel():
-            self._launch(given, found, o)
-        return o
+            given = DecodeArguments(*arguments, **named)
+            check_arguments(self.case, given)
+            counts_of(self.case, given).check(given.k, given.page_table)
+        return super().__call__(*arguments, out=out, **named)
 
-    def _launch(self, given: DecodeArguments, found: "Counts", o: torch.Tensor) -> None:
+    def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **named: Any) -> Prepared:
+        given = DecodeArguments(*arguments, **named)
+        case, q = self.case, given.q
+        shape = (case.batch, case.q_len, case.heads, case.head_dim)
+        if check:
+            check_arguments(case, given)
+            check_out(out, shape, (DTYPES[case.dtype],))
+        allocate = partial(torch.empty, *shape, dtype=q.dtype, device=q.device)
+        if not q.numel():
+            return Prepared(allocate, lambda _: nothing)
+        return self._packed(given, counts_of(case, given), stream, allocate)
+
+    @abstractmethod
+    def _packed(
+        self, given: DecodeArguments, found: "Counts", stream: int, allocate: Callable[[], torch.Tensor]
+    ) -> Prepared:
+        """The call with packed arguments, for a q that has elements."""
+
+
+class DecodeCall(CacheAttention):
+    """The callable of `decode_split`."""
+
+    def __init__(self, case: AttentionCase, tuning: dict[str, int], scale: float | None = None) -> None:
+        self.constants = constants_for(case, tuning)
+        super().__init__(case, tuning, self.constants["SPLITS"], scale)
+        self._configs: dict[tuple[bool, int], Config] = {}
+
+    def _packed(
+        self, given: DecodeArguments, found: "Counts", stream: int, allocate: Callable[[], torch.Tensor]
+    ) -> Prepared:
+        q = given.q
+        grid, warps = (self.case.kv_heads, self.splits, self.case.batch), self.tuning["warps"]
+        if q.is_cuda:
+            parts, o = self.parts.take(stream, partial(self.scratch.take, q.device)), allocate()
+            kernel = bound(decode, self._arguments(given, found, parts)(o), o, num_warps=warps)
+            return Prepared(allocate, partial(kernel.launch, grid, stream), workspace=parts)
+        values = self._arguments(given, found, self.scratch.take(q.device))
+
+        def interpreted(o: torch.Tensor) -> Callable[[], object]:
+            return lambda: decode[grid](*values(o), num_warps=warps)
+
+        return Prepared(allocate, interpreted, holds=given)
+
+    def _arguments(
+        self, given: DecodeArguments, found: "Counts", parts: tuple[torch.Tensor, ...]
+    ) -> Callable[[torch.Tensor], tuple[Any, ...]]:
+        """The kernel's arguments, by its output."""
         case, counts = self.case, found.given
         q, k, v, _, page_table, k_scale, v_scale, _ = given
         if case.kv_dtype == "fp8":
@@ -103,10 +152,8 @@ class DecodeCall:
             q if k_scale is None else k_scale, q if v_scale is None else v_scale,
         )  # fmt: skip
         config = self._config(counts is not None, 0 if page_table is None else k.shape[1])
-        decode[case.kv_heads, config.SPLITS, case.batch](
-            strided(q), strided(k), strided(v), strided(o), self.scratch.take(q.device), cache,
-            (self.scale, case.softcap or 0.0), config, num_warps=self.tuning["warps"],
-        )  # fmt: skip
+        score = self.scale, case.softcap or 0.0
+        return lambda o: (strided(q), strided(k), strided(v), strided(o), parts, cache, score, config)
 
     def _config(self, counted: bool, page_size: int) -> Config:
         if (counted, page_size) not in self._configs:

@@ -1,21 +1,17 @@
 """A call of decode attention on Hopper. Only `build` imports this module: it needs Triton."""
 
-import math
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.attention.decode_call import LOG2E, DecodeArguments, check_arguments, counts_of, processors
+from kernels.attention.decode_call import CacheAttention, Counts, DecodeArguments, processors
 from kernels.attention.decode_hopper import SOURCE, STEP, constants, shared_bytes, split_count
-from kernels.attention.decode_scratch import Scratch
-from kernels.check_args import check_out
 from kernels.cuda import nvrtc
-from kernels.cuda.call import CudaCall, Prepared, Workspace, layout, nothing, size_and_strides
+from kernels.cuda.call import Prepared
 from kernels.cuda.launch import Launch
-from kernels.dtypes import DTYPES
 from kernels.ops import AttentionCase
 
 POINTERS = ("q", "k", "v", "o", "parts", "sums", "arrivals", "lengths", "table", "k_scale", "v_scale")
@@ -31,19 +27,11 @@ CALL = np.dtype(
 """`struct Call` of the source; strides in bytes, except those of lengths and table."""
 
 
-class HopperCall(CudaCall):
-    """The callable of `decode_hopper`; `DecodeCall` says how it is called, under a CUDA graph too."""
-
-    workspace = True
+class HopperCall(CacheAttention):
+    """The callable of `decode_hopper`."""
 
     def __init__(self, case: AttentionCase, tuning: dict[str, int], scale: float | None = None) -> None:
-        super().__init__()
-        self.open_layout = layout if case.paged else size_and_strides
-        self.case, self.tuning = case, tuning
-        self.splits, group = split_count(case, tuning, processors()), case.heads // case.kv_heads
-        self.scratch = Scratch(case.batch * case.kv_heads, self.splits, group, case.head_dim)
-        self.parts: Workspace[tuple[Tensor, Tensor, Tensor]] = Workspace()
-        self.scale = LOG2E * (1 / math.sqrt(case.head_dim) if scale is None else scale)
+        super().__init__(case, tuning, split_count(case, tuning, processors()), scale)
         self._kernels: dict[tuple[bool, int], tuple[Any, int]] = {}
         self._kernel(case.kv_lengths is not None, (case.page_size or STEP) if case.paged else 0)
 
@@ -55,30 +43,14 @@ class HopperCall(CudaCall):
             self._kernels[counted, page] = nvrtc.load(SOURCE, "decode_hopper", given, size), size
         return self._kernels[counted, page]
 
-    def __call__(self, *arguments: Any, check: bool = False, out: Tensor | None = None, **named: Any) -> Tensor:
-        if check:
-            given = DecodeArguments(*arguments, **named)
-            check_arguments(self.case, given)
-            counts_of(self.case, given).check(given.k, given.page_table)
-        return super().__call__(*arguments, out=out, **named)
-
-    def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **named: Any) -> Prepared:
-        given = DecodeArguments(*arguments, **named)
-        q, k, v, _, page_table, k_scale, v_scale, _ = given
+    def _packed(self, given: DecodeArguments, found: Counts, stream: int, allocate: Callable[[], Tensor]) -> Prepared:
         case = self.case
-        shape = (case.batch, case.q_len, case.heads, case.head_dim)
-        if check:
-            check_arguments(case, given)
-            check_out(out, shape, (DTYPES[case.dtype],))
-        allocate = partial(torch.empty, *shape, dtype=q.dtype, device=q.device)
-        if not q.numel():
-            return Prepared(allocate, lambda _: nothing)
-        found = counts_of(case, given)
+        q, k, v, _, page_table, k_scale, v_scale, _ = given
         page = 0 if page_table is None else k.shape[1]
         if page % STEP:
             raise ValueError(f"k has pages of {page} tokens: this variant takes multiples of {STEP}")
         call = _strides(q, k, v)
-        parts, sums, arrivals = self.parts.take(stream, partial(self.scratch.take, q.device))
+        parts, sums, arrivals = self.parts.take(stream, lambda: self.scratch.take(q.device))
         tensors = {"q": q, "k": k, "v": v, "lengths": found.given, "table": page_table}
         tensors |= {"arrivals": arrivals, "k_scale": k_scale, "v_scale": v_scale}
         for name, value in tensors.items():

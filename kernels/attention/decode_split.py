@@ -35,7 +35,8 @@ class DecodeSplit(Variant):
         return refused(case) or gpu_refusal(gpu, 89 if case.kv_dtype == "fp8" else 80)
 
     def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(q, k, v, lengths=None, page_table=None, k_scale=None, v_scale=None, position=None, check=False) -> o.
+        """f(q, k, v, lengths=None, page_table=None, k_scale=None, v_scale=None, position=None, check=False, out=None)
+        -> o.
 
         q [batch, q_len, heads, head_dim]. k and v [batch, capacity, kv_heads, head_dim], or paged [pages, page_size,
         kv_heads, head_dim] with page_table [batch, max_pages] int32. lengths [batch] or [1], int32 or int64, are the
@@ -45,7 +46,7 @@ class DecodeSplit(Variant):
         ValueError that names the argument.
 
         Takes `splits` (0: as many as fill the GPU with `per_sm` programs on each SM), `per_sm`, `block` keys of a tile,
-        `warps`, `stages`. Takes fp32 in Triton's interpreter. It can be captured in a CUDA graph: see `DecodeCall`.
+        `warps`, `stages`. Takes fp32 in Triton's interpreter. It can be captured in a CUDA graph: see `CacheAttention`.
         """
         from kernels.attention.decode_call import DecodeCall
 

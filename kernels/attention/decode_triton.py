@@ -93,7 +93,7 @@ class Cache(NamedTuple):
 
 @triton.jit
 def places(start, end, k, v, pages, PAGE_SIZE: tl.constexpr, COUNT: tl.constexpr):
-    """Offsets in k and in v of keys start, start + 1, … (int64 [COUNT]), and a mask: before end, on a valid page."""
+    """Offsets in k and in v of the keys from start on (int64 [COUNT]), and a mask: before end, on a valid page."""
     n = start + tl.arange(0, COUNT)
     known = n < end
     if PAGE_SIZE == 0:
@@ -117,7 +117,7 @@ def halves(pairs, dtype: tl.constexpr):
 
 @triton.jit
 def attend(queries, k, v, pages, begin, end, softcap, C: tl.constexpr):
-    """Attends to keys begin … end of one KV head. Returns the running maximum, sum and products.
+    """Attends to the keys of one KV head from begin up to end. Returns the running maximum, sum and products.
 
     `queries.scale` makes q·k base-2 scores (with SOFTCAP plain ones). An fp8 v comes as int16, two values in each. Its
     tile is transposed in 16-bit units for the tensor cores, as bf16 is, and two accumulators hold the products of even
@@ -167,7 +167,7 @@ def attend(queries, k, v, pages, begin, end, softcap, C: tl.constexpr):
 
 @triton.jit
 def share_of_keys(length, first, split, SPLITS: tl.constexpr, BLOCK_N: tl.constexpr):
-    """The first and last key of a split: whole tiles of the keys first … length, divided as evenly as possible."""
+    """The first and last key of a split: whole tiles of the keys from first to length, divided evenly."""
     first = first // BLOCK_N * BLOCK_N
     tiles = tl.cdiv(length - first, BLOCK_N)
     begin = first + tiles * split // SPLITS * BLOCK_N

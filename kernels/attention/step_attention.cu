@@ -2,13 +2,14 @@
 //
 //   qkv [batch, (heads + 2 kv_heads) D] ─► q·rope ┐
 //   cache [batch, capacity, kv_heads, D]  ────────┴► scores ─► softmax ─► · v ─► (max, sum, o) ─► merged in the cluster
+//   or [pages, PAGE_SIZE, kv_heads, D] and the page table of each sequence
 //
 // A cluster of SPLITS blocks serves GROUP query heads of one key head of one sequence. Each block attends to a
 // contiguous range of the keys. PARTS clusters share a key head. Blocks copy their first CHUNK keys and values into
 // shared memory before they wait for the previous kernel. This is safe because the previous kernel is the QKV product:
-// the step before wrote the older slots of the cache and the position. The blocks that hold the new token's slot rotate
-// k; those of the first part append k and v to the cache. Each block sends its partial outputs to the blocks of the
-// cluster that merge them, through distributed shared memory.
+// the step before wrote the older slots of the cache, and the position and the page table are older than the QKV
+// product. The blocks that hold the new token's slot rotate k; those of the first part append k and v to the cache.
+// Each block sends its partial outputs to the blocks of the cluster that merge them, through distributed shared memory.
 #include "step_attention.cuh"
 
 // Sums the block's partial outputs over its warps and sends them to the blocks that merge them.
@@ -76,14 +77,17 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
   cluster_arrive_relaxed();  // the block has started, so others may write to its shared memory
 
   const long long position = call.position[sequence * call.position_step];
-  const bool inside = position >= 0 && position < call.capacity;
+  const Slots slots{PAGE_SIZE ? call.tables + sequence * call.table_step : nullptr, call.pages};
+  const long long newest = position >= 0 && position < call.capacity ? slots.of((int)position) : -1;
+  const bool inside = newest >= 0;
   const int last = inside ? (int)position : 0, seen = call.window > 0 ? min(last + 1, call.window) : last + 1;
   const int share = (seen + SPLITS - 1) / SPLITS, begin = last + 1 - seen + split * share;
   const int end = min(begin + share, last + 1);
-  const long long cache = ((long long)sequence * call.capacity * kv_heads + head) * HEAD_DIM;
+  const long long first = PAGE_SIZE ? 0 : (long long)sequence * call.capacity;
+  const long long cache = (first * kv_heads + head) * HEAD_DIM;
   const Element *keys = call.keys + cache, *values = call.values + cache;
   const bool owner = begin <= last && end == last + 1;
-  fetch(shared, keys, values, begin, min(end - begin, CHUNK), row);
+  fetch(shared, keys, values, slots, begin, min(end - begin, CHUNK), row);
   const Angles angles(call.cosines + (long long)last * HEAD_DIM, call.sines + (long long)last * HEAD_DIM);
   if (threadIdx.x < GROUP) {
     shared.top[threadIdx.x] = -infinity();
@@ -112,7 +116,7 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
       shared.fresh_value[i] = low;
       shared.fresh_value[i + kHalf] = high;
       if (group % PARTS) continue;
-      const long long to = cache + (long long)last * row;
+      const long long to = cache + newest * row;
       call.keys[to + i] = (Element)rotated.x;
       call.keys[to + i + kHalf] = (Element)rotated.y;
       call.values[to + i] = low;
@@ -124,7 +128,7 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
     const int count = min(end - at, CHUNK);
     if (at != begin) {
       __syncthreads();
-      fetch(shared, keys, values, at, count, row);
+      fetch(shared, keys, values, slots, at, count, row);
     }
     cp_async_wait_all();
     __syncthreads();

@@ -11,6 +11,7 @@ constexpr int kKeys = 32 / kLanes;    // keys a warp reads at once
 constexpr int kHalf = HEAD_DIM / 2;
 constexpr int kOwn = GROUP * HEAD_DIM / SPLITS;  // outputs that a block merges
 constexpr float kLog2e = 1.4426950408889634f;
+constexpr u32 kNan = 0x7fff7fffu;  // two NaN, in bf16 and in fp16
 __device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000); }
 
 struct Shared {
@@ -36,8 +37,9 @@ struct Call {
   const Element *qkv, *cosines, *sines;
   Element *keys, *values, *out;
   const long long* position;
-  long long position_step;
-  int capacity, window;
+  const int* tables;  // [batch, table_step]; PAGE_SIZE
+  long long position_step, table_step;
+  int capacity, window, pages;
   float scale;
 };
 static_assert(sizeof(Call) == PARAMS_BYTES, "step_hopper.FIELDS");
@@ -66,11 +68,29 @@ __device__ __forceinline__ Eight read_eight(const float* from) {
   return found;
 }
 
-// Starts copying keys and values [first, first + count) of one head; the rows of one key are `row` elements apart.
-__device__ void fetch(Shared& shared, const Element* keys, const Element* values, int first, int count, int row) {
+// The row of the caches in which a sequence's key lies: behind the sequence's first one or, PAGE_SIZE, in its page. -1
+// where the table names no page.
+struct Slots {
+  const int* table;
+  int pages;
+  __device__ __forceinline__ long long of(int key) const {
+    if (!PAGE_SIZE) return key;
+    const int size = PAGE_SIZE ? PAGE_SIZE : 1, page = table[key / size];
+    return page >= 0 && page < pages ? (long long)page * size + key % size : -1;
+  }
+};
+
+// Starts copying keys and values [first, first + count) of one head; the rows of one key are `row` elements apart. A
+// key of no page becomes NaN, and with it the sequence.
+__device__ void fetch(Shared& shared, const Element* keys, const Element* values, const Slots& slots, int first,
+                      int count, int row) {
   for (int i = threadIdx.x; i < count * kLanes; i += kThreads) {
     const int key = i / kLanes, part = i % kLanes * 8;
-    const long long from = (long long)(first + key) * row + part;
+    const long long slot = slots.of(first + key), from = slot * row + part;
+    if (PAGE_SIZE && slot < 0) {
+      *(uint4*)&shared.keys[key][part] = make_uint4(kNan, kNan, kNan, kNan);
+      continue;
+    }
     cp_async_16(&shared.keys[key][part], keys + from);
     cp_async_16(&shared.values[key][part], values + from);
   }

@@ -8,6 +8,7 @@ from kernels.attention.torch_step import refusal
 from kernels.check_args import batch_refusal, check_served
 from kernels.hardware import Gpu
 from kernels.ops import StepAttentionCase
+from kernels.ops.paged_kv import PAGE_SIZE
 from kernels.registry import Refusal, Variant, register
 
 SOURCE = Path(__file__).parent / "step_attention.cu"
@@ -20,15 +21,16 @@ CHUNK_MOST = {64: 320, 128: 160, 256: 80}
 LONGEST = 16_384
 """The most keys. With more, one cluster of blocks a head leaves most of the GPU idle."""
 ELEMENTS = {"bf16": "bf16", "fp16": "f16"}
+PARAMS = {"splits", "parts", "pdl", "chunk"}
 
 
 @register
 class StepHopper(Variant):
     """Rotation, append and attention of one step. With `pdl` it is launched while the QKV product still runs.
 
-    With `pdl` it reads older slots of the caches, the tables and the position before it waits for the previous kernel.
-    The kernels that write these must have ended before the previous kernel began. The first kernel of a step, launched
-    without `pdl`, ensures this.
+    With `pdl` it reads older slots of the caches, the tables, the page table and the position before it waits for the
+    previous kernel. The kernels that write these must have ended before the previous kernel began. The first kernel of
+    a step, launched without `pdl`, ensures this.
     """
 
     name = "step_hopper"
@@ -65,11 +67,13 @@ class StepHopper(Variant):
         return [{"pdl": True, "splits": splits, "parts": parts} for splits, parts in dict.fromkeys(cuts)]
 
     def build(self, case: StepAttentionCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(qkv, cos, sin, k_cache, v_cache, position) -> o [batch, heads · head_dim].
+        """f(qkv, cos, sin, k_cache, v_cache, position, page_table=None) -> o [batch, heads · head_dim].
 
-        cos and sin [capacity, head_dim]; position [1] or [batch] int64. A position outside the cache gives NaN.
-        `splits` blocks share the keys of one head, `parts` clusters of them its query heads. `pdl` is a dependent
-        launch: see the class. Raises ValueError that names the argument.
+        cos and sin [capacity, head_dim]; position [1] or [batch] int64; page_table [batch, max_pages] int32 of paged
+        caches. A position outside the cache gives NaN, and so does an entry of the table that is no page.
+        `splits` blocks share the keys of one head, `parts` clusters of them its query heads; a block holds `chunk` keys
+        at once (0: as many as fit). `pdl` is a dependent launch: see the class. Raises ValueError that names the
+        argument.
         """
         from kernels.attention.step_hopper_call import StepCall
         from kernels.cuda import nvrtc
@@ -77,13 +81,14 @@ class StepHopper(Variant):
         check_served(self, case)
         splits = params.get("splits", self.space(case)[0]["splits"])
         parts = params.get("parts", _parts(case, splits))
-        if set(params) - {"splits", "parts", "pdl"} or splits not in SPLITS or parts not in _divisors(case):
-            raise ValueError(f"params: step_hopper takes splits of {SPLITS}, parts that divide, and pdl, not {params}")
+        if set(params) - PARAMS or splits not in SPLITS or parts not in _divisors(case):
+            names = ", ".join(sorted(PARAMS))
+            raise ValueError(f"params: step_hopper takes {names}, splits of {SPLITS}, parts that divide, not {params}")
         pdl = bool(params.get("pdl"))
         group, share = case.heads // case.kv_heads // parts, -(-case.seen // splits)
-        chunk = min(CHUNK_MOST[case.head_dim], -(-share // 32) * 32)
+        chunk = min(params.get("chunk") or CHUNK_MOST[case.head_dim], CHUNK_MOST[case.head_dim], -(-share // 32) * 32)
         defines = {"HEAD_DIM": case.head_dim, "GROUP": group, "PARTS": parts, "SPLITS": splits, "CHUNK": chunk}
-        defines |= {"ELEMENT": ELEMENTS[case.dtype]}
+        defines |= {"ELEMENT": ELEMENTS[case.dtype], "PAGE_SIZE": page_size_of(case)}
         size = shared_bytes(case.head_dim, group, chunk, splits)
         kernel = nvrtc.load(SOURCE, "step_attention", defines | sizes(defines), size)
         return StepCall(case, kernel, (splits, case.kv_heads * parts, case.batch), size, pdl)
@@ -91,6 +96,11 @@ class StepHopper(Variant):
 
 BLOCKS_MOST = 64
 """The most blocks for which the query heads of a KV head are divided among clusters."""
+
+
+def page_size_of(case: StepAttentionCase) -> int:
+    """Tokens of a page; 0 of a contiguous cache."""
+    return (case.page_size or PAGE_SIZE) if case.paged else 0
 
 
 def _divisors(case: StepAttentionCase) -> list[int]:
@@ -105,10 +115,9 @@ def _parts(case: StepAttentionCase, splits: int) -> int:
 
 
 FIELDS = [
-    *((name, "u8") for name in ("qkv", "cosines", "sines", "keys", "values", "out", "position")),
-    ("position_step", "i8"),
-    ("capacity", "i4"),
-    ("window", "i4"),
+    *((name, "u8") for name in ("qkv", "cosines", "sines", "keys", "values", "out", "position", "tables")),
+    *((name, "i8") for name in ("position_step", "table_step")),
+    *((name, "i4") for name in ("capacity", "window", "pages")),
     ("scale", "f4"),
 ]
 """The fields of the kernel's `Call`."""

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.attention.step_hopper import FIELDS, THREADS
-from kernels.check_args import check_out, check_tensor
-from kernels.cuda.call import CudaCall, Prepared, nothing, size
+from kernels.attention.step_hopper import FIELDS, THREADS, page_size_of
+from kernels.check_args import check_out, check_presence, check_tensor
+from kernels.cuda.call import CudaCall, Prepared, layout, nothing, size
 from kernels.cuda.launch import Launch
 from kernels.dtypes import DTYPES
 from kernels.ops import StepAttentionCase
@@ -26,22 +26,22 @@ class StepArguments(NamedTuple):
     k_cache: Tensor
     v_cache: Tensor
     position: Tensor
+    page_table: Tensor | None = None
 
 
 class StepCall(CudaCall):
-    """f(qkv, cos, sin, k_cache, v_cache, position) -> o [batch, heads · head_dim]; see `StepHopper.build`."""
-
-    open_layout = staticmethod(size)
+    """f(qkv, cos, sin, k_cache, v_cache, position, page_table=None) -> o; see `StepHopper.build`."""
 
     def __init__(
         self, case: StepAttentionCase, kernel: Any, grid: tuple[int, int, int], shared_bytes: int, pdl: bool
     ) -> None:
         super().__init__()
+        self.open_layout = layout if case.paged else size
         self.case, self.kernel, self.grid, self.shared_bytes, self.pdl = case, kernel, grid, shared_bytes, pdl
 
     def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **named: Any) -> Prepared:
         given = StepArguments(*arguments, **named)
-        qkv, cos, sin, k_cache, v_cache, position = given
+        qkv, cos, sin, k_cache, v_cache, position, table = given
         case = self.case
         shape = (case.batch, case.heads * case.head_dim)
         if check:
@@ -52,7 +52,11 @@ class StepCall(CudaCall):
             return Prepared(allocate, lambda _: nothing)
         addresses = [each.data_ptr() for each in (qkv, cos, sin, k_cache, v_cache)]
         step, window = (0 if len(position) == 1 else 1), case.window or 0
-        fields = (*addresses, 0, position.data_ptr(), step, k_cache.shape[1], window, case.head_dim**-0.5)
+        tables, table_step = (0, 0) if table is None else (table.data_ptr(), table.stride(0))
+        fields = (
+            *addresses, 0, position.data_ptr(), tables, step, table_step,
+            held_of(given), window, len(k_cache), case.head_dim**-0.5,
+        )  # fmt: skip
         params = np.array(fields, CALL)
 
         def bind(o: Tensor) -> Launch:
@@ -63,13 +67,21 @@ class StepCall(CudaCall):
         return Prepared(allocate, bind)
 
 
+def held_of(given: StepArguments) -> int:
+    """The tokens of one sequence for which the cache has slots."""
+    tokens = given.k_cache.shape[1] if given.k_cache.ndim == 4 else -1
+    return tokens if given.page_table is None else tokens * given.page_table.shape[-1]
+
+
 def check_step(case: StepAttentionCase, given: StepArguments) -> None:
     """Raises ValueError that names the argument whose shape, dtype, layout or device the kernel cannot take."""
-    qkv, cos, sin, k_cache, v_cache, position = given
-    capacity = k_cache.shape[1] if k_cache.ndim == 4 else -1
+    qkv, cos, sin, k_cache, v_cache, position, table = given
+    check_presence("page_table", table, case.paged, f"the case's paged {case.paged}")
+    capacity = held_of(given)
     if len(cos) < capacity:
         raise ValueError(f"cos has {len(cos)} rows and the cache {capacity} slots")
-    cache = (case.batch, capacity, case.kv_heads, case.head_dim)
+    outer = (None, page_size_of(case)) if case.paged else (case.batch, capacity)
+    cache = (*outer, case.kv_heads, case.head_dim)
     shapes = {
         "qkv": (qkv, (case.batch, (case.heads + 2 * case.kv_heads) * case.head_dim)),
         "cos": (cos, (cos.shape[0], case.head_dim)),
@@ -83,3 +95,6 @@ def check_step(case: StepAttentionCase, given: StepArguments) -> None:
             raise ValueError(f"{name} is on {each.device} and qkv on {qkv.device}")
     positions = (1,) if position.shape == (1,) else (case.batch,)
     check_tensor("position", position, positions, (torch.int64,), qkv.device, layout="contiguous")
+    if table is not None:
+        check_tensor("page_table", table, (case.batch, None), (torch.int32,), qkv.device)
+        check_tensor("v_cache", v_cache, tuple(k_cache.shape), (k_cache.dtype,), qkv.device)

@@ -11,6 +11,9 @@ TOKENS = 16_384
 CONTEXT = 131_072
 """Keys of the longest cache."""
 
+PAGES = (1, 8, 16, 64)
+"""Tokens of a page."""
+
 SCORES = 1 << 30
 """Scores of a drawn case that needs a mask, for which torch's own attention keeps them all in memory."""
 
@@ -164,11 +167,15 @@ def _tiny() -> list[Case]:
 
 def check_step(dtype: DType, cpu: bool) -> list[Case]:
     """What `check step_attention` proves in one dtype: contexts of one and of several chunks, windows, batches; then
-    cases at random to 128k keys and 32 sequences.
+    cases at random to 128k keys and 32 sequences; then some of them on pages.
     """
     shapes = ((64, 8, 2, 1, 33, None), (128, 6, 1, 3, 200, None), (64, 4, 4, 2, 100, 16), (128, 8, 1, 1, 2100, None))
     draw = random.Random(f"step {dtype}")
-    return [_step_case(dtype, *each) for each in (*shapes, *(_drawn_step(draw) for _ in range(0 if cpu else 12)))]
+    found: list[Case] = [
+        _step_case(dtype, *each) for each in (*shapes, *(_drawn_step(draw) for _ in range(0 if cpu else 12)))
+    ]
+    paged = [found[0], found[2], *found[4::3]]
+    return found + [each.model_copy(update={"paged": True, "page_size": draw.choice(PAGES)}) for each in paged]
 
 
 def _drawn_step(draw: random.Random) -> tuple[int, int, int, int, int, int | None]:

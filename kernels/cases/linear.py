@@ -17,6 +17,12 @@ STREAMED: tuple[Weights, ...] = ("bf16", "fp8", "nvfp4", "int4")
 """Weights that a decode step may stream."""
 
 
+SCALED: tuple[tuple[Weights, Scales], ...] = (
+    ("fp8", "tensor"), ("fp8", "row"), ("fp8", "block"), ("fp8", "block32"), ("nvfp4", "block16"),
+)  # fmt: skip
+"""Operands with scales: fp8 in float32 scales, MXFP8, NVFP4."""
+
+
 def bench(cpu: bool) -> list[Case]:
     """What `bench gemm` times, each case once: real models' shapes on a GPU, tiny ones on a CPU."""
     if cpu:
@@ -62,10 +68,10 @@ def _fused() -> list[Case]:
 
 
 def _scaled() -> list[Case]:
-    """Large products of e4m3 operands, by the granularity of their scales."""
+    """Large products of operands with scales, by their granularity."""
     shapes = ((1024, 16_384, 2048), (8192, 28_672, 4096), (8192, 4096, 14_336), (8192, 8192, 8192))
     return [
-        LinearCase(m=m, n=n, k=k, weights="fp8", scales=scales) for scales in get_args(Scales) for m, n, k in shapes
+        LinearCase(m=m, n=n, k=k, weights=weights, scales=scales) for weights, scales in SCALED for m, n, k in shapes
     ]
 
 
@@ -98,9 +104,9 @@ def _scaled_drawn(dtype: DType) -> list[Case]:
     return [
         LinearCase(
             m=size(dice, 1, 8192), n=size(dice, 16, 28_672, 16), k=size(dice, 512, 14_336, 512), dtype=dtype,
-            weights="fp8", epilogue=epilogue, scales=scales,
+            weights=weights, epilogue=epilogue, scales=scales,
         )
-        for scales in get_args(Scales)
+        for weights, scales in SCALED
         for epilogue in ("none", "none", "bias", "residual")
     ]  # fmt: skip
 

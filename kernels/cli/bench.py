@@ -1,7 +1,6 @@
 """`python -m kernels bench`: times over variants and cases, as a bench document."""
 
 import argparse
-import math
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from kernels.cases import GROUPS, cases
-from kernels.cli import bench_document
+from kernels.cli import bench_document, bench_serve_arguments
 from kernels.cli.bench_document import BenchDocument, Row
+from kernels.cli.numbers import positive, seconds
 from kernels.measure.environment import current_device
 from kernels.ops import Case, Weights
 
@@ -26,49 +26,49 @@ USUAL_SECONDS = 20.0
 """The longest time for one case, to which twice the longest builds of its compiled peers are added."""
 LONG_CACHE = 4096
 """Keys from which on attention over a cache stands beside compiled peers as well."""
+KERNEL_OPTIONS = ("variant", "only")
+OPTIONS = {
+    "decode": ("model", "runner", "batch", "prompt", "weights", "fidelity"),
+    "serve": bench_serve_arguments.OPTIONS,
+}
+"""Options that only some groups have; every group without an entry times kernels and has KERNEL_OPTIONS."""
 WRITE_SECONDS = 2
 """How often the document is written meanwhile, so that what is stopped has lost little."""
 
 
 def bench_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `bench`."""
-    parser.add_argument("group", choices=GROUPS, help="which ops")
+    parser.add_argument("group", choices=[*GROUPS, "serve"], help="which ops, or servers over HTTP")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the bench document here")
     parser.add_argument("--append", action="store_true", help="add the rows to the document that is there")
     parser.add_argument("--variant", action="append", metavar="NAME", help="only this one and the peers; repeatable")
-    parser.add_argument("--model", action="append", metavar="NAME", help="decode: these catalogue models")
+    parser.add_argument("--model", action="append", metavar="NAME", help="decode, serve: these catalogue models")
     parser.add_argument("--runner", action="append", metavar="NAME", help="decode: these whole-model variants")
     parser.add_argument("--batch", action="append", type=positive, metavar="N", help="decode: these batches")
-    parser.add_argument("--prompt", action="append", type=positive, metavar="N", help="decode: these prompts' lengths")
+    parser.add_argument(
+        "--prompt", action="append", type=positive, metavar="N", help="decode, serve: these prompts' lengths"
+    )
+    parser.add_argument(
+        "--gpus", action="append", type=positive, metavar="N", help="decode: the megakernel on N GPUs as well"
+    )
     parser.add_argument("--weights", action="append", metavar="NAME", help="decode: beside the peers, these precisions")
     parser.add_argument(
         "--fidelity", type=positive, default=0, metavar="N", help="decode: compare N tokens with the float32 model"
     )
     parser.add_argument("--rounds", type=positive, default=30, help="decode: requests to each runner (default 30)")
-    parser.add_argument("--only", metavar="TEXT", help="only cases whose key contains TEXT, such as m=128")
-    parser.add_argument("--seconds", type=seconds, help="longest time for one case (default 20; decode's requests 60)")
+    parser.add_argument(
+        "--only", action="append", metavar="TEXT", help="only cases whose key contains TEXT, such as m=128; repeatable"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=seconds,
+        help="longest time for one case, builds of compiled peers apart (20; decode's requests 60)",
+    )
     parser.add_argument(
         "--jobs", type=positive, default=1, metavar="N", help="N processes go ahead through the gate (not decode)"
     )
     parser.add_argument("--compiled", action="store_true", help="also variants that take seconds to build")
-
-
-def positive(text: str) -> int:
-    """A whole number above 0 of the command line."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
-    return int(text)
-
-
-def seconds(text: str) -> float:
-    """A time above 0 of the command line."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time above 0")
-    return value
+    bench_serve_arguments.serve_arguments(parser)
 
 
 def bench(options: argparse.Namespace) -> int:
@@ -76,6 +76,10 @@ def bench(options: argparse.Namespace) -> int:
     if wrong := _wrong(options):
         print(f"kernels bench: {wrong}", file=sys.stderr)
         return 2
+    if options.group == "serve":
+        from kernels.cli.bench_serve import bench_serve
+
+        return bench_serve(options)
     device, _, environment = current_device()
     note = "A CPU, tiny shapes: these figures say nothing about a GPU." if device.type == "cpu" else ""
     if note:
@@ -116,17 +120,21 @@ def _wrong(options: argparse.Namespace) -> str:
     from kernels.model_files import catalogue
 
     decode = options.group == "decode"
-    for option in ("variant", "only") if decode else ("model", "runner", "batch", "prompt", "weights", "fidelity"):
+    own = OPTIONS.get(options.group, KERNEL_OPTIONS)
+    for option in {each for known in (*OPTIONS.values(), KERNEL_OPTIONS) for each in known if each not in own}:
         if getattr(options, option):
-            return f"--{option} is not for {options.group}" + ("; --runner names its variants" * (option == "variant"))
+            named = "; --runner names its variants" * (decode and option == "variant")
+            return f"--{option.replace('_', '-')} is not for {options.group}{named}"
     if decode and options.jobs > 1:
         return "--jobs is not for decode"
     if options.json is not None and (reason := bench_document.unwritable(options.json)):
         return f"--json: {reason}"
-    if absent := next((each for each in options.model or [] if each not in catalogue.names()), ""):
+    if absent := next((each for each in options.model or [] if decode and each not in catalogue.names()), ""):
         return f"no catalogue model {absent!r}; there are {', '.join(catalogue.names())}"
     if absent := next((each for each in options.weights or [] if each not in get_args(Weights)), ""):
         return f"no weights {absent!r}; there are {', '.join(get_args(Weights))}"
+    if options.group == "serve":
+        return ""
     return registry.misnamed(options.runner or [] if decode else options.variant or [], GROUPS[options.group])
 
 
@@ -147,6 +155,7 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Row
             prompts=options.prompt,
             weights=options.weights,
             runners=options.runner,
+            gpus=options.gpus or (),
             slow_builds=options.compiled,
             rounds=options.rounds,
             seconds=options.seconds or 60.0,
@@ -158,9 +167,10 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Row
     from kernels.tune.ahead import prove_ahead
     from kernels.tune.autotune import Bench, try_case
 
-    wanted = [each for each in cases(options.group, device.type == "cpu") if (options.only or "") in each.key]
-    if not wanted:
-        print(f"kernels bench: no case of {options.group} has {options.only!r} in its key", file=sys.stderr)
+    texts = options.only or [""]
+    wanted = [each for each in cases(options.group, device.type == "cpu") if any(text in each.key for text in texts)]
+    for text in (each for each in texts if not any(each in case.key for case in wanted)):
+        print(f"kernels bench: no case of {options.group} has {text!r} in its key", file=sys.stderr)
     place, usual = Bench(device, gpu, ceilings, host=True), _only(options)
     tried = {case.key: usual | (compiled_peers(case) if device.type == "cuda" else set()) for case in wanted}
     if options.jobs > 1:
@@ -173,7 +183,7 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Row
         print(f"Proven ahead: {len(proven)} in {time.monotonic() - started:.0f} s.", flush=True)
     for case in wanted:
         building = sum(registry.variant(name).build_seconds for name in compiled_peers(case) & tried[case.key])
-        seconds = options.seconds or USUAL_SECONDS + 2 * building
+        seconds = (options.seconds or USUAL_SECONDS) + 2 * building
         trials = try_case(replace(place, only=tried[case.key]), case, seconds=seconds)
         yield from rows_of(trials, "burst" if device.type == "cuda" else None)
         _say_refused(options.variant or [], trials)

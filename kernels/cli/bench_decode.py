@@ -52,7 +52,8 @@ FEWEST, SLOW = 5, 3.0
 class Options:
     """What to measure; None is what the tables and the variants offer. `seconds` bounds one group's rounds.
 
-    `fidelity` tokens are compared with the float32 model, by eager and by every variant that is no peer.
+    `fidelity` tokens are compared with the float32 model, by eager and by every variant that is no peer. Each number of
+    `gpus` adds the megakernel's variants on so many GPUs, the first ones of the machine.
     """
 
     models: Sequence[str] | None = None
@@ -64,6 +65,7 @@ class Options:
     rounds: int = 30
     seconds: float = 60.0
     fidelity: int = 0
+    gpus: Sequence[int] = ()
 
     def groups(self, cpu: bool) -> list[tuple[str, int, int]]:
         """(model, batch, prompt): the table, or every combination of what is named."""
@@ -94,6 +96,11 @@ class _Run:
         request = Served(made.start_ns, made.start_ns, tuple(made.times_ns), len(prompt), TOKENS)
         self.ttf64_ms += samples_of(request, "ttf_n", TOKENS)
         self.per_token_ms += samples_of(request, "tpot")
+
+    @property
+    def name(self) -> str:
+        """The variant's, with its GPUs if they are several."""
+        return f"{self.variant.name} on {self.case.gpus} GPUs" if self.case.gpus else self.variant.name
 
     def ms(self) -> float | None:
         return median_interval(self.ttf64_ms)[0] if self.ttf64_ms else None
@@ -164,7 +171,7 @@ def _judge_served(runs: Sequence[_Run], reference: Runner, ids: torch.Tensor) ->
 
 def _compare(runs: Sequence[_Run], model: Any, case: ModelCase, tokens: int) -> None:
     """Notes how far torch's eager model and our own runners are from float32, on random tokens."""
-    compared = {run.variant.name: run for run in runs if run.variant.name == "eager" or not run.variant.peer}
+    compared = {run.name: run for run in runs if run.variant.name == "eager" or not run.variant.peer}
     config, _ = catalogue.entry(case.model)
     exact = engine.load(None, config, seed=0, generated=True, dtype="fp32", device=model.device.type)
     count = -(-tokens // (fidelity.LENGTH * case.batch)) * case.batch
@@ -191,6 +198,8 @@ def _wanted(case: ModelCase, options: Options, gpu: Gpu) -> list[tuple[WholeMode
         able = variant.serves(case, gpu) is None or variant.serves(own, gpu) is None
         if picked and listed and able:
             wanted.append((variant, own))
+            if variant.runner_name == "megakernel":
+                wanted += [(variant, own.model_copy(update={"gpus": count})) for count in options.gpus if count > 1]
     return wanted
 
 
@@ -200,7 +209,10 @@ def _with_weights(case: ModelCase, weights: str) -> ModelCase:
 
 
 def _prepared(variant: WholeModel, case: ModelCase, model: Any, known: _Known) -> _Run:
-    runner = variant.build(case, {})(model)
+    try:
+        runner = variant.build(case, {"devices": list(range(case.gpus))} if case.gpus else {})(model)
+    except ValueError as error:
+        return _Run(variant, case, engine.runner("eager", model), "error", f"It could not run: {error}")
     try:
         runner.prepare(case.batch, case.prompt, case.tokens)
         if not runner.gives_logits:
@@ -221,7 +233,7 @@ def _row(run: _Run, gpu: Gpu, ceilings: dict[str, Any], best: float | None, ids:
     case = run.case
     row = Row(
         op="model",
-        case=case.model_dump(),
+        case=case.model_dump(exclude_none=True),
         variant=run.variant.name,
         params=dict(run.runner.settings),
         peer=run.variant.peer,
@@ -234,7 +246,7 @@ def _row(run: _Run, gpu: Gpu, ceilings: dict[str, Any], best: float | None, ids:
     per_token = median_interval(run.per_token_ms)[0]
     floor, read = floor_ms(case, ceilings), ceilings.get("read_tbps")
     too_good = exceeds_peak(case, ms, gpu, ceilings)
-    read_ms = case.bytes_per_token / 1e9 / read if read else 0.0
+    read_ms = case.step_bytes / 1e9 / read if read else 0.0
     reason = " ".join(each for each in (run.reason, doubt(floor, ms) or doubt(read_ms, per_token)) if each)
     names = kernels_seen(lambda: run.runner.generate(ids, 4), ids.device)
     return row.model_copy(

@@ -1,7 +1,7 @@
 """The bench document: what was timed on one machine held once. Imports without torch."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -39,27 +39,37 @@ class Row(TimedVariant):
     regime: Literal["burst", "settled"] | None = None
 
 
-class BenchDocument(BaseModel):
-    """Rows with the machine, versions, commit and measured ceilings they belong to.
-
-    A document without `version` is of version 1, whose params have other keys: these are translated when it is read.
-    """
+class MeasuredDocument(BaseModel):
+    """The machine, versions, commit and measured ceilings that a document's rows belong to."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, protected_namespaces=())
 
-    version: Literal[1, 2] = 1
+    version: int
     device: str
     gpu_uuid: str = ""
     lease_id: str = ""
     versions: dict[str, str]
     commit: str = ""
     ceilings: dict[str, Any] = {}
-    rows: list[Row]
+    rows: list[Any]
     at: str = ""
     note: str = ""
 
 
-def appended(old: BenchDocument, new: BenchDocument) -> BenchDocument:
+Document = TypeVar("Document", bound=MeasuredDocument)
+
+
+class BenchDocument(MeasuredDocument):
+    """Timed variants.
+
+    A document without `version` is of version 1, whose params have other keys: these are translated when it is read.
+    """
+
+    version: Literal[1, 2] = 1
+    rows: list[Row]
+
+
+def appended(old: Document, new: Document) -> Document:
     """The rows of both. Raises ValueError when they are not of one machine held once, or of one commit."""
     for field in ("device", "gpu_uuid", "lease_id", "commit"):
         one, two = getattr(old, field), getattr(new, field)
@@ -70,8 +80,13 @@ def appended(old: BenchDocument, new: BenchDocument) -> BenchDocument:
 
 def read(path: Path) -> BenchDocument:
     """The document at `path`. Raises OSError, or ValueError in a sentence when it is not a bench document."""
+    return read_as(BenchDocument, path)
+
+
+def read_as(kind: type[Document], path: Path) -> Document:
+    """The document of this kind at `path`. Raises as `read` does."""
     try:
-        return BenchDocument.model_validate_json(path.read_text())
+        return kind.model_validate_json(path.read_text())
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
@@ -97,7 +112,7 @@ def _partial(path: Path) -> Path:
     return path.with_name(path.name + ".partial")
 
 
-def write(path: Path, document: BenchDocument) -> None:
+def write(path: Path, document: MeasuredDocument) -> None:
     """Writes the document whole or not at all."""
     _partial(path).write_text(document.model_dump_json(indent=1) + "\n")
     _partial(path).replace(path)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kernels.cases import GROUPS, check_cases
-from kernels.cli.bench import positive
+from kernels.cli.numbers import positive
 from kernels.ops import Case
 from kernels.tune.jobs import shared_out
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from kernels import registry
 from kernels.cases import check_cases
-from kernels.hardware import GPUS, Gpu
+from kernels.hardware import GENERATIONS, GPUS, Gpu, generation
 from kernels.ops import Case, ModelCase
 from kernels.ops.library_only import library_only
 from kernels.registry import Variant
@@ -16,6 +16,7 @@ from kernels.registry import Variant
 def list_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `list`."""
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--generations", action="store_true", help="print a table of the generations of GPUs served")
 
 
 def list(options: argparse.Namespace) -> int:
@@ -26,6 +27,9 @@ def list(options: argparse.Namespace) -> int:
         if each.op not in cases:
             cases[each.op] = _cases(each)
         rows.append(_row(each, cases[each.op]))
+    if options.generations:
+        print(_generations(rows))
+        return 0
     if options.json:
         print(json.dumps(rows, indent=1))
         return 0
@@ -35,6 +39,18 @@ def list(options: argparse.Namespace) -> int:
         told = [f"{row['summary']}{f' ({marks})' if marks else ''}", _where(row["gpus"]), " ".join(row["dtypes"])]
         print(f"{row['variant']:<{width}}  {row['op']:<14}  {'; '.join(filter(None, told))}")
     return 0
+
+
+def _generations(rows: Sequence[dict[str, Any]]) -> str:
+    """A Markdown table: for each variant of ours that is no whole model, which compute capabilities it serves."""
+    mine = [row for row in rows if not row["peer"] and row["op"] != "model"]
+    marks = [" | ".join("yes" if sm in row["generations"] else "–" for sm in GENERATIONS) for row in mine]
+    lines = [
+        f"| variant | {' | '.join(f'sm_{sm}' for sm in GENERATIONS)} |",
+        "| --- |" + " --- |" * len(GENERATIONS),
+        *(f"| `{row['variant']}` | {each} |" for row, each in zip(mine, marks, strict=True)),
+    ]
+    return "\n".join(lines)
 
 
 def _where(gpus: Sequence[str]) -> str:
@@ -51,7 +67,7 @@ def _cases(variant: Variant) -> Sequence[Case]:
 
 
 def _row(variant: Variant, cases: Sequence[Case]) -> dict[str, Any]:
-    """Of the cases of `check`, on which GPU classes and in which types of activations some are served.
+    """Of the cases of `check`, on which GPU classes and generations and in which types of activations some are served.
 
     `library_only` says that no runner uses any case that the variant serves; `library_only_features` names the features
     that it serves and no runner uses.
@@ -66,6 +82,9 @@ def _row(variant: Variant, cases: Sequence[Case]) -> dict[str, Any]:
         "peer": variant.peer,
         "lossy": variant.lossy,
         "gpus": [gpu.gpu_class for gpu in serving],
+        "generations": [
+            sm for sm in GENERATIONS if any(variant.serves(case, generation(sm)) is None for case in cases)
+        ],
         "dtypes": [each for each in dtypes if each and serving and _serves_dtype(variant, each, cases, serving[0])],
         "build_seconds": variant.build_seconds,
         "library_only": all(library_only(case) for case in served),

@@ -1,4 +1,4 @@
-"""A call of a variant in CUDA C++: the first call checks and packs its arguments, later calls look them up."""
+"""A call that the CUDA driver launches: the first one checks and packs its arguments, later ones look them up."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -45,12 +45,13 @@ class Prepared:
     """A call with packed arguments, except for the outputs' addresses.
 
     `allocate` makes new outputs, `bind` packs launches that write into given ones. Neither holds a tensor of the call.
-    `holds` is an object that must live until the launch, such as a padded copy of an argument; such a call is not
-    cached.
+    `workspace` is the memory that the launches write to and read back. `holds` is an object that must live until the
+    launch, such as a padded copy of an argument; such a call is not cached.
     """
 
     allocate: Callable[[], Any]
     bind: Callable[[Any], Callable[[], object]]
+    workspace: object = None
     holds: object = None
     bound: Kept[Callable[[], object]] = field(default_factory=lambda: Kept(OUTPUTS_KEPT))
 
@@ -61,6 +62,8 @@ def layout(values: Iterable[Any]) -> tuple[Any, ...]:
     for each in values:
         if type(each) is Tensor:  # a tenth of the time that isinstance takes for None
             found.append((each.data_ptr(), each.shape, each.stride()))
+        elif type(each) is tuple:
+            found.append(layout(each))
         else:
             found.append(_other(each, layout))
     return tuple(found)
@@ -72,6 +75,8 @@ def size_and_strides(values: Iterable[Any]) -> tuple[Any, ...]:
     for each in values:
         if type(each) is Tensor:
             found.append((each.data_ptr(), each.numel(), each.stride()))
+        elif type(each) is tuple:
+            found.append(size_and_strides(each))
         else:
             found.append(_other(each, size_and_strides))
     return tuple(found)
@@ -83,6 +88,8 @@ def size(values: Iterable[Any]) -> tuple[Any, ...]:
     for each in values:
         if type(each) is Tensor:
             found.append((each.data_ptr(), each.numel()))
+        elif type(each) is tuple:
+            found.append(size(each))
         else:
             found.append(_other(each, size))
     return tuple(found)
@@ -94,6 +101,8 @@ def pointers(values: Iterable[Any]) -> tuple[Any, ...]:
     for each in values:
         if type(each) is Tensor:
             found.append(each.data_ptr())
+        elif type(each) is tuple:
+            found.append(pointers(each))
         else:
             found.append(_other(each, size if hasattr(each, "_fields") else pointers))
     return tuple(found)
@@ -108,6 +117,8 @@ def _identity(values: Iterable[Any]) -> tuple[Any, ...]:
     for each in values:
         if type(each) is Tensor:
             found.append((each.data_ptr() or each.device, each.shape, each.stride(), each.dtype))
+        elif type(each) is tuple:
+            found.append(_identity(each))
         else:
             found.append(_other(each, _identity))
     return tuple(found)
@@ -144,7 +155,7 @@ class CudaCall(ABC):
 
     def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
         device, stream = current_stream() if (gpu := _has_gpu()) else (-1, 0)
-        key = (device, stream, *named, *_identity((out, *arguments, *named.values())))
+        key = device, stream, tuple(named), _identity((out, *arguments, *named.values()))
         fresh = gpu and self.workspace and is_capturing()
         call = None if fresh else self._calls.get(key)
         if call is None:
@@ -166,7 +177,7 @@ class CudaCall(ABC):
         Its launch is kept by `open_layout` of every tensor and by the other arguments.
         """
         device, stream = current_stream()
-        key = (device, stream, *named, *self.open_layout((out, *arguments, *named.values())))
+        key = device, stream, tuple(named), self.open_layout((out, *arguments, *named.values()))
         fresh = self.workspace and is_capturing()
         launch = None if fresh else self._launches.get(key)
         if launch is None:

@@ -17,9 +17,9 @@ INVALID_CONTEXT = 201
 class Launch:
     """A kernel with its grid, stream and the bytes of its arguments. A call enqueues it; threads may share it.
 
-    `kernel` is what `nvrtc.load` returned, `stream` the raw handle of a CUDA stream. A tensor is passed as its
-    `data_ptr()`, a struct as a numpy scalar or 0-d array; an int takes 8 bytes, a float is a double. Nothing that the
-    pointers point to is kept alive.
+    `kernel` is what `nvrtc.load` returned, or the address of a CUfunction, `stream` the raw handle of a CUDA stream. A
+    tensor is passed as its `data_ptr()`, a struct as a numpy scalar or 0-d array; an int takes 8 bytes, a float is a
+    double. Nothing that the pointers point to is kept alive.
 
     With `pdl` the kernel may start before the stream's previous kernel has ended: see `kernels.cuda.pdl`. Works under
     CUDA-graph capture. A call raises RuntimeError with CUDA's code.
@@ -41,7 +41,8 @@ class Launch:
         held = [packed_argument(each) for each in arguments]
         pointers = (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held))
         launch = config((x, y, z), threads, shared_bytes, stream, pdl_attribute() if pdl else None)
-        function = ctypes.c_void_p.from_param(kernel.kernel.ptr)  # converted once, as byref does
+        address = kernel if isinstance(kernel, int) else kernel.kernel.ptr
+        function = ctypes.c_void_p.from_param(address)  # converted once, as byref does
         self._held = held  # the bytes that `pointers` points to
         self._launch = partial(driver().cuLaunchKernelEx, ctypes.byref(launch), function, ctypes.byref(pointers), None)
 
@@ -57,7 +58,7 @@ class Launch:
 def current_stream() -> tuple[int, int]:
     """The index of torch's current GPU and the raw handle of its current stream."""
     device = torch._C._cuda_getDevice()  # torch.cuda.current_device without its question whether CUDA is initialised
-    return device, raw_stream(device)
+    return device, torch._C._cuda_getCurrentRawStream(device)
 
 
 def raw_stream(device: int) -> int:

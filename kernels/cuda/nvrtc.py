@@ -1,4 +1,4 @@
-"""CUDA C++ compiled by NVRTC for sm_90a and loaded through CuPy; `kernels.cuda.launch` launches it."""
+"""CUDA C++ compiled by NVRTC, for sm_90a or another, and loaded through CuPy; `kernels.cuda.launch` launches it."""
 
 import hashlib
 import os
@@ -12,7 +12,13 @@ TILES = Path(__file__).parents[1] / "tiles"
 """The header layer that every CUDA source may include."""
 
 
-def load(source: Path, entry: str, defines: Mapping[str, Any] | None = None, shared_bytes: int = 0) -> Any:
+def load(
+    source: Path,
+    entry: str,
+    defines: Mapping[str, Any] | None = None,
+    shared_bytes: int = 0,
+    architecture: str = ARCHITECTURE,
+) -> Any:
     """The CuPy function `entry` of a CUDA source, compiled with these macros.
 
     The binary is cached, in the directory of `cache_directory`, by the compiler's version and the content of the source
@@ -22,7 +28,7 @@ def load(source: Path, entry: str, defines: Mapping[str, Any] | None = None, sha
     """
     import cupy
 
-    kernel = cupy.RawModule(path=str(_cubin(source, options(source, defines or {})))).get_function(entry)
+    kernel = cupy.RawModule(path=str(_cubin(source, options(source, defines or {}), architecture))).get_function(entry)
     if shared_bytes > kernel.max_dynamic_shared_size_bytes:  # the same module may have been loaded for more
         kernel.max_dynamic_shared_size_bytes = shared_bytes
     return kernel
@@ -39,15 +45,15 @@ def cache_directory() -> Path:
     return Path(os.environ.get("KERNELS_CACHE") or Path.home() / ".cache" / "kernel-workbench")
 
 
-def _cubin(source: Path, given: tuple[str, ...]) -> Path:
+def _cubin(source: Path, given: tuple[str, ...], architecture: str) -> Path:
     from cupy.cuda import nvrtc
 
     headers = sorted({*source.parent.glob("*.cuh"), *TILES.glob("*.cuh")})
     compiler = ".".join(map(str, nvrtc.getVersion()))
-    content = "\0".join((*(each.read_text() for each in (source, *headers)), compiler, ARCHITECTURE, *given))
+    content = "\0".join((*(each.read_text() for each in (source, *headers)), compiler, architecture, *given))
     path = cache_directory() / f"{source.stem}-{hashlib.sha256(content.encode()).hexdigest()[:32]}.cubin"
     if not path.exists():
-        binary = _compiled(source, given)
+        binary = _compiled(source, given, architecture)
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
         fresh.write_bytes(binary)
@@ -55,14 +61,14 @@ def _cubin(source: Path, given: tuple[str, ...]) -> Path:
     return path
 
 
-def _compiled(source: Path, given: Iterable[str]) -> bytes:
-    """NVRTC by itself: CuPy's own wrapper cannot name sm_90a, which wgmma and setmaxnreg need."""
+def _compiled(source: Path, given: Iterable[str], architecture: str) -> bytes:
+    """NVRTC by itself: CuPy's own wrapper cannot name sm_90a or sm_100a, which wgmma and setmaxnreg need."""
     from cupy.cuda import nvrtc
 
     includes = (f"-I{each}" for each in _cuda_includes())
     program = nvrtc.createProgram(source.read_text(), source.name, (), ())
     try:
-        nvrtc.compileProgram(program, (*given, *includes, f"-arch={ARCHITECTURE}"))
+        nvrtc.compileProgram(program, (*given, *includes, f"-arch={architecture}"))
         return nvrtc.getCUBIN(program)
     except nvrtc.NVRTCError as error:
         raise RuntimeError(f"{source.name} does not compile: {nvrtc.getProgramLog(program)}") from error

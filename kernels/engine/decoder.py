@@ -43,7 +43,7 @@ class Weights(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Shape:
+class LayerShape:
     """The sizes that a layer needs beside its weights; they are constants of its compilation."""
 
     heads: int
@@ -111,11 +111,11 @@ class Decoder:
         ]
 
 
-def _shape(config: Any, layer: Any, index: int) -> Shape:
+def _shape(config: Any, layer: Any, index: int) -> LayerShape:
     attention = layer.self_attn
     window = getattr(config, "sliding_window", None) if config.model_type == "mistral" else None
     window = getattr(attention, "sliding_window", window)
-    return Shape(
+    return LayerShape(
         heads=config.num_attention_heads,
         kv_heads=config.num_key_value_heads,
         head_dim=attention.head_dim,
@@ -243,7 +243,7 @@ def layer(
     where: Where,
     cache: tuple[Tensor, Tensor],
     w: Weights,
-    shape: Shape,
+    shape: LayerShape,
     linear: Linear,
     attention: Attention | None,
 ) -> tuple[Tensor, Tensor]:

@@ -12,8 +12,9 @@ from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.kernels_runner import KernelsRunner
 from kernels.engine.layer_ops import LayerOps, Traffic
 from kernels.engine.pass_timer import GraphTimer
-from kernels.hardware import GPUS, Gpu
-from kernels.measure.environment import environment_info, gpu_class_of
+from kernels.hardware import Gpu
+from kernels.measure.environment import environment_info
+from kernels.measure.gpu_entry import gpu_of
 from kernels.measure.timing import Rule
 from kernels.ops import Case, LinearCase, LmHeadCase
 from kernels.tune.autotune import Bench
@@ -51,16 +52,16 @@ def default_ops(model: decoder.Decoder, traffic: Traffic, weights: str = "") -> 
     """
     device = model.embedding.device
     gpu = gpu_of(device)
-    places, finder = LayerOps(model, traffic), _Finder(device, gpu)
+    layer_ops, finder = LayerOps(model, traffic), _Finder(device, gpu)
     options: dict[str, list[Option]] = {}
-    for case in places.cases():
+    for case in layer_ops.cases():
         own = [case, *_lowered(case, weights)]
         found = [option for option in map(finder.option, own) if option is not None]
         if found:
             options[case.key] = sorted(found, key=lambda option: option.ms)
     end = time.monotonic() + TUNING_SECONDS
     timer = GraphTimer(model, gpu, traffic) if device.type == "cuda" else None
-    chosen = search_plan(places, options, timer, lambda: time.monotonic() < end)
+    chosen = search_plan(layer_ops, options, timer, lambda: time.monotonic() < end)
     return Chosen(chosen.ops, [*finder.notes, *chosen.notes])
 
 
@@ -89,11 +90,6 @@ def _lowered(case: Case, weights: str) -> list[Case]:
     if not weights or not isinstance(case, LinearCase | LmHeadCase):
         return []
     return [case.model_copy(update={"weights": weights})]
-
-
-def gpu_of(device: torch.device) -> Gpu:
-    """The device as the registry describes it."""
-    return GPUS["cpu"] if device.type == "cpu" else GPUS[gpu_class_of(torch.cuda.get_device_name(device))]
 
 
 def quick_variants() -> frozenset[str]:

@@ -11,12 +11,17 @@ from kernels.engine.bucket_session import BucketSession
 from kernels.engine.compiled import CompiledRunner
 from kernels.engine.kernels_session import KernelsSession
 from kernels.engine.prompts import bucket
+from kernels.engine.rounding import Rounding, rounded_decoder, rounded_weights, with_folded_norms
 from kernels.engine.sessions import Session
 from kernels.hardware import GPUS
 
 
 class KernelsRunner(CompiledRunner):
-    """Takes no options. `parts` are the plan's; without them every op is torch's own.
+    """`parts` are the plan's; without them every op is torch's own. Options: `weights` and `rounding`.
+
+    With `weights` fp8 and a `rounding` (the fields of `Rounding`) the whole decoder is rounded first, its norms folded
+    into the matrices behind them; variants that hold fp8 then hold these very values. Without a `rounding` each such
+    variant rounds its own weight to nearest.
 
     A model that the compact decoder does not support is captured as transformers' own modules, with the variants that
     `kernels.engine.planned.install` has put into them.
@@ -37,7 +42,15 @@ class KernelsRunner(CompiledRunner):
     def _make_session(self, batch: int, prompt: int, capacity: int) -> Session:
         if decoder.refusal(self.model):
             return BucketSession(self.model, batch, prompt, capacity)
-        return KernelsSession(decoder.Decoder(self.model), self._parts, batch, max(capacity, bucket(prompt)))
+        return KernelsSession(self._compact(), self._parts, batch, max(capacity, bucket(prompt)))
+
+    def _compact(self) -> decoder.Decoder:
+        compact, weights = decoder.Decoder(self.model), self.options.get("weights")
+        rounding = Rounding.model_validate(self.options.get("rounding", {}))
+        if weights == "fp8" and rounding.method != "nearest":
+            compact = with_folded_norms(compact)
+            compact = rounded_decoder(compact, rounded_weights(self.model, compact, weights, rounding))
+        return compact
 
     def _compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return function

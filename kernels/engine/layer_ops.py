@@ -99,7 +99,7 @@ class LayerOps:
             forms.insert(0, tuple(dict.fromkeys(self._step(shape) for shape in shapes)))
         return forms
 
-    def _step(self, shape: decoder.Shape) -> Case:
+    def _step(self, shape: decoder.LayerShape) -> Case:
         return StepAttentionCase(
             batch=self.traffic.batch,
             heads=shape.heads,
@@ -110,7 +110,7 @@ class LayerOps:
             dtype=self._dtype,
         )
 
-    def _separate(self, shape: decoder.Shape, queries: int) -> Iterator[Case]:
+    def _separate(self, shape: decoder.LayerShape, queries: int) -> Iterator[Case]:
         length = self.traffic.longest if queries == 1 else queries
         yield RopeCase(
             batch=self.traffic.batch,

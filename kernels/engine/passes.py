@@ -70,7 +70,7 @@ class Pass:
         return decoder.Where(at, *(table.expand(state.batch, -1, -1) for table in tables))
 
     def _ends(self, x: Tensor, last: Tensor | None) -> Tensor:
-        """The rows [b, …] of the last tokens among x [b · queries, …]; `last` [1] is their index."""
+        """The rows [b, hidden] of the last tokens among x [b · queries, hidden]; `last` [1] is their index."""
         rows = x.view(self.state.batch, self.queries, -1)
         return (rows[:, -1] if last is None else rows.index_select(1, last)[:, 0]).contiguous()
 
@@ -94,7 +94,7 @@ class Pass:
         return run
 
     def _attention(
-        self, w: decoder.Weights, shape: decoder.Shape, keys: Tensor, values: Tensor
+        self, w: decoder.Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor
     ) -> Callable[[Tensor, decoder.Where | None], Tensor]:
         """qkv [m, (heads + 2 · kv_heads) · head_dim] ↦ o [m, heads · head_dim]; k and v go into the cache."""
         step = self._step(w, shape, keys, values)
@@ -113,10 +113,10 @@ class Pass:
         return run
 
     def _step(
-        self, w: decoder.Weights, shape: decoder.Shape, keys: Tensor, values: Tensor
+        self, w: decoder.Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor
     ) -> Callable[[Tensor, decoder.Where | None], Tensor] | None:
         """The planned variant that does a whole decode step of attention; None if the plan has none."""
-        if self.queries > 1 or w.q_norm is not None or not _usual_scale(shape):
+        if self.queries > 1 or w.q_norm is not None or not usual_scale(shape):
             return None
         case = StepAttentionCase(
             batch=self.state.batch,
@@ -134,7 +134,7 @@ class Pass:
         return lambda qkv, where: function(qkv, state.cos, state.sin, keys, values, state.position)
 
     def _rope(
-        self, w: decoder.Weights, shape: decoder.Shape, keys: Tensor, values: Tensor
+        self, w: decoder.Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor
     ) -> Callable[[Tensor, Tensor, Tensor, decoder.Where], Tensor]:
         """(q, k, v, where) ↦ rotated q. Writes the rotated k, and v, into the cache."""
         case = RopeCase(
@@ -168,7 +168,7 @@ class Pass:
         case = RmsNormCase(m=len(rows), n=rows.shape[1], dtype=self.dtype)
         return self.parts.part(case).function(rows, weight, eps=self._rows.eps).view(x.shape)
 
-    def _attend(self, shape: decoder.Shape, keys: Tensor, values: Tensor) -> Callable[[Tensor], Tensor]:
+    def _attend(self, shape: decoder.LayerShape, keys: Tensor, values: Tensor) -> Callable[[Tensor], Tensor]:
         """Rotated q ↦ o: over the prompt's own keys in the cache or, in a step, over all keys so far."""
         length = self.state.capacity if self.queries == 1 else self.queries
         case = AttentionCase(
@@ -183,7 +183,7 @@ class Pass:
             kv_dtype=self.dtype,
             window=shape.window_within(length),
         )
-        found = self.parts.planned(case) if _usual_scale(shape) else None
+        found = self.parts.planned(case) if usual_scale(shape) else None
         position = self.state.position
         if self.queries == 1:
             if found is None or not found.variant.device_lengths:
@@ -197,6 +197,6 @@ class Pass:
         return lambda q: function(q, k, v)
 
 
-def _usual_scale(shape: decoder.Shape) -> bool:
+def usual_scale(shape: decoder.LayerShape) -> bool:
     """Whether scores are scaled by 1 / √head_dim, as every variant does."""
     return abs(shape.scaling * shape.head_dim**0.5 - 1) < USUAL_SCALE_ERROR

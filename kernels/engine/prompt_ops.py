@@ -35,26 +35,26 @@ ONE_TILE = {"tokens": 1}
 """
 
 
-def prompt_ops(places: LayerOps, gpu: Gpu, exclude: Collection[str] = ()) -> list[PlannedOp]:
+def prompt_ops(layer_ops: LayerOps, gpu: Gpu, exclude: Collection[str] = ()) -> list[PlannedOp]:
     """The ops for the traffic's prompts, without the variants in `exclude`. Where no other variant serves, torch's own
     does.
     """
     usable = {each.name for each in registry.variants() if each.name not in exclude}
-    rows = places.traffic.batch * bucket(places.traffic.prompt)
+    rows = layer_ops.traffic.batch * bucket(layer_ops.traffic.prompt)
     few = gpu.sm == 90 and rows <= FEW and "small_gemm" in usable
     many = gpu.sm == 90 and rows >= LONG and "gemm_hopper" in usable
     fused = {"swiglu", "residual"} if few else {"swiglu"} if many else set()
-    cases = dict.fromkeys([*_layer(places, fused), *places.around()])
+    cases = dict.fromkeys([*_layer(layer_ops, fused), *layer_ops.around()])
     ops = [op for op in (_op(case, gpu, usable) for case in cases) if op is not None]
-    return [*(ops if few else map(_alone, ops)), *last_rows(places, gpu, exclude)]
+    return [*(ops if few else map(_alone, ops)), *last_rows(layer_ops, gpu, exclude)]
 
 
-def last_rows(places: LayerOps, gpu: Gpu, exclude: Collection[str] = ()) -> list[PlannedOp]:
+def last_rows(layer_ops: LayerOps, gpu: Gpu, exclude: Collection[str] = ()) -> list[PlannedOp]:
     """The products of each prompt's last token after the last attention, by streaming variants; [] if no variant
     serves. They are not dependent launches, which were never faster in the prompts measured.
     """
     variant = registry.variant("skinny")
-    linear = [case for case in places.arrangements(1)[0] if isinstance(case, LinearCase)]
+    linear = [case for case in layer_ops.arrangements(1)[0] if isinstance(case, LinearCase)]
     served = [case for case in linear[1:] if variant.name not in exclude and variant.serves(case, gpu) is None]
     return [PlannedOp(op=case.op, case=case.model_dump(), variant=variant.name) for case in served]
 
@@ -80,13 +80,13 @@ def _alone(op: PlannedOp) -> PlannedOp:
     return op.model_copy(update={"params": {**op.params, "pdl": False}})
 
 
-def _layer(places: LayerOps, fused: Collection[str]) -> Iterator[Case]:
+def _layer(layer_ops: LayerOps, fused: Collection[str]) -> Iterator[Case]:
     """The cases of one layer. Its products have no epilogues but those in `fused`."""
-    queries = bucket(places.traffic.prompt)
+    queries = bucket(layer_ops.traffic.prompt)
     allowed = {"none", "bias", *fused}
-    cases = next(cases for cases in places.arrangements(queries) if _epilogues(cases) <= allowed)
+    cases = next(cases for cases in layer_ops.arrangements(queries) if _epilogues(cases) <= allowed)
     yield from cases
-    yield from places.head_norms(queries)
+    yield from layer_ops.head_norms(queries)
 
 
 def _epilogues(cases: Iterable[Case]) -> set[str]:

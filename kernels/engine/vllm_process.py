@@ -1,25 +1,55 @@
 """vLLM's engine in a process of vLLM's own Python: reads requests from standard input, answers on standard output.
 
 `kernels.engine.vllm_runner` runs it as a file, since that Python may lack this library. Each line is one JSON document.
-The first request starts the engine: `{"model": DIRECTORY, "batch": N, "length": N, "memory": SHARE}`; the answer is its
-settings. Every other request is `{"prompts": [[id, …], …], "tokens": N}`. Its answer has `tokens` [batch][new] and two
-readings of the host's monotonic clock: `start_ns`, when the request was read, and `times_ns` [new], when a step's ids
-of all sequences were known. The process ends when its standard input closes.
+The first request starts the engine: `{"model": DIRECTORY, "dtype": NAME, "batch": N, "length": N, "memory": SHARE}`;
+the answer is its settings. Every other request is `{"prompts": [[id]], "tokens": N}`, with any number of prompts and
+ids. Its answer has `tokens` [batch][new] and two readings of the host's monotonic clock: `start_ns`, when the request
+was read, and `times_ns` [new], when a step's ids of all sequences were known. The process ends when its standard input
+closes.
 """
 
 import json
 import os
+import socket
 import sys
 import time
 from typing import Any, TextIO
+
+
+def has_network() -> bool:
+    """Whether this process may connect to itself. A confined stage may not, nor what it starts."""
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            socket.create_connection(server.getsockname(), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def join_alone() -> None:
+    """Makes vLLM's process groups without a network.
+
+    One GPU needs no communication, but vLLM rendezvouses with itself over TCP. torch's `fake` backend holds groups of
+    one process and opens no socket.
+    """
+    import torch.distributed
+    import torch.testing._internal.distributed.fake_pg  # registers the backend
+    import vllm.v1.executor.uniproc_executor as executor
+
+    torch.distributed.init_process_group("fake", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    real = torch.distributed.new_group
+    torch.distributed.new_group = lambda *given, **named: real(*given, **named | {"backend": "fake"})
+    executor.get_open_port = lambda: 0
 
 
 def start(request: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The engine, in this process, and the settings that it runs with."""
     import vllm
 
+    if alone := not has_network():
+        join_alone()
     arguments = {
-        "dtype": "bfloat16",
+        "dtype": request["dtype"],
         "max_model_len": request["length"],
         "max_num_seqs": request["batch"],
         "max_num_batched_tokens": max(16384, request["length"]),
@@ -36,6 +66,7 @@ def start(request: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     found = {
         "version": vllm.__version__,
         "engine": "in process",
+        "process_group": "fake, of one process" if alone else "nccl and gloo",
         "cudagraph_mode": str(config.compilation_config.cudagraph_mode),
         "async_scheduling": bool(config.scheduler_config.async_scheduling),
     }
@@ -78,7 +109,7 @@ def main(requests: TextIO, answers: TextIO) -> None:
             else:
                 answer = generate(engine, request, serial)
         except Exception as error:
-            answer = {"error": f"{type(error).__name__}: {str(error)[:500]}"}
+            answer = {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"}
         print(json.dumps(answer), file=answers, flush=True)
 
 

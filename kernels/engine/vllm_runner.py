@@ -12,12 +12,14 @@ import selectors
 import signal
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from kernels.engine.base import Generation, Runner, check_request
+from kernels.measure import nvml
 from kernels.ops.sampling import Samplings
 
 PYTHON_VARIABLE = "KERNELS_VLLM_PYTHON"
@@ -27,13 +29,29 @@ MEMORY_SHARE = 0.35
 """Share of the GPU's memory for vLLM's weights and KV cache; the other runners need the rest."""
 LOG_TAIL = 600
 """Characters of vLLM's log that an error quotes."""
+QUIET = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1", "VLLM_HOST_IP": "127.0.0.1"}
+"""Variables that keep vLLM from looking for a network."""
+
+
+def environment() -> dict[str, str]:
+    """This process's variables, less those that would lead another Python to this one's packages."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return kept | QUIET | _visible(os.environ.get("CUDA_VISIBLE_DEVICES", ""), nvml.number)
+
+
+def _visible(named: str, number_of: Callable[[], int | None]) -> dict[str, str]:
+    """The variables that show vLLM the first GPU of those `named` by UUID: vLLM takes numbers only."""
+    if not any(each.strip().startswith("GPU-") for each in named.split(",")) or (number := number_of()) is None:
+        return {}
+    return {"CUDA_VISIBLE_DEVICES": str(number), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 class VllmRunner(Runner):
     """vLLM's engine in process: CUDA graphs, FlashAttention, asynchronous scheduling, stepped by a loop.
 
     A request's clock starts in vLLM's process, so the transfer to it is not counted. Greedy only. It gives no logits:
-    it is judged by its ids. `options["memory"]` is its share of the GPU's memory.
+    it is judged by its ids. `options["memory"]` is its share of the GPU's memory, `options["start_seconds"]` how long
+    it may take to start.
     """
 
     name = "vllm"
@@ -60,10 +78,11 @@ class VllmRunner(Runner):
                 stderr=log,
                 text=True,
                 start_new_session=True,
+                env=environment(),
             )
-        memory = self.options.get("memory", MEMORY_SHARE)
-        request = {"model": str(model), "batch": batch, "length": prompt + tokens, "memory": memory}
-        self.settings = self._ask(request, START_SECONDS)
+        memory, dtype = self.options.get("memory", MEMORY_SHARE), str(self.model.dtype).removeprefix("torch.")
+        request = {"model": str(model), "dtype": dtype, "batch": batch, "length": prompt + tokens, "memory": memory}
+        self.settings = self._ask(request, self.options.get("start_seconds", START_SECONDS))
         ids = torch.randint(self.model.config.vocab_size, (batch, prompt), generator=torch.Generator().manual_seed(1))
         for _ in range(3):
             self.generate(ids, tokens)
@@ -98,7 +117,7 @@ class VllmRunner(Runner):
             line = ""
         if not line:
             self._stop()
-            log = (Path(self._directory.name) / "log").read_text(errors="replace")[-LOG_TAIL:]
+            log = " ".join((Path(self._directory.name) / "log").read_text(errors="replace").split())[-LOG_TAIL:]
             raise RuntimeError(f"vLLM gave no answer within {seconds:g} s; its log ends: {log}")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:

@@ -175,10 +175,10 @@ class Kernels(_Kernels):
 
 @register
 class KernelsFp8(_Kernels):
-    """The same, with variants that round weights to fp8 as candidates."""
+    """The same, with variants that hold fp8 weights as candidates; they are rounded as the megakernel's are."""
 
     name = "kernels_fp8"
     summary = "the kernels plan with weights in fp8 where that is faster"
     lossy = True
-    options = {"weights": "fp8"}
-    build_seconds = 20.0
+    options = {"weights": "fp8", "rounding": {"method": "gptq"}}
+    build_seconds = 30.0

@@ -135,7 +135,7 @@ def rope(
 
 
 def rope_append(given: AppendArguments, warps: int = 4, pdl: bool = False) -> torch.Tensor:
-    """q rotated; writes the rotated k, and v, into the caches at position[b], position[b] + 1, … of each sequence b.
+    """q rotated; writes the rotated k, and v, into the caches from position[b] on in each sequence b.
 
     position, int64 or int32, is read on the device. Slots outside the cache or on an invalid page are not written.
     Raises ValueError that names the argument.

@@ -1,6 +1,6 @@
 """A call of hopper.cu: its macros, its arguments checked and packed, tensor maps encoded. Needs CUDA to run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,10 +45,9 @@ BLOCK = 128
 class HopperLinear(CudaCall):
     """f(x, w, bias=None, residual=None, eps=1e-6) for the case, compiled. Raises ValueError that names a param."""
 
-    open_layout = staticmethod(size_and_strides)
-
     def __init__(self, case: LinearCase, params: dict[str, Any]) -> None:
         super().__init__()
+        self.open_layout = _with_contiguous_scales if case.scales in ("tensor", "row") else size_and_strides
         self.case, self.tile = case, tile_of(case, params)
         source = PING_PONG if self.tile.ping_pong else SOURCE
         self.kernel = nvrtc.load(source, "gemm", constants(case, self.tile), self.tile.shared_bytes)
@@ -146,6 +145,14 @@ class HopperLinear(CudaCall):
         if bias is not None and (bias.data_ptr() % 4 or bias.stride(0) != 1):
             bias = bias.clone(memory_format=torch.contiguous_format)
         return bias, residual
+
+
+def _with_contiguous_scales(values: Iterable[Any]) -> tuple[Any, ...]:
+    """`size_and_strides` of out, x, w and what follows, where x and w are pairs whose scales are contiguous: their
+    sizes follow from x and w.
+    """
+    out, (x, x_scales), (w, w_scales), *rest = values
+    return size_and_strides((out, x, w, x_scales.data_ptr(), w_scales.data_ptr(), *rest))
 
 
 def constants(case: LinearCase, tile: Tile) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from kernels.check_args import check_served
 from kernels.gemm.hopper_plan import C_TYPES, INTERLEAVED, interleaved, space
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
+from kernels.quant.formats import FLOAT_SCALES
 from kernels.registry import Refusal, Variant, register
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class GemmHopperFp8(Variant):
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:
             return Refusal(f"device is {gpu.name}: this variant is built for sm_90a only")
-        if case.weights != "fp8" or case.scales is None:
+        if case.weights != "fp8" or case.scales not in FLOAT_SCALES:
             return Refusal(f"weights is {case.weights}, scales {case.scales}: this variant takes x and w in e4m3")
         if case.dtype not in C_TYPES:
             return Refusal(f"dtype is {case.dtype}: this variant writes bf16 or fp16")

@@ -1,21 +1,21 @@
-// The next token of each row of x, without logits in memory. Every block keeps its candidates; a second kernel merges
-// them. A candidate has 64 bits: in the upper half the logit as an integer of the same order, in the lower half the
-// complement of its token. So the largest candidate has the largest logit and, of equal logits, the smallest token. NaN
-// is the lowest.
+// The next token of each row of x, without logits in memory. Every block finds its candidates; then they are merged. A
+// candidate has 64 bits: in the upper half the logit as an integer of the same order, in the lower half the complement
+// of its token. So the largest candidate has the largest logit and, of equal logits, the smallest token. NaN is the
+// lowest.
 //
 //   TOP = 0   argmax: a block's candidate for each row
 //   TOP = 64  sampling: a block's 64 best, sorted; the merged 64 are cut to top_k, then to top_p, and one is drawn
+//
+// With argmax, or with one row of x, the last block to end merges the candidates. Several rows of sorted lists would
+// take one block too long: a second kernel merges them, a block for each row.
 #include "lm_head_candidates.cuh"
 
-// Writes the candidates [m][gridDim.x][kTop] to y. A given position is increased by `moves`. This is safe because its
-// readers ran before this kernel or begin after the next one.
-extern "C" __global__ void __launch_bounds__(kBlock, 1)
-    lm_head_candidates(const __grid_constant__ Params p, long long* position, const long long* moves) {
-  extern __shared__ __align__(128) char memory[];
-  const SharedLayout at(memory, p);
-  const Share share(p);
+#define ONE_LAUNCH (!TOP || SINGLE)
+
+// Writes the block's candidates to y [m][gridDim.x][kTop].
+__device__ __forceinline__ void find_candidates(const Params& p, const SharedLayout& at, const Share& share,
+                                                u64 (*lists)[64]) {
   __shared__ u64 best[16];
-  __shared__ u64 room[WARPS][64];
   if (threadIdx.x < 16) best[threadIdx.x] = 0;
   product(p, at, share, [&](const Output& out, float value, float) {
     if (out.n() >= p.n) return;
@@ -23,7 +23,6 @@ extern "C" __global__ void __launch_bounds__(kBlock, 1)
     if (mine > *(volatile u64*)&best[out.m]) atomicMax(&best[out.m], mine);
   });
   __syncthreads();
-  if (position && blockIdx.x == 0 && threadIdx.x == 0) *position += *moves;
   u64* out = (u64*)p.y;
   if (!TOP) {
     if (threadIdx.x < p.m) out[threadIdx.x * gridDim.x + blockIdx.x] = best[threadIdx.x];
@@ -32,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(kBlock, 1)
   if (threadIdx.x >= kThreads) return;
   for (int m = threadIdx.x / 32; m < p.m; m += WARPS) {
     List list;
-    best_of_row(list, Logits(p, at, share, m), room[threadIdx.x / 32]);
+    best_of_row(list, Logits(p, at, share, m), lists[threadIdx.x / 32]);
 #pragma unroll
     for (int e = 0; e < kPairs; e++) out[(m * gridDim.x + blockIdx.x) * kTop + threadIdx.x % 32 + 32 * e] = list[e];
   }
@@ -97,47 +96,56 @@ __device__ __forceinline__ int drawn(const List& list, const Settings& how, int 
   return token_of(key_of(best) ? best : first);
 }
 
-// Token feedback, the inputs of the next step: the embedding of each token [m][words], and the host's copy of the
-// tokens.
+// Token feedback, the inputs of the next step: the position, the embedding of each token [m][words], and the tokens in
+// the host's memory.
 struct Feedback {
   const uint4* embedding;  // [vocab][words], or null
   uint4* stream;
-  long long* seen;  // [rows][m] in the host's memory, by position; or null
-  const long long* position;
+  long long* seen;      // [rows][m] in the host's memory, by position; or null
+  long long* position;  // or null; `moves` is added to it
+  const long long* moves;
   int words, rows;
+  // One thread calls it before the tokens are written. Readers of the old position ran before this kernel, those of the
+  // new one begin after it.
+  __device__ __forceinline__ void move_position() const {
+    if (position) *position += *moves;
+  }
+  __device__ __forceinline__ void write_token(long long* ids, int m, int of, int token) const {
+    ids[m] = token;
+    if (seen && *position < rows) *(volatile long long*)&seen[*position * of + m] = token;
+  }
+  // All of `threads` threads copy the embedding; for id -1 that of token 0.
+  __device__ __forceinline__ void write_embedding(int m, int token, int threads) const {
+    if (!embedding) return;
+    const uint4* from = embedding + (long long)max(token, 0) * words;
+    for (int i = threadIdx.x; i < words; i += threads) stream[(long long)m * words + i] = from[i];
+  }
 };
 static_assert(sizeof(Feedback) == FEEDBACK_BYTES, "lm_head_call.FEEDBACK");
 
-// Merges the candidates of all blocks, one block for each row. ids: [m] int64. For id -1 the embedding is token 0's.
-extern "C" __global__ void __launch_bounds__(kJoiners * 32)
-    lm_head_join(const u64* candidates, long long* ids, int blocks, const Settings how, const Feedback feedback) {
-  __shared__ u64 lists[kJoiners][64];
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, m = blockIdx.x;
-  griddepcontrol_wait();
-  const u64* mine = candidates + (long long)m * blocks * kTop;
-  List list = {0, 0};
-  if (TOP) {
+// Merges the sorted lists of all blocks for one row. All threads call it; warp 0 gets the result.
+__device__ __forceinline__ void join_blocks(List& list, const u64* found, int blocks, u64 (*lists)[64]) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  list[0] = list[1] = 0;
 #pragma unroll 1
-    for (int first = warp; first < blocks; first += kJoiners * kAtOnce) {
-      List others[kAtOnce];
+  for (int first = warp; warp < kJoiners && first < blocks; first += kJoiners * kAtOnce) {
+    List others[kAtOnce];
 #pragma unroll
-      for (int i = 0; i < kAtOnce; i++)
+    for (int i = 0; i < kAtOnce; i++)
 #pragma unroll
-        for (int e = 0; e < kPairs; e++) {
-          const int block = first + i * kJoiners;
-          others[i][e] = block < blocks ? mine[block * kTop + lane + 32 * e] : 0;
-        }
+      for (int e = 0; e < kPairs; e++) {
+        const int block = first + i * kJoiners;
+        others[i][e] = block < blocks ? __ldcg(&found[block * kTop + lane + 32 * e]) : 0;
+      }
 #pragma unroll
-      for (int i = 0; i < kAtOnce; i++) join(list, others[i]);
-    }
-  } else {
-    for (int block = threadIdx.x; block < blocks; block += kJoiners * 32) list[0] = larger(list[0], mine[block]);
-    sort(list);
+    for (int i = 0; i < kAtOnce; i++) join(list, others[i]);
   }
 #pragma unroll 1
   for (int half = kJoiners / 2; half; half /= 2) {
-    lists[warp][lane] = list[0];
-    lists[warp][lane + 32] = list[1];
+    if (warp < 2 * half) {
+      lists[warp][lane] = list[0];
+      lists[warp][lane + 32] = list[1];
+    }
     __syncthreads();
     if (warp < half) {
       const List other = {lists[warp + half][lane], lists[warp + half][lane + 32]};
@@ -145,17 +153,91 @@ extern "C" __global__ void __launch_bounds__(kJoiners * 32)
     }
     __syncthreads();
   }
-  if (warp == 0) {
-    const int token = TOP ? drawn(list, how, m) : token_of(list[0]);
-    if (lane == 0) {
-      ids[m] = token;
-      lists[0][0] = max(token, 0);
-      if (feedback.seen && *feedback.position < feedback.rows)
-        *(volatile long long*)&feedback.seen[*feedback.position * gridDim.x + m] = token;
+}
+
+#if ONE_LAUNCH
+
+// Whether this block is the last one of the grid to call it. It then sees what every block wrote before. `arrivals` is
+// 0 before the first call and after the last. CUDA C++ Programming Guide, *Memory Fence Functions*.
+__device__ __forceinline__ bool is_last_block(int* arrivals) {
+  __threadfence();
+  __syncthreads();
+  const bool last = threadIdx.x == 0 && atomicAdd(arrivals, 1) == (int)gridDim.x - 1;
+  if (last) *arrivals = 0;
+  if (!__syncthreads_or(last)) return false;
+  __threadfence();
+  return true;
+}
+
+// The largest candidate of each row; a warp examines a row.
+__device__ __forceinline__ void largest_of_rows(u32* tokens, const u64* found, int rows) {
+  for (int m = threadIdx.x / 32; m < rows; m += kBlock / 32) {
+    u64 best = 0;
+    for (int block = threadIdx.x % 32; block < gridDim.x; block += 32)
+      best = larger(best, __ldcg(&found[m * gridDim.x + block]));
+#pragma unroll
+    for (int o = 16; o; o /= 2) best = larger(best, __shfl_xor_sync(~0u, best, o));
+    if (threadIdx.x % 32 == 0) tokens[m] = token_of(best);
+  }
+}
+
+// ids: [m] int64.
+extern "C" __global__ void __launch_bounds__(kBlock, 1)
+    lm_head(const __grid_constant__ Params p, long long* ids, int* arrivals, const Settings how,
+            const Feedback feedback) {
+  extern __shared__ __align__(128) char memory[];
+  const SharedLayout at(memory, p);
+  const Share share(p);
+  __shared__ u64 lists[WARPS][64];
+  find_candidates(p, at, share, lists);
+  if (!is_last_block(arrivals)) return;
+  if (threadIdx.x == 0) feedback.move_position();
+  u32* tokens = at.shared->largest;  // of [16]; the product no longer needs it
+  if (TOP) {
+    List list;
+    join_blocks(list, (const u64*)p.y, gridDim.x, lists);
+    if (threadIdx.x < 32) {
+      const int token = drawn(list, how, 0);
+      if (threadIdx.x == 0) tokens[0] = token;
+    }
+  } else {
+    largest_of_rows(tokens, (const u64*)p.y, p.m);
+  }
+  __syncthreads();
+  if (threadIdx.x < p.m) feedback.write_token(ids, threadIdx.x, p.m, tokens[threadIdx.x]);
+#pragma unroll 1
+  for (int m = 0; m < p.m; m++) feedback.write_embedding(m, tokens[m], kBlock);
+}
+
+#else
+
+extern "C" __global__ void __launch_bounds__(kBlock, 1)
+    lm_head_candidates(const __grid_constant__ Params p, const Feedback feedback) {
+  extern __shared__ __align__(128) char memory[];
+  const SharedLayout at(memory, p);
+  const Share share(p);
+  __shared__ u64 lists[WARPS][64];
+  find_candidates(p, at, share, lists);
+  if (blockIdx.x == 0 && threadIdx.x == 0) feedback.move_position();
+}
+
+// Merges the candidates of all blocks, one block for each row. ids: [m] int64.
+extern "C" __global__ void __launch_bounds__(kJoiners * 32)
+    lm_head_join(const u64* candidates, long long* ids, int blocks, const Settings how, const Feedback feedback) {
+  __shared__ u64 lists[kJoiners][64];
+  const int m = blockIdx.x;
+  griddepcontrol_wait();
+  List list;
+  join_blocks(list, candidates + (long long)m * blocks * kTop, blocks, lists);
+  if (threadIdx.x < 32) {
+    const int token = drawn(list, how, m);
+    if (threadIdx.x == 0) {
+      feedback.write_token(ids, m, gridDim.x, token);
+      lists[0][0] = (u32)token;
     }
   }
-  if (!feedback.embedding) return;
   __syncthreads();
-  for (int i = threadIdx.x; i < feedback.words; i += kJoiners * 32)
-    feedback.stream[(long long)m * feedback.words + i] = feedback.embedding[lists[0][0] * feedback.words + i];
+  feedback.write_embedding(m, (int)lists[0][0], kJoiners * 32);
 }
+
+#endif

@@ -117,7 +117,7 @@ class LmHeadSkinnyFp8(_Lossy):
     """e4m3 weights with a scale per row."""
 
     name = "lm_head_skinny_fp8"
-    summary = "streamed LM head, fp8 weights, absmax scales"
+    summary = "streamed LM head, fp8 weights, a power of two per row"
     weights = "fp8"
 
 

@@ -1,5 +1,5 @@
-"""A call of the LM head: the streamed product finds candidates in each block, and a small kernel merges them. Needs
-CUDA to run.
+"""A call of the LM head: the blocks of the streamed product find candidates, and the last block to end merges them.
+Lists of several rows are merged by a second kernel. Needs CUDA to run.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from kernels.check_args import check_out, check_presence, check_tensor
+from kernels.cuda.arrivals import Arrivals
 from kernels.cuda.call import CudaCall, Prepared, Workspace, nothing, pointers
 from kernels.cuda.launch import Launch
 from kernels.cuda.occupancy import SHARED_MOST
@@ -31,7 +32,7 @@ CANDIDATES = 64
 JOIN_THREADS = 512
 
 FEEDBACK = np.dtype(
-    [(name, np.uint64) for name in ("embedding", "stream", "seen", "position")]
+    [(name, np.uint64) for name in ("embedding", "stream", "seen", "position", "moves")]
     + [(name, np.int32) for name in ("words", "rows")],
     align=True,
 )
@@ -83,6 +84,8 @@ class LmHead(CudaCall):
         possible = config.kind != "nvfp4" and config.m == 1 and not config.keep
         self.counters = SchedulerCounters() if dynamic and possible else None
         self.top = CANDIDATES if case.sampling == "top_k_p" else 0
+        self.one_launch = not self.top or config.m == 1
+        self.arrivals = Arrivals(1)
 
     def __call__(self, *arguments: Any, feedback: TokenFeedback | None = None, out: Any = None, **named: Any) -> Tensor:
         if feedback is None:
@@ -110,30 +113,32 @@ class LmHead(CudaCall):
         if self.counters is not None:
             optional["counters"] = self.counters.of(w)
         params = parameters(config, at_once, self.pdl, stream=w[0], x=x, y=found, n=case.vocab, **optional)
-        candidates = Launch(
-            kernel(SOURCE, "lm_head_candidates", compiled, SHARED_MOST - CANDIDATES_BYTES),
-            (blocks,),
-            config.threads,
-            (params, *((feedback.position.data_ptr(), feedback.moves.data_ptr()) if feedback else (0, 0))),
-            cuda_stream,
-            config.shared_bytes(at_once, self.pdl),
-            self.pdl,
-        )
-        join = kernel(SOURCE, "lm_head_join", compiled, 0)
         settings = packed_settings(given.settings, min(given.top_k, case.vocab))
-        rest = np.int32(blocks), settings, packed_feedback(feedback)
+        next_step = packed_feedback(feedback)
+
+        def launch(entry: str, *arguments: Any) -> Launch:
+            loaded = kernel(SOURCE, entry, compiled, SHARED_MOST - CANDIDATES_BYTES)
+            size = config.shared_bytes(at_once, self.pdl)
+            return Launch(loaded, (blocks,), config.threads, (params, *arguments), cuda_stream, size, self.pdl)
+
+        if self.one_launch:
+            arrivals = self.arrivals.take("x", x.device).data_ptr()
+            rest = arrivals, settings, next_step
+            return Prepared(allocate, lambda ids: launch("lm_head", ids.data_ptr(), *rest), workspace=found)
+        candidates = launch("lm_head_candidates", next_step)
+        join = kernel(SOURCE, "lm_head_join", compiled, 0)
 
         def bind(ids: Tensor) -> Callable[[], None]:
-            arguments = (found.data_ptr(), ids.data_ptr(), *rest)
+            arguments = (found.data_ptr(), ids.data_ptr(), np.int32(blocks), settings, next_step)
             second = Launch(join, (case.m,), JOIN_THREADS, arguments, cuda_stream, pdl=True)
 
-            def launch() -> None:
+            def both() -> None:
                 candidates()
                 second()
 
-            return launch
+            return both
 
-        return Prepared(allocate, bind)
+        return Prepared(allocate, bind, workspace=found)
 
     def _check(self, given: LmHeadArguments) -> None:
         case = self.case
@@ -164,7 +169,7 @@ def packed_feedback(feedback: TokenFeedback | None) -> Any:
     found = np.zeros((), FEEDBACK)
     if feedback is None:
         return found
-    found["position"] = feedback.position.data_ptr()
+    found["position"], found["moves"] = feedback.position.data_ptr(), feedback.moves.data_ptr()
     if feedback.seen is not None:
         found["seen"], found["rows"] = feedback.seen.data_ptr(), len(feedback.seen)
     if feedback.embedding is not None and feedback.stream is not None:

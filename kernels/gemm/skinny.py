@@ -123,7 +123,7 @@ class SkinnyFp8(_Lossy):
     """e4m3 weights with a scale per row."""
 
     name = "skinny_fp8"
-    summary = "streamed product for up to 16 rows, fp8 weights, absmax scales"
+    summary = "streamed product for up to 16 rows, fp8 weights, a power of two per row"
     weights = "fp8"
 
 

@@ -119,16 +119,16 @@ struct Step<kNvfp4> {
   }
 };
 
-// The same for a single row of x and two steps at once; the second step begins `apart` bytes after the first. The eight
-// columns of a product keep the eight blocks of 16 separate: column 4s + 2b + h has an input only in the lanes that
-// hold block b of half h of step s (has_input). So scales multiply sums instead of weights: 4 FFMA and 4 selections
-// replace 32 HMUL2.
+// The same for a single row of x and two steps at once; the second step begins `step_bytes` bytes after the first. The
+// eight columns of a product keep the eight blocks of 16 separate: column 4s + 2b + h has an input only in the lanes
+// that hold block b of half h of step s (has_input). So scales multiply sums instead of weights: 4 FFMA and 4
+// selections replace 32 HMUL2.
 struct ScaledSums {
   static __device__ __forceinline__ bool has_input(int half) {
     return threadIdx.x % 32 / 4 % 4 == threadIdx.x % 4 / 2 * 2 + half;
   }
   template <int STEPS>
-  static __device__ __forceinline__ void run(Sums (&sums)[ROW_TILES], const char* w, int apart,
+  static __device__ __forceinline__ void run(Sums (&sums)[ROW_TILES], const char* w, int step_bytes,
                                              const char* const (&x)[kInputs]) {
     const int lane = threadIdx.x % 32;
     const bool second = STEPS == 2 && lane % 4 >= 2, mine = STEPS == 2 || lane < 16;
@@ -138,7 +138,7 @@ struct ScaledSums {
     float product[STEPS][4] = {};
 #pragma unroll
     for (int step = 0; step < STEPS; step++) {
-      const uint4 f = fragment(w + step * apart);
+      const uint4 f = fragment(w + step * step_bytes);
       const u32 words[4] = {f.x, f.y, f.z, f.w};
 #pragma unroll
       for (int i = 0; i < 4; i++) {
@@ -148,7 +148,7 @@ struct ScaledSums {
               : mma_sync<Operand>(product[step], a, in[i / 2].x, in[i / 2].y);
       }
     }
-    const u32 scales = *(const u32*)(w + (second ? apart : 0) + 512 + lane / 4 * 8 + lane % 2 * 4);
+    const u32 scales = *(const u32*)(w + (second ? step_bytes : 0) + 512 + lane / 4 * 8 + lane % 2 * 4);
     const float2 first = unpack<f16>(e4m3x2_to_f16x2(scales)), last = unpack<f16>(e4m3x2_to_f16x2(scales >> 16));
     const float by[4] = {first.x, last.x, first.y, last.y};
 #pragma unroll

@@ -107,8 +107,8 @@ class SmallTileConfig:
     @cached_property
     def alias(self) -> bool:
         """Whether the sums reuse the ring's memory; the ring is then longer, but this costs a barrier."""
-        apart = (DYNAMIC_MOST - self.sums_bytes) // self.stage_bytes
-        return self.splits > 1 and apart < self.panels and (apart - 1) * self.stage_bytes < FLYING_KB * 1000
+        stages = (DYNAMIC_MOST - self.sums_bytes) // self.stage_bytes  # beside sums with memory of their own
+        return self.splits > 1 and stages < self.panels and (stages - 1) * self.stage_bytes < FLYING_KB * 1000
 
     @cached_property
     def stages(self) -> int:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.gemm.hopper_fp8 import rounded
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
+from kernels.quant.formats import FLOAT_SCALES
 from kernels.registry import Refusal, Variant, register
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class TorchScaled(Variant):
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm < 89:
             return Refusal(f"device is {gpu.name}: fp8 products need compute capability 8.9")
-        if case.weights != "fp8" or case.scales is None or case.dtype != "bf16":
+        if case.weights != "fp8" or case.scales not in FLOAT_SCALES or case.dtype != "bf16":
             return Refusal(f"weights is {case.weights}, scales {case.scales}, dtype {case.dtype}: x and w in e4m3 only")
         if case.k % 16 or case.n % 16 or (case.scales == "block" and case.k % 512):
             return Refusal(f"n is {case.n} and k {case.k}: multiples of 16, and of 512 for k with block scales")

@@ -3,11 +3,14 @@
 Imports torch only when needed.
 """
 
+import itertools
 import os
 import platform
 import statistics
 import subprocess
 import threading
+import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
@@ -15,8 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from kernels.hardware import GPUS, Gpu
-from kernels.measure import other_programs
+from kernels.hardware import Gpu, class_of
+from kernels.measure import nvml, other_programs
+from kernels.measure.gpu_entry import gpu_of
 
 if TYPE_CHECKING:
     import torch
@@ -31,12 +35,6 @@ _THROTTLES = {
 """NVML's clocks-event reasons that mean slower than requested."""
 _SAMPLES_PER_SIGHT = 5
 """Other programs are looked for at every fifth sample, since listing processes takes longer than reading clocks."""
-
-
-def gpu_class_of(name: str) -> str:
-    """The class of a GPU by its name, `NVIDIA H200` → `h200`; its lower-case name when it is not a known one."""
-    lower = name.lower()
-    return next((known for known in GPUS if known != "cpu" and known in lower), lower)
 
 
 def environment_info(index: int = 0, device: str | None = None) -> dict[str, Any]:
@@ -57,12 +55,11 @@ def environment_info(index: int = 0, device: str | None = None) -> dict[str, Any
 
 
 def current_device() -> "tuple[torch.device, Gpu, dict[str, Any]]":
-    """The current device: torch's device, the datasheet's GPU, and the environment's facts."""
+    """The current device: torch's device, its GPU entry, and the environment's facts."""
     import torch
 
-    facts = environment_info()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return device, GPUS.get(facts["gpu_class"], GPUS["cpu"]), facts
+    return device, gpu_of(device), environment_info()
 
 
 def _gpu_facts(index: int) -> dict[str, Any]:
@@ -71,7 +68,7 @@ def _gpu_facts(index: int) -> dict[str, Any]:
     properties = torch.cuda.get_device_properties(index)
     return {
         "device": properties.name,
-        "gpu_class": gpu_class_of(properties.name),
+        "gpu_class": class_of(properties.name),
         "gpu_uuid": f"GPU-{properties.uuid}",
         "driver": _driver(),
         "memory_gib": round(properties.total_memory / 2**30, 2),
@@ -107,9 +104,9 @@ def _boot_id() -> str:
 
 @cache
 def _driver() -> str:
-    nvml = _nvml()
-    if nvml is not None:
-        return str(nvml.nvmlSystemGetDriverVersion())
+    library = nvml.library()
+    if library is not None:
+        return str(library.nvmlSystemGetDriverVersion())
     return _output(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]).partition("\n")[0]
 
 
@@ -153,18 +150,6 @@ def _versions(on_gpu: bool) -> dict[str, str]:
     return found
 
 
-@cache
-def _nvml() -> Any:
-    """NVIDIA's management library, started, or None where it is missing."""
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-    except Exception:  # not installed, or no driver
-        return None
-    return pynvml
-
-
 class Telemetry:
     """Samples clocks, power and temperature in the background while a `with` block runs.
 
@@ -197,7 +182,7 @@ class Telemetry:
         while True:
             if len(self._samples) % _SAMPLES_PER_SIGHT == 0 and (sight := self._look()) is not None:
                 self._sights.append(sight)
-            self._samples.append(self._sample())
+            self._samples.append({"at": time.monotonic(), **self._sample()})
             if self._stop.wait(self._interval):
                 return
 
@@ -214,6 +199,7 @@ class Telemetry:
             "sm_mhz_min": min(clocks, default=None),
             "sm_mhz_max": max(clocks, default=None),
             "power_w_median": statistics.median(power) if power else None,
+            **power_record([(each["at"], each["watts"]) for each in list(self._samples) if "watts" in each]),
             "temperature_c_max": max(heat, default=None),
             "throttle_reasons": [text for bit, text in _THROTTLES.items() if reasons & bit],
             "others_cpu_share": self._others.share() if self._others else None,
@@ -221,6 +207,22 @@ class Telemetry:
 
     def _values(self, name: str) -> list[float]:
         return [sample[name] for sample in list(self._samples) if name in sample]
+
+
+def power_record(readings: Sequence[tuple[float, float]]) -> dict[str, float | None]:
+    """The mean of readings (seconds, watts) weighted by time, by the trapezoidal rule, and the longest gap in seconds.
+
+    Both are None of fewer than two readings.
+    """
+    pairs = list(itertools.pairwise(readings))
+    whole = readings[-1][0] - readings[0][0] if pairs else 0.0
+    if not whole:
+        return {"power_w_mean": None, "power_gap_s": None}
+    joules = sum((later - earlier) * (first + second) / 2 for (earlier, first), (later, second) in pairs)
+    return {
+        "power_w_mean": joules / whole,
+        "power_gap_s": max(later - earlier for (earlier, _), (later, _) in pairs),
+    }
 
 
 class _OtherPrograms:
@@ -256,33 +258,26 @@ def _cpu_sample() -> dict[str, float]:
     return {"mhz": round(frequency.current, 1)} if frequency and frequency.current else {}
 
 
-def _gpu_handle(index: int) -> Any:
-    import torch
-
-    nvml = _nvml()
-    return nvml and nvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(index).uuid}")
-
-
 def _gpu_watcher(index: int) -> Any:
-    nvml, handle = _nvml(), _gpu_handle(index)
-    return other_programs.watcher(nvml, handle) if handle else lambda: None
+    handle = nvml.handle(index)
+    return other_programs.watcher(nvml.library(), handle) if handle else lambda: None
 
 
 def _gpu_sampler(index: int) -> Any:
-    nvml, handle = _nvml(), _gpu_handle(index)
+    library, handle = nvml.library(), nvml.handle(index)
     if not handle:
         return lambda: {}
 
     def sample() -> dict[str, float]:
         return {
-            "mhz": float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
-            "watts": nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
-            "celsius": float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
-            "throttle": float(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
+            "mhz": float(library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_SM)),
+            "watts": library.nvmlDeviceGetPowerUsage(handle) / 1000,
+            "celsius": float(library.nvmlDeviceGetTemperature(handle, library.NVML_TEMPERATURE_GPU)),
+            "throttle": float(library.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
         }
 
     try:
         sample()
-    except nvml.NVMLError:  # a virtual machine may hide some of it
+    except library.NVMLError:  # a virtual machine may hide some of it
         return lambda: {}
     return sample

@@ -1,6 +1,8 @@
-"""The median of samples with its 95 % interval. Imports without torch."""
+"""The median of samples, or another percentile, with its 95 % interval. Imports without torch."""
 
+import math
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import cache
 
 
@@ -29,3 +31,33 @@ def _outside(n: int) -> int:
             return max(0, below - 1)
         probability *= (n - below) / (below + 1)
     return 0
+
+
+def percentile_interval(samples: Sequence[float], p: float) -> tuple[float, float, float]:
+    """sorted[floor(n·p)] for `p` such as 50 or 99, and its 95 % interval from order statistics of independent samples.
+
+    The interval's ends are the samples between which the number of samples below the true percentile, a binomial with
+    n and p, lies in 95 of 100 cases. Where too few samples lie beyond the percentile, the end is the last of them.
+    Raises ValueError when there is no sample or `p` is not in [0, 100).
+    """
+    if not samples or not 0 <= p < 100:
+        raise ValueError(f"percentile {p} of {len(samples)} samples does not exist")
+    ordered, n = sorted(samples), len(samples)
+    low, high = _ranks(n, p)
+    return ordered[math.floor(n * Fraction(str(p)) / 100)], ordered[low], ordered[high]
+
+
+@cache
+def _ranks(n: int, p: float) -> tuple[int, int]:
+    """The ranks, from 0, of the ends: P(below <= low) and P(below > high) are at most 2.5 %, with `below` binomial."""
+    q, low, high, cumulative = p / 100, 0, n - 1, 0.0
+    found_high = False
+    for below in range(n + 1):
+        log = math.lgamma(n + 1) - math.lgamma(below + 1) - math.lgamma(n - below + 1)
+        log += (below * math.log(q) if below else 0.0) + ((n - below) * math.log1p(-q))
+        cumulative += math.exp(log) if q else float(below == 0)
+        if cumulative <= 0.025:
+            low = below
+        if cumulative >= 0.975 and not found_high:
+            high, found_high = min(below, n - 1), True
+    return low, high

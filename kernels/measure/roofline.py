@@ -10,6 +10,8 @@ UNKNOWN_CHIP_MARGIN = 10.0
 """A CPU has no datasheet here: a rate above this many times its measured ceilings is rejected."""
 
 
+CACHED_BYTES = 256e6
+"""Weights of a smaller model may stay in a GPU's cache from token to token: the memory's bandwidth bounds no time."""
 LARGEST_SHARE = 1.05
 """A floor may be this share of the time that it bounds, and a part this share of the whole: more is a mistake of one of
 the two measurements, and neither is then used as an argument."""
@@ -38,6 +40,14 @@ def exceeds_peak(case: BaseCase, ms: float, gpu: Gpu, ceilings: Mapping[str, obj
     if tbps and moved > tbps:
         return f"Impossible: {moved:.2f} TB/s with a cold cache, while the memory can never exceed {tbps:.2f}."
     return None
+
+
+def peak_floor_ms(case: BaseCase, gpu: Gpu) -> float:
+    """The least ms that the chip can take for the case, by the bounds of `exceeds_peak`; 0 where nothing is known."""
+    tflops, tbps = _bounds(case, gpu, None)
+    return max(
+        case.unavoidable_flops / tflops / 1e9 if tflops else 0.0, case.unavoidable_bytes / tbps / 1e9 if tbps else 0.0
+    )
 
 
 def _bounds(case: BaseCase, gpu: Gpu, ceilings: Mapping[str, object] | None) -> tuple[float, float]:

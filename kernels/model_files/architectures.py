@@ -73,7 +73,7 @@ def mappings() -> dict[str, dict[str, str | tuple[str, ...]]]:
 
 
 def _collect(node: ast.stmt, found: dict[str, dict[str, str | tuple[str, ...]]]) -> None:
-    """Adds `NAME = OrderedDict([(…, …)])`, its `**{…}` form and `NAME.update({…})`."""
+    """Adds `NAME = OrderedDict([(key, value)])`, its `**{key: value}` form and `NAME.update({key: value})`."""
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
         name, value = node.targets[0].id, node.value
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):

@@ -42,6 +42,8 @@ def _check_index(files: Mapping[str, Path], shards: list[str], tensors: dict[str
         raise ModelRefused(INDEX, "weight_map", "the field must map tensor names to file names")
     for name, shard in weight_map.items():
         field = f"weight_map.{name[:200]}"
+        if shard not in files and (shard.startswith("/") or ".." in shard.split("/")):
+            raise ModelRefused(INDEX, field, f"the path {shard[:200]!r} climbs out of the model's folder")
         if shard not in files:
             raise ModelRefused(INDEX, field, f"the file {shard[:200]!r} is not there")
         if name not in tensors:

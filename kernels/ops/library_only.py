@@ -19,9 +19,7 @@ LIBRARY_ONLY: dict[str, Callable[[BaseCase], bool]] = {
         or (isinstance(case, RmsNormCase) and case.quantise is not None)
     ),
     "sampled LM heads": lambda case: isinstance(case, LmHeadCase) and case.sampling != "argmax",
-    "paged KV caches": lambda case: isinstance(case, AttentionCase | RopeCase) and case.paged,
     "fp8 KV caches": lambda case: isinstance(case, AttentionCase) and case.kv_dtype == "fp8",
-    "caches of unequal lengths": lambda case: isinstance(case, AttentionCase) and case.kv_lengths is not None,
     "packed prompts": lambda case: isinstance(case, AttentionCase) and case.lengths is not None,
     "attention without causality": lambda case: isinstance(case, AttentionCase) and not case.causal,
     "soft caps": lambda case: isinstance(case, AttentionCase) and case.softcap is not None,

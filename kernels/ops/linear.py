@@ -29,7 +29,8 @@ class LinearCase(BaseCase):
 
     `rmsnorm_scale`, alone or before a bias or swiglu, divides the product by the root mean square of its row of x.
     With `scales` (and fp8 weights) x and w are e4m3, each a pair (values, scales) in a layout of
-    `kernels.quant.scaled`.
+    `kernels.quant.scaled`. With `block32` (and fp8 weights) both are MXFP8, with `block16` (and nvfp4 weights) NVFP4,
+    each an `Operand` of `kernels.quant.block_scaled`.
     """
 
     part = "products"
@@ -76,7 +77,7 @@ class LinearCase(BaseCase):
     @property
     def least_bytes(self) -> float:
         activation = BYTES[self.dtype]
-        x = BYTES["fp8"] if self.scales else activation
+        x = BYTES[self.weights] if self.scales else activation
         extra = self.n if self.adds_bias else self.m * self.n if self.epilogue == "residual" else 0
         return (
             self.m * self.k * x
@@ -113,9 +114,13 @@ class LinearCase(BaseCase):
         return self.k
 
     def passed(self, arguments: Arguments) -> Arguments:
-        from kernels.quant import scaled
+        from kernels.quant import block_scaled, scaled
 
-        return arguments | {"x": scaled.of_x(arguments["x"], self.scales)} if self.scales else arguments
+        if self.scales is None:
+            return arguments
+        block = block_scaled.named(self.scales)
+        x = arguments["x"]
+        return arguments | {"x": block_scaled.operand(x, block) if block else scaled.of_x(x, self.scales)}
 
     def comparable(self, outputs: Outputs) -> Outputs:
         return (multiplied_out(*outputs),) if self.epilogue == "quantise" and len(outputs) == 2 else outputs

@@ -11,7 +11,7 @@ class ModelCase(BaseCase):
     """A whole model generating `tokens` from `prompt` tokens. `model` is a catalogue name or a digest.
 
     FLOPs and bytes depend on the configuration, so the case carries them: `parameters` that multiply a token, and
-    `bytes_per_token` that a decode step must read.
+    `bytes_per_token` that a decode step must read. Where several `gpus` share them, rooflines are of one GPU's part.
     """
 
     part = "the whole model"
@@ -24,14 +24,21 @@ class ModelCase(BaseCase):
     tokens: int = Field(ge=1)
     parameters: int = 0
     bytes_per_token: float = 0
+    gpus: int | None = Field(default=None, ge=2)
+    """None: one."""
 
     @property
     def flops(self) -> float:
-        return 2.0 * self.parameters * self.batch * (self.prompt + self.tokens - 1)
+        return 2.0 * self.parameters * self.batch * (self.prompt + self.tokens - 1) / (self.gpus or 1)
 
     @property
     def least_bytes(self) -> float:
-        return self.bytes_per_token * self.tokens
+        return self.step_bytes * self.tokens
+
+    @property
+    def step_bytes(self) -> float:
+        """Bytes that each GPU must read for a token."""
+        return self.bytes_per_token / (self.gpus or 1)
 
     @property
     def matrix_precision(self) -> str:

@@ -12,7 +12,7 @@ PAGE_SIZE = 16
 def slots(
     position: "torch.Tensor", q_len: int, page_table: "torch.Tensor | None", page_size: int
 ) -> "tuple[torch.Tensor, torch.Tensor]":
-    """Two int64 index tensors [batch, q_len]: cache[first, second] are the slots position[b] + 0, 1, ….
+    """Two int64 index tensors [batch, q_len]: cache[first, second] are the slots from position[b] on.
 
     Contiguous: sequence and token. Paged (page_table [batch, max_pages] int32): page and token within the page.
     """

@@ -108,7 +108,7 @@ def rope(q: "torch.Tensor", k: "torch.Tensor", cos: "torch.Tensor", sin: "torch.
 
 
 def rotate_half(x: "torch.Tensor") -> "torch.Tensor":
-    """[…, head_dim] with its halves exchanged and the new first half negated: the factor of the sine."""
+    """x [any, head_dim] with its halves exchanged and the new first half negated: the factor of the sine."""
     import torch
 
     first, second = x.chunk(2, dim=-1)

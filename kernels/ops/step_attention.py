@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from kernels.ops.base import BYTES, Arguments, BaseCase, DType, Outputs
-from kernels.ops.paged_kv import slots
+from kernels.ops.paged_kv import PAGE_SIZE, shuffled_pages, slots
 from kernels.ops.rope import angles, rotate_half
 
 if TYPE_CHECKING:
@@ -20,8 +20,9 @@ SPARE_SLOTS = 40
 class StepAttentionCase(BaseCase):
     """Rotation, append to the cache and attention of one decode step.
 
-    qkv is [batch, (heads + 2 · kv_heads) · head_dim], the caches [batch, capacity, kv_heads, head_dim]. `kv_len` is the
-    number of keys that a query sees, its own included; `window` bounds it.
+    qkv is [batch, (heads + 2 · kv_heads) · head_dim], the caches [batch, capacity, kv_heads, head_dim], or with `paged`
+    [pages, page_size, kv_heads, head_dim] of `page_size` tokens (None: 16). `kv_len` is the number of keys that a query
+    sees, its own included; `window` bounds it.
     """
 
     part = "attention"
@@ -34,7 +35,9 @@ class StepAttentionCase(BaseCase):
     head_dim: int = Field(gt=0)
     kv_len: int = Field(gt=0)
     window: int | None = None
+    paged: bool = False
     dtype: DType = "bf16"
+    page_size: int | None = Field(default=None, gt=0)
 
     @property
     def seen(self) -> int:
@@ -54,16 +57,21 @@ class StepAttentionCase(BaseCase):
         """Each sequence ends at its own slot, the first at kv_len − 1."""
         import torch
 
-        capacity = self.kv_len + SPARE_SLOTS
+        capacity, shape, table = self.kv_len + SPARE_SLOTS, (self.batch, self.kv_len + SPARE_SLOTS), {}
+        if self.paged:
+            page_size = self.page_size or PAGE_SIZE
+            each = -(-capacity // page_size)
+            page_table, pages = shuffled_pages(self.batch, each, make.generator)
+            capacity, shape, table = each * page_size, (pages, page_size), {"page_table": page_table}
         qkv = make.normal(self.batch, (self.heads + 2 * self.kv_heads) * self.head_dim, scale=scale)
         both = angles(torch.arange(capacity, device=make.device, dtype=torch.float32), self.head_dim)
         caches = {
-            name: make.normal(self.batch, capacity, self.kv_heads, self.head_dim, scale=size)
+            name: make.normal(*shape, self.kv_heads, self.head_dim, scale=size)
             for name, size in (("k_cache", 1.0), ("v_cache", scale))
         }
         position = (self.kv_len - 1 - 3 * torch.arange(self.batch, device=make.device)).clamp_min(0)
         tables = {"cos": both.cos().to(make.dtype), "sin": both.sin().to(make.dtype)}
-        return {"qkv": qkv} | tables | caches | {"position": position}
+        return {"qkv": qkv} | tables | caches | {"position": position} | table
 
     def reference(self, arguments: Arguments) -> Outputs:
         """(o, k, v) with the new slots of the caches [batch, 1, kv_heads, head_dim]."""
@@ -77,7 +85,8 @@ class StepAttentionCase(BaseCase):
         return max(self.head_dim, self.kv_len)
 
     def written_slots(self, arguments: Arguments) -> "tuple[Tensor, Tensor]":
-        return slots(arguments["position"].expand(self.batch), 1, None, arguments["k_cache"].shape[1])
+        tokens = arguments["k_cache"].shape[1]
+        return slots(arguments["position"].expand(self.batch), 1, arguments.get("page_table"), tokens)
 
 
 def step_attention(
@@ -88,8 +97,12 @@ def step_attention(
     k_cache: "Tensor",
     v_cache: "Tensor",
     position: "Tensor",
+    page_table: "Tensor | None" = None,
 ) -> "Tensor":
-    """o [batch, heads · head_dim]; writes the rotated k, and v, into slot position[b] of the caches."""
+    """o [batch, heads · head_dim]; writes the rotated k, and v, into slot position[b] of the caches.
+
+    Paged caches take page_table [batch, max_pages] int32.
+    """
     import torch
 
     heads, kv_heads, head_dim = case.heads, case.kv_heads, case.head_dim
@@ -97,9 +110,11 @@ def step_attention(
     cosine, sine = (table[position][:, None] for table in (cos, sin))
     q, k = (each * cosine + rotate_half(each) * sine for each in (q, k))
     at = position.expand(case.batch)
-    rows = torch.arange(case.batch, device=qkv.device)
-    k_cache[rows, at] = k.to(k_cache.dtype)
-    v_cache[rows, at] = v
+    first, second = slots(at, 1, page_table, k_cache.shape[1])
+    k_cache[first, second] = k[:, None].to(k_cache.dtype)
+    v_cache[first, second] = v[:, None]
+    if page_table is not None:
+        k_cache, v_cache = (each[page_table.long()].flatten(1, 2) for each in (k_cache, v_cache))
     wide = torch.promote_types(qkv.dtype, torch.float32)
     grouped = q.view(case.batch, kv_heads, heads // kv_heads, head_dim).to(wide)
     scores = torch.einsum("bhgd,blhd->bhgl", grouped, k_cache.to(wide)) * head_dim**-0.5

@@ -1,7 +1,8 @@
-"""Weights with absmax scales: the largest value of what shares a scale becomes the largest code. Imports torch.
+"""The weights of single products in fp8, nvfp4 and int4. Imports torch.
 
-fp8 has a float32 scale per row, nvfp4 an e4m3 scale per 16 values, int4 a scale per group of 128. The quantisers of
-`power_of_two.py` round the same codes with other scales.
+fp8 has a power of two per row, as in `power_of_two.py`: values that a whole model was rounded to, by GPTQ say, are
+rounded to themselves. The scales of nvfp4 (e4m3, per 16 values) and int4 (per group of 128) are absmax: the largest
+value of what shares a scale becomes the largest code.
 """
 
 from dataclasses import dataclass
@@ -9,7 +10,8 @@ from dataclasses import dataclass
 import torch
 
 from kernels.dtypes import DTYPES
-from kernels.quant import e2m1, scaled
+from kernels.quant import e2m1
+from kernels.quant.power_of_two import fp8_power_of_two
 
 NVFP4_BLOCK = 16
 INT4_GROUP = 128
@@ -33,18 +35,13 @@ class Quantised:
 def quantised(weight: torch.Tensor, weights: str, dtype: str, zero: bool = False) -> Quantised:
     """The weight [rows, k] as fp8, nvfp4 or int4 (beside activations of `dtype`). Raises ValueError for others."""
     if weights == "fp8":
-        return fp8_absmax(weight)
+        held = fp8_power_of_two(weight)
+        return Quantised(held.codes.view(torch.float8_e4m3fn), held.row_scales)
     if weights == "nvfp4":
         return nvfp4_absmax(weight)
     if weights == "int4":
         return int4_absmax(weight, DTYPES[dtype], zero)
     raise ValueError(f"weights is {weights}: fp8, nvfp4 and int4 are known")
-
-
-def fp8_absmax(weight: torch.Tensor) -> Quantised:
-    """e4m3 with the largest value of each row at 448."""
-    codes, scales = scaled.of_w(weight, "row")
-    return Quantised(codes, scales.squeeze(1))
 
 
 def nvfp4_absmax(weight: torch.Tensor) -> Quantised:

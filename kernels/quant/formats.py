@@ -2,8 +2,15 @@
 
 from typing import Literal
 
-Scales = Literal["tensor", "row", "block"]
-"""The values that share one scale: the whole tensor, a row, or a block."""
+Scales = Literal["tensor", "row", "block", "block32", "block16"]
+"""The values that share one scale: the whole tensor, a row, or a block.
+
+`block` is 128 values of a row of x, 128 × 128 of w. `block32` is 32 values of a row (MXFP8: powers of two), `block16`
+16 of a row (NVFP4: e4m3, and one float32 scale for the tensor).
+"""
+
+FLOAT_SCALES: tuple[Scales | None, ...] = ("tensor", "row", "block")
+"""Scales in float32, of e4m3 values."""
 
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 """The magnitudes of a 4-bit number by its lower three bits; the fourth is the sign."""

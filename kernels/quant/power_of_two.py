@@ -38,6 +38,11 @@ class Quantised:
         blocks = None if self.block_scales is None else self.block_scales[chosen]
         return Quantised(self.codes[chosen], self.row_scales[chosen], blocks)
 
+    def columns(self, first: int, count: int) -> "Quantised":
+        """Columns [first, first + count), multiples of 16, of the matrix."""
+        blocks = None if self.block_scales is None else self.block_scales[:, first // BLOCK : (first + count) // BLOCK]
+        return Quantised(self.codes[:, first : first + count], self.row_scales, blocks)
+
     def values(self) -> Tensor:
         """The matrix they stand for, bf16 [rows, columns], without any rounding."""
         out = torch.empty(self.codes.shape, dtype=torch.bfloat16, device=self.codes.device)

@@ -1,1 +1,1 @@
-"""The CUDA C++ layer that the Hopper kernels stand on (`*.cuh`), and the tensor maps that their copies need."""
+"""The CUDA C++ layer that the Hopper and Blackwell kernels stand on (`*.cuh`), and the tensor maps of their copies."""

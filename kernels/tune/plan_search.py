@@ -56,24 +56,26 @@ class Chosen:
     notes: list[str] = field(default_factory=list)
 
 
-def search_plan(places: "LayerOps", options: Options, timer: PassTimer | None, goes_on: Callable[[], bool]) -> Chosen:
+def search_plan(
+    layer_ops: "LayerOps", options: Options, timer: PassTimer | None, goes_on: Callable[[], bool]
+) -> Chosen:
     """The best ops for every pass of the model. Without a timer, or if `goes_on` is false, separate times decide."""
     chosen = Chosen()
-    for queries, _ in places.traffic.phases:
-        _search_pass(places, queries, options, timer, goes_on, chosen)
+    for queries, _ in layer_ops.traffic.phases:
+        _search_pass(layer_ops, queries, options, timer, goes_on, chosen)
     return chosen
 
 
 def _search_pass(
-    places: "LayerOps",
+    layer_ops: "LayerOps",
     queries: int,
     options: Options,
     timer: PassTimer | None,
     goes_on: Callable[[], bool],
     chosen: Chosen,
 ) -> None:
-    around = [_best(options, case) for case in places.around()]
-    ranked = sorted(places.arrangements(queries), key=lambda cases: _sum(options, cases))
+    around = [_best(options, case) for case in layer_ops.around()]
+    ranked = sorted(layer_ops.arrangements(queries), key=lambda cases: _sum(options, cases))
     plans = [_merged(around, [_best(options, case) for case in cases]) for cases in ranked[:ARRANGEMENTS]]
     fixed = list(chosen.ops)
     plan = plans[0]

@@ -3,13 +3,14 @@
 import ctypes
 import importlib.metadata
 import re
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kernels.cuda import nvrtc
-from tests.kernels.machine_code import recorded
+from tests.kernels.machine_code import dumped, recorded
 
 PACKAGES = ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime")
 
@@ -39,15 +40,41 @@ def _nvrtc() -> ctypes.CDLL:
 
 def compile_log(source: Path, constants: Mapping[str, Any]) -> str:
     """The log of compiling a source with these macros. Raises RuntimeError with the errors."""
-    given = [
-        *nvrtc.options(source, constants), f"--gpu-architecture={nvrtc.ARCHITECTURE}", "--ptxas-options=-v",
-        f"-I{_file(PACKAGES[1], 'cuda_bf16.h').parent}",
-    ]  # fmt: skip
+    given = _options(source, constants, nvrtc.ARCHITECTURE)
+    return recorded(source.name, _content(source, given), lambda: _compiled(source, given), "cubin")
+
+
+def _content(source: Path, given: list[str]) -> bytes:
+    """Everything that decides a build."""
     headers = sorted((*source.parent.glob("*.cuh"), *nvrtc.TILES.glob("*.cuh")))
     version = importlib.metadata.version(PACKAGES[0])
     macros = (option for option in given if not option.startswith("-I"))
-    content = "\0".join((*(path.read_text() for path in (source, *headers)), version, *macros))
-    return recorded(source.name, content.encode(), lambda: _compiled(source, given), "cubin")
+    return "\0".join((*(path.read_text() for path in (source, *headers)), version, *macros)).encode()
+
+
+def cubin(source: Path, constants: Mapping[str, Any], architecture: str, headers: Path) -> tuple[str, bytes]:
+    """The log of compiling a source with these macros, and the binary. Headers in `headers` take the place of the tile
+    layer's. Raises RuntimeError with the errors.
+    """
+    return _compiled(source, [f"-I{headers}", *_options(source, constants, architecture)])
+
+
+def sass(source: Path, constants: Mapping[str, Any], architecture: str) -> tuple[str, str]:
+    """The log of compiling a source with these macros, and its machine code. Raises RuntimeError with the errors."""
+    given = _options(source, constants, architecture)
+    log, binary = built = _compiled(source, given)
+    recorded(source.name, _content(source, given), lambda: built, "cubin")
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as held:
+        held.write(binary)
+        held.flush()
+        return log, dumped("--dump-sass", Path(held.name))
+
+
+def _options(source: Path, constants: Mapping[str, Any], architecture: str) -> list[str]:
+    return [
+        *nvrtc.options(source, constants), f"--gpu-architecture={architecture}", "--ptxas-options=-v",
+        f"-I{_file(PACKAGES[1], 'cuda_bf16.h').parent}",
+    ]  # fmt: skip
 
 
 def _compiled(source: Path, given: list[str]) -> tuple[str, bytes]:

@@ -64,16 +64,17 @@ def _ptx(text: str) -> Iterator[str]:
     yield "\n".join(line.strip() for line in text.splitlines() if line.strip())
 
 
-def _sass(cubin: Path) -> Iterator[str]:
+def dumped(what: str, cubin: Path) -> str:
+    """What `cuobjdump` of Triton's wheel prints of a cubin: `--dump-sass` or `--dump-resource-usage`."""
     import triton
 
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    return subprocess.run([tool, what, cubin], capture_output=True, text=True, check=True).stdout
 
-    def dumped(what: str) -> str:
-        return subprocess.run([tool, what, cubin], capture_output=True, text=True, check=True).stdout
 
-    taken = dict(re.findall(r"Function (\w+):\n(.*)", dumped("--dump-resource-usage")))
-    for part in dumped("--dump-sass").split("Function : ")[1:]:
+def _sass(cubin: Path) -> Iterator[str]:
+    taken = dict(re.findall(r"Function (\w+):\n(.*)", dumped("--dump-resource-usage", cubin)))
+    for part in dumped("--dump-sass", cubin).split("Function : ")[1:]:
         name = part.split(None, 1)[0]
         yield taken[name] + "\n" + "\n".join(re.findall(r"/\*[0-9a-f]{4,}\*/.*|/\* 0x[0-9a-f]{16} \*/", part))
 
@@ -116,7 +117,7 @@ def _tests() -> list[str]:
 class _OnlyCompiling:
     """A pytest plugin that leaves out the tests of those files that compile nothing."""
 
-    CALLS = re.compile(r"\b(compile_log|assembled|stack_bytes)\(")
+    CALLS = re.compile(r"\b(compile_log|sass|assembled|stack_bytes)\(")
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = [item for item in items if self.CALLS.search(inspect.getsource(item.function))]

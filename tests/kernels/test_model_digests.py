@@ -12,7 +12,9 @@ from kernels.model_files import catalogue
 from kernels.model_files.digests import changes_outputs, content_digest, model_digest, plan_digest
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
-PLANS = sorted(RESULTS.rglob("*.plan.json"))
+PLANS = sorted(
+    each for each in RESULTS.rglob("*.plan.json") if each.name != "voice-agent.plan.json"
+)  # trained, not of the catalogue
 CONFIG: dict[str, Any] = {"model_type": "llama", "hidden_size": 8}
 FILES = [("config.json", "ab"), ("model.safetensors", "cd"), ("tokenizer.json", "ef"), ("README.md", "01")]
 

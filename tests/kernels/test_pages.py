@@ -9,7 +9,7 @@ from kernels import registry
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "kernels").glob("*.md"))
-LAYERS = {"tiles"}
+LAYERS = {"new-generation", "tiles"}
 """Pages of what is no variant, and has no figures of its own."""
 
 

@@ -1,4 +1,4 @@
-"""Compiles Triton kernels for sm_90 on a machine that needs no GPU; reads what the binary takes."""
+"""Compiles Triton kernels on a machine that needs no GPU, for sm_90 by default; reads what a binary takes."""
 
 import re
 import subprocess
@@ -9,9 +9,6 @@ from typing import Any
 
 from tests.kernels.machine_code import recorded
 
-TARGET = ("cuda", 90, 32)
-"""Back end, compute capability and warp size of a Hopper GPU."""
-
 Types = str | tuple["Types", ...]
 
 
@@ -20,11 +17,20 @@ def stack_bytes(kernel: Any, types: dict[str, Types], constants: dict[str, Any],
 
     Raises RuntimeError when the binary cannot be read.
     """
-    return _stack(assembled(kernel, types, constants, warps, stages)["cubin"])
+    return stack_of(assembled(kernel, types, constants, warps, stages)["cubin"])
 
 
 def assembled(kernel: Any, types: dict[str, Types], constants: dict[str, Any], warps: int, stages: int) -> Any:
-    """The compiled kernel's `ptx` and `cubin`.
+    """The `ptx` and `cubin` of the kernel compiled for Hopper. Arguments as those of `compiled`."""
+    found = compiled(kernel, types, constants, warps, stages)
+    recorded(kernel.__name__, found.asm["ptx"].encode(), lambda: ("", found.asm["ptx"].encode()), "ptx")
+    return found.asm
+
+
+def compiled(
+    kernel: Any, types: dict[str, Types], constants: dict[str, Any], warps: int, stages: int, sm: int = 90
+) -> Any:
+    """The kernel compiled for GPUs of compute capability `sm` / 10.
 
     `types` by argument, such as `*bf16`, `i32` or `fp32`; a tuple of them for a tuple. Pointers are taken as aligned to
     16 bytes and integers whose type ends in `:16` as divisible by 16.
@@ -45,9 +51,7 @@ def assembled(kernel: Any, types: dict[str, Types], constants: dict[str, Any], w
             if kind.startswith("*") or kind.endswith(":16")
         },
     )
-    compiled = triton.compile(source, target=GPUTarget(*TARGET), options={"num_warps": warps, "num_stages": stages})
-    recorded(kernel.__name__, compiled.asm["ptx"].encode(), lambda: ("", compiled.asm["ptx"].encode()), "ptx")
-    return compiled.asm
+    return triton.compile(source, target=GPUTarget("cuda", sm, 32), options={"num_warps": warps, "num_stages": stages})
 
 
 def _plain(types: Types) -> Types:
@@ -63,7 +67,8 @@ def _leaves(types: Types, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[in
             yield from _leaves(each, (*path, place))
 
 
-def _stack(cubin: bytes) -> int:
+def stack_of(cubin: bytes) -> int:
+    """Bytes of stack a thread of the binary takes. Raises RuntimeError when it cannot be read."""
     import triton
 
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"

@@ -25,11 +25,19 @@ SMALL = StepAttentionCase(batch=2, heads=4, kv_heads=2, head_dim=16, kv_len=9, d
 
 
 @pytest.mark.parametrize(
-    ("head_dim", "group", "splits", "chunk", "element"),
-    [(64, 4, 8, 32, "bf16"), (128, 6, 8, 128, "bf16"), (128, 8, 1, 128, "f16"), (256, 8, 4, 64, "bf16")],
+    ("head_dim", "group", "splits", "chunk", "element", "page"),
+    [
+        (64, 4, 8, 32, "bf16", 0),
+        (128, 6, 8, 128, "bf16", 16),
+        (128, 8, 1, 128, "f16", 0),
+        (256, 8, 4, 64, "bf16", 0),
+        (64, 4, 1, 320, "bf16", 16),
+    ],
 )
-def test_it_compiles_without_spills(head_dim: int, group: int, splits: int, chunk: int, element: str) -> None:
-    sizes = {"HEAD_DIM": head_dim, "GROUP": group, "SPLITS": splits, "CHUNK": chunk}
+def test_it_compiles_without_spills(
+    head_dim: int, group: int, splits: int, chunk: int, element: str, page: int
+) -> None:
+    sizes = {"HEAD_DIM": head_dim, "GROUP": group, "SPLITS": splits, "CHUNK": chunk, "PAGE_SIZE": page}
     constants = sizes | {"PARTS": 2, "ELEMENT": element}
     used = resources(compile_log(step_hopper.SOURCE, constants | step_hopper.sizes(constants)))
     assert (used.spill_stores, used.spill_loads, used.stack) == (0, 0, 0)

@@ -35,6 +35,7 @@ def attended(
         "PARTS": parts,
         "SPLITS": splits,
         "CHUNK": CHUNK,
+        "PAGE_SIZE": step_hopper.page_size_of(case),
     }
     kernel = library(
         step_hopper.SOURCE, ENTRY, macros | step_hopper.sizes(macros) | {"ELEMENT": step_hopper.ELEMENTS[case.dtype]}
@@ -48,6 +49,10 @@ def attended(
         call[field] = given[name].data_ptr()
     call["out"], call["position_step"], call["capacity"] = o.data_ptr(), 1, capacity or given["k_cache"].shape[1]
     call["window"], call["scale"] = case.window or 0, case.head_dim**-0.5
+    if case.paged:
+        table, pages, size_of_page = given["page_table"], *given["k_cache"].shape[:2]
+        call["tables"], call["table_step"], call["pages"] = table.data_ptr(), table.stride(0), pages
+        call["capacity"] = table.shape[1] * size_of_page
     ran = kernel.run(call.ctypes.data_as(ctypes.c_void_p), case.kv_heads * parts, case.batch, ctypes.c_long(size))
     assert ran == 0, "all threads wait for each other"
     return o
@@ -60,6 +65,8 @@ def attended(
         (StepAttentionCase(batch=1, heads=6, kv_heads=1, head_dim=128, kv_len=77, dtype="fp16"), 2, 3),
         (StepAttentionCase(batch=1, heads=4, kv_heads=4, head_dim=64, kv_len=60, window=16), 2, 1),
         (StepAttentionCase(batch=1, heads=2, kv_heads=1, head_dim=64, kv_len=1), 4, 1),
+        (StepAttentionCase(batch=3, heads=8, kv_heads=2, head_dim=64, kv_len=90, paged=True), 2, 2),
+        (StepAttentionCase(batch=1, heads=4, kv_heads=2, head_dim=64, kv_len=40, paged=True, page_size=8), 4, 1),
     ],
 )
 def test_it_is_right(case: StepAttentionCase, splits: int, parts: int) -> None:
@@ -70,12 +77,10 @@ def test_it_is_right(case: StepAttentionCase, splits: int, parts: int) -> None:
     o = attended(case, given, splits, parts)
     limit = 2 * (own[0].double() - truth[0]).abs().max() + torch.finfo(o.dtype).eps * truth[0].abs().max()
     assert (o.double() - truth[0]).abs().max() <= limit
-    rows = torch.arange(case.batch)
-    torch.testing.assert_close(
-        given["k_cache"][rows, given["position"]][:, None].double(), truth[1], atol=0.02, rtol=0.02
-    )
-    assert torch.equal(given["v_cache"][rows, given["position"]][:, None], own[2])
-    given["k_cache"][rows, given["position"]] = before[rows, given["position"]]
+    at = case.written_slots(given)
+    torch.testing.assert_close(given["k_cache"][at].double(), truth[1], atol=0.02, rtol=0.02)
+    assert torch.equal(given["v_cache"][at], own[2])
+    given["k_cache"][at] = before[at]
     assert torch.equal(given["k_cache"], before)
 
 
@@ -103,3 +108,18 @@ def test_a_position_outside_the_cache_gives_nan_and_writes_nothing() -> None:
     assert bool(o[0].isnan().all())
     assert bool(torch.isfinite(o[1]).all())
     assert torch.equal(given["k_cache"][0], before[0])
+
+
+@pytest.mark.parametrize("place", [1, 4])
+def test_an_entry_that_is_no_page_gives_nan_and_writes_nothing(place: int) -> None:
+    """An older page, and the page of the new token."""
+    case = StepAttentionCase(batch=2, heads=4, kv_heads=1, head_dim=64, kv_len=70, paged=True)
+    given = inputs.draw(case, "cpu", 1)
+    given["position"] = torch.tensor([69, 68])
+    given["page_table"][1, place] = len(given["k_cache"])
+    before, written = given["k_cache"].clone(), given["page_table"][:, 4].tolist()
+    o = attended(case, given, 2)
+    assert bool(torch.isfinite(o[0]).all())
+    assert bool(o[1].isnan().all())
+    changed = (given["k_cache"] != before).flatten(1).any(1).nonzero().flatten().tolist()
+    assert changed == sorted(page for page in written if page < len(before))

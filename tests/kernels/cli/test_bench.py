@@ -213,6 +213,7 @@ def test_no_time_is_measured_in_no_time(seconds, capsys):
 def test_a_text_that_no_case_has_is_said(capsys):
     assert main(["bench", "fused", "--only", "m=nothing"]) == 1
     assert "no case of fused has 'm=nothing' in its key" in capsys.readouterr().err
+    assert main(["bench", "fused", "--seconds", "0.2", "--only", "m=nothing", "--only", "op=gated m=1"]) == 0
 
 
 @pytest.mark.parametrize(("text", "said"), [("{", "Invalid JSON"), ("{}", "device: Field required")])

@@ -22,8 +22,13 @@ CASES: list[tuple[str, Case]] = [
     ("gemm_hopper_fp8", LinearCase(m=256, n=512, k=512, weights="fp8", scales="row")),
     ("grouped_hopper", GroupedCase(rows=256, experts=4, n=256, k=256)),
     ("lm_head_skinny", LmHeadCase(m=1, vocab=4096, k=512)),
+    ("lm_head_skinny", LmHeadCase(m=5, vocab=4096, k=512)),
+    ("lm_head_skinny", LmHeadCase(m=1, vocab=4096, k=512, sampling="top_k_p")),
+    ("lm_head_skinny", LmHeadCase(m=5, vocab=4096, k=512, sampling="top_k_p")),
     ("flash_hopper", AttentionCase(kind="prefill", q_len=256, kv_len=256, **HEADS)),
     ("decode_hopper", AttentionCase(kind="decode", q_len=1, kv_len=2048, **HEADS)),
+    ("decode_split", AttentionCase(kind="decode", q_len=1, kv_len=2048, **HEADS)),
+    ("decode_split", AttentionCase(kind="decode", q_len=2, kv_len=500, kv_dtype="fp8", paged=True, **HEADS)),
     ("step_hopper", StepAttentionCase(kv_len=512, **HEADS)),
 ]
 IDS = [f"{name} {case.key}" for name, case in CASES]

@@ -9,7 +9,7 @@ from kernels.engine import Generation, Runner
 from kernels.engine.clients import Clients
 from kernels.measure.latency import samples_of
 from tests.kernels.engine.engine_models import CONFIGS
-from workers.documents.workload import Traffic
+from workers.documents.traffic import Traffic
 from workers.statistics import tokens_per_second
 
 SERVICE_S = 0.02

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from kernels import engine
-from kernels.engine.defaults import TuningRunner, gpu_of
+from kernels.engine.defaults import TuningRunner
 from kernels.engine.eager import EagerRunner
+from kernels.measure.gpu_entry import gpu_of
 from kernels.ops import Case, LinearCase, LmHeadCase, RopeCase, StepAttentionCase
 from kernels.plan import Plan
 from kernels.tune.plan_search import planned_op

@@ -32,8 +32,8 @@ def option(case: Case, ms: float, variant: str = "", **params: Any) -> Option:
     return Option(PlannedOp(op=case.op, case=case.model_dump(), variant=variant or usual[case.op], params=params), ms)
 
 
-def options_of(places: LayerOps, milliseconds: Any) -> dict[str, list[Option]]:
-    return {case.key: [option(case, milliseconds(case))] for case in places.cases() if case.op != "rope"}
+def options_of(layer_ops: LayerOps, milliseconds: Any) -> dict[str, list[Option]]:
+    return {case.key: [option(case, milliseconds(case))] for case in layer_ops.cases() if case.op != "rope"}
 
 
 def always() -> bool:
@@ -48,12 +48,18 @@ def epilogues(ops: Sequence[PlannedOp], m: int) -> set[str]:
 def test_any_arrangement_of_a_family_is_its_model(name: str, random_ids: torch.Tensor) -> None:
     model = load(name)
     expected = EagerRunner(model).logits(random_ids)
-    places = LayerOps(Decoder(model), TRAFFIC)
+    layer_ops = LayerOps(Decoder(model), TRAFFIC)
     for fused in (True, False):
         cheap = 1.0 if fused else 3.0
-        found = options_of(places, lambda case, cheap=cheap: cheap if getattr(case, "epilogue", "") in FUSED else 2.0)
+        found = options_of(
+            layer_ops, lambda case, cheap=cheap: cheap if getattr(case, "epilogue", "") in FUSED else 2.0
+        )
         plan = Plan(
-            model_digest="", gpu="cpu", runner="kernels", dtype="fp32", ops=search_plan(places, found, None, always).ops
+            model_digest="",
+            gpu="cpu",
+            runner="kernels",
+            dtype="fp32",
+            ops=search_plan(layer_ops, found, None, always).ops,
         )
         runner = engine.apply(model, plan)
         runner.prepare(1, 20, 12)
@@ -64,12 +70,12 @@ FUSED = ("residual", "rmsnorm_scale", "rmsnorm_scale_bias", "rmsnorm_scale_swigl
 
 
 def test_the_cheapest_sum_wins_where_nothing_is_timed_in_the_model() -> None:
-    places = LayerOps(Decoder(load("llama")), TRAFFIC)
+    layer_ops = LayerOps(Decoder(load("llama")), TRAFFIC)
 
     def fused_pays_for_one_row(case: Any) -> float:
         return (0.5 if case.m == 1 else 9.0) if getattr(case, "epilogue", "") in FUSED else 1.0
 
-    chosen = search_plan(places, options_of(places, fused_pays_for_one_row), None, always)
+    chosen = search_plan(layer_ops, options_of(layer_ops, fused_pays_for_one_row), None, always)
     assert epilogues(chosen.ops, 1) == {"rmsnorm_scale", "rmsnorm_scale_swiglu", "residual"}
     assert epilogues(chosen.ops, 64) == {"none", "swiglu"}
     kinds = {(op.op, op.case.get("residual")) for op in chosen.ops}
@@ -78,16 +84,16 @@ def test_the_cheapest_sum_wins_where_nothing_is_timed_in_the_model() -> None:
 
 def test_a_variant_must_win_among_its_neighbours() -> None:
     """A product that is the faster one by itself loses its place when the whole pass is slower with it."""
-    places = LayerOps(Decoder(load("llama")), TRAFFIC)
-    found = options_of(places, lambda case: 1.0)
-    step = next(case for case in places.cases() if isinstance(case, StepAttentionCase))
+    layer_ops = LayerOps(Decoder(load("llama")), TRAFFIC)
+    found = options_of(layer_ops, lambda case: 1.0)
+    step = next(case for case in layer_ops.cases() if isinstance(case, StepAttentionCase))
     alone = option(step, 0.9, "step_hopper", splits=8, pdl=True)
     found[step.key].insert(0, alone)
 
     def timer(queries: int, plans: Sequence[Sequence[PlannedOp]]) -> list[float]:
         return [2.0 if any(op.variant == "step_hopper" for op in plan) else 1.5 for plan in plans]
 
-    chosen = search_plan(places, found, timer, always)
+    chosen = search_plan(layer_ops, found, timer, always)
     assert not any(op.variant == "step_hopper" for op in chosen.ops)
     assert any(
         "with torch_step_attention for step_attention in place of step_hopper {'splits': 8, 'pdl': True}" in note
@@ -97,19 +103,19 @@ def test_a_variant_must_win_among_its_neighbours() -> None:
 
 
 def test_choosing_ends_when_time_is_up() -> None:
-    places = LayerOps(Decoder(load("llama")), TRAFFIC)
+    layer_ops = LayerOps(Decoder(load("llama")), TRAFFIC)
 
     def timer(queries: int, plans: Sequence[Sequence[PlannedOp]]) -> list[float]:
         raise AssertionError("timed although time was up")
 
-    assert search_plan(places, options_of(places, lambda case: 1.0), timer, lambda: False).ops
+    assert search_plan(layer_ops, options_of(layer_ops, lambda case: 1.0), timer, lambda: False).ops
 
 
 def test_options_that_do_not_exist_leave_the_form_out() -> None:
-    places = LayerOps(Decoder(load("llama")), TRAFFIC)
-    found = options_of(places, lambda case: 1.0)
+    layer_ops = LayerOps(Decoder(load("llama")), TRAFFIC)
+    found = options_of(layer_ops, lambda case: 1.0)
     found = {key: each for key, each in found.items() if "rmsnorm_scale" not in key}
-    chosen = search_plan(places, found, None, always)
+    chosen = search_plan(layer_ops, found, None, always)
     assert "swiglu" in epilogues(chosen.ops, 1)
 
 
@@ -123,8 +129,8 @@ def test_cases_are_counted_as_one_request_runs_them() -> None:
 
 def test_passes_are_timed_as_a_whole() -> None:
     model = load("llama")
-    places = LayerOps(Decoder(model), TRAFFIC)
-    ops = search_plan(places, options_of(places, lambda case: 1.0), None, always).ops
+    layer_ops = LayerOps(Decoder(model), TRAFFIC)
+    ops = search_plan(layer_ops, options_of(layer_ops, lambda case: 1.0), None, always).ops
     timer = GraphTimer(Decoder(model), GPUS["cpu"], TRAFFIC)
     assert all(ms > 0 for queries in (1, 64) for ms in timer(queries, [ops, []]))
 

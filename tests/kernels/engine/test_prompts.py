@@ -12,10 +12,10 @@ from kernels.engine.decoder import Decoder
 from kernels.engine.layer_ops import LayerOps, Traffic
 from kernels.engine.prompt_ops import of_prompts, prompt_ops
 from kernels.engine.prompts import Prompts, bucket
+from kernels.engine.rounding import Rounding, rounded_decoder, rounded_weights
 from kernels.engine.sessions import DecoderSession
 from kernels.engine.state import State
 from kernels.hardware import GPUS
-from kernels.megakernel.rounding import Rounding, rounded_decoder, rounded_weights
 from kernels.ops import RmsNormCase, StepAttentionCase
 from kernels.plan import PlannedOp
 from tests.kernels import interpreting

@@ -1,6 +1,6 @@
 """gemm_hopper_fp8 and torch's scaled product: what they serve, how operands are scaled, that they are right."""
 
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import torch
@@ -11,10 +11,11 @@ from kernels.hardware import GPUS
 from kernels.ops import LinearCase, Scales
 from kernels.proof import gate
 from kernels.quant import scaled
+from kernels.quant.formats import FLOAT_SCALES
 from kernels.registry import variant
 from tests.kernels.compiling import compile_log, resources
 
-GRANULARITIES = get_args(Scales)
+GRANULARITIES = FLOAT_SCALES
 
 
 def case(**fields: Any) -> LinearCase:
@@ -69,7 +70,7 @@ def test_they_refuse_in_a_sentence(name: str, fields: dict[str, Any], word: str)
     assert word in refusal.reason
 
 
-def test_two_levels_are_for_e4m3_in_whole_blocks_of_columns() -> None:
+def test_promotion_is_for_e4m3_in_whole_blocks_of_columns() -> None:
     with pytest.raises(ValueError, match="promote"):
         tile_of(case(weights="bf16", scales=None), {"promote": True})
     with pytest.raises(ValueError, match="columns is 192"):
@@ -77,7 +78,7 @@ def test_two_levels_are_for_e4m3_in_whole_blocks_of_columns() -> None:
     assert all(tile_of(case(scales="block"), params).promote for params in space(case(scales="block")))
 
 
-def test_long_sums_try_two_levels_first() -> None:
+def test_long_sums_try_promotion_first() -> None:
     assert tile_of(case(k=14_336), {}).promote
     assert not tile_of(case(k=4096), {}).promote
     assert all(each["promote"] for each in space(case(dtype="fp16")))
@@ -109,7 +110,7 @@ def test_turns_are_right(shape: tuple[int, int, int], scales: Scales, params: di
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("scales", GRANULARITIES)
-def test_long_sums_are_right_in_two_levels(scales: Scales) -> None:
+def test_long_sums_are_right_with_promotion(scales: Scales) -> None:
     shape = case(m=256, n=512, k=14_336, scales=scales)
     _gate("gemm_hopper_fp8", shape, {"columns": 256, "stages": 4, "promote": True})
     _gate("torch_scaled_mm", shape, {"fast": False})

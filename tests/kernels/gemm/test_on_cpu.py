@@ -26,14 +26,15 @@ extern "C" int run(const Params* p, int blocks, int threads, long shared_bytes) 
   return fibers::run(blocks, threads, SPLITS, shared_bytes, [&] { skinny_linear(*p); });
 }"""
 HEAD = """
-extern "C" int run(const Params* p, int blocks, int threads, long shared_bytes, long long* position,
-                   const long long* moves) {
-  return fibers::run(blocks, threads, 1, shared_bytes, [&] { lm_head_candidates(*p, position, moves); });
-}
-extern "C" int join_blocks(const u64* found, long long* ids, int m, int blocks, const Settings* how,
-                           const Feedback* feedback) {
-  const auto join = [&] { lm_head_join(found, ids, blocks, *how, *feedback); };
-  return fibers::run(m, 512, 1, 0, join);
+extern "C" int run(const Params* p, int blocks, int threads, long shared_bytes, long long* ids, int* arrivals,
+                   const Settings* how, const Feedback* feedback) {
+#if ONE_LAUNCH
+  return fibers::run(blocks, threads, 1, shared_bytes, [&] { lm_head(*p, ids, arrivals, *how, *feedback); });
+#else
+  const auto find = [&] { lm_head_candidates(*p, *feedback); };
+  const auto join = [&] { lm_head_join((const u64*)p->y, ids, blocks, *how, *feedback); };
+  return fibers::run(blocks, threads, 1, shared_bytes, find) || fibers::run(p->m, 512, 1, 0, join);
+#endif
 }"""
 SMALL = """
 extern "C" int run(const unsigned short* w, int rows, const unsigned short* x, int m, int k, const Params* p,
@@ -108,6 +109,8 @@ def test_skinny(kind, m, n, k, epilogue, dtype, picked):
         (5, 1009, 64, "argmax", "fp8"),
         (16, 777, 72, "top_k_p", "nvfp4"),
         (6, 40, 64, "top_k_p", "bf16"),
+        (1, 1009, 64, "argmax", "bf16"),
+        (1, 777, 72, "top_k_p", "int4"),
     ],
 )
 def test_lm_head(m, vocab, k, sampling, weights):
@@ -173,9 +176,10 @@ def test_more_equal_logits_than_candidates_are_refused():
     assert found[2] >= 64
 
 
-def test_the_head_makes_the_turn_to_the_next_token():
+@pytest.mark.parametrize("sampling", ["argmax", "top_k_p"])
+def test_the_head_prepares_the_next_step(sampling):
     """Ids into the token and the host's copy, at the position that has moved on; their embeddings into the stream."""
-    case = LmHeadCase(m=3, vocab=777, k=72)
+    case = LmHeadCase(m=3, vocab=777, k=72, sampling=sampling)
     given = inputs.draw(case, "cpu", 2)
     expected = reference.compute(case, given)[0]
     embedding = torch.randn(777, 72, dtype=torch.bfloat16)
@@ -196,7 +200,7 @@ def test_the_head_makes_the_turn_to_the_next_token():
 
 
 def tokens(case, variant, given, feedback=None, top_k=50):
-    """What both kernels of the LM head answer."""
+    """What the LM head answers, in one launch or in two."""
     config, top = lm_head._configs(case)[0], lm_head_call.CANDIDATES if case.sampling == "top_k_p" else 0
     stream, *scales = variant.pack(case, {}, given["w"])
     blocks, ids = (
@@ -208,12 +212,11 @@ def tokens(case, variant, given, feedback=None, top_k=50):
     params = skinny_call.parameters(config, SMS, False, stream=stream, x=given["x"], y=found, n=case.vocab, **extra)
     kernel = library(lm_head_call.SOURCE, HEAD, lm_head_call.head_macros(config, case, SMS))
     shared = ctypes.c_long(config.shared_bytes(SMS, False) + LARGER)
-    moved = (None, None) if feedback is None else (pointer(feedback.position), pointer(feedback.moves))
-    assert kernel.run(address(params), blocks, config.warps * 32 + 64, shared, *moved) == 0
-    next_step = address(lm_head_call.packed_feedback(feedback))
-    settings = {name: given.get(name) for name in SETTING_DTYPES}
+    arrivals, settings = torch.zeros(1, dtype=torch.int32), {name: given.get(name) for name in SETTING_DTYPES}
     how = address(lm_head_call.packed_settings(settings, min(top_k, case.vocab)))
-    assert kernel.join_blocks(pointer(found), pointer(ids), case.m, blocks, how, next_step) == 0
+    rest = pointer(ids), pointer(arrivals), how, address(lm_head_call.packed_feedback(feedback))
+    assert kernel.run(address(params), blocks, config.warps * 32 + 64, shared, *rest) == 0
+    assert arrivals.item() == 0
     return ids.view(-1)
 
 

@@ -8,8 +8,9 @@ import time
 import pytest
 import torch
 
+from kernels.hardware import class_of
 from kernels.measure.ceilings import measure_ceilings, product
-from kernels.measure.environment import Telemetry, environment_info, gpu_class_of
+from kernels.measure.environment import Telemetry, environment_info
 from kernels.measure.roofline import floor_ms, in_burst
 from kernels.ops import LinearCase
 from workers.documents import measurement
@@ -76,10 +77,10 @@ def test_telemetry_samples_while_it_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "known"), [("NVIDIA H200", "h200"), ("NVIDIA A100-SXM4-80GB", "a100"), ("Tesla T4", "tesla t4")]
+    ("name", "known"), [("NVIDIA H200", "h200"), ("NVIDIA A100-SXM4-80GB", "a100"), ("Tesla T4", "tesla-t4")]
 )
 def test_gpu_classes_are_found_by_name(name: str, known: str) -> None:
-    assert gpu_class_of(name) == known
+    assert class_of(name) == known
 
 
 def test_a_machine_that_is_shared_says_so() -> None:

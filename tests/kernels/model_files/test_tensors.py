@@ -101,7 +101,8 @@ def test_shards_that_agree_with_their_index(tmp_path: Path) -> None:
         ({}, "model-2.safetensors", "is not there"),
         ({"model.norm.weight": "model-1.safetensors"}, "", "is in model-2.safetensors"),
         ({"model.ghost.weight": "model-1.safetensors"}, "", "does not hold"),
-        ({"model.norm.weight": "../../etc/passwd"}, "", "is not there"),
+        ({"model.norm.weight": "../../etc/passwd"}, "", "climbs out of the model's folder"),
+        ({"model.norm.weight": "/etc/passwd"}, "", "climbs out of the model's folder"),
     ],
 )
 def test_an_index_that_disagrees_with_the_shards(

@@ -4,10 +4,12 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -101,6 +103,39 @@ T from_lane(T value, int lane) {
   return found;
 }
 
+// What the first lane of each warp of the first cluster did, in order, where `noting` is set: warp (those of the second
+// block after those of the first), kind of step, its values. Places in shared memory count from 2^20 in that block.
+enum Step { kInit, kArrive, kExpect, kWait, kLoad, kCommit, kProduct, kScales, kRead, kTake, kFree, kFence, kSync };
+using Note = std::array<long, 8>;
+inline bool noting;
+inline std::vector<Note> notes;
+inline void note(Step step, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0, long f = 0) {
+  if (!noting || lane() != 0 || block().index >= (int)cluster->size()) return;
+  notes.push_back({now->block * (block().threads / 32) + now->thread / 32, step, a, b, c, d, e, f});
+}
+inline long offset(const void* at) { return ((const char*)at - block().base) + ((long)now->block << 20); }
+
+// Work of the copy engine and of the tensor cores. Where a run is asynchronous, it is done between the turns of the
+// threads, each time or not as drawn from `draw`: loads in any order, stores and products in theirs.
+inline bool asynchronous;
+inline unsigned draw;
+inline std::deque<std::function<void()>> loads, stores, products;
+inline int drawn(int below) { return draw = draw * 1664525 + 1013904223, (draw >> 16) % below; }
+inline void later(std::deque<std::function<void()>>& queue, std::function<void()> work) {
+  if (asynchronous) queue.push_back(std::move(work));
+  else work();
+}
+inline bool done_by_engines() {
+  const bool waiting = !loads.empty() || !stores.empty() || !products.empty();
+  if (!loads.empty() && drawn(2)) {
+    const int which = drawn(loads.size());
+    loads[which](), loads.erase(loads.begin() + which);
+  }
+  if (!stores.empty() && drawn(8) == 0) stores.front()(), stores.pop_front();
+  for (int i = drawn(4); i > 0 && !products.empty(); i--) products.front()(), products.pop_front();
+  return waiting;
+}
+
 // A __shared__ variable of this block.
 template <class T>
 T& variable(const char* name) {
@@ -120,7 +155,8 @@ T& of_rank(const T* mine, int rank) { return *(T*)((*cluster)[rank].base + ((cha
 inline uint3 grid;
 inline uint3 place(unsigned index) { return {index % grid.x, index / grid.x % grid.y, index / grid.x / grid.y}; }
 
-// Runs body() on every thread, cluster after cluster (along x). 0, or 1 when all wait for each other.
+// Runs body() on every thread, cluster after cluster (along x). 0, 1 when all wait for each other, 2 when a cluster ends
+// before its copies and products.
 inline int run(uint3 shape, int threads, int cluster_size, size_t shared_bytes, const std::function<void()>& body) {
   grid = shape, entry = &body;
   const int blocks = shape.x * shape.y * shape.z;
@@ -152,8 +188,10 @@ inline int run(uint3 shape, int threads, int cluster_size, size_t shared_bytes, 
         if (now->done) idle_rounds = 0;
         else left = true;
       }
+      if (done_by_engines()) idle_rounds = 0;
       if (++idle_rounds > 200) return 1;
     }
+    if (!loads.empty() || !stores.empty() || !products.empty()) return 2;
   }
   return 0;
 }
@@ -169,7 +207,21 @@ inline int run(int blocks, int threads, int cluster_size, size_t shared_bytes, c
 #define gridDim (fibers::grid)
 
 inline void __syncwarp() { fibers::meet_warp(); }
-inline void __syncthreads() { fibers::meet(fibers::block().barriers[0], fibers::block().threads); }
+inline void __syncthreads() {
+  fibers::note(fibers::kSync);
+  fibers::meet(fibers::block().barriers[0], fibers::block().threads);
+}
+inline int __syncthreads_or(int yes) {
+  int& any = fibers::variable<int>("__syncthreads_or");
+  any = 0;
+  __syncthreads();
+  if (yes) any = 1;
+  __syncthreads();
+  const int found = any;
+  __syncthreads();
+  return found;
+}
+inline void __threadfence() {}
 template <class T> T __shfl_sync(unsigned, T value, int lane) { return fibers::from_lane(value, lane); }
 template <class T> T __shfl_xor_sync(unsigned, T value, int o) { return fibers::from_lane(value, fibers::lane() ^ o); }
 template <class T> T __shfl_up_sync(unsigned, T value, int o) {

@@ -66,21 +66,32 @@ struct Barrier {
   long bytes;
   u32 phase;
 };
-inline void init(Barrier& b, u32 count) { b = {(int)count, (int)count, 0, 0}; }
+inline void init(Barrier& b, u32 count) {
+  fibers::note(fibers::kInit, fibers::offset(&b), count);
+  b = {(int)count, (int)count, 0, 0};
+}
 inline void fence_init() {}
 inline void settle(Barrier& b) {
   if (b.missing < 0) fprintf(stderr, "more arrivals than a barrier counts\n"), abort();
   if (b.missing == 0 && b.bytes == 0) b.missing = b.count, b.phase ^= 1, fibers::idle_rounds = 0;
 }
-inline void arrive(Barrier& b) { b.missing--, settle(b); }
-inline void arrive_remote(Barrier& b, u32 rank) { arrive(fibers::of_rank(&b, rank)); }
-inline void arrive_expect_tx(Barrier& b, u32 bytes) { b.bytes += bytes, arrive(b); }
+inline void arrived(Barrier& b) { b.missing--, settle(b); }
+inline void arrive(Barrier& b) { fibers::note(fibers::kArrive, fibers::offset(&b)), arrived(b); }
+inline long offset_in(u32 rank, const void* at) { return (fibers::offset(at) & ((1 << 20) - 1)) + ((long)rank << 20); }
+inline void arrive_remote(Barrier& b, u32 rank) {
+  fibers::note(fibers::kArrive, offset_in(rank, &b)), arrived(fibers::of_rank(&b, rank));
+}
+inline void arrive_expect_tx(Barrier& b, u32 bytes) {
+  fibers::note(fibers::kExpect, fibers::offset(&b), bytes);
+  b.bytes += bytes, arrived(b);
+}
 inline void land(Barrier& b, u32 bytes) { b.bytes -= bytes, settle(b); }
 template <class T>
 void st_async(T* to, u32 rank, const T& value, Barrier& arrived) {
   fibers::of_rank(to, rank) = value, land(fibers::of_rank(&arrived, rank), sizeof value);
 }
 inline void wait(Barrier& b, u32 parity) {
+  fibers::note(fibers::kWait, fibers::offset(&b), parity);
   while (b.phase == parity) fibers::yield();
 }
 template <int Stages = 0>
@@ -89,15 +100,20 @@ struct PipelineState {
   u32 parity = 0;
   void advance(int stages = Stages) { if (++stage == stages) stage = 0, parity ^= 1; }
 };
-inline void bulk_load(void* to, const void* from, u32 bytes, Barrier& b, u64) { memcpy(to, from, bytes), land(b, bytes); }
+inline void bulk_load(void* to, const void* from, u32 bytes, Barrier& b, u64) {
+  fibers::note(fibers::kLoad, fibers::offset(&b), bytes, fibers::offset(to));
+  fibers::later(fibers::loads, [=, &b] { memcpy(to, from, bytes), land(b, bytes); });
+}
 inline void bulk_prefetch_l2(const void*, u32) {}
 inline float ld_cluster(const float* mine, u32 rank) { return fibers::of_rank(mine, rank); }
 inline void cp_async_16(void* to, const void* from) { memcpy(to, from, 16); }
 inline void cp_async_wait_all() {}
 inline void named_barrier_sync(int id, int threads) { fibers::meet(fibers::block().barriers[id], threads); }
 inline void cluster_sync() {
+  fibers::note(fibers::kSync);
   fibers::meet(fibers::all_of_cluster, (int)fibers::cluster->size() * fibers::block().threads);
 }
+inline u32 cluster_rank() { return fibers::now->block; }
 inline void cluster_arrive_relaxed() {}
 inline void cluster_wait() { cluster_sync(); }
 inline void fence_proxy_async_shared() {}
@@ -110,22 +126,34 @@ inline void griddepcontrol_launch_dependents() {}
 inline bool elect_one() { return fibers::lane() == 0; }
 constexpr int kWarpgroup = 128;
 inline int warpgroup() { return fibers::now->thread / kWarpgroup; }
-constexpr u64 kEvictFirst = 0, kEvictLast = 0;
+constexpr u64 kEvictFirst = 0, kEvictLast = 0, kEvictNormal = 0;
 
-// A map of a matrix [rows][cols] of 16-bit values for boxes of `box` rows and 64 columns, in the 128-byte swizzle. With
-// four coordinates the rows are 8 of the first half and 8 of the second alternately.
+// A map of a matrix [rows][cols] of values of `size` bytes for boxes of `box` rows of 128 bytes, in the 128-byte
+// swizzle. With four coordinates the rows are 8 of the first half and 8 of the second alternately.
 struct TensorMap {
   const unsigned short* data;
-  int rows, cols, box;
+  int rows, cols, box, size = 2;
 };
 inline int element(int row, int column) { return row * 64 + ((column / 8 ^ row % 8) * 8) + column % 8; }
-inline void tma_load(void* to, const TensorMap& map, Barrier& barrier, int c0, int r0, u64 = 0) {
+// Calls move(byte in the box, byte in the matrix or -1 where the box is outside of it).
+template <class Move>
+void each_byte(const TensorMap& map, int c0, int r0, Move move) {
   for (int r = 0; r < map.box; r++)
-    for (int c = 0; c < 64; c++) {
-      const bool inside = r0 + r < map.rows && c0 + c < map.cols;
-      ((unsigned short*)to)[element(r, c)] = inside ? map.data[(long)(r0 + r) * map.cols + c0 + c] : 0;
+    for (int b = 0; b < 128; b++) {
+      const bool inside = r0 + r < map.rows && c0 + b / map.size < map.cols;
+      move(r * 128 + (b / 16 ^ r % 8) * 16 + b % 16,
+           inside ? ((long)(r0 + r) * map.cols + c0) * map.size + b : -1l);
     }
-  land(barrier, map.box * 128);
+}
+inline void load_box(void* to, const TensorMap& map, Barrier& barrier, int c0, int r0) {
+  fibers::later(fibers::loads, [=, &barrier] {
+    each_byte(map, c0, r0, [&](int in, long out) { ((char*)to)[in] = out < 0 ? 0 : ((const char*)map.data)[out]; });
+    land(barrier, map.box * 128);
+  });
+}
+inline void tma_load(void* to, const TensorMap& map, Barrier& barrier, int c0, int r0, u64 = 0) {
+  fibers::note(fibers::kLoad, fibers::offset(&barrier), map.box * 128, fibers::offset(to));
+  load_box(to, map, barrier, c0, r0);
 }
 inline void tma_load(void* to, const TensorMap& map, Barrier& barrier, int c0, int, int, int c3, u64 = 0) {
   for (int r = 0; r < map.box; r++)
@@ -138,10 +166,10 @@ inline void tma_load(void* to, const TensorMap& map, Barrier& barrier, int c0, i
 }
 template <class T, int Rows, int Columns>
 struct SharedTile {
-  static_assert(Columns == 64, "one panel");
+  static_assert(Columns * sizeof(T) == 128, "one panel");
   static constexpr u32 kBytes = Rows * Columns * sizeof(T);
   alignas(1024) T at[Rows * Columns];
-  T* panel(int, int row = 0) { return at + row * 64; }
+  T* panel(int, int row = 0) { return at + row * Columns; }
 };
 
 // Addresses count from the beginning of the block's shared memory.

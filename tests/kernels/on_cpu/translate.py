@@ -13,6 +13,9 @@ from tests.kernels.cuda_sources import own_headers
 
 HERE = Path(__file__).parent
 
+ARITHMETIC = ("gumbel_max.cuh", "descriptors.cuh")
+"""Headers of the tile layer without PTX: they run as they are."""
+
 BODIES: dict[str, str] = {
     "u32 join(": "return (q & mask) | 0x64006400u;",
     "void keep(": "",
@@ -26,7 +29,7 @@ def translated(source: str) -> str:
         if head in source:
             begin = source.index("{", source.index(f"__device__ __forceinline__ {head}"))
             source = f"{source[:begin]}{{{body}}}{source[_closing(source, begin) + 1 :]}"
-    source = re.sub(r"extern __shared__ [^;]*;", "char* memory = fibers::block().base;", source)
+    source = re.sub(r"extern __shared__ [^;]*?(\w+)\[\];", r"char* \1 = fibers::block().base;", source)
     source = re.sub(
         r"__shared__ (\w+) (\w+)((?:\[\w+\])*);",
         r'using Shared_\2 = \1\3; Shared_\2& \2 = fibers::variable<Shared_\2>("\2");',
@@ -51,7 +54,7 @@ def _closing(source: str, opening: int) -> int:
 @cache
 def _library(source: Path, entry: str, macros: tuple[tuple[str, int], ...]) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory() as folder:
-        for header in (*own_headers(source), TILES / "gumbel_max.cuh"):
+        for header in (*own_headers(source), *(TILES / name for name in ARITHMETIC)):
             (Path(folder) / header.name).write_text(translated(header.read_text()))
         main = Path(folder) / "main.cpp"
         main.write_text(translated(source.read_text()) + entry)

@@ -13,8 +13,10 @@ from kernels.cases import check_cases
 from kernels.engine.decoder import Decoder, refusal
 from kernels.engine.layer_ops import LayerOps, Traffic
 from kernels.engine.loading import skeleton
-from kernels.ops import Case
+from kernels.ops import AttentionCase, Case
 from kernels.ops.library_only import LIBRARY_ONLY, library_only
+from kernels.serve.ops import packed_cases
+from kernels.serve.shapes import Shape
 from tests.kernels.engine.engine_models import CONFIGS
 
 PAGES = Path(__file__).parents[3] / "docs" / "kernels"
@@ -42,7 +44,17 @@ def used() -> list[Case]:
     models = [skeleton(config, "bf16") for config in CONFIGS.values()]
     decoders = [Decoder(model) for model in models if not refusal(model)]
     assert len(decoders) >= 4
-    return [case for each in decoders for batch in (1, 8) for case in LayerOps(each, Traffic(batch, 128, 64)).cases()]
+    alone = [case for each in decoders for batch in (1, 8) for case in LayerOps(each, Traffic(batch, 128, 64)).cases()]
+    passes = Shape(8, 4, 4, 2), Shape(8, 0, 4, 0)
+    served = [case for each in decoders for shape in passes for case in packed_cases(each, shape, 16, 256)]
+    return [*alone, *map(with_lengths, served)]
+
+
+def with_lengths(case: Case) -> Case:
+    """The server's attention is given the length of each sequence."""
+    if not isinstance(case, AttentionCase):
+        return case
+    return case.model_copy(update={"kv_lengths": (case.kv_len,) * case.batch})
 
 
 def test_no_runner_uses_what_is_marked(used: list[Case]) -> None:

@@ -1,0 +1,103 @@
+"""A stand-in for vLLM, which needs a GPU: a folder like a virtual environment, with a package `vllm` of few lines.
+
+Its engine has the interface that `kernels/engine/vllm_process.py` uses, and runs the model by transformers.
+"""
+
+import sys
+from pathlib import Path
+
+PACKAGE = '''
+from types import SimpleNamespace as Some
+
+__version__ = "0.0"
+
+
+class SamplingParams:
+    def __init__(self, **given):
+        self.max_tokens = given["max_tokens"]
+
+
+class LLM:
+    """Answers with {ids}; the second sequence starts a step late, as chunked prefill makes it."""
+
+    def __init__(self, model, dtype, **given):
+        compilation, scheduler = Some(cudagraph_mode="FULL"), Some(async_scheduling=True)
+        self.llm_engine = self
+        self.vllm_config = Some(compilation_config=compilation, scheduler_config=scheduler)
+        self.left, self.ids = {{}}, {{}}
+        self.join()
+        self.load(model, dtype)
+
+    def join(self):
+        import torch.distributed as groups
+        from vllm.v1.executor import uniproc_executor
+        if not groups.is_initialized():
+            port = uniproc_executor.get_open_port()
+            groups.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{{port}}", rank=0, world_size=1)
+        group = groups.new_group([0], backend="gloo")
+        assert groups.get_world_size(group) == 1
+
+    {engine}
+
+    def add_request(self, name, prompt, sampling):
+        if len(prompt["prompt_token_ids"]) > 30:
+            raise ValueError("the prompt is too long")
+        self.left[name] = sampling.max_tokens + len(self.left)
+        self.ids[name] = list(prompt["prompt_token_ids"])
+
+    def has_unfinished_requests(self):
+        return bool(self.left)
+
+    def step(self):
+        ready = [name for row, name in enumerate(self.left) if row == 0 or self.left[name] <= 4]
+        for name in list(self.left):
+            self.left[name] -= 1
+            if not self.left[name]:
+                del self.left[name]
+        return [Some(request_id=name, outputs=[Some(token_ids=[self.next(name)])]) for name in ready]
+'''
+SEVENS = """def load(self, model, dtype):
+        pass
+
+    def next(self, name):
+        return 7"""
+HONEST = """def load(self, model, dtype):
+        import torch, transformers
+        self.torch = torch
+        self.model = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, dtype))
+
+    def next(self, name):
+        with self.torch.no_grad():
+            logits = self.model(self.torch.tensor([self.ids[name]])).logits
+        self.ids[name].append(int(logits[0, -1].argmax()))
+        return self.ids[name][-1]"""
+EXECUTOR = """
+import socket
+
+
+def get_open_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+"""
+
+
+def program(folder: Path, script: str) -> Path:
+    """A program `folder/bin/python` that runs the shell's `script`."""
+    found = folder / "bin" / "python"
+    found.parent.mkdir(parents=True, exist_ok=True)
+    found.write_text(f"#!/bin/sh\n{script}\n")
+    found.chmod(0o755)
+    return found
+
+
+def environment(folder: Path, honest: bool = True) -> Path:
+    """Makes `folder` an environment of the stand-in and gives its Python; one that is not honest answers with id 7."""
+    package = folder / "site" / "vllm"
+    (package / "v1" / "executor").mkdir(parents=True)
+    (package / "v1" / "__init__.py").touch()
+    (package / "v1" / "executor" / "__init__.py").touch()
+    (package / "v1" / "executor" / "uniproc_executor.py").write_text(EXECUTOR)
+    ids, engine = ("the model's most likely ids", HONEST) if honest else ("id 7", SEVENS)
+    (package / "__init__.py").write_text(PACKAGE.format(ids=ids, engine=engine))
+    (package / "sampling_params.py").write_text("class RequestOutputKind:\n    DELTA = 1\n")
+    return program(folder, f'PYTHONPATH="{folder / "site"}" exec "{sys.executable}" "$@"')

@@ -1,0 +1,31 @@
+"""An interval of a percentile encloses the true one about as often as it says."""
+
+import math
+import random
+
+import pytest
+
+from kernels.measure.intervals import median_interval, percentile_interval
+
+
+@pytest.mark.parametrize(("count", "p"), [(50, 50), (200, 90), (300, 95), (1000, 99)])
+def test_it_encloses_the_true_percentile_95_times_in_100(count, p):
+    draws, truth = random.Random(1), -math.log(1 - p / 100)
+    inside = 0
+    for _ in range(600):
+        _, low, high = percentile_interval([draws.expovariate(1) for _ in range(count)], p)
+        inside += low <= truth <= high
+    assert 0.93 <= inside / 600 <= 0.995
+
+
+def test_it_is_that_of_the_median_at_50():
+    samples = [random.Random(2).random() for _ in range(100)]
+    assert percentile_interval(samples, 50)[1:] == median_interval(samples)[1:]
+
+
+def test_few_samples_end_at_the_last_one():
+    assert percentile_interval([1, 2, 3], 99) == (3, 2, 3)
+    with pytest.raises(ValueError, match="does not exist"):
+        percentile_interval([], 50)
+    with pytest.raises(ValueError, match="does not exist"):
+        percentile_interval([1.0], 100)
