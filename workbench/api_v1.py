@@ -1,15 +1,16 @@
 """Version 1 of the API: the frame, and the routers of every app."""
 
-import workbench.runs.deletion_api  # noqa: F401  # adds to the routers of models, workloads and runs
+import workbench.runs.api.deletion  # noqa: F401  # adds to the routers of models, workloads and runs
 from workbench.accounts.api import router as account_router
 from workbench.api.auth import caller_auth
 from workbench.api.problems import ProblemAPI
 from workbench.api.throttle import CallerThrottle
 from workbench.api.tokens import router as tokens_router
 from workbench.intake.api import router as intake_router
+from workbench.notifications.api import router as notifications_router
 from workbench.prices.api import router as prices_router
 from workbench.reports.api import router as reports_router
-from workbench.runs.api import router as runs_router
+from workbench.runs.api.runs import router as runs_router
 
 api = ProblemAPI(
     title="Kernel workbench",
@@ -22,7 +23,15 @@ api = ProblemAPI(
     ),
     auth=caller_auth,
     throttle=[CallerThrottle()],
-    docs_url="/docs",
+    docs_url=None,  # workbench/api_docs shows it
 )
-for router in (account_router, tokens_router, intake_router, prices_router, runs_router, reports_router):
+for router in (
+    account_router,
+    tokens_router,
+    intake_router,
+    prices_router,
+    runs_router,
+    reports_router,
+    notifications_router,
+):
     api.add_router("", router)

@@ -15,18 +15,11 @@ from kernels.model_files import ModelRefused
 from kernels.model_files.strict_json import parse_json
 from workbench import disk
 from workbench.api.sentences import Problem, describe, field_path, invalid, sentence, sentences
+from workbench.openapi import PROBLEM_TYPE, complete
 
 __all__ = ["Problem", "ProblemAPI", "invalid", "respond", "sentence", "sentences"]
 
 log = logging.getLogger(__name__)
-CONTENT_TYPE = "application/problem+json"
-IDEMPOTENCY_KEY = {
-    "in": "header",
-    "name": "Idempotency-Key",
-    "required": False,
-    "schema": {"type": "string", "maxLength": 200},
-    "description": "The same key with the same body is answered again for a day, not done again.",
-}
 API = "/api/"
 
 
@@ -52,7 +45,7 @@ def respond(status: int, detail: str, errors: Sequence[Mapping[str, str]] = ()) 
     """A problem+json response."""
     reasons = [Reason.model_validate(dict(error)) for error in errors]
     document = ProblemDocument(title=HTTPStatus(status).phrase, status=status, detail=detail, errors=reasons)
-    return HttpResponse(document.model_dump_json(), status=status, content_type=CONTENT_TYPE)
+    return HttpResponse(document.model_dump_json(), status=status, content_type=PROBLEM_TYPE)
 
 
 def _on_problem(request: HttpRequest, error: Problem) -> HttpResponse:
@@ -142,18 +135,15 @@ class ProblemAPI(NinjaAPI):
         for kind, handler in HANDLERS.items():
             self.add_exception_handler(kind, handler)
 
+    def get_openapi_operation_id(self, operation: Any) -> str:
+        """The name of the function, which no two endpoints share: generated clients name their calls by it."""
+        return str(operation.view_func.__name__)
+
     def get_openapi_schema(self, **options: Any) -> Any:
-        """The OpenAPI schema. Adds to every operation its errors, and to every POST the header Idempotency-Key."""
-        schema = super().get_openapi_schema(**options)
-        shape = ProblemDocument.model_json_schema(ref_template="#/components/schemas/{model}")
-        schema["components"]["schemas"] |= shape.pop("$defs") | {"ProblemDocument": shape}
-        content = {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}
-        for operations in schema["paths"].values():
-            for method, operation in operations.items():
-                operation["responses"]["default"] = {"description": "A problem", "content": content}
-                if method == "post":
-                    operation["parameters"] = [*operation.get("parameters", []), IDEMPOTENCY_KEY]
-        return schema
+        """The OpenAPI document, with the errors of every operation."""
+        document = super().get_openapi_schema(**options)
+        complete(document, ProblemDocument.model_json_schema(ref_template="#/components/schemas/{model}"))
+        return document
 
     def validation_error_from_error_contexts(self, error_contexts: list[ValidationErrorContext]) -> Any:
         """A Problem that names the fields as the caller sent them, without the endpoint's own parameter name."""
@@ -177,7 +167,7 @@ class ProblemMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         response = self.get_response(request)
         content_type = response.headers.get("Content-Type", "")
-        if not request.path.startswith(API) or response.status_code < 400 or content_type.startswith(CONTENT_TYPE):
+        if not request.path.startswith(API) or response.status_code < 400 or content_type.startswith(PROBLEM_TYPE):
             return response
         problem = respond(
             response.status_code, DETAILS.get(response.status_code, HTTPStatus(response.status_code).phrase)

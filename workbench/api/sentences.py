@@ -5,6 +5,9 @@ from typing import Any
 
 import pydantic
 
+SECRET = ("key",)
+"""Fields whose contents no sentence repeats."""
+
 
 class Problem(Exception):
     """Raise it in an endpoint to answer with problem+json: a status, one sentence, and what is wrong where.
@@ -37,6 +40,8 @@ def describe(error: Mapping[str, Any], path: str) -> tuple[str, str]:
     words = message.removeprefix("Input ").replace(" after validation", "").partition(", unable to parse")[0]
     given = error.get("input")
     shown = f", not {given!r}" if isinstance(given, str | int | float | bool) and len(repr(given)) <= 60 else ""
+    if path.rpartition(".")[2] in SECRET:
+        shown = ""
     return path, words[:1].lower() + words[1:] + shown
 
 

@@ -17,7 +17,7 @@ router = Router(tags=["account"])
 
 
 @router.get("/tokens", response=Page[TokenOut], summary="List API tokens")
-def token_list(request: Any, query: Query[PageQuery]) -> dict[str, Any]:
+def list_tokens(request: Any, query: Query[PageQuery]) -> dict[str, Any]:
     """The caller's own, an admin's organisation's; newest first, with those that ended."""
     return page(tokens.visible(request.user, request.membership), query)
 

@@ -11,6 +11,7 @@ from workbench.accounts import tokens
 from workbench.api_v1 import api as v1
 from workbench.intake.services import uploads
 from workbench.intake.services.uploads import Announced
+from workbench.notifications.models import Webhook
 from workbench.reports.services import freeze
 from workbench.worker_site.urls import api as worker_api
 
@@ -27,12 +28,16 @@ OWN_LISTS = {  # answer every caller with the caller's own rows
     ("GET", "/reports"),
     ("GET", "/prices"),
     ("GET", "/tokens"),
+    ("GET", "/webhooks"),
+    ("GET", "/deliveries"),
 }
+FOR_ADMINS = {"/audit", "/webhooks", "/deliveries"}
 OWN_WRITES = {
     ("POST", "/uploads"),
     ("POST", "/workloads"),
     ("POST", "/prices"),
     ("POST", "/tokens"),
+    ("POST", "/webhooks"),
 }  # make the caller's own rows
 BODIES: dict[str, Any] = {
     "/uploads": {"name": "m", "files": [{"path": "config.json", "size": 1}]},
@@ -58,6 +63,7 @@ def ids(finished_run, organisation, engineer) -> dict[str, str]:
     """One object of each kind, by the parameter's name."""
     upload = uploads.create(organisation, engineer, "half", [Announced("config.json", 10)])
     report = freeze(finished_run, engineer)
+    webhook = Webhook.objects.create(organisation=organisation, url="https://hooks.example.com/", kinds=[], secret="")
     return {
         "run_id": str(finished_run.id),
         "workload_id": str(finished_run.workload_id),
@@ -65,6 +71,7 @@ def ids(finished_run, organisation, engineer) -> dict[str, str]:
         "upload_id": str(upload.id),
         "report_id": str(report.id),
         "token_id": str(tokens.issue(organisation, engineer, "CI", "read")[0].id),
+        "webhook_id": str(webhook.id),
         "number": "0",
         "stage": "report",
         "name": "report.html",
@@ -115,7 +122,7 @@ def test_a_read_token_does_not_write(api, ids, engineer, method, path):
 
 @pytest.mark.parametrize(("method", "path"), [each for each in PUBLIC if each[0] == "GET"])
 def test_a_read_token_reads(api, ids, engineer, admin, method, path):
-    reader = admin if path == "/audit" else engineer
+    reader = admin if path in FOR_ADMINS else engineer
     assert _call(api(reader, "read"), method, path, ids).status_code == 200
 
 

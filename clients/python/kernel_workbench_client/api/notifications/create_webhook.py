@@ -1,0 +1,180 @@
+from http import HTTPStatus
+from typing import Any
+
+import httpx
+
+from ...client import AuthenticatedClient, Client
+from ...models.new_webhook import NewWebhook
+from ...models.problem_document import ProblemDocument
+from ...models.webhook_in import WebhookIn
+from ...types import UNSET, Response, Unset
+
+
+def _get_kwargs(
+    *,
+    body: WebhookIn,
+    idempotency_key: str | Unset = UNSET,
+) -> dict[str, Any]:
+    headers: dict[str, Any] = {}
+    if not isinstance(idempotency_key, Unset):
+        headers["Idempotency-Key"] = idempotency_key
+
+    _kwargs: dict[str, Any] = {
+        "method": "post",
+        "url": "/api/v1/webhooks",
+    }
+
+    _kwargs["json"] = body.to_dict()
+
+    headers["Content-Type"] = "application/json"
+
+    _kwargs["headers"] = headers
+    return _kwargs
+
+
+def _parse_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> NewWebhook | ProblemDocument:
+    if response.status_code == 201:
+        response_201 = NewWebhook.from_dict(response.json())
+
+        return response_201
+
+    response_default = ProblemDocument.from_dict(response.json())
+
+    return response_default
+
+
+def _build_response(
+    *, client: AuthenticatedClient | Client, response: httpx.Response
+) -> Response[NewWebhook | ProblemDocument]:
+    return Response(
+        status_code=HTTPStatus(response.status_code),
+        content=response.content,
+        headers=response.headers,
+        parsed=_parse_response(client=client, response=response),
+    )
+
+
+def sync_detailed(
+    *,
+    client: AuthenticatedClient,
+    body: WebhookIn,
+    idempotency_key: str | Unset = UNSET,
+) -> Response[NewWebhook | ProblemDocument]:
+    """Add a webhook
+
+     The answer holds the secret that signs its messages (Standard Webhooks), this once.
+
+    Args:
+        idempotency_key (str | Unset):
+        body (WebhookIn): A webhook to add.
+
+    Raises:
+        errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
+        httpx.TimeoutException: If the request takes longer than Client.timeout.
+
+    Returns:
+        Response[NewWebhook | ProblemDocument]
+    """
+
+    kwargs = _get_kwargs(
+        body=body,
+        idempotency_key=idempotency_key,
+    )
+
+    response = client.get_httpx_client().request(
+        **kwargs,
+    )
+
+    return _build_response(client=client, response=response)
+
+
+def sync(
+    *,
+    client: AuthenticatedClient,
+    body: WebhookIn,
+    idempotency_key: str | Unset = UNSET,
+) -> NewWebhook | ProblemDocument | None:
+    """Add a webhook
+
+     The answer holds the secret that signs its messages (Standard Webhooks), this once.
+
+    Args:
+        idempotency_key (str | Unset):
+        body (WebhookIn): A webhook to add.
+
+    Raises:
+        errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
+        httpx.TimeoutException: If the request takes longer than Client.timeout.
+
+    Returns:
+        NewWebhook | ProblemDocument
+    """
+
+    return sync_detailed(
+        client=client,
+        body=body,
+        idempotency_key=idempotency_key,
+    ).parsed
+
+
+async def asyncio_detailed(
+    *,
+    client: AuthenticatedClient,
+    body: WebhookIn,
+    idempotency_key: str | Unset = UNSET,
+) -> Response[NewWebhook | ProblemDocument]:
+    """Add a webhook
+
+     The answer holds the secret that signs its messages (Standard Webhooks), this once.
+
+    Args:
+        idempotency_key (str | Unset):
+        body (WebhookIn): A webhook to add.
+
+    Raises:
+        errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
+        httpx.TimeoutException: If the request takes longer than Client.timeout.
+
+    Returns:
+        Response[NewWebhook | ProblemDocument]
+    """
+
+    kwargs = _get_kwargs(
+        body=body,
+        idempotency_key=idempotency_key,
+    )
+
+    response = await client.get_async_httpx_client().request(**kwargs)
+
+    return _build_response(client=client, response=response)
+
+
+async def asyncio(
+    *,
+    client: AuthenticatedClient,
+    body: WebhookIn,
+    idempotency_key: str | Unset = UNSET,
+) -> NewWebhook | ProblemDocument | None:
+    """Add a webhook
+
+     The answer holds the secret that signs its messages (Standard Webhooks), this once.
+
+    Args:
+        idempotency_key (str | Unset):
+        body (WebhookIn): A webhook to add.
+
+    Raises:
+        errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
+        httpx.TimeoutException: If the request takes longer than Client.timeout.
+
+    Returns:
+        NewWebhook | ProblemDocument
+    """
+
+    return (
+        await asyncio_detailed(
+            client=client,
+            body=body,
+            idempotency_key=idempotency_key,
+        )
+    ).parsed

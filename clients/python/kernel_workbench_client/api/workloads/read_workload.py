@@ -1,0 +1,161 @@
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote
+from uuid import UUID
+
+import httpx
+
+from ...client import AuthenticatedClient, Client
+from ...models.problem_document import ProblemDocument
+from ...models.workload_out import WorkloadOut
+from ...types import Response
+
+
+def _get_kwargs(
+    workload_id: UUID,
+) -> dict[str, Any]:
+
+    _kwargs: dict[str, Any] = {
+        "method": "get",
+        "url": "/api/v1/workloads/{workload_id}".format(
+            workload_id=quote(str(workload_id), safe=""),
+        ),
+    }
+
+    return _kwargs
+
+
+def _parse_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> ProblemDocument | WorkloadOut:
+    if response.status_code == 200:
+        response_200 = WorkloadOut.from_dict(response.json())
+
+        return response_200
+
+    response_default = ProblemDocument.from_dict(response.json())
+
+    return response_default
+
+
+def _build_response(
+    *, client: AuthenticatedClient | Client, response: httpx.Response
+) -> Response[ProblemDocument | WorkloadOut]:
+    return Response(
+        status_code=HTTPStatus(response.status_code),
+        content=response.content,
+        headers=response.headers,
+        parsed=_parse_response(client=client, response=response),
+    )
+
+
+def sync_detailed(
+    workload_id: UUID,
+    *,
+    client: AuthenticatedClient,
+) -> Response[ProblemDocument | WorkloadOut]:
+    """One workload
+
+     The document and its runs.
+
+    Args:
+        workload_id (UUID):
+
+    Raises:
+        errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
+        httpx.TimeoutException: If the request takes longer than Client.timeout.
+
+    Returns:
+        Response[ProblemDocument | WorkloadOut]
+    """
+
+    kwargs = _get_kwargs(
+        workload_id=workload_id,
+    )
+
+    response = client.get_httpx_client().request(
+        **kwargs,
+    )
+
+    return _build_response(client=client, response=response)
+
+
+def sync(
+    workload_id: UUID,
+    *,
+    client: AuthenticatedClient,
+) -> ProblemDocument | WorkloadOut | None:
+    """One workload
+
+     The document and its runs.
+
+    Args:
+        workload_id (UUID):
+
+    Raises:
+        errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
+        httpx.TimeoutException: If the request takes longer than Client.timeout.
+
+    Returns:
+        ProblemDocument | WorkloadOut
+    """
+
+    return sync_detailed(
+        workload_id=workload_id,
+        client=client,
+    ).parsed
+
+
+async def asyncio_detailed(
+    workload_id: UUID,
+    *,
+    client: AuthenticatedClient,
+) -> Response[ProblemDocument | WorkloadOut]:
+    """One workload
+
+     The document and its runs.
+
+    Args:
+        workload_id (UUID):
+
+    Raises:
+        errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
+        httpx.TimeoutException: If the request takes longer than Client.timeout.
+
+    Returns:
+        Response[ProblemDocument | WorkloadOut]
+    """
+
+    kwargs = _get_kwargs(
+        workload_id=workload_id,
+    )
+
+    response = await client.get_async_httpx_client().request(**kwargs)
+
+    return _build_response(client=client, response=response)
+
+
+async def asyncio(
+    workload_id: UUID,
+    *,
+    client: AuthenticatedClient,
+) -> ProblemDocument | WorkloadOut | None:
+    """One workload
+
+     The document and its runs.
+
+    Args:
+        workload_id (UUID):
+
+    Raises:
+        errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
+        httpx.TimeoutException: If the request takes longer than Client.timeout.
+
+    Returns:
+        ProblemDocument | WorkloadOut
+    """
+
+    return (
+        await asyncio_detailed(
+            workload_id=workload_id,
+            client=client,
+        )
+    ).parsed

@@ -1,0 +1,18 @@
+from typing import Literal
+
+ConstraintsGpuClassesItem = Literal["a100", "b200", "cpu", "h100", "h200", "l40s"]
+
+CONSTRAINTS_GPU_CLASSES_ITEM_VALUES: set[ConstraintsGpuClassesItem] = {
+    "a100",
+    "b200",
+    "cpu",
+    "h100",
+    "h200",
+    "l40s",
+}
+
+
+def check_constraints_gpu_classes_item(value: str) -> ConstraintsGpuClassesItem:
+    if value in CONSTRAINTS_GPU_CLASSES_ITEM_VALUES:
+        return value
+    raise TypeError(f"Unexpected value {value!r}. Expected one of {CONSTRAINTS_GPU_CLASSES_ITEM_VALUES!r}")

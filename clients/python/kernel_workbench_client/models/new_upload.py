@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from attrs import define as _attrs_define
+from attrs import field as _attrs_field
+
+if TYPE_CHECKING:
+    from ..models.new_file import NewFile
+
+
+T = TypeVar("T", bound="NewUpload")
+
+
+@_attrs_define
+class NewUpload:
+    """A new upload: the model's name and its files.
+
+    Attributes:
+        name (str):
+        files (list[NewFile]):
+    """
+
+    name: str
+    files: list[NewFile]
+    additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        name = self.name
+
+        files = []
+        for files_item_data in self.files:
+            files_item = files_item_data.to_dict()
+            files.append(files_item)
+
+        field_dict: dict[str, Any] = {}
+        field_dict.update(self.additional_properties)
+        field_dict.update(
+            {
+                "name": name,
+                "files": files,
+            }
+        )
+
+        return field_dict
+
+    @classmethod
+    def from_dict(cls: type[T], src_dict: Mapping[str, Any]) -> T:
+        from ..models.new_file import NewFile  # noqa: PLC0415
+
+        d = dict(src_dict)
+        name = d.pop("name")
+
+        files = []
+        _files = d.pop("files")
+        for files_item_data in _files:
+            files_item = NewFile.from_dict(files_item_data)
+
+            files.append(files_item)
+
+        new_upload = cls(
+            name=name,
+            files=files,
+        )
+
+        new_upload.additional_properties = d
+        return new_upload
+
+    @property
+    def additional_keys(self) -> list[str]:
+        return list(self.additional_properties.keys())
+
+    def __getitem__(self, key: str) -> Any:
+        return self.additional_properties[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.additional_properties[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        del self.additional_properties[key]
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.additional_properties
