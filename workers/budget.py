@@ -9,19 +9,21 @@ SHARES: dict[str, float] = {
     "admit": 0.05,
     "baseline": 0.14,
     "profile": 0.14,
-    "explore": 0.18,
-    "compose": 0.22,
+    "explore": 0.14,
+    "compose": 0.26,
     "verify": 0.27,
+    "load": 0.4,
 }
-"""Fractions of the workload's minutes. A GPU stage that is not listed gets USUAL_SHARE."""
+"""Shares of the workload's minutes, beside each other. A GPU stage that is not listed gets USUAL_SHARE."""
 LEAST_SECONDS = 20.0
 LEAST_WORK = {
     "admit": "loading the libraries and reading the model's files",
     "baseline": "loading the model and two requests",
     "profile": "loading the model and the trace of a request",
     "explore": "proving the variants that were begun",
-    "compose": "one alternative to what runs today, and every build that was begun",
+    "compose": "one alternative to what runs today, and up to 20 s of a build that was begun",
     "verify": "nine pairs of requests, and quality over as many tokens or answers as proof takes",
+    "load": "starting each side, and three loads of three seconds of it",
 }
 """What a stage does even when its time is up."""
 WORTH_NAMING = 1.0
@@ -29,18 +31,20 @@ WORTH_NAMING = 1.0
 
 
 def share(stage: str) -> float:
-    """The fraction of the minutes that is planned for the stage."""
+    """The stage's share of the minutes, beside those of the others."""
     return SHARES.get(stage, USUAL_SHARE)
 
 
-def granted(stage: Stage, minutes: float, spent: float) -> float:
+def granted(stage: Stage, minutes: float, spent: float, load: bool = False) -> float:
     """Seconds for `stage` after earlier stages spent `spent` seconds: its share of what is left.
 
-    What a stage does not use goes to those after it; LEAST_SECONDS when nothing is left.
+    What a stage does not use goes to those after it; LEAST_SECONDS when nothing is left. `load`: whether the run has
+    the stage of that name.
     """
     if stage not in GPU_STAGES:
         return LEAST_SECONDS
-    ahead = sum(share(name) for name in GPU_STAGES[GPU_STAGES.index(stage) :])
+    following = GPU_STAGES[GPU_STAGES.index(stage) :]
+    ahead = sum(share(name) for name in following if load or name != "load")
     return max(LEAST_SECONDS, (minutes * 60 - spent) * share(stage) / ahead)
 
 
@@ -56,7 +60,7 @@ def sentence(minutes: float, taken: Mapping[str, float]) -> str:
         return f"The stages took {total} of the {allowed} that the workload allows."
     over, spent = [], 0.0
     for stage in (each for each in STAGES if each in taken):
-        planned = granted(stage, minutes, spent)
+        planned = granted(stage, minutes, spent, "load" in taken)
         spent += taken[stage]
         if stage in LEAST_WORK and taken[stage] > planned + WORTH_NAMING:
             over.append(f"{stage} {_words(taken[stage])} of {_words(planned)} ({LEAST_WORK[stage]})")

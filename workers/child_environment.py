@@ -4,13 +4,15 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from kernels.hardware import ENTRIES
 from kernels.measure.cpu_threads import thread_settings
 from kernels.measure.environment import commit
+from workers import vllm_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT_NAMES = {"PATH", "LANG", "LC_ALL", "TZ", "VIRTUAL_ENV", "CC", "CXX"}
 KEPT_NAMES |= {"LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"}
-KEPT_NAMES |= {"WORKBENCH_LEASE_ID"}  # where the figures come from
+KEPT_NAMES |= {"WORKBENCH_LEASE_ID", ENTRIES}  # where the figures come from, and which GPUs are known
 KEPT_PREFIXES = ("CUDA_", "NVIDIA_", "OMP_", "MKL_", "TORCH_", "PYTORCH_", "TRITON_", "PYTHON", "WORKBENCH_STAGE_")
 COMPILER_CACHES = {
     "TORCHINDUCTOR_CACHE_DIR": "inductor",
@@ -19,13 +21,14 @@ COMPILER_CACHES = {
     "CUPY_CACHE_DIR": "cupy",
     "CUDA_CACHE_PATH": "cuda",
     "KERNELS_CACHE": "kernels",
+    "VLLM_CACHE_ROOT": "vllm",
 }
 
 
 def stage_environment(outer: Mapping[str, str], scratch: Path, caches: Path, code: Path = ROOT) -> dict[str, str]:
     """Variables for a stage that works in `scratch`, keeps what its compilers make under `caches`, and imports `code`.
 
-    The stage does not see the repository, so it is told the commit.
+    The stage does not see the repository, so it is told the commit, and where vLLM is when that is configured.
     """
     kept = {name: value for name, value in outer.items() if name in KEPT_NAMES or name.startswith(KEPT_PREFIXES)}
     temporary = scratch / "tmp"
@@ -38,6 +41,7 @@ def stage_environment(outer: Mapping[str, str], scratch: Path, caches: Path, cod
         **{name: str(caches / directory) for name, directory in COMPILER_CACHES.items()},
         "PYTHONPATH": os.pathsep.join(search),
         "WORKBENCH_COMMIT": commit(),
+        **vllm_folder.variables(outer),
         "HOME": str(scratch),
         "USER": "stage",
         "TMPDIR": str(temporary),

@@ -18,6 +18,7 @@ from workers.documents.worker_api import (
     CLAIM_HEADER,
     Answer,
     Claim,
+    EndpointAccess,
     Heartbeat,
     Hello,
     Outcome,
@@ -91,6 +92,10 @@ class Client:
     def progress(self, report: ProgressReport) -> Answer:
         """Pass on what the stage said. Raises Unreachable without a second try."""
         return Answer.model_validate_json(self._call("POST", "/progress", report, pauses=()).content)
+
+    def endpoint(self, key: StageKey) -> EndpointAccess:
+        """What is needed to speak to the endpoint of the held run."""
+        return EndpointAccess.model_validate_json(self._call("POST", "/endpoint", key).content)
 
     def finish(self, outcome: Outcome) -> None:
         """Post how the attempt ended."""

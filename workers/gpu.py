@@ -31,7 +31,9 @@ from workers.documents.base import Artifact
 from workers.documents.broker import GPU_TASK, gpu_class_of
 from workers.documents.measurement import Confinement
 from workers.documents.stages import Progress, StageFailure, StageInput
-from workers.documents.worker_api import Claim, Hello, Outcome, StageKey
+from workers.documents.worker_api import ENDPOINT_STAGES, Claim, EndpointAccess, Hello, Outcome, StageKey
+from workers.endpoint.asking import Stopped
+from workers.endpoint.at_endpoint import AtEndpoint
 from workers.model_cache import BadModel, ModelCache
 from workers.reporter import Reporter
 from workers.scratch import scratch
@@ -104,23 +106,47 @@ def _perform(config: WorkerConfig, client: Client, document: StageInput, key: St
     try:
         with scratch() as directory:
             with cache.model(document.model, _Files(client, key, reporter.stop)) as model_dir:
+                there = _at_endpoint(client, document, key, reporter)
+                if there:
+                    there.before_stage()
+                    document = there.left_for(document)
                 uuids = [] if document.gpu_class == "cpu" else visible_gpus()
                 with gpu_lock.held(uuids, reporter.stop.is_set):
                     ended, confinement = _run_child(config, document, directory, model_dir, reporter)
             outcome = _outcome(document, directory, ended, key, reporter)
             if outcome.result and isinstance(measured := outcome.result.get("environment"), dict):
                 measured["confinement"] = confinement.model_dump()
+            if outcome.result:
+                outcome.result.pop("endpoint", None)  # the worker alone says what was measured there
+            if outcome.result and there:
+                there.after_stage(outcome.result)
             for artifact in outcome.artifacts:
                 with open_plain(directory, f"kept/{artifact.sha256}") as kept:
                     outcome.receipts[artifact.sha256] = client.upload(key, kept, artifact.sha256)
             return outcome
-    except (_Stopped, gpu_lock.GaveUp):
+    except (_Stopped, Stopped, gpu_lock.GaveUp):
         return _stopped(key, reporter)
     except (BadModel, Rejected, child.Unconfined) as error:
         return Outcome(**identity, failure=StageFailure(sentence=f"The worker could not run {key.stage}: {error}"))
     except OSError as error:
         log.exception("stage %s of run %s", document.stage, document.run_id)
         return Outcome(**identity, died=f"the worker could not run it: {error.strerror or error}")
+
+
+def _at_endpoint(client: Client, document: StageInput, key: StageKey, reporter: Reporter) -> AtEndpoint | None:
+    """The workload's endpoint, at a stage beside which it is measured."""
+    endpoint = document.workload.endpoint
+    if endpoint is None or document.stage not in ENDPOINT_STAGES:
+        return None
+    try:
+        access = client.endpoint(key)
+    except Rejected as error:
+        access = EndpointAccess(refused=str(error))
+
+    def say(fraction: float, message: str) -> None:
+        reporter.line(Progress(fraction=fraction, message=message).model_dump_json())
+
+    return AtEndpoint(document, endpoint, access, reporter.stop, say)
 
 
 def _finish(client: Client, outcome: Outcome) -> None:

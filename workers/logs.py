@@ -31,7 +31,10 @@ def configuration(level: str | int = "INFO") -> dict[str, Any]:
         "formatters": {"ids": {"()": _formatter}},
         "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "ids"}},
         "root": {"handlers": ["console"], "level": level},
-        "loggers": {"httpx": {"level": "WARNING"}},  # it tells every heartbeat
+        "loggers": {
+            "httpx": {"level": "WARNING"},  # it tells every heartbeat
+            "waitress.queue": {"level": "ERROR"},  # it tells every request that waits for a thread
+        },
     }
 
 

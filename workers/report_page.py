@@ -11,12 +11,14 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
 from workers import budget
-from workers.charts import CHARTS, cells, plans, provenance, text
+from workers.charts import CHARTS, cells, economics, endpoint, plans, provenance, serving, text
 from workers.charts.svg import draw
+from workers.documents.base import Verdict
 from workers.documents.model import ModelManifest
 from workers.documents.prices import PriceBook
-from workers.documents.stages import Results, Verdict, VerifyResult
+from workers.documents.stages import Results, VerifyResult
 from workers.documents.workload import Sla, Workload
+from workers.economics import study
 
 VERDICTS: dict[Verdict, str] = {
     "met": "Met",
@@ -61,13 +63,17 @@ class Cover:
     reviewed: tuple[str, str] | None
     published: tuple[str, str] | None
     prices: PriceBook
+    logo: str = ""
+    """A data URI of a PNG, or empty."""
 
 
 def headline(verify: VerifyResult) -> str:
     """The result in one line: `Met: TTF64 p50 81.0 ms (limit 100 ms), 3.47x faster than before in the median`."""
     first = verify.outcomes[0]
-    after, limit = (text.quantity(value, first.objective.unit) for value in (first.after, first.objective.limit))
-    line = f"{VERDICTS[verify.verdict]}: {first.objective.label} {after} (limit {limit})"
+    objective, after = first.objective, text.quantity(first.after, first.objective.unit)
+    limit = text.promised(objective) if objective.limit is None else text.quantity(objective.limit, objective.unit)
+    said = "promised" if objective.limit is None else "limit"
+    line = f"{VERDICTS[verify.verdict]}: {objective.label} {after} ({said} {limit})"
     return f"{line}, {speedup_words(verify)}"
 
 
@@ -105,8 +111,9 @@ def render(document: Reported, cover: Cover | None = None) -> str:
         raise NoVerdict("report: the run has no verified result to report")
     templates = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True)
     templates.filters |= {"quantity": text.quantity, "number": text.number, "percent": text.percent}
-    templates.filters |= {"scaled": text.scaled, "dollars": text.dollars}
+    templates.filters |= {"scaled": text.scaled, "dollars": text.dollars, "promised": text.promised}
     workload = document.workload
+    units = study.of_results(document.results, workload, document.model)
     page = templates.get_template("report.html").render(
         document=document,
         cover=cover,
@@ -118,13 +125,23 @@ def render(document: Reported, cover: Cover | None = None) -> str:
         request_words=text.request_words(workload.traffic, document.model.kind == "decoder", document.model.counted),
         speedup_words=speedup_words(verify),
         charts=_charts(document),
+        unit_rows=economics.unit_rows(units),
+        unit_loads=economics.loads(units),
+        units=units,
+        energy_words=economics.energy_words(units),
+        price_caution=economics.caution(document.results, workload.traffic.batch),
         chosen_plan=plans.chosen(document.results),
         why_chosen=plans.why(document.results),
         time_words=budget.sentence(workload.constraints.minutes, document.taken),
+        endpoint=endpoint.measured(document.results),
+        endpoint_promises=endpoint.promises(document.results),
+        endpoint_words=endpoint.words(document.results),
         facts=provenance.facts(verify.environment),
         provenance=provenance.sentence(document.results, "verify"),
         sla=Sla.model_validate(workload.model_dump(exclude={"model"})).model_dump_json(indent=2, exclude_none=True),
         plan=json.dumps(verify.plan, indent=2),
+        serving=serving.offer(document.results, document.model),
+        install=serving.INSTALL,
     )
     return _with_contents(page)
 

@@ -13,9 +13,10 @@ from pathlib import Path
 def scratch(root: Path | None = None) -> Iterator[Path]:
     """Yields a new directory under `root` and removes it afterwards. First removes those of processes that were killed.
 
-    A directory belongs to the process that holds its lock. `root` is by default one of this user's in the system's
-    temporary directory, where paths are short enough for Unix sockets.
+    A directory belongs to the process that made it and holds its lock; a fork of it that ends leaves it alone. `root`
+    is by default one of this user's in the system's temporary directory, where paths are short enough for Unix sockets.
     """
+    maker = os.getpid()
     root = root or Path(tempfile.gettempdir(), f"workbench-stages-{os.getuid()}")
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     if root.stat().st_uid != os.getuid():
@@ -28,7 +29,8 @@ def scratch(root: Path | None = None) -> Iterator[Path]:
         try:
             yield directory
         finally:
-            shutil.rmtree(directory, ignore_errors=True)
+            if os.getpid() == maker:
+                shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextlib.contextmanager

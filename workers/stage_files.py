@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from workers import vllm_folder
+
 ROOT = Path(__file__).resolve().parents[1]
 CODE = ("kernels", "workers")
 FIRST_USER, USERS = 2_000_000_000, 100_000_000
@@ -25,11 +27,11 @@ def readable(outer: Mapping[str, str], packages: Iterable[str], closed: Iterable
     """Everything a stage reads, by the worker's environment `outer`; nothing above a `closed` directory.
 
     `packages` are the top packages beside our own that hold stages. WORKER_STAGE_READABLE names more paths, separated
-    by colons.
+    by colons, KERNELS_GPUS a folder of GPU entries, WORKER_VLLM the folder of vLLM's environment.
     """
-    names = (*LIBRARY_PATHS, *LIBRARY_FOLDERS, "PYTHONPATH", "WORKER_STAGE_READABLE")
+    names = (*LIBRARY_PATHS, *LIBRARY_FOLDERS, "PYTHONPATH", "WORKER_STAGE_READABLE", "KERNELS_GPUS")
     listed = [path for name in names for path in outer.get(name, "").split(os.pathsep) if os.path.isabs(path)]
-    listed += toolchains(outer)
+    listed += [*toolchains(outer), *vllm_folder.files(outer)]
     code = [str(ROOT / package) for package in (*CODE, *packages)]
     return (*python_files(), *code, *(path for path in listed if not _opens(Path(path), closed)))
 

@@ -60,10 +60,16 @@ def objective_value(objective: Objective, samples: Sequence[float]) -> float:
 
 
 def count_over(objective: Objective, samples: Sequence[float]) -> int:
-    """How many samples lie on the wrong side of the objective's limit; the limit itself is still right."""
+    """How many samples lie on the wrong side of the objective's limit; the limit itself is still right.
+
+    None do of a promise relative to before, which has no limit for single samples.
+    """
+    if objective.limit is None:
+        return 0
+    limit = objective.limit
     if objective.direction == "at_least":
-        return sum(value < objective.limit for value in samples)
-    return sum(value > objective.limit for value in samples)
+        return sum(value < limit for value in samples)
+    return sum(value > limit for value in samples)
 
 
 def shares_over(objective: Objective, served: Sequence[Served], usd_per_hour: float | None) -> list[float]:
@@ -83,16 +89,18 @@ def tokens_per_second(served: Sequence[Served]) -> float:
 def goodput(served: Sequence[Served], objectives: Sequence[Objective]) -> float | None:
     """Requests per second that met every objective; None when no objective speaks of single requests.
 
-    A request meets an itl objective when its own gaps do at the objective's percentile. Costs are left out.
+    A request meets an itl objective when its own gaps do at the objective's percentile. Costs are left out, and so is
+    what is promised relative to before.
     """
-    own = [each for each in objectives if each.metric != "cost_per_mtok"]
+    own = [each for each in objectives if each.metric != "cost_per_mtok" and each.limit is not None]
     if not own or not served:
         return None
     duration_s = (served[-1].times_ns[-1] - served[0].start_ns) / 1e9
-    return sum(each.requests for each in served if _meets(each, own)) / duration_s
+    return sum(each.requests for each in served if meets(each, own)) / duration_s
 
 
-def _meets(served: Served, objectives: Sequence[Objective]) -> bool:
+def meets(served: Served, objectives: Sequence[Objective]) -> bool:
+    """Whether one batch meets every objective; one that lacks a metric's samples does not."""
     for objective in objectives:
         samples = samples_of(served, objective.metric, objective.n)
         if not samples or count_over(objective, [objective_value(objective, samples)]):

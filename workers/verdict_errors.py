@@ -20,7 +20,7 @@ BLOCK = 100
 
 @dataclass(frozen=True)
 class Boundaries:
-    """For 1, 2, … requests: `met` at most so many beyond the limit (-1: none will do), `missed` at least so many."""
+    """By the number of requests: `met` at most so many beyond the limit (-1: none), `missed` at least so many."""
 
     met: np.ndarray
     missed: np.ndarray

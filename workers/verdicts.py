@@ -22,7 +22,7 @@ from functools import cache
 
 import numpy as np
 
-from workers.documents.stages import Verdict
+from workers.documents.base import Verdict
 
 CONFIDENCE = 0.99
 """The confidence of every verdict, met or missed. It holds at any request at which measuring stops."""
@@ -34,26 +34,26 @@ MISSED_ODDS = np.geomspace(1.05, 1e4, 24)
 """The other alternatives of *missed*, as multiples of the promised rate's odds."""
 
 
-def verdict(percentile: float, shares: Sequence[float]) -> Verdict:
+def verdict(percentile: float, shares: Sequence[float], confidence: float = CONFIDENCE) -> Verdict:
     """The verdict for `percentile` (a number such as 99), with each request's share of samples beyond the limit.
 
     *Too close* means undecided after as many requests as a clean result takes; *not enough samples*, after fewer.
     """
     rate, (values, counts) = 1 - percentile / 100, np.unique(np.asarray(shares, dtype=float), return_counts=True)
-    if log_capital(rate, values, counts, "met") >= -math.log(1 - CONFIDENCE):
+    if log_capital(rate, values, counts, "met") >= -math.log(1 - confidence):
         return "met"
-    if log_capital(rate, values, counts, "missed") >= -math.log(1 - CONFIDENCE):
+    if log_capital(rate, values, counts, "missed") >= -math.log(1 - confidence):
         return "missed"
-    return "too_close" if len(shares) >= needed_requests(percentile) else "not_enough_samples"
+    return "too_close" if len(shares) >= needed_requests(percentile, confidence=confidence) else "not_enough_samples"
 
 
 @cache
-def needed_requests(percentile: float, over: int = 0) -> int:
+def needed_requests(percentile: float, over: int = 0, confidence: float = CONFIDENCE) -> int:
     """The fewest requests that show `percentile` within its limit when `over` of them lie wholly beyond it."""
 
     def shown(count: int) -> bool:
         values, counts = np.array([0.0, 1.0]), np.array([count - over, over])
-        return log_capital(1 - percentile / 100, values, counts, "met") >= -math.log(1 - CONFIDENCE)
+        return log_capital(1 - percentile / 100, values, counts, "met") >= -math.log(1 - confidence)
 
     low, high = over, over + 1
     while not shown(high):

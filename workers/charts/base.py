@@ -1,11 +1,12 @@
 """The form, the colours and the layout of every chart. Pages and report add their theme."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from workers.documents.base import Basis
+from workers.documents.measurement import Interval
 from workers.documents.stages import Results, Stage
 
 Figure = dict[str, Any]
@@ -52,6 +53,18 @@ def layout(x: str, y: str, **more: Any) -> dict[str, Any]:
     for key, value in more.items():
         base[key] = {**base[key], **value} if isinstance(base.get(key), dict) else value
     return base
+
+
+def error_bars(intervals: Sequence[Interval]) -> dict[str, Any]:
+    """Error bars from the low to the high end of each interval, for a trace of their values."""
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [each.high - each.value for each in intervals],
+        "arrayminus": [each.value - each.low for each in intervals],
+        "thickness": 1.2,
+        "width": 3,
+    }
 
 
 def log_axis(values: list[float]) -> dict[str, Any]:

@@ -2,15 +2,17 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from workers.charts import latency, provenance
 from workers.charts.base import PALETTE, Cell, Figure, Table, layout
-from workers.charts.text import MISSING, case_label, dollars, number, quantity
-from workers.documents.measurement import Candidate, Distribution
+from workers.charts.text import MISSING, case_label, dollars, number, promised, quantity
+from workers.documents.measurement import Candidate, Distribution, Interval
 from workers.documents.stages import Results
 from workers.documents.workload import Workload, metric_title
 
 MOST_RUNS = 6
+AFTER = "The figures of the plan, each measured in its own run."
 VERDICTS = {
     "met": "met",
     "missed": "missed",
@@ -31,12 +33,13 @@ class Side:
 
 @dataclass(frozen=True)
 class Section:
-    """One table of the comparison, with a note about how to read it."""
+    """One table of the comparison, with a note about how to read it, and perhaps a figure."""
 
     key: str
     title: str
     note: str
     table: Table
+    figure: Figure | None = None
 
 
 def cautions(sides: Sequence[Side]) -> list[str]:
@@ -59,14 +62,13 @@ def cautions(sides: Sequence[Side]) -> list[str]:
 def sections(sides: Sequence[Side]) -> list[Section]:
     """Every section that has a row."""
     names = [side.label for side in sides]
-    after = "The figures of the plan, each measured in its own run."
     overlap = (
         "Median of the variant that was chosen, with its 95 % interval. A difference is named where the intervals do "
         f"not overlap, against run {names[0]}."
     )
     found = [
-        Section("objectives", "Objectives", after, (["objective", *names], _objectives(sides))),
-        Section("latency", "Latency", after, (["percentile", *names], _percentiles(sides))),
+        Section("objectives", "Objectives", AFTER, (["objective", *names], _objectives(sides))),
+        *(_distribution(sides, metric) for metric in _metrics(sides)),
         Section("ops", "Operations", overlap, (["case", *names], _operations(sides))),
         Section("plan", "Plans", "", (["", *names], _plans(sides))),
         Section("where", "Where it was measured", "", (["", *names], _places(sides))),
@@ -80,71 +82,79 @@ def _objectives(sides: Sequence[Side]) -> list[list[Cell]]:
     for side in sides:
         for each in side.results.verify.outcomes if side.results.verify else []:
             promise = each.objective
-            sign = "≥" if promise.direction == "at_least" else "≤"
-            text = f"{quantity(each.after, promise.unit)} ({sign} {quantity(promise.limit, promise.unit)})"
+            text = f"{quantity(each.after, promise.unit)} ({promised(promise)})"
             cells.setdefault(promise.label, {})[side.label] = f"{text}, {VERDICTS[each.verdict]}"
+    reference = next((side for side in sides if _gain(side)), None)
+    for side in sides:
+        if gain := _gain(side):
+            spread = f"{number(gain.value)}x [{number(gain.low)}, {number(gain.high)}]"
+            apart = "" if side is reference or reference is None else f": {_apart(gain, _gain(reference))}"
+            cells.setdefault("speedup over its own before", {})[side.label] = spread + apart
     return _rows(sides, cells)
+
+
+def _gain(side: Side) -> Interval | None:
+    """The speedup of the plan over what ran beside it, with its 95 % interval."""
+    verified = side.results.verify
+    return verified.speedup.ratio if verified and verified.speedup else None
+
+
+def _apart(gain: Interval, reference: Interval | None) -> str:
+    if reference is None or (gain.low <= reference.high and gain.high >= reference.low):
+        return "no difference"
+    return "more" if gain.low > reference.high else "less"
 
 
 def _rows(sides: Sequence[Side], cells: dict[str, dict[str, str]]) -> list[list[Cell]]:
     return [[name, *(by_run.get(side.label, MISSING) for side in sides)] for name, by_run in cells.items()]
 
 
-def _first_metric(sides: Sequence[Side]) -> latency.Metric | None:
-    """The first metric that every run measured."""
+def _metrics(sides: Sequence[Side]) -> list[latency.Metric]:
+    """The metrics that at least two runs measured, in the first one's order."""
     found = [latency.metrics(side.results) for side in sides]
-    return next((metric for metric in found[0] if all(metric in other for other in found)), None)
+    every = dict.fromkeys(metric for measured in found for metric in measured)
+    return [metric for metric in every if sum(metric in measured for measured in found) > 1]
 
 
-def _after(side: Side, metric: latency.Metric) -> Distribution:
-    assert side.results.verify is not None
-    return next(each for each in side.results.verify.after if (each.metric, each.n) == metric)
+def _after(side: Side, metric: latency.Metric) -> Distribution | None:
+    measured = side.results.verify.after if side.results.verify else []
+    return next((each for each in measured if (each.metric, each.n) == metric and each.samples), None)
 
 
-def figure(sides: Sequence[Side]) -> Figure | None:
-    """The distributions of the first metric that every run measured, over each other; None where there is none."""
-    metric = _first_metric(sides)
-    if metric is None:
-        return None
-    traces = []
-    for side, colour in zip(sides, PALETTE, strict=False):
-        found = _after(side, metric)
-        ordered, shares = latency.steps(found.samples)
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": f"{side.label} ({len(found.samples):,} samples)",
-                "x": [ordered[0], *ordered],
-                "y": [0.0, *shares],
-                "line": {"color": colour, "width": 2.5, "shape": "hv"},
-                "hovertemplate": f"{side.label}: %{{y:.1f}} % within %{{x:.4g}} {found.unit}<extra></extra>",
-            }
-        )
-    unit = _after(sides[0], metric).unit
-    form = layout(
-        f"{metric_title(*metric)}, {unit}",
-        "requests within, %",
-        yaxis={"range": [0, 103]},
-    )
-    return {"data": traces, "layout": form}
-
-
-def _percentiles(sides: Sequence[Side]) -> list[list[Cell]]:
-    metric = _first_metric(sides)
-    if metric is None:
-        return []
-    found = [_after(side, metric) for side in sides]
-    names = sorted({name for each in found for name in each.percentiles}, key=lambda name: float(name.strip("p")))
-    rows: list[list[Cell]] = [
-        [
-            f"{metric_title(*metric)} p{name.strip('p')}",
-            *(quantity(each.percentiles.get(name), each.unit) for each in found),
-        ]
-        for name in names
+def _distribution(sides: Sequence[Side], metric: latency.Metric) -> Section:
+    """The distributions of a metric over each other, and their percentiles; a dash for a run that has none."""
+    name = metric_title(*metric)
+    found = [(side, _after(side, metric)) for side in sides]
+    known = [each for _, each in found if each is not None]
+    form = layout(f"{name}, {known[0].unit}", "requests within, %", yaxis={"range": [0, 103]})
+    traces = [
+        _trace(side, each, colour) for (side, each), colour in zip(found, PALETTE, strict=False) if each is not None
     ]
-    rows.append(["samples", *(len(each.samples) for each in found)])
-    return rows
+    names = sorted({name for each in known for name in each.percentiles}, key=lambda name: float(name.strip("p")))
+    rows: list[list[Cell]] = [
+        [f"{name} {each}", *(_percentile(distribution, each) for _, distribution in found)] for each in names
+    ]
+    rows.append(["samples", *(MISSING if each is None else len(each.samples) for _, each in found)])
+    key = f"latency-{metric[0]}-{metric[1] or 0}"
+    table: Table = (["percentile", *(side.label for side in sides)], rows)
+    return Section(key, f"{name[:1].upper()}{name[1:]}", AFTER, table, {"data": traces, "layout": form})
+
+
+def _percentile(found: Distribution | None, name: str) -> str:
+    return MISSING if found is None else quantity(found.percentiles.get(name), found.unit)
+
+
+def _trace(side: Side, found: Distribution, colour: str) -> dict[str, Any]:
+    ordered, shares = latency.steps(found.samples)
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": f"{side.label} ({len(found.samples):,} samples)",
+        "x": [ordered[0], *ordered],
+        "y": [0.0, *shares],
+        "line": {"color": colour, "width": 2.5, "shape": "hv"},
+        "hovertemplate": f"{side.label}: %{{y:.1f}} % within %{{x:.4g}} {found.unit}<extra></extra>",
+    }
 
 
 def _operations(sides: Sequence[Side]) -> list[list[Cell]]:

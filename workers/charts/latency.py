@@ -39,7 +39,8 @@ def _pair(results: Results, metric: Metric) -> list[tuple[str, str, Distribution
 
 def _objectives(results: Results, metric: Metric) -> list[Objective]:
     outcomes = results.verify.outcomes if results.verify else []
-    return [each.objective for each in outcomes if (each.objective.metric, each.objective.n) == metric]
+    found = [each.objective for each in outcomes if (each.objective.metric, each.objective.n) == metric]
+    return [each for each in found if each.limit is not None]
 
 
 def steps(samples: list[float]) -> tuple[list[float], list[float]]:
@@ -78,9 +79,10 @@ def figure_of(results: Results, metric: Metric) -> Figure | None:
     )
     slowest = max(sample for _, _, each in pair for sample in each.samples)
     for objective in _objectives(results, metric)[:1]:
-        words = f"limit {number(objective.limit)} {objective.unit}"
-        far = objective.limit > FAR * slowest
-        form |= beyond(f"{words}, far to the right") if far else limit_line("x", objective.limit, words)
+        limit = objective.limit or 0.0
+        words = f"limit {number(limit)} {objective.unit}"
+        far = limit > FAR * slowest
+        form |= beyond(f"{words}, far to the right") if far else limit_line("x", limit, words)
     return {"data": traces, "layout": form}
 
 

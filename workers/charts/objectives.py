@@ -1,7 +1,7 @@
 """Every objective before and after, as a share of its limit."""
 
 from workers.charts.base import AFTER, BEFORE, Chart, Figure, Table, layout, limit_line
-from workers.charts.text import quantity
+from workers.charts.text import promised, quantity
 from workers.documents.stages import ObjectiveOutcome, Results
 
 
@@ -19,18 +19,15 @@ def figure(results: Results) -> Figure | None:
     if results.verify and not results.verify.recommended:
         sides = [("Today", BEFORE, "before")]
     for name, colour, key in sides:
-        values = [getattr(each, key) for each in reversed(outcomes)]
-        limits = [each.objective for each in reversed(outcomes)]
+        values = [(getattr(each, key), each) for each in reversed(outcomes)]
         traces.append(
             {
                 "type": "bar",
                 "orientation": "h",
                 "name": name,
                 "y": labels,
-                "x": [
-                    None if value is None else 100 * value / of.limit for value, of in zip(values, limits, strict=True)
-                ],
-                "text": [quantity(value, of.unit) for value, of in zip(values, limits, strict=True)],
+                "x": [_share(value, each) for value, each in values],
+                "text": [quantity(value, each.objective.unit) for value, each in values],
                 "textposition": "auto",
                 "textangle": 0,
                 "marker": {"color": colour},
@@ -48,12 +45,18 @@ def figure(results: Results) -> Figure | None:
     return {"data": traces, "layout": form | limit_line("x", 100, "limit")}
 
 
+def _share(value: float | None, outcome: ObjectiveOutcome) -> float | None:
+    """The value in per cent of its limit; that of a promise relative to before follows from the value before."""
+    limit = outcome.objective.limit_beside(outcome.before)
+    return None if value is None or not limit else 100 * value / limit
+
+
 def table(results: Results) -> Table:
     rows = [
-        [each.objective.label, each.before, each.after, each.objective.limit, each.objective.unit, each.samples]
+        [each.objective.label, each.before, each.after, promised(each.objective), each.objective.unit, each.samples]
         for each in _outcomes(results)
     ]
-    return ["objective", "before", "after", "limit", "unit", "samples"], rows
+    return ["objective", "before", "after", "promised", "unit", "samples"], rows
 
 
 CHART = Chart(

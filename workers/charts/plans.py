@@ -1,15 +1,19 @@
-"""The whole-model plans that were tried, by the first objective's metric; and why the one that was chosen was."""
+"""The whole-model plans that were tried, by the first objective's metric; and why the one that was chosen was.
+
+Other engines stand beside them as peers.
+"""
 
 from typing import Any
 
-from workers.charts.base import AFTER, BEFORE, Chart, Figure, Table, layout
+from workers.charts.base import AFTER, BEFORE, PALETTE, Cell, Chart, Figure, Table, error_bars, layout
 from workers.charts.text import quantity, times
 from workers.documents.measurement import Interval
 from workers.documents.speedup import Speedup
-from workers.documents.stages import PlanTrial, Results
+from workers.documents.stages import PeerTrial, PlanTrial, Results
 
 AGREEING = 1.25
 """Compose's quick comparison agrees with verify when their ratios differ by at most this factor."""
+PEER = PALETTE[1]
 
 
 def verified(results: Results) -> list[PlanTrial]:
@@ -108,8 +112,27 @@ def _said(trial: PlanTrial) -> str:
     return quantity(_primary(trial).value, trial.unit)
 
 
+def peers(results: Results) -> list[PeerTrial]:
+    """Other engines that were, or were not, measured beside the plans."""
+    return results.compose.peers if results.compose else []
+
+
+def name_of(trial: PlanTrial | PeerTrial) -> str:
+    """`megakernel (chosen)`, `vllm 0.22.1 (peer)`."""
+    if isinstance(trial, PeerTrial):
+        return f"{trial.label} {trial.version} (peer)".replace("  ", " ")
+    return f"{trial.label} (chosen)" if trial.chosen else trial.label
+
+
+def _colour(trial: PlanTrial | PeerTrial) -> str:
+    if isinstance(trial, PeerTrial):
+        return PEER
+    return AFTER if trial.chosen else BEFORE
+
+
 def figure(results: Results) -> Figure | None:
-    timed = [(each, each.primary) for each in reversed(ranked(results)) if each.primary is not None]
+    tried: list[PlanTrial | PeerTrial] = [*ranked(results), *peers(results)]
+    timed = [(each, each.primary, name_of(each)) for each in reversed(tried) if each.primary is not None]
     if not timed:
         return None
     trace = {
@@ -117,18 +140,11 @@ def figure(results: Results) -> Figure | None:
         "orientation": "h",
         "name": "plan",
         "showlegend": False,
-        "y": [each.label + (" (chosen)" if each.chosen else "") for each, _ in timed],
-        "x": [primary.value for _, primary in timed],
-        "customdata": [quantity(primary.value, each.unit) for each, primary in timed],
-        "error_x": {
-            "type": "data",
-            "symmetric": False,
-            "array": [primary.high - primary.value for _, primary in timed],
-            "arrayminus": [primary.value - primary.low for _, primary in timed],
-            "thickness": 1.2,
-            "width": 3,
-        },
-        "marker": {"color": [AFTER if each.chosen else BEFORE for each, _ in timed]},
+        "y": [name for _, _, name in timed],
+        "x": [primary.value for _, primary, _ in timed],
+        "customdata": [quantity(primary.value, each.unit) for each, primary, _ in timed],
+        "error_x": error_bars([primary for _, primary, _ in timed]),
+        "marker": {"color": [_colour(each) for each, _, _ in timed]},
         "hovertemplate": "%{y}: %{customdata}<extra></extra>",
     }
     form = layout(timed[0][0].unit, "", height=120 + 44 * len(timed), xaxis={"rangemode": "tozero"})
@@ -137,18 +153,27 @@ def figure(results: Results) -> Figure | None:
 
 def table(results: Results) -> Table:
     headers = ["plan", "what it runs", "median", "low", "high", "unit", "gate", "chosen", "reason"]
-    rows: list[list[str | float | int | None]] = []
+    rows: list[list[Cell]] = []
     for each in ranked(results):
-        spread = (each.primary.value, each.primary.low, each.primary.high) if each.primary else (None, None, None)
         answer = "yes" if each.chosen else "no"
-        rows.append([each.label, each.summary, *spread, each.unit, each.gate, answer, each.reason])
+        rows.append([each.label, each.summary, *_spread(each), each.unit, each.gate, answer, each.reason])
+    for peer in peers(results):
+        what = "; ".join(f"{name} {value}" for name, value in peer.settings.items())
+        name = f"{peer.label} {peer.version}".strip()
+        rows.append([name, what, *_spread(peer), peer.unit, peer.gate, "peer", peer.sentence])
     return headers, rows
+
+
+def _spread(trial: PlanTrial | PeerTrial) -> list[Cell]:
+    found = trial.primary
+    return [found.value, found.low, found.high] if found else [None, None, None]
 
 
 CHART = Chart(
     "plans",
     "Whole-model plans that were tried",
-    "A quick measurement of the first objective's metric for each plan, with its 95 % interval.",
+    "A quick measurement of the first objective's metric for each plan, with its 95 % interval. A peer is another "
+    "engine beside them, never chosen.",
     "compose",
     "measured",
     figure,

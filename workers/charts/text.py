@@ -4,7 +4,8 @@ import math
 from typing import Any
 
 from workers.documents.model import Counted
-from workers.documents.workload import Traffic
+from workers.documents.traffic import Traffic
+from workers.documents.workload import Objective
 
 MISSING = "–"
 
@@ -37,6 +38,14 @@ def quantity(value: float | None, unit: str = "") -> str:
         tail = unit.removeprefix("USD").removeprefix("/")
         return dollars(value) + (f" / {tail.replace('Mtok', 'M tokens')}" if tail else "")
     return f"{number(value)} {unit}".rstrip()
+
+
+def promised(objective: Objective) -> str:
+    """What an objective promises: `≤ 100 ms`, `≥ 1,000 tokens/s`, `≥ 1.5x faster`, which is than today."""
+    if objective.limit is None:
+        better = "as much" if objective.direction == "at_least" else "faster"
+        return f"≥ {plain(objective.at_least_faster or 1.0)}x {better}"
+    return f"{'≥' if objective.direction == 'at_least' else '≤'} {quantity(objective.limit, objective.unit)}"
 
 
 def dollars(value: float | None) -> str:

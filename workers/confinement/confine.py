@@ -18,9 +18,12 @@ SYSTEM_READABLE = (
 )
 SYSTEM_WRITABLE = ("/dev/shm", "/proc/self")
 ALL_PROCESSES = "/proc"
-"""CUDA writes below `/proc/self` when a process begins to use it. `/proc/self` in a rule is the process that made the
-rule, so the processes that a stage starts (compilers of TorchInductor) need the folder above. Who may write
-what is left to the owners of its files: root owns the settings in `/proc/sys`, so root does not get it."""
+"""The folder that a confined process may write to for CUDA, which writes below `/proc/self` when it is first used.
+
+In a Landlock rule `/proc/self` means the process that made the rule. A stage starts other processes, such as the
+compilers of TorchInductor, so the rule names the whole folder. The owners of the files limit who may write them. Root
+owns the settings in `/proc/sys`, so a stage that runs as root does not get this folder.
+"""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/dxg", "/dev/nvidia*")
 
 

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Basis = Literal["measured", "modelled", "stated"]
 """Where a number comes from: measured here, computed from a model, or stated by the customer."""
+Verdict = Literal["met", "missed", "not_enough_samples", "too_close"]
 
 
 class Document(BaseModel):

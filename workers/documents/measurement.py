@@ -14,6 +14,8 @@ class Telemetry(Document):
     sm_mhz_min: float | None = None
     sm_mhz_max: float | None = None
     power_w_median: float | None = None
+    power_w_mean: float | None = Field(default=None, description="weighted by time")
+    power_gap_s: float | None = Field(default=None, description="the longest time between two readings of power")
     temperature_c_max: float | None = None
     throttle_reasons: list[str] = []
     others_cpu_share: float | None = Field(default=None, description="of the CPU, what other programs used")
@@ -95,6 +97,17 @@ class Interval(Document):
     value: float
     low: float
     high: float
+
+
+class Energy(Document):
+    """What one side alone drew: `joules` for each of what the model gives, such as a token, at a mean of `watts`.
+
+    `joules` is None where `reason` says, in a sentence, why the readings of power do not count.
+    """
+
+    joules: float | None
+    watts: float | None = None
+    reason: str = ""
 
 
 class Candidate(Document):

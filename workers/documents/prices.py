@@ -1,6 +1,12 @@
-"""The price book: dated, sourced GPU prices."""
+"""The price book, dated and sourced, and what a million tokens cost by it."""
+
+from typing import Literal
+
+from pydantic import Field
 
 from workers.documents.base import Basis, Document
+from workers.documents.model import Counted
+from workers.documents.money import UnitEconomics
 
 
 class Price(Document):
@@ -23,11 +29,12 @@ class PriceBook(Document):
 
 
 class CostLine(Document):
-    """One deployment's unit cost. `tokens_per_second` is per GPU while the SLA holds, or None if it never does."""
+    """One deployment's unit cost. `tokens_per_second` is of what is paid for by the hour, one GPU unless a note says
+    otherwise, while the SLA holds, or None if it never does. `usd_per_hour` is None where nobody knows it."""
 
     label: str
     gpu: str
-    usd_per_hour: float
+    usd_per_hour: float | None
     price_basis: Basis
     tokens_per_second: float | None
     speed_basis: Basis
@@ -43,6 +50,45 @@ class Sensitivity(Document):
     usd_per_hour: float
     before: float | None
     after: float | None
+
+
+class PriceResult(Document):
+    """What the price stage found."""
+
+    book: PriceBook
+    lines: list[CostLine]
+    before_after_ratio: float | None = Field(
+        description="of the rates, after over before: tokens per dollar at one price; null at one request at a time"
+    )
+    ratio_basis: Basis = "measured"
+    present_ratio: float | None = None
+    present_speed_ratio: float | None = Field(default=None, description="of present_ratio the part of the speed")
+    present_speed: Literal["latency", "throughput"] = Field(
+        default="latency", description="what present_speed_ratio compares"
+    )
+    present_price_ratio: float | None = Field(
+        default=None, description="of present_ratio the part of the prices of a GPU-hour"
+    )
+    at_once: int | None = Field(default=None, description="requests served together when the rates were measured")
+    highest: bool = Field(default=False, description="whether at_once is the highest load after that holds")
+    duty_cycle: float
+    sensitivity: list[Sensitivity]
+    counted: Counted = Field(default="tokens", description="what the rates and the prices of a million count")
+    economics: UnitEconomics | None = Field(default=None, description="unit costs, null in documents before them")
+    sentence: str
+
+    @property
+    def per_dollar(self) -> float | None:
+        """The ratio of what a dollar buys; None where requests were served one at a time, or nobody knows how many."""
+        return self.before_after_ratio if self.at_once is not None and self.at_once > 1 else None
+
+    @property
+    def load(self) -> str:
+        """The load that the prices stand at, in words; "" in documents that do not say."""
+        if self.at_once is None:
+            return ""
+        words = "one request at a time" if self.at_once == 1 else f"{self.at_once:,} requests at once"
+        return f"the highest load that holds, {words}" if self.highest else words
 
 
 def default_price_book() -> PriceBook:

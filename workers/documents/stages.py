@@ -4,20 +4,30 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field
 
-from workers.documents.base import Artifact, Basis, Document
+from workers.documents.base import Artifact, Document, Verdict
+from workers.documents.endpoint_result import EndpointResult
+from workers.documents.load import UnderLoadResult
 from workers.documents.measurement import Candidate, Ceilings, Distribution, Environment, Interval, ServedIds
 from workers.documents.model import Counted, Kind, ModelManifest
-from workers.documents.prices import CostLine, PriceBook, Sensitivity
+from workers.documents.prices import PriceBook, PriceResult
 from workers.documents.quality import Quality
 from workers.documents.speedup import Speedup
+from workers.documents.timeline import RequestTimeline
 from workers.documents.workload import Objective, Workload
 
-Stage = Literal["admit", "baseline", "profile", "explore", "compose", "verify", "price", "report"]
+Stage = Literal["admit", "baseline", "profile", "explore", "compose", "verify", "load", "price", "report"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
-GPU_STAGES: tuple[Stage, ...] = ("admit", "baseline", "profile", "explore", "compose", "verify")
+GPU_STAGES: tuple[Stage, ...] = ("admit", "baseline", "profile", "explore", "compose", "verify", "load")
 """Stages that run in a child process on a GPU host; price and report need no torch and run with the ledger."""
+OPTIONAL_STAGES: tuple[Stage, ...] = ("load",)
+"""Stages that only some workloads ask for, and without whose result a run goes on; it then holds a sentence alone."""
 
-Verdict = Literal["met", "missed", "not_enough_samples", "too_close"]
+
+def stages_of(load: bool) -> tuple[Stage, ...]:
+    """The stages of a run; `load` says whether its workload asks for load."""
+    return tuple(each for each in STAGES if load or each != "load")
+
+
 RunState = Literal["queued", "running", "done", "failed", "cancelled", "lost"]
 
 
@@ -100,6 +110,7 @@ class ProfileResult(Document):
     replayed_share: float | None = Field(default=None, description="attributed share of `replayed`")
     notes: list[str] = []
     trace: Artifact | None = None
+    timeline: RequestTimeline | None = None
 
 
 class ExploreResult(Document):
@@ -123,9 +134,30 @@ class PlanTrial(Document):
     notes: list[str] = Field(default=[], description="what was timed in the whole model to find the plan's parts")
 
 
+class PeerTrial(Document):
+    """Another engine on the same weights, prompts and traffic as the plans: measured beside them, never one of them.
+
+    `gate`: pass; fail (it served other ids), error, or refused (not measured); `sentence` says which in words.
+    `settings` are what the engine said it runs with.
+    """
+
+    label: str
+    peer: Literal[True] = True
+    version: str = ""
+    settings: dict[str, Any] = {}
+    primary: Interval | None = Field(default=None, description="the first objective's metric, quick measurement")
+    unit: str = "ms"
+    start_seconds: float | None = None
+    served_ids: ServedIds | None = None
+    gate: str
+    sentence: str
+
+
 class ComposeResult(Document):
     environment: Environment
     trials: list[PlanTrial]
+    peers: list[PeerTrial] = []
+    steps: list[PlanTrial] = Field(default=[], description="the kernels plan with ever more groups of its variants")
     plan: dict[str, Any]
 
 
@@ -134,7 +166,8 @@ class ObjectiveOutcome(Document):
 
     `needed` batches without a sample beyond the limit prove the percentile at 99 % confidence. Documents that lack
     `requests` counted samples. `missed_in`: processes whose own requests after miss an objective that all of them meet.
-    `void`: another program used the GPU meanwhile, so there are no samples that count.
+    `void`: another program used the GPU meanwhile, so there are no samples that count. `ratio`: of a promise relative
+    to before, the ratio of the medians that it is judged by; no sample lies beyond a limit then, and `needed` is pairs.
     """
 
     objective: Objective
@@ -147,6 +180,7 @@ class ObjectiveOutcome(Document):
     requests: int | None = None
     missed_in: int = 0
     void: bool = False
+    ratio: Interval | None = None
     needed: int
 
 
@@ -173,6 +207,8 @@ class PlanProfile(Document):
     floor_ms: float | None = None
     rows: list[OpRow]
     sentence: str
+    trace: Artifact | None = None
+    timeline: RequestTimeline | None = None
 
 
 class VerifyResult(Document):
@@ -199,18 +235,7 @@ class VerifyResult(Document):
     counted: Counted = Field(default="tokens", description="what the rates per second count")
     verdict: Verdict
     sentence: str
-
-
-class PriceResult(Document):
-    book: PriceBook
-    lines: list[CostLine]
-    before_after_ratio: float | None
-    ratio_basis: Basis = "measured"
-    present_ratio: float | None = None
-    duty_cycle: float
-    sensitivity: list[Sensitivity]
-    counted: Counted = Field(default="tokens", description="what the rates and the prices of a million count")
-    sentence: str
+    endpoint: EndpointResult | None = Field(default=None, description="by the worker, at the workload's endpoint")
 
 
 class ReportResult(Document):
@@ -229,6 +254,7 @@ class Results(Document):
     explore: ExploreResult | None = None
     compose: ComposeResult | None = None
     verify: VerifyResult | None = None
+    load: UnderLoadResult | None = None
     price: PriceResult | None = None
     report: ReportResult | None = None
 

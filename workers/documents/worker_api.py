@@ -21,6 +21,10 @@ def _identity(text: str) -> str:
     return str(UUID(text))
 
 
+ENDPOINT_STAGES: tuple[Stage, ...] = ("verify", "load")
+"""The worker measures the workload's endpoint before and after verify, and after load."""
+
+
 class Receipt(Document):
     """The answer to an artifact's upload; the outcome that lists the artifact carries it."""
 
@@ -62,6 +66,17 @@ class Answer(Document):
     """The workbench's answer to a heartbeat or progress; `cancel` asks the worker to stop the stage."""
 
     cancel: bool = False
+
+
+class EndpointAccess(Document):
+    """What the holder of a claim needs to speak to the workload's endpoint; `inside` are hosts that may be private.
+
+    `refused` says in a sentence why it may not. The key is for this claim alone: it is kept in memory, never written.
+    """
+
+    key: str = Field(default="", repr=False)
+    inside: list[str] = []
+    refused: str = ""
 
 
 class Outcome(StageKey):

@@ -1,12 +1,14 @@
 """The workload: a model, its traffic and its promises. Browser, API, command line and worker share this document."""
 
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Literal, Self, get_args
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from workers.documents import quality_text
 from workers.documents.base import Document
+from workers.documents.endpoint import Endpoint
 from workers.documents.model import Counted
+from workers.documents.traffic import MOST_USERS, ClosedLoop, Count, Number, Traffic
 
 Metric = Literal["ttft", "ttf_n", "tpot", "itl", "e2e", "throughput", "batch_latency", "cost_per_mtok"]
 Precision = Literal["fp32", "bf16", "fp16", "int8", "fp8", "nvfp4", "int4"]
@@ -33,17 +35,6 @@ BETWEEN_TOKENS = ("tpot", "itl")
 """Metrics that take two tokens of one request."""
 
 
-def _no_flag(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError(f"should be a number, not {str(value).lower()}")
-    return value
-
-
-Count = Annotated[int, BeforeValidator(_no_flag)]
-Number = Annotated[float, BeforeValidator(_no_flag)]
-"""Numbers for which `true` and YAML's `yes` are not 1."""
-
-
 def unit_of(metric: str, counted: Counted = "tokens") -> str:
     """ms for times; throughput and cost are by what the model gives: `images/s`, `USD/M images`, `USD/Mtok`."""
     cost = "USD/Mtok" if counted == "tokens" else f"USD/M {counted}"
@@ -51,7 +42,10 @@ def unit_of(metric: str, counted: Counted = "tokens") -> str:
 
 
 class Objective(Document):
-    """One promise of the SLA: `metric` at `percentile` on the right side of `limit`.
+    """One promise of the SLA: `metric` at `percentile` on the right side of `limit`, or its median relative to today.
+
+    `at_least_faster` stands in place of a limit: the ratio of the medians before and after, above 1 when after is
+    better, which for throughput means more of it.
 
     ttft, ttf_n, tpot, itl, e2e and batch_latency are in ms. throughput is in what the model gives per second, tokens/s
     or images/s, and cost_per_mtok in USD for a million of them. Unless stated, the unit becomes that of the model.
@@ -60,7 +54,10 @@ class Objective(Document):
     metric: Metric
     n: Count | None = Field(default=None, ge=1, le=100_000, description="which token, for ttf_n")
     percentile: Number = Field(default=50, ge=1, le=99.99)
-    limit: Number = Field(gt=0)
+    limit: Number | None = Field(default=None, gt=0)
+    at_least_faster: Number | None = Field(
+        default=None, ge=1, le=1000, description="in place of a limit: how many times better than today, in the median"
+    )
     unit: str = ""
     direction: Literal["at_most", "at_least", ""] = ""
 
@@ -70,6 +67,14 @@ class Objective(Document):
             raise ValueError("n: ttf_n needs n, the number of the token that is waited for")
         if self.metric != "ttf_n" and self.n is not None:
             raise ValueError(f"n: only ttf_n takes n, not {self.metric}")
+        if self.limit is None and self.at_least_faster is None:
+            raise ValueError("limit: is required")
+        if self.limit is not None and self.at_least_faster is not None:
+            raise ValueError("limit: give a limit or at_least_faster, not both")
+        if self.at_least_faster is not None and self.percentile != 50:
+            raise ValueError("percentile: at_least_faster is judged by medians; leave the percentile at 50")
+        if self.at_least_faster is not None and self.metric == "cost_per_mtok":
+            raise ValueError("at_least_faster: a cost is promised by a limit")
         units = [unit_of(self.metric, each) for each in get_args(Counted)]
         if self.unit not in ("", *units):
             raise ValueError(f"unit: {self.metric} is measured in {units[0]}, not {self.unit}")
@@ -99,19 +104,11 @@ class Objective(Document):
         """The promise's name for people: `TTF64 p50`."""
         return f"{self.title} p{self.percentile:g}"
 
-
-class Traffic(Document):
-    """The shape of one request, in tokens, and how many requests come at once."""
-
-    prompt_tokens: Count = Field(default=128, ge=1, le=131_072)
-    output_tokens: Count = Field(default=64, ge=1, le=32_768)
-    batch: Count = Field(default=1, ge=1, le=1024, description="requests served together in one batch")
-    concurrency: Count = Field(
-        default=1,
-        ge=1,
-        le=1024,
-        description="closed-loop clients that wait on one GPU; each sends its next request when the last is answered",
-    )
+    def limit_beside(self, before: float | None) -> float | None:
+        """The limit in the metric's unit; that of a relative promise follows from the median before."""
+        if self.at_least_faster is None or before is None:
+            return self.limit
+        return before * self.at_least_faster if self.direction == "at_least" else before / self.at_least_faster
 
 
 class Constraints(Document):
@@ -137,6 +134,14 @@ class Constraints(Document):
     )
 
 
+class LoadSearch(Document):
+    """Asks a run to put before and after under load, and to find the most users with whom every objective holds."""
+
+    most_users: Count = Field(
+        default=64, ge=2, le=MOST_USERS, description="users of a closed loop at most; they are doubled from one"
+    )
+
+
 class Deployment(Document):
     """The customer's present deployment, as the customer states it."""
 
@@ -156,9 +161,13 @@ class Sla(Document):
     version: Literal[1] = 1
     name: str = Field(default="", max_length=120)
     traffic: Traffic = Traffic()
+    load: LoadSearch | None = Field(default=None, description="a run measures no load unless stated")
     objectives: list[Objective] = Field(min_length=1, max_length=16)
     constraints: Constraints = Constraints()
     baseline_runner: Literal["eager", "compiled"] = "eager"
+    endpoint: Endpoint | None = Field(
+        default=None, description="a server of yours, measured as before beside the baseline runner"
+    )
     present: Deployment | None = None
     duty_cycle: Number = Field(default=1.0, gt=0, le=1, description="share of the hour the GPU serves this traffic")
     quality_text: str = Field(
@@ -174,18 +183,27 @@ class Sla(Document):
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:
-        promised: set[tuple[str, int | None, float]] = set()
+        promised: set[tuple[str, int | None, float, bool]] = set()
         for index, objective in enumerate(self.objectives):
-            promise = (objective.metric, objective.n, objective.percentile)
+            relative = objective.at_least_faster is not None
+            promise = (objective.metric, objective.n, objective.percentile, relative)
             if promise in promised:
                 raise ValueError(f"objectives: {objective.label} is promised twice; remove number {index + 1}")
             promised.add(promise)
-            if objective.n is not None and objective.n > self.traffic.output_tokens:
+        return self.check_against(self.traffic)
+
+    def check_against(self, traffic: Traffic) -> Self:
+        """The SLA itself. Raises ValueError for a promise about tokens that no request of `traffic` has."""
+        longest = traffic.longest_output
+        if longest is None:
+            return self
+        for objective in self.objectives:
+            if objective.n is not None and objective.n > longest:
                 raise ValueError(
                     f"objectives: {objective.label} asks for token {objective.n}, "
-                    f"but traffic.output_tokens is {self.traffic.output_tokens}"
+                    f"but traffic.output_tokens is {longest}"
                 )
-            if objective.metric in BETWEEN_TOKENS and self.traffic.output_tokens < 2:
+            if objective.metric in BETWEEN_TOKENS and longest < 2:
                 raise ValueError(
                     f"objectives: {objective.label} is a time between tokens, but traffic.output_tokens is 1"
                 )
@@ -200,3 +218,17 @@ class Workload(Sla):
     """
 
     model: str = Field(min_length=1, max_length=128)
+
+    @model_validator(mode="after")
+    def _measurable(self) -> Self:
+        open_loop = not isinstance(self.traffic.arrivals or ClosedLoop(), ClosedLoop)
+        field = "arrivals" if open_loop else "recording" if self.traffic.recording else self.traffic.only_over_http
+        if open_loop or self.traffic.recording:
+            raise ValueError(
+                f"traffic.{field}: a run has users of a closed loop; `workbench measure` sends this traffic to a server"
+            )
+        if field and self.load is None:
+            raise ValueError(
+                f"traffic.{field}: a run measures equal requests; with `load` it also has this traffic, under load"
+            )
+        return self

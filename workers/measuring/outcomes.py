@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from statistics import median
 
 from kernels.measure.latency import Served, pooled, samples_of
+from workers.documents.base import Verdict
 from workers.documents.speedup import LEAST_PROCESSES, Drift, ProcessMedians, Speedup
-from workers.documents.stages import ObjectiveOutcome, Verdict
+from workers.documents.stages import ObjectiveOutcome
 from workers.documents.workload import Objective
-from workers.measuring.turns import Turns
+from workers.measuring.alternation import Alternation
 from workers.statistics import (
     across_processes,
     against_itself,
@@ -22,12 +23,18 @@ from workers.statistics import (
 )
 from workers.verdicts import needed_requests, overall, verdict
 
+LEAST_PAIRS_OF_A_RATIO = 9
+"""With fewer pairs in a process a promise relative to before is undecided; verify measures so many at least."""
+
 
 def outcomes(
     objectives: Sequence[Objective], before: Sequence[Served], after: Sequence[Served], usd_per_hour: float | None
 ) -> list[ObjectiveOutcome]:
     """One outcome per objective. A cost counts only while the other objectives hold: else it has no value."""
-    found = [_outcome(each, before, after, usd_per_hour) for each in objectives]
+    return _costs_while_held([_outcome(each, before, after, usd_per_hour) for each in objectives])
+
+
+def _costs_while_held(found: Sequence[ObjectiveOutcome]) -> list[ObjectiveOutcome]:
     others = [each for each in found if each.objective.metric != "cost_per_mtok"]
     holds_before = overall([each.verdict_before for each in others])
     holds = overall([each.verdict for each in others])
@@ -64,7 +71,7 @@ def _while_held(outcome: ObjectiveOutcome, holds_before: Verdict, holds: Verdict
 
 
 def outcomes_of(
-    objectives: Sequence[Objective], processes: Sequence[Turns], usd_per_hour: float | None
+    objectives: Sequence[Objective], processes: Sequence[Alternation], usd_per_hour: float | None
 ) -> list[ObjectiveOutcome]:
     """One outcome per objective, judged by the requests of all processes.
 
@@ -72,14 +79,36 @@ def outcomes_of(
     """
     sides = [joined([each.before for each in processes]), joined([each.after for each in processes])]
     found = outcomes(objectives, sides[0], sides[1], usd_per_hour)
+    found = _costs_while_held([each if each.objective.limit else _relative(each, processes) for each in found])
     if len(processes) == 1:
         return found
     alone = [outcomes(objectives, each.before, each.after, usd_per_hour) for each in processes]
     return [_held_by_each(each, [one[index] for one in alone]) for index, each in enumerate(found)]
 
 
+def _relative(outcome: ObjectiveOutcome, processes: Sequence[Alternation]) -> ObjectiveOutcome:
+    """The outcome of a promise relative to before, by the 95 % interval of the ratio that `speedup` has as well.
+
+    What runs today is once as fast as itself.
+    """
+    promised, ratio = outcome.objective.at_least_faster or 1.0, speedup(outcome.objective, processes, None).ratio
+    few = min(each.pairs for each in processes) < LEAST_PAIRS_OF_A_RATIO
+    met, missed = ratio.low >= promised, ratio.high < promised
+    found: Verdict = "met" if met else "missed" if missed else "too_close"
+    return outcome.model_copy(
+        update={
+            "ratio": ratio,
+            "verdict": "not_enough_samples" if few else found,
+            "verdict_before": "met" if promised <= 1 else "missed",
+            "needed": LEAST_PAIRS_OF_A_RATIO,
+        }
+    )
+
+
 def _held_by_each(outcome: ObjectiveOutcome, alone: Sequence[ObjectiveOutcome]) -> ObjectiveOutcome:
     changes: dict[str, object] = {}
+    if outcome.ratio is not None:
+        return outcome  # its interval contains the spread between processes
     if outcome.verdict_before == "met" and any(each.verdict_before == "missed" for each in alone):
         changes["verdict_before"] = "too_close"
     missed = sum(each.verdict == "missed" for each in alone)
@@ -88,7 +117,7 @@ def _held_by_each(outcome: ObjectiveOutcome, alone: Sequence[ObjectiveOutcome]) 
     return outcome.model_copy(update=changes)
 
 
-def speedup(objective: Objective, processes: Sequence[Turns], usd_per_hour: float | None) -> Speedup:
+def speedup(objective: Objective, processes: Sequence[Alternation], usd_per_hour: float | None) -> Speedup:
     """The ratio of the objective's metric, above 1 when after is better, from the processes' interleaved batches.
 
     With fewer than LEAST_PROCESSES it is that of the first process, as is the noise floor.
@@ -112,9 +141,12 @@ def speedup(objective: Objective, processes: Sequence[Turns], usd_per_hour: floa
     )
 
 
-def _interleaved(objective: Objective, turns: Turns, usd_per_hour: float | None) -> tuple[list[float], list[float]]:
-    """The metric of each batch before and after, of the batches that took turns."""
-    before, after = (_by_turn(objective, side[: turns.pairs], usd_per_hour) for side in (turns.before, turns.after))
+def _interleaved(
+    objective: Objective, served: Alternation, usd_per_hour: float | None
+) -> tuple[list[float], list[float]]:
+    """The metric of each batch before and after, of the batches that alternated."""
+    sides = served.before[: served.pairs], served.after[: served.pairs]
+    before, after = (_by_batch(objective, side, usd_per_hour) for side in sides)
     return before, after
 
 
@@ -134,7 +166,7 @@ def _drifts(sides: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[Dr
     return found
 
 
-def _by_turn(objective: Objective, served: Sequence[Served], usd_per_hour: float | None) -> list[float]:
+def _by_batch(objective: Objective, served: Sequence[Served], usd_per_hour: float | None) -> list[float]:
     """One value per batch; for itl the median of its gaps."""
-    turns = [samples_of(each, objective.metric, objective.n, usd_per_hour) for each in served]
-    return [median(samples) for samples in turns if samples]
+    batches = [samples_of(each, objective.metric, objective.n, usd_per_hour) for each in served]
+    return [median(samples) for samples in batches if samples]

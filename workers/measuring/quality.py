@@ -136,8 +136,8 @@ def judge(
     sentence = (
         f"{called.capitalize()} over {done:,} tokens ({tokens.source}): the most likely token differs from the float32 "
         f"model's in {100 * before.disagreement:.2f} % of cases before and {100 * after.disagreement:.2f} % after, "
-        f"mean KL divergence {before.mean_kl:.2g} and {after.mean_kl:.2g} nats. At the upper end of their 95 % "
-        f"intervals they rise by {100 * change.high:.2f} % and {kl_change.high:.2g} nats; {allowed}, "
+        f"mean KL divergence {before.mean_kl:.2g} and {after.mean_kl:.2g} nats. The upper ends of the changes' 95 % "
+        f"intervals are {100 * change.high:+.2f} % and {kl_change.high:+.2g} nats; {allowed}, "
         f"so this is {'acceptable' if acceptable else 'not acceptable'}.{few}"
         f"{scores_sentence(text)}"
     )

@@ -3,15 +3,17 @@
 from collections.abc import Sequence
 
 from kernels.measure.latency import Served, pooled
+from workers.documents.base import Verdict
 from workers.documents.measurement import Distribution
 from workers.documents.model import ModelManifest
-from workers.documents.stages import Verdict
 from workers.documents.workload import Objective
 from workers.statistics import distribution, shares_over
 from workers.verdicts import verdict
 
 LEAST_REQUESTS = 20
 """Fewer samples make a poor distribution, even where the percentile needs fewer."""
+PAIRS_OF_A_RATIO = 40
+"""Requests of each side by which a promise relative to before is judged in one process. It is looked at once, then."""
 USUAL_METRICS = {
     "decoder": ("ttft", "tpot", "itl", "e2e", "throughput"),
     "encoder": ("batch_latency", "throughput"),
@@ -20,13 +22,15 @@ USUAL_METRICS = {
 
 
 def verdicts(objectives: Sequence[Objective], served: Sequence[Served], usd_per_hour: float | None) -> list[Verdict]:
-    """The verdict on each objective after what was served so far."""
-    return [verdict(each.percentile, shares_over(each, served, usd_per_hour)) for each in objectives]
+    """The verdict on each objective that has a limit, after what was served so far."""
+    limited = [each for each in objectives if each.limit is not None]
+    return [verdict(each.percentile, shares_over(each, served, usd_per_hour)) for each in limited]
 
 
 def is_enough(objectives: Sequence[Objective], served: Sequence[Served], usd_per_hour: float | None) -> bool:
-    """Whether every objective is proven met or missed."""
-    return len(served) >= LEAST_REQUESTS and {*verdicts(objectives, served, usd_per_hour)} <= {"met", "missed"}
+    """Whether every objective is proven met or missed, and those relative to before have their requests."""
+    least = PAIRS_OF_A_RATIO if any(each.limit is None for each in objectives) else LEAST_REQUESTS
+    return len(served) >= least and {*verdicts(objectives, served, usd_per_hour)} <= {"met", "missed"}
 
 
 def distributions(

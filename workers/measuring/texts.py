@@ -12,7 +12,7 @@ import torch
 
 from kernels.model_files import ModelRefused
 from workers.documents.quality_text import Record, records
-from workers.documents.workload import Traffic
+from workers.documents.traffic import Traffic
 from workers.measuring import tokenize_text
 
 TEXT_FILES = ("quality.txt", "eval.txt")

@@ -18,11 +18,12 @@ from workers.documents.stages import (
     StageInput,
 )
 from workers.harness.context import Context
+from workers.measuring.alternation import Alternation
 from workers.measuring.outcomes import outcomes_of, speedup
-from workers.measuring.processes import PAIRS, measure_again
 from workers.measuring.served_model import dtype_of
-from workers.measuring.turns import Turns
 from workers.planning import ranking
+from workers.planning.processes import PAIRS, measure_again
+from workers.planning.served_checks import of_processes
 from workers.statistics import joined
 from workers.verdicts import overall
 
@@ -41,7 +42,7 @@ class Attempt:
     plan: Plan
     changed: bool
     environment: Environment
-    processes: list[Turns]
+    processes: list[Alternation]
     outcomes: list[ObjectiveOutcome]
     speedup: Speedup
     quality: Quality | None
@@ -136,17 +137,19 @@ def in_more_processes(attempt: Attempt, document: StageInput, context: Context, 
         return attempt
     seconds = context.startup_seconds + attempt.ready_seconds + attempt.measuring_seconds
     further = measure_again(document, attempt.plan, context, seconds)
-    processes, objectives = [*attempt.processes, *further.turns], document.workload.objectives
+    processes, objectives = [*attempt.processes, *further.alternations], document.workload.objectives
     return replace(
         attempt,
         processes=processes,
         outcomes=outcomes_of(objectives, processes, usd_per_hour),
         speedup=speedup(objectives[0], processes, usd_per_hour),
+        served_ids=of_processes([*([attempt.served_ids] if attempt.served_ids else []), *further.served_ids]),
+        refusal=further.refusal,
         failure=further.failure,
     )
 
 
-def unchanged(last: Attempt, document: StageInput, today: list[Turns], usd_per_hour: float | None) -> Attempt:
+def unchanged(last: Attempt, document: StageInput, today: list[Alternation], usd_per_hour: float | None) -> Attempt:
     """What runs today as the result, by its requests `today` of each process on both sides."""
     return replace(
         last,

@@ -52,6 +52,12 @@ def chosen_ops(
     return search_plan(wanted, options(candidates, lossy), timer, lambda: time.monotonic() < end)
 
 
+def runner_options(ops: Sequence[PlannedOp]) -> dict[str, Any]:
+    """The runner's options for the ops of a plan: GPTQ where all that lowers precision is fp8, else to nearest."""
+    lowered = {op.case["weights"] for op in ops if registry.variant(op.variant).lossy}
+    return {"weights": "fp8", "rounding": {"method": "gptq"}} if lowered == {"fp8"} else {}
+
+
 def prompt_ops(document: StageInput, model: Any, ops: Sequence[PlannedOp]) -> list[PlannedOp]:
     """The ops of a megakernel's prompts: those of a kernels plan's `ops` that prompts run, else the usual ones.
 

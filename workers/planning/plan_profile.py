@@ -15,7 +15,7 @@ from workers.documents.stages import OpRow, PlanProfile, ProfileResult, StageInp
 from workers.harness.context import Context
 from workers.measuring.served_model import dtype_of, kind_of
 from workers.planning.precision import lowers_precision
-from workers.traces import attribution, capture, graph_replays, reader, table
+from workers.traces import attribution, capture, graph_replays, reader, table, timeline
 from workers.traces.attribution import Work
 from workers.traces.census import Counted
 from workers.traces.labels import UNATTRIBUTED
@@ -39,14 +39,14 @@ def profile_plan(
     if before is None or context.seconds_left < SECONDS_NEEDED:
         return None
     try:
-        return _profile(runner, plan, model, document, before, prompt, context.artifacts)
-    except RuntimeError:  # the verdict's samples are worth more than the profile
+        return _profile(runner, plan, model, document, before, prompt, context)
+    except (RuntimeError, OSError):  # the verdict's samples are worth more than the profile
         return None
 
 
 def _profile(
     runner: Runner, plan: Plan, model: torch.nn.Module, document: StageInput, before: ProfileResult,
-    prompt: torch.Tensor, folder: Path,
+    prompt: torch.Tensor, context: Context,
 ) -> PlanProfile:  # fmt: skip
     traffic, generates = document.workload.traffic, kind_of(model) == "decoder"
     steps = traffic.output_tokens - 1 if generates else 0
@@ -61,14 +61,19 @@ def _profile(
         once = _call(runner, ids, window.steps + 1, generates)
         once()
         found.plain_ms += median(once() for _ in range(REQUESTS_TIMED))
-        path = folder / f"plan-{index}.json.gz"
+        path = context.artifacts / f"plan-{index}.json.gz"
         found.traced_ms += _trace(runner, plan, model, generates, once, path)
-        work = attribution.attribute(reader.read(path))
+        trace = reader.read(path)
+        if not index:
+            found.first = trace
+        work = attribution.attribute(trace)
         work = work if plan.runner == "eager" else _named(work, shapes, plan)
         found.work += [piece for piece in work if not window.skipped or piece.phase == "decode"]
         found.counted += [each for each in shapes if not window.skipped or each.phase == "decode"]
         found.steps += window.steps
-    return _result(found, before, document, plan, request_ms, steps)
+    result = _result(found, before, document, plan, request_ms, steps)
+    kept, shown = timeline.keep(context.artifacts / "plan-0.json.gz", found.first, context, "plan-")
+    return result.model_copy(update={"trace": kept, "timeline": shown})
 
 
 def _trace(

@@ -7,16 +7,13 @@ from kernels.engine import Runner
 from kernels.engine.clients import Clients, KeptBatch
 from kernels.engine.model_case import model_case
 from kernels.hardware import GPUS
-from kernels.measure.roofline import exceeds_peak
+from kernels.measure.roofline import CACHED_BYTES, exceeds_peak
 from kernels.ops import BYTES
 from kernels.plan import Plan
 from kernels.proof.served_ids import LogitGaps, logit_gaps
 from workers.documents.measurement import ServedIds
 from workers.documents.stages import StageInput
 from workers.planning.precision import weights_of
-
-CACHED_BYTES = 256e6
-"""Weights of a smaller model may stay in a GPU's cache from token to token: the memory's bandwidth bounds no time."""
 
 
 def judge_ids(reference: Runner, served: Sequence[KeptBatch], allowed: float) -> ServedIds | None:
@@ -38,6 +35,22 @@ def judge_ids(reference: Runner, served: Sequence[KeptBatch], allowed: float) ->
         largest_gap=gaps.largest,
         acceptable=refusal is None,
         sentence=refusal or said,
+    )
+
+
+def of_processes(judged: Sequence[ServedIds]) -> ServedIds | None:
+    """The judged ids of several processes as one; None of none."""
+    if len(judged) < 2:
+        return judged[0] if judged else None
+    tokens, largest = sum(each.tokens for each in judged), max(each.largest_gap for each in judged)
+    wrong = next((each.sentence for each in judged if not each.acceptable), "")
+    return ServedIds(
+        tokens=tokens,
+        mean_gap=sum(each.mean_gap * each.tokens for each in judged) / tokens,
+        largest_gap=largest,
+        acceptable=not wrong,
+        sentence=wrong
+        or f"Over {tokens:,} ids of timed batches in {len(judged)} processes the largest logit gap is {largest:.2g}.",
     )
 
 

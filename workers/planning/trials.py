@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +16,7 @@ from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from workers.documents.measurement import Interval
 from workers.documents.stages import PlanTrial, StageInput
 from workers.harness.sentences import sentence_of
+from workers.harness.time_limit import TookTooLong, no_longer_than
 from workers.measuring import quality
 from workers.measuring.served_model import prepared
 from workers.planning import summaries
@@ -25,6 +27,8 @@ from workers.statistics import median_interval
 
 LEAST_ROUNDS, USUAL_ROUNDS, MOST_ROUNDS = 3, 5, 50
 MEASURE_SECONDS = 4.0
+OVERRUN_SECONDS = 20.0
+"""Seconds by which a build that was begun in time may exceed the stage's, once there is an alternative to compare."""
 JUDGED_BATCHES = 2
 """Timed batches of a trial whose ids are judged; verify judges more."""
 PROBE_STEPS = 8
@@ -45,6 +49,14 @@ class Yardstick:
         return self.logits.shape[0] * (self.logits.shape[1] if self.logits.dim() == 3 else 1)
 
 
+@dataclass(frozen=True)
+class Times:
+    """Seconds that a trial may take: to build at most, and to measure about."""
+
+    building: float
+    measuring: float
+
+
 @dataclass
 class Trier:
     """Tries plans of one model at the workload's traffic."""
@@ -52,21 +64,23 @@ class Trier:
     document: StageInput
     yardstick: Yardstick | None = None
 
-    def attempt(
-        self, label: str, plan: Plan, make: Callable[[], Runner], seconds: float, lossy: bool = False
-    ) -> PlanTrial:
+    def attempt(self, label: str, plan: Plan, make: Callable[[], Runner], times: Times, lossy: bool) -> PlanTrial:
         """Builds, compares and measures the plan. A failure becomes the trial's reason; it raises nothing."""
-        trial = untried(label, plan, self.document, "error")
+        trial, seconds = untried(label, plan, self.document, "error"), times.measuring
         try:
             start = time.monotonic()
-            with prepared(make(), self.document) as runner:
+            with ExitStack() as stack:
+                with no_longer_than(times.building, "building"):
+                    runner = stack.enter_context(prepared(make(), self.document))
                 trial.build_seconds = time.monotonic() - start
                 trial.gate, trial.reason = self._compare(runner, plan, lossy)
                 if trial.gate == "pass":
-                    clients = self._serve(runner, seconds)
+                    clients = served_rounds(runner, self.document, seconds)
                     refusal = self._refusal(runner, plan, clients)
                     trial.gate, trial.reason = ("fail", refusal) if refusal else ("pass", trial.reason)
-                    trial.primary = None if refusal else self._primary(clients)
+                    trial.primary = None if refusal else primary(self.document, clients)
+        except TookTooLong as error:
+            trial.gate, trial.reason = "error", f"Not measured: {error}, since the stage's time was over."
         except Exception as error:
             trial.gate = "error"
             trial.reason = f"It could not run: {sentence_of(error)}"
@@ -115,18 +129,6 @@ class Trier:
             return "fail", f"{found}; the workload allows {most}."
         return "pass", f"{found}."
 
-    def _serve(self, runner: Runner, seconds: float) -> Clients:
-        """Times a few requests of the workload's traffic."""
-        clients = Clients(runner, self.document.workload.traffic, seed=3)
-        end = time.monotonic() + seconds
-        clients.warm_up()
-        for done in range(1, MOST_ROUNDS + 1):
-            clients.serve()
-            late = time.monotonic() - end
-            if (late > 0 and done >= USUAL_ROUNDS) or (late > seconds and done >= LEAST_ROUNDS):
-                break
-        return clients
-
     def _refusal(self, runner: Runner, plan: Plan, clients: Clients) -> str | None:
         """Why what was served does not count: the ids contradict the runner's own logits, which have passed the gate,
         or it took less time than the chip can take.
@@ -136,12 +138,25 @@ class Trier:
             return judged.sentence
         return too_fast(runner, plan, self.document, clients)
 
-    def _primary(self, clients: Clients) -> Interval | None:
-        """The median of the first objective's metric with a 95 % interval."""
-        objective = self.document.workload.objectives[0]
-        price = hourly_price(self.document.prices, self.document.gpu_class)
-        samples = pooled(clients.served, objective.metric, objective.n, price)
-        return median_interval(samples) if samples else None
+
+def primary(document: StageInput, clients: Clients) -> Interval | None:
+    """The median of the first objective's metric with a 95 % interval."""
+    objective = document.workload.objectives[0]
+    samples = pooled(clients.served, objective.metric, objective.n, hourly_price(document.prices, document.gpu_class))
+    return median_interval(samples) if samples else None
+
+
+def served_rounds(runner: Runner, document: StageInput, seconds: float) -> Clients:
+    """Times a few requests of the workload's traffic on a prepared runner."""
+    clients = Clients(runner, document.workload.traffic, seed=3)
+    end = time.monotonic() + seconds
+    clients.warm_up()
+    for done in range(1, MOST_ROUNDS + 1):
+        clients.serve()
+        late = time.monotonic() - end
+        if (late > 0 and done >= USUAL_ROUNDS) or (late > seconds and done >= LEAST_ROUNDS):
+            break
+    return clients
 
 
 def untried(label: str, plan: Plan, document: StageInput, gate: str, reason: str = "") -> PlanTrial:

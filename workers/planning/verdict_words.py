@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
-from workers.charts.text import plain, times
+from workers.charts.text import plain, promised, times
+from workers.documents.base import Verdict
 from workers.documents.quality import Quality
 from workers.documents.speedup import Speedup
-from workers.documents.stages import ObjectiveOutcome, Verdict
+from workers.documents.stages import ObjectiveOutcome
 from workers.documents.workload import Objective
 from workers.planning.confirmation import Attempt
 from workers.verdicts import overall
@@ -61,7 +62,11 @@ def _objective_words(outcome: ObjectiveOutcome) -> str:
     objective = outcome.objective
     value = f"{plain(outcome.after, 4)} {objective.unit}" if outcome.after is not None else "without a value"
     before = f" ({plain(outcome.before, 4)} before)" if outcome.before is not None else ""
-    limit = f"{objective.direction.replace('_', ' ')} {objective.limit:,.10g} {objective.unit}"
+    if objective.limit is None:
+        than = "as" if objective.direction == "at_least" else "than"
+        limit = f"{promised(objective).removeprefix('≥ ')} {than} today"
+    else:
+        limit = f"{objective.direction.replace('_', ' ')} {objective.limit:,.10g} {objective.unit}"
     words = f"{objective.label} is {value}{before}, promised {limit}"
     if outcome.void:
         return f"{words}, which is void"
@@ -69,6 +74,11 @@ def _objective_words(outcome: ObjectiveOutcome) -> str:
         words += f", {outcome.requests} requests of the {outcome.needed} or more it takes"
     if outcome.missed_in:
         return f"{words}, too close to call: the requests of {outcome.missed_in} of the processes miss it"
+    if outcome.ratio is not None and outcome.ratio.low == outcome.ratio.high == 1:
+        return f"{words}, and nothing is changed"
+    if outcome.ratio is not None:
+        low, high = plain(outcome.ratio.low), plain(outcome.ratio.high)
+        return f"{words}, and found {plain(outcome.ratio.value)}x (95 % interval {low} to {high})"
     if outcome.verdict == "too_close":
         share, allowed = outcome.over / outcome.samples, 100 - objective.percentile
         words += (

@@ -12,6 +12,7 @@ from kernels import engine, model_files
 from kernels.hardware import GPUS
 from kernels.model_files.config import value
 from kernels.ops import BYTES
+from workers.charts.text import request_words
 from workers.documents.model import Counted
 from workers.documents.prices import PriceBook
 from workers.documents.stages import AdmitResult, Feasibility, StageInput
@@ -153,7 +154,8 @@ def _check_length(workload: Workload, kind: str, config: dict[str, Any]) -> None
     length = traffic.prompt_tokens + (traffic.output_tokens if kind == "decoder" else 0)
     if isinstance(longest, int) and length > longest:
         raise StageError(
-            f"The traffic takes {length:,} tokens a request, but the model's configuration allows {longest:,}.",
+            f"A request has {request_words(traffic, kind == 'decoder', 'tokens')}, more than the {longest:,} tokens "
+            "that the model's configuration allows.",
             refused=True,
             file="config.json",
             field="traffic.prompt_tokens",

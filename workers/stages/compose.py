@@ -18,15 +18,15 @@ from kernels.plan import Plan, PlannedOp
 from kernels.registry import Refusal, Variant
 from kernels.tune.plan_search import Chosen
 from workers.documents.measurement import Candidate
-from workers.documents.stages import ComposeResult, PlanTrial, StageInput
+from workers.documents.stages import ComposeResult, PeerTrial, PlanTrial, StageInput
 from workers.harness.context import Context, StageError
 from workers.measuring import texts
 from workers.measuring.conditions import watched
 from workers.measuring.served_model import drawn, dtype_of, kind_of, load, vocabulary
-from workers.planning import kernels_plan, ranking
-from workers.planning.build_times import Builds
+from workers.planning import kernels_plan, peers, ranking, steps
+from workers.planning.build_times import USUAL_SHARE, Builds
 from workers.planning.precision import lossy_refusal, lowers_precision
-from workers.planning.trials import MEASURE_SECONDS, PROBE_STEPS, Trier, untried, yardstick
+from workers.planning.trials import MEASURE_SECONDS, OVERRUN_SECONDS, PROBE_STEPS, Times, Trier, untried, yardstick
 
 COMPARED_TOKENS = 2048
 """Tokens that a plan of lower precision is compared on; one that keeps the precision, on one batch."""
@@ -38,12 +38,15 @@ def run(document: StageInput, context: Context) -> ComposeResult:
     """The compose stage. Raises StageError when not even the present deployment's runner works."""
     context.say(0.0, "loading the model")
     with watched(document) as environment:
-        trials = _Composer(document, context).trials()
+        composer = _Composer(document, context)
+        trials = composer.trials()
     best = next((trial for trial in trials if trial.chosen), None)
     if best is None:
         raise StageError(f"No plan could be run. {trials[0].label}: {trials[0].reason}")
     context.say(1.0, f"the best plan is {best.label}")
-    return ComposeResult(environment=environment(), trials=trials, plan=best.plan)
+    return ComposeResult(
+        environment=environment(), trials=trials, peers=composer.peers, steps=composer.steps, plan=best.plan
+    )
 
 
 class _Composer:
@@ -56,13 +59,18 @@ class _Composer:
         self.kind = kind_of(self.model)
         self.trier = Trier(document)
         self.done: list[PlanTrial] = []
+        self.peers: list[PeerTrial] = []
+        self.steps: list[PlanTrial] = []
         self._chosen: dict[bool, Chosen] = {}
 
     def trials(self) -> list[PlanTrial]:
         """Every trial, the winner flagged, each with its reason."""
         self._set_yardstick()
         for variant in self._whole_models():
+            if self.done and variant.build_seconds > peers.WORST_START_SECONDS * USUAL_SHARE:
+                self._measure_peers()
             self._try_whole(variant)
+        self._measure_peers()
         best = ranking.fastest(self.done, self._lower)
         if best is not None:
             base = Plan.model_validate(best.plan)
@@ -75,6 +83,12 @@ class _Composer:
             self._try_lower_dtype(best.label, base)
         ranking.explain(self.done, self._lower)
         return self.done
+
+    def _measure_peers(self) -> None:
+        """Other engines, once, on the model as it is served today. They generate, so other models have none."""
+        if self.kind == "decoder" and not self.peers:
+            seconds = self._measuring_seconds()
+            self.peers.append(peers.measure_vllm(self.document, self.context, self.model, seconds))
 
     @property
     def _lower(self) -> bool:
@@ -176,9 +190,11 @@ class _Composer:
         chosen = self._chosen_ops(lossy)
         if lossy and not any(registry.variant(op.variant).lossy for op in chosen.ops):
             return None
-        plan = self._plan("kernels", {}, chosen.ops)
+        plan = self._plan("kernels", kernels_plan.runner_options(chosen.ops), chosen.ops)
         trial = self._attempt(kernels_plan.label(chosen), plan, lambda: engine.apply(self.model, plan), lossy)
         trial.notes = chosen.notes
+        if not lossy:
+            self.steps = steps.measure(self.trier, self.model, plan, trial, self.context.seconds_left)
         return trial
 
     def _try_lossy_kernels(self) -> None:
@@ -237,11 +253,19 @@ class _Composer:
     def _attempt(self, label: str, plan: Plan, make: Callable[[], Runner], lossy: bool) -> PlanTrial:
         count = len(self.done)
         self.context.say(min(0.9, 0.1 + 0.12 * count), f"trying the plan {label}")
-        seconds = min(MEASURE_SECONDS, max(0.5, 0.1 * self.context.seconds_left))
-        trial = self.trier.attempt(label, plan, make, seconds, lossy)
+        times = Times(self._building_seconds(), self._measuring_seconds())
+        trial = self.trier.attempt(label, plan, make, times, lossy)
         self.done.append(trial)
         self.context.say(min(0.95, 0.16 + 0.12 * count), f"tried the plan {label}", self._known())
         return trial
+
+    def _building_seconds(self) -> float:
+        """The longest that a build may take: the time left and a little more. The first plan has no limit."""
+        grace = OVERRUN_SECONDS if self._has_alternative else GRACE_SECONDS
+        return self.context.seconds_left + grace if self.done else float("inf")
+
+    def _measuring_seconds(self) -> float:
+        return min(MEASURE_SECONDS, max(0.5, 0.1 * self.context.seconds_left))
 
     def _known(self) -> dict[str, str]:
         """Every plan measured so far, for the run's page."""

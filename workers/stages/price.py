@@ -1,57 +1,55 @@
 """The price of what the model gives, before and after, from the verified speed. Pure: no torch, no clock.
 
-The whole GPU is charged to the tokens, images, … that are counted. Money never comes from a latency ratio alone.
+The whole GPU is charged to what is counted, such as tokens or images. Money never comes from a latency ratio alone.
 """
 
 from workers.charts.text import plain
 from workers.documents.base import Basis
+from workers.documents.load import UnderLoadResult
 from workers.documents.model import ModelManifest
-from workers.documents.prices import CostLine, PriceBook, Sensitivity
-from workers.documents.stages import PriceResult, StageInput, VerifyResult
-from workers.documents.workload import Deployment, Traffic, Workload
+from workers.documents.money import ServedLoad
+from workers.documents.prices import CostLine, PriceBook, PriceResult, Sensitivity
+from workers.documents.stages import Results, StageInput, VerifyResult
+from workers.documents.traffic import Traffic
+from workers.documents.workload import Deployment, Workload, metric_title
+from workers.economics.loads import Priced, Sides
+from workers.economics.study import study
 from workers.harness.context import Context, StageError
 from workers.pricing import GpuPrice, gpu_price, usd_per_mtok
-from workers.verdicts import overall
 
 
-def _holds(verdict: str) -> bool | None:
-    return {"met": True, "missed": False}.get(verdict)
-
-
-def _sides(verify: VerifyResult) -> tuple[bool | None, bool | None]:
-    before = overall([each.verdict_before for each in verify.outcomes])
-    return _holds(before), _holds(verify.verdict)
-
-
-def _measured_line(
-    label: str, device: str, price: GpuPrice, rate: float, holds: bool | None, workload: Workload, model: ModelManifest
-) -> CostLine:
-    known = rate if holds is not False else None
+def _measured_line(label: str, device: str, price: GpuPrice, side: ServedLoad | None, priced: Priced) -> CostLine:
+    """A side's line. The price of a GPU-hour of hardware that is not ours is not known; then there is no cost."""
+    known = side.per_second.value if side and side.holds is not False else None
+    usd = side.usd_per_hour if side else price.typical
+    cost = usd_per_mtok(usd, known) if known and usd else None
     return CostLine(
         label=label,
-        gpu=device,
-        usd_per_hour=price.typical,
-        price_basis=price.basis,
+        gpu=side.gpu if side else device,
+        usd_per_hour=usd,
+        price_basis=side.price_basis if side else price.basis,
         tokens_per_second=known,
         speed_basis="measured",
-        usd_per_mtok=usd_per_mtok(price.typical, known) if known else None,
-        usd_per_mtok_at_duty=usd_per_mtok(price.typical, known, workload.duty_cycle) if known else None,
-        holds_sla=holds,
-        note=_line_note(price, rate, holds, workload.traffic, model),
+        usd_per_mtok=cost,
+        usd_per_mtok_at_duty=cost / priced.workload.duty_cycle if cost else None,
+        holds_sla=side.holds if side else False,
+        note=_line_note(side, priced) if side else "No load that was measured holds the SLA.",
     )
 
 
-def _line_note(price: GpuPrice, rate: float, holds: bool | None, traffic: Traffic, model: ModelManifest) -> str:
-    cost = usd_per_mtok(price.typical, rate)
-    said = []
-    if holds is False:
-        unit = model.counted
-        said.append(f"The SLA does not hold; without it {plain(rate, 4)} {unit}/s at {plain(cost)} USD/M {unit}.")
-    elif holds is None:
+def _line_note(side: ServedLoad, priced: Priced) -> str:
+    model, traffic, rate = priced.model, priced.workload.traffic, side.per_second.value
+    said, unit = [f"At {side.load}."] if side.highest else [], model.counted
+    if side.holds is False:
+        at = "" if side.usd_per_hour is None else f" at {plain(usd_per_mtok(side.usd_per_hour, rate))} USD/M {unit}"
+        said.append(f"The SLA does not hold; without it {plain(rate, 4)} {unit}/s{at}.")
+    elif side.holds is None:
         said.append("Too few samples to say that the SLA holds.")
-    if model.kind == "decoder":
-        share = traffic.output_tokens / (traffic.prompt_tokens + traffic.output_tokens)
-        said.append(f"Output tokens; over prompt and output tokens together {plain(cost * share)} USD/M.")
+    if side.usd_per_hour is None:
+        said.append("What an hour of this hardware costs is not known here.")
+    elif side.read_per_second is not None:
+        both = usd_per_mtok(side.usd_per_hour, rate + side.read_per_second.value)
+        said.append(f"Output tokens; over prompt and output tokens together {plain(both)} USD/M.")
     elif model.counted == "tokens":
         said.append("Tokens are those the model reads.")
     elif model.counted in ("sequences", "embeddings"):
@@ -66,8 +64,8 @@ def _stated_rate(present: Deployment, traffic: Traffic, model: ModelManifest) ->
         return present.tokens_per_second, "stated", f"Latency, price and {rate} as stated."
     count = _in_latency(present, traffic, model)
     if count is None:
-        metric = f"a {present.metric} alone says nothing of the price of {model.counted}"
-        return None, "stated", f"No {rate} stated, and {metric}."
+        metric = metric_title(present.metric, present.n)
+        return None, "stated", f"No {rate} stated, and {metric} alone says nothing of the price of {model.counted}."
     what = f"{count} of the {model.counted} a request in the stated {present.latency_ms:g} ms, batch by batch"
     return traffic.batch * count / present.latency_ms * 1000, "modelled", f"{rate.capitalize()} modelled: {what}."
 
@@ -87,7 +85,7 @@ def _present_line(present: Deployment, workload: Workload, model: ModelManifest)
     limits = [
         each.limit
         for each in workload.objectives
-        if each.metric == present.metric and each.n == present.n and each.direction == "at_most"
+        if (each.metric, each.n, each.direction) == (present.metric, present.n, "at_most") and each.limit is not None
     ]
     return CostLine(
         label="present deployment",
@@ -104,11 +102,11 @@ def _present_line(present: Deployment, workload: Workload, model: ModelManifest)
 
 
 def _like_for_like_rate(
-    present: Deployment, verify: VerifyResult, traffic: Traffic, model: ModelManifest
+    present: Deployment, verify: VerifyResult, traffic: Traffic, model: ModelManifest, after: ServedLoad | None
 ) -> float | None:
     """The rate after, counted the way the present deployment's are: stated, or from the same metric."""
     if present.tokens_per_second is not None:
-        return verify.tokens_per_second_after
+        return after.per_second.value if after else None
     for each in verify.after:
         if (each.metric, each.n) == (present.metric, present.n):
             same = present.model_copy(update={"latency_ms": each.percentiles["p50"]})
@@ -116,27 +114,27 @@ def _like_for_like_rate(
     return None
 
 
-def present_ratio(workload: Workload, verify: VerifyResult, price: GpuPrice, model: ModelManifest) -> float | None:
-    """How many times cheaper a token (or an image) is than in the present deployment: speed ratio times price ratio.
+def present_ratios(
+    workload: Workload, verify: VerifyResult, price: GpuPrice, model: ModelManifest, after: ServedLoad | None
+) -> tuple[float, float] | None:
+    """How many times the present deployment's speed, and its price of a GPU-hour over the book's.
 
-    281 ms on a GPU of twice the price against 77 ms: 281/77 = 3.65 times the speed, 7.3 times the economics. None
-    where the book has no price, or the two speeds cannot be counted alike.
+    Their product is how many times cheaper a token (or an image) is: 281 ms on a GPU of 1.97 times the price against
+    77 ms are 281/77 = 3.65 in speed, and 7.2 in money. None where the book has no price, or the two speeds cannot be
+    counted alike.
     """
     present = workload.present
     if present is None or price.basis == "modelled":
         return None
     now, _, _ = _stated_rate(present, workload.traffic, model)
-    then = _like_for_like_rate(present, verify, workload.traffic, model)
+    then = _like_for_like_rate(present, verify, workload.traffic, model, after)
     if not now or not then:
         return None
-    return usd_per_mtok(present.usd_per_hour, now) / usd_per_mtok(price.typical, then)
+    return then / now, present.usd_per_hour / price.typical
 
 
-def _sensitivity(price: GpuPrice, verify: VerifyResult, holds: tuple[bool | None, bool | None]) -> list[Sensitivity]:
-    rates = [
-        rate if side is not False else None
-        for rate, side in zip((verify.tokens_per_second_before, verify.tokens_per_second_after), holds, strict=True)
-    ]
+def _sensitivity(price: GpuPrice, sides: Sides) -> list[Sensitivity]:
+    rates = [side.per_second.value if side and side.holds is not False else None for side in sides]
     middle = (price.typical + price.high) / 2
     points = sorted({price.low, price.typical, round(middle, 2), price.high})
     return [
@@ -160,53 +158,99 @@ def _sentence(result: PriceResult, price: GpuPrice, verify: VerifyResult) -> str
             f"A million {counted} costs {plain(after.usd_per_mtok)} USD on {gpu} at {price.typical:.2f} USD per hour"
         )
         start += "" if after.holds_sla else " if the SLA holds there, for which there are too few samples"
-        was = f", {plain(before.usd_per_mtok)} before" if before.usd_per_mtok else "; before, the SLA did not hold"
-        start += f"{was if recommended else ', as it runs today'}."
+        start += f"{_was(before) if recommended else ', as it runs today'}."
     if result.before_after_ratio is not None:
         ratio = result.before_after_ratio
-        start += f" At the same traffic and price, measured throughput gives {ratio:.2f}x the {counted} per dollar."
+        same = "the same" if before.usd_per_hour == after.usd_per_hour else "its own"
+        start += f" At {result.load} and {same} price, measured throughput gives {ratio:.2f}x the {counted} per dollar."
     if result.present_ratio is not None:
-        start += f" Against the present deployment, speed and price together give {result.present_ratio:.2f}x."
-    return " ".join(part for part in (start, void, price.note) if part)
+        speed, money, of = result.present_speed_ratio, result.present_price_ratio, result.present_speed
+        gives = f"a dollar buys {{}} the {counted}" if of == "throughput" else "latency and price together give {}"
+        start += (
+            f" Against the present deployment {gives.format(f'{result.present_ratio:.2f}x')}: {speed:.2f}x in {of}, "
+            f"and {money:.2f}x in the price of a GPU-hour, as stated."
+        )
+    return " ".join(part for part in (start, _at_load(result), void, price.note) if part)
+
+
+def _was(before: CostLine) -> str:
+    if before.usd_per_mtok is not None:
+        return f", {plain(before.usd_per_mtok)} before"
+    return "; before, the SLA did not hold" if before.holds_sla is False else "; what it cost before is not known"
+
+
+def _at_load(result: PriceResult) -> str:
+    """What the load has to do with the prices: a GPU that serves more at once gives more for the same hour."""
+    if all(line.usd_per_mtok is None for line in result.lines[:2]):
+        return ""
+    if result.highest:
+        return f"These prices stand at {result.load}; before and after each at its own."
+    alone = f" Their ratio is that of the latencies, so it is no ratio of {result.counted} per dollar."
+    same = alone if result.at_once == 1 and len({line.usd_per_mtok for line in result.lines[:2]}) == 2 else ""
+    more = f"with more at once each of the {result.counted} costs less, before as well as after"
+    return f"These prices stand at {result.load}; {more}.{same}"
 
 
 def price(
-    workload: Workload, book: PriceBook, gpu_class: str, verify: VerifyResult, model: ModelManifest
+    workload: Workload,
+    book: PriceBook,
+    gpu_class: str,
+    verify: VerifyResult,
+    model: ModelManifest,
+    load: UnderLoadResult | None = None,
 ) -> PriceResult:
     """Unit costs before, after and of the present deployment, from what was measured per second and the book's prices.
 
-    `before_after_ratio` is that of the measured rates at the same traffic and the same price, whether or not each side
-    holds the SLA; the lines say which does. It is None where no change is recommended.
+    They stand at the highest loads that hold where `load` has searched both sides, else at the load of `verify`.
+    `before_after_ratio` is that of the measured rates at the same price, whether or not each side holds the SLA; the
+    lines say which does. It is None where no change is recommended, where a side has no rate, and at one request at a
+    time, where the rates are the latencies turned over: no money comes from a latency alone.
     """
-    gpu = gpu_price(book, gpu_class)
-    holds = _sides(verify)
-    device = verify.environment.device
-    rates = (verify.tokens_per_second_before, verify.tokens_per_second_after)
+    priced, known = Priced(workload, model, book, gpu_class), Results(verify=verify, load=load)
+    gpu, sides, device = gpu_price(book, gpu_class), priced.sides(known), verify.environment.device
     lines = [
-        _measured_line(label, device, gpu, rate, side, workload, model)
-        for label, rate, side in zip(("before", "after"), rates, holds, strict=True)
+        _measured_line(label, device, gpu, side, priced) for label, side in zip(("before", "after"), sides, strict=True)
     ]
     if workload.present is not None:
         lines.append(_present_line(workload.present, workload, model))
+    after = sides[1]
+    against = present_ratios(workload, verify, gpu, model, after)
     result = PriceResult(
         book=book,
         lines=lines,
-        before_after_ratio=rates[1] / rates[0] if rates[0] and verify.recommended else None,
-        present_ratio=present_ratio(workload, verify, gpu, model),
+        before_after_ratio=_per_dollar(sides) if verify.recommended else None,
+        present_ratio=against[0] * against[1] if against else None,
+        present_speed_ratio=against[0] if against else None,
+        present_price_ratio=against[1] if against else None,
+        present_speed="throughput" if workload.present and workload.present.tokens_per_second else "latency",
+        at_once=after.users if after else workload.traffic.batch,
+        highest=bool(after and after.highest),
         duty_cycle=workload.duty_cycle,
-        sensitivity=_sensitivity(gpu, verify, holds),
+        sensitivity=_sensitivity(gpu, sides),
         counted=model.counted,
+        economics=study(priced, known),
         sentence="",
     )
     return result.model_copy(update={"sentence": _sentence(result, gpu, verify)})
 
 
+def _per_dollar(sides: Sides) -> float | None:
+    """After over before of what a dollar buys; None where a side has no rate or price, or both serve one at a time."""
+    before, after = sides
+    if before is None or after is None or not before.usd_per_hour or not after.usd_per_hour:
+        return None
+    if max(before.users, after.users) == 1:
+        return None
+    return after.per_second.value / before.per_second.value * before.usd_per_hour / after.usd_per_hour
+
+
 def run(document: StageInput, context: Context) -> PriceResult:
     """The price stage. Raises StageError when the model has not been verified."""
-    if document.results.verify is None:
+    verify, load = document.results.verify, document.results.load
+    if verify is None:
         raise StageError("price: the run has no verified result to price")
     context.say(1.0, f"priced {document.model.counted} before and after")
-    return price(document.workload, document.prices, document.gpu_class, document.results.verify, document.model)
+    return price(document.workload, document.prices, document.gpu_class, verify, document.model, load)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Where the time of one request goes: traced once, counted once, joined into a table with its bottlenecks."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from statistics import median
 
 import torch
@@ -10,21 +9,18 @@ from kernels import engine
 from kernels.engine import Generation, Runner
 from kernels.engine.clients import Clients
 from kernels.measure import ceilings
-from workers.documents.base import Artifact
 from workers.documents.measurement import Ceilings
 from workers.documents.stages import OpRow, ProfileResult, StageInput
-from workers.documents.workload import Traffic
+from workers.documents.traffic import Traffic
 from workers.harness.context import Context
 from workers.measuring.conditions import watched
 from workers.measuring.served_model import device_of, kind_of, load, prepared
-from workers.traces import attribution, capture, graph_replays, reader, table
+from workers.traces import attribution, capture, graph_replays, reader, table, timeline
 from workers.traces.bottlenecks import Request, bottlenecks, waits
 from workers.traces.cases import cases
 from workers.traces.census import Counted
 from workers.traces.windows import Sampled, Window, longer, sample, windows
 
-MOST_TRACE_BYTES = 64 * 2**20
-"""Bytes of JSON that the trace artifact keeps, before compression."""
 REQUESTS_TIMED = 3
 SECONDS_FOR_GRAPHS = 15.0
 """Compiling may take longer than is left, but compose finds the compilers' caches warm and gets that time back."""
@@ -50,12 +46,6 @@ def _request(runner: Runner, prompt: torch.Tensor, tokens: int, generates: bool)
         return (answer.times_ns[-1] - answer.start_ns) / 1e6
 
     return once
-
-
-def _keep_trace(path: Path, context: Context) -> Artifact:
-    """The trace as an artifact: its first events when it is very large, so that a viewer still opens it."""
-    short = reader.shorten(path, path.with_name("trace-kept.json.gz"), MOST_TRACE_BYTES)
-    return context.keep(short, "trace.json.gz", "application/gzip")
 
 
 def _scale(traffic: Traffic, traced_steps: int, generates: bool, host: float) -> table.Scale:
@@ -133,6 +123,7 @@ def run(document: StageInput, context: Context) -> ProfileResult:
     shown = table.with_idle(rows, request_ms)
     doubt = table.beyond(device_ms, request_ms)
     request = Request(limits, on_gpu, launches, waits(rows, _phases_ms(answers, generates)), bool(doubt))
+    trace, shown_timeline = timeline.keep(context.artifacts / "trace-0.json.gz", sampled.first, context)
     context.say(1.0, f"attributed {table.attributed_share(rows):.1%} of the device's time")
     return ProfileResult(
         environment=environment(),
@@ -148,7 +139,8 @@ def run(document: StageInput, context: Context) -> ProfileResult:
         replayed=replayed,
         replayed_share=replayed_share,
         notes=_notes(traffic, sampled, generates, on_gpu),
-        trace=_keep_trace(context.artifacts / "trace-0.json.gz", context),
+        trace=trace,
+        timeline=shown_timeline,
     )
 
 

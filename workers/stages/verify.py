@@ -21,11 +21,11 @@ from workers.documents.stages import StageInput, VerifyResult
 from workers.documents.workload import Objective, Workload
 from workers.harness.context import Context, StageError
 from workers.measuring import quality_by_kind
+from workers.measuring.alternation import Alternation, warm_clients
 from workers.measuring.conditions import watched
 from workers.measuring.outcomes import outcomes_of, speedup
 from workers.measuring.sample_sizes import LEAST_REQUESTS, distributions, is_enough, verdicts
 from workers.measuring.served_model import dtype_of, free, load, prepared
-from workers.measuring.turns import Turns, warm_clients
 from workers.planning.confirmation import (
     Attempt,
     in_more_processes,
@@ -37,6 +37,7 @@ from workers.planning.confirmation import (
 from workers.planning.plan_profile import profile_plan
 from workers.planning.precision import lowers_precision, rounding_of
 from workers.planning.served_checks import judge_ids, too_fast
+from workers.planning.serving import serving_of
 from workers.planning.verdict_words import no_change_sentence, overall_verdict, sentence
 from workers.pricing import hourly_price
 from workers.statistics import goodput, joined, median_interval, tokens_per_second
@@ -61,10 +62,10 @@ def plan_of(document: StageInput) -> Plan:
     return plan
 
 
-def take_turns(
+def alternate(
     before: Clients, after: Clients, workload: Workload, usd: float | None, context: Context, reserve: float
 ) -> None:
-    """A B A B … until the objectives are decided before and after, then after alone until they are decided.
+    """Before and after alternate until the objectives of both are decided, then after alone until they are decided.
 
     Before is not pursued where it is too close to call. Stops when `reserve` seconds of the stage are left, but never
     before LEAST_PAIRS and LEAST_SECONDS.
@@ -85,7 +86,7 @@ def take_turns(
 
 
 def _expected(
-    plan: Plan, objective: Objective, processes: Sequence[Turns], usd: float | None, document: StageInput
+    plan: Plan, objective: Objective, processes: Sequence[Alternation], usd: float | None, document: StageInput
 ) -> dict[str, Any]:
     """The interval in which another run of the plan should lie.
 
@@ -178,15 +179,15 @@ class _Bench:
             refusal = wrong or too_fast(after, plan, document, now) or ""
             counts = is_change(plan, document) and not refusal
             left = profile_plan(after, plan, self.model, document, now.draw(), context) if counts else None
-        turns = [Turns(self.today.served, now.served)]
+        alternations = [Alternation(self.today.served, now.served)]
         return Attempt(
             label=label,
             plan=plan,
             changed=is_change(plan, document),
             environment=environment,
-            processes=turns,
-            outcomes=outcomes_of(objectives, turns, self.usd),
-            speedup=speedup(objectives[0], turns, self.usd),
+            processes=alternations,
+            outcomes=outcomes_of(objectives, alternations, self.usd),
+            speedup=speedup(objectives[0], alternations, self.usd),
             quality=judged,
             no_quality=no_quality,
             served_ids=served_ids,
@@ -201,7 +202,7 @@ class _Bench:
         self.today, now = self._clients(self.runner), self._clients(after)
         ready_seconds = self._loading_seconds + time.monotonic() - start
         with watched(self.document) as environment:
-            take_turns(self.today, now, self.document.workload, self.usd, self.context, reserve)
+            alternate(self.today, now, self.document.workload, self.usd, self.context, reserve)
         return now, ready_seconds, environment()
 
     def no_change(self, last: Attempt) -> Attempt:
@@ -211,7 +212,7 @@ class _Bench:
             while last.changed and not is_enough(objectives, self.today.served, self.usd) and self._has_time:
                 self.today.serve()
         served = self.today.served if last.changed else last.after
-        found = unchanged(last, self.document, [Turns(served, served)], self.usd)
+        found = unchanged(last, self.document, [Alternation(served, served)], self.usd)
         return replace(found, environment=meanwhile) if (meanwhile := environment()).telemetry.void else found
 
     @property
@@ -241,13 +242,19 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     if not tried[-1].why_not:
         final = tried[-1] = in_more_processes(final, document, context, usd)
         if final.why_not:
-            final = unchanged(final, document, [Turns(each.before, each.before) for each in final.processes], usd)
+            final = unchanged(final, document, [Alternation(each.before, each.before) for each in final.processes], usd)
     recommended, final = not tried[-1].why_not, without_void_verdicts(final)
     objectives, plan = document.workload.objectives, final.plan
     verdict = overall_verdict(final.outcomes, final.quality, final.changed)
     if not final.void:
         expected = _expected(plan, objectives[0], final.processes, usd, document)
-        plan.expected = Expected(device=final.environment.device, **expected)
+        plan.expected = Expected(
+            device=final.environment.device,
+            driver=final.environment.driver or None,
+            torch=final.environment.versions.get("torch"),
+            **expected,
+        )
+    plan.serving = serving_of(plan, document)
     if recommended:
         said = sentence(final.outcomes, final.speedup, final.quality, verdict, final.no_quality)
     else:

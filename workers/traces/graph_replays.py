@@ -43,7 +43,7 @@ def name_replays(work: Sequence[Work], counted: Sequence[Counted]) -> list[Work]
 
     `work` in the order it ran, of one request whose first replay is the prompt's and whose others are decode
     steps. Kernels that cannot be placed in the sequence keep a name of their
-    kind ("linear", "attention", …); kernels whose names tell nothing are unattributed.
+    kind (such as "linear" or "attention"); kernels whose names tell nothing are unattributed.
     """
     found = [piece._replace(phase="decode") for piece in work if not piece.graph]
     for index, replay in enumerate(_replays(work)):

@@ -26,11 +26,12 @@ class Span(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """A host call that put work on the GPU; `correlation` finds the work."""
+    """A host call that put work on the GPU; `correlation` finds the work. Times in µs."""
 
     at: float
     correlation: int
     name: str
+    duration: float = 0.0
 
 
 class Kernel(NamedTuple):
@@ -40,6 +41,7 @@ class Kernel(NamedTuple):
     duration: float
     correlation: int
     name: str
+    stream: int = 0
 
 
 @dataclass
@@ -75,9 +77,10 @@ def _take(trace: Trace, event: dict[str, Any]) -> None:
     elif category == "user_annotation" and name.startswith(PREFIX):
         trace.spans[thread].append(Span(start, start + duration, name, True))
     elif category in _LAUNCHES and "correlation" in event.get("args", {}):
-        trace.launches[thread].append(Launch(start, event["args"]["correlation"], name))
+        trace.launches[thread].append(Launch(start, event["args"]["correlation"], name, duration))
     elif category in _DEVICE_WORK:
-        trace.kernels.append(Kernel(start, duration, event.get("args", {}).get("correlation", -1), name))
+        facts = event.get("args", {})
+        trace.kernels.append(Kernel(start, duration, facts.get("correlation", -1), name, facts.get("stream", 0)))
 
 
 def shorten(source: Path, target: Path, most_bytes: int) -> Path:

@@ -15,6 +15,7 @@ import torch
 from workers.traces import attribution, capture, reader
 from workers.traces.attribution import Work
 from workers.traces.census import Counted
+from workers.traces.reader import Trace
 
 MOST_STEPS = 18
 """Up to this many decode steps are all traced."""
@@ -52,6 +53,8 @@ class Sampled:
     plain_ms: float = 0.0
     traced_ms: float = 0.0
     left_out: list[Window] = field(default_factory=list)
+    first: Trace = field(default_factory=Trace)
+    """The trace of the first window."""
 
 
 def sample(
@@ -85,7 +88,10 @@ def _add(
     counted = capture.count(model, generates, once)
     traced: list[float] = []
     capture.trace(model, generates, lambda: traced.append(once()), path)
-    work = attribution.attribute(reader.read(path))
+    trace = reader.read(path)
+    if not found.steps:
+        found.first = trace
+    work = attribution.attribute(trace)
     found.work += [piece for piece in work if not window.skipped or piece.phase == "decode"]
     found.counted += [each for each in counted if not window.skipped or each.phase == "decode"]
     found.steps += window.steps

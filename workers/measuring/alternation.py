@@ -1,4 +1,4 @@
-"""What runs today and a plan, measured in turns in one process."""
+"""What runs today and a plan, measured alternately in one process."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from workers.documents.stages import StageInput
 
 
 @dataclass(frozen=True)
-class Turns:
-    """What one process served: today's and the plan's requests took turns for the first `pairs` of each."""
+class Alternation:
+    """What one process served: today's and the plan's requests alternated for the first `pairs` of each."""
 
     before: Sequence[Served]
     after: Sequence[Served]

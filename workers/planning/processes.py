@@ -6,11 +6,12 @@ import time
 from dataclasses import dataclass, field
 
 from kernels.plan import Plan
+from workers.documents.measurement import ServedIds
 from workers.documents.speedup import LEAST_PROCESSES
 from workers.documents.stages import StageInput
 from workers.harness.context import Context
-from workers.measuring.fresh_process import Request, Result
-from workers.measuring.turns import Turns
+from workers.measuring.alternation import Alternation
+from workers.planning.fresh_process import Request, Result
 
 MOST_PROCESSES = 6
 """With so many, the smallest and the largest of their ratios enclose the median process with 96.9 % confidence."""
@@ -20,10 +21,15 @@ PAIRS = 10
 
 @dataclass
 class Further:
-    """What the further processes served, and why there are not more ("" when nothing failed)."""
+    """What the further processes served, and why there are not more ("" when nothing failed).
 
-    turns: list[Turns] = field(default_factory=list)
+    `refusal` says why a process's requests of the plan do not count, as they do not in verify's own.
+    """
+
+    alternations: list[Alternation] = field(default_factory=list)
+    served_ids: list[ServedIds] = field(default_factory=list)
     failure: str = ""
+    refusal: str = ""
 
 
 def measure_again(document: StageInput, plan: Plan, context: Context, seconds: float) -> Further:
@@ -35,23 +41,27 @@ def measure_again(document: StageInput, plan: Plan, context: Context, seconds: f
     found = Further()
     if context.seconds_left < (LEAST_PROCESSES - 1) * seconds:
         return found
-    while len(found.turns) < MOST_PROCESSES - 1 and context.seconds_left >= seconds:
-        number, start = len(found.turns) + 2, time.monotonic()
+    while len(found.alternations) < MOST_PROCESSES - 1 and context.seconds_left >= seconds:
+        number, start = len(found.alternations) + 2, time.monotonic()
         context.say(0.95, f"measuring in process {number}")
-        turns = _run(document, plan, context, number, max(seconds, context.seconds_left))
-        if isinstance(turns, str):
-            found.failure = f"Process {number} {turns}."
+        result = _run(document, plan, context, number, max(seconds, context.seconds_left))
+        if isinstance(result, str):
+            found.failure = f"Process {number} {result}."
             break
-        found.turns.append(turns)
+        found.served_ids += [result.served_ids] if result.served_ids else []
+        if result.refusal:
+            found.refusal = f"In process {number}: {result.refusal}"
+            break
+        found.alternations.append(Alternation(result.before, result.after))
         seconds = time.monotonic() - start
     return found
 
 
-def _run(document: StageInput, plan: Plan, context: Context, number: int, seconds: float) -> Turns | str:
+def _run(document: StageInput, plan: Plan, context: Context, number: int, seconds: float) -> Result | str:
     """One process, or what became of it."""
     request, result = (context.artifacts / f"process-{number}-{name}.json" for name in ("request", "result"))
     request.write_text(Request(document=document, plan=plan, pairs=PAIRS, seed=2 + number).model_dump_json())
-    command = [sys.executable, "-m", "workers.measuring.fresh_process", str(request), str(result)]
+    command = [sys.executable, "-m", "workers.planning.fresh_process", str(request), str(result)]
     command += ["--model", str(context.model_dir), "--artifacts", str(context.artifacts)]
     try:
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL, timeout=seconds)
@@ -64,4 +74,4 @@ def _run(document: StageInput, plan: Plan, context: Context, number: int, second
         return f"left no result: {type(error).__name__}"
     if void := served.environment.telemetry.void:
         return f"is left out: {void[0].lower()}{void[1:-1]}"
-    return Turns(served.before, served.after)
+    return served

@@ -12,13 +12,16 @@ from pathlib import Path
 from kernels import engine
 from kernels.measure.latency import Served
 from kernels.plan import Plan
+from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from workers.documents.base import Document
-from workers.documents.measurement import Environment
+from workers.documents.measurement import Environment, ServedIds
 from workers.documents.stages import StageInput
 from workers.harness.context import Context
+from workers.measuring.alternation import warm_clients
 from workers.measuring.conditions import watched
 from workers.measuring.served_model import load, prepared
-from workers.measuring.turns import warm_clients
+from workers.planning.precision import rounding_of
+from workers.planning.served_checks import judge_ids, too_fast
 
 
 class Request(Document):
@@ -31,15 +34,20 @@ class Request(Document):
 
 
 class Result(Document):
-    """What was served, in order, and where."""
+    """What was served, in order, and where; `served_ids` are those of the plan's timed requests, judged.
+
+    `refusal` says why the plan's requests do not count: other ids than the model's, or faster than its chip could be.
+    """
 
     environment: Environment
     before: list[Served]
     after: list[Served]
+    served_ids: ServedIds | None = None
+    refusal: str = ""
 
 
 def measure(request: Request, context: Context) -> Result:
-    """Loads the model once for each side, warms both up and serves them in turns."""
+    """Loads the model once for each side, warms both up and serves them in turns; then the plan's ids are judged."""
     document, plan = request.document, request.plan
     model = load(document, context)
     with (
@@ -51,7 +59,16 @@ def measure(request: Request, context: Context) -> Result:
             for _ in range(request.pairs):
                 for side in sides:
                     side.serve()
-    return Result(environment=environment(), before=list(sides[0].served), after=list(sides[1].served))
+        judged = judge_ids(engine.runner("eager", model), sides[1].kept, LARGEST_DIFFERENCE[rounding_of(plan)])
+        wrong = judged.sentence if judged is not None and not judged.acceptable else ""
+        refusal = wrong or too_fast(after, plan, document, sides[1]) or ""
+    return Result(
+        environment=environment(),
+        before=list(sides[0].served),
+        after=list(sides[1].served),
+        served_ids=judged,
+        refusal=refusal,
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,0 +1,151 @@
+"""The customer's endpoint beside what was measured on the worker: every promise there, before and after."""
+
+from dataclasses import dataclass
+
+from workers.charts.base import AFTER, BEFORE, PALETTE, Cell, Chart, Figure, Table, error_bars, layout
+from workers.charts.text import promised, quantity
+from workers.documents.endpoint_result import EndpointRatio, EndpointResult
+from workers.documents.load import LoadResult
+from workers.documents.measurement import Interval
+from workers.documents.stages import ObjectiveOutcome, Results, Verdict
+from workers.documents.workload import Objective, metric_title
+
+THERE = PALETTE[1]
+
+
+@dataclass(frozen=True)
+class Promise:
+    """One objective: its value at the endpoint, on the baseline runner and by the plan. `verdict` is that there."""
+
+    label: str
+    there: float | None
+    before: float | None
+    after: float | None
+    promised: str
+    unit: str
+    verdict: Verdict | None
+
+
+def measured(results: Results) -> EndpointResult | None:
+    """What verify's result says of the endpoint; None where the workload names none."""
+    return results.verify.endpoint if results.verify else None
+
+
+def promises(results: Results) -> list[Promise]:
+    """Every promise at the endpoint beside before and after; empty where it was not measured."""
+    found = measured(results)
+    if results.verify is None or found is None or found.load is None:
+        return []
+    return [_promise(each, found.load) for each in results.verify.outcomes]
+
+
+def _promise(outcome: ObjectiveOutcome, load: LoadResult) -> Promise:
+    objective = outcome.objective
+    judged = next((each for each in load.outcomes if _same(each.objective, objective)), None)
+    spread = _percentile(load, objective)
+    value = judged.value if judged else spread.value if spread else None
+    verdict = None if judged is None or load.lag.void else judged.verdict
+    sides = (outcome.before, outcome.after)
+    return Promise(objective.label, value, *sides, promised(objective), objective.unit, verdict)
+
+
+def _same(one: Objective, other: Objective) -> bool:
+    return (one.metric, one.n, one.percentile) == (other.metric, other.n, other.percentile)
+
+
+def _percentile(load: LoadResult, objective: Objective) -> Interval | None:
+    known = (each for each in load.metrics if (each.metric, each.n) == (objective.metric, objective.n))
+    metric = next(known, None)
+    return metric.percentiles.get(f"p{objective.percentile:g}") if metric else None
+
+
+def where(results: Results) -> str:
+    """What was asked, from where and when, in one line; "" where the endpoint was not measured."""
+    found = measured(results)
+    load = found.load if found else None
+    return f"{load.url}, model {load.model}; asked from {load.host}, {load.at}" if load else ""
+
+
+def ratio(results: Results) -> EndpointRatio | None:
+    """The endpoint's median over the plan's, of the first promise's metric or else of the first that both have."""
+    found = measured(results)
+    if results.verify is None or found is None or not found.ratios:
+        return None
+    first = results.verify.outcomes[0].objective
+    same = (each for each in found.ratios if (each.metric, each.n) == (first.metric, first.n))
+    return next(same, found.ratios[0])
+
+
+def words(results: Results) -> str:
+    """`The median TTF64 there is 2.10x the plan's (1.90 to 2.31): …`; "" where nothing can be compared."""
+    found = ratio(results)
+    if found is None:
+        return ""
+    title, own = metric_title(found.metric, found.n), found.ratio
+    there, here = quantity(found.endpoint.value, found.unit), quantity(found.after.value, found.unit)
+    return (
+        f"The median {title} there is {there}, {own.value:.2f}x the plan's {here} here ({own.low:.2f} to "
+        f"{own.high:.2f} by the ends of both 95 % intervals); other hardware and the network are part of that ratio."
+    )
+
+
+def figure(results: Results) -> Figure | None:
+    """Medians with their intervals of the first metric that both have: the endpoint, before, after."""
+    found = ratio(results)
+    if found is None or results.verify is None:
+        return None
+    bars: list[tuple[str, str, Interval]] = [
+        ("After, here", AFTER, found.after),
+        ("Your endpoint", THERE, found.endpoint),
+    ]
+    before = next((each for each in results.verify.before if (each.metric, each.n) == (found.metric, found.n)), None)
+    if before is not None and "p50" in before.percentiles:
+        middle = before.percentiles["p50"]
+        bars.insert(1, ("Before, here", BEFORE, Interval(value=middle, low=middle, high=middle)))
+    trace = {
+        "type": "bar",
+        "orientation": "h",
+        "name": "median",
+        "showlegend": False,
+        "y": [name for name, _, _ in bars],
+        "x": [each.value for _, _, each in bars],
+        "customdata": [quantity(each.value, found.unit) for _, _, each in bars],
+        "error_x": error_bars([each for _, _, each in bars]),
+        "marker": {"color": [colour for _, colour, _ in bars]},
+        "hovertemplate": "%{y}: %{customdata}<extra></extra>",
+    }
+    title = f"median {metric_title(found.metric, found.n)}, {found.unit}"
+    return {"data": [trace], "layout": layout(title, "", height=240, xaxis={"rangemode": "tozero"})}
+
+
+def table(results: Results) -> Table:
+    """Percentiles of every metric at the endpoint with 95 % intervals, before and after beside them."""
+    found = measured(results)
+    if results.verify is None or found is None or found.load is None:
+        return [], []
+    rows: list[list[Cell]] = []
+    for each in found.load.metrics:
+        sides = [_side(results, name, each.metric, each.n) for name in ("before", "after")]
+        for name, spread in each.percentiles.items():
+            here = [side.get(name) for side in sides]
+            title = f"{metric_title(each.metric, each.n)} {name}"
+            rows.append([title, spread.value, spread.low, spread.high, *here, each.unit])
+    rows.append(["requests", found.load.requests, None, None, None, None, ""])
+    return ["metric", "your endpoint", "low", "high", "before", "after", "unit"], rows
+
+
+def _side(results: Results, name: str, metric: str, n: int | None) -> dict[str, float]:
+    known = getattr(results.verify, name)
+    return next((each.percentiles for each in known if (each.metric, each.n) == (metric, n)), {})
+
+
+CHART = Chart(
+    "endpoint",
+    "Your endpoint beside the worker",
+    "Medians, with 95 % intervals of the endpoint and after. Other hardware, and a network between: no part of verdict "
+    "or speedup.",
+    "verify",
+    "measured",
+    figure,
+    table,
+)

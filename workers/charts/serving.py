@@ -1,0 +1,63 @@
+"""How the plan of a result is served: the commands, or why it is not."""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from workers.documents.model import ModelManifest
+from workers.documents.stages import Results
+
+PORT = 8080
+FULL = ("bf16", "fp16", "fp32")
+INSTALL = "pip install 'kernel-workbench[serve]'"
+PACKED = "Many requests share each pass: "
+TAKEN = {
+    "kernels": "the plan's kernels serve passes of the rows that they were chosen for, the library's own all others.",
+    "megakernel": "few go to the megakernel, more to the library's kernels, by what both take when the server starts.",
+}
+OTHERS = "the library's kernels compute it, since the plan's runner answers one batch after another."
+
+
+@dataclass(frozen=True)
+class Offer:
+    """`command` serves the plan and `request` asks it something; `notes` are sentences. With `refusal` there is none of
+    them but the reason.
+    """
+
+    command: str = ""
+    request: str = ""
+    notes: tuple[str, ...] = ()
+    refusal: str = ""
+
+
+def offer(results: Results, model: ModelManifest | None) -> Offer | None:
+    """None without a verified plan, and for models that generate no text."""
+    if results.verify is None or model is None or model.kind != "decoder":
+        return None
+    plan = results.verify.plan
+    if rounds_weights(plan):
+        return Offer(refusal="The plan rounds weights; the server has no such products for every number of rows yet.")
+    if "serving" in plan and plan["serving"] is None:
+        return Offer(refusal="The server runs models of the Llama, Mistral, Qwen and Gemma kind; this is another.")
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", model.name).strip("-.") or "model"
+    directory = model.name if model.source == "catalogue" else "DIR"
+    asked = {"model": name, "prompt": "A list is", "max_tokens": 20}
+    return Offer(
+        command=f"python -m kernels serve --plan plan.json --model {directory} --name {name} --port {PORT}",
+        request=f"curl localhost:{PORT}/v1/completions -H 'Content-Type: application/json' -d '{json.dumps(asked)}'",
+        notes=(PACKED + TAKEN.get(str(plan.get("runner")), OTHERS), size(plan.get("serving") or {})),
+    )
+
+
+def rounds_weights(plan: dict[str, Any]) -> bool:
+    """Whether the plan holds weights in fewer bits than the model."""
+    held = [op.get("case", {}).get("weights") for op in plan.get("ops") or []]
+    return any(str(each or "bf16") not in FULL for each in [(plan.get("options") or {}).get("weights"), *held])
+
+
+def size(serving: dict[str, Any]) -> str:
+    """What the plan says of a server's size, in a sentence."""
+    longest = f"{serving['context']:,}" if serving.get("context") else "8,192"
+    basis = "measured" if serving.get("basis") == "measured" else "defaults, not measured"
+    return f"Up to {serving.get('running') or 64} requests at once, in sequences of up to {longest} tokens: {basis}."

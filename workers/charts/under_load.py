@@ -1,0 +1,159 @@
+"""Before, after and the endpoint over the users at once: tokens per second, and the first promise with its limit."""
+
+from typing import Any
+
+from workers.charts.base import AFTER, BAD, BEFORE, PALETTE, Cell, Chart, Figure, Table, layout, limit_line, log_axis
+from workers.charts.text import number, quantity
+from workers.documents.load import LoadCurve, LoadOutcome, LoadResult
+from workers.documents.measurement import Interval
+from workers.documents.stages import Results
+from workers.documents.workload import Objective, metric_title
+
+WORDS = {"met": "holds", "missed": "missed", "too_close": "too close to call", "not_enough_samples": "too few requests"}
+THERE = PALETTE[1]
+SHOWN = ("ttft", "tpot", "itl", "batch_latency")
+"""The metrics of the table beside the promises."""
+
+
+def sides(results: Results) -> list[tuple[str, str, LoadCurve]]:
+    """Name, colour and curve of each side that was measured."""
+    if results.load is None:
+        return []
+    load = results.load
+    every = (("Before", BEFORE, load.before), ("After", AFTER, load.after), ("Endpoint", THERE, load.endpoint))
+    return [(name, colour, curve) for name, colour, curve in every if curve is not None and curve.limit.loads]
+
+
+def verdict_words(load: LoadResult) -> str:
+    """Whether every objective holds at this load."""
+    return WORDS[load.verdict] if load.verdict else "void"
+
+
+def _first(results: Results) -> Objective | None:
+    return results.load.objectives[0] if results.load and results.load.objectives else None
+
+
+def _outcome(load: LoadResult, objective: Objective) -> LoadOutcome | None:
+    return next((each for each in load.outcomes if each.objective == objective), None)
+
+
+def _traces(name: str, colour: str, points: list[tuple[LoadResult, float]], unit: str) -> list[Figure]:
+    """The line of one side, and crosses where not every objective is shown to hold."""
+    open_ = [(load, value) for load, value in points if load.verdict != "met"]
+
+    def trace(label: str, shown: list[tuple[LoadResult, float]], **more: Any) -> Figure:
+        return {
+            "type": "scatter",
+            "name": label,
+            "x": [load.users for load, _ in shown],
+            "y": [value for _, value in shown],
+            "text": [verdict_words(load) for load, _ in shown],
+            "hovertemplate": f"{name}, %{{x}} at once: %{{y:.4g}} {unit}, %{{text}}<extra></extra>",
+        } | more
+
+    line = {"line": {"color": colour, "width": 2.5}, "marker": {"size": 7, "color": colour}}
+    found = [trace(name, points, mode="lines+markers", **line)]
+    if open_:
+        marker = {"size": 10, "color": BAD, "symbol": "x"}
+        found.append(trace(f"{name}: not shown to hold", open_, mode="markers", marker=marker))
+    return found
+
+
+def _figure(traces: list[Figure], title: str, **more: Any) -> Figure:
+    users = [float(value) for trace in traces for value in trace["x"]]
+    return {"data": traces, "layout": layout("users at once", title, xaxis=log_axis(users), **more)}
+
+
+def figure(results: Results) -> Figure | None:
+    """Tokens per second over users."""
+    traces = []
+    for name, colour, curve in sides(results):
+        traces += _traces(name, colour, [(each, each.tokens_per_second) for each in curve.limit.loads], "tokens/s")
+    return _figure(traces, "output tokens per second", yaxis={"rangemode": "tozero"}) if traces else None
+
+
+def promise_figure(results: Results) -> Figure | None:
+    """The first promise's percentile over users, with its limit."""
+    objective, traces = _first(results), []
+    if objective is None or objective.limit is None:
+        return None
+    for name, colour, curve in sides(results):
+        found = [(each, _outcome(each, objective)) for each in curve.limit.loads]
+        points = [(load, one.value) for load, one in found if one is not None and one.value is not None]
+        traces += _traces(name, colour, points, objective.unit) if points else []
+    if not traces:
+        return None
+    values = [value for trace in traces for value in trace["y"]]
+    wide = max(values) > 20 * min(values) > 0
+    form = {"yaxis": log_axis([*values, objective.limit]) if wide else {"rangemode": "tozero"}}
+    drawn = _figure(traces, f"{objective.label}, {objective.unit}", **form)
+    drawn["layout"] |= limit_line("y", objective.limit, f"limit {number(objective.limit)} {objective.unit}")
+    return drawn
+
+
+def _interval(value: Interval | None, alone: float | None = None) -> str | float | None:
+    if value is None:
+        return alone
+    return f"{number(value.value)} [{number(value.low)} to {number(value.high)}]"
+
+
+def _median(load: LoadResult, metric: str) -> float | None:
+    found = next((each for each in load.metrics if each.metric == metric), None)
+    return found.percentiles["p50"].value if found else None
+
+
+def table(results: Results) -> Table:
+    """Every load of each side: rates, times and verdict."""
+    objectives = results.load.objectives if results.load else []
+    measured = {
+        metric.metric for _, _, curve in sides(results) for load in curve.limit.loads for metric in load.metrics
+    }
+    times = [each for each in SHOWN if each in measured]
+    heads = ["side", "at once", "tokens/s, 95 % interval", "requests/s", "goodput, requests/s"]
+    heads += [f"{each.label}, {each.unit}" for each in objectives]
+    heads += [f"{metric_title(each)} p50, ms" for each in times] + ["requests", "failed", "objectives"]
+    body: list[list[Cell]] = []
+    for name, _, curve in sides(results):
+        for load in curve.limit.loads:
+            outcomes = [_outcome(load, each) for each in objectives]
+            row: list[Cell] = [
+                name.lower(),
+                load.users,
+                _interval(load.tokens_per_second_interval, load.tokens_per_second),
+            ]
+            row += [load.requests_per_second, load.goodput, *(each.value if each else None for each in outcomes)]
+            row += [_median(load, each) for each in times]
+            body.append([*row, load.requests, load.failed, verdict_words(load)])
+    return heads, body
+
+
+def promise_table(results: Results) -> Table:
+    """The load that holds on each side, and what stands behind it."""
+    body: list[list[Cell]] = []
+    for name, _, curve in sides(results):
+        limit, held = curve.limit, curve.limit.held
+        rate = quantity(held.tokens_per_second, "tokens/s") if held else None
+        flat = limit.saturation.users if limit.saturation else None
+        confidence = f"{100 * limit.confidence:g} %"
+        body.append([name.lower(), curve.server.label, limit.users or "none", rate, flat, len(limit.loads), confidence])
+    return ["side", "what served", "users that hold", "throughput there", "saturated from", "loads", "confidence"], body
+
+
+CHART = Chart(
+    "load",
+    "Throughput under load",
+    "Tokens per second over the users of a closed loop. A cross: not every objective is shown to hold there.",
+    "load",
+    "measured",
+    figure,
+    table,
+)
+PROMISE = Chart(
+    "load_promise",
+    "The first promise under load",
+    "The highest load that holds is found by a search that is right at 99 % as a whole.",
+    "load",
+    "measured",
+    promise_figure,
+    promise_table,
+)

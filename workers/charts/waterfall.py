@@ -1,0 +1,160 @@
+"""From kernel to dollar: the time before, what each measured change took off it, the time after and the floor.
+
+Every step is the difference of two plans that were measured with it and without it. Before and after are verify's
+medians; plans between are of compose's quick comparison, so what lies between its measurement of the plan and verify's
+is the residual.
+"""
+
+from dataclasses import dataclass
+
+from workers.charts.base import AFTER, BAD, BEFORE, PALETTE, Cell, Chart, Figure, Table, layout
+from workers.charts.plans import verified
+from workers.charts.text import quantity
+from workers.documents.stages import PlanTrial, Results
+
+HOST, LAUNCH, LIBRARY = "host out of the way", "one launch", "library kernels"
+WHOLE_REQUEST = ("e2e", "batch_latency")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One bar: it reaches from `start` to `end` in ms. A change lies between two times; the others begin at 0."""
+
+    name: str
+    start: float
+    end: float
+    kind: str = "change"
+
+    @property
+    def saved(self) -> float:
+        return self.start - self.end
+
+
+def steps(results: Results) -> list[Step]:
+    """Before, the changes, the residual, after and the floor; [] where the plan is none or its metric is no time."""
+    verify, compose = results.verify, results.compose
+    if verify is None or compose is None or not verify.recommended:
+        return []
+    first = verify.outcomes[0]
+    if first.objective.unit != "ms" or first.before is None or first.after is None or first.objective.percentile != 50:
+        return []
+    between = _between(results)
+    if not between:
+        return []
+    found, at = [Step("before", 0.0, first.before, "side")], first.before
+    for name, ms in between:
+        found.append(Step(name, at, ms))
+        at = ms
+    found += [Step("residual", at, first.after, "residual"), Step("after", 0.0, first.after, "side")]
+    floor = verify.profile.floor_ms if verify.profile else None
+    return [*found, Step("floor", 0.0, floor, "floor")] if floor else found
+
+
+def _between(results: Results) -> list[tuple[str, float]]:
+    """The plans from today's to the one that was chosen, each by the change that leads to it, in ms."""
+    trials = verified(results)
+    chosen = next((each for each in trials if each.chosen and each.primary), None)
+    if chosen is None or results.compose is None or chosen is trials[0]:
+        return []
+    by = {each.label: each for each in trials if each.primary is not None}
+    found: list[tuple[str, PlanTrial]] = []
+    runner = chosen.plan.get("runner")
+    if runner in ("kernels", "megakernel"):
+        found += [(HOST, by["cuda_graphs"])] if "cuda_graphs" in by and trials[0].label == "eager" else []
+        kernels = [(each.label, each) for each in results.compose.steps if each.primary is not None]
+        found += kernels or ([(LIBRARY, by["kernels"])] if "kernels" in by else [])
+    last = LAUNCH if runner == "megakernel" else chosen.label
+    if not found or found[-1][1].plan != chosen.plan:
+        found.append((last, chosen))
+    return [(name, each.primary.value) for name, each in found if each.primary is not None]
+
+
+def usd_per_thousand(results: Results) -> float | None:
+    """USD per thousand requests and ms of the first metric; None where that is no whole request, or has no price.
+
+    A GPU that is busy `ms` with a batch of requests costs usd_per_hour / 3600 · ms / 1000 / batch a request.
+    """
+    price, verify = results.price, results.verify
+    units = price.economics if price else None
+    if verify is None or units is None or units.after is None or not units.after.usd_per_hour:
+        return None
+    objective = verify.outcomes[0].objective
+    whole = objective.metric in WHOLE_REQUEST or (units.generates and objective.n == units.output_tokens)
+    users = units.after.users
+    if units.after.highest:
+        traffic = results.load.traffic if results.load else None
+        users = traffic.batch if traffic else 0
+    return units.after.usd_per_hour / 3600 / users if whole and users else None
+
+
+def batching(results: Results) -> tuple[str, float] | None:
+    """The last step in dollars: the highest load that holds, in words, and USD per thousand requests there."""
+    units = results.price.economics if results.price else None
+    if units is None or units.after is None or not units.after.highest:
+        return None
+    found = next((each.after for each in units.costs if each.key == "thousand-requests"), None)
+    return (f"batching, {units.after.users:,} at once", found.value) if found else None
+
+
+def figure(results: Results) -> Figure | None:
+    found = list(reversed(steps(results)))
+    if not found:
+        return None
+    colours = {"side": BEFORE, "residual": PALETTE[2], "floor": PALETTE[1]}
+    named = [each.name.capitalize() for each in found]
+    trace = {
+        "type": "bar",
+        "orientation": "h",
+        "name": "ms",
+        "y": named,
+        "base": [min(each.start, each.end) for each in found],
+        "x": [abs(each.saved) for each in found],
+        "text": [_words(each) for each in found],
+        "textposition": "auto",
+        "textangle": 0,
+        "marker": {"color": [_colour(each, colours) for each in found]},
+        "hovertemplate": "%{y}: %{text}<extra></extra>",
+    }
+    form = layout("ms", "", height=130 + 34 * len(found), showlegend=False, xaxis={"rangemode": "tozero"})
+    return {"data": [trace], "layout": form}
+
+
+def _colour(step: Step, colours: dict[str, str]) -> str:
+    if step.name == "after":
+        return AFTER
+    return colours.get(step.kind) or (AFTER if step.saved >= 0 else BAD)
+
+
+def _words(step: Step) -> str:
+    if step.kind in ("side", "floor"):
+        return quantity(step.end, "ms")
+    return f"{'−' if step.saved >= 0 else '+'}{quantity(abs(step.saved), 'ms')}"
+
+
+def table(results: Results) -> Table:
+    usd = usd_per_thousand(results)
+    rows: list[list[Cell]] = []
+    for each in steps(results):
+        side = each.kind in ("side", "floor")
+        change, reached = None if side else -each.saved, each.end
+        money = [None if change is None else change * usd, reached * usd] if usd else []
+        rows.append([each.name, change, reached, *money])
+    after = next((each for each in steps(results) if each.name == "after"), None)
+    last = batching(results)
+    if usd and last and after:
+        rows.append([last[0], None, None, last[1] - after.end * usd, last[1]])
+    heads = ["USD per thousand requests, change", "USD per thousand requests"] if usd else []
+    return ["step", "change, ms", "ms", *heads], rows
+
+
+CHART = Chart(
+    "waterfall",
+    "From kernel to dollar",
+    "Each step is the difference of two plans that were measured with it and without it, in compose; before and after "
+    "are verify's medians. The residual is the same plan in compose and in verify. Steps that nobody toggled are not "
+    "told apart.",
+    "verify",
+    "measured",
+    figure,
+    table,
+)

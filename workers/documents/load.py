@@ -1,0 +1,191 @@
+"""What load tests found: of one load, of the search for the highest that holds, and of both sides of a run.
+
+Times in ms; definitions in `docs/method.md`.
+"""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from workers.documents.base import Document, Verdict
+from workers.documents.endpoint import Api
+from workers.documents.measurement import Environment, Interval, Telemetry
+from workers.documents.traffic import Traffic
+from workers.documents.workload import Objective
+
+
+class LoadMetric(Document):
+    """One metric over all requests that gave it, in `samples` values: percentiles keyed `p50`, with 95 % intervals."""
+
+    metric: str
+    n: int | None = None
+    unit: str
+    samples: int
+    percentiles: dict[str, Interval]
+
+
+class LoadFailure(Document):
+    """How many requests failed in one way, and the sentence about the first of them."""
+
+    kind: str
+    count: int
+    sentence: str
+
+
+class LoadOutcome(Document):
+    """One objective: its value, and of how many requests any sample lies beyond the limit. Failed requests do."""
+
+    objective: Objective
+    value: float | None
+    verdict: Verdict
+    requests: int
+    over: int
+    needed: int = Field(description="requests without one beyond the limit that prove it")
+
+
+class GeneratorLag(Document):
+    """The generator's own delay in ms: how late it turned to requests, and how late its event loop came to ticks."""
+
+    send_p50: float
+    send_p99: float
+    send_max: float
+    loop_p99: float
+    limit: float
+    void: bool
+
+
+class LoadTokens(Document):
+    """Tokens of the counted requests, as the server counted them; `several`: requests with fewer events than tokens."""
+
+    prompt_wanted: int
+    prompt: int | None
+    output_wanted: int
+    output: int
+    several: int
+    uncounted: int = Field(description="requests without the server's own count; one event was taken for one token")
+
+
+class LoadResult(Document):
+    """A load test of one server. Rates are over the steady part, `seconds` from the warm-up's end to the last send."""
+
+    version: Literal[1] = 1
+    at: str = Field(description="when sending began, ISO 8601 UTC")
+    url: str
+    model: str
+    api: Api
+    traffic: Traffic
+    host: str = Field(description="the machine that sent, not the one that served")
+    warm_up_seconds: float
+    seconds: float
+    requests: int = Field(description="counted ones, meant to be sent in the steady part")
+    completed: int
+    cancelled: int
+    ended_early: int
+    failures: list[LoadFailure]
+    tokens: LoadTokens
+    metrics: list[LoadMetric]
+    requests_per_second: float
+    tokens_per_second: float = Field(description="output tokens that came in the steady part, by its seconds")
+    tokens_per_second_interval: Interval | None = Field(
+        default=None, description="tokens_per_second with its 95 % interval by batch means; None in a short test"
+    )
+    goodput: float | None = Field(description="requests per second that met every objective about single requests")
+    in_flight: float = Field(description="mean number of open requests")
+    lag: GeneratorLag
+    outcomes: list[LoadOutcome]
+    verdict: Verdict | None = Field(description="None where the measurement is void or nothing was judged")
+    telemetry: Telemetry | None = Field(default=None, description="of the server's device meanwhile, where it is ours")
+    notes: list[str]
+
+    @property
+    def users(self) -> int:
+        """The users of the closed loop."""
+        return self.traffic.concurrency
+
+    @property
+    def failed(self) -> int:
+        """Counted requests that failed."""
+        return sum(each.count for each in self.failures)
+
+    @property
+    def prompt_tokens_per_second(self) -> float | None:
+        """Prompt tokens of the counted requests, by the seconds of the steady part; None where none were counted."""
+        return self.tokens.prompt / self.seconds if self.tokens.prompt is not None and self.seconds else None
+
+
+class Saturation(Document):
+    """The load from which more users bring hardly more tokens, by the slope of throughput over users.
+
+    `slopes` has one value for each pair of neighbouring loads: by what share of the tokens per second and user of the
+    first load each further user added to the whole. `users` is the first load behind which the slope is below `least`.
+    """
+
+    users: int
+    least: float
+    slopes: list[float]
+
+
+class LimitResult(Document):
+    """The most users at once with whom every objective held, and every load that was tried, by its users.
+
+    `confidence` is that of the whole search; each load was judged with `confidence_each`. `users` is 0 where one user
+    was not met. `unfinished` says in a sentence why the search ended before its rule did; "" where it did not.
+    """
+
+    version: Literal[1] = 1
+    users: int
+    most: int
+    confidence: float
+    confidence_each: float
+    loads: list[LoadResult]
+    saturation: Saturation | None = Field(default=None, description="None where throughput still rose at every load")
+    unfinished: str = ""
+
+    @property
+    def held(self) -> LoadResult | None:
+        """The measurement at the highest load that holds; None where none does."""
+        return next((each for each in self.loads if each.users == self.users), None)
+
+
+class LoadedServer(Document):
+    """What was put under load, and on whose hardware.
+
+    `kind`: `server`, this workbench's server; `batches`, a runner that serves batches formed as requests arrive;
+    `vllm`, started for this run; `endpoint`, a server of the customer's. `hardware` is the device, or what its owner
+    says of it. `caveats` are sentences about what cannot be compared with the other side.
+    """
+
+    kind: Literal["server", "batches", "vllm", "endpoint"]
+    label: str = Field(description="a few words, such as `transformers, batches of at most 8`")
+    sentence: str = Field(description="what it is and how it forms batches")
+    hardware: str
+    gpu_class: str = Field(default="", description="whose price counts; empty where the hardware is not ours")
+    gpus: int = 1
+    version: str = ""
+    settings: dict[str, Any] = {}
+    caveats: list[str] = []
+
+
+class LoadCurve(Document):
+    """One server under rising load; `sentence` says the highest load that holds and what stands behind it."""
+
+    server: LoadedServer
+    limit: LimitResult
+    sentence: str
+
+
+class UnderLoadResult(Document):
+    """What the load stage found: before and after under rising load, judged by the same `objectives`.
+
+    `objectives` have limits: that of a promise relative to today follows from the median that verify measured before.
+    A side is None where it was not measured; then `notes` say why. A stage that failed leaves its sentence alone.
+    """
+
+    environment: Environment | None = None
+    traffic: Traffic | None = None
+    objectives: list[Objective] = []
+    before: LoadCurve | None = None
+    after: LoadCurve | None = None
+    endpoint: LoadCurve | None = Field(default=None, description="by the worker, at the workload's endpoint")
+    sentence: str
+    notes: list[str] = []

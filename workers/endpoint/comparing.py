@@ -1,0 +1,95 @@
+"""What is said of an endpoint beside the worker's own figures: whose it is, what is not comparable, the ratios."""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import TypeAdapter, ValidationError
+
+from kernels.measure.intervals import median_interval
+from workers.documents.endpoint import Endpoint
+from workers.documents.endpoint_result import EndpointRatio
+from workers.documents.load import LoadedServer, LoadMetric, LoadResult
+from workers.documents.measurement import Distribution, Interval
+from workers.documents.traffic import Traffic
+from workers.documents.workload import Objective
+from workers.traffic.prompts import PATHS
+
+Read = TypeVar("Read")
+
+NOT_COMPARABLE = (
+    "The network between the worker and the endpoint is inside its times; of what ran on the worker none is.",
+    "It may serve other people's requests at the same time, whose batches these requests then share.",
+    "Whether it serves the same weights in the same precision is its owner's word; no quality was measured there.",
+    "Prompts are words of the same length in tokens as the server counts them, not the same ids.",
+)
+
+
+def users(traffic: Traffic) -> int:
+    """Clients of the closed loop: as many requests are open at once as before the baseline runner."""
+    return max(traffic.concurrency, traffic.batch)
+
+
+def server_of(endpoint: Endpoint, traffic: Traffic) -> LoadedServer:
+    """The endpoint in words, with its caveats."""
+    caveats = list(NOT_COMPARABLE)
+    if traffic.batch > 1:
+        caveats.append(
+            f"Here {traffic.batch} requests are served as one batch; there each client sends one request at a "
+            "time, and the server forms its own batches."
+        )
+    return LoadedServer(
+        kind="endpoint",
+        label=f"{endpoint.model} at {urlsplit(endpoint.url).hostname}",
+        sentence=f"A server of the customer's, asked by /v1{PATHS[endpoint.api]} from the worker; each client waits "
+        "for its answer before its next request.",
+        hardware=endpoint.hardware,
+        caveats=caveats,
+    )
+
+
+def judged_there(objectives: Sequence[Objective], endpoint: Endpoint, price: float | None) -> list[Objective]:
+    """The promises that requests there can be judged by; those relative to before are not among them."""
+    unjudged = {"cost_per_mtok"} if price is None else set()
+    if endpoint.api == "embeddings":
+        unjudged |= {"throughput", "cost_per_mtok"}
+    return [each for each in objectives if each.limit is not None and each.metric not in unjudged]
+
+
+def sentence_of(load: LoadResult, rounds: int) -> str:
+    """How many requests the rounds had, from how many clients, what they cost in tokens, and how many failed."""
+    clients = "one client" if load.users == 1 else f"{load.users:,} clients"
+    counted = f"{load.requests:,} requests of {clients} in {rounds} {'round' if rounds == 1 else 'rounds'}"
+    sent = f"{load.tokens.prompt_wanted:,} prompt and {load.tokens.output:,} output tokens"
+    said = f"The endpoint answered {counted}: {sent}." if not load.failed else f"Of {counted}, {load.failed:,} failed."
+    if load.failed:
+        said += f" The first: {load.failures[0].sentence}"
+    return said
+
+
+def read(kind: type[list[Read]], written: Any) -> list[Read]:
+    """What the stage's process wrote, where it is what it should be; the workbench refuses the result where not."""
+    try:
+        return TypeAdapter(kind).validate_python(written)
+    except ValidationError:
+        return []
+
+
+def ratios(metrics: Sequence[LoadMetric], after: Sequence[Distribution]) -> list[EndpointRatio]:
+    """Medians of the endpoint over those of the plan, of every metric that both have."""
+    plan = {(each.metric, each.n): each for each in after if each.samples and each.unit == "ms"}
+    found = []
+    for each in metrics:
+        beside = plan.get((each.metric, each.n))
+        if beside is None or each.unit != "ms" or "p50" not in each.percentiles:
+            continue
+        value, low, high = median_interval(beside.samples)
+        there = each.percentiles["p50"]
+        if low <= 0:
+            continue
+        ratio = Interval(value=there.value / value, low=there.low / high, high=there.high / low)
+        here = Interval(value=value, low=low, high=high)
+        found.append(
+            EndpointRatio(metric=each.metric, n=each.n, unit=each.unit, endpoint=there, after=here, ratio=ratio)
+        )
+    return found

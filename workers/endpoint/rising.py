@@ -1,0 +1,59 @@
+"""An endpoint under rising load: the most users with whom every promise holds, by the load stage's search."""
+
+import time
+from datetime import UTC, datetime
+
+from kernels.load.generator import Limits
+from workers.documents.load import LimitResult, LoadResult
+from workers.documents.traffic import Traffic
+from workers.documents.workload import Objective
+from workers.endpoint.asking import Asking
+from workers.traffic.limit import Search
+from workers.traffic.measuring import LoadTest, NotMeasurable, judged, searched, with_users
+from workers.traffic.sending import Target
+
+LEAST_LOADS = 3
+"""The loads that are measured even when time is up."""
+LEAST_SECONDS, MOST_SECONDS = 3.0, 60.0
+"""How long one load is put on."""
+WARM_UP = 0.2
+"""Share of a load's time that does not count, at its beginning."""
+LONGEST_REQUEST = 60.0
+
+
+class Rising:
+    """The search at one endpoint within `seconds`, with the workload's own traffic and promises that have limits."""
+
+    def __init__(self, asking: Asking, traffic: Traffic, promised: list[Objective], usd: float | None) -> None:
+        longest = min(traffic.time_out_s, LONGEST_REQUEST)
+        self._traffic = traffic.model_copy(update={"batch": 1, "time_out_s": longest})
+        self._asking, self._promised, self._usd = asking, promised, usd
+        self._done = 0
+
+    def measure(self, most_users: int, seconds: float) -> LimitResult:
+        """Raises one of FAILURES where a load brings no answer at all, or Stopped."""
+        search = Search(most_users, LEAST_LOADS)
+        self._search, self._ends = search, time.monotonic() + seconds
+        return searched(search, self._measured, unfinished=self._unfinished)
+
+    def _measured(self, users: int) -> LoadResult:
+        left = (self._ends - time.monotonic()) / max(1, self._search.loads - self._done)
+        seconds = min(MOST_SECONDS, max(LEAST_SECONDS, left))
+        self._done += 1
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+
+        def test_of(target: Target) -> LoadTest:
+            limits = Limits(seconds, WARM_UP * seconds)
+            test = LoadTest(target, self._traffic, self._promised, limits, usd_per_hour=self._usd)
+            return with_users(test, users, self._search.confidence)
+
+        test, sent = self._asking.put(test_of)
+        found = judged(test, sent, at)
+        if not found.completed and not found.cancelled:
+            raise NotMeasurable(found.failures[0].sentence if found.failures else "No request ended.")
+        return found
+
+    def _unfinished(self) -> str:
+        if self._done < LEAST_LOADS or self._ends - time.monotonic() >= LEAST_SECONDS:
+            return ""
+        return f"The search ended after {self._done} loads: the minutes were up. A higher load may hold as well."

@@ -1,0 +1,38 @@
+"""Ends work in this process that takes too long, as a compiler's search may."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+AGAIN_SECONDS = 5.0
+"""Work that swallows the exception is told again after this."""
+
+
+class TookTooLong(Exception):
+    """The work was ended; the message is a sentence without its full stop."""
+
+
+@contextmanager
+def no_longer_than(seconds: float, what: str) -> Iterator[None]:
+    """Raises TookTooLong inside the block after `seconds`; `what` is the sentence's subject, such as *building*.
+
+    By SIGALRM, so a call that returns to Python only late is ended late. Endless seconds, and threads other than the
+    main one, have no limit.
+    """
+    if seconds == float("inf") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(signum: int, frame: FrameType | None) -> NoReturn:
+        raise TookTooLong(f"{what} was ended after {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001), AGAIN_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

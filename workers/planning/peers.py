@@ -1,0 +1,89 @@
+"""Other people's engines on the same weights, prompts and traffic: measured beside the plans, never one of them."""
+
+import os
+import time
+
+import torch
+
+from kernels import engine
+from kernels.engine.vllm_runner import PYTHON_VARIABLE
+from kernels.proof.logit_gate import LARGEST_DIFFERENCE
+from workers.documents.measurement import Interval
+from workers.documents.stages import PeerTrial, StageInput
+from workers.harness.context import Context
+from workers.measuring.served_model import dtype_of, free, prepared
+from workers.planning.build_times import Builds
+from workers.planning.served_checks import judge_ids
+from workers.planning.trials import JUDGED_BATCHES, OVERRUN_SECONDS, primary, served_rounds
+
+LABEL = "vllm"
+WORST_START_SECONDS = 120.0
+"""vLLM starts within this: it loads the weights, compiles and captures its CUDA graphs. Confined on an H200 with empty
+caches it took 63 s for Llama-3.2-1B."""
+LONGEST = 900
+"""Characters of what an engine says of its failure."""
+FREE_SHARE = 0.9
+"""Of the GPU's memory that is free, vLLM may take this much; the stage keeps its model loaded meanwhile."""
+
+
+def measure_vllm(document: StageInput, context: Context, model: torch.nn.Module, seconds: float) -> PeerTrial:
+    """vLLM beside the plans, timed for about `seconds` as trials of plans are; its ids are judged by `model`.
+
+    Begun in time, it may start OVERRUN_SECONDS late. What keeps it from being measured is said; nothing is raised.
+    """
+    if not os.environ.get(PYTHON_VARIABLE):
+        return _not_measured(document, "no environment is configured")
+    expected, left = Builds(document).expect(LABEL, WORST_START_SECONDS), context.seconds_left
+    if expected > left:
+        return _not_measured(document, f"starting it takes about {expected:.0f} s and {left:.0f} s were left")
+    context.say(0.8, "measuring vLLM beside the plans")
+    try:
+        return _measured(document, model, left + OVERRUN_SECONDS, seconds)
+    except Exception as error:
+        return _not_measured(document, " ".join(str(error).split()).rstrip(".")[:LONGEST], gate="error")
+
+
+def _not_measured(document: StageInput, why: str, gate: str = "refused") -> PeerTrial:
+    unit = document.workload.objectives[0].unit
+    return PeerTrial(label=LABEL, unit=unit, gate=gate, sentence=f"vLLM was not measured: {why}.")
+
+
+def _measured(document: StageInput, model: torch.nn.Module, longest: float, seconds: float) -> PeerTrial:
+    options = {"start_seconds": longest, **_memory()}
+    start = time.monotonic()
+    with prepared(engine.runner("vllm", model, options), document) as runner:
+        start_seconds = time.monotonic() - start
+        Builds(document).note(LABEL, start_seconds)
+        clients = served_rounds(runner, document, seconds)
+        settings = dict(runner.settings)
+    allowed = LARGEST_DIFFERENCE[dtype_of(document)]
+    judged = judge_ids(engine.runner("eager", model), clients.kept[:JUDGED_BATCHES], allowed)
+    honest = judged is None or judged.acceptable
+    version = str(settings.pop("version", ""))
+    found = primary(document, clients) if honest else None
+    return PeerTrial(
+        label=LABEL,
+        version=version,
+        settings=settings,
+        primary=found,
+        unit=document.workload.objectives[0].unit,
+        start_seconds=start_seconds,
+        served_ids=judged,
+        gate="pass" if honest else "fail",
+        sentence=_sentence(version, settings, found, judged.sentence if judged else ""),
+    )
+
+
+def _sentence(version: str, settings: dict[str, object], found: Interval | None, judged: str) -> str:
+    how = f"its engine {settings.get('engine', 'in process')}, CUDA graphs {settings.get('cudagraph_mode', 'unknown')}"
+    said = f"vLLM {version} on the same weights, prompts and traffic ({how}, no HTTP)"
+    return f"{said}: a peer, never chosen. {judged}" if found else f"{said} is refused. {judged}"
+
+
+def _memory() -> dict[str, float]:
+    """The share of the GPU's memory for vLLM, of what is free now; nothing without a GPU."""
+    if not torch.cuda.is_available():
+        return {}
+    free()
+    available, total = torch.cuda.mem_get_info()
+    return {"memory": round(FREE_SHARE * available / total, 2)}

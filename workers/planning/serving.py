@@ -1,0 +1,24 @@
+"""What a verified plan says to a server of it."""
+
+from kernels.engine import decoder, loading
+from kernels.engine.bucket_session import positions
+from kernels.plan import Plan, Serving
+from kernels.serve.served_plans import precision_refusal
+from kernels.serve.sizing import LONGEST_CONTEXT
+from workers.documents.stages import StageInput
+
+
+def serving_of(plan: Plan, document: StageInput) -> Serving | None:
+    """The size of a server of the plan; None where the library's server cannot serve it. Defaults, nothing measured.
+
+    At least as many requests at once as the workload's traffic has.
+    """
+    if document.model.kind != "decoder" or precision_refusal(plan):
+        return None
+    skeleton = loading.skeleton(document.model.config, plan.dtype)
+    if decoder.refusal(skeleton):
+        return None
+    traffic, usual = document.workload.traffic, Serving()
+    running = max(usual.running, traffic.batch * traffic.concurrency)
+    rows = sorted({*(1 << bit for bit in range(running.bit_length()) if 1 << bit < running), running})
+    return Serving(context=min(positions(skeleton.config), LONGEST_CONTEXT), running=running, graph_rows=rows)

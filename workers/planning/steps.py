@@ -1,0 +1,70 @@
+"""What each group of variants brings: the kernels plan with one group, with two, …, each built and measured."""
+
+from collections.abc import Callable
+from typing import Any
+
+from kernels import engine, registry
+from kernels.engine import Runner
+from kernels.hardware import GPUS
+from kernels.ops import TORCH_VARIANTS, case_from
+from kernels.plan import Plan, PlannedOp
+from workers.documents.stages import PlanTrial
+from workers.planning.trials import Times, Trier
+
+GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("attention", ("attention", "step_attention", "rope")),
+    ("products", ("linear",)),
+    ("norms and gates", ("rmsnorm", "layernorm", "gated")),
+)
+"""Groups of a kernels plan by their ops, in the order in which they are put in; what is left comes last."""
+REST = "head and sampling"
+RUNNER = "compact decoder"
+"""The first step: the runner itself, where every op is torch's own."""
+LEAST_SECONDS = 60.0
+"""Seconds that compose must have left for the steps to be measured."""
+STEP = Times(building=10.0, measuring=1.5)
+
+
+def toggled(plan: Plan) -> list[tuple[str, Plan]]:
+    """The plan without its variants, with its first group of them, with two, …, by what each adds; the last is whole.
+
+    Ops that are left out run as torch's own, in the same runner under the same CUDA graphs. [] where there is but one
+    group: then there is nothing to tell apart.
+    """
+    grouped = {op: name for name, ops in GROUPS for op in ops}
+    names = [name for name, _ in GROUPS] + [REST]
+    of = [grouped.get(op.op, REST) for op in plan.ops]
+    there = [name for name in names if name in of]
+    bare = _bare(plan)
+    found = [(RUNNER, bare)] if bare is not None else []
+    for count, name in enumerate(there, start=1):
+        ops = [op for op, group in zip(plan.ops, of, strict=True) if group in there[:count]]
+        found.append((name, plan.model_copy(update={"ops": ops})))
+    return found if len(found) > 1 else []
+
+
+def _bare(plan: Plan) -> Plan | None:
+    """The plan with torch's own variant of one of its ops, and so of all; a plan without any op would be tuned."""
+    for op in plan.ops:
+        case = case_from.validate_python(op.case)
+        for name in TORCH_VARIANTS:
+            variant = registry.variant(name)
+            if variant.op == op.op and variant.serves(case, GPUS[plan.gpu]) is None:
+                return plan.model_copy(update={"ops": [PlannedOp(op=op.op, case=op.case, variant=name)]})
+    return None
+
+
+def measure(trier: Trier, model: Any, plan: Plan, whole: PlanTrial, seconds_left: float) -> list[PlanTrial]:
+    """Trials of the steps of a plan that passed as `whole`, each labelled by the group it adds; [] where time lacks.
+
+    The last step is `whole` itself, which is not measured again.
+    """
+    steps = toggled(plan)
+    if whole.gate != "pass" or seconds_left < LEAST_SECONDS or not steps:
+        return []
+    found = [trier.attempt(name, part, _maker(model, part), STEP, lossy=False) for name, part in steps[:-1]]
+    return [*found, whole.model_copy(update={"label": steps[-1][0], "notes": []})]
+
+
+def _maker(model: Any, plan: Plan) -> Callable[[], Runner]:
+    return lambda: engine.apply(model, plan)

@@ -1,0 +1,87 @@
+"""Puts before and after under rising load, and finds the most users with whom every objective holds.
+
+After is this workbench's server where it runs the verified plan's runner, else that runner in batches formed as
+requests arrive; before is what runs today, in such batches. Whatever goes wrong with a side ends in a sentence; the
+verdict of verify stands.
+"""
+
+from collections.abc import Callable
+
+from kernels.measure.environment import environment_info
+from kernels.plan import Plan
+from kernels.serve.handed import Declined
+from workers.documents.load import LoadCurve, UnderLoadResult
+from workers.documents.measurement import Environment
+from workers.documents.stages import StageInput, VerifyResult
+from workers.harness.context import Context, StageError
+from workers.harness.sentences import sentence_of
+from workers.measuring.served_model import device_of
+from workers.traffic.measuring import NotMeasurable
+from workers.under_load.curve import with_limits
+from workers.under_load.sentences import whole_sentence
+from workers.under_load.sides import Sides
+
+SHARE_OF_AFTER = 0.55
+"""Of the stage's seconds, for after; the rest is for what runs today."""
+OF_THE_SERVER = ("kernels", "megakernel")
+"""The runners whose plans the server runs. Models of other plans it serves with the library's kernels instead."""
+
+
+def run(document: StageInput, context: Context) -> UnderLoadResult:
+    """The load stage. Raises StageError when the model has not been verified."""
+    verify = document.results.verify
+    if verify is None:
+        raise StageError("load: the run has no verified plan")
+    objectives = with_limits(
+        document.workload.objectives,
+        {(each.objective.metric, each.objective.n): each.before for each in verify.outcomes},
+    )
+    environment = Environment.model_validate(environment_info(device=device_of(document.gpu_class)))
+    facts = {"environment": environment, "traffic": document.workload.traffic, "objectives": objectives}
+    if document.model.kind != "decoder":
+        return UnderLoadResult(**facts, sentence="Only models that generate text are put under load.")
+    if not objectives:
+        return UnderLoadResult(**facts, sentence="No load was measured: no objective has a limit to hold.")
+    notes: list[str] = []
+    sides = Sides(document, context, objectives, environment.device)
+    after = _after(verify, sides, context.seconds_left * (1 - SHARE_OF_AFTER), notes)
+    runner = document.workload.baseline_runner
+    before = _attempt("Before", lambda: sides.batches("before", runner, None, 0.0), notes)
+    return UnderLoadResult(**facts, before=before, after=after, sentence=whole_sentence(before, after), notes=notes)
+
+
+def _after(verify: VerifyResult, sides: Sides, until: float, notes: list[str]) -> LoadCurve | None:
+    if not verify.recommended:
+        notes.append("No change is recommended, so only what runs today was put under load.")
+        return None
+    plan = Plan.model_validate(verify.plan)
+
+    def measured() -> LoadCurve:
+        if plan.runner not in OF_THE_SERVER:
+            notes.append(f"This workbench's server does not run {plan.runner} plans, so after is in batches.")
+            return sides.batches("after", plan.runner, plan, until)
+        try:
+            return sides.server(plan, until)
+        except Declined as why:
+            said = str(why).rstrip(".")
+            notes.append(f"This workbench's server does not run the model: {said}. So after is in batches.")
+            return sides.batches("after", plan.runner, plan, until)
+
+    return _attempt("After", measured, notes)
+
+
+def _attempt(name: str, measured: Callable[[], LoadCurve], notes: list[str]) -> LoadCurve | None:
+    """The curve of a side, or None and a note that says why there is none."""
+    try:
+        return measured()
+    except (StageError, NotMeasurable, ValueError, RuntimeError, OSError) as error:
+        own = isinstance(error, StageError | NotMeasurable | Declined)
+        said = str(error).rstrip(".") if own else sentence_of(error)
+        notes.append(f"{name} was not measured under load: {said}.")
+        return None
+
+
+if __name__ == "__main__":
+    from workers.harness.cli import main
+
+    main(run)

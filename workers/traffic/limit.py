@@ -1,0 +1,78 @@
+"""The most users at once with whom every objective holds, by a search whose confidence covers all of it.
+
+The rule: begin with one user and double while the verdict is *met*, and further until `least` loads were measured, so
+that there is a curve; then halve the distance between the highest number that was met and the lowest above it that was
+not, until they are neighbours. Every load is judged with the confidence 1 − 0.01 / K, where K is the most loads that
+the search can take. So the chance that any verdict *met* among them is wrong, and with it the number that is found, is
+at most 1 % (the union bound), in whatever order the loads come, whether or not more users are slower, and wherever the
+search ends for want of time. That a higher number would not hold as well is not proven.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from workers.documents.base import Verdict
+from workers.documents.load import Saturation
+from workers.verdicts import CONFIDENCE
+
+LEAST_SLOPE = 0.1
+"""Throughput is saturated where a further user brings less than this share of what one user had at the first load."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search among 1 to `most` users, which measures `least` loads where there are so many."""
+
+    most: int
+    least: int = 1
+
+    @property
+    def loads(self) -> int:
+        """The most loads that the search takes: doublings up to `most`, then halvings of the last distance."""
+        doublings = (self.most - 1).bit_length()
+        return 2 * doublings + 1
+
+    @property
+    def confidence(self) -> float:
+        """The confidence of the verdict on each load."""
+        return 1 - (1 - CONFIDENCE) / self.loads
+
+    def run(self, verdict_at: Callable[[int], Verdict | None]) -> int:
+        """The highest number of users that was met, 0 where none was. Calls `verdict_at` for each load once.
+
+        Where it says None there is no time for that load: the search ends with what was met so far.
+        """
+        met, above, users, asked = 0, self.most + 1, 1, 0
+        while (found := verdict_at(users)) is not None:
+            asked += 1
+            if found == "met":
+                met, above = users, self.most + 1
+            else:
+                above = min(above, users)
+            if users == self.most or (found != "met" and asked >= self.least):
+                break
+            users = min(2 * users, self.most)
+        while found is not None and above - met > 1 and met < self.most:
+            middle = (met + above) // 2
+            found = verdict_at(middle)
+            if found == "met":
+                met = middle
+            elif found is not None:
+                above = middle
+        return met
+
+
+def saturation(rates: Sequence[tuple[int, float]]) -> Saturation | None:
+    """Where throughput stops rising: `rates` are (users, tokens per second), by rising users. None where it does not.
+
+    The slope between two neighbouring loads is the tokens per second that each further user brought, as a share of the
+    tokens per second that a user had at the first load.
+    """
+    if len(rates) < 2 or not rates[0][1]:
+        return None
+    alone = rates[0][1] / rates[0][0]
+    pairs = list(itertools.pairwise(rates))
+    slopes = [(after - before) / (more - fewer) / alone for (fewer, before), (more, after) in pairs]
+    flat = next((fewer for ((fewer, _), _), slope in zip(pairs, slopes, strict=True) if slope < LEAST_SLOPE), None)
+    return None if flat is None else Saturation(users=flat, least=LEAST_SLOPE, slopes=slopes)

@@ -1,0 +1,231 @@
+"""A load test with a verdict: a server is tried, its counting learnt, load put on it, and the result judged."""
+
+import asyncio
+import os
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from http import HTTPStatus
+from pathlib import Path
+
+from kernels.load import sockets
+from kernels.load.exchange import CANCELLED
+from kernels.load.generator import MOST_IN_FLIGHT, Limits, Sent
+from workers.documents.base import Verdict
+from workers.documents.load import LimitResult, LoadMetric, LoadResult
+from workers.documents.traffic import ClosedLoop, Traffic
+from workers.documents.workload import Objective
+from workers.traffic.limit import Search, saturation
+from workers.traffic.prompts import TokenScale
+from workers.traffic.sending import Target, generator, probe
+from workers.traffic.summary import Load
+from workers.verdicts import CONFIDENCE, overall
+
+PROBES = (32, 160)
+"""Words of the two requests by which the server's way of counting tokens is learnt."""
+SMALLER = (1, 4, 16)
+"""The probes have so many times fewer words where the server refuses the longer ones, as models of short context do."""
+STREAMED = ("ttft", "tpot", "itl", "e2e")
+NOT_STREAMED = ("batch_latency",)
+OF_TOKENS = ("ttft", "ttf_n", "tpot", "itl", "cost_per_mtok")
+
+
+class NotMeasurable(RuntimeError):
+    """The server did not answer a first request; the message is its failure's sentence."""
+
+
+@dataclass(frozen=True)
+class LoadTest:
+    """What is measured: a server under a traffic description, judged by objectives.
+
+    `folder` is where paths begin. `shown`: metrics with their n that have figures without being judged.
+    """
+
+    target: Target
+    traffic: Traffic
+    objectives: list[Objective]
+    limits: Limits
+    folder: Path = Path()
+    usd_per_hour: float | None = None
+    confidence: float = CONFIDENCE
+    shown: tuple[tuple[str, int | None], ...] = ()
+
+    def check(self) -> None:
+        """Raises ValueError with a sentence for a promise that this test cannot judge."""
+        for each in self.objectives:
+            if each.limit is None:
+                raise ValueError(f"{each.label} is promised relative to today; a load test of one server needs a limit")
+            if each.metric == "cost_per_mtok" and self.usd_per_hour is None:
+                raise ValueError(f"{each.label} needs the price of the server, present.usd_per_hour")
+            if self.target.api == "embeddings" and each.metric in OF_TOKENS:
+                raise ValueError(f"{each.label} is about generated tokens, which embeddings do not have")
+            if each.metric == "throughput" and self.limits.seconds - self.limits.warm_up_s < 2:
+                raise ValueError(f"{each.label} is judged by whole seconds; measure for longer")
+
+
+async def learn(test: LoadTest) -> TokenScale:
+    """Sends two requests, shorter ones where the server refuses those. Raises NotMeasurable when it answers neither."""
+    for smaller in SMALLER:
+        exchanges = [await probe(test.target, test.traffic, words // smaller) for words in PROBES]
+        refused = next((each for each in exchanges if each.error), None)
+        if refused is None or refused.status != HTTPStatus.BAD_REQUEST:
+            break
+    if refused is not None:
+        raise NotMeasurable(refused.sentence)
+    first, second = (each.counted_prompt for each in exchanges)
+    if first is None or second is None:
+        return TokenScale()
+    return TokenScale.from_counts((PROBES[0] // smaller, PROBES[1] // smaller), (first, second))
+
+
+def measure(test: LoadTest, progress: Callable[[Sent], None] = lambda sent: None) -> tuple[LoadResult, Sent]:
+    """Puts load on the server and judges it.
+
+    Raises NotMeasurable when the server does not answer at all, ValueError for what makes no sense, BrokenRecording
+    where a recording is broken.
+    """
+    test.check()
+    sockets.allow(2 * MOST_IN_FLIGHT)
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+
+    async def load() -> Sent:
+        scale = await learn(test)
+        return await generator(test.target, test.traffic, test.folder, test.limits, scale).run(progress)
+
+    sent = asyncio.run(load())
+    return judged(test, sent, at), sent
+
+
+def find_limit(test: LoadTest, most: int, shown: Callable[[int, LoadResult], None]) -> LimitResult:
+    """The most users of a closed loop with whom every objective holds (`workers.traffic.limit`).
+
+    `shown` is called with the users and the result of each load. Raises what `measure` and `with_users` raise.
+    """
+    search = Search(most)
+    return searched(search, lambda users: measure(with_users(test, users, search.confidence))[0], shown)
+
+
+def with_users(test: LoadTest, users: int, confidence: float) -> LoadTest:
+    """The test with so many users, with prompts of its own. Raises ValueError for traffic that is no closed loop."""
+    if not isinstance(test.traffic.arrivals or ClosedLoop(), ClosedLoop):
+        raise ValueError("the highest load is searched among users of a closed loop; leave out traffic.arrivals")
+    traffic = test.traffic.model_copy(update={"concurrency": users, "seed": test.traffic.seed + users})
+    return replace(test, traffic=traffic, confidence=confidence)
+
+
+def searched(
+    search: Search,
+    measured: Callable[[int], LoadResult],
+    shown: Callable[[int, LoadResult], None] = lambda users, result: None,
+    unfinished: Callable[[], str] = lambda: "",
+) -> LimitResult:
+    """The search with all loads it took. `measured` puts on a load and judges it at `search.confidence`.
+
+    A void load is measured once more; void again, it counts as not met. Before each load `unfinished` may say in a
+    sentence why there is none any more.
+    """
+    loads: list[LoadResult] = []
+    reason = ""
+
+    def verdict_at(users: int) -> Verdict | None:
+        nonlocal reason
+        if reason := unfinished():
+            return None
+        result = measured(users)
+        if result.verdict is None and not unfinished():
+            result = measured(users)
+        loads.append(result)
+        shown(users, result)
+        return result.verdict or "too_close"
+
+    users = search.run(verdict_at)
+    loads.sort(key=lambda each: each.users)
+    return LimitResult(
+        users=users,
+        most=search.most,
+        confidence=CONFIDENCE,
+        confidence_each=search.confidence,
+        loads=loads,
+        saturation=saturation([(each.users, each.tokens_per_second) for each in loads if each.verdict]),
+        unfinished=reason,
+    )
+
+
+def judged(test: LoadTest, sent: Sent, at: str, more: Sequence[Sent] = ()) -> LoadResult:
+    """The result of a load test; with `more` rounds of it, of all of them together."""
+    load = Load(sent, test.usd_per_hour, more)
+    lag = load.lag()
+    outcomes = [load.outcome(each, test.confidence) for each in test.objectives]
+    ended = [each for each in load.exchanges if each.ended and each.ended != CANCELLED]
+    short = sum(each.tokens < each.planned.output_tokens for each in ended) if test.target.api != "embeddings" else 0
+    return LoadResult(
+        at=at,
+        url=test.target.address.url,
+        model=test.target.model,
+        api=test.target.api,
+        traffic=test.traffic,
+        host=f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",
+        warm_up_seconds=test.limits.warm_up_s,
+        seconds=load.seconds,
+        requests=len(load.exchanges),
+        completed=len(ended),
+        cancelled=sum(each.ended == CANCELLED for each in load.exchanges),
+        ended_early=short,
+        failures=load.failures(),
+        tokens=load.tokens(),
+        metrics=_metrics(test, load),
+        requests_per_second=len(load.exchanges) / load.seconds if load.seconds else 0.0,
+        tokens_per_second=load.tokens_per_second,
+        tokens_per_second_interval=load.tokens_per_second_interval,
+        goodput=load.goodput(test.objectives),
+        in_flight=load.in_flight,
+        lag=lag,
+        outcomes=outcomes,
+        verdict=None if lag.void or not outcomes else overall([each.verdict for each in outcomes]),
+        notes=_notes(test, load, short),
+    )
+
+
+def _metrics(test: LoadTest, load: Load) -> list[LoadMetric]:
+    promised = [*((each.metric, each.n) for each in test.objectives), *test.shown]
+    usual = [(each, None) for each in (NOT_STREAMED if test.target.api == "embeddings" else STREAMED)]
+    found = []
+    for metric, n in dict.fromkeys([*promised, *usual]):
+        extra = [each.percentile for each in test.objectives if (each.metric, each.n) == (metric, n)]
+        if one := load.metric(metric, n, extra):
+            found.append(one)
+    return found
+
+
+def _notes(test: LoadTest, load: Load, short: int) -> list[str]:
+    """What a reader must know beside the figures, a sentence each."""
+    lag, tokens, found = load.lag(), load.tokens(), []
+    if lag.void:
+        late = max(lag.send_p99, lag.loop_p99)
+        found.append(
+            f"The generator itself was {late:.1f} ms late at p99, more than {lag.limit:g}: this measurement is void. "
+            "Give it a quieter machine or less load."
+        )
+    if any(each.overrun for each in load.rounds):
+        found.append(f"Sending stopped when {MOST_IN_FLIGHT:,} requests were open: the server does not keep up.")
+    if tokens.prompt is not None and abs(tokens.prompt - tokens.prompt_wanted) > 0.05 * tokens.prompt_wanted:
+        found.append(
+            f"The server counted {tokens.prompt:,} prompt tokens where {tokens.prompt_wanted:,} were wanted: "
+            "prompts are made of words."
+        )
+    if tokens.several:
+        found.append(
+            f"{tokens.several:,} answers had several tokens in one event: their TTF-N is at most what is shown, and "
+            "gaps between tokens are gaps between events."
+        )
+    if tokens.uncounted and test.target.api != "embeddings":
+        found.append(f"{tokens.uncounted:,} answers came without a count; one event was taken for one token.")
+    if short and not test.traffic.end_of_text:
+        found.append(f"{short:,} answers were shorter than asked for; the server does not keep to ignore_eos.")
+    if not isinstance(test.traffic.arrivals or ClosedLoop(), ClosedLoop):
+        found.append(
+            "Requests that queue behind each other are alike; verdicts and intervals take them as independent. "
+            "Measure for many times the longest queue."
+        )
+    return found

@@ -1,0 +1,91 @@
+"""What requests say: text of a wanted length in tokens, and the JSON around it."""
+
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from kernels.load.planned import PlannedRequest
+from workers.documents.endpoint import Api
+from workers.documents.traffic import Traffic
+
+APIS: tuple[Api, ...] = get_args(Api)
+PATHS: Mapping[Api, str] = {
+    "completions": "/completions",
+    "chat": "/chat/completions",
+    "embeddings": "/embeddings",
+}
+NOUNS = """
+time year people way day man thing woman life child world school state family student group country problem hand
+part place case week company system program question work number night point home water room mother area money
+story fact month lot right study book eye job word business issue side kind head house service friend father
+power hour game line end member law car city name president team minute idea kid body information back parent
+face level office door health person art war history party result change morning reason research girl guy moment
+air teacher force education
+"""
+WORDS = NOUNS.split()
+"""Nouns that most tokenizers know as one token each with the space before them."""
+
+
+@dataclass(frozen=True)
+class TokenScale:
+    """How many tokens the server counts in a prompt of words: `fixed` + `per_word` · words."""
+
+    fixed: float = 0.0
+    per_word: float = 1.0
+
+    @classmethod
+    def from_counts(cls, words: tuple[int, int], tokens: tuple[int, int]) -> "TokenScale":
+        """The line through the server's counts for two prompts of unlike length; one token a word where it is none."""
+        slope = (tokens[1] - tokens[0]) / (words[1] - words[0])
+        return cls(tokens[0] - slope * words[0], slope) if slope > 0 else cls()
+
+    def words(self, tokens: int) -> int:
+        """The words of a prompt of about so many tokens, one at least."""
+        return max(1, round((tokens - self.fixed) / self.per_word))
+
+
+class Prompts:
+    """The prompt of each request: words from a seed. Prompts of one conversation begin alike, others do not.
+
+    All begin with `traffic.shared_prefix` tokens that are the same.
+    """
+
+    def __init__(self, traffic: Traffic, scale: TokenScale) -> None:
+        self._scale, self._seed = scale, traffic.seed
+        self._prefix = self._words(f"{self._seed} prefix", traffic.shared_prefix) if traffic.shared_prefix else []
+
+    def text(self, planned: PlannedRequest) -> str:
+        """The prompt of one request."""
+        who = f"conversation {planned.conversation}" if planned.conversation else f"request {planned.index}"
+        count = self._scale.words(planned.prompt_tokens)
+        own = random.Random(f"{self._seed} {who}").choices(WORDS, k=count)
+        return " ".join([*self._prefix, *own][:count])
+
+    def _words(self, seed: str, tokens: int) -> list[str]:
+        return random.Random(seed).choices(WORDS, k=round(tokens / self._scale.per_word))
+
+
+def body(api: Api, model: str, prompt: str, planned: PlannedRequest, traffic: Traffic) -> bytes:
+    """The JSON of one request: streamed with usage at its end, as long as planned unless texts may end by themselves.
+
+    `ignore_eos` is sent unless `traffic.end_of_text` says that answers may end early.
+    """
+    if api == "embeddings":
+        return json.dumps({"model": model, "input": prompt}).encode()
+    said: dict[str, Any] = {"prompt": prompt} if api == "completions" else {"messages": [_message(prompt)]}
+    sampling = traffic.sampling
+    document: dict[str, Any] = {"model": model} | said
+    document |= {"max_tokens": planned.output_tokens, "stream": True, "stream_options": {"include_usage": True}}
+    document["temperature"] = sampling.temperature if sampling else 0
+    if sampling and sampling.temperature:
+        document |= {"top_p": sampling.top_p, "seed": traffic.seed + planned.index}
+        document |= {"top_k": sampling.top_k} if sampling.top_k else {}
+    if not traffic.end_of_text:
+        document["ignore_eos"] = True
+    return json.dumps(document).encode()
+
+
+def _message(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}

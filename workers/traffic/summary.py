@@ -1,0 +1,200 @@
+"""What a load test found, from its exchanges. Metrics are those of `kernels.measure.latency`."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kernels.load.exchange import CANCELLED, Exchange
+from kernels.load.generator import Sent
+from kernels.measure.intervals import percentile_interval
+from kernels.measure.latency import Served, samples_of
+from workers.documents.load import GeneratorLag, LoadFailure, LoadMetric, LoadOutcome, LoadTokens
+from workers.documents.measurement import Interval
+from workers.documents.workload import Objective, unit_of
+from workers.statistics import SHOWN_PERCENTILES, STUDENT, count_over, meets, objective_value, percentile
+from workers.verdicts import CONFIDENCE, needed_requests, verdict
+
+MOST_LAG_MS = 5.0
+"""A generator that is later than this at p99 measured itself; its measurement is void."""
+OF_WINDOWS = ("throughput", "cost_per_mtok")
+"""Metrics of the whole server; their samples are seconds of the steady part."""
+RESAMPLES = 400
+BATCHES = 10
+"""Windows of equal length whose rates give the interval of throughput (batch means)."""
+LEAST_INTERVAL_SECONDS = 2.0
+
+
+class Load:
+    """The counted exchanges of a load test, and what is computed of them; of several rounds, of all together."""
+
+    def __init__(self, sent: Sent, usd_per_hour: float | None = None, more: Sequence[Sent] = ()) -> None:
+        self.rounds, self._usd_per_hour = [sent, *more], usd_per_hour
+        self.exchanges = list(itertools.chain.from_iterable(each.counted for each in self.rounds))
+        self.seconds = sum(each.steady_seconds for each in self.rounds)
+        found = [(each, each.served()) for each in self.exchanges]
+        self._served: list[tuple[Exchange, Served]] = [(each, served) for each, served in found if served]
+
+    def _samples(self, exchange: Exchange, served: Served, metric: str, n: int | None) -> list[float]:
+        """A metric's samples of one request; a request whose user went away has no end of its own."""
+        if exchange.ended == CANCELLED and metric in ("e2e", "batch_latency"):
+            return []
+        return samples_of(served, metric, n)
+
+    def grouped(self, metric: str, n: int | None = None) -> list[list[float]]:
+        """A metric's samples, one list for each request, or for each second of metrics of the whole server."""
+        if metric in OF_WINDOWS:
+            return [[value] for value in self._windows(metric)]
+        found = (self._samples(exchange, served, metric, n) for exchange, served in self._served)
+        return [samples for samples in found if samples]
+
+    def _windows(self, metric: str) -> list[float]:
+        """Tokens per second in each whole second of the steady parts, or what a million of them cost then, in USD."""
+        rates = np.bincount(self._token_times() // 10**9, minlength=int(self.seconds))[: int(self.seconds)]
+        if metric == "throughput":
+            return [float(rate) for rate in rates]
+        if self._usd_per_hour is None:
+            raise ValueError("cost_per_mtok needs the price of the GPU per hour")
+        return [self._usd_per_hour / (max(float(rate), 1e-9) * 3600) * 1e6 for rate in rates]
+
+    def _token_times(self) -> np.ndarray:
+        """When each token of the steady part came, those of the warm-up's requests included: ns from its beginning.
+
+        Of several rounds the parts follow each other without a gap.
+        """
+        found, before_ns = [], 0
+        for sent in self.rounds:
+            since, until = sent.counted_from_ns, sent.stopped_ns
+            found.append(np.array(sent.token_times_ns(since, until), dtype=np.int64) - since + before_ns)
+            before_ns += max(until - since, 0)
+        return np.concatenate(found)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens that came in the steady part, by its seconds."""
+        return len(self._token_times()) / self.seconds if self.seconds else 0.0
+
+    @property
+    def tokens_per_second_interval(self) -> Interval | None:
+        """The 95 % interval of `tokens_per_second` by batch means: Student's, of the rates in ten equal windows.
+
+        None below LEAST_INTERVAL_SECONDS: the windows then hold too little to be independent.
+        """
+        if self.seconds < LEAST_INTERVAL_SECONDS:
+            return None
+        edges = np.linspace(0, self.seconds * 1e9, BATCHES + 1)
+        rates = np.histogram(self._token_times(), edges)[0] / (self.seconds / BATCHES)
+        half = STUDENT[BATCHES - 1] * float(rates.std(ddof=1)) / math.sqrt(BATCHES)
+        middle = self.tokens_per_second
+        return Interval(value=middle, low=max(0.0, middle - half), high=middle + half)
+
+    @property
+    def in_flight(self) -> float:
+        """Open requests on average over the steady parts (Little: the sum of their times in them by their length)."""
+        inside = itertools.chain.from_iterable(map(_inside_ns, self.rounds))
+        return sum(inside) / 1e9 / self.seconds if self.seconds else 0.0
+
+    def goodput(self, objectives: Sequence[Objective]) -> float | None:
+        """Requests per second that met every objective; None where none is about single requests."""
+        own = [each for each in objectives if each.metric not in OF_WINDOWS]
+        if not own or not self.seconds:
+            return None
+        ended = (served for exchange, served in self._served if exchange.ended != CANCELLED)
+        return sum(meets(served, own) for served in ended) / self.seconds
+
+    def metric(self, metric: str, n: int | None = None, extra: Sequence[float] = ()) -> LoadMetric | None:
+        """A metric with its percentiles; None without samples."""
+        groups = self.grouped(metric, n)
+        samples = list(itertools.chain.from_iterable(groups))
+        if not samples:
+            return None
+        shown = sorted({*SHOWN_PERCENTILES, *extra})
+        single = len(samples) == len(groups)
+        found = {f"p{p:g}": _of_singles(samples, p) if single else _of_groups(groups, p) for p in shown}
+        return LoadMetric(metric=metric, n=n, unit=unit_of(metric), samples=len(samples), percentiles=found)
+
+    def outcome(self, objective: Objective, confidence: float = CONFIDENCE) -> LoadOutcome:
+        """The verdict on one objective. A failed request counts as wholly beyond every limit of single requests."""
+        groups = self.grouped(objective.metric, objective.n)
+        shares = [count_over(objective, samples) / len(samples) for samples in groups]
+        failed = 0 if objective.metric in OF_WINDOWS else sum(bool(each.error) for each in self.exchanges)
+        shares += [1.0] * failed
+        samples = list(itertools.chain.from_iterable(groups))
+        return LoadOutcome(
+            objective=objective,
+            value=objective_value(objective, samples) if samples else None,
+            verdict=verdict(objective.percentile, shares, confidence),
+            requests=len(shares),
+            over=sum(share > 0 for share in shares),
+            needed=needed_requests(objective.percentile, confidence=confidence),
+        )
+
+    def lag(self) -> GeneratorLag:
+        """The generator's own delays over all requests, those of the warm-up included."""
+        sends = sorted(late for each in self.rounds for late in each.send_delays_ms) or [0.0]
+        loop = sorted(late for each in self.rounds for late in each.loop_delays_ms) or [0.0]
+        send_p99, loop_p99 = percentile(sends, 99), percentile(loop, 99)
+        return GeneratorLag(
+            send_p50=percentile(sends, 50),
+            send_p99=send_p99,
+            send_max=sends[-1],
+            loop_p99=loop_p99,
+            limit=MOST_LAG_MS,
+            void=max(send_p99, loop_p99) > MOST_LAG_MS,
+        )
+
+    def failures(self) -> list[LoadFailure]:
+        """Failures by kind, the most frequent first."""
+        kinds: dict[str, list[str]] = {}
+        for each in self.exchanges:
+            if each.error:
+                kinds.setdefault(each.error, []).append(each.sentence)
+        found = [LoadFailure(kind=kind, count=len(said), sentence=said[0]) for kind, said in kinds.items()]
+        return sorted(found, key=lambda each: -each.count)
+
+    def tokens(self) -> LoadTokens:
+        """Tokens wanted and counted, over the requests that ended as planned."""
+        whole = [each for each in self.exchanges if each.ended and each.ended != CANCELLED]
+        prompts = [each.counted_prompt for each in whole]
+        return LoadTokens(
+            prompt_wanted=sum(each.planned.prompt_tokens for each in whole),
+            prompt=None if None in prompts else sum(each or 0 for each in prompts),
+            output_wanted=sum(each.planned.output_tokens for each in whole),
+            output=sum(each.tokens for each in whole),
+            several=sum(each.several_in_an_event for each in whole),
+            uncounted=sum(each.counted_output is None for each in whole),
+        )
+
+
+def _inside_ns(sent: Sent) -> list[int]:
+    """How long each request was open within the steady part."""
+    since, until = sent.counted_from_ns, sent.stopped_ns
+    return [max(min(each.end_ns, until) - max(each.begun_ns, since), 0) for each in sent.exchanges]
+
+
+def _of_singles(samples: Sequence[float], p: float) -> Interval:
+    value, low, high = percentile_interval(samples, p)
+    return Interval(value=value, low=low, high=high)
+
+
+def _of_groups(groups: Sequence[Sequence[float]], p: float) -> Interval:
+    """A percentile of pooled samples, its interval by resampling whole requests: gaps of one request are alike."""
+    owner = np.repeat(np.arange(len(groups)), [len(each) for each in groups])
+    values = np.fromiter(itertools.chain.from_iterable(groups), dtype=float, count=len(owner))
+    order = np.argsort(values, kind="stable")
+    values, owner = values[order], owner[order]
+    generator, found = np.random.default_rng(0), []
+    for _ in range(RESAMPLES):
+        weights = np.bincount(generator.integers(0, len(groups), len(groups)), minlength=len(groups))
+        below = np.cumsum(weights[owner])
+        found.append(values[np.searchsorted(below, below[-1] * p / 100, side="right").clip(max=len(values) - 1)])
+    low, high = np.quantile(found, [0.025, 0.975])
+    value = percentile(values.tolist(), p)
+    return Interval(value=float(value), low=min(float(low), float(value)), high=max(float(high), float(value)))
+
+
+def records(sent: Sent) -> list[dict[str, Any]]:
+    """Every exchange as one line of JSON, those of the warm-up included and marked."""
+    return [each.record() | {"counted": each.intended_ns >= sent.counted_from_ns} for each in sent.exchanges]

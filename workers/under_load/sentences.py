@@ -1,0 +1,49 @@
+"""The sentences of the load stage: of one server's curve, and of both sides. Imports no torch."""
+
+from workers.charts.text import number, plain
+from workers.documents.load import LimitResult, LoadCurve, LoadedServer
+
+
+def curve_of(server: LoadedServer, limit: LimitResult) -> LoadCurve:
+    """The curve with its sentence."""
+    return LoadCurve(server=server, limit=limit, sentence=_sentence(limit))
+
+
+def _sentence(limit: LimitResult) -> str:
+    loads, void = limit.loads, [each for each in limit.loads if each.verdict is None]
+    said = []
+    if limit.held:
+        rate = f"{number(limit.held.tokens_per_second)} tokens/s"
+        most = ", the most that was tried" if limit.users == limit.most else ""
+        said.append(f"Every objective holds with {_users(limit.users)} at once{most}: {rate}.")
+    elif void and len(void) == len(loads):
+        said.append(f"Every load is void, so none is shown to hold. {void[0].notes[0]}")
+    else:
+        said.append("No load is shown to hold every objective, not even one user.")
+    said.append(f"{len(loads)} loads were judged at {plain(100 * limit.confidence_each, 5)} % each.")
+    if void and len(void) < len(loads):
+        said.append(f"Void: {', '.join(_users(each.users) for each in void)}.")
+    if limit.saturation:
+        said.append(f"Beyond {_users(limit.saturation.users)} more hardly bring more tokens.")
+    return " ".join([*said, *filter(None, [limit.unfinished])])
+
+
+def _users(count: int) -> str:
+    return "one user" if count == 1 else f"{count:,} users"
+
+
+def whole_sentence(before: LoadCurve | None, after: LoadCurve | None) -> str:
+    """What the stage found, in one sentence."""
+    sides = [(name, each.limit) for name, each in (("before", before), ("after", after)) if each]
+    if not sides:
+        return "No load was measured."
+    said = "; ".join(f"{name} {_held(limit)}" for name, limit in sides)
+    confidence = f"{sides[0][1].confidence:.0%}".replace("%", " %")
+    return f"{said[0].upper()}{said[1:]}: at {confidence} confidence for each whole search."
+
+
+def _held(limit: LimitResult) -> str:
+    if limit.held is None:
+        return "no load is shown to hold every objective"
+    rate = f"{number(limit.held.tokens_per_second)} tokens/s"
+    return f"every objective holds with {_users(limit.users)} at once, {rate}"

@@ -1,0 +1,141 @@
+"""What is put under load: this workbench's server, and runners in batches."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import torch
+
+from kernels import engine
+from kernels.engine import Runner
+from kernels.load.connection import Address
+from kernels.load.generator import Limits
+from kernels.measure.cpu_threads import usable_cores
+from kernels.plan import Plan
+from kernels.serve.handed import NAME, Declined, HandedServer
+from kernels.serve.worker import Spec
+from workers.documents.load import LimitResult, LoadCurve, LoadedServer, LoadResult
+from workers.documents.stages import StageInput
+from workers.documents.workload import Objective
+from workers.harness.context import Context
+from workers.measuring.served_model import device_of, free, load
+from workers.pricing import hourly_price
+from workers.traffic.measuring import LoadTest, judged, measure, with_users
+from workers.traffic.sending import Target
+from workers.under_load.batches import BatchLoop, longest
+from workers.under_load.curve import Curve
+from workers.under_load.sentences import curve_of
+
+LOOPBACK = Address("localhost", 80, False, "/v1")
+ONE_CORE = "On a CPU it leaves one core to the load generator, and so does the other side."
+NOT_JUDGED = "Its answers under load are not held against the model's logits here."
+IN_PROCESS = (
+    "There is no HTTP and no tokenizer between users and runner, as there is for the server: that is in its favour."
+)
+
+
+class Sides:
+    """Measures one side after the other, on the same device, users and objectives."""
+
+    def __init__(self, document: StageInput, context: Context, objectives: list[Objective], hardware: str) -> None:
+        self._document, self._context, self._objectives = document, context, objectives
+        self._hardware, self._device = hardware, device_of(document.gpu_class)
+        self._threads = max(1, usable_cores() - 1)
+        assert document.workload.load is not None
+        self._most = document.workload.load.most_users
+
+    def server(self, plan: Plan, until: float) -> LoadCurve:
+        """This workbench's server, with the plan where it takes it. Raises Declined or NotMeasurable."""
+        caveats, file = [NOT_JUDGED], self._context.artifacts / "plan.json"
+        file.write_text(plan.model_dump_json())
+        for given in (str(file), None):
+            try:
+                with self._served(plan, given) as (target, device):
+                    limit = self._over_http(self._test(target), until)
+                    said = self._of_server(plan if given else None, device, caveats)
+                    return curve_of(said, limit)
+            except Declined as why:
+                if given is None or not str(why).startswith("--plan: "):
+                    raise
+                caveats.append(f"The server does not take the plan: {str(why).removeprefix('--plan: ').rstrip('.')}.")
+        raise AssertionError("the loop returns or raises")
+
+    @contextmanager
+    def _served(self, plan: Plan, file: str | None) -> Iterator[tuple[Target, str]]:
+        self._context.say(0.1, "starting the server")
+        model = self._document.model
+        spec = Spec(str(self._context.model_dir), file, self._device, plan.dtype, model.seed, running=self._most)
+        threads = {"OMP_NUM_THREADS": str(self._threads)} if self._device == "cpu" else {}
+        with HandedServer(spec, os.environ | threads) as server:
+            device = server.wait_ready(max(60.0, self._context.seconds_left))
+            yield Target(replace(LOOPBACK, dial=server.dial), NAME), device
+
+    def _over_http(self, test: LoadTest, until: float) -> LimitResult:
+        def loading(users: int, limits: Limits, confidence: float) -> LoadResult:
+            found, _ = measure(replace(with_users(test, users, confidence), limits=limits))
+            return found.model_copy(update={"url": ""})
+
+        return self._curve(until).measure("after", loading)
+
+    def _of_server(self, plan: Plan | None, device: str, caveats: list[str]) -> LoadedServer:
+        parts = "the plan's kernels" if plan else "the library's kernels"
+        return LoadedServer(
+            kind="server",
+            label=f"this workbench's server, {parts}",
+            sentence=f"This workbench's server with {parts}: continuous batching, over HTTP from this machine.",
+            hardware=device,
+            gpu_class=self._document.gpu_class,
+            caveats=[*caveats, *([ONE_CORE] if self._device == "cpu" else [])],
+        )
+
+    def batches(self, name: str, runner_name: str, plan: Plan | None, until: float) -> LoadCurve:
+        """A runner, that of `plan` where there is one, in batches formed as requests arrive."""
+        self._context.say(0.1, f"loading the model for {name}")
+        if self._device == "cpu":
+            torch.set_num_threads(self._threads)
+        model = load(self._document, self._context, plan.dtype if plan else None)
+        runner = engine.apply(model, plan) if plan else engine.runner(runner_name, model)
+        try:
+            limit = self._in_batches(runner, name, until)
+        finally:
+            runner.close()
+            del model
+            free()
+        return curve_of(self._of_batches(runner_name), limit)
+
+    def _in_batches(self, runner: Runner, name: str, until: float) -> LimitResult:
+        test = self._test(Target(LOOPBACK, NAME))
+
+        def loading(users: int, limits: Limits, confidence: float) -> LoadResult:
+            here = with_users(test, users, confidence)
+            runner.prepare(users, *longest(here.traffic))
+            at = datetime.now(UTC).isoformat(timespec="seconds")
+            found = judged(here, BatchLoop(runner, here.traffic, limits).run(), at)
+            return found.model_copy(update={"url": ""})
+
+        return self._curve(until).measure(name, loading)
+
+    def _of_batches(self, runner_name: str) -> LoadedServer:
+        called = {"eager": "generate of transformers", "compiled": "the model under torch.compile"}
+        what = called.get(runner_name, f"the {runner_name} runner")
+        sampled = self._document.workload.traffic.sampling
+        greedy = ["It takes the likeliest token; the traffic's sampling is the server's alone."] if sampled else []
+        return LoadedServer(
+            kind="batches",
+            label=f"{what} in batches",
+            sentence=f"{what[0].upper()}{what[1:]} in batches of those who wait when it is free, as long as the "
+            "longest request among them.",
+            hardware=self._hardware,
+            gpu_class=self._document.gpu_class,
+            caveats=[IN_PROCESS, *greedy, *([ONE_CORE] if self._device == "cpu" else [])],
+        )
+
+    def _test(self, target: Target) -> LoadTest:
+        traffic = self._document.workload.traffic.model_copy(update={"batch": 1})
+        usd = hourly_price(self._document.prices, self._document.gpu_class)
+        return LoadTest(target, traffic, self._objectives, Limits(3.0), usd_per_hour=usd)
+
+    def _curve(self, until: float) -> Curve:
+        return Curve(self._context, self._device, self._most, until)
