@@ -24,6 +24,7 @@ with logs.bound(request_id="r-1", run_id="u-1", stage="verify", attempt=2):
     except ZeroDivisionError:
         log.exception("failed")
 log.debug("not said")
+logging.getLogger("waitress.queue").warning("Task queue depth is %d", 1)  # nor this
 log.info("outside")
 """
 

@@ -23,3 +23,17 @@ def test_what_a_killed_process_left_is_removed_and_what_is_in_use_stays(tmp_path
         assert len(list(tmp_path.iterdir())) == 2
         with scratch(tmp_path) as other:
             assert set(tmp_path.iterdir()) == {mine, other}
+
+
+def test_a_fork_that_ends_leaves_it_to_its_maker(tmp_path: Path) -> None:
+    """As gunicorn's processes share what their first one made."""
+    code = (
+        "import os, sys\nfrom contextlib import ExitStack\nfrom pathlib import Path\n"
+        "from workers.scratch import scratch\n"
+        f"kept = ExitStack()\nd = kept.enter_context(scratch(Path({str(tmp_path)!r})))\n"
+        "if not os.fork():\n  sys.exit()\n"
+        "os.wait()\nprint(d.exists())"
+    )
+    said = subprocess.check_output([sys.executable, "-c", code], cwd=Path(__file__).parents[2], text=True)
+    assert said == "True\n"
+    assert not list(tmp_path.iterdir())

@@ -4,7 +4,8 @@ from xml.etree import ElementTree
 
 import plotly.graph_objects as go
 import pytest
-from sample_results import results
+import sample_endpoint
+from sample_loads import results
 
 from kernels.measure.roofline import LARGEST_SHARE
 from workers.charts import CHARTS, cells, chosen, decisions, economics, latency, plans, provenance, roofline, timeline
@@ -18,9 +19,14 @@ from workers.documents.stages import Results
 EACH = pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.key)
 
 
+def everything():
+    """The sample results with all that a chart may draw."""
+    return sample_endpoint.under_load(sample_endpoint.with_endpoint(results()))
+
+
 @EACH
 def test_figure_is_valid_plotly_and_svg(chart):
-    figure = chart.figure(results())
+    figure = chart.figure(everything())
     assert go.Figure(figure).data
     root = ElementTree.fromstring(draw(figure, chart.title))
     assert root.get("aria-label") == chart.title
@@ -32,7 +38,7 @@ def test_figure_is_valid_plotly_and_svg(chart):
 
 @EACH
 def test_table_has_a_cell_for_every_header(chart):
-    headers, rows = chart.table(results())
+    headers, rows = chart.table(everything())
     assert rows
     assert all(len(row) == len(headers) for row in rows)
     assert all(text for row in cells.rows((headers, rows)) for text, _ in row)

@@ -46,7 +46,7 @@ def host() -> Iterator[dict[str, Any]]:
         data.chmod(0o700)
         (root / "scratch").mkdir()
         (root / "code/workers").mkdir(parents=True)
-        for name in ("__init__.py", "child.py", "stage_files.py", "threads.py"):
+        for name in ("__init__.py", "child.py", "stage_files.py", "threads.py", "vllm_folder.py"):
             shutil.copy(ROOT / "workers" / name, root / "code/workers")
         shutil.copytree(ROOT / "workers/confinement", root / "code/workers/confinement")
         for name in ("worker.py", "attacks.py"):

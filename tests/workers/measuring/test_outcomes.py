@@ -6,9 +6,9 @@ from kernels.measure.latency import Served
 from workers.documents.measurement import Interval
 from workers.documents.speedup import Speedup
 from workers.documents.workload import Objective
-from workers.measuring.outcomes import outcomes, speedup
+from workers.measuring.alternation import Alternation
+from workers.measuring.outcomes import outcomes, outcomes_of, speedup
 from workers.measuring.sample_sizes import is_enough
-from workers.measuring.turns import Turns
 from workers.stages import verify
 
 
@@ -37,6 +37,56 @@ def test_a_cost_counts_only_while_the_other_objectives_hold():
     assert (lost.after, lost.verdict) == (None, "missed")
 
 
+FASTER = Objective(metric="e2e", at_least_faster=2)
+
+
+@pytest.mark.parametrize(
+    ("after", "found"),
+    [
+        (served(100, 40), "met"),
+        (served(350, 40), "missed"),
+        (served(150, 20) + served(260, 20), "too_close"),
+        (served(100, 8), "not_enough_samples"),
+    ],
+)
+def test_a_promise_relative_to_before_is_judged_by_the_interval_of_the_ratio(after, found):
+    processes = [Alternation(served(400, len(after)), after)]
+    (outcome,) = outcomes_of([FASTER], processes, None)
+    assert outcome.ratio == speedup(FASTER, processes, None).ratio
+    assert (outcome.verdict_before, outcome.verdict, outcome.over) == ("missed", found, 0)
+
+
+def test_what_runs_today_is_once_as_fast_as_itself():
+    same = served(400, 40)
+    (outcome,) = outcomes_of([FASTER], [Alternation(same, same)], None)
+    assert (outcome.ratio.value, outcome.verdict_before, outcome.verdict) == (1, "missed", "missed")
+
+
+def test_over_several_processes_the_ratio_contains_their_spread():
+    alike = [Alternation(served(400, 20), served(100, 20))] * 3
+    assert outcomes_of([FASTER], alike, None)[0].verdict == "met"
+    apart = [*alike[:2], Alternation(served(400, 20), served(300, 20))]
+    assert outcomes_of([FASTER], apart, None)[0].verdict == "too_close"
+
+
+def test_a_throughput_is_faster_when_there_is_more_of_it():
+    more = Objective(metric="throughput", at_least_faster=2)
+    assert outcomes_of([more], [Alternation(served(400, 40), served(100, 40))], None)[0].verdict == "met"
+
+
+def test_a_cost_needs_a_promise_relative_to_before_to_hold_as_well():
+    cost = Objective(metric="cost_per_mtok", limit=1000)
+    slow, fast = (
+        outcomes_of([FASTER, cost], [Alternation(served(400, 40), served(ms, 40))], 3.6)[1] for ms in (350, 100)
+    )
+    assert (slow.after, slow.verdict, fast.verdict) == (None, "missed", "met")
+
+
+def test_measuring_goes_on_until_a_ratio_has_its_pairs():
+    assert not is_enough([FASTER], served(100, 39), None)
+    assert is_enough([FASTER], served(100, 40), None)
+
+
 def test_outcomes_say_how_many_samples_it_takes():
     found = outcomes([Objective(metric="e2e", percentile=99, limit=100)], served(400, 20), served(80, 20), None)[0]
     assert (found.samples, found.over, found.needed) == (20, 0, 514)
@@ -45,10 +95,10 @@ def test_outcomes_say_how_many_samples_it_takes():
 
 @pytest.mark.parametrize("objective", [E2E, Objective(metric="throughput", limit=1), COST])
 def test_better_is_above_one_whatever_the_direction(objective):
-    found = speedup(objective, [Turns(served(400, 20), served(100, 20))], 3.6)
+    found = speedup(objective, [Alternation(served(400, 20), served(100, 20))], 3.6)
     assert found.ratio.value == pytest.approx(4, rel=0.02)
     assert found.difference
-    assert not speedup(objective, [Turns(served(100, 20), served(100, 20))], 3.6).difference
+    assert not speedup(objective, [Alternation(served(100, 20), served(100, 20))], 3.6).difference
 
 
 def test_sampling_goes_on_until_every_objective_is_decided():

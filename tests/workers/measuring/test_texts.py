@@ -10,7 +10,8 @@ from kernels.engine import load, runner
 from kernels.model_files import ModelRefused
 from tests.workers.conftest import TINY
 from workers.documents.quality_text import MOST_CHARACTERS, check, records
-from workers.documents.workload import Sla, Traffic
+from workers.documents.traffic import Traffic
+from workers.documents.workload import Sla
 from workers.measuring import quality, texts
 
 WORDS = ["user", "assistant", ":", "the", "kernel", "reads", "its", "weights"]

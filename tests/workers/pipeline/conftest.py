@@ -9,6 +9,7 @@ import pytest
 from tests.debian import postgres_bin, postgres_server
 from tests.workers.pipeline.stack import Stack
 
+ENDPOINTS = {"ENDPOINT_PRIVATE_HOSTS": "127.0.0.1"}
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
 
 
@@ -36,7 +37,7 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             postgres = servers.enter_context(postgres_server("a-password"))
             stack = Stack(tmp_path_factory.mktemp("stack"), postgres, redis_server=str(shutil.which("redis-server")))
         else:
-            stack = Stack(tmp_path_factory.mktemp("stack"))
+            stack = Stack(tmp_path_factory.mktemp("stack"), settings=ENDPOINTS)
         servers.callback(stack.stop)
         stack.start()
         yield stack

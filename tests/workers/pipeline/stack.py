@@ -164,10 +164,10 @@ class Stack:
             process.terminate()
         return process.wait(seconds)
 
-    def submit(self, request: str) -> str:
-        """Start a run whose stages behave as asked; its id."""
+    def submit(self, request: str, **more: Any) -> str:
+        """Start a run whose stages behave as asked; its id. `more` replaces fields of the workload."""
         document = workload().model_copy(update={"name": request, "model": self.digest})
-        handed_in = self.api.post("/workloads", json=document.model_dump(mode="json"))
+        handed_in = self.api.post("/workloads", json=document.model_dump(mode="json") | more)
         assert handed_in.status_code == 201, handed_in.text
         answer = self.api.post("/runs", json={"workload": handed_in.json()["id"]})
         assert answer.status_code == 201, answer.text

@@ -3,13 +3,15 @@
 The tests that the database decides run on PostgreSQL as well.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.workers.pipeline.stack import Stack, alive, kill_process, wait_for
-from workers.documents.stages import STAGES
+from tests.workers.traffic.stub import Stub, running_stub
+from workers.documents.stages import stages_of
 
 on_both = pytest.mark.databases("sqlite", "postgresql")
 on_postgresql = pytest.mark.databases("postgresql")
@@ -20,7 +22,7 @@ def _assert_done_once(stack: Stack, run_id: str) -> None:
     run = stack.wait(run_id)
     assert run["state"] == "done", stack.story(run_id)
     assert run["verdict"] == "met"
-    assert [stage for stage, _ in stack.events(run_id, "stage_done")] == list(STAGES)
+    assert [stage for stage, _ in stack.events(run_id, "stage_done")] == list(stages_of(load=False))
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +34,7 @@ def finished(stack: Stack) -> str:
 
 
 def test_a_run_goes_through_every_stage(stack: Stack, finished: str) -> None:
-    assert stack.events(finished, "claimed") == [(stage, 1) for stage in STAGES]
+    assert stack.events(finished, "claimed") == [(stage, 1) for stage in stages_of(load=False)]
     assert ("baseline", 1) in stack.events(finished, "progress")
     note = stack.api.get(f"/runs/{finished}/artifacts/profile/note.txt")
     assert note.text == "profile"
@@ -86,7 +88,7 @@ def test_killing_redis_disturbs_no_stage(stack: Stack) -> None:
     stack.start_redis()
     stack.go(run_id)
     _assert_done_once(stack, run_id)
-    assert stack.events(run_id, "claimed") == [(stage, 1) for stage in STAGES]
+    assert stack.events(run_id, "claimed") == [(stage, 1) for stage in stages_of(load=False)]
 
 
 @on_both
@@ -167,6 +169,37 @@ def test_cancelling_kills_the_stage_within_seconds(stack: Stack) -> None:
     wait_for(lambda: not alive(told["pid"]) and not alive(told["child"]), 5, "the end of the stage")
     assert stack.wait(run_id)["state"] == "cancelled"
     assert stack.api.post(f"/runs/{run_id}/cancel").status_code == 409
+
+
+KEY = "sk-of-the-customer-0123456789"
+
+
+@pytest.fixture(scope="module")
+def stub() -> Iterator[Stub]:
+    with running_stub() as found:
+        yield found
+
+
+def test_an_endpoint_is_measured_around_verify_and_its_key_is_written_nowhere(stack: Stack, stub: Stub) -> None:
+    endpoint = {"url": stub.url, "model": "stub", "key": KEY}
+    run_id = stack.submit("nothing", endpoint=endpoint, constraints={"minutes": 0.2, "gpu_classes": ["cpu"]})
+    _assert_done_once(stack, run_id)
+    found = stack.api.get(f"/runs/{run_id}/result").json()["results"]["verify"]["endpoint"]
+    assert [each["when"] for each in found["rounds"]] == ["before verify", "after verify"], found["sentence"]
+    assert found["load"]["completed"] == found["load"]["requests"] > 0
+    assert {each["authorization"] for each in stub.log().values()} == {f"Bearer {KEY}"}
+    files = [each for each in stack.directory.rglob("*") if each.is_file()]
+    assert {"worker.log", "worker-api.log", "web.log"} <= {each.name for each in files}
+    assert [each for each in files if KEY.encode() in each.read_bytes()] == []
+
+
+def test_cancelling_ends_the_requests_to_an_endpoint(stack: Stack, stub: Stub) -> None:
+    run_id = stack.submit("nothing", endpoint={"url": stub.url, "model": "stub"}, constraints={"minutes": 60})
+    wait_for(lambda: "measuring the endpoint" in stack.story(run_id) and stub.log(), 90, "the first request")
+    stack.api.post(f"/runs/{run_id}/cancel").raise_for_status()
+    assert stack.wait(run_id)["state"] == "cancelled"
+    stub.log()
+    assert not stub.log(), "nothing is sent any more"
 
 
 def test_a_late_duplicate_changes_nothing(stack: Stack, finished: str) -> None:

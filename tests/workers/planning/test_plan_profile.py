@@ -30,6 +30,7 @@ def test_the_plans_profile_says_what_is_left_and_the_floor(tmp_path):
     assert left.floor_ms == pytest.approx(sum(row.floor_ms or 0 for row in before.rows))
     assert left.sentence.startswith("A request of the plan takes")
     assert "cannot take less than" in left.sentence
+    assert [left.trace, left.timeline.file] == context.kept[-2:]
 
 
 def test_without_a_profile_of_the_baseline_there_is_none(tmp_path):

@@ -179,7 +179,10 @@ def test_a_tokenizer_that_breaks_its_library_is_refused(saved, tmp_path, case, g
 @pytest.mark.parametrize(
     ("sla", "words"),
     [
-        ({"traffic": {"prompt_tokens": 600, "output_tokens": 8}}, "608 tokens a request"),
+        (
+            {"traffic": {"prompt_tokens": 600, "output_tokens": 8}},
+            "A request has 600 prompt and 8 output tokens, more than the",
+        ),
         ({"objectives": [{"metric": "cost_per_mtok", "limit": 1}]}, "price book"),
     ],
 )

@@ -20,6 +20,7 @@ from tests.workers.stages.test_compose import composed
 from workers.documents.stages import ComposeResult, VerifyResult
 from workers.harness.context import Context
 from workers.measuring.conditions import watched
+from workers.planning import fresh_process
 from workers.planning.served_checks import too_fast
 from workers.stages import verify
 
@@ -90,6 +91,14 @@ def test_verify_refuses_made_up_ids(context):
     assert found.plan["runner"] == "eager"
     assert found.refusal.startswith("The ids that it served are not the model's")
     assert f"The plan is refused. {found.refusal}" in found.sentence
+
+
+def test_a_further_process_refuses_made_up_ids(context):
+    document = stage_input("verify")
+    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="megakernel", dtype="fp32")
+    found = fresh_process.measure(fresh_process.Request(document=document, plan=plan, pairs=2, seed=3), context)
+    assert not found.served_ids.acceptable
+    assert found.refusal.startswith("The ids that it served are not the model's")
 
 
 def test_an_honest_plan_has_its_ids_on_record(context):

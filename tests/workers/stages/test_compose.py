@@ -1,10 +1,13 @@
 """Compose on a tiny model, on the CPU: whole-model plans, parts that won put in, and why each was taken or not."""
 
+import time
+
 import pytest
 
 from kernels import registry
 from kernels.engine import running
 from kernels.engine.decoder import Decoder
+from kernels.engine.kernels_runner import KernelsRunner
 from kernels.engine.loading import skeleton
 from kernels.engine.prompts import bucket
 from kernels.engine.whole_model import WholeModel
@@ -132,6 +135,28 @@ def test_a_megakernels_prompts_are_those_of_the_kernels_plan(context, composing,
     assert all(op in whole and op.evidence_id for op in mega)
     assert {op.case.get("q_len") or op.case["m"] for op in mega if op.op != "lm_head"} == {queries}
     assert [lossy for *_, lossy in chosen].count(False) == 1
+
+
+class Endless(KernelsRunner):
+    """A runner whose build has no end."""
+
+    def prepare(self, batch, prompt, tokens):
+        while True:
+            time.sleep(0.01)
+
+
+def test_a_build_is_ended_when_the_stages_time_is_over(context, monkeypatch):
+    registry.variants()
+    monkeypatch.setitem(registry._variants, "megakernel", PlantedMegakernel())
+    monkeypatch.setitem(running.RUNNERS, "megakernel", f"{__name__}.Endless")
+    monkeypatch.setattr(kernels_plan, "prompt_ops", lambda *given: [])
+    monkeypatch.setattr(context, "_deadline", time.monotonic() + 3)
+    monkeypatch.setattr(compose, "GRACE_SECONDS", 0.5)
+    start = time.monotonic()
+    trial = next(each for each in composed(context, []).trials if each.label == "megakernel")
+    assert time.monotonic() - start < 10
+    assert (trial.gate, trial.primary) == ("error", None)
+    assert trial.reason.startswith("Not measured: building was ended after ")
 
 
 def test_a_megakernels_prompts_are_the_usual_ones_where_nothing_was_explored():

@@ -10,12 +10,13 @@ from kernels.plan import Plan
 from tests.workers.conftest import stage_input
 from tests.workers.measuring.test_outcomes import served
 from workers.charts import plans
-from workers.documents.measurement import Environment, Interval
+from workers.documents.measurement import Environment, Interval, ServedIds
 from workers.documents.stages import ComposeResult, PlanTrial, Results, StageInput, VerifyResult
 from workers.harness.context import Context
-from workers.measuring import processes
-from workers.measuring.turns import Turns
+from workers.measuring.alternation import Alternation
+from workers.planning import processes
 from workers.planning.confirmation import to_verify
+from workers.planning.fresh_process import Result
 from workers.stages import verify
 from workers.stages.price import price
 
@@ -126,25 +127,44 @@ def test_only_plans_that_beat_todays_are_verified_next():
     assert [label for label, _ in to_verify(document, composed)] == ["compiled in bf16", "compiled in fp32"]
 
 
-def in_processes(document: StageInput, context: Context, monkeypatch, turns: Turns) -> VerifyResult:
-    """The result where each further process served `turns`."""
-    monkeypatch.setattr(processes, "_run", lambda *given: turns)
+def in_processes(
+    document: StageInput, context: Context, monkeypatch, served: Alternation, refusal: str = ""
+) -> VerifyResult:
+    """The result where each further process served the requests of `served`, of which `refusal` is said."""
+    gap = 3.0 if refusal else 0.01
+    judged = ServedIds(tokens=80, mean_gap=gap, largest_gap=gap, acceptable=not refusal, sentence=refusal)
+    result = Result(
+        environment=ENVIRONMENT, before=served.before, after=served.after, served_ids=judged, refusal=refusal
+    )
+    monkeypatch.setattr(processes, "_run", lambda *given: result)
     return verify.run(document, Context(context.model_dir, context.artifacts, seconds=1000, startup_seconds=5))
 
 
 def test_a_confirmed_plan_is_measured_in_as_many_processes_as_fit(context, monkeypatch):
     document = document_of(1, ("compiled", "fp32", 200), ("eager", "fp32", 20))
-    found = in_processes(document, context, monkeypatch, Turns(served(200, 10, 8), served(20, 10, 8)))
+    found = in_processes(document, context, monkeypatch, Alternation(served(200, 10, 8), served(20, 10, 8)))
     assert [each.pairs for each in found.speedup.processes][1:] == [10] * 5
     assert found.outcomes[0].requests == len(found.after[0].samples) >= 20 + 5 * 10
     assert len(found.before[0].samples) == sum(each.pairs for each in found.speedup.processes)
     assert "over 6 processes)" in found.sentence
     assert found.recommended
+    assert found.served_ids.tokens == 16 * 8 + 5 * 80
+    assert "ids of timed batches in 6 processes" in found.served_ids.sentence
+
+
+def test_a_plan_that_serves_other_ids_in_a_further_process_is_refused(context, monkeypatch):
+    document = document_of(1, ("compiled", "fp32", 200), ("eager", "fp32", 20))
+    wrong = "The ids that it served are not the model's."
+    found = in_processes(document, context, monkeypatch, Alternation(served(200, 10, 8), served(20, 10, 8)), wrong)
+    assert not found.recommended
+    assert found.refusal == f"In process 2: {wrong}"
+    assert f"The plan is refused. In process 2: {wrong}" in found.sentence
+    assert found.speedup is None
 
 
 def test_a_plan_that_further_processes_contradict_is_not_recommended(context, monkeypatch):
     document = document_of(1, ("compiled", "fp32", 200), ("eager", "fp32", 20))
-    found = in_processes(document, context, monkeypatch, Turns(served(20, 10, 8), served(200, 10, 8)))
+    found = in_processes(document, context, monkeypatch, Alternation(served(20, 10, 8), served(200, 10, 8)))
     assert not found.recommended
     assert found.speedup is None
     assert not found.checks[0].confirmed

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kernels.measure.environment import gpu_class_of
+from kernels.hardware import class_of
 from kernels.plan import Plan
 from tests.workers.conftest import TINY, manifest, stage_input
 from workers.documents.stages import ComposeResult, Results
@@ -16,7 +16,7 @@ SHAPE = {"traffic": {"prompt_tokens": 64, "output_tokens": 32}, "objectives": [{
 
 @pytest.fixture
 def gpu_class():
-    return gpu_class_of(torch.cuda.get_device_name())
+    return class_of(torch.cuda.get_device_name())
 
 
 def test_kernels_are_attributed_in_eager_and_under_cuda_graphs(context, gpu_class):

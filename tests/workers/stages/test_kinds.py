@@ -143,7 +143,9 @@ def test_throughput_and_price_count_what_the_model_gives(name, counted, a_reques
     latency = next(each for each in found.baseline.distributions if each.metric == "batch_latency")
     rate = next(each for each in found.baseline.distributions if each.metric == "throughput")
     assert rate.unit == f"{counted}/s"
-    assert rate.samples[0] == pytest.approx(2 * a_request / latency.samples[0] * 1000, rel=0.2)
+    # The fastest batch of each: another program may lengthen any one of them.
+    fastest = 2 * a_request / min(latency.samples) * 1000
+    assert max(rate.samples) == pytest.approx(fastest, rel=0.4)
     assert f"A million {counted} costs" in found.price.sentence
 
 

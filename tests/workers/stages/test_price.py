@@ -7,6 +7,7 @@ from workers.documents.measurement import Distribution, Environment, Interval
 from workers.documents.prices import Price, PriceBook, default_price_book
 from workers.documents.speedup import Speedup
 from workers.documents.stages import ObjectiveOutcome, VerifyResult
+from workers.documents.traffic import Traffic
 from workers.documents.workload import Deployment, Objective, Workload
 from workers.pricing import gpu_price, usd_per_mtok
 from workers.stages.price import price as price_of
@@ -62,7 +63,8 @@ def verified(before_ms=281.0, after_ms=77.0, before="missed", after="met") -> Ve
 
 @pytest.mark.parametrize("recommended", [True, False])
 def test_only_a_change_has_a_ratio_of_tokens_per_dollar(recommended):
-    found = price(workload(), BOOK, "h100", verified().model_copy(update={"recommended": recommended}))
+    verify = verified().model_copy(update={"recommended": recommended})
+    found = price(workload(traffic=Traffic(batch=8)), BOOK, "h100", verify)
     assert (found.before_after_ratio is not None) == recommended
     assert ("the tokens per dollar" in found.sentence) == recommended
 
@@ -76,7 +78,28 @@ def test_281_to_77_ms_is_3_65x_and_7_2x_only_with_the_price_ratio():
     same_price = workload(present=Deployment(metric="ttf_n", n=64, latency_ms=281, gpu="H100", usd_per_hour=3))
     dearer = workload(present=Deployment(metric="ttf_n", n=64, latency_ms=281, gpu="B200", usd_per_hour=5.92))
     assert price(same_price, BOOK, "h100", verified()).present_ratio == pytest.approx(3.65, abs=0.005)
-    assert price(dearer, BOOK, "h100", verified()).present_ratio == pytest.approx(7.2, abs=0.01)
+    found = price(dearer, BOOK, "h100", verified())
+    assert found.present_ratio == pytest.approx(7.2, abs=0.01)
+    parts = "3.65x in latency, and 1.97x in the price of a GPU-hour, as stated."
+    assert f"latency and price together give 7.20x: {parts}" in found.sentence
+    assert "a dollar buys" not in found.sentence
+
+
+def test_a_stated_throughput_says_what_a_dollar_buys():
+    present = Deployment(metric="ttft", latency_ms=40, gpu="B200", usd_per_hour=6, tokens_per_second=416)
+    found = price(workload(present=present), BOOK, "h100", verified())
+    said = "a dollar buys 4.00x the tokens: 2.00x in throughput, and 2.00x in the price of a GPU-hour, as stated."
+    assert said in found.sentence
+
+
+@pytest.mark.parametrize(("batch", "words"), [(1, "one request at a time"), (32, "32 requests at once")])
+def test_a_price_says_the_load_that_it_stands_at(batch, words):
+    found = price(workload(traffic=Traffic(batch=batch)), BOOK, "h100", verified())
+    ratio = f"At {words} and the same price, measured throughput gives 3.65x the tokens per dollar."
+    assert (ratio in found.sentence) == (found.per_dollar is not None) == (batch > 1)
+    assert f"These prices stand at {words}; with more at once each of the tokens costs less" in found.sentence
+    alone = "Their ratio is that of the latencies, so it is no ratio of tokens per dollar."
+    assert (alone in found.sentence) == (found.before_after_ratio is None) == (batch == 1)
 
 
 def test_a_latency_that_says_nothing_of_throughput_gives_no_money():

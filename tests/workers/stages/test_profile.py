@@ -80,6 +80,11 @@ def test_the_trace_is_kept_as_an_artifact(profiled):
     with gzip.open(context.kept_dir / found.trace.sha256) as stream:
         assert json.load(stream)["traceEvents"]
     assert found.trace.media_type == "application/gzip"
+    with gzip.open(context.kept_dir / found.timeline.file.sha256) as stream:
+        drawn = json.load(stream)
+    assert {"prefill", "decode", "linear down_proj"} <= set(drawn["names"])
+    assert [lane.name for lane in found.timeline.lanes] == [lane["name"] for lane in drawn["lanes"]]
+    assert drawn["duration_ns"] / 1e6 == pytest.approx(found.timeline.duration_ms)
 
 
 def test_a_planted_slow_operation_is_the_first_bottleneck(context, slow_model):

@@ -11,9 +11,9 @@ from tests.workers.stages.test_confirmed_plans import ENVIRONMENT, document_of, 
 from workers.charts import provenance
 from workers.documents.measurement import Telemetry
 from workers.harness.context import Context
-from workers.measuring import processes
-from workers.measuring.fresh_process import Result
+from workers.planning import processes
 from workers.planning.confirmation import present_plan
+from workers.planning.fresh_process import Result
 from workers.stages import verify
 from workers.stages.price import price
 
@@ -79,5 +79,5 @@ def test_a_further_process_beside_another_program_is_left_out(context, monkeypat
     monkeypatch.setattr(subprocess, "run", run)
     long = Context(context.model_dir, context.artifacts, seconds=1000)
     found = processes.measure_again(document, present_plan(document), long, 10)
-    assert len(found.turns) == 1
+    assert len(found.alternations) == 1
     assert found.failure == f"Process 3 is left out: a{VOID[1:]}"

@@ -8,9 +8,10 @@ from kernels.plan import Plan
 from tests.workers.conftest import stage_input
 from tests.workers.measuring.test_outcomes import E2E, served
 from workers.harness.context import Context
-from workers.measuring import processes
+from workers.measuring.alternation import Alternation
 from workers.measuring.outcomes import outcomes_of, speedup
-from workers.measuring.turns import Turns
+from workers.planning import processes
+from workers.planning.fresh_process import Result
 from workers.planning.verdict_words import sentence
 from workers.speedup_coverage import coverage
 from workers.statistics import across_processes, against_itself, drift, joined, tokens_per_second
@@ -18,8 +19,8 @@ from workers.statistics import across_processes, against_itself, drift, joined, 
 SEEN_BEFORE = (494.0, 497.0, 649.0)
 
 
-def processes_of(*medians: tuple[float, float]) -> list[Turns]:
-    return [Turns(served(before, 12), served(after, 12)) for before, after in medians]
+def processes_of(*medians: tuple[float, float]) -> list[Alternation]:
+    return [Alternation(served(before, 12), served(after, 12)) for before, after in medians]
 
 
 def test_the_interval_contains_the_spread_between_processes():
@@ -50,15 +51,15 @@ def test_two_processes_claim_no_more_than_the_first():
 
 
 def test_the_sentence_says_what_the_interval_is_of():
-    turns = processes_of((494, 37.6), (497, 37.6), (649, 37.6))
-    said = sentence(outcomes_of([E2E], turns, None), speedup(E2E, turns, None), None, "met")
+    alternations = processes_of((494, 37.6), (497, 37.6), (649, 37.6))
+    said = sentence(outcomes_of([E2E], alternations, None), speedup(E2E, alternations, None), None, "met")
     assert "over 3 processes)" in said
 
 
 def test_all_requests_are_judged_and_a_process_that_misses_alone_is_too_close():
     calm = outcomes_of([E2E], processes_of((500, 80), (500, 81), (500, 82)), None)[0]
     assert (calm.verdict, calm.verdict_before, calm.requests) == ("met", "missed", 36)
-    fast, slow = Turns(served(80, 60), served(80, 60)), Turns(served(400, 20), served(400, 20))
+    fast, slow = Alternation(served(80, 60), served(80, 60)), Alternation(served(400, 20), served(400, 20))
     found = outcomes_of([E2E], [fast, slow, fast], None)[0]
     assert (found.verdict, found.verdict_before, found.missed_in) == ("too_close", "too_close", 1)
     assert "the requests of 1 of the processes miss it" in sentence(
@@ -78,7 +79,7 @@ def test_a_trend_is_drift_and_scatter_is_not():
     assert drift(scatter) is None
     assert drift([100 + index for index in range(40)]) == pytest.approx(129.5 / 109.5)
     assert drift([100 + 0.01 * index for index in range(40)]) is None
-    found = speedup(E2E, [Turns(served(100, 20), [*served(50, 10), *served(60, 10)])], None)
+    found = speedup(E2E, [Alternation(served(100, 20), [*served(50, 10), *served(60, 10)])], None)
     assert found.drift_words == "Times drifted while they were measured: after in process 1 by +20 %."
 
 
@@ -99,12 +100,15 @@ def test_equal_medians_leave_no_noise():
 def test_a_fresh_process_serves_both_sides_in_turns(context):
     document = stage_input("verify")
     plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
-    turns = processes._run(document, plan, context, 2, 120.0)
-    assert isinstance(turns, Turns), turns
-    assert len(turns.before) == len(turns.after) == processes.PAIRS
-    assert all(len(each.times_ns) == 8 for each in (*turns.before, *turns.after))
-    starts = [each.start_ns for each in turns.before]
+    found = processes._run(document, plan, context, 2, 120.0)
+    assert isinstance(found, Result), found
+    assert len(found.before) == len(found.after) == processes.PAIRS
+    assert all(len(each.times_ns) == 8 for each in (*found.before, *found.after))
+    starts = [each.start_ns for each in found.before]
     assert starts == sorted(starts)
+    assert found.served_ids is not None
+    assert (found.served_ids.tokens, found.served_ids.acceptable) == (8 * processes.PAIRS, True)
+    assert found.refusal == ""
 
 
 def test_a_process_that_takes_too_long_is_named(context):
@@ -112,7 +116,7 @@ def test_a_process_that_takes_too_long_is_named(context):
     plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
     left = Context(context.model_dir, context.artifacts, seconds=0.1)
     found = processes.measure_again(document, plan, left, 0.04)
-    assert found.turns == []
+    assert found.alternations == []
     assert found.failure == "Process 2 did not end within 0 s."
 
 

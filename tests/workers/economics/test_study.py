@@ -1,0 +1,132 @@
+"""The study of a run: what it serves at which load, what that costs, and what the price hangs on."""
+
+import pytest
+import sample_held_loads
+import sample_results
+
+from workers.charts.economics import energy_words
+from workers.documents.prices import Price, PriceBook
+from workers.documents.stages import Results
+from workers.documents.traffic import Traffic
+from workers.economics.loads import Priced
+from workers.economics.study import length_factor, study
+from workers.stages.price import price
+
+BOOK = PriceBook(
+    name="by hand",
+    date="2026-11-20",
+    source="a test",
+    prices=[Price(gpu_class="h200", name="NVIDIA H200", low=1.8, typical=3.6, high=7.2)],
+)
+
+
+def priced(**changes) -> Priced:
+    return Priced(sample_results.workload().model_copy(update=changes), sample_results.manifest(), BOOK, "h200")
+
+
+def studied(load=None, **changes):
+    return study(priced(**changes), Results(verify=sample_results.verify(), load=load))
+
+
+def cost(found, key):
+    return next(each for each in found.costs if each.key == key)
+
+
+def test_the_study_agrees_with_the_price_line():
+    found = studied()
+    output = cost(found, "output-tokens").after
+    assert output.value == pytest.approx(3.6 / (64_000 / 81 * 3600) * 1e6)
+    assert output.low < output.value < output.high
+    assert found.after.load == "one request at a time"
+    assert [each.key for each in found.costs] == [
+        "output-tokens",
+        "input-tokens",
+        "all-tokens",
+        "thousand-requests",
+        "conversation-hour",
+    ]
+
+
+def test_clients_and_batches_make_the_users_at_once():
+    found = studied(traffic=Traffic(batch=8, concurrency=2))
+    assert found.after.users == 16
+    assert cost(found, "conversation-hour").after.value == pytest.approx(3.6 / 16)
+
+
+def test_what_moves_the_price_is_changed_one_at_a_time():
+    found = studied(duty_cycle=0.5)
+    by = {(each.what, each.value): each for each in found.moves}
+    low, high = by["price", "$1.80 per GPU-hour"], by["price", "$7.20 per GPU-hour"]
+    assert high.after == pytest.approx(4 * low.after)
+    assert by["duty cycle", "25 % of the hour"].after == pytest.approx(2 * by["duty cycle", "50 % of the hour"].after)
+
+
+def test_lengths_are_modelled_only_where_ttft_and_tpot_are_known():
+    found = studied()
+    assert not [each for each in found.moves if each.what == "lengths"], "the sample has no TTFT"
+    side = found.after.model_copy(update={"ttft_ms": 20.0, "tpot_ms": 2.0})
+    assert length_factor(found, side, 128, 64) == pytest.approx(1)
+    assert length_factor(found, side, 256, 128) == pytest.approx(0.294 / 0.146)
+
+
+def test_where_both_sides_were_searched_the_price_stands_at_the_highest_loads_that_hold():
+    found = studied(load=sample_held_loads.under_load())
+    assert (found.before.users, found.after.users) == (2, 8)
+    assert found.after.load == "the highest load that holds, 8 requests at once"
+    assert cost(found, "output-tokens").after.value == pytest.approx(3.6 / (4000 * 3600) * 1e6)
+    assert cost(found, "input-tokens").after.value == pytest.approx(3.6 / (8000 * 3600) * 1e6)
+    assert cost(found, "conversation-hour").before.value == pytest.approx(3.6 / 2)
+    assert cost(found, "energy").after.value == pytest.approx(400 / 4000)
+    assert [each.value for each in found.moves if each.what == "load"] == [
+        "one request at a time",
+        "2 requests at once",
+        "8 requests at once",
+    ]
+
+
+def test_without_a_change_today_stands_on_both_sides_at_its_highest_load():
+    load = sample_held_loads.under_load().model_copy(update={"after": None})
+    today = sample_results.verify().model_copy(update={"recommended": False, "speedup": None})
+    found = study(priced(), Results(verify=today, load=load))
+    assert (found.before.users, found.after.users) == (2, 2)
+    assert found.before.load == "the highest load that holds, 2 requests at once"
+    money = price(sample_results.workload(), BOOK, "h200", today, sample_results.manifest(), load)
+    assert money.lines[0].usd_per_mtok == money.lines[1].usd_per_mtok is not None
+    assert money.per_dollar is None
+
+
+def test_tokens_per_dollar_at_the_loads_that_hold():
+    load = sample_held_loads.under_load()
+    found = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), load)
+    assert found.per_dollar == pytest.approx(4000 / 400)
+    ratio = "At the highest load that holds, 8 requests at once and the same price, measured throughput gives 10.00x"
+    assert ratio in found.sentence
+    assert "before and after each at its own" in found.sentence
+
+
+def test_a_side_that_holds_at_no_load_has_no_price():
+    load = sample_held_loads.under_load(before_users=0)
+    found = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), load)
+    assert found.lines[0].usd_per_mtok is None
+    assert found.lines[0].note == "No load that was measured holds the SLA."
+    assert found.before_after_ratio is None
+    assert "before, the SLA did not hold" in found.sentence
+
+
+def test_hardware_that_is_not_ours_has_no_price():
+    load = sample_held_loads.under_load()
+    load.before.server.gpu_class = ""
+    found = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), load)
+    assert found.lines[0].usd_per_mtok is None
+    assert found.before_after_ratio is None
+    assert "what it cost before is not known" in found.sentence
+
+
+def test_energy_that_is_not_known_says_why():
+    assert "put under load" in energy_words(studied())
+    load = sample_held_loads.under_load()
+    assert energy_words(studied(load=load)) == ""
+    held = load.after.limit.held
+    held.telemetry = held.telemetry.model_copy(update={"power_gap_s": 4.2})
+    said = energy_words(studied(load=load))
+    assert said == "Energy after is not known: Power was not read for 4.2 s, and more than 3 s void it."

@@ -1,0 +1,129 @@
+"""The load stage of a tiny model on the CPU: a curve of each side, and a sentence where a side cannot be measured.
+
+Nothing here asks for a verdict or a time: on a busy machine every load may be void.
+"""
+
+import json
+
+import pytest
+
+from kernels.plan import Plan
+from tests.workers.conftest import TINY, stage_input
+from workers.documents.base import Verdict
+from workers.documents.stages import ObjectiveOutcome, Results, VerifyResult
+from workers.harness.context import Context, StageError
+from workers.measuring.conditions import watched
+from workers.stages import load
+from workers.under_load import curve
+
+RELATIVE = [{"metric": "ttf_n", "n": 8, "at_least_faster": 1.5}]
+SHORT = {"load": {"most_users": 4}, "objectives": RELATIVE}
+
+
+@pytest.fixture(scope="module")
+def verified() -> VerifyResult:
+    document = stage_input("verify", **SHORT)
+    with watched(document) as environment:
+        pass
+    met: Verdict = "met"
+    outcome = ObjectiveOutcome(
+        objective=document.workload.objectives[0],
+        before=3000.0,
+        after=1000.0,
+        verdict_before=met,
+        verdict=met,
+        samples=20,
+        over=0,
+        needed=9,
+    )
+    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="kernels", dtype="fp32")
+    return VerifyResult(
+        environment=environment(),
+        plan=plan.model_dump(),
+        before=[],
+        after=[],
+        tokens_per_second_before=1,
+        tokens_per_second_after=3,
+        speedup=None,
+        outcomes=[outcome],
+        quality=None,
+        verdict=met,
+        sentence="",
+    )
+
+
+def run(tmp_path, monkeypatch, verified: VerifyResult, config: str = json.dumps(TINY), **sla):
+    monkeypatch.setattr(curve, "LEAST_SECONDS", 1.0)
+    model, scratch = tmp_path / "model", tmp_path / "scratch"
+    for folder in (model, scratch):
+        folder.mkdir()
+    (model / "config.json").write_text(config)
+    document = stage_input("load", results=Results(verify=verified), **(SHORT | sla))
+    return load.run(document, Context(model, scratch, seconds=0))
+
+
+def test_both_sides_have_a_curve_of_three_loads(tmp_path, monkeypatch, verified):
+    found = run(tmp_path, monkeypatch, verified)
+    assert found.notes == []
+    assert [each.limit for each in found.objectives] == [2000.0]  # 3000 ms before, 1.5 times faster
+    assert found.after.server.kind == "server"
+    assert found.before.server.kind == "batches"
+    for side in (found.before, found.after):
+        loads = side.limit.loads
+        assert [each.users for each in loads][:2] == [1, 2]
+        assert len(loads) >= 3
+        assert any(each.tokens_per_second for each in loads)
+        assert not any(each.failures for each in loads)
+        assert side.limit.users in {0, *(each.users for each in loads if each.verdict == "met")}
+
+    assert found.sentence.startswith("Before ")
+    assert "; after " in found.sentence
+    assert "loads were judged at 99.8 % each." in found.before.sentence
+
+
+def test_users_who_think_and_go_away_are_served_in_batches(tmp_path, monkeypatch, verified):
+    traffic = {
+        "prompt_tokens": 16,
+        "output_tokens": 8,
+        "output_lengths": {"kind": "uniform", "low": 3, "high": 8},
+        "arrivals": {"kind": "closed", "think_s": 0.01},
+        "cancellations": {"share": 1, "after_tokens": 2},
+    }
+    plain = verified.model_copy(update={"recommended": False})
+    found = run(tmp_path, monkeypatch, plain, traffic=traffic, objectives=[{"metric": "ttft", "limit": 10_000}])
+    assert found.after is None
+    assert found.notes == ["No change is recommended, so only what runs today was put under load."]
+    loads = found.before.limit.loads
+    assert sum(each.cancelled for each in loads)
+    assert not sum(each.completed for each in loads)
+    assert all("e2e" not in {metric.metric for metric in each.metrics} for each in loads)
+
+
+def test_a_side_that_cannot_be_measured_leaves_a_sentence(tmp_path, monkeypatch, verified):
+    monkeypatch.setattr("workers.under_load.sides.load", _fails)
+    found = run(tmp_path, monkeypatch, verified, config="{")
+    assert (found.before, found.after) == (None, None)
+    server, after, before = found.notes
+    assert server.startswith("This workbench's server does not run the model: ")
+    assert after == "After was not measured under load: The model does not fit."
+    assert before == "Before was not measured under load: The model does not fit."
+    assert found.sentence == "No load was measured."
+
+
+def test_a_plan_that_the_server_does_not_run_is_put_under_load_in_batches(tmp_path, monkeypatch, verified):
+    monkeypatch.setattr("workers.under_load.sides.load", _fails)
+    plan = verified.plan | {"runner": "compiled"}
+    found = run(tmp_path, monkeypatch, verified.model_copy(update={"plan": plan}))
+    assert found.notes[0] == "This workbench's server does not run compiled plans, so after is in batches."
+    assert found.notes[1] == "After was not measured under load: The model does not fit."
+
+
+def _fails(*arguments):
+    raise StageError("The model does not fit.")
+
+
+def test_without_a_limit_or_a_verified_plan_it_says_so(tmp_path, monkeypatch, verified):
+    found = run(tmp_path, monkeypatch, verified.model_copy(update={"outcomes": []}))
+    assert found.sentence == "No load was measured: no objective has a limit to hold."
+    with pytest.raises(StageError, match="no verified plan"):
+        load.run(stage_input("load", **SHORT), Context(tmp_path, tmp_path))

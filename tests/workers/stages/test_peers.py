@@ -1,0 +1,117 @@
+"""vLLM beside the plans of compose: its figure, and the sentence where there is none. A stand-in runs on the CPU."""
+
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kernels.engine import vllm_stand_in
+from tests.workers.conftest import stage_input
+from workers import child
+from workers.charts import plans
+from workers.child_environment import stage_environment
+from workers.confinement.bounds import Bounds, Limits
+from workers.documents.stages import ComposeResult, Results
+from workers.measuring.served_model import load
+from workers.planning import peers
+from workers.scratch import scratch
+from workers.stage_files import code_folder, readable, user_of
+
+WITHOUT_COMPILER = {"constraints": {"exclude": ["compiled"]}}
+
+
+@pytest.fixture
+def outside() -> Iterator[Path]:
+    """A folder that every user reaches, as a stage of root becomes another one."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def test_a_confined_stage_measures_vllm_as_a_peer_and_never_chooses_it(outside: Path) -> None:
+    vllm_stand_in.environment(outside / "vllm")
+    outer = os.environ | {"WORKER_VLLM": str(outside / "vllm")}
+    caches = outside / "caches"
+    with scratch() as directory:
+        (directory / "in.json").write_text(stage_input("compose", **WITHOUT_COMPILER).model_dump_json())
+        env = stage_environment(outer, directory, caches, code_folder(directory, []))
+        command = [sys.executable, "-m", "workers.stages.compose", "in.json", "out.json"]
+        ended = child.run(
+            child.Command([*command, "--artifacts", "."], env, cwd=directory, log_file=directory / "stage.log"),
+            limits=Limits(300, memory_bytes=8 * 2**30),
+            bounds=Bounds(
+                readable=readable(outer, [], [caches]),
+                writable=(str(directory), str(caches)),
+                user=user_of("ours"),
+            ),
+            on_line=lambda line: None,
+            on_start=lambda protection: None,
+            stop=threading.Event(),
+        )
+        assert ended.code == 0, (directory / "stage.log").read_text()
+        result = ComposeResult.model_validate_json((directory / "out.json").read_bytes())
+    (found,) = result.peers
+    assert (found.gate, found.version, found.peer) == ("pass", "0.0", True), found.sentence
+    assert found.primary is not None
+    assert found.primary.value > 0
+    assert found.served_ids is not None
+    assert found.served_ids.acceptable
+    assert found.settings["dtype"] == "float32"
+    assert found.settings["process_group"] == "fake, of one process"
+    assert "a peer, never chosen" in found.sentence
+    assert result.plan["runner"] == "eager"
+    headers, rows = plans.table(Results(compose=result))
+    row = dict(zip(headers, next(row for row in rows if row[0] == "vllm 0.0"), strict=True))
+    assert (row["chosen"], row["median"]) == ("peer", found.primary.value)
+    assert plans.figure(Results(compose=result))["data"][0]["y"][0] == "vllm 0.0 (peer)"
+
+
+def test_without_an_environment_a_sentence_says_so(context, monkeypatch):
+    monkeypatch.delenv("KERNELS_VLLM_PYTHON", raising=False)
+    document = stage_input("compose")
+    found = peers.measure_vllm(document, context, load(document, context), 0.1)
+    assert (found.gate, found.primary) == ("refused", None)
+    assert found.sentence == "vLLM was not measured: no environment is configured."
+
+
+def test_it_is_not_started_when_the_time_does_not_suffice(context, monkeypatch):
+    monkeypatch.setenv("KERNELS_VLLM_PYTHON", "/nowhere")
+    found = peers.measure_vllm(stage_input("compose"), context, None, 0.1)
+    assert found.sentence == "vLLM was not measured: starting it takes about 60 s and 30 s were left."
+
+
+def test_a_python_that_is_not_there_is_a_sentence(context, monkeypatch):
+    monkeypatch.setenv("KERNELS_VLLM_PYTHON", "/nowhere/bin/python")
+    monkeypatch.setattr(context, "_deadline", context._deadline + 600)
+    document = stage_input("compose")
+    found = peers.measure_vllm(document, context, load(document, context), 0.1)
+    assert found.gate == "error"
+    assert found.sentence.startswith("vLLM was not measured: [Errno 2] No such file")
+
+
+def test_an_engine_that_serves_other_ids_has_no_figure(context, monkeypatch, tmp_path):
+    monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(vllm_stand_in.environment(tmp_path / "vllm", honest=False)))
+    monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(context, "_deadline", context._deadline + 600)
+    document = stage_input("compose")
+    found = peers.measure_vllm(document, context, load(document, context), 0.1)
+    assert (found.gate, found.primary) == ("fail", None)
+    assert "is refused. " in found.sentence
+
+
+def test_one_that_was_begun_in_time_may_start_a_little_late_and_no_more(context, monkeypatch, tmp_path):
+    slow = vllm_stand_in.program(tmp_path / "vllm", "exec sleep 60")
+    monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(slow))
+    monkeypatch.setattr(peers, "WORST_START_SECONDS", 0.2)
+    monkeypatch.setattr(peers, "OVERRUN_SECONDS", 0.5)
+    document = stage_input("compose")
+    model = load(document, context)
+    monkeypatch.setattr(context, "_deadline", time.monotonic() + 0.3)
+    found = peers.measure_vllm(document, context, model, 0.1)
+    assert found.gate == "error"
+    assert found.sentence.startswith("vLLM was not measured: vLLM gave no answer within 0.")

@@ -1,0 +1,250 @@
+"""The worker at a customer's endpoint: its times are the server's, its failures are sentences, its key is nowhere."""
+
+import statistics
+import threading
+import time
+
+import pytest
+
+from tests import sample_results
+from tests.workers.traffic.stub import Stub, running_stub
+from workers import addresses
+from workers.documents.endpoint import Endpoint
+from workers.documents.load import LoadCurve
+from workers.documents.stages import StageInput
+from workers.documents.worker_api import EndpointAccess
+from workers.documents.workload import Workload
+from workers.endpoint.asking import Stopped
+from workers.endpoint.at_endpoint import AtEndpoint
+from workers.statistics import distribution
+
+KEY = "sk-kept-secret-0123456789"
+INSIDE = ["127.0.0.1"]
+AFTER = distribution([5.0] * 20, "ttf_n", 8)
+
+
+@pytest.fixture(scope="module")
+def stub():
+    with running_stub() as found:
+        yield found
+
+
+PROMISED = [{"metric": "ttf_n", "n": 8, "limit": 10_000}]
+
+
+def document(seconds: float = 10, objectives=PROMISED, endpoint=None, load=None, **traffic) -> StageInput:
+    made = sample_results.stage_input("verify")
+    asked = {"model": "m", "traffic": {"prompt_tokens": 16, "output_tokens": 8} | traffic, "objectives": objectives}
+    workload = Workload.model_validate(asked | {"endpoint": endpoint, "load": load})
+    return made.model_copy(update={"seconds_left": seconds, "workload": workload})
+
+
+def at(url: str, model: str = "stub", inside=INSIDE, stop=None, api="completions", seconds=0.8, **more) -> AtEndpoint:
+    endpoint = Endpoint(url=url, model=model, api=api, hardware="two A100 of the customer")
+    access = EndpointAccess(key=KEY, inside=inside)
+    found = AtEndpoint(document(**more), endpoint, access, stop or threading.Event())
+    found.seconds = seconds
+    return found
+
+
+def punctual(there: AtEndpoint) -> None:
+    """As if this machine had been quiet: the generator's own lag would void what it measured."""
+    for _, _, sent in there._rounds:
+        sent.loop_ns = [0]
+        for each in sent.exchanges:
+            each.begun_ns = each.intended_ns
+
+
+def test_both_rounds_make_one_result_beside_the_plan(stub: Stub):
+    there = at(stub.url, batch=3)
+    stub.log()
+    there.measure("before verify")
+    there.measure("after verify")
+    written = stub.log()
+    punctual(there)
+    found = there.result([AFTER.model_dump()])
+    assert found.load, found.sentence
+    assert [each.when for each in found.rounds] == ["before verify", "after verify"]
+    assert found.load.requests == sum(each.requests for each in found.rounds) == found.load.completed
+    assert found.load.users == 3, "as many clients as the batch"
+    assert [each.verdict for each in found.load.outcomes] == ["met"]
+    served = [row for row in written.values() if len(row["token_ns"]) == 8]
+    truth = statistics.median((row["token_ns"][-1] - row["read_ns"]) / 1e6 for row in served)
+    metrics = {(each.metric, each.n): each for each in found.load.metrics}
+    assert metrics.keys() >= {("ttf_n", 8), ("ttft", None), ("tpot", None)}
+    median = metrics["ttf_n", 8].percentiles["p50"]
+    assert truth < median.value + 1, "the way there and back is inside"
+    (ratio,) = found.ratios
+    assert ratio.ratio.value == pytest.approx(median.value / 5)
+    assert ratio.ratio.low == pytest.approx(median.low / 5)
+    assert (found.server.kind, found.server.hardware) == ("endpoint", "two A100 of the customer")
+    assert "requests of 3 clients in 2 rounds" in found.sentence
+    assert any("network" in each for each in found.server.caveats)
+    assert any("batch" in each for each in found.server.caveats)
+    assert KEY not in found.model_dump_json()
+    sent = sum(len(sent.exchanges) for _, _, sent in there._rounds)
+    assert len(written) == sent + 4, "no prompt was sent twice: those of two rounds, each with two requests before it"
+
+
+def test_a_promise_relative_to_before_has_its_figure_there_and_no_verdict(stub: Stub):
+    there = at(stub.url, seconds=0.5, objectives=[{"metric": "ttf_n", "n": 8, "at_least_faster": 1.5}])
+    there.measure("before verify")
+    punctual(there)
+    found = there.result([AFTER.model_dump()])
+    assert ("ttf_n", 8) in {(each.metric, each.n) for each in found.load.metrics}
+    assert [(each.metric, each.n) for each in found.ratios] == [("ttf_n", 8)]
+    assert (found.load.outcomes, found.load.verdict) == ([], None)
+
+
+def test_an_encoder_is_asked_for_embeddings(stub: Stub):
+    promised = [{"metric": "batch_latency", "limit": 10_000}]
+    there = at(stub.url, api="embeddings", seconds=0.5, objectives=promised)
+    there.measure("before verify")
+    found = there.result([])
+    assert found.load, found.sentence
+    assert [each.metric for each in found.load.metrics] == ["batch_latency"]
+
+
+@pytest.mark.parametrize(
+    ("model", "sentence"),
+    [
+        ("stub-302", "The server answered 302 (Found): it leads elsewhere, and redirects are not followed."),
+        ("stub-401", "The server answered 401 (Unauthorized): Incorrect API key: …"),
+        ("stub-429", "The server answered 429 (Too Many Requests): Slow down"),
+        ("stub-garbage", "The server sent an event that is no JSON: {"),
+        ("stub-half", "The server closed the connection in the middle of an answer, after 1 events."),
+        ("stub-noise", "The server does not speak HTTP"),
+        ("stub-nothing", "The server closed the connection without an answer."),
+        ("stub-silent", "A request had not ended 0.3 s after it was due; nothing had come."),
+    ],
+)
+def test_whatever_it_does_is_one_sentence_and_nothing_more_is_sent(stub: Stub, monkeypatch, model, sentence):
+    if model == "stub-silent":
+        monkeypatch.setattr("workers.endpoint.at_endpoint.LEAST_TIME_OUT", 0.3)
+        monkeypatch.setattr("workers.endpoint.at_endpoint.TIME_OUT_SHARE", 0.01)
+    there = at(stub.url, model)
+    there.measure("before verify")
+    stub.log()
+    there.measure("after verify")
+    found = there.result([AFTER.model_dump()])
+    assert not stub.log(), "a server that failed is left alone"
+    assert (found.load, found.ratios) == (None, [])
+    assert found.sentence.startswith(f"The endpoint was not measured. {sentence}")
+    assert KEY not in found.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("http://127.0.0.1:1/v1", "127.0.0.1:1 cannot be reached"),
+        ("https://localhost:1/v1", "localhost is an address inside a network, not one of the public internet."),
+        ("http://localhost:1/v1", "The address must begin with https://."),
+        ("https://169.254.169.254/v1", "169.254.169.254 is an address inside a network"),
+        ("https://nowhere.invalid/v1", "nowhere.invalid has no address."),
+    ],
+)
+def test_an_address_that_leads_inside_or_nowhere_is_a_sentence(url, sentence):
+    there = at(url)
+    there.measure("before verify")
+    assert sentence in there.result([]).sentence
+
+
+def test_it_connects_to_the_address_that_was_checked(stub: Stub, monkeypatch):
+    asked: list[str] = []
+    real = addresses.socket.getaddrinfo
+
+    def look_up(host, port, *rest, flags=0, **more):
+        if host == "pinned.test" and not flags:
+            asked.append(host)
+            host = "127.0.0.1"
+        return real(host, port, *rest, flags=flags, **more)
+
+    monkeypatch.setattr(addresses.socket, "getaddrinfo", look_up)
+    there = at(stub.url.replace("127.0.0.1", "pinned.test"), inside=["pinned.test"], seconds=0.4)
+    there.measure("before verify")
+    assert there.result([]).load
+    assert asked == ["pinned.test"], "one look for all connections of a round"
+
+
+def test_a_run_that_is_cancelled_stops_it(stub: Stub):
+    stop = threading.Event()
+    there = at(stub.url, stop=stop, seconds=600)
+    threading.Timer(0.4, stop.set).start()
+    begun = time.monotonic()
+    with pytest.raises(Stopped):
+        there.measure("before verify")
+    assert time.monotonic() - begun < 60
+
+
+def test_what_the_operator_does_not_allow_is_not_sent_to(stub: Stub):
+    refused = "The operator does not allow it."
+    endpoint = Endpoint(url=stub.url, model="stub")
+    there = AtEndpoint(document(), endpoint, EndpointAccess(refused=refused), threading.Event())
+    stub.log()
+    there.measure("before verify")
+    assert not stub.log()
+    assert there.result([]).sentence == f"The endpoint was not measured. {refused}"
+
+
+def test_the_stage_keeps_what_the_rounds_leave(stub: Stub):
+    wanted = document(seconds=100)
+    there = AtEndpoint(
+        wanted, Endpoint(url=stub.url, model="stub-401"), EndpointAccess(inside=INSIDE), threading.Event()
+    )
+    assert there.seconds == 10
+    assert 89 < there.left_for(wanted).seconds_left <= 90
+    there.measure("before verify")
+    assert 90 < there.left_for(wanted).seconds_left <= 100, "no second round follows a failure"
+
+
+def test_a_round_in_which_some_requests_fail_says_so(stub: Stub, monkeypatch):
+    there = at(stub.url, seconds=0.5)
+    there.measure("before verify")
+    _, _, sent = there._rounds[0]
+    sent.counted[0].ended = ""
+    sent.counted[0].fail("half a stream", f"It broke off near {KEY}.", 1)
+    found = there.result([])
+    assert "1 failed" in found.sentence
+
+
+def test_what_was_measured_before_it_failed_stands(stub: Stub):
+    there = at(stub.url, seconds=0.5)
+    there.measure("before verify")
+    there._asking._endpoint = Endpoint(url=stub.url, model="stub-429")
+    there.measure("after verify")
+    found = there.result([])
+    assert [each.when for each in found.rounds] == ["before verify"]
+    assert found.sentence.endswith("Then it failed: The server answered 429 (Too Many Requests): Slow down")
+
+
+@pytest.mark.parametrize("model", ["stub", "stub-401"])
+def test_under_load_it_has_the_load_stages_curve(stub: Stub, monkeypatch, model):
+    monkeypatch.setattr("workers.endpoint.rising.LEAST_SECONDS", 0.6)
+    named = {"url": stub.url, "model": model, "key": KEY}
+    asked = document(seconds=8, endpoint=named, load={"most_users": 2}, sampling={"temperature": 1})
+    asked = asked.model_copy(update={"stage": "load"})
+    said: list[str] = []
+    access = EndpointAccess(key=KEY, inside=INSIDE)
+    there = AtEndpoint(asked, asked.workload.endpoint, access, threading.Event(), lambda _, it: said.append(it))
+    assert 5.9 < there.left_for(asked).seconds_left <= 6
+    there.before_stage()
+    result = {"objectives": [{"metric": "ttf_n", "n": 8, "limit": 10_000}], "notes": ["of the stage"]}
+    there.after_stage(result)
+    assert said == ["measuring the endpoint after load"]
+    if model == "stub-401":
+        assert result["endpoint"] is None
+        refused = "The server answered 401 (Unauthorized): Incorrect API key: …"
+        assert result["notes"] == ["of the stage", f"The endpoint was not measured under load. {refused}"]
+    else:
+        curve = LoadCurve.model_validate(result["endpoint"])
+        assert {each.users for each in curve.limit.loads} == {1, 2}
+        assert curve.limit.loads[0].traffic.sampling.temperature == 1, "the workload's own traffic"
+        assert (curve.server.kind, result["notes"]) == ("endpoint", ["of the stage"])
+
+
+def test_an_endpoint_never_shows_its_key():
+    endpoint = Endpoint(url="https://models.example/v1", model="m", key=KEY)
+    assert KEY not in repr(endpoint) + str(endpoint) + endpoint.model_dump_json() + str(endpoint.model_dump())
+    told = document(endpoint={"url": "https://models.example/v1", "model": "m", "key": KEY})
+    assert told.workload.endpoint.key.get_secret_value() == KEY
+    assert KEY not in told.model_dump_json() + repr(told), "the stage's process reads this document"

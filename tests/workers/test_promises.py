@@ -1,0 +1,116 @@
+"""What no chip can do is refused with its floor, and what was measured is not."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kernels.hardware import GPUS
+from kernels.measure.request_case import request_case
+from kernels.measure.roofline import exceeds_peak, peak_floor_ms
+from kernels.model_files import catalogue
+from kernels.model_files.families import estimated_parameters
+from workers.documents.model import ModelManifest
+from workers.documents.workload import Sla
+from workers.promises import impossible
+
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "h200" / "decode.json"
+
+
+def model(name="llama-3.2-1b", **changes) -> ModelManifest:
+    config = catalogue.entry(name)[0] | changes
+    return ModelManifest(
+        digest="0" * 64,
+        name=name,
+        source="catalogue",
+        config=config,
+        files=[],
+        generated=True,
+        architecture=config["architectures"][0],
+        model_type=config["model_type"],
+        kind="decoder",
+        parameters=estimated_parameters(config),
+        weight_bytes=0,
+    )
+
+
+def refusal(objective, gpu="h200", of=None, precisions=("bf16",), **traffic) -> str:
+    sla = Sla.model_validate(
+        {"objectives": [objective], "traffic": traffic, "constraints": {"precisions": list(precisions)}}
+    )
+    return impossible(sla.objectives[0], sla, of or model(), gpu)
+
+
+def test_the_floor_by_hand():
+    weights, cache = 1_235_814_400 * 2, (128 + 32) * 2 * 16 * 8 * 64 * 2
+    assert model().parameters == 1_235_814_400
+    said = refusal({"metric": "ttf_n", "n": 64, "limit": 30})
+    assert 64 * (weights + cache) / 4.8e12 * 1e3 == pytest.approx(33.03, abs=0.01)
+    assert "takes at least 33 ms in bf16" in said
+    assert said.startswith("TTF64 p50 of 30.0 ms is impossible on NVIDIA H200")
+    assert refusal({"metric": "ttf_n", "n": 64, "limit": 34}) == ""
+    assert refusal({"metric": "ttf_n", "n": 64, "limit": 30}, precisions=["bf16", "fp8"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "said"),
+    [
+        ("llama-3.1-8b", 1.5, "4 GPUs that divide the model have a floor of 0.782 ms; plans are for one GPU"),
+        ("llama-3.1-8b", 2.0, "2 GPUs that divide the model have a floor of 1.56 ms; plans are for one GPU"),
+        ("llama-3.1-8b", 0.1, "reading the weights once a token"),
+        ("qwen2.5-1.5b", 0.2, "reading the weights once a token"),  # two key-value heads
+    ],
+)
+def test_it_says_how_many_gpus_could_keep_the_promise(name, limit, said):
+    assert refusal({"metric": "tpot", "limit": limit}, of=model(name)).endswith(said)
+
+
+def test_a_long_prompt_is_bound_by_the_chips_highest_rate():
+    flops = 2 * 1_235_814_400 * 8 * 100_000
+    floor = 1e3 * flops / GPUS["h200"].impossible_tflops / 1e12
+    assert refusal({"metric": "ttft", "limit": 0.99 * floor}, batch=8, prompt_tokens=100_000)
+    assert not refusal({"metric": "ttft", "limit": 1.01 * floor}, batch=8, prompt_tokens=100_000)
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        {"metric": "tpot", "limit": 0.4},
+        {"metric": "e2e", "limit": 20},
+        {"metric": "batch_latency", "limit": 20},
+        {"metric": "throughput", "limit": 5000},
+    ],
+)
+def test_every_metric_that_waits_for_tokens_has_a_floor(objective):
+    assert "is impossible" in refusal(objective)
+    slower = objective["limit"] / 10 if objective["metric"] == "throughput" else objective["limit"] * 10
+    assert refusal(objective | {"limit": slower}) == ""
+
+
+@pytest.mark.parametrize(
+    ("objective", "changes"),
+    [
+        ({"metric": "itl", "limit": 0.001}, {}),
+        ({"metric": "ttft", "at_least_faster": 1000}, {}),
+        ({"metric": "cost_per_mtok", "limit": 0.001}, {}),
+        ({"metric": "ttft", "limit": 0.001}, {"gpu": "cpu"}),
+        ({"metric": "ttft", "limit": 0.001}, {"of": model("tiny-llama")}),
+        ({"metric": "ttft", "limit": 0.001}, {"of": model(num_local_experts=8)}),
+        ({"metric": "ttft", "limit": 0.001}, {"of": model(model_type="nonesuch")}),
+    ],
+)
+def test_where_nothing_bounds_the_time_nothing_is_refused(objective, changes):
+    assert refusal(objective, **changes) == ""
+
+
+def test_what_was_measured_on_an_h200_lies_above_its_floor_and_not_far():
+    rows = json.loads(RESULTS.read_text())["rows"]
+    shares = []
+    for row in rows:
+        case, of = row["case"], model(row["case"]["model"])
+        found = request_case(of.config, of.parameters, *(case[key] for key in ("weights", "batch", "prompt", "tokens")))
+        floor = peak_floor_ms(found, GPUS["h200"])
+        assert exceeds_peak(found, row["ms"], GPUS["h200"]) is None
+        assert exceeds_peak(found, 0.99 * floor, GPUS["h200"])
+        shares.append(floor / row["ms"])
+    assert 0.8 < max(shares) < 1

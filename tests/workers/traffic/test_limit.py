@@ -1,0 +1,90 @@
+"""The search for the highest load asks each load once, ends at the right one, and errs at most once in a hundred."""
+
+import pytest
+
+from kernels.load.connection import Address
+from kernels.load.generator import Limits
+from tests.workers.traffic.stub import running_stub
+from workers import limit_errors
+from workers.documents.traffic import Traffic
+from workers.documents.workload import Objective
+from workers.traffic.limit import Search, saturation
+from workers.traffic.measuring import LoadTest, find_limit
+from workers.traffic.sending import Target
+
+
+@pytest.mark.parametrize("most", [1, 2, 7, 64, 100, 1024])
+def test_it_finds_the_last_load_that_holds_within_its_loads(most):
+    search = Search(most)
+    for holds in {0, 1, 2, 3, most // 2, most - 1, most}:
+        asked = []
+        found = search.run(lambda users, holds=holds, asked=asked: asked.append(users) or VERDICTS[users <= holds])
+        assert found == min(holds, most)
+        assert len(asked) == len(set(asked)) <= search.loads
+        assert all(1 <= users <= most for users in asked)
+
+
+VERDICTS = {True: "met", False: "missed"}
+
+
+@pytest.mark.parametrize(("most", "percentile", "requests"), [(4, 50, 100), (64, 95, 1000), (1024, 99, 1000)])
+def test_the_whole_search_errs_at_most_once_in_a_hundred(most, percentile, requests):
+    """Just above the highest load that holds the promise is just broken: there errors are most frequent."""
+    assert limit_errors.worst(most, percentile, requests, searches=500) <= 0.01
+
+
+def test_the_simulation_sees_a_search_that_errs():
+    class Careless(Search):
+        confidence = 0.5
+
+    assert limit_errors.error(Careless(64), 8, 95, 1000, searches=500) > 0.02
+
+
+def test_a_curve_has_three_loads_though_the_first_does_not_hold():
+    asked = []
+    search = Search(64, least=3)
+    assert search.run(lambda users: asked.append(users) or "missed") == 0
+    assert asked == [1, 2, 4]
+    assert search.run(lambda users: "not_enough_samples" if users == 1 else VERDICTS[users <= 11]) == 11
+
+
+def test_without_time_the_search_ends_with_what_was_met():
+    left = [1, 2, 4, 8]
+    assert Search(64).run(lambda users: "met" if users in left[:3] else None) == 4
+    assert Search(64).run(lambda users: {1: "met", 2: "met", 4: "met", 8: "missed"}.get(users)) == 4
+
+
+@pytest.mark.parametrize(
+    ("rates", "users"),
+    [
+        ([(1, 100), (2, 200), (4, 400)], None),
+        ([(1, 100), (2, 195), (4, 260), (8, 270)], 4),
+        ([(1, 100), (2, 90)], 1),
+        ([(2, 200), (4, 380), (8, 400)], 4),
+        ([(1, 0), (2, 0)], None),
+        ([(1, 100)], None),
+    ],
+)
+def test_saturation_is_where_the_slope_of_throughput_ends(rates, users):
+    found = saturation(rates)
+    assert (found.users if found else None) == users
+
+
+def test_on_a_server_the_curve_comes_with_it():
+    with running_stub(first_ms=5, gap_ms=1) as stub:
+        target = Target(Address.parse(stub.url), "stub")
+        traffic, promise = Traffic(prompt_tokens=10, output_tokens=4), Objective(metric="ttft", limit=5000)
+        test = LoadTest(target, traffic, [promise], Limits(0.8, warm_up_s=0.1))
+        seen = []
+        result = find_limit(test, 4, lambda users, load: seen.append((users, load.verdict)))
+    voids = [users for users, found in seen if found is None]  # on a busy machine
+    assert [each.traffic.concurrency for each in result.loads] == sorted(users for users, _ in seen)
+    assert result.users == 4 or voids
+    assert result.confidence_each == pytest.approx(1 - 0.01 / 5)
+
+
+def test_only_users_are_searched():
+    traffic = Traffic.model_validate({"arrivals": {"kind": "poisson", "rate": 3}})
+    test = LoadTest(Target(Address.parse("http://127.0.0.1:1"), "stub"), traffic, [], Limits(1))
+    with pytest.raises(ValueError, match="users of a closed loop"):
+        find_limit(test, 4, lambda users, load: None)

@@ -1,0 +1,190 @@
+"""What is measured over HTTP is what the server did: its tokens' times, its counts, its failures."""
+
+import asyncio
+import statistics
+from pathlib import Path
+
+import pytest
+
+from kernels.load.connection import Address, BadAddress
+from kernels.load.generator import Limits, Sent
+from tests.workers.traffic.stub import Stub, running_stub
+from workers.documents.traffic import Traffic
+from workers.documents.workload import Objective
+from workers.traffic.measuring import LoadTest, NotMeasurable, judged, learn, measure
+from workers.traffic.prompts import Prompts, TokenScale
+from workers.traffic.sending import Target, generator
+from workers.traffic.summary import Load
+
+TTFT = Objective(metric="ttft", percentile=50, limit=1000)
+KEY = "sk-kept-secret"
+COUNTS = TokenScale(1, 1)
+"""How the stub counts: a token a word, and one for the beginning."""
+
+
+@pytest.fixture(scope="module")
+def stub():
+    with running_stub() as found:
+        yield found
+
+
+def a_test(stub: Stub, model="stub", api="completions", seconds=0.9, objectives=(TTFT,), **traffic) -> LoadTest:
+    described = Traffic.model_validate({"prompt_tokens": 20, "output_tokens": 8, "concurrency": 3} | traffic)
+    target = Target(Address.parse(stub.url, KEY), model, api)
+    return LoadTest(target, described, list(objectives), Limits(seconds, warm_up_s=0.2))
+
+
+def sent(test: LoadTest) -> Sent:
+    return asyncio.run(generator(test.target, test.traffic, Path(), test.limits, COUNTS).run())
+
+
+@pytest.mark.parametrize(
+    ("api", "arrivals"), [("chat", {"kind": "closed"}), ("completions", {"kind": "poisson", "rate": 30})]
+)
+def test_times_and_rates_are_those_that_the_server_wrote(stub, api, arrivals):
+    test = a_test(stub, api=api, seconds=2, arrivals=arrivals)
+    stub.log()
+    found = sent(test)
+    written, prompts = stub.log(), Prompts(test.traffic, COUNTS)
+    own, known = {"ttft": [], "itl": []}, {"ttft": [], "itl": []}
+    for each in found.counted:
+        truth = written[prompts.text(each.planned)]["token_ns"]
+        assert len(each.token_ns) == len(truth) == 8
+        assert each.begun_ns >= each.intended_ns
+        assert all(read >= wrote for read, wrote in zip(each.token_ns, truth, strict=True))
+        for times, into in ((each.token_ns, own), (truth, known)):
+            into["ttft"].append((times[0] - each.intended_ns) / 1e6)
+            into["itl"].append((times[-1] - times[0]) / 7e6)
+    assert len(found.counted) > 30
+    for metric in ("ttft", "itl"):
+        truth = statistics.median(known[metric])
+        assert statistics.median(own[metric]) == pytest.approx(truth, abs=max(1.0, truth / 100)), metric
+    load = Load(found)
+    inside = [at for row in written.values() for at in row["token_ns"]]
+    rate = sum(found.counted_from_ns <= at < found.stopped_ns for at in inside) / load.seconds
+    assert load.tokens_per_second == pytest.approx(rate, rel=0.01, abs=2 / load.seconds)
+    assert load.metric("ttft").percentiles["p50"].value == pytest.approx(statistics.median_high(own["ttft"]))
+
+
+def test_every_client_of_a_closed_loop_has_one_request_at_a_time(stub):
+    found = sent(a_test(stub, concurrency=5))
+    assert Load(found).in_flight == pytest.approx(5, rel=0.1)
+    edges = sorted([(each.begun_ns, 1) for each in found.exchanges] + [(each.end_ns, -1) for each in found.exchanges])
+    at_once = 0
+    for _, change in edges:
+        at_once += change
+        assert at_once <= 5
+
+
+def test_an_open_loop_sends_on_time_however_slow_the_answers_are(stub):
+    test = a_test(stub, arrivals={"kind": "gamma", "rate": 60, "cv": 2}, output_tokens=100)
+    found = sent(test)
+    assert Load(found).in_flight > 10
+    again = sent(test)
+    shared = min(len(found.exchanges), len(again.exchanges))
+    starts = [[each.intended_ns - one.exchanges[0].intended_ns for each in one.exchanges] for one in (found, again)]
+    assert starts[0][:shared] == pytest.approx(starts[1][:shared], abs=2)
+    assert all(each.begun_ns >= each.intended_ns for each in found.exchanges)
+
+
+@pytest.mark.parametrize(
+    ("model", "kind", "sentence"),
+    [
+        ("stub-401", "HTTP 401", "The server answered 401 (Unauthorized): Incorrect API key: …"),
+        ("stub-429", "HTTP 429", "The server answered 429 (Too Many Requests): Slow down"),
+        ("stub-garbage", "garbage", "The server sent an event that is no JSON: {"),
+        ("stub-json", "garbage", "The server answered with application/json, not with a stream of events."),
+        ("stub-noise", "garbage", "The server does not speak HTTP"),
+        ("stub-half", "half a stream", "closed the connection in the middle of an answer, after 4 events"),
+        ("stub-nothing", "no answer", "The server closed the connection without an answer."),
+        ("stub-silent", "timed out", "A request had not ended 0.3 s after it was due; nothing had come."),
+    ],
+)
+def test_each_way_to_fail_is_a_sentence_and_counts_against_every_promise(stub, model, kind, sentence):
+    test = a_test(stub, model=model, seconds=0.6, time_out_s=0.3)
+    with pytest.raises(NotMeasurable) as caught:
+        asyncio.run(learn(test))
+    assert KEY not in str(caught.value)
+    result = judged(test, sent(test), "now")
+    (failure,) = result.failures
+    assert (failure.kind, failure.count, result.completed) == (kind, result.requests, 0)
+    assert sentence in failure.sentence
+    assert KEY not in result.model_dump_json()
+    assert (result.outcomes[0].over, result.outcomes[0].value) == (result.requests, None)
+
+
+def test_a_generator_that_was_late_voids_its_own_measurement(stub):
+    test = a_test(stub)
+    found = sent(test)
+    found.loop_ns = [0]
+    for each in found.exchanges:
+        each.begun_ns = each.intended_ns + (6_000_000 if each in found.exchanges[-5:] else 0)
+    result = judged(test, found, "now")
+    assert (result.lag.void, result.verdict, result.lag.send_p99) == (True, None, 6.0)
+    assert any("this measurement is void" in note for note in result.notes)
+    for each in found.exchanges:
+        each.begun_ns = each.intended_ns
+    assert judged(test, found, "now").verdict == "met"
+
+
+def test_a_server_that_is_not_there_is_a_sentence():
+    test = a_test(Stub(1))
+    with pytest.raises(NotMeasurable, match=r"127\.0\.0\.1:1 cannot be reached"):
+        measure(test)
+
+
+def test_cancelled_requests_end_early_and_count_for_what_they_had(stub):
+    test = a_test(stub, output_tokens=30, cancellations={"share": 0.5, "after_tokens": 5})
+    result, found = measure(test)
+    gone = [each for each in found.counted if each.ended == "cancelled"]
+    assert (result.failures, result.cancelled) == ([], len(gone))
+    assert gone
+    assert {len(each.token_ns) for each in gone} == {5}
+    assert Load(found).metric("e2e").samples == result.completed == len(found.counted) - len(gone)
+
+
+def test_tokens_are_counted_as_the_server_counts_them(stub):
+    pairs = measure(a_test(stub, model="stub-pairs"))[0]
+    assert pairs.tokens.output == 8 * pairs.completed
+    assert pairs.tokens.several == pairs.completed
+    assert any("several tokens in one event" in note for note in pairs.notes)
+    uncounted = measure(a_test(stub, model="stub-uncounted"))[0]
+    assert uncounted.tokens.output == 8 * uncounted.completed
+    assert any("came without a count" in note for note in uncounted.notes)
+    short = measure(a_test(stub, model="stub-short"))[0]
+    assert short.ended_early == short.completed
+    assert any("shorter than asked for" in note for note in short.notes)
+
+
+def test_prompts_have_the_length_that_is_wanted_once_the_servers_counting_is_known(stub):
+    result = measure(a_test(stub, prompt_tokens=60))[0]
+    assert result.tokens.prompt == result.tokens.prompt_wanted == 60 * result.completed
+
+
+def test_embeddings_are_measured_without_tokens(stub):
+    result = measure(a_test(stub, api="embeddings", objectives=[Objective(metric="e2e", limit=500)]))[0]
+    assert result.completed == result.requests > 10
+    assert {each.metric for each in result.metrics} == {"e2e", "batch_latency"}
+    with pytest.raises(ValueError, match="embeddings do not have"):
+        measure(a_test(stub, api="embeddings"))
+
+
+@pytest.mark.parametrize(
+    "url", ["", "127.0.0.1:8000", "ftp://host/v1", "http://", "http://me:pw@host", "http://h:99999"]
+)
+def test_an_address_that_makes_no_sense_is_refused(url):
+    with pytest.raises(BadAddress):
+        Address.parse(url)
+
+
+def test_a_promise_that_a_load_test_cannot_judge_is_refused(stub):
+    with pytest.raises(ValueError, match="needs the price of the server"):
+        a_test(stub, objectives=[Objective(metric="cost_per_mtok", limit=1)]).check()
+    with pytest.raises(ValueError, match="judged by whole seconds"):
+        a_test(stub, objectives=[Objective(metric="throughput", limit=1)]).check()
+
+
+def test_an_address_may_end_before_v1_and_never_shows_its_key():
+    found = Address.parse("https://models.example/openai", "sk-1")
+    assert (found.url, found.port, found.tls) == ("https://models.example:443/openai/v1", 443, True)
+    assert "sk-1" not in repr(found)
