@@ -1,10 +1,12 @@
-"""A Redis cache that is allowed to fail: it holds counters only, and pages must work without it."""
+"""Caches that are allowed to fail: a Redis cache for counters, and a folder for rendered parts of pages."""
 
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
+from django.core.cache.backends.filebased import FileBasedCache
 from django.core.cache.backends.redis import RedisCache
 from redis.exceptions import RedisError
 
@@ -50,3 +52,17 @@ class ForgivingRedisCache(RedisCache):
 
     def delete(self, key: str, version: int | None = None) -> bool:
         return self._try(lambda: super(ForgivingRedisCache, self).delete(key, version), False)
+
+
+class ForgivingFolderCache(FileBasedCache):
+    """A cache in a folder that the processes of a server share. What the folder has no space for is not kept."""
+
+    def get(self, key: str, default: Any = None, version: int | None = None) -> Any:
+        try:
+            return super().get(key, default, version)
+        except OSError:
+            return default
+
+    def set(self, key: str, value: Any, *args: Any, **kwargs: Any) -> None:
+        with suppress(OSError):
+            super().set(key, value, *args, **kwargs)

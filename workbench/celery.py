@@ -1,6 +1,8 @@
 """The Celery application of the ledger: tasks with database access, from `tasks.py` of each Django application.
 
-    celery -A workbench worker -Q ledger -c 1 -n ledger@%h -B
+    celery -A workbench worker -Q ledger,notices -c 1 -n ledger@%h -B
+
+Only who takes the queue `notices` calls addresses outside: it posts webhooks and sends e-mail.
 
 Celery's Django fixup sets Django up and gives every task database connections that are not stale.
 """
@@ -11,7 +13,7 @@ from typing import Any
 from django.conf import settings
 
 from workers.delivery import celery_app
-from workers.documents.broker import SWEEP_RUNS_TASK, SWEEP_UPLOADS_TASK
+from workers.documents.broker import NOTICES_QUEUE, NOTICES_TASK, SWEEP_RUNS_TASK, SWEEP_UPLOADS_TASK
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "workbench.settings")
 
@@ -21,9 +23,19 @@ def _every_sweep(task: str) -> dict[str, Any]:
     return {"task": task, "schedule": settings.SWEEP_SECONDS, "options": {"expires": settings.SWEEP_SECONDS}}
 
 
+NOTICES_SECONDS = min(10.0, settings.SWEEP_SECONDS)
+
 app = celery_app("workbench")
 app.conf.update(
-    beat_schedule={"runs": _every_sweep(SWEEP_RUNS_TASK), "uploads": _every_sweep(SWEEP_UPLOADS_TASK)},
+    beat_schedule={
+        "runs": _every_sweep(SWEEP_RUNS_TASK),
+        "uploads": _every_sweep(SWEEP_UPLOADS_TASK),
+        "notices": {
+            "task": NOTICES_TASK,
+            "schedule": NOTICES_SECONDS,
+            "options": {"expires": NOTICES_SECONDS, "queue": NOTICES_QUEUE},
+        },
+    },
     beat_schedule_filename=str(settings.WORKBENCH_DATA / "celerybeat-schedule"),
 )
 app.autodiscover_tasks()

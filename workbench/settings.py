@@ -4,10 +4,12 @@ A setting that is read here is also passed on in docker-compose.yml and explaine
 """
 
 import importlib.util
+import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import environ
+from django.core.exceptions import ImproperlyConfigured
 
 from workbench.secret_files import kept_secret, own_folder
 from workers import logs
@@ -40,12 +42,12 @@ INSTALLED_APPS = [
     "allauth.account",
     "allauth.mfa",
     "django_htmx",
-    "ninja",
     "workbench.audit",
     "workbench.accounts",
     "workbench.api",
     "workbench.intake",
     "workbench.prices",
+    "workbench.notifications",
     "workbench.runs",
     "workbench.reports",
     "workbench.library",
@@ -108,16 +110,22 @@ else:
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-# Redis: broker of the pipeline, and the counters of the rate limits. Rendered parts of pages stay in each process; the
-# database is asked each time for the rows that a person may see
+# Redis: broker of the pipeline, and the counters of the rate limits. Rendered rows stay in each process, and rendered
+# results in memory that the processes of a server share; the database is asked each time for what a person may see
 REDIS_URL = env("REDIS_URL", default="")
+SHARED_PAGES = os.environ.get("WORKBENCH_SHARED_PAGES")  # a folder that serving/worker.py makes
 IN_PROCESS = "django.core.cache.backends.locmem.LocMemCache"
 CACHES = {
     "default": {"BACKEND": "workbench.cache.ForgivingRedisCache", "LOCATION": REDIS_URL}
     if REDIS_URL
     else {"BACKEND": IN_PROCESS},
     "rows": {"BACKEND": IN_PROCESS, "LOCATION": "rows", "TIMEOUT": 600, "OPTIONS": {"MAX_ENTRIES": 5_000}},
-    "results": {"BACKEND": IN_PROCESS, "LOCATION": "results", "TIMEOUT": 600, "OPTIONS": {"MAX_ENTRIES": 300}},
+    "results": {
+        "BACKEND": "workbench.cache.ForgivingFolderCache" if SHARED_PAGES else IN_PROCESS,
+        "LOCATION": SHARED_PAGES or "results",
+        "TIMEOUT": 600,
+        "OPTIONS": {"MAX_ENTRIES": 300},
+    },
 }
 
 # Pipeline: how long a worker may be silent, when an unclaimed message is sent again, and how often that is looked at
@@ -198,6 +206,28 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
+
+# E-mail: without EMAIL_HOST what would be sent is written into files
+EMAIL_HOST = env("EMAIL_HOST", default="")
+EMAIL_PORT = env.int("EMAIL_PORT", default=587)
+EMAIL_HOST_USER = env("EMAIL_USER", default="")
+EMAIL_HOST_PASSWORD = env("EMAIL_PASSWORD", default="")
+EMAIL_SECURITY = env("EMAIL_SECURITY", default="starttls")  # or tls from the first byte, or none
+if EMAIL_SECURITY not in ("starttls", "tls", "none"):
+    raise ImproperlyConfigured(f"EMAIL_SECURITY is {EMAIL_SECURITY!r}, not starttls, tls or none")
+EMAIL_USE_TLS, EMAIL_USE_SSL = EMAIL_SECURITY == "starttls", EMAIL_SECURITY == "tls"
+EMAIL_TIMEOUT = 10
+EMAIL_BACKEND = f"django.core.mail.backends.{'smtp' if EMAIL_HOST else 'filebased'}.EmailBackend"
+EMAIL_FILE_PATH = WORKBENCH_DATA / "mail"
+DEFAULT_FROM_EMAIL = env("EMAIL_FROM", default=f"workbench@{PUBLIC_HOST}")
+
+# Webhooks: hosts, or host:port, that may be inside the operator's network and without HTTPS
+WEBHOOK_ALLOWED_HOSTS = env.list("WEBHOOK_ALLOWED_HOSTS", default=[])
+
+# Endpoints of customers: hosts, or host:port, that may be one; * is every host of the public internet. And those that
+# may be inside the operator's network and without HTTPS
+ENDPOINT_ALLOWED_HOSTS = env.list("ENDPOINT_ALLOWED_HOSTS", default=[])
+ENDPOINT_PRIVATE_HOSTS = env.list("ENDPOINT_PRIVATE_HOSTS", default=[])
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"

@@ -8,10 +8,12 @@ from workbench.api_v1 import api
 handler500 = "workbench.error_pages.server_error"
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="workload-list"), name="home"),
+    path("", include("workbench.api_docs.urls")),
     path("api/v1/", api.urls),
     path("", include("workbench.accounts.urls")),
     path("", include("workbench.intake.urls")),
     path("", include("workbench.prices.urls")),
+    path("", include("workbench.notifications.urls")),
     path("", include("workbench.runs.urls")),
     path("", include("workbench.reports.urls")),
     path("", include("workbench.library.urls")),

@@ -1,22 +1,20 @@
 """How django-allauth behaves here: no registration, the password confirms a person, secrets are encrypted."""
 
-import base64
-from functools import cache
 from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.mfa.totp.internal.auth import generate_totp_secret
-from cryptography.fernet import Fernet, InvalidToken
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from django.conf import settings
+from cryptography.fernet import InvalidToken
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
+from workbench.accounts.secrets import cipher
 from workbench.accounts.throttle import client_address
+
+SECOND_FACTOR = "workbench.accounts.second_factor"
 
 
 class AccountAdapter(DefaultAccountAdapter):
@@ -41,17 +39,11 @@ class SecondFactorAdapter(DefaultMFAAdapter):
     """Keeps the secrets of authenticator apps and recovery codes encrypted under a key derived from SECRET_KEY."""
 
     def encrypt(self, text: str) -> str:
-        return _cipher(settings.SECRET_KEY).encrypt(text.encode()).decode()
+        return cipher(SECOND_FACTOR).encrypt(text.encode()).decode()
 
     def decrypt(self, encrypted_text: str) -> str:
         """The secret; a random one, which no code fits, when SECRET_KEY is another than at the time."""
         try:
-            return _cipher(settings.SECRET_KEY).decrypt(encrypted_text.encode()).decode()
+            return cipher(SECOND_FACTOR).decrypt(encrypted_text.encode()).decode()
         except InvalidToken:
             return generate_totp_secret()
-
-
-@cache
-def _cipher(secret_key: str) -> Fernet:
-    derived = HKDF(SHA256(), 32, salt=None, info=b"workbench.accounts.second_factor").derive(secret_key.encode())
-    return Fernet(base64.urlsafe_b64encode(derived))

@@ -9,6 +9,7 @@ from workbench.accounts.audit import exported
 from workbench.accounts.permissions import admin_required
 from workbench.accounts.schemas import Me
 from workbench.audit.services import lines
+from workbench.openapi import answers_file
 
 router = Router(tags=["account"])
 
@@ -25,9 +26,11 @@ def me(request: Any) -> dict[str, str]:
     }
 
 
-@router.get("/audit", summary="Export the audit log")
+@router.get("/audit", summary="Export the audit log", openapi_extra=answers_file("application/x-ndjson"))
 @admin_required
-def audit(request: Any, after: int = Query(0, ge=0), limit: int = Query(1000, ge=1, le=10_000)) -> HttpResponse:
+def export_audit_log(
+    request: Any, after: int = Query(0, ge=0), limit: int = Query(1000, ge=1, le=10_000)
+) -> HttpResponse:
     """Who did what, oldest first: a JSON object a line. Ask again with `after` = the last `id` until nothing comes."""
     found = exported(request.organisation, after, limit)
     return HttpResponse("".join(lines(found)), content_type="application/x-ndjson")

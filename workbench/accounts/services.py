@@ -122,6 +122,8 @@ def remove(membership: Membership) -> None:
     with transaction.atomic():
         _keep_an_admin(membership)
         tokens = ApiToken.objects.filter(organisation=membership.organisation, user=membership.user, revoked_at=None)
+        for token in tokens:
+            record(Action.TOKEN_REVOKED, membership.organisation, token)
         tokens.update(revoked_at=timezone.now())
         membership.delete()
         record(Action.MEMBER_REMOVED, membership.organisation, membership.user.email, role=membership.role)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.apps import apps
 from django.contrib.auth import get_user_model
 from django.contrib.auth.signals import user_logged_in, user_login_failed
 from django.db.models.signals import post_delete, post_save
@@ -11,9 +12,14 @@ from workbench.audit.services import record
 
 
 def connect() -> None:
-    """Listens to Django's signals."""
+    """Listens to the signals of Django, and to those of django-allauth except on the workers' site."""
     user_logged_in.connect(_signed_in, dispatch_uid="audit")
     user_login_failed.connect(_failed, dispatch_uid="audit")
+    if not apps.is_installed("allauth.mfa"):
+        return
+    from allauth.mfa import signals as second_factors
+
+    second_factors.authentication_failed.connect(_wrong_code, dispatch_uid="audit")
     post_save.connect(_factor_saved, sender="mfa.Authenticator", dispatch_uid="audit")
     post_delete.connect(_factor_removed, sender="mfa.Authenticator", dispatch_uid="audit")
 
@@ -32,6 +38,11 @@ def _failed(sender: Any, credentials: dict[str, Any], **others: Any) -> None:
         return
     for membership in user.memberships.select_related("organisation"):
         record(Action.SIGN_IN_FAILED, membership.organisation, user.email)
+
+
+def _wrong_code(sender: Any, user: Any, authenticator: Any, **others: Any) -> None:
+    for membership in user.memberships.select_related("organisation"):
+        record(Action.SIGN_IN_FAILED, membership.organisation, user.email, kind=str(authenticator.type))
 
 
 def _factor_saved(sender: Any, instance: Any, created: bool, **others: Any) -> None:

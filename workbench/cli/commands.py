@@ -1,10 +1,12 @@
 """The commands.
 
 Exit codes: 0 met, 1 missed, 2 usage or bad input, 3 failed, 4 not enough samples, 5 cancelled or lost,
-6 too close to call.
+6 too close to call, 7 slower than a kept run.
 """
 
 import json
+import os
+import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +17,13 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from typer.core import TyperGroup
 
-from workbench.cli import tables, tokens
+from workbench.cli import regression, tables, tokens
 from workbench.cli.client import Api
 from workbench.cli.consoles import err, out
 from workbench.cli.errors import CliError, Exit
 from workbench.cli.follow import OVER, exit_code, follow
+from workbench.cli.load_tables import under_load
+from workbench.cli.measure import find_limit, measure
 from workbench.cli.sla import read_sla
 from workbench.cli.upload import upload
 from workers.charts.comparison import MOST_RUNS, labelled
@@ -81,7 +85,7 @@ def main(
     """Submit a model and an SLA; get measured, proven kernels, a verdict and the price of a token.
 
     Exit codes: 0 met, 1 missed, 2 usage or bad input, 3 failed, 4 not enough samples, 5 cancelled or lost,
-    6 too close to call.
+    6 too close to call, 7 slower than a kept run.
     """
     ctx.obj = Server(url, token)
 
@@ -133,17 +137,37 @@ def show(
     ctx: typer.Context,
     run_id: Annotated[str, typer.Argument(metavar="RUN")],
     wait: Annotated[bool, typer.Option("--wait", help="follow it to its end, exit code as of submit")] = False,
+    against: Annotated[str, typer.Option(metavar="RUN", help="a kept run that this one must not be slower than")] = "",
+    fail_on_regression: Annotated[
+        str, typer.Option(metavar="PERCENT", help="with --against: exit code 7 if it is slower by more, such as 3%")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show a run: its stages, before and after, and the verdict."""
+    """Show a run: its stages, before and after, and the verdict; perhaps hold it against a kept run."""
+    if bool(against) != bool(fail_on_regression):
+        raise CliError("--against and --fail-on-regression go together.")
+    limit = regression.limit_of(fail_on_regression) if fail_on_regression else None
     api = ctx.obj.api()
     run_id = api.run_id(run_id)
     run = follow(api, run_id, err) if wait else api.get(f"/runs/{run_id}")
     if not as_json:
         tables.stages(run, out)
     _print_run(api, run, as_json)
+    if limit is not None:
+        _hold_against(api, run, against, limit)
     if wait:
         raise typer.Exit(exit_code(run))
+
+
+def _hold_against(api: Api, run: dict[str, Any], kept: str, limit: float) -> None:
+    """Ends the command where the run is slower than the kept one, or cannot be held against it."""
+    if run["state"] != "done":
+        state = "is still going on; add --wait" if run["state"] not in OVER else f"was {run['state']}"
+        raise CliError(f"The run {state}, so it cannot be held against another.", exit_code(run))
+    found = regression.against(api, run, kept, limit)
+    err.print(found.sentence, highlight=False, markup=False, soft_wrap=True)
+    if found.regressed:
+        raise typer.Exit(Exit.REGRESSED)
 
 
 @app.command()
@@ -197,7 +221,15 @@ def models(ctx: typer.Context, as_json: AsJson = False) -> None:
         tables.model_list(own, catalogue, out)
 
 
+app.command()(measure)
+app.command()(find_limit)
 app.add_typer(tokens.app, name="tokens")
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
+def serve(ctx: typer.Context) -> None:
+    """Serve a model, or a plan, after OpenAI's API: the options of `python -m kernels serve`."""
+    os.execv(sys.executable, [sys.executable, "-m", "kernels", "serve", *ctx.args])
 
 
 @app.command()
@@ -236,7 +268,10 @@ def _print_run(api: Api, run: dict[str, Any], as_json: bool) -> None:
         _json(run | ({"results": found["results"]} if found else {}))
         return
     if found:
-        tables.outcome(Results.model_validate(found["results"]), out)
+        results = Results.model_validate(found["results"])
+        if results.load is not None:
+            under_load(results.load, out)
+        tables.outcome(results, out)
     if run["error"]:
         raise CliError(_failure(run["error"]), exit_code(run))
     if over and run["state"] != "done":

@@ -14,6 +14,7 @@ class Exit(IntEnum):
     NOT_ENOUGH_SAMPLES = 4
     CANCELLED_OR_LOST = 5
     TOO_CLOSE = 6
+    REGRESSED = 7
     INTERRUPTED = 130
 
 

@@ -1,5 +1,6 @@
 """The `--sla` file, checked here with the same document that the workbench uses."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +12,32 @@ from workbench.intake.sla import parse
 from workers.documents.quality_text import MOST_CHARACTERS, check
 from workers.documents.workload import Sla
 
+KEY = "WORKBENCH_ENDPOINT_KEY"
+"""The environment variable with the API key of an endpoint, so that it need not stand in a file."""
+
 
 def read_sla(file: Path, text_file: Path | None = None) -> dict[str, Any]:
     """The SLA as JSON, checked, with what the file states; `text_file` is the quality text, instead of the SLA's.
 
-    Raises CliError with one sentence per mistake.
+    The endpoint's key is that of the file, or else of the variable KEY. Raises CliError with one sentence per mistake.
     """
     text = _read(file)
     try:
-        stated = Sla.model_validate(parse(text, file.name)).model_dump(mode="json", exclude_unset=True)
+        checked = Sla.model_validate(parse(text, file.name))
+        stated = checked.model_dump(mode="json", exclude_unset=True)
     except Problem as problem:
         raise CliError([sentence(error) for error in problem.errors]) from None
     except pydantic.ValidationError as error:
         raise CliError([sentence(reason) for reason in sentences(error, file.name)]) from None
+    if checked.endpoint:
+        key = checked.endpoint.key.get_secret_value() or os.environ.get(KEY, "")
+        stated["endpoint"] |= {"key": key} if key else {}
     return stated | ({"quality_text": _quality_text(text_file)} if text_file else {})
+
+
+def read_document(file: Path, what: str) -> Any:
+    """The mapping in a YAML or JSON file. `what` it should be is for the sentence about another one. Raises Problem."""
+    return parse(_read(file), file.name, f"{what} is a mapping with named fields")
 
 
 def _quality_text(file: Path) -> str:

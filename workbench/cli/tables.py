@@ -1,5 +1,6 @@
 """A run's results as tables for a terminal. Every figure names its source."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -7,13 +8,14 @@ from rich.table import Table
 from rich.text import Text
 
 from workers.charts import comparison as compared
-from workers.charts import plans, provenance
+from workers.charts import endpoint, plans, provenance
 from workers.charts.cells import cell
 from workers.charts.comparison import Side
+from workers.charts.text import promised
 from workers.documents.measurement import Environment
-from workers.documents.prices import CostLine
+from workers.documents.prices import CostLine, PriceResult
 from workers.documents.speedup import Speedup
-from workers.documents.stages import ObjectiveOutcome, PriceResult, Results, VerifyResult
+from workers.documents.stages import ObjectiveOutcome, Results, VerifyResult
 
 STYLES = {"met": "bold green", "missed": "bold red", "not_enough_samples": "bold yellow", "too_close": "bold yellow"}
 WORDS = {"met": "met", "missed": "missed", "not_enough_samples": "not enough samples", "too_close": "too close to call"}
@@ -84,6 +86,11 @@ def outcome(results: Results, console: Console) -> None:
     if results.verify is None:
         return
     console.print(before_after(results.verify, results.price))
+    if found := endpoint.measured(results):
+        console.print(Text(f"{found.server.label}: {found.sentence} {endpoint.words(results)}".rstrip()))
+        rows = endpoint.promises(results)
+        if rows:
+            console.print(_at_endpoint(rows))
     plan = plans.chosen(results)
     if plan is not None:
         console.print(Text(f"Plan: {plan.label}. {plan.summary}".rstrip()))
@@ -94,6 +101,17 @@ def outcome(results: Results, console: Console) -> None:
         console.print(Text(results.price.sentence))
     console.print(Text(measured_on(results.verify.environment), "dim"))
     console.print(Text.assemble("Verdict: ", verdict(results.verify.verdict), f"  {results.verify.sentence}"))
+
+
+def _at_endpoint(rows: Sequence[endpoint.Promise]) -> Table:
+    """Every promise at the customer's endpoint, and whether it is kept there."""
+    table = Table(pad_edge=False)
+    for heading in ("", "your endpoint", "promised", "verdict there"):
+        table.add_column(heading, justify="left" if heading in ("", "verdict there") else "right")
+    for row in rows:
+        said = verdict(row.verdict) if row.verdict else Text("")
+        table.add_row(row.label, figure(row.there, row.unit), row.promised, said)
+    return table
 
 
 def before_after(verify: VerifyResult, price: PriceResult | None) -> Table:
@@ -118,8 +136,7 @@ def before_after(verify: VerifyResult, price: PriceResult | None) -> Table:
 
 def _objective(row: ObjectiveOutcome) -> tuple[str | Text, ...]:
     objective = row.objective
-    side = "≤" if objective.direction == "at_most" else "≥"
-    limit = f"{side} {figure(objective.limit, objective.unit)}"
+    limit = promised(objective)
     name = f"{objective.label} (measured, n={row.samples})"
     unit = objective.unit
     return name, figure(row.before, unit), figure(row.after, unit), limit, verdict(row.verdict)

@@ -4,7 +4,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
-from kernels.hardware import GPUS
+from kernels.hardware import GPUS, class_of
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,5 @@ def find_devices() -> list[Device]:
 
 def _parse(line: str) -> Device | None:
     uuid, _, name = (part.strip() for part in line.partition(","))
-    words = name.lower().replace("-", " ").split()
-    gpu_class = next((known for known in GPUS if known in words), None)
-    return Device(gpu_class, uuid) if gpu_class else None
+    gpu_class = class_of(name)
+    return Device(gpu_class, uuid) if gpu_class in GPUS else None

@@ -199,7 +199,7 @@ class Workbench:
     def _ledger_worker(self) -> Service:
         """With the schedule, kept in memory: a schedule in a file ends when the disk is full."""
         beat = ("--beat", "--scheduler", "celery.beat:Scheduler")
-        return self._worker("workbench", "ledger", "ledger", self.env, *beat)
+        return self._worker("workbench", "ledger,notices", "ledger", self.env, *beat)
 
     def _gpu_worker(self, index: int, device: Device) -> Service:
         """Without the web's secrets, and with one GPU to see."""

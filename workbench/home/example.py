@@ -12,7 +12,7 @@ from workbench.intake.services.catalogue import catalogue_manifest
 from workbench.runs.documents import StageTime
 from workers.documents.model import ModelManifest
 from workers.documents.stages import Results
-from workers.documents.workload import Workload
+from workers.documents.workload import Constraints, Workload
 
 FILE = Path(settings.BASE_DIR) / "benchmarks" / "results" / "h200" / "llama-3.2-1b.json"
 
@@ -46,7 +46,12 @@ def example() -> Example | None:
     ]
     origin = min(started for _, started, _ in spans)
     return Example(
-        workload=Workload(model=document["model"], name="Example: time to the first 64 tokens", objectives=promises),
+        workload=Workload(
+            model=document["model"],
+            name="Example: time to the first 64 tokens",
+            objectives=promises,
+            constraints=Constraints(minutes=float(document["sla"].rpartition("minutes: ")[2])),
+        ),
         model=catalogue_manifest(document["model"])[0],
         results=results,
         stages=[

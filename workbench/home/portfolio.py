@@ -13,14 +13,14 @@ from workbench.runs.models import Run, StageRun
 
 MOST_SHOWN = 8
 """How many open runs, and reports that await review, the page names."""
-STATE_FILTERS = {
-    "open": Q(newest_run__state__in=Run.OPEN),
-    "met": Q(newest_run__verdict="met"),
-    "missed": Q(newest_run__verdict="missed"),
-    "undecided": Q(newest_run__verdict__in=("too_close", "not_enough_samples")),
-    "ended": Q(newest_run__state__in=(Run.State.FAILED, Run.State.CANCELLED, Run.State.LOST)),
-    "none": Q(newest_run=None),
+NEWEST: dict[str, tuple[str, tuple[str, ...]]] = {
+    "open": ("state", Run.OPEN),
+    "met": ("verdict", ("met",)),
+    "missed": ("verdict", ("missed",)),
+    "undecided": ("verdict", ("too_close", "not_enough_samples")),
+    "ended": ("state", (Run.State.FAILED, Run.State.CANCELLED, Run.State.LOST)),
 }
+"""The states that the page filters by: a column of the newest run, and its values. "none" has no run."""
 ORDERS: dict[str, tuple[Any, ...]] = {
     "newest": (F("newest_run__created_at").desc(nulls_last=True), "-created_at"),
     "oldest": (F("newest_run__created_at").asc(nulls_last=True), "created_at"),
@@ -43,6 +43,12 @@ SHOWN = (
 )
 """The columns that a row of the page shows."""
 
+SHOWN_OF_OPEN = (
+    *("state", "stage", "gpu_class", "created_at", "started_at"),
+    *("organisation__name", "workload__name", "workload__model__name"),
+)
+"""The columns that the page shows of an open run, or goes by."""
+
 
 def workloads(user: Any) -> QuerySet[Workload]:
     """The workloads of all the user's organisations, with what their rows show."""
@@ -63,25 +69,40 @@ def filtered(rows: QuerySet[Workload], chosen: dict[str, Any]) -> QuerySet[Workl
     if text := chosen.get("q"):
         rows = rows.filter(Q(name__icontains=text) | Q(model__name__icontains=text))
     if state := chosen.get("state"):
-        rows = rows.filter(STATE_FILTERS[state])
+        rows = rows.filter(_in_state(state))
     names = {"model": "model__name", "gpu": "newest_run__gpu_class", "customer": "organisation"}
     rows = rows.filter(**{field: chosen[name] for name, field in names.items() if name in chosen})
     return rows.order_by(*ORDERS[chosen.get("sort", "newest")])
 
 
+def _in_state(state: str) -> Q:
+    if state == "none":
+        return Q(newest_run=None)
+    column, values = NEWEST[state]
+    return Q(**{f"newest_run__{column}__in": values})
+
+
 def counts(user: Any) -> dict[str, int]:
-    """How many workloads that are not archived there are, and how many in each state; `ever` counts archived ones."""
-    present = Q(archived_at=None)
-    counted = {name: Count("pk", filter=present & condition) for name, condition in STATE_FILTERS.items()}
-    rows = Workload.objects.of_memberships(user)
-    return rows.aggregate(ever=Count("pk"), all=Count("pk", filter=present), **counted)
+    """How many workloads that are not archived there are, and how many in each state."""
+    rows = Workload.objects.of_memberships(user).filter(archived_at=None).order_by()
+    found = list(rows.values_list("newest_run__state", "newest_run__verdict").annotate(Count("pk")))
+    number = {name: 0 for name in (*NEWEST, "none")}
+    for state, verdict, count in found:
+        for name, (column, values) in NEWEST.items():
+            number[name] += count * ((state if column == "state" else verdict) in values)
+        number["none"] += count * (state is None)
+    return number | {"all": sum(count for _, _, count in found)}
+
+
+def has_any(user: Any) -> bool:
+    """Whether the user's organisations have a workload, archived ones included."""
+    return bool(Workload.objects.of_memberships(user).exists())
 
 
 def open_runs(user: Any) -> list[OpenRun]:
     """The runs that are queued or running, the oldest first; at most MOST_SHOWN."""
     rows = Run.objects.of_memberships(user).filter(state__in=Run.OPEN).select_related("workload__model", "organisation")
-    rows = rows.defer("workload__document", "workload__model__manifest")
-    shown = list(rows.order_by("created_at")[:MOST_SHOWN])
+    shown = list(rows.only(*SHOWN_OF_OPEN).order_by("created_at")[:MOST_SHOWN])
     lines = {name: line.Line(name) for name in {run.gpu_class for run in shown}}
     return [OpenRun(run, _seconds_left(run, lines[run.gpu_class])) for run in shown]
 
@@ -92,6 +113,8 @@ def _seconds_left(run: Run, waiting: line.Line) -> float | None:
         return None
     if run.started_at is not None:
         return max(0.0, typical - (timezone.now() - run.started_at).total_seconds())
+    if not waiting.workers:
+        return None
     place = waiting.place_of(run)
     return None if place is None or place.seconds is None else place.seconds + typical
 
@@ -104,8 +127,12 @@ def awaiting_review(user: Any) -> tuple[list[Report], int]:
 
 
 def savings(user: Any) -> tuple[int, float | None]:
-    """For how many workloads the newest run made a token (or what the model gives) cheaper, and the median factor."""
+    """For how many workloads the newest run made a token (or what the model gives) cheaper, and the median factor.
+
+    Runs that served one request at a time do not count: what they measured is a latency.
+    """
     newest = Workload.objects.of_memberships(user).filter(archived_at=None, newest_run__state="done")
     prices = StageRun.objects.filter(run__in=newest.values("newest_run"), stage="price", state=StageRun.State.DONE)
-    factors = [each for each in prices.values_list("result__before_after_ratio", flat=True) if each and each > 1]
+    found = prices.values_list("result__before_after_ratio", "result__at_once")
+    factors = [ratio for ratio, at_once in found if ratio and ratio > 1 and at_once and at_once > 1]
     return len(factors), median(factors) if factors else None

@@ -53,7 +53,7 @@ def portfolio(request: Any) -> HttpResponse:
         "review_count": review_count,
         "cheaper": cheaper,
         "factor": factor,
-        "newcomer": not counts["ever"],
+        "newcomer": not counts["all"] and not portfolios.has_any(user),
         "has_example": examples.FILE.exists(),
     }
     return render(request, "home/portfolio.html", context)

@@ -60,9 +60,9 @@ def read_upload(request: Any, upload_id: UUID) -> dict[str, Any]:
 
 
 @router.api_operation(["HEAD"], "/uploads/{upload_id}/files/{number}", include_in_schema=False)
-def head_file(request: Any, upload_id: UUID, number: int, response: HttpResponse) -> None:
+def head_upload_file(request: Any, upload_id: UUID, number: int, response: HttpResponse) -> None:
     """The same headers without a body."""
-    read_file(request, upload_id, number, response)
+    read_upload_file(request, upload_id, number, response)
 
 
 @router.get(
@@ -71,7 +71,7 @@ def head_file(request: Any, upload_id: UUID, number: int, response: HttpResponse
     tags=["uploads"],
     summary="Where to go on with a file",
 )
-def read_file(request: Any, upload_id: UUID, number: int, response: HttpResponse) -> dict[str, Any]:
+def read_upload_file(request: Any, upload_id: UUID, number: int, response: HttpResponse) -> dict[str, Any]:
     """The header `Upload-Offset` (and `received`) says which byte comes next; HEAD gives the header alone."""
     file = get_object_or_404(UploadFile, upload=_upload(request, upload_id), number=number)
     response["Upload-Offset"] = str(file.received)
@@ -131,7 +131,7 @@ def list_workloads(request: Any, query: Query[PageQuery]) -> dict[str, Any]:
 
 @router.post("/workloads", response={201: schemas.WorkloadOut}, tags=["workloads"], summary="Hand in a workload")
 @submitter_required
-def post_workload(request: Any, document: WorkloadDocument) -> Status[dict[str, Any]]:
+def submit_workload(request: Any, document: WorkloadDocument) -> Status[dict[str, Any]]:
     """The body is the workload document itself. It starts nothing yet: POST /runs does."""
     workload = create_workload(request.organisation, request.user, document)
     return Status(201, schemas.workload_out(workload))

@@ -146,13 +146,15 @@ class WorkloadQuerySet(OrganisationQuerySet):
 class Workload(models.Model):
     """A model with an SLA; `document` is a `workers.documents.workload.Workload`.
 
-    `newest_run` is kept beside the runs, so that a list of workloads needs no search among them.
+    `endpoint_key` is the encrypted key of the document's endpoint, which the document itself never holds. `newest_run`
+    is kept beside the runs, so that a list of workloads needs no search among them.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="workloads")
     name = models.CharField(max_length=120)
     document = models.JSONField()
+    endpoint_key = models.TextField(blank=True, default="")
     model = models.ForeignKey(Model, on_delete=models.PROTECT, related_name="workloads")
     newest_run = models.ForeignKey("runs.Run", on_delete=models.SET_NULL, null=True, related_name="+")
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")

@@ -11,13 +11,16 @@ from workbench.api.sentences import invalid
 MAX_CHARS = 100_000
 
 
-def parse(text: str, file: str = "") -> dict[str, Any]:
-    """The mapping in a YAML or JSON text. Raises Problem 422 with line and column when it cannot be read."""
+def parse(text: str, file: str = "", what: str = "an SLA is a mapping with objectives, traffic and constraints") -> Any:
+    """The mapping in a YAML or JSON text. Raises Problem 422 with line and column when it cannot be read.
+
+    `what` is the sentence about a text that holds no mapping.
+    """
     if len(text) > MAX_CHARS:
         raise _broken(file, "", f"the text is longer than {MAX_CHARS:,} characters")
     document = _json(text, file) if text.lstrip().startswith("{") else _yaml(text, file)
     if not isinstance(document, dict):
-        raise _broken(file, "", "an SLA is a mapping with objectives, traffic and constraints")
+        raise _broken(file, "", what)
     return document
 
 

@@ -1,4 +1,4 @@
-"""The documents of `docs/kernels` as HTML."""
+"""The documents of `docs/kernels`, and `docs/method.md`, as HTML."""
 
 import re
 from dataclasses import dataclass
@@ -13,7 +13,9 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 FOLDER = Path(settings.BASE_DIR) / "docs" / "kernels"
-PAGE_OF = re.compile(r"([a-z0-9-]+)\.md(#[\w-]*)?")
+METHOD = Path(settings.BASE_DIR) / "docs" / "method.md"
+PAGE_OF = re.compile(r"(?:kernels/)?([a-z0-9-]+)\.md(#[\w-]*)?")
+METHOD_OF = re.compile(r"(?:\.\./)?method\.md(#[\w-]*)?")
 MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 """Raw HTML in a document is escaped, and addresses with schemes such as javascript: do not become links."""
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
@@ -38,12 +40,26 @@ def page(name: str) -> Page:
     """The document `name`. Raises KeyError when there is none."""
     if name not in names():
         raise KeyError(name)
-    heading, _, text = (FOLDER / f"{name}.md").read_text("utf-8").partition("\n")
+    return _page(FOLDER / f"{name}.md")
+
+
+@cache
+def method() -> Page:
+    """What each word and figure on the pages means: `docs/method.md`. Every term has an id of its name."""
+    return _page(METHOD)
+
+
+def _page(path: Path) -> Page:
+    heading, _, text = path.read_text("utf-8").partition("\n")
     return Page(heading.removeprefix("# "), rendered(text))
 
 
 def rendered(text: str) -> SafeString:
-    """Markdown as HTML, without comments: links lead to pages that are served here, or become plain text."""
+    """Markdown as HTML, without comments: links lead to pages that are served here, or become plain text.
+
+    Headings, and the first mention of each term in bold or italics, have their words as an id.
+    """
+    ids: set[str] = set()
     tokens = MARKDOWN.parse(COMMENT.sub("", text))
     for before, token in zip([None, *tokens], tokens, strict=False):
         if token.type == "table_open":
@@ -51,10 +67,22 @@ def rendered(text: str) -> SafeString:
         elif token.type == "inline" and token.children is not None:
             token.children = _reachable(token.children)
             if before and before.type == "heading_open":
-                before.attrSet("id", slugify(token.content))
+                _name(before, token.content, ids)
+            for at, child in enumerate(token.children):
+                if child.type in ("strong_open", "em_open"):
+                    _name(child, token.children[at + 1].content, ids)
     html = MARKDOWN.renderer.render(tokens, MARKDOWN.options, {})
     html = html.replace("<table", '<div class="table-wrap" tabindex="0"><table').replace("</table>", "</table></div>")
+    html = html.replace("<pre>", '<pre tabindex="0">')
     return mark_safe(html)  # the renderer escapes all text, and the documents are our own
+
+
+def _name(token: Token, words: str, ids: set[str]) -> None:
+    """Gives the token an id, unless an earlier one has it."""
+    name = slugify(words)
+    if name and name not in ids:
+        ids.add(name)
+        token.attrSet("id", name)
 
 
 def _reachable(children: list[Token]) -> list[Token]:
@@ -74,5 +102,7 @@ def _address(target: str) -> str:
     """The address of a link's target on this site; "" when the site does not serve it."""
     if target.startswith(("https://", "#")):
         return target
+    if method := METHOD_OF.fullmatch(target):
+        return reverse("method") + (method[1] or "")
     found = PAGE_OF.fullmatch(target)
     return reverse("kernel", args=[found[1]]) + (found[2] or "") if found and found[1] in names() else ""

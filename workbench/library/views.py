@@ -1,4 +1,4 @@
-"""Pages about the kernels: every variant, and one document."""
+"""Pages about the kernels, every variant and one document, and about the method."""
 
 from itertools import groupby
 
@@ -30,3 +30,9 @@ def kernel_page(request: HttpRequest, name: str) -> HttpResponse:
         raise Http404("There is no such page.") from error
     about = [each for each in registry.variants() if each.page == name]
     return render(request, "library/kernel.html", {"page": found, "variants": about})
+
+
+@require_safe
+def method(request: HttpRequest) -> HttpResponse:
+    """What each word and figure means, by which formula it is computed, and when something counts as proven."""
+    return render(request, "library/method.html", {"page": documents.method()})

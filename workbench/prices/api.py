@@ -8,11 +8,11 @@ from workbench.accounts.permissions import reviewer_required
 from workbench.prices import services
 from workers.documents.prices import PriceBook
 
-router = Router(tags=["reports"])
+router = Router(tags=["prices"])
 
 
 @router.get("/prices", response=PriceBook, summary="Read the price book in force")
-def prices(request: Any) -> PriceBook:
+def read_prices(request: Any) -> PriceBook:
     """USD per GPU-hour, dated and sourced."""
     return services.price_book(request.organisation)
 

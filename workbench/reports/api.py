@@ -10,10 +10,11 @@ from ninja import Query, Router, Status
 from workbench.accounts.permissions import reviewer_required
 from workbench.api.pagination import Page, PageQuery, page
 from workbench.api.problems import Problem
+from workbench.openapi import answers_file
 from workbench.reports import services
 from workbench.reports.models import Report
 from workbench.reports.schemas import NewReport, ReportDetail, ReportSummary, Review
-from workbench.reports.views import file_response
+from workbench.reports.views.reports import file_response
 from workbench.runs.models import Run
 
 router = Router(tags=["reports"])
@@ -28,13 +29,13 @@ def _run(request: Any, run_id: uuid.UUID) -> Run:
 
 
 @router.get("/reports", response=Page[ReportSummary], summary="List reports, newest first")
-def index(request: Any, query: Query[PageQuery]) -> dict[str, Any]:
+def list_reports(request: Any, query: Query[PageQuery]) -> dict[str, Any]:
     """The organisation's frozen reports."""
     return page(Report.objects.for_user(request.user).defer("snapshot"), query)
 
 
 @router.post("/reports", response={201: ReportSummary}, summary="Freeze a run")
-def create(request: Any, body: NewReport) -> Any:
+def freeze_report(request: Any, body: NewReport) -> Any:
     """Freeze the results of a finished run as a draft."""
     try:
         return Status(201, services.freeze(_run(request, body.run), request.user))
@@ -43,20 +44,22 @@ def create(request: Any, body: NewReport) -> Any:
 
 
 @router.get("/reports/{uuid:report_id}", response=ReportDetail, summary="Read a report")
-def read(request: Any, report_id: uuid.UUID) -> Report:
+def read_report(request: Any, report_id: uuid.UUID) -> Report:
     """A report with its snapshot."""
     return _report(request, report_id)
 
 
-@router.get("/reports/{uuid:report_id}/file", summary="Take the report as a file")
-def file(request: Any, report_id: uuid.UUID) -> HttpResponse:
+@router.get(
+    "/reports/{uuid:report_id}/file", summary="Take the report as a file", openapi_extra=answers_file("text/html")
+)
+def read_report_file(request: Any, report_id: uuid.UUID) -> HttpResponse:
     """The self-contained HTML file with note, reviewer, dates and prices."""
     return file_response(_report(request, report_id), download=True)
 
 
 @router.post("/reports/{uuid:report_id}/review", response=ReportSummary, summary="Review a report")
 @reviewer_required
-def review(request: Any, report_id: uuid.UUID, body: Review) -> Report:
+def review_report(request: Any, report_id: uuid.UUID, body: Review) -> Report:
     """A draft becomes reviewed, with a note."""
     try:
         return services.review(_report(request, report_id), request.user, body.note)
@@ -66,7 +69,7 @@ def review(request: Any, report_id: uuid.UUID, body: Review) -> Report:
 
 @router.post("/reports/{uuid:report_id}/publish", response=ReportSummary, summary="Publish a report")
 @reviewer_required
-def publish(request: Any, report_id: uuid.UUID) -> Report:
+def publish_report(request: Any, report_id: uuid.UUID) -> Report:
     """A reviewed report becomes published, for good."""
     try:
         return services.publish(_report(request, report_id), request.user)

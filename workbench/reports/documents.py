@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import Field
+
 from workbench.runs.documents import StageTime
 from workers.documents.base import Document
 from workers.documents.model import ModelManifest
@@ -16,6 +18,7 @@ class Snapshot(Document):
     version: Literal[1] = 1
     run_id: str
     customer: str = ""
+    logo: str = Field("", pattern=r"^(data:image/png;base64,[A-Za-z0-9+/=]+)?$")
     created_at: str
     finished_at: str
     gpu_class: str

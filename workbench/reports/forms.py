@@ -33,6 +33,16 @@ class ShareForm(forms.Form):
     )
 
 
+class LogoForm(forms.Form):
+    """A picture that reports carry."""
+
+    picture = forms.FileField(
+        label="Picture",
+        widget=forms.ClearableFileInput(attrs={"accept": "image/png,image/jpeg,image/webp"}),
+        help_text="PNG, JPEG or WebP, 512 KiB and 4,000 pixels a side at most. It is drawn anew, at most 480 × 160.",
+    )
+
+
 class OpenForm(forms.Form):
     """The password of a link."""
 

@@ -51,6 +51,16 @@ class Report(models.Model):
         return Snapshot.model_validate(self.snapshot)
 
 
+class Logo(models.Model):
+    """An organisation's logo as a data URI of a PNG. A report keeps the one that there was when it was frozen."""
+
+    organisation = models.OneToOneField("accounts.Organisation", on_delete=models.CASCADE, related_name="logo")
+    image = models.TextField()
+
+    def __str__(self) -> str:
+        return f"logo of {self.organisation}"
+
+
 class Share(models.Model):
     """A link by which anybody who has it reads a published report, until it ends or is revoked.
 

@@ -3,16 +3,21 @@
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
+from django.urls import reverse
 from django.utils import timezone
 from markupsafe import Markup
 
 from workbench.audit.models import Action
 from workbench.audit.services import record
+from workbench.notifications.models import Kind
+from workbench.notifications.outbox import announce
 from workbench.prices.services import price_book
-from workbench.reports import notes
+from workbench.reports import logos, notes
 from workbench.reports.documents import Snapshot
 from workbench.reports.models import Report
+from workbench.runs.announcing import PAGES
 from workbench.runs.models import Run
 from workbench.runs.services import reading, stage_times
 from workers.report_page import Cover, NoVerdict, render
@@ -34,6 +39,7 @@ def freeze(run: Run, user: Any) -> Report:
     snapshot = Snapshot(
         run_id=str(run.id),
         customer=run.organisation.name,
+        logo=logos.of(run.organisation),
         created_at=run.created_at.isoformat(),
         finished_at=run.finished_at.isoformat(),
         gpu_class=run.gpu_class,
@@ -53,6 +59,7 @@ def freeze(run: Run, user: Any) -> Report:
             created_by=user,
         )
         record(Action.REPORT_FROZEN, run.organisation, report, actor=user, run=str(run.id))
+        _announce(Kind.REPORT_READY, report)
     return report
 
 
@@ -70,6 +77,8 @@ def _move(report: Report, action: Action, user: Any, **changes: Any) -> Report:
             report.refresh_from_db()
             raise ReportError(f"The report is {report.state}, not {old.value}; somebody else may have changed it.")
         record(action, report.organisation, report, actor=user)
+        if action == Action.REPORT_PUBLISHED:
+            _announce(Kind.REPORT_PUBLISHED, report)
     report.refresh_from_db()
     return report
 
@@ -95,12 +104,25 @@ def publish(report: Report, user: Any) -> Report:
     return _move(report, Action.REPORT_PUBLISHED, user, published_by=user, published_at=timezone.now())
 
 
+def _announce(kind: Kind, report: Report) -> None:
+    url = settings.PUBLIC_URL + reverse("report", PAGES, args=[report.id])
+    told = {
+        "id": str(report.id),
+        "run": str(report.run_id),
+        "title": report.title,
+        "verdict": report.verdict,
+        "url": url,
+    }
+    announce(report.organisation_id, kind, lambda: {"report": told})
+
+
 def page(report: Report) -> str:
     """The frozen report as one HTML file, with its note, reviewer, dates and prices. Raises ReportError."""
     document = report.document
     cover = Cover(
         title=report.title,
         customer=document.customer or report.organisation.name,
+        logo=document.logo,
         state=report.get_state_display(),
         note=notes.html(report.note) if report.state != Report.State.DRAFT else Markup(),
         frozen=f"{report.created_at:%Y-%m-%d}",

@@ -3,12 +3,13 @@
 from workbench.runs.models import Run, StageRun
 from workers import budget
 from workers.documents.stages import Stage
+from workers.documents.workload import Workload
 
 
-def seconds_left(run: Run, stage: Stage, minutes: float) -> float:
+def seconds_left(run: Run, stage: Stage, workload: Workload) -> float:
     """Seconds for `stage`, by what the run's earlier stages took; waiting in a queue is not counted."""
     done = StageRun.objects.filter(run=run, state=StageRun.State.DONE)
     spent = sum(
         (row.finished_at - row.started_at).total_seconds() for row in done if row.finished_at and row.started_at
     )
-    return budget.granted(stage, minutes, spent)
+    return budget.granted(stage, workload.constraints.minutes, spent, workload.load is not None)

@@ -137,10 +137,14 @@ class Line:
         return _waiting(self.gpu_class).exclude(started_at=None).count()
 
     @cached_property
-    def _at_work(self) -> tuple[int, int]:
-        """Workers of the class, and runs that they hold."""
-        rows = Run.objects.filter(gpu_class=self.gpu_class, state=Run.State.RUNNING, stage__in=GPU_STAGES)
-        return placement.alive_workers(self.gpu_class), rows.count()
+    def workers(self) -> int:
+        """How many living workers serve the class."""
+        return placement.alive_workers(self.gpu_class)
+
+    @cached_property
+    def _running(self) -> int:
+        """Runs that workers of the class hold."""
+        return Run.objects.filter(gpu_class=self.gpu_class, state=Run.State.RUNNING, stage__in=GPU_STAGES).count()
 
     def _turns_of(self, organisation: Any) -> list[Any]:
         """The runs of an organisation that wait for their first stage, first one first."""
@@ -151,10 +155,9 @@ class Line:
 
     def _seconds_until(self, ahead: int) -> float | None:
         """Computed: as long as the last runs of the class took, for those ahead and half of those that run now."""
-        if self.typical_seconds is None or not self._at_work[0]:
+        if self.typical_seconds is None or not self.workers:
             return None
-        workers, running = self._at_work
-        return (ahead + min(running, workers) / 2) * self.typical_seconds / workers
+        return (ahead + min(self._running, self.workers) / 2) * self.typical_seconds / self.workers
 
 
 def _waiting(gpu_class: str) -> QuerySet[Run]:

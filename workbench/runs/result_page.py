@@ -3,19 +3,46 @@
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils.html import escape
+from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import capfirst
 
 from workbench.runs.documents import StageTime
 from workers import budget
-from workers.charts import CHARTS, cells, decisions, latency, plans, provenance, text, timeline
+from workers.charts import (
+    CHARTS,
+    cells,
+    decisions,
+    economics,
+    endpoint,
+    latency,
+    plans,
+    provenance,
+    serving,
+    text,
+    timeline,
+)
 from workers.charts.base import Figure, Table
 from workers.charts.svg import draw
 from workers.documents.model import ModelManifest
 from workers.documents.stages import Results
 from workers.documents.workload import Workload, metric_title
+from workers.economics import study
 
-PLACED = ("objectives", "latency", "chosen", "time", "roofline", "plans", "decisions", "economics")
+PLACED = (
+    *("objectives", "latency", "endpoint", "chosen", "time", "roofline", "plans", "decisions", "load", "load_promise"),
+    "waterfall",
+    "economics",
+)
 """Charts with a section of their own in the template. The other charts follow at the end of the page."""
+
+
+UNDECIDED = {
+    "not_enough_samples": "Undecided: neither met nor missed. With more minutes a run serves more requests.",
+    "too_close": "Undecided: the limit lies where these requests cannot tell on which side the plan is. More minutes "
+    "narrow that down.",
+}
+"""What an undecided verdict means, and what would decide it."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +64,18 @@ class Drawn:
         return draw(self.figure, self.title) if self.figure else ""
 
     @property
+    def body(self) -> SafeString:
+        """The rows of the table; written here, since a loop of the template takes ten times as long."""
+        return mark_safe("".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in self.rows))
+
+    @property
     def data_id(self) -> str:
         return f"figure-{self.key}"
+
+
+def _cell(cell: tuple[str, bool]) -> str:
+    text, numeric = cell
+    return f'<td class="number">{escape(text)}</td>' if numeric else f"<td>{escape(text)}</td>"
 
 
 def drawn(key: str, title: str, note: str, basis: str, where: str, figure: Figure | None, table: Table) -> Drawn:
@@ -110,13 +147,24 @@ def context(
     """Everything `runs/_result.html` reads; `workload` is None when it cannot be read any more."""
     environment = provenance.environment(results, "verify") or provenance.environment(results, "baseline")
     found = charts(results)
+    units = study.of_results(results, workload, model) if workload and model else None
     return {
         "sla": workload,
         "manifest": model,
         "request_words": request_words(workload, model),
         "results": results,
         "verify": results.verify,
+        "undecided": UNDECIDED.get(results.verify.verdict, "") if results.verify else "",
         "price": results.price,
+        "unit_rows": economics.unit_rows(units),
+        "unit_loads": economics.loads(units),
+        "units": units,
+        "energy_words": economics.energy_words(units),
+        "price_caution": economics.caution(results, workload.traffic.batch) if workload else "",
+        "endpoint": endpoint.measured(results),
+        "endpoint_promises": endpoint.promises(results),
+        "endpoint_words": endpoint.words(results),
+        "endpoint_where": endpoint.where(results),
         "charts": found,
         "other_charts": [each for key, each in found.items() if key not in PLACED],
         "more_latencies": more_latencies(results),
@@ -127,6 +175,9 @@ def context(
         "candidates": decisions.tried(results),
         "refused": decisions.refused(results),
         "trials": plans.ranked(results),
+        "peers": plans.peers(results),
         "chosen_plan": plans.chosen(results),
         "why_chosen": plans.why(results),
+        "serving": serving.offer(results, model),
+        "serving_install": serving.INSTALL,
     }

@@ -8,7 +8,8 @@ from ninja import Field, Schema
 
 from workbench.runs import line, services
 from workbench.runs.models import Run, StageRun
-from workers.documents.stages import Results, RunState, StageFailure, Verdict
+from workers.documents.base import Verdict
+from workers.documents.stages import Results, RunState, StageFailure
 
 
 class NewRun(Schema):

@@ -19,6 +19,7 @@ from workbench.runs.documents import StageTime
 from workbench.runs.models import Run, StageRun
 from workers.documents.stages import Results, Stage, StageInput
 from workers.documents.worker_api import StageKey
+from workers.promises import impossible
 
 ENDED = {"done": "ended", "failed": "failed", "cancelled": "was cancelled", "lost": "was lost"}
 
@@ -34,7 +35,8 @@ class RunError(Exception):
 def create_run(workload: Workload, user: Any, gpu_class: str | None = None) -> Run:
     """Start a run of an intake Workload.
 
-    Raises RunError when it cannot be read or does not allow `gpu_class`, and Problem 409 when there are too many runs.
+    Raises RunError when it cannot be read, does not allow `gpu_class` or promises what no chip of its class can keep,
+    and Problem 409 when there are too many runs.
     """
     try:
         document, manifest = workload.sla, workload.model.facts
@@ -48,10 +50,14 @@ def create_run(workload: Workload, user: Any, gpu_class: str | None = None) -> R
         workers.check_fits(document, manifest, gpu_class)
     except workers.TooLarge as error:
         raise RunError(str(error), "model") from error
+    chosen = gpu_class or workers.choose_class(document, manifest)
+    for objective in document.objectives:
+        if reason := impossible(objective, document, manifest, chosen):
+            raise RunError(reason, "gpu_class")
     run = Run(
         organisation=workload.organisation,
         workload=workload,
-        gpu_class=gpu_class or workers.choose_class(document, manifest),
+        gpu_class=chosen,
         gpu_class_fixed=bool(gpu_class),
         created_by=user,
     )
@@ -141,7 +147,7 @@ def stage_input(run: Run, key: StageKey) -> StageInput:
         model=run.workload.model.facts,
         prices=price_book(run.organisation),
         results=results(run),
-        seconds_left=seconds_left(run, stage, workload.constraints.minutes),
+        seconds_left=seconds_left(run, stage, workload),
         taken={each.stage: each.duration_s for each in stage_times(run) if each.stage != stage},
         organisation=str(run.organisation_id),
     )

@@ -27,9 +27,10 @@ from django.utils import timezone
 
 from workbench.intake.models import Workload
 from workbench.runs import dispatch
+from workbench.runs.announcing import run_ended
 from workbench.runs.models import Event, Run, StageRun, StoredArtifact
 from workers.documents.base import Artifact
-from workers.documents.stages import STAGES, Progress, StageFailure
+from workers.documents.stages import OPTIONAL_STAGES, Progress, StageFailure, stages_of
 from workers.documents.worker_api import StageKey
 
 MAX_ATTEMPTS = 3
@@ -66,7 +67,7 @@ def start(run: Run) -> None:
             stage=stage,
             state=StageRun.State.PENDING if position else StageRun.State.QUEUED,
         )
-        for position, stage in enumerate(STAGES)
+        for position, stage in enumerate(stages_of(run.workload.document.get("load") is not None))
     )
     _record(run.id, run, "queued", f"Waiting for a worker of class {run.gpu_class}")
     dispatch.after_commit(run.id)
@@ -159,10 +160,12 @@ def advance(key: StageKey, result: dict[str, Any], artifacts: Iterable[Artifact]
 
 @transaction.atomic
 def fail(key: StageKey, failure: StageFailure) -> bool:
-    """The stage gave up: so does the run."""
+    """The stage gave up: so does the run, unless it can go on without."""
     run = _held(key)
     if run is None:
         return False
+    if key.stage in OPTIONAL_STAGES:
+        return advance(key, {"sentence": failure.sentence})
     _end_stage(run, failure.sentence)
     _finish(run, Run.State.FAILED, failure.sentence, failure)
     return True
@@ -183,6 +186,8 @@ def retry(key: StageKey, reason: str, stale_since: datetime | None = None) -> bo
         _finish(run, Run.State.CANCELLED, "Cancelled on request")
     elif tried >= MAX_ATTEMPTS:
         sentence = f"The {run.stage} stage was tried {tried} times; the last time {reason}."
+        if key.stage in OPTIONAL_STAGES:
+            return advance(key, {"sentence": sentence})
         _end_stage(run, sentence)
         _finish(run, Run.State.LOST, sentence, StageFailure(sentence=sentence))
     else:
@@ -278,3 +283,4 @@ def _finish(run: Run, state: Run.State, message: str, failure: StageFailure | No
         error=failure.model_dump() if failure else None,
     )
     _record(run.id, run, state.value, message)
+    run_ended(run, state, message)

@@ -2,10 +2,11 @@
 
 from django.urls import path
 
-from workbench.runs.views import compare, deletion, runs, workloads
+from workbench.runs.views import compare, deletion, fleet, runs, workloads
 
 urlpatterns = [
     path("workloads/new/", workloads.workload_new, name="workload-new"),
+    path("workloads/new/check/", workloads.workload_check, name="workload-check"),
     path("workloads/<uuid:workload_id>/", workloads.workload_page, name="workload"),
     path("workloads/<uuid:workload_id>/archive/", workloads.archive, name="workload-archive"),
     path("workloads/<uuid:workload_id>/run/", workloads.run_again, name="workload-run"),
@@ -16,6 +17,9 @@ urlpatterns = [
     path("runs/<uuid:run_id>/", runs.run_page, name="run"),
     path("runs/<uuid:run_id>/cancel/", runs.cancel, name="run-cancel"),
     path("runs/<uuid:run_id>/result/", runs.result, name="run-result"),
+    path("runs/<uuid:run_id>/fleet/", fleet.fleet, name="run-fleet"),
+    path("runs/<uuid:run_id>/timeline/before.json", runs.timeline, {"side": "before"}, name="run-timeline-before"),
+    path("runs/<uuid:run_id>/timeline/after.json", runs.timeline, {"side": "after"}, name="run-timeline-after"),
     path("runs/<uuid:run_id>/plan.json", runs.plan, name="run-plan"),
     path("runs/<uuid:run_id>/report.html", runs.report_file, name="run-report"),
     path("runs/<uuid:run_id>/artifacts/<str:sha256>/", runs.artifact, name="run-artifact"),

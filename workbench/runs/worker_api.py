@@ -18,6 +18,7 @@ from workbench.accounts.secrets import keyed_digest
 from workbench.api.problems import Problem, sentence, sentences
 from workbench.intake import blobs
 from workbench.intake.models import StoredFile, Unreadable
+from workbench.intake.services import endpoints
 from workbench.runs import line, services, state
 from workbench.runs import placement as workers
 from workbench.runs.models import Run
@@ -25,8 +26,10 @@ from workers import logs
 from workers.documents.stages import STAGES, Results, StageFailure, StageInput
 from workers.documents.worker_api import (
     CLAIM_HEADER,
+    ENDPOINT_STAGES,
     Answer,
     Claim,
+    EndpointAccess,
     Heartbeat,
     Hello,
     Outcome,
@@ -80,6 +83,17 @@ def progress(request: HttpRequest, body: ProgressReport) -> Answer:
     """Progress of the stage."""
     _check_claim(request, body)
     return _answer(body, state.progress(body, body.lines))
+
+
+@router.post("/endpoint", response=EndpointAccess)
+def endpoint(request: HttpRequest, body: StageKey, response: HttpResponse) -> EndpointAccess:
+    """The key of the run's endpoint, for the worker that holds a stage beside which it is measured."""
+    run = _check_claim(request, body)
+    response["Cache-Control"] = "no-store"
+    if body.stage not in ENDPOINT_STAGES:
+        beside = ", ".join(ENDPOINT_STAGES)
+        return EndpointAccess(refused=f"The endpoint is measured beside {beside}, not {body.stage}.")
+    return endpoints.access(run.workload)
 
 
 @router.post("/result", response={204: None})

@@ -56,7 +56,8 @@ class PacedChannel(HTTPChannel):
     def overdue(self, now: float, grace: float) -> bool:
         """Whether the client is slower than it may be; asked every second."""
         phase = self._present_phase()
-        if phase is not self._phase:
+        used = phase is IDLE and self._moved  # a request and its response may fit between two looks
+        if phase is not self._phase or used:
             self._phase, self._since, self._moved = phase, now, 0
         if phase is WORKING:
             return False

@@ -22,11 +22,16 @@ METRICS: TuningCache = [
     ("cost_per_mtok", "Cost per million tokens or images, USD"),
 ]
 RUNNERS: TuningCache = [("eager", "transformers, eager"), ("compiled", "compiled, static cache")]
+APIS: TuningCache = [
+    ("completions", "/v1/completions"),
+    ("chat", "/v1/chat/completions"),
+    ("embeddings", "/v1/embeddings, for encoders"),
+]
 
 
 @dataclass
 class Input:
-    """One input as the template draws it. `kind`: text, area, number, select, checks or check.
+    """One input as the template draws it. `kind`: text, secret, area, number, select, checks or check.
 
     `about` says more of some choices of checks, by their values, and `headings` under which of them they stand: those
     unfold, since they are many.
@@ -92,6 +97,9 @@ def traffic() -> list[Input]:
         Input("traffic.output_tokens", "Output tokens"),
         Input("traffic.batch", "Batch", hint="Requests served together."),
         Input("traffic.concurrency", "Concurrency", hint="Clients that each wait for their answer."),
+        Input(
+            "load.most_users", "Users under load, at most", hint="Finds how many hold. Left empty, no load is put on."
+        ),
     ]
 
 
@@ -101,7 +109,8 @@ def objective(index: int) -> list[Input]:
         Input(f"{at}.metric", "Metric", "select", choices=METRICS),
         Input(f"{at}.n", "N, for TTF-N"),
         Input(f"{at}.percentile", "Percentile"),
-        Input(f"{at}.limit", "Limit", required=True),
+        Input(f"{at}.limit", "Limit"),
+        Input(f"{at}.at_least_faster", "Or times faster", hint="Than today, in place of a limit."),
     ]
 
 
@@ -145,6 +154,17 @@ def quality() -> list[Input]:
     return [Input("quality_text", "Text", "area", hint=hint)]
 
 
+def endpoint() -> list[Input]:
+    key = "An API key, if it wants one. It is kept encrypted, goes to the worker alone and is shown nowhere."
+    return [
+        Input("endpoint.url", "Address", "text", hint="Such as https://models.example.com/v1."),
+        Input("endpoint.model", "Model's name there", "text"),
+        Input("endpoint.api", "API", "select", choices=APIS),
+        Input("endpoint.hardware", "Its hardware", "text", hint="As you state it, such as 2 A100."),
+        Input("endpoint.key", "Key", "secret", hint=key),
+    ]
+
+
 def present() -> list[Input]:
     return [
         Input("present.metric", "What was measured", "select", choices=METRICS),
@@ -161,10 +181,13 @@ def model(groups: Sequence[tuple[str, TuningCache]]) -> Input:
     return Input("model", "Model", "groups", required=True, choices=list(groups))  # type: ignore[arg-type]
 
 
-FIXED = [*general(), *traffic(), *constraints(), *quality(), *present()]
+FIXED = [*general(), *traffic(), *constraints(), *quality(), *endpoint(), *present()]
 LISTS = {each.name for each in FIXED if each.kind == "checks"}
 FLAGS = {each.name for each in FIXED if each.kind == "check"}
 NUMBERS = {each.name for each in FIXED if each.kind == "number"}
 TEXTS = {each.name for each in FIXED} - LISTS - FLAGS | {"model"}
-PRESENT_FACTS = {each.name for each in present() if each.kind != "select"}
-"""The present deployment counts as stated as soon as one of these inputs is filled in."""
+FACTS = {
+    "present.": {each.name for each in present() if each.kind != "select"},
+    "endpoint.": {each.name for each in endpoint() if each.kind != "select"},
+}
+"""The present deployment and the endpoint count as stated as soon as one of these inputs is filled in."""

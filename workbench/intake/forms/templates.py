@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from workers.documents.model import Kind
-from workers.documents.workload import Objective, Sla, Traffic
+from workers.documents.traffic import Traffic
+from workers.documents.workload import LoadSearch, Objective, Sla
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ TEMPLATES: dict[str, Template] = {
         "Chat",
         Sla(
             traffic=Traffic(prompt_tokens=1024, output_tokens=256, concurrency=4),
+            load=LoadSearch(most_users=128),
             objectives=[
                 Objective(metric="ttft", percentile=95, limit=500),
                 Objective(metric="tpot", percentile=95, limit=30),
@@ -36,6 +38,7 @@ TEMPLATES: dict[str, Template] = {
         "Batch",
         Sla(
             traffic=Traffic(prompt_tokens=512, output_tokens=128, batch=16),
+            load=LoadSearch(most_users=256),
             objectives=[Objective(metric="throughput", percentile=50, limit=1000)],
         ),
     ),

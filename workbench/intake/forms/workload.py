@@ -13,16 +13,20 @@ from django.http import QueryDict
 
 from workbench.intake.forms import inputs as form_inputs
 from workbench.intake.forms import templates
-from workbench.intake.forms.inputs import FLAGS, LISTS, NUMBERS, PRESENT_FACTS, TEXTS, Input, TuningCache
+from workbench.intake.forms.inputs import FACTS, FLAGS, LISTS, NUMBERS, TEXTS, Input, TuningCache
 from workers.documents.model import Kind
 
 Values = dict[str, Any]
 MAX_ROWS = 16
-_ROW = re.compile(r"objectives\[(\d{1,3})\]\.(metric|n|percentile|limit)$")
+_ROW = re.compile(r"objectives\[(\d{1,3})\]\.(metric|n|percentile|limit|at_least_faster)$")
 
 
 class WorkloadForm:
-    """Values by path (text, lists of strings, flags), the reasons beside them, and the text of an SLA file."""
+    """Values by path (text, lists of strings, flags), the reasons beside them, and the text of an SLA file.
+
+    `copied`: the id of the workload that the form began with, whose endpoint's key may be used for the same address.
+    `key_carried`: the key that was typed before, sealed for who typed it, so that it need not be shown or typed again.
+    """
 
     def __init__(self, values: Values, models: Sequence[tuple[str, TuningCache]]) -> None:
         self.values, self.models = values, models
@@ -30,6 +34,7 @@ class WorkloadForm:
         self.sla_name, self.sla_text = "SLA", ""
         self.sla_reasons: list[str] = []
         self.focus = ""
+        self.copied, self.key_carried = "", ""
 
     @classmethod
     def empty(
@@ -43,7 +48,9 @@ class WorkloadForm:
         """The form as it was sent."""
         values: Values = {name: data.getlist(name) for name in LISTS} | {name: name in data for name in FLAGS}
         values |= {name: _text(data[name]) for name in data if name in TEXTS or _ROW.match(name)}
-        return cls(_renumbered(values), models)
+        form = cls(_renumbered(values), models)
+        form.copied, form.key_carried = data.get("from", ""), data.get("key_carried", "")
+        return form
 
     @property
     def rows(self) -> int:
@@ -54,7 +61,8 @@ class WorkloadForm:
         """One more row at the end, up to MAX_ROWS."""
         at = f"objectives[{self.rows}]"
         if self.rows < MAX_ROWS:
-            self.values |= {f"{at}.metric": "tpot", f"{at}.percentile": "50", f"{at}.n": "", f"{at}.limit": ""}
+            empty = {f"{at}.{name}": "" for name in ("n", "limit", "at_least_faster")}
+            self.values |= empty | {f"{at}.metric": "tpot", f"{at}.percentile": "50"}
             self.focus = f"{at}.metric"
 
     def remove_objective(self, index: int) -> None:
@@ -72,17 +80,18 @@ class WorkloadForm:
         return [(name, each.title) for name, each in templates.TEMPLATES.items()]
 
     def use_template(self, name: str) -> None:
-        """Takes traffic and objectives of a template; everything else stays as it is."""
-        sla = templates.TEMPLATES[name].sla.model_dump(mode="json", include={"traffic", "objectives"})
-        kept = {path: value for path, value in self.values.items() if not path.startswith(("objectives[", "traffic."))}
+        """Takes traffic, load and objectives of a template; everything else stays as it is."""
+        sla = templates.TEMPLATES[name].sla.model_dump(mode="json", include={"traffic", "objectives", "load"})
+        own = ("objectives[", "traffic.", "load.")
+        kept = {path: value for path, value in self.values.items() if not path.startswith(own)}
         self.values = kept | flatten(sla)
 
     def document(self) -> dict[str, Any]:
         """The document that the form describes, unchecked; what is empty is left out."""
         document: dict[str, Any] = {"objectives": [{} for _ in range(self.rows)]}
-        stated = any(self.values.get(name) for name in PRESENT_FACTS)
+        empty = tuple(part for part, facts in FACTS.items() if not any(self.values.get(name) for name in facts))
         for name, value in self.values.items():
-            if value != "" and (stated or not name.startswith("present.")):
+            if value != "" and not name.startswith(empty):
                 _put(document, name, _typed(name, value))
         return document
 
@@ -91,7 +100,7 @@ class WorkloadForm:
         yield self.model
         for row in self.objectives:
             yield from row
-        for section in (self.traffic, self.general, self.constraints, self.quality, self.present):
+        for section in (self.traffic, self.general, self.constraints, self.quality, self.endpoint, self.present):
             yield from section
 
     @property
@@ -123,6 +132,15 @@ class WorkloadForm:
     @property
     def quality(self) -> list[Input]:
         return [self._bound(each) for each in form_inputs.quality()]
+
+    @property
+    def endpoint(self) -> list[Input]:
+        return [self._bound(each) for each in form_inputs.endpoint()]
+
+    @property
+    def names_endpoint(self) -> bool:
+        """Whether something is said of an endpoint, be it wrong."""
+        return any(each.errors or (each.value and each.kind != "select") for each in self.endpoint)
 
     @property
     def present(self) -> list[Input]:

@@ -13,10 +13,11 @@ from kernels.model_files.config import value
 from kernels.ops import BYTES
 from workbench.api.problems import invalid
 from workbench.intake.models import Model, Workload
-from workbench.intake.services import quota
+from workbench.intake.services import endpoints, quota
 from workbench.intake.services.catalogue import model_for
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Workload as WorkloadDocument
+from workers.promises import impossible
 
 GIB = 2**30
 EXACT = ("bf16", "fp16", "fp32")
@@ -25,8 +26,11 @@ TOKENIZER = "tokenizer.json"
 TOKEN_METRICS = ("ttft", "ttf_n", "tpot", "itl")
 
 
-def create_workload(organisation: Any, user: Any, document: WorkloadDocument) -> Workload:
-    """The row of a valid workload. Raises Problem 422 that names the fields, or 409; nothing is kept then."""
+def create_workload(organisation: Any, user: Any, document: WorkloadDocument, like: Workload | None = None) -> Workload:
+    """The row of a valid workload; `like` is the one that it was copied from.
+
+    Raises Problem 422 that names the fields, or 409; nothing is kept then.
+    """
     rows = Workload.objects.filter(organisation=organisation)
     quota.check_count(rows, settings.ORGANISATION_WORKLOADS, "workloads", "delete one that is not needed any more")
     model = check_workload(organisation, user, document)
@@ -37,6 +41,7 @@ def create_workload(organisation: Any, user: Any, document: WorkloadDocument) ->
         organisation=organisation,
         name=name[:120],
         document=document.model_dump(mode="json"),
+        endpoint_key=endpoints.sealed(document.endpoint, like),
         model=model,
         created_by=user,
     )
@@ -50,17 +55,23 @@ def check_workload(organisation: Any, user: Any, document: WorkloadDocument) -> 
     facts, unreadable = model.reading
     if facts is None:
         raise invalid([{"field": "model", "reason": unreadable}])
-    reasons = [
+    if found := reasons(facts, document):
+        raise invalid(found)
+    return model
+
+
+def reasons(facts: ModelManifest, document: WorkloadDocument) -> list[dict[str, str]]:
+    """Why the workload cannot be measured with this model, each with its field; empty when it can."""
+    return [
         *_excluded_reasons(document),
         *_kind_reasons(facts, document),
         *_unit_reasons(facts, document),
         *_length_reasons(facts, document),
         *_fit_reasons(facts, document),
+        *_impossible_reasons(facts, document),
         *_quality_text_reasons(facts, document),
+        *(endpoints.reasons(document.endpoint, facts) if document.endpoint else ()),
     ]
-    if reasons:
-        raise invalid(reasons)
-    return model
 
 
 def _text_reasons(document: WorkloadDocument) -> Iterator[dict[str, str]]:
@@ -108,6 +119,15 @@ def _length_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[di
     sum_of = f"{prompt:,} prompt and {output:,} output tokens" if output else f"{prompt:,} tokens"
     reason = f"{sum_of} are more than the {positions:,} positions that {facts.name} has"
     return [{"field": "traffic.prompt_tokens", "reason": reason}]
+
+
+def _impossible_reasons(facts: ModelManifest, document: WorkloadDocument) -> Iterator[dict[str, str]]:
+    """Promises that no allowed class can keep; of a CPU nothing is known."""
+    for index, objective in enumerate(document.objectives):
+        allowed = sorted(document.constraints.gpu_classes, key=lambda name: GPUS[name].memory_tbps)
+        found = [impossible(objective, document, facts, each) for each in allowed]
+        if all(found):
+            yield {"field": f"objectives[{index}].limit", "reason": found[-1]}
 
 
 def _quality_text_reasons(facts: ModelManifest, document: WorkloadDocument) -> Iterator[dict[str, str]]:

@@ -1,9 +1,12 @@
 """Numbers on pages, printed as in the charts and the report."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from django import template
+from django.utils.html import escape, format_html
+from django.utils.safestring import SafeString
 
 from workers.charts import text
 from workers.documents.measurement import Distribution
@@ -32,8 +35,23 @@ for write in (
     text.of_floor,
     text.scaled,
     text.times,
+    text.promised,
 ):
     register.filter(write.__name__, _figure(write))
+
+
+UNITS = "ms|µs|ns|s|min|h|%|x|K|M|G|GiB|MiB|KiB|MHz|W|nats|USD|TB/s|GB/s|TFLOP/s|tokens/s|images/s|requests/s"
+_QUANTITY = re.compile(rf"\$?\d[\d,.]*(?: (?:to|of) \d[\d,.]*)? ?(?:{UNITS})(?![\w/])|\d[\d,.]* to \d[\d,.]*\d")
+
+
+@register.filter
+def unbroken(sentence: str) -> SafeString:
+    """A sentence whose numbers stay on one line with their units."""
+    parts, at = [], 0
+    for found in _QUANTITY.finditer(sentence):
+        parts += [escape(sentence[at : found.start()]), format_html('<span class="nowrap">{}</span>', found[0])]
+        at = found.end()
+    return SafeString("".join([*parts, escape(sentence[at:])]))
 
 
 @register.filter

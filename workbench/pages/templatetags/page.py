@@ -77,6 +77,21 @@ def basis(kind: str, detail: str = "") -> SafeString:
     )
 
 
+TERMS = {
+    "ttf_n": "ttf-n",
+    "batch_latency": "batch-latency",
+    "cost_per_mtok": "m-tokens",
+}
+"""Anchors of metrics in docs/method.md that are not the metric's own name."""
+
+
+@register.simple_tag
+def term(label: str, anchor: str) -> SafeString:
+    """A label that leads to the line of docs/method.md which says what it means; `anchor` may be a metric."""
+    address = f"{reverse('method')}#{TERMS.get(anchor, anchor)}"
+    return format_html('<a class="term" href="{}">{}</a>', address, label)
+
+
 @register.simple_tag
 def variant(name: str | None, label: str = "") -> SafeString:
     """A variant by its label or its name, linked to the page that says what it is; plain when this version has none."""

@@ -32,7 +32,7 @@ def compare(request: HttpRequest) -> HttpResponse:
             section.note,
             "modelled" if section.key == "cost" else "measured",
             "",
-            comparison.figure(sides) if section.key == "latency" else None,
+            section.figure,
             section.table,
         )
         for section in (comparison.sections(sides) if enough else [])

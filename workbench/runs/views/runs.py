@@ -1,5 +1,6 @@
 """Pages of one run: live while it works, its result, and the files it leaves."""
 
+import functools
 import json
 import zlib
 from typing import Any, NamedTuple
@@ -20,10 +21,14 @@ from workbench.intake.blobs import path_of
 from workbench.runs import line, result_page, services
 from workbench.runs.models import Run, StageRun, StoredArtifact
 from workers.charts import decisions
-from workers.documents.stages import STAGES
+from workers.documents.base import Artifact
+from workers.documents.stages import STAGES, Results
+from workers.documents.timeline import LaneSummary, RequestTimeline
 
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; sandbox"
 SHOWN_EVENTS = 200
+TIMELINES = {"before": ("profile", "timeline.json.gz"), "after": ("verify", "plan-timeline.json.gz")}
+"""The stage that keeps the timeline of a traced request, and the file's name."""
 
 
 def get_run(request: HttpRequest, run_id: UUID) -> Run:
@@ -39,10 +44,14 @@ def _seconds(stage: StageRun) -> float | None:
 
 
 def _live_context(run: Run) -> dict[str, Any]:
-    stages = list(run.stages.all())
-    known, _ = services.reading_of((each.stage, each.result) for each in stages if each.state == StageRun.State.DONE)
-    tried = len(decisions.tried(known))
+    """`known`, `tried` and `refused` are functions, which the template calls only for parts that it has not kept."""
+    stages = list(run.stages.defer("result"))
     begun, ended = run.started_at or run.created_at, run.finished_at or timezone.now()
+
+    @functools.cache
+    def known() -> Results:
+        return services.reading(run)[0]
+
     return {
         "run": run,
         "stages": [(stage, _seconds(stage)) for stage in stages],
@@ -52,8 +61,8 @@ def _live_context(run: Run) -> dict[str, Any]:
         "waiting": services.waiting_for(run),
         "place": line.place_of(run),
         "known": known,
-        "tried": tried,
-        "refused": len(decisions.candidates(known)) - tried,
+        "tried": lambda: len(decisions.tried(known())),
+        "refused": lambda: len(decisions.candidates(known())) - len(decisions.tried(known())),
         "partial": next((stage for stage in stages if stage.partial), None),
     }
 
@@ -122,10 +131,47 @@ def _body(run: Run) -> Body:
     document, unreadable = run.workload.reading
     manifest, unreadable_model = run.workload.model.reading
     context = result_page.context(document, manifest, known, services.stage_times(run))
-    context |= {"run": run, "no_verdict": services.lacks(run, "verdict")}
+    context |= {"run": run, "no_verdict": services.lacks(run, "verdict"), "timelines": _timelines(known)}
     html = render_to_string("runs/_result.html", context)
     stages: list[str] = [stage for stage in STAGES if getattr(known, stage) is not None]
     return Body(html, stages, unreadable or unreadable_model or unreadable_result)
+
+
+class _Timeline(NamedTuple):
+    """The timeline of a traced request, before or after, and the trace that it was made of."""
+
+    side: str
+    title: str
+    shown: RequestTimeline
+    trace: Artifact | None
+
+    @property
+    def lanes(self) -> list[tuple[LaneSummary, float | None]]:
+        """Each lane, and the share of the timeline in which it is busy."""
+        whole = self.shown.duration_ms
+        return [(lane, lane.busy_ms / whole if whole else None) for lane in self.shown.lanes]
+
+
+def _timelines(known: Results) -> list[_Timeline]:
+    before, left = known.profile, known.verify.profile if known.verify else None
+    found = []
+    if before and before.timeline:
+        found.append(_Timeline("before", "Before", before.timeline, before.trace))
+    if left and left.timeline:
+        found.append(_Timeline("after", "After, the verified plan", left.timeline, left.trace))
+    return found
+
+
+@require_safe
+def timeline(request: HttpRequest, run_id: UUID, side: str) -> FileResponse:
+    """The lanes of a traced request as `workers/traces/timeline.py` writes them; `side` is before or after."""
+    stage, name = TIMELINES[side]
+    row = get_run(request, run_id).artifacts.filter(stage=stage, name=name).first()
+    if row is None or not path_of(row.sha256).exists():
+        raise Http404("The run kept no such timeline.")
+    response = FileResponse(path_of(row.sha256).open("rb"), content_type="application/json")
+    response["Content-Encoding"] = "gzip"
+    return response
 
 
 @require_safe

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pydantic
+from django.conf import settings
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.db import transaction
@@ -20,8 +21,9 @@ from workbench.intake import sla
 from workbench.intake.forms.inputs import TuningCache
 from workbench.intake.forms.workload import WorkloadForm
 from workbench.intake.models import Model, Workload
-from workbench.intake.services import catalogue
+from workbench.intake.services import catalogue, endpoints
 from workbench.intake.services.workloads import create_workload
+from workbench.runs import live_checks
 from workbench.runs.models import Run
 from workbench.runs.result_page import request_words
 from workbench.runs.services import RunError, create_run
@@ -79,6 +81,8 @@ def workload_new(request: Any) -> HttpResponse:
         return _show(request, _started(request, models))
     form = WorkloadForm.posted(request.POST, models)
     form.sla_name, form.sla_text = _sla_given(request)
+    typed = form.values.get("endpoint.key") or endpoints.carried(request.user, form.key_carried)
+    form.values["endpoint.key"], form.key_carried = typed, endpoints.carry(request.user, typed)
     if text := request.FILES.get("quality_text_file"):
         form.values["quality_text"] = text.read(4 * (MOST_CHARACTERS + 1)).decode("utf-8", "replace").strip()
     action, _, index = request.POST.get("do", "start").partition(" ")
@@ -89,7 +93,7 @@ def workload_new(request: Any) -> HttpResponse:
     elif action == "template" and index in dict(form.templates):
         form.use_template(index)
     elif action == "read":
-        _read_sla(form)
+        _read_sla(request, form)
     else:
         run = _start(request, form)
         return redirect("run", run.id) if run else _show(request, form, status=422)
@@ -112,6 +116,7 @@ def _started(request: HttpRequest, models: list[tuple[str, TuningCache]]) -> Wor
     with contextlib.suppress(ValueError):
         copied = _workload(request, UUID(request.GET.get("from", "")))
         form.fill(copied.document | {"model": _choice(copied.model)})
+        form.copied = str(copied.id)
     return form
 
 
@@ -129,7 +134,22 @@ def _choice(model: Model) -> str:
 
 
 def _show(request: HttpRequest, form: WorkloadForm, status: int = 200) -> HttpResponse:
-    return render(request, "runs/workload_new.html", {"form": form}, status=status)
+    checks = live_checks.check(form, Model.objects.for_user(request.user))
+    none = not (settings.ENDPOINT_ALLOWED_HOSTS or settings.ENDPOINT_PRIVATE_HOSTS)
+    context = {"form": form, "checks": checks, "no_endpoints": none}
+    return render(request, "runs/workload_new.html", context, status=status)
+
+
+@require_POST
+@submitter_required
+def workload_check(request: Any) -> HttpResponse:
+    """The checks of the form as it is filled in; 204 when they are those that the page shows. Nothing is stored."""
+    form = WorkloadForm.posted(request.POST, model_choices(request))
+    form.sla_name, form.sla_text = _sla_given(request)
+    checks = live_checks.check(form, Model.objects.for_user(request.user))
+    if checks.digest == request.POST.get("seen"):
+        return HttpResponse(status=204)
+    return render(request, "runs/_checks.html", {"checks": checks})
 
 
 def _sla_given(request: HttpRequest) -> tuple[str, str]:
@@ -140,7 +160,7 @@ def _sla_given(request: HttpRequest) -> tuple[str, str]:
     return str(file.name), file.read(sla.MAX_CHARS + 1).decode("utf-8", "replace").strip()
 
 
-def _read_sla(form: WorkloadForm) -> None:
+def _read_sla(request: HttpRequest, form: WorkloadForm) -> None:
     """Fills the form from the SLA's text, or says why not."""
     try:
         document = _checked(
@@ -151,6 +171,9 @@ def _read_sla(form: WorkloadForm) -> None:
         return
     chosen = {} if document.model == "-" else {"model": document.model}
     form.fill(document.model_dump(mode="json", exclude={"model"}) | chosen)
+    if document.endpoint:
+        form.values["endpoint.key"] = document.endpoint.key.get_secret_value()
+        form.key_carried = endpoints.carry(request.user, form.values["endpoint.key"])
     form.sla_text = ""
 
 
@@ -158,7 +181,7 @@ def _start(request: Any, form: WorkloadForm) -> Run | None:
     """Makes workload and run; None, with the reasons in the form, when something is wrong."""
     try:
         with transaction.atomic():
-            workload = create_workload(request.organisation, request.user, _document(form))
+            workload = create_workload(request.organisation, request.user, _document(form), _copied(request, form))
             return create_run(workload, request.user)
     except Problem as problem:
         if form.sla_text:
@@ -167,6 +190,13 @@ def _start(request: Any, form: WorkloadForm) -> Run | None:
             form.reasons = problem.errors
     except RunError as error:
         form.reasons = [{"field": error.field, "reason": str(error)}]
+    return None
+
+
+def _copied(request: HttpRequest, form: WorkloadForm) -> Workload | None:
+    """The workload that the form began with, where the member may see it."""
+    with contextlib.suppress(ValueError):
+        return Workload.objects.for_user(request.user).filter(pk=UUID(form.copied)).first()
     return None
 
 

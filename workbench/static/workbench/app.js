@@ -1,5 +1,9 @@
 "use strict";
 
+// On a phone the navigation scrolls sideways: the page that is open comes into its sight.
+const opened = document.querySelector(".nav [aria-current]");
+if (opened) opened.parentElement.scrollLeft = opened.offsetLeft - opened.parentElement.offsetLeft - 40;
+
 // Forms that destroy or stop something ask first: <form data-confirm="Cancel this run?">.
 document.addEventListener("submit", (event) => {
   const question = event.target.dataset.confirm;

@@ -10,7 +10,7 @@ from workbench.accounts.permissions import submitter_required
 from workbench.intake.api import router as intake_router
 from workbench.intake.models import Model, Workload
 from workbench.runs import deletion
-from workbench.runs.api import router as runs_router
+from workbench.runs.api.runs import router as runs_router
 from workbench.runs.models import Run, StoredArtifact
 from workers.documents.stages import Stage
 
@@ -69,7 +69,7 @@ def delete_run(request: Any, run_id: UUID, with_dependents: bool = False) -> Sta
 
 @runs_router.delete("/runs/{uuid:run_id}/artifacts/{stage}/{name}", response={204: None}, summary="Delete a file")
 @submitter_required
-def delete_file(request: Any, run_id: UUID, stage: Stage, name: str) -> Status[None]:
+def delete_artifact(request: Any, run_id: UUID, stage: Stage, name: str) -> Status[None]:
     """A file that a stage kept. The run's results stay."""
     rows = StoredArtifact.objects.for_user(request.user).select_related("run")
     deletion.delete_file(get_object_or_404(rows, run_id=run_id, stage=stage, name=name))

@@ -19,7 +19,7 @@ from workbench.reports import sharing
 from workbench.reports.forms import OpenForm, ReviewForm, ShareForm
 from workbench.reports.models import Share
 from workbench.reports.services import ReportError
-from workbench.reports.views import file_response, get_report, show
+from workbench.reports.views.reports import file_response, get_report, show
 
 
 @require_POST

@@ -14,6 +14,7 @@ from workbench.api.pagination import Page, PageQuery, page
 from workbench.api.problems import Problem
 from workbench.intake import blobs
 from workbench.intake.models import Unreadable, Workload
+from workbench.openapi import answers_file
 from workbench.runs import services
 from workbench.runs.models import Run, StageRun
 from workbench.runs.schemas import Events, NewRun, ResultDocument, RunDetail, RunSummary, StageDocument
@@ -29,7 +30,7 @@ def _run(request: Any, run_id: uuid.UUID) -> Run:
 
 @router.post("/runs", response={201: RunDetail}, summary="Start a run")
 @submitter_required
-def create(request: Any, body: NewRun) -> Any:
+def start_run(request: Any, body: NewRun) -> Any:
     """Start the pipeline on a workload."""
     workload = get_object_or_404(Workload.objects.for_user(request.user).select_related("model"), id=body.workload)
     try:
@@ -40,7 +41,7 @@ def create(request: Any, body: NewRun) -> Any:
 
 
 @router.get("/runs", response=Page[RunSummary], summary="List runs, newest first")
-def index(
+def list_runs(
     request: Any,
     query: Query[PageQuery],
     state: RunState | None = None,
@@ -59,14 +60,14 @@ def index(
 
 
 @router.get("/runs/{uuid:run_id}", response=RunDetail, summary="Read a run")
-def read(request: Any, run_id: uuid.UUID) -> Run:
+def read_run(request: Any, run_id: uuid.UUID) -> Run:
     """A run and its stages."""
     return _run(request, run_id)
 
 
 @router.post("/runs/{uuid:run_id}/cancel", response=RunDetail, summary="Cancel a run")
 @submitter_required
-def cancel(request: Any, run_id: uuid.UUID) -> Run:
+def cancel_run(request: Any, run_id: uuid.UUID) -> Run:
     """A queued run is cancelled at once; a running stage is stopped within seconds."""
     try:
         return services.cancel_run(_run(request, run_id), request.user)
@@ -75,14 +76,16 @@ def cancel(request: Any, run_id: uuid.UUID) -> Run:
 
 
 @router.get("/runs/{uuid:run_id}/events", response=Events, summary="Follow a run")
-def events(request: Any, run_id: uuid.UUID, after: int = 0, limit: int = Query(200, ge=1, le=1000)) -> dict[str, Any]:
+def list_events(
+    request: Any, run_id: uuid.UUID, after: int = 0, limit: int = Query(200, ge=1, le=1000)
+) -> dict[str, Any]:
     """The run's log from the event `after` on."""
     items = list(_run(request, run_id).events.filter(id__gt=after)[:limit])
     return {"items": items, "last": items[-1].id if items else after}
 
 
 @router.get("/runs/{uuid:run_id}/stages/{stage}", response=StageDocument, summary="Read a stage's result")
-def stage(request: Any, run_id: uuid.UUID, stage: Stage) -> StageRun:
+def read_stage(request: Any, run_id: uuid.UUID, stage: Stage) -> StageRun:
     """A stage's result, and while it runs what is already known."""
     return get_object_or_404(StageRun, run=_run(request, run_id), stage=stage)
 
@@ -96,14 +99,14 @@ def _results(run: Run) -> Results:
 
 
 @router.get("/runs/{uuid:run_id}/result", response=ResultDocument, summary="Read the results")
-def result(request: Any, run_id: uuid.UUID) -> dict[str, Any]:
+def read_results(request: Any, run_id: uuid.UUID) -> dict[str, Any]:
     """The results of the stages that are done, and the verdict once there is one."""
     run = _run(request, run_id)
     return {"run": run.id, "state": run.state, "verdict": run.verdict or None, "results": _results(run)}
 
 
 @router.get("/runs/{uuid:run_id}/plan", response=dict[str, Any], summary="Take the plan")
-def plan(request: Any, run_id: uuid.UUID) -> dict[str, Any]:
+def read_plan(request: Any, run_id: uuid.UUID) -> dict[str, Any]:
     """plan.json, as `python -m kernels run --plan` takes it."""
     run = _run(request, run_id)
     found = _results(run)
@@ -112,16 +115,25 @@ def plan(request: Any, run_id: uuid.UUID) -> dict[str, Any]:
     return found.verify.plan
 
 
-@router.get("/runs/{uuid:run_id}/artifacts/{stage}/{name}", summary="Take a file that a stage kept")
-def artifact(request: Any, run_id: uuid.UUID, stage: Stage, name: str) -> FileResponse:
+@router.get(
+    "/runs/{uuid:run_id}/artifacts/{stage}/{name}",
+    summary="Take a file that a stage kept",
+    openapi_extra=answers_file("application/octet-stream"),
+)
+def read_artifact(request: Any, run_id: uuid.UUID, stage: Stage, name: str) -> FileResponse:
     """The content of an artifact, such as the profile's trace."""
     found = get_object_or_404(_run(request, run_id).artifacts, stage=stage, name=name)
     file = blobs.path_of(found.sha256).open("rb")
     return FileResponse(file, as_attachment=True, filename=found.name, content_type="application/octet-stream")
 
 
-@router.get("/runs/{uuid:run_id}/report", tags=["reports"], summary="Take the report")
-def run_report(request: Any, run_id: uuid.UUID) -> FileResponse:
+@router.get(
+    "/runs/{uuid:run_id}/report",
+    tags=["reports"],
+    summary="Take the report",
+    openapi_extra=answers_file("text/html"),
+)
+def read_run_report(request: Any, run_id: uuid.UUID) -> FileResponse:
     """The self-contained HTML report that the run wrote."""
     run = _run(request, run_id)
     response = report_response(run, download=True)

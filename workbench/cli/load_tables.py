@@ -1,0 +1,103 @@
+"""A load test as tables for a terminal."""
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from workbench.cli.tables import figure, verdict
+from workers.charts.text import promised
+from workers.documents.load import LimitResult, LoadResult, UnderLoadResult
+from workers.documents.measurement import Interval
+from workers.documents.workload import metric_title
+
+
+def load_result(result: LoadResult, console: Console) -> None:
+    """Percentiles with their intervals, rates, the generator's lag, failures, notes, and the verdict last."""
+    console.print(Text(f"{result.model} at {result.url} ({result.api}), measured over {result.seconds:.1f} s"))
+    shown = ("p50", "p95", "p99")
+    table = Table("", *shown, "unit", "samples", box=None, pad_edge=False)
+    for each in result.metrics:
+        title = metric_title(each.metric, each.n)
+        cells = [_interval(each.percentiles.get(p)) for p in shown]
+        table.add_row(title[:1].upper() + title[1:], *cells, each.unit, f"{each.samples:,}")
+    console.print(table)
+    for line in _rates(result):
+        console.print(Text(line))
+    for failure in result.failures:
+        console.print(Text(f"{failure.count:,} failed, {failure.kind}: {failure.sentence}", "red"))
+    for note in result.notes:
+        console.print(Text(note, "yellow"))
+    outcomes = Table("promise", "limit", "measured", "requests", "beyond", "verdict", box=None, pad_edge=False)
+    for one in result.outcomes:
+        objective, value = one.objective, figure(one.value, one.objective.unit)
+        counts = (f"{one.requests:,}", f"{one.over:,}")
+        outcomes.add_row(objective.label, promised(objective), value, *counts, verdict(one.verdict))
+    console.print(outcomes)
+    overall = Text("void", "bold red") if result.verdict is None else verdict(result.verdict)
+    console.print(Text("Verdict at 99 % confidence: ").append_text(overall))
+
+
+def limit_row(users: int, load: LoadResult, console: Console) -> None:
+    """One load of a search, as soon as it is measured."""
+    medians = {each.metric: figure(each.percentiles["p50"].value, each.unit) for each in load.metrics}
+    times = ", ".join(
+        f"{metric_title(each)} {medians[each]}" for each in ("ttft", "tpot", "batch_latency") if each in medians
+    )
+    good = "" if load.goodput is None else f", goodput {load.goodput:,.1f}/s"
+    rates = f"{load.requests_per_second:,.1f} requests/s, {load.tokens_per_second:,.0f} tokens/s{good}"
+    found = Text("void", "bold red") if load.verdict is None else verdict(load.verdict)
+    console.print(Text(f"{users:>5} at once: {rates}; medians {times}: ").append_text(found), soft_wrap=True)
+
+
+def limit_found(result: LimitResult, console: Console) -> None:
+    """The most users that were met, and what is sure of it."""
+    if result.users:
+        said = f"Every objective holds with {result.users:,} at once, at {result.confidence:.0%} for the whole search"
+    else:
+        said = "Not even one user at a time is shown to be served within the objectives"
+    loads = f"{len(result.loads)} loads were" if len(result.loads) != 1 else "one load was"
+    console.print(Text(f"{said}; {loads} judged, at {result.confidence_each:.3%} each.", "bold"))
+
+
+def under_load(found: UnderLoadResult, console: Console) -> None:
+    """Both sides over the users at once, and the load that holds on each."""
+    sides = [(name, side) for name, side in (("before", found.before), ("after", found.after)) if side]
+    table = Table(pad_edge=False)
+    for heading in (
+        "under load",
+        "users at once",
+        "tokens/s",
+        "requests/s",
+        *(each.label for each in found.objectives),
+    ):
+        table.add_column(heading, justify="left" if heading == "under load" else "right")
+    table.add_column("objectives")
+    for name, side in sides:
+        for load in side.limit.loads:
+            values = [figure(each.value, each.objective.unit) for each in load.outcomes]
+            rates = (figure(load.tokens_per_second), figure(load.requests_per_second))
+            word = Text("void", "bold red") if load.verdict is None else verdict(load.verdict)
+            table.add_row(name, f"{load.users:,}", *rates, *values, word)
+    if sides:
+        console.print(table)
+    for sentence in (found.sentence, *(f"{name.capitalize()}: {side.server.sentence}" for name, side in sides)):
+        console.print(Text(sentence))
+    for note in found.notes:
+        console.print(Text(note, "yellow"))
+
+
+def _interval(value: Interval | None) -> str:
+    return "–" if value is None else f"{figure(value.value)} [{figure(value.low)}, {figure(value.high)}]"
+
+
+def _rates(result: LoadResult) -> list[str]:
+    tokens, lag = result.tokens, result.lag
+    rates = f"{result.requests_per_second:,.1f} requests/s, {result.tokens_per_second:,.0f} tokens/s"
+    good = "" if result.goodput is None else f", goodput {result.goodput:,.1f} requests/s"
+    ended = f"{result.requests:,} requests counted, {result.completed:,} completed, {result.cancelled:,} cancelled"
+    prompt = "not counted" if tokens.prompt is None else f"{tokens.prompt:,}"
+    return [
+        f"{rates}{good}, {result.in_flight:,.1f} at once on average",
+        f"{ended}; prompt tokens {prompt}, output tokens {tokens.output:,}",
+        f"Generator's lag: p50 {lag.send_p50:.2f} ms, p99 {lag.send_p99:.2f} ms; its loop p99 {lag.loop_p99:.2f} ms",
+    ]

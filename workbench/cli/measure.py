@@ -1,0 +1,148 @@
+"""`workbench measure`: a load test of a server with a verdict, for a build. It needs neither a workbench nor a GPU."""
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import pydantic
+import typer
+from rich.text import Text
+
+from kernels.load.connection import Address, BadAddress
+from kernels.load.generator import Limits, Sent
+from workbench.api.sentences import Problem, sentence, sentences
+from workbench.cli.consoles import err, out
+from workbench.cli.errors import CliError, Exit
+from workbench.cli.follow import VERDICTS
+from workbench.cli.load_tables import limit_found, limit_row, load_result
+from workbench.cli.sla import KEY, read_document, read_sla
+from workers.documents.load import LoadResult
+from workers.documents.traffic import MOST_USERS, Traffic
+from workers.documents.workload import Sla
+from workers.traffic.measuring import LoadTest, NotMeasurable
+from workers.traffic.measuring import find_limit as search_limit
+from workers.traffic.measuring import measure as put_load
+from workers.traffic.prompts import APIS, Api
+from workers.traffic.recording import BrokenRecording
+from workers.traffic.sending import Target
+from workers.traffic.summary import records
+
+WARM_UP = 0.1
+"""Share of the time that does not count, at the beginning."""
+
+
+def measure(
+    url: Annotated[str, typer.Option(help="address of an OpenAI-compatible server, such as http://127.0.0.1:8001/v1")],
+    model: Annotated[str, typer.Option(help="the model's name there")],
+    sla: Annotated[Path, typer.Option(help="the SLA, YAML or JSON; its traffic is sent unless --traffic is given")],
+    traffic: Annotated[Path | None, typer.Option(help="the traffic, YAML or JSON, instead of the SLA's")] = None,
+    api: Annotated[str, typer.Option(help=f"one of {', '.join(APIS)}")] = "completions",
+    seconds: Annotated[float, typer.Option(min=1, max=86_400, help="of sending; the first tenth does not count")] = 60,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write the result here")] = None,
+    records_file: Annotated[Path | None, typer.Option("--records", help="write every request here, JSON Lines")] = None,
+) -> None:
+    """Put load on a server and judge it by an SLA; an API key is read from WORKBENCH_ENDPOINT_KEY.
+
+    Exit codes: 0 met, 1 missed, 2 usage or bad input, 3 failed or void, 4 not enough samples, 6 too close to call.
+    """
+    test = _test(_target(url, model, api), sla, traffic, Limits(seconds, warm_up_s=seconds * WARM_UP))
+    try:
+        result, sent = put_load(test, _Progress())
+    except (NotMeasurable, BrokenRecording) as error:
+        code = Exit.FAILED if isinstance(error, NotMeasurable) else Exit.USAGE
+        raise CliError(f"{test.target.address.url}: {error}" if code == Exit.FAILED else str(error), code) from None
+    load_result(result, out)
+    if json_file:
+        _write(json_file, result.model_dump_json(indent=2) + "\n")
+    if records_file:
+        _write(records_file, "".join(json.dumps(each) + "\n" for each in records(sent)))
+    raise typer.Exit(exit_code(result))
+
+
+def find_limit(
+    url: Annotated[str, typer.Option(help="address of an OpenAI-compatible server, such as http://127.0.0.1:8001/v1")],
+    model: Annotated[str, typer.Option(help="the model's name there")],
+    sla: Annotated[Path, typer.Option(help="the SLA, YAML or JSON; its traffic is sent unless --traffic is given")],
+    traffic: Annotated[Path | None, typer.Option(help="the traffic, YAML or JSON, instead of the SLA's")] = None,
+    api: Annotated[str, typer.Option(help=f"one of {', '.join(APIS)}")] = "completions",
+    seconds: Annotated[float, typer.Option(min=1, max=3600, help="of each load; its first tenth does not count")] = 30,
+    most: Annotated[int, typer.Option(min=1, max=MOST_USERS, help="users at once, at most")] = 256,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write the curve here")] = None,
+) -> None:
+    """Find the most users at once with whom a server keeps every objective, and the curve on the way there.
+
+    Users are doubled while the objectives are met, then the distance is halved; the verdict is on the whole search.
+    Exit codes: 0 some number of users is met; 2 usage or bad input; otherwise as of measure with one user.
+    """
+    test = _test(_target(url, model, api), sla, traffic, Limits(seconds, warm_up_s=seconds * WARM_UP))
+    try:
+        result = search_limit(test, most, lambda users, load: limit_row(users, load, out))
+    except NotMeasurable as error:
+        raise CliError(f"{test.target.address.url}: {error}", Exit.FAILED) from None
+    except ValueError as error:
+        raise CliError(f"{sla}: {error}") from None
+    limit_found(result, out)
+    if json_file:
+        _write(json_file, result.model_dump_json(indent=2) + "\n")
+    raise typer.Exit(Exit.MET if result.users else exit_code(result.loads[0]))
+
+
+def exit_code(result: LoadResult) -> Exit:
+    """The exit code of a load test; void measurements and servers that answered nothing have failed."""
+    if result.verdict is None or not result.completed + result.cancelled:
+        return Exit.FAILED
+    return VERDICTS[result.verdict]
+
+
+def _target(url: str, model: str, api: str) -> Target:
+    if api not in APIS:
+        raise CliError(f"--api: {api} is none of {', '.join(APIS)}")
+    known: Api = next(each for each in APIS if each == api)
+    try:
+        return Target(Address.parse(url, os.environ.get(KEY, "")), model, known)
+    except BadAddress as error:
+        raise CliError(f"--url: {error}") from None
+
+
+def _test(target: Target, sla: Path, traffic_file: Path | None, limits: Limits) -> LoadTest:
+    promised = Sla.model_validate(read_sla(sla))
+    traffic, folder = promised.traffic, sla.parent
+    if traffic_file:
+        traffic, folder = _read_traffic(traffic_file), traffic_file.parent
+    price = promised.present.usd_per_hour if promised.present else None
+    test = LoadTest(target, traffic, promised.objectives, limits, folder, price)
+    try:
+        promised.check_against(traffic)
+        test.check()
+    except ValueError as error:
+        raise CliError(f"{sla}: {error}") from None
+    return test
+
+
+def _read_traffic(file: Path) -> Traffic:
+    try:
+        return Traffic.model_validate(read_document(file, "a traffic description"))
+    except Problem as problem:
+        raise CliError([sentence(error) for error in problem.errors]) from None
+    except pydantic.ValidationError as error:
+        raise CliError([sentence(reason) for reason in sentences(error, file.name)]) from None
+
+
+class _Progress:
+    """One line on a terminal while load is on."""
+
+    def __call__(self, sent: Sent) -> None:
+        if err.is_terminal:
+            ended = sum(bool(each.end_ns) for each in sent.exchanges)
+            failed = sum(bool(each.error) for each in sent.exchanges)
+            line = f"{len(sent.exchanges):,} sent, {ended:,} ended, {failed:,} failed"
+            err.print(Text(line), end="\r", overflow="ellipsis")
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, "utf-8")
+    except OSError as error:
+        raise CliError(f"{file}: {error.strerror or error}") from None
+    err.print(f"Wrote {file}.", highlight=False)

@@ -1,0 +1,43 @@
+"""The build gate: a run held against a kept one."""
+
+import re
+from typing import Any
+
+from workbench.cli.client import Api
+from workbench.cli.errors import CliError, Exit
+from workers.documents.stages import Results
+from workers.documents.workload import Workload
+from workers.regression import Judgement, Kept, NotComparable, TooFewProcesses, judge
+
+LIMIT = re.compile(r"(\d{1,3}(?:\.\d+)?)\s*%?")
+
+
+def limit_of(text: str) -> float:
+    """`3%` or `3` as the share 0.03. Raises CliError."""
+    found = LIMIT.fullmatch(text.strip())
+    if found is None or not 0 < float(found[1]) <= 100:
+        raise CliError(f"--fail-on-regression takes a percentage above 0 and up to 100, such as 3%, not {text}.")
+    return float(found[1]) / 100
+
+
+def against(api: Api, run: dict[str, Any], kept_id: str, limit: float) -> Judgement:
+    """The run against the kept one. Raises CliError: with NOT_ENOUGH_SAMPLES where processes are too few."""
+    kept = api.get(f"/runs/{api.run_id(kept_id)}")
+    if kept["id"] == run["id"]:
+        raise CliError("--against names the same run; give a kept one.")
+    try:
+        return judge(_kept(api, kept), _kept(api, run), limit)
+    except NotComparable as error:
+        raise CliError(str(error), Exit.USAGE) from None
+    except TooFewProcesses as error:
+        raise CliError(str(error), Exit.NOT_ENOUGH_SAMPLES) from None
+
+
+def _kept(api: Api, run: dict[str, Any]) -> Kept:
+    workload = api.get(f"/workloads/{run['workload']}")
+    return Kept(
+        f"run {run['id'][:8]} of {run['created_at'][:16].replace('T', ' ')}",
+        workload["model"]["digest"],
+        Workload.model_validate(workload["document"]),
+        Results.model_validate(api.get(f"/runs/{run['id']}/result")["results"]),
+    )

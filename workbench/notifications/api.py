@@ -1,0 +1,63 @@
+"""Webhooks and the log of deliveries in the public API, for admins."""
+
+from typing import Any
+from uuid import UUID
+
+from django.shortcuts import get_object_or_404
+from ninja import Query, Router, Status
+
+from workbench.accounts.permissions import admin_required
+from workbench.api.pagination import Page, PageQuery, page
+from workbench.api.problems import Problem
+from workbench.notifications import outbox, services
+from workbench.notifications.models import Delivery, Webhook
+from workbench.notifications.schemas import DeliveryOut, NewWebhook, WebhookIn, WebhookOut
+
+router = Router(tags=["notifications"])
+
+
+@router.get("/webhooks", response=Page[WebhookOut], summary="List webhooks, newest first")
+@admin_required
+def list_webhooks(request: Any, query: Query[PageQuery]) -> dict[str, Any]:
+    """The organisation's webhooks."""
+    return page(Webhook.objects.for_user(request.user), query)
+
+
+@router.post("/webhooks", response={201: NewWebhook}, summary="Add a webhook")
+@admin_required
+def create_webhook(request: Any, body: WebhookIn) -> Any:
+    """The answer holds the secret that signs its messages (Standard Webhooks), this once."""
+    try:
+        webhook, secret = services.add(request.organisation, request.user, body.url.strip(), body.kinds)
+    except services.NotificationError as error:
+        raise Problem(422, str(error), [{"field": error.field or "url", "reason": str(error)}]) from error
+    shown = {name: getattr(webhook, name) for name in ("id", "url", "kinds", "created_at")}
+    return Status(201, shown | {"secret": secret})
+
+
+@router.delete("/webhooks/{uuid:webhook_id}", response={204: None}, summary="Remove a webhook")
+@admin_required
+def delete_webhook(request: Any, webhook_id: UUID) -> Any:
+    """What waits for it is not sent any more; its log goes with it."""
+    services.remove(_webhook(request, webhook_id))
+    return Status(204, None)
+
+
+@router.post("/webhooks/{uuid:webhook_id}/test", response={202: None}, summary="Post a test to a webhook")
+@admin_required
+def test_webhook(request: Any, webhook_id: UUID) -> Any:
+    """The log of deliveries shows what came of it within half a minute."""
+    outbox.test_webhook(_webhook(request, webhook_id))
+    return Status(202, None)
+
+
+@router.get("/deliveries", response=Page[DeliveryOut], summary="List deliveries, newest first")
+@admin_required
+def list_deliveries(request: Any, query: Query[PageQuery]) -> dict[str, Any]:
+    """What was sent to webhooks and by e-mail, with every try."""
+    rows = Delivery.objects.for_user(request.user).select_related("notice", "webhook", "membership__user")
+    return page(rows, query)
+
+
+def _webhook(request: Any, webhook_id: UUID) -> Webhook:
+    return get_object_or_404(Webhook.objects.for_user(request.user).select_related("organisation"), pk=webhook_id)

@@ -1,0 +1,53 @@
+"""Writes notices. A notice and its deliveries are rows of the transaction in which the thing happens.
+
+So a process that dies loses none: either both are there, or neither. `delivering.py` sends them later.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.utils import timezone
+
+from workbench.notifications.models import Delivery, Kind, Notice, Subscription, Webhook
+
+SAID_BEFORE = {Kind.RUN_MISSED: Kind.RUN_FINISHED}
+"""By e-mail the first is left out for who gets the second, which says as much."""
+
+
+def announce(organisation_id: Any, kind: Kind, data: Callable[[], dict[str, Any]]) -> None:
+    """Tells every webhook and member of the organisation that asked for `kind`.
+
+    `data` makes the JSON of the message; it is called only where somebody asked.
+    """
+    webhooks = [each for each in Webhook.objects.filter(organisation=organisation_id) if kind in each.kinds]
+    subscriptions = Subscription.objects.filter(membership__organisation=organisation_id)
+    members = [
+        each.membership_id
+        for each in subscriptions
+        if kind in each.kinds and SAID_BEFORE.get(kind, "") not in each.kinds
+    ]
+    if webhooks or members:
+        _write(organisation_id, kind, data(), [{"webhook": each} for each in webhooks], members)
+
+
+def _write(organisation_id: Any, kind: Kind, data: dict[str, Any], hooks: list[Any], members: list[Any]) -> None:
+    notice = Notice.objects.create(organisation_id=organisation_id, kind=kind, data=data)
+    places = [*hooks, *({"membership_id": each} for each in members)]
+    Delivery.objects.bulk_create(Delivery(notice=notice, organisation_id=organisation_id, **each) for each in places)
+
+
+def again(delivery: Delivery) -> None:
+    """One more try of a delivery that was given up; its id and its body stay."""
+    Delivery.objects.filter(pk=delivery.pk, state=Delivery.State.GIVEN_UP).update(
+        state=Delivery.State.WAITING, next_at=timezone.now()
+    )
+
+
+def test_webhook(webhook: Webhook) -> None:
+    """A message of the kind `test` to one webhook."""
+    _write(webhook.organisation_id, Kind.TEST, {}, [{"webhook": webhook}], [])
+
+
+def test_mail(membership: Any) -> None:
+    """A message of the kind `test` to one member."""
+    _write(membership.organisation_id, Kind.TEST, {}, [], [membership.pk])

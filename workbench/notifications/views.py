@@ -1,0 +1,126 @@
+"""The pages of notifications: what a member gets by e-mail, the organisation's webhooks, and the log."""
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.decorators import login_not_required
+from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from workbench.accounts.permissions import admin_required, can_admin
+from workbench.notifications import mail, outbox, services
+from workbench.notifications.forms import MailForm, WebhookForm
+from workbench.notifications.models import Delivery, Webhook
+
+PAGE_SIZE = 50
+
+
+@never_cache
+def notifications(request: Any) -> HttpResponse:
+    """What the member gets by e-mail, which a POST changes; an admin sees the webhooks as well."""
+    if request.membership is None:
+        raise PermissionDenied("You are not a member of any organisation.")
+    form = MailForm(request.POST or {"kinds": services.chosen(request.membership)})
+    if request.method == "POST":
+        form = MailForm(request.POST)
+        if form.is_valid():
+            services.choose(request.membership, form.cleaned_data["kinds"])
+            messages.success(request, "Your choice is kept.")
+            return redirect("notifications")
+    return _page(request, form, status=422 if request.method == "POST" else 200)
+
+
+def _page(request: Any, form: MailForm | None = None, status: int = 200, **more: Any) -> HttpResponse:
+    """The page; `more` may hold a `webhook_form`, and the `secret` of a new webhook."""
+    form = form or MailForm({"kinds": services.chosen(request.membership)})
+    context = {"form": form, "webhook_form": WebhookForm(), "sends_mail": bool(settings.EMAIL_HOST)}
+    if can_admin(request.membership):
+        context["webhooks"] = Webhook.objects.for_user(request.user)
+    return render(request, "notifications/notifications.html", context | more, status=status)
+
+
+@require_POST
+def test_mail(request: Any) -> HttpResponse:
+    """Sends the member a test."""
+    if request.membership is None:
+        raise PermissionDenied("You are not a member of any organisation.")
+    outbox.test_mail(request.membership)
+    messages.success(request, f"A test goes to {request.user.email} within half a minute.")
+    return redirect("notifications")
+
+
+@require_POST
+@never_cache
+@admin_required
+def add_webhook(request: Any) -> HttpResponse:
+    """Adds a webhook and shows its secret, once."""
+    form = WebhookForm(request.POST)
+    if form.is_valid():
+        try:
+            _, secret = services.add(request.organisation, request.user, **form.cleaned_data)
+        except services.NotificationError as error:
+            form.add_error(error.field, str(error))
+        else:
+            return _page(request, secret=secret)
+    return _page(request, status=422, webhook_form=form)
+
+
+def _webhook(request: Any, webhook_id: Any) -> Webhook:
+    return get_object_or_404(Webhook.objects.for_user(request.user).select_related("organisation"), pk=webhook_id)
+
+
+@require_POST
+@admin_required
+def remove_webhook(request: Any, webhook_id: Any) -> HttpResponse:
+    """Ends a webhook."""
+    webhook = _webhook(request, webhook_id)
+    services.remove(webhook)
+    messages.success(request, f"{webhook.url} is removed.")
+    return redirect("notifications")
+
+
+@require_POST
+@admin_required
+def test_webhook(request: Any, webhook_id: Any) -> HttpResponse:
+    """Posts a test to a webhook."""
+    outbox.test_webhook(_webhook(request, webhook_id))
+    messages.success(request, "A test is on its way; the log shows what came of it within half a minute.")
+    return redirect("deliveries")
+
+
+@require_safe
+@admin_required
+def deliveries(request: Any) -> HttpResponse:
+    """What was sent to whom, and what came of it, newest first."""
+    rows = Delivery.objects.for_user(request.user).select_related("notice", "webhook", "membership__user")
+    page = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
+    return render(request, "notifications/deliveries.html", {"page": page})
+
+
+@require_POST
+@admin_required
+def send_again(request: Any, delivery_id: Any) -> HttpResponse:
+    """Tries once more what was given up."""
+    outbox.again(get_object_or_404(Delivery.objects.for_user(request.user), pk=delivery_id))
+    messages.success(request, "It is tried once more within half a minute.")
+    return redirect("deliveries")
+
+
+@login_not_required
+@csrf_exempt  # a mail program posts here by itself (RFC 8058); the signed address alone lets it do one thing
+@never_cache
+@require_http_methods(["GET", "POST"])
+def unsubscribe(request: HttpRequest, token: str) -> HttpResponse:
+    """Asks whether e-mail shall end, and on a POST ends it. The signed address is enough."""
+    membership_id = mail.unsubscribed(token)
+    if membership_id is None:
+        raise Http404
+    if request.method == "POST":
+        services.unsubscribe(membership_id)
+    return render(request, "notifications/unsubscribe.html", {"done": request.method == "POST"})

@@ -1,0 +1,188 @@
+"""What a fleet for a stated demand costs: the form, and the answer from a run's unit economics."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+
+from workers.charts.economics import amount
+from workers.charts.text import MISSING, plain
+from workers.documents.measurement import Interval
+from workers.documents.money import Demand, Fleet, FleetComparison, UnitEconomics
+from workers.documents.traffic import LONGEST_OUTPUT, LONGEST_PROMPT
+from workers.economics import assumptions, fleet
+
+MONEY = re.compile(r"(?:USD|\$)?\s*(\d[\d,]*(?:\.\d+)?|\.\d+)\s*(?:USD|\$)?", re.IGNORECASE)
+MOST = 10**9
+
+
+class MoneyField(forms.CharField):
+    """An amount in USD: `4.18`, `$4.18`, `1,250 USD`."""
+
+    def __init__(self, what: str, most: float, **kwargs: Any) -> None:
+        super().__init__(required=False, max_length=40, **kwargs)
+        self.what, self.most = what, most
+
+    def clean(self, value: Any) -> float | None:
+        written = super().clean(value).strip()
+        if not written:
+            return None
+        found = MONEY.fullmatch(written)
+        if found is None:
+            if re.search(r"\d", written) and re.search(r"[^\d\s.,+-]", written):
+                raise forms.ValidationError(f"{self.what} is taken in USD; convert “{written}” first.")
+            raise forms.ValidationError(f"“{written}” is no amount of money; write a number above 0, such as 4.18.")
+        usd = float(found[1].replace(",", ""))
+        if not 0 < usd <= self.most:
+            raise forms.ValidationError(f"{self.what} is above 0 and at most {self.most:,.0f} USD.")
+        return usd
+
+
+def _number(label: str, what: str, low: float, high: float, whole: bool = False) -> Any:
+    """A number field of which every error is the same sentence: what it takes."""
+    kind: Any = forms.IntegerField if whole else forms.FloatField
+    said = f"{what} from {plain(low)} to {plain(high, 12)}."
+    errors = {each: said for each in ("invalid", "min_value", "max_value")}
+    widget = forms.NumberInput(attrs={"step": "1" if whole else "any"})
+    return kind(label=label, min_value=low, max_value=high, required=False, error_messages=errors, widget=widget)
+
+
+class FleetForm(forms.Form):
+    """A demand and the terms it is served by; what is left empty is as measured, stated or usual."""
+
+    users = _number("Users at once", "Users at once are a whole number", 1, MOST, whole=True)
+    cycle_s = _number("Seconds between requests", "A user's cycle is a number of seconds", 0.001, 86_400)
+    requests_per_second = _number("Requests per second", "Requests per second are a number", 0.001, MOST)
+    usd_per_hour = MoneyField("A price of a GPU-hour", 10_000, label="USD per GPU-hour")
+    fee = MoneyField("A fee", 10**12, label="Fee, USD, once")
+    hours_per_day = _number("Hours a day", "Hours a day are a number", 0.1, 24)
+    duty = _number("Duty cycle, %", "A duty cycle is a percentage of the paid hours,", 0.1, 100)
+    spare = _number("Spare capacity, %", "Spare capacity is a percentage of each GPU,", 0, 90)
+    prompt_tokens = _number("Prompt tokens", "A prompt has a whole number of tokens", 1, LONGEST_PROMPT, whole=True)
+    output_tokens = _number("Output tokens", "An answer has a whole number of tokens", 1, LONGEST_OUTPUT, whole=True)
+
+    def __init__(self, found: UnitEconomics, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        usd = found.after.usd_per_hour if found.after else None
+        usual = {
+            "usd_per_hour": f"{usd / found.after.gpus:.2f}" if usd and found.after else "",
+            "cycle_s": "always waiting",
+            "hours_per_day": "24",
+            "duty": f"{100 * found.duty_cycle:g}",
+            "spare": "30",
+            "prompt_tokens": str(found.prompt_tokens),
+            "output_tokens": str(found.output_tokens),
+        }
+        for name, value in usual.items():
+            self.fields[name].widget.attrs["placeholder"] = value
+        if not found.generates:
+            del self.fields["prompt_tokens"], self.fields["output_tokens"]
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or {}
+        if not self.errors and not data.get("users") and not data.get("requests_per_second"):
+            self.add_error(None, "Say how many users there are at once, or how many requests per second.")
+        return data
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the answer: its definition's anchor, and both sides in words."""
+
+    title: str
+    anchor: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The fleets of both sides in words, and sentences about them."""
+
+    rows: list[Row]
+    sentences: list[str]
+
+
+def answer(found: UnitEconomics, data: dict[str, Any]) -> Answer:
+    """The fleets for a cleaned form. Raises ValueError where the lengths cannot be modelled."""
+    stated = {name: value for name, value in data.items() if value is not None}
+    if "usd_per_hour" in stated:
+        found = assumptions.at_price(found, stated["usd_per_hour"])
+    lengths = stated.get("prompt_tokens", found.prompt_tokens), stated.get("output_tokens", found.output_tokens)
+    changed = found.generates and lengths != (found.prompt_tokens, found.output_tokens)
+    if changed:
+        found = assumptions.at_lengths(found, *lengths)
+    demand = Demand(
+        users=stated.get("users"),
+        cycle_s=stated.get("cycle_s"),
+        requests_per_second=stated.get("requests_per_second"),
+        spare=stated.get("spare", 30) / 100,
+        hours_per_day=stated.get("hours_per_day", 24),
+        duty_cycle=stated["duty"] / 100 if "duty" in stated else found.duty_cycle,
+        fee=stated.get("fee"),
+    )
+    said = [_standing(found)]
+    if changed:
+        said.append("Other lengths than those measured are modelled from the medians of TTFT and TPOT.")
+    sides = (found.before, found.after)
+    if all(side is not None and side.usd_per_hour is not None for side in sides):
+        assert found.before is not None
+        assert found.after is not None
+        compared = fleet.compare(demand, found.before, found.after)
+        return Answer(_rows(compared.before, compared.after) + _saved(compared), [compared.sentence, *said])
+    fleets = [fleet.fleet(demand, side) if side and side.usd_per_hour is not None else None for side in sides]
+    said.insert(0, "A side whose load or price is not known has no fleet, so nothing can be compared.")
+    return Answer(_rows(*fleets), said)
+
+
+def _standing(found: UnitEconomics) -> str:
+    loads = [f"{side.users:,} {name}" for side, name in ((found.before, "before"), (found.after, "after")) if side]
+    said = f"A server holds as many requests at once as were measured: {' and '.join(loads)}."
+    if any(side is not None and not side.highest for side in (found.before, found.after)):
+        said += (
+            " More at once was not measured: with it a GPU holds more, before as well as after, and fleets are smaller."
+        )
+    return said
+
+
+def _whole(found: Interval) -> str:
+    return (
+        f"{found.value:,.0f}"
+        if found.low == found.high
+        else f"{found.value:,.0f} ({found.low:,.0f} to {found.high:,.0f})"
+    )
+
+
+def _usd(found: Interval) -> str:
+    """An amount with its interval: whole dollars from a thousand on."""
+    if found.high < 1000:
+        return amount(found)
+    value, low, high = (f"{'-' if each < 0 else ''}${abs(each):,.0f}" for each in (found.value, found.low, found.high))
+    return value if found.low == found.high else f"{value} ({low} to {high})"
+
+
+def _rows(before: Fleet | None, after: Fleet | None) -> list[Row]:
+    def row(title: str, anchor: str, name: str, write: Any = _usd) -> Row:
+        values = [getattr(side, name) if side else None for side in (before, after)]
+        return Row(title, anchor, *(MISSING if value is None else write(value) for value in values))
+
+    rows = [
+        row("GPUs needed", "gpus-needed", "gpus", _whole),
+        row("A month", "month-and-year", "month"),
+        row("A year", "month-and-year", "year"),
+        row("A thousand requests of this demand", "thousand-requests", "thousand_requests", amount),
+        row("A user and month", "user-and-month", "user_month"),
+    ]
+    return [each for each in rows if (each.before, each.after) != (MISSING, MISSING)]
+
+
+def _saved(found: FleetComparison) -> list[Row]:
+    rows = [
+        Row("Saved in a month", "saved", "", _usd(found.saved_month)),
+        Row("Saved in a year", "saved", "", _usd(found.saved_year)),
+    ]
+    if found.demand.fee:
+        months = found.break_even_months
+        rows.append(Row("Break-even", "break-even", "", f"{plain(months)} months" if months is not None else "never"))
+    return rows

@@ -1,0 +1,133 @@
+"""What the form of a workload says while it is filled in: the promises in words, what is wrong, and where it would run.
+
+Nothing is stored, and no model is made.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pydantic
+
+from kernels.model_files import catalogue as known_models
+from workbench.api.sentences import Problem, sentences
+from workbench.intake import sla
+from workbench.intake.forms.workload import WorkloadForm
+from workbench.intake.models import Model
+from workbench.intake.services import promises
+from workbench.intake.services.catalogue import catalogue_manifest
+from workbench.intake.services.workloads import memory_gib, needed_gib, reasons
+from workbench.runs import placement
+from workers.charts.text import request_words
+from workers.documents.model import ModelManifest
+from workers.documents.workload import Objective
+from workers.documents.workload import Workload as WorkloadDocument
+
+NO_MODEL = "-"
+"""Stands for the model while none is chosen."""
+
+
+@dataclass
+class Checks:
+    """Sentences: the `promises`, what is still `missing`, what is wrong (`reasons`), `warnings`, and `facts`."""
+
+    promises: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    facts: list[str] = field(default_factory=list)
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal sentences, so that nothing is said twice."""
+        return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:16]
+
+
+def check(form: WorkloadForm, rows: Any) -> Checks:
+    """The checks of the form as it stands. `rows`: the organisation's models."""
+    found = Checks(facts=[_workers()])
+    labels = {each.name: each.label for each in form.inputs()}
+    try:
+        given = sla.parse(form.sla_text, form.sla_name) if form.sla_text else form.document()
+        document = WorkloadDocument.model_validate({"model": form.values.get("model") or NO_MODEL} | given)
+    except Problem as problem:
+        _tell(found, problem.errors, labels)
+    except pydantic.ValidationError as error:
+        _tell(found, sentences(error), labels)
+        found.promises = _readable_promises(form)
+    else:
+        found.promises = [promises.words(each) for each in document.objectives]
+        _check_model(found, document, rows, labels)
+    return found
+
+
+def _tell(found: Checks, errors: Sequence[Mapping[str, str]], labels: Mapping[str, str]) -> None:
+    """Reasons under the labels of their inputs; an input that is only empty is missing, not wrong."""
+    for error in errors:
+        name = _label(error["field"], labels)
+        if error["reason"] == "is required":
+            found.missing.append(name)
+        else:
+            found.reasons.append(": ".join(filter(None, [name, error["reason"]])))
+
+
+def _label(path: str, labels: Mapping[str, str]) -> str:
+    label = labels.get(path, path)
+    row = path.removeprefix("objectives[").partition("]")[0]
+    return f"{label} of objective {int(row) + 1}" if path.startswith("objectives[") and row.isdigit() else label
+
+
+def _readable_promises(form: WorkloadForm) -> list[str]:
+    """The promises that are whole already, while something else is not."""
+    found = []
+    for row in form.document().get("objectives", []):
+        try:
+            found.append(promises.words(Objective.model_validate(row)))
+        except pydantic.ValidationError:
+            continue
+    return found
+
+
+def _workers() -> str:
+    living = sorted(placement.living_gib())
+    if not living:
+        return "No worker is alive now: a run waits for one."
+    return f"Classes with a living worker: {', '.join(living)}."
+
+
+def _facts(reference: str, rows: Any) -> ModelManifest | None:
+    if reference in known_models.names():
+        return catalogue_manifest(reference)[0]
+    model = rows.filter(content_digest=reference).first() or rows.filter(digest=reference).first()
+    return model.reading[0] if isinstance(model, Model) else None
+
+
+def _check_model(found: Checks, document: WorkloadDocument, rows: Any, labels: Mapping[str, str]) -> None:
+    facts = _facts(document.model, rows)
+    if facts is None:
+        found.missing.append(labels["model"])
+        return
+    _tell(found, reasons(facts, document), labels)
+    traffic = document.traffic
+    what = request_words(traffic, facts.kind == "decoder", facts.counted)
+    found.facts.insert(0, f"A request: {what}; batch {traffic.batch}, {traffic.concurrency} at once.")
+    needs = needed_gib(facts, document)
+    fits = [name for name in document.constraints.gpu_classes if needs <= memory_gib(name)]
+    found.facts.append(
+        f"{facts.name} needs about {needs:,.1f} GiB with this traffic (modelled): "
+        f"{'it fits ' + ', '.join(fits) if fits else 'it fits no allowed class'}."
+    )
+    found.warnings += promises.below_floor(facts, document)
+    try:
+        placement.check_fits(document, facts, None)
+    except placement.TooLarge as error:
+        found.reasons.append(f"{error}.")
+        return
+    chosen = placement.choose_class(document, facts)
+    if chosen in placement.alive():
+        found.facts.append(f"A run of it would go to class {chosen}.")
+    else:
+        allowed = ", ".join(document.constraints.gpu_classes)
+        found.warnings.append(f"No allowed class ({allowed}) has a living worker that holds it: a run would wait.")

@@ -1,0 +1,36 @@
+"""The page that says what a fleet for a stated demand costs. Its address holds the demand."""
+
+from uuid import UUID
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from workbench.runs import services
+from workbench.runs.fleet import Answer, FleetForm, answer
+from workbench.runs.views.runs import get_run
+from workers.economics import study
+
+
+@require_safe
+def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
+    """GPUs, bills and break-even for the demand in the address; htmx gets the part alone.
+
+    404 before the run is priced.
+    """
+    run = get_run(request, run_id)
+    known, _ = services.reading(run)
+    workload, _ = run.workload.reading
+    manifest, _ = run.workload.model.reading
+    found = study.of_results(known, workload, manifest) if workload and manifest else None
+    if found is None:
+        raise Http404("The run has no prices yet.")
+    form, calculated = FleetForm(found, request.GET or None), Answer([], [])
+    if form.is_valid():
+        try:
+            calculated = answer(found, form.cleaned_data)
+        except ValueError as error:
+            form.add_error(None, str(error))
+    context = {"run": run, "form": form, "answer": calculated}
+    part = request.htmx  # type: ignore[attr-defined]
+    return render(request, "runs/_fleet.html" if part else "runs/fleet.html", context)
