@@ -1,38 +1,23 @@
 """A whole workbench with real workers, and a real Chromium in front of it; both serve every test of this folder."""
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
-from workbench.embedded import Workbench
-from workbench.embedded.devices import Device
+from tests.browser.serving import Site, serving
 
 VERDICT_MS = 600_000
-
-
-@dataclass(frozen=True)
-class Site:
-    """A running workbench with the login of its admin."""
-
-    url: str
-    email: str
-    password: str
-    manage: Callable[..., str]
-    """`manage("create_login", …)`: runs `manage.py` on the site's data and returns what it prints."""
+expect.set_options(timeout=30_000)
 
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Redis, web and one CPU worker, as `workbench up` starts them."""
-    data = tmp_path_factory.mktemp("workbench")
-    with Workbench(data=data, port=0, devices=[Device("cpu")]) as workbench:
-        login = json.loads(workbench.manage("create_login", "--json"))
-        yield Site(workbench.url, login["email"], login["password"], workbench.manage)
+    """The site that the tests share."""
+    with serving(tmp_path_factory.mktemp("workbench")) as served:
+        yield served
 
 
 @pytest.fixture(scope="session")

@@ -16,10 +16,16 @@ PATHS = (
     "/models/",
     "/models/upload/",
     "/reports/",
+    "/reports/logo/",
+    "/notifications/",
+    "/notifications/log/",
     "/prices/",
     "/members/",
     "/tokens/",
     "/security/",
+    "/api/v1/docs",
+    "/api/v1/docs/runs",
+    "/api/v1/docs/schemas",
     "RUN",
     "RUNresult/",
 )
@@ -89,6 +95,7 @@ def test_the_keyboard_is_enough(open_page, finished_run):
     assert float(outline.removesuffix("px")) >= 2
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("/result/$"))
+    page.wait_for_load_state()
     _tab_to(page, "The numbers of")
     page.keyboard.press("Enter")
     expect(page.locator("details[open] table").first).to_be_visible()
@@ -114,7 +121,21 @@ def test_pages_that_are_not_there(chromium, site, session):
     context.close()
 
 
-def test_the_api_can_be_read_under_the_policy(open_page):
-    page = open_page()
+def test_the_api_can_be_read_without_scripts(open_page):
+    page = open_page(java_script_enabled=False)
     page.goto("/api/v1/docs")
-    expect(page.get_by_text("Start a run")).to_be_visible()
+    page.get_by_role("link", name="Start a run").click()
+    expect(page.get_by_role("heading", name="Start a run")).to_be_in_viewport()
+    expect(page.get_by_text("answer = start_run.sync_detailed")).to_be_visible()
+
+
+def test_charts_without_scripts_leave_no_room_empty(open_page, finished_run):
+    page = open_page(java_script_enabled=False)
+    page.goto(f"{finished_run}result/")
+    figures = page.locator("figure.chart:visible")
+    assert figures.count() >= 3
+    for figure in figures.all():
+        around, drawing = figure.bounding_box(), figure.locator(".chart-paper svg").first.bounding_box()
+        assert drawing is not None
+        assert drawing["height"] > 100
+        assert drawing["y"] - around["y"] < 100, "room above a chart"

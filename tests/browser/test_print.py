@@ -36,11 +36,3 @@ def test_nothing_is_cut_on_paper(chromium: Browser, tmp_path: Path, paper: str) 
     pdf = page.pdf(format=paper)
     assert 0 < pdf.count(b"/Type /Page\n") <= 12
     page.close()
-
-
-def test_a_result_page_prints_without_what_is_for_the_screen(open_page, finished_run: str) -> None:
-    page = open_page(width=688)
-    page.goto(f"{finished_run}result/")
-    page.emulate_media(media="print")
-    assert not page.locator("main form, .topbar, .actions").first.is_visible()
-    assert page.locator(".table-wrap").first.evaluate("(e) => getComputedStyle(e).overflowX") == "visible"

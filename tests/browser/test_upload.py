@@ -136,7 +136,7 @@ def test_the_form_by_keyboard_with_an_error_on_the_way(page: Page) -> None:
     page.get_by_role("button", name="Remove objective 2").press("Enter")
     expect(page.get_by_role("group", name="Objective 2")).to_have_count(0)
     page.get_by_label("Limit").press("Enter")
-    expect(page.get_by_text("should be greater than 0, not -5")).to_be_visible()
+    expect(page.get_by_text("should be greater than 0, not -5", exact=True)).to_be_visible()
     expect(page.get_by_label("Limit")).to_be_focused()
     expect(page.get_by_role("combobox", name="Model")).to_have_value("tiny-llama")
     assert listed(page, "workloads") == before

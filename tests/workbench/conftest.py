@@ -19,7 +19,7 @@ from workbench.reports.models import Report
 from workbench.reports.services import freeze
 from workbench.runs.models import Run, StageRun, StoredArtifact
 from workers.documents.base import Artifact
-from workers.documents.stages import STAGES, ReportResult
+from workers.documents.stages import STAGES, ReportResult, stages_of
 
 PASSWORD = "correct horse battery"
 
@@ -130,7 +130,7 @@ def make_run(workload: Workload, engineer: User) -> Callable[[], Run]:
         known = sample_results.results().model_copy(update={"report": written}).model_dump(mode="json")
         StageRun.objects.bulk_create(
             StageRun(run=run, position=position, stage=stage, state=StageRun.State.DONE, result=known[stage])
-            for position, stage in enumerate(STAGES)
+            for position, stage in enumerate(stages_of(load=False))
         )
         StoredArtifact.objects.create(
             run=run, organisation=run.organisation, stage="report", **artifact.model_dump(exclude={"media_type"})

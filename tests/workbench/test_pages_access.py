@@ -9,11 +9,24 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 from workbench.accounts import services as accounts
 from workbench.accounts import tokens
+from workbench.notifications import outbox
+from workbench.notifications import services as notifications
+from workbench.notifications.mail import unsubscribe_address
 from workbench.reports import services as reports
 from workbench.reports import sharing
+from workbench.runs.views.runs import TIMELINES
 
 pytestmark = pytest.mark.django_db
-PUBLIC = {"login", "account_login", "invitation", "shared"}
+PUBLIC = {
+    "login",
+    "account_login",
+    "invitation",
+    "shared",
+    "api-docs",
+    "api-docs-part",
+    "api-docs-schemas",
+    "unsubscribe",
+}
 OF_NOBODY = {"kernel", "mfa_remove_webauthn"}
 """Pages with parameters about what belongs to no organisation: the docs, and a person's own keys."""
 INLINE = re.compile(
@@ -46,6 +59,8 @@ def addresses(finished_run, organisation, admin, engineer) -> dict[str, str]:
     """The address of every page, about objects of `organisation`."""
     invitation, secret = accounts.invite(organisation, admin, "new@voice.test", "engineer")
     report = reports.publish(reports.review(reports.freeze(finished_run, engineer), admin, ""), admin)
+    webhook, _ = notifications.add(organisation, admin, "https://example.com/", ["run.finished"])
+    outbox.test_webhook(webhook)
     values = {
         "run_id": finished_run.id,
         "workload_id": finished_run.workload_id,
@@ -54,13 +69,21 @@ def addresses(finished_run, organisation, admin, engineer) -> dict[str, str]:
         "share_id": sharing.share(report, admin, 7)[0].id,
         "membership_id": engineer.memberships.get().id,
         "invitation_id": invitation.id,
+        "webhook_id": webhook.id,
+        "delivery_id": webhook.deliveries.get().id,
+        "token": unsubscribe_address(engineer.memberships.get().id).rstrip("/").rpartition("/")[2],
         "token_id": tokens.issue(organisation, engineer, "t", "read")[0].id,
         "sha256": finished_run.artifacts.get().sha256,
         "secret": secret,
         "pk": 0,
         "name": "megakernel",
     }
-    return {name: reverse(name, kwargs={key: values[key] for key in keys}) for name, keys in PAGES.items()}
+    report_file = finished_run.artifacts.get()
+    for stage, file in TIMELINES.values():
+        report_file.pk, report_file.stage, report_file.name = None, stage, file
+        report_file.save()
+    found = {name: reverse(name, kwargs={key: values[key] for key in keys}) for name, keys in PAGES.items()}
+    return found | {"api-docs-part": reverse("api-docs-part", args=["runs"])}
 
 
 def _open(client: Client, address: str) -> Any:
@@ -94,7 +117,10 @@ def test_every_page_confines_itself(browser, addresses, admin, name):
     html = response.get("Content-Type", "").startswith("text/html") and not response.streaming
     if html and "sandbox" not in policy:
         assert not INLINE.findall(response.content.decode())
-        assert not re.findall(r"(?:src|href)=\"(?:https?:)?//", response.content.decode())
+        loaded = r"<(?!a\s)[^>]*\s(?:src|href)=\"(?:https?:)?//"
+        assert not re.findall(loaded, response.content.decode()), "only people follow links to other sites"
+        ids = re.findall(r"\sid=\"([^\"]+)\"", response.content.decode())
+        assert sorted(ids) == sorted(set(ids)), "a label belongs to one control"
 
 
 def test_the_api_page_needs_no_other_site(client):

@@ -87,3 +87,20 @@ def test_a_redis_that_is_down_does_not_take_the_site_with_it(settings):
     assert cache.add("b", 0)
     assert cache.incr("b") == 1
     assert cache.delete("b") is False
+
+
+def test_a_misspelt_security_of_mail_is_refused(tmp_path):
+    """It would send passwords in the clear."""
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        _settings(tmp_path, "EMAIL_HOST", EMAIL_SECURITY="ssl")
+    assert "not starttls, tls or none" in refused.value.stderr
+
+
+@pytest.mark.parametrize("site", ["workbench.wsgi", "workbench.worker_site.wsgi"])
+def test_each_site_starts_by_itself(tmp_path, site):
+    """The workers' site has fewer applications than the pages', and its server imports this module."""
+    env = {"PATH": os.environ["PATH"], "WORKBENCH_DATA": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {site}"], env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -85,6 +85,13 @@ def test_codes_cannot_be_guessed(protected, engineer):
     assert b"Too many failed login attempts" in refused.content
 
 
+def test_a_wrong_code_is_kept_in_the_audit_log(protected, engineer, organisation):
+    client, _ = _log_in(engineer.email)
+    client.post("/login/code/", {"code": "000000"})
+    failed = Entry.objects.filter(action="sign_in.failed").get()
+    assert (failed.organisation, failed.subject, failed.details) == (organisation, engineer.email, {"kind": "totp"})
+
+
 def test_recovery_codes_are_shown_once(protected, browser, engineer):
     client = browser(engineer)
     _confirm(client)

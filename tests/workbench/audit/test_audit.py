@@ -41,6 +41,7 @@ def test_members_tokens_and_prices_are_kept(browser, admin, engineer, organisati
     client.post(f"/members/{member.id}/role/", {"role": "account"})
     token, _ = tokens.issue(organisation, engineer, "build", "write")
     client.post(f"/tokens/{token.id}/revoke/")
+    left, _ = tokens.issue(organisation, engineer, "nightly", "read")
     client.post(f"/members/{member.id}/remove/")
     add_price_book(organisation, admin, price_book(organisation).model_copy(update={"name": "Of the contract"}))
     assert _said("sign_in.succeeded", "organisation.created") == [
@@ -49,6 +50,8 @@ def test_members_tokens_and_prices_are_kept(browser, admin, engineer, organisati
         ("member.role_changed", admin.email, engineer.email),
         ("token.issued", engineer.email, str(token)),
         ("token.revoked", admin.email, str(token)),
+        ("token.issued", engineer.email, str(left)),
+        ("token.revoked", admin.email, str(left)),
         ("member.removed", admin.email, engineer.email),
         ("prices.changed", admin.email, str(price_book(organisation).name) + ", " + price_book(organisation).date),
     ]

@@ -11,7 +11,16 @@ def test_compare_prints_what_the_page_shows(cli, organisation, engineer):
     first, second = (sample_runs.run(organisation, engineer) for _ in range(2))
     done = cli("compare", str(first.id)[:8], second.id)
     assert done.exit_code == 0, done.stderr
-    for title in ("Objectives", "Latency", "Operations", "Plans", "Where it was measured", "Cost"):
+    for title in (
+        "Objectives",
+        "TTF64",
+        "TPOT",
+        "speedup over its own before",
+        "Operations",
+        "Plans",
+        "Where it was measured",
+        "Cost",
+    ):
         assert title in done.stdout
     assert f"A: {first.workload.name}" in done.stdout
 

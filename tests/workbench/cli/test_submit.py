@@ -7,8 +7,10 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
+from workbench.accounts.secrets import cipher
 from workbench.cli import app
 from workbench.intake.models import Model, Upload, Workload
+from workbench.intake.services.endpoints import KEYS
 from workbench.runs.models import Run
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -54,6 +56,22 @@ def test_a_file_holds_the_text_that_quality_is_measured_on(cli, model_dir, sla_f
     text.write_text('{"text": "What they say."}\n')
     assert cli("submit", model_dir, "--sla", sla_file, "--text", text).exit_code == 0
     assert Run.objects.get().workload.sla.quality_text == text.read_text()
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_an_endpoint_may_have_its_key_in_the_sla_or_in_the_environment(cli, sla_file, settings, monkeypatch, stated):
+    settings.ENDPOINT_ALLOWED_HOSTS = ["models.example.com"]
+    monkeypatch.setenv("WORKBENCH_ENDPOINT_KEY", "sk-of-the-environment")
+    key = ", key: sk-of-the-file" if stated else ""
+    endpoint = "{url: 'https://models.example.com/v1', model: theirs" + key + "}"
+    sla_file.write_text(f"objectives: [{{metric: ttft, limit: 500}}]\nendpoint: {endpoint}\n")
+    done = cli("submit", "tiny-llama", "--sla", sla_file, "--json")
+    assert done.exit_code == 0, done.output
+    assert "sk-of-the" not in done.output
+    row = Run.objects.get().workload
+    found = cipher(KEYS).decrypt(row.endpoint_key.encode()).decode()
+    assert found == ("sk-of-the-file" if stated else "sk-of-the-environment")
+    assert "sk-of-the" not in json.dumps(row.document)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The portfolio: what each role sees first, filters, several customers, the archive and the newest run."""
 
+from datetime import timedelta
+
 import pytest
 from django.urls import reverse
 from django.utils import timezone
@@ -98,9 +100,16 @@ def test_what_runs_and_what_awaits_review(browser, organisation, engineer, accou
     assert page.context["open_runs"][0].seconds is not None, "a run of this class has ended before"
     assert page.context["review_count"] == 1
     assert page.context["counts"] | {"all": 2, "open": 1, "met": 1} == page.context["counts"]
-    cheaper, factor = page.context["cheaper"], page.context["factor"]
-    assert cheaper == 1
-    assert factor > 1
+
+
+def test_only_what_was_served_several_at_once_makes_tokens_cheaper(browser, organisation, engineer):
+    run = sample_runs.run(organisation, engineer)
+    stage = run.stages.get(stage="price")
+    for at_once, found in ((None, (0, None)), (1, (0, None)), (8, (1, 3.5))):
+        stage.result |= {"at_once": at_once, "before_after_ratio": 3.5}
+        stage.save()
+        page = browser(engineer).get(PORTFOLIO)
+        assert (page.context["cheaper"], page.context["factor"]) == found
 
 
 def test_an_archived_workload_returns(browser, organisation, engineer):
@@ -130,3 +139,13 @@ def test_a_kept_row_shows_what_has_changed_since(browser, organisation, engineer
     later = client.get(PORTFOLIO).content.decode()
     assert later.count("badge-met") == 0
     assert "Another name" in later
+
+
+def test_an_open_run_that_outlasts_the_estimate_says_so(browser, organisation, engineer):
+    sample_runs.run(organisation, engineer)
+    late = sample_runs.run(organisation, engineer, state="running", upto="explore")
+    Run.objects.filter(id=late.id).update(started_at=timezone.now())
+    client = browser(engineer)
+    assert "left <span" in client.get("/workloads/").content.decode()
+    Run.objects.filter(id=late.id).update(started_at=timezone.now() - timedelta(hours=9))
+    assert "longer than the last runs of this class" in client.get("/workloads/").content.decode()

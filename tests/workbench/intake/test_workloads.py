@@ -11,13 +11,16 @@ from tests.workbench.intake.workload_documents import GOOD, Clients, fields, pos
 from workbench.accounts.models import User
 from workbench.intake.models import Model, Workload
 from workbench.runs.models import Run
+from workers.documents.traffic import Traffic
 
 
 def test_the_document_comes_back_with_every_default(api: Clients, engineer: User) -> None:
     answer = post(api(engineer), GOOD)
     assert answer.status_code == 201
     document = answer.json()["document"]
-    assert document["traffic"] == {"prompt_tokens": 128, "output_tokens": 64, "batch": 1, "concurrency": 1}
+    stated = {"prompt_tokens": 128, "output_tokens": 64, "batch": 1, "concurrency": 1}
+    assert document["traffic"] == Traffic(**stated).model_dump(mode="json")
+    assert stated.items() <= document["traffic"].items()
     assert document["objectives"][0]["unit"] == "ms"
     assert answer.json()["name"] == "llama-3.2-1b, TTF64 p50"
     assert api(engineer).get(f"/api/v1/workloads/{answer.json()['id']}").json() == answer.json()
@@ -52,7 +55,31 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
         "objectives[0].limit",
         "should be greater than 0",
     ),
-    "no limit": ({"objectives": [{"metric": "ttft", "percentile": 50}]}, "objectives[0].limit", "is required"),
+    "no limit": (
+        {"objectives": [{"metric": "ttft", "percentile": 50}]},
+        "objectives[0].limit",
+        "is required",
+    ),
+    "limit and ratio": (
+        {"objectives": [{"metric": "ttft", "limit": 5, "at_least_faster": 2}]},
+        "objectives[0].limit",
+        "give a limit or at_least_faster, not both",
+    ),
+    "ratio of p99": (
+        {"objectives": [{"metric": "ttft", "percentile": 99, "at_least_faster": 2}]},
+        "objectives[0].percentile",
+        "at_least_faster is judged by medians; leave the percentile at 50",
+    ),
+    "ratio of a cost": (
+        {"objectives": [{"metric": "cost_per_mtok", "at_least_faster": 2}]},
+        "objectives[0].at_least_faster",
+        "a cost is promised by a limit",
+    ),
+    "slower": (
+        {"objectives": [{"metric": "ttft", "at_least_faster": 0.5}]},
+        "objectives[0].at_least_faster",
+        "should be greater than or equal to 1, not 0.5",
+    ),
     "no objective": ({"objectives": []}, "objectives", "at least 1 item"),
     "no n": ({"objectives": [{"metric": "ttf_n", "percentile": 50, "limit": 1}]}, "objectives[0].n", "ttf_n needs n"),
     "percentile": (
@@ -77,6 +104,11 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
         },
         "model",
         "GiB; the largest allowed GPU, h200, has 131.3 GiB",
+    ),
+    "impossible": (
+        {"constraints": {"gpu_classes": ["h100", "h200"]}, "objectives": [{"metric": "ttft", "limit": 0.1}]},
+        "objectives[0].limit",
+        "TTFT p50 of 0.100 ms is impossible on NVIDIA H200: it takes at least 0.516 ms in bf16",
     ),
     "unknown variant": (
         {"constraints": {"exclude": ["warp_drive"]}},

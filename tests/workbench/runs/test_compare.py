@@ -23,20 +23,41 @@ def test_two_runs_side_by_side(browser, engineer, runs):
     page = _compare(browser(engineer), runs[:2])
     assert [section.title for section in page.context["sections"]] == [
         "Objectives",
-        "Latency",
+        "TTF64",
+        "TPOT",
+        "End-to-end latency",
         "Operations",
         "Plans",
         "Where it was measured",
         "Cost",
     ]
-    latency = page.context["sections"][1]
-    assert [trace["name"][0] for trace in latency.figure["data"]] == ["A", "B"]
+    for latency in page.context["sections"][1:4]:
+        assert [trace["name"][0] for trace in latency.figure["data"]] == ["A", "B"]
 
 
 def test_no_more_than_six(browser, engineer, runs):
     page = _compare(browser(engineer), runs)
     assert len(page.context["sides"]) == 6
     assert page.context["left_out"] == 1
+
+
+def test_distributions_stand_over_each_other_where_one_of_three_runs_has_none(browser, engineer, organisation, runs):
+    failed = sample_runs.run(organisation, engineer, "failed", "profile")
+    page = _compare(browser(engineer), [failed, *runs[:2]])
+    latency = next(section for section in page.context["sections"] if section.title == "TTF64")
+    assert [trace["name"][0] for trace in latency.figure["data"]] == ["B", "C"]
+    assert latency.rows[0][1][0] == "–"
+
+
+def test_the_speedup_has_its_interval_and_a_difference_takes_intervals_apart(browser, engineer, runs):
+    row = StageRun.objects.get(run=runs[1], stage="verify")
+    row.result["speedup"]["ratio"] = {"value": 2.0, "low": 1.9, "high": 2.1}
+    row.save()
+    objectives = _compare(browser(engineer), runs[:3]).context["sections"][0]
+    gains = [text for text, _ in objectives.rows[-1]]
+    assert gains[:2] == ["speedup over its own before", "3.47x [3.46, 3.49]"]
+    assert gains[2] == "2.00x [1.90, 2.10]: less"
+    assert gains[3].endswith(": no difference")
 
 
 def test_a_foreign_run_is_left_out(browser, foreigner, runs):

@@ -12,11 +12,12 @@ from workbench.runs import result_page
 from workers.documents.measurement import Interval
 from workers.documents.quality import Measure, Quality
 from workers.documents.stages import Results
+from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.stages.price import price
 
 MODEL = sample_results.manifest().model_copy(update={"kind": "other", "counted": "images"})
-WORKLOAD = sample_results.workload().model_copy(update={"present": None})
+WORKLOAD = sample_results.workload().model_copy(update={"present": None, "traffic": Traffic(batch=8)})
 
 
 @pytest.fixture

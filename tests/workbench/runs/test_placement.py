@@ -44,3 +44,12 @@ def test_without_a_living_worker_the_run_waits_and_says_so(workload: Any, engine
 def test_a_worker_that_does_not_tell_has_what_its_datasheet_says(workload: Any, engineer: Any) -> None:
     _worker("h200", None)
     assert services.create_run(workload, engineer).gpu_class == "h200"
+
+
+def test_a_promise_that_no_chip_of_the_class_can_keep_is_refused_before_it_waits(workload: Any, engineer: Any) -> None:
+    workload.document["objectives"] = [{"metric": "ttf_n", "n": 64, "limit": 5}]
+    workload.save()
+    with pytest.raises(services.RunError, match=r"TTF64 p50 of 5\.00 ms is impossible on NVIDIA H200: .* least 33 ms"):
+        services.create_run(workload, engineer, "h200")
+    assert not Run.objects.exists()
+    assert services.create_run(workload, engineer, "cpu").gpu_class == "cpu"

@@ -13,8 +13,9 @@ from workbench.runs.budget import seconds_left
 from workbench.runs.models import Event, Run, StageRun, Worker
 from workbench.runs.sweep import sweep
 from workers import budget
-from workers.documents.stages import STAGES, Progress, StageFailure
+from workers.documents.stages import Progress, StageFailure, stages_of
 from workers.documents.worker_api import Hello, StageKey
+from workers.documents.workload import Workload as WorkloadDocument
 
 ADMIT: dict[str, Any] = sample_results.results().admit.model_dump(mode="json")  # type: ignore[union-attr]
 
@@ -33,7 +34,7 @@ def _kinds(run: Run) -> list[str]:
 
 def test_a_new_run_waits_with_all_its_stages(run: Run) -> None:
     assert (run.state, run.stage, run.attempt) == ("queued", "admit", 1)
-    assert list(run.stages.values_list("stage", flat=True)) == list(STAGES)
+    assert list(run.stages.values_list("stage", flat=True)) == list(stages_of(load=False))
     assert _kinds(run) == ["queued"]
 
 
@@ -72,7 +73,7 @@ def test_a_result_without_a_claim_changes_nothing(run: Run, key: StageKey) -> No
 
 def test_the_last_stage_finishes_the_run_with_its_verdict(run: Run) -> None:
     results = sample_results.results()
-    for stage in STAGES:
+    for stage in stages_of(load=False):
         key = StageKey(run_id=str(run.id), stage=stage, attempt=1)
         assert state.claim(key, "w") is not None
         document = getattr(results, stage)
@@ -80,6 +81,31 @@ def test_the_last_stage_finishes_the_run_with_its_verdict(run: Run) -> None:
     run.refresh_from_db()
     assert (run.state, run.verdict) == ("done", "met")
     assert run.finished_at is not None
+
+
+@pytest.mark.parametrize("end", ["fail", "retry"])
+def test_a_load_stage_that_fails_leaves_a_sentence_and_the_verdict(end: str, workload: Any, engineer: Any) -> None:
+    workload.document |= {"load": {"most_users": 4}}
+    workload.save()
+    run = services.create_run(workload, engineer)
+    known = sample_results.results()
+    for stage in stages_of(load=True):
+        key = StageKey(run_id=str(run.id), stage=stage, attempt=1)
+        assert state.claim(key, "w") is not None
+        if stage != "load":
+            document = getattr(known, stage)
+            assert state.advance(key, document.model_dump(mode="json") if document else {})
+        elif end == "fail":
+            assert state.fail(key, StageFailure(sentence="The server did not start."))
+        else:
+            for attempt in (1, 2, 3):
+                assert state.retry(key, "it was killed")
+                key = key.model_copy(update={"attempt": attempt + 1})
+                assert attempt == 3 or state.claim(key, "w") is not None
+    run.refresh_from_db()
+    assert (run.state, run.verdict) == ("done", "met")
+    kept = StageRun.objects.get(run=run, stage="load").result["sentence"]
+    assert kept in ("The server did not start.", "The load stage was tried 3 times; the last time it was killed.")
 
 
 def test_the_result_of_an_attempt_that_was_replaced_is_refused(run: Run, key: StageKey) -> None:
@@ -177,20 +203,25 @@ def test_a_worker_cannot_stop_what_nobody_cancelled(run: Run, key: StageKey) -> 
     assert run.state == "running"
 
 
+def _minutes(minutes: float) -> WorkloadDocument:
+    document = sample_results.workload()
+    return document.model_copy(update={"constraints": document.constraints.model_copy(update={"minutes": minutes})})
+
+
 def test_time_that_a_stage_leaves_goes_to_those_after_it(run: Run, key: StageKey) -> None:
-    assert seconds_left(run, "admit", 60) == pytest.approx(180)
+    assert seconds_left(run, "admit", _minutes(60)) == pytest.approx(180)
     start = timezone.now()
     StageRun.objects.filter(run=run, stage="admit").update(
         state="done", started_at=start, finished_at=start + timedelta(seconds=2)
     )
-    assert seconds_left(run, "baseline", 6) == pytest.approx(358 * budget.SHARES["baseline"] / 0.95)
+    assert seconds_left(run, "baseline", _minutes(6)) == pytest.approx(358 * budget.SHARES["baseline"] / 0.95)
     StageRun.objects.filter(run=run, stage="admit").update(finished_at=start + timedelta(seconds=900))
-    assert seconds_left(run, "verify", 6) == 20
+    assert seconds_left(run, "verify", _minutes(6)) == 20
 
 
 def test_a_stage_more_needs_no_line_in_the_budget(run, monkeypatch):
     monkeypatch.setattr(budget, "GPU_STAGES", ("admit", "tune", "verify"))
-    assert seconds_left(run, "tune", 60) == pytest.approx(3600 * 0.1 / (0.1 + budget.SHARES["verify"]))
+    assert seconds_left(run, "tune", _minutes(60)) == pytest.approx(3600 * 0.1 / (0.1 + budget.SHARES["verify"]))
 
 
 def test_a_run_goes_to_the_first_allowed_class_that_has_a_worker(workload: Any, engineer: Any) -> None:

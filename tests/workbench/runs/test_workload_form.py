@@ -36,6 +36,7 @@ def test_a_template_keeps_the_rest(
     sent = fields(GOOD) | {"name": "Mine", "do": f"template {name}"}
     page = browser(engineer).post("/workloads/new/", sent).content.decode()
     assert f'id="f-traffic-prompt-tokens" value="{prompt}"' in page
+    assert ('id="f-load-most-users" value="128"' in page) == (name == "chat")
     assert ("objectives[1].limit" in page) == (objectives == 2)
     assert 'value="Mine"' in page
     assert '<option value="llama-3.2-1b" selected>' in page

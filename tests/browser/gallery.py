@@ -1,0 +1,198 @@
+"""Every page in every state, for who looks at them: made in the data folder that WORKBENCH_DATA names.
+
+Prints a JSON object: `sessions`, the cookie of each person (admin, account, newcomer), and `pages`, a list of
+`[name, person, address]`; person is "" for who has no login. The finished run named "h200" is a committed one; the
+results of all others are made up.
+"""
+
+import json
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+import django
+
+django.setup()
+
+from django.test import Client  # noqa: E402
+from django.utils import timezone  # noqa: E402
+
+from tests import sample_endpoint, sample_results, sample_runs  # noqa: E402
+from tests.sample_no_change import no_change  # noqa: E402
+from tests.upgrades.make_database import finished_run  # noqa: E402
+from workbench.accounts import services, tokens  # noqa: E402
+from workbench.accounts.models import Membership, Organisation, Role, User  # noqa: E402
+from workbench.intake.models import Workload  # noqa: E402
+from workbench.notifications import outbox  # noqa: E402
+from workbench.notifications import services as notifications  # noqa: E402
+from workbench.notifications.mail import unsubscribe_address  # noqa: E402
+from workbench.notifications.models import Delivery, Kind  # noqa: E402
+from workbench.reports import services as reports  # noqa: E402
+from workbench.reports import sharing  # noqa: E402
+from workbench.runs.models import Run, Worker  # noqa: E402
+from workers.documents.endpoint_result import EndpointResult  # noqa: E402
+from workers.documents.stages import stages_of  # noqa: E402
+
+PASSWORD = "correct horse battery"
+OPEN = {"queued": "admit", "running": "explore", "failed": "profile", "lost": "verify", "cancelled": "compose"}
+"""The stage that a run in each of these states has come to."""
+LONG = "A name as long as names may be, of a workload that somebody described with all that they knew about it, 2026"
+
+
+def session(user: User) -> str:
+    """The cookie of a login."""
+    client = Client()
+    client.force_login(user)
+    return client.cookies["sessionid"].value
+
+
+def with_verdict(organisation: Organisation, user: User, verdict: str, sentence: str) -> Run:
+    """A finished run whose verdict is another than met."""
+    made = sample_runs.run(organisation, user)
+    stage = made.stages.get(stage="verify")
+    outcomes = [each | {"verdict": verdict} for each in stage.result["outcomes"]]
+    stage.result |= {"verdict": verdict, "sentence": sentence, "outcomes": outcomes}
+    stage.save()
+    Run.objects.filter(id=made.id).update(verdict=verdict)
+    return made
+
+
+def without_change(organisation: Organisation, user: User) -> Run:
+    """A finished run that recommends what runs today."""
+    made = sample_runs.run(organisation, user)
+    found = no_change().model_dump(mode="json")
+    for stage in stages_of(load=False)[:-1]:
+        made.stages.filter(stage=stage).update(result=found[stage])
+    Run.objects.filter(id=made.id).update(verdict="missed")
+    return made
+
+
+def beside_endpoint(run: Run, found: EndpointResult) -> None:
+    """The run's workload names an endpoint, of which this was found."""
+    named = {"url": "https://models.example.com/v1", "model": "their-model", "hardware": found.server.hardware}
+    run.workload.document |= {"endpoint": named}
+    run.workload.save()
+    stage = run.stages.get(stage="verify")
+    stage.result |= {"endpoint": found.model_dump(mode="json")}
+    stage.save()
+
+
+def run_pages(organisation: Organisation, admin: User) -> list[tuple[str, str, str]]:
+    """Runs in every state, and what can be opened of them."""
+    waiting = {state: sample_runs.run(organisation, admin, state, upto) for state, upto in OPEN.items()}
+    done = {
+        "met": sample_runs.run(organisation, admin, load=True),
+        "undecided": with_verdict(organisation, admin, "not_enough_samples", "There were too few requests to say."),
+        "too-close": with_verdict(organisation, admin, "too_close", "TTF64 p50 is too close to its limit to say."),
+        "no-change": without_change(organisation, admin),
+        "h200": finished_run(organisation, admin, "llama-3.2-1b"),
+    }
+    beside_endpoint(done["undecided"], sample_endpoint.measured(sample_results.results()))
+    beside_endpoint(done["too-close"], sample_endpoint.REFUSED)
+    Workload.objects.filter(runs=waiting["failed"]).update(name=LONG)
+    Workload.objects.filter(runs=done["h200"]).update(newest_run=done["h200"])
+    found = [(f"run-{name}", "admin", f"/runs/{run.id}/") for name, run in (waiting | done).items()]
+    found += [(f"result-{name}", "admin", f"/runs/{run.id}/result/") for name, run in done.items()]
+    met, h200 = done["met"], done["h200"]
+    found += [
+        ("workload", "admin", f"/workloads/{met.workload_id}/"),
+        ("model", "admin", f"/models/{met.workload.model_id}/"),
+        ("compare-two", "admin", f"/compare/?run={met.id}&run={h200.id}"),
+        ("delete-run", "admin", f"/runs/{met.id}/delete/"),
+        ("report-of-run", "admin", f"/runs/{h200.id}/report.html"),
+        ("fleet", "admin", f"/runs/{h200.id}/fleet/?users=500&requests_per_second=40&fee=250000"),
+    ]
+    return found + report_pages(met, admin)
+
+
+def report_pages(run: Run, admin: User) -> list[tuple[str, str, str]]:
+    """A draft, a reviewed report and a published one with links."""
+    draft = reports.freeze(run, admin)
+    reviewed = reports.review(reports.freeze(run, admin), admin, "The limit holds *for this prompt length*.")
+    published = reports.publish(reports.review(reports.freeze(run, admin), admin, "Safe to promise."), admin)
+    _, open_link = sharing.share(published, admin, 7)
+    _, closed_link = sharing.share(published, admin, 7, PASSWORD)
+    each = (("draft", draft), ("reviewed", reviewed), ("published", published))
+    return [
+        *((f"report-{state}", "admin", f"/reports/{report.id}/") for state, report in each),
+        ("report-file", "admin", f"/reports/{published.id}/report.html"),
+        ("shared", "", f"/shared/{open_link}/"),
+        ("shared-password", "", f"/shared/{closed_link}/"),
+        ("shared-ended", "", "/shared/no-such-link/"),
+    ]
+
+
+def fixed_pages(invitation: str) -> list[tuple[str, str, str]]:
+    """Pages without parameters, also as a newcomer and as nobody see them."""
+    as_admin = {
+        "portfolio": "/workloads/",
+        "portfolio-nothing-found": "/workloads/?q=none",
+        "example": "/example/",
+        "compare-nothing": "/compare/",
+        "workload-new": "/workloads/new/",
+        "models": "/models/",
+        "model-upload": "/models/upload/",
+        "reports": "/reports/",
+        "prices": "/prices/",
+        "members": "/members/",
+        "audit": "/audit/",
+        "notifications": "/notifications/",
+        "deliveries": "/notifications/log/",
+        "logo": "/reports/logo/",
+        "tokens": "/tokens/",
+        "security": "/security/",
+        "api": "/api/v1/docs",
+        "api-runs": "/api/v1/docs/runs",
+        "api-schemas": "/api/v1/docs/schemas",
+        "kernels": "/kernels/",
+        "method": "/method/",
+        "kernel": "/kernels/megakernel/",
+        "not-found": "/runs/00000000-0000-4000-8000-000000000000/",
+    }
+    empty = ("/workloads/", "/models/", "/reports/", "/tokens/")
+    return [
+        *((name, "admin", address) for name, address in as_admin.items()),
+        *((f"empty-{address.strip('/')}", "newcomer", address) for address in empty),
+        ("forbidden", "account", "/audit/"),
+        ("login", "", "/login/"),
+        ("invitation", "", f"/invitations/{invitation}/"),
+        ("invitation-ended", "", "/invitations/no-such-invitation/"),
+    ]
+
+
+def notification_pages(organisation: Organisation, admin: User) -> list[tuple[str, str, str]]:
+    """A webhook, deliveries in every state, and what members choose."""
+    webhook, _ = notifications.add(organisation, admin, "https://hooks.example.com/workbench", Kind.values)
+    for _state in Delivery.State.values:
+        outbox.test_webhook(webhook)
+    for delivery, state in zip(webhook.deliveries.all(), Delivery.State.values, strict=True):
+        tries = [{"at": timezone.now().isoformat(), "words": "Answered 500.", "seconds": 0.1}]
+        webhook.deliveries.filter(pk=delivery.pk).update(state=state, tries=tries)
+    return [
+        ("notifications", "admin", "/notifications/"),
+        ("notifications-of-a-member", "account", "/notifications/"),
+        ("deliveries", "admin", "/notifications/log/"),
+        ("unsubscribe", "", urlsplit(unsubscribe_address(admin.memberships.get().id)).path),
+        ("logo", "account", "/reports/logo/"),
+    ]
+
+
+def main() -> dict[str, Any]:
+    """Makes everything; what it prints."""
+    people = {
+        name: User.objects.create_user(f"{name}@gallery.test", PASSWORD, name=name.title())
+        for name in ("admin", "account", "newcomer")
+    }
+    organisation = services.create_organisation("Gallery", people["admin"])
+    Membership.objects.create(user=people["account"], organisation=organisation, role=Role.ACCOUNT)
+    services.create_organisation("Empty", people["newcomer"])
+    tokens.issue(organisation, people["admin"], "build", "write")
+    invitation = services.invite(organisation, people["admin"], "new@gallery.test", Role.ENGINEER)[1]
+    Worker.objects.create(name="gpu-h200-0@host", gpu_class="h200", last_seen=timezone.now() + timedelta(days=1))
+    pages = fixed_pages(invitation) + run_pages(organisation, people["admin"])
+    pages += notification_pages(organisation, people["admin"])
+    return {"sessions": {name: session(user) for name, user in people.items()}, "pages": pages}
+
+
+if __name__ == "__main__":
+    print(json.dumps(main()))

@@ -1,0 +1,31 @@
+"""A site for the browser, with its own processes and data."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from workbench.embedded import Workbench
+from workbench.embedded.devices import Device
+
+
+@dataclass(frozen=True)
+class Site:
+    """A running workbench with the login of its admin."""
+
+    url: str
+    email: str
+    password: str
+    manage: Callable[..., str]
+    """`manage("create_login", …)`: runs `manage.py` on the site's data and returns what it prints."""
+    environment: dict[str, str] = field(repr=False)
+    """Of a process that works on the site's data."""
+
+
+@contextmanager
+def serving(data: Path) -> Iterator[Site]:
+    """Redis, web and one CPU worker, as `workbench up` starts them, with their data in this folder."""
+    with Workbench(data=data, port=0, devices=[Device("cpu")]) as workbench:
+        login = json.loads(workbench.manage("create_login", "--json"))
+        yield Site(workbench.url, login["email"], login["password"], workbench.manage, workbench.env)

@@ -1,0 +1,112 @@
+"""WCAG 2.2 AA, as far as axe-core can check it: every page in every state, both themes, wide and on a phone."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import axe_playwright_python
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.browser.serving import serving
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+ROOT = Path(__file__).resolve().parents[2]
+AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text("utf-8")
+TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+OF_COLOURS = ["color-contrast"]
+"""The rule that a theme can break; the other rules find the same in both."""
+ALIKE_PARTS = """() => {
+  for (const body of document.querySelectorAll("tbody")) [...body.rows].slice(4).forEach((row) => row.remove());
+  [...document.querySelectorAll("main > section.card[id]")].slice(6).forEach((part) => part.remove());
+  [...document.querySelectorAll(".document > *")].slice(40).forEach((part) => part.remove());
+}"""
+"""Leaves the beginnings of what is long: four rows of each table, six schemas of the API, forty blocks of a document.
+
+Hundreds that are alike take axe-core ten seconds.
+"""
+RUN = """async (only) => {
+  const options = {runOnly: only, resultTypes: ["violations"], preload: false, iframes: false};
+  const place = (node) => node.target.join(" ") + " " + (node.any[0]?.message ?? "");
+  return (await axe.run(document, options)).violations.map((v) => v.id + ": " + v.nodes.map(place).join("; "));
+}"""
+ALIKE = {f"result-{state}" for state in ("met", "undecided", "too-close", "h200")}
+ALIKE |= {f"run-{state}" for state in ("undecided", "too-close", "no-change")}
+ALIKE |= {"report-reviewed", "report-of-run", "report-file"}
+"""Of the same template as pages that are checked; a link shows the same file as the last two."""
+VIEWS = [(width, scheme) for width in (1280, 390) for scheme in ("light", "dark")]
+
+
+@pytest.fixture(scope="module")
+def gallery_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A site of its own: the gallery has a worker of the class h200 that takes no run."""
+    with serving(tmp_path_factory.mktemp("gallery")) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def gallery(gallery_site: Any) -> dict[str, Any]:
+    """The pages of `tests.browser.gallery` on the running site."""
+    environment = gallery_site.environment | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "tests.browser.gallery"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    made: dict[str, Any] = json.loads(done.stdout)
+    return made
+
+
+@pytest.fixture
+def page_of(chromium: Browser, gallery_site: Any, gallery: dict[str, Any]) -> Callable[[str], Page]:
+    """`page_of("admin")`: a page of that person, "" for who has no login."""
+    pages: dict[str, Page] = {}
+
+    def opened(person: str) -> Page:
+        if person not in pages:
+            context = chromium.new_context(base_url=gallery_site.url, bypass_csp=True)
+            if person:
+                value = gallery["sessions"][person]
+                context.add_cookies([{"name": "sessionid", "value": value, "url": gallery_site.url}])
+            pages[person] = context.new_page()
+        return pages[person]
+
+    yield opened
+    for page in pages.values():
+        page.context.close()
+
+
+def violations(page: Page) -> list[str]:
+    """What axe-core finds on the page that is open, in both themes and widths."""
+    page.evaluate(ALIKE_PARTS)
+    page.evaluate(AXE)
+    found = []
+    for width, scheme in VIEWS:
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme)
+        only = {"type": "tag", "values": TAGS} if scheme == "light" else {"type": "rule", "values": OF_COLOURS}
+        found += [f"{width} px, {scheme}: {each}" for each in page.evaluate(RUN, only)]
+    return found
+
+
+def test_no_page_violates_wcag(page_of, gallery) -> None:
+    found = {}
+    for name, person, address in [each for each in gallery["pages"] if each[0] not in ALIKE]:
+        page = page_of(person)
+        page.set_viewport_size({"width": VIEWS[0][0], "height": 900})
+        page.goto(address)
+        if wrong := violations(page):
+            found[name] = wrong
+    assert not found, json.dumps(found, indent=1)
+
+
+def test_axe_finds_what_is_planted(page_of) -> None:
+    page = page_of("")
+    page.goto("/login/")
+    planted = '<p style="color: #555">A dark sentence.</p><img src="a.png">'
+    page.evaluate("(html) => document.body.insertAdjacentHTML('beforeend', html)", planted)
+    found = " ".join(violations(page))
+    assert "image-alt" in found
+    assert "dark: color-contrast" in found
+    assert "light: color-contrast" not in found

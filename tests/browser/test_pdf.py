@@ -1,0 +1,122 @@
+"""Pages as PDF files by Chromium, read by PDFium: what a reader with a printer gets."""
+
+import ctypes
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pypdfium2
+import pypdfium2.raw
+import pytest
+from markupsafe import Markup
+from playwright.sync_api import Page
+
+from workbench.home.example import example
+from workers.documents.prices import default_price_book
+from workers.report_page import Cover, render
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+MARGIN = 14 / 25.4 * 72
+"""Left and right, in points."""
+FOOT = 17 / 25.4 * 72
+ROUGH = 2
+"""Points by which margins are rounded to pixels."""
+LONGER = """() => { const row = document.querySelector('#objectives ~ .table-wrap tbody tr, h2 + .wrap tbody tr');
+  for (let i = 0; i < 80; i++) row.after(row.cloneNode(true)); }"""
+
+
+@pytest.fixture
+def printed(tmp_path: Path) -> Callable[[Page, str], pypdfium2.PdfDocument]:
+    """`printed(page, "A4")`: the page as a PDF."""
+
+    def made(page: Page, paper: str) -> pypdfium2.PdfDocument:
+        file = tmp_path / f"{paper}.pdf"
+        page.pdf(path=file, format=paper)
+        return pypdfium2.PdfDocument(file)
+
+    return made
+
+
+def _texts(document: pypdfium2.PdfDocument) -> list[str]:
+    return [page.get_textpage().get_text_bounded() for page in document]
+
+
+def _beyond(page: pypdfium2.PdfPage) -> list[str]:
+    """Text and drawings of a page that reach into its margins at the sides, and pictures of pixels."""
+    text = page.get_textpage()
+    spans = [(text.get_rect(index), "text") for index in range(text.count_rects())]
+    for each in page.get_objects(max_depth=1):
+        assert each.type != pypdfium2.raw.FPDF_PAGEOBJ_IMAGE, "a picture of pixels"
+        if not _is_paper(each):
+            spans.append((each.get_bounds(), "a drawing"))
+    low, high = MARGIN - ROUGH, page.get_width() - MARGIN + ROUGH
+    return [
+        f"{what} from {left:.0f} to {right:.0f}" for (left, _, right, _), what in spans if left < low or right > high
+    ]
+
+
+def _lowest(page: pypdfium2.PdfPage) -> float:
+    """How far down a page is used, in points from its lower edge; its number does not count."""
+    seen = [each for each in page.get_objects(max_depth=1) if not _is_paper(each)]
+    return min(bottom for _, bottom, _, _ in (each.get_bounds() for each in seen) if bottom > FOOT)
+
+
+def _is_paper(each: pypdfium2.PdfObject) -> bool:
+    """A white area, such as the body's."""
+    if each.type != pypdfium2.raw.FPDF_PAGEOBJ_PATH:
+        return False
+    colours = [ctypes.c_uint() for _ in range(4)]
+    pypdfium2.raw.FPDFPageObj_GetFillColor(each, *colours)
+    return [colour.value for colour in colours[:3]] == [255] * 3
+
+
+def _measured() -> SimpleNamespace:
+    """The committed run on an H200, as a report reads it."""
+    known = example()
+    assert known
+    taken = {each.stage: each.duration_s for each in known.stages}
+    return SimpleNamespace(workload=known.workload, model=known.model, results=known.results, taken=taken)
+
+
+@pytest.mark.parametrize("paper", ["A4", "Letter"])
+@pytest.mark.parametrize("kind", ["result", "report"])
+def test_a_pdf_is_whole(open_page, printed, tmp_path: Path, kind: str, paper: str) -> None:
+    """The run on an H200 has more rows than made-up ones; the browser is dark, paper is not."""
+    page = open_page(color_scheme="dark")
+    if kind == "result":
+        page.goto("/example/")
+    else:
+        note = Markup("<p>Note</p>")
+        cover = Cover("A title", "Voice", "Published", note, "2026-01-01", None, None, default_price_book())
+        file = tmp_path / "report.html"
+        file.write_text(render(_measured(), cover), "utf-8")
+        page.goto(file.as_uri())
+    document = printed(page, paper)
+    texts = _texts(document)
+    assert 5 <= len(texts) <= 14
+    for number, (sheet, text) in enumerate(zip(document, texts, strict=True), 1):
+        assert _beyond(sheet) == []
+        assert re.search(rf"\b{number} / {len(texts)}\b", text), "each page has its number"
+        assert number == len(texts) or _lowest(sheet) < sheet.get_height() / 2, "no half page is blank"
+    drawn = sum(each.type == pypdfium2.raw.FPDF_PAGEOBJ_PATH for sheet in document for each in sheet.get_objects())
+    assert drawn > 300, "the charts' lines and areas are there"
+    whole = re.sub(r"\s+", " ", " ".join(texts))
+    assert "Objectives" in texts[0]
+    assert "slower than" in whole, "why each plan was not taken"
+    assert "The numbers of" not in whole, "nothing is printed that only opens on a screen"
+    page.evaluate(LONGER)
+    longer = _texts(printed(page, paper))
+    assert sum("Samples over the limit" in re.sub(r"\s+", " ", text) for text in longer) >= 2, "heads come again"
+
+
+def test_what_was_just_done_and_what_can_be_done_is_not_printed(open_page, printed) -> None:
+    page = open_page()
+    page.goto("/members/")
+    page.get_by_role("button", name="Keep").click()
+    said = page.get_by_role("status").inner_text()
+    assert said == "The rule for publishing reports is kept."
+    text = " ".join(_texts(printed(page, "A4")))
+    assert "Members" in text
+    for words in (said, "Keep", "Log out", "Change", "Invite"):
+        assert words not in text

@@ -1,0 +1,108 @@
+"""From an invitation to paper: the account team reviews, edits, publishes and shares; a customer reads and prints."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from tests.browser.conftest import Site, log_in
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture
+def stranger(chromium: Browser, site: Site) -> Iterator[Callable[[], Page]]:
+    """`stranger()`: a page without a login, in a browser of its own."""
+    contexts: list[BrowserContext] = []
+
+    def opened() -> Page:
+        contexts.append(chromium.new_context(base_url=site.url))
+        return contexts[-1].new_page()
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+def _invite(admin: Page, email: str, role: str) -> str:
+    """The link of an invitation that an admin makes."""
+    admin.goto("/members/")
+    admin.get_by_label("Email").fill(email)
+    admin.get_by_label("Role", exact=True).last.select_option(role)
+    admin.get_by_role("button", name="Make an invitation").click()
+    return admin.locator("code", has_text="/invitations/").inner_text()
+
+
+def _join(page: Page, link: str) -> Page:
+    """Follow the invitation and log in."""
+    page.goto(link)
+    page.get_by_label("Name").fill("Somebody New")
+    for field in page.locator("input[type=password]").all():
+        field.fill(PASSWORD)
+    page.get_by_role("button", name="Join").click()
+    expect(page.get_by_role("button", name="Log out")).to_be_visible()
+    return page
+
+
+def test_an_engineer_joins_submits_and_follows(open_page, stranger) -> None:
+    page = _join(stranger(), _invite(open_page(), "engineer@walk.test", "engineer"))
+    page.goto("/workloads/new/")
+    page.get_by_label("Model required").select_option("tiny-llama")
+    page.get_by_text("Advanced: constraints").click()
+    for name, value in {"name": "By an engineer", "constraints.minutes": "1"}.items():
+        page.locator(f'[name="{name}"]').fill(value)
+    page.locator("button.button-primary", has_text="Start the run").click()
+    page.wait_for_url("**/runs/*/")
+    expect(page.locator('[data-stage="admit"][data-state="done"]')).to_be_visible(timeout=60_000)
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator(".badge-cancelled").first).to_be_visible(timeout=60_000)
+
+
+def test_a_report_goes_from_the_account_team_to_the_customers_paper(open_page, stranger, finished_run) -> None:
+    page = _join(stranger(), _invite(open_page(), "account@walk.test", "account"))
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.goto(f"{finished_run}result/")
+    page.get_by_role("button", name="Freeze for review").click()
+    page.get_by_label("Note to the reader").fill("A first word.")
+    page.get_by_role("button", name="Mark as reviewed").click()
+    page.get_by_role("button", name="Back to draft").click()
+    page.get_by_label("Note to the reader").fill("Safe to promise *for this prompt length*.")
+    page.get_by_role("button", name="Mark as reviewed").click()
+    expect(page.get_by_text("A first word.")).to_have_count(0)
+    page.get_by_role("button", name="Publish").click()
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Make a link").click()
+    link = page.locator("code", has_text="/shared/").inner_text()
+
+    customer = stranger()
+    customer.goto(link)
+    customer.get_by_label("Password").fill(PASSWORD)
+    customer.get_by_role("button", name="Open the report").click()
+    expect(customer.get_by_text("for this prompt length")).to_be_visible()
+    expect(customer.get_by_text("Somebody New").first).to_be_visible()
+    paper = customer.pdf(format="A4")
+    assert paper.startswith(b"%PDF-")
+    assert 1 < paper.count(b"/Type /Page\n") <= 15
+
+    page.goto(page.url.removesuffix("share/"))
+    expect(page.locator("section", has_text="Links for readers").locator("tbody td.n")).to_contain_text("1")
+    page.get_by_role("button", name="Revoke the link").click()
+    expect(page.get_by_text("revoked 20")).to_be_visible()
+    assert customer.goto(link).status == 404
+
+
+def test_a_newcomer_sees_an_h200_report_two_clicks_after_login(site, stranger) -> None:
+    made = json.loads(site.manage("create_login", "--json", "--email", "newcomer@walk.test", "--organisation", "New"))
+    page = stranger()
+    log_in(page, replace(site, email=made["email"], password=made["password"]))
+    clicks = ["Open the example"]
+    for name in clicks:
+        page.get_by_role("link", name=name).click()
+    assert len(clicks) <= 2
+    expect(page.locator("[data-verdict]")).to_be_visible()
+    expect(page.locator("main")).to_contain_text("H200")
+    expect(page.locator("section.card > figure > [data-figure]").nth(5)).to_be_attached()

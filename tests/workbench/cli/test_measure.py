@@ -1,0 +1,71 @@
+"""`workbench measure` is a load test for a build: figures, a verdict, an exit code, and no torch."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.workers.traffic.stub import running_stub
+from workers.documents.load import LoadResult
+
+SLA = "traffic: {prompt_tokens: 30, output_tokens: 8, concurrency: 4}\nobjectives: [{metric: ttft, limit: %s}]\n"
+KEY = "sk-kept-secret"
+
+
+@pytest.fixture(scope="module")
+def stub():
+    with running_stub(first_ms=10, gap_ms=2) as found:
+        yield found
+
+
+def measured(folder, url, *options, sla=SLA % 500):
+    (folder / "sla.yaml").write_text(sla)
+    code = (
+        "import sys\nfrom workbench.cli import app\n"
+        "try: app()\n"
+        "finally: print('torch' in sys.modules, 'django' in sys.modules, file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", code, "measure", "--url", url, "--model", "stub", "--sla", "sla.yaml", *options]
+    environment = {"WORKBENCH_ENDPOINT_KEY": KEY, "PYTHONPATH": ":".join(sys.path), "PATH": ""}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_kept_promise_ends_with_0_and_leaves_its_figures_without_the_key(tmp_path, stub):
+    done = measured(tmp_path, stub.url, "--seconds", "2", "--json", "r.json", "--records", "all.jsonl")
+    result = LoadResult.model_validate_json((tmp_path / "r.json").read_text())
+    assert result.completed == result.requests > 20
+    assert done.returncode == (3 if result.lag.void else 0), done.stdout + done.stderr  # a busy machine may void it
+    assert "Verdict at 99 % confidence" in done.stdout
+    assert done.stderr.endswith("False False\n")
+    rows = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
+    assert sum(row["counted"] for row in rows) == result.requests
+    assert all(row["intended_ns"] <= row["begun_ns"] <= row["sent_ns"] <= row["token_ns"][0] for row in rows)
+    assert not any(KEY in each for each in (done.stdout, done.stderr, *(f.read_text() for f in tmp_path.iterdir())))
+
+
+def test_a_broken_promise_ends_with_1(tmp_path, stub):
+    done = measured(tmp_path, stub.url, "--seconds", "1.5", sla=SLA % 1)
+    assert done.returncode == (3 if "void" in done.stdout else 1), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "sentence"),
+    [
+        (["--traffic", "none.yaml"], 2, "none.yaml: No such file"),
+        (["--traffic", "bad.yaml"], 2, "arrivals.poisson.rate: should be greater than 0, not -1"),
+        (["--traffic", "broken.yaml"], 2, "calls.csv: line 3: prompt_tokens is no number: 'many'"),
+        (["--api", "images"], 2, "--api: images is none of completions, chat, embeddings"),
+        (["--url", "nowhere"], 2, "--url: 'nowhere' is not an address such as"),
+        (["--url", "http://127.0.0.1:1"], 3, "127.0.0.1:1 cannot be reached"),
+        (["--model", "stub-401"], 3, "The server answered 401 (Unauthorized): Incorrect API key: …"),
+    ],
+)
+def test_what_cannot_be_measured_is_a_sentence(tmp_path, stub, options, code, sentence):
+    (tmp_path / "bad.yaml").write_text("arrivals: {kind: poisson, rate: -1}")
+    (tmp_path / "broken.yaml").write_text("arrivals: {kind: recorded}\nrecording: calls.csv")
+    (tmp_path / "calls.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,5,5\n0.1,many,5\n")
+    done = measured(tmp_path, stub.url, "--seconds", "1", *options)
+    assert done.returncode == code, done.stderr
+    assert sentence in " ".join(done.stderr.split())
+    assert KEY not in done.stdout + done.stderr

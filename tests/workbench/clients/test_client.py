@@ -1,0 +1,106 @@
+"""The generated client and the examples beside it, against the live server."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kernel_workbench_client.api.runs import cancel_run, read_results, read_run, start_run
+from kernel_workbench_client.api.workloads import submit_workload
+from kernel_workbench_client.models import NewRun, Objective, ProblemDocument, Traffic, Workload
+
+from workbench.runs.models import Run
+
+pytestmark = pytest.mark.django_db(transaction=True)
+FOLDER = Path(__file__).resolve().parents[3] / "clients" / "python"
+EXAMPLES = FOLDER / "examples"
+README = (FOLDER / "README.md").read_text("utf-8")
+
+
+def _workload(**changes: Any) -> Workload:
+    promise = Objective(metric="ttf_n", n=64, limit=100)
+    return Workload(model="tiny-llama", traffic=Traffic(prompt_tokens=16), objectives=[promise], **changes)
+
+
+def test_it_submits_follows_and_reads_the_result(client, end_runs):
+    workload = submit_workload.sync(client=client, body=_workload(name="By the client"))
+    run = start_run.sync(client=client, body=NewRun(workload=workload.id))
+    assert (run.state, run.workload_name) == ("queued", "By the client")
+    assert "No worker" in run.waiting or run.place is not None
+    end_runs("done", "met")
+    assert read_run.sync(run.id, client=client).verdict == "met"
+    found = read_results.sync(run.id, client=client)
+    outcome = found.results.verify.outcomes[0]
+    assert (outcome.objective.metric, outcome.objective.limit) == ("ttf_n", 100)
+    assert outcome.after > 0
+
+
+def test_a_refusal_is_a_problem_with_its_sentence(client):
+    refused = submit_workload.sync(client=client, body=_workload(duty_cycle=2.0))
+    assert isinstance(refused, ProblemDocument)
+    assert (refused.status, refused.errors[0].field) == (422, "duty_cycle")
+
+
+def test_the_same_key_submits_once(client):
+    first, second = (
+        submit_workload.sync_detailed(client=client, body=_workload(), idempotency_key="k") for _ in range(2)
+    )
+    assert first.parsed.id == second.parsed.id
+    assert second.headers["Idempotency-Replayed"] == "true"
+
+
+def test_a_run_is_cancelled(client):
+    workload = submit_workload.sync(client=client, body=_workload())
+    run = start_run.sync(client=client, body=NewRun(workload=workload.id))
+    assert cancel_run.sync(run.id, client=client).state == "cancelled"
+
+
+@pytest.mark.parametrize("program", [[sys.executable, "gate.py"], ["bash", "gate.sh"]], ids=["python", "curl"])
+@pytest.mark.parametrize(
+    ("state", "verdict", "code"),
+    [("done", "met", 0), ("done", "missed", 1), ("failed", "", 3)],
+)
+def test_a_gate_exits_with_the_verdict(environment, end_runs, program, state, verdict, code):
+    end_runs(state, verdict)
+    asked = environment | {"PYTHONPATH": str(FOLDER)}
+    command = [*program, "workload.json"]
+    done = subprocess.run(command, cwd=EXAMPLES, env=asked, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == code, done.stderr
+    assert done.stdout.startswith(verdict or state)
+
+
+@pytest.mark.parametrize("program", [[sys.executable, "gate.py"], ["bash", "gate.sh"]], ids=["python", "curl"])
+def test_a_gate_says_what_is_wrong_with_the_workload(environment, tmp_path, program):
+    file = tmp_path / "workload.json"
+    file.write_text('{"model": "no-such-model", "objectives": [{"metric": "ttft", "limit": 5}]}')
+    asked = environment | {"PYTHONPATH": str(FOLDER)}
+    done = subprocess.run([*program, file], cwd=EXAMPLES, env=asked, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "no-such-model" in done.stderr
+
+
+@pytest.mark.parametrize("file", ["github-actions.yml", "gitlab-ci.yml"])
+def test_the_jobs_run_the_gate(file):
+    job = yaml.safe_load((EXAMPLES / file).read_text("utf-8"))
+    lines = job["latency"]["script"] if "latency" in job else [s.get("run") for s in job["jobs"]["sla"]["steps"]]
+    program, *arguments = shlex.split(lines[-1])
+    assert program == "python"
+    assert all((EXAMPLES / name).is_file() for name in arguments)
+
+
+def test_the_readme_does_what_it_says(environment):
+    asked = environment | {"PYTHONPATH": str(FOLDER)}
+    code = re.search(r"```python\n(.*?)```", README, re.DOTALL)[1]
+    done = subprocess.run([sys.executable, "-c", code], env=asked, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert str(Run.objects.get().id) in done.stdout
+    lines = re.findall(r"^curl .*$", README, re.MULTILINE)
+    assert len(lines) == 2
+    for line in lines:
+        root = FOLDER.parents[1]
+        done = subprocess.run(["bash", "-c", f"{line} --fail-with-body"], cwd=root, env=environment, check=False)
+        assert done.returncode == 0, line

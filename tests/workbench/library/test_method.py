@@ -1,0 +1,47 @@
+"""The method as a page: every word that a result links to is defined there."""
+
+import re
+from typing import Any
+
+from workbench.accounts.models import User
+from workbench.pages.templatetags.page import TERMS, term
+from workbench.runs.models import Run
+from workers.charts.economics import COSTS
+from workers.documents.workload import TITLES
+
+
+def defined(client: Any) -> set[str]:
+    page = client.get("/method/").content.decode()
+    return set(re.findall(r' id="([^"]+)"', page[page.index("<article") : page.index("</article>")]))
+
+
+def test_every_figure_of_a_result_leads_to_its_line(browser: Any, engineer: User, done: Run) -> None:
+    client = browser(engineer)
+    page = client.get(f"/runs/{done.id}/result/").content.decode()
+    asked = set(re.findall(r'href="/method/#([^"]*)"', page))
+    assert asked <= defined(client), asked - defined(client)
+    assert {"ttf-n", "tpot", "verdict", "speedup", "noise-floor", "roofline", "m-tokens", "output-tokens"} <= asked
+    labels = re.findall(r'<span class="stat-label">(.*?)</span>', page)
+    assert labels
+    assert [each for each in labels if "/method/#" not in each] == []
+
+
+def test_every_metric_and_unit_cost_has_its_line(browser: Any, engineer: User) -> None:
+    names = {TERMS.get(each, each) for each in (*TITLES, "ttf_n")}
+    assert names | (COSTS.keys() - {"counted"}) <= defined(browser(engineer))
+
+
+def test_a_metric_is_named_by_its_own_words() -> None:
+    assert term("TTF64 p50", "ttf_n") == '<a class="term" href="/method/#ttf-n">TTF64 p50</a>'
+
+
+def test_ids_are_unique_and_links_lead_somewhere(browser: Any, engineer: User) -> None:
+    client = browser(engineer)
+    page = client.get("/method/").content.decode()
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    article = page[page.index("<article") : page.index("</article>")]
+    inside = re.findall(r'href="#([^"]*)"', article)
+    assert inside
+    assert set(inside) <= set(ids)
+    assert ".md" not in "".join(re.findall(r'href="(/[^"]*)"', article))

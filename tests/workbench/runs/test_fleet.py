@@ -1,0 +1,82 @@
+"""What a fleet costs: the answer for a demand, and a sentence for each number that makes no sense."""
+
+import re
+
+import pytest
+import sample_runs
+from django.urls import reverse
+
+from workbench.pages.templatetags.page import term
+from workers.documents.prices import PriceResult
+
+
+@pytest.fixture
+def ask(browser, engineer, done):
+    """`ask(users=5)`: the calculator's part of the page as htmx fetches it, without its HTML."""
+    client, address = browser(engineer), reverse("run-fleet", args=[done.id])
+
+    def asked(**demand):
+        answer = client.get(address, demand, headers={"HX-Request": "true"})
+        assert answer.status_code == 200
+        return " ".join(re.sub(r"<[^>]+>", " ", answer.content.decode()).split())
+
+    return asked
+
+
+def test_users_of_a_server_that_holds_one(ask, done):
+    usd = PriceResult.model_validate(done.stages.get(stage="price").result).lines[1].usd_per_hour
+    said = ask(users=70, fee="$1,000")
+    assert "GPUs needed 100 100" in said  # 70 users, each server filled with 0.7 of one
+    assert f"A year ${100 * usd * 8760:,.0f} ${100 * usd * 8760:,.0f}" in said
+    assert "A fee of $1,000 is never paid back: the plan saves no GPU at this demand." in said
+    assert "A server holds as many requests at once as were measured: 1 before and 1 after." in said
+
+
+def test_a_rate_of_requests_and_a_stated_price(ask):
+    said = ask(requests_per_second=10, usd_per_hour="2 USD", hours_per_day=12, spare=0, fee="100000")
+    before, after = re.search(r"GPUs needed (\d+)(?: \([\d to]+\))? (\d+)", said).groups()
+    assert int(before) > int(after) == 1
+    assert "A month" in said
+    assert "$730.00" in said  # one GPU of 2 USD for 12 hours on 365 / 12 days
+    assert re.search(r"Break-even \S* ?[\d.]+ months", said)
+
+
+@pytest.mark.parametrize(
+    ("demand", "sentence"),
+    [
+        ({"fee": "5"}, "Say how many users there are at once, or how many requests per second."),
+        ({"users": "0"}, "Users at once are a whole number from 1 to 1,000,000,000."),
+        ({"users": "2.5"}, "Users at once are a whole number from 1 to 1,000,000,000."),
+        ({"requests_per_second": "nan"}, "Requests per second are a number from 0.001 to 1,000,000,000."),
+        ({"users": "5", "usd_per_hour": "4 EUR"}, "A price of a GPU-hour is taken in USD; convert “4 EUR” first."),
+        ({"users": "5", "usd_per_hour": "-4"}, "“-4” is no amount of money; write a number above 0, such as 4.18."),
+        ({"users": "5", "usd_per_hour": "0"}, "A price of a GPU-hour is above 0 and at most 10,000 USD."),
+        ({"users": "5", "fee": "much"}, "“much” is no amount of money; write a number above 0, such as 4.18."),
+        ({"users": "5", "duty": "0"}, "A duty cycle is a percentage of the paid hours, from 0.1 to 100."),
+        ({"users": "5", "hours_per_day": "25"}, "Hours a day are a number from 0.1 to 24."),
+        ({"users": "5", "spare": "100"}, "Spare capacity is a percentage of each GPU, from 0 to 90."),
+        ({"users": "5", "output_tokens": "0"}, "An answer has a whole number of tokens from 1 to 32,768."),
+        (
+            {"users": "5", "prompt_tokens": "9"},
+            "Other lengths cannot be modelled here: TTFT and TPOT were not measured.",
+        ),
+    ],
+)
+def test_a_number_that_makes_no_sense_has_one_sentence_and_loses_nothing(
+    ask, browser, engineer, done, demand, sentence
+):
+    said = ask(**demand)
+    assert said.count(sentence) == 1
+    assert "GPUs needed" not in said
+    page = browser(engineer).get(reverse("run-fleet", args=[done.id]), demand).content.decode()
+    assert all(f'value="{value}"' in page for value in demand.values())
+
+
+def test_the_address_is_a_page_of_its_own_and_the_result_leads_to_it(browser, engineer, organisation, done):
+    client, address = browser(engineer), reverse("run-fleet", args=[done.id])
+    assert address in client.get(reverse("run-result", args=[done.id])).content.decode()
+    page = client.get(address, {"users": 3}).content.decode()
+    assert page.lstrip().startswith("<!doctype html>")
+    assert term("GPUs needed", "gpus-needed") in page
+    unfinished = sample_runs.run(organisation, engineer, "running", "explore")
+    assert client.get(reverse("run-fleet", args=[unfinished.id])).status_code == 404

@@ -1,0 +1,123 @@
+"""What the form of a workload says while it is filled in."""
+
+import pytest
+from django.utils import timezone
+
+from kernels.hardware import GPUS
+from workbench.intake.models import Model, Workload
+from workbench.intake.services import promises
+from workbench.intake.services.catalogue import catalogue_manifest
+from workbench.runs.models import Worker
+from workers.documents.workload import Objective
+from workers.documents.workload import Workload as WorkloadDocument
+from workers.promises import floor_ms
+
+pytestmark = pytest.mark.django_db
+FORM = {
+    "model": "llama-3.2-1b",
+    "traffic.prompt_tokens": "128",
+    "traffic.output_tokens": "64",
+    "objectives[0].metric": "ttf_n",
+    "objectives[0].n": "64",
+    "objectives[0].percentile": "50",
+    "objectives[0].limit": "100",
+    "constraints.gpu_classes": ["h200"],
+    "constraints.precisions": ["bf16"],
+}
+
+
+@pytest.fixture
+def said(browser, engineer, organisation):
+    """`said(**changes)`: what the checks say of FORM with these changes."""
+    client = browser(engineer)
+
+    def ask(**changes):
+        answer = client.post("/workloads/new/check/", FORM | changes)
+        assert answer.status_code == 200
+        return answer.content.decode()
+
+    return ask
+
+
+def test_the_promise_is_said_in_words_and_nothing_is_stored(said):
+    assert "In 50 % of requests the first 64 tokens come within 100 ms." in said()
+    assert not Model.objects.exists()
+    assert not Workload.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("promise", "words"),
+    [
+        (
+            {"metric": "ttft", "percentile": 95, "limit": 0.5},
+            "In 95 % of requests the first token comes within 0.5 ms.",
+        ),
+        ({"metric": "tpot", "limit": 8}, "In 50 % of requests the tokens after the first come within 8 ms each, on"),
+        ({"metric": "itl", "percentile": 99.9, "limit": 8}, "99.9 % of the gaps between two tokens last at most 8 ms."),
+        ({"metric": "tpot", "at_least_faster": 1.5}, "The median TPOT is at least 1.5 times faster than today."),
+        ({"metric": "e2e", "limit": 900}, "50 % of requests are answered in full within 900 ms."),
+        ({"metric": "batch_latency", "limit": 50}, "50 % of batches are answered within 50 ms."),
+        ({"metric": "throughput", "limit": 1000}, "At least 1,000 tokens/s are served, all requests together."),
+        ({"metric": "cost_per_mtok", "limit": 0.2}, "Cost per million tokens: at most $0.20 / M tokens."),
+    ],
+)
+def test_every_metric_has_its_sentence(promise, words):
+    assert promises.words(Objective.model_validate(promise)).startswith(words)
+
+
+def test_what_is_impossible_is_said_beside_its_label_and_what_is_empty_is_missing(said):
+    assert "Percentile of objective 1: should be less than or equal to 99.99, not 100" in said(
+        **{"objectives[0].percentile": "100"}
+    )
+    page = said(**{"objectives[0].limit": "", "model": ""})
+    assert "Still missing: Limit of objective 1." in page
+    assert "notice-error" not in page
+    assert "Still missing: Model." in said(model="")
+    assert "more than the 131,072 positions that llama-3.2-1b has" in said(**{"traffic.prompt_tokens": "131072"})
+
+
+def test_living_workers_and_the_memory_that_is_needed_are_said(said):
+    assert "No worker is alive now: a run waits for one." in said()
+    assert "No allowed class (h200) has a living worker" in said()
+    Worker.objects.create(name="w", gpu_class="h200", last_seen=timezone.now(), memory_gib=131.0)
+    page = said()
+    assert "Classes with a living worker: h200." in page
+    assert "needs about 3.3 GiB with this traffic (modelled): it fits h200." in page
+    assert "A run of it would go to class h200." in page
+    Worker.objects.update(memory_gib=2.0)
+    assert "the largest living worker, of class h200, has 2.0 GiB" in said()
+
+
+def test_a_promise_that_no_allowed_chip_can_keep_is_wrong_and_one_that_some_cannot_is_warned_of(said):
+    impossible = "TTF64 p50 of 5.00 ms is impossible on NVIDIA H200: it takes at least 33 ms in bf16"
+    page = said(**{"objectives[0].limit": "5"})
+    assert page.count(impossible) == 1
+    assert f"Limit of objective 1: {impossible}" in page
+    page = said(**{"constraints.gpu_classes": ["h200", "cpu"], "objectives[0].limit": "5"})
+    assert page.count(impossible) == 1
+    assert "Limit of objective 1" not in page
+    assert "impossible" not in said(**{"constraints.gpu_classes": ["cpu"], "objectives[0].limit": "5"})
+
+
+def test_the_floor_is_the_bytes_of_the_weights_over_the_datasheets_bandwidth():
+    facts = catalogue_manifest("llama-3.2-1b")[0]
+    promise = {"metric": "ttf_n", "n": 64, "limit": 100}
+    document = WorkloadDocument.model_validate(
+        {"model": facts.name, "objectives": [promise], "constraints": {"precisions": ["bf16"]}}
+    )
+    floor = floor_ms(document.objectives[0], document, facts, "h200")
+    assert floor == pytest.approx(64 * facts.parameters * 2 / GPUS["h200"].memory_tbps / 1e9, rel=0.005)
+    assert floor_ms(document.objectives[0], document, facts, "cpu") == 0
+
+
+def test_the_same_checks_are_not_sent_twice(browser, engineer, organisation):
+    client = browser(engineer)
+    answer = client.post("/workloads/new/check/", FORM)
+    digest = answer.context["checks"].digest
+    assert client.post("/workloads/new/check/", FORM | {"seen": digest}).status_code == 204
+
+
+def test_the_page_shows_them_without_scripts(browser, engineer, organisation):
+    page = browser(engineer).get("/workloads/new/?model=llama-3.2-1b").content.decode()
+    assert 'aria-live="polite"' in page
+    assert "In 50 % of requests the first 64 tokens come within 100 ms." in page

@@ -1,0 +1,119 @@
+"""Each outcome has words of its own on its result's page, and no number breaks over two lines."""
+
+import pytest
+import sample_results
+import sample_runs
+from sample_no_change import no_change
+
+from workbench.pages.templatetags.figures import unbroken
+from workbench.runs.models import Run
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def shown(browser, organisation, engineer):
+    """`shown(results)`: the page of a run that found these."""
+
+    def show(results):
+        run = sample_runs.run(organisation, engineer)
+        for stage in ("verify", "price"):
+            run.stages.filter(stage=stage).update(result=getattr(results, stage).model_dump(mode="json"))
+        return browser(engineer).get(f"/runs/{run.id}/result/").content.decode()
+
+    return show
+
+
+def test_no_change_has_one_column_and_says_so_beside_the_verdict(shown):
+    page = shown(no_change())
+    assert '<span class="badge badge-cancelled">No change recommended</span>' in page
+    assert '<th scope="col" class="number">Today</th>' in page
+    assert '<th scope="col" class="number">After</th>' not in page.partition('id="plan"')[0]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "words"),
+    [
+        ("too_close", "Undecided: the limit lies where these requests cannot tell on which side the plan is."),
+        ("not_enough_samples", "Undecided: neither met nor missed. With more minutes a run serves more requests."),
+    ],
+)
+def test_an_undecided_run_says_what_would_decide_it(shown, verdict, words):
+    results = sample_results.results()
+    results.verify = results.verify.model_copy(update={"verdict": verdict})
+    assert words in shown(results)
+
+
+def test_a_speedup_inside_the_noise_is_none_and_says_within_one_process(shown):
+    results = sample_results.results()
+    speedup = results.verify.speedup
+    ratio = speedup.ratio.model_copy(update={"value": 1.002, "low": 0.99, "high": 1.01})
+    same = speedup.model_copy(update={"difference": False, "ratio": ratio, "processes": []})
+    results.verify = results.verify.model_copy(update={"speedup": same})
+    page = shown(results)
+    assert '<span class="stat-value">none</span>' in page
+    assert '<span class="nowrap">0.990 to 1.01</span>, within one process, lies inside the noise' in page
+    assert '<span class="badge badge-cancelled">No difference</span>' in page
+
+
+def test_numbers_stay_on_one_line_with_their_units():
+    said = unbroken("TTF64 is 99.5 ms <of> 100 ms, 2.81 to 2.84 times, at $4.18, 3 % of 1,024 tokens, 2.8x.")
+    assert said == (
+        'TTF64 is <span class="nowrap">99.5 ms</span> &lt;of&gt; <span class="nowrap">100 ms</span>, '
+        '<span class="nowrap">2.81 to 2.84</span> times, at $4.18, <span class="nowrap">3 %</span> of 1,024 tokens, '
+        '<span class="nowrap">2.8x</span>.'
+    )
+
+
+def test_the_run_can_be_shown_on_the_command_line_by_a_short_id(browser, organisation, engineer):
+    run = sample_runs.run(organisation, engineer)
+    page = browser(engineer).get(f"/runs/{run.id}/result/").content.decode()
+    assert f'<code data-copy="the command">workbench show {str(run.id)[:8]}</code>' in page
+
+
+def test_nobody_is_told_to_start_a_worker_on_a_server(browser, organisation, engineer):
+    run = sample_runs.run(organisation, engineer, state="queued", upto="admit")
+    page = browser(engineer).get(f"/runs/{run.id}/").content.decode()
+    assert "Waiting for a worker of class h200. The run begins by itself as soon as one is there." in page
+    assert "make up" not in page
+
+
+def test_a_failed_run_offers_to_change_its_workload(browser, organisation, engineer, account):
+    run = sample_runs.run(organisation, engineer, state="failed", upto="profile")
+    address = f"/workloads/new/?from={run.workload_id}"
+    assert address in browser(engineer).get(f"/runs/{run.id}/result/").content.decode()
+    assert address not in browser(account).get(f"/runs/{run.id}/result/").content.decode()
+    assert Run.objects.get().error["sentence"] in browser(account).get(f"/runs/{run.id}/result/").content.decode()
+
+
+def test_the_present_deployments_metric_has_its_name(browser, organisation, engineer):
+    run = sample_runs.run(organisation, engineer)
+    page = browser(engineer).get(f"/workloads/{run.workload_id}/").content.decode()
+    assert "(TTF64)" in page
+    assert "ttf_n" not in page.partition("<details")[0]
+
+
+def test_a_verified_plan_comes_with_the_commands_that_serve_it(shown):
+    page = shown(sample_results.results())
+    section = page.partition('id="serve"')[2].partition("</section>")[0]
+    assert "python -m kernels serve --plan plan.json --model llama-3.2-1b" in section
+    assert "curl localhost:8080/v1/completions" in section
+    assert section.count("data-copy=") == 3
+    assert "/plan.json" in section
+
+
+def test_loads_are_shown_with_what_served_them(browser, organisation, engineer):
+    run = sample_runs.run(organisation, engineer, load=True)
+    page = browser(engineer).get(f"/runs/{run.id}/result/").content.decode()
+    assert "Before no load is shown to hold every objective; after every objective holds with" in page
+    assert "Generate of transformers in batches of those who wait" in page
+    assert 'data-figure="figure-load"' in page
+    assert 'data-figure="figure-load_promise"' in page
+
+
+def test_a_load_stage_that_failed_shows_its_sentence(browser, organisation, engineer):
+    run = sample_runs.run(organisation, engineer, load=True)
+    run.stages.filter(stage="load").update(result={"sentence": "The server did not start."})
+    page = browser(engineer).get(f"/runs/{run.id}/result/").content.decode()
+    assert "The server did not start." in page
+    assert 'data-figure="figure-load"' not in page
