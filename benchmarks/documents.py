@@ -17,13 +17,13 @@ Row = Mapping[str, Any]
 
 @cache
 def document(name: str) -> dict[str, Any]:
-    """The result `NAME.json` of an H200, else of a CPU. Raises ValueError when there is none."""
-    for folder in (RESULTS, RESULTS.with_name("cpu")):
+    """The result `NAME.json` of an H200, else of a CPU, the site or a model. Raises ValueError when there is none."""
+    for folder in (RESULTS, *map(RESULTS.with_name, ("cpu", "2-core-epyc", "modelled"))):
         path = folder / f"{name}.json"
         if path.is_file():
             found: dict[str, Any] = json.loads(path.read_text("utf-8"))
             return found
-    raise ValueError(f"there is no {name}.json in benchmarks/results/h200 or cpu")
+    raise ValueError(f"there is no {name}.json in benchmarks/results/h200, cpu, 2-core-epyc or modelled")
 
 
 def field(row: Row, key: str) -> Any:
@@ -67,6 +67,7 @@ def pointed(name: str, pointer: str) -> Any:
     """What a JSON pointer (`/results/verify/verdict`) leads to. Raises ValueError when it leads nowhere."""
     value: Any = document(name)
     for step in pointer.strip("/").split("/"):
+        step = step.replace("~1", "/")
         try:
             value = value[int(step) if isinstance(value, list) else step]
         except (KeyError, IndexError, TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Host time of one call of each variant in CUDA C++, and of torch's own functions, on a GPU.
+"""Host time of one call of each variant that keeps its launches, and of torch's own functions, on a GPU.
 
     python -m benchmarks.host_cost --json host-cost.json
 
@@ -35,6 +35,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("lm_head_skinny", {"op": "lm_head", "m": 1, "vocab": 32000, "k": 2048, "sampling": "top_k_p"}, {}),
     ("flash_hopper", ATTENTION | {"kind": "prefill", "q_len": 512, "kv_len": 512}, {}),
     ("decode_hopper", ATTENTION | {"kind": "decode", "q_len": 1, "kv_len": 2048}, {}),
+    ("decode_split", ATTENTION | {"kind": "decode", "q_len": 1, "kv_len": 2048}, {}),
     ("step_hopper", {**ATTENTION, "op": "step_attention", "kv_len": 2048}, {}),
     ("step_hopper", {**ATTENTION, "op": "step_attention", "kv_len": 2048}, {"pdl": True}),
 ]
@@ -66,6 +67,7 @@ def in_order(name: str, function: Any, arguments: dict[str, Any]) -> tuple[Any, 
 
     tuples: dict[str, Any] = {
         "decode_hopper": DecodeArguments,
+        "decode_split": DecodeArguments,
         "step_hopper": StepArguments,
         "lm_head_skinny": LmHeadArguments,
     }
@@ -128,19 +130,20 @@ def of_torch() -> dict[str, list[float]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Host time of one call of each variant in CUDA C++.")
+    parser = argparse.ArgumentParser(description="Host time of one call of each variant that keeps its launches.")
     parser.add_argument("--json", type=Path, required=True, help="write the document here")
     asked = parser.parse_args()
     from kernels.measure.environment import environment_info
 
     ctypes.CDLL("libcuda.so.1")  # fails at once on a machine without a driver
-    rows = [row(*each) for each in CASES]
-    document = {**environment_info(), "calls": CALLS, "rows": rows, "torch": of_torch()}
-    asked.json.write_text(json.dumps(document, indent=1) + "\n")
-    for each in rows:
-        times = " ".join(f"{name} {each[name][0]:6.2f}" for name in ("checked", "checked_out", "unchecked_out"))
-        print(f"{each['variant']:<18} {times}  {each['params']}")
-    print(document["torch"])
+    document: dict[str, Any] = {**environment_info(), "calls": CALLS, "torch": of_torch(), "rows": []}
+    print(document["torch"], flush=True)
+    for case in CASES:
+        found = row(*case)
+        document["rows"].append(found)
+        asked.json.write_text(json.dumps(document, indent=1) + "\n")  # what is stopped keeps the rows until then
+        times = " ".join(f"{name} {found[name][0]:6.2f}" for name in ("checked", "checked_out", "unchecked_out"))
+        print(f"{found['variant']:<18} {times}  {found['params']}", flush=True)
     return 0
 
 

@@ -17,10 +17,10 @@ import torch
 
 from kernels import engine
 from kernels.engine.decoder import Decoder
+from kernels.engine.rounding import RoundedWeights, Rounding, rounded_weights
 from kernels.measure.environment import environment_info
-from kernels.megakernel.rounding import RoundedWeights, Rounding, rounded_weights
 from workers.documents.base import Document
-from workers.documents.workload import Traffic
+from workers.documents.traffic import Traffic
 from workers.measuring import quality, texts
 
 ROUNDED = [(weights, method) for weights in ("fp8", "nvfp4") for method in ("nearest", "gptq")]

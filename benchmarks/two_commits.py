@@ -3,10 +3,12 @@
     git archive f706c2e kernels | tar x -C /tmp/base
     python -m benchmarks.two_commits /tmp/base --json two-commits.json
 
-Two processes import the kernels of the folder, two those of this tree. In each round every process times every case:
-the median of 15 calls between CUDA events, behind a cleared L2 cache. A row has each side's median in ms, and the ratio
-of this tree's median to the folder's in a round, [median, low, high] with the exact 95 % interval over rounds and pairs
-of processes. A kernel is slower when the interval lies wholly above 1.01.
+PAIRS processes import the kernels of the folder, as many those of this tree. In each round every process times
+every case: the median of 15 calls between CUDA events, behind a cleared L2 cache. A process keeps its buffers, and
+where they lie in the GPU's memory may change the time. So pairs of processes are what is counted: a pair's ratio is
+the median over its rounds of this tree's time to the folder's. A row has each side's median in ms, and the median of
+the pairs' ratios, [median, low, high] with the exact 95 % interval over the pairs. A kernel is slower when the
+interval lies wholly above 1.01. The same commit given as the folder shows what the method finds between equal kernels.
 """
 
 import argparse
@@ -19,7 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import IO, Any
 
-ROUNDS, CALLS = 24, 15
+PAIRS, ROUNDS, CALLS = 12, 4, 15
 SLOWER = 1.01
 
 HERE = Path(__file__).parents[1]
@@ -63,6 +65,11 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+def _cases(only: list[str]) -> list[tuple[str, dict[str, Any]]]:
+    """The cases of these variants; all when none is named."""
+    return [each for each in CASES if not only or each[0] in only]
+
+
 def _first(*names: str) -> Any:
     """The first of these modules that the kernels have: version 1 has other names."""
     for name in names:
@@ -87,17 +94,18 @@ def _built(name: str, values: dict[str, Any]) -> Any:
     return lambda: function(**arguments)
 
 
-def child(order: str) -> None:
+def child(order: str, only: list[str]) -> None:
     """Builds every case, prints those that cannot be built, then times all for each line of the standard input.
 
     One process of a tree builds forwards and one backwards, so that they share the work of compiling.
     """
     import torch
 
-    calls: list[Any] = [None] * len(CASES)
+    cases = _cases(only)
+    calls: list[Any] = [None] * len(cases)
     refused: dict[int, str] = {}
-    for at in range(len(CASES)) if order == "forwards" else reversed(range(len(CASES))):
-        name, values = CASES[at]
+    for at in range(len(cases)) if order == "forwards" else reversed(range(len(cases))):
+        name, values = cases[at]
         try:
             call = _built(name, values)
             call()
@@ -128,9 +136,10 @@ def _time(call: Any, other: Any) -> float:
     return median(spent)
 
 
-def _start(tree: Path, order: str) -> "subprocess.Popen[str]":
+def _start(tree: Path, order: str, only: list[str]) -> "subprocess.Popen[str]":
     path = os.pathsep.join((str(tree), *filter(None, [os.environ.get("PYTHONPATH")])))
     command = [sys.executable, "-P", str(Path(__file__).resolve()), "--child", order]
+    command += ["--only", *only] if only else []
     return subprocess.Popen(
         command, cwd=tree, env=os.environ | {"PYTHONPATH": path}, stdin=-1, stdout=-1, text=True, bufsize=1
     )
@@ -142,10 +151,11 @@ def _line(stream: IO[str] | None) -> Any:
     return json.loads(line)
 
 
-def compared(base: Path) -> list[dict[str, Any]]:
-    from kernels.measure.timing import median_interval
+def compared(base: Path, only: list[str]) -> list[dict[str, Any]]:
+    from kernels.measure.intervals import median_interval
 
-    processes = [_start(tree, order) for order in ("forwards", "backwards") for tree in (base, HERE)]
+    orders = [("forwards", "backwards")[pair % 2] for pair in range(PAIRS)]
+    processes = [_start(tree, order, only) for order in orders for tree in (base, HERE)]
     refused: dict[str, str] = {}
     for each in processes:
         refused |= _line(each.stdout)
@@ -159,14 +169,17 @@ def compared(base: Path) -> list[dict[str, Any]]:
     for each in processes:
         each.communicate()
     rows: list[dict[str, Any]] = []
-    for at, (name, values) in enumerate(CASES):
+    for at, (name, values) in enumerate(_cases(only)):
         row: dict[str, Any] = {"variant": name, "case": values}
         if str(at) in refused:
             rows.append(row | {"refused": refused[str(at)]})
             continue
-        pairs = [(found[side][at], found[side + 1][at]) for found in rounds for side in (0, 2)]
-        ratio = [round(each, 4) for each in median_interval([new / old for old, new in pairs])]
-        before, after = (round(median(each), 5) for each in zip(*pairs, strict=True))
+        pairs = [[(found[2 * pair][at], found[2 * pair + 1][at]) for found in rounds] for pair in range(PAIRS)]
+        ratios = [median(new / old for old, new in pair) for pair in pairs]
+        ratio = [round(each, 4) for each in median_interval(ratios)]
+        before, after = (
+            round(median(each), 5) for each in zip(*(both for pair in pairs for both in pair), strict=True)
+        )
         rows.append(row | {"before_ms": before, "after_ms": after, "ratio": ratio, "slower": ratio[1] > SLOWER})
     return rows
 
@@ -177,17 +190,18 @@ def main() -> int:
     )
     parser.add_argument("base", type=Path, nargs="?", help="a folder with the kernels of the other commit")
     parser.add_argument("--json", type=Path, help="write the document here")
+    parser.add_argument("--only", nargs="+", default=[], metavar="VARIANT", help="time these variants alone")
     parser.add_argument("--child", choices=("forwards", "backwards"), help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.child:
-        child(asked.child)
+        child(asked.child, asked.only)
         return 0
     if asked.base is None or asked.json is None:
         parser.error("a folder and --json are needed")
     from kernels.measure.environment import environment_info
 
-    rows = compared(asked.base.resolve())
-    document = {**environment_info(), "rounds": 2 * ROUNDS, "calls": CALLS, "rows": rows}
+    rows = compared(asked.base.resolve(), asked.only)
+    document = {**environment_info(), "pairs": PAIRS, "rounds": ROUNDS, "calls": CALLS, "rows": rows}
     asked.json.write_text(json.dumps(document, indent=1) + "\n")
     for row in rows:
         said = row.get("refused") or f"{row['ratio']}{' SLOWER' if row['slower'] else ''}"

@@ -18,8 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -40,7 +40,6 @@ PORTFOLIO = 25
 
 def calls() -> dict[str, Callable[[], Any]]:
     """A request of each kind that the load sends, by one member of an organisation. Django is set up by then."""
-    sys.path.insert(0, str(ROOT / "tests"))
     import benchmarks.web_seed as seeds
 
     seeds.RUNS = PORTFOLIO - 1
@@ -78,8 +77,9 @@ def cost(call: Callable[[], Any], times: int) -> dict[str, float]:
     return {"median_ms": round(median(warm), 2), "mean_ms": round(sum(warm) / times, 2)}
 
 
-def measure(times: int, profiled: str) -> dict[str, Any]:
-    """The document, on a database and a Redis of its own. `profiled` names a kind whose profile is printed."""
+@contextmanager
+def own_site() -> Iterator[None]:
+    """A database and a Redis of its own under the settings of the site, migrated; Django is not set up yet."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="web-cost-"))
         postgres = stack.enter_context(postgres_server("a-password", durable=True))
@@ -100,8 +100,18 @@ def measure(times: int, profiled: str) -> dict[str, Any]:
             "API_REQUESTS_PER_MINUTE": "100000",
         }
         subprocess.run([sys.executable, "manage.py", "migrate", "--verbosity", "0"], cwd=ROOT, check=True)
-        found, kinds = {}, calls()
         collect_less_garbage()
+        sys.path.insert(0, str(ROOT / "tests"))
+        yield
+        from django.db import connection
+
+        connection.close()
+
+
+def measure(times: int, profiled: str) -> dict[str, Any]:
+    """The document, on a database and a Redis of its own. `profiled` names a kind whose profile is printed."""
+    with own_site():
+        found, kinds = {}, calls()
         for kind, call in kinds.items():
             found[kind] = cost(call, times)
             if profiled in (kind, "all"):
@@ -109,9 +119,6 @@ def measure(times: int, profiled: str) -> dict[str, Any]:
                     for _ in range(times):
                         call()
                 pstats.Stats(profile).sort_stats("cumulative").print_stats(70)
-        from django.db import connection
-
-        connection.close()
     weights = {kind: weight * (1 - SUBMIT_SHARE) for kind, (_, weight) in READS.items()} | {SUBMIT: 100 * SUBMIT_SHARE}
     return {
         "command": f"python -m benchmarks.web_cost --times {times}",

@@ -6,7 +6,8 @@
 The site runs as docker-compose.yml runs it, without nginx: the web server's processes and threads as the image sets
 them, the worker API, the ledger's worker and its schedule, PostgreSQL 15 that waits for the disk, Redis with an
 append-only file. No GPU worker takes the runs. Requests go out at times that a seed decides, and are timed from their
-planned moment on. The load itself runs on the same cores.
+planned moment on. The load itself runs on the same cores, before the site where it may (as root); what it takes of them
+is in the document as well.
 """
 
 import argparse
@@ -22,7 +23,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,16 @@ def _postgres_cpu(postgres: PostgresServer) -> float:
     return _cpu(psutil.Process(pid))
 
 
+@contextmanager
+def going_first() -> Iterator[None]:
+    """Let this process run before the site's, since browsers have processors of their own; as root only."""
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    with suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, -10)
+    yield
+    os.setpriority(os.PRIO_PROCESS, 0, usual)
+
+
 def summary(observed: Sequence[Observed]) -> dict[str, Any]:
     """Count, errors and percentiles in ms."""
     times = sorted(each.seconds * 1e3 for each in observed)
@@ -163,17 +174,20 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         people = [Person(facts | {"site": site.url}, at) for at, facts in enumerate(made[: arguments.clients])]
         plan = schedule(arguments.clients, arguments.rate, arguments.seconds, arguments.seed)
 
-        async def all_of_it() -> tuple[list[float], list[Observed], dict[str, float]]:
+        async def all_of_it() -> tuple[list[float], list[Observed], dict[str, float], float]:
             sign_ins = await sign_in_all(people)
             await play(people, schedule(arguments.clients, arguments.rate, 5, arguments.seed + 1))  # to warm up
             load.append(load_average())
             before, postgres_before, own = site.cpu_seconds(), _postgres_cpu(postgres), time.process_time()
+            began = time.monotonic()
             observed = await play(people, plan)
+            took = time.monotonic() - began
             used = {name: cpu - before[name] for name, cpu in site.cpu_seconds().items()}
             used |= {"postgres": _postgres_cpu(postgres) - postgres_before, "load": time.process_time() - own}
-            return sign_ins, observed, used
+            return sign_ins, observed, used, took
 
-        sign_ins, observed, used = asyncio.run(all_of_it())
+        with going_first():
+            sign_ins, observed, used, took = asyncio.run(all_of_it())
     load.append(load_average())
     kinds = defaultdict(list)
     for each in observed:
@@ -197,8 +211,13 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         "mix_of_reads": {kind: weight for kind, (_, weight) in READS.items()},
         "kinds": {kind: summary(of_kind) for kind, of_kind in sorted(kinds.items())},
         "sign_ins": {"count": len(sign_ins), "median_ms": round(sorted(sign_ins)[len(sign_ins) // 2] * 1e3)},
-        "sent_late_max_ms": round(max(each.late for each in observed) * 1e3, 1),
+        "sent_late_ms": {
+            "p99": round(percentile(sorted(each.late for each in observed), 99) * 1e3, 1),
+            "max": round(max(each.late for each in observed) * 1e3, 1),
+        },
         "cpu_seconds": {name: round(seconds, 1) for name, seconds in used.items()},
+        "cpu_ms_of_a_request": {name: round(seconds * 1e3 / len(observed), 2) for name, seconds in used.items()},
+        "cores_busy": round(sum(used.values()) / took, 2),
         "load_average": {"before": load[0], "as_the_load_begins": load[1], "after": load[2]},
         "errors": errors[:10],
     }

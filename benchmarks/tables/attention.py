@@ -1,7 +1,7 @@
 """Tables of attention."""
 
-from benchmarks.documents import Row, field, one, rows
-from benchmarks.tables.writing import LIBRARY, markdown, shares, table, us
+from benchmarks.documents import Row, best, field, one, rows
+from benchmarks.tables.writing import LIBRARY, also_measured, markdown, ratio, shares, table, us
 
 PREFILL = dict(op="attention", kind="prefill", lengths=None)
 
@@ -77,17 +77,28 @@ DECODE: tuple[tuple[int, int, int, int | None], ...] = (
 )
 
 
-def _decode_rows(variant: str, case: tuple[int, int, int, int | None], kv: str) -> list[Row]:
+PACKED = {
+    "sdpa_cudnn_packed": "cuDNN, heads packed",
+    "sdpa_flash_packed": "FlashAttention-2, heads packed",
+    "torch_flex_decode": "flex_attention, compiled",
+}
+"""Peers that newer documents have as well."""
+
+
+def _decode_case(case: tuple[int, int, int, int | None], kv: str) -> dict[str, object]:
     head_dim, batch, keys, page = case
-    where = dict(kind="decode", head_dim=head_dim, batch=batch, kv_len=keys, page_size=page, kv_dtype=kv)
-    return rows(LIBRARY, variant=variant, **where)
+    return dict(kind="decode", head_dim=head_dim, batch=batch, kv_len=keys, page_size=page, kv_dtype=kv)
+
+
+def _decode_rows(variant: str, case: tuple[int, int, int, int | None], kv: str) -> list[Row]:
+    return rows(LIBRARY, variant=variant, **_decode_case(case, kv))
 
 
 @table("decode-attention")
 def decode_attention() -> str:
     """Decode attention in bf16: both kernels beside cuDNN and FlashAttention-2, µs."""
-    lines = []
-    for case in DECODE:
+    lines, packed = [], also_measured(PACKED, [_decode_case(case, "bf16") for case in DECODE])
+    for at, case in enumerate(DECODE):
         head_dim, batch, keys, page = case
         times = []
         for variant in ("decode_hopper", "decode_split", "sdpa_cudnn", "sdpa_flash"):
@@ -95,8 +106,10 @@ def decode_attention() -> str:
             times.append(us(found[0]) if found else "–")
         ours = [_decode_rows(variant, case, "bf16")[0] for variant in ("decode_hopper", "decode_split")]
         of_bandwidth = shares(min(ours, key=lambda row: row["ms"]), "read_tbps") if keys > 4096 else ["–", "–"]
+        times += [column[at] for column in packed.values()]
         lines.append([f"{head_dim}, {batch}, {keys:,}" + (f", pages of {page}" if page else ""), *times, *of_bandwidth])
     header = ["head_dim, batch, keys", "`decode_hopper`", "`decode_split`", "cuDNN", "FlashAttention-2"]
+    header += [PACKED[name] for name in packed]
     return markdown([*header, "share of the read bandwidth", "less 3.0 µs of a launch"], lines)
 
 
@@ -126,3 +139,20 @@ def step() -> str:
             found = [one(LIBRARY, variant=variant, **where) for variant in ("step_hopper", "torch_step_attention")]
             lines.append([label, str(batch), f"{keys:,}", *map(us, found)])
     return markdown(["heads, head_dim", "batch", "slots of cache", "`step_hopper`", "torch, eager"], lines)
+
+
+@table("decode-peers")
+def decode_peers() -> str:
+    """Decode attention over long caches beside flash kernels, heads that share keys packed as queries or not: µs."""
+    names = ("sdpa_cudnn", "sdpa_flash", "sdpa_cudnn_packed", "sdpa_flash_packed")
+    lines = []
+    for case in ((64, 8, 8192, None), (64, 1, 65536, None), (128, 8, 8192, None), (128, 1, 65536, None)):
+        where = _decode_case(case, "bf16")
+        peers = [one("library-peers", variant=name, **where) for name in names]
+        ours = best("library-peers", peer=False, **where)
+        nearest = min(peers, key=lambda row: row["ms"])
+        head_dim, batch, keys, _ = case
+        lines.append([f"{head_dim}, {batch}, {keys:,}", f"{us(ours)} (`{ours['variant']}`)", *map(us, peers)])
+        lines[-1].append(ratio(ours, nearest))
+    header = ["head_dim, batch, keys", "ours", "cuDNN", "FlashAttention-2", "cuDNN, packed", "FlashAttention-2, packed"]
+    return markdown([*header, "times the best peer"], lines)

@@ -1,18 +1,20 @@
 """Tables of norms, gated activations and rotary embeddings."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from benchmarks.documents import one
-from benchmarks.tables.writing import LIBRARY, markdown, shares, table, us
+from benchmarks.tables.writing import LIBRARY, also_measured, markdown, shares, table, us
 
 
-def _fused(cases: Iterable[tuple[str, Mapping[str, object]]], variant: str, peer: str) -> str:
+def _fused(cases: Sequence[tuple[str, Mapping[str, object]]], variant: str, peer: str) -> str:
+    compiled = also_measured([f"{peer}_compiled"], [where for _, where in cases])
     lines = []
-    for label, where in cases:
+    for at, (label, where) in enumerate(cases):
         ours, theirs = (one(LIBRARY, variant=name, **where) for name in (variant, peer))
-        lines.append([label, us(ours), us(theirs), *shares(ours, "copy_tbps")])
-    header = ["", "µs", "torch, eager, µs", "share of the copy bandwidth", "less 3.0 µs of a launch"]
-    return markdown(header, lines)
+        more = [column[at] for column in compiled.values()]
+        lines.append([label, us(ours), us(theirs), *more, *shares(ours, "copy_tbps")])
+    header = ["", "µs", "torch, eager, µs", *("torch, compiled, µs" for _ in compiled)]
+    return markdown([*header, "share of the copy bandwidth", "less 3.0 µs of a launch"], lines)
 
 
 @table("rmsnorm")

@@ -207,3 +207,28 @@ def bench_sample() -> str:
             f"{variant:<13} {row['gate']}  {time}  {rate}  {row['ratio_to_best_peer']:.2f}x  m=1 n=16384 k=2048 …"
         )
     return "".join(f"{line}\n" for line in ["```", *lines, "```"])
+
+
+KINDS = {"kBf16": "bf16", "kF16": "fp16", "kE4m3": "e4m3", "kMxfp8": "MXFP8", "kNvfp4": "NVFP4"}
+
+
+@table("gemm-blackwell")
+def gemm_blackwell() -> str:
+    """gemm_blackwell's modelled times on a B200; cases that differ by their float32 scales only are one line."""
+    lines = []
+    for row in document("gemm-blackwell")["rows"]:
+        case = row["case"]
+        shape = shape_of((case["m"], case["n"], case["k"]))
+        share = f"{row['share_of_rate'] * 100:.0f} %"
+        line = [
+            KINDS[row["kind"]],
+            case["epilogue"],
+            shape,
+            f"{row['columns']}" + ", pair" * row["pair"],
+            us(row),
+            f"{row['tflops']:,.0f}",
+            share,
+        ]
+        lines.append([*line, row["bound"]])
+    header = ["operands", "epilogue", "m×n×k", "columns of a tile", "µs", "TFLOP/s", "of the datasheet's rate", "bound"]
+    return markdown(header, [line for i, line in enumerate(lines) if line not in lines[:i]])

@@ -1,8 +1,8 @@
 """Registers the tables, and writes rows of results as Markdown."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from benchmarks.documents import LAUNCH_MS, Row, bandwidth_share
+from benchmarks.documents import LAUNCH_MS, Row, bandwidth_share, rows
 
 TABLES: dict[str, Callable[[], str]] = {}
 LIBRARY = "library"
@@ -29,6 +29,19 @@ def us(row: Row) -> str:
     """A row's time in µs: one decimal up to 1 ms."""
     time = row["ms"] * 1000
     return f"{time:,.1f}" if time < 1000 else f"{time:,.0f}"
+
+
+def also_measured(names: Iterable[str], cases: Sequence[Mapping[str, object]]) -> dict[str, list[str]]:
+    """Times in µs of those variants that the library has rows of, a column each, a dash where a case has none.
+
+    Documents from before a peer existed have no such column.
+    """
+    found = {name: [rows(LIBRARY, variant=name, **where) for where in cases] for name in names}
+    return {
+        name: [us(best[0]) if (best := [row for row in each if row["ms"]]) else "–" for each in column]
+        for name, column in found.items()
+        if any(column)
+    }
 
 
 def fidelity(row: Row) -> list[str]:

@@ -1,11 +1,13 @@
 """Figures in the documents are those of the committed results; none in lower precision lacks its fidelity."""
 
+import copy
+import json
 import re
 from pathlib import Path
 
 import pytest
 
-from benchmarks import figures
+from benchmarks import documents, figures
 from benchmarks.documents import RESULTS, document
 from benchmarks.tables import TABLES
 
@@ -45,6 +47,30 @@ def test_a_figure_that_drifted_is_mended_with_its_decimals():
 def test_a_unit_scales_what_the_results_hold():
     changed = "decode: disagreement model=llama-3.2-1b variant=megakernel prompt=128"
     assert figures.filled(f"1.0 %<!-- {changed} -->") == f"2.9 %<!-- {changed} -->"
+
+
+def test_compiled_and_packed_peers_get_columns_where_a_document_has_them(monkeypatch, tmp_path):
+    assert "compiled" not in TABLES["rmsnorm"]() + TABLES["decode-attention"]()
+    found = copy.deepcopy(document("library"))
+    compiled = [
+        row | {"variant": f"{row['variant']}_compiled", "ms": row["ms"] / 2}
+        for row in found["rows"]
+        if row["variant"] == "torch_rmsnorm" and row["case"]["m"] == 16384 and not row["case"]["residual"]
+    ]
+    packed = [row | {"variant": "torch_flex_decode"} for row in found["rows"] if row["variant"] == "decode_split"]
+    (tmp_path / "library.json").write_text(json.dumps(found | {"rows": found["rows"] + compiled + packed}))
+    monkeypatch.setattr(documents, "RESULTS", tmp_path)
+    document.cache_clear()
+    try:
+        norms, decode = TABLES["rmsnorm"]().splitlines(), TABLES["decode-attention"]().splitlines()
+    finally:
+        document.cache_clear()
+    assert norms[0].split(" | ")[3] == "torch, compiled, µs"
+    cells = norms[2].split(" | ")
+    assert float(cells[3]) == pytest.approx(float(cells[2]) / 2, abs=0.1)
+    assert norms[3].split(" | ")[3] == "–"
+    assert "flex_attention, compiled" in decode[0]
+    assert "cuDNN, heads packed" not in decode[0]
 
 
 def test_a_table_between_its_markers_is_written_anew():

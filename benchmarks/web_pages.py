@@ -1,0 +1,251 @@
+"""What every page and list costs where an organisation has 10,000 runs.
+
+    python -m benchmarks.web_pages                                     # about four minutes
+    python -m benchmarks.web_pages --json benchmarks/results/2-core-epyc/web-pages.json
+
+On PostgreSQL, by Django's test client, with the settings of the site. A cost is CPU time, of the web process and of its
+database connection's process, so that others at work on the machine add little: the median of the calls after the
+first ones. Parts that a process keeps (rows of the portfolio, results of finished runs) are found there; `first_ms` is
+the first call's. Results of price and report are whole in every run, those of the other stages in one of FULL_EVERY.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.host import load_average, machine
+from benchmarks.web_cost import own_site
+from kernels.measure.environment import commit
+
+LIMIT_MS = 200.0
+MODELS, WORKLOADS, RUNS, REPORTS, PEOPLE, ENTRIES = 200, 2_000, 10_000, 1_000, 100, 10_000
+BUSIEST = 2_000
+"""Runs of one workload; the others share the rest."""
+FULL_EVERY = 100
+EVENTS = 10
+BATCH = 2_000
+
+
+def seed(runs: int = RUNS) -> dict[str, Any]:
+    """Fills the database; returns the user, and ids of things to look at. Django is set up by then."""
+    import sample_results
+    import sample_runs
+    from django.contrib.auth.hashers import make_password
+    from django.utils import timezone
+
+    from workbench.accounts import services
+    from workbench.accounts.models import Membership, User
+    from workbench.intake.models import Model, Workload
+    from workbench.reports.services import freeze
+    from workbench.runs.models import Run, Worker
+
+    secret = make_password("correct horse battery")
+    users = User.objects.bulk_create(User(email=f"member{each}@load.test", password=secret) for each in range(PEOPLE))
+    organisation = services.create_organisation("Load", users[0])
+    Membership.objects.bulk_create(Membership(user=user, organisation=organisation) for user in users[1:])
+    first = sample_runs.run(organisation, users[0])
+    open_run = sample_runs.run(organisation, users[0], state="running", upto="explore")
+    report = freeze(first, users[0])
+    manifest, document = sample_results.manifest().model_dump(), sample_results.workload().model_dump()
+    models = Model.objects.bulk_create(
+        Model(organisation=organisation, name=f"model-{each}", digest=f"{each:064x}", content_digest=f"{each:064x}",
+              manifest=manifest, created_by=users[0])
+        for each in range(MODELS)
+    )  # fmt: skip
+    scale = runs / RUNS
+    workloads = Workload.objects.bulk_create(
+        Workload(organisation=organisation, name=f"workload {each}", document=document, model=models[each % MODELS],
+                 created_by=users[each % PEOPLE])
+        for each in range(int(WORKLOADS * scale))
+    )  # fmt: skip
+    now, busiest, rest = timezone.now(), int(BUSIEST * scale), len(workloads) - 1
+    made = [
+        Run(organisation=organisation, workload=workloads[0 if each < busiest else 1 + each % rest], gpu_class="h200",
+            state="done", stage="report", verdict=("met", "missed", "too_close")[each % 3], created_by=users[0],
+            started_at=now - timedelta(minutes=each + 7), finished_at=now - timedelta(minutes=each))
+        for each in range(runs)
+    ]  # fmt: skip
+    Run.objects.bulk_create(made, BATCH)
+    for number, each in enumerate(made):
+        each.created_at = now - timedelta(minutes=number + 8)
+    Run.objects.bulk_update(made, ["created_at"], BATCH)
+    newest = {run.workload_id: run for run in reversed(made)}
+    for workload in workloads:
+        workload.newest_run = newest[workload.id]
+    Workload.objects.bulk_update(workloads, ["newest_run"], BATCH)
+    _fill(made, first)
+    _copy_reports(report, made, int(REPORTS * scale))
+    _entries(organisation, users[0])
+    Worker.objects.create(name="worker", gpu_class="h200", last_seen=now + timedelta(hours=1))
+    return {
+        "user": users[0], "organisation": organisation, "run": first, "open": open_run, "report": report,
+        "workload": workloads[0], "model": models[0], "others": made[:5],
+    }  # fmt: skip
+
+
+def _fill(made: list[Any], first: Any) -> None:
+    """Stages, events and files of every run, after those of `first`."""
+    from workbench.runs.models import Event, StageRun, StoredArtifact
+
+    stages, files = list(first.stages.all()), list(first.artifacts.all())
+    kept = ("price", "report")
+    for begin in range(0, len(made), BATCH // 4):
+        part = list(enumerate(made[begin : begin + BATCH // 4], start=begin))
+        StageRun.objects.bulk_create(
+            StageRun(run=run, position=each.position, stage=each.stage, state="done", started_at=run.started_at,
+                     finished_at=run.finished_at, progress=1,
+                     result=each.result if each.stage in kept or not number % FULL_EVERY else None)
+            for number, run in part for each in stages
+        )  # fmt: skip
+        Event.objects.bulk_create(
+            Event(run=run, stage="verify", attempt=1, kind="stage_done", message=f"event {each}")
+            for _, run in part
+            for each in range(EVENTS)
+        )
+        StoredArtifact.objects.bulk_create(
+            StoredArtifact(run=run, organisation_id=run.organisation_id, stage=each.stage, name=each.name,
+                           sha256=each.sha256, size=each.size, media_type=each.media_type)
+            for _, run in part for each in files
+        )  # fmt: skip
+
+
+def _copy_reports(report: Any, made: list[Any], many: int) -> None:
+    from workbench.reports.models import Report
+
+    states = Report.State.values
+    Report.objects.bulk_create(
+        [
+            Report(organisation_id=report.organisation_id, run=run, title=f"report {number}", verdict=run.verdict,
+                   state=states[number % len(states)], snapshot=report.snapshot, created_by=run.created_by)
+            for number, run in enumerate(made[:many])
+        ],
+        BATCH // 10,
+    )  # fmt: skip
+
+
+def _entries(organisation: Any, user: Any) -> None:
+    from workbench.audit.models import Entry
+
+    entries = (
+        Entry(organisation=organisation, action="token.issued", actor=user, actor_email=user.email, subject=f"t{each}")
+        for each in range(ENTRIES)
+    )
+    Entry.objects.bulk_create(entries, BATCH)
+
+
+def addresses(facts: dict[str, Any]) -> list[str]:
+    """Every list and every page of one thing; those of the API begin with /api/."""
+    run, workload, report = facts["run"].id, facts["workload"].id, facts["report"].id
+    compared = "&".join(f"run={each.id}" for each in (facts["run"], facts["others"][0]))
+    pages = [
+        *("/workloads/", "/workloads/?page=60", "/workloads/?state=missed", "/workloads/?q=workload+19"),
+        *("/workloads/?model=model-7", "/workloads/?gpu=h200", "/workloads/?sort=oldest", "/workloads/?sort=name"),
+        *("/workloads/?sort=model", "/workloads/?archived=on", "/workloads/new/", f"/workloads/new/?from={workload}"),
+        *(f"/workloads/{workload}/", f"/workloads/{workload}/?page=60", f"/workloads/{workload}/delete/"),
+        *(f"/runs/{run}/", f"/runs/{facts['open'].id}/", f"/runs/{run}/result/", f"/runs/{run}/delete/"),
+        *("/compare/", f"/compare/?{compared}", "/example/", "/models/", f"/models/{facts['model'].id}/"),
+        *(f"/models/{facts['model'].id}/delete/", "/models/upload/", "/reports/", f"/reports/{report}/", "/prices/"),
+        *("/members/", "/tokens/", "/security/", "/audit/", "/notifications/", "/notifications/log/", "/kernels/"),
+    ]
+    api = [
+        *("workloads", "workloads?limit=200", "runs", "runs?limit=200", "runs?state=done", "runs?prefix=ab12"),
+        *(f"runs?workload={workload}", "models", "models?limit=200", "uploads", "reports", "reports?limit=200"),
+        *("catalogue", f"runs/{run}", f"runs/{run}/events", f"runs/{run}/result", f"workloads/{workload}"),
+        f"models/{facts['model'].id}",
+    ]
+    return pages + [f"/api/v1/{each}" for each in api]
+
+
+def callers(facts: dict[str, Any]) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """A call for each address."""
+    from django.test import Client
+
+    from workbench.accounts import tokens
+
+    person, script = Client(), Client()
+    person.force_login(facts["user"])
+    secret = tokens.issue(facts["organisation"], facts["user"], "load", "read")[1]
+    headers = {"Authorization": f"Bearer {secret}"}
+    for address in addresses(facts):
+        yield (
+            address,
+            partial(script.get, address, headers=headers) if "/api/" in address else partial(person.get, address),
+        )
+
+
+def _spent_ms() -> float:
+    """CPU ms so far, of this process and of the process of its database connection."""
+    from django.db import connection
+
+    pid = connection.connection.info.backend_pid
+    return time.process_time() * 1e3 + int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e6
+
+
+def cost(call: Callable[[], Any], times: int) -> dict[str, float]:
+    """The first call's ms, and the median of `times` calls after it. Raises AssertionError when one is no success."""
+    spent = []
+    for _ in range(times + 2):
+        began = _spent_ms()
+        answer = call()
+        spent.append(_spent_ms() - began)
+        assert answer.status_code == 200, (answer.status_code, answer.content[:300])
+    return {"median_ms": round(median(spent[2:]), 1), "first_ms": round(spent[0], 1)}
+
+
+def measure(times: int, runs: int) -> dict[str, Any]:
+    """The document."""
+    with own_site():
+        import django
+
+        django.setup()
+        before = load_average()
+        facts = seed(runs)
+        from django.db import connection
+
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE")
+        names = {str(facts[each].id): each.upper() for each in ("run", "open", "workload", "report", "model")}
+        found = {}
+        for address, call in callers(facts):
+            shown = address.partition("?run=")[0]
+            for identity, name in names.items():
+                shown = shown.replace(identity, name)
+            found[shown + ("?run=…" if "?run=" in address else "")] = cost(call, times)
+            print(f"{found[list(found)[-1]]['median_ms']:8.1f} ms  {list(found)[-1]}", file=sys.stderr)
+    return {
+        "command": f"python -m benchmarks.web_pages --times {times} --runs {runs}",
+        "commit": commit(),
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "load_average": {"before": before, "after": load_average()},
+        "runs": runs,
+        "limit_ms": LIMIT_MS,
+        "slowest_ms": max(each["median_ms"] for each in found.values()),
+        "cpu": found,
+    }
+
+
+def main() -> int:
+    """Print the document, or keep it. The exit status is 1 when a page costs more than LIMIT_MS."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.web_pages", description=__doc__.partition("\n")[0])
+    parser.add_argument("--times", type=int, default=9, help="calls of each address after the first two")
+    parser.add_argument("--runs", type=int, default=RUNS, help="other numbers scale workloads and reports as well")
+    parser.add_argument("--json", type=Path, help="where the document goes; otherwise it is printed")
+    arguments = parser.parse_args()
+    document = measure(arguments.times, arguments.runs)
+    text = json.dumps(document, indent=1) + "\n"
+    if arguments.json:
+        arguments.json.write_text(text)
+    print(text)
+    return int(document["slowest_ms"] > LIMIT_MS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
