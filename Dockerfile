@@ -12,11 +12,12 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 
 WORKDIR /app
-COPY constraints/${FLAVOUR}.txt constraints/test-tools.txt constraints/
-RUN if [ "$FLAVOUR" = cpu ]; then index="--extra-index-url https://download.pytorch.org/whl/cpu"; fi \
-    && pip install --no-deps $index "$(grep '^torch==' constraints/${FLAVOUR}.txt)" \
-    && grep -v -f constraints/test-tools.txt constraints/${FLAVOUR}.txt > /tmp/pins.txt \
-    && pip install --no-deps -r /tmp/pins.txt
+COPY constraints/${FLAVOUR}.txt constraints/hashes-${FLAVOUR}.txt constraints/
+# torch's CPU build lies in an index of its own; everything else is held to its hash.
+RUN if [ "$FLAVOUR" = cpu ]; then \
+        pip install --no-deps --extra-index-url https://download.pytorch.org/whl/cpu "$(grep '^torch==' constraints/cpu.txt)"; \
+    fi \
+    && pip install --no-deps --require-hashes -r constraints/hashes-${FLAVOUR}.txt
 
 COPY pyproject.toml README.md LICENSE manage.py ./
 COPY kernels kernels
@@ -24,6 +25,7 @@ COPY workers workers
 COPY workbench workbench
 COPY templates templates
 COPY docs/kernels docs/kernels
+COPY docs/method.md docs/
 COPY samples/voice-agent samples/voice-agent
 COPY benchmarks/results/h200/llama-3.2-1b.json benchmarks/results/h200/
 RUN pip install --no-deps --no-build-isolation --editable . \

@@ -1,4 +1,4 @@
-# make demo | up | test | chaos | lint | format | setup | clean | distclean
+# make demo | up | test | chaos | lint | format | client | screenshots | setup | clean | distclean
 #
 # setup installs once; a stamp inside the virtual environment lets every later call skip it.
 
@@ -15,7 +15,7 @@ STAMP := $(VENV)/.installed-$(FLAVOUR)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo up test chaos lint format pin-images migrate train-sample clean distclean
+.PHONY: help setup demo up test chaos lint format client screenshots pin-images pin-hashes migrate train-sample clean distclean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,7 +27,7 @@ $(STAMP): $(PINS) pyproject.toml scripts/setup.sh
 	@touch $@
 
 demo: setup  ## submit samples/voice-agent, print the verdict, leave demo/report.html and demo/plan.json
-	@$(BIN)/python samples/demo.py
+	@$(BIN)/python -m samples.demo
 
 up: setup  ## serve on http://127.0.0.1:8000 with workers until Ctrl-C; PORT=… for another port
 	@exec $(BIN)/workbench up --port $(PORT)
@@ -48,8 +48,17 @@ format: setup  ## let ruff fix and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+client: setup  ## clients/openapi.json from the REST API, and the Python client from that
+	@$(BIN)/python -m scripts.make_client
+
+screenshots: setup  ## the images of the README, of a site started for it; ARGS="--tour FOLDER" for every page
+	@$(BIN)/python -m tests.browser.screenshots $(ARGS)
+
 pin-images:  ## pin the images of Dockerfile and docker-compose.yml to what their tags mean today
 	@$(if $(wildcard $(BIN)/python),$(BIN)/python,python3) scripts/pin_images.py
+
+pin-hashes: setup  ## write the hashes of what the images install; needs uv on the PATH
+	@$(BIN)/python scripts/pin_hashes.py
 
 train-sample: setup  ## train samples/voice-agent again (ten minutes on one core)
 	$(BIN)/python samples/train.py

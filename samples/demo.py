@@ -1,4 +1,7 @@
-"""`make demo`: start the workbench, submit samples/voice-agent with the `workbench` command, keep report and plan."""
+"""`make demo`: start the workbench, submit samples/voice-agent with the `workbench` command, keep report and plan.
+
+At its end the plan is served.
+"""
 
 import json
 import os
@@ -11,6 +14,7 @@ from typing import Any, NoReturn
 
 import httpx
 
+from samples.serve_plan import serve_and_ask
 from workbench.embedded import EmbeddedError, Workbench
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -84,7 +88,8 @@ def _demonstrate(command: Command) -> int:
     run = command.read("runs", "--limit", "1")[0]["id"]
     failed = command.run("report", run, "--output", str(OUTPUT / "report.html"))
     failed |= command.run("plan", run, "--output", str(OUTPUT / "plan.json"))
-    return 1 if failed else 0
+    served = not failed and serve_and_ask(OUTPUT / "plan.json", SAMPLE, ROOT)
+    return 0 if served else 1
 
 
 def _interrupt(*_: Any) -> NoReturn:

@@ -1,7 +1,6 @@
 """A results document of a run that recommends no change, for tests of charts, pages and the report. Made up."""
 
-from sample_results import compose, manifest, results, workload
-
+from tests.sample_results import compose, manifest, results, workload
 from workers.documents.measurement import Interval
 from workers.documents.prices import default_price_book
 from workers.documents.stages import PlanCheck, Results

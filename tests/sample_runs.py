@@ -3,13 +3,13 @@
 from datetime import timedelta
 from typing import Any
 
-import sample_results
 from django.utils import timezone
 
+from tests import sample_loads, sample_results
 from workbench.intake import blobs
 from workbench.intake.models import Model, Workload
 from workbench.runs.models import Event, Run, StageRun, StoredArtifact
-from workers.documents.stages import STAGES, Results, StageFailure
+from workers.documents.stages import Results, StageFailure, stages_of
 from workers.report_page import headline, render
 
 SECONDS = {
@@ -19,31 +19,34 @@ SECONDS = {
     "explore": 44,
     "compose": 61,
     "verify": 37,
+    "load": 52,
     "price": 1,
     "report": 1,
 }
 
 
-def workload(organisation: Any, user: Any) -> Workload:
-    """A workload on a catalogue model, as intake stores it."""
+def workload(organisation: Any, user: Any, load: bool = False) -> Workload:
+    """A workload on a catalogue model, as intake stores it; `load`: it asks for load."""
     manifest = sample_results.manifest()
     model, _ = Model.objects.get_or_create(
         organisation=organisation,
         digest=manifest.digest,
         defaults={"name": manifest.name, "manifest": manifest.model_dump(), "created_by": user},
     )
-    document = sample_results.workload()
+    document = sample_loads.workload() if load else sample_results.workload()
     return Workload.objects.create(
         organisation=organisation, name=document.name, document=document.model_dump(), model=model, created_by=user
     )
 
 
-def run(organisation: Any, user: Any, state: str = "done", upto: str = "report", **changes: Any) -> Run:
+def run(
+    organisation: Any, user: Any, state: str = "done", upto: str = "report", load: bool = False, **changes: Any
+) -> Run:
     """A run in `state` whose stages before `upto` are done; the rest wait, and `upto` is in the run's state."""
     begun = timezone.now() - timedelta(seconds=sum(SECONDS.values()))
     made = Run.objects.create(
         organisation=organisation,
-        workload=workload(organisation, user),
+        workload=workload(organisation, user, load),
         state=state,
         stage=upto,
         gpu_class="h200",
@@ -52,9 +55,10 @@ def run(organisation: Any, user: Any, state: str = "done", upto: str = "report",
         **changes,
     )
     Workload.objects.filter(id=made.workload_id).update(newest_run=made)
-    known = sample_results.results()
-    for position, stage in enumerate(STAGES):
-        done = state == "done" or position < STAGES.index(upto)
+    known = sample_loads.results() if load else sample_results.results()
+    stages = stages_of(load)
+    for position, stage in enumerate(stages):
+        done = state == "done" or position < stages.index(upto)
         here = stage == upto and not done
         ended = begun + timedelta(seconds=SECONDS[stage])
         StageRun.objects.create(

@@ -16,14 +16,30 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from scripts.pin_hashes import PYTHON, pins
+
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "tests" / "data" / "compose-spec.json"
-PROCESSES = {"front", "web", "worker-api", "ledger", "beat", "gpu-worker", "postgres", "redis"}
+PROCESSES = {"front", "web", "worker-api", "ledger", "beat", "notifier", "gpu-worker", "postgres", "redis"}
+
+
+class StrictLoader(yaml.SafeLoader):
+    """Refuses a key that is there twice, as Compose does."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        assert len(keys) == len(set(keys)), f"twice: {sorted(key for key in keys if keys.count(key) > 1)}"
+        return super().construct_mapping(node, deep)
 
 
 @pytest.fixture(scope="module")
 def compose() -> dict[str, Any]:
-    return yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    return yaml.load((ROOT / "docker-compose.yml").read_text(), StrictLoader)
+
+
+def test_the_example_names_each_setting_once() -> None:
+    names = re.findall(r"^#?([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE)
+    assert len(names) == len(set(names))
 
 
 @pytest.fixture(scope="module")
@@ -87,15 +103,25 @@ def test_the_gpu_worker_reaches_no_database_and_holds_no_secret_of_the_web(servi
 def test_every_setting_reaches_the_web_processes(services: dict[str, Any]) -> None:
     read = set(re.findall(r"\benv(?:\.\w+)?\(\s*\"([A-Z_]+)\"", (ROOT / "workbench" / "settings.py").read_text()))
     given = {"WORKBENCH_DATA", "STATIC_ROOT", "DEBUG"}  # by the image, or never on a server
-    for name in ("web", "worker-api", "ledger", "beat", "migrate"):
+    for name in ("web", "worker-api", "ledger", "notifier", "beat", "migrate"):
         assert services[name]["environment"].keys() >= read - given, name
 
 
-def test_only_the_front_is_reached_from_outside(compose: dict[str, Any], services: dict[str, Any]) -> None:
+def test_only_the_front_is_reached_from_outside_and_the_notifier_reaches_it(
+    compose: dict[str, Any], services: dict[str, Any]
+) -> None:
     assert [name for name, service in services.items() if "ports" in service] == ["front"]
     for name, network in compose["networks"].items():
         inside = [service for service in services if name in services[service]["networks"]]
-        assert (network or {}).get("internal") or inside == ["front"]
+        assert (network or {}).get("internal") or inside == ["front", "notifier"]
+
+
+def test_the_way_outside_for_endpoints_is_the_workers_alone(compose: dict[str, Any], services: dict[str, Any]) -> None:
+    added = yaml.load((ROOT / "deploy" / "worker-outside.yml").read_text(), StrictLoader)["services"]
+    assert {name for name in services if name.endswith("-worker")} == added.keys()
+    for name, service in added.items():
+        assert service == {"networks": [*services[name]["networks"], "outside"]}
+        assert "outside" in compose["networks"]
 
 
 def test_every_service_is_confined(services: dict[str, Any]) -> None:
@@ -121,6 +147,7 @@ def test_every_variable_is_explained_in_the_example() -> None:
 
 def test_the_dockerfile_copies_what_exists_and_drops_root() -> None:
     lines = (ROOT / "Dockerfile").read_text().splitlines()
+    assert any(line.startswith(f"FROM python:{PYTHON[0]}.{PYTHON[1]}-slim-bookworm") for line in lines)
     for line in lines:
         if line.startswith("COPY "):
             for source in line.split()[1:-1]:
@@ -138,6 +165,7 @@ def test_constraints_pin_every_dependency_of_the_project(flavour: str) -> None:
     wanted = [
         *project["dependencies"],
         *extras["workbench"],
+        *extras["serve"],
         *extras["dev"],
         *(extras["gpu"] if flavour == "gpu" else []),
     ]
@@ -163,12 +191,23 @@ def _needed(names: list[str]) -> set[str]:
     return {name for name, _ in seen}
 
 
+@pytest.mark.parametrize("flavour", ["cpu", "gpu"])
+def test_the_images_install_every_pin_by_its_hash(flavour: str) -> None:
+    """After a change of constraints/ run `make pin-hashes`."""
+    lines = (ROOT / "constraints" / f"hashes-{flavour}.txt").read_text().splitlines()[1:]
+    assert all(re.fullmatch(r"\S+==\S+( --hash=sha256:[0-9a-f]{64})+", line) for line in lines)
+    assert [line.split()[0] for line in lines] == pins(flavour)
+    install = (ROOT / "Dockerfile").read_text()
+    assert "pip install --no-deps --require-hashes -r constraints/hashes-${FLAVOUR}.txt" in install
+    assert install.count("pip install") == 3, "torch's CPU build, the pins, and ourselves"
+
+
 def test_the_images_leave_out_the_test_tools_and_nothing_else() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     lines = (ROOT / "constraints" / "test-tools.txt").read_text().splitlines()[1:]
     left_out = {canonicalize_name(line.strip("^=")) for line in lines}
-    assert not left_out & _needed([*project["dependencies"], *extras["workbench"], *extras["gpu"]])
+    assert not left_out & _needed([*project["dependencies"], *extras["workbench"], *extras["serve"], *extras["gpu"]])
     tools = {canonicalize_name(Requirement(name).name) for name in extras["dev"]}
     on_a_gpu = {"nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "triton"}
     assert tools - on_a_gpu <= left_out

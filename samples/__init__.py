@@ -1,0 +1,1 @@
+"""The sample model, the script that trained it, and `make demo`."""

@@ -1,0 +1,100 @@
+"""A made-up result at a customer's endpoint, beside the sample results: no measurement."""
+
+from workers.documents.endpoint_result import EndpointRatio, EndpointResult, EndpointRound
+from workers.documents.load import (
+    GeneratorLag,
+    LoadedServer,
+    LoadFailure,
+    LoadMetric,
+    LoadOutcome,
+    LoadResult,
+    LoadTokens,
+)
+from workers.documents.measurement import Interval
+from workers.documents.stages import Results
+from workers.documents.traffic import Traffic
+from workers.endpoint.comparing import NOT_COMPARABLE
+
+SERVER = LoadedServer(
+    kind="endpoint",
+    label="their-model at models.example.com",
+    sentence="A server of the customer's, asked by /v1/completions, one client that waits for the answer before the "
+    "next request; rounds before and after verify.",
+    hardware="2 A100 of the test",
+    caveats=list(NOT_COMPARABLE),
+)
+REFUSED = EndpointResult(
+    server=SERVER,
+    sentence="The endpoint was not measured. The server answered 401 (Unauthorized): Incorrect API key: …",
+)
+
+
+def _spread(value: float) -> Interval:
+    return Interval(value=value, low=0.95 * value, high=1.07 * value)
+
+
+def _metric(metric: str, value: float, n: int | None = None) -> LoadMetric:
+    found = {f"p{p}": _spread(value * more) for p, more in ((50, 1.0), (90, 1.1), (95, 1.2), (99, 1.4))}
+    return LoadMetric(metric=metric, n=n, unit="ms", samples=42, percentiles=found)
+
+
+def measured(results: Results) -> EndpointResult:
+    """An endpoint of 190 ms in the median, and one request in 42 that failed."""
+    assert results.verify
+    objectives = [each.objective for each in results.verify.outcomes]
+    load = LoadResult(
+        at="2026-01-01T00:00:00Z",
+        url="https://models.example.com:443/v1",
+        model="their-model",
+        api="completions",
+        traffic=Traffic(),
+        host="x86_64, 16 cores, Linux",
+        warm_up_seconds=1,
+        seconds=18,
+        requests=42,
+        completed=41,
+        cancelled=0,
+        ended_early=0,
+        failures=[LoadFailure(kind="HTTP 429", count=1, sentence="The server answered 429 (Too Many Requests).")],
+        tokens=LoadTokens(prompt_wanted=5248, prompt=5248, output_wanted=2624, output=2624, several=0, uncounted=0),
+        metrics=[_metric("ttf_n", 190, 64), _metric("tpot", 2.6), _metric("ttft", 24), _metric("e2e", 190)],
+        requests_per_second=2.3,
+        tokens_per_second=146,
+        goodput=0.1,
+        in_flight=1,
+        lag=GeneratorLag(send_p50=0.1, send_p99=0.4, send_max=1, loop_p99=0.3, limit=5, void=False),
+        outcomes=[
+            LoadOutcome(objective=each, value=value, verdict="missed", requests=42, over=40, needed=8)
+            for each, value in zip(objectives, (190, 3.12), strict=True)
+        ],
+        verdict="missed",
+        notes=[],
+    )
+    rounds = [
+        EndpointRound(when=when, at=load.at, seconds=9, requests=21, failed=failed, median=_spread(median))
+        for when, failed, median in (("before verify", 0, 188), ("after verify", 1, 192))
+    ]
+    there, after = _spread(190), Interval(value=81, low=80.5, high=81.6)
+    ratio = Interval(value=there.value / 81, low=there.low / 81.6, high=there.high / 80.5)
+    return EndpointResult(
+        server=SERVER,
+        sentence="Of 42 requests in 2 rounds, 1 failed. The first: The server answered 429 (Too Many Requests).",
+        load=load,
+        rounds=rounds,
+        ratios=[EndpointRatio(metric="ttf_n", n=64, unit="ms", endpoint=there, after=after, ratio=ratio)],
+    )
+
+
+def under_load(results: Results) -> Results:
+    """The results of a load stage with the endpoint's curve: that of before, on other hardware."""
+    assert results.load
+    assert results.load.before
+    curve = results.load.before.model_copy(update={"server": SERVER})
+    return results.model_copy(update={"load": results.load.model_copy(update={"endpoint": curve})})
+
+
+def with_endpoint(results: Results, found: EndpointResult | None = None) -> Results:
+    """The results with one at an endpoint."""
+    assert results.verify
+    verify = results.verify.model_copy(update={"endpoint": found or measured(results)})
+    return results.model_copy(update={"verify": verify})

@@ -1,0 +1,149 @@
+"""A made-up result of the load stage, for pages and reports. The figures are invented."""
+
+from tests.sample_results import ENVIRONMENT
+from tests.sample_results import results as without_load
+from tests.sample_results import workload as plain
+from workers.documents.base import Verdict
+from workers.documents.load import (
+    GeneratorLag,
+    LimitResult,
+    LoadedServer,
+    LoadMetric,
+    LoadOutcome,
+    LoadResult,
+    LoadTokens,
+    UnderLoadResult,
+)
+from workers.documents.measurement import Interval, Telemetry
+from workers.documents.stages import Results
+from workers.documents.workload import LoadSearch, Workload, unit_of
+from workers.traffic.limit import Search, saturation
+from workers.under_load.sentences import curve_of, whole_sentence
+
+SECONDS, OUTPUT = 8.0, 64
+SEARCH = Search(64, 3)
+
+
+def workload() -> Workload:
+    """The sample workload, asking for load."""
+    return plain().model_copy(update={"load": LoadSearch(most_users=SEARCH.most)})
+
+
+def _spread(value: float) -> dict[str, Interval]:
+    factors = {"p50": 1.0, "p90": 1.1, "p95": 1.15, "p99": 1.3}
+    found = {name: value * factor for name, factor in factors.items()}
+    return {name: Interval(value=each, low=each * 0.98, high=each * 1.03) for name, each in found.items()}
+
+
+def load(users: int, ttft_ms: float, tpot_ms: float, verdict: Verdict | None) -> LoadResult:
+    """One load at which every request has about these times."""
+    promised = plain().objectives
+    whole = ttft_ms + tpot_ms * (OUTPUT - 1)
+    rate = 1e3 * users * OUTPUT / whole
+    requests = round(rate / OUTPUT * SECONDS)
+    times = {("ttf_n", 64): whole, ("ttft", None): ttft_ms, ("tpot", None): tpot_ms, ("itl", None): tpot_ms}
+    return LoadResult(
+        at="2026-11-20T12:00:00+00:00",
+        url="",
+        model="model",
+        api="completions",
+        traffic=plain().traffic.model_copy(update={"concurrency": users}),
+        host="x86_64, 16 cores, Linux",
+        warm_up_seconds=2,
+        seconds=SECONDS,
+        requests=requests,
+        completed=requests,
+        cancelled=0,
+        ended_early=0,
+        failures=[],
+        tokens=LoadTokens(
+            prompt_wanted=128 * requests,
+            prompt=129 * requests,
+            output_wanted=OUTPUT * requests,
+            output=OUTPUT * requests,
+            several=0,
+            uncounted=0,
+        ),
+        metrics=[
+            LoadMetric(metric=metric, n=n, unit=unit_of(metric), samples=requests, percentiles=_spread(value))
+            for (metric, n), value in times.items()
+        ],
+        requests_per_second=requests / SECONDS,
+        tokens_per_second=rate,
+        tokens_per_second_interval=Interval(value=rate, low=rate * 0.97, high=rate * 1.03),
+        goodput=requests / SECONDS if verdict == "met" else 0.3 * requests / SECONDS,
+        in_flight=float(users),
+        lag=GeneratorLag(send_p50=0.1, send_p99=0.6, send_max=1.2, loop_p99=0.8, limit=5, void=verdict is None),
+        outcomes=[
+            LoadOutcome(
+                objective=each,
+                value=whole,
+                verdict=verdict or "too_close",
+                requests=requests,
+                over=0 if verdict == "met" else requests // 2,
+                needed=15,
+            )
+            for each in promised[:1]
+        ],
+        verdict=verdict,
+        telemetry=Telemetry(power_w_median=380.0 + users),
+        notes=[] if verdict else ["The generator itself was 7.1 ms late at p99, more than 5: it is void."],
+    )
+
+
+def _limit(loads: list[LoadResult], users: int) -> LimitResult:
+    return LimitResult(
+        users=users,
+        most=SEARCH.most,
+        confidence=0.99,
+        confidence_each=SEARCH.confidence,
+        loads=loads,
+        saturation=saturation([(each.users, each.tokens_per_second) for each in loads if each.verdict]),
+    )
+
+
+def under_load() -> UnderLoadResult:
+    """Four users before and twenty after."""
+    before = curve_of(
+        LoadedServer(
+            kind="batches",
+            label="generate of transformers in batches",
+            sentence="Generate of transformers in batches of those who wait when it is free.",
+            hardware="NVIDIA H200",
+            gpu_class="h200",
+            caveats=["There is no HTTP and no tokenizer between users and runner: that is in its favour."],
+        ),
+        _limit([load(1, 9, 4.2, "missed"), load(2, 9.4, 4.2, "missed"), load(4, 12, 4.3, "missed")], 0),
+    )
+    after = curve_of(
+        LoadedServer(
+            kind="server",
+            label="this workbench's server, the plan's kernels",
+            sentence="This workbench's server with the plan's kernels, over HTTP from this machine.",
+            hardware="NVIDIA H200",
+            gpu_class="h200",
+        ),
+        _limit(
+            [
+                *[load(users, 2 + users / 8, 1 + users / 60, "met") for users in (1, 2, 4, 8, 16)],
+                load(20, 9, 1.38, "met"),
+                load(22, 12, 1.41, "too_close"),
+                load(24, 14, 1.45, None),
+                load(32, 22, 2.1, "missed"),
+            ],
+            20,
+        ),
+    )
+    return UnderLoadResult(
+        environment=ENVIRONMENT,
+        traffic=plain().traffic,
+        objectives=plain().objectives[:1],
+        before=before,
+        after=after,
+        sentence=whole_sentence(before, after),
+    )
+
+
+def results() -> Results:
+    """The sample results with the load stage's."""
+    return without_load().model_copy(update={"load": under_load()})
