@@ -9,7 +9,7 @@ from django.core import serializers
 from tests.workbench.intake.workload_documents import fields
 from workbench.accounts.secrets import cipher
 from workbench.api.models import IdempotentRequest
-from workbench.audit.models import Entry
+from workbench.audit.models import Action, Entry
 from workbench.intake.models import Workload
 from workbench.intake.services.endpoints import KEYS
 from workbench.intake.services.workloads import create_workload
@@ -78,6 +78,22 @@ def test_the_key_is_kept_encrypted_and_no_page_answer_or_row_shows_it(api, brows
     rows = serializers.serialize("json", [row, *Run.objects.all(), *Entry.objects.all(), *run.events.all()])
     assert KEY not in "".join([*answers, *pages, rows])
     assert row.endpoint_key not in "".join([*answers, *pages])
+
+
+def test_naming_an_endpoint_is_an_entry_of_the_audit_log_with_its_host_and_without_its_key(
+    api, browser, engineer, admin
+):
+    assert post(api(engineer), ENDPOINT).status_code == 201
+    entry = Entry.objects.get(action=Action.ENDPOINT_NAMED)
+    assert (entry.actor, entry.subject_id) == (engineer, str(Workload.objects.get().pk))
+    assert entry.details == {"host": "models.example.com"}
+    page = browser(admin).get("/audit/").content.decode()
+    assert "Named an endpoint in a workload" in page
+    assert "models.example.com" in page
+    assert KEY not in page
+    api(engineer).post("/api/v1/workloads", PROMISED, content_type="application/json")
+    assert Workload.objects.count() == 2
+    assert Entry.objects.filter(action=Action.ENDPOINT_NAMED).count() == 1, "only workloads that name one"
 
 
 def test_the_schema_says_that_the_key_is_only_written(api, engineer):

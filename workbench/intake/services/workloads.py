@@ -3,8 +3,10 @@
 import os
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.db import transaction
 
 from kernels import registry
 from kernels.hardware import GPUS
@@ -12,6 +14,8 @@ from kernels.model_files import needed_bytes
 from kernels.model_files.config import value
 from kernels.ops import BYTES
 from workbench.api.problems import invalid
+from workbench.audit.models import Action
+from workbench.audit.services import record
 from workbench.intake.models import Model, Workload
 from workbench.intake.services import endpoints, quota
 from workbench.intake.services.catalogue import model_for
@@ -37,14 +41,19 @@ def create_workload(organisation: Any, user: Any, document: WorkloadDocument, li
     objectives = [each.counting(model.facts.counted) for each in document.objectives]
     document = document.model_copy(update={"objectives": objectives})
     name = document.name or f"{model.name}, {document.objectives[0].label}"
-    return Workload.objects.create(
-        organisation=organisation,
-        name=name[:120],
-        document=document.model_dump(mode="json"),
-        endpoint_key=endpoints.sealed(document.endpoint, like),
-        model=model,
-        created_by=user,
-    )
+    with transaction.atomic():
+        workload = Workload.objects.create(
+            organisation=organisation,
+            name=name[:120],
+            document=document.model_dump(mode="json"),
+            endpoint_key=endpoints.sealed(document.endpoint, like),
+            model=model,
+            created_by=user,
+        )
+        if document.endpoint:
+            host = urlsplit(document.endpoint.url).netloc
+            record(Action.ENDPOINT_NAMED, organisation, workload, actor=user, host=host)
+    return workload
 
 
 def check_workload(organisation: Any, user: Any, document: WorkloadDocument) -> Model:
