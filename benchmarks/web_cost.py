@@ -28,9 +28,9 @@ from typing import Any
 
 from benchmarks.host import machine
 from benchmarks.web_clients import FORM, READS, SUBMIT, SUBMIT_SHARE
+from kernels.load.server_process import free_port
 from kernels.measure.environment import commit
 from tests.debian import postgres_server
-from workbench.embedded.broker import free_port
 from workbench.serving.worker import collect_less_garbage
 
 ROOT = Path(__file__).parents[1]

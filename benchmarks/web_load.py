@@ -33,9 +33,9 @@ import psutil
 
 from benchmarks.host import load_average, machine
 from benchmarks.web_clients import READS, SUBMIT, Observed, Person, play, schedule, sign_in_all
+from kernels.load.server_process import free_port
 from kernels.measure.environment import commit
 from tests.debian import PostgresServer, postgres_server
-from workbench.embedded.broker import free_port
 from workers.statistics import percentile
 
 ROOT = Path(__file__).parents[1]

@@ -20,7 +20,7 @@ import httpx
 import yaml
 
 from tests.debian import nginx_bin
-from workbench.embedded.broker import free_port
+from tests.ports import reserved_port
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -42,7 +42,7 @@ class Compose:
 
     def __init__(self, folder: Path, postgres: str, env_file: Mapping[str, str]) -> None:
         self.folder = folder
-        self.ports = {name: free_port() for name in ("http", "https", "web", "worker-api", "redis")}
+        self.ports = {name: reserved_port() for name in ("http", "https", "web", "worker-api", "redis")}
         self.env_file = {"PUBLIC_URL": f"https://localhost:{self.ports['https']}", **env_file}
         self.services: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
         self.processes: dict[str, subprocess.Popen[bytes]] = {}

@@ -11,9 +11,10 @@ import pytest
 import redis
 from django.core.cache import caches
 
+from tests.ports import reserved_port
 from tests.workers.pipeline.stack import wait_for
 from workbench import cache
-from workbench.embedded.broker import find_redis_server, free_port
+from workbench.embedded.broker import find_redis_server
 from workbench.runs import dispatch, services
 from workbench.runs.models import Run
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def freeze(tmp_path: Path, settings: Any) -> Iterator[Callable[[], None]]:
     """`freeze()` stops the site's Redis in its tracks."""
-    port = free_port()
+    port = reserved_port()
     command = [find_redis_server(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(tmp_path), "--save", ""]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     settings.REDIS_URL = f"redis://127.0.0.1:{port}/0"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 
-from workbench.embedded.broker import free_port
+from tests.ports import reserved_port
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -19,7 +19,7 @@ class WebProcess:
     """A web process with its data in `folder`: `api` sends a member's token, `pages` is logged in."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
-        self.folder, self.port = folder, free_port()
+        self.folder, self.port = folder, reserved_port()
         self.url = f"http://127.0.0.1:{self.port}"
         more = {"WORKBENCH_DATA": str(folder), "WORKBENCH_URL": self.url, **settings}
         self.env = {**os.environ, **more, "DJANGO_SETTINGS_MODULE": "workbench.settings"}

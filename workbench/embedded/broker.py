@@ -4,10 +4,10 @@ import importlib.util
 import os
 import platform
 import shutil
-import socket
 import sys
 from pathlib import Path
 
+from kernels.load.server_process import free_port
 from workbench.embedded.process import EmbeddedError, Service
 from workbench.secret_files import kept_secret
 
@@ -24,13 +24,6 @@ def find_redis_server() -> str:
     if installed:
         return installed
     raise EmbeddedError("no redis-server was found: install Redis 6.2 or newer, or set REDIS_URL to a running one")
-
-
-def free_port() -> int:
-    """A TCP port of the loopback interface that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def redis_service(data: Path, log: Path) -> tuple[Service, str]:

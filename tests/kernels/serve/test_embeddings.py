@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from kernels import engine
-from kernels.load.server_process import free_port, running
+from kernels.load.server_process import running
 from kernels.model_files import catalogue
 from kernels.serve.encoder import MOST_ROWS, MOST_TOKENS, Encoder, Waiting, gives_vectors, next_batch, pooling_of
+from tests.ports import reserved_port
 
 CONFIG = catalogue.entry("tiny-bert")[0]
 TEXTS = [[5, 6, 7], [9] * 30, [11, 12]]
@@ -60,7 +61,7 @@ def test_the_pooling_is_that_of_the_models_files(tmp_path: Path) -> None:
 
 def test_the_server_answers_after_openais_api(model, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    url = f"http://127.0.0.1:{(port := free_port())}"
+    url = f"http://127.0.0.1:{(port := reserved_port())}"
     command = [sys.executable, "-m", "kernels", "serve", "--model", "tiny-bert", "--device", "cpu", "--port", str(port)]
     with running(command, f"{url}/ready", tmp_path / "log", 120), httpx.Client(base_url=url, trust_env=False) as api:
         asked = {"model": "tiny-bert", "input": TEXTS}

@@ -20,6 +20,7 @@ import torch
 from kernels import engine
 from kernels.load import sockets
 from kernels.serve.text import text_of
+from tests.ports import reserved_port
 
 ROOT = Path(__file__).parents[3]
 MODEL = ROOT / "samples" / "voice-agent"
@@ -28,12 +29,6 @@ PROMPT, TOKENS = "The for statement is used to", 12
 LONG = {"model": "voice-agent", "prompt": "a", "max_tokens": 100, "n": 64, "ignore_eos": True}
 """Many more answers than run at once."""
 GREEDY = {"model": "voice-agent", "temperature": 0, "ignore_eos": True}
-
-
-def free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return int(bound.getsockname()[1])
 
 
 def until(true, seconds: float = 60) -> None:
@@ -52,7 +47,7 @@ def ready(api: httpx.Client) -> bool:
 
 @pytest.fixture(scope="module")
 def api() -> Iterator[httpx.Client]:
-    port = free_port()
+    port = reserved_port()
     command = [sys.executable, "-m", "kernels", "serve", "--model", str(MODEL), "--device", "cpu", "--port", str(port)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "KERNELS_SERVE_API_KEY": "secret"}
     server = subprocess.Popen([*command, "--running", "4", "--context", "128"], env=environment)

@@ -10,8 +10,9 @@ import pytest
 import redis
 from django.utils import timezone
 
+from tests.ports import reserved_port
 from tests.workers.pipeline.stack import wait_for
-from workbench.embedded.broker import find_redis_server, free_port
+from workbench.embedded.broker import find_redis_server
 from workbench.runs import dispatch
 from workbench.runs.models import Run
 from workbench.runs.sweep import sweep
@@ -22,7 +23,7 @@ QUEUE = "gpu.h200"
 @pytest.fixture
 def broker(tmp_path: Path, settings: Any) -> Iterator[redis.Redis]:
     """A Redis of this test's own, which runs are sent to."""
-    port = free_port()
+    port = reserved_port()
     command = [find_redis_server(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(tmp_path), "--save", ""]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     client = redis.Redis(port=port, socket_timeout=5, retry_on_error=[redis.ConnectionError])

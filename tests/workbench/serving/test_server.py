@@ -14,9 +14,9 @@ import httpx
 import psutil
 import pytest
 
+from tests.ports import reserved_port
 from tests.workbench.serving.plain_site import FILE_BYTES
 from tests.workers.pipeline.stack import ROOT, SERVER, wait_for
-from workbench.embedded.broker import free_port
 
 MIB = 2**20
 CHUNK = (
@@ -48,7 +48,7 @@ class Server:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One process with two threads."""
-    port, data = free_port(), tmp_path_factory.mktemp("data")
+    port, data = reserved_port(), tmp_path_factory.mktemp("data")
     command = [sys.executable, "-m", "gunicorn", "tests.workbench.serving.plain_site", "--worker-class", SERVER]
     command += ["--bind", f"127.0.0.1:{port}", "--threads", "2", "--no-control-socket", "--graceful-timeout", "1"]
     env = {**os.environ, "WORKBENCH_DATA": str(data), "PYTHONPATH": str(ROOT)}

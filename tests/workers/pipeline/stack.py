@@ -17,8 +17,9 @@ from typing import Any
 import httpx
 
 from tests.debian import PostgresServer
+from tests.ports import reserved_port
 from tests.sample_results import workload
-from workbench.embedded.broker import find_redis_server, free_port
+from workbench.embedded.broker import find_redis_server
 
 ROOT = Path(__file__).resolve().parents[3]
 SERVER = "workbench.serving.worker.BufferingWorker"
@@ -68,7 +69,7 @@ class Stack:
         self.ended: Counter[str] = Counter()
         self.postgres = postgres
         self.redis_server = redis_server or find_redis_server()
-        self.redis_port, self.web_port, self.worker_api_port = free_port(), free_port(), free_port()
+        self.redis_port, self.web_port, self.worker_api_port = reserved_port(), reserved_port(), reserved_port()
         self.told = directory / "told"
         self.told.mkdir(parents=True)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -107,7 +108,7 @@ class Stack:
             headers={"Authorization": f"Bearer {made['token']}"},
             timeout=30,
         )
-        wait_for(self.web_answers, 60, "the web process")
+        self._wait_until_up("web", self.web_answers)
 
     def stop(self) -> None:
         """Kill everything that was started."""
@@ -120,7 +121,7 @@ class Stack:
         options = ["--port", str(self.redis_port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", ""]
         durable = ["--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction"]
         self._start("redis", self.env, self.redis_server, *options, *durable)
-        wait_for(lambda: self.redis("PING").startswith(b"+PONG"), 20, "Redis")
+        self._wait_until_up("redis", lambda: self.redis("PING").startswith(b"+PONG"))
 
     def start_web(self) -> None:
         self._serve("web", "workbench.wsgi", self.web_port)
@@ -245,6 +246,15 @@ class Stack:
                 command, cwd=ROOT, env=dict(env), stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0,
             )  # fmt: skip
 
+    def _wait_until_up(self, name: str, answers: Callable[[], bool], seconds: float = 180) -> None:
+        """Wait for a process that was started. One that ended, or never answers, fails the test with all logs."""
+        process = self.processes[name]
+        try:
+            wait_for(lambda: process.poll() is not None or answers(), seconds, f"the first answer of {name}")
+            assert process.poll() is None, f"{name} ended with {process.poll()}"
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.logs()}") from error
+
     def _python(self, *arguments: str) -> str:
         done = subprocess.run([sys.executable, *arguments], cwd=ROOT, env=self.env, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
@@ -259,7 +269,7 @@ class Stack:
 
     def web_answers(self) -> bool:
         with contextlib.suppress(httpx.TransportError):
-            return self.api.get("/me").status_code == 200
+            return self.api.get("/me", timeout=10).status_code == 200
         return False
 
 
