@@ -1,9 +1,9 @@
-"""A plan: which variant runs each op of one model on one GPU, with the evidence. Imports without torch."""
+"""A plan: which variant runs each op of one model on its GPUs, with the evidence. Imports without torch."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 PARAMS_OF_VERSION_1 = {
     "overlap": "pdl",
@@ -27,6 +27,8 @@ Params = Annotated[dict[str, Any], BeforeValidator(current_params)]
 """A variant's params as documents hold them; those of version 1 are translated when they are read."""
 
 Runner = Literal["eager", "compiled", "kernels", "megakernel"]
+ON_SEVERAL_GPUS: tuple[Runner, ...] = ("megakernel",)
+"""Runners that divide a model over several GPUs."""
 
 
 class PlannedOp(BaseModel):
@@ -85,6 +87,9 @@ class Serving(BaseModel):
 class Plan(BaseModel):
     """plan.json. `model_digest` names the model (`kernels.model_files.digests`); `options` belong to the runner.
 
+    `gpus` of class `gpu` share the model. A plan for one does not write it, so that readers older than it take the
+    plan; one for several they refuse.
+
     `serving` is None where this library's server cannot serve the plan, and in plans that are older.
 
     Version 1 differs in the keys of params and in what the digest covers (`plan_digest`).
@@ -95,9 +100,18 @@ class Plan(BaseModel):
     version: Literal[1, 2] = 2
     model_digest: str
     gpu: str
+    gpus: Literal[1, 2, 4] = Field(default=1, exclude_if=lambda count: count == 1)
     runner: Runner
     dtype: Literal["fp32", "bf16", "fp16"] = "bf16"
     options: dict[str, Any] = {}
     ops: list[PlannedOp] = []
     expected: Expected | None = None
     serving: Serving | None = None
+
+    @model_validator(mode="after")
+    def _divided(self) -> Self:
+        if self.gpus > 1 and self.runner not in ON_SEVERAL_GPUS:
+            raise ValueError(f"gpus: {self.runner} runs on one GPU, not on {self.gpus}")
+        if self.gpus > 1 and "devices" in self.options:
+            raise ValueError("gpus: the option devices names GPUs already; give one of the two")
+        return self

@@ -41,7 +41,7 @@ def gpu_price(book: PriceBook, gpu_class: str) -> GpuPrice:
     return GpuPrice(UNIT_PRICE, UNIT_PRICE / 2, UNIT_PRICE * 2, "modelled", note)
 
 
-def hourly_price(book: PriceBook, gpu_class: str) -> float | None:
-    """The book's typical USD per hour of a GPU class, or None where it has none."""
+def hourly_price(book: PriceBook, gpu_class: str, gpus: int = 1) -> float | None:
+    """The book's typical USD per hour of so many GPUs of a class, or None where it has no price of the class."""
     found = gpu_price(book, gpu_class)
-    return found.typical if found.basis == "stated" else None
+    return found.typical * gpus if found.basis == "stated" else None

@@ -198,7 +198,7 @@ def _wanted(case: ModelCase, options: Options, gpu: Gpu) -> list[tuple[WholeMode
         able = variant.serves(case, gpu) is None or variant.serves(own, gpu) is None
         if picked and listed and able:
             wanted.append((variant, own))
-            if variant.runner_name == "megakernel":
+            if variant.most_gpus > 1:
                 wanted += [(variant, own.model_copy(update={"gpus": count})) for count in options.gpus if count > 1]
     return wanted
 

@@ -51,7 +51,10 @@ def runner(name: str, model: "torch.nn.Module", options: dict[str, Any] | None =
 
 
 def apply(model: "torch.nn.Module", plan: Plan) -> Runner:
-    """The plan's runner over the model, with the plan's variants of linear and attention."""
+    """The plan's runner over the model, with the plan's variants of linear and attention.
+
+    Raises ValueError where the plan is for more GPUs than can be seen.
+    """
     from kernels.engine.running import apply as put
 
     return put(model, plan)

@@ -41,9 +41,14 @@ def _class(name: str) -> Any:
 
 def apply(model: torch.nn.Module, plan: Plan) -> Runner:
     """See `kernels.engine.apply`."""
-    gpu = GPUS.get(plan.gpu, GPUS["cpu"])
+    gpu, options = GPUS.get(plan.gpu, GPUS["cpu"]), plan.options
+    if plan.gpus > 1:
+        there = torch.cuda.device_count()
+        if there < plan.gpus:
+            raise ValueError(f"gpus: the plan is for {plan.gpus} GPUs, and {there} can be seen here")
+        options = options | {"devices": list(range(plan.gpus))}
     if plan.runner in COMPOSED and not decoder.refusal(model):
-        composed: Runner = _class(plan.runner)(model, plan.options, BoundVariants(plan.ops, gpu))
+        composed: Runner = _class(plan.runner)(model, options, BoundVariants(plan.ops, gpu))
         return composed
     linear, attention = PlannedLinear(plan.ops, gpu), PlannedAttention(plan.ops, gpu)
     if plan.runner == "compiled" and not decoder.refusal(model):
@@ -52,4 +57,4 @@ def apply(model: torch.nn.Module, plan: Plan) -> Runner:
     if plan.runner == "kernels":
         install_norms(model, BoundVariants(plan.ops, gpu))
         pack_projections(model, linear, linear.has)
-    return runner(plan.runner, model, plan.options)
+    return runner(plan.runner, model, options)

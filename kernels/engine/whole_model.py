@@ -24,6 +24,8 @@ class WholeModel(Variant):
     forward_summary: ClassVar[str] = ""
     """The summary for a model that does not generate, if it differs."""
     runner_name: ClassVar[str] = "compiled"
+    most_gpus: ClassVar[int] = 1
+    """GPUs that it may divide a model over."""
     options: ClassVar[dict[str, Any]] = {}
 
     @property

@@ -2,6 +2,7 @@
 
 from kernels.engine.whole_model import WholeModel
 from kernels.hardware import Gpu
+from kernels.megakernel.ranks import RANKS
 from kernels.megakernel.shape import BATCH_MOST
 from kernels.ops import ModelCase
 from kernels.registry import Refusal, register
@@ -16,6 +17,7 @@ class Megakernel(WholeModel):
     peer = False
     runner_name = "megakernel"
     page = "megakernel"
+    most_gpus = RANKS[-1]
     build_seconds = 18.0
 
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
@@ -25,4 +27,6 @@ class Megakernel(WholeModel):
             return Refusal(f"weights are {case.weights}: {self.name} takes {self.weights}")
         if case.batch > BATCH_MOST:
             return Refusal(f"batch is {case.batch}: the megakernel serves 1 to {BATCH_MOST}")
+        if (case.gpus or 1) not in RANKS:
+            return Refusal(f"gpus is {case.gpus}: the megakernel runs on {', '.join(map(str, RANKS))}")
         return None

@@ -131,6 +131,8 @@ def plan_refusal(plan: Plan, gpu: Gpu, facts: dict[str, Any]) -> str | None:
             f"--plan: it was made for {plan.gpu} and this device is {gpu.gpu_class}: "
             "measure the model here, or serve it without a plan"
         )
+    if plan.gpus > 1:
+        return f"--plan: it is for {plan.gpus} GPUs and this server runs on one: serve the model without a plan"
     here = {"device": facts["device"], "driver": facts.get("driver"), "torch": facts["versions"].get("torch")}
     for what, found in here.items():
         wanted = getattr(plan.expected, what, None)

@@ -127,6 +127,7 @@ class PlanTrial(Document):
     plan: dict[str, Any]
     primary: Interval | None = Field(default=None, description="the first objective's metric, quick measurement")
     unit: str = "ms"
+    tokens_per_second: float | None = Field(default=None, description="in the quick measurement")
     build_seconds: float | None = None
     gate: str
     chosen: bool = False
@@ -236,6 +237,11 @@ class VerifyResult(Document):
     verdict: Verdict
     sentence: str
     endpoint: EndpointResult | None = Field(default=None, description="by the worker, at the workload's endpoint")
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs the plan runs on."""
+        return int(self.plan.get("gpus", 1))
 
 
 class ReportResult(Document):

@@ -58,13 +58,15 @@ class Priced:
         served = unit_costs.rate_interval(rate, _samples(distributions, "throughput"), medians)
         requests = unit_costs.scaled(served, 1 / self.counted_per_request)
         users, price = traffic.batch * traffic.concurrency, gpu_price(self.book, self.gpu_class)
+        gpus = verify.gpus if after else 1
         verdict = verify.verdict if after else overall([each.verdict_before for each in verify.outcomes])
         return ServedLoad(
             load=load_words(users),
             users=users,
             holds={"met": True, "missed": False}.get(verdict),
             gpu=verify.environment.device,
-            usd_per_hour=price.typical,
+            gpus=gpus,
+            usd_per_hour=price.typical * gpus,
             price_basis=price.basis,
             per_second=served,
             read_per_second=unit_costs.scaled(requests, traffic.prompt_tokens) if self.generates else None,

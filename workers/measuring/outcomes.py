@@ -28,10 +28,18 @@ LEAST_PAIRS_OF_A_RATIO = 9
 
 
 def outcomes(
-    objectives: Sequence[Objective], before: Sequence[Served], after: Sequence[Served], usd_per_hour: float | None
+    objectives: Sequence[Objective],
+    before: Sequence[Served],
+    after: Sequence[Served],
+    usd_per_hour: float | None,
+    gpus: int = 1,
 ) -> list[ObjectiveOutcome]:
-    """One outcome per objective. A cost counts only while the other objectives hold: else it has no value."""
-    return _costs_while_held([_outcome(each, before, after, usd_per_hour) for each in objectives])
+    """One outcome per objective. A cost counts only while the other objectives hold: else it has no value.
+
+    `usd_per_hour` is of one GPU; before runs on one, after on `gpus`.
+    """
+    hours = usd_per_hour, usd_per_hour and usd_per_hour * gpus
+    return _costs_while_held([_outcome(each, before, after, hours) for each in objectives])
 
 
 def _costs_while_held(found: Sequence[ObjectiveOutcome]) -> list[ObjectiveOutcome]:
@@ -42,10 +50,11 @@ def _costs_while_held(found: Sequence[ObjectiveOutcome]) -> list[ObjectiveOutcom
 
 
 def _outcome(
-    objective: Objective, before: Sequence[Served], after: Sequence[Served], usd_per_hour: float | None
+    objective: Objective, before: Sequence[Served], after: Sequence[Served], hours: tuple[float | None, float | None]
 ) -> ObjectiveOutcome:
-    past, now = (pooled(side, objective.metric, objective.n, usd_per_hour) for side in (before, after))
-    shares_before, shares = (shares_over(objective, side, usd_per_hour) for side in (before, after))
+    sides = tuple(zip((before, after), hours, strict=True))
+    past, now = (pooled(side, objective.metric, objective.n, usd) for side, usd in sides)
+    shares_before, shares = (shares_over(objective, side, usd) for side, usd in sides)
     return ObjectiveOutcome(
         objective=objective,
         before=objective_value(objective, past) if past else None,
@@ -71,18 +80,18 @@ def _while_held(outcome: ObjectiveOutcome, holds_before: Verdict, holds: Verdict
 
 
 def outcomes_of(
-    objectives: Sequence[Objective], processes: Sequence[Alternation], usd_per_hour: float | None
+    objectives: Sequence[Objective], processes: Sequence[Alternation], usd_per_hour: float | None, gpus: int = 1
 ) -> list[ObjectiveOutcome]:
-    """One outcome per objective, judged by the requests of all processes.
+    """One outcome per objective, judged by the requests of all processes; after runs on `gpus`, before on one.
 
     What all of them meet together is too close to call when the requests of one alone miss it.
     """
     sides = [joined([each.before for each in processes]), joined([each.after for each in processes])]
-    found = outcomes(objectives, sides[0], sides[1], usd_per_hour)
+    found = outcomes(objectives, sides[0], sides[1], usd_per_hour, gpus)
     found = _costs_while_held([each if each.objective.limit else _relative(each, processes) for each in found])
     if len(processes) == 1:
         return found
-    alone = [outcomes(objectives, each.before, each.after, usd_per_hour) for each in processes]
+    alone = [outcomes(objectives, each.before, each.after, usd_per_hour, gpus) for each in processes]
     return [_held_by_each(each, [one[index] for one in alone]) for index, each in enumerate(found)]
 
 
@@ -117,12 +126,15 @@ def _held_by_each(outcome: ObjectiveOutcome, alone: Sequence[ObjectiveOutcome]) 
     return outcome.model_copy(update=changes)
 
 
-def speedup(objective: Objective, processes: Sequence[Alternation], usd_per_hour: float | None) -> Speedup:
+def speedup(
+    objective: Objective, processes: Sequence[Alternation], usd_per_hour: float | None, gpus: int = 1
+) -> Speedup:
     """The ratio of the objective's metric, above 1 when after is better, from the processes' interleaved batches.
 
-    With fewer than LEAST_PROCESSES it is that of the first process, as is the noise floor.
+    With fewer than LEAST_PROCESSES it is that of the first process, as is the noise floor. After runs on `gpus`.
     """
-    sides = [_interleaved(objective, each, usd_per_hour) for each in processes]
+    hours = usd_per_hour, usd_per_hour and usd_per_hour * gpus
+    sides = [_interleaved(objective, each, hours) for each in processes]
     medians = [_medians(objective, *each) for each in sides]
     past, now = sides[0]
     if len(processes) < LEAST_PROCESSES:
@@ -142,11 +154,11 @@ def speedup(objective: Objective, processes: Sequence[Alternation], usd_per_hour
 
 
 def _interleaved(
-    objective: Objective, served: Alternation, usd_per_hour: float | None
+    objective: Objective, served: Alternation, hours: tuple[float | None, float | None]
 ) -> tuple[list[float], list[float]]:
-    """The metric of each batch before and after, of the batches that alternated."""
+    """The metric of each batch before and after, of the batches that alternated; `hours` are their USD per hour."""
     sides = served.before[: served.pairs], served.after[: served.pairs]
-    before, after = (_by_batch(objective, side, usd_per_hour) for side in sides)
+    before, after = (_by_batch(objective, side, usd) for side, usd in zip(sides, hours, strict=True))
     return before, after
 
 

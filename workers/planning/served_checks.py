@@ -65,5 +65,6 @@ def too_fast(runner: Runner, plan: Plan, document: StageInput, clients: Clients)
     lighter = case.bytes_per_token - case.parameters * (BYTES[plan.dtype] - BYTES[fewest])
     if case.parameters * BYTES[fewest] < CACHED_BYTES:
         return None
-    case = case.model_copy(update={"weights": fewest, "bytes_per_token": lighter})
+    shared = plan.gpus if plan.gpus > 1 else None
+    case = case.model_copy(update={"weights": fewest, "bytes_per_token": lighter, "gpus": shared})
     return exceeds_peak(case, 1e3 * median(each.service_s for each in clients.served), gpu)

@@ -13,7 +13,7 @@ def serving_of(plan: Plan, document: StageInput) -> Serving | None:
 
     At least as many requests at once as the workload's traffic has.
     """
-    if document.model.kind != "decoder" or precision_refusal(plan):
+    if document.model.kind != "decoder" or plan.gpus > 1 or precision_refusal(plan):
         return None
     skeleton = loading.skeleton(document.model.config, plan.dtype)
     if decoder.refusal(skeleton):

@@ -28,6 +28,8 @@ def of_plan(plan: Plan, generates: bool = True) -> str:
         runs = runner.summary if generates else runner.forward_summary or runner.summary
     if plan.options.get(ROUNDING, {}).get("method") == "gptq":
         runs += ", rounded by GPTQ"
+    if plan.gpus > 1:
+        runs += f", over {plan.gpus} GPUs"
     said = "; ".join(each for each in (runs, parts) if each)
     return f"{said[:1].upper()}{said[1:]}."
 

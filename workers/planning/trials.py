@@ -23,7 +23,7 @@ from workers.planning import summaries
 from workers.planning.precision import rounding_of
 from workers.planning.served_checks import judge_ids, too_fast
 from workers.pricing import hourly_price
-from workers.statistics import median_interval
+from workers.statistics import median_interval, tokens_per_second
 
 LEAST_ROUNDS, USUAL_ROUNDS, MOST_ROUNDS = 3, 5, 50
 MEASURE_SECONDS = 4.0
@@ -78,7 +78,9 @@ class Trier:
                     clients = served_rounds(runner, self.document, seconds)
                     refusal = self._refusal(runner, plan, clients)
                     trial.gate, trial.reason = ("fail", refusal) if refusal else ("pass", trial.reason)
-                    trial.primary = None if refusal else primary(self.document, clients)
+                    if not refusal:
+                        trial.primary = primary(self.document, clients, plan.gpus)
+                        trial.tokens_per_second = tokens_per_second(clients.served)
         except TookTooLong as error:
             trial.gate, trial.reason = "error", f"Not measured: {error}, since the stage's time was over."
         except Exception as error:
@@ -139,10 +141,10 @@ class Trier:
         return too_fast(runner, plan, self.document, clients)
 
 
-def primary(document: StageInput, clients: Clients) -> Interval | None:
-    """The median of the first objective's metric with a 95 % interval."""
-    objective = document.workload.objectives[0]
-    samples = pooled(clients.served, objective.metric, objective.n, hourly_price(document.prices, document.gpu_class))
+def primary(document: StageInput, clients: Clients, gpus: int = 1) -> Interval | None:
+    """The median of the first objective's metric with a 95 % interval, served on so many GPUs."""
+    objective, usd = document.workload.objectives[0], hourly_price(document.prices, document.gpu_class, gpus)
+    samples = pooled(clients.served, objective.metric, objective.n, usd)
     return median_interval(samples) if samples else None
 
 

@@ -57,8 +57,9 @@ def _after(verify: VerifyResult, sides: Sides, until: float, notes: list[str]) -
     plan = Plan.model_validate(verify.plan)
 
     def measured() -> LoadCurve:
-        if plan.runner not in OF_THE_SERVER:
-            notes.append(f"This workbench's server does not run {plan.runner} plans, so after is in batches.")
+        if plan.runner not in OF_THE_SERVER or plan.gpus > 1:
+            what = f"{plan.runner} plans on {plan.gpus} GPUs" if plan.gpus > 1 else f"{plan.runner} plans"
+            notes.append(f"This workbench's server does not run {what}, so after is in batches.")
             return sides.batches("after", plan.runner, plan, until)
         try:
             return sides.server(plan, until)

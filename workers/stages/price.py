@@ -3,16 +3,19 @@
 The whole GPU is charged to what is counted, such as tokens or images. Money never comes from a latency ratio alone.
 """
 
+from collections.abc import Sequence
+
 from workers.charts.text import plain
 from workers.documents.base import Basis
 from workers.documents.load import UnderLoadResult
 from workers.documents.model import ModelManifest
 from workers.documents.money import ServedLoad
 from workers.documents.prices import CostLine, PriceBook, PriceResult, Sensitivity
-from workers.documents.stages import Results, StageInput, VerifyResult
+from workers.documents.stages import PlanTrial, Results, StageInput, VerifyResult
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Deployment, Workload, metric_title
 from workers.economics.loads import Priced, Sides
+from workers.economics.several_gpus import several_gpus
 from workers.economics.study import study
 from workers.harness.context import Context, StageError
 from workers.pricing import GpuPrice, gpu_price, usd_per_mtok
@@ -25,7 +28,7 @@ def _measured_line(label: str, device: str, price: GpuPrice, side: ServedLoad | 
     cost = usd_per_mtok(usd, known) if known and usd else None
     return CostLine(
         label=label,
-        gpu=side.gpu if side else device,
+        gpu=_gpus(side) if side else device,
         usd_per_hour=usd,
         price_basis=side.price_basis if side else price.basis,
         tokens_per_second=known,
@@ -37,9 +40,16 @@ def _measured_line(label: str, device: str, price: GpuPrice, side: ServedLoad | 
     )
 
 
+def _gpus(side: ServedLoad) -> str:
+    """The GPU by its name, and how many there are of it: `2 x NVIDIA H200`."""
+    return side.gpu if side.gpus == 1 else f"{side.gpus} x {side.gpu}"
+
+
 def _line_note(side: ServedLoad, priced: Priced) -> str:
     model, traffic, rate = priced.model, priced.workload.traffic, side.per_second.value
     said, unit = [f"At {side.load}."] if side.highest else [], model.counted
+    if side.gpus > 1 and side.usd_per_hour is not None:
+        said.append(f"{side.gpus} GPUs at {side.usd_per_hour / side.gpus:.2f} USD per hour each.")
     if side.holds is False:
         at = "" if side.usd_per_hour is None else f" at {plain(usd_per_mtok(side.usd_per_hour, rate))} USD/M {unit}"
         said.append(f"The SLA does not hold; without it {plain(rate, 4)} {unit}/s{at}.")
@@ -117,7 +127,7 @@ def _like_for_like_rate(
 def present_ratios(
     workload: Workload, verify: VerifyResult, price: GpuPrice, model: ModelManifest, after: ServedLoad | None
 ) -> tuple[float, float] | None:
-    """How many times the present deployment's speed, and its price of a GPU-hour over the book's.
+    """How many times the present deployment's speed, and its price of an hour over the book's of the plan's GPUs.
 
     Their product is how many times cheaper a token (or an image) is: 281 ms on a GPU of 1.97 times the price against
     77 ms are 281/77 = 3.65 in speed, and 7.2 in money. None where the book has no price, or the two speeds cannot be
@@ -130,11 +140,11 @@ def present_ratios(
     then = _like_for_like_rate(present, verify, workload.traffic, model, after)
     if not now or not then:
         return None
-    return then / now, present.usd_per_hour / price.typical
+    return then / now, present.usd_per_hour / (price.typical * verify.gpus)
 
 
 def _sensitivity(price: GpuPrice, sides: Sides) -> list[Sensitivity]:
-    rates = [side.per_second.value if side and side.holds is not False else None for side in sides]
+    rates = [side.per_second.value / side.gpus if side and side.holds is not False else None for side in sides]
     middle = (price.typical + price.high) / 2
     points = sorted({price.low, price.typical, round(middle, 2), price.high})
     return [
@@ -148,15 +158,13 @@ def _sensitivity(price: GpuPrice, sides: Sides) -> list[Sensitivity]:
 
 
 def _sentence(result: PriceResult, price: GpuPrice, verify: VerifyResult) -> str:
-    gpu, recommended, void = verify.environment.device, verify.recommended, verify.environment.telemetry.void
+    recommended, void = verify.recommended, verify.environment.telemetry.void
     before, after = result.lines[0], result.lines[1]
-    counted = result.counted
+    counted, gpu, hour = result.counted, after.gpu, after.usd_per_hour or price.typical
     if after.usd_per_mtok is None:
         start = f"The SLA does not hold on {gpu} at this traffic, so no {counted} served under it have a price there."
     else:
-        start = (
-            f"A million {counted} costs {plain(after.usd_per_mtok)} USD on {gpu} at {price.typical:.2f} USD per hour"
-        )
+        start = f"A million {counted} costs {plain(after.usd_per_mtok)} USD on {gpu} at {hour:.2f} USD per hour"
         start += "" if after.holds_sla else " if the SLA holds there, for which there are too few samples"
         start += f"{_was(before) if recommended else ', as it runs today'}."
     if result.before_after_ratio is not None:
@@ -168,9 +176,13 @@ def _sentence(result: PriceResult, price: GpuPrice, verify: VerifyResult) -> str
         gives = f"a dollar buys {{}} the {counted}" if of == "throughput" else "latency and price together give {}"
         start += (
             f" Against the present deployment {gives.format(f'{result.present_ratio:.2f}x')}: {speed:.2f}x in {of}, "
-            f"and {money:.2f}x in the price of a GPU-hour, as stated."
+            f"and {money:.2f}x in the price of {_hour(verify.gpus)}, as stated."
         )
     return " ".join(part for part in (start, _at_load(result), void, price.note) if part)
+
+
+def _hour(gpus: int) -> str:
+    return "a GPU-hour" if gpus == 1 else f"an hour of {gpus} GPUs"
 
 
 def _was(before: CostLine) -> str:
@@ -198,13 +210,15 @@ def price(
     verify: VerifyResult,
     model: ModelManifest,
     load: UnderLoadResult | None = None,
+    trials: Sequence[PlanTrial] = (),
 ) -> PriceResult:
     """Unit costs before, after and of the present deployment, from what was measured per second and the book's prices.
 
     They stand at the highest loads that hold where `load` has searched both sides, else at the load of `verify`.
     `before_after_ratio` is that of the measured rates at the same price, whether or not each side holds the SLA; the
     lines say which does. It is None where no change is recommended, where a side has no rate, and at one request at a
-    time, where the rates are the latencies turned over: no money comes from a latency alone.
+    time, where the rates are the latencies turned over: no money comes from a latency alone. A plan on several GPUs is
+    held against the best of compose's `trials` on one.
     """
     priced, known = Priced(workload, model, book, gpu_class), Results(verify=verify, load=load)
     gpu, sides, device = gpu_price(book, gpu_class), priced.sides(known), verify.environment.device
@@ -231,7 +245,9 @@ def price(
         economics=study(priced, known),
         sentence="",
     )
-    return result.model_copy(update={"sentence": _sentence(result, gpu, verify)})
+    several = several_gpus(verify, trials, workload.objectives[0], gpu.typical, model.counted)
+    said = " ".join(part for part in (_sentence(result, gpu, verify), several) if part)
+    return result.model_copy(update={"sentence": said})
 
 
 def _per_dollar(sides: Sides) -> float | None:
@@ -250,7 +266,8 @@ def run(document: StageInput, context: Context) -> PriceResult:
     if verify is None:
         raise StageError("price: the run has no verified result to price")
     context.say(1.0, f"priced {document.model.counted} before and after")
-    return price(document.workload, document.prices, document.gpu_class, verify, document.model, load)
+    trials = document.results.compose.trials if document.results.compose else ()
+    return price(document.workload, document.prices, document.gpu_class, verify, document.model, load, trials)
 
 
 if __name__ == "__main__":

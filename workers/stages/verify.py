@@ -44,6 +44,8 @@ from workers.statistics import goodput, joined, median_interval, tokens_per_seco
 
 TIMING_SHARE = 0.6
 """Share of the stage's seconds for loading and timing. Quality gets the rest."""
+Hours = tuple[float | None, float | None]
+"""USD per hour of before and of after; None where no price is known."""
 LEAST_PAIRS = 9
 LEAST_SECONDS = 8.0
 """The least interleaved pairs and seconds, even when time is up. The pairs are one more than a p50 needs."""
@@ -63,20 +65,20 @@ def plan_of(document: StageInput) -> Plan:
 
 
 def alternate(
-    before: Clients, after: Clients, workload: Workload, usd: float | None, context: Context, reserve: float
+    before: Clients, after: Clients, workload: Workload, hours: Hours, context: Context, reserve: float
 ) -> None:
     """Before and after alternate until the objectives of both are decided, then after alone until they are decided.
 
-    Before is not pursued where it is too close to call. Stops when `reserve` seconds of the stage are left, but never
-    before LEAST_PAIRS and LEAST_SECONDS.
+    `hours` are the USD per hour of each. Before is not pursued where it is too close to call. Stops when `reserve`
+    seconds of the stage are left, but never before LEAST_PAIRS and LEAST_SECONDS.
     """
     soonest = time.monotonic() + LEAST_SECONDS
     while True:
         late = context.seconds_left <= reserve and time.monotonic() > soonest
         pairs = len(before.served)
-        past = verdicts(workload.objectives, before.served, usd)
+        past = verdicts(workload.objectives, before.served, hours[0])
         paired = pairs >= LEAST_REQUESTS and "not_enough_samples" not in past
-        if pairs >= LEAST_PAIRS and (late or (paired and is_enough(workload.objectives, after.served, usd))):
+        if pairs >= LEAST_PAIRS and (late or (paired and is_enough(workload.objectives, after.served, hours[1]))):
             return
         if not paired or pairs < 2 * LEAST_REQUESTS:
             before.serve()
@@ -168,9 +170,9 @@ class _Bench:
         objectives, reserve = document.workload.objectives, context.seconds_left * (1 - TIMING_SHARE)
         context.say(0.05, f"preparing the plan {label}")
         with prepared(engine.apply(load(document, context, plan.dtype), plan), document) as after:
-            now, ready_seconds, environment = self._served(after, start, reserve)
+            now, ready_seconds, environment = self._served(after, plan, start, reserve)
             if environment.telemetry.void and context.seconds_left - (time.monotonic() - start) > reserve:
-                now, _, environment = self._served(after, start, reserve)
+                now, _, environment = self._served(after, plan, start, reserve)
             loss = largest_loss(document, plan)
             judged, no_quality = quality_by_kind.measure(document, context, self.runner, after, loss)
             allowed = LARGEST_DIFFERENCE[rounding_of(plan)]
@@ -186,8 +188,8 @@ class _Bench:
             changed=is_change(plan, document),
             environment=environment,
             processes=alternations,
-            outcomes=outcomes_of(objectives, alternations, self.usd),
-            speedup=speedup(objectives[0], alternations, self.usd),
+            outcomes=outcomes_of(objectives, alternations, self.usd, plan.gpus),
+            speedup=speedup(objectives[0], alternations, self.usd, plan.gpus),
             quality=judged,
             no_quality=no_quality,
             served_ids=served_ids,
@@ -197,12 +199,13 @@ class _Bench:
             profile=left,
         )
 
-    def _served(self, after: Runner, start: float, reserve: float) -> tuple[Clients, float, Environment]:
+    def _served(self, after: Runner, plan: Plan, start: float, reserve: float) -> tuple[Clients, float, Environment]:
         """The clients of `after`, which took turns with today's, the seconds until both were warm, and where."""
         self.today, now = self._clients(self.runner), self._clients(after)
         ready_seconds = self._loading_seconds + time.monotonic() - start
+        hours = self.usd, self.usd and self.usd * plan.gpus
         with watched(self.document) as environment:
-            alternate(self.today, now, self.document.workload, self.usd, self.context, reserve)
+            alternate(self.today, now, self.document.workload, hours, self.context, reserve)
         return now, ready_seconds, environment()
 
     def no_change(self, last: Attempt) -> Attempt:
@@ -245,9 +248,10 @@ def run(document: StageInput, context: Context) -> VerifyResult:
             final = unchanged(final, document, [Alternation(each.before, each.before) for each in final.processes], usd)
     recommended, final = not tried[-1].why_not, without_void_verdicts(final)
     objectives, plan = document.workload.objectives, final.plan
+    usd_after = usd and usd * plan.gpus
     verdict = overall_verdict(final.outcomes, final.quality, final.changed)
     if not final.void:
-        expected = _expected(plan, objectives[0], final.processes, usd, document)
+        expected = _expected(plan, objectives[0], final.processes, usd_after, document)
         plan.expected = Expected(
             device=final.environment.device,
             driver=final.environment.driver or None,
@@ -265,7 +269,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         environment=final.environment,
         plan=plan.model_dump(),
         before=distributions(document.model, objectives, final.before, usd),
-        after=distributions(document.model, objectives, final.after, usd),
+        after=distributions(document.model, objectives, final.after, usd_after),
         tokens_per_second_before=tokens_per_second(final.before),
         tokens_per_second_after=tokens_per_second(final.after),
         goodput_after=goodput(final.after, objectives),

@@ -92,21 +92,22 @@ class Sides:
 
     def batches(self, name: str, runner_name: str, plan: Plan | None, until: float) -> LoadCurve:
         """A runner, that of `plan` where there is one, in batches formed as requests arrive."""
+        gpus = plan.gpus if plan else 1
         self._context.say(0.1, f"loading the model for {name}")
         if self._device == "cpu":
             torch.set_num_threads(self._threads)
         model = load(self._document, self._context, plan.dtype if plan else None)
         runner = engine.apply(model, plan) if plan else engine.runner(runner_name, model)
         try:
-            limit = self._in_batches(runner, name, until)
+            limit = self._in_batches(runner, name, until, gpus)
         finally:
             runner.close()
             del model
             free()
-        return curve_of(self._of_batches(runner_name), limit)
+        return curve_of(self._of_batches(runner_name, gpus), limit)
 
-    def _in_batches(self, runner: Runner, name: str, until: float) -> LimitResult:
-        test = self._test(Target(LOOPBACK, NAME))
+    def _in_batches(self, runner: Runner, name: str, until: float, gpus: int) -> LimitResult:
+        test = self._test(Target(LOOPBACK, NAME), gpus)
 
         def loading(users: int, limits: Limits, confidence: float) -> LoadResult:
             here = with_users(test, users, confidence)
@@ -117,7 +118,7 @@ class Sides:
 
         return self._curve(until).measure(name, loading)
 
-    def _of_batches(self, runner_name: str) -> LoadedServer:
+    def _of_batches(self, runner_name: str, gpus: int) -> LoadedServer:
         called = {"eager": "generate of transformers", "compiled": "the model under torch.compile"}
         what = called.get(runner_name, f"the {runner_name} runner")
         sampled = self._document.workload.traffic.sampling
@@ -129,12 +130,13 @@ class Sides:
             "longest request among them.",
             hardware=self._hardware,
             gpu_class=self._document.gpu_class,
+            gpus=gpus,
             caveats=[IN_PROCESS, *greedy, *([ONE_CORE] if self._device == "cpu" else [])],
         )
 
-    def _test(self, target: Target) -> LoadTest:
+    def _test(self, target: Target, gpus: int = 1) -> LoadTest:
         traffic = self._document.workload.traffic.model_copy(update={"batch": 1})
-        usd = hourly_price(self._document.prices, self._document.gpu_class)
+        usd = hourly_price(self._document.prices, self._document.gpu_class, gpus)
         return LoadTest(target, traffic, self._objectives, Limits(3.0), usd_per_hour=usd)
 
     def _curve(self, until: float) -> Curve:

@@ -20,8 +20,8 @@ T = TypeVar("T", bound="CostLine")
 
 @_attrs_define
 class CostLine:
-    """One deployment's unit cost. `tokens_per_second` is of what is paid for by the hour, one GPU unless a note says
-    otherwise, while the SLA holds, or None if it never does. `usd_per_hour` is None where nobody knows it.
+    """One deployment's unit cost. `tokens_per_second` is of what is paid for by the hour, one GPU unless `gpu` or a
+    note says otherwise, while the SLA holds, or None if it never does. `usd_per_hour` is None where nobody knows it.
 
         Attributes:
             label (str):

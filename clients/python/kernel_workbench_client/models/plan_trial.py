@@ -26,6 +26,7 @@ class PlanTrial:
         summary (str | Unset): what the plan runs, in a sentence Default: ''.
         primary (Interval | None | Unset): the first objective's metric, quick measurement
         unit (str | Unset):  Default: 'ms'.
+        tokens_per_second (float | None | Unset): in the quick measurement
         build_seconds (float | None | Unset):
         chosen (bool | Unset):  Default: False.
         reason (str | Unset):  Default: ''.
@@ -38,6 +39,7 @@ class PlanTrial:
     summary: str | Unset = ""
     primary: Interval | None | Unset = UNSET
     unit: str | Unset = "ms"
+    tokens_per_second: float | None | Unset = UNSET
     build_seconds: float | None | Unset = UNSET
     chosen: bool | Unset = False
     reason: str | Unset = ""
@@ -63,6 +65,12 @@ class PlanTrial:
             primary = self.primary
 
         unit = self.unit
+
+        tokens_per_second: float | None | Unset
+        if isinstance(self.tokens_per_second, Unset):
+            tokens_per_second = UNSET
+        else:
+            tokens_per_second = self.tokens_per_second
 
         build_seconds: float | None | Unset
         if isinstance(self.build_seconds, Unset):
@@ -93,6 +101,8 @@ class PlanTrial:
             field_dict["primary"] = primary
         if unit is not UNSET:
             field_dict["unit"] = unit
+        if tokens_per_second is not UNSET:
+            field_dict["tokens_per_second"] = tokens_per_second
         if build_seconds is not UNSET:
             field_dict["build_seconds"] = build_seconds
         if chosen is not UNSET:
@@ -137,6 +147,15 @@ class PlanTrial:
 
         unit = d.pop("unit", UNSET)
 
+        def _parse_tokens_per_second(data: object) -> float | None | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            return cast(float | None | Unset, data)
+
+        tokens_per_second = _parse_tokens_per_second(d.pop("tokens_per_second", UNSET))
+
         def _parse_build_seconds(data: object) -> float | None | Unset:
             if data is None:
                 return data
@@ -159,6 +178,7 @@ class PlanTrial:
             summary=summary,
             primary=primary,
             unit=unit,
+            tokens_per_second=tokens_per_second,
             build_seconds=build_seconds,
             chosen=chosen,
             reason=reason,
