@@ -38,6 +38,13 @@ class Gpu:
     matrix_flop_per_clock: int = 0
     source: str = "datasheet"
 
+    def __post_init__(self) -> None:
+        """Raises ValueError where a figure is no number, or negative, or a name no text."""
+        for field in fields(self):
+            value, wanted = getattr(self, field.name), field.type
+            if not isinstance(value, str) if wanted is str else isinstance(value, bool | str) or value < 0:
+                raise ValueError(f"{field.name} is {value!r}")
+
     @property
     def impossible_tflops(self) -> float:
         """bf16 TFLOP/s that the chip can never exceed: SMs × FLOP per clock × highest clock (0: unknown)."""
@@ -80,15 +87,9 @@ def class_of(name: str) -> str:
 def read_entry(path: Path) -> Gpu:
     """The GPU that a file describes. Raises ValueError in a sentence when it is no GPU entry."""
     try:
-        found = json.loads(path.read_text())
-        entry = Gpu(**found)
+        return Gpu(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError) as error:
         raise ValueError(f"{path} is no GPU entry: {error}") from None
-    for field in fields(Gpu):
-        value, wanted = getattr(entry, field.name), field.type
-        if not isinstance(value, str) if wanted is str else isinstance(value, bool | str) or value < 0:
-            raise ValueError(f"{path} is no GPU entry: {field.name} is {value!r}")
-    return entry
 
 
 def write_entry(path: Path, gpu: Gpu) -> None:

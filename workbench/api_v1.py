@@ -6,6 +6,7 @@ from workbench.api.auth import caller_auth
 from workbench.api.problems import ProblemAPI
 from workbench.api.throttle import CallerThrottle
 from workbench.api.tokens import router as tokens_router
+from workbench.bring_ups.api import router as bring_ups_router
 from workbench.intake.api import router as intake_router
 from workbench.notifications.api import router as notifications_router
 from workbench.prices.api import router as prices_router
@@ -33,5 +34,6 @@ for router in (
     runs_router,
     reports_router,
     notifications_router,
+    bring_ups_router,
 ):
     api.add_router("", router)

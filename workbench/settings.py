@@ -50,6 +50,7 @@ INSTALLED_APPS = [
     "workbench.notifications",
     "workbench.runs",
     "workbench.reports",
+    "workbench.bring_ups",
     "workbench.library",
     "workbench.home",
     "workbench.pages",
@@ -186,6 +187,7 @@ ORGANISATION_MODELS = env.int("ORGANISATION_MODELS", default=500)
 ORGANISATION_WORKLOADS = env.int("ORGANISATION_WORKLOADS", default=5_000)
 ORGANISATION_RUNS = env.int("ORGANISATION_RUNS", default=20_000)
 ORGANISATION_OPEN_RUNS = env.int("ORGANISATION_OPEN_RUNS", default=100)
+ORGANISATION_BRING_UPS = env.int("ORGANISATION_BRING_UPS", default=200)
 API_REQUESTS_PER_MINUTE = env.int("API_REQUESTS_PER_MINUTE", default=600)
 EVENT_DAYS = env.int("EVENT_DAYS", default=30)  # what stages said while they ran, from the end of their run on
 LOGIN_ATTEMPTS = env.int("LOGIN_ATTEMPTS", default=10)

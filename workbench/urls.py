@@ -16,6 +16,7 @@ urlpatterns = [
     path("", include("workbench.notifications.urls")),
     path("", include("workbench.runs.urls")),
     path("", include("workbench.reports.urls")),
+    path("", include("workbench.bring_ups.urls")),
     path("", include("workbench.library.urls")),
     path("", include("workbench.home.urls")),
 ]

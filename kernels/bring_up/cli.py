@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels.bring_up import report, work
-from kernels.bring_up.document import BringUp, Race
+from kernels.bring_up.document import BringUp, Machine, MachineCeilings, Race
 from kernels.bring_up.model_cost import cost, race_of
 from kernels.bring_up.steps import Step, outcome, run_steps, stopped
 from kernels.cases import GROUPS, check_cases
@@ -72,9 +72,8 @@ def bring_up(options: argparse.Namespace) -> int:
     print("\n".join(f"{number}. {each}" for number, each in enumerate(found.next_steps, 1)))
     print(f"Report: {folder / 'bring-up.md'}")
     if device["kind"] == "cuda":
-        entry = Gpu(**device["entry"])
         (folder / "entry").mkdir(exist_ok=True)
-        write_entry(folder / "entry" / f"{entry.gpu_class}.json", entry)
+        write_entry(folder / "entry" / f"{found.entry.gpu_class}.json", found.entry)
         print(f"Entry: {ENTRIES}={folder / 'entry'}")
     return 1 if any(each.failed for each in found.proofs) or found.stopped else 0
 
@@ -153,9 +152,9 @@ def _document(
         models += [of_model] if of_model else []
     proofs, without = report.proofs_of(rows, ops), stopped(folder)
     return BringUp(
-        environment=device["environment"],
-        entry=device["entry"],
-        ceilings=device["ceilings"],
+        environment=Machine.model_validate(device["environment"]),
+        entry=Gpu(**device["entry"]),
+        ceilings=MachineCeilings.model_validate(device["ceilings"]),
         quick=options.quick,
         stranger=options.stranger,
         minutes=minutes,

@@ -1,22 +1,59 @@
 """The document of a bring-up, which the workbench shows and other machines read. Imports without torch."""
 
-from typing import Any, Literal
+from datetime import UTC, datetime
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from kernels.hardware import Gpu
+
+Name = Annotated[str, Field(max_length=400)]
+Figure = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, lt=1_000_000)]
+At = Annotated[AwareDatetime, Field(gt=datetime(2000, 1, 1, tzinfo=UTC), lt=datetime(2200, 1, 1, tzinfo=UTC))]
 
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
 
 
+class Machine(_Part):
+    """The device, its libraries and the commit that it was measured with; `at` is when. Memory in GiB."""
+
+    device: str = Field(min_length=1, max_length=200)
+    gpu_class: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,79}$")
+    gpu_uuid: Name = ""
+    lease_id: Name = ""
+    driver: Name = ""
+    memory_gib: Figure | None = None
+    versions: dict[str, Name]
+    commit: Name = ""
+    at: At
+
+
+class MachineRates(_Part):
+    """Measured rates in TB/s, and in TFLOP/s by the type of the numbers."""
+
+    read_tbps: Figure
+    copy_tbps: Figure
+    matrix_tflops: dict[str, Figure]
+
+
+class MachineCeilings(MachineRates):
+    """The rates under settled clocks, those of single calls after pauses as `burst`, and an empty launch in µs."""
+
+    launch_us: Figure
+    burst: MachineRates | None = None
+
+
 class VariantProofs(_Part):
     """How many cases of a variant passed the gate, failed it, or were refused by `serves`; a sentence a failure."""
 
-    variant: str
-    op: str
-    passed: int = 0
-    failed: int = 0
-    refused: int = 0
+    variant: Name
+    op: Name
+    passed: Count = 0
+    failed: Count = 0
+    refused: Count = 0
     failures: dict[str, str] = {}
     refusal: str = ""
 
@@ -24,12 +61,22 @@ class VariantProofs(_Part):
 class Race(_Part):
     """The outcome of one case: the fastest variant of ours, the fastest peer, times in ms, and the roofline floor."""
 
-    case: str
-    own: str = ""
-    own_ms: float | None = None
-    peer: str = ""
-    peer_ms: float | None = None
-    floor_ms: float | None = None
+    case: Name
+    own: Name = ""
+    own_ms: Figure | None = None
+    peer: Name = ""
+    peer_ms: Figure | None = None
+    floor_ms: Figure | None = None
+
+    @property
+    def op(self) -> str:
+        """The operation, which the case's key begins with."""
+        return self.case.removeprefix("op=").partition(" ")[0]
+
+    @property
+    def best_ms(self) -> float | None:
+        """The time of the fastest variant; None when none passed."""
+        return min((each for each in (self.own_ms, self.peer_ms) if each is not None), default=None)
 
 
 class Gap(_Part):
@@ -39,25 +86,25 @@ class Gap(_Part):
     bound) or `above` (the bound is the floor). Times are in ms; `calls` counts the calls in one request.
     """
 
-    model: str
-    case: str
-    calls: float
+    model: Name
+    case: Name
+    calls: Figure
     kind: Literal["missing", "behind", "above"]
-    ms: float
-    variant: str
-    call_ms: float
-    bound_ms: float
+    ms: Figure
+    variant: Name
+    call_ms: Figure
+    bound_ms: Figure
 
 
 class ModelCost(_Part):
     """One request of a catalogue model: the sum of its ops' best times, and of their floors, in ms."""
 
-    model: str
-    prompt: int
-    tokens: int
-    ms: float
-    floor_ms: float
-    gaps: list[Gap]
+    model: Name
+    prompt: Count
+    tokens: Count
+    ms: Figure
+    floor_ms: Figure
+    gaps: list[Gap] = Field(max_length=1000)
 
 
 class BringUp(_Part):
@@ -68,15 +115,15 @@ class BringUp(_Part):
     """
 
     version: Literal[1] = 1
-    environment: dict[str, Any]
-    entry: dict[str, Any]
-    ceilings: dict[str, Any]
+    environment: Machine
+    entry: Gpu
+    ceilings: MachineCeilings
     quick: bool
     stranger: bool
-    minutes: float
-    proofs: list[VariantProofs]
-    races: list[Race]
-    models: list[ModelCost]
-    next_steps: list[str]
+    minutes: Figure
+    proofs: list[VariantProofs] = Field(max_length=1000)
+    races: list[Race] = Field(max_length=2000)
+    models: list[ModelCost] = Field(max_length=100)
+    next_steps: list[str] = Field(max_length=100)
     stopped: dict[str, str]
-    left_out: list[str]
+    left_out: list[str] = Field(max_length=10_000)

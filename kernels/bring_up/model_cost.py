@@ -27,11 +27,6 @@ def race_of(case: str, rows: Sequence[Mapping[str, Any]], floor_ms: float | None
     )
 
 
-def best_ms(race: Race) -> float | None:
-    """The time of the fastest variant; None when none passed."""
-    return min((each for each in (race.own_ms, race.peer_ms) if each is not None), default=None)
-
-
 def cost(model: str, ops: "LayerOps", races: Mapping[str, Race]) -> ModelCost | None:
     """The cost of a request with the fastest arrangement of each pass; None when a pass has an op without a time."""
     calls: dict[Case, float] = {}
@@ -48,7 +43,7 @@ def cost(model: str, ops: "LayerOps", races: Mapping[str, Race]) -> ModelCost | 
         model=model,
         prompt=ops.traffic.prompt,
         tokens=ops.traffic.tokens,
-        ms=sum(count * (best_ms(races[case.key]) or 0.0) for case, count in calls.items()),
+        ms=sum(count * (races[case.key].best_ms or 0.0) for case, count in calls.items()),
         floor_ms=sum(count * (races[case.key].floor_ms or 0.0) for case, count in calls.items()),
         gaps=gaps,
     )
@@ -57,7 +52,7 @@ def cost(model: str, ops: "LayerOps", races: Mapping[str, Race]) -> ModelCost | 
 def _fastest(arrangements: Sequence[Sequence[Case]], races: Mapping[str, Race]) -> Sequence[Case] | None:
     costs = []
     for cases in arrangements:
-        times = [best_ms(races[case.key]) for case in cases if case.key in races]
+        times = [races[case.key].best_ms for case in cases if case.key in races]
         known = [each for each in times if each is not None]
         if len(known) == len(cases):
             costs.append((sum(known), cases))

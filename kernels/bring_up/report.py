@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernels.bring_up.document import BringUp, Gap, ModelCost, VariantProofs
+from kernels.bring_up.document import BringUp, Gap, MachineCeilings, ModelCost, VariantProofs
+from kernels.bring_up.shares import op_shares
 
 NEXT_STEPS = 10
 KINDS = {
@@ -60,9 +61,9 @@ def markdown(found: BringUp) -> str:
     """The report for people."""
     entry, environment = found.entry, found.environment
     lines = [
-        f"# Bring-up of {environment['device']}",
+        f"# Bring-up of {environment.device}",
         "",
-        f"Measured at {environment['at']}, commit {environment.get('commit') or 'unknown'}, "
+        f"Measured at {environment.at.isoformat()}, commit {environment.commit or 'unknown'}, "
         f"in {found.minutes:.1f} minutes"
         + (", as a GPU that nobody prepared for" * found.stranger)
         + (", the quick form" * found.quick)
@@ -70,8 +71,8 @@ def markdown(found: BringUp) -> str:
         "",
         "## The GPU",
         "",
-        f"Class `{entry['gpu_class']}`, compute capability {entry['sm'] / 10:.1f}, {entry['sms']} SMs, "
-        f"{entry['memory_gib']:.1f} GiB, rates: {entry['source']}.",
+        f"Class `{entry.gpu_class}`, compute capability {entry.sm / 10:.1f}, {entry.sms} SMs, "
+        f"{entry.memory_gib:.1f} GiB, rates: {entry.source}.",
         "",
         *_ceilings(found.ceilings),
         "",
@@ -88,6 +89,7 @@ def markdown(found: BringUp) -> str:
             for each in found.proofs
         ],
     ]
+    lines += _shares(found)
     for model in found.models:
         lines += _model(model)
     if found.stopped:
@@ -97,21 +99,42 @@ def markdown(found: BringUp) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _ceilings(ceilings: Mapping[str, Any]) -> list[str]:
-    regimes = {"settled": ceilings} | ({"burst": ceilings["burst"]} if ceilings.get("burst") else {})
-    names = list(ceilings["matrix_tflops"])
+def _ceilings(ceilings: MachineCeilings) -> list[str]:
+    regimes = {"settled": ceilings} | ({"burst": ceilings.burst} if ceilings.burst else {})
+    names = list(ceilings.matrix_tflops)
     return [
         "| clocks | read, TB/s | copy, TB/s | " + " | ".join(f"{name}, TFLOP/s" for name in names) + " |",
         "| --- | --- | --- |" + " --- |" * len(names),
         *[
-            f"| {regime} | {rates['read_tbps']:.3g} | {rates['copy_tbps']:.3g} | "
-            + " | ".join(f"{rates['matrix_tflops'][name]:.3g}" for name in names)
+            f"| {regime} | {rates.read_tbps:.3g} | {rates.copy_tbps:.3g} | "
+            + " | ".join(f"{rates.matrix_tflops.get(name, 0):.3g}" for name in names)
             + " |"
             for regime, rates in regimes.items()
         ],
         "",
-        f"An empty launch takes {ceilings['launch_us']:.3g} µs.",
+        f"An empty launch takes {ceilings.launch_us:.3g} µs.",
     ]
+
+
+def _shares(found: BringUp) -> list[str]:
+    rows = [
+        f"| {each.op} | {each.races} | {' | '.join(map(_percent, (each.of_ceiling, each.lowest, each.of_peer)))} |"
+        for each in op_shares(found.races)
+    ]
+    return [
+        "",
+        "## Shares by op",
+        "",
+        "Of the ceiling: the floor over the time of the fastest variant. Of the best peer: its time over ours.",
+        "",
+        "| op | races | of the ceiling, median | lowest | of the best peer, median |",
+        "| --- | --- | --- | --- | --- |",
+        *rows,
+    ]
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.3g} %"
 
 
 def _model(model: ModelCost) -> list[str]:

@@ -17,7 +17,7 @@ django.setup()
 from django.test import Client  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
-from tests import sample_endpoint, sample_results, sample_runs  # noqa: E402
+from tests import sample_bring_up, sample_endpoint, sample_results, sample_runs  # noqa: E402
 from tests.sample_no_change import no_change  # noqa: E402
 from tests.upgrades.make_database import finished_run  # noqa: E402
 from workbench.accounts import services, tokens  # noqa: E402
@@ -149,7 +149,7 @@ def fixed_pages(invitation: str) -> list[tuple[str, str, str]]:
         "kernel": "/kernels/megakernel/",
         "not-found": "/runs/00000000-0000-4000-8000-000000000000/",
     }
-    empty = ("/workloads/", "/models/", "/reports/", "/tokens/")
+    empty = ("/workloads/", "/models/", "/reports/", "/tokens/", "/bring-ups/")
     return [
         *((name, "admin", address) for name, address in as_admin.items()),
         *((f"empty-{address.strip('/')}", "newcomer", address) for address in empty),
@@ -177,6 +177,20 @@ def notification_pages(organisation: Organisation, admin: User) -> list[tuple[st
     ]
 
 
+def bring_up_pages(organisation: Organisation, admin: User) -> list[tuple[str, str, str]]:
+    """A bring-up of a CPU, a made-up one of a GPU without a price, and both side by side."""
+    cpu = sample_bring_up.row(organisation, admin)
+    gpu = sample_bring_up.row(organisation, admin, sample_bring_up.made_up())
+    return [
+        ("bring-ups", "admin", "/bring-ups/"),
+        ("bring-ups-of-a-member", "account", "/bring-ups/"),
+        ("bring-up", "admin", f"/bring-ups/{cpu.id}/"),
+        ("bring-up-without-price", "account", f"/bring-ups/{gpu.id}/"),
+        ("bring-ups-compared", "admin", f"/bring-ups/compare/?a={cpu.id}&b={gpu.id}"),
+        ("prices-asked", "account", f"/prices/?gpu={gpu.gpu_class}&name={gpu.device}"),
+    ]
+
+
 def main() -> dict[str, Any]:
     """Makes everything; what it prints."""
     people = {
@@ -191,6 +205,7 @@ def main() -> dict[str, Any]:
     Worker.objects.create(name="gpu-h200-0@host", gpu_class="h200", last_seen=timezone.now() + timedelta(days=1))
     pages = fixed_pages(invitation) + run_pages(organisation, people["admin"])
     pages += notification_pages(organisation, people["admin"])
+    pages += bring_up_pages(organisation, people["admin"])
     return {"sessions": {name: session(user) for name, user in people.items()}, "pages": pages}
 
 

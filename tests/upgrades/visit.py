@@ -20,6 +20,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse  # noqa: 
 from workbench.accounts.models import ApiToken, Invitation, Membership, User  # noqa: E402
 from workbench.accounts.tokens import issue  # noqa: E402
 from workbench.api_v1 import api  # noqa: E402
+from workbench.bring_ups.models import BringUpRow  # noqa: E402
 from workbench.intake.models import Model, StoredFile, Upload, UploadFile, Workload  # noqa: E402
 from workbench.notifications.models import Delivery, Webhook  # noqa: E402
 from workbench.reports.models import Report, Share  # noqa: E402
@@ -49,6 +50,7 @@ def values() -> dict[str, list[str]]:
         "token_id": ids(ApiToken),
         "webhook_id": ids(Webhook),
         "delivery_id": ids(Delivery),
+        "bring_up_id": ids(BringUpRow),
         "sha256": ids(StoredArtifact, "sha256"),
         "name": ids(StoredArtifact, "name"),
         "path": ids(StoredFile, "path"),

@@ -7,6 +7,7 @@ import pytest
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
+from tests import sample_bring_up
 from workbench.accounts import services as accounts
 from workbench.accounts import tokens
 from workbench.notifications import outbox
@@ -72,6 +73,7 @@ def addresses(finished_run, organisation, admin, engineer) -> dict[str, str]:
         "webhook_id": webhook.id,
         "delivery_id": webhook.deliveries.get().id,
         "token": unsubscribe_address(engineer.memberships.get().id).rstrip("/").rpartition("/")[2],
+        "bring_up_id": sample_bring_up.row(organisation, engineer).id,
         "token_id": tokens.issue(organisation, engineer, "t", "read")[0].id,
         "sha256": finished_run.artifacts.get().sha256,
         "secret": secret,

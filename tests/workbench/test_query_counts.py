@@ -5,7 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from tests import sample_results, sample_runs
+from tests import sample_bring_up, sample_results, sample_runs
 from workbench.accounts import services, tokens
 from workbench.intake.services.workloads import create_workload
 from workbench.reports.services import freeze
@@ -19,11 +19,13 @@ BASELINE = {
     "/members/": 5,
     "/tokens/": 5,
     "/prices/": 7,
+    "/bring-ups/": 5,
     "/api/v1/workloads": 5,
     "/api/v1/models": 4,
     "/api/v1/uploads": 4,
     "/api/v1/runs": 4,
     "/api/v1/reports": 4,
+    "/api/v1/bring-ups": 4,
 }
 
 
@@ -34,6 +36,7 @@ def test_a_longer_list_takes_no_more_queries(browser, make_run, make_user, organ
     for number, model in enumerate(("tiny-qwen2", "tiny-gpt2", "tiny-gemma")):
         create_workload(organisation, engineer, sample_results.workload().model_copy(update={"model": model}))
         freeze(make_run(), engineer)
+        sample_bring_up.row(organisation, engineer)
         make_user(f"member{number}@voice.test", organisation)
         tokens.issue(organisation, engineer, f"token {number}", "read")
         client.get(address)

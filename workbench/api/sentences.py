@@ -31,7 +31,7 @@ def describe(error: Mapping[str, Any], path: str) -> tuple[str, str]:
         return path, message
     if kind == "missing":
         return path, "is required"
-    if kind == "extra_forbidden":
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         return path, "is not a known field"
     if kind in ("model_type", "model_attributes_type", "dict_type"):
         return path, "should be an object with named fields"

@@ -17,6 +17,32 @@ PRICES = {
     "source": "contract",
     "prices": [{"gpu_class": "h200", "name": "NVIDIA H200", "low": 2.5, "typical": 3.5, "high": 7.0}],
 }
+RATES = {"read_tbps": 4.1, "copy_tbps": 3.9, "matrix_tflops": {"bf16": 700}}
+BRING_UP = {
+    "environment": {"device": "NVIDIA X900", "gpu_class": "x900", "versions": {}, "at": "2026-11-23T10:00:00Z"},
+    "entry": {
+        "gpu_class": "x900",
+        "name": "NVIDIA X900",
+        "sm": 90,
+        "sms": 132,
+        "bf16_tflops": 700,
+        "fp8_tflops": 1400,
+        "memory_tbps": 4.8,
+        "memory_gib": 131,
+        "watts": 700,
+    },
+    "ceilings": RATES | {"launch_us": 2.1},
+    "quick": True,
+    "stranger": False,
+    "minutes": 4.5,
+    "proofs": [],
+    "races": [],
+    "models": [],
+    "next_steps": [],
+    "stopped": {},
+    "left_out": [],
+}
+"""A bring-up of a GPU that does not exist, which found nothing yet."""
 BODIES: dict[str, Any] = {
     "make_token": {"name": "nightly build", "scope": "write", "days": 90},
     "create_upload": {"name": "my model", "files": [{"path": "config.json", "size": 2, "sha256": OF_BRACES}]},
@@ -26,6 +52,7 @@ BODIES: dict[str, Any] = {
     "create_webhook": {"url": "https://hooks.example.com/workbench"},
     "start_run": {"workload": "$WORKLOAD_ID"},
     "freeze_report": {"run": "$RUN_ID"},
+    "add_bring_up": BRING_UP,
     "review_report": {"note": "Safe to promise *for this prompt length*."},
 }
 """The JSON body of each operation that takes one. `$NAME` is a variable."""

@@ -41,6 +41,8 @@ class Action(models.TextChoices):
     WORKLOAD_DELETED = "workload.deleted", "Deleted a workload"
     RUN_DELETED = "run.deleted", "Deleted a run"
     FILE_DELETED = "file.deleted", "Deleted a file of a run"
+    BRING_UP_ADDED = "bring_up.added", "Added a bring-up of a GPU"
+    BRING_UP_DELETED = "bring_up.deleted", "Deleted a bring-up of a GPU"
 
 
 class EntryQuerySet(models.QuerySet["Entry"]):

@@ -1,6 +1,8 @@
 """The form of the price book."""
 
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from django import forms
 from django.utils import timezone
@@ -9,11 +11,15 @@ from kernels.hardware import GPUS
 from workers.documents.prices import Price, PriceBook
 
 COLUMNS = ("low", "typical", "high")
-CLASSES = [gpu for gpu in GPUS.values() if gpu.gpu_class != "cpu"]
+KNOWN = {gpu.gpu_class: gpu.name for gpu in GPUS.values() if gpu.gpu_class != "cpu"}
+"""The names of the classes that the library knows."""
 
 
 class PriceBookForm(forms.Form):
-    """A dated price book: one row of low, typical and high for each GPU class; an empty row leaves the class out."""
+    """A dated price book: one row of low, typical and high for each GPU class; an empty row leaves the class out.
+
+    The classes are those that the library knows, those of `book`, and those `asked` for, names by class.
+    """
 
     name = forms.CharField(max_length=120)
     date = forms.DateField(
@@ -21,39 +27,40 @@ class PriceBookForm(forms.Form):
     )
     source = forms.CharField(max_length=500, help_text="Where the prices come from: a contract, a quote, a list.")
 
-    def __init__(self, *args: Any, book: PriceBook | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, book: PriceBook, asked: Mapping[str, str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        known = {price.gpu_class: price for price in book.prices} if book else {}
-        for gpu in CLASSES:
+        known = {price.gpu_class: price for price in book.prices}
+        self.names = KNOWN | {price.gpu_class: price.name for price in book.prices} | dict(asked)
+        for gpu_class, name in self.names.items():
             for column in COLUMNS:
-                self.fields[f"{gpu.gpu_class}_{column}"] = forms.FloatField(
-                    label=f"{gpu.name}, {column}",
+                self.fields[_field(gpu_class, column)] = forms.FloatField(
+                    label=f"{name}, {column}",
                     required=False,
                     min_value=0.001,
                     max_value=10_000,
-                    initial=getattr(known.get(gpu.gpu_class), column, None),
+                    initial=getattr(known.get(gpu_class), column, None),
                     widget=forms.NumberInput(attrs={"step": "any"}),
                 )
 
     def rows(self) -> list[tuple[str, list[forms.BoundField]]]:
         """(GPU, its three fields) for the table of inputs."""
-        return [(gpu.name, [self[f"{gpu.gpu_class}_{column}"] for column in COLUMNS]) for gpu in CLASSES]
+        return [(name, [self[_field(each, column)] for column in COLUMNS]) for each, name in self.names.items()]
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or {}
         prices = []
-        for gpu in CLASSES:
-            given = [data.get(f"{gpu.gpu_class}_{column}") for column in COLUMNS]
+        for gpu_class, name in self.names.items():
+            given = [data.get(_field(gpu_class, column)) for column in COLUMNS]
             values = [value for value in given if value is not None]
             if not values:
                 continue
             if len(values) < len(COLUMNS):
-                self.add_error(f"{gpu.gpu_class}_low", f"{gpu.name} needs low, typical and high, or none of them.")
+                self.add_error(_field(gpu_class, "low"), f"{name} needs low, typical and high, or none of them.")
             elif values != sorted(values):
-                self.add_error(f"{gpu.gpu_class}_low", f"{gpu.name}: low, typical and high must not fall.")
+                self.add_error(_field(gpu_class, "low"), f"{name}: low, typical and high must not fall.")
             else:
                 low, typical, high = values
-                prices.append(Price(gpu_class=gpu.gpu_class, name=gpu.name, low=low, typical=typical, high=high))
+                prices.append(Price(gpu_class=gpu_class, name=name, low=low, typical=typical, high=high))
         if not prices and not self.errors:
             self.add_error(None, "A price book needs at least one price.")
         data["prices"] = prices
@@ -63,3 +70,7 @@ class PriceBookForm(forms.Form):
         """The document of a valid form."""
         data = self.cleaned_data
         return PriceBook(name=data["name"], date=data["date"].isoformat(), source=data["source"], prices=data["prices"])
+
+
+def _field(gpu_class: str, column: str) -> str:
+    return f"{quote(gpu_class, safe='')}_{column}"

@@ -1,5 +1,6 @@
 """The price book of an organisation: the one in force, its history, and a form to add the next."""
 
+import re
 from typing import Any
 
 from django.contrib import messages
@@ -13,12 +14,18 @@ from workbench.prices.forms import PriceBookForm
 from workbench.prices.models import PriceBookRow
 from workbench.prices.services import add_price_book, price_book
 
+GPU_CLASS = re.compile(r"[a-z0-9][a-z0-9-]{0,79}")
+
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def prices(request: Any) -> HttpResponse:
-    """Shows the book in force and its history; the account role and admins add a new dated book."""
-    book = price_book(request.organisation)
-    form = PriceBookForm(request.POST if request.method == "POST" else None, book=book)
+    """Shows the book in force and its history; the account role and admins add a new dated book.
+
+    `?gpu=` and `?name=` ask for the price of one more class.
+    """
+    book, wanted = price_book(request.organisation), request.GET.get("gpu", "")
+    asked = {wanted: request.GET.get("name", "")[:120] or wanted} if GPU_CLASS.fullmatch(wanted) else {}
+    form = PriceBookForm(request.POST if request.method == "POST" else None, book=book, asked=asked)
     if request.method == "POST":
         if not can_review(request.membership):
             raise PermissionDenied("Only the account role or an admin of the organisation may change prices.")
@@ -27,5 +34,5 @@ def prices(request: Any) -> HttpResponse:
             messages.success(request, "The new price book is in force. Reports keep the prices they were made with.")
             return redirect("prices")
     history = PriceBookRow.objects.for_user(request.user).select_related("created_by")
-    context = {"book": book, "form": form, "history": history, "own": history.exists()}
+    context = {"book": book, "form": form, "history": history, "own": history.exists(), "asked": asked}
     return render(request, "prices/prices.html", context, status=422 if form.is_bound else 200)

@@ -26,15 +26,15 @@ def test_a_bring_up_of_this_cpu_writes_its_report_and_goes_on(tmp_path, monkeypa
     monkeypatch.setattr(work, "MODELS", {"cpu": ()})
     assert main(["bring-up", str(tmp_path / "here"), "--quick"]) == 0
     found = BringUp.model_validate_json((tmp_path / "here" / "bring-up.json").read_text())
-    assert found.environment["gpu_class"] == "cpu"
-    assert found.ceilings["read_tbps"] > 0
+    assert found.environment.gpu_class == "cpu"
+    assert found.ceilings.read_tbps > 0
     assert {race.case for race in found.races} == {case.key for case in FEW}
     assert all(race.peer_ms for race in found.races)
     assert {each.variant: each.passed for each in found.proofs}["torch_rmsnorm"] == 1
     assert not found.stopped
     assert not found.left_out
     report = (tmp_path / "here" / "bring-up.md").read_text()
-    assert found.environment["device"] in report
+    assert found.environment.device in report
     assert "| torch_rmsnorm | rmsnorm | 1 | 0 | 0 |" in report
     capsys.readouterr()
     assert main(["bring-up", str(tmp_path / "here"), "--quick"]) == 0

@@ -5,6 +5,7 @@ import pytest
 from kernels.bring_up import report, work
 from kernels.bring_up.document import Gap, Race
 from kernels.bring_up.model_cost import cost, race_of
+from kernels.bring_up.shares import OpShare, op_shares
 
 
 def row(variant, ms, peer=False, gate="pass"):
@@ -77,3 +78,15 @@ def test_failures_come_before_gaps_and_large_gaps_before_small_ones():
     assert steps[1] == "Find out why this gave nothing: the race of z. It took more than 8 s."
     assert "case 14" in steps[2]
     assert "case 13" in steps[3]
+
+
+def test_shares_of_an_op_are_medians_and_what_cannot_be_does_not_count():
+    found = op_shares(
+        [
+            Race(case="op=linear m=1", own="mine", own_ms=2.0, peer="torch", peer_ms=1.0, floor_ms=0.5),
+            Race(case="op=linear m=2", own="mine", own_ms=1.0, peer="torch", peer_ms=3.0, floor_ms=0.8),
+            Race(case="op=linear m=3", own="mine", own_ms=1.0, floor_ms=1.2),  # no time lies so far below its floor
+            Race(case="op=rope"),
+        ]
+    )
+    assert found == [OpShare("linear", 3, 0.65, 0.5, 1.75), OpShare("rope", 1, None, None, None)]

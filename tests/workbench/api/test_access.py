@@ -7,6 +7,7 @@ import pytest
 from django.test import Client
 from ninja import NinjaAPI
 
+from tests import sample_bring_up
 from workbench.accounts import tokens
 from workbench.api_v1 import api as v1
 from workbench.intake.services import uploads
@@ -30,6 +31,7 @@ OWN_LISTS = {  # answer every caller with the caller's own rows
     ("GET", "/tokens"),
     ("GET", "/webhooks"),
     ("GET", "/deliveries"),
+    ("GET", "/bring-ups"),
 }
 FOR_ADMINS = {"/audit", "/webhooks", "/deliveries"}
 OWN_WRITES = {
@@ -38,6 +40,7 @@ OWN_WRITES = {
     ("POST", "/prices"),
     ("POST", "/tokens"),
     ("POST", "/webhooks"),
+    ("POST", "/bring-ups"),
 }  # make the caller's own rows
 BODIES: dict[str, Any] = {
     "/uploads": {"name": "m", "files": [{"path": "config.json", "size": 1}]},
@@ -47,6 +50,7 @@ BODIES: dict[str, Any] = {
     "/reports": {"run": "{run_id}"},
     "/reports/{report_id}/review": {"note": ""},
     "/uploads/{upload_id}/finish": {"files": []},
+    "/bring-ups": sample_bring_up.measured().model_dump(mode="json"),
 }
 
 
@@ -72,6 +76,7 @@ def ids(finished_run, organisation, engineer) -> dict[str, str]:
         "report_id": str(report.id),
         "token_id": str(tokens.issue(organisation, engineer, "CI", "read")[0].id),
         "webhook_id": str(webhook.id),
+        "bring_up_id": str(sample_bring_up.row(organisation, engineer).id),
         "number": "0",
         "stage": "report",
         "name": "report.html",
@@ -151,6 +156,8 @@ def test_no_token_of_a_customer_opens_the_worker_api(client, api, browser, ids, 
         ("POST", "/workloads"),
         ("POST", "/runs"),
         ("POST", "/runs/{run_id}/cancel"),
+        ("POST", "/bring-ups"),
+        ("DELETE", "/bring-ups/{bring_up_id}"),
     ],
 )
 def test_the_account_role_does_not_submit(api, ids, account, method, path):

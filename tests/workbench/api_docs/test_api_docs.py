@@ -12,6 +12,7 @@ import pytest
 import sample_runs
 from kernel_workbench_client import AuthenticatedClient
 
+from tests import sample_bring_up
 from tests.kernels.model_folders import safetensors, weights_of
 from tests.workbench.intake.conftest import CONFIG, send, sha
 from workbench.accounts import tokens
@@ -68,6 +69,7 @@ def variables(organisation: Any, admin: Any, api: Any) -> dict[str, dict[str, st
         "UPLOAD_ID": _upload_without_config(caller),
         "TOKEN_ID": str(tokens.issue(organisation, admin, "old", "read")[0].id),
         "WEBHOOK_ID": str(webhook.id),
+        "BRING_UP_ID": str(sample_bring_up.row(organisation, admin).id),
         "NUMBER": "0",
         "STAGE": "report",
         "NAME": "report.html",

@@ -5,6 +5,10 @@ from .admit_result_kind import AdmitResultKind
 from .artifact import Artifact
 from .baseline_result import BaselineResult
 from .bottleneck import Bottleneck
+from .bring_up import BringUp
+from .bring_up_detail import BringUpDetail
+from .bring_up_stopped import BringUpStopped
+from .bring_up_summary import BringUpSummary
 from .cancellations import Cancellations
 from .candidate import Candidate
 from .candidate_case import CandidateCase
@@ -51,7 +55,10 @@ from .file_hash import FileHash
 from .finish import Finish
 from .fixed_length import FixedLength
 from .gamma import Gamma
+from .gap import Gap
+from .gap_kind import GapKind
 from .generator_lag import GeneratorLag
+from .gpu import Gpu
 from .interval import Interval
 from .kind import Kind
 from .lane_summary import LaneSummary
@@ -72,8 +79,15 @@ from .loaded_server import LoadedServer
 from .loaded_server_kind import LoadedServerKind
 from .loaded_server_settings import LoadedServerSettings
 from .log_normal_length import LogNormalLength
+from .machine import Machine
+from .machine_ceilings import MachineCeilings
+from .machine_ceilings_matrix_tflops import MachineCeilingsMatrixTflops
+from .machine_rates import MachineRates
+from .machine_rates_matrix_tflops import MachineRatesMatrixTflops
+from .machine_versions import MachineVersions
 from .me import Me
 from .measure import Measure
+from .model_cost import ModelCost
 from .model_file import ModelFile
 from .model_manifest import ModelManifest
 from .model_manifest_config import ModelManifestConfig
@@ -97,6 +111,7 @@ from .objective_outcome_verdict import ObjectiveOutcomeVerdict
 from .objective_outcome_verdict_before import ObjectiveOutcomeVerdictBefore
 from .op_row import OpRow
 from .op_row_bound import OpRowBound
+from .page_bring_up_summary import PageBringUpSummary
 from .page_delivery_out import PageDeliveryOut
 from .page_model_out import PageModelOut
 from .page_query import PageQuery
@@ -130,6 +145,7 @@ from .profile_result_cases_item import ProfileResultCasesItem
 from .quality import Quality
 from .quality_called import QualityCalled
 from .quality_compared import QualityCompared
+from .race import Race
 from .rates import Rates
 from .rates_matrix_tflops import RatesMatrixTflops
 from .read_artifact_stage import ReadArtifactStage
@@ -184,6 +200,8 @@ from .unit_economics import UnitEconomics
 from .unit_economics_counted import UnitEconomicsCounted
 from .upload_file_out import UploadFileOut
 from .upload_out import UploadOut
+from .variant_proofs import VariantProofs
+from .variant_proofs_failures import VariantProofsFailures
 from .verify_result import VerifyResult
 from .verify_result_counted import VerifyResultCounted
 from .verify_result_plan import VerifyResultPlan
@@ -200,6 +218,10 @@ __all__ = (
     "Artifact",
     "BaselineResult",
     "Bottleneck",
+    "BringUp",
+    "BringUpDetail",
+    "BringUpStopped",
+    "BringUpSummary",
     "Cancellations",
     "Candidate",
     "CandidateCase",
@@ -246,7 +268,10 @@ __all__ = (
     "Finish",
     "FixedLength",
     "Gamma",
+    "Gap",
+    "GapKind",
     "GeneratorLag",
+    "Gpu",
     "Interval",
     "Kind",
     "LaneSummary",
@@ -267,8 +292,15 @@ __all__ = (
     "LoadSearch",
     "LoadTokens",
     "LogNormalLength",
+    "Machine",
+    "MachineCeilings",
+    "MachineCeilingsMatrixTflops",
+    "MachineRates",
+    "MachineRatesMatrixTflops",
+    "MachineVersions",
     "Me",
     "Measure",
+    "ModelCost",
     "ModelFile",
     "ModelManifest",
     "ModelManifestConfig",
@@ -292,6 +324,7 @@ __all__ = (
     "ObjectiveOutcomeVerdictBefore",
     "OpRow",
     "OpRowBound",
+    "PageBringUpSummary",
     "PageDeliveryOut",
     "PageModelOut",
     "PageQuery",
@@ -325,6 +358,7 @@ __all__ = (
     "Quality",
     "QualityCalled",
     "QualityCompared",
+    "Race",
     "Rates",
     "RatesMatrixTflops",
     "ReadArtifactStage",
@@ -379,6 +413,8 @@ __all__ = (
     "UnitEconomicsCounted",
     "UploadFileOut",
     "UploadOut",
+    "VariantProofs",
+    "VariantProofsFailures",
     "VerifyResult",
     "VerifyResultCounted",
     "VerifyResultPlan",

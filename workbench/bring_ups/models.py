@@ -1,0 +1,38 @@
+"""The bring-up documents of organisations."""
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+
+from kernels.bring_up.document import BringUp
+from workbench.accounts.querysets import OrganisationQuerySet
+
+
+class BringUpRow(models.Model):
+    """What one bring-up found. The columns beside `content` repeat what the list shows; no row ever changes."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="bring_ups")
+    device = models.CharField(max_length=200)
+    gpu_class = models.CharField(max_length=80)
+    measured_at = models.DateTimeField()
+    quick = models.BooleanField()
+    passed = models.PositiveIntegerField()
+    failed = models.PositiveIntegerField()
+    content = models.JSONField()
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = OrganisationQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-created_at",)
+
+    def __str__(self) -> str:
+        return f"{self.device}, {self.measured_at:%Y-%m-%d %H:%M}"
+
+    @property
+    def document(self) -> BringUp:
+        """The content, validated."""
+        return BringUp.model_validate(self.content)

@@ -1,0 +1,204 @@
+"""What the pages show of bring-ups: tables and the figure of the gaps, in the form of the other charts."""
+
+from collections.abc import Sequence
+
+from kernels.bring_up.document import BringUp, Gap, MachineRates, ModelCost, Race
+from kernels.bring_up.report import KINDS
+from kernels.bring_up.shares import OpShare, ceiling_share, op_shares, peer_share
+from workers.charts.base import AFTER, BEFORE, Cell, Figure, Table, layout
+from workers.charts.text import case_label, quantity
+
+SHOWN = 12
+"""How many gaps the figure draws; the table has all."""
+
+
+def label(key: str) -> str:
+    """A case in a few words, from its key."""
+    values = dict(part.partition("=")[::2] for part in key.split())
+    whole = {"True": True, "False": False}
+    read = {name: int(each) if each.isdecimal() else whole.get(each, each) for name, each in values.items()}
+    return case_label(str(read.pop("op", key)), read) if "op" in read else key
+
+
+def facts(found: BringUp) -> list[tuple[str, str]]:
+    """(name, value) of the device and of how it was measured."""
+    machine, entry = found.environment, found.entry
+    versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
+    rows = [
+        ("Device", machine.device),
+        ("GPU class", entry.gpu_class),
+        ("Compute capability", f"{entry.sm / 10:.1f}, {entry.sms:,} SMs" if entry.sm else ""),
+        ("Memory", quantity(entry.memory_gib, "GiB") if entry.memory_gib else ""),
+        ("Rates of the entry", f"from the {entry.source}" if entry.source != "measured" else "measured"),
+        ("Driver", machine.driver),
+        ("Libraries", versions),
+        ("Commit", machine.commit),
+        ("Measured at", f"{machine.at:%Y-%m-%d %H:%M} UTC, in {found.minutes:.1f} minutes"),
+        ("Form", ", ".join(["quick" if found.quick else "whole", *(["as a stranger"] if found.stranger else [])])),
+    ]
+    return [(name, value) for name, value in rows if value]
+
+
+def ceilings(found: BringUp) -> Table:
+    """The measured rates, a row for each regime of the clocks."""
+    regimes: dict[str, MachineRates] = {"settled": found.ceilings}
+    if found.ceilings.burst:
+        regimes["burst"] = found.ceilings.burst
+    names = list(found.ceilings.matrix_tflops)
+    headers = ["clocks", "read, TB/s", "copy, TB/s", *(f"{name}, TFLOP/s" for name in names)]
+    return headers, [
+        [regime, rates.read_tbps, rates.copy_tbps, *(rates.matrix_tflops.get(name) for name in names)]
+        for regime, rates in regimes.items()
+    ]
+
+
+def proofs(found: BringUp) -> Table:
+    """Every variant that was proven at all, those that failed first."""
+    tried = [each for each in found.proofs if each.passed or each.failed]
+    rows = sorted(tried, key=lambda each: (-each.failed, each.op, each.variant))
+    return ["variant", "op", "passed", "failed"], [[each.variant, each.op, each.passed, each.failed] for each in rows]
+
+
+def failures(found: BringUp) -> Table:
+    """Every proof that failed, and every step that gave nothing, with its sentence."""
+    rows: list[list[Cell]] = [
+        [each.variant, label(case), said] for each in found.proofs for case, said in each.failures.items()
+    ]
+    rows += [[step, None, said] for step, said in found.stopped.items()]
+    return ["variant or step", "case", "why"], rows
+
+
+def refusals(found: BringUp) -> Table:
+    """The variants that served no case, and why."""
+    rows = [each for each in found.proofs if not each.passed and not each.failed]
+    return ["variant", "op", "why"], [[each.variant, each.op, each.refusal or "not tried"] for each in rows]
+
+
+def shares(found: BringUp) -> Table:
+    """Each op's share of the ceiling and of the best peer."""
+    headers = ["op", "cases", "of the ceiling, median %", "lowest %", "of the best peer, median %"]
+    return headers, [[each.op, each.races, *_share_cells(each)] for each in op_shares(found.races)]
+
+
+def _share_cells(each: OpShare | None) -> list[Cell]:
+    if each is None:
+        return [None, None, None]
+    return [_percent(share) for share in (each.of_ceiling, each.lowest, each.of_peer)]
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
+
+
+def races(found: BringUp) -> Table:
+    """Every race, with its shares."""
+    headers = ["case", "best of ours", "µs", "best peer", "its µs", "floor, µs", "of ceiling, %", "of peer, %"]
+    rows: list[list[Cell]] = []
+    for race in found.races:
+        ours, peer, floor = map(_us, (race.own_ms, race.peer_ms, race.floor_ms))
+        of_ceiling, of_peer = (_percent(share(race)) for share in (ceiling_share, peer_share))
+        rows.append([label(race.case), race.own, ours, race.peer, peer, floor, of_ceiling, of_peer])
+    return headers, rows
+
+
+def _us(ms: float | None) -> float | None:
+    return None if ms is None else 1000 * ms
+
+
+def gaps(model: ModelCost) -> Table:
+    """What each op could save a request of the model."""
+    headers = ["case", "calls", "runs on", "µs a call", "bound, µs", "ms of a request", "why"]
+    return headers, [
+        [label(gap.case), round(gap.calls), gap.variant, _us(gap.call_ms), _us(gap.bound_ms), gap.ms, KINDS[gap.kind]]
+        for gap in model.gaps
+    ]
+
+
+def gaps_figure(model: ModelCost) -> Figure | None:
+    """The largest gaps as bars: of each op's time in a request the part within its bound, and the rest."""
+    shown = model.gaps[:SHOWN][::-1]
+    if not shown:
+        return None
+    parts = (("within its bound", BEFORE, _bound_ms), ("to be gained", AFTER, lambda gap: gap.ms))
+    traces = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "y": [f"{gap.variant}: {label(gap.case)}" for gap in shown],
+            "x": [ms(gap) for gap in shown],
+            "marker": {"color": colour},
+            "hovertemplate": "%{y}: %{x:.4g} ms<extra></extra>",
+        }
+        for name, colour, ms in parts
+    ]
+    form = layout("ms per request", "", height=130 + 28 * len(shown), barmode="stack", xaxis={"rangemode": "tozero"})
+    return {"data": traces, "layout": form}
+
+
+def _bound_ms(gap: Gap) -> float:
+    return gap.calls * gap.bound_ms
+
+
+def both_ceilings(sides: Sequence[BringUp]) -> Table:
+    """The rates of both GPUs under burst clocks, where they were measured in two regimes, and the launch."""
+    rates = [each.ceilings.burst or each.ceilings for each in sides]
+    names = dict.fromkeys(name for each in rates for name in each.matrix_tflops)
+    rows: list[list[Cell]] = [
+        ["read, TB/s", *(each.read_tbps for each in rates)],
+        ["copy, TB/s", *(each.copy_tbps for each in rates)],
+        *([f"{name}, TFLOP/s", *(each.matrix_tflops.get(name) for each in rates)] for name in names),
+        ["empty launch, µs", *(each.ceilings.launch_us for each in sides)],
+    ]
+    return _compared("rate", rows)
+
+
+def both_models(sides: Sequence[BringUp]) -> Table:
+    """What a request of each model takes by its ops' best times."""
+    known = [{model.model: model.ms for model in each.models} for each in sides]
+    names = dict.fromkeys(name for each in known for name in each)
+    return _compared("model, ms of a request", [[name, *(each.get(name) for each in known)] for name in names])
+
+
+def both_shares(sides: Sequence[BringUp]) -> Table:
+    """Each op's shares on both GPUs."""
+    known = [{each.op: each for each in op_shares(side.races)} for side in sides]
+    names = dict.fromkeys(name for each in known for name in each)
+    headers = ["op", *(f"{side}: of {what}, %" for side in "AB" for what in ("the ceiling", "the best peer"))]
+    rows: list[list[Cell]] = []
+    for name in names:
+        cells = [_share_cells(each.get(name)) for each in known]
+        rows.append([name, *(cell for three in cells for cell in (three[0], three[2]))])
+    return headers, rows
+
+
+def both_races(sides: Sequence[BringUp]) -> Table:
+    """The best time of each case that was raced on both GPUs."""
+    known: list[dict[str, Race]] = [{race.case: race for race in each.races} for each in sides]
+    shared = [case for case in known[0] if case in known[1]]
+    return _compared("case, µs", [[label(case), *(_us(each[case].best_ms) for each in known)] for case in shared])
+
+
+def both_proofs(sides: Sequence[BringUp]) -> Table:
+    """The variants that do not end alike on both GPUs."""
+    known = [{each.variant: _ending(each.passed, each.failed, each.refused) for each in side.proofs} for side in sides]
+    names = dict.fromkeys(name for each in known for name in each)
+    rows = [[name, *(each.get(name, "not known") for each in known)] for name in names]
+    return ["variant", "A", "B"], [list(row) for row in rows if row[1] != row[2]]
+
+
+def _ending(passed: int, failed: int, refused: int) -> str:
+    if failed:
+        return "fails"
+    if passed:
+        return "passes"
+    return "is refused" if refused else "not tried"
+
+
+def _compared(first: str, rows: list[list[Cell]]) -> Table:
+    """Rows [name, A, B] with the ratio B to A beside them, where both are known."""
+    whole: list[list[Cell]] = []
+    for name, one, other in rows:
+        known = isinstance(one, int | float) and isinstance(other, int | float) and one
+        whole.append([name, one, other, other / one if known else None])  # type: ignore[operator]
+    return [first, "A", "B", "B / A"], whole
