@@ -11,13 +11,16 @@ import argparse
 import ctypes
 import inspect
 import json
+import selectors
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 CALLS, BATCH = 10_000, 25
+CASE_SECONDS = 60.0
 
 ATTENTION = {"op": "attention", "head_dim": 128, "heads": 16, "kv_heads": 4, "batch": 1}
 CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
@@ -129,22 +132,64 @@ def of_torch() -> dict[str, list[float]]:
     }
 
 
+def child(first: int) -> None:
+    """Prints a line for each case from number `first` on: its row, or why it has none."""
+    for name, values, params in CASES[first:]:
+        try:
+            found = row(name, values, params)
+        except Exception as error:  # a case that fails must not end the others
+            found = refused(name, values, params, f"{type(error).__name__}: {str(error)[:300]}")
+        print(json.dumps(found), flush=True)
+
+
+def refused(name: str, values: dict[str, Any], params: dict[str, Any], reason: str) -> dict[str, Any]:
+    return {"variant": name, "case": values, "params": params, "refused": reason}
+
+
+def rows(seconds: float = CASE_SECONDS) -> Iterator[dict[str, Any]]:
+    """The rows of all cases in their order. A case that gives none within `seconds` is refused."""
+    done = 0
+    while done < len(CASES):
+        command = [sys.executable, "-m", "benchmarks.host_cost", "--from-case", str(done)]
+        with (
+            subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0) as process,
+            selectors.DefaultSelector() as ready,
+        ):
+            assert process.stdout is not None
+            ready.register(process.stdout, selectors.EVENT_READ)
+            while done < len(CASES):
+                line = process.stdout.readline() if ready.select(seconds) else b""
+                why = f"no row within {seconds:g} s, or its process has ended"
+                yield json.loads(line) if line else refused(*CASES[done], why)
+                done += 1
+                if not line:
+                    process.kill()
+                    break
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Host time of one call of each variant that keeps its launches.")
-    parser.add_argument("--json", type=Path, required=True, help="write the document here")
+    parser.add_argument("--json", type=Path, help="write the document here")
+    parser.add_argument("--from-case", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    if asked.from_case is not None:
+        child(asked.from_case)
+        return 0
+    if asked.json is None:
+        parser.error("--json is needed")
     from kernels.measure.environment import environment_info
 
     ctypes.CDLL("libcuda.so.1")  # fails at once on a machine without a driver
     document: dict[str, Any] = {**environment_info(), "calls": CALLS, "torch": of_torch(), "rows": []}
     print(document["torch"], flush=True)
-    for case in CASES:
-        found = row(*case)
+    for found in rows():
         document["rows"].append(found)
         asked.json.write_text(json.dumps(document, indent=1) + "\n")  # what is stopped keeps the rows until then
-        times = " ".join(f"{name} {found[name][0]:6.2f}" for name in ("checked", "checked_out", "unchecked_out"))
-        print(f"{found['variant']:<18} {times}  {found['params']}", flush=True)
-    return 0
+        times = (
+            f"{name} {found[name][0]:6.2f}" for name in ("checked", "checked_out", "unchecked_out") if name in found
+        )
+        print(f"{found['variant']:<18} {found.get('refused') or ' '.join(times)}  {found['params']}", flush=True)
+    return int(any("refused" in found for found in document["rows"]))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,71 @@
+# Sourced by every script here: where the results go, which Python runs, and `step`.
+#
+#   OUT         folder of the results (default build/h200/<script>); log.txt there has what every step printed
+#   PYTHON      default: the virtual environment of `make setup`, else python3 with the packages of use-site.sh
+#   LIMIT       seconds for the whole script; a step that comes later gets what is left
+#   DRY_RUN=1   prints the commands and runs none
+#   WORKBENCH_COMMIT   the commit that the results name, where this folder is no git checkout
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+cd "$root"
+script=$(basename "$0" .sh)
+OUT=${OUT:-$root/build/h200/$script}
+scratch=${SCRATCH:-/tmp/h200-$script}
+DRY_RUN=${DRY_RUN:-}
+failed=()
+
+if [[ -z ${PYTHON:-} && -x $root/.venv/bin/python ]]; then
+    PYTHON=$root/.venv/bin/python
+elif [[ -z $DRY_RUN ]]; then
+    . "$here/use-site.sh"
+fi
+PYTHON=${PYTHON:-python3}
+export PYTHON PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1
+export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
+
+if [[ -z $DRY_RUN ]]; then
+    mkdir -p "$OUT" "$scratch"
+    if [[ -z ${WORKBENCH_COMMIT:-} && ! -e $root/.git ]]; then
+        echo "$script: this folder is no git checkout; name its commit in WORKBENCH_COMMIT" >&2
+        exit 2
+    fi
+fi
+
+# step NAME SECONDS COMMAND...: runs the command for that long at most; it is then interrupted, as by Ctrl-C, so that it
+# ends its servers. Nothing that it does ends the script.
+step() {
+    local name=$1 most=$2 began=$SECONDS status=0
+    shift 2
+    if [[ -n $DRY_RUN ]]; then
+        printf '%q ' "$@"
+        echo
+        return
+    fi
+    if [[ -n ${LIMIT:-} ]] && ((most > LIMIT - SECONDS)); then
+        most=$((LIMIT - SECONDS))
+        if ((most < 5)); then
+            echo "== $name: left out, the $LIMIT s are over" | tee -a "$OUT/log.txt"
+            failed+=("$name")
+            return
+        fi
+    fi
+    echo "== $name, at most $most s, $SECONDS s after the start: $*" | tee -a "$OUT/log.txt"
+    timeout --signal=INT --kill-after=10 "$most" "$@" 2>&1 | tee -a "$OUT/log.txt" || status=${PIPESTATUS[0]}
+    echo "== $name: status $status after $((SECONDS - began)) s" | tee -a "$OUT/log.txt"
+    if ((status)); then failed+=("$name"); fi
+}
+
+# keep NAME FOLDER: the folder as OUT/NAME.tar.xz.
+keep() {
+    if [[ -n $DRY_RUN || ! -d $2 ]]; then return; fi
+    tar -C "$(dirname "$2")" -c "$(basename "$2")" | xz -T0 > "$OUT/$1.tar.xz"
+}
+
+# The last line of a script: what failed, and the status.
+finish() {
+    if [[ -n $DRY_RUN ]]; then return; fi
+    echo "== $script took $SECONDS s; ${#failed[@]} steps failed: ${failed[*]:-none}" | tee -a "$OUT/log.txt"
+    ls -l "$OUT"
+    ((${#failed[@]} == 0))
+}

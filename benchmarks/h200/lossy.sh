@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Whole models in fp8 and NVFP4, rounded by GPTQ, with their fidelity beside bf16's.
+#
+# Writes decode-lossy.json. Predicted: 200 s, 100 s a model: weights drawn, 20 s for three runs of GPTQ over 2.5 GB of
+# weights, three builds of 10 s, 4,096 tokens by the float32 model, 30 rounds of 21 to 47 ms each.
+set -euo pipefail
+LIMIT=${LIMIT:-300}
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+step decode 290 "$PYTHON" -m kernels bench decode --model llama-3.2-1b --model qwen2.5-1.5b --batch 1 --prompt 128 \
+    --runner megakernel --runner megakernel_fp8 --runner megakernel_nvfp4 --runner kernels_fp8 \
+    --fidelity 4096 --seconds 15 --json "$OUT/decode-lossy.json"
+finish

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# The megakernel on two GPUs of one host: its tests, Llama-3.2-1B and Llama-3.1-8B in bf16 and fp8, and torch's peers.
+#
+# Writes decode-two-gpus-1b.json, decode-two-gpus-8b.json and peer-<model>-<sum>.json. Predicted: 280 s. Tests 60 s;
+# the 1B 60 s; its two peers 25 s each (torch.compile); the 8B 80 s (16 GB drawn and packed twice); its peers 30 s each.
+# By 1.23 GB and 33 exchanges of 1.1 µs a token of the 1B takes 0.28 + 0.04 ms at least on two GPUs, where one has
+# 0.56; of the 8B 1.64 ms, where cuBLAS and NCCL under a graph take 2.99.
+set -euo pipefail
+LIMIT=${LIMIT:-290}
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+# NVLink multicast stays off: a program that ends badly with it can leave a host's GPUs unusable.
+export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
+
+decode=("$PYTHON" -m kernels bench decode --gpus 2 --batch 1 --prompt 128 --runner megakernel --runner megakernel_fp8)
+peer=("$PYTHON" -m torch.distributed.run --standalone --nproc-per-node 2 -m benchmarks.tensor_parallel)
+
+step ranks 80 "$PYTHON" -m pytest -m gpu -q -p no:cacheprovider --maxfail=4 -k "two-gpus" \
+    tests/kernels/megakernel/test_gpu_ranks.py
+step decode-1b 90 "${decode[@]}" --model llama-3.2-1b --seconds 15 --json "$OUT/decode-two-gpus-1b.json"
+step peer-1b-symm 50 "${peer[@]}" llama-3.2-1b --sum symm_mem --json "$OUT/peer-llama-3.2-1b-symm_mem.json"
+step decode-8b 120 "${decode[@]}" --model llama-3.1-8b --seconds 15 --json "$OUT/decode-two-gpus-8b.json"
+step peer-8b-symm 60 "${peer[@]}" llama-3.1-8b --sum symm_mem --json "$OUT/peer-llama-3.1-8b-symm_mem.json"
+step peer-8b-nccl 60 "${peer[@]}" llama-3.1-8b --sum nccl --json "$OUT/peer-llama-3.1-8b-nccl.json"
+step peer-1b-nccl 50 "${peer[@]}" llama-3.2-1b --sum nccl --json "$OUT/peer-llama-3.2-1b-nccl.json"
+finish

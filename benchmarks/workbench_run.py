@@ -1,0 +1,231 @@
+"""A whole run of the workbench as a customer starts it, and all that it leaves.
+
+    python -m benchmarks.workbench_run llama-3.2-1b --sla benchmarks/h200/flagship.yaml --output FOLDER
+
+Starts Redis, web and workers, submits the model, waits, and writes into FOLDER: `run.json` (the results with device,
+commit and events), `plan.json`, `report.html`, the result page as it was served, and the timelines of the traced
+requests. What the run has not reached is left out. `--rerun` runs the plan once more on its own.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from kernels.measure.environment import commit
+from kernels.model_files import catalogue
+from workbench.cli.client import Api
+from workbench.cli.errors import CliError
+from workbench.cli.follow import OVER
+from workbench.cli.sla import read_sla
+from workbench.embedded import Workbench
+from workers.documents.workload import Sla
+
+START = [sys.executable, "-c", "from workbench.cli import app; app()"]
+"""The `workbench` command, by this Python."""
+TOKEN = re.compile(r'name="csrfmiddlewaretoken" value="([^"]+)"')
+TIMELINES = {"before": "timeline-before.json", "after": "timeline-after.json"}
+FACTS = ("device", "gpu_uuid", "driver", "lease_id", "versions")
+
+
+def stated(sla: Path, minutes: float | None, exclude: list[str]) -> dict[str, Any]:
+    """The SLA of the file with other minutes and further excluded variants. Raises CliError for a wrong one."""
+    document = read_sla(sla)
+    constraints = document.setdefault("constraints", {})
+    if minutes is not None:
+        constraints["minutes"] = minutes
+    if exclude:
+        constraints["exclude"] = sorted({*constraints.get("exclude", []), *exclude})
+    return document
+
+
+def summary(document: dict[str, Any]) -> str:
+    """The SLA in one line, its minutes last."""
+    sla = Sla.model_validate(document)
+    promises = [
+        f"{each.label} {each.direction.replace('_', ' ')} {each.limit:g} {each.unit}"
+        if each.limit is not None
+        else f"{each.label} at least {each.at_least_faster:g} times as fast"
+        for each in sla.objectives
+    ]
+    traffic = f"{sla.traffic.prompt_tokens}-token prompt, {sla.traffic.output_tokens} output tokens"
+    users = [f"up to {sla.load.most_users} users"] if sla.load else []
+    excluded = [f"without {', '.join(sla.constraints.exclude)}"] if sla.constraints.exclude else []
+    words = ", ".join([*promises, traffic, f"batch {sla.traffic.batch}", *users, *excluded])
+    return f"{words}; minutes: {sla.constraints.minutes:g}"
+
+
+@contextmanager
+def submitted(model: str, sla: Path, env: dict[str, str]) -> Iterator["subprocess.Popen[bytes]"]:
+    """`workbench submit MODEL --sla FILE --wait`, stopped at the end of the block."""
+    with subprocess.Popen([*START, "submit", model, "--sla", str(sla), "--wait"], env=env) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.terminate()
+
+
+def followed(api: Api, process: "subprocess.Popen[bytes]", end: float, until: str) -> None:
+    """Waits for the end of the run: until `end`, or until the stage `until` is done. Such a run is cancelled."""
+    while process.poll() is None:
+        runs = list(api.rows("/runs", 1))
+        done = (
+            {each["stage"] for each in api.get(f"/runs/{runs[0]['id']}")["stages"] if each["finished_at"]}
+            if runs
+            else ()
+        )
+        if time.monotonic() > end or until in done:
+            for run in runs:
+                api.post(f"/runs/{run['id']}/cancel", {})
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+            return
+        time.sleep(1)
+
+
+def pages(url: str, login: dict[str, str], run: str) -> Iterator[tuple[str, bytes]]:
+    """(file name, content) of the result page, and of the timelines that it draws, as a signed-in member gets them."""
+    with httpx.Client(base_url=url, timeout=60) as http:
+        found = TOKEN.search(http.get("/login/").text)
+        form = {
+            "csrfmiddlewaretoken": found[1] if found else "",
+            "username": login["email"],
+            "password": login["password"],
+        }
+        http.post("/login/", data=form, headers={"Referer": f"{url}/login/"})
+        wanted = {"result.html": "result/"} | {file: f"timeline/{side}.json" for side, file in TIMELINES.items()}
+        for file, path in wanted.items():
+            answer = http.get(f"/runs/{run}/{path}")
+            if answer.status_code == 200:
+                yield file, answer.content
+
+
+def events(api: Api, run: str) -> list[dict[str, Any]]:
+    """All events of the run, by as many calls as they take."""
+    found: list[dict[str, Any]] = []
+    while True:
+        more = api.get(f"/runs/{run}/events", after=found[-1]["id"] if found else 0)["items"]
+        found += more
+        if not more:
+            return found
+
+
+def rerun(folder: Path, model: str) -> list[dict[str, Any]]:
+    """What `kernels run` measures of FOLDER/plan.json, in a process of its own; nothing where there is no plan."""
+    if not (folder / "plan.json").exists():
+        return []
+    with tempfile.TemporaryDirectory() as temporary:
+        directory = Path(model)
+        if model in catalogue.names():
+            directory = Path(temporary)
+            (directory / "config.json").write_text(json.dumps(catalogue.entry(model)[0]))
+        command = [
+            sys.executable,
+            "-m",
+            "kernels",
+            "run",
+            "--plan",
+            str(folder / "plan.json"),
+            "--model",
+            str(directory),
+        ]
+        output = Path(temporary) / "rerun.out"
+        subprocess.run([*command, "--json", str(output)], check=False)
+        return [json.loads(output.read_text())] if output.exists() else []
+
+
+def written(folder: Path, name: str, content: Callable[[], bytes]) -> None:
+    """FOLDER/NAME with the content, if the run has it."""
+    with suppress(CliError):
+        (folder / name).write_bytes(content())
+
+
+def collected(api: Api, folder: Path, facts: dict[str, Any]) -> dict[str, Any]:
+    """Writes plan and report, and gives the document of the newest run."""
+    run = api.get(f"/runs/{next(api.rows('/runs', 1))['id']}")
+    path = f"/runs/{run['id']}"
+    written(folder, "plan.json", lambda: json.dumps(api.get(f"{path}/plan"), indent=1).encode() + b"\n")
+    written(folder, "report.html", lambda: api.content(f"{path}/report"))
+    results = api.get(f"{path}/result")["results"]
+    measured = [stage["environment"] for stage in results.values() if stage and stage.get("environment")]
+    environment: dict[str, Any] = measured[0] if measured else {}
+    return {
+        **facts,
+        **{name: environment.get(name) for name in FACTS},
+        "commit": environment.get("commit") or commit(),
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "verdict": run["verdict"],
+        "run": run,
+        "results": results,
+        "events": events(api, run["id"]),
+        "reruns": [],
+    }
+
+
+def main() -> int:
+    """0 when the run has ended by itself, or the stage of `--until` is done; 1 otherwise."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", help="the name of a catalogue entry, or a model's directory")
+    parser.add_argument("--sla", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True, help="folder for what the run leaves")
+    parser.add_argument("--minutes", type=float, help="instead of the SLA's")
+    parser.add_argument("--exclude", action="append", default=[], metavar="VARIANT", help="not to be used; repeatable")
+    parser.add_argument("--until", default="", metavar="STAGE", help="cancel the run once this stage is done")
+    parser.add_argument("--seconds", type=float, default=3600, help="cancel the run after so long")
+    parser.add_argument(
+        "--data", type=Path, help="the workbench's data, with its compilers' caches, kept for another run"
+    )
+    parser.add_argument("--rerun", action="store_true", help="also run the plan once more")
+    asked = parser.parse_args()
+    asked.output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        sla = Path(temporary) / "sla.yaml"
+        try:
+            document = stated(asked.sla, asked.minutes, asked.exclude)
+        except CliError as error:
+            parser.error(" ".join(error.lines))
+        sla.write_text(yaml.safe_dump(document))
+        with Workbench(data=asked.data or Path(temporary) / "data", port=0) as workbench:
+            login = json.loads(workbench.manage("create_login", "--token", "--json"))
+            env = {**os.environ, "WORKBENCH_URL": workbench.url, "WORKBENCH_TOKEN": login["token"]}
+            api, began = Api(workbench.url, login["token"]), time.monotonic()
+            print(
+                f"serving on {workbench.url} for {', '.join(each.gpu_class for each in workbench.devices)}", flush=True
+            )
+            with submitted(asked.model, sla, env) as process:
+                followed(api, process, began + asked.seconds, asked.until)
+            facts = {
+                "model": asked.model,
+                "sla": summary(document),
+                "command": f"workbench submit {asked.model} --sla {asked.sla.name} --wait",
+                "exit_code": process.wait(),
+                "wall_seconds": round(time.monotonic() - began, 1),
+            }
+            found = collected(api, asked.output, facts)
+            for name, content in pages(workbench.url, login, found["run"]["id"]):
+                (asked.output / name).write_bytes(content)
+        kept = asked.output / "run.json"
+        kept.write_text(json.dumps(found, indent=1) + "\n")
+        if asked.rerun:
+            found["reruns"] = rerun(asked.output, asked.model)
+            kept.write_text(json.dumps(found, indent=1) + "\n")
+    run = found["run"]
+    print(f"{run['state']}, verdict {run['verdict']}, {facts['wall_seconds']} s: {asked.output}")
+    return 0 if run["state"] == "done" or (asked.until and run["state"] in OVER) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

