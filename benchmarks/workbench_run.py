@@ -79,21 +79,21 @@ def submitted(model: str, sla: Path, env: dict[str, str]) -> Iterator["subproces
 
 
 def followed(api: Api, process: "subprocess.Popen[bytes]", end: float, until: str) -> None:
-    """Waits for the end of the run: until `end`, or until the stage `until` is done. Such a run is cancelled."""
-    while process.poll() is None:
-        runs = list(api.rows("/runs", 1))
-        done = (
-            {each["stage"] for each in api.get(f"/runs/{runs[0]['id']}")["stages"] if each["finished_at"]}
-            if runs
-            else ()
-        )
-        if time.monotonic() > end or until in done:
-            for run in runs:
-                api.post(f"/runs/{run['id']}/cancel", {})
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(20)
-            return
-        time.sleep(1)
+    """Waits for the end of the run; it is cancelled at `end`, by Ctrl-C, and once the stage `until` is done."""
+    with suppress(KeyboardInterrupt):
+        while process.poll() is None and time.monotonic() < end and until not in finished(api):
+            time.sleep(1)
+    for run in api.rows("/runs", 1):
+        if run["state"] not in OVER:
+            api.post(f"/runs/{run['id']}/cancel", {})
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(20)
+
+
+def finished(api: Api) -> set[str]:
+    """The stages of the newest run that are done."""
+    runs = [api.get(f"/runs/{each['id']}") for each in api.rows("/runs", 1)]
+    return {stage["stage"] for run in runs for stage in run["stages"] if stage["state"] == "done"}
 
 
 def pages(url: str, login: dict[str, str], run: str) -> Iterator[tuple[str, bytes]]:
@@ -184,12 +184,13 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, help="instead of the SLA's")
     parser.add_argument("--exclude", action="append", default=[], metavar="VARIANT", help="not to be used; repeatable")
     parser.add_argument("--until", default="", metavar="STAGE", help="cancel the run once this stage is done")
-    parser.add_argument("--seconds", type=float, default=3600, help="cancel the run after so long")
+    parser.add_argument("--seconds", type=float, default=3600, help="cancel the run so long after the start")
     parser.add_argument(
         "--data", type=Path, help="the workbench's data, with its compilers' caches, kept for another run"
     )
     parser.add_argument("--rerun", action="store_true", help="also run the plan once more")
     asked = parser.parse_args()
+    end = time.monotonic() + asked.seconds
     asked.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         sla = Path(temporary) / "sla.yaml"
@@ -206,7 +207,7 @@ def main() -> int:
                 f"serving on {workbench.url} for {', '.join(each.gpu_class for each in workbench.devices)}", flush=True
             )
             with submitted(asked.model, sla, env) as process:
-                followed(api, process, began + asked.seconds, asked.until)
+                followed(api, process, end, asked.until)
             facts = {
                 "model": asked.model,
                 "sla": summary(document),
