@@ -5,10 +5,11 @@ from rich.table import Table
 from rich.text import Text
 
 from workbench.cli.tables import figure, verdict
-from workers.charts.text import promised
+from workers.charts.text import plain, promised
 from workers.documents.load import LimitResult, LoadResult, UnderLoadResult
 from workers.documents.measurement import Interval
 from workers.documents.workload import metric_title
+from workers.under_load.sentences import at_load, traffic_words
 
 
 def load_result(result: LoadResult, console: Console) -> None:
@@ -37,7 +38,7 @@ def load_result(result: LoadResult, console: Console) -> None:
     console.print(Text("Verdict at 99 % confidence: ").append_text(overall))
 
 
-def limit_row(users: int, load: LoadResult, console: Console) -> None:
+def limit_row(load: LoadResult, console: Console) -> None:
     """One load of a search, as soon as it is measured."""
     medians = {each.metric: figure(each.percentiles["p50"].value, each.unit) for each in load.metrics}
     times = ", ".join(
@@ -46,26 +47,27 @@ def limit_row(users: int, load: LoadResult, console: Console) -> None:
     good = "" if load.goodput is None else f", goodput {load.goodput:,.1f}/s"
     rates = f"{load.requests_per_second:,.1f} requests/s, {load.tokens_per_second:,.0f} tokens/s{good}"
     found = Text("void", "bold red") if load.verdict is None else verdict(load.verdict)
-    console.print(Text(f"{users:>5} at once: {rates}; medians {times}: ").append_text(found), soft_wrap=True)
+    console.print(Text(f"{_load(load):>5}: {rates}; medians {times}: ").append_text(found), soft_wrap=True)
 
 
 def limit_found(result: LimitResult, console: Console) -> None:
-    """The most users that were met, and what is sure of it."""
+    """The highest load that was met, and what is sure of it."""
     if result.users:
-        said = f"Every objective holds with {result.users:,} at once, at {result.confidence:.0%} for the whole search"
+        said = f"Every objective holds {at_load(result)}, at {result.confidence:.0%} for the whole search"
     else:
-        said = "Not even one user at a time is shown to be served within the objectives"
+        least = traffic_words(result.loads[0].traffic)
+        said = f"Not even {least} is shown to be served within the objectives"
     loads = f"{len(result.loads)} loads were" if len(result.loads) != 1 else "one load was"
     console.print(Text(f"{said}; {loads} judged, at {result.confidence_each:.3%} each.", "bold"))
 
 
 def under_load(found: UnderLoadResult, console: Console) -> None:
-    """Both sides over the users at once, and the load that holds on each."""
+    """Both sides over the load, and the load that holds on each."""
     sides = [(name, side) for name, side in (("before", found.before), ("after", found.after)) if side]
     table = Table(pad_edge=False)
     for heading in (
         "under load",
-        "users at once",
+        "load",
         "tokens/s",
         "requests/s",
         *(each.label for each in found.objectives),
@@ -77,13 +79,17 @@ def under_load(found: UnderLoadResult, console: Console) -> None:
             values = [figure(each.value, each.objective.unit) for each in load.outcomes]
             rates = (figure(load.tokens_per_second), figure(load.requests_per_second))
             word = Text("void", "bold red") if load.verdict is None else verdict(load.verdict)
-            table.add_row(name, f"{load.users:,}", *rates, *values, word)
+            table.add_row(name, _load(load), *rates, *values, word)
     if sides:
         console.print(table)
     for sentence in (found.sentence, *(f"{name.capitalize()}: {side.server.sentence}" for name, side in sides)):
         console.print(Text(sentence))
     for note in found.notes:
         console.print(Text(note, "yellow"))
+
+
+def _load(load: LoadResult) -> str:
+    return f"{load.users:,} at once" if load.rate is None else f"{plain(load.rate)}/s"
 
 
 def _interval(value: Interval | None) -> str:

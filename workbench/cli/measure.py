@@ -21,10 +21,10 @@ from workers.documents.load import LoadResult
 from workers.documents.traffic import MOST_USERS, Traffic
 from workers.documents.workload import Sla
 from workers.traffic.measuring import LoadTest, NotMeasurable
-from workers.traffic.measuring import find_limit as search_limit
 from workers.traffic.measuring import measure as put_load
 from workers.traffic.prompts import APIS, Api
 from workers.traffic.recording import BrokenRecording
+from workers.traffic.searching import find_limit as search_limit
 from workers.traffic.sending import Target
 from workers.traffic.summary import records
 
@@ -72,12 +72,13 @@ def find_limit(
 ) -> None:
     """Find the most users at once with whom a server keeps every objective, and the curve on the way there.
 
-    Users are doubled while the objectives are met, then the distance is halved; the verdict is on the whole search.
-    Exit codes: 0 some number of users is met; 2 usage or bad input; otherwise as of measure with one user.
+    Of Poisson or gamma arrivals it is the highest rate, up to that of the traffic. The load is doubled while the
+    objectives are met, then the distance is halved; the verdict is on the whole search.
+    Exit codes: 0 some load is met; 2 usage or bad input; otherwise as of measure at the lowest load.
     """
     test = _test(_target(url, model, api), sla, traffic, Limits(seconds, warm_up_s=seconds * WARM_UP))
     try:
-        result = search_limit(test, most, lambda users, load: limit_row(users, load, out))
+        result = search_limit(test, most, lambda load: limit_row(load, out))
     except NotMeasurable as error:
         raise CliError(f"{test.target.address.url}: {error}", Exit.FAILED) from None
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Before, after and the endpoint over the users at once: tokens per second, and the first promise with its limit."""
+"""Before, after and the endpoint over the load: tokens per second, and the first promise with its limit."""
 
 from typing import Any
 
@@ -37,18 +37,25 @@ def _outcome(load: LoadResult, objective: Objective) -> LoadOutcome | None:
     return next((each for each in load.outcomes if each.objective == objective), None)
 
 
+def _axis(results: Results) -> str:
+    """What the load is counted in."""
+    traffic = results.load.traffic if results.load else None
+    return "requests per second" if traffic is not None and traffic.open_loop else "users at once"
+
+
 def _traces(name: str, colour: str, points: list[tuple[LoadResult, float]], unit: str) -> list[Figure]:
     """The line of one side, and crosses where not every objective is shown to hold."""
+    axis = "requests per second" if points and points[0][0].traffic.open_loop else "at once"
     open_ = [(load, value) for load, value in points if load.verdict != "met"]
 
     def trace(label: str, shown: list[tuple[LoadResult, float]], **more: Any) -> Figure:
         return {
             "type": "scatter",
             "name": label,
-            "x": [load.users for load, _ in shown],
+            "x": [load.level for load, _ in shown],
             "y": [value for _, value in shown],
             "text": [verdict_words(load) for load, _ in shown],
-            "hovertemplate": f"{name}, %{{x}} at once: %{{y:.4g}} {unit}, %{{text}}<extra></extra>",
+            "hovertemplate": f"{name}, %{{x}} {axis}: %{{y:.4g}} {unit}, %{{text}}<extra></extra>",
         } | more
 
     line = {"line": {"color": colour, "width": 2.5}, "marker": {"size": 7, "color": colour}}
@@ -59,21 +66,23 @@ def _traces(name: str, colour: str, points: list[tuple[LoadResult, float]], unit
     return found
 
 
-def _figure(traces: list[Figure], title: str, **more: Any) -> Figure:
-    users = [float(value) for trace in traces for value in trace["x"]]
-    return {"data": traces, "layout": layout("users at once", title, xaxis=log_axis(users), **more)}
+def _figure(traces: list[Figure], axis: str, title: str, **more: Any) -> Figure:
+    loads = [float(value) for trace in traces for value in trace["x"]]
+    return {"data": traces, "layout": layout(axis, title, xaxis=log_axis(loads), **more)}
 
 
 def figure(results: Results) -> Figure | None:
-    """Tokens per second over users."""
+    """Tokens per second over the load."""
     traces = []
     for name, colour, curve in sides(results):
         traces += _traces(name, colour, [(each, each.tokens_per_second) for each in curve.limit.loads], "tokens/s")
-    return _figure(traces, "output tokens per second", yaxis={"rangemode": "tozero"}) if traces else None
+    if not traces:
+        return None
+    return _figure(traces, _axis(results), "output tokens per second", yaxis={"rangemode": "tozero"})
 
 
 def promise_figure(results: Results) -> Figure | None:
-    """The first promise's percentile over users, with its limit."""
+    """The first promise's percentile over the load, with its limit."""
     objective, traces = _first(results), []
     if objective is None or objective.limit is None:
         return None
@@ -86,7 +95,7 @@ def promise_figure(results: Results) -> Figure | None:
     values = [value for trace in traces for value in trace["y"]]
     wide = max(values) > 20 * min(values) > 0
     form = {"yaxis": log_axis([*values, objective.limit]) if wide else {"rangemode": "tozero"}}
-    drawn = _figure(traces, f"{objective.label}, {objective.unit}", **form)
+    drawn = _figure(traces, _axis(results), f"{objective.label}, {objective.unit}", **form)
     drawn["layout"] |= limit_line("y", objective.limit, f"limit {number(objective.limit)} {objective.unit}")
     return drawn
 
@@ -109,7 +118,7 @@ def table(results: Results) -> Table:
         metric.metric for _, _, curve in sides(results) for load in curve.limit.loads for metric in load.metrics
     }
     times = [each for each in SHOWN if each in measured]
-    heads = ["side", "at once", "tokens/s, 95 % interval", "requests/s", "goodput, requests/s"]
+    heads = ["side", _axis(results), "tokens/s, 95 % interval", "requests/s", "goodput, requests/s"]
     heads += [f"{each.label}, {each.unit}" for each in objectives]
     heads += [f"{metric_title(each)} p50, ms" for each in times] + ["requests", "failed", "objectives"]
     body: list[list[Cell]] = []
@@ -118,7 +127,7 @@ def table(results: Results) -> Table:
             outcomes = [_outcome(load, each) for each in objectives]
             row: list[Cell] = [
                 name.lower(),
-                load.users,
+                load.level,
                 _interval(load.tokens_per_second_interval, load.tokens_per_second),
             ]
             row += [load.requests_per_second, load.goodput, *(each.value if each else None for each in outcomes)]
@@ -134,15 +143,18 @@ def promise_table(results: Results) -> Table:
         limit, held = curve.limit, curve.limit.held
         rate = quantity(held.tokens_per_second, "tokens/s") if held else None
         flat = limit.saturation.users if limit.saturation else None
+        flat = round(flat) if flat is not None and limit.rate is None else flat
         confidence = f"{100 * limit.confidence:g} %"
-        body.append([name.lower(), curve.server.label, limit.users or "none", rate, flat, len(limit.loads), confidence])
-    return ["side", "what served", "users that hold", "throughput there", "saturated from", "loads", "confidence"], body
+        body.append([name.lower(), curve.server.label, limit.level or "none", rate, flat, len(limit.loads), confidence])
+    heads = ["side", "what served", f"{_axis(results)} that hold", "throughput there", "saturated from"]
+    return [*heads, "loads", "confidence"], body
 
 
 CHART = Chart(
     "load",
     "Throughput under load",
-    "Tokens per second over the users of a closed loop. A cross: not every objective is shown to hold there.",
+    "Tokens per second over users of a closed loop or requests per second of an open one. A cross: not every objective "
+    "is shown to hold there.",
     "load",
     "measured",
     figure,

@@ -41,6 +41,9 @@ class LoadOutcome(Document):
     requests: int
     over: int
     needed: int = Field(description="requests without one beyond the limit that prove it")
+    alike: float = Field(
+        default=1, description="requests that count as one, since those that queue behind each other are alike"
+    )
 
 
 class GeneratorLag(Document):
@@ -99,8 +102,18 @@ class LoadResult(Document):
 
     @property
     def users(self) -> int:
-        """The users of the closed loop."""
-        return self.traffic.concurrency
+        """The users of the closed loop; of an open one the requests that were open on average, at least one."""
+        return max(1, round(self.in_flight)) if self.traffic.open_loop else self.traffic.concurrency
+
+    @property
+    def level(self) -> float:
+        """The load that was put on: users of a closed loop, requests per second of an open one."""
+        return self.users if self.rate is None else self.rate
+
+    @property
+    def rate(self) -> float | None:
+        """Requests per second that were drawn; None in a closed loop."""
+        return self.traffic.rate
 
     @property
     def failed(self) -> int:
@@ -114,27 +127,32 @@ class LoadResult(Document):
 
 
 class Saturation(Document):
-    """The load from which more users bring hardly more tokens, by the slope of throughput over users.
+    """The load from which more hardly brings more tokens, by the slope of throughput over the load.
 
     `slopes` has one value for each pair of neighbouring loads: by what share of the tokens per second and user of the
     first load each further user added to the whole. `users` is the first load behind which the slope is below `least`.
+    In an open loop requests per second stand in the place of users.
     """
 
-    users: int
+    users: float
     least: float
     slopes: list[float]
 
 
 class LimitResult(Document):
-    """The most users at once with whom every objective held, and every load that was tried, by its users.
+    """The highest load at which every objective held, and every load that was tried, by rising load.
 
-    `confidence` is that of the whole search; each load was judged with `confidence_each`. `users` is 0 where one user
-    was not met. `unfinished` says in a sentence why the search ended before its rule did; "" where it did not.
+    Of a closed loop that is `users` of `most`, of an open one `rate` of `most_rate`, in requests per second; `users`
+    are then those that were open on average. Both are 0 where none was met. `confidence` is that of the whole search;
+    each load was judged with `confidence_each`. `unfinished` says in a sentence why the search ended before its rule
+    did; "" where it did not.
     """
 
     version: Literal[1] = 1
     users: int
     most: int
+    rate: float | None = None
+    most_rate: float | None = None
     confidence: float
     confidence_each: float
     loads: list[LoadResult]
@@ -144,7 +162,12 @@ class LimitResult(Document):
     @property
     def held(self) -> LoadResult | None:
         """The measurement at the highest load that holds; None where none does."""
-        return next((each for each in self.loads if each.users == self.users), None)
+        return next((each for each in self.loads if each.level == self.level), None)
+
+    @property
+    def level(self) -> float:
+        """The highest load that holds, users or requests per second; 0 where none does."""
+        return self.users if self.rate is None else self.rate
 
 
 class LoadedServer(Document):

@@ -90,18 +90,21 @@ class ClosedLoop(Document):
     think_s: Number = Field(default=0, ge=0, le=3600, description="mean pause of a user, exponentially distributed")
 
 
+RATE = "requests per second; where a run searches the highest load, the most that it tries"
+
+
 class Poisson(Document):
     """Requests arrive independently of each other and of the answers, `rate` a second on average."""
 
     kind: Literal["poisson"] = "poisson"
-    rate: Number = Field(gt=0, le=100_000, description="requests per second")
+    rate: Number = Field(gt=0, le=100_000, description=RATE)
 
 
 class Gamma(Document):
     """As Poisson, with gaps from a gamma distribution: burstier above a `cv` of 1, more regular below."""
 
     kind: Literal["gamma"] = "gamma"
-    rate: Number = Field(gt=0, le=100_000, description="requests per second")
+    rate: Number = Field(gt=0, le=100_000, description=RATE)
     cv: Number = Field(gt=0, le=20, description="standard deviation of the gaps over their mean; 1 is Poisson")
 
 
@@ -134,7 +137,8 @@ class Traffic(Document):
     """How long requests are, when they arrive, and how their users behave.
 
     `prompt_tokens`, `output_tokens`, `batch` and `concurrency` describe equal requests in a closed loop, which is what
-    a run of the workbench measures. The other fields are for `workbench measure`; see `only_over_http`.
+    a run of the workbench verifies. The other fields are for its load stage and for `workbench measure`; see
+    `only_under_load`.
     """
 
     prompt_tokens: Count = Field(default=128, ge=1, le=LONGEST_PROMPT)
@@ -184,6 +188,16 @@ class Traffic(Document):
         return self
 
     @property
+    def open_loop(self) -> bool:
+        """Whether requests arrive whether or not the earlier ones are answered."""
+        return not isinstance(self.arrivals or ClosedLoop(), ClosedLoop)
+
+    @property
+    def rate(self) -> float | None:
+        """Requests per second of an open loop, as drawn; None in a closed loop and where arrivals are recorded."""
+        return self.arrivals.rate if isinstance(self.arrivals, Poisson | Gamma) else None
+
+    @property
     def shortest_prompt(self) -> int | None:
         """The fewest tokens that every prompt is sure to have; None where lengths are log-normal or recorded."""
         match self.prompt_lengths:
@@ -201,8 +215,8 @@ class Traffic(Document):
         return self.output_lengths.longest if self.output_lengths else self.output_tokens
 
     @property
-    def only_over_http(self) -> str:
-        """The first field, as stated, that a run of the workbench does not serve and `workbench measure` does."""
+    def only_under_load(self) -> str:
+        """The first field, as stated, that verify does not serve; the load stage and `workbench measure` do."""
         served, plain = {"prompt_tokens", "output_tokens", "batch", "concurrency", "seed"}, Traffic()
         names = (name for name in Traffic.model_fields if name not in served)
         return next((name for name in names if getattr(self, name) != getattr(plain, name)), "")

@@ -8,7 +8,7 @@ from workers.documents import quality_text
 from workers.documents.base import Document
 from workers.documents.endpoint import Endpoint
 from workers.documents.model import Counted
-from workers.documents.traffic import MOST_USERS, ClosedLoop, Count, Number, Traffic
+from workers.documents.traffic import MOST_USERS, Count, Number, Traffic
 
 Metric = Literal["ttft", "ttf_n", "tpot", "itl", "e2e", "throughput", "batch_latency", "cost_per_mtok"]
 Precision = Literal["fp32", "bf16", "fp16", "int8", "fp8", "nvfp4", "int4"]
@@ -135,10 +135,16 @@ class Constraints(Document):
 
 
 class LoadSearch(Document):
-    """Asks a run to put before and after under load, and to find the most users with whom every objective holds."""
+    """Asks a run to put before and after under load, and to find the highest at which every objective holds.
+
+    That is the most users of a closed loop, and the highest rate of an open one, up to `traffic.arrivals.rate`.
+    """
 
     most_users: Count = Field(
-        default=64, ge=2, le=MOST_USERS, description="users of a closed loop at most; they are doubled from one"
+        default=64,
+        ge=2,
+        le=MOST_USERS,
+        description="users of a closed loop at most, doubled from one; of an open loop the requests served at once",
     )
 
 
@@ -221,12 +227,9 @@ class Workload(Sla):
 
     @model_validator(mode="after")
     def _measurable(self) -> Self:
-        open_loop = not isinstance(self.traffic.arrivals or ClosedLoop(), ClosedLoop)
-        field = "arrivals" if open_loop else "recording" if self.traffic.recording else self.traffic.only_over_http
-        if open_loop or self.traffic.recording:
-            raise ValueError(
-                f"traffic.{field}: a run has users of a closed loop; `workbench measure` sends this traffic to a server"
-            )
+        field = self.traffic.only_under_load
+        if self.traffic.recording:
+            raise ValueError("traffic.recording: a run reads no recordings; `workbench measure` sends them to a server")
         if field and self.load is None:
             raise ValueError(
                 f"traffic.{field}: a run measures equal requests; with `load` it also has this traffic, under load"

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from workers.charts.text import plain
 from workers.documents.load import LoadCurve, LoadMetric, LoadResult
 from workers.documents.measurement import Distribution, Interval
 from workers.documents.model import ModelManifest
@@ -18,8 +19,10 @@ from workers.verdicts import overall
 Sides = tuple[ServedLoad | None, ServedLoad | None]
 
 
-def load_words(users: int) -> str:
-    """A load in words: `one request at a time`, `32 requests at once`."""
+def load_words(users: int, rate: float | None = None) -> str:
+    """A load in words: `one request at a time`, `32 requests at once`, `12.5 requests per second`."""
+    if rate is not None:
+        return f"{plain(rate)} requests per second"
     return "one request at a time" if users == 1 else f"{users:,} requests at once"
 
 
@@ -87,7 +90,7 @@ class Priced:
             return None
         served = test.tokens_per_second_interval or Interval(value=rate, low=rate, high=rate)
         price = gpu_price(self.book, server.gpu_class) if server.gpu_class else None
-        read, words = test.prompt_tokens_per_second, load_words(test.users)
+        read, words = test.prompt_tokens_per_second, load_words(test.users, test.rate)
         return ServedLoad(
             load=f"the highest load that holds, {words}" if highest else words,
             users=test.users,

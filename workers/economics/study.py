@@ -125,22 +125,22 @@ def _over_load(priced: Priced, results: Results) -> list[PricePoint]:
     """USD per thousand requests at every load that was measured on both sides or one."""
     if results.load is None:
         return []
-    sides = [_by_users(priced, curve) for curve in (results.load.before, results.load.after)]
-    words: dict[int, str] = {}
+    sides = [_by_level(priced, curve) for curve in (results.load.before, results.load.after)]
+    words: dict[float, str] = {}
     for side in sides:
-        for users, load in side.items():
-            words.setdefault(users, load.load)
+        for level, load in side.items():
+            words.setdefault(level, load.load)
     points = []
-    for users in sorted(words):
-        loads = [side.get(users) for side in sides]
+    for level in sorted(words):
+        loads = [side.get(level) for side in sides]
         each = [_thousand(load, load.usd_per_hour if load else None) for load in loads]
-        points.append(_point("load", words[users], each))
+        points.append(_point("load", words[level], each))
     return points
 
 
-def _by_users(priced: Priced, curve: LoadCurve | None) -> dict[int, ServedLoad]:
-    found = [priced.tested(curve, each) for each in curve.limit.loads] if curve else []
-    return {each.users: each for each in found if each is not None}
+def _by_level(priced: Priced, curve: LoadCurve | None) -> dict[float, ServedLoad]:
+    found = {each.level: priced.tested(curve, each) for each in curve.limit.loads} if curve else {}
+    return {level: each for level, each in found.items() if each is not None}
 
 
 def _lengths(found: UnitEconomics) -> list[tuple[int, int]]:

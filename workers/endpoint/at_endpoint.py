@@ -120,7 +120,7 @@ class AtEndpoint:
         except FAILURES as error:
             self._fail(str(error))
             return None
-        return curve_of(server_of(self._endpoint, workload.traffic), found)
+        return curve_of(server_of(self._endpoint, workload.traffic, not workload.traffic.open_loop), found)
 
     def result(self, after: Any) -> EndpointResult:
         """What all rounds found together. `after`: the verified plan's distributions, as the stage wrote them."""

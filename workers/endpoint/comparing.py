@@ -30,19 +30,20 @@ def users(traffic: Traffic) -> int:
     return max(traffic.concurrency, traffic.batch)
 
 
-def server_of(endpoint: Endpoint, traffic: Traffic) -> LoadedServer:
-    """The endpoint in words, with its caveats."""
+def server_of(endpoint: Endpoint, traffic: Traffic, clients_wait: bool = True) -> LoadedServer:
+    """The endpoint in words, with its caveats. `clients_wait`: it was asked by a closed loop."""
     caveats = list(NOT_COMPARABLE)
     if traffic.batch > 1:
         caveats.append(
             f"Here {traffic.batch} requests are served as one batch; there each client sends one request at a "
             "time, and the server forms its own batches."
         )
+    waits, comes = "each client waits for its answer before its next request.", "requests come at their own times."
+    when = waits if clients_wait else comes
     return LoadedServer(
         kind="endpoint",
         label=f"{endpoint.model} at {urlsplit(endpoint.url).hostname}",
-        sentence=f"A server of the customer's, asked by /v1{PATHS[endpoint.api]} from the worker; each client waits "
-        "for its answer before its next request.",
+        sentence=f"A server of the customer's, asked by /v1{PATHS[endpoint.api]} from the worker; {when}",
         hardware=endpoint.hardware,
         caveats=caveats,
     )

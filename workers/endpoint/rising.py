@@ -1,4 +1,4 @@
-"""An endpoint under rising load: the most users with whom every promise holds, by the load stage's search."""
+"""An endpoint under rising load: the highest at which every promise holds, by the load stage's search."""
 
 import time
 from datetime import UTC, datetime
@@ -8,8 +8,9 @@ from workers.documents.load import LimitResult, LoadResult
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.endpoint.asking import Asking
-from workers.traffic.limit import Search
-from workers.traffic.measuring import LoadTest, NotMeasurable, judged, searched, with_users
+from workers.traffic.ladder import Ladder
+from workers.traffic.measuring import LoadTest, NotMeasurable, judged
+from workers.traffic.searching import searched
 from workers.traffic.sending import Target
 
 LEAST_LOADS = 3
@@ -32,11 +33,11 @@ class Rising:
 
     def measure(self, most_users: int, seconds: float) -> LimitResult:
         """Raises one of FAILURES where a load brings no answer at all, or Stopped."""
-        search = Search(most_users, LEAST_LOADS)
-        self._search, self._ends = search, time.monotonic() + seconds
-        return searched(search, self._measured, unfinished=self._unfinished)
+        self._ladder = Ladder(self._traffic, most_users)
+        self._search, self._ends = self._ladder.search(LEAST_LOADS), time.monotonic() + seconds
+        return searched(self._ladder, self._search, self._measured, unfinished=self._unfinished)
 
-    def _measured(self, users: int) -> LoadResult:
+    def _measured(self, rung: int) -> LoadResult:
         left = (self._ends - time.monotonic()) / max(1, self._search.loads - self._done)
         seconds = min(MOST_SECONDS, max(LEAST_SECONDS, left))
         self._done += 1
@@ -45,7 +46,7 @@ class Rising:
         def test_of(target: Target) -> LoadTest:
             limits = Limits(seconds, WARM_UP * seconds)
             test = LoadTest(target, self._traffic, self._promised, limits, usd_per_hour=self._usd)
-            return with_users(test, users, self._search.confidence)
+            return self._ladder.test(test, rung, self._search.confidence)
 
         test, sent = self._asking.put(test_of)
         found = judged(test, sent, at)

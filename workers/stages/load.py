@@ -1,4 +1,4 @@
-"""Puts before and after under rising load, and finds the most users with whom every objective holds.
+"""Puts before and after under rising load, and finds the highest at which every objective holds.
 
 After is this workbench's server where it runs the verified plan's runner, else that runner in batches formed as
 requests arrive; before is what runs today, in such batches. Whatever goes wrong with a side ends in a sentence; the

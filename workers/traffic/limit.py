@@ -1,10 +1,11 @@
-"""The most users at once with whom every objective holds, by a search whose confidence covers all of it.
+"""The highest load at which every objective holds, by a search whose confidence covers all of it.
 
-The rule: begin with one user and double while the verdict is *met*, and further until `least` loads were measured, so
-that there is a curve; then halve the distance between the highest number that was met and the lowest above it that was
-not, until they are neighbours. Every load is judged with the confidence 1 − 0.01 / K, where K is the most loads that
-the search can take. So the chance that any verdict *met* among them is wrong, and with it the number that is found, is
-at most 1 % (the union bound), in whatever order the loads come, whether or not more users are slower, and wherever the
+Loads are numbered: n users of a closed loop, or n equal steps of an open loop's rate (`ladder.py`). The rule, said of
+users: begin with one and double while the verdict is *met*, and further until `least` loads were measured, so that
+there is a curve; then halve the distance between the highest number that was met and the lowest above it that was not,
+until they are neighbours. Every load is judged with the confidence 1 − 0.01 / K, where K is the most loads that the
+search can take. So the chance that any verdict *met* among them is wrong, and with it the number that is found, is at
+most 1 % (the union bound), in whatever order the loads come, whether or not more users are slower, and wherever the
 search ends for want of time. That a higher number would not hold as well is not proven.
 """
 
@@ -63,8 +64,10 @@ class Search:
         return met
 
 
-def saturation(rates: Sequence[tuple[int, float]]) -> Saturation | None:
+def saturation(rates: Sequence[tuple[float, float]]) -> Saturation | None:
     """Where throughput stops rising: `rates` are (users, tokens per second), by rising users. None where it does not.
+
+    Of an open loop requests per second stand in the place of users.
 
     The slope between two neighbouring loads is the tokens per second that each further user brought, as a share of the
     tokens per second that a user had at the first load.

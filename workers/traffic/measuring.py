@@ -4,7 +4,7 @@ import asyncio
 import os
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -12,11 +12,9 @@ from pathlib import Path
 from kernels.load import sockets
 from kernels.load.exchange import CANCELLED
 from kernels.load.generator import MOST_IN_FLIGHT, Limits, Sent
-from workers.documents.base import Verdict
-from workers.documents.load import LimitResult, LoadMetric, LoadResult
-from workers.documents.traffic import ClosedLoop, Traffic
+from workers.documents.load import LoadMetric, LoadResult
+from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
-from workers.traffic.limit import Search, saturation
 from workers.traffic.prompts import TokenScale
 from workers.traffic.sending import Target, generator, probe
 from workers.traffic.summary import Load
@@ -97,61 +95,6 @@ def measure(test: LoadTest, progress: Callable[[Sent], None] = lambda sent: None
     return judged(test, sent, at), sent
 
 
-def find_limit(test: LoadTest, most: int, shown: Callable[[int, LoadResult], None]) -> LimitResult:
-    """The most users of a closed loop with whom every objective holds (`workers.traffic.limit`).
-
-    `shown` is called with the users and the result of each load. Raises what `measure` and `with_users` raise.
-    """
-    search = Search(most)
-    return searched(search, lambda users: measure(with_users(test, users, search.confidence))[0], shown)
-
-
-def with_users(test: LoadTest, users: int, confidence: float) -> LoadTest:
-    """The test with so many users, with prompts of its own. Raises ValueError for traffic that is no closed loop."""
-    if not isinstance(test.traffic.arrivals or ClosedLoop(), ClosedLoop):
-        raise ValueError("the highest load is searched among users of a closed loop; leave out traffic.arrivals")
-    traffic = test.traffic.model_copy(update={"concurrency": users, "seed": test.traffic.seed + users})
-    return replace(test, traffic=traffic, confidence=confidence)
-
-
-def searched(
-    search: Search,
-    measured: Callable[[int], LoadResult],
-    shown: Callable[[int, LoadResult], None] = lambda users, result: None,
-    unfinished: Callable[[], str] = lambda: "",
-) -> LimitResult:
-    """The search with all loads it took. `measured` puts on a load and judges it at `search.confidence`.
-
-    A void load is measured once more; void again, it counts as not met. Before each load `unfinished` may say in a
-    sentence why there is none any more.
-    """
-    loads: list[LoadResult] = []
-    reason = ""
-
-    def verdict_at(users: int) -> Verdict | None:
-        nonlocal reason
-        if reason := unfinished():
-            return None
-        result = measured(users)
-        if result.verdict is None and not unfinished():
-            result = measured(users)
-        loads.append(result)
-        shown(users, result)
-        return result.verdict or "too_close"
-
-    users = search.run(verdict_at)
-    loads.sort(key=lambda each: each.users)
-    return LimitResult(
-        users=users,
-        most=search.most,
-        confidence=CONFIDENCE,
-        confidence_each=search.confidence,
-        loads=loads,
-        saturation=saturation([(each.users, each.tokens_per_second) for each in loads if each.verdict]),
-        unfinished=reason,
-    )
-
-
 def judged(test: LoadTest, sent: Sent, at: str, more: Sequence[Sent] = ()) -> LoadResult:
     """The result of a load test; with `more` rounds of it, of all of them together."""
     load = Load(sent, test.usd_per_hour, more)
@@ -223,9 +166,10 @@ def _notes(test: LoadTest, load: Load, short: int) -> list[str]:
         found.append(f"{tokens.uncounted:,} answers came without a count; one event was taken for one token.")
     if short and not test.traffic.end_of_text:
         found.append(f"{short:,} answers were shorter than asked for; the server does not keep to ignore_eos.")
-    if not isinstance(test.traffic.arrivals or ClosedLoop(), ClosedLoop):
+    if test.traffic.open_loop:
+        most = max((load.outcome(each, test.confidence).alike for each in test.objectives), default=1.0)
         found.append(
-            "Requests that queue behind each other are alike; verdicts and intervals take them as independent. "
-            "Measure for many times the longest queue."
+            f"Requests that queue behind each other are alike: verdicts count up to {most:.1f} as one. Intervals take "
+            "them as independent."
         )
     return found

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from workers.documents.load import GeneratorLag, LoadFailure, LoadMetric, LoadOu
 from workers.documents.measurement import Interval
 from workers.documents.workload import Objective, unit_of
 from workers.statistics import SHOWN_PERCENTILES, STUDENT, count_over, meets, objective_value, percentile
+from workers.traffic import alike
 from workers.verdicts import CONFIDENCE, needed_requests, verdict
 
 MOST_LAG_MS = 5.0
@@ -32,6 +34,7 @@ class Load:
 
     def __init__(self, sent: Sent, usd_per_hour: float | None = None, more: Sequence[Sent] = ()) -> None:
         self.rounds, self._usd_per_hour = [sent, *more], usd_per_hour
+        self._open_loop = any(each.planned.at_s is not None for each in sent.exchanges)
         self.exchanges = list(itertools.chain.from_iterable(each.counted for each in self.rounds))
         self.seconds = sum(each.steady_seconds for each in self.rounds)
         found = [(each, each.served()) for each in self.exchanges]
@@ -47,8 +50,7 @@ class Load:
         """A metric's samples, one list for each request, or for each second of metrics of the whole server."""
         if metric in OF_WINDOWS:
             return [[value] for value in self._windows(metric)]
-        found = (self._samples(exchange, served, metric, n) for exchange, served in self._served)
-        return [samples for samples in found if samples]
+        return [samples for samples in self._requests(metric, n) if samples]
 
     def _windows(self, metric: str) -> list[float]:
         """Tokens per second in each whole second of the steady parts, or what a million of them cost then, in USD."""
@@ -117,19 +119,38 @@ class Load:
 
     def outcome(self, objective: Objective, confidence: float = CONFIDENCE) -> LoadOutcome:
         """The verdict on one objective. A failed request counts as wholly beyond every limit of single requests."""
-        groups = self.grouped(objective.metric, objective.n)
-        shares = [count_over(objective, samples) / len(samples) for samples in groups]
-        failed = 0 if objective.metric in OF_WINDOWS else sum(bool(each.error) for each in self.exchanges)
-        shares += [1.0] * failed
-        samples = list(itertools.chain.from_iterable(groups))
+        windows = objective.metric in OF_WINDOWS
+        requests: Sequence[list[float] | None] = (
+            self.grouped(objective.metric) if windows else self._requests(objective.metric, objective.n)
+        )
+        shares = [1.0 if each is None else count_over(objective, each) / len(each) for each in requests]
+        samples = list(itertools.chain.from_iterable(each or () for each in requests))
+        if self._open_loop and not windows:
+            values = _values(requests)
+            found, size, needed = alike.judged(objective.percentile, values, shares, confidence)
+        else:
+            found, size = verdict(objective.percentile, shares, confidence), 1.0
+            needed = needed_requests(objective.percentile, confidence=confidence)
         return LoadOutcome(
             objective=objective,
             value=objective_value(objective, samples) if samples else None,
-            verdict=verdict(objective.percentile, shares, confidence),
+            verdict=found,
             requests=len(shares),
             over=sum(share > 0 for share in shares),
-            needed=needed_requests(objective.percentile, confidence=confidence),
+            needed=needed,
+            alike=size,
         )
+
+    def _requests(self, metric: str, n: int | None) -> list[list[float] | None]:
+        """A metric's samples of each request in the order of due times, None where it failed."""
+        served = {id(exchange): each for exchange, each in self._served}
+        found: list[list[float] | None] = []
+        for exchange in self.exchanges:
+            if exchange.error:
+                found.append(None)
+            elif one := served.get(id(exchange)):
+                found.append(self._samples(exchange, one, metric, n))
+        return [each for each in found if each is None or each]
 
     def lag(self) -> GeneratorLag:
         """The generator's own delays over all requests, those of the warm-up included."""
@@ -166,6 +187,13 @@ class Load:
             several=sum(each.several_in_an_event for each in whole),
             uncounted=sum(each.counted_output is None for each in whole),
         )
+
+
+def _values(requests: Sequence[Sequence[float] | None]) -> list[float]:
+    """The mean of each request's samples; that of a failed one is the worst of all."""
+    known = [fmean(each) for each in requests if each is not None]
+    worst = max(known, default=0.0)
+    return [worst if each is None else fmean(each) for each in requests]
 
 
 def _inside_ns(sent: Sent) -> list[int]:

@@ -1,8 +1,9 @@
 """A runner under load without a server: it serves batches, formed of the requests that wait when it is free.
 
-Users of a closed loop wait in line. When the runner is free it takes those who have waited longest, as one batch: as
-long as the longest prompt and the longest answer among them, as static batching is. Each user has the answer, cut to
-its own length, at the times at which the runner gave it. There is neither HTTP nor a tokenizer between them.
+Users of a closed loop, and the requests of an open one, wait in line. When the runner is free it takes those who have
+waited longest, at most `traffic.concurrency`, as one batch: as long as the longest prompt and the longest answer among
+them, as static batching is. Each user has the answer, cut to its own length, at the times at which the runner gave it.
+There is neither HTTP nor a tokenizer between them.
 """
 
 import heapq
@@ -21,9 +22,12 @@ from kernels.load.planned import PlannedRequest
 from workers.documents.traffic import Traffic
 from workers.traffic.planned import requests
 
+Waiting = tuple[int, int, PlannedRequest]
+"""When a request is due, its number, and what it asks for."""
+
 
 class BatchLoop:
-    """The users of one load on one runner. Use it once."""
+    """The requests of one load on one runner. Use it once."""
 
     def __init__(self, runner: Runner, traffic: Traffic, limits: Limits) -> None:
         self._runner, self._traffic, self._limits = runner, traffic, limits
@@ -36,25 +40,41 @@ class BatchLoop:
         start = time.monotonic_ns()
         end = start + round(self._limits.seconds * 1e9)
         sent = Sent(start + round(self._limits.warm_up_s * 1e9))
-        due = [self._next(user, start) for user in range(self._traffic.concurrency)]
+        due = [self._next(start, start) for _ in range(1 if self._traffic.open_loop else self._traffic.concurrency)]
         heapq.heapify(due)
         while due[0][0] < end:
             time.sleep(max(0, due[0][0] - time.monotonic_ns()) / 1e9)
-            now, waiting = time.monotonic_ns(), []
-            while due and due[0][0] <= now:
-                waiting.append(heapq.heappop(due))
-            sent.exchanges += (served := self._serve(waiting))
-            for (_, user, _), exchange in zip(waiting, served, strict=True):
-                heapq.heappush(due, self._next(user, exchange.end_ns))
+            waiting, lost = self._taken(due, start, end)
+            served = self._serve(waiting) if waiting else []
+            sent.exchanges += served + lost
+            if not self._traffic.open_loop:
+                for exchange in served:
+                    heapq.heappush(due, self._next(exchange.end_ns, start))
         sent.stopped_ns = min(end, time.monotonic_ns())
         sent.exchanges.sort(key=lambda each: each.intended_ns)
         return sent
 
-    def _next(self, user: int, free_ns: int) -> tuple[int, int, PlannedRequest]:
-        planned = next(self._plan)
-        return free_ns + round(planned.think_s * 1e9), user, planned
+    def _taken(self, due: list[Waiting], start_ns: int, end_ns: int) -> tuple[list[Waiting], list[Exchange]]:
+        """The next batch, taken out of `due`, and the requests of an open loop that waited too long to be in it."""
+        now, open_loop = time.monotonic_ns(), self._traffic.open_loop
+        waiting, lost = list[Waiting](), list[Exchange]()
+        while due and due[0][0] <= min(now, end_ns - 1) and len(waiting) < self._traffic.concurrency:
+            at, _, planned = one = heapq.heappop(due)
+            if open_loop:
+                heapq.heappush(due, self._next(start_ns, start_ns))
+            if open_loop and self._late(at) < now:
+                lost.append(self._timed_out(Exchange(planned, at, at, at), at))
+            else:
+                waiting.append(one)
+        return waiting, lost
 
-    def _serve(self, waiting: list[tuple[int, int, PlannedRequest]]) -> list[Exchange]:
+    def _next(self, free_ns: int, start_ns: int) -> Waiting:
+        """The next request: of an open loop at its own time after the start, else when a user has paused."""
+        planned = next(self._plan)
+        at = free_ns + round(planned.think_s * 1e9) if planned.at_s is None else start_ns + round(planned.at_s * 1e9)
+        return at, planned.index, planned
+
+    def _serve(self, waiting: list[Waiting]) -> list[Exchange]:
         batch = self._traffic.concurrency if self._fixed else len(waiting)
         lengths = [(planned.prompt_tokens, planned.output_tokens) for _, _, planned in waiting]
         prompt, output = longest(self._traffic) if self._fixed else map(max, zip(*lengths, strict=True))
@@ -66,14 +86,20 @@ class BatchLoop:
     def _exchange(self, due: int, planned: PlannedRequest, begun: int, times: list[int]) -> Exchange:
         """What one user of the batch had; nobody turned to it late, so the generator has no lag."""
         told = times[: min(planned.output_tokens, planned.cancel_after or planned.output_tokens)]
-        late = due + round(self._traffic.time_out_s * 1e9)
         found = Exchange(planned, due, due, begun, told[0], told[-1], told, [True] * len(told))
         found.counted_prompt, found.counted_output = planned.prompt_tokens, len(told)
-        if told[-1] > late:
-            found.fail(TIMED_OUT, f"A request had not ended {self._traffic.time_out_s:g} s after it was due.", late)
-            found.end_ns = late
-        else:
-            found.ended = CANCELLED if len(told) < planned.output_tokens else "length"
+        if told[-1] > self._late(due):
+            return self._timed_out(found, due)
+        found.ended = CANCELLED if len(told) < planned.output_tokens else "length"
+        return found
+
+    def _late(self, due: int) -> int:
+        return due + round(self._traffic.time_out_s * 1e9)
+
+    def _timed_out(self, found: Exchange, due: int) -> Exchange:
+        said = f"A request had not ended {self._traffic.time_out_s:g} s after it was due."
+        found.fail(TIMED_OUT, said, self._late(due))
+        found.end_ns = self._late(due)
         return found
 
 

@@ -1,6 +1,7 @@
 """The curve of one server: the search for the load that holds, within the stage's time."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from kernels.load.generator import Limits
 from kernels.measure import environment
@@ -9,8 +10,10 @@ from workers.documents.measurement import Telemetry
 from workers.documents.workload import Objective
 from workers.harness.context import Context
 from workers.measuring.conditions import SECONDS_BETWEEN_SAMPLES
-from workers.traffic.limit import Search
-from workers.traffic.measuring import searched
+from workers.traffic.ladder import Ladder
+from workers.traffic.measuring import LoadTest
+from workers.traffic.searching import searched
+from workers.under_load.sentences import traffic_words
 
 LEAST_LOADS = 3
 """The loads of a curve that are measured even when time is up."""
@@ -19,31 +22,31 @@ LEAST_SECONDS, MOST_SECONDS = 3.0, 60.0
 WARM_UP = 0.2
 """Share of a load's time that does not count, at its beginning."""
 
-Loading = Callable[[int, Limits, float], LoadResult]
-"""Puts so many users on a server for so long, and judges them at a confidence."""
+Loading = Callable[[LoadTest], LoadResult]
+"""Puts the load of a test on a server, and judges it."""
 
 
 class Curve:
     """Measures one side until `until` seconds of the stage are left; each load gets an equal share of the time."""
 
-    def __init__(self, context: Context, device: str, most_users: int, until: float) -> None:
-        self.search = Search(most_users, LEAST_LOADS)
+    def __init__(self, context: Context, device: str, ladder: Ladder, until: float) -> None:
+        self._ladder, self.search = ladder, ladder.search(LEAST_LOADS)
         self._context, self._device, self._until = context, device, until
         self._done: set[int] = set()
 
-    def measure(self, name: str, loading: Loading) -> LimitResult:
-        """`name` is that of the side, for progress."""
+    def measure(self, name: str, test: LoadTest, loading: Loading) -> LimitResult:
+        """`name` is that of the side, for progress; `test` is that of every load but for its traffic and time."""
 
-        def measured(users: int) -> LoadResult:
-            self._context.say(0.5, f"{name}: {users} user{'s' if users != 1 else ''} at once")
-            seconds = self._seconds
-            self._done.add(users)
-            limits = Limits(seconds, warm_up_s=seconds * WARM_UP)
+        def measured(rung: int) -> LoadResult:
+            here, seconds = self._ladder.test(test, rung, self.search.confidence), self._seconds
+            self._context.say(0.5, f"{name}: {traffic_words(here.traffic)}")
+            self._done.add(rung)
+            here = replace(here, limits=Limits(seconds, warm_up_s=seconds * WARM_UP))
             with environment.Telemetry(self._device, interval=SECONDS_BETWEEN_SAMPLES[self._device]) as telemetry:
-                found = loading(users, limits, self.search.confidence)
+                found = loading(_in_time(here)).model_copy(update={"url": ""})
             return _beside_others(found, Telemetry.model_validate(telemetry.summary()))
 
-        return searched(self.search, measured, unfinished=self._unfinished)
+        return searched(self._ladder, self.search, measured, unfinished=self._unfinished)
 
     @property
     def _left(self) -> float:
@@ -58,6 +61,18 @@ class Curve:
         if len(self._done) < LEAST_LOADS or self._left >= LEAST_SECONDS:
             return ""
         return f"The search ended after {len(self._done)} loads: the minutes were up. A higher load may hold as well."
+
+
+def _in_time(test: LoadTest) -> LoadTest:
+    """The test, in which a request of an open loop that takes longer than the load and the longest limit has failed.
+
+    Otherwise a server that does not keep up would be waited for after the load.
+    """
+    if not test.traffic.open_loop:
+        return test
+    limits = [each.limit / 1e3 for each in test.objectives if each.limit is not None and each.unit == "ms"]
+    longest = min(test.traffic.time_out_s, test.limits.seconds + max(limits, default=0.0))
+    return replace(test, traffic=test.traffic.model_copy(update={"time_out_s": longest}))
 
 
 def _beside_others(found: LoadResult, telemetry: Telemetry) -> LoadResult:

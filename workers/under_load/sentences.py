@@ -2,6 +2,7 @@
 
 from workers.charts.text import number, plain
 from workers.documents.load import LimitResult, LoadCurve, LoadedServer
+from workers.documents.traffic import Traffic
 
 
 def curve_of(server: LoadedServer, limit: LimitResult) -> LoadCurve:
@@ -14,22 +15,38 @@ def _sentence(limit: LimitResult) -> str:
     said = []
     if limit.held:
         rate = f"{number(limit.held.tokens_per_second)} tokens/s"
-        most = ", the most that was tried" if limit.users == limit.most else ""
-        said.append(f"Every objective holds with {_users(limit.users)} at once{most}: {rate}.")
+        most = ", the most that was tried" if limit.level == (limit.most_rate or limit.most) else ""
+        said.append(f"Every objective holds {at_load(limit)}{most}: {rate}.")
     elif void and len(void) == len(loads):
         said.append(f"Every load is void, so none is shown to hold. {void[0].notes[0]}")
     else:
-        said.append("No load is shown to hold every objective, not even one user.")
+        least = "one user" if limit.rate is None else _rate(loads[0].level)
+        said.append(f"No load is shown to hold every objective, not even {least}.")
     said.append(f"{len(loads)} loads were judged at {plain(100 * limit.confidence_each, 5)} % each.")
     if void and len(void) < len(loads):
-        said.append(f"Void: {', '.join(_users(each.users) for each in void)}.")
+        said.append(f"Void: {', '.join(traffic_words(each.traffic) for each in void)}.")
     if limit.saturation:
-        said.append(f"Beyond {_users(limit.saturation.users)} more hardly bring more tokens.")
+        at = limit.saturation.users
+        said.append(f"Beyond {_users(round(at)) if limit.rate is None else _rate(at)} more hardly bring more tokens.")
     return " ".join([*said, *filter(None, [limit.unfinished])])
+
+
+def traffic_words(traffic: Traffic) -> str:
+    """A load in words: `one user`, `8 users`, `12.5 requests per second`."""
+    return _users(traffic.concurrency) if traffic.rate is None else _rate(traffic.rate)
+
+
+def at_load(limit: LimitResult) -> str:
+    """The highest load that holds: `with 8 users at once`, `at 12.5 requests per second`."""
+    return f"with {_users(limit.users)} at once" if limit.rate is None else f"at {_rate(limit.rate)}"
 
 
 def _users(count: int) -> str:
     return "one user" if count == 1 else f"{count:,} users"
+
+
+def _rate(rate: float) -> str:
+    return "1 request per second" if rate == 1 else f"{plain(rate)} requests per second"
 
 
 def whole_sentence(before: LoadCurve | None, after: LoadCurve | None) -> str:
@@ -46,4 +63,4 @@ def _held(limit: LimitResult) -> str:
     if limit.held is None:
         return "no load is shown to hold every objective"
     rate = f"{number(limit.held.tokens_per_second)} tokens/s"
-    return f"every objective holds with {_users(limit.users)} at once, {rate}"
+    return f"every objective holds {at_load(limit)}, {rate}"

@@ -22,7 +22,8 @@ from workers.documents.workload import Objective
 from workers.harness.context import Context
 from workers.measuring.served_model import device_of, free, load
 from workers.pricing import hourly_price
-from workers.traffic.measuring import LoadTest, judged, measure, with_users
+from workers.traffic.ladder import Ladder
+from workers.traffic.measuring import LoadTest, judged, measure
 from workers.traffic.sending import Target
 from workers.under_load.batches import BatchLoop, longest
 from workers.under_load.curve import Curve
@@ -73,11 +74,7 @@ class Sides:
             yield Target(replace(LOOPBACK, dial=server.dial), NAME), device
 
     def _over_http(self, test: LoadTest, until: float) -> LimitResult:
-        def loading(users: int, limits: Limits, confidence: float) -> LoadResult:
-            found, _ = measure(replace(with_users(test, users, confidence), limits=limits))
-            return found.model_copy(update={"url": ""})
-
-        return self._curve(until).measure("after", loading)
+        return self._curve(until).measure("after", test, lambda here: measure(here)[0])
 
     def _of_server(self, plan: Plan | None, device: str, caveats: list[str]) -> LoadedServer:
         parts = "the plan's kernels" if plan else "the library's kernels"
@@ -107,16 +104,12 @@ class Sides:
         return curve_of(self._of_batches(runner_name, gpus), limit)
 
     def _in_batches(self, runner: Runner, name: str, until: float, gpus: int) -> LimitResult:
-        test = self._test(Target(LOOPBACK, NAME), gpus)
-
-        def loading(users: int, limits: Limits, confidence: float) -> LoadResult:
-            here = with_users(test, users, confidence)
-            runner.prepare(users, *longest(here.traffic))
+        def loading(here: LoadTest) -> LoadResult:
+            runner.prepare(here.traffic.concurrency, *longest(here.traffic))
             at = datetime.now(UTC).isoformat(timespec="seconds")
-            found = judged(here, BatchLoop(runner, here.traffic, limits).run(), at)
-            return found.model_copy(update={"url": ""})
+            return judged(here, BatchLoop(runner, here.traffic, here.limits).run(), at)
 
-        return self._curve(until).measure(name, loading)
+        return self._curve(until).measure(name, self._test(Target(LOOPBACK, NAME), gpus), loading)
 
     def _of_batches(self, runner_name: str, gpus: int) -> LoadedServer:
         called = {"eager": "generate of transformers", "compiled": "the model under torch.compile"}
@@ -135,9 +128,9 @@ class Sides:
         )
 
     def _test(self, target: Target, gpus: int = 1) -> LoadTest:
-        traffic = self._document.workload.traffic.model_copy(update={"batch": 1})
         usd = hourly_price(self._document.prices, self._document.gpu_class, gpus)
-        return LoadTest(target, traffic, self._objectives, Limits(3.0), usd_per_hour=usd)
+        return LoadTest(target, self._document.workload.traffic, self._objectives, Limits(3.0), usd_per_hour=usd)
 
     def _curve(self, until: float) -> Curve:
-        return Curve(self._context, self._device, self._most, until)
+        ladder = Ladder(self._document.workload.traffic.model_copy(update={"batch": 1}), self._most)
+        return Curve(self._context, self._device, ladder, until)

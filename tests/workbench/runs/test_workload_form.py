@@ -164,3 +164,17 @@ def test_an_excluded_peer_stays_excluded_in_the_form() -> None:
     form.fill(GOOD | {"constraints": {"exclude": ["sdpa_math"]}})
     exclude = next(each for each in form.constraints if each.name == "constraints.exclude")
     assert ("sdpa_math", "sdpa_math") in exclude.choices
+
+
+def test_an_open_loop_under_load_is_said_by_the_form(browser: Callable[[User], Client], engineer: User) -> None:
+    sent = fields({"model": "tiny-llama", "objectives": [{"metric": "ttft", "limit": 500}]}) | {"load.most_users": "8"}
+    sent |= {f"traffic.arrivals.{name}": value for name, value in (("kind", "gamma"), ("rate", "12.5"), ("cv", "2"))}
+    assert browser(engineer).post("/workloads/new/", sent).status_code == 302
+    row = Workload.objects.get()
+    assert row.document["traffic"]["arrivals"] == {"kind": "gamma", "rate": 12.5, "cv": 2}
+    copy = browser(engineer).get(f"/workloads/new/?from={row.pk}").content.decode()
+    assert '<option value="gamma" selected>' in copy
+    assert 'value="12.5"' in copy
+    page = browser(engineer).post("/workloads/new/", sent | {"load.most_users": ""})
+    assert page.status_code == 422
+    assert "with `load` it also has this traffic" in unescape(page.content.decode())

@@ -56,12 +56,13 @@ def test_a_promise_about_a_token_that_no_answer_has_is_refused():
 def test_a_run_refuses_traffic_that_it_would_not_send():
     open_loop = {"arrivals": {"kind": "poisson", "rate": 3}}
     said = refusal(Workload, model="llama-3.2-1b", objectives=OBJECTIVES, traffic=open_loop)
-    assert "traffic.arrivals" in said
-    assert "`workbench measure` sends this traffic to a server" in said
+    assert "traffic.arrivals: a run measures equal requests; with `load` it also has this traffic" in said
+    loaded = {"model": "llama-3.2-1b", "objectives": OBJECTIVES, "load": {}}
+    assert Workload.model_validate(loaded | {"traffic": open_loop}).traffic.rate == 3
     assert Sla.model_validate({"objectives": OBJECTIVES, "traffic": open_loop})
     recorded = {"output_lengths": {"kind": "recorded"}, "recording": "calls.csv"}
     said = refusal(Workload, model="llama-3.2-1b", objectives=OBJECTIVES, traffic=recorded, load={})
-    assert "traffic.recording: a run has users of a closed loop" in said
+    assert "traffic.recording: a run reads no recordings; `workbench measure` sends them" in said
     thinking = {"model": "llama-3.2-1b", "objectives": OBJECTIVES, "traffic": {"arrivals": {"think_s": 2}}}
     thinking["traffic"]["arrivals"]["kind"] = "closed"
     assert "with `load` it also has this traffic" in refusal(Workload, **thinking)

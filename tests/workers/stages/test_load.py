@@ -99,6 +99,24 @@ def test_users_who_think_and_go_away_are_served_in_batches(tmp_path, monkeypatch
     assert all("e2e" not in {metric.metric for metric in each.metrics} for each in loads)
 
 
+def test_an_open_loop_has_its_rates_searched_in_batches(tmp_path, monkeypatch, verified):
+    traffic = {
+        "prompt_tokens": 16,
+        "output_tokens": 8,
+        "output_lengths": {"kind": "log-normal", "median": 4, "sigma": 0.5, "most": 8},
+        "arrivals": {"kind": "poisson", "rate": 640},
+    }
+    plain = verified.model_copy(update={"recommended": False})
+    found = run(tmp_path, monkeypatch, plain, traffic=traffic, objectives=[{"metric": "ttft", "limit": 10_000}])
+    loads = found.before.limit.loads
+    assert [each.rate for each in loads][:3] == [10, 20, 40]
+    assert any(each.tokens_per_second for each in loads)
+    assert all(each.outcomes[0].alike >= 1 for each in loads)
+    assert found.before.limit.most_rate == 640
+    assert found.before.limit.rate in {0, *(each.rate for each in loads if each.verdict == "met")}
+    assert "request" in found.before.sentence
+
+
 def test_a_side_that_cannot_be_measured_leaves_a_sentence(tmp_path, monkeypatch, verified):
     monkeypatch.setattr("workers.under_load.sides.load", _fails)
     found = run(tmp_path, monkeypatch, verified, config="{")

@@ -1,16 +1,24 @@
 """The search for the highest load asks each load once, ends at the right one, and errs at most once in a hundred."""
 
+import math
+
+import numpy as np
 import pytest
 
 from kernels.load.connection import Address
 from kernels.load.generator import Limits
+from tests import sample_loads
 from tests.workers.traffic.stub import running_stub
 from workers import limit_errors
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
+from workers.traffic import alike
+from workers.traffic.ladder import Ladder
 from workers.traffic.limit import Search, saturation
-from workers.traffic.measuring import LoadTest, find_limit
+from workers.traffic.measuring import LoadTest
+from workers.traffic.searching import find_limit, searched
 from workers.traffic.sending import Target
+from workers.verdicts import verdict
 
 
 @pytest.mark.parametrize("most", [1, 2, 7, 64, 100, 1024])
@@ -76,15 +84,63 @@ def test_on_a_server_the_curve_comes_with_it():
         traffic, promise = Traffic(prompt_tokens=10, output_tokens=4), Objective(metric="ttft", limit=5000)
         test = LoadTest(target, traffic, [promise], Limits(0.8, warm_up_s=0.1))
         seen = []
-        result = find_limit(test, 4, lambda users, load: seen.append((users, load.verdict)))
+        result = find_limit(test, 4, lambda load: seen.append((load.users, load.verdict)))
     voids = [users for users, found in seen if found is None]  # on a busy machine
     assert [each.traffic.concurrency for each in result.loads] == sorted(users for users, _ in seen)
     assert result.users == 4 or voids
     assert result.confidence_each == pytest.approx(1 - 0.01 / 5)
 
 
-def test_only_users_are_searched():
-    traffic = Traffic.model_validate({"arrivals": {"kind": "poisson", "rate": 3}})
+def poisson(rate=32.0):
+    return Traffic.model_validate({"arrivals": {"kind": "poisson", "rate": rate}})
+
+
+@pytest.mark.parametrize(("holds", "found"), [(40.0, 32.0), (11.3, 11.0), (0.1, 0.0)])
+def test_of_an_open_loop_the_highest_rate_is_found(holds, found):
+    test = LoadTest(Target(Address.parse("http://127.0.0.1:1"), "stub"), poisson(), [], Limits(1))
+    ladder = Ladder(test.traffic, most_users=8)
+
+    def measured(rung):
+        put_on = ladder.test(test, rung, 0.999).traffic
+        assert put_on.concurrency == 8, "requests that are served at once at most"
+        met = sample_loads.load(2, 10, 1, "met" if put_on.rate <= holds else "missed")
+        return met.model_copy(update={"traffic": put_on, "in_flight": put_on.rate / 2})
+
+    search = ladder.search(least=3)
+    result = searched(ladder, search, measured)
+    assert (result.rate, result.most_rate, result.users) == (found, 32.0, round(found / 2))
+    assert result.held == next((each for each in result.loads if each.rate == found), None)
+    assert len(result.loads) <= search.loads == 13
+    assert [each.rate for each in result.loads] == sorted(each.rate for each in result.loads)
+
+
+def test_recorded_arrivals_have_no_rate_to_search():
+    traffic = Traffic.model_validate({"arrivals": {"kind": "recorded"}, "recording": "calls.csv"})
     test = LoadTest(Target(Address.parse("http://127.0.0.1:1"), "stub"), traffic, [], Limits(1))
-    with pytest.raises(ValueError, match="users of a closed loop"):
-        find_limit(test, 4, lambda users, load: None)
+    with pytest.raises(ValueError, match="recorded arrivals have one rate"):
+        find_limit(test, 4, lambda load: None)
+
+
+@pytest.mark.parametrize(("percentile", "requests"), [(50, 200), (95, 1000)])
+def test_a_search_among_rates_errs_at_most_once_in_a_hundred(percentile, requests):
+    assert limit_errors.error_of_rates(20, 0.95, percentile, requests, searches=100) <= 0.01
+
+
+def test_requests_of_one_line_that_count_as_independent_would_err():
+    draws = np.random.default_rng(0)
+    limit = math.log(20) / 0.05
+    tests = [limit_errors.waits(draws, 1000, 0.95) for _ in range(50)]
+    shares = [(values > limit).astype(float).tolist() for values in tests]
+    assert sum(verdict(95, each) == "met" for each in shares) > 25
+    grouped = [alike.judged(95, values.tolist(), each, 0.99)[0] for values, each in zip(tests, shares, strict=True)]
+    assert "met" not in grouped
+
+
+def test_requests_that_are_not_alike_count_each():
+    independent = np.random.default_rng(0).exponential(1, 2000).tolist()
+    assert alike.alike(independent) < 2
+    assert alike.alike([5.0] * 100) == 1
+    assert alike.grouped([1.0, 0.0, 0.0, 1.0], 2) == [0.5, 0.5]
+    found, size, needed = alike.judged(50, independent, [0.0] * 2000, 0.99)
+    assert (found, needed) == ("met", math.ceil(60 * size))
+    assert alike.judged(50, independent[:50], [0.0] * 50, 0.99)[0] == "not_enough_samples"

@@ -22,6 +22,11 @@ METRICS: TuningCache = [
     ("cost_per_mtok", "Cost per million tokens or images, USD"),
 ]
 RUNNERS: TuningCache = [("eager", "transformers, eager"), ("compiled", "compiled, static cache")]
+ARRIVALS: TuningCache = [
+    ("", "users of a closed loop"),
+    ("poisson", "Poisson, an open loop"),
+    ("gamma", "gamma, bursts or regular"),
+]
 APIS: TuningCache = [
     ("completions", "/v1/completions"),
     ("chat", "/v1/chat/completions"),
@@ -100,6 +105,13 @@ def traffic() -> list[Input]:
         Input(
             "load.most_users", "Users under load, at most", hint="Finds how many hold. Left empty, no load is put on."
         ),
+        Input("traffic.arrivals.kind", "Arrivals under load", "select", choices=ARRIVALS),
+        Input(
+            "traffic.arrivals.rate",
+            "Requests per second, at most",
+            hint="Of Poisson or gamma arrivals: finds the highest rate that holds. Users are those served at once.",
+        ),
+        Input("traffic.arrivals.cv", "Spread of the gaps", hint="Of gamma arrivals: 1 is Poisson, above is burstier."),
     ]
 
 

@@ -20,7 +20,7 @@ class Gamma:
     """As Poisson, with gaps from a gamma distribution: burstier above a `cv` of 1, more regular below.
 
     Attributes:
-        rate (float): requests per second
+        rate (float): requests per second; where a run searches the highest load, the most that it tries
         cv (float): standard deviation of the gaps over their mean; 1 is Poisson
         kind (Literal['gamma'] | Unset):  Default: 'gamma'.
     """

@@ -23,10 +23,12 @@ T = TypeVar("T", bound="LimitResult")
 
 @_attrs_define
 class LimitResult:
-    """The most users at once with whom every objective held, and every load that was tried, by its users.
+    """The highest load at which every objective held, and every load that was tried, by rising load.
 
-    `confidence` is that of the whole search; each load was judged with `confidence_each`. `users` is 0 where one user
-    was not met. `unfinished` says in a sentence why the search ended before its rule did; "" where it did not.
+    Of a closed loop that is `users` of `most`, of an open one `rate` of `most_rate`, in requests per second; `users`
+    are then those that were open on average. Both are 0 where none was met. `confidence` is that of the whole search;
+    each load was judged with `confidence_each`. `unfinished` says in a sentence why the search ended before its rule
+    did; "" where it did not.
 
         Attributes:
             users (int):
@@ -35,6 +37,8 @@ class LimitResult:
             confidence_each (float):
             loads (list[LoadResult]):
             version (Literal[1] | Unset):  Default: 1.
+            rate (float | None | Unset):
+            most_rate (float | None | Unset):
             saturation (None | Saturation | Unset): None where throughput still rose at every load
             unfinished (str | Unset):  Default: ''.
     """
@@ -45,6 +49,8 @@ class LimitResult:
     confidence_each: float
     loads: list[LoadResult]
     version: Literal[1] | Unset = 1
+    rate: float | None | Unset = UNSET
+    most_rate: float | None | Unset = UNSET
     saturation: None | Saturation | Unset = UNSET
     unfinished: str | Unset = ""
 
@@ -65,6 +71,18 @@ class LimitResult:
             loads.append(loads_item)
 
         version = self.version
+
+        rate: float | None | Unset
+        if isinstance(self.rate, Unset):
+            rate = UNSET
+        else:
+            rate = self.rate
+
+        most_rate: float | None | Unset
+        if isinstance(self.most_rate, Unset):
+            most_rate = UNSET
+        else:
+            most_rate = self.most_rate
 
         saturation: dict[str, Any] | None | Unset
         if isinstance(self.saturation, Unset):
@@ -89,6 +107,10 @@ class LimitResult:
         )
         if version is not UNSET:
             field_dict["version"] = version
+        if rate is not UNSET:
+            field_dict["rate"] = rate
+        if most_rate is not UNSET:
+            field_dict["most_rate"] = most_rate
         if saturation is not UNSET:
             field_dict["saturation"] = saturation
         if unfinished is not UNSET:
@@ -121,6 +143,24 @@ class LimitResult:
         if version != 1 and not isinstance(version, Unset):
             raise ValueError(f"version must match const 1, got '{version}'")
 
+        def _parse_rate(data: object) -> float | None | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            return cast(float | None | Unset, data)
+
+        rate = _parse_rate(d.pop("rate", UNSET))
+
+        def _parse_most_rate(data: object) -> float | None | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            return cast(float | None | Unset, data)
+
+        most_rate = _parse_most_rate(d.pop("most_rate", UNSET))
+
         def _parse_saturation(data: object) -> None | Saturation | Unset:
             if data is None:
                 return data
@@ -147,6 +187,8 @@ class LimitResult:
             confidence_each=confidence_each,
             loads=loads,
             version=version,
+            rate=rate,
+            most_rate=most_rate,
             saturation=saturation,
             unfinished=unfinished,
         )

@@ -24,12 +24,16 @@ class LoadCurve:
             `vllm`, started for this run; `endpoint`, a server of the customer's. `hardware` is the device, or what its
             owner
             says of it. `caveats` are sentences about what cannot be compared with the other side.
-        limit (LimitResult): The most users at once with whom every objective held, and every load that was tried, by
-            its users.
+        limit (LimitResult): The highest load at which every objective held, and every load that was tried, by rising
+            load.
 
-            `confidence` is that of the whole search; each load was judged with `confidence_each`. `users` is 0 where one
-            user
-            was not met. `unfinished` says in a sentence why the search ended before its rule did; "" where it did not.
+            Of a closed loop that is `users` of `most`, of an open one `rate` of `most_rate`, in requests per second;
+            `users`
+            are then those that were open on average. Both are 0 where none was met. `confidence` is that of the whole
+            search;
+            each load was judged with `confidence_each`. `unfinished` says in a sentence why the search ended before its
+            rule
+            did; "" where it did not.
         sentence (str):
     """
 

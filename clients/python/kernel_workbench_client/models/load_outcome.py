@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from attrs import define as _attrs_define
 
 from ..models.load_outcome_verdict import LoadOutcomeVerdict, check_load_outcome_verdict
+from ..types import UNSET, Unset
 
 if TYPE_CHECKING:
     from ..models.objective import Objective
@@ -33,6 +34,8 @@ class LoadOutcome:
         requests (int):
         over (int):
         needed (int): requests without one beyond the limit that prove it
+        alike (float | Unset): requests that count as one, since those that queue behind each other are alike Default:
+            1.0.
     """
 
     objective: Objective
@@ -41,6 +44,7 @@ class LoadOutcome:
     requests: int
     over: int
     needed: int
+    alike: float | Unset = 1.0
 
     def to_dict(self) -> dict[str, Any]:
         objective = self.objective.to_dict()
@@ -56,6 +60,8 @@ class LoadOutcome:
 
         needed = self.needed
 
+        alike = self.alike
+
         field_dict: dict[str, Any] = {}
 
         field_dict.update(
@@ -68,6 +74,8 @@ class LoadOutcome:
                 "needed": needed,
             }
         )
+        if alike is not UNSET:
+            field_dict["alike"] = alike
 
         return field_dict
 
@@ -93,6 +101,8 @@ class LoadOutcome:
 
         needed = d.pop("needed")
 
+        alike = d.pop("alike", UNSET)
+
         load_outcome = cls(
             objective=objective,
             value=value,
@@ -100,6 +110,7 @@ class LoadOutcome:
             requests=requests,
             over=over,
             needed=needed,
+            alike=alike,
         )
 
         return load_outcome

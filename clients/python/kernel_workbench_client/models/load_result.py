@@ -45,7 +45,8 @@ class LoadResult:
 
             `prompt_tokens`, `output_tokens`, `batch` and `concurrency` describe equal requests in a closed loop, which is
             what
-            a run of the workbench measures. The other fields are for `workbench measure`; see `only_over_http`.
+            a run of the workbench verifies. The other fields are for its load stage and for `workbench measure`; see
+            `only_under_load`.
         host (str): the machine that sent, not the one that served
         warm_up_seconds (float):
         seconds (float):

@@ -12,10 +12,13 @@ T = TypeVar("T", bound="LoadSearch")
 
 @_attrs_define
 class LoadSearch:
-    """Asks a run to put before and after under load, and to find the most users with whom every objective holds.
+    """Asks a run to put before and after under load, and to find the highest at which every objective holds.
 
-    Attributes:
-        most_users (int | Unset): users of a closed loop at most; they are doubled from one Default: 64.
+    That is the most users of a closed loop, and the highest rate of an open one, up to `traffic.arrivals.rate`.
+
+        Attributes:
+            most_users (int | Unset): users of a closed loop at most, doubled from one; of an open loop the requests served
+                at once Default: 64.
     """
 
     most_users: int | Unset = 64

@@ -20,7 +20,7 @@ class Poisson:
     """Requests arrive independently of each other and of the answers, `rate` a second on average.
 
     Attributes:
-        rate (float): requests per second
+        rate (float): requests per second; where a run searches the highest load, the most that it tries
         kind (Literal['poisson'] | Unset):  Default: 'poisson'.
     """
 

@@ -10,18 +10,19 @@ T = TypeVar("T", bound="Saturation")
 
 @_attrs_define
 class Saturation:
-    """The load from which more users bring hardly more tokens, by the slope of throughput over users.
+    """The load from which more hardly brings more tokens, by the slope of throughput over the load.
 
     `slopes` has one value for each pair of neighbouring loads: by what share of the tokens per second and user of the
     first load each further user added to the whole. `users` is the first load behind which the slope is below `least`.
+    In an open loop requests per second stand in the place of users.
 
         Attributes:
-            users (int):
+            users (float):
             least (float):
             slopes (list[float]):
     """
 
-    users: int
+    users: float
     least: float
     slopes: list[float]
 

@@ -28,7 +28,8 @@ class Traffic:
     """How long requests are, when they arrive, and how their users behave.
 
     `prompt_tokens`, `output_tokens`, `batch` and `concurrency` describe equal requests in a closed loop, which is what
-    a run of the workbench measures. The other fields are for `workbench measure`; see `only_over_http`.
+    a run of the workbench verifies. The other fields are for its load stage and for `workbench measure`; see
+    `only_under_load`.
 
         Attributes:
             prompt_tokens (int | Unset):  Default: 128.

@@ -1,0 +1,50 @@
+"""Searches the highest load that holds, load by load."""
+
+from collections.abc import Callable
+
+from workers.documents.base import Verdict
+from workers.documents.load import LimitResult, LoadResult
+from workers.traffic.ladder import Ladder
+from workers.traffic.limit import Search
+from workers.traffic.measuring import LoadTest, measure
+
+
+def find_limit(test: LoadTest, most: int, shown: Callable[[LoadResult], None]) -> LimitResult:
+    """The most users of a closed loop, or the highest rate of an open one, at which every objective holds.
+
+    `most`: users at most; rates rise up to the traffic's own. `shown` is called with the result of each load. Raises
+    what `measure` and `Ladder.test` raise.
+    """
+    ladder = Ladder(test.traffic, most)
+    search = ladder.search()
+    return searched(ladder, search, lambda rung: measure(ladder.test(test, rung, search.confidence))[0], shown)
+
+
+def searched(
+    ladder: Ladder,
+    search: Search,
+    measured: Callable[[int], LoadResult],
+    shown: Callable[[LoadResult], None] = lambda result: None,
+    unfinished: Callable[[], str] = lambda: "",
+) -> LimitResult:
+    """The search with all loads it took. `measured` puts a rung's load on and judges it at `search.confidence`.
+
+    A void load is measured once more; void again, it counts as not met. Before each load `unfinished` may say in a
+    sentence why there is none any more.
+    """
+    loads: list[LoadResult] = []
+    reason = ""
+
+    def verdict_at(rung: int) -> Verdict | None:
+        nonlocal reason
+        if reason := unfinished():
+            return None
+        result = measured(rung)
+        if result.verdict is None and not unfinished():
+            result = measured(rung)
+        loads.append(result)
+        shown(result)
+        return result.verdict or "too_close"
+
+    rung = search.run(verdict_at)
+    return ladder.result(search, rung, loads, reason)
