@@ -5,8 +5,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kernels.bring_up.document import BringUp, Race
+from kernels.bring_up.document import BringUp, MachineLimits, Race
 from kernels.hardware import GPUS
+from kernels.measure.limits import ONE_GPU
 from workbench.bring_ups import services
 from workbench.bring_ups.models import BringUpRow
 
@@ -30,6 +31,12 @@ def made_up() -> BringUp:
             "environment": found.environment.model_copy(update={"device": name, "gpu_class": "x900"}),
             "entry": replace(GPUS["h200"], gpu_class="x900", name=name, source="measured"),
             "ceilings": found.ceilings.model_copy(update={"burst": found.ceilings}),
+            "limits": MachineLimits(
+                block_barrier_us=0.02,
+                grid_barrier_us=1.4,
+                shared_tbps=28.0,
+                absent=dict.fromkeys(("exchange_tbps", "exchange_us"), ONE_GPU),
+            ),
             "stranger": True,
             "proofs": [failing, *found.proofs[1:]],
             "races": races,

@@ -84,7 +84,10 @@ def _measure(folder: Path, options: argparse.Namespace, began: float, end: float
 
     left_out = run_steps(
         folder,
-        [Step("device", "the device and its ceilings", work.measure_device, {"quick": options.quick}, 120)],
+        [
+            Step("device", "the device and its ceilings", work.measure_device, {"quick": options.quick}, 120),
+            Step("device-limits", "barriers, shared memory and exchange", work.measure_limits, {}, 60),
+        ],
         end,
         say,
     )
@@ -155,6 +158,7 @@ def _document(
         environment=Machine.model_validate(device["environment"]),
         entry=Gpu(**device["entry"]),
         ceilings=MachineCeilings.model_validate(device["ceilings"]),
+        limits=_found(folder, "device-limits"),
         quick=options.quick,
         stranger=options.stranger,
         minutes=minutes,

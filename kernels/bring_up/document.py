@@ -46,6 +46,19 @@ class MachineCeilings(MachineRates):
     burst: MachineRates | None = None
 
 
+class MachineLimits(_Part):
+    """Times in µs of a barrier of a block, of one of all SMs and of a copy of 4 bytes to another GPU; rates in TB/s of
+    shared memory, all SMs together, and of copies to another GPU. `absent` says in a sentence why one is not known.
+    """
+
+    block_barrier_us: Figure | None = None
+    grid_barrier_us: Figure | None = None
+    shared_tbps: Figure | None = None
+    exchange_tbps: Figure | None = None
+    exchange_us: Figure | None = None
+    absent: dict[str, Name] = {}
+
+
 class VariantProofs(_Part):
     """How many cases of a variant passed the gate, failed it, or were refused by `serves`; a sentence a failure."""
 
@@ -111,13 +124,14 @@ class BringUp(_Part):
     """Everything that a bring-up found.
 
     `stopped` holds a sentence for each step whose process ended or took too long; `left_out` names the steps that there
-    was no time for.
+    was no time for. `limits` is null where their step gave nothing.
     """
 
     version: Literal[1] = 1
     environment: Machine
     entry: Gpu
     ceilings: MachineCeilings
+    limits: MachineLimits | None = None
     quick: bool
     stranger: bool
     minutes: Figure

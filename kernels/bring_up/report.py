@@ -76,6 +76,9 @@ def markdown(found: BringUp) -> str:
         "",
         *_ceilings(found.ceilings),
         "",
+        *[f"- {name}: {value:.3g}" for name, value in limits(found) if value is not None],
+        *[f"- Not measured: {names}. {said}" for names, said in absent(found)],
+        "",
         "## The next things to do",
         "",
         *[f"{number}. {each}" for number, each in enumerate(found.next_steps, 1)],
@@ -114,6 +117,29 @@ def _ceilings(ceilings: MachineCeilings) -> list[str]:
         "",
         f"An empty launch takes {ceilings.launch_us:.3g} µs.",
     ]
+
+
+LIMITS = {
+    "block_barrier_us": ("barrier of a block", "µs"),
+    "grid_barrier_us": ("barrier of all SMs", "µs"),
+    "shared_tbps": ("reads of shared memory", "TB/s"),
+    "exchange_tbps": ("copy to another GPU", "TB/s"),
+    "exchange_us": ("copy of 4 bytes to another GPU", "µs"),
+}
+"""Names and units of the limits by field."""
+
+
+def limits(found: BringUp) -> list[tuple[str, float | None]]:
+    """Each limit by its name with its unit; None where it was not measured."""
+    return [(f"{name}, {unit}", getattr(found.limits, field, None)) for field, (name, unit) in LIMITS.items()]
+
+
+def absent(found: BringUp) -> list[tuple[str, str]]:
+    """The limits that were not measured, and why; those with one reason together."""
+    reasons: dict[str, list[str]] = {}
+    for field, said in (found.limits.absent if found.limits else {}).items():
+        reasons.setdefault(said, []).append(LIMITS.get(field, (field,))[0])
+    return [(", ".join(names), said) for said, names in reasons.items()]
 
 
 def _shares(found: BringUp) -> list[str]:

@@ -26,6 +26,14 @@ def measure_device(quick: bool) -> dict[str, Any]:
     return {"kind": device.type, "environment": environment, "entry": asdict(gpu), "ceilings": ceilings}
 
 
+def measure_limits() -> dict[str, Any]:
+    """What barriers cost, how fast shared memory is read, and how fast GPUs exchange data."""
+    from kernels.measure import limits
+    from kernels.measure.environment import current_device
+
+    return limits.measure_limits(current_device()[0].type)
+
+
 def layer_ops(kind: str, model: str, batch: int = 1) -> Any:
     """The `LayerOps` of a catalogue model for a prompt of PROMPT tokens and TOKENS outputs; no weights are made."""
     from kernels.engine.decoder import Decoder

@@ -3,6 +3,8 @@
 import ctypes
 from functools import cache
 
+COOPERATIVE = 2
+"""CUlaunchAttributeID of a launch that fails unless all blocks run at once."""
 CLUSTER_DIMENSION = 4
 """CUlaunchAttributeID of a cluster's blocks in x, y and z."""
 

@@ -80,11 +80,11 @@ def _settled_seconds(call: Callable[[], Any], warm_up: float) -> float:
     """Mean seconds of a call, the best of five runs of ten, after `warm_up` seconds of nothing else."""
     until = time.monotonic() + warm_up
     while time.monotonic() < until:
-        _gpu_seconds(call, 10)
-    return min(_gpu_seconds(call, 10) for _ in range(5))
+        gpu_seconds(call, 10)
+    return min(gpu_seconds(call, 10) for _ in range(5))
 
 
-def _gpu_seconds(call: Callable[[], Any], repeats: int = 1) -> float:
+def gpu_seconds(call: Callable[[], Any], repeats: int = 1) -> float:
     """Mean seconds of one call over `repeats`, by the device's own clock."""
     import torch
 
@@ -115,7 +115,7 @@ def _gpu_launch() -> float:
     import torch
 
     empty = torch.zeros(1, device="cuda")
-    return min(_gpu_seconds(empty.zero_, 1000) for _ in range(3))
+    return min(gpu_seconds(empty.zero_, 1000) for _ in range(3))
 
 
 def _cpu() -> dict[str, Any]:

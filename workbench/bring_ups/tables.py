@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from kernels.bring_up.document import BringUp, Gap, MachineRates, ModelCost, Race
-from kernels.bring_up.report import KINDS
+from kernels.bring_up.report import KINDS, limits
 from kernels.bring_up.shares import OpShare, ceiling_share, op_shares, peer_share
 from workers.charts.base import AFTER, BEFORE, Cell, Figure, Table, layout
 from workers.charts.text import case_label, quantity
@@ -50,6 +50,12 @@ def ceilings(found: BringUp) -> Table:
         [regime, rates.read_tbps, rates.copy_tbps, *(rates.matrix_tflops.get(name) for name in names)]
         for regime, rates in regimes.items()
     ]
+
+
+def known_limits(found: BringUp) -> Table:
+    """The empty launch, and what else was measured of barriers, shared memory and exchange."""
+    rows = [("empty launch, µs", found.ceilings.launch_us), *limits(found)]
+    return ["limit", "measured"], [[name, value] for name, value in rows if value is not None]
 
 
 def proofs(found: BringUp) -> Table:
@@ -150,6 +156,9 @@ def both_ceilings(sides: Sequence[BringUp]) -> Table:
         *([f"{name}, TFLOP/s", *(each.matrix_tflops.get(name) for each in rates)] for name in names),
         ["empty launch, µs", *(each.ceilings.launch_us for each in sides)],
     ]
+    for one, other in zip(*map(limits, sides), strict=True):
+        if one[1] is not None or other[1] is not None:
+            rows.append([one[0], one[1], other[1]])
     return _compared("rate", rows)
 
 

@@ -10,6 +10,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from kernels.bring_up.report import absent
 from workbench.accounts.permissions import can_review, can_submit, submitter_required
 from workbench.api.sentences import Problem
 from workbench.bring_ups import services, tables
@@ -53,6 +54,8 @@ def bring_up_page(request: Any, bring_up_id: UUID) -> HttpResponse:
         "found": found,
         "facts": tables.facts(found),
         "ceilings": _table("ceilings", "Measured ceilings", tables.ceilings(found)),
+        "limits": _table("limits", "Other limits", tables.known_limits(found)),
+        "absent": absent(found),
         "proofs": _table("proofs", "Variants at the gate", tables.proofs(found)),
         "failures": _table("failures", "What failed, and why", tables.failures(found)),
         "refusals": _table("refusals", "Variants that served no case", tables.refusals(found)),

@@ -28,6 +28,9 @@ def test_a_bring_up_of_this_cpu_writes_its_report_and_goes_on(tmp_path, monkeypa
     found = BringUp.model_validate_json((tmp_path / "here" / "bring-up.json").read_text())
     assert found.environment.gpu_class == "cpu"
     assert found.ceilings.read_tbps > 0
+    assert found.limits is not None
+    assert found.limits.shared_tbps is None
+    assert found.limits.absent["grid_barrier_us"] == "A CPU has no thread blocks."
     assert {race.case for race in found.races} == {case.key for case in FEW}
     assert all(race.peer_ms for race in found.races)
     assert {each.variant: each.passed for each in found.proofs}["torch_rmsnorm"] == 1
@@ -36,6 +39,7 @@ def test_a_bring_up_of_this_cpu_writes_its_report_and_goes_on(tmp_path, monkeypa
     report = (tmp_path / "here" / "bring-up.md").read_text()
     assert found.environment.device in report
     assert "| torch_rmsnorm | rmsnorm | 1 | 0 | 0 |" in report
+    assert "- Not measured: barrier of a block, barrier of all SMs. A CPU has no thread blocks." in report
     capsys.readouterr()
     assert main(["bring-up", str(tmp_path / "here"), "--quick"]) == 0
     assert " of " not in capsys.readouterr().out  # no step ran again

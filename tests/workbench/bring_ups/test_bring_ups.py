@@ -131,6 +131,7 @@ def test_two_stand_side_by_side_and_a_foreign_one_does_not(browser, organisation
     address = f"/bring-ups/compare/?a={cpu.id}&b={gpu.id}"
     words = text(browser(engineer).get(address))
     assert "read, TB/s" in words
+    assert "barrier of all SMs, µs – 1.40 –" in words
     assert "sdpa_math passes fails" in words
     assert "attention decode 1×4h×32 1×192" in words
     assert browser(foreigner).get(address).status_code == 404
@@ -147,6 +148,8 @@ def test_what_failed_is_shown_with_its_sentence(browser, organisation, engineer)
     assert "Off by 0.3." in words
     assert "race of op=rope – Its process ended with code 7." in words
     assert "a peer is faster" in words
+    assert "reads of shared memory, TB/s 28.0" in words
+    assert "copy to another GPU, copy of 4 bytes to another GPU. Fewer than two GPUs are visible." in words
 
 
 def test_a_gpu_without_a_price_leads_to_the_price_book_that_asks_for_it(browser, organisation, engineer, account):

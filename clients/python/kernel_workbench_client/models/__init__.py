@@ -82,6 +82,8 @@ from .log_normal_length import LogNormalLength
 from .machine import Machine
 from .machine_ceilings import MachineCeilings
 from .machine_ceilings_matrix_tflops import MachineCeilingsMatrixTflops
+from .machine_limits import MachineLimits
+from .machine_limits_absent import MachineLimitsAbsent
 from .machine_rates import MachineRates
 from .machine_rates_matrix_tflops import MachineRatesMatrixTflops
 from .machine_versions import MachineVersions
@@ -295,6 +297,8 @@ __all__ = (
     "Machine",
     "MachineCeilings",
     "MachineCeilingsMatrixTflops",
+    "MachineLimits",
+    "MachineLimitsAbsent",
     "MachineRates",
     "MachineRatesMatrixTflops",
     "MachineVersions",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..models.gpu import Gpu
     from ..models.machine import Machine
     from ..models.machine_ceilings import MachineCeilings
+    from ..models.machine_limits import MachineLimits
     from ..models.model_cost import ModelCost
     from ..models.race import Race
     from ..models.variant_proofs import VariantProofs
@@ -31,7 +32,7 @@ class BringUp:
     """Everything that a bring-up found.
 
     `stopped` holds a sentence for each step whose process ended or took too long; `left_out` names the steps that there
-    was no time for.
+    was no time for. `limits` is null where their step gave nothing.
 
         Attributes:
             environment (Machine): The device, its libraries and the commit that it was measured with; `at` is when. Memory
@@ -53,6 +54,7 @@ class BringUp:
             stopped (BringUpStopped):
             left_out (list[str]):
             version (Literal[1] | Unset):  Default: 1.
+            limits (MachineLimits | None | Unset):
     """
 
     environment: Machine
@@ -68,8 +70,11 @@ class BringUp:
     stopped: BringUpStopped
     left_out: list[str]
     version: Literal[1] | Unset = 1
+    limits: MachineLimits | None | Unset = UNSET
 
     def to_dict(self) -> dict[str, Any]:
+        from ..models.machine_limits import MachineLimits  # noqa: PLC0415
+
         environment = self.environment.to_dict()
 
         entry = self.entry.to_dict()
@@ -105,6 +110,14 @@ class BringUp:
 
         version = self.version
 
+        limits: dict[str, Any] | None | Unset
+        if isinstance(self.limits, Unset):
+            limits = UNSET
+        elif isinstance(self.limits, MachineLimits):
+            limits = self.limits.to_dict()
+        else:
+            limits = self.limits
+
         field_dict: dict[str, Any] = {}
 
         field_dict.update(
@@ -125,6 +138,8 @@ class BringUp:
         )
         if version is not UNSET:
             field_dict["version"] = version
+        if limits is not UNSET:
+            field_dict["limits"] = limits
 
         return field_dict
 
@@ -134,6 +149,7 @@ class BringUp:
         from ..models.gpu import Gpu  # noqa: PLC0415
         from ..models.machine import Machine  # noqa: PLC0415
         from ..models.machine_ceilings import MachineCeilings  # noqa: PLC0415
+        from ..models.machine_limits import MachineLimits  # noqa: PLC0415
         from ..models.model_cost import ModelCost  # noqa: PLC0415
         from ..models.race import Race  # noqa: PLC0415
         from ..models.variant_proofs import VariantProofs  # noqa: PLC0415
@@ -182,6 +198,23 @@ class BringUp:
         if version != 1 and not isinstance(version, Unset):
             raise ValueError(f"version must match const 1, got '{version}'")
 
+        def _parse_limits(data: object) -> MachineLimits | None | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            try:
+                if not isinstance(data, dict):
+                    raise TypeError()
+                limits_type_0 = MachineLimits.from_dict(data)
+
+                return limits_type_0
+            except (TypeError, ValueError, AttributeError, KeyError):
+                pass
+            return cast(MachineLimits | None | Unset, data)
+
+        limits = _parse_limits(d.pop("limits", UNSET))
+
         bring_up = cls(
             environment=environment,
             entry=entry,
@@ -196,6 +229,7 @@ class BringUp:
             stopped=stopped,
             left_out=left_out,
             version=version,
+            limits=limits,
         )
 
         return bring_up

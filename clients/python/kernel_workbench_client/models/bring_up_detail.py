@@ -32,7 +32,7 @@ class BringUpDetail:
 
             `stopped` holds a sentence for each step whose process ended or took too long; `left_out` names the steps that
             there
-            was no time for.
+            was no time for. `limits` is null where their step gave nothing.
     """
 
     id: UUID

@@ -72,7 +72,7 @@ def sync_detailed(
 
             `stopped` holds a sentence for each step whose process ended or took too long; `left_out`
             names the steps that there
-            was no time for.
+            was no time for. `limits` is null where their step gave nothing.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -110,7 +110,7 @@ def sync(
 
             `stopped` holds a sentence for each step whose process ended or took too long; `left_out`
             names the steps that there
-            was no time for.
+            was no time for. `limits` is null where their step gave nothing.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -143,7 +143,7 @@ async def asyncio_detailed(
 
             `stopped` holds a sentence for each step whose process ended or took too long; `left_out`
             names the steps that there
-            was no time for.
+            was no time for. `limits` is null where their step gave nothing.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -179,7 +179,7 @@ async def asyncio(
 
             `stopped` holds a sentence for each step whose process ended or took too long; `left_out`
             names the steps that there
-            was no time for.
+            was no time for. `limits` is null where their step gave nothing.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

@@ -1,0 +1,131 @@
+"""Limits of a GPU beside its rates: what barriers cost, how fast shared memory is read, how fast GPUs exchange data.
+
+Written without a GPU at hand and compiled in CI; no figure of it is known yet.
+"""
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernels.measure.ceilings import gpu_seconds
+
+if TYPE_CHECKING:
+    import torch
+
+SOURCE = Path(__file__).with_name("limits.cu")
+THREADS = 256
+READ_BYTES = 8 * 16 * THREADS
+"""What a block of `shared_reads` reads a round."""
+ROUNDS = {"block_barriers": 20_000, "grid_barriers": 1_000, "shared_reads": 10_000}
+BLOCKS_PER_SM = (1, 2, 4)
+"""Candidates for the reads of shared memory; each block holds 32 KiB."""
+RUNS = 5
+EXCHANGED_BYTES = 2**30
+NO_BLOCKS = "A CPU has no thread blocks."
+NO_SHARED = "A CPU has no shared memory that programs address."
+NO_CUPY = "CuPy is not installed, and CUDA C++ cannot be launched."
+ONE_GPU = "Fewer than two GPUs are visible."
+
+
+def measure_limits(device: str) -> dict[str, Any]:
+    """`block_barrier_us`, `grid_barrier_us`, `shared_tbps`, `exchange_tbps` and `exchange_us`; `absent` says why not.
+
+    A block barrier is of 256 threads, with one block on each SM; a grid barrier of as many blocks as there are SMs.
+    Shared memory is read by all SMs together, 16 bytes a thread. The exchange is a copy of 1 GiB from the current GPU
+    to another (less if memory is short), the slowest of these pairs, and the time of one of 4 bytes; the driver copies
+    from peer to peer where it may.
+    """
+    if not device.startswith("cuda"):
+        barriers = dict.fromkeys(("block_barrier_us", "grid_barrier_us"), NO_BLOCKS)
+        return {"absent": barriers | {"shared_tbps": NO_SHARED} | _no_exchange()}
+    import torch
+
+    found = _of_blocks()
+    several = torch.cuda.device_count() > 1
+    exchange = _exchange() if several else {}
+    return found | exchange | {"absent": found.get("absent", {}) | ({} if several else _no_exchange())}
+
+
+def _no_exchange() -> dict[str, str]:
+    return dict.fromkeys(("exchange_tbps", "exchange_us"), ONE_GPU)
+
+
+def _of_blocks() -> dict[str, Any]:
+    import torch
+
+    try:
+        import cupy  # noqa: F401  # loads what NVRTC compiled
+    except ImportError:
+        return {"absent": dict.fromkeys(("block_barrier_us", "grid_barrier_us", "shared_tbps"), NO_CUPY)}
+    sms = torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count
+    reading = min(_round_seconds("shared_reads", sms * each) / each for each in BLOCKS_PER_SM)
+    return {
+        "block_barrier_us": _round_seconds("block_barriers", sms) * 1e6,
+        "grid_barrier_us": _round_seconds("grid_barriers", sms) * 1e6,
+        "shared_tbps": sms * READ_BYTES / reading / 1e12,
+    }
+
+
+def _round_seconds(entry: str, blocks: int) -> float:
+    """Seconds of one round of a loop: the time of twice as many rounds less the time of the rounds, by their number."""
+    import torch
+
+    word = torch.zeros(1, dtype=torch.int32, device="cuda")
+    rounds = ROUNDS[entry]
+    once, twice = (_launch(entry, blocks, word, each) for each in (rounds, 2 * rounds))
+    for call in (once, twice):
+        call()
+    times = [min(gpu_seconds(call) for _ in range(RUNS)) for call in (once, twice)]
+    return (times[1] - times[0]) / rounds
+
+
+def _launch(entry: str, blocks: int, word: "torch.Tensor", rounds: int) -> Callable[[], None]:
+    """A call that zeroes `word` and enqueues the kernel so that all of its blocks run at once.
+
+    It raises RuntimeError with CUDA's code, also where the blocks find no room together.
+    """
+    import torch
+
+    from kernels.cuda import nvrtc
+    from kernels.cuda.driver import COOPERATIVE, Attribute, config, driver
+    from kernels.cuda.launch import current_stream, packed_argument
+
+    major, minor = torch.cuda.get_device_capability()
+    kernel = nvrtc.load(SOURCE, entry, {"THREADS": THREADS}, architecture=f"sm_{major}{minor}")
+    held = [packed_argument(each) for each in (word.data_ptr(), rounds)]
+    pointers = (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held))
+    launch = config((blocks, 1, 1), THREADS, 0, current_stream()[1], Attribute(COOPERATIVE, 0, (1,)))
+    function = ctypes.c_void_p(kernel.kernel.ptr)
+
+    def call() -> None:
+        word.zero_()
+        if failed := driver().cuLaunchKernelEx(ctypes.byref(launch), function, ctypes.byref(pointers), None):
+            raise RuntimeError(f"{entry}: cuLaunchKernelEx failed with CUDA error {failed}")
+
+    return call
+
+
+def _exchange() -> dict[str, float]:
+    import torch
+
+    here = torch.cuda.current_device()
+    others = [each for each in range(torch.cuda.device_count()) if each != here]
+    free = min(torch.cuda.mem_get_info(each)[0] for each in (here, *others))
+    large = torch.ones(min(EXCHANGED_BYTES, free // 3), dtype=torch.uint8, device=f"cuda:{here}")
+    small = large[:4].clone()
+    slowest = max(_copy_seconds(large, other, 1) for other in others)
+    return {
+        "exchange_tbps": large.numel() / slowest / 1e12,
+        "exchange_us": max(_copy_seconds(small, other, 100) for other in others) * 1e6,
+    }
+
+
+def _copy_seconds(source: "torch.Tensor", other: int, repeats: int) -> float:
+    """Seconds of the fastest copy of `source` to the GPU `other`; torch copies on the stream of the source's GPU."""
+    import torch
+
+    target = torch.empty_like(source, device=f"cuda:{other}")
+    target.copy_(source)
+    torch.cuda.synchronize(other)
+    return min(gpu_seconds(lambda: target.copy_(source), repeats) for _ in range(RUNS))
