@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import hashlib
 import importlib
 import itertools
 import os
@@ -153,6 +154,32 @@ def test_a_step_that_hangs_or_fails_leaves_the_others_alone(tmp_path: Path) -> N
     assert done.returncode == 1
     assert "== works: status 0" in log
     assert "2 steps failed: hangs fails" in log
+
+
+def test_parts_of_vllm_are_gathered_until_all_have_come(tmp_path: Path) -> None:
+    parts = [tmp_path / "one", tmp_path / "two"]
+    sums = ""
+    for part in parts:
+        (part / part.name).mkdir(parents=True)
+        (part / part.name / "__init__.py").write_text(f"name = '{part.name}'\n")
+        archive = part / f"{part.name}.tar.xz"
+        subprocess.run(["tar", "-C", str(part), "-cJf", str(archive), part.name], check=True, timeout=60)
+        sums += f"{hashlib.sha256(archive.read_bytes()).hexdigest()}  {archive.name}\n"
+    said = []
+    for part in parts:
+        (part / "SHA256").write_text(sums)
+        environment = {**os.environ, "VLLM": str(part), "VLLM_FOLDER": str(tmp_path / "vllm")}
+        script = f"set -euo pipefail; . {FOLDER}/use-vllm.sh; echo $VLLM_PYTHON"
+        done = subprocess.run(
+            ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=True
+        )
+        said.append(done.stdout.splitlines()[-1])
+    assert said == ["", str(tmp_path / "vllm" / "bin" / "python")]
+    shown = subprocess.run(
+        [said[1], "-c", "import one, two; print(one.name, two.name)"],
+        env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert shown.stdout == "one two\n"
 
 
 def test_every_package_of_the_site_is_packed_or_of_the_machine() -> None:
