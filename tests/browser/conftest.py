@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
@@ -10,7 +11,9 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 from tests.browser.serving import Site, serving
 
 VERDICT_MS = 600_000
-expect.set_options(timeout=30_000)
+PATIENCE_MS = 120_000
+"""Of a click, a page or an expectation, on a machine that does other things as well."""
+expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +29,14 @@ def chromium() -> Iterator[Browser]:
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        made = launched.new_context
+
+        def patient(**options: Any) -> BrowserContext:
+            context = made(**options)
+            context.set_default_timeout(PATIENCE_MS)
+            return context
+
+        launched.new_context = patient  # type: ignore[method-assign]
         yield launched
         launched.close()
 

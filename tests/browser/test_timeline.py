@@ -1,11 +1,17 @@
 """The timeline of a traced request, of a real run: by pointer, by keyboard, searched, and without JavaScript."""
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 
-from tests.workers.pipeline.stack import wait_for
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+def drawn(canvas: Locator) -> bytes:
+    """The picture, once two in a row are the same."""
+    seen = canvas.screenshot()
+    return seen if canvas.screenshot() == seen else b""
 
 
 def test_the_timeline_is_read_by_keyboard_and_pointer_and_searched(open_page, finished_run):
@@ -21,10 +27,10 @@ def test_the_timeline_is_read_by_keyboard_and_pointer_and_searched(open_page, fi
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     expect(said).not_to_have_text(first)
-    before = canvas.screenshot()
+    before = wait_for(lambda: drawn(canvas), 120, "the timeline's drawing")
     page.keyboard.press("Escape")
     expect(said).to_have_text("")
-    wait_for(lambda: canvas.screenshot() != before, 20, "the whole timeline, for Enter had zoomed in")
+    wait_for(lambda: canvas.screenshot() != before, 120, "the whole timeline, for Enter had zoomed in")
     area.get_by_role("searchbox").fill("q_proj")
     expect(area.get_by_role("status").first).to_contain_text("events")
     page.keyboard.press("Enter")

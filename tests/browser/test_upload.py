@@ -16,7 +16,7 @@ from tests.workbench.intake.conftest import CONFIG, sha
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 WIDE = CONFIG | {"vocab_size": 150_000}
 """A model whose weights take two chunks."""
-SENT_MS = 120_000
+SENT_MS = 300_000
 
 
 @pytest.fixture

@@ -56,10 +56,10 @@ def test_an_engineer_joins_submits_and_follows(open_page, stranger) -> None:
         page.locator(f'[name="{name}"]').fill(value)
     page.locator("button.button-primary", has_text="Start the run").click()
     page.wait_for_url("**/runs/*/")
-    expect(page.locator('[data-stage="admit"][data-state="done"]')).to_be_visible(timeout=60_000)
+    expect(page.locator('[data-stage="admit"][data-state="done"]')).to_be_visible(timeout=300_000)
     page.on("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Cancel").click()
-    expect(page.locator(".badge-cancelled").first).to_be_visible(timeout=60_000)
+    expect(page.locator(".badge-cancelled").first).to_be_visible(timeout=300_000)
 
 
 def test_a_report_goes_from_the_account_team_to_the_customers_paper(open_page, stranger, finished_run) -> None:

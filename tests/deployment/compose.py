@@ -12,7 +12,7 @@ import shutil
 import ssl
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import yaml
 
 from tests.debian import nginx_bin
 from tests.ports import reserved_port
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -79,9 +80,13 @@ class Compose:
             process.terminate()
         for process in self.processes.values():
             try:
-                process.wait(20)
+                process.wait(120)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+    def until(self, condition: Callable[[], Any], what: str) -> None:
+        """Wait for the condition, while every process runs."""
+        wait_for(condition, 300, what, self.logs, self.processes)
 
     def run(self, name: str, *command: str) -> str:
         """What `docker compose run NAME COMMAND` would print."""
@@ -112,7 +117,7 @@ class Compose:
 
     def client(self, **options: Any) -> httpx.Client:
         """A browser that trusts the certificate and comes to the front."""
-        return httpx.Client(base_url=self.env_file["PUBLIC_URL"], verify=self.trust(), timeout=30, **options)
+        return httpx.Client(base_url=self.env_file["PUBLIC_URL"], verify=self.trust(), timeout=120, **options)
 
     def trust(self) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=str(self.folder / "tls" / "fullchain.pem"))

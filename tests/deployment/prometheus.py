@@ -29,7 +29,7 @@ class Prometheus:
 
     def ask(self, query: str) -> list[float]:
         """The numbers that a query finds now; NaN is none. Raises AssertionError for a query it cannot read."""
-        answer = httpx.get(f"{self.url}/api/v1/query", params={"query": query}, timeout=10).json()
+        answer = httpx.get(f"{self.url}/api/v1/query", params={"query": query}, timeout=120).json()
         assert answer["status"] == "success", f"{query}: {answer}"
         values = [float(sample["value"][1]) for sample in answer["data"]["result"]]
         return [value for value in values if value == value]
@@ -37,7 +37,7 @@ class Prometheus:
     def targets(self) -> list[dict[str, Any]]:
         """What it scrapes, with the health of each; empty before it listens."""
         try:
-            answer = httpx.get(f"{self.url}/api/v1/targets", timeout=10)
+            answer = httpx.get(f"{self.url}/api/v1/targets", timeout=120)
         except httpx.TransportError:
             return []
         return list(answer.json()["data"]["activeTargets"]) if answer.status_code == 200 else []

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MOUNT = 'mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@"'
 
 
-def run_on_small_disk(module: str, folder: Path, mebibytes: int = 64, timeout: float = 240) -> dict[str, Any]:
+def run_on_small_disk(module: str, folder: Path, mebibytes: int = 64, timeout: float = 600) -> dict[str, Any]:
     """What `python -m module folder` prints last, as JSON, with `folder` on a file system of that size."""
     folder.mkdir(parents=True, exist_ok=True)
     inside = ["sh", "-c", MOUNT, "sh", f"{mebibytes}m", str(folder), sys.executable, "-m", module, str(folder)]

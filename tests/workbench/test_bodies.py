@@ -51,7 +51,7 @@ def _send(site: WebProcess, kind: str, head: bytes) -> int:
             yield b"a" * MIB
 
     headers = {"Content-Type": kind, "Content-Length": str(FORM + len(head))}
-    return httpx.post(f"{site.url}/login/", content=body(), headers=headers, timeout=60).status_code
+    return httpx.post(f"{site.url}/login/", content=body(), headers=headers, timeout=120).status_code
 
 
 def test_eight_large_forms_take_no_memory(site: WebProcess) -> None:
@@ -76,7 +76,7 @@ def test_bodies_in_chunks_are_counted(site: WebProcess, path: str) -> None:
             yield b"a" * MIB
 
     before = _written(site)
-    assert httpx.post(f"{site.url}{path}", content=body(), timeout=60).status_code == 413
+    assert httpx.post(f"{site.url}{path}", content=body(), timeout=120).status_code == 413
     assert _written(site) - before < MIB
 
 

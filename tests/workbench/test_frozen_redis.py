@@ -39,7 +39,7 @@ def freeze(tmp_path: Path, settings: Any) -> Iterator[Callable[[], None]]:
         except redis.ConnectionError:
             return False
 
-    wait_for(answers, 20, "Redis")
+    wait_for(answers, 120, "Redis", processes={"redis-server": process})
     caches["default"].set("asked", "before", 60)
     assert caches["default"].get("asked") == "before"
     yield lambda: process.send_signal(signal.SIGSTOP)
@@ -48,20 +48,21 @@ def freeze(tmp_path: Path, settings: Any) -> Iterator[Callable[[], None]]:
     dispatch._sender.cache_clear()
 
 
-def test_it_delays_the_first_request_and_no_other(freeze, api, engineer):
+def test_it_delays_the_first_request_and_no_other(freeze, api, engineer, caplog):
     client = api(engineer)
     assert client.get("/api/v1/runs").status_code == 200
     freeze()
     begun = time.monotonic()
     for _ in range(8):
         assert client.get("/api/v1/runs").status_code == 200
-    assert time.monotonic() - begun < 8 * cache.TIMEOUT_SECONDS, "each of them asks Redis twice"
+    rests = (time.monotonic() - begun) / cache.REST_SECONDS
+    assert 1 <= caplog.text.count("Redis does not answer") <= 1 + rests, "each of them asks Redis twice"
 
 
 def test_a_run_is_taken_and_waits_for_the_sweep(freeze, workload, engineer, caplog):
     freeze()
     begun = time.monotonic()
     run = services.create_run(workload, engineer)
-    assert time.monotonic() - begun < 2.5 * dispatch.PATIENCE_SECONDS
+    assert time.monotonic() - begun < 10 * dispatch.PATIENCE_SECONDS
     assert Run.objects.get(pk=run.pk).published_at is None
     assert "waits for the sweep" in caplog.text

@@ -5,12 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import httpx
 
 from tests.ports import reserved_port
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,8 +29,8 @@ class WebProcess:
         self._python("manage.py", "migrate", "--verbosity", "0")
         made = json.loads(self._python("-m", "tests.workbench.web_seed").splitlines()[-1])
         bearer = {"Authorization": f"Bearer {made['token']}"}
-        self.api = httpx.Client(base_url=f"{self.url}/api/v1", headers=bearer, timeout=60)
-        self.pages = httpx.Client(base_url=self.url, cookies={"sessionid": made["session"]}, timeout=60)
+        self.api = httpx.Client(base_url=f"{self.url}/api/v1", headers=bearer, timeout=120)
+        self.pages = httpx.Client(base_url=self.url, cookies={"sessionid": made["session"]}, timeout=120)
         self.serve()
 
     def serve(self) -> None:
@@ -38,13 +38,14 @@ class WebProcess:
         command = ["-m", "gunicorn", "workbench.wsgi", "--bind", f"127.0.0.1:{self.port}", "--threads", "4"]
         command += ["--worker-class", "workbench.serving.worker.BufferingWorker", "--no-control-socket"]
         self.web = subprocess.Popen([sys.executable, *command], cwd=ROOT, env=self.env, stdout=sys.stderr)
-        for _ in range(200):
+
+        def answers() -> bool:
             try:
-                self.api.get("/me").raise_for_status()
-                return
+                return self.api.get("/me").raise_for_status().is_success
             except httpx.TransportError:
-                time.sleep(0.2)
-        raise AssertionError("the web process does not answer")
+                return False
+
+        wait_for(answers, 300, "the web process", processes={"gunicorn": self.web})
 
     def _python(self, *arguments: str) -> str:
         command = [sys.executable, *arguments]

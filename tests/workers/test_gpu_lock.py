@@ -16,7 +16,7 @@ from pathlib import Path
 from workers import gpu_lock
 with gpu_lock.held(["GPU-aa"], lambda: False, Path(sys.argv[1])):
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 

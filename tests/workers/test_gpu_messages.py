@@ -19,4 +19,4 @@ def test_a_message_that_names_nothing_is_dropped(message: tuple[Any, ...], monke
     begun = time.monotonic()
     done = run_stage.apply(args=message, routing_key="gpu.cpu")
     assert done.successful()
-    assert time.monotonic() - begun < 5, "the worker waits for a workbench that cannot be reached"
+    assert time.monotonic() - begun < 30, "the worker waits for a workbench that cannot be reached"

@@ -25,6 +25,8 @@ from workbench.secret_files import kept_secret, own_folder
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RESTARTS_PER_MINUTE = 5
+START_SECONDS = 300
+"""For each process, on a machine that does other things as well; one that ends while starting is told at once."""
 WEB_ONLY = ("SECRET_KEY", "DATABASE_URL")
 
 
@@ -98,11 +100,14 @@ class Workbench:
         for service in (web, worker_api, *workers):
             self.services.append(service)
             service.start()
-        wait_until(lambda: _answers(f"{self.url}/healthz"), [web], 60, "the web server")
-        wait_until(lambda: _answers(f"{self.worker_api_url}/healthz"), [worker_api], 60, "the worker API")
+        wait_until(lambda: _answers(f"{self.url}/healthz"), [web], START_SECONDS, "the web server")
+        wait_until(lambda: _answers(f"{self.worker_api_url}/healthz"), [worker_api], START_SECONDS, "the worker API")
         broker = Celery(broker=redis_url)
         wait_until(
-            lambda: len(broker.control.ping(timeout=1, limit=len(workers))) == len(workers), workers, 90, "a worker"
+            lambda: len(broker.control.ping(timeout=3, limit=len(workers))) == len(workers),
+            workers,
+            START_SECONDS,
+            "a worker",
         )
         broker.close()
 
@@ -179,7 +184,7 @@ class Workbench:
                 return True
             return False
 
-        wait_until(listens, [service], 20, "Redis")
+        wait_until(listens, [service], START_SECONDS, "Redis")
         return url
 
     def _web(self, name: str, module: str, listener: int) -> Service:

@@ -22,7 +22,7 @@ def sleep(long):
     time.sleep(long)
 
 
-def step(name, work, seconds=60.0, **arguments):
+def step(name, work, seconds=600.0, **arguments):
     return Step(f"one-{name}", f"the step {name}", work, arguments, seconds)
 
 
@@ -31,11 +31,11 @@ def test_steps_that_fail_die_or_hang_cost_themselves_alone(tmp_path):
         step("a", answer, value=[1]),
         step("b", raise_error),
         step("c", die),
-        step("d", sleep, 0.2, long=60),
+        step("d", sleep, 0.2, long=600),
         step("e", answer, value={"two": 2}),
     ]
     said: list[str] = []
-    assert run_steps(tmp_path, steps, time.monotonic() + 120, said.append) == []
+    assert run_steps(tmp_path, steps, time.monotonic() + 900, said.append) == []
     assert [outcome(tmp_path, each.name).found for each in steps] == [[1], None, None, None, {"two": 2}]
     assert stopped(tmp_path) == {
         "the step b": "ValueError: no such form",
@@ -50,16 +50,16 @@ def test_a_second_call_does_only_what_is_left(tmp_path):
     now = time.monotonic()
     assert run_steps(tmp_path, steps, now - 1, print) == ["the step a", "the step b"]
     assert outcome(tmp_path, "one-a") is None
-    run_steps(tmp_path, steps[:1], now + 60, print)
+    run_steps(tmp_path, steps[:1], now + 900, print)
     kept = (tmp_path / "one-a.json").stat().st_mtime_ns
     said: list[str] = []
-    assert run_steps(tmp_path, steps, time.monotonic() + 60, said.append) == []
+    assert run_steps(tmp_path, steps, time.monotonic() + 900, said.append) == []
     assert (tmp_path / "one-a.json").stat().st_mtime_ns == kept
     assert outcome(tmp_path, "one-b") == Outcome(2)
     assert len(said) == 1
 
 
 def test_a_step_that_the_end_cuts_off_is_left_for_the_next_call(tmp_path):
-    steps = [step("a", sleep, long=60)]
+    steps = [step("a", sleep, long=600)]
     assert run_steps(tmp_path, steps, time.monotonic() + 1, print) == ["the step a"]
     assert outcome(tmp_path, "one-a") is None

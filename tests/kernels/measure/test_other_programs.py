@@ -50,8 +50,8 @@ def test_a_child_and_its_parent_are_one_program() -> None:
 
 
 def test_a_stranger_is_another_program_until_it_ends() -> None:
-    code = "import subprocess; print(subprocess.Popen(['sleep', '60'], stdout=2, start_new_session=True).pid)"
-    stranger = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    code = "import subprocess as s; print(s.Popen(['sleep', '600'], stdout=s.DEVNULL, start_new_session=True).pid)"
+    stranger = int(subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout)
     assert is_other(stranger)
     os.kill(stranger, signal.SIGKILL)
     while psutil.pid_exists(stranger) and psutil.Process(stranger).status() != psutil.STATUS_ZOMBIE:

@@ -63,15 +63,15 @@ def test_the_server_answers_after_openais_api(model, tmp_path: Path, monkeypatch
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     url = f"http://127.0.0.1:{(port := reserved_port())}"
     command = [sys.executable, "-m", "kernels", "serve", "--model", "tiny-bert", "--device", "cpu", "--port", str(port)]
-    with running(command, f"{url}/ready", tmp_path / "log", 120), httpx.Client(base_url=url, trust_env=False) as api:
+    with running(command, f"{url}/ready", tmp_path / "log", 300), httpx.Client(base_url=url, trust_env=False) as api:
         asked = {"model": "tiny-bert", "input": TEXTS}
-        found = api.post("/v1/embeddings", json=asked, timeout=60).json()
+        found = api.post("/v1/embeddings", json=asked, timeout=300).json()
         assert found["usage"] == {"prompt_tokens": 35, "total_tokens": 35}
         assert [each["index"] for each in found["data"]] == [0, 1, 2]
         expected = torch.tensor(Encoder(model, "mean", 512).vectors(TEXTS))
         vectors = torch.tensor([each["embedding"] for each in found["data"]])
         torch.testing.assert_close(vectors, expected, atol=1e-5, rtol=1e-4)
-        short = api.post("/v1/embeddings", json=asked | {"input": TEXTS[0], "encoding_format": "base64"}, timeout=60)
+        short = api.post("/v1/embeddings", json=asked | {"input": TEXTS[0], "encoding_format": "base64"}, timeout=300)
         values = struct.unpack("<128f", base64.b64decode(short.json()["data"][0]["embedding"]))
         torch.testing.assert_close(torch.tensor(values), expected[0], atol=1e-5, rtol=1e-4)
         for body, said in (
@@ -80,7 +80,7 @@ def test_the_server_answers_after_openais_api(model, tmp_path: Path, monkeypatch
             ({"input": []}, "input"),
             ({"input": "a", "dimensions": 8}, "dimensions is not served"),
         ):
-            refused = api.post("/v1/embeddings", json={"model": "tiny-bert"} | body, timeout=60)
+            refused = api.post("/v1/embeddings", json={"model": "tiny-bert"} | body, timeout=300)
             assert (refused.status_code, said in refused.json()["error"]["message"]) == (400, True), refused.text
         refused = api.post("/v1/completions", json={"model": "tiny-bert", "prompt": "a"})
         assert "gives vectors: ask /v1/embeddings" in refused.json()["error"]["message"]

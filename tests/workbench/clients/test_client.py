@@ -68,7 +68,7 @@ def test_a_gate_exits_with_the_verdict(environment, end_runs, program, state, ve
     end_runs(state, verdict)
     asked = environment | {"PYTHONPATH": str(FOLDER)}
     command = [*program, "workload.json"]
-    done = subprocess.run(command, cwd=EXAMPLES, env=asked, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, cwd=EXAMPLES, env=asked, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == code, done.stderr
     assert done.stdout.startswith(verdict or state)
 

@@ -31,7 +31,7 @@ def wait_until(ready: Callable[[], bool], seconds: float) -> bool:
 def answers(url: str) -> bool:
     """Whether the login page opens."""
     with contextlib.suppress(OSError):
-        return urllib.request.urlopen(f"{url}/login/", timeout=10).status == 200
+        return urllib.request.urlopen(f"{url}/login/", timeout=120).status == 200
     return False
 
 
@@ -51,15 +51,15 @@ def main(folder: Path) -> dict[str, object]:
         filler = fill(folder)
         redis = next(service for service in workbench.services if service.name == "Redis")
         for _ in range(KILLS):
-            wait_until(lambda: redis.exit_status is None, 20)
+            wait_until(lambda: redis.exit_status is None, 120)
             os.kill(redis.process.pid, signal.SIGKILL)  # type: ignore[union-attr]
-            wait_until(lambda: redis.exit_status is not None, 20)
+            wait_until(lambda: redis.exit_status is not None, 120)
         found: dict[str, object] = {"gave_up": gave_up, "page": answers(workbench.url)}
         filler.unlink()
-        found["running"] = wait_until(lambda: all(each.exit_status is None for each in workbench.services), 60)
+        found["running"] = wait_until(lambda: all(each.exit_status is None for each in workbench.services), 180)
         log = folder / "log" / "ledger.log"
         swept = log.read_text().count(SWEPT)
-        found["beat"] = wait_until(lambda: log.read_text().count(SWEPT) > swept + 1, 60)
+        found["beat"] = wait_until(lambda: log.read_text().count(SWEPT) > swept + 1, 180)
         stopping.set()
         watching.join()
     return found

@@ -1,11 +1,11 @@
 """The embedded Redis keeps its jobs when it is killed, asks for its password, and listens to this machine alone."""
 
-import time
 from pathlib import Path
 
 import pytest
 import redis
 
+from tests.waiting import wait_for
 from workbench.embedded import broker
 from workbench.embedded.process import EmbeddedError, Service
 
@@ -21,20 +21,22 @@ def server(tmp_path: Path):
 
 def connect(url: str) -> redis.Redis:
     client = redis.Redis.from_url(url)
-    for _ in range(100):
+
+    def answers() -> bool:
         try:
-            client.ping()
-            return client
+            return bool(client.ping())
         except redis.ConnectionError:
-            time.sleep(0.05)
-    raise AssertionError("Redis did not answer within 5 s")
+            return False
+
+    wait_for(answers, 120, "Redis")
+    return client
 
 
 def test_a_queue_survives_a_kill(server: tuple[Service, str]) -> None:
     service, url = server
     client = connect(url)
     client.lpush("gpu.cpu", "a job")
-    time.sleep(1.2)
+    wait_for(lambda: client.info("persistence")["aof_buffer_length"] == 0, 120, "what is written of the queue")
     service.process.kill()
     service.process.wait()
     service.start()

@@ -2,6 +2,7 @@
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
+from tests.waiting import wait_for
 from tests.workbench.intake.conftest import CONFIG, Api, Files, announce, finish, nothing_kept, send, send_files, sha
 from tests.workbench.web_process import ROOT, WebProcess
 from workbench.accounts.models import User
@@ -93,7 +95,8 @@ def test_a_crash_while_finishing_can_be_tried_again(
 def test_an_upload_whose_finish_was_killed_is_finished_again(tmp_path: Path) -> None:
     """kill -9 in the middle of a finish, by a web process that hangs while it looks at the files."""
     content = json.dumps(CONFIG).encode()
-    site = WebProcess(tmp_path, PYTHONPATH=f"{ROOT}/tests/workbench/intake/hanging:{ROOT}")
+    hangs = tmp_path / "hangs"
+    site = WebProcess(tmp_path, PYTHONPATH=f"{ROOT}/tests/workbench/intake/hanging:{ROOT}", HANGS=str(hangs))
     site.start()
     try:
         announced = {"name": "m", "files": [{"path": "config.json", "size": len(content), "sha256": sha(content)}]}
@@ -101,10 +104,12 @@ def test_an_upload_whose_finish_was_killed_is_finished_again(tmp_path: Path) -> 
         headers = {"Upload-Offset": "0", "Content-Type": "application/octet-stream"}
         sent = site.api.patch(f"/uploads/{upload}/files/0", content=content, headers=headers)
         assert sent.status_code == 200
-        with pytest.raises(httpx.TimeoutException):
-            site.api.post(f"/uploads/{upload}/finish", json={"files": []}, timeout=3)
-        assert site.api.post(f"/uploads/{upload}/finish", json={"files": []}).status_code == 409
-        site.kill()
+        with ThreadPoolExecutor(1) as pool:
+            hanging = pool.submit(site.api.post, f"/uploads/{upload}/finish", json={"files": []}, timeout=600)
+            wait_for(hangs.exists, 120, "the first finish")
+            assert site.api.post(f"/uploads/{upload}/finish", json={"files": []}).status_code == 409
+            site.kill()
+            assert isinstance(hanging.exception(), httpx.TransportError)
         site.env["PYTHONPATH"] = str(ROOT)
         site.serve()
         assert site.api.get(f"/uploads/{upload}").json()["files"][0]["received"] == len(content)

@@ -26,7 +26,7 @@ def broker(tmp_path: Path, settings: Any) -> Iterator[redis.Redis]:
     port = reserved_port()
     command = [find_redis_server(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(tmp_path), "--save", ""]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    client = redis.Redis(port=port, socket_timeout=5, retry_on_error=[redis.ConnectionError])
+    client = redis.Redis(port=port, socket_timeout=60, retry_on_error=[redis.ConnectionError])
     settings.REDIS_URL = f"redis://127.0.0.1:{port}/0"
     dispatch._sender.cache_clear()
 
@@ -36,7 +36,7 @@ def broker(tmp_path: Path, settings: Any) -> Iterator[redis.Redis]:
         except redis.ConnectionError:
             return False
 
-    wait_for(answers, 20, "Redis")
+    wait_for(answers, 120, "Redis", processes={"redis-server": process})
     yield client
     dispatch._sender().close()
     dispatch._sender.cache_clear()

@@ -10,8 +10,9 @@ from typing import Any
 
 from workbench.serving import pace
 
+IDLE_SECONDS = 4
 pace.GRACE_SECONDS = 3
-pace.IDLE_SECONDS = 3
+pace.IDLE_SECONDS = IDLE_SECONDS
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "workbench.settings")
 FILE_BYTES = 2**28
 QUERIES = 100

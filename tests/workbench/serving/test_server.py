@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.ports import reserved_port
-from tests.workbench.serving.plain_site import FILE_BYTES
+from tests.workbench.serving.plain_site import FILE_BYTES, IDLE_SECONDS
 from tests.workers.pipeline.stack import ROOT, SERVER, wait_for
 
 MIB = 2**20
@@ -33,16 +33,19 @@ class Server:
     port: int
     process: psutil.Process
 
-    def ping(self) -> float:
-        """Seconds that a small request takes on a new connection."""
-        began = time.monotonic()
-        assert httpx.get(f"{self.url}/ping", timeout=20).status_code == 200
-        return time.monotonic() - began
+    def ping(self) -> None:
+        """A small request on a new connection."""
+        assert httpx.get(f"{self.url}/ping", timeout=120).status_code == 200
 
     def connect(self, first: bytes) -> socket.socket:
-        peer = socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        peer = socket.create_connection(("127.0.0.1", self.port), timeout=120)
         peer.sendall(first)
         return peer
+
+    def kept(self, peers: list[socket.socket]) -> int:
+        """How many of these connections the server holds open."""
+        held = {each.raddr.port for each in self.process.net_connections("tcp") if each.raddr}
+        return sum(peer.getsockname()[1] in held for peer in peers)
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +58,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     arbiter = subprocess.Popen(command, cwd=ROOT, env=env)
     try:
         parent = psutil.Process(arbiter.pid)
-        wait_for(lambda: _listens(port) and parent.children(), 30, "the server")
+        wait_for(lambda: _listens(port) and parent.children(), 120, "the server", processes={"gunicorn": arbiter})
         yield Server(f"http://127.0.0.1:{port}", port, parent.children()[0])
     finally:
         arbiter.terminate()
-        arbiter.wait(20)
+        arbiter.wait(120)
 
 
 def _listens(port: int) -> bool:
@@ -108,7 +111,7 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_sent(server: Server) -
 
 
 def test_large_bodies_arrive_whole_and_lie_in_files_meanwhile(server: Server) -> None:
-    size, many = 40 * MIB, 8
+    size, many = 16 * MIB, 8
     before = server.process.memory_info().rss
     peers = [server.connect(CHUNK.format(size).encode()) for _ in range(many)]
     with ThreadPoolExecutor(many) as pool:
@@ -129,48 +132,59 @@ def test_downloads_take_turns_with_small_requests(server: Server) -> None:
             return sum(map(len, answer.iter_bytes(MIB)))
 
     with ThreadPoolExecutor(4) as pool:
-        downloads = [pool.submit(download) for _ in range(4)]
-        slowest = 0.0
-        while not all(each.done() for each in downloads):
-            slowest = max(slowest, server.ping())
+        downloads, pings = [pool.submit(download) for _ in range(4)], 0
+        while not any(each.done() for each in downloads):
+            server.ping()
+            pings += 1
     assert [each.result() for each in downloads] == [FILE_BYTES] * 4
-    assert slowest < 2
+    assert pings > 1, "the first one waited until a download had ended"
 
 
 def test_a_request_that_computes_holds_up_no_other_at_each_of_its_queries(server: Server) -> None:
-    """With CPython's own switch interval of 5 ms, 100 queries wait for half a second."""
-    with server.connect(b"") as peer, server.connect(COMPUTE) as computing:
-        time.sleep(0.1)
-        began = time.monotonic()
-        _ping_on(peer, "/queries")
-        took = time.monotonic() - began
-        assert int(_answer(computing)) > 0
-    assert took < 0.4
+    """With CPython's own switch interval of 5 ms, 100 queries wait for half a second, however quick the machine is.
+
+    A machine that is busy makes them wait as well, but hardly every time.
+    """
+
+    def seconds() -> float:
+        with server.connect(b"") as peer, server.connect(COMPUTE) as computing:
+            time.sleep(0.1)
+            began = time.monotonic()
+            _ping_on(peer, "/queries")
+            took = time.monotonic() - began
+            assert int(_answer(computing)) > 0
+            return took
+
+    wait_for(lambda: seconds() < 0.4, 120, "a quick turn of 100 queries")
 
 
 def test_readers_that_stop_reading_take_no_thread_and_are_dropped(server: Server) -> None:
     peers = [server.connect(b"GET /file HTTP/1.1\r\nHost: localhost\r\n\r\n") for _ in range(4)]
-    time.sleep(0.5)
-    assert server.ping() < 2
-    time.sleep(9)  # two intervals of three seconds: the first sees what the kernel took
+    for peer in peers:
+        peer.recv(1, socket.MSG_PEEK)
+    server.ping()
+    assert server.kept(peers) == 4, "the small request did not wait for the end of one of them"
+    wait_for(lambda: server.kept(peers) == 0, 120, "the end of readers that stopped")
     assert max(map(_received, peers)) < FILE_BYTES / 4
 
 
 def test_a_connection_in_use_is_kept_and_an_idle_one_is_closed(server: Server) -> None:
-    """Requests that begin and end between two looks of the server count as use: IDLE_SECONDS is 3 here."""
+    """Requests that begin and end between two looks of the server count as use."""
     with server.connect(b"") as peer, server.connect(b"") as busy:
-        for turn in range(480):
-            if turn % 40 == 0:
+        last, ends = 0.0, time.monotonic() + 1.6 * IDLE_SECONDS
+        while (now := time.monotonic()) < ends:
+            if now - last > IDLE_SECONDS / 10:
+                last = now
                 assert _ping_on(peer) == b"0"
             assert _ping_on(busy) == b"0"  # the server looks at its connections when one wakes it
             time.sleep(0.01)
-        wait_for(lambda: _is_closed(peer), 6, "the end of an idle connection")
+        wait_for(lambda: _is_closed(peer), 120, "the end of an idle connection")
 
 
 def test_a_crowd_of_half_headers_is_sent_away_sooner(server: Server) -> None:
     peers = [server.connect(HALF_A_HEADER) for _ in range(480)]
-    assert server.ping() < 5
-    wait_for(lambda: sum(map(_is_closed, peers)) > 100, 9, "the end of the crowd")
-    assert server.ping() < 2
+    server.ping()
+    wait_for(lambda: sum(map(_is_closed, peers)) > 100, 120, "the end of the crowd")
+    server.ping()
     for peer in peers:
         peer.close()

@@ -78,7 +78,7 @@ def _as_stage(host: dict[str, Any], user: int, profile: str, **more: Any) -> dic
     done = subprocess.run(
         [str(PYTHON), "-S", str(root / "code/worker.py"), json.dumps(wanted)],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(root / "code"), "WORKER_TOKEN": "secret"},
-        capture_output=True, text=True, timeout=120,
+        capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
@@ -109,7 +109,7 @@ def test_the_attacks_succeed_where_nothing_confines(host: dict[str, Any]) -> Non
     targets = host["targets"] | {"worker": os.getpid()}
     done = subprocess.run(
         [str(PYTHON), "-S", str(HERE / "attacks.py"), json.dumps(targets)],
-        cwd=host["root"] / "scratch", capture_output=True, text=True, timeout=120,
+        cwd=host["root"] / "scratch", capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     answers = json.loads(done.stdout)["attacks"]
     refusable = {"enter the worker's network", "enter the guard's network", "make a user namespace", "trace the guard"}

@@ -77,7 +77,7 @@ def _run(
     env = {"PATH": os.environ["PATH"], "HOME": str(scratch), "TMPDIR": str(scratch / "tmp")}
     ended = child.run(
         child.Command(command, env, cwd=scratch, log_file=scratch / "log"),
-        limits=Limits(60, processes=targets["processes"], memory_bytes=wanted["memory"]),
+        limits=Limits(300, processes=targets["processes"], memory_bytes=wanted["memory"]),
         bounds=Bounds(
             readable=(*python_files(), targets["code"], targets["model"]),
             writable=(str(scratch), targets["cache"]),

@@ -11,14 +11,14 @@ from workers.harness.time_limit import TookTooLong, no_longer_than
 def test_work_that_takes_too_long_is_ended_by_a_sentence():
     start = time.monotonic()
     with pytest.raises(TookTooLong, match="building was ended after 0 s"), no_longer_than(0.1, "building"):
-        time.sleep(30)
-    assert time.monotonic() - start < 5
+        time.sleep(600)
+    assert time.monotonic() - start < 120
 
 
 def test_nothing_follows_work_that_was_in_time():
-    with no_longer_than(0.2, "building"):
+    with no_longer_than(1, "building"):
         pass
-    time.sleep(0.4)
+    time.sleep(1.5)
 
 
 def test_another_thread_has_no_limit():

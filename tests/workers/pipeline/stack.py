@@ -5,9 +5,10 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
-import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,32 +16,23 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psycopg
 
 from tests.debian import PostgresServer
 from tests.ports import reserved_port
 from tests.sample_results import workload
+from tests.waiting import wait_for
 from workbench.embedded.broker import find_redis_server
 
 ROOT = Path(__file__).resolve().parents[3]
 SERVER = "workbench.serving.worker.BufferingWorker"
 FAST = {
     "HEARTBEAT_SECONDS": "0.5",
-    "LEASE_SECONDS": "3",
+    "LEASE_SECONDS": "12",
     "SWEEP_SECONDS": "1",
     "REPUBLISH_SECONDS": "5",
     "WORKBENCH_STAGE_PACKAGE": "tests.workers.tiny_stages",
 }
-
-
-def wait_for(condition: Callable[[], Any], seconds: float, what: str) -> Any:
-    """Poll until `condition` is true, and return its value."""
-    deadline = time.monotonic() + seconds
-    while True:
-        value = condition()
-        if value:
-            return value
-        assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"
-        time.sleep(0.2)
 
 
 def alive(pid: int) -> bool:
@@ -106,9 +98,13 @@ class Stack:
         self.api = httpx.Client(
             base_url=f"http://127.0.0.1:{self.web_port}/api/v1",
             headers={"Authorization": f"Bearer {made['token']}"},
-            timeout=30,
+            timeout=120,
         )
-        self._wait_until_up("web", self.web_answers)
+        self.until(self.web_answers, "the web process")
+
+    def until(self, condition: Callable[[], Any], what: str, logs: Callable[[], str] | None = None) -> Any:
+        """Wait for the condition, while every process runs."""
+        return wait_for(condition, 300, what, logs or self.logs, self.processes)
 
     def stop(self) -> None:
         """Kill everything that was started."""
@@ -121,7 +117,8 @@ class Stack:
         options = ["--port", str(self.redis_port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", ""]
         durable = ["--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction"]
         self._start("redis", self.env, self.redis_server, *options, *durable)
-        self._wait_until_up("redis", lambda: self.redis("PING").startswith(b"+PONG"))
+        started = {"redis": self.processes["redis"]}
+        wait_for(lambda: self.redis("PING").startswith(b"+PONG"), 120, "Redis", self.logs, started)
 
     def start_web(self) -> None:
         self._serve("web", "workbench.wsgi", self.web_port)
@@ -181,20 +178,30 @@ class Stack:
         key = {"run_id": run_id, "stage": "admit", "attempt": 1}
 
         def claim(number: int) -> int:
-            return httpx.post(url, json={**key, "worker": f"w{number}"}, headers=headers, timeout=60).status_code
+            return httpx.post(url, json={**key, "worker": f"w{number}"}, headers=headers, timeout=120).status_code
 
         with ThreadPoolExecutor(many) as pool:
             return sorted(pool.map(claim, range(many)))
 
+    def end_lease(self, run_id: str) -> None:
+        """Do to the database as if LEASE_SECONDS were over, where a test waits for that often."""
+        change = "UPDATE runs_run SET lease_until = heartbeat_at WHERE id = "
+        if self.postgres:
+            with psycopg.connect(self.postgres.url) as server:
+                server.execute(change + "%s", [run_id])
+        else:
+            with contextlib.closing(sqlite3.connect(self.directory / "data" / "db.sqlite3", timeout=120)) as file, file:
+                file.execute(change + "?", [uuid.UUID(run_id).hex])
+
     def run(self, run_id: str) -> dict[str, Any]:
         return dict(self.api.get(f"/runs/{run_id}").json())
 
-    def wait(self, run_id: str, seconds: float = 90) -> dict[str, Any]:
+    def wait(self, run_id: str) -> dict[str, Any]:
         """The run once it is over."""
-        try:
-            wait_for(lambda: self.run(run_id)["state"] not in ("queued", "running"), seconds, f"the end of {run_id}")
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.story(run_id)}\n{self.logs()}") from error
+        self.until(
+            lambda: self.run(run_id)["state"] not in ("queued", "running"), f"the end of {run_id}",
+            lambda: f"{self.story(run_id)}\n{self.logs()}",
+        )  # fmt: skip
         return self.run(run_id)
 
     def events(self, run_id: str, kind: str) -> list[tuple[str, int]]:
@@ -206,9 +213,14 @@ class Stack:
         items = self.api.get(f"/runs/{run_id}/events", params={"limit": 1000}).json()["items"]
         return "\n".join(f"{item['at']} {item['kind']} {item['stage']} {item['message']}" for item in items)
 
-    def stage_told(self, run_id: str, seconds: float = 60) -> dict[str, int]:
-        """What the stage that hangs or pauses said last about itself."""
-        return dict(wait_for(lambda: self._told(run_id), seconds, "the stage's start"))
+    def stage_told(self, run_id: str, attempt: int = 1) -> dict[str, int]:
+        """What the stage that hangs or pauses says about itself at this attempt or a later one."""
+
+        def told() -> dict[str, int]:
+            said = self._told(run_id)
+            return said if said.get("attempt", 1) >= attempt else {}
+
+        return dict(self.until(told, f"the start of attempt {attempt}"))
 
     def _told(self, run_id: str) -> dict[str, int]:
         items = self.api.get(f"/runs/{run_id}/events", params={"limit": 1000}).json()["items"]
@@ -246,15 +258,6 @@ class Stack:
                 command, cwd=ROOT, env=dict(env), stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0,
             )  # fmt: skip
 
-    def _wait_until_up(self, name: str, answers: Callable[[], bool], seconds: float = 180) -> None:
-        """Wait for a process that was started. One that ended, or never answers, fails the test with all logs."""
-        process = self.processes[name]
-        try:
-            wait_for(lambda: process.poll() is not None or answers(), seconds, f"the first answer of {name}")
-            assert process.poll() is None, f"{name} ended with {process.poll()}"
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.logs()}") from error
-
     def _python(self, *arguments: str) -> str:
         done = subprocess.run([sys.executable, *arguments], cwd=ROOT, env=self.env, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
@@ -262,7 +265,7 @@ class Stack:
 
     def redis(self, command: str) -> bytes:
         """Redis' answer to a command without arguments; empty when it does not listen."""
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.redis_port), timeout=1) as peer:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.redis_port), timeout=10) as peer:
             peer.sendall(command.encode() + b"\r\n")
             return peer.recv(64)
         return b""

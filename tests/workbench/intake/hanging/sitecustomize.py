@@ -1,10 +1,20 @@
-"""Put before the path of a web process, whose finishes then hang in the middle, before a model's row is written."""
+"""Put before the path of a web process, whose finishes then hang in the middle, before a model's row is written.
 
+The file that HANGS names is there as soon as one does.
+"""
+
+import os
 import sys
 import time
 from importlib.abc import Loader, MetaPathFinder
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
+
+
+def _hang(*_: Any, **__: Any) -> None:
+    Path(os.environ["HANGS"]).touch()
+    time.sleep(600)
 
 
 class _Hanging(MetaPathFinder):
@@ -21,7 +31,7 @@ class _Hanging(MetaPathFinder):
 
         def loaded(module: Any) -> None:
             load(module)
-            module.inspect = lambda *_, **__: time.sleep(600)
+            module.inspect = _hang
 
         spec.loader.exec_module = loaded  # type: ignore[method-assign]
         return spec

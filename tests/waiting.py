@@ -1,0 +1,30 @@
+"""How tests wait for other processes: for what happens, never for a time."""
+
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def wait_for(
+    condition: Callable[[], Any],
+    seconds: float,
+    what: str,
+    logs: Callable[[], str] = str,
+    processes: Mapping[str, subprocess.Popen[bytes]] | None = None,
+) -> Any:
+    """Poll until `condition` is true, and return its value.
+
+    Fails with what `logs` returns when time is over, and at once when one of the `processes` has ended.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        known = (processes or {}).items()
+        ended = {name: status for name, process in known if (status := process.poll()) is not None}
+        if ended or time.monotonic() > deadline:
+            why = f"cannot happen any more, ended: {ended}" if ended else f"did not happen within {seconds} s"
+            raise AssertionError(f"{what} {why}\n{logs()}")
+        time.sleep(0.2)
