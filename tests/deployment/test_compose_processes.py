@@ -15,7 +15,7 @@ from tests.deployment.compose import ROOT, Compose
 from tests.deployment.prometheus import panels, prometheus
 from tests.sample_results import workload
 from tests.slow_clients import half_headers
-from tests.workers.pipeline.stack import wait_for
+from tests.waiting import wait_for
 
 SECRETS = {
     name: f"a-{name.lower()}-for-the-test"

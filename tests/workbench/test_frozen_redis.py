@@ -12,7 +12,7 @@ import redis
 from django.core.cache import caches
 
 from tests.ports import reserved_port
-from tests.workers.pipeline.stack import wait_for
+from tests.waiting import wait_for
 from workbench import cache
 from workbench.embedded.broker import find_redis_server
 from workbench.runs import dispatch, services

@@ -19,7 +19,8 @@ import pytest
 
 from tests.sample_results import workload
 from tests.slow_clients import half_headers
-from tests.workers.pipeline.stack import ROOT, wait_for
+from tests.waiting import wait_for
+from tests.workers.pipeline.stack import ROOT
 from workbench.embedded import Workbench
 from workbench.embedded.devices import Device
 from workers.documents.worker_api import CLAIM_HEADER

@@ -11,7 +11,7 @@ import redis
 from django.utils import timezone
 
 from tests.ports import reserved_port
-from tests.workers.pipeline.stack import wait_for
+from tests.waiting import wait_for
 from workbench.embedded.broker import find_redis_server
 from workbench.runs import dispatch
 from workbench.runs.models import Run

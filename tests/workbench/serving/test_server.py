@@ -15,8 +15,9 @@ import psutil
 import pytest
 
 from tests.ports import reserved_port
+from tests.waiting import wait_for
 from tests.workbench.serving.plain_site import FILE_BYTES, IDLE_SECONDS
-from tests.workers.pipeline.stack import ROOT, SERVER, wait_for
+from tests.workers.pipeline.stack import ROOT, SERVER
 
 MIB = 2**20
 CHUNK = (

@@ -9,7 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.workers.pipeline.stack import Stack, alive, kill_process, wait_for
+from tests.waiting import wait_for
+from tests.workers.pipeline.stack import Stack, alive, kill_process
 from tests.workers.traffic.stub import Stub, running_stub
 from workers.documents.stages import stages_of
 
