@@ -1,6 +1,8 @@
 """Connections that must keep a pace. A slow client holds a socket, never a thread, and not for ever."""
 
 import time
+from contextlib import suppress
+from socket import SHUT_RDWR
 from typing import Any
 
 from waitress.channel import HTTPChannel
@@ -69,6 +71,12 @@ class PacedChannel(HTTPChannel):
         self._since, self._moved = now, 0
         return slow
 
+    def drop(self) -> None:
+        """Close the connection at the loop's next turn, although a client that reads nothing is never writable."""
+        self.will_close = True
+        with suppress(OSError):
+            self.socket.shutdown(SHUT_RDWR)
+
     def _present_phase(self) -> object:
         """IDLE, WORKING, SENDING, or the request that is being received."""
         if self.total_outbufs_len:
@@ -89,4 +97,4 @@ class PacedServer(TcpWSGIServer):
         grace = CROWDED_GRACE_SECONDS if crowded else GRACE_SECONDS
         for channel in list(self.active_channels.values()):
             if channel.overdue(time.monotonic(), grace):
-                channel.will_close = True
+                channel.drop()
