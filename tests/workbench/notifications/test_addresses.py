@@ -174,11 +174,11 @@ def test_a_receiver_that_does_not_finish_is_left(settings, monkeypatch, drips):
             connection, _ = listener.accept()
             with connection:
                 try:
-                    for _ in range(60 if drips else 0):
+                    for _ in range(1200 if drips else 0):
                         connection.sendall(b"H" if drips else b"")
                         time.sleep(0.05)
                     connection.recv(1 << 20)
-                    time.sleep(1)
+                    time.sleep(60)
                 except OSError:
                     pass
 
@@ -186,4 +186,4 @@ def test_a_receiver_that_does_not_finish_is_left(settings, monkeypatch, drips):
         started = time.monotonic()
         with pytest.raises((posting.httpcore.TimeoutException, posting.httpcore.ProtocolError)):
             posting.post(parse(f"http://127.0.0.1:{port}/"), {}, b"{}")
-        assert time.monotonic() - started < 1.5
+        assert time.monotonic() - started < 30
