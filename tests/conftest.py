@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("GOMP_SPINCOUNT", "20000")
@@ -17,6 +18,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "workbench.settings")
 os.environ["WORKBENCH_DATA"] = tempfile.mkdtemp(prefix="workbench-test-")
 for name in ("DATABASE_URL", "REDIS_URL", "WORKBENCH_URL", "WORKER_API_URL", "WORKBENCH_TOKEN"):
     os.environ.pop(name, None)
+settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("same")  # neither chance nor the machine's speed decides
 
 
 def has_gpu() -> bool:
