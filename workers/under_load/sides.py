@@ -29,6 +29,8 @@ from workers.under_load.batches import BatchLoop, longest
 from workers.under_load.curve import Curve
 from workers.under_load.sentences import curve_of
 
+START_SECONDS = 60.0
+"""The server may take as long to start, even where the stage has less time left."""
 LOOPBACK = Address("localhost", 80, False, "/v1")
 ONE_CORE = "On a CPU it leaves one core to the load generator, and so does the other side."
 NOT_JUDGED = "Its answers under load are not held against the model's logits here."
@@ -70,7 +72,7 @@ class Sides:
         spec = Spec(str(self._context.model_dir), file, self._device, plan.dtype, model.seed, running=self._most)
         threads = {"OMP_NUM_THREADS": str(self._threads)} if self._device == "cpu" else {}
         with HandedServer(spec, os.environ | threads) as server:
-            device = server.wait_ready(max(60.0, self._context.seconds_left))
+            device = server.wait_ready(max(START_SECONDS, self._context.seconds_left))
             yield Target(replace(LOOPBACK, dial=server.dial), NAME), device
 
     def _over_http(self, test: LoadTest, until: float) -> LimitResult:

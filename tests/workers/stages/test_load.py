@@ -14,7 +14,7 @@ from workers.documents.stages import ObjectiveOutcome, Results, VerifyResult
 from workers.harness.context import Context, StageError
 from workers.measuring.conditions import watched
 from workers.stages import load
-from workers.under_load import curve
+from workers.under_load import curve, sides
 
 RELATIVE = [{"metric": "ttf_n", "n": 8, "at_least_faster": 1.5}]
 SHORT = {"load": {"most_users": 4}, "objectives": RELATIVE}
@@ -54,6 +54,7 @@ def verified() -> VerifyResult:
 
 def run(tmp_path, monkeypatch, verified: VerifyResult, config: str = json.dumps(TINY), **sla):
     monkeypatch.setattr(curve, "LEAST_SECONDS", 1.0)
+    monkeypatch.setattr(sides, "START_SECONDS", 300.0)
     model, scratch = tmp_path / "model", tmp_path / "scratch"
     for folder in (model, scratch):
         folder.mkdir()
