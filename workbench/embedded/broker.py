@@ -7,7 +7,6 @@ import shutil
 import sys
 from pathlib import Path
 
-from kernels.load.server_process import free_port
 from workbench.embedded.process import EmbeddedError, Service
 from workbench.secret_files import kept_secret
 
@@ -26,11 +25,11 @@ def find_redis_server() -> str:
     raise EmbeddedError("no redis-server was found: install Redis 6.2 or newer, or set REDIS_URL to a running one")
 
 
-def redis_service(data: Path, log: Path) -> tuple[Service, str]:
+def redis_service(data: Path, log: Path, port: int) -> tuple[Service, str]:
     """The service and its URL. Jobs survive its restart (append-only file) and are never evicted."""
     directory = data / "redis"
     directory.mkdir(parents=True, exist_ok=True)
-    port, password = free_port(), kept_secret(data / "redis_password")
+    password = kept_secret(data / "redis_password")
     configuration = [
         "bind 127.0.0.1",
         f"port {port}",

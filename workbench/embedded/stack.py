@@ -160,27 +160,32 @@ class Workbench:
 
     def _listen(self, port: int) -> int:
         """Listen on the port, or for 0 on a free one; its number. The servers inherit the socket."""
-        listener = socket.socket()
-        self._listeners.append(listener)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener = self._bind(port)
+        listener.listen(128)
+        return int(listener.getsockname()[1])
+
+    def _bind(self, port: int) -> socket.socket:
+        """A socket on the port, or for 0 on a free one, until everything is stopped."""
+        bound = socket.socket()
+        self._listeners.append(bound)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind(("127.0.0.1", port))
+            bound.bind(("127.0.0.1", port))
         except OSError as error:
             raise EmbeddedError(
                 f"port {port} of 127.0.0.1 is taken ({error.strerror}); choose another with --port"
             ) from error
-        listener.listen(128)
-        return int(listener.getsockname()[1])
+        return bound
 
     def _start_redis(self) -> str:
-        service, url = redis_service(self.data, self.logs / "redis.log")
+        port = self._bind(0).getsockname()[1]  # nobody else is given it, also while Redis is started again
+        service, url = redis_service(self.data, self.logs / "redis.log", port)
         self.services.append(service)
         service.start()
-        _, port = url.rsplit("@", 1)[1].split("/")[0].split(":")
 
         def listens() -> bool:
             with contextlib.suppress(OSError):
-                socket.create_connection(("127.0.0.1", int(port)), timeout=1).close()
+                socket.create_connection(("127.0.0.1", port), timeout=10).close()
                 return True
             return False
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.ports import reserved_port
 from tests.waiting import wait_for
 from workbench.embedded import broker
 from workbench.embedded.process import EmbeddedError, Service
@@ -12,7 +13,7 @@ from workbench.embedded.process import EmbeddedError, Service
 
 @pytest.fixture
 def server(tmp_path: Path):
-    service, url = broker.redis_service(tmp_path, tmp_path / "redis.log")
+    service, url = broker.redis_service(tmp_path, tmp_path / "redis.log", reserved_port())
     service.start()
     connect(url)
     yield service, url
