@@ -1,9 +1,10 @@
 """A made-up result at a customer's endpoint, beside the sample results: no measurement."""
 
+from tests.sample_loads import load
+from workers.documents.endpoint import Endpoint
 from workers.documents.endpoint_result import EndpointRatio, EndpointResult, EndpointRound
 from workers.documents.load import (
     GeneratorLag,
-    LoadedServer,
     LoadFailure,
     LoadMetric,
     LoadOutcome,
@@ -13,15 +14,11 @@ from workers.documents.load import (
 from workers.documents.measurement import Interval
 from workers.documents.stages import Results
 from workers.documents.traffic import Traffic
-from workers.endpoint.comparing import NOT_COMPARABLE
+from workers.endpoint.comparing import server_of
+from workers.under_load.sentences import curve_of
 
-SERVER = LoadedServer(
-    kind="endpoint",
-    label="their-model at models.example.com",
-    sentence="A server of the customer's, asked by /v1/completions, one client that waits for the answer before the "
-    "next request; rounds before and after verify.",
-    hardware="2 A100 of the test",
-    caveats=list(NOT_COMPARABLE),
+SERVER = server_of(
+    Endpoint(url="https://models.example.com/v1", model="their-model", hardware="2 A100 of the test"), Traffic()
 )
 REFUSED = EndpointResult(
     server=SERVER,
@@ -86,10 +83,11 @@ def measured(results: Results) -> EndpointResult:
 
 
 def under_load(results: Results) -> Results:
-    """The results of a load stage with the endpoint's curve: that of before, on other hardware."""
+    """The results of a load stage with the endpoint's curve: three loads, of which none keeps the first promise."""
     assert results.load
     assert results.load.before
-    curve = results.load.before.model_copy(update={"server": SERVER})
+    loads = [load(users, 20.0 + users, 2.6 + users / 10, "missed") for users in (1, 2, 4)]
+    curve = curve_of(SERVER, results.load.before.limit.model_copy(update={"loads": loads}))
     return results.model_copy(update={"load": results.load.model_copy(update={"endpoint": curve})})
 
 

@@ -1,6 +1,6 @@
 """A made-up result of the load stage, for pages and reports. The figures are invented."""
 
-from tests.sample_results import ENVIRONMENT
+from tests.sample_results import ENVIRONMENT, manifest
 from tests.sample_results import results as without_load
 from tests.sample_results import workload as plain
 from workers.documents.base import Verdict
@@ -17,6 +17,7 @@ from workers.documents.load import (
 from workers.documents.measurement import Interval, Telemetry
 from workers.documents.stages import Results
 from workers.documents.workload import LoadSearch, Workload, unit_of
+from workers.stages.price import price
 from workers.traffic.limit import Search, saturation
 from workers.under_load.sentences import curve_of, whole_sentence
 
@@ -145,5 +146,9 @@ def under_load() -> UnderLoadResult:
 
 
 def results() -> Results:
-    """The sample results with the load stage's."""
-    return without_load().model_copy(update={"load": under_load()})
+    """The sample results with the load stage's, and the prices at the loads that it found."""
+    found, loaded = without_load(), under_load()
+    assert found.verify
+    assert found.price
+    priced = price(plain(), found.price.book, "h200", found.verify, manifest(), loaded)
+    return found.model_copy(update={"load": loaded, "price": priced})

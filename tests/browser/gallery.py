@@ -17,7 +17,7 @@ django.setup()
 from django.test import Client  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
-from tests import sample_bring_up, sample_endpoint, sample_results, sample_runs  # noqa: E402
+from tests import sample_bring_up, sample_endpoint, sample_loads, sample_results, sample_runs  # noqa: E402
 from tests.sample_no_change import no_change  # noqa: E402
 from tests.upgrades.make_database import finished_run  # noqa: E402
 from workbench.accounts import services, tokens  # noqa: E402
@@ -67,14 +67,20 @@ def without_change(organisation: Organisation, user: User) -> Run:
     return made
 
 
-def beside_endpoint(run: Run, found: EndpointResult) -> None:
-    """The run's workload names an endpoint, of which this was found."""
+def beside_endpoint(run: Run, found: EndpointResult) -> Run:
+    """The run's workload names an endpoint, of which this was found; a load stage has its curve too."""
     named = {"url": "https://models.example.com/v1", "model": "their-model", "hardware": found.server.hardware}
     run.workload.document |= {"endpoint": named}
     run.workload.save()
     stage = run.stages.get(stage="verify")
     stage.result |= {"endpoint": found.model_dump(mode="json")}
     stage.save()
+    if load := run.stages.filter(stage="load").first():
+        loaded = sample_endpoint.under_load(sample_loads.results()).load
+        assert loaded
+        load.result = loaded.model_dump(mode="json")
+        load.save()
+    return run
 
 
 def run_pages(organisation: Organisation, admin: User) -> list[tuple[str, str, str]]:
@@ -87,7 +93,9 @@ def run_pages(organisation: Organisation, admin: User) -> list[tuple[str, str, s
         "no-change": without_change(organisation, admin),
         "h200": finished_run(organisation, admin, "llama-3.2-1b"),
     }
-    beside_endpoint(done["undecided"], sample_endpoint.measured(sample_results.results()))
+    found_there = sample_endpoint.measured(sample_results.results())
+    beside_endpoint(done["undecided"], found_there)
+    done["endpoint-load"] = beside_endpoint(sample_runs.run(organisation, admin, load=True), found_there)
     beside_endpoint(done["too-close"], sample_endpoint.REFUSED)
     Workload.objects.filter(runs=waiting["failed"]).update(name=LONG)
     Workload.objects.filter(runs=done["h200"]).update(newest_run=done["h200"])

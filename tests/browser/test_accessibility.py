@@ -34,7 +34,7 @@ RUN = """async (only) => {
   return (await axe.run(document, options)).violations.map((v) => v.id + ": " + v.nodes.map(place).join("; "));
 }"""
 ALIKE = {f"result-{state}" for state in ("met", "undecided", "too-close", "h200")}
-ALIKE |= {f"run-{state}" for state in ("undecided", "too-close", "no-change")}
+ALIKE |= {f"run-{state}" for state in ("undecided", "too-close", "no-change", "endpoint-load")}
 ALIKE |= {"report-reviewed", "report-of-run", "report-file"}
 """Of the same template as pages that are checked; a link shows the same file as the last two."""
 VIEWS = [(width, scheme) for width in (1280, 390) for scheme in ("light", "dark")]

@@ -7,6 +7,7 @@ that was committed is never made again: `test_upgrades.py` upgrades all of them.
 
 import json
 import os
+import re
 import sqlite3
 import sys
 import tarfile
@@ -75,7 +76,12 @@ def finished_run(organisation: Any, user: Any, name: str) -> Any:
 
     kept = json.loads((H200 / f"{name}.json").read_text("utf-8"))
     facts, results = kept["run"], kept["results"]
-    asked = Document(name=f"Voice agent, {name}", model=name, objectives=[{"metric": "ttf_n", "n": 64, "limit": 100}])
+    asked = Document(
+        name=f"Voice agent, {name}",
+        model=name,
+        objectives=[{"metric": "ttf_n", "n": 64, "limit": 100}],
+        constraints={"minutes": float(minutes[1])} if (minutes := re.search(r"minutes: ([\d.]+)", kept["sla"])) else {},
+    )
     workload = create_workload(organisation, user, asked)
     times = {key: facts[key] for key in ("started_at", "finished_at")}
     run = Run.objects.create(
