@@ -141,7 +141,6 @@ def render(document: Reported, cover: Cover | None = None) -> str:
         sla=Sla.model_validate(workload.model_dump(exclude={"model"})).model_dump_json(indent=2, exclude_none=True),
         plan=json.dumps(verify.plan, indent=2),
         serving=serving.offer(document.results, document.model),
-        install=serving.INSTALL,
     )
     return _with_contents(page)
 

@@ -57,7 +57,7 @@ def serve(options: argparse.Namespace) -> int:
         print(f"kernels serve: {error}", file=sys.stderr)
         return 2
     except ImportError as error:
-        print(f"kernels serve: {error.name} is missing: pip install 'kernel-workbench[serve]'", file=sys.stderr)
+        print(f"kernels serve: {error.name} is missing: pip install '.[serve]' in the source folder", file=sys.stderr)
         return 2
 
 

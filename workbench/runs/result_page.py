@@ -179,5 +179,4 @@ def context(
         "chosen_plan": plans.chosen(results),
         "why_chosen": plans.why(results),
         "serving": serving.offer(results, model),
-        "serving_install": serving.INSTALL,
     }

@@ -10,7 +10,6 @@ from workers.documents.stages import Results
 
 PORT = 8080
 FULL = ("bf16", "fp16", "fp32")
-INSTALL = "pip install 'kernel-workbench[serve]'"
 PACKED = "Many requests share each pass: "
 TAKEN = {
     "kernels": "the plan's kernels serve passes of the rows that they were chosen for, the library's own all others.",
@@ -21,10 +20,11 @@ OTHERS = "the library's kernels compute it, since the plan's runner answers one 
 
 @dataclass(frozen=True)
 class Offer:
-    """`command` serves the plan and `request` asks it something; `notes` are sentences. With `refusal` there is none of
-    them but the reason.
+    """`install` is run once in the workbench's source folder, `command` serves the plan and `request` asks it something;
+    `notes` are sentences. With `refusal` there is none of them but the reason.
     """
 
+    install: str = ""
     command: str = ""
     request: str = ""
     notes: tuple[str, ...] = ()
@@ -43,7 +43,9 @@ def offer(results: Results, model: ModelManifest | None) -> Offer | None:
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", model.name).strip("-.") or "model"
     directory = model.name if model.source == "catalogue" else "DIR"
     asked = {"model": name, "prompt": "A list is", "max_tokens": 20}
+    extras = "serve" if results.verify.environment.gpu_class == "cpu" else "gpu,serve"
     return Offer(
+        install=f"pip install '.[{extras}]'",
         command=f"python -m kernels serve --plan plan.json --model {directory} --name {name} --port {PORT}",
         request=f"curl localhost:{PORT}/v1/completions -H 'Content-Type: application/json' -d '{json.dumps(asked)}'",
         notes=(PACKED + TAKEN.get(str(plan.get("runner")), OTHERS), size(plan.get("serving") or {})),

@@ -30,6 +30,7 @@ def test_the_command_is_one_that_serve_takes(runner: str) -> None:
     asked = json.loads(shlex.split(found.request)[-1])
     assert asked["model"] == options.name
     assert f"localhost:{options.port}/v1/completions" in found.request
+    assert found.install == "pip install '.[gpu,serve]'"
 
 
 def test_the_size_is_the_plans_and_a_catalogue_model_needs_no_directory() -> None:
