@@ -5,6 +5,7 @@ from typing import Any
 
 import pydantic
 
+KINDS = {"bool": "should be true or false", "int": "should be a whole number", "float": "should be a number"}
 SECRET = ("key",)
 """Fields whose contents no sentence repeats."""
 
@@ -37,7 +38,8 @@ def describe(error: Mapping[str, Any], path: str) -> tuple[str, str]:
         return path, "should be an object with named fields"
     if kind == "json_invalid":
         return path, f"is not valid JSON: {error.get('ctx', {}).get('error', message)}"
-    words = message.removeprefix("Input ").replace(" after validation", "").partition(", unable to parse")[0]
+    words = KINDS.get(kind.partition("_")[0]) or message.removeprefix("Input ").removeprefix("String ")
+    words = words.replace(" after validation", "")
     given = error.get("input")
     shown = f", not {given!r}" if isinstance(given, str | int | float | bool) and len(repr(given)) <= 60 else ""
     if path.rpartition(".")[2] in SECRET:

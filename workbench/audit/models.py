@@ -106,7 +106,8 @@ class Entry(models.Model):
     @property
     def shown(self) -> list[tuple[str, str]]:
         """The details that are short enough for a row of a table; the export has all."""
-        return [(name, str(value)) for name, value in self.details.items() if not isinstance(value, dict | list)]
+        short = [(name, value) for name, value in self.details.items() if not isinstance(value, dict | list)]
+        return [(name, "none" if value is None else str(value)) for name, value in short]
 
     @property
     def document(self) -> dict[str, Any]:

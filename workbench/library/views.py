@@ -4,10 +4,14 @@ from itertools import groupby
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils.text import capfirst
 from django.views.decorators.http import require_safe
 
 from kernels import registry
 from workbench.library import documents
+
+TITLES = {"lm_head": "LM head", "model": "Whole models", "rmsnorm": "RMSNorm", "rope": "RoPE"}
+"""Headings of operations whose names are more than words."""
 
 
 @require_safe
@@ -15,10 +19,14 @@ def kernel_list(request: HttpRequest) -> HttpResponse:
     """Every variant by the part of the work that it does, and the documents."""
     variants = sorted(registry.variants(), key=lambda each: (each.op, each.peer))
     context = {
-        "ops": [(op.replace("_", " "), list(group)) for op, group in groupby(variants, key=lambda each: each.op)],
+        "ops": [(_title(op), list(group)) for op, group in groupby(variants, key=lambda each: each.op)],
         "pages": [(name, documents.page(name).title) for name in documents.names()],
     }
     return render(request, "library/kernels.html", context)
+
+
+def _title(op: str) -> str:
+    return TITLES.get(op) or capfirst(op.replace("_", " "))
 
 
 @require_safe

@@ -20,8 +20,8 @@ OTHERS = "the library's kernels compute it, since the plan's runner answers one 
 
 @dataclass(frozen=True)
 class Offer:
-    """`install` is run once in the workbench's source folder, `command` serves the plan and `request` asks it something;
-    `notes` are sentences. With `refusal` there is none of them but the reason.
+    """`install` is run once in the workbench's source folder, `command` serves the plan and `request` asks it
+    something; `notes` are sentences. With `refusal` there is none of them but the reason.
     """
 
     install: str = ""

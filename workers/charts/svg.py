@@ -223,13 +223,15 @@ def _legend(figure: Figure, left: float) -> list[str]:
     shown = [trace for trace in figure["data"] if trace.get("showlegend", True)]
     if figure["layout"]["legend"].get("traceorder") == "reversed":
         shown.reverse()
-    parts, x = [], left
+    words = sum(18 + CHARACTER * len(trace["name"]) for trace in shown)
+    gap = max(6.0, min(22.0, (WIDTH - words) / max(1, len(shown))))
+    parts, x = [], max(0.0, min(left, WIDTH - words - gap * len(shown)))
     for trace in shown:
         marker = trace.get("marker", {})
         colour = trace["line"]["color"] if "lines" in trace.get("mode", "") else marker.get("color")
         parts.append(f'<rect x="{x:.1f}" y="8" width="12" height="12" rx="3" fill="{colour}"/>')
         parts.append(_text(x + 18, 18, trace["name"], "start"))
-        x += 18 + CHARACTER * len(trace["name"]) + 22
+        x += 18 + CHARACTER * len(trace["name"]) + gap
     return parts
 
 

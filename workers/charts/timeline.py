@@ -30,10 +30,12 @@ def figure(spans: list[StageSpan]) -> Figure | None:
         "text": [f"{span.duration_s:.1f} s" for span in shown],
         "textposition": "auto",
         "textangle": 0,
+        "cliponaxis": False,
         "marker": {"color": PALETTE[0]},
         "hovertemplate": "%{y}: %{text}<extra></extra>",
     }
-    form = layout("seconds since the run started", "", height=110 + 30 * len(spans), xaxis={"rangemode": "tozero"})
+    more = {"height": 110 + 30 * len(spans), "margin": {"r": 48}}
+    form = layout("seconds since the run started", "", xaxis={"rangemode": "tozero"}, **more)
     return {"data": [trace], "layout": form}
 
 

@@ -11,6 +11,7 @@ from workers.documents.workload import Objective, metric_title
 
 WORDS = {"met": "holds", "missed": "missed", "too_close": "too close to call", "not_enough_samples": "too few requests"}
 THERE = PALETTE[1]
+CROSSED = "not shown to hold"
 SHOWN = ("ttft", "tpot", "itl", "batch_latency")
 """The metrics of the table beside the promises."""
 
@@ -62,12 +63,14 @@ def _traces(name: str, colour: str, points: list[tuple[LoadResult, float]], unit
     found = [trace(name, points, mode="lines+markers", **line)]
     if open_:
         marker = {"size": 10, "color": BAD, "symbol": "x"}
-        found.append(trace(f"{name}: not shown to hold", open_, mode="markers", marker=marker))
+        found.append(trace(CROSSED, open_, mode="markers", marker=marker))
     return found
 
 
 def _figure(traces: list[Figure], axis: str, title: str, **more: Any) -> Figure:
     loads = [float(value) for trace in traces for value in trace["x"]]
+    for trace in [each for each in traces if each["name"] == CROSSED][:-1]:
+        trace["showlegend"] = False
     return {"data": traces, "layout": layout(axis, title, xaxis=log_axis(loads), **more)}
 
 

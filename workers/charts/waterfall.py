@@ -101,7 +101,7 @@ def figure(results: Results) -> Figure | None:
     if not found:
         return None
     colours = {"side": BEFORE, "residual": PALETTE[2], "floor": PALETTE[1]}
-    named = [each.name.capitalize() for each in found]
+    named = [f"{each.name[:1].upper()}{each.name[1:]}" for each in found]
     trace = {
         "type": "bar",
         "orientation": "h",

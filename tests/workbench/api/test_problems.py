@@ -34,7 +34,14 @@ def _sla(client, document):
         ({"objectives": [{"metric": "ttf_n", "limit": 1}]}, "objectives[0].n", "ttf_n needs n, the number of"),
         ({"objectives": [OBJECTIVE], "colour": "red"}, "colour", "is not a known field"),
         ({"objectives": [OBJECTIVE | {"metric": "ttf_n", "n": 900}]}, "objectives", "TTF900 p50 asks for token 900"),
-        ({"objectives": [OBJECTIVE], "traffic": {"batch": "x"}}, "traffic.batch", "should be a valid integer, not 'x'"),
+        ({"objectives": [OBJECTIVE], "traffic": {"batch": "x"}}, "traffic.batch", "should be a whole number, not 'x'"),
+        (
+            {"objectives": [OBJECTIVE], "load": {"most_users": 2.5}},
+            "load.most_users",
+            "should be a whole number, not 2.5",
+        ),
+        ({"objectives": [OBJECTIVE], "duty_cycle": "a"}, "duty_cycle", "should be a number, not 'a'"),
+        ({"objectives": [OBJECTIVE], "name": "x" * 999}, "name", "should have at most"),
     ],
 )
 def test_api_and_forms_name_the_field_and_the_reason_alike(api, engineer, document, field, reason):

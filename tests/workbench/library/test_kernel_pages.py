@@ -32,6 +32,8 @@ def test_every_page_is_shown_and_its_links_lead_somewhere(name: str, browser: An
 
 def test_the_list_names_every_variant(browser: Any, engineer: User) -> None:
     page = browser(engineer).get("/kernels/").content.decode()
+    headings = re.findall(r'<h2 id="op-\d+">(.*?)</h2>', page)
+    assert {"Attention", "LM head", "RMSNorm", "RoPE", "Step attention", "Whole models"} <= set(headings)
     assert all(f'<tr id="{each.name}">' in page for each in registry.variants())
 
 

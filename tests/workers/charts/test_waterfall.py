@@ -86,6 +86,11 @@ def test_batching_is_the_last_step_in_dollars():
     assert rows[-1][-2] == pytest.approx(rows[-1][-1] - after[-1])
 
 
+def test_names_keep_their_capitals():
+    drawn = waterfall.figure(results())["data"][0]["y"]
+    assert "Compiled, CUDA graphs" in drawn
+
+
 def test_where_no_change_is_recommended_there_is_nothing_to_draw():
     known = results()
     known.verify.recommended = False

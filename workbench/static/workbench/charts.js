@@ -24,6 +24,7 @@
   function draw(area) {
     const figure = JSON.parse(document.getElementById(area.dataset.figure).textContent);
     const layout = themed(figure.layout, area.clientWidth);
+    for (const trace of figure.data) if (trace.error_x) trace.error_x.color = colour("--ink");
     if (area.clientWidth < 560) {
       for (const trace of figure.data) trace.y = trace.y.map(short);
       if (layout.yaxis.categoryarray) layout.yaxis.categoryarray = layout.yaxis.categoryarray.map(short);

@@ -260,6 +260,7 @@ async function load(area) {
     if (!answer.ok) throw new Error(`status ${answer.status}`);
     new Timeline(area, await answer.json());
   } catch (error) {
+    area.style.minHeight = "0";
     area.textContent = `The timeline cannot be loaded (${error.message}). The trace below may still be there.`;
   }
 }
