@@ -67,9 +67,9 @@ def sections(sides: Sequence[Side]) -> list[Section]:
         f"not overlap, against run {names[0]}."
     )
     found = [
-        Section("objectives", "Objectives", AFTER, (["objective", *names], _objectives(sides))),
+        Section("objectives", "Objectives", AFTER, (["Objective", *names], _objectives(sides))),
         *(_distribution(sides, metric) for metric in _metrics(sides)),
-        Section("ops", "Operations", overlap, (["case", *names], _operations(sides))),
+        Section("ops", "Operations", overlap, (["Operation", *names], _operations(sides))),
         Section("plan", "Plans", "", (["", *names], _plans(sides))),
         Section("where", "Where it was measured", "", (["", *names], _places(sides))),
         Section("cost", "Cost", "Modelled from throughput and price.", (["", *names], _costs(sides))),
@@ -87,9 +87,13 @@ def _objectives(sides: Sequence[Side]) -> list[list[Cell]]:
     reference = next((side for side in sides if _gain(side)), None)
     for side in sides:
         if gain := _gain(side):
-            spread = f"{number(gain.value)}x [{number(gain.low)}, {number(gain.high)}]"
-            apart = "" if side is reference or reference is None else f": {_apart(gain, _gain(reference))}"
-            cells.setdefault("speedup over its own before", {})[side.label] = spread + apart
+            spread = f"{number(gain.value)}x ({number(gain.low)} to {number(gain.high)})"
+            apart = (
+                ""
+                if side is reference or reference is None
+                else f": {_apart(gain, _gain(reference))} {reference.label}"
+            )
+            cells.setdefault("Speedup over its own before", {})[side.label] = spread + apart
     return _rows(sides, cells)
 
 
@@ -101,8 +105,8 @@ def _gain(side: Side) -> Interval | None:
 
 def _apart(gain: Interval, reference: Interval | None) -> str:
     if reference is None or (gain.low <= reference.high and gain.high >= reference.low):
-        return "no difference"
-    return "more" if gain.low > reference.high else "less"
+        return "no difference from"
+    return "more than" if gain.low > reference.high else "less than"
 
 
 def _rows(sides: Sequence[Side], cells: dict[str, dict[str, str]]) -> list[list[Cell]]:
@@ -126,18 +130,24 @@ def _distribution(sides: Sequence[Side], metric: latency.Metric) -> Section:
     name = metric_title(*metric)
     found = [(side, _after(side, metric)) for side in sides]
     known = [each for _, each in found if each is not None]
-    form = layout(f"{name}, {known[0].unit}", "requests within, %", yaxis={"range": [0, 103]})
+    form = layout(
+        f"{name}, {known[0].unit}", "requests within, %", xaxis={"rangemode": "tozero"}, yaxis={"range": [0, 103]}
+    )
     traces = [
         _trace(side, each, colour) for (side, each), colour in zip(found, PALETTE, strict=False) if each is not None
     ]
     names = sorted({name for each in known for name in each.percentiles}, key=lambda name: float(name.strip("p")))
     rows: list[list[Cell]] = [
-        [f"{name} {each}", *(_percentile(distribution, each) for _, distribution in found)] for each in names
+        [f"{_capital(name)} {each}", *(_percentile(distribution, each) for _, distribution in found)] for each in names
     ]
-    rows.append(["samples", *(MISSING if each is None else len(each.samples) for _, each in found)])
+    rows.append(["Samples", *(MISSING if each is None else len(each.samples) for _, each in found)])
     key = f"latency-{metric[0]}-{metric[1] or 0}"
-    table: Table = (["percentile", *(side.label for side in sides)], rows)
-    return Section(key, f"{name[:1].upper()}{name[1:]}", AFTER, table, {"data": traces, "layout": form})
+    table: Table = (["Percentile", *(side.label for side in sides)], rows)
+    return Section(key, _capital(name), AFTER, table, {"data": traces, "layout": form})
+
+
+def _capital(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}"
 
 
 def _percentile(found: Distribution | None, name: str) -> str:
@@ -174,7 +184,7 @@ def _chosen(side: Side) -> dict[str, Candidate]:
 def _timed(found: Candidate | None, reference: Candidate | None) -> str:
     if found is None:
         return MISSING
-    spread = "" if found.ms_low is None else f" [{number(found.ms_low)}, {number(found.ms_high)}]"
+    spread = "" if found.ms_low is None else f" ({number(found.ms_low)} to {number(found.ms_high)})"
     said = f"{number(found.ms)} ms{spread}, {found.variant}"
     if reference is None or reference is found:
         return said
@@ -198,11 +208,11 @@ def _plans(sides: Sequence[Side]) -> list[list[Cell]]:
     cells: dict[str, dict[str, str]] = {}
     for side in sides:
         plan = side.results.verify.plan if side.results.verify else {}
-        for name in ("runner", "dtype", "gpu"):
+        for name, title in (("runner", "Runner"), ("dtype", "Data type"), ("gpu", "GPU")):
             if plan.get(name):
-                cells.setdefault(name, {})[side.label] = str(plan[name])
+                cells.setdefault(title, {})[side.label] = str(plan[name])
         for option, value in (plan.get("options") or {}).items():
-            cells.setdefault(f"option {option}", {})[side.label] = str(value)
+            cells.setdefault(f"Option {option}", {})[side.label] = str(value)
         for part in plan.get("ops") or []:
             cells.setdefault(case_label(part["op"], part["case"]), {})[side.label] = part["variant"]
     return _rows(sides, cells)
@@ -228,7 +238,7 @@ def _costs(sides: Sequence[Side]) -> list[list[Cell]]:
         price = side.results.price
         for line in price.lines if price else []:
             if price and line.label in ("before", "after") and line.usd_per_mtok is not None:
-                name = f"a million {price.counted} {line.label}"
+                name = f"A million {price.counted}, {line.label}"
                 cells.setdefault(name, {})[side.label] = (
                     f"{dollars(line.usd_per_mtok)} at {dollars(line.usd_per_hour)} per hour"
                 )

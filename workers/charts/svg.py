@@ -220,7 +220,8 @@ def _scatter(trace: Figure, x: Axis, y: Axis) -> list[str]:
 
 
 def _legend(figure: Figure, left: float) -> list[str]:
-    shown = [trace for trace in figure["data"] if trace.get("showlegend", True)]
+    wanted = figure["layout"].get("showlegend", True)
+    shown = [trace for trace in figure["data"] if wanted and trace.get("showlegend", True)]
     if figure["layout"]["legend"].get("traceorder") == "reversed":
         shown.reverse()
     words = sum(18 + CHARACTER * len(trace["name"]) for trace in shown)

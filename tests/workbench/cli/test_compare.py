@@ -15,7 +15,7 @@ def test_compare_prints_what_the_page_shows(cli, organisation, engineer):
         "Objectives",
         "TTF64",
         "TPOT",
-        "speedup over its own before",
+        "Speedup over its own before",
         "Operations",
         "Plans",
         "Where it was measured",

@@ -55,9 +55,9 @@ def test_the_speedup_has_its_interval_and_a_difference_takes_intervals_apart(bro
     row.save()
     objectives = _compare(browser(engineer), runs[:3]).context["sections"][0]
     gains = [text for text, _ in objectives.rows[-1]]
-    assert gains[:2] == ["speedup over its own before", "3.47x [3.46, 3.49]"]
-    assert gains[2] == "2.00x [1.90, 2.10]: less"
-    assert gains[3].endswith(": no difference")
+    assert gains[:2] == ["Speedup over its own before", "3.47x (3.46 to 3.49)"]
+    assert gains[2] == "2.00x (1.90 to 2.10): less than A"
+    assert gains[3].endswith(": no difference from A")
 
 
 def test_a_foreign_run_is_left_out(browser, foreigner, runs):

@@ -7,7 +7,7 @@ import pytest
 import sample_held_loads
 from sample_results import manifest, results, workload
 
-from workers.charts import waterfall
+from workers.charts import svg, waterfall
 from workers.documents.measurement import Interval
 from workers.documents.stages import PlanTrial, Results
 from workers.stages.price import price
@@ -87,8 +87,9 @@ def test_batching_is_the_last_step_in_dollars():
 
 
 def test_names_keep_their_capitals():
-    drawn = waterfall.figure(results())["data"][0]["y"]
-    assert "Compiled, CUDA graphs" in drawn
+    drawn = waterfall.figure(results())
+    assert "Compiled, CUDA graphs" in drawn["data"][0]["y"]
+    assert svg.draw(drawn, "Steps").count(">ms<") == 1, "the title of the axis, and no legend"
 
 
 def test_where_no_change_is_recommended_there_is_nothing_to_draw():
