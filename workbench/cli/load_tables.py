@@ -62,8 +62,9 @@ def limit_found(result: LimitResult, console: Console) -> None:
 
 
 def under_load(found: UnderLoadResult, console: Console) -> None:
-    """Both sides over the load, and the load that holds on each."""
-    sides = [(name, side) for name, side in (("before", found.before), ("after", found.after)) if side]
+    """Before, after and the customer's endpoint over the load, and the load that holds on each."""
+    measured = (("before", found.before), ("after", found.after), ("your endpoint", found.endpoint))
+    sides = [(name, side) for name, side in measured if side]
     table = Table(pad_edge=False)
     for heading in (
         "under load",

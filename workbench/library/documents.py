@@ -1,8 +1,10 @@
 """The documents of `docs/kernels`, and `docs/method.md`, as HTML."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 from django.conf import settings
@@ -57,9 +59,9 @@ def _page(path: Path) -> Page:
 def rendered(text: str) -> SafeString:
     """Markdown as HTML, without comments: links lead to pages that are served here, or become plain text.
 
-    Headings, and the first mention of each term in bold or italics, have their words as an id.
+    A heading has its words as an id; else the first term in bold that has them, where it is defined; else in italics.
     """
-    ids: set[str] = set()
+    named: dict[str, list[tuple[Token, str]]] = {"heading_open": [], "strong_open": [], "em_open": []}
     tokens = MARKDOWN.parse(COMMENT.sub("", text))
     for before, token in zip([None, *tokens], tokens, strict=False):
         if token.type == "table_open":
@@ -67,22 +69,25 @@ def rendered(text: str) -> SafeString:
         elif token.type == "inline" and token.children is not None:
             token.children = _reachable(token.children)
             if before and before.type == "heading_open":
-                _name(before, token.content, ids)
+                named[before.type].append((before, token.content))
             for at, child in enumerate(token.children):
-                if child.type in ("strong_open", "em_open"):
-                    _name(child, token.children[at + 1].content, ids)
+                if child.type in named:
+                    named[child.type].append((child, token.children[at + 1].content))
+    _name(chain.from_iterable(named.values()))
     html = MARKDOWN.renderer.render(tokens, MARKDOWN.options, {})
     html = html.replace("<table", '<div class="table-wrap" tabindex="0"><table').replace("</table>", "</table></div>")
     html = html.replace("<pre>", '<pre tabindex="0">')
     return mark_safe(html)  # the renderer escapes all text, and the documents are our own
 
 
-def _name(token: Token, words: str, ids: set[str]) -> None:
-    """Gives the token an id, unless an earlier one has it."""
-    name = slugify(words)
-    if name and name not in ids:
-        ids.add(name)
-        token.attrSet("id", name)
+def _name(found: Iterable[tuple[Token, str]]) -> None:
+    """Gives each token the id of its words, unless an earlier one has it."""
+    ids: set[str] = set()
+    for token, words in found:
+        name = slugify(words)
+        if name and name not in ids:
+            ids.add(name)
+            token.attrSet("id", name)
 
 
 def _reachable(children: list[Token]) -> list[Token]:

@@ -3,6 +3,7 @@
 from rich.console import Console
 from sample_loads import under_load
 
+from tests import sample_endpoint, sample_loads
 from workbench.cli import load_tables
 
 
@@ -20,6 +21,12 @@ def test_both_sides_stand_in_one_table_with_the_load_that_holds():
     assert "void" in said
     assert "every objective holds with 20 users at once" in said
     assert "After: This workbench's server with the plan's kernels" in said
+
+
+def test_the_endpoint_stands_below_them():
+    said = printed(sample_endpoint.under_load(sample_loads.results()).load)
+    assert len([line for line in said.splitlines() if line.startswith("│your endpoint")]) == 3
+    assert "Your endpoint: A server of the customer's, asked by /v1/completions" in said
 
 
 def test_a_side_that_was_not_measured_leaves_its_note():

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from workbench.accounts.models import User
+from workbench.library import documents
 from workbench.pages.templatetags.page import TERMS, term
 from workbench.runs.models import Run
 from workers.charts.economics import COSTS
@@ -29,6 +30,13 @@ def test_every_figure_of_a_result_leads_to_its_line(browser: Any, engineer: User
 def test_every_metric_and_unit_cost_has_its_line(browser: Any, engineer: User) -> None:
     names = {TERMS.get(each, each) for each in (*TITLES, "ttf_n")}
     assert names | (COSTS.keys() - {"counted"}) <= defined(browser(engineer))
+
+
+def test_a_word_leads_to_where_it_is_defined_and_not_to_an_earlier_mention() -> None:
+    html = documents.rendered("- As *speedup* says.\n- **Speedup**: b over a, see *drift*.\n\n## Drift\n")
+    assert '<strong id="speedup">Speedup</strong>' in html
+    assert '<h2 id="drift">Drift</h2>' in html
+    assert html.count(" id=") == 2
 
 
 def test_a_metric_is_named_by_its_own_words() -> None:
