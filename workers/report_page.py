@@ -128,6 +128,7 @@ def render(document: Reported, cover: Cover | None = None) -> str:
         unit_rows=economics.unit_rows(units),
         unit_loads=economics.loads(units),
         units=units,
+        demand=study.demand_of(units, workload) if document.results.price else None,
         energy_words=economics.energy_words(units),
         price_caution=economics.caution(document.results, workload.traffic.batch),
         chosen_plan=plans.chosen(document.results),

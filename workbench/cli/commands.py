@@ -272,6 +272,8 @@ def _print_run(api: Api, run: dict[str, Any], as_json: bool) -> None:
         if results.load is not None:
             under_load(results.load, out)
         tables.outcome(results, out)
+        if results.price and results.price.economics and results.price.economics.stated:
+            out.print(results.price.economics.stated.sentence, highlight=False, markup=False, soft_wrap=True)
     if run["error"]:
         raise CliError(_failure(run["error"]), exit_code(run))
     if over and run["state"] != "done":

@@ -9,7 +9,7 @@ from django import forms
 from workers.charts.economics import amount
 from workers.charts.text import MISSING, plain
 from workers.documents.measurement import Interval
-from workers.documents.money import Demand, Fleet, FleetComparison, UnitEconomics
+from workers.documents.money import Demand, Fleet, FleetComparison, StatedFleet, UnitEconomics
 from workers.documents.traffic import LONGEST_OUTPUT, LONGEST_PROMPT
 from workers.economics import assumptions, fleet
 
@@ -84,6 +84,15 @@ class FleetForm(forms.Form):
         if not self.errors and not data.get("users") and not data.get("requests_per_second"):
             self.add_error(None, "Say how many users there are at once, or how many requests per second.")
         return data
+
+
+def demanded(stated: StatedFleet | None) -> dict[str, str] | None:
+    """The form's fields for the demand that the workload states; None where it states none."""
+    if stated is None:
+        return None
+    asked = stated.demand
+    values = {"users": asked.users, "requests_per_second": asked.requests_per_second}
+    return {name: f"{value:.12g}" for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True)

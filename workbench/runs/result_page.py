@@ -159,6 +159,7 @@ def context(
         "unit_rows": economics.unit_rows(units),
         "unit_loads": economics.loads(units),
         "units": units,
+        "demand": study.demand_of(units, workload) if workload and results.price else None,
         "energy_words": economics.energy_words(units),
         "price_caution": economics.caution(results, workload.traffic.batch) if workload else "",
         "endpoint": endpoint.measured(results),

@@ -59,23 +59,6 @@ class PricePoint(Document):
     basis: Basis
 
 
-class UnitEconomics(Document):
-    """Unit costs before and after of servers that are busy all the hour, and what moves them.
-
-    A side is None where no load holds the SLA.
-    """
-
-    duty_cycle: float
-    prompt_tokens: int
-    output_tokens: int
-    generates: bool
-    counted: Counted
-    before: ServedLoad | None
-    after: ServedLoad | None
-    costs: list[UnitCost]
-    moves: list[PricePoint] = []
-
-
 class Demand(Document):
     """What a fleet is asked for, as stated: users at once or requests per second, and the terms it is paid by.
 
@@ -114,3 +97,30 @@ class FleetComparison(Document):
     break_even_months: float | None = None
     break_even_latest: float | None = Field(default=None, description="at the least saving of the interval")
     sentence: str
+
+
+class StatedFleet(Document):
+    """What the demand of the workload itself takes on each side; None where no load is shown to hold every promise."""
+
+    demand: Demand
+    before: Fleet | None
+    after: Fleet | None
+    sentence: str
+
+
+class UnitEconomics(Document):
+    """Unit costs before and after of servers that are busy all the hour, and what moves them.
+
+    A side is None where no load holds the SLA.
+    """
+
+    duty_cycle: float
+    prompt_tokens: int
+    output_tokens: int
+    generates: bool
+    counted: Counted
+    before: ServedLoad | None
+    after: ServedLoad | None
+    costs: list[UnitCost]
+    moves: list[PricePoint] = []
+    stated: StatedFleet | None = Field(default=None, description="of the demand that the workload states, if any")

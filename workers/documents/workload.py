@@ -134,6 +134,26 @@ class Constraints(Document):
     )
 
 
+class StatedDemand(Document):
+    """What the deployment must carry, as the customer states it: GPUs and a month's bill are said for it."""
+
+    users: Count | None = Field(default=None, ge=1, le=10**9, description="users at once who always wait for an answer")
+    requests_per_second: Number | None = Field(default=None, gt=0, le=10**9)
+
+    @model_validator(mode="after")
+    def _stated(self) -> Self:
+        if self.users is None and self.requests_per_second is None:
+            raise ValueError("users: say how many users there are at once, or how many requests_per_second")
+        return self
+
+    @property
+    def words(self) -> str:
+        """The demand in words: `500 users at once`, `40 requests per second`."""
+        users = "one user" if self.users == 1 else f"{self.users:,} users at once" if self.users else ""
+        rate = f"{self.requests_per_second:,g} requests per second" if self.requests_per_second else ""
+        return " and ".join(filter(None, [users, rate]))
+
+
 class LoadSearch(Document):
     """Asks a run to put before and after under load, and to find the highest at which every objective holds.
 
@@ -146,6 +166,7 @@ class LoadSearch(Document):
         le=MOST_USERS,
         description="users of a closed loop at most, doubled from one; of an open loop the requests served at once",
     )
+    demand: StatedDemand | None = Field(default=None, description="what it must carry; the report begins with it")
 
 
 class Deployment(Document):

@@ -7,7 +7,8 @@ import math
 
 from workers.charts.text import dollars, plain
 from workers.documents.measurement import Interval
-from workers.documents.money import Demand, Fleet, FleetComparison, ServedLoad
+from workers.documents.money import Demand, Fleet, FleetComparison, ServedLoad, StatedFleet
+from workers.documents.workload import Workload
 from workers.economics.unit_costs import scaled
 
 DAYS_A_YEAR = 365
@@ -113,6 +114,34 @@ def compare(demand: Demand, before: ServedLoad, after: ServedLoad) -> FleetCompa
         sentence="",
     )
     return found.model_copy(update={"sentence": _sentence(found)})
+
+
+def stated(workload: Workload, before: ServedLoad | None, after: ServedLoad | None) -> StatedFleet | None:
+    """What the demand that the workload states takes; None where it states none.
+
+    A side counts at a load at which every promise is shown to hold, and with a price.
+    """
+    asked = workload.load.demand if workload.load else None
+    if asked is None:
+        return None
+    demand = Demand(users=asked.users, requests_per_second=asked.requests_per_second, duty_cycle=workload.duty_cycle)
+    sides = {"before": before, "after": after}
+    held = {name: side for name, side in sides.items() if side and side.holds and side.usd_per_hour is not None}
+    fleets = {name: fleet(demand, side) for name, side in held.items()}
+    if len(held) == len(sides):
+        said = f"To carry {asked.words} it takes {compare(demand, held['before'], held['after']).sentence}"
+    elif fleets:
+        ((name, one),) = fleets.items()
+        other = "Before" if name == "after" else "After"
+        said = (
+            f"To carry {asked.words} it takes {_count(one.gpus)} {name}, with {100 * demand.spare:.0f} % of each kept "
+            f"free: {_usd(one.month.value)} a month. {other}, no load with a price is shown to hold every promise."
+        )
+    else:
+        said = (
+            f"What it takes to carry {asked.words} is not known: no load with a price is shown to hold every promise."
+        )
+    return StatedFleet(demand=demand, before=fleets.get("before"), after=fleets.get("after"), sentence=said)
 
 
 def _usd(amount: float) -> str:

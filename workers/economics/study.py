@@ -5,10 +5,10 @@ from workers.documents.base import Basis
 from workers.documents.load import LoadCurve
 from workers.documents.measurement import Interval
 from workers.documents.model import ModelManifest
-from workers.documents.money import CostKey, PricePoint, ServedLoad, UnitCost, UnitEconomics
+from workers.documents.money import CostKey, PricePoint, ServedLoad, StatedFleet, UnitCost, UnitEconomics
 from workers.documents.stages import Results
 from workers.documents.workload import Workload
-from workers.economics import unit_costs
+from workers.economics import fleet, unit_costs
 from workers.economics.loads import Priced, Sides
 from workers.pricing import GpuPrice, gpu_price
 
@@ -35,7 +35,8 @@ def study(priced: Priced, results: Results) -> UnitEconomics | None:
         costs=[],
     )
     points = [*moves(found, gpu_price(priced.book, priced.gpu_class)), *_over_load(priced, results)]
-    return found.model_copy(update={"costs": costs(found), "moves": points})
+    stated = fleet.stated(priced.workload, *sides)
+    return found.model_copy(update={"costs": costs(found), "moves": points, "stated": stated})
 
 
 def of_results(results: Results, workload: Workload, model: ModelManifest) -> UnitEconomics | None:
@@ -47,6 +48,13 @@ def of_results(results: Results, workload: Workload, model: ModelManifest) -> Un
         return None
     priced = Priced(workload, model, results.price.book, results.verify.environment.gpu_class)
     return results.price.economics or study(priced, results)
+
+
+def demand_of(found: UnitEconomics | None, workload: Workload) -> StatedFleet | None:
+    """What the demand that the workload states takes; `found` is None where neither side has a load."""
+    if found is not None and found.stated is not None:
+        return found.stated
+    return fleet.stated(workload, found.before if found else None, found.after if found else None)
 
 
 def costs(found: UnitEconomics) -> list[UnitCost]:

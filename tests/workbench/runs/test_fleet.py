@@ -3,11 +3,14 @@
 import re
 
 import pytest
+import sample_loads
+import sample_results
 import sample_runs
 from django.urls import reverse
 
 from workbench.pages.templatetags.page import term
 from workers.documents.prices import PriceResult
+from workers.report_page import render
 
 
 @pytest.fixture
@@ -81,3 +84,24 @@ def test_the_address_is_a_page_of_its_own_and_the_result_leads_to_it(browser, en
     assert term("GPUs needed", "gpus-needed") in page
     unfinished = sample_runs.run(organisation, engineer, "running", "explore")
     assert client.get(reverse("run-fleet", args=[unfinished.id])).status_code == 404
+
+
+def test_the_demand_that_the_workload_states_begins_result_calculator_and_report(browser, engineer, organisation):
+    run = sample_runs.run(organisation, engineer, load=True)
+    run.workload.document["load"]["demand"] = {"users": 70}
+    run.workload.save()
+    said = "To carry 70 users at once it takes 5 GPUs after, with"
+    client = browser(engineer)
+    result = client.get(reverse("run-result", args=[run.id])).content.decode()
+    assert 0 < result.index(said) < result.index('id="objectives"')
+    page = client.get(reverse("run-fleet", args=[run.id])).content.decode()
+    assert said in page
+    assert 'name="users" value="70"' in page
+    assert term("GPUs needed", "gpus-needed") in page
+    others = client.get(reverse("run-fleet", args=[run.id]), {"users": 3}).content.decode()
+    assert 'name="users" value="3"' in others
+    document = sample_results.stage_input()
+    asked = document.workload.model_copy(update={"load": run.workload.sla.load})
+    known = sample_loads.results()
+    report = render(document.model_copy(update={"workload": asked, "results": known}))
+    assert said in report

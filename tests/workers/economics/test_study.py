@@ -8,8 +8,9 @@ from workers.charts.economics import energy_words
 from workers.documents.prices import Price, PriceBook
 from workers.documents.stages import Results
 from workers.documents.traffic import Traffic
+from workers.documents.workload import LoadSearch, StatedDemand
 from workers.economics.loads import Priced
-from workers.economics.study import length_factor, study
+from workers.economics.study import demand_of, length_factor, study
 from workers.stages.price import price
 
 BOOK = PriceBook(
@@ -24,7 +25,8 @@ def priced(**changes) -> Priced:
     return Priced(sample_results.workload().model_copy(update=changes), sample_results.manifest(), BOOK, "h200")
 
 
-def studied(load=None, **changes):
+def studied(load=None, asked=None, **changes):
+    changes |= {"load": asked} if asked else {}
     return study(priced(**changes), Results(verify=sample_results.verify(), load=load))
 
 
@@ -130,3 +132,34 @@ def test_energy_that_is_not_known_says_why():
     held.telemetry = held.telemetry.model_copy(update={"power_gap_s": 4.2})
     said = energy_words(studied(load=load))
     assert said == "Energy after is not known: Power was not read for 4.2 s, and more than 3 s void it."
+
+
+CARRIED = LoadSearch(demand=StatedDemand(users=100))
+
+
+def test_a_stated_demand_has_its_gpus_and_its_bill_on_both_sides():
+    found = studied(sample_held_loads.under_load(), asked=CARRIED).stated
+    assert (found.before.gpus.value, found.after.gpus.value) == (72, 18)  # 100 users, 0.7 of 2 and of 8 on each
+    assert found.after.month.value == pytest.approx(18 * 3.6 * 8760 / 12)
+    assert found.sentence.startswith(
+        "To carry 100 users at once it takes 72 GPUs before and 18 GPUs after, with 30 % of each kept free: $189,216 "
+        "and $47,304 a month."
+    )
+
+
+def test_a_side_on_which_no_load_holds_has_no_gpus():
+    found = studied(sample_held_loads.under_load(before_users=0), asked=CARRIED).stated
+    assert found.before is None
+    assert found.sentence == (
+        "To carry 100 users at once it takes 18 GPUs after, with 30 % of each kept free: $47,304 a month. Before, no "
+        "load with a price is shown to hold every promise."
+    )
+    rate = LoadSearch(demand=StatedDemand(requests_per_second=2.5))
+    nothing = demand_of(None, sample_results.workload().model_copy(update={"load": rate}))
+    assert nothing.sentence.startswith("What it takes to carry 2.5 requests per second is not known: no load")
+    assert demand_of(None, sample_results.workload()) is None
+
+
+def test_a_demand_without_a_number_is_refused():
+    with pytest.raises(ValueError, match="say how many users there are at once"):
+        StatedDemand()

@@ -105,6 +105,8 @@ def traffic() -> list[Input]:
         Input(
             "load.most_users", "Users under load, at most", hint="Finds how many hold. Left empty, no load is put on."
         ),
+        Input("load.demand.users", "Users it must carry", hint="The report says the GPUs and the bill for them."),
+        Input("load.demand.requests_per_second", "Or requests per second"),
         Input("traffic.arrivals.kind", "Arrivals under load", "select", choices=ARRIVALS),
         Input(
             "traffic.arrivals.rate",

@@ -7,7 +7,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from workbench.runs import services
-from workbench.runs.fleet import Answer, FleetForm, answer
+from workbench.runs.fleet import Answer, FleetForm, answer, demanded
 from workbench.runs.views.runs import get_run
 from workers.economics import study
 
@@ -25,12 +25,13 @@ def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
     found = study.of_results(known, workload, manifest) if workload and manifest else None
     if found is None:
         raise Http404("The run has no prices yet.")
-    form, calculated = FleetForm(found, request.GET or None), Answer([], [])
+    stated = study.demand_of(found, workload) if workload else None
+    form, calculated = FleetForm(found, request.GET or demanded(stated)), Answer([], [])
     if form.is_valid():
         try:
             calculated = answer(found, form.cleaned_data)
         except ValueError as error:
             form.add_error(None, str(error))
-    context = {"run": run, "form": form, "answer": calculated}
+    context = {"run": run, "form": form, "answer": calculated, "stated": stated}
     part = request.htmx  # type: ignore[attr-defined]
     return render(request, "runs/_fleet.html" if part else "runs/fleet.html", context)

@@ -30,6 +30,7 @@ from .cost_line_price_basis import CostLinePriceBasis
 from .cost_line_speed_basis import CostLineSpeedBasis
 from .delete_artifact_stage import DeleteArtifactStage
 from .delivery_out import DeliveryOut
+from .demand import Demand
 from .dependents import Dependents
 from .deployment import Deployment
 from .deployment_metric import DeploymentMetric
@@ -54,6 +55,7 @@ from .feasibility import Feasibility
 from .file_hash import FileHash
 from .finish import Finish
 from .fixed_length import FixedLength
+from .fleet import Fleet
 from .gamma import Gamma
 from .gap import Gap
 from .gap_kind import GapKind
@@ -187,6 +189,8 @@ from .stage_document_result_type_0 import StageDocumentResultType0
 from .stage_failure import StageFailure
 from .stage_summary import StageSummary
 from .stage_time import StageTime
+from .stated_demand import StatedDemand
+from .stated_fleet import StatedFleet
 from .telemetry import Telemetry
 from .text_scores import TextScores
 from .token_in import TokenIn
@@ -245,6 +249,7 @@ __all__ = (
     "CostLineSpeedBasis",
     "DeleteArtifactStage",
     "DeliveryOut",
+    "Demand",
     "Dependents",
     "Deployment",
     "DeploymentMetric",
@@ -269,6 +274,7 @@ __all__ = (
     "FileHash",
     "Finish",
     "FixedLength",
+    "Fleet",
     "Gamma",
     "Gap",
     "GapKind",
@@ -402,6 +408,8 @@ __all__ = (
     "StageFailure",
     "StageSummary",
     "StageTime",
+    "StatedDemand",
+    "StatedFleet",
     "Telemetry",
     "TextScores",
     "TokenIn",

@@ -14,6 +14,7 @@ from ..types import UNSET, Unset
 if TYPE_CHECKING:
     from ..models.price_point import PricePoint
     from ..models.served_load import ServedLoad
+    from ..models.stated_fleet import StatedFleet
     from ..models.unit_cost import UnitCost
 
 
@@ -36,6 +37,7 @@ class UnitEconomics:
             after (None | ServedLoad):
             costs (list[UnitCost]):
             moves (list[PricePoint] | Unset):
+            stated (None | StatedFleet | Unset): of the demand that the workload states, if any
     """
 
     duty_cycle: float
@@ -47,9 +49,11 @@ class UnitEconomics:
     after: None | ServedLoad
     costs: list[UnitCost]
     moves: list[PricePoint] | Unset = UNSET
+    stated: None | StatedFleet | Unset = UNSET
 
     def to_dict(self) -> dict[str, Any]:
         from ..models.served_load import ServedLoad  # noqa: PLC0415
+        from ..models.stated_fleet import StatedFleet  # noqa: PLC0415
 
         duty_cycle = self.duty_cycle
 
@@ -85,6 +89,14 @@ class UnitEconomics:
                 moves_item = moves_item_data.to_dict()
                 moves.append(moves_item)
 
+        stated: dict[str, Any] | None | Unset
+        if isinstance(self.stated, Unset):
+            stated = UNSET
+        elif isinstance(self.stated, StatedFleet):
+            stated = self.stated.to_dict()
+        else:
+            stated = self.stated
+
         field_dict: dict[str, Any] = {}
 
         field_dict.update(
@@ -101,6 +113,8 @@ class UnitEconomics:
         )
         if moves is not UNSET:
             field_dict["moves"] = moves
+        if stated is not UNSET:
+            field_dict["stated"] = stated
 
         return field_dict
 
@@ -108,6 +122,7 @@ class UnitEconomics:
     def from_dict(cls: type[T], src_dict: Mapping[str, Any]) -> T:
         from ..models.price_point import PricePoint  # noqa: PLC0415
         from ..models.served_load import ServedLoad  # noqa: PLC0415
+        from ..models.stated_fleet import StatedFleet  # noqa: PLC0415
         from ..models.unit_cost import UnitCost  # noqa: PLC0415
 
         d = dict(src_dict)
@@ -167,6 +182,23 @@ class UnitEconomics:
 
                 moves.append(moves_item)
 
+        def _parse_stated(data: object) -> None | StatedFleet | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            try:
+                if not isinstance(data, dict):
+                    raise TypeError()
+                stated_type_0 = StatedFleet.from_dict(data)
+
+                return stated_type_0
+            except (TypeError, ValueError, AttributeError, KeyError):
+                pass
+            return cast(None | StatedFleet | Unset, data)
+
+        stated = _parse_stated(d.pop("stated", UNSET))
+
         unit_economics = cls(
             duty_cycle=duty_cycle,
             prompt_tokens=prompt_tokens,
@@ -177,6 +209,7 @@ class UnitEconomics:
             after=after,
             costs=costs,
             moves=moves,
+            stated=stated,
         )
 
         return unit_economics
