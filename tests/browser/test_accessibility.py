@@ -36,7 +36,8 @@ RUN = """async (only) => {
 ALIKE = {f"result-{state}" for state in ("met", "undecided", "too-close", "h200")}
 ALIKE |= {f"run-{state}" for state in ("undecided", "too-close", "no-change", "endpoint-load")}
 ALIKE |= {"report-reviewed", "report-of-run", "report-file"}
-"""Of the same template as pages that are checked; a link shows the same file as the last two."""
+ALIKE |= {"bring-up", "bring-ups-of-a-member", "empty-bring-ups", "prices-asked"}
+"""Of the same template as pages that are checked; a link shows the same file as the last two reports."""
 VIEWS = [(width, scheme) for width in (1280, 390) for scheme in ("light", "dark")]
 
 
