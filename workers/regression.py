@@ -1,13 +1,16 @@
-"""Whether a run is worse than a kept one by more than a limit.
+"""Whether a run is worse than a kept one by more than a limit, in the metric of any objective.
 
-Both runs have one median of the first objective's metric for each fresh process that verify measured. Over n and m of
-them the logarithm of the ratio is the difference d of the mean logarithms, with Student's 99 % interval
+Both runs have one median of each metric for each fresh process that verify measured. Over n and m of them the logarithm
+of the ratio is the difference d of the mean logarithms, with Student's interval
 
-    d ± t(0.995, n + m − 2) · s · √(1/n + 1/m),
+    d ± t(1 − 0.005 / k, n + m − 2) · s · √(1/n + 1/m),
 
-s the pooled standard deviation. *Regressed* is said when the whole interval lies beyond 1 + limit and every process of
-the new run is worse than every process of the kept one. The first supposes about normal logarithms, the second
-nothing; `workers.regression_errors` simulates how often both err together on two runs of the same program.
+s the pooled standard deviation and k the number of metrics, rounded up to a power of two (Bonferroni). *Regressed* is
+said when the whole interval of a metric lies beyond 1 + limit and every process of the new run is worse in it than
+every process of the kept one. The first supposes about normal logarithms, the second nothing. Processes of two kinds
+pass for a change with a chance of about 2 to the power of −(n + m), so k metrics take 8 + log₂ k processes of both runs
+together; with fewer, the first objectives alone are judged. `workers.regression_errors` simulates how often all of it
+errs on two runs of the same program.
 """
 
 import math
@@ -22,8 +25,14 @@ from workers.documents.workload import Objective, Workload
 
 LEAST_PROCESSES = 4
 """Fresh processes that each run must have: with fewer, processes of two kinds raise more than 1 % false alarms."""
-STUDENT = {6: 3.707, 7: 3.499, 8: 3.355, 9: 3.250, 10: 3.169}
-"""The 99.5 % quantiles of Student's t, by degrees of freedom."""
+STUDENT = {
+    1: {6: 3.708, 7: 3.500, 8: 3.356, 9: 3.250, 10: 3.170},
+    2: {6: 4.317, 7: 4.030, 8: 3.833, 9: 3.690, 10: 3.582},
+    4: {6: 4.981, 7: 4.595, 8: 4.334, 9: 4.146, 10: 4.005},
+    8: {6: 5.709, 7: 5.203, 8: 4.864, 9: 4.623, 10: 4.443},
+    16: {6: 6.513, 7: 5.859, 8: 5.428, 9: 5.124, 10: 4.898},
+}
+"""By the number k of metrics and the degrees of freedom, the 1 − 0.005 / k quantiles of Student's t, rounded up."""
 
 
 class NotComparable(ValueError):
@@ -46,46 +55,76 @@ class Kept:
 
 @dataclass(frozen=True)
 class Judgement:
-    """`ratio` is the new run over the kept one, above 1 when the new one is worse, with its 99 % interval."""
+    """`ratios` are the new run over the kept one by metric, above 1 when the new one is worse, with their intervals.
 
-    ratio: Interval
+    The intervals hold together with 99 %.
+    """
+
+    ratios: dict[str, Interval]
     regressed: bool
     sentence: str
 
 
-def ratio_of(kept: Sequence[float], new: Sequence[float]) -> Interval:
-    """new / kept of medians, one a process, with the 99 % interval. Raises TooFewProcesses."""
+def together(metrics: int) -> int:
+    """The number of metrics that the confidence is shared among: the next power of two."""
+    return 1 << (metrics - 1).bit_length()
+
+
+def ratio_of(kept: Sequence[float], new: Sequence[float], metrics: int = 1) -> Interval:
+    """new / kept of medians, one a process, with the interval where so many metrics are judged together at 99 %.
+
+    Raises TooFewProcesses.
+    """
     for medians in (kept, new):
         if not LEAST_PROCESSES <= len(medians) <= 6:
             raise TooFewProcesses(f"it takes {LEAST_PROCESSES} to 6 fresh processes, not {len(medians)}")
     logs = [[math.log(each) for each in medians] for medians in (kept, new)]
     n, m = len(kept), len(new)
     pooled = math.sqrt(((n - 1) * variance(logs[0]) + (m - 1) * variance(logs[1])) / (n + m - 2))
-    middle, half = fmean(logs[1]) - fmean(logs[0]), STUDENT[n + m - 2] * pooled * math.sqrt(1 / n + 1 / m)
+    middle, half = (
+        fmean(logs[1]) - fmean(logs[0]),
+        STUDENT[together(metrics)][n + m - 2] * pooled * math.sqrt(1 / n + 1 / m),
+    )
     return Interval(value=math.exp(middle), low=math.exp(middle - half), high=math.exp(middle + half))
 
 
-def regressed(kept: Sequence[float], new: Sequence[float], limit: float) -> bool:
-    """Whether times `new` are longer than times `kept` by more than the share `limit`, at 99 %."""
-    return ratio_of(kept, new).low > 1 + limit and min(new) > max(kept)
+def regressed(kept: Sequence[float], new: Sequence[float], limit: float, metrics: int = 1) -> bool:
+    """Whether times `new` are longer than times `kept` by more than the share `limit`, of so many judged together."""
+    return ratio_of(kept, new, metrics).low > 1 + limit and min(new) > max(kept)
 
 
 def judge(kept: Kept, new: Kept, limit: float) -> Judgement:
     """The new run against the kept one. Raises NotComparable and TooFewProcesses, whose sentences name both runs."""
     check_comparable(kept, new)
-    objective = _verified(new).outcomes[0].objective
-    sides = [_medians(run, objective) for run in (kept, new)]
-    if objective.direction == "at_least":
-        sides = [[1 / each for each in medians] for medians in sides]
+    objectives, left_out = _shared(kept, new)
+    ratios, worse = dict[str, Interval](), list[str]()
     try:
-        ratio = ratio_of(*sides)
+        for each in objectives:
+            sides = [_medians(run, each) for run in (kept, new)]
+            if each.direction == "at_least":
+                sides = [[1 / value for value in medians] for medians in sides]
+            ratios[each.title] = ratio_of(*sides, len(objectives))
+            worse += [each.title] if regressed(*sides, limit, len(objectives)) else []
     except TooFewProcesses as error:
-        counts = " and ".join(f"{run.name} has {len(each)}" for run, each in zip((kept, new), sides, strict=True))
+        counts = " and ".join(f"{run.name} has {len(_medians(run, objectives[0]))}" for run in (kept, new))
         raise TooFewProcesses(
             f"A regression cannot be judged: {error}, and {counts}; give the workload more minutes."
         ) from None
-    found = regressed(sides[0], sides[1], limit)
-    return Judgement(ratio, found, _sentence(kept, new, objective, ratio, found, limit))
+    said = _sentence(kept, new, objectives, ratios, worse, limit)
+    return Judgement(ratios, bool(worse), " ".join([said, *left_out]))
+
+
+def _shared(kept: Kept, new: Kept) -> tuple[list[Objective], list[str]]:
+    """One objective for each metric that both runs have medians of, in the new run's order, and what is left out."""
+    every = {_key(each.objective): each.objective for each in _verified(new).outcomes}
+    first, *others = every
+    counts = [len(_medians(run, every[first])) for run in (kept, new)]
+    both = [each for each in others if [len(_medians(run, every[each])) for run in (kept, new)] == counts]
+    most = 1 << max(0, sum(counts) - 2 * LEAST_PROCESSES)
+    judged = [first, *both][:most]
+    left = [every[each].title for each in others if each not in judged]
+    words = [f"Not judged, for want of processes or figures: {', '.join(left)}."] if left else []
+    return [every[each] for each in judged], words
 
 
 def check_comparable(kept: Kept, new: Kept) -> None:
@@ -114,24 +153,41 @@ def _verified(run: Kept) -> VerifyResult:
 
 
 def _metric(verify: VerifyResult) -> tuple[str, int | None]:
-    objective = verify.outcomes[0].objective
-    return objective.metric, objective.n
+    return _key(verify.outcomes[0].objective)
 
 
 def _medians(run: Kept, objective: Objective) -> list[float]:
-    found = _verified(run).speedup
-    return [each.after for each in found.processes] if found else []
+    """The metric's medians, one a process; results of older versions have those of the first objective alone."""
+    verify = _verified(run)
+    of_metric = (each for each in verify.outcomes if (each.objective.metric, each.objective.n) == _key(objective))
+    if (found := next(of_metric, None)) and found.medians:
+        return found.medians
+    first = _metric(verify) == _key(objective)
+    return [each.after for each in verify.speedup.processes] if first and verify.speedup else []
 
 
-def _sentence(kept: Kept, new: Kept, objective: Objective, ratio: Interval, found: bool, limit: float) -> str:
-    medians = [_geometric(_medians(run, objective)) for run in (kept, new)]
-    values = [quantity(each, objective.unit) for each in medians]
-    said = "worse" if found else "not shown to be worse"
-    counts = " and ".join(str(len(_medians(run, objective))) for run in (kept, new))
+def _key(objective: Objective) -> tuple[str, int | None]:
+    return objective.metric, objective.n
+
+
+def _sentence(
+    kept: Kept, new: Kept, objectives: list[Objective], ratios: dict[str, Interval], worse: list[str], limit: float
+) -> str:
+    said, several = "worse" if worse else "not shown to be worse", len(objectives) > 1
+    where = f" in {', '.join(worse)}" if worse and several else ""
+    counts = " and ".join(str(len(_medians(run, objectives[0]))) for run in (kept, new))
+    found = []
+    for each in objectives:
+        values = [quantity(_geometric(_medians(run, each)), each.unit) for run in (kept, new)]
+        ratio, interval = ratios[each.title], "interval" if several else "99 % interval"
+        found.append(
+            f"median {each.title} {values[1]} where it was {values[0]}; ratio {plain(ratio.value, 4)}, {interval} "
+            f"{plain(ratio.low, 4)} to {plain(ratio.high, 4)}"
+        )
+    all_of_them = "; 99 % for all of them together" if several else ""
     return (
-        f"{new.name} is {said} than {kept.name} by more than {percent(limit)}: median {objective.title} {values[1]} "
-        f"where it was {values[0]}; ratio {plain(ratio.value, 4)}, 99 % interval {plain(ratio.low, 4)} to "
-        f"{plain(ratio.high, 4)}, over {counts} processes."
+        f"{new.name} is {said} than {kept.name} by more than {percent(limit)}{where}: {'; '.join(found)}{all_of_them}, "
+        f"over {counts} processes."
     )
 
 

@@ -22,7 +22,7 @@ def kept(name: str = "run A", after: float = 80.0, spread=STEADY, digest: str = 
 def test_a_run_that_is_slower_by_more_is_found_and_both_are_named():
     found = judge(kept(), kept("run B", after=84.0), 0.03)
     assert found.regressed
-    assert found.ratio.value == pytest.approx(1.05)
+    assert found.ratios["TTF64"].value == pytest.approx(1.05)
     assert found.sentence.startswith("run B is worse than run A by more than 3.0 %: median TTF64 84.0 ms where it was")
 
 
@@ -76,6 +76,44 @@ def test_too_few_processes_are_said_with_both_runs():
         judge(kept(), kept("run B", spread=STEADY[:3]), 0.03)
 
 
+SIX = (0.998, 0.999, 1.0, 1.001, 1.002, 1.003)
+
+
+def several(name: str, tpot: float, spread=SIX) -> Kept:
+    """A run with two objectives of TTF64 and one of TPOT, whose medians after are `tpot`."""
+    run = kept(name, spread=spread)
+    first = run.results.verify.outcomes[0]
+    other = first.objective.model_copy(update={"percentile": 95.0})
+    gap = first.objective.model_copy(update={"metric": "tpot", "n": None})
+    outcomes = [first, first.model_copy(update={"objective": other})]
+    outcomes.append(first.model_copy(update={"objective": gap, "medians": [tpot * by for by in spread]}))
+    run.results.verify.outcomes = outcomes
+    return run
+
+
+def test_every_objectives_metric_is_judged_and_the_worse_one_named():
+    found = judge(several("run A", 1.0), several("run B", 1.2), 0.03)
+    assert found.regressed
+    assert list(found.ratios) == ["TTF64", "TPOT"]
+    assert "run B is worse than run A by more than 3.0 % in TPOT: median TTF64 80.0 ms where" in found.sentence
+    assert "99 % for all of them together, over 6 and 6 processes." in found.sentence
+    assert not judge(several("run A", 1.0), several("run B", 1.0), 0.03).regressed
+
+
+def test_more_metrics_than_the_processes_allow_are_left_out_and_said():
+    found = judge(several("run A", 1.0, STEADY), several("run B", 1.2, STEADY), 0.03)
+    assert not found.regressed
+    assert found.sentence.endswith("Not judged, for want of processes or figures: TPOT.")
+
+
+def test_a_kept_run_of_an_older_version_has_its_first_metric_judged():
+    old = several("run A", 1.0)
+    old.results.verify.outcomes = [each.model_copy(update={"medians": []}) for each in old.results.verify.outcomes]
+    found = judge(old, several("run B", 1.2), 0.03)
+    assert list(found.ratios) == ["TTF64"]
+    assert "for want of processes or figures: TPOT." in found.sentence
+
+
 def test_the_interval_by_hand():
     found = ratio_of([100.0] * 4, [110.0] * 4)
     assert (found.value, found.low, found.high) == pytest.approx((1.1, 1.1, 1.1))
@@ -85,3 +123,9 @@ def test_the_interval_by_hand():
 @pytest.mark.parametrize("counts", [(4, 4), (6, 6)])
 def test_false_alarms_are_at_most_one_in_a_hundred(kind, counts):
     assert false_alarms(kind, counts, limit=0.0, paths=3000) <= 0.01
+
+
+@pytest.mark.parametrize("kind", FACTORS)
+@pytest.mark.parametrize(("counts", "metrics"), [((4, 5), 2), ((6, 6), 4)])
+def test_false_alarms_of_all_metrics_together_are_at_most_one_in_a_hundred(kind, counts, metrics):
+    assert false_alarms(kind, counts, limit=0.0, paths=2000, metrics=metrics) <= 0.01

@@ -169,7 +169,7 @@ class ObjectiveOutcome(Document):
     `requests` counted samples. `missed_in`: processes whose own requests after miss an objective that all of them meet.
     `void`: another program used the GPU meanwhile, so there are no samples that count. `ratio`: of a promise relative
     to before, the ratio of the medians that it is judged by; no sample lies beyond a limit then, and `needed` is pairs.
-    """
+    `medians` are those of the metric after, one of each process."""
 
     objective: Objective
     before: float | None
@@ -183,6 +183,7 @@ class ObjectiveOutcome(Document):
     void: bool = False
     ratio: Interval | None = None
     needed: int
+    medians: list[float] = []
 
 
 class PlanCheck(Document):

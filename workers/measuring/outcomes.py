@@ -89,10 +89,20 @@ def outcomes_of(
     sides = [joined([each.before for each in processes]), joined([each.after for each in processes])]
     found = outcomes(objectives, sides[0], sides[1], usd_per_hour, gpus)
     found = _costs_while_held([each if each.objective.limit else _relative(each, processes) for each in found])
+    after = usd_per_hour and usd_per_hour * gpus
+    found = [each.model_copy(update={"medians": _after(each.objective, processes, after)}) for each in found]
     if len(processes) == 1:
         return found
     alone = [outcomes(objectives, each.before, each.after, usd_per_hour, gpus) for each in processes]
     return [_held_by_each(each, [one[index] for one in alone]) for index, each in enumerate(found)]
+
+
+def _after(objective: Objective, processes: Sequence[Alternation], usd_per_hour: float | None) -> list[float]:
+    """The median of the metric after in each process; none where one has no sample of it."""
+    if objective.metric == "cost_per_mtok" and usd_per_hour is None:
+        return []
+    served = [_by_batch(objective, each.after[: each.pairs], usd_per_hour) for each in processes]
+    return [median(each) for each in served] if all(served) else []
 
 
 def _relative(outcome: ObjectiveOutcome, processes: Sequence[Alternation]) -> ObjectiveOutcome:

@@ -31,6 +31,7 @@ class ObjectiveOutcome:
     `requests` counted samples. `missed_in`: processes whose own requests after miss an objective that all of them meet.
     `void`: another program used the GPU meanwhile, so there are no samples that count. `ratio`: of a promise relative
     to before, the ratio of the medians that it is judged by; no sample lies beyond a limit then, and `needed` is pairs.
+    `medians` are those of the metric after, one of each process.
 
         Attributes:
             objective (Objective): One promise of the SLA: `metric` at `percentile` on the right side of `limit`, or its
@@ -53,6 +54,7 @@ class ObjectiveOutcome:
             missed_in (int | Unset):  Default: 0.
             void (bool | Unset):  Default: False.
             ratio (Interval | None | Unset):
+            medians (list[float] | Unset):
     """
 
     objective: Objective
@@ -67,6 +69,7 @@ class ObjectiveOutcome:
     missed_in: int | Unset = 0
     void: bool | Unset = False
     ratio: Interval | None | Unset = UNSET
+    medians: list[float] | Unset = UNSET
 
     def to_dict(self) -> dict[str, Any]:
         from ..models.interval import Interval  # noqa: PLC0415
@@ -107,6 +110,10 @@ class ObjectiveOutcome:
         else:
             ratio = self.ratio
 
+        medians: list[float] | Unset = UNSET
+        if not isinstance(self.medians, Unset):
+            medians = self.medians
+
         field_dict: dict[str, Any] = {}
 
         field_dict.update(
@@ -129,6 +136,8 @@ class ObjectiveOutcome:
             field_dict["void"] = void
         if ratio is not UNSET:
             field_dict["ratio"] = ratio
+        if medians is not UNSET:
+            field_dict["medians"] = medians
 
         return field_dict
 
@@ -194,6 +203,8 @@ class ObjectiveOutcome:
 
         ratio = _parse_ratio(d.pop("ratio", UNSET))
 
+        medians = cast(list[float], d.pop("medians", UNSET))
+
         objective_outcome = cls(
             objective=objective,
             before=before,
@@ -207,6 +218,7 @@ class ObjectiveOutcome:
             missed_in=missed_in,
             void=void,
             ratio=ratio,
+            medians=medians,
         )
 
         return objective_outcome
