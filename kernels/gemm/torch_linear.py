@@ -129,7 +129,8 @@ class TorchLinearCompiled(Variant):
 class Int8DynamicCpu(Variant):
     """int8 weights (one scale per output) times int8 activations (one scale per row, found at each call).
 
-    Products are summed exactly in int32 by oneDNN. `w` is what `pack` returns: (values int8 [n, k], scales [n]).
+    oneDNN sums the products exactly in int32; where a CPU cannot in one pass, it does in two. `w` is what `pack`
+    returns: (values int8 [n, k], scales [n]).
     """
 
     name = "int8_dynamic_cpu"
@@ -156,10 +157,12 @@ class Int8DynamicCpu(Variant):
         if params:
             raise ValueError(f"int8_dynamic_cpu takes no params, not {', '.join(sorted(params))}")
 
+        summed = torch._int_mm if _sums_exactly(case) else _sum_of_halves
+
         def product(x: "torch.Tensor", w: "tuple[torch.Tensor, torch.Tensor]", bias: Any = None) -> "torch.Tensor":
             values, scales = w
             rows, row_scales = quantise_rows(x.reshape(-1, case.k))
-            y = torch._int_mm(rows, values.t()).float() * row_scales * scales
+            y = summed(rows, values.t()).float() * row_scales * scales
             if bias is not None:
                 y = y + bias
             return y.to(x.dtype).reshape(*x.shape[:-1], case.n)
@@ -175,6 +178,25 @@ class Int8DynamicCpu(Variant):
     def rounded(self, case: LinearCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
         held = {name: values * scales for name in ("x", "w") for values, scales in (quantise_rows(arguments[name]),)}
         return arguments | held
+
+
+def _sums_exactly(case: LinearCase) -> bool:
+    """Whether oneDNN sums the largest int8 values of this shape exactly.
+
+    Without VNNI instructions it adds two products in 16 bits, which overflow.
+    """
+    import torch
+
+    rows, columns = (torch.full((count, case.k), 127, dtype=torch.int8) for count in (case.m, case.n))
+    return bool((torch._int_mm(rows, columns.t()) == 127 * 127 * case.k).all())
+
+
+def _sum_of_halves(rows: "torch.Tensor", columns: "torch.Tensor") -> "torch.Tensor":
+    """rows @ columns in int32, of int8. Values of at most 64 times any others do not overflow in pairs."""
+    import torch
+
+    half = columns >> 1
+    return torch._int_mm(rows, half) + torch._int_mm(rows, columns - half)
 
 
 def quantise_rows(x: "torch.Tensor") -> "tuple[torch.Tensor, torch.Tensor]":

@@ -1,10 +1,12 @@
 """What torch offers passes the gate at random shapes, and says in a sentence what it cannot do."""
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels import registry
+from kernels.gemm.torch_linear import _sum_of_halves
 from kernels.hardware import GPUS
 from kernels.ops import AttentionCase, GatedCase, LinearCase, LmHeadCase, RmsNormCase, RopeCase
 from kernels.proof import gate
@@ -36,6 +38,13 @@ def test_linear(m, n, k, dtype, epilogue):
 @given(m=SIZES, n=SIZES, k=st.integers(2, 40), dtype=DTYPES, epilogue=st.sampled_from(["none", "bias"]))
 def test_int8(m, n, k, dtype, epilogue):
     assert passes(LinearCase(m=m, n=n, k=k, dtype=dtype, weights="int8", epilogue=epilogue)) == {"int8_dynamic_cpu"}
+
+
+def test_int8_sums_by_halves_are_those_of_one_product():
+    """What a CPU without VNNI instructions does."""
+    x, w = (torch.randint(-127, 128, shape, dtype=torch.int8) for shape in ((9, 40), (33, 40)))
+    x[0], w[0], w[1] = 127, 127, -127
+    assert torch.equal(_sum_of_halves(x, w.t()).long(), x.long() @ w.t().long())
 
 
 @FEW
