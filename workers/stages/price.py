@@ -193,12 +193,14 @@ def _was(before: CostLine) -> str:
 
 def _at_load(result: PriceResult) -> str:
     """What the load has to do with the prices: a GPU that serves more at once gives more for the same hour."""
-    if all(line.usd_per_mtok is None for line in result.lines[:2]):
+    prices = {line.usd_per_mtok for line in result.lines[:2]}
+    if prices == {None}:
         return ""
     if result.highest:
-        return f"These prices stand at {result.load}; before and after each at its own."
+        sides = "; before and after each at its own" if len(prices) == 2 else ""
+        return f"These prices stand at {result.load}{sides}."
     alone = f" Their ratio is that of the latencies, so it is no ratio of {result.counted} per dollar."
-    same = alone if result.at_once == 1 and len({line.usd_per_mtok for line in result.lines[:2]}) == 2 else ""
+    same = alone if result.at_once == 1 and len(prices) == 2 else ""
     more = f"with more at once each of the {result.counted} costs less, before as well as after"
     return f"These prices stand at {result.load}; {more}.{same}"
 

@@ -95,6 +95,7 @@ def test_without_a_change_today_stands_on_both_sides_at_its_highest_load():
     money = price(sample_results.workload(), BOOK, "h200", today, sample_results.manifest(), load)
     assert money.lines[0].usd_per_mtok == money.lines[1].usd_per_mtok is not None
     assert money.per_dollar is None
+    assert "stand at the highest load that holds, 2 requests at once." in money.sentence
 
 
 def test_tokens_per_dollar_at_the_loads_that_hold():
