@@ -9,8 +9,8 @@ s the pooled standard deviation and k the number of metrics, rounded up to a pow
 said when the whole interval of a metric lies beyond 1 + limit and every process of the new run is worse in it than
 every process of the kept one. The first supposes about normal logarithms, the second nothing. Processes of two kinds
 pass for a change with a chance of about 2 to the power of −(n + m), so k metrics take 8 + log₂ k processes of both runs
-together; with fewer, the first objectives alone are judged. `workers.regression_errors` simulates how often all of it
-errs on two runs of the same program.
+together, and eight are the most; of more, the first objectives alone are judged. `workers.regression_errors` simulates
+how often all of it errs on two runs of the same program.
 """
 
 import math
@@ -30,7 +30,6 @@ STUDENT = {
     2: {6: 4.317, 7: 4.030, 8: 3.833, 9: 3.690, 10: 3.582},
     4: {6: 4.981, 7: 4.595, 8: 4.334, 9: 4.146, 10: 4.005},
     8: {6: 5.709, 7: 5.203, 8: 4.864, 9: 4.623, 10: 4.443},
-    16: {6: 6.513, 7: 5.859, 8: 5.428, 9: 5.124, 10: 4.898},
 }
 """By the number k of metrics and the degrees of freedom, the 1 − 0.005 / k quantiles of Student's t, rounded up."""
 
@@ -120,7 +119,7 @@ def _shared(kept: Kept, new: Kept) -> tuple[list[Objective], list[str]]:
     first, *others = every
     counts = [len(_medians(run, every[first])) for run in (kept, new)]
     both = [each for each in others if [len(_medians(run, every[each])) for run in (kept, new)] == counts]
-    most = 1 << max(0, sum(counts) - 2 * LEAST_PROCESSES)
+    most = min(max(STUDENT), 1 << max(0, sum(counts) - 2 * LEAST_PROCESSES))
     judged = [first, *both][:most]
     left = [every[each].title for each in others if each not in judged]
     words = [f"Not judged, for want of processes or figures: {', '.join(left)}."] if left else []

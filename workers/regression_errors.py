@@ -12,7 +12,7 @@ from workers.speedup_coverage import FACTORS, MEDIAN_ERROR
 PATHS = 20_000
 LIMITS = (0.0, 0.03)
 SPREADS = (1.0, 0.1)
-SEVERAL = (((4, 5), 2), ((4, 6), 4), ((6, 6), 4), ((6, 6), 16))
+SEVERAL = (((4, 5), 2), ((4, 6), 4), ((6, 6), 4), ((6, 6), 8))
 COUNTS = ((LEAST_PROCESSES, LEAST_PROCESSES), (LEAST_PROCESSES, 6), (6, 6))
 
 

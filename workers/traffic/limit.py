@@ -1,12 +1,13 @@
 """The highest load at which every objective holds, by a search whose confidence covers all of it.
 
 Loads are numbered: n users of a closed loop, or n equal steps of an open loop's rate (`ladder.py`). The rule, said of
-users: begin with one and double while the verdict is *met*, and further until `least` loads were measured, so that
-there is a curve; then halve the distance between the highest number that was met and the lowest above it that was not,
-until they are neighbours. Every load is judged with the confidence 1 − 0.01 / K, where K is the most loads that the
-search can take. So the chance that any verdict *met* among them is wrong, and with it the number that is found, is at
-most 1 % (the union bound), in whatever order the loads come, whether or not more users are slower, and wherever the
-search ends for want of time. That a higher number would not hold as well is not proven.
+users: begin with one and double while the verdict is *met* or there were too few requests to say, and further until
+`least` loads were measured, so that there is a curve; then halve the distance between the highest number that was met
+and the lowest above it that was not, until they are neighbours. Every load is judged with the confidence 1 − 0.01 / K,
+where K is the most loads that the search can take. So the chance that any verdict *met* among them is wrong, and with
+it the number that is found, is at most 1 % (the union bound), in whatever order the loads come, whether or not more
+users are slower, and wherever the search ends for want of time. That a higher number would not hold as well is not
+proven.
 """
 
 import itertools
@@ -51,7 +52,8 @@ class Search:
                 met, above = users, self.most + 1
             else:
                 above = min(above, users)
-            if users == self.most or (found != "met" and asked >= self.least):
+            decided = found not in ("met", "not_enough_samples")  # more load brings more requests
+            if users == self.most or (decided and asked >= self.least):
                 break
             users = min(2 * users, self.most)
         while found is not None and above - met > 1 and met < self.most:

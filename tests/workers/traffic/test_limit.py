@@ -56,6 +56,19 @@ def test_a_curve_has_three_loads_though_the_first_does_not_hold():
     assert search.run(lambda users: "not_enough_samples" if users == 1 else VERDICTS[users <= 11]) == 11
 
 
+def test_too_few_requests_at_a_low_load_do_not_end_the_search():
+    asked = []
+
+    def verdict_at(rung):
+        asked.append(rung)
+        return "not_enough_samples" if rung < 16 else VERDICTS[rung <= 40]
+
+    search = Search(64, least=3)
+    assert search.run(verdict_at) == 40
+    assert asked[:7] == [1, 2, 4, 8, 16, 32, 64]
+    assert len(asked) <= search.loads
+
+
 def test_without_time_the_search_ends_with_what_was_met():
     left = [1, 2, 4, 8]
     assert Search(64).run(lambda users: "met" if users in left[:3] else None) == 4
