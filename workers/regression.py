@@ -99,11 +99,11 @@ def judge(kept: Kept, new: Kept, limit: float) -> Judgement:
     ratios, worse = dict[str, Interval](), list[str]()
     try:
         for each in objectives:
-            sides = [_medians(run, each) for run in (kept, new)]
+            before, after = _medians(kept, each), _medians(new, each)
             if each.direction == "at_least":
-                sides = [[1 / value for value in medians] for medians in sides]
-            ratios[each.title] = ratio_of(*sides, len(objectives))
-            worse += [each.title] if regressed(*sides, limit, len(objectives)) else []
+                before, after = [1 / value for value in before], [1 / value for value in after]
+            ratios[each.title] = ratio_of(before, after, len(objectives))
+            worse += [each.title] if regressed(before, after, limit, len(objectives)) else []
     except TooFewProcesses as error:
         counts = " and ".join(f"{run.name} has {len(_medians(run, objectives[0]))}" for run in (kept, new))
         raise TooFewProcesses(
