@@ -105,3 +105,18 @@ def test_the_demand_that_the_workload_states_begins_result_calculator_and_report
     known = sample_loads.results()
     report = render(document.model_copy(update={"workload": asked, "results": known}))
     assert said in report
+
+
+def test_a_run_on_which_no_load_holds_says_that_no_fleet_can_be_calculated(browser, engineer, organisation):
+    run = sample_runs.run(organisation, engineer, load=True)
+    load, price = run.stages.get(stage="load"), run.stages.get(stage="price")
+    for side in ("before", "after"):
+        load.result[side]["limit"]["users"] = 0
+    price.result["economics"] = None
+    load.save()
+    price.save()
+    client, address = browser(engineer), reverse("run-fleet", args=[run.id])
+    assert address in client.get(reverse("run-result", args=[run.id])).content.decode()
+    page = client.get(address)
+    assert page.status_code == 200
+    assert "No fleet can be calculated: neither side has a load" in page.content.decode()

@@ -16,16 +16,20 @@ from workers.economics import study
 def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
     """GPUs, bills and break-even for the demand in the address; htmx gets the part alone.
 
-    404 before the run is priced.
+    404 before the run is priced. Where no load holds on either side there is nothing to calculate with, and it says so.
     """
     run = get_run(request, run_id)
     known, _ = services.reading(run)
     workload, _ = run.workload.reading
     manifest, _ = run.workload.model.reading
     found = study.of_results(known, workload, manifest) if workload and manifest else None
-    if found is None:
+    if found is None and known.price is None:
         raise Http404("The run has no prices yet.")
+    part = request.htmx  # type: ignore[attr-defined]
+    template = "runs/_fleet.html" if part else "runs/fleet.html"
     stated = study.demand_of(found, workload) if workload else None
+    if found is None:
+        return render(request, template, {"run": run, "stated": stated})
     form, calculated = FleetForm(found, request.GET or demanded(stated)), Answer([], [])
     if form.is_valid():
         try:
@@ -33,5 +37,4 @@ def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
         except ValueError as error:
             form.add_error(None, str(error))
     context = {"run": run, "form": form, "answer": calculated, "stated": stated}
-    part = request.htmx  # type: ignore[attr-defined]
-    return render(request, "runs/_fleet.html" if part else "runs/fleet.html", context)
+    return render(request, template, context)
