@@ -1,18 +1,21 @@
 """The environment of a stage's process: the machine's own variables, no secret, and caches of its own."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kernels.hardware import ENTRIES
 from kernels.measure.cpu_threads import thread_settings
 from kernels.measure.environment import commit
 from workers import vllm_folder
+from workers.documents.gpu_class import gpus_of
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT_NAMES = {"PATH", "LANG", "LC_ALL", "TZ", "VIRTUAL_ENV", "CC", "CXX"}
 KEPT_NAMES |= {"LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"}
 KEPT_NAMES |= {"WORKBENCH_LEASE_ID", ENTRIES}  # where the figures come from, and which GPUs are known
+NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
+KEPT_NAMES |= set(NO_MULTICAST)
 KEPT_PREFIXES = ("CUDA_", "NVIDIA_", "OMP_", "MKL_", "TORCH_", "PYTORCH_", "TRITON_", "PYTHON", "WORKBENCH_STAGE_")
 COMPILER_CACHES = {
     "TORCHINDUCTOR_CACHE_DIR": "inductor",
@@ -23,6 +26,15 @@ COMPILER_CACHES = {
     "KERNELS_CACHE": "kernels",
     "VLLM_CACHE_ROOT": "vllm",
 }
+
+
+def shown(outer: Mapping[str, str], gpu_class: str, uuids: Sequence[str]) -> dict[str, str]:
+    """The environment in which a stage of a class of several GPUs sees these alone, the first one first. One process
+    drives them through memory of theirs that others write to; NVLink's multicast stays off.
+    """
+    if gpus_of(gpu_class) == 1:
+        return dict(outer)
+    return {**outer, "CUDA_VISIBLE_DEVICES": ",".join(uuids), **NO_MULTICAST}
 
 
 def stage_environment(outer: Mapping[str, str], scratch: Path, caches: Path, code: Path = ROOT) -> dict[str, str]:

@@ -2,7 +2,10 @@
 
 import os
 import subprocess
+from collections.abc import Sequence
 from functools import cache
+
+from workers.documents.gpu_class import gpus_of
 
 GIB = 2**30
 QUERY = ["nvidia-smi", "--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits"]
@@ -27,6 +30,19 @@ def parsed(listed: str, visible: str | None) -> dict[str, float | None]:
         if wanted is None or {index, uuid} & wanted:
             found[uuid] = round(int(mebibytes) / 1024, 2) if mebibytes.isdigit() else None
     return found
+
+
+def gpus_for(gpu_class: str, visible: Sequence[str]) -> list[str]:
+    """The UUIDs of the GPUs that a stage of the class gets: as many as the class has, and all of them for a class of
+    one, whose worker is shown one. Raises ValueError where a class of several has fewer.
+    """
+    if gpu_class == "cpu":
+        return []
+    if (count := gpus_of(gpu_class)) == 1:
+        return list(visible)
+    if len(visible) < count:
+        raise ValueError(f"class {gpu_class} takes {count} GPUs, and this worker sees {len(visible)}")
+    return list(visible[:count])
 
 
 def memory_gib(gpu_classes: list[str], stage_memory_bytes: int) -> float | None:

@@ -12,21 +12,22 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from celery import Task
+from celery.exceptions import WorkerShutdown
 from celery.signals import worker_ready
 from pydantic import ValidationError
 
 from workers import child, gpu_lock, logs
-from workers.child_environment import stage_environment
+from workers.child_environment import shown, stage_environment
 from workers.client import Client, Refused, Rejected, Unreachable
 from workers.config import WorkerConfig
 from workers.delivery import celery_app
-from workers.device_memory import memory_gib, visible_gpus
+from workers.device_memory import gpus_for, memory_gib, visible_gpus
 from workers.documents.base import Artifact
 from workers.documents.broker import GPU_TASK, gpu_class_of
 from workers.documents.measurement import Confinement
@@ -110,9 +111,10 @@ def _perform(config: WorkerConfig, client: Client, document: StageInput, key: St
                 if there:
                     there.before_stage()
                     document = there.left_for(document)
-                uuids = [] if document.gpu_class == "cpu" else visible_gpus()
+                uuids = gpus_for(document.gpu_class, list(visible_gpus()))
+                outer = shown(os.environ, document.gpu_class, uuids)
                 with gpu_lock.held(uuids, reporter.stop.is_set):
-                    ended, confinement = _run_child(config, document, directory, model_dir, reporter)
+                    ended, confinement = _run_child(config, document, directory, model_dir, reporter, outer)
             outcome = _outcome(document, directory, ended, key, reporter)
             if outcome.result and isinstance(measured := outcome.result.get("environment"), dict):
                 measured["confinement"] = confinement.model_dump()
@@ -126,7 +128,7 @@ def _perform(config: WorkerConfig, client: Client, document: StageInput, key: St
             return outcome
     except (_Stopped, Stopped, gpu_lock.GaveUp):
         return _stopped(key, reporter)
-    except (BadModel, Rejected, child.Unconfined) as error:
+    except (BadModel, Rejected, child.Unconfined, ValueError) as error:
         return Outcome(**identity, failure=StageFailure(sentence=f"The worker could not run {key.stage}: {error}"))
     except OSError as error:
         log.exception("stage %s of run %s", document.stage, document.run_id)
@@ -160,13 +162,18 @@ def _finish(client: Client, outcome: Outcome) -> None:
 
 
 def _run_child(
-    config: WorkerConfig, document: StageInput, directory: Path, model_dir: Path, reporter: Reporter
+    config: WorkerConfig,
+    document: StageInput,
+    directory: Path,
+    model_dir: Path,
+    reporter: Reporter,
+    outer: Mapping[str, str],
 ) -> tuple[child.Ended, Confinement]:
     make_device_files()
     (directory / "in.json").write_text(document.model_dump_json())
     package = config.stage_package.partition(".")[0]
     caches = config.cache / "compilers" / (document.organisation or "shared")
-    env = stage_environment(os.environ, directory, caches, code_folder(directory, [package]))
+    env = stage_environment(outer, directory, caches, code_folder(directory, [package]))
     seconds = document.seconds_left * OVERTIME + OVERTIME_SECONDS
     found: list[Confinement] = []
     arguments = [sys.executable, "-m", f"{config.stage_package}.{document.stage}", "in.json", "out.json"]
@@ -243,6 +250,12 @@ def _say_hello(sender: Any, **_: Any) -> None:
     queues = sender.app.amqp.queues.consume_from
     classes = sorted(filter(None, map(gpu_class_of, queues)))
     if classes:
+        for gpu_class in classes:
+            try:
+                gpus_for(gpu_class, list(visible_gpus()))
+            except ValueError as error:
+                log.critical("this worker ends: %s", error)
+                raise WorkerShutdown(1) from error
         memory = memory_gib(classes, WorkerConfig.from_environment().stage_memory_bytes)
         hello = Hello(worker=sender.hostname, gpu_classes=classes, memory_gib=memory)
         threading.Thread(target=_keep_saying, args=(hello,), name="hello", daemon=True).start()

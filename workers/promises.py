@@ -1,5 +1,7 @@
 """Promises that no chip of a class can keep, found before any GPU time is spent. Imports no torch."""
 
+from collections.abc import Collection
+
 from kernels.hardware import GPUS
 from kernels.measure.request_case import request_case
 from kernels.measure.roofline import peak_floor_ms
@@ -7,21 +9,26 @@ from kernels.megakernel.ranks import RANKS, part_of
 from kernels.megakernel.shape import Unsupported, shape_of
 from kernels.ops import BYTES
 from workers.charts.text import plain, quantity
+from workers.documents.gpu_class import class_of_several, gpu_of, gpus_of
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Objective, Precision, Sla
 
 
-def impossible(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: str) -> str:
-    """A sentence when no runner can keep the promise on a GPU of the class, with the floor; "" when one might.
+def impossible(
+    objective: Objective, sla: Sla, model: ModelManifest, gpu_class: str, living: Collection[str] = ()
+) -> str:
+    """A sentence when no runner can keep the promise on the GPUs of the class, with the floor; "" when one might.
 
     The floor: every weight, in the smallest precision that is allowed, and the keys and values are read once a token at
-    the datasheet's bandwidth, and the prompt is multiplied at the chip's highest rate (`kernels.measure.roofline`). The
-    sentence also names the number of GPUs whose floor, the model divided among them, lies within the promise.
+    the datasheet's bandwidth, and the prompt is multiplied at the chip's highest rate (`kernels.measure.roofline`).
+    Several GPUs divide both, where they can divide the model. The sentence also names the number of GPUs whose floor
+    lies within the promise, and their class; `living` are the classes of which a worker is known to be there.
     """
     floor = floor_ms(objective, sla, model, gpu_class)
     if not floor or objective.limit is None:
         return ""
-    name, traffic, precision, several = GPUS[gpu_class].name, sla.traffic, _smallest(sla), ""
+    gpu, traffic, precision, several = gpu_of(gpu_class), sla.traffic, _smallest(sla), ""
+    name = GPUS[gpu].name if gpus_of(gpu_class) == 1 else f"{gpus_of(gpu_class)} {GPUS[gpu].name}"
     if objective.metric == "throughput":
         most = traffic.batch * traffic.output_tokens / floor * 1000
         if objective.limit <= most:
@@ -31,24 +38,15 @@ def impossible(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: 
         return ""
     else:
         bound = f"it takes at least {plain(floor)} ms in {precision}"
-        several = _several(floor, objective.limit, model)
+        several = _more(objective, sla, model, gpu, living)
     return (
         f"{objective.label} of {quantity(objective.limit, objective.unit)} is impossible on {name}: {bound}, "
         f"reading the weights once a token{several}"
     )
 
 
-def _several(floor: float, limit: float, model: ModelManifest) -> str:
-    """How many GPUs that divide the model, as the megakernel may, have their floor within the limit, in ms."""
-    for gpus in RANKS[1:]:
-        if floor / gpus <= limit and _divides(model, gpus):
-            return (
-                f". {gpus} GPUs that divide the model have a floor of {plain(floor / gpus)} ms; plans are for one GPU"
-            )
-    return ""
-
-
-def _divides(model: ModelManifest, gpus: int) -> bool:
+def divides(model: ModelManifest, gpus: int) -> bool:
+    """Whether the megakernel can divide the model over so many GPUs."""
     try:
         part_of(shape_of(model.config), gpus)
     except (Unsupported, KeyError):
@@ -56,12 +54,25 @@ def _divides(model: ModelManifest, gpus: int) -> bool:
     return True
 
 
+def _more(objective: Objective, sla: Sla, model: ModelManifest, gpu: str, living: Collection[str]) -> str:
+    """How many GPUs that divide the model, as the megakernel may, have a floor within the limit, and their class."""
+    floor, limit = floor_ms(objective, sla, model, gpu), objective.limit or 0.0
+    gpus = next((each for each in RANKS[1:] if floor / each <= limit and divides(model, each)), 0)
+    if not gpus:
+        return ""
+    choice = class_of_several(gpu, gpus)
+    said = f". {gpus} GPUs that divide the model have a floor of {plain(floor / gpus)} ms"
+    if not choice or choice in sla.constraints.gpu_classes:
+        return said
+    return f"{said}: allow the class {choice}{', of which a worker is there' if choice in living else ''}"
+
+
 def _smallest(sla: Sla) -> Precision:
     return min(sla.constraints.precisions, key=lambda name: BYTES[name])
 
 
 def floor_ms(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: str) -> float:
-    """The least ms of what the objective waits for; 0 where nothing bounds it.
+    """The least ms of what the objective waits for, on the GPUs of a class; 0 where nothing bounds it.
 
     Gaps between tokens have no floor of their own: several tokens may become readable at once.
     """
@@ -77,5 +88,7 @@ def floor_ms(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: st
     if model.kind != "decoder" or objective.metric not in waited:
         return 0.0
     prompt, tokens = waited[objective.metric]
-    case = request_case(model.config, model.parameters, _smallest(sla), traffic.batch, prompt, tokens)
-    return peak_floor_ms(case, GPUS[gpu_class]) if case else 0.0
+    case, gpus = request_case(model.config, model.parameters, _smallest(sla), traffic.batch, prompt, tokens), 1
+    if gpus_of(gpu_class) > 1 and divides(model, gpus_of(gpu_class)):
+        gpus = gpus_of(gpu_class)
+    return peak_floor_ms(case, GPUS[gpu_of(gpu_class)]) / gpus if case else 0.0

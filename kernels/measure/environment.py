@@ -3,7 +3,9 @@
 Imports torch only when needed.
 """
 
+import functools
 import itertools
+import operator
 import os
 import platform
 import statistics
@@ -12,7 +14,6 @@ import threading
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import cache
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
@@ -88,7 +89,7 @@ def _cpu_facts() -> dict[str, Any]:
     }
 
 
-@cache
+@functools.cache
 def _cpu_name() -> str:
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -96,13 +97,13 @@ def _cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
-@cache
+@functools.cache
 def _boot_id() -> str:
     path = Path("/proc/sys/kernel/random/boot_id")
     return path.read_text().strip() if path.exists() else platform.node()
 
 
-@cache
+@functools.cache
 def _driver() -> str:
     library = nvml.library()
     if library is not None:
@@ -110,7 +111,7 @@ def _driver() -> str:
     return _output(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]).partition("\n")[0]
 
 
-@cache
+@functools.cache
 def commit() -> str:
     """The commit of this code: WORKBENCH_COMMIT, or what git says; empty where neither tells."""
     return os.environ.get("WORKBENCH_COMMIT") or checked_out_commit(Path(__file__).parents[2])
@@ -157,11 +158,12 @@ class Telemetry:
     `sm_mhz_*` is the cores' clock.
     """
 
-    def __init__(self, device: str = "cuda", index: int = 0, interval: float = 0.05) -> None:
-        """`interval` in seconds."""
+    def __init__(self, device: str = "cuda", index: int = 0, interval: float = 0.05, gpus: int = 1) -> None:
+        """`interval` in seconds. Of several `gpus`, from `index` on, power and other programs are those of all."""
         self._others = None if device.startswith("cuda") else _OtherPrograms()
-        self._sample = _gpu_sampler(index) if device.startswith("cuda") else _cpu_sample
-        self._look = _gpu_watcher(index) if device.startswith("cuda") else lambda: None
+        indexes = range(index, index + gpus)
+        self._sample = _gpu_sampler(indexes) if device.startswith("cuda") else _cpu_sample
+        self._look = _gpu_watcher(indexes) if device.startswith("cuda") else lambda: None
         self._sights: list[other_programs.Sight] = []
         self._interval = interval
         self._samples: list[dict[str, float]] = []
@@ -258,22 +260,24 @@ def _cpu_sample() -> dict[str, float]:
     return {"mhz": round(frequency.current, 1)} if frequency and frequency.current else {}
 
 
-def _gpu_watcher(index: int) -> Any:
-    handle = nvml.handle(index)
-    return other_programs.watcher(nvml.library(), handle) if handle else lambda: None
+def _gpu_watcher(indexes: Sequence[int]) -> Any:
+    handles = [nvml.handle(index) for index in indexes]
+    return other_programs.watcher(nvml.library(), *handles) if all(handles) else lambda: None
 
 
-def _gpu_sampler(index: int) -> Any:
-    library, handle = nvml.library(), nvml.handle(index)
-    if not handle:
+def _gpu_sampler(indexes: Sequence[int]) -> Any:
+    """Clock and temperature of the first GPU, the power of all, and every reason for which one of them slows down."""
+    library, handles = nvml.library(), [nvml.handle(index) for index in indexes]
+    if not all(handles):
         return lambda: {}
 
     def sample() -> dict[str, float]:
+        reasons = [library.nvmlDeviceGetCurrentClocksThrottleReasons(handle) for handle in handles]
         return {
-            "mhz": float(library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_SM)),
-            "watts": library.nvmlDeviceGetPowerUsage(handle) / 1000,
-            "celsius": float(library.nvmlDeviceGetTemperature(handle, library.NVML_TEMPERATURE_GPU)),
-            "throttle": float(library.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
+            "mhz": float(library.nvmlDeviceGetClockInfo(handles[0], library.NVML_CLOCK_SM)),
+            "watts": sum(library.nvmlDeviceGetPowerUsage(handle) for handle in handles) / 1000,
+            "celsius": float(library.nvmlDeviceGetTemperature(handles[0], library.NVML_TEMPERATURE_GPU)),
+            "throttle": float(functools.reduce(operator.or_, reasons)),
         }
 
     try:

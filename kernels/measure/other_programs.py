@@ -50,13 +50,17 @@ def summary(sights: Sequence[Sight], seconds_between: float) -> dict[str, float 
     }
 
 
-def watcher(nvml: Any, handle: Any) -> Callable[[], Sight | None]:
-    """A function that looks at the GPU of NVML's `handle` once; it returns None where NVML tells nothing."""
+def watcher(nvml: Any, *handles: Any) -> Callable[[], Sight | None]:
+    """A function that looks once at the GPUs of NVML's `handles`, as one; it returns None where NVML tells nothing."""
     ours: dict[int, bool] = {os.getpid(): True}
 
     def look() -> Sight | None:
+        processes: dict[int, int | None] = {}
         try:
-            processes = {each.pid: each.usedGpuMemory for each in nvml.nvmlDeviceGetComputeRunningProcesses(handle)}
+            for handle in handles:
+                for each in nvml.nvmlDeviceGetComputeRunningProcesses(handle):
+                    known = processes.get(each.pid)
+                    processes[each.pid] = each.usedGpuMemory if known is None else known + (each.usedGpuMemory or 0)
         except nvml.NVMLError:
             return None
         for process in processes.keys() - ours.keys():

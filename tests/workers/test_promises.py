@@ -55,14 +55,38 @@ def test_the_floor_by_hand():
 @pytest.mark.parametrize(
     ("name", "limit", "said"),
     [
-        ("llama-3.1-8b", 1.5, "4 GPUs that divide the model have a floor of 0.782 ms; plans are for one GPU"),
-        ("llama-3.1-8b", 2.0, "2 GPUs that divide the model have a floor of 1.56 ms; plans are for one GPU"),
+        ("llama-3.1-8b", 1.5, "4 GPUs that divide the model have a floor of 0.782 ms: allow the class h200x4"),
+        ("llama-3.1-8b", 2.0, "2 GPUs that divide the model have a floor of 1.56 ms: allow the class h200x2"),
         ("llama-3.1-8b", 0.1, "reading the weights once a token"),
         ("qwen2.5-1.5b", 0.2, "reading the weights once a token"),  # two key-value heads
     ],
 )
 def test_it_says_how_many_gpus_could_keep_the_promise(name, limit, said):
     assert refusal({"metric": "tpot", "limit": limit}, of=model(name)).endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "limit", "said"),
+    [
+        ("h200x4", 1.5, ""),
+        ("h200x2", 1.5, "impossible on 2 NVIDIA H200: it takes at least 1.56 ms in bf16"),
+        ("h200", 1.5, "a floor of 0.782 ms: allow the class h200x4, of which a worker is there"),
+        ("h100", 1.5, "a floor of 1.12 ms"),
+    ],
+)
+def test_several_gpus_have_a_floor_of_their_own(gpu, limit, said):
+    sla = Sla.model_validate(
+        {"objectives": [{"metric": "tpot", "limit": limit}], "constraints": {"precisions": ["bf16"]}}
+    )
+    found = impossible(sla.objectives[0], sla, model("llama-3.1-8b"), gpu, {"h200x4"})
+    assert found.endswith(said) if gpu != "h200x2" else said in found
+    assert bool(found) == bool(said)
+
+
+def test_a_model_that_does_not_divide_has_the_floor_of_one_gpu():
+    objective = {"metric": "tpot", "limit": 0.5}
+    one, four = (refusal(objective, gpu=each, of=model("qwen2.5-1.5b")) for each in ("h200", "h200x4"))
+    assert four == one.replace("NVIDIA H200", "4 NVIDIA H200")
 
 
 def test_a_long_prompt_is_bound_by_the_chips_highest_rate():

@@ -109,7 +109,8 @@ def _check_model(found: Checks, document: WorkloadDocument, rows: Any, labels: M
     if facts is None:
         found.missing.append(labels["model"])
         return
-    _tell(found, reasons(facts, document), labels)
+    living = placement.alive()
+    _tell(found, reasons(facts, document, living), labels)
     traffic = document.traffic
     what = request_words(traffic, facts.kind == "decoder", facts.counted)
     found.facts.insert(0, f"A request: {what}; batch {traffic.batch}, {traffic.concurrency} at once.")
@@ -119,14 +120,14 @@ def _check_model(found: Checks, document: WorkloadDocument, rows: Any, labels: M
         f"{facts.name} needs about {needs:,.1f} GiB with this traffic (modelled): "
         f"{'it fits ' + ', '.join(fits) if fits else 'it fits no allowed class'}."
     )
-    found.warnings += promises.below_floor(facts, document)
+    found.warnings += promises.below_floor(facts, document, living)
     try:
         placement.check_fits(document, facts, None)
     except placement.TooLarge as error:
         found.reasons.append(f"{error}.")
         return
     chosen = placement.choose_class(document, facts)
-    if chosen in placement.alive():
+    if chosen in living:
         found.facts.append(f"A run of it would go to class {chosen}.")
     else:
         allowed = ", ".join(document.constraints.gpu_classes)

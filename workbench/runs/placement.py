@@ -1,5 +1,6 @@
 """Knows the GPU workers that are alive, and chooses the GPU class of a run."""
 
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from django.utils import timezone
@@ -7,9 +8,11 @@ from django.utils import timezone
 from workbench.intake.services.workloads import memory_gib, needed_gib
 from workbench.runs import state
 from workbench.runs.models import Run, Worker
+from workers.documents.gpu_class import gpus_of
 from workers.documents.model import ModelManifest
 from workers.documents.worker_api import WORKER_ALIVE_SECONDS, Hello
 from workers.documents.workload import Workload
+from workers.promises import impossible
 
 
 class TooLarge(Exception):
@@ -58,11 +61,27 @@ def check_fits(workload: Workload, manifest: ModelManifest, gpu_class: str | Non
 
 
 def choose_class(workload: Workload, manifest: ModelManifest) -> str:
-    """The first allowed class with a worker that has enough memory, else the first with enough by its datasheet."""
+    """The first allowed class with a worker that has enough memory, else the first with enough by its datasheet.
+
+    Where its GPU cannot keep a promise, the first allowed class of several GPUs that might, again one with a worker if
+    there is one.
+    """
     needed, living = needed_gib(manifest, workload), living_gib()
     allowed = list(workload.constraints.gpu_classes)
     fits = [name for name in allowed if needed <= living.get(name, memory_gib(name))] or allowed
-    return next((name for name in fits if name in living), fits[0])
+    chosen = _first(fits, living)
+    if _possible(workload, manifest, chosen):
+        return chosen
+    several = [name for name in fits if gpus_of(name) > 1 and _possible(workload, manifest, name)]
+    return _first(several, living) if several else chosen
+
+
+def _first(names: Sequence[str], living: Collection[str]) -> str:
+    return next((name for name in names if name in living), names[0])
+
+
+def _possible(workload: Workload, manifest: ModelManifest, gpu_class: str) -> bool:
+    return not any(impossible(each, workload, manifest, gpu_class) for each in workload.objectives)
 
 
 def greet(hello: Hello) -> None:

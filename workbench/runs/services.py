@@ -52,8 +52,8 @@ def create_run(workload: Workload, user: Any, gpu_class: str | None = None) -> R
         raise RunError(str(error), "model") from error
     chosen = gpu_class or workers.choose_class(document, manifest)
     for objective in document.objectives:
-        if reason := impossible(objective, document, manifest, chosen):
-            raise RunError(reason, "gpu_class")
+        if impossible(objective, document, manifest, chosen):
+            raise RunError(impossible(objective, document, manifest, chosen, workers.alive()), "gpu_class")
     run = Run(
         organisation=workload.organisation,
         workload=workload,

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from workers.documents.base import Artifact, Document, Verdict
 from workers.documents.endpoint_result import EndpointResult
+from workers.documents.gpu_class import OnGpus
 from workers.documents.load import UnderLoadResult
 from workers.documents.measurement import Candidate, Ceilings, Distribution, Environment, Interval, ServedIds
 from workers.documents.model import Counted, Kind, ModelManifest
@@ -266,14 +267,13 @@ class Results(Document):
     report: ReportResult | None = None
 
 
-class StageInput(Document):
+class StageInput(OnGpus):
     """Everything a stage needs but the model's files, which lie in the directory given beside it."""
 
     version: Literal[1] = 1
     run_id: str
     stage: Stage
     attempt: int
-    gpu_class: str
     workload: Workload
     model: ModelManifest
     prices: PriceBook

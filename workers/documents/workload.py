@@ -7,12 +7,12 @@ from pydantic import Field, field_validator, model_validator
 from workers.documents import quality_text
 from workers.documents.base import Document
 from workers.documents.endpoint import Endpoint
+from workers.documents.gpu_class import GpuClass
 from workers.documents.model import Counted
 from workers.documents.traffic import MOST_USERS, Count, Number, Traffic
 
 Metric = Literal["ttft", "ttf_n", "tpot", "itl", "e2e", "throughput", "batch_latency", "cost_per_mtok"]
 Precision = Literal["fp32", "bf16", "fp16", "int8", "fp8", "nvfp4", "int4"]
-GpuClass = Literal["h200", "h100", "b200", "a100", "l40s", "cpu"]
 
 TITLES: dict[str, str] = {
     "ttft": "TTFT",

@@ -14,8 +14,12 @@ SECONDS_BETWEEN_SAMPLES = {"cuda": 0.05, "cpu": 0.5}
 
 @contextmanager
 def watched(document: StageInput) -> Iterator[Callable[[], Environment]]:
-    """Samples clocks and power inside the block; the yielded function then gives the Environment with them."""
+    """Samples clocks and power inside the block; the yielded function then gives the Environment with them.
+
+    Of several GPUs the clock is the first one's, the power is that of all, and other programs are looked for on each.
+    """
     device = device_of(document.gpu_class)
     facts = environment.environment_info(device=device)
-    with environment.Telemetry(device, interval=SECONDS_BETWEEN_SAMPLES[device]) as telemetry:
+    every = SECONDS_BETWEEN_SAMPLES[device]
+    with environment.Telemetry(device, interval=every, gpus=document.gpus) as telemetry:
         yield lambda: Environment.model_validate(facts | {"telemetry": telemetry.summary()})

@@ -9,6 +9,7 @@ import torch
 from kernels import engine
 from kernels.engine import Runner
 from kernels.model_files import Answer
+from workers.documents.gpu_class import gpus_of
 from workers.documents.stages import StageInput
 from workers.harness.context import Context, StageError
 
@@ -16,11 +17,13 @@ FLOATS = ("bf16", "fp16", "fp32")
 
 
 def device_of(gpu_class: str) -> str:
-    """cuda or cpu. Raises StageError when a GPU class is asked for on a machine without a GPU."""
+    """cuda or cpu. Raises StageError when a GPU class is asked for on a machine with fewer GPUs than it has."""
     if gpu_class == "cpu":
         return "cpu"
     if not torch.cuda.is_available():
         raise StageError(f"The run asks for {gpu_class}, but this worker has no GPU.")
+    if (there := torch.cuda.device_count()) < gpus_of(gpu_class):
+        raise StageError(f"The run asks for {gpu_class}, but this worker has {there} of its GPUs.")
     return "cuda"
 
 

@@ -122,7 +122,7 @@ def present_plan(document: StageInput) -> Plan:
     """The plan that runs the model as the customer does today."""
     return Plan(
         model_digest=document.model.digest,
-        gpu=document.gpu_class,
+        gpu=document.gpu,
         runner=document.workload.baseline_runner,
         dtype=dtype_of(document),  # type: ignore[arg-type]
     )

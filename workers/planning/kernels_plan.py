@@ -47,7 +47,7 @@ def chosen_ops(
 ) -> Chosen:
     """The candidates that make the fastest passes; lossy ones among them only when asked for."""
     wanted = places(document, model)
-    timer = None if document.gpu_class == "cpu" else GraphTimer(model, GPUS[document.gpu_class], wanted.traffic)
+    timer = None if document.gpu_class == "cpu" else GraphTimer(model, GPUS[document.gpu], wanted.traffic)
     end = time.monotonic() + min(TUNING_SECONDS, TUNING_SHARE * seconds)
     return search_plan(wanted, options(candidates, lossy), timer, lambda: time.monotonic() < end)
 
@@ -67,7 +67,7 @@ def prompt_ops(document: StageInput, model: Any, ops: Sequence[PlannedOp]) -> li
         return []
     wanted = places(document, decoder.Decoder(model))
     exclude = document.workload.constraints.exclude
-    gpu, found = GPUS[document.gpu_class], usual.of_prompts(ops, wanted.traffic)
+    gpu, found = GPUS[document.gpu], usual.of_prompts(ops, wanted.traffic)
     return [*found, *usual.last_rows(wanted, gpu, exclude)] if found else usual.prompt_ops(wanted, gpu, exclude)
 
 

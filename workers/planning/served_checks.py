@@ -56,7 +56,7 @@ def of_processes(judged: Sequence[ServedIds]) -> ServedIds | None:
 
 def too_fast(runner: Runner, plan: Plan, document: StageInput, clients: Clients) -> str | None:
     """A sentence when the median request was served in less time than the chip could ever take, else None."""
-    traffic, gpu = document.workload.traffic, GPUS[document.gpu_class]
+    traffic, gpu = document.workload.traffic, GPUS[document.gpu]
     if clients.kind != "decoder" or gpu.gpu_class == "cpu" or not clients.served:
         return None
     shape = (traffic.batch, traffic.prompt_tokens, traffic.output_tokens)

@@ -13,6 +13,7 @@ from kernels.hardware import GPUS
 from kernels.model_files.config import value
 from kernels.ops import BYTES
 from workers.charts.text import request_words
+from workers.documents.gpu_class import gpu_of
 from workers.documents.model import Counted
 from workers.documents.prices import PriceBook
 from workers.documents.stages import AdmitResult, Feasibility, StageInput
@@ -44,10 +45,11 @@ def memory_needed(config: dict[str, Any], parameters: int, dtype: str, workload:
 
 
 def feasibility(gpu_class: str, needs_gib: float, parameters: int, dtype: str) -> Feasibility:
-    """Whether a class can hold `needs_gib`; the CPU's memory is this machine's."""
-    has_gib = psutil.virtual_memory().total / GIB if gpu_class == "cpu" else GPUS[gpu_class].memory_gib
+    """Whether one GPU of a class can hold `needs_gib`, as what runs today must; the CPU's memory is this machine's."""
+    gpu = GPUS[gpu_of(gpu_class)]
+    has_gib = psutil.virtual_memory().total / GIB if gpu_class == "cpu" else gpu.memory_gib
     feasible = needs_gib <= has_gib
-    reason = "" if feasible else _too_large(GPUS[gpu_class].name, needs_gib, has_gib, parameters, dtype)
+    reason = "" if feasible else _too_large(gpu.name, needs_gib, has_gib, parameters, dtype)
     return Feasibility(gpu_class=gpu_class, needs_gib=needs_gib, has_gib=has_gib, feasible=feasible, reason=reason)
 
 
@@ -139,7 +141,7 @@ def check_workload(
             objective.counting(counted)
         except ValueError as error:
             raise StageError(f"{objective.label}: {error}.", refused=True, field=f"objectives.{index}.unit") from error
-        if objective.metric == "cost_per_mtok" and all(each.gpu_class != gpu_class for each in book.prices):
+        if objective.metric == "cost_per_mtok" and all(each.gpu_class != gpu_of(gpu_class) for each in book.prices):
             raise StageError(
                 f"{objective.label} needs a price for {gpu_class}, but the price book {book.name!r} has none.",
                 refused=True,

@@ -13,7 +13,6 @@ from kernels import engine, registry
 from kernels.engine import Runner, decoder
 from kernels.engine.whole_model import WholeModel
 from kernels.hardware import GPUS
-from kernels.ops import ModelCase
 from kernels.plan import Plan, PlannedOp
 from kernels.registry import Refusal, Variant
 from kernels.tune.plan_search import Chosen
@@ -23,7 +22,7 @@ from workers.harness.context import Context, StageError
 from workers.measuring import texts
 from workers.measuring.conditions import watched
 from workers.measuring.served_model import drawn, dtype_of, kind_of, load, vocabulary
-from workers.planning import kernels_plan, peers, ranking, steps
+from workers.planning import kernels_plan, peers, ranking, several_gpus, steps
 from workers.planning.build_times import USUAL_SHARE, Builds
 from workers.planning.precision import lossy_refusal, lowers_precision
 from workers.planning.trials import MEASURE_SECONDS, OVERRUN_SECONDS, PROBE_STEPS, Times, Trier, untried, yardstick
@@ -69,7 +68,8 @@ class _Composer:
         for variant in self._whole_models():
             if self.done and variant.build_seconds > peers.WORST_START_SECONDS * USUAL_SHARE:
                 self._measure_peers()
-            self._try_whole(variant)
+            for gpus in several_gpus.counts(variant, self.document):
+                self._try_whole(variant, gpus)
         self._measure_peers()
         best = ranking.fastest(self.done, self._lower)
         if best is not None:
@@ -137,34 +137,27 @@ class _Composer:
         found = [each for each in found if not (each.lossy and each.runner_name == kernels_plan.VARIANT)]
         return sorted(found, key=lambda each: (each.name != today, each.build_seconds))
 
-    def _case(self, variant: WholeModel) -> ModelCase:
-        traffic = self.document.workload.traffic
-        return ModelCase(
-            model=self.document.model.digest,
-            weights=variant.weights,  # type: ignore[arg-type]
-            batch=traffic.batch,
-            prompt=traffic.prompt_tokens,
-            tokens=traffic.output_tokens,
-        )
-
-    def _refusal(self, variant: WholeModel) -> Refusal | None:
+    def _refusal(self, variant: WholeModel, gpus: int = 1) -> Refusal | None:
         """Why the variant cannot serve, or the workload does not allow it or its precision."""
-        refusal = self._excluded(variant) or variant.serves(self._case(variant), GPUS[self.document.gpu_class])
+        case = several_gpus.case_of(variant, self.document, gpus)
+        refusal = self._excluded(variant) or variant.serves(case, GPUS[self.document.gpu])
+        refusal = refusal or several_gpus.refusal(self.document, gpus)
         if refusal is None and variant.lossy:
             forbidden = lossy_refusal(variant.weights, self.document.workload.constraints, self.document.model)
             return Refusal(forbidden) if forbidden else None
         return refusal
 
-    def _try_whole(self, variant: WholeModel) -> None:
-        case, refusal = self._case(variant), self._refusal(variant) or self._too_long(variant)
-        plan = self._plan(variant.runner_name, variant.options, [])
+    def _try_whole(self, variant: WholeModel, gpus: int) -> None:
+        case, label = several_gpus.case_of(variant, self.document, gpus), several_gpus.label(variant, gpus)
+        refusal = self._refusal(variant, gpus) or self._too_long(variant)
+        plan = self._plan(variant.runner_name, variant.options, [], gpus)
         if refusal is not None:
-            self._refuse(variant.name, plan, refusal.reason)
+            self._refuse(label, plan, refusal.reason)
         else:
             if variant.name == kernels_plan.VARIANT:
                 trial = self._try_kernels(lossy=False)
             elif variant.runner_name == kernels_plan.MEGAKERNEL:
-                trial = self._try_megakernel(variant, plan)
+                trial = self._try_megakernel(label, plan, variant.lossy)
             else:
                 trial = self._attempt(variant.name, plan, lambda: variant.build(case, {})(self.model), variant.lossy)
             if trial is not None and trial.build_seconds is not None:
@@ -205,11 +198,11 @@ class _Composer:
         else:
             self._refuse(variant.name, self._plan(kernels_plan.VARIANT, {}, []), refusal.reason)
 
-    def _try_megakernel(self, variant: WholeModel, plan: Plan) -> PlanTrial:
+    def _try_megakernel(self, label: str, plan: Plan, lossy: bool) -> PlanTrial:
         """The megakernel plan. Its prompts use the ops that the kernels plan has for them."""
         ops = kernels_plan.prompt_ops(self.document, self.model, self._chosen_ops(lossy=False).ops)
         plan = plan.model_copy(update={"ops": ops})
-        return self._attempt(variant.name, plan, lambda: engine.apply(self.model, plan), variant.lossy)
+        return self._attempt(label, plan, lambda: engine.apply(self.model, plan), lossy)
 
     def _chosen_ops(self, lossy: bool) -> Chosen:
         """The ops of a kernels plan, chosen once; none where such a plan cannot be made."""
@@ -278,10 +271,11 @@ class _Composer:
     def _refuse(self, label: str, plan: Plan, reason: str) -> None:
         self.done.append(untried(label, plan, self.document, "refused", reason))
 
-    def _plan(self, runner: str, options: dict[str, Any], ops: list[PlannedOp]) -> Plan:
+    def _plan(self, runner: str, options: dict[str, Any], ops: list[PlannedOp], gpus: int = 1) -> Plan:
         return Plan(
             model_digest=self.document.model.digest,
-            gpu=self.document.gpu_class,
+            gpu=self.document.gpu,
+            gpus=gpus,  # type: ignore[arg-type]
             runner=runner,  # type: ignore[arg-type]
             dtype=self.dtype,  # type: ignore[arg-type]
             options=options,

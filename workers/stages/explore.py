@@ -52,9 +52,7 @@ def run(document: StageInput, context: Context) -> ExploreResult:
     if profile is None:
         raise StageError("The explore stage needs the profile stage's result.")
     device = torch.device(device_of(document.gpu_class))
-    bench = Bench(
-        device, GPUS[document.gpu_class], profile.ceilings.model_dump(), CASE_RULE, only=offered(document.workload)
-    )
+    bench = Bench(device, GPUS[document.gpu], profile.ceilings.model_dump(), CASE_RULE, only=offered(document.workload))
     with watched(document) as environment:
         candidates = _explore(document, profile, context, bench, TuningCache(environment().model_dump()))
     return ExploreResult(environment=environment(), ceilings=profile.ceilings, candidates=candidates)

@@ -29,9 +29,10 @@ Loading = Callable[[LoadTest], LoadResult]
 class Curve:
     """Measures one side until `until` seconds of the stage are left; each load gets an equal share of the time."""
 
-    def __init__(self, context: Context, device: str, ladder: Ladder, until: float) -> None:
+    def __init__(self, context: Context, device: str, ladder: Ladder, until: float, gpus: int = 1) -> None:
+        """`gpus` are those that the side runs on."""
         self._ladder, self.search = ladder, ladder.search(LEAST_LOADS)
-        self._context, self._device, self._until = context, device, until
+        self._context, self._device, self._until, self._gpus = context, device, until, gpus
         self._done: set[int] = set()
 
     def measure(self, name: str, test: LoadTest, loading: Loading) -> LimitResult:
@@ -42,7 +43,8 @@ class Curve:
             self._context.say(0.5, f"{name}: {traffic_words(here.traffic)}")
             self._done.add(rung)
             here = replace(here, limits=Limits(seconds, warm_up_s=seconds * WARM_UP))
-            with environment.Telemetry(self._device, interval=SECONDS_BETWEEN_SAMPLES[self._device]) as telemetry:
+            every = SECONDS_BETWEEN_SAMPLES[self._device]
+            with environment.Telemetry(self._device, interval=every, gpus=self._gpus) as telemetry:
                 found = loading(_in_time(here)).model_copy(update={"url": ""})
             return _beside_others(found, Telemetry.model_validate(telemetry.summary()))
 

@@ -111,7 +111,7 @@ class Sides:
             at = datetime.now(UTC).isoformat(timespec="seconds")
             return judged(here, BatchLoop(runner, here.traffic, here.limits).run(), at)
 
-        return self._curve(until).measure(name, self._test(Target(LOOPBACK, NAME), gpus), loading)
+        return self._curve(until, gpus).measure(name, self._test(Target(LOOPBACK, NAME), gpus), loading)
 
     def _of_batches(self, runner_name: str, gpus: int) -> LoadedServer:
         called = {"eager": "generate of transformers", "compiled": "the model under torch.compile"}
@@ -133,6 +133,6 @@ class Sides:
         usd = hourly_price(self._document.prices, self._document.gpu_class, gpus)
         return LoadTest(target, self._document.workload.traffic, self._objectives, Limits(3.0), usd_per_hour=usd)
 
-    def _curve(self, until: float) -> Curve:
+    def _curve(self, until: float, gpus: int = 1) -> Curve:
         ladder = Ladder(self._document.workload.traffic.model_copy(update={"batch": 1}), self._most)
-        return Curve(self._context, self._device, ladder, until)
+        return Curve(self._context, self._device, ladder, until, gpus)

@@ -99,6 +99,24 @@ def test_a_promise_that_no_allowed_chip_can_keep_is_wrong_and_one_that_some_cann
     assert "impossible" not in said(**{"constraints.gpu_classes": ["cpu"], "objectives[0].limit": "5"})
 
 
+def test_a_class_of_several_gpus_that_could_keep_it_is_named_while_one_gpu_is_allowed(said):
+    promise = {
+        "model": "llama-3.1-8b",
+        "objectives[0].metric": "tpot",
+        "objectives[0].n": "",
+        "objectives[0].limit": "1.5",
+    }
+    four = "4 GPUs that divide the model have a floor of 0.782 ms: allow the class h200x4"
+    page = said(**promise)
+    assert four in page
+    assert "of which a worker is there" not in page
+    Worker.objects.create(name="w", gpu_class="h200x4", last_seen=timezone.now(), memory_gib=131.0)
+    assert f"{four}, of which a worker is there" in said(**promise)
+    page = said(**promise | {"constraints.gpu_classes": ["h200", "h200x4"]})
+    assert "Limit of objective 1" not in page
+    assert "A run of it would go to class h200x4." in page
+
+
 def test_the_floor_is_the_bytes_of_the_weights_over_the_datasheets_bandwidth():
     facts = catalogue_manifest("llama-3.2-1b")[0]
     promise = {"metric": "ttf_n", "n": 64, "limit": 100}

@@ -6,9 +6,12 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from workbench.api.sentences import Problem
+from workbench.intake.services.workloads import create_workload
 from workbench.runs import placement, services
 from workbench.runs.models import Run, Worker
 from workers.documents.worker_api import Hello
+from workers.documents.workload import Workload as WorkloadDocument
 
 SENTENCE = r"llama-3.2-1b needs 3\.\d GiB for weights, KV cache and working memory; the largest living worker, "
 
@@ -53,3 +56,52 @@ def test_a_promise_that_no_chip_of_the_class_can_keep_is_refused_before_it_waits
         services.create_run(workload, engineer, "h200")
     assert not Run.objects.exists()
     assert services.create_run(workload, engineer, "cpu").gpu_class == "cpu"
+
+
+@pytest.fixture
+def of_8b(organisation: Any, engineer: Any) -> Any:
+    """`of_8b(classes)`: a workload of the 8B model that promises a token every 1.5 ms and allows these classes."""
+
+    def made(classes: list[str]) -> Any:
+        sla = {
+            "model": "llama-3.1-8b",
+            "objectives": [{"metric": "tpot", "limit": 1.5}],
+            "constraints": {"precisions": ["bf16"], "gpu_classes": classes},
+        }
+        return create_workload(organisation, engineer, WorkloadDocument.model_validate(sla))
+
+    return made
+
+
+def test_a_run_goes_to_as_many_gpus_as_its_promise_takes(of_8b: Any, engineer: Any) -> None:
+    for name in ("h200", "h200x2", "h200x4"):
+        _worker(name, 140, f"{name}@host")
+    run = services.create_run(of_8b(["h200", "h200x2", "h200x4"]), engineer)
+    assert run.gpu_class == "h200x4"
+
+
+def test_it_waits_for_them_and_goes_to_no_worker_of_fewer(of_8b: Any, engineer: Any) -> None:
+    _worker("h200", 140)
+    run = services.create_run(of_8b(["h200", "h200x4"]), engineer)
+    assert services.waiting_for(run) == "Waiting for a worker of class h200x4."
+    _worker("h200x2", 140, "pair@host")
+    run.refresh_from_db()
+    assert run.gpu_class == "h200x4"
+    with pytest.raises(services.RunError, match="impossible on NVIDIA H200: it takes at least 3"):
+        services.create_run(of_8b(["h200", "h200x4"]), engineer, "h200")
+
+
+def test_what_one_gpu_can_keep_stays_on_one(workload: Any, engineer: Any) -> None:
+    for name in ("h200", "h200x4"):
+        _worker(name, 140, f"{name}@host")
+    workload.document["constraints"] = {"gpu_classes": ["h200", "h200x4"]}
+    workload.save()
+    assert services.create_run(workload, engineer).gpu_class == "h200"
+
+
+def test_a_workload_that_allows_one_gpu_alone_is_told_of_four_before_it_is_stored(of_8b: Any) -> None:
+    with pytest.raises(Problem) as refused:
+        of_8b(["h200"])
+    (error,) = refused.value.errors
+    assert error["field"] == "objectives[0].limit"
+    assert error["reason"].endswith("4 GPUs that divide the model have a floor of 0.782 ms: allow the class h200x4")

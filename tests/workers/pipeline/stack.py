@@ -126,8 +126,8 @@ class Stack:
     def start_worker_api(self) -> None:
         self._serve("worker-api", "workbench.worker_site.wsgi", self.worker_api_port)
 
-    def start_worker(self, name: str = "worker") -> None:
-        self._start(name, self.worker_env, *self._celery("workers.gpu", "gpu.cpu", name))
+    def start_worker(self, name: str = "worker", gpu_class: str = "cpu", env: Mapping[str, str] | None = None) -> None:
+        self._start(name, self.worker_env | dict(env or {}), *self._celery("workers.gpu", f"gpu.{gpu_class}", name))
 
     def start_ledger(self) -> None:
         """With the schedule in memory: one in a file ends when the disk is full."""
@@ -213,16 +213,16 @@ class Stack:
         items = self.api.get(f"/runs/{run_id}/events", params={"limit": 1000}).json()["items"]
         return "\n".join(f"{item['at']} {item['kind']} {item['stage']} {item['message']}" for item in items)
 
-    def stage_told(self, run_id: str, attempt: int = 1) -> dict[str, int]:
+    def stage_told(self, run_id: str, attempt: int = 1) -> dict[str, Any]:
         """What the stage that hangs or pauses says about itself at this attempt or a later one."""
 
-        def told() -> dict[str, int]:
+        def told() -> dict[str, Any]:
             said = self._told(run_id)
             return said if said.get("attempt", 1) >= attempt else {}
 
         return dict(self.until(told, f"the start of attempt {attempt}"))
 
-    def _told(self, run_id: str) -> dict[str, int]:
+    def _told(self, run_id: str) -> dict[str, Any]:
         items = self.api.get(f"/runs/{run_id}/events", params={"limit": 1000}).json()["items"]
         said = [item["message"] for item in items if item["kind"] == "progress" and item["message"].startswith("{")]
         return dict(json.loads(said[-1])) if said else {}

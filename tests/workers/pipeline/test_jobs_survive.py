@@ -3,7 +3,10 @@
 The tests that the database decides run on PostgreSQL as well.
 """
 
-from collections.abc import Iterator
+import fcntl
+import os
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -16,6 +19,8 @@ from workers.documents.stages import stages_of
 
 on_both = pytest.mark.databases("sqlite", "postgresql")
 on_postgresql = pytest.mark.databases("postgresql")
+UUIDS = [f"GPU-of-the-test-{os.getpid()}-{index}" for index in range(4)]
+"""GPUs that `nvidia-smi` lists on a host that a test makes."""
 
 
 def _assert_done_once(stack: Stack, run_id: str) -> None:
@@ -221,3 +226,46 @@ def test_a_crash_is_told_in_one_sentence(stack: Stack) -> None:
     assert run["state"] == "failed"
     assert run["error"]["sentence"] == "The baseline stage failed: the numbers do not add up (ValueError)"
     assert "Traceback" in (stack.directory / "worker.log").read_text()
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Callable[[str], dict[str, str]]:
+    """`host(visible)`: the environment of a worker that sees the GPUs `visible` of four; its `nvidia-smi` stands in."""
+    script = tmp_path / "nvidia-smi"
+    lines = "".join(f"{index}, {uuid}, 143771\\n" for index, uuid in enumerate(UUIDS))
+    script.write_text(f"#!/bin/sh\nprintf '{lines}'\n")
+    script.chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    return lambda visible: {"PATH": path, "CUDA_VISIBLE_DEVICES": visible}
+
+
+def _locked(uuid: str) -> bool:
+    with open(Path(tempfile.gettempdir()) / f"kernel-workbench-{uuid}.lock") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def test_a_stage_of_several_gpus_holds_all_of_them_and_sees_them_alone(
+    stack: Stack, host: Callable[[str], dict[str, str]]
+) -> None:
+    stack.start_worker("pair", "h200x2", host("1,2,3"))
+    run_id = stack.submit("pause admit", constraints={"gpu_classes": ["h200x2"]})
+    told = stack.stage_told(run_id)
+    assert told["visible"] == ",".join(UUIDS[1:3])
+    assert [_locked(uuid) for uuid in UUIDS[1:3]] == [True, True]
+    assert not (Path(tempfile.gettempdir()) / f"kernel-workbench-{UUIDS[3]}.lock").exists()
+    stack.go(run_id)
+    run = stack.wait(run_id)
+    assert (run["state"], run["gpu_class"]) == ("done", "h200x2"), stack.story(run_id)
+    wait_for(lambda: not any(map(_locked, UUIDS[1:3])), 60, "the end of the locks")
+    stack.terminate("pair", 60)
+
+
+def test_a_worker_with_too_few_gpus_ends_and_says_why(stack: Stack, host: Callable[[str], dict[str, str]]) -> None:
+    stack.start_worker("few", "h200x4", host("0,1,2"))
+    process = stack.processes.pop("few")
+    assert process.wait(300) != 0
+    assert "class h200x4 takes 4 GPUs, and this worker sees 3" in (stack.directory / "few.log").read_text()

@@ -66,14 +66,15 @@ def _hang_once(document: StageInput, context: Context) -> None:
     time.sleep(600)
 
 
-def _tell(context: Context, what: dict[str, int]) -> None:
+def _tell(context: Context, what: dict[str, Any]) -> None:
     """Say what the test reads among the run's events."""
     context.say(0.5, json.dumps(what))
 
 
 def _pause(document: StageInput, context: Context) -> None:
     """Tell who we are and work until the test says that it is enough."""
-    _tell(context, {"attempt": document.attempt, "pid": os.getpid(), "worker": _worker()})
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    _tell(context, {"attempt": document.attempt, "pid": os.getpid(), "worker": _worker(), "visible": visible})
     enough = Path(os.environ["WORKBENCH_STAGE_TEST_DIR"], f"{document.run_id}.go")
     while not enough.exists():
         time.sleep(0.05)

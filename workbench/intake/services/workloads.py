@@ -1,7 +1,7 @@
 """A workload from its document: whether it fits its model and the GPUs, and its row."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,6 +19,7 @@ from workbench.audit.services import record
 from workbench.intake.models import Model, Workload
 from workbench.intake.services import endpoints, quota
 from workbench.intake.services.catalogue import model_for
+from workers.documents.gpu_class import gpu_of, gpus_of
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Workload as WorkloadDocument
 from workers.promises import impossible
@@ -69,15 +70,18 @@ def check_workload(organisation: Any, user: Any, document: WorkloadDocument) -> 
     return model
 
 
-def reasons(facts: ModelManifest, document: WorkloadDocument) -> list[dict[str, str]]:
-    """Why the workload cannot be measured with this model, each with its field; empty when it can."""
+def reasons(facts: ModelManifest, document: WorkloadDocument, living: Collection[str] = ()) -> list[dict[str, str]]:
+    """Why the workload cannot be measured with this model, each with its field; empty when it can.
+
+    `living` are the GPU classes of which a worker is known to be there.
+    """
     return [
         *_excluded_reasons(document),
         *_kind_reasons(facts, document),
         *_unit_reasons(facts, document),
         *_length_reasons(facts, document),
         *_fit_reasons(facts, document),
-        *_impossible_reasons(facts, document),
+        *_impossible_reasons(facts, document, living),
         *_quality_text_reasons(facts, document),
         *(endpoints.reasons(document.endpoint, facts) if document.endpoint else ()),
     ]
@@ -130,13 +134,20 @@ def _length_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[di
     return [{"field": "traffic.prompt_tokens", "reason": reason}]
 
 
-def _impossible_reasons(facts: ModelManifest, document: WorkloadDocument) -> Iterator[dict[str, str]]:
+def _impossible_reasons(
+    facts: ModelManifest, document: WorkloadDocument, living: Collection[str]
+) -> Iterator[dict[str, str]]:
     """Promises that no allowed class can keep; of a CPU nothing is known."""
     for index, objective in enumerate(document.objectives):
-        allowed = sorted(document.constraints.gpu_classes, key=lambda name: GPUS[name].memory_tbps)
-        found = [impossible(objective, document, facts, each) for each in allowed]
+        allowed = sorted(document.constraints.gpu_classes, key=_bandwidth)
+        found = [impossible(objective, document, facts, each, living) for each in allowed]
         if all(found):
             yield {"field": f"objectives[{index}].limit", "reason": found[-1]}
+
+
+def _bandwidth(gpu_class: str) -> float:
+    """TB/s of all GPUs of a class."""
+    return GPUS[gpu_of(gpu_class)].memory_tbps * gpus_of(gpu_class)
 
 
 def _quality_text_reasons(facts: ModelManifest, document: WorkloadDocument) -> Iterator[dict[str, str]]:
@@ -175,7 +186,7 @@ def needed_gib(facts: ModelManifest, document: WorkloadDocument) -> float:
 
 
 def memory_gib(gpu_class: str) -> float:
-    """Memory of a GPU class by its datasheet; for the CPU that of this machine."""
+    """Memory of one GPU of a class by its datasheet, as the first holds the whole model; of the CPU, this machine's."""
     if gpu_class == "cpu":
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
-    return GPUS[gpu_class].memory_gib
+    return GPUS[gpu_of(gpu_class)].memory_gib

@@ -1,0 +1,38 @@
+"""GPU classes: what a workload may ask for and a worker serves. Several GPUs of a class belong to one worker."""
+
+from typing import Literal, get_args
+
+from workers.documents.base import Document
+
+GpuClass = Literal["h200", "h100", "b200", "a100", "l40s", "h200x2", "h200x4", "cpu"]
+SEVERAL: dict[str, tuple[str, int]] = {"h200x2": ("h200", 2), "h200x4": ("h200", 4)}
+"""Classes of several GPUs: the class of one of them, and how many there are."""
+
+
+def gpu_of(gpu_class: str) -> str:
+    """The class of one GPU: `h200` of `h200x4`; a class of one GPU itself."""
+    return SEVERAL.get(gpu_class, (gpu_class, 1))[0]
+
+
+def gpus_of(gpu_class: str) -> int:
+    """How many GPUs a worker of the class has."""
+    return SEVERAL.get(gpu_class, (gpu_class, 1))[1]
+
+
+def class_of_several(gpu: str, gpus: int) -> str:
+    """The class of so many GPUs of a class, `h200x4`; "" where there is none."""
+    return next((name for name in get_args(GpuClass) if SEVERAL.get(name) == (gpu, gpus)), "")
+
+
+class OnGpus(Document):
+    """What runs on the GPUs of a class: `gpu` is the class of one of them, `gpus` their number."""
+
+    gpu_class: str
+
+    @property
+    def gpu(self) -> str:
+        return gpu_of(self.gpu_class)
+
+    @property
+    def gpus(self) -> int:
+        return gpus_of(self.gpu_class)

@@ -1,0 +1,46 @@
+"""Which whole-model variants a worker of several GPUs tries over how many of them."""
+
+from kernels.engine.whole_model import WholeModel
+from kernels.megakernel.ranks import RANKS, part_of
+from kernels.megakernel.shape import Unsupported, shape_of
+from kernels.ops import ModelCase
+from kernels.registry import Refusal
+from workers.documents.gpu_class import class_of_several
+from workers.documents.stages import StageInput
+from workers.promises import impossible
+
+
+def counts(variant: WholeModel, document: StageInput) -> list[int]:
+    """The numbers of GPUs that the variant is tried on: one first, then those that the worker has."""
+    return [each for each in RANKS if each <= min(variant.most_gpus, document.gpus)]
+
+
+def label(variant: WholeModel, gpus: int) -> str:
+    """The trial's label: `megakernel`, `megakernel on 2 GPUs`."""
+    return variant.name if gpus == 1 else f"{variant.name} on {gpus} GPUs"
+
+
+def case_of(variant: WholeModel, document: StageInput, gpus: int) -> ModelCase:
+    """The workload's traffic as a case of the variant."""
+    traffic = document.workload.traffic
+    return ModelCase(
+        model=document.model.digest,
+        weights=variant.weights,  # type: ignore[arg-type]
+        batch=traffic.batch,
+        prompt=traffic.prompt_tokens,
+        tokens=traffic.output_tokens,
+        gpus=gpus if gpus > 1 else None,
+    )
+
+
+def refusal(document: StageInput, gpus: int) -> Refusal | None:
+    """Why the model is not divided over so many GPUs: a size that does not divide, or a promise below their floor."""
+    if gpus == 1:
+        return None
+    try:
+        part_of(shape_of(document.model.config), gpus)
+    except Unsupported as error:
+        return Refusal(str(error))
+    workload, gpu_class = document.workload, class_of_several(document.gpu, gpus)
+    said = (impossible(each, workload, document.model, gpu_class) for each in workload.objectives)
+    return next((Refusal(f"Not tried: {each}.") for each in said if each), None)
