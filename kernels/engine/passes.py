@@ -80,9 +80,9 @@ class Pass:
         rows = self._last if cut else self._rows
         qkv = normed_product(self._rows, w.input_norm, w.qkv[0], w.qkv_bias[0])
         attend = self._attention(w, shape, *self.state.cache[index])
-        out = added_product(rows, w.o, w.o_bias)
+        out = added_product(rows, w.o, w.o_bias, self.model.reduce)
         gate_up = gated_product(rows, w.post_norm, w.gate_up[0], w.gate_up_bias[0])
-        down = added_product(rows, w.down, w.down_bias)
+        down = added_product(rows, w.down, w.down_bias, self.model.reduce)
 
         def run(stream: Stream, where: decoder.Where | None, last: Tensor | None) -> None:
             y = attend(qkv(stream), where)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from kernels.engine.bound_variants import BoundVariants
+from kernels.engine.decoder import Reduce
 from kernels.ops import DType, Epilogue, GatedCase, LinearCase, RmsNormCase
 
 
@@ -77,11 +78,16 @@ def gated_product(rows: Rows, norm: Tensor, w: Tensor, bias: Tensor | None) -> P
     return lambda stream: activate(product(stream))
 
 
-def added_product(rows: Rows, w: Tensor, bias: Tensor | None) -> Callable[[Tensor, Stream], None]:
-    """(y, stream) ↦ stream + y · wᵀ + bias. The product adds it, or leaves it as `delta` for the next op."""
+def added_product(
+    rows: Rows, w: Tensor, bias: Tensor | None, reduce: Reduce | None = None
+) -> Callable[[Tensor, Stream], None]:
+    """(y, stream) ↦ stream + y · wᵀ + bias. The product adds it, or leaves it as `delta` for the next op.
+
+    With `reduce` the product is a rank's partial sum, and `delta` the sum of all ranks.
+    """
     added = rows.linear(w.shape, "residual")
     plain = rows.linear(w.shape, "none" if bias is None else "bias")
-    if bias is None and _nearer(rows.parts, added, plain):
+    if bias is None and reduce is None and _nearer(rows.parts, added, plain):
         part = rows.parts.part(added)
         packed = rows.parts.pack(part, w)
 
@@ -93,7 +99,8 @@ def added_product(rows: Rows, w: Tensor, bias: Tensor | None) -> Callable[[Tenso
 
     def leave(y: Tensor, stream: Stream) -> None:
         stream.summed()
-        stream.delta = product(y)
+        partial = product(y)
+        stream.delta = partial if reduce is None else reduce(partial)
 
     return leave
 

@@ -10,6 +10,7 @@ ranks choose the same token.
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kernels.engine.divides import undivided
 from kernels.megakernel.instructions import DOWN, GATE_UP, OUT, QKV
 from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program, build
@@ -36,9 +37,8 @@ def part_of(shape: ModelShape, ranks: int) -> ModelShape:
         ("num_attention_heads", shape.heads, 1),
         ("intermediate_size", shape.intermediate, 16),
     )
-    for name, value, unit in sizes:
-        if value % (ranks * unit):
-            raise Unsupported(f"{name} {value}: {ranks} GPUs need a multiple of {ranks * unit}")
+    if said := undivided(sizes, ranks):
+        raise Unsupported(said)
     return replace(
         shape,
         heads=shape.heads // ranks,

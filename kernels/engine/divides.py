@@ -1,0 +1,14 @@
+"""Whether a model's sizes can be divided over several ranks. Imports without torch."""
+
+from collections.abc import Iterable
+
+
+def undivided(sizes: Iterable[tuple[str, int, int]], ranks: int) -> str:
+    """The sentence about the first size that `ranks` ranks cannot divide; "" where all can be.
+
+    `sizes` are (name, size, unit): each rank gets a multiple of `unit`.
+    """
+    for name, size, unit in sizes:
+        if size % (ranks * unit):
+            return f"{name} {size}: {ranks} GPUs need a multiple of {ranks * unit}"
+    return ""
