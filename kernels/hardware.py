@@ -15,6 +15,9 @@ ENTRIES = "KERNELS_GPUS"
 WITHOUT = "KERNELS_WITHOUT_GPUS"
 """The environment variable by which `bring-up --stranger` leaves out the known GPUs."""
 
+NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
+"""The environment of processes that use several GPUs: NCCL, torch and NVSHMEM leave NVLink multicast off."""
+
 
 @dataclass(frozen=True)
 class Gpu:

@@ -83,7 +83,7 @@ def measured(results: Results) -> EndpointResult:
 
 
 def under_load(results: Results) -> Results:
-    """The results of a load stage with the endpoint's curve: three loads, of which none keeps the first promise."""
+    """The results with a curve of the endpoint. It has three loads, and misses the first promise at each."""
     assert results.load
     assert results.load.before
     loads = [load(users, 20.0 + users, 2.6 + users / 10, "missed") for users in (1, 2, 4)]

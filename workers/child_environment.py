@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kernels.hardware import ENTRIES
+from kernels.hardware import ENTRIES, NO_MULTICAST
 from kernels.measure.cpu_threads import thread_settings
 from kernels.measure.environment import commit
 from workers import vllm_folder
@@ -14,7 +14,6 @@ ROOT = Path(__file__).resolve().parent.parent
 KEPT_NAMES = {"PATH", "LANG", "LC_ALL", "TZ", "VIRTUAL_ENV", "CC", "CXX"}
 KEPT_NAMES |= {"LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"}
 KEPT_NAMES |= {"WORKBENCH_LEASE_ID", ENTRIES}  # where the figures come from, and which GPUs are known
-NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
 KEPT_NAMES |= set(NO_MULTICAST)
 KEPT_PREFIXES = ("CUDA_", "NVIDIA_", "OMP_", "MKL_", "TORCH_", "PYTORCH_", "TRITON_", "PYTHON", "WORKBENCH_STAGE_")
 COMPILER_CACHES = {

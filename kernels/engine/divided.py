@@ -23,8 +23,8 @@ from kernels.engine import decoder, loading
 from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.divides import undivided
 from kernels.engine.kernels_runner import KernelsRunner
+from kernels.hardware import NO_MULTICAST
 
-NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
 ADDED_ONCE = ("o_proj.bias", "down_proj.bias")
 """Biases of partial sums: the first rank has them, the others zeros."""
 

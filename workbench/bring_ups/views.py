@@ -10,6 +10,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from kernels.bring_up.document import ModelCost
 from kernels.bring_up.report import absent
 from workbench.accounts.permissions import can_review, can_submit, submitter_required
 from workbench.api.sentences import Problem
@@ -19,6 +20,7 @@ from workbench.bring_ups.models import BringUpRow
 from workbench.prices.services import price_book
 from workbench.runs.result_page import Drawn, drawn
 from workers.charts.base import Figure, Table
+from workers.documents.base import Basis
 
 PAGE_SIZE = 25
 
@@ -61,10 +63,7 @@ def bring_up_page(request: Any, bring_up_id: UUID) -> HttpResponse:
         "refusals": _table("refusals", "Variants that served no case", tables.refusals(found)),
         "shares": _table("shares", "Shares by op", tables.shares(found)),
         "races": _table("races", "Every case", tables.races(found)),
-        "models": [
-            (model, _table(f"gaps-{at}", f"Gaps of {model.model}", tables.gaps(model), tables.gaps_figure(model)))
-            for at, model in enumerate(found.models)
-        ],
+        "models": [(model, _gaps(f"gaps-{at}", model)) for at, model in enumerate(found.models)],
         "lacks_price": services.lacks_price(found, price_book(request.organisation)),
         "may_price": can_review(request.membership),
         "may_delete": can_submit(request.membership),
@@ -83,7 +82,7 @@ def compare(request: HttpRequest) -> HttpResponse:
         sides = [row.document for row in chosen if row]
         context["sections"] = [
             _table("both-ceilings", "Measured ceilings", tables.both_ceilings(sides)),
-            _table("both-models", "A request of each model", tables.both_models(sides)),
+            _table("both-models", "A request of each model", tables.both_models(sides), basis="modelled"),
             _table("both-shares", "Shares by op", tables.both_shares(sides)),
             _table("both-proofs", "Variants that end otherwise", tables.both_proofs(sides)),
             _table("both-races", "Cases raced on both", tables.both_races(sides)),
@@ -114,5 +113,10 @@ def _chosen(rows: Any, text: str) -> BringUpRow | None:
         raise Http404 from None
 
 
-def _table(key: str, title: str, table: Table, figure: Figure | None = None) -> Drawn:
-    return drawn(key, title, "", "measured", "", figure, table)
+def _table(key: str, title: str, table: Table, basis: Basis = "measured", figure: Figure | None = None) -> Drawn:
+    return drawn(key, title, "", basis, "", figure, table)
+
+
+def _gaps(key: str, model: ModelCost) -> Drawn:
+    """The gaps of a model: measured times of single ops by their calls in a request. No request was timed."""
+    return _table(key, f"Gaps of {model.model}", tables.gaps(model), "modelled", tables.gaps_figure(model))

@@ -1,11 +1,11 @@
 """How many requests of an open loop count as one in a verdict: those that queue behind each other are alike.
 
 A verdict takes its observations as independent. Let ρ(k) be the autocorrelation of the requests' values at lag k, in
-the order in which they were due. Then g = 1 + 4 Σ ρ(k) requests count as one, by the mean of their shares beyond the
-limit. The sum ends where two neighbouring correlations no longer sum to more than 0 (C. Geyer, "Practical Markov chain
-Monte Carlo", 1992). The mean of g such requests varies about as one of half as many independent ones would; the factor
-of two stands for the error of the estimate. *Met* takes LEAST_GROUPS groups at least. `workers.limit_errors` simulates
-how often such verdicts err.
+the order in which they were due. The statistical inefficiency 1 + 2 Σ ρ(k) is how many of them carry as much
+information as one independent request. Its sum is doubled here, since it is only estimated: g = 1 + 4 Σ ρ(k) requests
+count as one, by the mean of their shares beyond the limit. The sum ends where two neighbouring correlations no longer
+sum to more than 0 (C. Geyer, "Practical Markov chain Monte Carlo", 1992). *Met* takes LEAST_GROUPS groups at least.
+`workers.limit_errors` simulates how often such verdicts err.
 """
 
 import math
@@ -36,8 +36,7 @@ def alike(values: Sequence[float]) -> float:
 
 
 def grouped(shares: Sequence[float], size: float) -> list[float]:
-    """The mean shares of groups of about `size` successive requests;
-    the shares themselves where `size` is 1."""
+    """The mean shares of groups of about `size` successive requests. Where `size` is 1, the shares themselves."""
     if size == 1 or not len(shares):
         return list(shares)
     groups = max(1, int(len(shares) / size))
