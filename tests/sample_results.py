@@ -5,8 +5,10 @@ from typing import Any
 
 from tests.sample_quality import QUALITY
 from workers.documents.base import Artifact
+from workers.documents.gpu_class import Feasibility
 from workers.documents.measurement import Candidate, Ceilings, Distribution, Environment, Interval, Rates, Telemetry
 from workers.documents.model import ModelManifest
+from workers.documents.prediction import PredictedFigure, PredictedPlan, Prediction
 from workers.documents.prices import default_price_book
 from workers.documents.speedup import Drift, ProcessMedians, Speedup
 from workers.documents.stages import (
@@ -15,7 +17,6 @@ from workers.documents.stages import (
     Bottleneck,
     ComposeResult,
     ExploreResult,
-    Feasibility,
     ObjectiveOutcome,
     OpRow,
     PlanProfile,
@@ -42,6 +43,15 @@ ENVIRONMENT = Environment(
 )
 BURST = Rates(read_tbps=4.1, copy_tbps=4.0, matrix_tflops={"bf16": 700, "fp32": 52})
 CEILINGS = Ceilings(read_tbps=4.0, copy_tbps=3.9, matrix_tflops={"bf16": 600, "fp32": 50}, launch_us=2.0, burst=BURST)
+_FIGURES = [
+    PredictedFigure(metric="ttf_n", n=64, value=60),
+    PredictedFigure(metric="tpot", value=0.9),
+    PredictedFigure(metric="throughput", users=2, unit="tokens/s", value=1500),
+]
+_FP8 = PredictedPlan(weights="fp8", figures=[PredictedFigure(metric="tpot", value=0.5)])
+PREDICTED = Prediction(
+    plans=[PredictedPlan(weights="bf16", figures=_FIGURES), _FP8], assumptions=["Launches and the host take no time."]
+)
 TTF = Objective(metric="ttf_n", n=64, percentile=50, limit=100)
 TPOT = Objective(metric="tpot", percentile=95, limit=2)
 
@@ -234,6 +244,7 @@ def results(after_ms: float = 81.0) -> Results:
         kv_bytes_per_token=32_768,
         dtype="bf16",
         classes=[Feasibility(gpu_class="h200", needs_gib=3.1, has_gib=131, feasible=True)],
+        predicted=PREDICTED,
         notes=["Weights are generated from seed 0."],
     )
     baseline = BaselineResult(

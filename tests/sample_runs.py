@@ -9,6 +9,7 @@ from tests import sample_loads, sample_results
 from workbench.intake import blobs
 from workbench.intake.models import Model, Workload
 from workbench.runs.models import Event, Run, StageRun, StoredArtifact
+from workers.charts.prediction import compared
 from workers.documents.stages import Results, StageFailure, stages_of
 from workers.report_page import headline, render
 
@@ -92,7 +93,8 @@ def _result(made: Run, known: Results, stage: str) -> dict[str, Any]:
     assert known.verify is not None
     html = _keep(made, "report.html", "text/html", render(sample_results.stage_input()).encode())
     plan = _keep(made, "plan.json", "application/json", b"{}\n")
-    return {"html": html, "plan": plan, "verdict": known.verify.verdict, "headline": headline(known.verify)}
+    said = {"verdict": known.verify.verdict, "headline": headline(known.verify)}
+    return said | {"html": html, "plan": plan, "predicted": [each.model_dump() for each in compared(known)]}
 
 
 def _keep(made: Run, name: str, media_type: str, content: bytes) -> dict[str, Any]:

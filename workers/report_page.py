@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
 from workers import budget
-from workers.charts import CHARTS, cells, economics, endpoint, plans, provenance, serving, text
+from workers.charts import CHARTS, cells, economics, endpoint, plans, prediction, provenance, serving, text
 from workers.charts.svg import draw
 from workers.documents.base import Verdict
 from workers.documents.model import ModelManifest
@@ -133,6 +133,8 @@ def render(document: Reported, cover: Cover | None = None) -> str:
         price_caution=economics.caution(document.results, workload.traffic.batch),
         chosen_plan=plans.chosen(document.results),
         why_chosen=plans.why(document.results),
+        predicted=prediction.rows(document.results),
+        predicted_words=prediction.words(document.results),
         time_words=budget.sentence(workload.constraints.minutes, document.taken),
         endpoint=endpoint.measured(document.results),
         endpoint_promises=endpoint.promises(document.results),

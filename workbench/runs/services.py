@@ -13,7 +13,7 @@ from workbench.intake.models import Unreadable, Workload
 from workbench.intake.services import quota
 from workbench.prices.services import price_book
 from workbench.runs import placement as workers
-from workbench.runs import state
+from workbench.runs import predictions, state
 from workbench.runs.budget import seconds_left
 from workbench.runs.documents import StageTime
 from workbench.runs.models import Run, StageRun
@@ -147,6 +147,7 @@ def stage_input(run: Run, key: StageKey) -> StageInput:
         model=run.workload.model.facts,
         prices=price_book(run.organisation),
         results=results(run),
+        ceilings=predictions.known_ceilings(run.organisation, run.gpu_class) if stage == "admit" else None,
         seconds_left=seconds_left(run, stage, workload),
         taken={each.stage: each.duration_s for each in stage_times(run) if each.stage != stage},
         organisation=str(run.organisation_id),

@@ -92,7 +92,7 @@ def _agree(best: PlanTrial, today: PlanTrial, gain: Speedup) -> bool:
     return 1 / AGREEING <= quick / gain.ratio.value <= AGREEING
 
 
-def _precision(plan: dict[str, Any]) -> set[str]:
+def precisions_of(plan: dict[str, Any]) -> set[str]:
     """The precisions that the plan's activations and weights are in."""
     held = [op.get("case", {}).get("weights") for op in plan.get("ops") or []]
     own = str(plan.get("dtype", "bf16"))
@@ -101,7 +101,7 @@ def _precision(plan: dict[str, Any]) -> set[str]:
 
 def _times(best: PlanTrial, other: PlanTrial) -> str:
     """The ratio in words; of plans in other precisions no ratio, since only their quality makes them comparable."""
-    if _precision(best.plan) != _precision(other.plan):
+    if precisions_of(best.plan) != precisions_of(other.plan):
         return "in another precision than"
     low, high = sorted((_primary(best).value, _primary(other).value))
     better = low > 0 and _cost(best) < _cost(other)

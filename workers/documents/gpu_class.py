@@ -36,3 +36,13 @@ class OnGpus(Document):
     @property
     def gpus(self) -> int:
         return gpus_of(self.gpu_class)
+
+
+class Feasibility(Document):
+    """Whether a GPU class can hold the model, in GiB; `reason` is a sentence when it cannot."""
+
+    gpu_class: str
+    needs_gib: float
+    has_gib: float | None
+    feasible: bool
+    reason: str = ""

@@ -6,10 +6,11 @@ from pydantic import Field
 
 from workers.documents.base import Artifact, Document, Verdict
 from workers.documents.endpoint_result import EndpointResult
-from workers.documents.gpu_class import OnGpus
+from workers.documents.gpu_class import Feasibility, OnGpus
 from workers.documents.load import UnderLoadResult
 from workers.documents.measurement import Candidate, Ceilings, Distribution, Environment, Interval, ServedIds
 from workers.documents.model import Counted, Kind, ModelManifest
+from workers.documents.prediction import ComparedFigure, Prediction
 from workers.documents.prices import PriceBook, PriceResult
 from workers.documents.quality import Quality
 from workers.documents.speedup import Speedup
@@ -32,16 +33,6 @@ def stages_of(load: bool) -> tuple[Stage, ...]:
 RunState = Literal["queued", "running", "done", "failed", "cancelled", "lost"]
 
 
-class Feasibility(Document):
-    """Whether a GPU class can hold the model, in GiB; `reason` is a sentence when it cannot."""
-
-    gpu_class: str
-    needs_gib: float
-    has_gib: float | None
-    feasible: bool
-    reason: str = ""
-
-
 class AdmitResult(Document):
     kind: Kind
     family: str
@@ -51,6 +42,7 @@ class AdmitResult(Document):
     kv_bytes_per_token: int
     dtype: str
     classes: list[Feasibility]
+    predicted: Prediction | None = Field(default=None, description="of the plan, before anything is measured")
     notes: list[str] = []
 
 
@@ -251,6 +243,7 @@ class ReportResult(Document):
     plan: Artifact
     verdict: Verdict
     headline: str
+    predicted: list[ComparedFigure] = Field(default=[], description="what was predicted, beside what was measured")
 
 
 class Results(Document):
@@ -278,6 +271,7 @@ class StageInput(OnGpus):
     model: ModelManifest
     prices: PriceBook
     results: Results = Results()
+    ceilings: Ceilings | None = Field(default=None, description="of the newest run on this class of GPU, for admit")
     seconds_left: float = 600
     taken: dict[str, float] = Field(default={}, description="seconds that each earlier stage took")
     organisation: str = Field(default="", description="whose compiler caches the stage uses")

@@ -4,7 +4,7 @@ Nothing runs here: the model is built on the meta device, and of the safetensors
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psutil
 
@@ -13,14 +13,17 @@ from kernels.hardware import GPUS
 from kernels.model_files.config import value
 from kernels.ops import BYTES
 from workers.charts.text import request_words
-from workers.documents.gpu_class import gpu_of
+from workers.documents.gpu_class import Feasibility, gpu_of
 from workers.documents.model import Counted
+from workers.documents.prediction import Prediction
 from workers.documents.prices import PriceBook
-from workers.documents.stages import AdmitResult, Feasibility, StageInput
-from workers.documents.workload import Workload
+from workers.documents.stages import AdmitResult, StageInput
+from workers.documents.workload import Precision, Workload
 from workers.harness.context import Context, StageError
 from workers.measuring import texts
 from workers.measuring.served_model import serving_dtype
+from workers.planning.precision import lossy_refusal
+from workers.predicting import predict
 
 TOKEN_METRICS = ("ttft", "ttf_n", "tpot", "itl")
 GIB = 2**30
@@ -189,6 +192,13 @@ def _compare_tensors(document: StageInput, context: Context) -> list[str]:
     return check_tensors(context.model_dir, document.model.config)
 
 
+def _predicted(document: StageInput, dtype: str) -> Prediction:
+    """What is predicted of a plan in the precision of today, and in each lower one that the workload allows."""
+    constraints, served = document.workload.constraints, cast(Precision, dtype)
+    lower = [each for each in constraints.precisions if BYTES[each] < BYTES[served]]
+    return predict(document, served, [each for each in lower if not lossy_refusal(each, constraints, document.model)])
+
+
 def run(document: StageInput, context: Context) -> AdmitResult:
     """The admit stage. Raises StageError with `refused` when the model or the workload cannot be served."""
     from kernels.engine import inputs
@@ -224,6 +234,7 @@ def run(document: StageInput, context: Context) -> AdmitResult:
         kv_bytes_per_token=facts.kv_bytes_per_token,
         dtype=dtype,
         classes=classes,
+        predicted=_predicted(document, dtype),
         notes=notes,
     )
 

@@ -2,6 +2,7 @@
 
 import json
 
+from workers.charts import prediction
 from workers.documents.stages import ReportResult, StageInput
 from workers.harness.context import Context, StageError
 from workers.report_page import NoVerdict, headline, render
@@ -26,6 +27,7 @@ def run(document: StageInput, context: Context) -> ReportResult:
         plan=context.keep(plan_file, "plan.json", "application/json"),
         verdict=verify.verdict,
         headline=headline(verify),
+        predicted=prediction.compared(document.results),
     )
 
 

@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from kernels.engine import load
 from tests.workers.conftest import TINY, manifest, stage_input
+from workers.documents.measurement import Ceilings
 from workers.documents.model import ModelFile
 from workers.documents.prices import PriceBook, default_price_book
 from workers.documents.workload import Objective
@@ -216,3 +217,16 @@ def test_a_stored_promise_in_tokens_is_refused_where_the_model_gives_images():
 )
 def test_the_serving_precision_is_one_that_is_allowed(own, allowed, gpu_class, expected):
     assert serving_dtype(own, allowed, gpu_class) == expected
+
+
+def test_it_predicts_the_plan_in_every_precision_that_may_be_used(tmp_path):
+    config = TINY | {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 4, "head_dim": 512}
+    ceilings = Ceilings(read_tbps=0.02, copy_tbps=0.02, matrix_tflops={"fp32": 0.5}, launch_us=1)
+    allowed = {"gpu_classes": ["cpu"], "precisions": ["fp32", "fp8"]}
+    for generated, weights in (({}, ["fp32"]), ({"allow_unverified_quality": True}, ["fp32", "fp8"])):
+        document = stage_input("admit", manifest(config), constraints=allowed | generated)
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        document = document.model_copy(update={"ceilings": ceilings})
+        found = admit.run(document, Context(tmp_path, tmp_path, seconds=30))
+        assert [each.weights for each in found.predicted.plans] == weights
+        assert found.predicted.basis == "modelled"

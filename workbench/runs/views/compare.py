@@ -40,6 +40,7 @@ def compare(request: HttpRequest) -> HttpResponse:
     context = {
         "sides": list(zip(sides, runs, strict=True)),
         "sections": sections,
+        "gpu_classes": dict.fromkeys(run.gpu_class for run in runs),
         "cautions": comparison.cautions(sides) if enough else [],
         "offered": rows.filter(state=Run.State.DONE).exclude(id__in=known)[:OFFERED],
         "full": len(runs) == comparison.MOST_RUNS,

@@ -19,6 +19,7 @@ from .ceilings import Ceilings
 from .ceilings_basis import CeilingsBasis
 from .ceilings_matrix_tflops import CeilingsMatrixTflops
 from .closed_loop import ClosedLoop
+from .compared_figure import ComparedFigure
 from .compose_result import ComposeResult
 from .compose_result_plan import ComposeResultPlan
 from .confinement import Confinement
@@ -133,6 +134,10 @@ from .plan_profile import PlanProfile
 from .plan_trial import PlanTrial
 from .plan_trial_plan import PlanTrialPlan
 from .poisson import Poisson
+from .predicted_figure import PredictedFigure
+from .predicted_plan import PredictedPlan
+from .prediction import Prediction
+from .prediction_basis import PredictionBasis
 from .price import Price
 from .price_book import PriceBook
 from .price_point import PricePoint
@@ -238,6 +243,7 @@ __all__ = (
     "CeilingsBasis",
     "CeilingsMatrixTflops",
     "ClosedLoop",
+    "ComparedFigure",
     "ComposeResult",
     "ComposeResultPlan",
     "Confinement",
@@ -352,6 +358,10 @@ __all__ = (
     "PlanTrial",
     "PlanTrialPlan",
     "Poisson",
+    "PredictedFigure",
+    "PredictedPlan",
+    "Prediction",
+    "PredictionBasis",
     "Price",
     "PriceBook",
     "PricePoint",

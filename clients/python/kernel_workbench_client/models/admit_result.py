@@ -10,6 +10,7 @@ from ..types import UNSET, Unset
 
 if TYPE_CHECKING:
     from ..models.feasibility import Feasibility
+    from ..models.prediction import Prediction
 
 
 T = TypeVar("T", bound="AdmitResult")
@@ -27,6 +28,7 @@ class AdmitResult:
         kv_bytes_per_token (int):
         dtype (str):
         classes (list[Feasibility]):
+        predicted (None | Prediction | Unset): of the plan, before anything is measured
         notes (list[str] | Unset):
     """
 
@@ -38,9 +40,12 @@ class AdmitResult:
     kv_bytes_per_token: int
     dtype: str
     classes: list[Feasibility]
+    predicted: None | Prediction | Unset = UNSET
     notes: list[str] | Unset = UNSET
 
     def to_dict(self) -> dict[str, Any]:
+        from ..models.prediction import Prediction  # noqa: PLC0415
+
         kind: str = self.kind
 
         family = self.family
@@ -60,6 +65,14 @@ class AdmitResult:
             classes_item = classes_item_data.to_dict()
             classes.append(classes_item)
 
+        predicted: dict[str, Any] | None | Unset
+        if isinstance(self.predicted, Unset):
+            predicted = UNSET
+        elif isinstance(self.predicted, Prediction):
+            predicted = self.predicted.to_dict()
+        else:
+            predicted = self.predicted
+
         notes: list[str] | Unset = UNSET
         if not isinstance(self.notes, Unset):
             notes = self.notes
@@ -78,6 +91,8 @@ class AdmitResult:
                 "classes": classes,
             }
         )
+        if predicted is not UNSET:
+            field_dict["predicted"] = predicted
         if notes is not UNSET:
             field_dict["notes"] = notes
 
@@ -86,6 +101,7 @@ class AdmitResult:
     @classmethod
     def from_dict(cls: type[T], src_dict: Mapping[str, Any]) -> T:
         from ..models.feasibility import Feasibility  # noqa: PLC0415
+        from ..models.prediction import Prediction  # noqa: PLC0415
 
         d = dict(src_dict)
         kind = check_admit_result_kind(d.pop("kind"))
@@ -109,6 +125,23 @@ class AdmitResult:
 
             classes.append(classes_item)
 
+        def _parse_predicted(data: object) -> None | Prediction | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            try:
+                if not isinstance(data, dict):
+                    raise TypeError()
+                predicted_type_0 = Prediction.from_dict(data)
+
+                return predicted_type_0
+            except (TypeError, ValueError, AttributeError, KeyError):
+                pass
+            return cast(None | Prediction | Unset, data)
+
+        predicted = _parse_predicted(d.pop("predicted", UNSET))
+
         notes = cast(list[str], d.pop("notes", UNSET))
 
         admit_result = cls(
@@ -120,6 +153,7 @@ class AdmitResult:
             kv_bytes_per_token=kv_bytes_per_token,
             dtype=dtype,
             classes=classes,
+            predicted=predicted,
             notes=notes,
         )
 

@@ -1,0 +1,49 @@
+"""Errors of predictions are kept by GPU and organisation, and stand beside figures that are modelled."""
+
+import sample_bring_up
+import sample_runs
+from django.urls import reverse
+
+from workbench.runs import services
+from workbench.runs.line import key_of
+from workbench.runs.predictions import error_words, known_ceilings
+
+NONE_YET = "On NVIDIA H200 no run has yet compared what the model predicts with what was measured."
+
+
+def test_the_error_is_that_of_the_organisations_runs_on_the_gpu(organisation, engineer, foreigner):
+    assert error_words(organisation, "h200") == NONE_YET
+    sample_runs.run(organisation, engineer)
+    found = sample_runs.run(organisation, engineer)
+    assert "% at most, over 4 figures of 2 runs." in error_words(organisation, "h200")
+    assert error_words(organisation, "h200x4") == error_words(organisation, "h200")
+    assert error_words(organisation, "h100") == NONE_YET.replace("H200", "H100")
+    assert error_words(foreigner.memberships.get().organisation, "h200") == NONE_YET
+    predicted = found.stages.get(stage="report").result["predicted"]
+    assert [each["label"] for each in predicted] == ["TTF64 p50", "TPOT p50"]
+
+
+def test_admit_starts_from_the_ceilings_of_the_newest_run(organisation, engineer):
+    assert known_ceilings(organisation, "h200") is None
+    done = sample_runs.run(organisation, engineer)
+    waiting = sample_runs.run(organisation, engineer, "queued", "admit")
+    ceilings = services.stage_input(waiting, key_of(waiting)).ceilings
+    assert ceilings.model_dump(mode="json") == done.stages.get(stage="profile").result["ceilings"]
+    later = sample_runs.run(organisation, engineer, "running", "verify")
+    assert services.stage_input(later, key_of(later)).ceilings is None
+
+
+def test_every_page_with_modelled_figures_says_the_known_error(browser, organisation, engineer, done, report):
+    client, bring_up = browser(engineer), sample_bring_up.row(organisation, engineer)
+    other = sample_runs.run(organisation, engineer)
+    for address in (
+        reverse("run-result", args=[done.id]),
+        reverse("run-fleet", args=[done.id]),
+        reverse("report", args=[report.id]),
+        f"{reverse('compare')}?run={done.id}&run={other.id}",
+    ):
+        assert "what the model predicted before a run was off by" in client.get(address).content.decode(), address
+    beside = f"{reverse('bring-up-compare')}?a={bring_up.id}&b={bring_up.id}"
+    for address in (reverse("bring-up", args=[bring_up.id]), beside):
+        assert "no run has yet compared what the model predicts" in client.get(address).content.decode()
+    assert "Predicted before the run" in client.get(reverse("run-result", args=[done.id])).content.decode()

@@ -1,0 +1,63 @@
+"""What was predicted stands beside what was measured, of the same kind of plan, or a sentence says why not."""
+
+import pytest
+import sample_loads
+from sample_no_change import no_change
+from sample_results import PREDICTED, results
+
+from workers.charts.prediction import compared, rows, words
+from workers.report_page import render
+
+
+def changed(**verify):
+    found = results()
+    return found.model_copy(update={"verify": found.verify.model_copy(update=verify)})
+
+
+def test_the_error_is_of_the_measured_median():
+    found = results()
+    measured = {each.metric: each.percentiles["p50"] for each in found.verify.after}
+    ttf, tpot = compared(found)
+    assert (ttf.label, tpot.label) == ("TTF64 p50", "TPOT p50")
+    assert ttf.error == pytest.approx(60 / measured["ttf_n"] - 1)
+    assert rows(found)[0].error == f"{100 * ttf.error:+.0f} %"
+    assert words(found) == PREDICTED.assumptions
+
+
+def test_throughput_is_compared_at_the_load_that_was_predicted():
+    found = sample_loads.results()
+    load = next(each for each in found.load.after.limit.loads if each.users == 2)
+    throughput = compared(found)[-1]
+    assert throughput.label == "Throughput of 2 users at once"
+    assert throughput.measured == load.tokens_per_second
+
+
+def test_a_plan_is_held_against_the_prediction_of_its_precision():
+    fp8 = changed(plan={"dtype": "bf16", "options": {"weights": "fp8"}})
+    assert [each.predicted for each in compared(fp8)] == [0.5]
+    assert compared(changed(plan={"dtype": "bf16", "gpus": 2})) == []
+    nvfp4 = changed(plan={"dtype": "bf16", "options": {"weights": "nvfp4"}})
+    assert rows(nvfp4)[0].label == "TTF64 p50, bf16"
+    assert rows(nvfp4)[0].measured == "–"
+    assert "was not among those that were predicted" in words(nvfp4)[0]
+
+
+def test_no_error_counts_where_there_is_no_plan_or_the_figures_are_void():
+    environment = results().verify.environment
+    seen = environment.telemetry.model_copy(update={"others_gpu_seconds": 1.0})
+    void = changed(environment=environment.model_copy(update={"telemetry": seen}))
+    none = no_change().model_copy(update={"admit": results().admit})
+    early = results().model_copy(update={"verify": None})
+    for found, said in ((void, "figures are void"), (none, "No change is recommended"), (early, "Nothing has been")):
+        assert compared(found) == []
+        assert said in words(found)[0]
+
+
+def test_the_report_has_both_and_older_results_have_neither():
+    from sample_results import stage_input
+
+    document = stage_input()
+    assert "Predicted before the run" in render(document)
+    admit = document.results.admit.model_copy(update={"predicted": None})
+    older = document.model_copy(update={"results": document.results.model_copy(update={"admit": admit})})
+    assert "Predicted before the run" not in render(older)

@@ -1,0 +1,110 @@
+"""What was predicted before the run, beside what the run measured."""
+
+from dataclasses import dataclass
+
+from workers.charts.plans import precisions_of
+from workers.charts.text import MISSING, quantity
+from workers.documents.prediction import ComparedFigure, PredictedFigure, PredictedPlan
+from workers.documents.stages import Results
+from workers.documents.workload import metric_title
+
+
+@dataclass(frozen=True)
+class Row:
+    """One predicted figure in words; a dash where nothing was measured to hold it against.
+
+    `error` is signed: `-12 %` where the prediction was too small.
+    """
+
+    label: str
+    predicted: str
+    measured: str
+    error: str
+
+
+def compared(results: Results) -> list[ComparedFigure]:
+    """The figures of the plan that was verified, each beside its measured median; [] where none counts."""
+    plan = _of_the_plan(results)
+    pairs = [(each, _measured(each, results)) for each in plan.figures] if plan and not _uncompared(results) else []
+    return [
+        ComparedFigure(label=_label(each), unit=each.unit, predicted=each.value, measured=measured)
+        for each, measured in pairs
+        if measured
+    ]
+
+
+def rows(results: Results) -> list[Row]:
+    """The compared figures; where nothing was compared, every predicted one."""
+    found = compared(results)
+    if found:
+        return [
+            Row(each.label, quantity(each.predicted, unit), quantity(each.measured, unit), f"{100 * each.error:+.0f} %")
+            for each, unit in ((each, each.unit) for each in found)
+        ]
+    plans = results.admit.predicted.plans if results.admit and results.admit.predicted else []
+    return [
+        Row(f"{_label(each)}, {_name(plan)}", quantity(each.value, each.unit), MISSING, MISSING)
+        for plan in plans
+        for each in plan.figures
+    ]
+
+
+def words(results: Results) -> list[str]:
+    """Sentences about the prediction: why it is not compared, what it leaves out, and what it assumes."""
+    predicted = results.admit.predicted if results.admit else None
+    if predicted is None:
+        return []
+    uncompared = _uncompared(results) if predicted.plans else ""
+    return [*([uncompared] if uncompared else []), *predicted.missing, *predicted.assumptions]
+
+
+def _uncompared(results: Results) -> str:
+    """Why the prediction is not held against a measurement, in a sentence; "" where it is."""
+    verify = results.verify
+    if verify is None:
+        return "Nothing has been measured yet to hold the prediction against."
+    if not verify.recommended:
+        return "No change is recommended, so there is no plan to hold the prediction against."
+    if verify.environment.telemetry.void:
+        return "The plan's figures are void, so the prediction is not held against them."
+    if _of_the_plan(results) is None:
+        return "The plan's precision or number of GPUs was not among those that were predicted."
+    return ""
+
+
+def _of_the_plan(results: Results) -> PredictedPlan | None:
+    """What was predicted of plans like the verified one: as many GPUs, weights in the same precision."""
+    if results.verify is None or results.admit is None or results.admit.predicted is None:
+        return None
+    plan = results.verify.plan
+    own = str(plan.get("dtype", "bf16"))
+    weights = precisions_of(plan) - {own} or {own}
+    return next(
+        (
+            each
+            for each in results.admit.predicted.plans
+            if each.gpus == results.verify.gpus and {each.weights} == weights
+        ),
+        None,
+    )
+
+
+def _measured(figure: PredictedFigure, results: Results) -> float | None:
+    if figure.users is not None:
+        curve = results.load.after if results.load else None
+        loads = [each for each in curve.limit.loads if each.verdict is not None] if curve else []
+        return next((each.tokens_per_second for each in loads if each.users == figure.users), None)
+    found = results.verify.after if results.verify else []
+    key = (figure.metric, figure.n)
+    return next((each.percentiles.get("p50") for each in found if (each.metric, each.n) == key and each.samples), None)
+
+
+def _label(figure: PredictedFigure) -> str:
+    if figure.users is None:
+        name = metric_title(figure.metric, figure.n)
+        return f"{name[:1].upper()}{name[1:]} p50"
+    return "Throughput of one user" if figure.users == 1 else f"Throughput of {figure.users} users at once"
+
+
+def _name(plan: PredictedPlan) -> str:
+    return plan.weights if plan.gpus == 1 else f"{plan.weights} on {plan.gpus} GPUs"
