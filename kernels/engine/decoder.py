@@ -23,10 +23,6 @@ Attention = Callable[[Tensor, Tensor, Tensor], Tensor | None]
 """f(q [b, q, h, d], k, v [b, q, kv_h, d]) -> [b, q, h, d], causal; None leaves the case to torch."""
 
 
-Reduce = Callable[[Tensor], Tensor]
-"""f(partial [m, hidden]) -> the sum over all ranks of a model that is divided over processes."""
-
-
 class Weights(NamedTuple):
     """The weights of one layer. Packed, `qkv` is one matrix in the order q, k, v, and `gate_up` one with the gate
     first; otherwise each is a tuple of separate matrices.
@@ -82,8 +78,6 @@ def refusal(model: Any) -> str | None:
 class Decoder:
     """Weights and shapes for `embed`, `layer` and `head`, taken from a transformers model without a copy.
 
-    `reduce` adds up what the output and the down projection of a divided model give (`kernels.engine.divided`).
-
     `pack` joins q, k and v, and gate and up. The parameters of the transformers model become views of the joined
     matrices: it still works, and no weight is stored twice.
     """
@@ -100,7 +94,6 @@ class Decoder:
         self.layers = [_weights(layer, pack) for layer in core.layers]
         self.shapes = [_shape(config, layer, index) for index, layer in enumerate(core.layers)]
         self.eps: float = config.rms_norm_eps
-        self.reduce: Reduce | None = None
 
     @torch.no_grad()
     def rope_table(self, length: int) -> tuple[Tensor, Tensor]:

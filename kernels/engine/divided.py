@@ -1,49 +1,44 @@
-"""The kernels runner over several ranks, a process each: tensor parallel prompts and steps.
+"""A model divided over several ranks of one process, each on a device of its own: tensor parallel.
 
 A rank has some heads with their rows of q, k and v and their columns of the output projection, and some columns of the
 MLP. Embedding, norms, LM head and residual are replicated. So a rank is a smaller model of the same family, which the
 compact decoder runs as any other, but for one thing: what the output and the down projection give is a partial sum,
-and all ranks add theirs up before it joins the residual.
+and all ranks add theirs up before it joins the residual (`kernels.engine.divided_pass`).
 """
 
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from safetensors import safe_open
-from torch import Tensor
 
-from kernels.dtypes import DTYPES
-from kernels.engine import decoder, loading
-from kernels.engine.bound_variants import BoundVariants
+from kernels.dtypes import DTYPE_NAMES
+from kernels.engine import decoder, loading, weights
 from kernels.engine.divides import undivided
-from kernels.engine.kernels_runner import KernelsRunner
-from kernels.hardware import NO_MULTICAST
 
 ADDED_ONCE = ("o_proj.bias", "down_proj.bias")
 """Biases of partial sums: the first rank has them, the others zeros."""
 
+Place = tuple[int, int]
+"""A rank, and how many there are."""
 
-@contextmanager
-def group(rank: int, ranks: int, device: torch.device, meeting: str) -> Iterator[None]:
-    """This process as one of `ranks`, which meet at `meeting`, an address of `init_process_group`.
 
-    NCCL on GPUs, without NVLink's multicast; gloo on CPUs.
-    """
-    os.environ.update(NO_MULTICAST)
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
-    dist.init_process_group(backend, init_method=meeting, rank=rank, world_size=ranks)
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()
+@dataclass(frozen=True)
+class Divided:
+    """`parts[r]` is rank r's model; `config` the whole model's, as transformers has it."""
+
+    config: Any
+    parts: list[Any]
+
+    @property
+    def device(self) -> torch.device:
+        """The first rank's."""
+        found: torch.device = self.parts[0].device
+        return found
 
 
 def part_of_config(config: Mapping[str, Any], ranks: int) -> dict[str, Any]:
@@ -67,33 +62,99 @@ def part_of_config(config: Mapping[str, Any], ranks: int) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def load_part(
-    directory: Path, config: Mapping[str, Any], rank: int, ranks: int, dtype: str, device: torch.device
-) -> torch.nn.Module:
-    """The model of one rank: of each tensor in the safetensors of `directory` its own slice is copied, the file mapped.
+def generate(config: dict[str, Any], devices: Sequence[torch.device], dtype: str, seed: int = 0) -> Divided:
+    """The model that `kernels.engine.load` generates of this configuration and seed, divided over `devices`.
+
+    Each rank's weights are made on its device, and the whole model nowhere. Raises ValueError as `part_of_config`.
+    """
+    part_of_config(config, len(devices))
+    whole: Any = loading.skeleton(config, dtype)
+
+    def fill(part: Any, place: Place) -> None:
+        begins = {}
+        for name, own in part.named_parameters():
+            box = _box(name, whole.get_parameter(name).shape, own.shape, place)
+            begins[name] = box[0].start, box[1].start if len(box) > 1 else 0
+        weights.generate_part(part, whole, seed, begins)
+
+    return _made(config, devices, dtype, fill)
+
+
+@torch.no_grad()
+def read(directory: Path, config: dict[str, Any], devices: Sequence[torch.device], dtype: str) -> Divided:
+    """The model in the safetensors of `directory`, divided over `devices`: each rank copies its own slices of files
+    that are mapped.
 
     Raises ValueError as `part_of_config` does, and for a tensor that is missing or has another shape.
     """
-    part = part_of_config(config, ranks)
-    model: Any = loading.skeleton(part, dtype)
+    files = _files(directory)
+
+    def fill(part: Any, place: Place) -> None:
+        for name, own in part.named_parameters():
+            if name not in files:
+                raise ValueError(f"{directory.name}: no safetensors file holds {name}")
+            _read_box(files[name], name, own, place)
+
+    return _made(config, devices, dtype, fill)
+
+
+@torch.no_grad()
+def divide(model: Any, devices: Sequence[torch.device]) -> Divided:
+    """A loaded model divided over `devices`; the parts are copies. Raises ValueError as `part_of_config`."""
+
+    def fill(part: Any, place: Place) -> None:
+        for name, own in part.named_parameters():
+            whole = model.get_parameter(name)
+            own.copy_(whole[_box(name, whole.shape, own.shape, place)])
+
+    return _made(model.config.to_dict(), devices, DTYPE_NAMES[model.dtype], fill)
+
+
+def _made(
+    config: dict[str, Any], devices: Sequence[torch.device], dtype: str, fill: Callable[[Any, Place], None]
+) -> Divided:
+    """The divided model whose parts are filled by `fill`, each tied parameter once."""
+    parts = []
+    for rank, device in enumerate(devices):
+        part = _empty(config, len(devices), dtype, device)
+        fill(part, (rank, len(devices)))
+        for name, parameter in part.named_parameters():
+            if rank and name.endswith(ADDED_ONCE):
+                parameter.zero_()
+        parts.append(part)
+    return Divided(loading.configuration(config), parts)
+
+
+def _empty(config: Mapping[str, Any], ranks: int, dtype: str, device: torch.device) -> Any:
+    """A rank's model with weights that nothing has filled. q, k and v lie one after the other in memory, and so do gate
+    and up, as `decoder.Decoder` joins them. Raises ValueError for a model that the compact decoder cannot run.
+    """
+    model: Any = loading.skeleton(part_of_config(config, ranks), dtype)
     if said := decoder.refusal(model):
         raise ValueError(f"the compact decoder cannot run this model: {said}")
-    files = _files(directory)
     model.tie_weights()
-    for name, empty in list(model.named_parameters()):
-        if name not in files:
-            raise ValueError(f"{directory.name}: no safetensors file holds {name}")
-        with safe_open(files[name], framework="pt") as file:
-            own = _own(file.get_slice(name), name, empty.shape, rank, ranks)
-            own = own.to(device, DTYPES[dtype], copy=True, memory_format=torch.contiguous_format)
-        owner, _, attribute = name.rpartition(".")
-        if rank and name.endswith(ADDED_ONCE):
-            own = torch.zeros_like(own)
-        setattr(model.get_submodule(owner), attribute, torch.nn.Parameter(own, requires_grad=False))
+    make = partial(torch.empty, dtype=model.dtype, device=device)
+    for layer in model.model.layers:
+        attention, mlp = layer.self_attn, layer.mlp
+        for modules in ((attention.q_proj, attention.k_proj, attention.v_proj), (mlp.gate_proj, mlp.up_proj)):
+            for name in ("weight", "bias"):
+                old = [getattr(module, name) for module in modules]
+                if old[0] is None:
+                    continue
+                rows = [len(each) for each in old]
+                joined = make((sum(rows), *old[0].shape[1:])).split(rows)
+                for module, own in zip(modules, joined, strict=True):
+                    setattr(module, name, torch.nn.Parameter(own, requires_grad=False))
+    for name, parameter in list(model.named_parameters()):
+        if parameter.is_meta:
+            owner, _, attribute = name.rpartition(".")
+            own = torch.nn.Parameter(make(parameter.shape), requires_grad=False)
+            setattr(model.get_submodule(owner), attribute, own)
     rotary = model.model.rotary_emb
-    model.model.rotary_emb = type(rotary)(config=model.config, device=device)
+    with device:
+        model.model.rotary_emb = type(rotary)(config=model.config)
     model.tie_weights()
-    return model.eval()  # type: ignore[no-any-return]
+    return model.eval()
 
 
 def _files(directory: Path) -> dict[str, Path]:
@@ -105,43 +166,21 @@ def _files(directory: Path) -> dict[str, Path]:
     return found
 
 
-def _own(whole: Any, name: str, shape: torch.Size, rank: int, ranks: int) -> Tensor:
-    """The rank's slice of a tensor: along the dimension that is `ranks` times as long in the file as in its model."""
-    sizes = whole.get_shape()
-    if len(sizes) != len(shape):
-        raise ValueError(f"{name} has {len(sizes)} dimensions, and {len(shape)} are needed")
-    at = []
-    for size, length in zip(sizes, shape, strict=True):
+def _read_box(path: Path, name: str, own: torch.Tensor, place: Place) -> None:
+    """Copies a rank's part out of a file, which is mapped no longer than that takes."""
+    with safe_open(path, framework="pt") as file:
+        whole = file.get_slice(name)
+        own.copy_(whole[_box(name, whole.get_shape(), own.shape, place)])
+
+
+def _box(name: str, whole: Sequence[int], shape: Sequence[int], place: Place) -> tuple[slice, ...]:
+    """A rank's part of a tensor: divided along the dimension that is `ranks` times as long as the rank's `shape`."""
+    if len(whole) != len(shape):
+        raise ValueError(f"{name} has {len(whole)} dimensions, and {len(shape)} are needed")
+    (rank, ranks), found = place, []
+    for size, length in zip(whole, shape, strict=True):
         if size not in (length, length * ranks):
-            raise ValueError(f"{name} has shape {list(sizes)}, and {ranks} ranks have {list(shape)} each")
+            raise ValueError(f"{name} has shape {list(whole)}, and {ranks} ranks have {list(shape)} each")
         begin = 0 if size == length else rank * length
-        at.append(slice(begin, begin + length))
-    found: Tensor = whole[tuple(at)]
-    return found
-
-
-class DividedRunner(KernelsRunner):
-    """One rank of the kernels runner. `model` is its part (`load_part`), and the process belongs to a `group`.
-
-    All ranks call the same methods with the same arguments at the same time, and all get the same answer: prompts and
-    steps of a request are divided alike, and `Generation` has the times of both. Raises ValueError for options that
-    lower the precision, which parts would round apart.
-    """
-
-    def __init__(
-        self, model: torch.nn.Module, options: dict[str, Any] | None = None, parts: BoundVariants | None = None
-    ) -> None:
-        if (options or {}).get("weights", "bf16") != "bf16":
-            raise ValueError("weights: a model that is divided over processes keeps its precision")
-        super().__init__(model, options, parts)
-
-    def _compact(self) -> decoder.Decoder:
-        compact = super()._compact()
-        compact.reduce = _summed
-        return compact
-
-
-def _summed(partial: Tensor) -> Tensor:
-    """The sum of all ranks' tensors, in place."""
-    dist.all_reduce(partial)
-    return partial
+        found.append(slice(begin, begin + length))
+    return tuple(found)

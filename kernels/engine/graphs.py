@@ -1,10 +1,13 @@
 """CUDA graphs around any function that reads and writes fixed buffers."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 import torch
 
 WARM_UP_CALLS = 3
+logger = logging.getLogger(__name__)
 
 
 def captured(function: Callable[[], None], device: torch.device) -> Callable[[], object]:
@@ -28,3 +31,58 @@ def captured(function: Callable[[], None], device: torch.device) -> Callable[[],
     with torch.cuda.graph(graph):
         function()
     return graph.replay
+
+
+def captured_together(function: Callable[[], None], devices: Sequence[torch.device]) -> Callable[[], object]:
+    """The same for a function that works on several GPUs: one graph over all of them, launched on the first.
+
+    The function forks: what it does on the other GPUs, each on its current stream, follows the first GPU's current
+    stream and is followed by it. Where CUDA refuses such a graph, the function runs as it is, and a warning says so.
+    """
+    others = [device for device in dict.fromkeys(devices) if device != devices[0]]
+    if not others:
+        return captured(function, devices[0])
+    streams = [torch.cuda.Stream(device) for device in (devices[0], *others)]
+
+    def as_it_is() -> None:
+        before = torch.cuda.current_stream(devices[0])
+        streams[0].wait_stream(before)
+        with _current(streams):
+            function()
+        before.wait_stream(streams[0])
+
+    for _ in range(WARM_UP_CALLS):
+        as_it_is()
+    for device in devices:
+        torch.cuda.synchronize(device)
+    try:
+        return _Together(function, streams)
+    except RuntimeError as error:
+        logger.warning("no CUDA graph over %s: %s", ", ".join(map(str, devices)), error)
+        return as_it_is
+
+
+class _Together:
+    """A graph over several GPUs, and the memory of what it allocated on all but the first."""
+
+    def __init__(self, function: Callable[[], None], streams: Sequence[torch.cuda.Stream]) -> None:
+        self._graph, self._pools = torch.cuda.CUDAGraph(), []
+        with torch.cuda.device(streams[0].device), torch.cuda.graph(self._graph, stream=streams[0]), ExitStack() as all:
+            for stream in streams[1:]:
+                with torch.cuda.device(stream.device):
+                    self._pools.append(torch.cuda.MemPool())
+                all.enter_context(torch.cuda.use_mem_pool(self._pools[-1], stream.device))
+            all.enter_context(_current(streams))
+            function()
+
+    def __call__(self) -> None:
+        self._graph.replay()
+
+
+@contextmanager
+def _current(streams: Sequence[torch.cuda.Stream]) -> Iterator[None]:
+    """Makes each stream the current one of its GPU, and the first one's GPU the current GPU."""
+    with ExitStack() as all:
+        for stream in reversed(streams):
+            all.enter_context(torch.cuda.stream(stream))
+        yield

@@ -9,7 +9,7 @@ from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.graphs import captured
 from kernels.engine.head import bound_head
 from kernels.engine.passes import Pass
-from kernels.engine.prompts import Prompts
+from kernels.engine.prompts import OnePass, Prompts
 from kernels.engine.readers import Reader, SeenReader
 from kernels.engine.sessions import Session
 from kernels.engine.state import State
@@ -34,7 +34,7 @@ class KernelsSession(Session):
         cache = model.cache(batch, capacity)
         self.state = State(batch, capacity, cos, sin, cache, position, self.token, stream, seen)
         self.prompts = Prompts(model, parts, self.state, whole=True)
-        self._step_pass = Pass(model, parts, self.state, 1)
+        self._step_pass: OnePass = Pass(model, parts, self.state, 1)
         self._step_stream = self.token
         self._served = 0
 

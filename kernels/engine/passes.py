@@ -9,6 +9,7 @@ that the plan has for it, or torch's own.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -25,24 +26,51 @@ from kernels.ops import AttentionCase, RmsNormCase, RopeCase, StepAttentionCase
 USUAL_SCALE_ERROR = 1e-6
 
 
+@dataclass
+class Walk:
+    """A pass on its way through the layers: the residual stream, the positions of the tokens (None where no op asks for
+    them), and the index [1] of the last token before the padding (None: there is no padding).
+    """
+
+    stream: Stream
+    where: decoder.Where | None
+    last: Tensor | None
+
+
+Half = Callable[[Walk], None]
+"""Half of a layer, attention or MLP: it ends with a product that joins the residual stream."""
+
+
 class Pass:
     """A pass over `queries` tokens of each row. `run` works on fixed buffers and can be captured.
 
     More than one query is a prompt, which begins at position 0. Unless the pass is `whole`, only the last token of each
     row continues after the last attention; the others only provide keys and values.
+
+    With a `rank` the model is that rank's part of a divided one. Each of its `halves` then leaves a partial sum in the
+    stream's `delta`, in whose place the caller puts the sum over all ranks; the first rank alone has a head.
     """
 
     def __init__(
-        self, model: decoder.Decoder, parts: BoundVariants, state: State, queries: int, *, whole: bool = True
+        self,
+        model: decoder.Decoder,
+        parts: BoundVariants,
+        state: State,
+        queries: int,
+        *,
+        whole: bool = True,
+        rank: int | None = None,
     ) -> None:
         self.model, self.parts, self.state, self.queries, self.whole = model, parts, state, queries, whole
         self.dtype = DTYPE_NAMES[model.embedding.dtype]
+        self._partial = rank is not None
         self._rows = Rows(parts, state.batch * queries, self.dtype, model.eps)
         self._last = Rows(parts, state.batch, self.dtype, model.eps)
         self._rotates = False
         self._prompt_at = torch.arange(queries, device=state.position.device)
-        self._layers = [self._layer(index) for index in range(len(model.layers))]
-        self.head = Head(model, parts, state, self._last, queries)
+        self.halves = [half for index in range(len(model.layers)) for half in self._layer(index)]
+        if not rank:
+            self.head = Head(model, parts, state, self._last, queries)
 
     def run(self, ids: Tensor, length: Tensor | None = None) -> Tensor:
         """Reads ids [b, queries] from the state's position on and writes the greedy next ids into its token.
@@ -51,14 +79,22 @@ class Pass:
         ids before the padding (None: all). Advances the position. Returns the residual stream after the last layer: [b
         · queries, hidden], or [b, hidden] of the last tokens unless the pass is whole.
         """
+        walk = self.begin(ids, length)
+        for half in self.halves:
+            half(walk)
+        return self.end(walk, length)
+
+    def begin(self, ids: Tensor, length: Tensor | None) -> Walk:
+        """What `run` does before the layers."""
         begins = self.state.stream if self.queries == 1 else None
         stream = Stream(F.embedding(ids, self.model.embedding).view(self._rows.m, -1) if begins is None else begins)
         where = self._where() if self._rotates else None
-        last = None if length is None else length - 1
-        for layer in self._layers:
-            layer(stream, where, last)
-        x = stream.summed()
-        self.head.run(self._ends(x, last) if self.whole else x, length)
+        return Walk(stream, where, None if length is None else length - 1)
+
+    def end(self, walk: Walk, length: Tensor | None) -> Tensor:
+        """What `run` does after the layers."""
+        x = walk.stream.summed()
+        self.head.run(self._ends(x, walk.last) if self.whole else x, length)
         return x
 
     def _where(self) -> decoder.Where:
@@ -74,24 +110,27 @@ class Pass:
         rows = x.view(self.state.batch, self.queries, -1)
         return (rows[:, -1] if last is None else rows.index_select(1, last)[:, 0]).contiguous()
 
-    def _layer(self, index: int) -> Callable[[Stream, decoder.Where | None, Tensor | None], None]:
+    def _layer(self, index: int) -> tuple[Half, Half]:
         w, shape = self.model.layers[index], self.model.shapes[index]
         cut = not self.whole and index == len(self.model.layers) - 1
         rows = self._last if cut else self._rows
         qkv = normed_product(self._rows, w.input_norm, w.qkv[0], w.qkv_bias[0])
         attend = self._attention(w, shape, *self.state.cache[index])
-        out = added_product(rows, w.o, w.o_bias, self.model.reduce)
+        out = added_product(rows, w.o, w.o_bias, self._partial)
         gate_up = gated_product(rows, w.post_norm, w.gate_up[0], w.gate_up_bias[0])
-        down = added_product(rows, w.down, w.down_bias, self.model.reduce)
+        down = added_product(rows, w.down, w.down_bias, self._partial)
 
-        def run(stream: Stream, where: decoder.Where | None, last: Tensor | None) -> None:
-            y = attend(qkv(stream), where)
+        def attention(walk: Walk) -> None:
+            stream = walk.stream
+            y = attend(qkv(stream), walk.where)
             if cut:
-                y, stream.x = self._ends(y, last), self._ends(stream.summed(), last)
+                y, stream.x = self._ends(y, walk.last), self._ends(stream.summed(), walk.last)
             out(y, stream)
-            down(gate_up(stream), stream)
 
-        return run
+        def mlp(walk: Walk) -> None:
+            down(gate_up(walk.stream), walk.stream)
+
+        return attention, mlp
 
     def _attention(
         self, w: decoder.Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from kernels.engine.bound_variants import BoundVariants
-from kernels.engine.decoder import Reduce
 from kernels.ops import DType, Epilogue, GatedCase, LinearCase, RmsNormCase
 
 
@@ -79,15 +78,15 @@ def gated_product(rows: Rows, norm: Tensor, w: Tensor, bias: Tensor | None) -> P
 
 
 def added_product(
-    rows: Rows, w: Tensor, bias: Tensor | None, reduce: Reduce | None = None
+    rows: Rows, w: Tensor, bias: Tensor | None, partial: bool = False
 ) -> Callable[[Tensor, Stream], None]:
     """(y, stream) ↦ stream + y · wᵀ + bias. The product adds it, or leaves it as `delta` for the next op.
 
-    With `reduce` the product is a rank's partial sum, and `delta` the sum of all ranks.
+    A `partial` product is always left there: it is a rank's part of the sum over all ranks of a divided model.
     """
     added = rows.linear(w.shape, "residual")
     plain = rows.linear(w.shape, "none" if bias is None else "bias")
-    if bias is None and reduce is None and _nearer(rows.parts, added, plain):
+    if bias is None and not partial and _nearer(rows.parts, added, plain):
         part = rows.parts.part(added)
         packed = rows.parts.pack(part, w)
 
@@ -99,8 +98,7 @@ def added_product(
 
     def leave(y: Tensor, stream: Stream) -> None:
         stream.summed()
-        partial = product(y)
-        stream.delta = partial if reduce is None else reduce(partial)
+        stream.delta = product(y)
 
     return leave
 

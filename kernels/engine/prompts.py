@@ -1,13 +1,15 @@
 """The prompt's pass of every runner that composes variants: one CUDA graph for each bucket of prompt lengths."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from kernels.engine import decoder
 from kernels.engine.bound_variants import BoundVariants
-from kernels.engine.graphs import captured
+from kernels.engine.graphs import captured, captured_together
+from kernels.engine.head import Head
 from kernels.engine.passes import Pass
 from kernels.engine.state import State
 
@@ -32,7 +34,7 @@ class Prompts:
         """Unless `whole`, only the last token continues after the last attention (see `Pass`)."""
         self.model, self.parts, self.state, self._whole = model, parts, state, whole
         self._length = torch.ones(1, dtype=torch.int64, device=state.position.device)
-        self._graphs: dict[int, _Bucket] = {}
+        self._graphs: dict[int, Bucket] = {}
 
     def fits(self, batch: int, prompt: int, tokens: int) -> bool:
         """Whether the cache holds `batch` padded prompts and the tokens generated after them."""
@@ -43,8 +45,10 @@ class Prompts:
         size = bucket(length)
         if size not in self._graphs:
             self._length.fill_(1)
-            one_pass = Pass(self.model, self.parts, self.state, size, whole=self._whole)
-            self._graphs[size] = _Bucket(one_pass, self._length)
+            self._graphs[size] = self._bucket(size)
+
+    def _bucket(self, size: int) -> "Bucket":
+        return Bucket(Pass(self.model, self.parts, self.state, size, whole=self._whole), self._length)
 
     def read(self, prompt: Tensor) -> Tensor:
         """Runs the prompt [b, length] in its bucket's graph. Captures the graph at first use.
@@ -65,10 +69,20 @@ class Prompts:
         self._graphs[bucket(length)].run()
 
 
-class _Bucket:
-    """The graph of one bucket."""
+class OnePass(Protocol):
+    """What a bucket runs: a `Pass`, or those of all ranks of a divided model."""
 
-    def __init__(self, one_pass: Pass, length: Tensor) -> None:
+    head: Head
+    state: State
+    queries: int
+
+    def run(self, ids: Tensor, length: Tensor | None = None) -> Tensor: ...
+
+
+class Bucket:
+    """The graph of one bucket; `devices` are all that its pass works on, where they are several."""
+
+    def __init__(self, one_pass: OnePass, length: Tensor, devices: Sequence[torch.device] = ()) -> None:
         self._pass, state = one_pass, one_pass.state  # the graph reads the pass's buffers but does not keep them alive
         self.ids = torch.zeros(state.batch, one_pass.queries, dtype=torch.int64, device=length.device)
         self.stream = self.ids
@@ -77,4 +91,5 @@ class _Bucket:
             state.position.zero_()
             self.stream = one_pass.run(self.ids, length)
 
-        self.run: Callable[[], object] = captured(prefill, length.device)
+        run = captured_together(prefill, devices) if devices else captured(prefill, length.device)
+        self.run: Callable[[], object] = run

@@ -9,6 +9,7 @@ other vectors get the model's own initial value; biases are small.
 import hashlib
 import math
 import os
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 BLOCK = 1 << 20
 """Elements hashed under one key; the last block of a tensor may be shorter."""
+TOGETHER = 8 * BLOCK
+"""Elements of a box that are filled at once; while they are, they take some hundred MB."""
 _MULTIPLIERS = (0x21F0AAAD, 0x735A2D97)
 """Multipliers of a 32-bit xorshift-multiply hash (as C. Wellons' `lowbias32`, hash-prospector); both below 2³¹."""
 _SPREAD = (4 * (256**2 - 1) / 12) ** 0.5
@@ -28,19 +31,30 @@ BIAS_STD = 0.02
 
 def generate(model: "torch.nn.Module", seed: int) -> None:
     """Fills every parameter of a transformers model in place, by its name; tied parameters are filled once."""
+    generate_part(model, model, seed, {})
+
+
+def generate_part(part: Any, whole: Any, seed: int, begins: Mapping[str, tuple[int, int]]) -> None:
+    """Fills one rank's part of a model in place with the values that `generate` gives the whole model there.
+
+    `whole` is that model, of which only shapes are read; it may be on the meta device. `begins` are the first row and
+    column of those parameters that are divided.
+    """
     import torch
 
-    _initialise_vectors(model, seed)
-    vocabulary = _vocabulary_sizes(model)
-    seen: set[int] = set()
+    _initialise_vectors(part, seed)
+    vocabulary = _vocabulary_sizes(whole)
     with torch.no_grad(), ThreadPoolExecutor(os.cpu_count()) as pool:
-        for name, parameter in model.named_parameters():
-            if id(parameter) in seen:
+        for name, parameter in part.named_parameters():  # tied parameters come once
+            original = whole.get_parameter(name)
+            std = _std(whole, name, original, vocabulary)
+            if std is None:
                 continue
-            seen.add(id(parameter))
-            std = _std(model, name, parameter, vocabulary)
-            if std is not None:
-                _fill(parameter, f"{seed}:{name}", std, pool)
+            key, scale = f"{seed}:{name}", std / _SPREAD
+            if name in begins or parameter.is_cuda:
+                _fill_box(parameter.data, original.shape, begins.get(name, (0, 0)), key, scale)
+            else:
+                _fill_whole(parameter.data, key, scale, pool)
 
 
 def _initialise_vectors(model: Any, seed: int) -> None:
@@ -75,15 +89,9 @@ def _std(model: Any, name: str, parameter: Any, vocabulary: set[int]) -> float |
     return 1 / math.sqrt(fan_in)
 
 
-def _fill(parameter: "torch.Tensor", key: str, std: float, pool: ThreadPoolExecutor) -> None:
-    flat = parameter.data.view(-1)
-    blocks = flat.split(BLOCK)
-    scale = std / _SPREAD
-    if flat.is_cuda:
-        for index, block in enumerate(blocks):
-            _fill_on_gpu(block, *_block_key(key, index), scale)
-    else:
-        list(pool.map(lambda job: _fill_on_cpu(job[1], *_block_key(key, job[0]), scale), enumerate(blocks)))
+def _fill_whole(whole: "torch.Tensor", key: str, scale: float, pool: ThreadPoolExecutor) -> None:
+    blocks = whole.view(-1).split(BLOCK)
+    list(pool.map(lambda job: _fill_on_cpu(job[1], *_block_key(key, job[0]), scale), enumerate(blocks)))
 
 
 def _block_key(key: str, index: int) -> tuple[int, int]:
@@ -111,17 +119,31 @@ def _fill_on_cpu(block: "torch.Tensor", stride: int, offset: int, scale: float) 
     block.copy_(torch.from_numpy(total))
 
 
-def _fill_on_gpu(block: "torch.Tensor", stride: int, offset: int, scale: float) -> None:
+def _fill_box(box: "torch.Tensor", whole: Sequence[int], begin: tuple[int, int], key: str, scale: float) -> None:
+    """Fills a box of rows and columns, on any device, that begins at `begin` in a tensor of shape `whole`."""
     import numpy as np
     import torch
 
+    rows = box.view(len(box), -1)
+    columns = torch.arange(rows.shape[1], device=box.device) + begin[1]
+    size, width = math.prod(whole), math.prod(whole[1:])
+    keys = [_block_key(key, index) for index in range(-(-size // BLOCK))]
+    strides, offsets = torch.tensor(keys, device=box.device).unbind(1)
+    together = max(1, TOGETHER // rows.shape[1])
+    for first in range(0, len(rows), together):
+        part = rows[first : first + together]
+        at = (torch.arange(len(part), device=box.device) + begin[0] + first)[:, None] * width + columns
+        block = at // BLOCK
+        part.copy_(_hashed(at % BLOCK * strides[block] + offsets[block]) * float(np.float32(scale)))
+
+
+def _hashed(x: "torch.Tensor") -> "torch.Tensor":
+    """The sum of four hash bytes less its mean, float32, of integers int64 that count modulo 2³²."""
     mask = 0xFFFFFFFF
-    x = torch.arange(block.numel(), dtype=torch.int64, device=block.device)
-    x = (x * stride + offset) & mask
+    x = x & mask
     x ^= x >> 16
     x = (x * _MULTIPLIERS[0]) & mask
     x ^= x >> 15
     x = (x * _MULTIPLIERS[1]) & mask
     x ^= x >> 15
-    total = (x & 255) + ((x >> 8) & 255) + ((x >> 16) & 255) + (x >> 24)
-    block.copy_((total.float() - 510) * float(np.float32(scale)))
+    return ((x & 255) + ((x >> 8) & 255) + ((x >> 16) & 255) + (x >> 24)).float() - 510

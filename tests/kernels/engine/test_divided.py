@@ -1,9 +1,8 @@
-"""The kernels runner over two and four processes, held against one process; weights are read by slices."""
+"""A model divided over two and four ranks, held against one rank: the same weights, the same answers."""
 
-import json
 import multiprocessing
-import os
 import resource
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,98 +10,118 @@ import pytest
 import torch
 
 from kernels import engine
-from kernels.engine.divided import DividedRunner, group, load_part, part_of_config
+from kernels.engine import divided, weights
+from kernels.engine.decoder import Decoder
+from kernels.engine.divided import Divided, part_of_config
+from kernels.engine.divided_runner import DividedRunner
 from kernels.engine.kernels_runner import KernelsRunner
-from kernels.proof.logit_gate import difference, refusal
+from kernels.engine.kernels_session import KernelsSession
+from kernels.proof.logit_gate import difference
 from tests.kernels.engine.engine_models import CONFIGS, SIZES
 
 PROMPT, TOKENS = 19, 6
 FOUR = CONFIGS["llama-bias"] | {"num_key_value_heads": 4}
+DIVIDED = [(CONFIGS["llama"], 2), (CONFIGS["qwen2-window"], 2), (CONFIGS["qwen3"], 2), (FOUR, 4)]
+NAMES = ["llama-2", "qwen2-window-2", "qwen3-2", "llama-bias-4"]
 LARGE = SIZES | {"model_type": "llama", "hidden_size": 512, "intermediate_size": 8192, "num_key_value_heads": 4}
 SLACK = 32 * 2**20
-"""Bytes that a rank may hold beside its part: the file that is mapped, 16 MiB at most, and a copied slice."""
-CPU = torch.device("cpu")
+"""Bytes that a process may hold beside its parts: the file that is mapped, 16 MiB at most, and a copied slice."""
+TWO_GPUS = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 
 
-def saved(directory: Path, config: dict[str, Any]) -> torch.nn.Module:
-    """The model of the configuration, whose files are left in the directory."""
-    model: Any = engine.load(None, config, generated=True, dtype="fp32", device="cpu")
-    model.save_pretrained(directory, max_shard_size="64KB")
-    (directory / "ours.json").write_text(json.dumps(config))
-    return model  # type: ignore[no-any-return]
+def cpus(ranks: int) -> list[torch.device]:
+    return [torch.device("cpu")] * ranks
+
+
+def whole(config: dict[str, Any], dtype: str = "fp32", device: str = "cpu") -> Any:
+    return engine.load(None, config, seed=3, generated=True, dtype=dtype, device=device)
 
 
 def ids() -> torch.Tensor:
     return torch.randint(3, 300, (2, PROMPT + TOKENS), generator=torch.Generator().manual_seed(5))
 
 
-def be_rank(rank: int, ranks: int, directory: Path) -> None:
-    """A process: loads its part, answers a request, and leaves ids, times and logits."""
-    torch.set_num_threads(1)
-    config = json.loads((directory / "ours.json").read_text())
-    with group(rank, ranks, CPU, f"file://{directory}/meeting"):
-        runner = DividedRunner(load_part(directory, config, rank, ranks, "fp32", CPU))
+def parameters(found: Divided) -> Iterator[tuple[str, torch.Tensor]]:
+    return ((f"{rank} {name}", own) for rank, part in enumerate(found.parts) for name, own in part.named_parameters())
+
+
+@pytest.mark.parametrize(("config", "ranks"), DIVIDED, ids=NAMES)
+def test_weights_are_slices_of_the_whole_models_wherever_they_come_from(
+    config: Any, ranks: int, tmp_path: Path
+) -> None:
+    """Made from the seed, read from files, or copied from a loaded model."""
+    model = whole(config)
+    model.save_pretrained(tmp_path, max_shard_size="64KB")
+    expected = dict(parameters(divided.divide(model, cpus(ranks))))
+    for found in (
+        divided.generate(config, cpus(ranks), "fp32", seed=3),
+        divided.read(tmp_path, config, cpus(ranks), "fp32"),
+    ):
+        assert [name for name, _ in parameters(found)] == list(expected)
+        assert all(torch.equal(own, expected[name]) for name, own in parameters(found))
+    down = torch.cat([expected[f"{rank} model.layers.1.mlp.down_proj.weight"] for rank in range(ranks)], dim=1)
+    assert torch.equal(down, model.model.layers[1].mlp.down_proj.weight)
+    key = torch.cat([expected[f"{rank} model.layers.1.self_attn.k_proj.weight"] for rank in range(ranks)])
+    assert torch.equal(key, model.model.layers[1].self_attn.k_proj.weight)
+
+
+def test_a_box_is_made_as_the_whole_matrix_is_across_blocks_of_the_hash() -> None:
+    config = LARGE | {"num_hidden_layers": 1}
+    found, model = divided.generate(config, cpus(4), "fp32", seed=3), whole(config)
+    down = model.model.layers[0].mlp.down_proj.weight
+    assert down.numel() > 2 * weights.BLOCK
+    assert torch.equal(found.parts[3].model.layers[0].mlp.down_proj.weight, down[:, 6144:])
+    up = model.model.layers[0].mlp.up_proj.weight
+    assert torch.equal(found.parts[1].model.layers[0].mlp.up_proj.weight, up[2048:4096])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("config", "ranks"), DIVIDED, ids=NAMES)
+def test_ranks_answer_as_one_does(config: Any, ranks: int) -> None:
+    one, all_ranks = KernelsRunner(whole(config)), DividedRunner(divided.generate(config, cpus(ranks), "fp32", seed=3))
+    for runner in (one, all_ranks):
         runner.prepare(2, PROMPT, TOKENS)
-        found = runner.generate(ids()[:, :PROMPT], TOKENS)
-        logits = runner.logits(ids())
-    times = [(at - found.start_ns) / 1e6 for at in found.times_ns]
-    torch.save({"tokens": found.tokens, "ms": times, "logits": logits}, directory / f"rank-{rank}.pt")
+    assert difference(all_ranks.logits(ids()), one.logits(ids())) < 1e-4
+    assert all_ranks.generate(ids()[:, :PROMPT], TOKENS).tokens == one.generate(ids()[:, :PROMPT], TOKENS).tokens
 
 
-def load_within_bounds(rank: int, ranks: int, directory: Path) -> None:
-    """A process that may hold its part and SLACK more, and not the whole model: it is refused any byte beyond."""
+def test_the_decoder_joins_a_parts_matrices_without_a_copy() -> None:
+    for part in divided.generate(CONFIGS["qwen2"], cpus(2), "fp32").parts:
+        own, layer = part.model.layers[0], Decoder(part).layers[0]
+        assert layer.qkv[0].data_ptr() == own.self_attn.q_proj.weight.data_ptr()
+        assert layer.gate_up[0].data_ptr() == own.mlp.gate_proj.weight.data_ptr()
+
+
+def hold_one_rank(generated: bool, directory: Path) -> None:
+    """A process that may hold one rank's part and SLACK more, and is refused any byte beyond; the other ranks' weights
+    take no memory.
+    """
     torch.set_num_threads(1)
     torch.zeros(1).exp()
-    config = json.loads((directory / "ours.json").read_text())
-    part = engine.describe(part_of_config(config, ranks), "fp32").weight_bytes
+    weights.TOGETHER = 1 << 16
+    part = engine.describe(part_of_config(LARGE, 4), "fp32").weight_bytes
     held = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmData"))
     most = int(held.split()[1]) * 1024 + part + SLACK
     resource.setrlimit(resource.RLIMIT_DATA, (most, resource.getrlimit(resource.RLIMIT_DATA)[1]))
-    model = load_part(directory, config, rank, ranks, "fp32", CPU)
-    assert sum(each.nbytes for each in model.parameters()) == part
+    devices = [torch.device(name) for name in ("meta", "cpu", "meta", "meta")]
+    made = divided.generate(LARGE, devices, "fp32") if generated else divided.read(directory, LARGE, devices, "fp32")
+    assert sum(each.nbytes for each in made.parts[1].parameters()) == part
 
 
-@pytest.fixture(scope="module")
-def processes() -> Any:
-    """Processes that begin with the libraries imported."""
-    made = multiprocessing.get_context("forkserver")
-    made.set_forkserver_preload([__name__])
-    return made
-
-
-def run_ranks(processes: Any, body: Any, ranks: int, directory: Path) -> None:
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    started = [processes.Process(target=body, args=(rank, ranks, directory)) for rank in range(ranks)]
-    for each in started:
-        each.start()
-    for each in started:
-        each.join(240)
-    codes = [each.exitcode for each in started]
-    for each in started:
-        each.kill()
-    assert codes == [0] * ranks
-
-
-@pytest.mark.parametrize(("config", "ranks"), [(CONFIGS["qwen3"], 2), (FOUR, 4)], ids=["qwen3-2", "llama-bias-4"])
-def test_ranks_answer_as_one_process_does(config: Any, ranks: int, tmp_path: Path, processes: Any) -> None:
-    one = KernelsRunner(saved(tmp_path, config))
-    one.prepare(2, PROMPT, TOKENS)
-    expected, tokens = one.logits(ids()), one.generate(ids()[:, :PROMPT], TOKENS).tokens
-    run_ranks(processes, be_rank, ranks, tmp_path)
-    found = [torch.load(tmp_path / f"rank-{rank}.pt") for rank in range(ranks)]
-    for each in found:
-        assert refusal(difference(each["logits"], expected), "fp32") is None
-        assert difference(each["logits"], expected) < 1e-4
-        assert each["tokens"] == tokens
-        assert torch.equal(each["logits"], found[0]["logits"])
-        assert len(each["ms"]) == TOKENS
-        assert 0 < each["ms"][0] <= each["ms"][-1]
-
-
-def test_a_rank_holds_its_part_and_never_the_whole_model(tmp_path: Path, processes: Any) -> None:
-    whole = sum(each.nbytes for each in saved(tmp_path, LARGE).parameters())
-    assert engine.describe(part_of_config(LARGE, 4), "fp32").weight_bytes + SLACK < 0.5 * whole
-    run_ranks(processes, load_within_bounds, 4, tmp_path)
+@pytest.mark.parametrize("generated", [True, False], ids=["generated", "from files"])
+def test_a_device_holds_its_part_and_never_the_whole_model(generated: bool, tmp_path: Path) -> None:
+    if not generated:
+        whole(LARGE).save_pretrained(tmp_path, max_shard_size="16MB")
+    size = engine.describe(LARGE, "fp32").weight_bytes
+    assert engine.describe(part_of_config(LARGE, 4), "fp32").weight_bytes + SLACK < 0.5 * size
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload([__name__])
+    started = processes.Process(target=hold_one_rank, args=(generated, tmp_path))
+    started.start()
+    started.join(240)
+    code = started.exitcode
+    started.kill()
+    assert code == 0
 
 
 @pytest.mark.parametrize(
@@ -115,18 +134,33 @@ def test_a_rank_holds_its_part_and_never_the_whole_model(tmp_path: Path, process
 )
 def test_a_model_that_does_not_divide_is_refused_by_its_feature(changes: Any, ranks: int, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        part_of_config(CONFIGS["llama"] | changes, ranks)
+        divided.generate(CONFIGS["llama"] | changes, cpus(ranks), "fp32")
 
 
 def test_files_of_another_shape_are_refused_by_the_tensor(tmp_path: Path) -> None:
-    saved(tmp_path, CONFIGS["llama"])
+    whole(CONFIGS["llama"]).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"model\.embed_tokens\.weight has shape \[300, 64\]"):
-        load_part(tmp_path, CONFIGS["llama"] | {"vocab_size": 310}, 0, 2, "fp32", CPU)
+        divided.read(tmp_path, CONFIGS["llama"] | {"vocab_size": 310}, cpus(2), "fp32")
     with pytest.raises(ValueError, match=r"no safetensors file holds model\.layers\.3\."):
-        load_part(tmp_path, CONFIGS["llama"] | {"num_hidden_layers": 4}, 0, 2, "fp32", CPU)
+        divided.read(tmp_path, CONFIGS["llama"] | {"num_hidden_layers": 4}, cpus(2), "fp32")
 
 
-def test_lower_precision_is_not_divided() -> None:
-    model = engine.load(None, CONFIGS["llama"], generated=True, dtype="fp32", device="cpu")
-    with pytest.raises(ValueError, match="weights: a model that is divided"):
-        DividedRunner(model, {"weights": "fp8"})
+@TWO_GPUS
+@pytest.mark.gpu
+@torch.no_grad()
+def test_two_gpus_answer_as_one_does() -> None:
+    """Prompts and steps are one CUDA graph over both, and each GPU makes its own weights."""
+    config = CONFIGS["qwen3"] | {"hidden_size": 512, "intermediate_size": 2048}
+    one = KernelsRunner(whole(config, "bf16", "cuda"))
+    both = DividedRunner(divided.generate(config, [torch.device("cuda", 0), torch.device("cuda", 1)], "bf16", seed=3))
+    exact = KernelsRunner(whole(config, "fp32", "cuda"))
+    for runner in (one, both, exact):
+        runner.prepare(2, PROMPT, TOKENS)
+    assert isinstance(both._session, KernelsSession)
+    assert type(both._session.step).__name__ == "_Together"
+    truth = exact.logits(ids().cuda())
+    own, torchs = ((each.logits(ids().cuda()).float() - truth).norm() for each in (both, one))
+    assert own <= 1.1 * torchs
+    made = both.generate(ids()[:, :PROMPT].cuda(), TOKENS).tokens
+    for _ in range(50):
+        assert both.generate(ids()[:, :PROMPT].cuda(), TOKENS).tokens == made

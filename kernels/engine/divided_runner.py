@@ -1,0 +1,60 @@
+"""The kernels runner over a divided model: prompts and steps by all ranks, driven by one process."""
+
+import torch
+
+from kernels.cuda.current import current
+from kernels.engine.bound_variants import BoundVariants
+from kernels.engine.decoder import Decoder
+from kernels.engine.divided import Divided
+from kernels.engine.divided_pass import DividedPass, DividedPrompts, RankPart
+from kernels.engine.graphs import captured_together
+from kernels.engine.kernels_runner import KernelsRunner
+from kernels.engine.kernels_session import KernelsSession
+from kernels.engine.prompts import bucket
+from kernels.engine.sessions import Session
+from kernels.engine.state import State
+from kernels.hardware import GPUS
+
+
+class DividedRunner(KernelsRunner):
+    """Every op is torch's own. So it says what the logits of a divided model are that no single GPU can hold."""
+
+    name = "divided"
+
+    def __init__(self, divided: Divided) -> None:
+        super().__init__(divided.parts[0])
+        self._divided = divided
+
+    def _make_session(self, batch: int, prompt: int, capacity: int) -> Session:
+        return DividedSession(self._divided, batch, max(capacity, bucket(prompt)))
+
+    def close(self) -> None:
+        del self._divided
+        super().close()
+
+
+class DividedSession(KernelsSession):
+    """A `KernelsSession` over all ranks: one graph for a step and one for each bucket of prompt lengths."""
+
+    def __init__(self, divided: Divided, batch: int, capacity: int) -> None:
+        Session.__init__(self, divided.device, batch, capacity)
+        ranks = [self._rank(Decoder(part)) for part in divided.parts]
+        self.model, self.parts, self.state = ranks[0]
+        self.prompts = DividedPrompts(ranks, whole=True)
+        self._devices = [rank.device for rank in ranks]
+        self._step_pass = DividedPass(ranks, 1)
+        self._step_stream = self.token
+        self._served = 0
+
+    def _rank(self, model: Decoder) -> RankPart:
+        device = model.embedding.device
+        with current(device):
+            cos, sin = model.rope_table(self.capacity)
+            token = self.token if device == self.device else torch.zeros_like(self.token, device=device)
+            position = torch.zeros(1, dtype=torch.int64, device=device)
+            state = State(self.batch, self.capacity, cos, sin, model.cache(self.batch, self.capacity), position, token)
+        return RankPart(model, BoundVariants([], GPUS["cpu"]), state)
+
+    def capture(self) -> None:
+        """Captures the decode step."""
+        self.step = captured_together(self._step, self._devices)
