@@ -106,7 +106,13 @@ class Client:
 
         Raises Refused when the attempt is not this worker's, and Unreachable when the connection breaks.
         """
-        address = f"/runs/{key.run_id}/{key.stage}/{key.attempt}/files/{quote(path)}"
+        yield from self._stream(f"/runs/{key.run_id}/{key.stage}/{key.attempt}/files/{quote(path)}")
+
+    def recording(self, key: StageKey) -> Iterator[bytes]:
+        """The recording of the run's traffic, in chunks. Raises what `file` raises."""
+        yield from self._stream(f"/runs/{key.run_id}/{key.stage}/{key.attempt}/recording")
+
+    def _stream(self, address: str) -> Iterator[bytes]:
         try:
             with self._http.stream("GET", address) as response:
                 if response.is_error:

@@ -36,9 +36,10 @@ from workers.documents.worker_api import ENDPOINT_STAGES, Claim, EndpointAccess,
 from workers.endpoint.asking import Stopped
 from workers.endpoint.at_endpoint import AtEndpoint
 from workers.model_cache import BadModel, ModelCache
+from workers.recordings import fetched
 from workers.reporter import Reporter
 from workers.scratch import scratch
-from workers.stage_files import code_folder, make_device_files, readable, user_of
+from workers.stage_files import Folders, code_folder, make_device_files, readable, user_of
 from workers.stage_output import open_plain, read_document, read_end
 
 log = logging.getLogger(__name__)
@@ -55,13 +56,19 @@ class _Stopped(Exception):
 
 
 class _Files:
-    """The files of a claimed run's model from the workbench, until `stop` is set."""
+    """The files of a claimed run's model, and its recording, from the workbench, until `stop` is set."""
 
     def __init__(self, client: Client, key: StageKey, stop: threading.Event) -> None:
         self._client, self._key, self._stop = client, key, stop
 
     def file(self, path: str) -> Iterator[bytes]:
-        for chunk in self._client.file(self._key, path):
+        return self._until_stopped(self._client.file(self._key, path))
+
+    def recording(self) -> Iterator[bytes]:
+        return self._until_stopped(self._client.recording(self._key))
+
+    def _until_stopped(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
             if self._stop.is_set():
                 raise _Stopped
             yield chunk
@@ -105,16 +112,18 @@ def _perform(config: WorkerConfig, client: Client, document: StageInput, key: St
     cache = ModelCache(config.cache / "models", config.cache_bytes)
     identity: dict[str, Any] = key.model_dump()
     try:
-        with scratch() as directory:
-            with cache.model(document.model, _Files(client, key, reporter.stop)) as model_dir:
-                there = _at_endpoint(client, document, key, reporter)
+        files = _Files(client, key, reporter.stop)
+        with scratch() as directory, fetched(document.recording, files.recording) as recordings:
+            with cache.model(document.model, files) as model_dir:
+                folders = Folders(directory, model_dir, recordings)
+                there = _at_endpoint(client, document, key, reporter, recordings)
                 if there:
                     there.before_stage()
                     document = there.left_for(document)
                 uuids = gpus_for(document.gpu_class, list(visible_gpus()))
                 outer = shown(os.environ, document.gpu_class, uuids)
                 with gpu_lock.held(uuids, reporter.stop.is_set):
-                    ended, confinement = _run_child(config, document, directory, model_dir, reporter, outer)
+                    ended, confinement = _run_child(config, document, folders, reporter, outer)
             outcome = _outcome(document, directory, ended, key, reporter)
             if outcome.result and isinstance(measured := outcome.result.get("environment"), dict):
                 measured["confinement"] = confinement.model_dump()
@@ -135,7 +144,9 @@ def _perform(config: WorkerConfig, client: Client, document: StageInput, key: St
         return Outcome(**identity, died=f"the worker could not run it: {error.strerror or error}")
 
 
-def _at_endpoint(client: Client, document: StageInput, key: StageKey, reporter: Reporter) -> AtEndpoint | None:
+def _at_endpoint(
+    client: Client, document: StageInput, key: StageKey, reporter: Reporter, recordings: Path | None
+) -> AtEndpoint | None:
     """The workload's endpoint, at a stage beside which it is measured."""
     endpoint = document.workload.endpoint
     if endpoint is None or document.stage not in ENDPOINT_STAGES:
@@ -148,7 +159,7 @@ def _at_endpoint(client: Client, document: StageInput, key: StageKey, reporter: 
     def say(fraction: float, message: str) -> None:
         reporter.line(Progress(fraction=fraction, message=message).model_dump_json())
 
-    return AtEndpoint(document, endpoint, access, reporter.stop, say)
+    return AtEndpoint(document, endpoint, access, reporter.stop, say, recordings or Path())
 
 
 def _finish(client: Client, outcome: Outcome) -> None:
@@ -164,12 +175,12 @@ def _finish(client: Client, outcome: Outcome) -> None:
 def _run_child(
     config: WorkerConfig,
     document: StageInput,
-    directory: Path,
-    model_dir: Path,
+    folders: Folders,
     reporter: Reporter,
     outer: Mapping[str, str],
 ) -> tuple[child.Ended, Confinement]:
     make_device_files()
+    directory = folders.scratch
     (directory / "in.json").write_text(document.model_dump_json())
     package = config.stage_package.partition(".")[0]
     caches = config.cache / "compilers" / (document.organisation or "shared")
@@ -177,7 +188,8 @@ def _run_child(
     seconds = document.seconds_left * OVERTIME + OVERTIME_SECONDS
     found: list[Confinement] = []
     arguments = [sys.executable, "-m", f"{config.stage_package}.{document.stage}", "in.json", "out.json"]
-    arguments += ["--model", str(model_dir), "--artifacts", str(directory)]
+    arguments += ["--model", str(folders.model), "--artifacts", str(directory)]
+    arguments += ["--recordings", str(folders.recordings)] if folders.recordings else []
     ended = child.run(
         child.Command(arguments, env, cwd=directory, log_file=directory / "stage.log"),
         limits=child.Limits(
@@ -187,7 +199,7 @@ def _run_child(
             mapped_bytes=sum(file.size for file in document.model.files),
         ),
         bounds=child.Bounds(
-            readable=(*readable(os.environ, [package], [config.data, config.cache]), str(model_dir)),
+            readable=(*readable(os.environ, [package], [config.data, config.cache]), *folders.read),
             writable=(str(directory), str(caches)),
             user=user_of(document.organisation),
             required=config.require_sandbox,

@@ -65,7 +65,7 @@ class ModelCache:
             for file in manifest.files:
                 target = draft / _relative(file.path)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                _download(file, source.file(file.path), target)
+                download(file, source.file(file.path), target)
             _remove(directory)
             draft.rename(directory)
         except BaseException:
@@ -123,7 +123,8 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
 
 
-def _download(file: ModelFile, chunks: Iterable[bytes], target: Path) -> None:
+def download(file: ModelFile, chunks: Iterable[bytes], target: Path) -> None:
+    """Writes the chunks to the file `target`. Raises BadModel when they are not the file's content."""
     digest, size = hashlib.sha256(), 0
     with target.open("wb") as output:
         for chunk in chunks:
@@ -133,7 +134,7 @@ def _download(file: ModelFile, chunks: Iterable[bytes], target: Path) -> None:
             digest.update(chunk)
             output.write(chunk)
     if size != file.size or digest.hexdigest() != file.sha256:
-        raise BadModel(f"{file.path}: what arrived is not the file of {file.size} bytes that the manifest names")
+        raise BadModel(f"{file.path}: what arrived is not the file of {file.size} bytes that was announced")
 
 
 def _plain(digest: str) -> str:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from workers import vllm_folder
 
@@ -15,6 +16,19 @@ CODE = ("kernels", "workers")
 FIRST_USER, USERS = 2_000_000_000, 100_000_000
 LIBRARY_PATHS = ("LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "PATH")
 LIBRARY_FOLDERS = ("CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV")
+
+
+class Folders(NamedTuple):
+    """What a stage's process works in: its scratch directory, its model's files, and its recording's folder, if any."""
+
+    scratch: Path
+    model: Path
+    recordings: Path | None
+
+    @property
+    def read(self) -> list[str]:
+        """Those that the process may read only."""
+        return [str(each) for each in (self.model, self.recordings) if each]
 
 
 def python_files() -> tuple[str, ...]:

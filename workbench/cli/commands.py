@@ -14,7 +14,6 @@ from typing import Annotated, Any
 
 import httpx
 import typer
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from typer.core import TyperGroup
 
 from workbench.cli import regression, tables, tokens
@@ -24,8 +23,8 @@ from workbench.cli.errors import CliError, Exit
 from workbench.cli.follow import OVER, exit_code, follow
 from workbench.cli.load_tables import under_load
 from workbench.cli.measure import find_limit, measure
+from workbench.cli.references import model_reference, recording_reference
 from workbench.cli.sla import read_sla
-from workbench.cli.upload import upload
 from workers.charts.comparison import MOST_RUNS, labelled
 from workers.documents.stages import Results
 from workers.documents.workload import Workload
@@ -107,7 +106,9 @@ def submit(
     """Hand in a model with an SLA and start a run."""
     document = read_sla(sla, text) | ({"name": name} if name else {})
     api = ctx.obj.api()
-    workload = api.post("/workloads", document | {"model": _model_reference(api, model)})
+    if recording := document.get("traffic", {}).get("recording"):
+        document["traffic"]["recording"] = recording_reference(api, sla.parent, recording)
+    workload = api.post("/workloads", document | {"model": model_reference(api, model)})
     try:
         run = api.post("/runs", {"workload": workload["id"]} | ({"gpu_class": gpu_class} if gpu_class else {}))
     except CliError:
@@ -238,27 +239,6 @@ def up(port: Annotated[int, typer.Option(min=1, max=65535)] = 8000) -> None:
     from workbench.embedded import main as serve
 
     raise typer.Exit(serve(port))
-
-
-def _model_reference(api: Api, model: str) -> str:
-    """The name or digest of the model for the workload document. A directory is uploaded first."""
-    path = Path(model)
-    if not path.is_dir():
-        if path.exists():
-            raise CliError(f"{model}: is a file; give the model's directory.")
-        if model.startswith((".", "/", "~")):
-            raise CliError(f"{model}: there is no such directory.")
-        return model
-    columns = (TextColumn("{task.description:>9}"), BarColumn(bar_width=24), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=err) as progress:
-        bars: dict[str, Any] = {}
-
-        def say(what: str, done: int, total: int) -> None:
-            if what not in bars:
-                bars[what] = progress.add_task(what, total=total)
-            progress.update(bars[what], completed=done)
-
-        return str(upload(api, path, say)["content_digest"])
 
 
 def _print_run(api: Api, run: dict[str, Any], as_json: bool) -> None:

@@ -90,6 +90,8 @@ def under_load(found: UnderLoadResult, console: Console) -> None:
 
 
 def _load(load: LoadResult) -> str:
+    if load.speed is not None:
+        return f"{plain(load.speed)}x"
     return f"{load.users:,} at once" if load.rate is None else f"{plain(load.rate)}/s"
 
 

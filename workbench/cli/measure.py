@@ -72,8 +72,8 @@ def find_limit(
 ) -> None:
     """Find the most users at once with whom a server keeps every objective, and the curve on the way there.
 
-    Of Poisson or gamma arrivals it is the highest rate, up to that of the traffic. The load is doubled while the
-    objectives are met, then the distance is halved; the verdict is on the whole search.
+    Of Poisson or gamma arrivals it is the highest rate, up to that of the traffic; of recorded ones the highest speed.
+    The load is doubled while the objectives are met, then the distance is halved; the verdict is on the whole search.
     Exit codes: 0 some load is met; 2 usage or bad input; otherwise as of measure at the lowest load.
     """
     test = _test(_target(url, model, api), sla, traffic, Limits(seconds, warm_up_s=seconds * WARM_UP))
@@ -81,6 +81,8 @@ def find_limit(
         result = search_limit(test, most, lambda load: limit_row(load, out))
     except NotMeasurable as error:
         raise CliError(f"{test.target.address.url}: {error}", Exit.FAILED) from None
+    except BrokenRecording as error:
+        raise CliError(str(error)) from None
     except ValueError as error:
         raise CliError(f"{sla}: {error}") from None
     limit_found(result, out)

@@ -1,4 +1,4 @@
-"""Uploads a model directory: hashes it, sends it in chunks, and resumes an interrupted upload."""
+"""Uploads a model directory or a recording: hashes it, sends it in chunks, and resumes an interrupted upload."""
 
 import hashlib
 import time
@@ -9,6 +9,7 @@ from typing import Any
 
 from workbench.cli.client import Api
 from workbench.cli.errors import CliError, Exit
+from workers.traffic.recording import BrokenRecording, facts
 
 READ_BYTES = 2**20
 MOST_CHUNK_BYTES = 16 * 2**20
@@ -57,7 +58,32 @@ def upload(api: Api, directory: Path, say: Say) -> dict[str, Any]:
     known = _known_model(api, files)
     if known is not None:
         return known
-    entry = _open_upload(api, directory.resolve().name, files)
+    entry = _open_upload(api, directory.resolve().name, files, "model")
+    _send(api, entry, files, say)
+    return api.post(f"/uploads/{entry['id']}/finish", {"files": []})
+
+
+def upload_recording(api: Api, file: Path, say: Say) -> str:
+    """Hands a recording of traffic in, unless the organisation has it already. Returns its SHA-256.
+
+    Raises CliError where a line is broken, before anything is sent.
+    """
+    try:
+        facts(file)
+    except BrokenRecording as error:
+        raise CliError(str(error)) from None
+    with file.open("rb") as stream:
+        sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+    local = [LocalFile(file.name, file, file.stat().st_size, sha256)]
+    if all(row["sha256"] != sha256 for row in api.rows("/recordings", limit=1000)):
+        entry = _open_upload(api, file.name, local, "recording")
+        _send(api, entry, local, say)
+        api.post(f"/uploads/{entry['id']}/recording", {"files": []})
+    return sha256
+
+
+def _send(api: Api, entry: dict[str, Any], files: list[LocalFile], say: Say) -> None:
+    """Sends what is missing of each file."""
     local = {file.path: file for file in files}
     total = sum(file.size for file in files)
     done = sum(row["received"] for row in entry["files"])
@@ -68,7 +94,6 @@ def upload(api: Api, directory: Path, say: Say) -> dict[str, Any]:
         for offset in _send_file(api, address, file, row["received"], chunk_bytes):
             say("sending", before + offset, total)
         done = before + file.size
-    return api.post(f"/uploads/{entry['id']}/finish", {"files": []})
 
 
 def _known_model(api: Api, files: list[LocalFile]) -> dict[str, Any] | None:
@@ -78,7 +103,7 @@ def _known_model(api: Api, files: list[LocalFile]) -> dict[str, Any] | None:
     return next((row for row in rows if {(file["path"], file["sha256"]) for file in row["files"]} == ours), None)
 
 
-def _open_upload(api: Api, name: str, files: list[LocalFile]) -> dict[str, Any]:
+def _open_upload(api: Api, name: str, files: list[LocalFile], holds: str) -> dict[str, Any]:
     """An interrupted upload of the same files, or a new one."""
     ours = {(file.path, file.size, file.sha256) for file in files}
     for entry in api.rows("/uploads", limit=200):
@@ -86,7 +111,7 @@ def _open_upload(api: Api, name: str, files: list[LocalFile]) -> dict[str, Any]:
         if theirs == ours:
             return entry
     listed = [{"path": file.path, "size": file.size, "sha256": file.sha256} for file in files]
-    return api.post("/uploads", {"name": name[:120], "files": listed})  # type: ignore[no-any-return]
+    return api.post("/uploads", {"name": name[:120], "holds": holds, "files": listed})  # type: ignore[no-any-return]
 
 
 def _send_file(api: Api, address: str, file: LocalFile, offset: int, chunk_bytes: int) -> Iterator[int]:

@@ -12,8 +12,8 @@ from workbench.accounts.permissions import submitter_required
 from workbench.api.pagination import Page, PageQuery, page
 from workbench.api.problems import Problem, invalid, respond
 from workbench.intake import schemas
-from workbench.intake.models import Model, Upload, UploadFile, Workload
-from workbench.intake.services import catalogue, receiving, uploads
+from workbench.intake.models import Model, Recording, Upload, UploadFile, Workload
+from workbench.intake.services import catalogue, receiving, recordings, uploads
 from workbench.intake.services.workloads import create_workload
 from workers.documents.workload import Workload as WorkloadDocument
 
@@ -41,8 +41,15 @@ def read_model(request: Any, model_id: UUID) -> dict[str, Any]:
 @router.post("/uploads", response={201: schemas.UploadOut}, tags=["uploads"], summary="Announce an upload")
 @submitter_required
 def create_upload(request: Any, body: schemas.NewUpload) -> Status[dict[str, Any]]:
-    """Names the files of a model directory and their sizes; then PATCH each file's bytes, then finish."""
+    """Names the files of a model directory, or a recording of traffic, and their sizes.
+
+    Then PATCH each file's bytes, then finish: `/finish` makes a model of it, `/recording` a recording.
+    """
     files = [uploads.Announced(file.path, file.size, file.sha256) for file in body.files]
+    if body.holds == "recording":
+        if len(files) != 1:
+            raise invalid([{"field": "files", "reason": "a recording is one file"}])
+        return Status(201, schemas.upload_out(recordings.announce(request.organisation, request.user, files[0])))
     upload = uploads.create(request.organisation, request.user, body.name, files)
     return Status(201, schemas.upload_out(upload))
 
@@ -112,6 +119,29 @@ def finish_upload(request: Any, upload_id: UUID, body: schemas.Finish) -> Status
     hashes = {file.path: file.sha256 for file in body.files}
     model = uploads.finish(_upload(request, upload_id), request.user, hashes)
     return Status(201, schemas.model_out(model))
+
+
+@router.post(
+    "/uploads/{upload_id}/recording",
+    response={201: schemas.RecordingOut},
+    tags=["uploads"],
+    summary="Finish a recording",
+)
+@submitter_required
+def finish_recording(request: Any, upload_id: UUID, body: schemas.Finish) -> Status[dict[str, Any]]:
+    """Checks every line; the answer is the recording, or the number of the line that is broken (then it is not kept).
+
+    One that no workload names within a day is deleted.
+    """
+    hashes = {file.path: file.sha256 for file in body.files}
+    recording = recordings.finish(_upload(request, upload_id), request.user, hashes)
+    return Status(201, schemas.recording_out(recording))
+
+
+@router.get("/recordings", response=Page[schemas.RecordingOut], tags=["uploads"], summary="Recordings of traffic")
+def list_recordings(request: Any, query: Query[PageQuery]) -> dict[str, Any]:
+    """What `traffic.recording` of a workload may name, newest first."""
+    return page(Recording.objects.for_user(request.user), query, schemas.recording_out)
 
 
 @router.delete("/uploads/{upload_id}", response={204: None}, tags=["uploads"], summary="Give an upload up")

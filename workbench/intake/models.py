@@ -13,6 +13,7 @@ from kernels.model_files import answer_of_config
 from workbench.accounts.querysets import OrganisationQuerySet
 from workbench.api.sentences import sentence, sentences
 from workers.documents.model import ModelManifest
+from workers.documents.recording import Recording as RecordingDocument
 from workers.documents.workload import Workload as WorkloadDocument
 
 Stored = TypeVar("Stored", bound=pydantic.BaseModel)
@@ -132,6 +133,37 @@ class UploadFile(models.Model):
         return self.path
 
 
+class Recording(models.Model):
+    """Recorded traffic of an organisation; its content is the blob `sha256`. `facts` is a `RecordingFacts`.
+
+    `touched_at` is when it was last handed in.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="recordings")
+    name = models.CharField(max_length=200)
+    sha256 = models.CharField(max_length=64, db_index=True)
+    size = models.BigIntegerField()
+    facts = models.JSONField()
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    touched_at = models.DateTimeField(auto_now_add=True)
+
+    objects = OrganisationQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-created_at",)
+        constraints = (models.UniqueConstraint("organisation", "sha256", name="one_recording_per_content"),)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def document(self) -> RecordingDocument:
+        """The recording as the worker and the pages read it."""
+        return RecordingDocument(name=self.name, sha256=self.sha256, size=self.size, **self.facts)
+
+
 RUNS_NAMED = 25
 """How many of a workload's runs the API names beside it."""
 
@@ -156,6 +188,7 @@ class Workload(models.Model):
     document = models.JSONField()
     endpoint_key = models.TextField(blank=True, default="")
     model = models.ForeignKey(Model, on_delete=models.PROTECT, related_name="workloads")
+    recording = models.ForeignKey(Recording, on_delete=models.PROTECT, null=True, related_name="workloads")
     newest_run = models.ForeignKey("runs.Run", on_delete=models.SET_NULL, null=True, related_name="+")
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)

@@ -1,14 +1,15 @@
 """The API's schemas of models, uploads and workloads."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from django.conf import settings
 from ninja import Field, Schema
 
-from workbench.intake.models import Model, Upload, UploadFile, Workload
+from workbench.intake.models import Model, Recording, Upload, UploadFile, Workload
 from workers.documents.model import Kind, ModelFile
+from workers.documents.recording import Recording as RecordingDocument
 from workers.documents.workload import Workload as WorkloadDocument
 
 SHA256 = r"^[0-9a-f]{64}$"
@@ -71,8 +72,9 @@ class NewFile(Schema):
 
 
 class NewUpload(Schema):
-    """A new upload: the model's name and its files."""
+    """A new upload: the model's name and its files, or a recording of traffic, which is one file."""
 
+    holds: Literal["model", "recording"] = Field("model", description="what it becomes when it is finished")
     name: str = Field(min_length=1, max_length=120)
     files: list[NewFile] = Field(min_length=1, max_length=1000)
 
@@ -112,6 +114,17 @@ def upload_out(upload: Upload) -> dict[str, Any]:
         "files": [upload_file_out(file) for file in upload.files.all()],
         "created_at": upload.created_at,
     }
+
+
+class RecordingOut(RecordingDocument):
+    """A recording of traffic. A workload names it by `sha256` in `traffic.recording`; it goes with that workload."""
+
+    created_at: datetime
+
+
+def recording_out(recording: Recording) -> dict[str, Any]:
+    """A Recording as RecordingOut."""
+    return recording.document.model_dump() | {"created_at": recording.created_at}
 
 
 class FileHash(Schema):

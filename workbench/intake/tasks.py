@@ -5,7 +5,7 @@ import logging
 from celery import shared_task
 
 from workbench import disk
-from workbench.intake.services import cleaning
+from workbench.intake.services import cleaning, recordings
 from workers.documents.broker import SWEEP_UPLOADS_TASK
 
 log = logging.getLogger(__name__)
@@ -13,7 +13,9 @@ log = logging.getLogger(__name__)
 
 @shared_task(name=SWEEP_UPLOADS_TASK)
 def sweep_uploads() -> None:
-    """Remove abandoned uploads, and keep room for deletions."""
+    """Remove abandoned uploads and recordings that no workload names, and keep room for deletions."""
     if removed := cleaning.sweep_uploads():
         log.info("removed %s abandoned uploads", removed)
+    if removed := recordings.sweep():
+        log.info("removed %s recordings that no workload names", removed)
     disk.keep_room()

@@ -13,7 +13,8 @@ from workbench.accounts.permissions import can_admin
 from workbench.api.problems import Problem
 from workbench.audit.models import Action
 from workbench.audit.services import record
-from workbench.intake.models import Model, StoredFile, Workload
+from workbench.intake.models import Model, Recording, StoredFile, Workload
+from workbench.intake.services import recordings
 from workbench.runs import garbage
 from workbench.runs.models import Run, StoredArtifact
 
@@ -73,7 +74,7 @@ def delete(thing: Deletable, membership: Any, with_dependents: bool) -> None:
         found = dependents(thing)
         _check(found, membership, with_dependents)
         record(DELETED[type(thing)], thing.organisation, thing, **found.model_dump(exclude_defaults=True))
-        hashes = _hashes(thing)
+        hashes, named = _hashes(thing), _recordings(thing)
         _runs(thing).delete()
         if isinstance(thing, Run):
             newest = Run.objects.filter(workload=thing.workload_id).first()
@@ -82,7 +83,16 @@ def delete(thing: Deletable, membership: Any, with_dependents: bool) -> None:
             thing.workloads.all().delete()
         if not isinstance(thing, Run):
             thing.delete()
+        hashes |= recordings.release(Recording.objects.filter(pk__in=named))
     garbage.release(hashes)
+
+
+def _recordings(thing: Deletable) -> list[Any]:
+    """The keys of the recordings that its workloads name; those that no other workload names go with it."""
+    if isinstance(thing, Run):
+        return []
+    rows = thing.workloads.all() if isinstance(thing, Model) else Workload.objects.filter(pk=thing.pk)
+    return list(rows.exclude(recording=None).values_list("recording", flat=True))
 
 
 def _check(found: Dependents, membership: Any, with_dependents: bool) -> None:

@@ -1,14 +1,16 @@
-"""Removes blobs that neither a model's file nor a run's artifact refers to."""
+"""Removes blobs that no model's file, no recording and no run's artifact refers to."""
 
 import time
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
+from django.db.models import QuerySet
 
 from workbench.intake import blobs
-from workbench.intake.models import StoredFile
+from workbench.intake.models import Recording, StoredFile
 from workbench.runs.models import StoredArtifact
 from workbench.runs.pruning import prune
 
@@ -23,10 +25,13 @@ def collect_when_due() -> None:
 
 
 def collect_blobs() -> int:
-    """Removes blobs older than a day that no model's file and no run's artifact refers to; returns how many."""
-    wanted = set(StoredFile.objects.values_list("sha256", flat=True))
-    wanted.update(StoredArtifact.objects.values_list("sha256", flat=True))
-    return blobs.collect(wanted)
+    """Removes blobs older than a day that nothing refers to; returns how many."""
+    return blobs.collect({sha256 for rows in _referring() for sha256 in rows.values_list("sha256", flat=True)})
+
+
+def _referring() -> tuple[QuerySet[Any], ...]:
+    """Everything that refers to blobs."""
+    return StoredFile.objects.all(), Recording.objects.all(), StoredArtifact.objects.all()
 
 
 def _collection_is_due() -> bool:
@@ -44,6 +49,5 @@ def release(hashes: Mapping[str, datetime]) -> None:
     A blob that came again since then stays for the collection: somebody may be about to refer to it.
     """
     for sha256, since in hashes.items():
-        wanted = (StoredFile.objects, StoredArtifact.objects)
-        if not any(rows.filter(sha256=sha256).exists() for rows in wanted):
+        if not any(rows.filter(sha256=sha256).exists() for rows in _referring()):
             blobs.remove(sha256, older_than=since.timestamp())

@@ -136,7 +136,7 @@ def headlines(runs: Iterable[UUID]) -> Mapping[Any, str]:
 
 def stage_input(run: Run, key: StageKey) -> StageInput:
     """The document that the stage's process gets. Raises Unreadable."""
-    workload = run.workload.sla
+    workload, recording = run.workload.sla, run.workload.recording
     stage: Stage = key.stage
     return StageInput(
         run_id=str(run.id),
@@ -151,6 +151,7 @@ def stage_input(run: Run, key: StageKey) -> StageInput:
         seconds_left=seconds_left(run, stage, workload),
         taken={each.stage: each.duration_s for each in stage_times(run) if each.stage != stage},
         organisation=str(run.organisation_id),
+        recording=recording.document if recording and stage == "load" else None,
     )
 
 

@@ -129,6 +129,17 @@ def model_file(request: HttpRequest, run_id: UUID, stage: str, attempt: int, pat
     return FileResponse(blobs.path_of(file.sha256).open("rb"), content_type="application/octet-stream")
 
 
+@router.get("/runs/{uuid:run_id}/{stage}/{int:attempt}/recording")
+def recording(request: HttpRequest, run_id: UUID, stage: str, attempt: int) -> FileResponse:
+    """The recording of traffic that the workload of the held run names."""
+    if stage not in STAGES or attempt < 1:
+        raise Http404
+    named = _check_claim(request, StageKey(run_id=str(run_id), stage=stage, attempt=attempt)).workload.recording
+    if named is None or not blobs.path_of(named.sha256).exists():
+        raise Http404
+    return FileResponse(blobs.path_of(named.sha256).open("rb"), content_type="application/octet-stream")
+
+
 @router.put("/artifacts/{sha256}", response=Receipt)
 def artifact(request: HttpRequest, sha256: str, key: Query[StageKey]) -> Receipt:
     """Store a file that the stage kept, streamed; its content must have the hash it is sent under."""

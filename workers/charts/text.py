@@ -66,6 +66,11 @@ def request_words(traffic: Traffic, generates: bool, counted: Counted) -> str:
     return f"texts of {traffic.prompt_tokens:,} tokens"
 
 
+def speed_words(speed: float) -> str:
+    """How fast a recording is replayed: `the recorded speed`, `2.5 times the recorded speed`."""
+    return "the recorded speed" if speed == 1 else f"{plain(speed)} times the recorded speed"
+
+
 def percent(value: float | None, digits: int = 1) -> str:
     """A share as a percentage; `value` is a fraction. A share that would be rounded to nothing is `<1 %`, `<0.1 %`."""
     if value is None:

@@ -7,6 +7,7 @@ from workers.charts.text import number, quantity
 from workers.documents.load import LoadCurve, LoadOutcome, LoadResult
 from workers.documents.measurement import Interval
 from workers.documents.stages import Results
+from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective, metric_title
 
 WORDS = {"met": "holds", "missed": "missed", "too_close": "too close to call", "not_enough_samples": "too few requests"}
@@ -38,15 +39,20 @@ def _outcome(load: LoadResult, objective: Objective) -> LoadOutcome | None:
     return next((each for each in load.outcomes if each.objective == objective), None)
 
 
-def _axis(results: Results) -> str:
-    """What the load is counted in."""
-    traffic = results.load.traffic if results.load else None
-    return "requests per second" if traffic is not None and traffic.open_loop else "users at once"
+def _traffic(results: Results) -> Traffic | None:
+    return results.load.traffic if results.load else None
+
+
+def _axis(traffic: Traffic | None, users: str = "users at once") -> str:
+    """What the load is counted in; `users` names it in a closed loop."""
+    if traffic is None or not traffic.open_loop:
+        return users
+    return "requests per second" if traffic.speed is None else "times the recorded speed"
 
 
 def _traces(name: str, colour: str, points: list[tuple[LoadResult, float]], unit: str) -> list[Figure]:
     """The line of one side, and crosses where not every objective is shown to hold."""
-    axis = "requests per second" if points and points[0][0].traffic.open_loop else "at once"
+    axis = _axis(points[0][0].traffic if points else None, "at once")
     open_ = [(load, value) for load, value in points if load.verdict != "met"]
 
     def trace(label: str, shown: list[tuple[LoadResult, float]], **more: Any) -> Figure:
@@ -81,7 +87,7 @@ def figure(results: Results) -> Figure | None:
         traces += _traces(name, colour, [(each, each.tokens_per_second) for each in curve.limit.loads], "tokens/s")
     if not traces:
         return None
-    return _figure(traces, _axis(results), "output tokens per second", yaxis={"rangemode": "tozero"})
+    return _figure(traces, _axis(_traffic(results)), "output tokens per second", yaxis={"rangemode": "tozero"})
 
 
 def promise_figure(results: Results) -> Figure | None:
@@ -98,7 +104,7 @@ def promise_figure(results: Results) -> Figure | None:
     values = [value for trace in traces for value in trace["y"]]
     wide = max(values) > 20 * min(values) > 0
     form = {"yaxis": log_axis([*values, objective.limit]) if wide else {"rangemode": "tozero"}}
-    drawn = _figure(traces, _axis(results), f"{objective.label}, {objective.unit}", **form)
+    drawn = _figure(traces, _axis(_traffic(results)), f"{objective.label}, {objective.unit}", **form)
     drawn["layout"] |= limit_line("y", objective.limit, f"limit {number(objective.limit)} {objective.unit}")
     return drawn
 
@@ -121,7 +127,7 @@ def table(results: Results) -> Table:
         metric.metric for _, _, curve in sides(results) for load in curve.limit.loads for metric in load.metrics
     }
     times = [each for each in SHOWN if each in measured]
-    heads = ["side", _axis(results), "tokens/s, 95 % interval", "requests/s", "goodput, requests/s"]
+    heads = ["side", _axis(_traffic(results)), "tokens/s, 95 % interval", "requests/s", "goodput, requests/s"]
     heads += [f"{each.label}, {each.unit}" for each in objectives]
     heads += [f"{metric_title(each)} p50, ms" for each in times] + ["requests", "failed", "objectives"]
     body: list[list[Cell]] = []
@@ -146,18 +152,18 @@ def promise_table(results: Results) -> Table:
         limit, held = curve.limit, curve.limit.held
         rate = quantity(held.tokens_per_second, "tokens/s") if held else None
         flat = limit.saturation.users if limit.saturation else None
-        flat = round(flat) if flat is not None and limit.rate is None else flat
+        flat = round(flat) if flat is not None and limit.rate is None and limit.speed is None else flat
         confidence = f"{100 * limit.confidence:g} %"
         body.append([name.lower(), curve.server.label, limit.level or "none", rate, flat, len(limit.loads), confidence])
-    heads = ["side", "what served", f"{_axis(results)} that hold", "throughput there", "saturated from"]
+    heads = ["side", "what served", f"{_axis(_traffic(results))} that hold", "throughput there", "saturated from"]
     return [*heads, "loads", "confidence"], body
 
 
 CHART = Chart(
     "load",
     "Throughput under load",
-    "Tokens per second over users of a closed loop or requests per second of an open one. A cross: not every objective "
-    "is shown to hold there.",
+    "Tokens per second over users of a closed loop, requests per second of an open one, or the speed at which a "
+    "recording is replayed. A cross: not every objective is shown to hold there.",
     "load",
     "measured",
     figure,

@@ -10,6 +10,7 @@ from pydantic import Field
 from workers.documents.base import Document, Verdict
 from workers.documents.endpoint import Api
 from workers.documents.measurement import Environment, Interval, Telemetry
+from workers.documents.recording import Recording
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 
@@ -107,13 +108,18 @@ class LoadResult(Document):
 
     @property
     def level(self) -> float:
-        """The load that was put on: users of a closed loop, requests per second of an open one."""
-        return self.users if self.rate is None else self.rate
+        """The load that was put on: users of a closed loop, requests per second, or the speed of a recording."""
+        return self.speed or self.rate or self.users
 
     @property
     def rate(self) -> float | None:
-        """Requests per second that were drawn; None in a closed loop."""
+        """Requests per second that were drawn; None in a closed loop and where arrivals are recorded."""
         return self.traffic.rate
+
+    @property
+    def speed(self) -> float | None:
+        """How many times as fast as recorded requests came; None where arrivals are not recorded."""
+        return self.traffic.speed
 
     @property
     def failed(self) -> int:
@@ -131,7 +137,7 @@ class Saturation(Document):
 
     `slopes` has one value for each pair of neighbouring loads: by what share of the tokens per second and user of the
     first load each further user added to the whole. `users` is the first load behind which the slope is below `least`.
-    In an open loop requests per second stand in the place of users.
+    In an open loop requests per second stand in the place of users, of recorded arrivals the speed.
     """
 
     users: float
@@ -142,8 +148,9 @@ class Saturation(Document):
 class LimitResult(Document):
     """The highest load at which every objective held, and every load that was tried, by rising load.
 
-    Of a closed loop that is `users` of `most`, of an open one `rate` of `most_rate`, in requests per second; `users`
-    are then those that were open on average. Both are 0 where none was met. `confidence` is that of the whole search;
+    Of a closed loop that is `users` of `most`, of an open one `rate` of `most_rate`, in requests per second, and of
+    recorded arrivals `speed` of `most_speed`, in times as fast as recorded; `users` are then those that were open on
+    average. All are 0 where none was met. `confidence` is that of the whole search;
     each load was judged with `confidence_each`. `unfinished` says in a sentence why the search ended before its rule
     did; "" where it did not.
     """
@@ -153,6 +160,8 @@ class LimitResult(Document):
     most: int
     rate: float | None = None
     most_rate: float | None = None
+    speed: float | None = None
+    most_speed: float | None = None
     confidence: float
     confidence_each: float
     loads: list[LoadResult]
@@ -166,8 +175,13 @@ class LimitResult(Document):
 
     @property
     def level(self) -> float:
-        """The highest load that holds, users or requests per second; 0 where none does."""
-        return self.users if self.rate is None else self.rate
+        """The highest load that holds: users, requests per second or a speed; 0 where none does."""
+        return next((each for each in (self.speed, self.rate) if each is not None), self.users)
+
+    @property
+    def most_level(self) -> float:
+        """The highest load that was to be tried, as `level`."""
+        return self.most_speed or self.most_rate or self.most
 
 
 class LoadedServer(Document):
@@ -206,6 +220,7 @@ class UnderLoadResult(Document):
 
     environment: Environment | None = None
     traffic: Traffic | None = None
+    recording: Recording | None = Field(default=None, description="of the traffic; each load begins at its first line")
     objectives: list[Objective] = []
     before: LoadCurve | None = None
     after: LoadCurve | None = None

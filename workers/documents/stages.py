@@ -13,6 +13,7 @@ from workers.documents.model import Counted, Kind, ModelManifest
 from workers.documents.prediction import ComparedFigure, Prediction
 from workers.documents.prices import PriceBook, PriceResult
 from workers.documents.quality import Quality
+from workers.documents.recording import Recording
 from workers.documents.speedup import Speedup
 from workers.documents.timeline import RequestTimeline
 from workers.documents.workload import Objective, Workload
@@ -190,16 +191,13 @@ class PlanCheck(Document):
 
 
 class PlanProfile(Document):
-    """Where a request of the verified plan spends its time, in ms; traced after all that is timed in the same process.
-
-    `floor_ms`: what the model's operations take at least by the measured ceilings; None in a lower precision.
-    """
+    """Where a request of the verified plan spends its time, in ms; traced after all that the same process times."""
 
     request_ms: float
     device_ms: float
     launches: int
     attributed_share: float
-    floor_ms: float | None = None
+    floor_ms: float | None = Field(default=None, description="by the measured ceilings; None in a lower precision")
     rows: list[OpRow]
     sentence: str
     trace: Artifact | None = None
@@ -275,6 +273,7 @@ class StageInput(OnGpus):
     seconds_left: float = 600
     taken: dict[str, float] = Field(default={}, description="seconds that each earlier stage took")
     organisation: str = Field(default="", description="whose compiler caches the stage uses")
+    recording: Recording | None = Field(default=None, description="of the traffic, for the load stage")
 
 
 class Progress(Document):

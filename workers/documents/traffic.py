@@ -109,10 +109,15 @@ class Gamma(Document):
 
 
 class RecordedArrivals(Document):
-    """Requests arrive as in the recording, `traffic.recording`, `speed` times as fast."""
+    """Requests arrive as in the recording, `traffic.recording`, `speed` times as fast; its first line at once."""
 
     kind: Literal["recorded"] = "recorded"
-    speed: Number = Field(default=1, gt=0, le=1000)
+    speed: Number = Field(
+        default=1,
+        gt=0,
+        le=1000,
+        description="times as fast as recorded; where a run searches the highest load, the most that it tries",
+    )
 
 
 Arrivals = Annotated[ClosedLoop | Poisson | Gamma | RecordedArrivals, Field(discriminator="kind")]
@@ -157,7 +162,8 @@ class Traffic(Document):
     recording: str = Field(
         default="",
         max_length=1000,
-        description="CSV or JSON Lines of arrival_s, prompt_tokens, output_tokens and conversation",
+        description="CSV or JSON Lines of arrival_s, prompt_tokens, output_tokens and conversation: a path, or in a "
+        "workload the SHA-256 of a recording that was handed in",
     )
     end_of_text: bool = Field(default=False, description="whether an answer may end before its length")
     sampling: Sampling | None = None
@@ -196,6 +202,11 @@ class Traffic(Document):
     def rate(self) -> float | None:
         """Requests per second of an open loop, as drawn; None in a closed loop and where arrivals are recorded."""
         return self.arrivals.rate if isinstance(self.arrivals, Poisson | Gamma) else None
+
+    @property
+    def speed(self) -> float | None:
+        """How many times as fast as recorded requests arrive; None where arrivals are not recorded."""
+        return self.arrivals.speed if isinstance(self.arrivals, RecordedArrivals) else None
 
     @property
     def shortest_prompt(self) -> int | None:

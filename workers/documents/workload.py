@@ -1,5 +1,6 @@
 """The workload: a model, its traffic and its promises. Browser, API, command line and worker share this document."""
 
+import re
 from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
@@ -157,7 +158,8 @@ class StatedDemand(Document):
 class LoadSearch(Document):
     """Asks a run to put before and after under load, and to find the highest at which every objective holds.
 
-    That is the most users of a closed loop, and the highest rate of an open one, up to `traffic.arrivals.rate`.
+    That is the most users of a closed loop, the highest rate of an open one, up to `traffic.arrivals.rate`, and of
+    recorded arrivals the highest speed, up to `traffic.arrivals.speed`.
     """
 
     most_users: Count = Field(
@@ -249,8 +251,11 @@ class Workload(Sla):
     @model_validator(mode="after")
     def _measurable(self) -> Self:
         field = self.traffic.only_under_load
-        if self.traffic.recording:
-            raise ValueError("traffic.recording: a run reads no recordings; `workbench measure` sends them to a server")
+        if self.traffic.recording and not re.fullmatch("[0-9a-f]{64}", self.traffic.recording):
+            raise ValueError(
+                "traffic.recording: a run names a recording by its SHA-256, once the file was handed in; "
+                "`workbench submit` hands in a file that it names by its path"
+            )
         if field and self.load is None:
             raise ValueError(
                 f"traffic.{field}: a run measures equal requests; with `load` it also has this traffic, under load"

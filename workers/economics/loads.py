@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workers.charts.text import plain
+from workers.charts.text import plain, speed_words
 from workers.documents.load import LoadCurve, LoadMetric, LoadResult
 from workers.documents.measurement import Distribution, Interval
 from workers.documents.model import ModelManifest
@@ -19,8 +19,10 @@ from workers.verdicts import overall
 Sides = tuple[ServedLoad | None, ServedLoad | None]
 
 
-def load_words(users: int, rate: float | None = None) -> str:
-    """A load in words: `one request at a time`, `32 requests at once`, `12.5 requests per second`."""
+def load_words(users: int, rate: float | None = None, speed: float | None = None) -> str:
+    """A load in words: `one request at a time`, `32 requests at once`, `12.5 requests per second`, or a speed."""
+    if speed is not None:
+        return speed_words(speed)
     if rate is not None:
         return f"{plain(rate)} requests per second"
     return "one request at a time" if users == 1 else f"{users:,} requests at once"
@@ -90,7 +92,7 @@ class Priced:
             return None
         served = test.tokens_per_second_interval or Interval(value=rate, low=rate, high=rate)
         price = gpu_price(self.book, server.gpu_class) if server.gpu_class else None
-        read, words = test.prompt_tokens_per_second, load_words(test.users, test.rate)
+        read, words = test.prompt_tokens_per_second, load_words(test.users, test.rate, test.speed)
         return ServedLoad(
             load=f"the highest load that holds, {words}" if highest else words,
             users=test.users,

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from kernels.load.generator import Limits, Sent
@@ -47,13 +48,20 @@ def _quiet(fraction: float, message: str) -> None:
 class AtEndpoint:
     """One endpoint beside one attempt at a stage: a round before and after verify, rising load after load.
 
-    `stop` ends it. `say` takes the stage's progress as a share, and what is being done.
+    `stop` ends it. `say` takes the stage's progress as a share, and what is being done. `recordings` is where the
+    recording of the traffic lies.
     """
 
     def __init__(
-        self, document: StageInput, endpoint: Endpoint, access: EndpointAccess, stop: threading.Event, say: Say = _quiet
+        self,
+        document: StageInput,
+        endpoint: Endpoint,
+        access: EndpointAccess,
+        stop: threading.Event,
+        say: Say = _quiet,
+        recordings: Path = Path(),
     ) -> None:
-        self._document, self._endpoint, self._say = document, endpoint, say
+        self._document, self._endpoint, self._say, self._recordings = document, endpoint, say, recordings
         self._asking = Asking(endpoint, access, stop)
         self._rounds: list[tuple[str, str, Sent]] = []
         self._failure = access.refused
@@ -114,7 +122,7 @@ class AtEndpoint:
         workload = self._document.workload
         if self._failure or workload.load is None:
             return None
-        rising = Rising(self._asking, workload.traffic, promised, self._usd)
+        rising = Rising(self._asking, self._document, promised, self._usd, self._recordings)
         try:
             found = rising.measure(workload.load.most_users, self.load_seconds)
         except FAILURES as error:

@@ -1,11 +1,13 @@
 """An endpoint under rising load: the highest at which every promise holds, by the load stage's search."""
 
+import math
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 
 from kernels.load.generator import Limits
 from workers.documents.load import LimitResult, LoadResult
-from workers.documents.traffic import Traffic
+from workers.documents.stages import StageInput
 from workers.documents.workload import Objective
 from workers.endpoint.asking import Asking
 from workers.traffic.ladder import Ladder
@@ -23,17 +25,25 @@ LONGEST_REQUEST = 60.0
 
 
 class Rising:
-    """The search at one endpoint within `seconds`, with the workload's own traffic and promises that have limits."""
+    """The search at one endpoint, with the workload's own traffic and promises that have limits.
 
-    def __init__(self, asking: Asking, traffic: Traffic, promised: list[Objective], usd: float | None) -> None:
+    `recordings` is where the recording of the traffic lies.
+    """
+
+    def __init__(
+        self, asking: Asking, document: StageInput, promised: list[Objective], usd: float | None, recordings: Path
+    ) -> None:
+        traffic = document.workload.traffic
         longest = min(traffic.time_out_s, LONGEST_REQUEST)
         self._traffic = traffic.model_copy(update={"batch": 1, "time_out_s": longest})
         self._asking, self._promised, self._usd = asking, promised, usd
+        self._recordings, self._recording = recordings, document.recording
         self._done = 0
 
     def measure(self, most_users: int, seconds: float) -> LimitResult:
-        """Raises one of FAILURES where a load brings no answer at all, or Stopped."""
-        self._ladder = Ladder(self._traffic, most_users)
+        """Searches for so many seconds. Raises one of FAILURES where a load brings no answer at all, or Stopped."""
+        recorded_s = self._recording.seconds if self._recording else math.inf
+        self._ladder = Ladder(self._traffic, most_users, recorded_s)
         self._search, self._ends = self._ladder.search(LEAST_LOADS), time.monotonic() + seconds
         return searched(self._ladder, self._search, self._measured, unfinished=self._unfinished)
 
@@ -45,7 +55,7 @@ class Rising:
 
         def test_of(target: Target) -> LoadTest:
             limits = Limits(seconds, WARM_UP * seconds)
-            test = LoadTest(target, self._traffic, self._promised, limits, usd_per_hour=self._usd)
+            test = LoadTest(target, self._traffic, self._promised, limits, self._recordings, self._usd)
             return self._ladder.test(test, rung, self._search.confidence)
 
         test, sent = self._asking.put(test_of)

@@ -47,7 +47,9 @@ def main(run: Stage) -> NoReturn:
             artifacts = arguments.artifacts or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stage-")))
             model_dir = arguments.model or _write_config(document, artifacts / "model")
             left = document.seconds_left - (started or 0.0)
-            context = Context(model_dir, artifacts, lambda said: _print(speech, said), left, started)
+            context = Context(
+                model_dir, artifacts, lambda said: _print(speech, said), left, started, arguments.recordings
+            )
             output, code = _attempt(run, document, context)
             (artifacts / "kept.json").write_text(json.dumps([kept.model_dump() for kept in context.kept]))
         except (OSError, ValidationError) as error:
@@ -86,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("input", type=Path, help="the StageInput document")
     parser.add_argument("output", type=Path, help="where the result document goes")
     parser.add_argument("--model", type=Path, help="directory with the model's files; default: its config.json alone")
+    parser.add_argument("--recordings", type=Path, default=Path(), help="directory with the traffic's recording")
     parser.add_argument("--artifacts", type=Path, help="scratch directory; default: a temporary one")
     return parser
 

@@ -28,6 +28,7 @@ class Context:
     `model_dir` holds the model's files (config.json at least), `artifacts` is a scratch directory that lasts as long
     as the stage. `listener` receives every Progress; it may be called from any thread, one call at a time.
     `startup_seconds` is how long the stage's process took to start and to import; None where it has none of its own.
+    `recordings` is where the recording of the workload's traffic lies, under the name that the traffic gives it.
     """
 
     def __init__(
@@ -37,10 +38,12 @@ class Context:
         listener: Listener | None = None,
         seconds: float = float("inf"),
         startup_seconds: float | None = None,
+        recordings: Path = Path(),
     ) -> None:
         self.model_dir = model_dir
         self.artifacts = artifacts
         self.startup_seconds = startup_seconds
+        self.recordings = recordings
         self.kept: list[Artifact] = []
         self._listener = listener
         self._lock = Lock()

@@ -6,6 +6,7 @@ verdict of verify stands.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from kernels.measure.environment import environment_info
 from kernels.plan import Plan
@@ -37,7 +38,8 @@ def run(document: StageInput, context: Context) -> UnderLoadResult:
         {(each.objective.metric, each.objective.n): each.before for each in verify.outcomes},
     )
     environment = Environment.model_validate(environment_info(device=device_of(document.gpu_class)))
-    facts = {"environment": environment, "traffic": document.workload.traffic, "objectives": objectives}
+    facts: dict[str, Any] = {"environment": environment, "traffic": document.workload.traffic}
+    facts |= {"objectives": objectives, "recording": document.recording}
     if document.model.kind != "decoder":
         return UnderLoadResult(**facts, sentence="Only models that generate text are put under load.")
     if not objectives:

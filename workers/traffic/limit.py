@@ -1,6 +1,7 @@
 """The highest load at which every objective holds, by a search whose confidence covers all of it.
 
-Loads are numbered: n users of a closed loop, or n equal steps of an open loop's rate (`ladder.py`). The rule, said of
+Loads are numbered: n users of a closed loop, or n equal steps of an open loop's rate or a recording's speed
+(`ladder.py`). The rule, said of
 users: begin with one and double while the verdict is *met* or there were too few requests to say, and further until
 `least` loads were measured, so that there is a curve; then halve the distance between the highest number that was met
 and the lowest above it that was not, until they are neighbours. Every load is judged with the confidence 1 − 0.01 / K,
@@ -69,7 +70,7 @@ class Search:
 def saturation(rates: Sequence[tuple[float, float]]) -> Saturation | None:
     """Where throughput stops rising: `rates` are (users, tokens per second), by rising users. None where it does not.
 
-    Of an open loop requests per second stand in the place of users.
+    Of an open loop requests per second stand in the place of users, of recorded arrivals the speed.
 
     The slope between two neighbouring loads is the tokens per second that each further user brought, as a share of the
     tokens per second that a user had at the first load.

@@ -8,19 +8,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workers.documents.recording import RecordingFacts
 from workers.documents.traffic import LONGEST_OUTPUT, LONGEST_PROMPT
 
 COLUMNS = ("arrival_s", "prompt_tokens", "output_tokens", "conversation")
 LONGEST_LINE = 100_000
+LONGEST_CONVERSATION = 200
+MOST_SECONDS = 366 * 86_400
+"""From the first arrival of a recording to its last one."""
+MOST_REQUESTS, MOST_BYTES = 1_000_000, 128 * 2**20
+"""Of a recording that is handed in."""
 
 
 class BrokenRecording(ValueError):
-    """A recording cannot be read; the message names the file and the line."""
+    """A recording cannot be read. The message is the `file` and the `reason`, which names the line."""
+
+    def __init__(self, file: Path, reason: str) -> None:
+        super().__init__(f"{file}: {reason}")
+        self.reason = reason
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Recorded:
-    """One line: seconds since the recording's beginning, lengths in tokens, and the conversation, "" for none."""
+    """One line: seconds since the first line's arrival, lengths in tokens, and the conversation, "" for none."""
 
     arrival_s: float
     prompt_tokens: int
@@ -32,72 +42,115 @@ def read(file: Path) -> Iterator[Recorded]:
     """The lines of a recording, in order, one at a time. Empty lines and further columns are left out.
 
     A CSV file has a heading that names `prompt_tokens`, `output_tokens` and, where they are known, `arrival_s` and
-    `conversation`; in JSON Lines each line is an object with these keys. Without `arrival_s` every line has 0.
-    Raises BrokenRecording for a file that cannot be read, a broken line, and an arrival before the line above it.
+    `conversation`; in JSON Lines each line is an object with these keys. `arrival_s` counts from any moment, such as
+    the Unix epoch; without it every request arrives at once. Raises BrokenRecording for a file that cannot be read, a
+    broken line, and an arrival before the line above it.
     """
-    last, number = -math.inf, 0
+    return (each for _, each in _numbered(file))
+
+
+def facts(file: Path) -> RecordingFacts:
+    """What a whole recording holds. Raises what `read` raises, and BrokenRecording where it has too many requests."""
+    requests = prompt = output = 0
+    seconds = 0.0
+    for number, each in _numbered(file):
+        requests += 1
+        if requests > MOST_REQUESTS:
+            raise _broken(file, number, f"has request {requests:,}; a recording has at most {MOST_REQUESTS:,}")
+        seconds = each.arrival_s
+        prompt, output = max(prompt, each.prompt_tokens), max(output, each.output_tokens)
+    return RecordingFacts(requests=requests, seconds=seconds, longest_prompt=prompt, longest_output=output)
+
+
+def _numbered(file: Path) -> Iterator[tuple[int, Recorded]]:
+    first = last = -math.inf
     for number, row in _rows(file):
-        found = _recorded(file, number, row)
-        if found.arrival_s < last:
-            raise _broken(file, number, f"arrival_s {found.arrival_s:g} is before that of the line above, {last:g}")
-        last = found.arrival_s
-        yield found
-    if last == -math.inf:
-        raise BrokenRecording(f"{file}: holds no request")
+        arrival = _arrival(file, number, row)
+        if arrival < last:
+            raise _broken(file, number, f"arrival_s {arrival:g} is before that of the line above, {last:g}")
+        last = arrival
+        first = last if first == -math.inf else first
+        if last - first > MOST_SECONDS:
+            raise _broken(file, number, f"arrival_s is {last - first:,.0f} s after the first one, more than a year")
+        prompt = _length(file, number, row, "prompt_tokens", LONGEST_PROMPT)
+        output = _length(file, number, row, "output_tokens", LONGEST_OUTPUT)
+        yield number, Recorded(last - first, prompt, output, _conversation(file, number, row.get("conversation")))
+    if first == -math.inf:
+        raise BrokenRecording(file, "holds no request")
 
 
 def _rows(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
-        with file.open(encoding="utf-8-sig", newline="") as lines:
-            first = lines.read(1)
-            lines.seek(0)
+        with file.open(encoding="utf-8-sig", newline="") as text:
+            first = text.read(1)
+            text.seek(0)
+            lines = _Lines(file, text)
             yield from _json_rows(file, lines) if first == "{" else _csv_rows(file, lines)
     except OSError as error:
-        raise BrokenRecording(f"{file}: {error.strerror or error}") from None
+        raise BrokenRecording(file, error.strerror or str(error)) from None
     except UnicodeDecodeError:
-        raise BrokenRecording(f"{file}: is not text in UTF-8") from None
+        raise BrokenRecording(file, "is not text in UTF-8") from None
 
 
-def _json_rows(file: Path, lines: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    number = 0
-    while line := lines.readline(LONGEST_LINE + 1):
-        number += 1
-        if len(line) > LONGEST_LINE:
-            raise _broken(file, number, f"is longer than {LONGEST_LINE:,} characters")
+class _Lines:
+    """The lines of a file, numbered from 1. One row may span several, and have LONGEST_LINE characters at most."""
+
+    def __init__(self, file: Path, text: Any) -> None:
+        self._file, self._text = file, text
+        self.number = self.taken = 0
+
+    def __iter__(self) -> Iterator[str]:
+        while line := self._text.readline(LONGEST_LINE + 1):
+            self.number += 1
+            self.taken += len(line.strip())
+            if max(len(line), self.taken) > LONGEST_LINE:
+                raise _broken(self._file, self.number, f"is longer than {LONGEST_LINE:,} characters")
+            yield line
+
+
+def _json_rows(file: Path, lines: _Lines) -> Iterator[tuple[int, dict[str, Any]]]:
+    for line in lines:
+        lines.taken = 0
         if not line.strip():
             continue
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
-            raise _broken(file, number, "is no JSON") from None
+            raise _broken(file, lines.number, "is no JSON") from None
         if not isinstance(row, dict):
-            raise _broken(file, number, "is no object with named fields")
-        yield number, row
+            raise _broken(file, lines.number, "is no object with named fields")
+        yield lines.number, row
 
 
-def _csv_rows(file: Path, lines: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+def _csv_rows(file: Path, lines: _Lines) -> Iterator[tuple[int, dict[str, Any]]]:
     rows = csv.DictReader(lines)
     try:
         for needed in ("prompt_tokens", "output_tokens"):
             if needed not in (rows.fieldnames or ()):
                 raise _broken(file, 1, f"the heading lacks {needed}; it names {', '.join(COLUMNS)}")
         for row in rows:
-            yield rows.line_num, row
+            lines.taken = 0
+            yield lines.number, row
     except csv.Error as error:
-        raise _broken(file, rows.line_num, f"is no CSV ({error})") from None
+        raise _broken(file, lines.number, f"is no CSV ({error})") from None
 
 
-def _recorded(file: Path, number: int, row: dict[str, Any]) -> Recorded:
+def _arrival(file: Path, number: int, row: dict[str, Any]) -> float:
     arrival = _number(file, number, row, "arrival_s") if row.get("arrival_s") not in (None, "") else 0.0
     if arrival < 0:
         raise _broken(file, number, f"arrival_s is {arrival:g}; time begins at 0")
-    conversation = row.get("conversation")
-    return Recorded(
-        arrival,
-        _length(file, number, row, "prompt_tokens", LONGEST_PROMPT),
-        _length(file, number, row, "output_tokens", LONGEST_OUTPUT),
-        "" if conversation is None else str(conversation),
-    )
+    return arrival
+
+
+def _conversation(file: Path, number: int, given: Any) -> str:
+    found = "" if given is None else str(given)
+    if len(found) > LONGEST_CONVERSATION:
+        raise _broken(file, number, f"conversation is longer than {LONGEST_CONVERSATION} characters")
+    try:
+        found.encode()
+    except UnicodeEncodeError:
+        raise _broken(file, number, "conversation holds an escape that stands for half of a character") from None
+    return found
 
 
 def _length(file: Path, number: int, row: dict[str, Any], name: str, most: int) -> int:
@@ -111,7 +164,7 @@ def _number(file: Path, number: int, row: dict[str, Any], name: str) -> float:
     value = row.get(name)
     try:
         found = math.nan if value is None or isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         found = math.nan
     if not math.isfinite(found):
         given = "is missing" if value in (None, "") else f"is no number: {str(value)[:40]!r}"
@@ -120,4 +173,4 @@ def _number(file: Path, number: int, row: dict[str, Any], name: str) -> float:
 
 
 def _broken(file: Path, number: int, reason: str) -> BrokenRecording:
-    return BrokenRecording(f"{file}: line {number}: {reason}")
+    return BrokenRecording(file, f"line {number}: {reason}")

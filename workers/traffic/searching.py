@@ -1,5 +1,6 @@
 """Searches the highest load that holds, load by load."""
 
+import math
 from collections.abc import Callable
 
 from workers.documents.base import Verdict
@@ -7,15 +8,17 @@ from workers.documents.load import LimitResult, LoadResult
 from workers.traffic.ladder import Ladder
 from workers.traffic.limit import Search
 from workers.traffic.measuring import LoadTest, measure
+from workers.traffic.recording import facts
 
 
 def find_limit(test: LoadTest, most: int, shown: Callable[[LoadResult], None]) -> LimitResult:
-    """The most users of a closed loop, or the highest rate of an open one, at which every objective holds.
+    """The most users of a closed loop, or the highest rate or speed of an open one, at which every objective holds.
 
-    `most`: users at most; rates rise up to the traffic's own. `shown` is called with the result of each load. Raises
-    what `measure` and `Ladder.test` raise.
+    `most`: users at most; rates and speeds rise up to the traffic's own. `shown` is called with the result of each
+    load. Raises what `measure` raises; a recording of arrivals is read once before the first load.
     """
-    ladder = Ladder(test.traffic, most)
+    recorded_s = math.inf if test.traffic.speed is None else facts(test.folder / test.traffic.recording).seconds
+    ladder = Ladder(test.traffic, most, recorded_s)
     search = ladder.search()
     return searched(ladder, search, lambda rung: measure(ladder.test(test, rung, search.confidence))[0], shown)
 

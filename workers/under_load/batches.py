@@ -29,9 +29,12 @@ Waiting = tuple[int, int, PlannedRequest]
 class BatchLoop:
     """The requests of one load on one runner. Use it once."""
 
-    def __init__(self, runner: Runner, traffic: Traffic, limits: Limits) -> None:
-        self._runner, self._traffic, self._limits = runner, traffic, limits
-        self._plan: Iterator[PlannedRequest] = requests(traffic, Path())
+    def __init__(
+        self, runner: Runner, traffic: Traffic, limits: Limits, longest: tuple[int, int], folder: Path
+    ) -> None:
+        """`longest`: the longest prompt and answer, in tokens; `folder` is where recordings lie."""
+        self._runner, self._traffic, self._limits, self._longest = runner, traffic, limits, longest
+        self._plan: Iterator[PlannedRequest] = requests(traffic, folder)
         self._draws = torch.Generator().manual_seed(traffic.seed)
         self._fixed = runner.name != "eager"  # others are built for one shape
 
@@ -40,16 +43,17 @@ class BatchLoop:
         start = time.monotonic_ns()
         end = start + round(self._limits.seconds * 1e9)
         sent = Sent(start + round(self._limits.warm_up_s * 1e9))
-        due = [self._next(start, start) for _ in range(1 if self._traffic.open_loop else self._traffic.concurrency)]
-        heapq.heapify(due)
-        while due[0][0] < end:
+        due: list[Waiting] = []
+        for _ in range(1 if self._traffic.open_loop else self._traffic.concurrency):
+            self._add_next(due, start, start)
+        while due and due[0][0] < end:
             time.sleep(max(0, due[0][0] - time.monotonic_ns()) / 1e9)
             waiting, lost = self._taken(due, start, end)
             served = self._serve(waiting) if waiting else []
             sent.exchanges += served + lost
             if not self._traffic.open_loop:
                 for exchange in served:
-                    heapq.heappush(due, self._next(exchange.end_ns, start))
+                    self._add_next(due, exchange.end_ns, start)
         sent.stopped_ns = min(end, time.monotonic_ns())
         sent.exchanges.sort(key=lambda each: each.intended_ns)
         return sent
@@ -61,23 +65,28 @@ class BatchLoop:
         while due and due[0][0] <= min(now, end_ns - 1) and len(waiting) < self._traffic.concurrency:
             at, _, planned = one = heapq.heappop(due)
             if open_loop:
-                heapq.heappush(due, self._next(start_ns, start_ns))
+                self._add_next(due, start_ns, start_ns)
             if open_loop and self._late(at) < now:
                 lost.append(self._timed_out(Exchange(planned, at, at, at), at))
             else:
                 waiting.append(one)
         return waiting, lost
 
-    def _next(self, free_ns: int, start_ns: int) -> Waiting:
-        """The next request: of an open loop at its own time after the start, else when a user has paused."""
-        planned = next(self._plan)
+    def _add_next(self, due: list[Waiting], free_ns: int, start_ns: int) -> None:
+        """The next request: of an open loop at its own time after the start, else when a user has paused.
+
+        A recording of arrivals has none behind its last line.
+        """
+        planned = next(self._plan, None)
+        if planned is None:
+            return
         at = free_ns + round(planned.think_s * 1e9) if planned.at_s is None else start_ns + round(planned.at_s * 1e9)
-        return at, planned.index, planned
+        heapq.heappush(due, (at, planned.index, planned))
 
     def _serve(self, waiting: list[Waiting]) -> list[Exchange]:
         batch = self._traffic.concurrency if self._fixed else len(waiting)
         lengths = [(planned.prompt_tokens, planned.output_tokens) for _, _, planned in waiting]
-        prompt, output = longest(self._traffic) if self._fixed else map(max, zip(*lengths, strict=True))
+        prompt, output = self._longest if self._fixed else map(max, zip(*lengths, strict=True))
         ids = drawn(self._runner.model, batch, prompt, self._draws)
         begun = time.monotonic_ns()
         times = self._runner.generate(ids, output).times_ns
@@ -101,9 +110,3 @@ class BatchLoop:
         found.fail(TIMED_OUT, said, self._late(due))
         found.end_ns = self._late(due)
         return found
-
-
-def longest(traffic: Traffic) -> tuple[int, int]:
-    """The longest prompt and the longest answer of the traffic, in tokens."""
-    prompt = traffic.prompt_lengths.longest if traffic.prompt_lengths else traffic.prompt_tokens
-    return prompt or traffic.prompt_tokens, traffic.longest_output or traffic.output_tokens

@@ -39,10 +39,10 @@ class Curve:
         """`name` is that of the side, for progress; `test` is that of every load but for its traffic and time."""
 
         def measured(rung: int) -> LoadResult:
-            here, seconds = self._ladder.test(test, rung, self.search.confidence), self._seconds
+            timed = replace(test, limits=Limits(self._seconds, warm_up_s=self._seconds * WARM_UP))
+            here = self._ladder.test(timed, rung, self.search.confidence)
             self._context.say(0.5, f"{name}: {traffic_words(here.traffic)}")
             self._done.add(rung)
-            here = replace(here, limits=Limits(seconds, warm_up_s=seconds * WARM_UP))
             every = SECONDS_BETWEEN_SAMPLES[self._device]
             with environment.Telemetry(self._device, interval=every, gpus=self._gpus) as telemetry:
                 found = loading(_in_time(here)).model_copy(update={"url": ""})

@@ -1,6 +1,6 @@
 """The sentences of the load stage: of one server's curve, and of both sides. Imports no torch."""
 
-from workers.charts.text import number, plain
+from workers.charts.text import number, plain, speed_words
 from workers.documents.load import LimitResult, LoadCurve, LoadedServer
 from workers.documents.traffic import Traffic
 
@@ -15,30 +15,39 @@ def _sentence(limit: LimitResult) -> str:
     said = []
     if limit.held:
         rate = f"{number(limit.held.tokens_per_second)} tokens/s"
-        most = ", the most that was tried" if limit.level == (limit.most_rate or limit.most) else ""
+        most = ", the most that was tried" if limit.level == limit.most_level else ""
         said.append(f"Every objective holds {at_load(limit)}{most}: {rate}.")
     elif void and len(void) == len(loads):
         said.append(f"Every load is void, so none is shown to hold. {void[0].notes[0]}")
     else:
-        least = "one user" if limit.rate is None else _rate(loads[0].level)
+        least = traffic_words(loads[0].traffic)
         said.append(f"No load is shown to hold every objective, not even {least}.")
     said.append(f"{len(loads)} loads were judged at {plain(100 * limit.confidence_each, 5)} % each.")
     if void and len(void) < len(loads):
         said.append(f"Void: {', '.join(traffic_words(each.traffic) for each in void)}.")
     if limit.saturation:
         at = limit.saturation.users
-        said.append(f"Beyond {_users(round(at)) if limit.rate is None else _rate(at)} more hardly bring more tokens.")
+        said.append(f"Beyond {_level(limit, at)} more hardly bring more tokens.")
     return " ".join([*said, *filter(None, [limit.unfinished])])
 
 
 def traffic_words(traffic: Traffic) -> str:
-    """A load in words: `one user`, `8 users`, `12.5 requests per second`."""
+    """A load in words: `one user`, `8 users`, `12.5 requests per second`, `2.5 times the recorded speed`."""
+    if traffic.speed is not None:
+        return speed_words(traffic.speed)
     return _users(traffic.concurrency) if traffic.rate is None else _rate(traffic.rate)
 
 
 def at_load(limit: LimitResult) -> str:
-    """The highest load that holds: `with 8 users at once`, `at 12.5 requests per second`."""
-    return f"with {_users(limit.users)} at once" if limit.rate is None else f"at {_rate(limit.rate)}"
+    """The highest load that holds: `with 8 users at once`, `at 12.5 requests per second`, `at the recorded speed`."""
+    closed = limit.rate is None and limit.speed is None
+    return f"with {_users(limit.users)} at once" if closed else f"at {_level(limit, limit.level)}"
+
+
+def _level(limit: LimitResult, level: float) -> str:
+    if limit.speed is not None:
+        return speed_words(level)
+    return _users(round(level)) if limit.rate is None else _rate(level)
 
 
 def _users(count: int) -> str:

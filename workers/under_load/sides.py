@@ -1,5 +1,6 @@
 """What is put under load: this workbench's server, and runners in batches."""
 
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from kernels.plan import Plan
 from kernels.serve.handed import NAME, Declined, HandedServer
 from kernels.serve.worker import Spec
 from workers.documents.load import LimitResult, LoadCurve, LoadedServer, LoadResult
+from workers.documents.recording import longest
 from workers.documents.stages import StageInput
 from workers.documents.workload import Objective
 from workers.harness.context import Context
@@ -25,7 +27,7 @@ from workers.pricing import hourly_price
 from workers.traffic.ladder import Ladder
 from workers.traffic.measuring import LoadTest, judged, measure
 from workers.traffic.sending import Target
-from workers.under_load.batches import BatchLoop, longest
+from workers.under_load.batches import BatchLoop
 from workers.under_load.curve import Curve
 from workers.under_load.sentences import curve_of
 
@@ -107,9 +109,10 @@ class Sides:
 
     def _in_batches(self, runner: Runner, name: str, until: float, gpus: int) -> LimitResult:
         def loading(here: LoadTest) -> LoadResult:
-            runner.prepare(here.traffic.concurrency, *longest(here.traffic))
+            lengths = longest(here.traffic, self._document.recording)
+            runner.prepare(here.traffic.concurrency, *lengths)
             at = datetime.now(UTC).isoformat(timespec="seconds")
-            return judged(here, BatchLoop(runner, here.traffic, here.limits).run(), at)
+            return judged(here, BatchLoop(runner, here.traffic, here.limits, lengths, here.folder).run(), at)
 
         return self._curve(until, gpus).measure(name, self._test(Target(LOOPBACK, NAME), gpus), loading)
 
@@ -131,8 +134,11 @@ class Sides:
 
     def _test(self, target: Target, gpus: int = 1) -> LoadTest:
         usd = hourly_price(self._document.prices, self._document.gpu_class, gpus)
-        return LoadTest(target, self._document.workload.traffic, self._objectives, Limits(3.0), usd_per_hour=usd)
+        traffic, folder = self._document.workload.traffic, self._context.recordings
+        return LoadTest(target, traffic, self._objectives, Limits(3.0), folder, usd)
 
     def _curve(self, until: float, gpus: int = 1) -> Curve:
-        ladder = Ladder(self._document.workload.traffic.model_copy(update={"batch": 1}), self._most)
+        recorded = self._document.recording
+        traffic = self._document.workload.traffic.model_copy(update={"batch": 1})
+        ladder = Ladder(traffic, self._most, recorded.seconds if recorded else math.inf)
         return Curve(self._context, self._device, ladder, until, gpus)

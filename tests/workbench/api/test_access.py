@@ -24,6 +24,7 @@ OWN_LISTS = {  # answer every caller with the caller's own rows
     ("GET", "/catalogue"),
     ("GET", "/models"),
     ("GET", "/uploads"),
+    ("GET", "/recordings"),
     ("GET", "/workloads"),
     ("GET", "/runs"),
     ("GET", "/reports"),
@@ -50,6 +51,7 @@ BODIES: dict[str, Any] = {
     "/reports": {"run": "{run_id}"},
     "/reports/{report_id}/review": {"note": ""},
     "/uploads/{upload_id}/finish": {"files": []},
+    "/uploads/{upload_id}/recording": {"files": []},
     "/bring-ups": sample_bring_up.measured().model_dump(mode="json"),
 }
 

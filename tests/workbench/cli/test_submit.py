@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from workbench.accounts.secrets import cipher
 from workbench.cli import app
-from workbench.intake.models import Model, Upload, Workload
+from workbench.intake.models import Model, Recording, Upload, Workload
 from workbench.intake.services.endpoints import KEYS
 from workbench.runs.models import Run
 
@@ -56,6 +56,32 @@ def test_a_file_holds_the_text_that_quality_is_measured_on(cli, model_dir, sla_f
     text.write_text('{"text": "What they say."}\n')
     assert cli("submit", model_dir, "--sla", sla_file, "--text", text).exit_code == 0
     assert Run.objects.get().workload.sla.quality_text == text.read_text()
+
+
+RECORDED = (
+    "objectives: [{metric: ttft, limit: 500}]\nload: {most_users: 4}\n"
+    "traffic: {arrivals: {kind: recorded}, recording: calls.csv}\n"
+)
+
+
+def test_a_recording_beside_the_sla_is_handed_in_once(cli, sla_file):
+    calls = sla_file.with_name("calls.csv")
+    calls.write_text("arrival_s,prompt_tokens,output_tokens\n0,8,4\n9,8,4\n")
+    sla_file.write_text(RECORDED)
+    for _ in range(2):
+        done = cli("submit", "tiny-llama", "--sla", sla_file)
+        assert done.exit_code == 0, done.output
+    assert {each.recording.name for each in Workload.objects.all()} == {"calls.csv"}
+    assert Recording.objects.get().sha256 == Workload.objects.first().sla.traffic.recording
+    sla_file.write_text(RECORDED.replace("calls.csv", Recording.objects.get().sha256))
+    assert cli("submit", "tiny-llama", "--sla", sla_file).exit_code == 0
+
+    sla_file.write_text(RECORDED)
+    calls.write_text("arrival_s,prompt_tokens,output_tokens\n0,8,4\n9,8,none\n")
+    refused = cli("submit", "tiny-llama", "--sla", sla_file)
+    assert refused.exit_code == 2
+    assert "calls.csv: line 3: output_tokens is no number: 'none'" in refused.output.replace("\n", "")
+    assert Workload.objects.count() == 3
 
 
 @pytest.mark.parametrize("stated", [True, False])
@@ -180,7 +206,7 @@ def test_an_interrupt_is_no_verdict(cli, model_dir, sla_file, monkeypatch):
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("workbench.cli.commands.upload", interrupted)
+    monkeypatch.setattr("workbench.cli.references.upload", interrupted)
     done = cli("submit", model_dir, "--sla", sla_file)
     assert (done.exit_code, "Interrupted." in done.stderr) == (130, True)
 

@@ -62,7 +62,8 @@ def test_a_run_refuses_traffic_that_it_would_not_send():
     assert Sla.model_validate({"objectives": OBJECTIVES, "traffic": open_loop})
     recorded = {"output_lengths": {"kind": "recorded"}, "recording": "calls.csv"}
     said = refusal(Workload, model="llama-3.2-1b", objectives=OBJECTIVES, traffic=recorded, load={})
-    assert "traffic.recording: a run reads no recordings; `workbench measure` sends them" in said
+    assert "traffic.recording: a run names a recording by its SHA-256" in said
+    assert Workload.model_validate(loaded | {"traffic": recorded | {"recording": "a" * 64}}).traffic.speed is None
     thinking = {"model": "llama-3.2-1b", "objectives": OBJECTIVES, "traffic": {"arrivals": {"think_s": 2}}}
     thinking["traffic"]["arrivals"]["kind"] = "closed"
     assert "with `load` it also has this traffic" in refusal(Workload, **thinking)

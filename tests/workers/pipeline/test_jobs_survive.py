@@ -201,6 +201,28 @@ def test_an_endpoint_is_measured_around_verify_and_its_key_is_written_nowhere(st
     assert [each for each in files if KEY.encode() in each.read_bytes()] == []
 
 
+def test_a_recording_reaches_the_load_stage_and_is_replayed_to_an_endpoint(stack: Stack, stub: Stub) -> None:
+    lines = b"".join(b"%.2f,%d,3\n" % (at / 40, 10 + at % 3) for at in range(400))
+    content = b"arrival_s,prompt_tokens,output_tokens\n" + lines
+    recorded = {"kind": "recorded"}
+    traffic = {"prompt_lengths": recorded, "output_lengths": recorded, "arrivals": recorded}
+    run_id = stack.submit(
+        "nothing",
+        endpoint={"url": stub.url, "model": "stub"},
+        constraints={"minutes": 0.5, "gpu_classes": ["cpu"]},
+        load={"most_users": 4},
+        traffic=traffic | {"recording": stack.hand_in(content)},
+        objectives=[{"metric": "ttft", "limit": 60_000}],
+    )
+    assert stack.wait(run_id)["state"] == "done", stack.story(run_id)
+    load = stack.api.get(f"/runs/{run_id}/result").json()["results"]["load"]
+    assert load["sentence"] == f"It has {[10 + at % 3 for at in range(400)]}."
+    assert load["recording"]["name"] == "calls.csv"
+    curve = load["endpoint"]["limit"]
+    assert curve["most_speed"] == 1
+    assert [each["traffic"]["arrivals"]["speed"] for each in curve["loads"]][:2] == [1 / 64, 2 / 64]
+
+
 def test_cancelling_ends_the_requests_to_an_endpoint(stack: Stack, stub: Stub) -> None:
     run_id = stack.submit("nothing", endpoint={"url": stub.url, "model": "stub"}, constraints={"minutes": 60})
     stack.until(lambda: "measuring the endpoint" in stack.story(run_id) and stub.log(), "the first request")

@@ -9,14 +9,21 @@ import pytest
 
 from kernels.plan import Plan
 from tests.workers.conftest import TINY, stage_input
+from workers.charts import under_load
 from workers.documents.base import Verdict
+from workers.documents.recording import Recording
 from workers.documents.stages import ObjectiveOutcome, Results, VerifyResult
 from workers.harness.context import Context, StageError
 from workers.measuring.conditions import watched
 from workers.stages import load
+from workers.traffic.recording import facts
 from workers.under_load import curve, sides
 
 RELATIVE = [{"metric": "ttf_n", "n": 8, "at_least_faster": 1.5}]
+SHA256 = "a" * 64
+CALLS = "arrival_s,prompt_tokens,output_tokens\n" + "".join(
+    f"{at / 20},{9 + at % 5},{3 + at % 3}\n" for at in range(801)
+)
 SHORT = {"load": {"most_users": 4}, "objectives": RELATIVE}
 
 
@@ -60,7 +67,11 @@ def run(tmp_path, monkeypatch, verified: VerifyResult, config: str = json.dumps(
         folder.mkdir()
     (model / "config.json").write_text(config)
     document = stage_input("load", results=Results(verify=verified), **(SHORT | sla))
-    return load.run(document, Context(model, scratch, seconds=0))
+    if document.workload.traffic.recording:
+        (tmp_path / document.workload.traffic.recording).write_text(CALLS)
+        found = facts(tmp_path / document.workload.traffic.recording)
+        document.recording = Recording(name="calls.csv", sha256=SHA256, size=len(CALLS), **found.model_dump())
+    return load.run(document, Context(model, scratch, seconds=0, recordings=tmp_path))
 
 
 def test_both_sides_have_a_curve_of_three_loads(tmp_path, monkeypatch, verified):
@@ -116,6 +127,33 @@ def test_an_open_loop_has_its_rates_searched_in_batches(tmp_path, monkeypatch, v
     assert found.before.limit.most_rate == 640
     assert found.before.limit.rate in {0, *(each.rate for each in loads if each.verdict == "met")}
     assert "request" in found.before.sentence
+
+
+def test_a_recording_is_replayed_to_both_sides_at_rising_speed(tmp_path, monkeypatch, verified):
+    recorded = {"kind": "recorded"}
+    traffic = {
+        "prompt_tokens": 16,
+        "output_tokens": 8,
+        "prompt_lengths": recorded,
+        "output_lengths": recorded,
+        "arrivals": recorded | {"speed": 16},
+        "recording": SHA256,
+    }
+    found = run(tmp_path, monkeypatch, verified, traffic=traffic, objectives=[{"metric": "ttft", "limit": 10_000}])
+    assert found.notes == []
+    assert found.recording.words == "calls.csv: 801 requests over 40 s"
+    for side in (found.before, found.after):
+        loads = side.limit.loads
+        assert [each.speed for each in loads][:3] == [0.25, 0.5, 1]
+        assert not any(each.failures for each in loads)
+        assert all(3 * each.completed <= each.tokens.output <= 5 * each.completed for each in loads)
+        assert any(each.tokens_per_second for each in loads)
+        assert side.limit.most_speed == 16
+        assert side.limit.speed in {0, *(each.speed for each in loads if each.verdict == "met")}
+        assert "recorded speed" in side.sentence
+    results = Results(load=found)
+    assert under_load.table(results)[0][1] == "times the recorded speed"
+    assert under_load.figure(results)["layout"]["xaxis"]["title"]["text"] == "times the recorded speed"
 
 
 def test_a_side_that_cannot_be_measured_leaves_a_sentence(tmp_path, monkeypatch, verified):

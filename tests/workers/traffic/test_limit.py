@@ -10,14 +10,17 @@ from kernels.load.generator import Limits
 from tests import sample_loads
 from tests.workers.traffic.stub import running_stub
 from workers import limit_errors
+from workers.charts.text import plain
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.traffic import alike
 from workers.traffic.ladder import Ladder
 from workers.traffic.limit import Search, saturation
 from workers.traffic.measuring import LoadTest
+from workers.traffic.recording import BrokenRecording
 from workers.traffic.searching import find_limit, searched
 from workers.traffic.sending import Target
+from workers.under_load.sentences import at_load
 from workers.verdicts import verdict
 
 
@@ -127,11 +130,53 @@ def test_of_an_open_loop_the_highest_rate_is_found(holds, found):
     assert [each.rate for each in result.loads] == sorted(each.rate for each in result.loads)
 
 
-def test_recorded_arrivals_have_no_rate_to_search():
-    traffic = Traffic.model_validate({"arrivals": {"kind": "recorded"}, "recording": "calls.csv"})
-    test = LoadTest(Target(Address.parse("http://127.0.0.1:1"), "stub"), traffic, [], Limits(1))
-    with pytest.raises(ValueError, match="recorded arrivals have one rate"):
-        find_limit(test, 4, lambda load: None)
+@pytest.mark.parametrize(("holds", "found"), [(9.0, 8.0), (2.3, 2.25), (0.1, 0.0)])
+def test_of_recorded_arrivals_the_highest_speed_is_found(holds, found):
+    traffic = Traffic.model_validate({"arrivals": {"kind": "recorded", "speed": 8}, "recording": "calls.csv"})
+    test = LoadTest(Target(Address.parse("http://127.0.0.1:1"), "stub"), traffic, [], Limits(10, warm_up_s=2))
+    ladder = Ladder(test.traffic, 4, recorded_s=40)
+
+    def measured(rung):
+        put_on = ladder.test(test, rung, 0.999)
+        speed = put_on.traffic.speed
+        assert put_on.limits.seconds == pytest.approx(min(10, 40 / speed)), "no longer than the recording lasts"
+        assert put_on.limits.warm_up_s == pytest.approx(put_on.limits.seconds / 5)
+        met = sample_loads.load(2, 10, 1, "met" if speed <= holds else "missed")
+        return met.model_copy(update={"traffic": put_on.traffic, "in_flight": speed})
+
+    result = searched(ladder, ladder.search(least=3), measured)
+    assert (result.speed, result.most_speed, result.level) == (found, 8.0, found)
+    assert (result.rate, result.users) == (None, round(found))
+    assert result.held == next((each for each in result.loads if each.speed == found), None)
+    assert at_load(result) == f"at {plain(found)} times the recorded speed"
+
+
+def test_a_recording_is_replayed_at_rising_speed_on_a_server(tmp_path):
+    lines = "".join(f"{number / 50},10,4\n" for number in range(400))
+    (tmp_path / "calls.csv").write_text("arrival_s,prompt_tokens,output_tokens\n" + lines)
+    recorded = {"kind": "recorded"}
+    traffic = Traffic.model_validate(
+        {
+            "arrivals": recorded | {"speed": 4},
+            "prompt_lengths": recorded,
+            "output_lengths": recorded,
+            "recording": "calls.csv",
+        }
+    )
+    with running_stub(first_ms=5, gap_ms=1) as stub:
+        target = Target(Address.parse(stub.url), "stub")
+        promise = Objective(metric="ttft", limit=5000)
+        result = find_limit(LoadTest(target, traffic, [promise], Limits(1, 0.2), tmp_path), 4, lambda load: None)
+    loads = result.loads
+    assert {each.speed for each in loads} >= {4 / 64, 8 / 64, 16 / 64}
+    assert result.speed in {0, *(each.speed for each in loads if each.verdict == "met")}
+    assert all(each.tokens.output == 4 * each.completed for each in loads)
+    faster = [each.requests for each in loads if each.verdict]
+    assert faster == sorted(faster)
+
+    (tmp_path / "calls.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,10,4\n1,10,many\n")
+    with pytest.raises(BrokenRecording, match=r"calls.csv: line 3: output_tokens is no number"):
+        find_limit(LoadTest(target, traffic, [promise], Limits(1), tmp_path), 4, lambda load: None)
 
 
 @pytest.mark.parametrize(("percentile", "requests"), [(50, 200), (95, 1000)])

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from workers.documents.traffic import Traffic
+from workers.traffic import recording
 from workers.traffic.planned import requests
-from workers.traffic.recording import BrokenRecording, read
+from workers.traffic.recording import BrokenRecording, facts, read
 
 
 def taken(count, folder, **traffic):
@@ -89,6 +90,20 @@ def test_a_recording_comes_back_at_its_speed_and_then_ends(tmp_path, form):
     assert [(each.at_s * 2, each.prompt_tokens, each.output_tokens, each.conversation) for each in found] == rows
 
 
+def test_time_begins_with_the_first_line_whatever_clock_was_recorded(tmp_path):
+    (tmp_path / "calls.csv").write_text("arrival_s,prompt_tokens,output_tokens\n1700000000.5,9,5\n1700000002,6,9\n")
+    assert [each.arrival_s for each in read(tmp_path / "calls.csv")] == [0, 1.5]
+    found = facts(tmp_path / "calls.csv")
+    assert (found.requests, found.seconds, found.longest_prompt, found.longest_output) == (2, 1.5, 9, 9)
+
+
+def test_a_recording_of_too_many_requests_is_named_by_its_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(recording, "MOST_REQUESTS", 2)
+    (tmp_path / "calls.csv").write_text("prompt_tokens,output_tokens\n" + "1,1\n" * 3)
+    with pytest.raises(BrokenRecording, match="line 4: has request 3; a recording has at most 2"):
+        facts(tmp_path / "calls.csv")
+
+
 def test_recorded_lengths_start_again_in_a_loop_that_does_not_end(tmp_path):
     (tmp_path / "calls.csv").write_text("prompt_tokens,output_tokens\n10,5\n20,6\n")
     found = taken(5, tmp_path, recording="calls.csv", prompt_lengths={"kind": "recorded"}, output_tokens=9)
@@ -108,6 +123,12 @@ HEADING = "arrival_s,prompt_tokens,output_tokens\n"
         (HEADING + "2,10,5\n1,10,5\n", "line 3: arrival_s 1 is before that of the line above, 2"),
         (HEADING + "-1,10,5\n", "line 2: arrival_s is -1"),
         (HEADING + "nan,10,5\n", "line 2: arrival_s is no number"),
+        (HEADING + "0,10,5\n4e7,10,5\n", "line 3: arrival_s is 40,000,000 s after the first one"),
+        (HEADING + "0,10,5" + "," * 100_000, "line 2: is longer than 100,000 characters"),
+        (HEADING + '"\n",' * 60_000, "is longer than 100,000 characters"),
+        ('{"prompt_tokens": 1' + "0" * 400 + "}", "line 1: prompt_tokens is no number"),
+        ('{"prompt_tokens": 3, "output_tokens": 1, "conversation": "\\ud800"}', "line 1: conversation holds an escape"),
+        (f'{{"prompt_tokens": 3, "output_tokens": 1, "conversation": "{"x" * 201}"}}', "conversation is longer than"),
         ("time,length\n0,1\n", "line 1: the heading lacks prompt_tokens"),
         (HEADING, "holds no request"),
         ("", "lacks prompt_tokens"),

@@ -8,15 +8,15 @@ from django.db.models import F, QuerySet, Sum
 
 from workbench.api.problems import Problem
 from workbench.intake import blobs
-from workbench.intake.models import Model, Upload, UploadFile
+from workbench.intake.models import Model, Recording, Upload, UploadFile
 
 
 def used_bytes(organisation: Any) -> int:
-    """Bytes of the organisation's models, of its uploads as announced and of what its runs kept."""
-    models = Model.objects.filter(organisation=organisation).aggregate(total=Sum("size"))["total"] or 0
+    """Bytes of the organisation's models and recordings, of its uploads as announced and of what its runs kept."""
     files = UploadFile.objects.filter(upload__organisation=organisation)
-    rows = (files, organisation.artifacts)
-    return models + sum(each.aggregate(total=Sum("size"))["total"] or 0 for each in rows)
+    own = (rows.filter(organisation=organisation) for rows in (Model.objects, Recording.objects))
+    rows = (*own, files, organisation.artifacts)
+    return sum(each.aggregate(total=Sum("size"))["total"] or 0 for each in rows)
 
 
 def announced_bytes() -> int:
@@ -35,13 +35,21 @@ def check(organisation: Any, sizes: Sequence[int]) -> None:
 
     Raises Problem 409, 413 or 507.
     """
-    uploads = Upload.objects.filter(organisation=organisation)
-    check_count(uploads, settings.ORGANISATION_OPEN_UPLOADS, "open uploads", "finish one or give one up")
     models = Model.objects.filter(organisation=organisation)
     check_count(models, settings.ORGANISATION_MODELS, "models", "delete one that is not needed any more")
     total = sum(sizes)
     if total > settings.MODEL_MAX_BYTES:
         raise too_large(f"{total:,} bytes are over the {settings.MODEL_MAX_BYTES:,} that a model may have")
+    check_upload(organisation, total)
+
+
+def check_upload(organisation: Any, total: int) -> None:
+    """Refuses so many bytes that are over the organisation's quota or the disk, or an upload too many.
+
+    Raises Problem 409, 413 or 507.
+    """
+    uploads = Upload.objects.filter(organisation=organisation)
+    check_count(uploads, settings.ORGANISATION_OPEN_UPLOADS, "open uploads", "finish one or give one up")
     left = settings.ORGANISATION_QUOTA_BYTES - used_bytes(organisation)
     if total > left:
         raise too_large(f"{total:,} bytes are over the {max(0, left):,} left of the organisation's quota")

@@ -72,7 +72,7 @@ def finish(upload: Upload, user: Any, hashes: Mapping[str, str]) -> Model:
     with unchanging(upload):
         Upload.objects.filter(pk=upload.pk).update(touched_at=timezone.now())
         files = list(upload.files.all())
-        _check_complete(files, hashes)
+        check_complete(files, hashes)
         try:
             model = _to_model(upload, user, files, hashes)
         except ModelRefused as error:
@@ -82,7 +82,8 @@ def finish(upload: Upload, user: Any, hashes: Mapping[str, str]) -> Model:
         return model
 
 
-def _check_complete(files: list[UploadFile], hashes: Mapping[str, str]) -> None:
+def check_complete(files: list[UploadFile], hashes: Mapping[str, str]) -> None:
+    """Raises Problem 409 while bytes are missing, and 422 where a hash is, or is one of a file that is not there."""
     for file in files:
         if file.received != file.size:
             reason = f"{file.received:,} of {file.size:,} bytes have come"
@@ -96,12 +97,15 @@ def _check_complete(files: list[UploadFile], hashes: Mapping[str, str]) -> None:
             raise invalid([{"file": file.path, "field": "sha256", "reason": "is required"}])
 
 
-def _hash(file: UploadFile, where: Path) -> None:
-    """Fills in the file's digest, and keeps it."""
+def check_hash(file: UploadFile, where: Path, hashes: Mapping[str, str]) -> None:
+    """Fills in the file's digest, and keeps it. Raises ModelRefused where another one was stated."""
     if not file.digest:
         with where.open("rb", buffering=0) as content:
             file.digest = running.follow(file, content)
         UploadFile.objects.filter(pk=file.pk).update(digest=file.digest)
+    for told in filter(None, (file.sha256, hashes.get(file.path))):
+        if told != file.digest:
+            raise ModelRefused(file.path, "sha256", f"the content that came has {file.digest}, not {told}")
 
 
 def _to_model(upload: Upload, user: Any, files: list[UploadFile], hashes: Mapping[str, str]) -> Model:
@@ -110,10 +114,7 @@ def _to_model(upload: Upload, user: Any, files: list[UploadFile], hashes: Mappin
         where[file.path] = file_of(upload, file.number)
         where[file.path].parent.mkdir(parents=True, exist_ok=True)
         where[file.path].touch()
-        _hash(file, where[file.path])
-        for told in filter(None, (file.sha256, hashes.get(file.path))):
-            if told != file.digest:
-                raise ModelRefused(file.path, "sha256", f"the content that came has {file.digest}, not {told}")
+        check_hash(file, where[file.path], hashes)
     facts = inspect(where, quota=settings.MODEL_MAX_BYTES)
     check_templates(where)
     listed = [ModelFile(path=file.path, sha256=file.digest, size=file.size) for file in files]

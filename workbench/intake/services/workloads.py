@@ -16,8 +16,8 @@ from kernels.ops import BYTES
 from workbench.api.problems import invalid
 from workbench.audit.models import Action
 from workbench.audit.services import record
-from workbench.intake.models import Model, Workload
-from workbench.intake.services import endpoints, quota
+from workbench.intake.models import Model, Recording, Workload
+from workbench.intake.services import endpoints, quota, recordings
 from workbench.intake.services.catalogue import model_for
 from workers.documents.gpu_class import gpu_of, gpus_of
 from workers.documents.model import ModelManifest
@@ -38,17 +38,22 @@ def create_workload(organisation: Any, user: Any, document: WorkloadDocument, li
     """
     rows = Workload.objects.filter(organisation=organisation)
     quota.check_count(rows, settings.ORGANISATION_WORKLOADS, "workloads", "delete one that is not needed any more")
-    model = check_workload(organisation, user, document)
+    own = Recording.objects.filter(organisation=organisation)
+    model = check_workload(organisation, user, document, recordings.named(own, document))
     objectives = [each.counting(model.facts.counted) for each in document.objectives]
     document = document.model_copy(update={"objectives": objectives})
     name = document.name or f"{model.name}, {document.objectives[0].label}"
     with transaction.atomic():
+        recording = recordings.named(own.select_for_update(), document)
+        if document.traffic.recording and recording is None:
+            raise invalid(list(recordings.reasons(model.facts, document, None)))
         workload = Workload.objects.create(
             organisation=organisation,
             name=name[:120],
             document=document.model_dump(mode="json"),
             endpoint_key=endpoints.sealed(document.endpoint, like),
             model=model,
+            recording=recording,
             created_by=user,
         )
         if document.endpoint:
@@ -57,7 +62,7 @@ def create_workload(organisation: Any, user: Any, document: WorkloadDocument, li
     return workload
 
 
-def check_workload(organisation: Any, user: Any, document: WorkloadDocument) -> Model:
+def check_workload(organisation: Any, user: Any, document: WorkloadDocument, recording: Recording | None) -> Model:
     """The workload's model, when it suits the objectives and fits a GPU that is allowed. Raises Problem 422."""
     if unprintable := list(_text_reasons(document)):
         raise invalid(unprintable)
@@ -65,15 +70,17 @@ def check_workload(organisation: Any, user: Any, document: WorkloadDocument) -> 
     facts, unreadable = model.reading
     if facts is None:
         raise invalid([{"field": "model", "reason": unreadable}])
-    if found := reasons(facts, document):
+    if found := reasons(facts, document, recording=recording):
         raise invalid(found)
     return model
 
 
-def reasons(facts: ModelManifest, document: WorkloadDocument, living: Collection[str] = ()) -> list[dict[str, str]]:
+def reasons(
+    facts: ModelManifest, document: WorkloadDocument, living: Collection[str] = (), recording: Recording | None = None
+) -> list[dict[str, str]]:
     """Why the workload cannot be measured with this model, each with its field; empty when it can.
 
-    `living` are the GPU classes of which a worker is known to be there.
+    `living` are the GPU classes of which a worker is known to be there, `recording` is the one that it names.
     """
     return [
         *_excluded_reasons(document),
@@ -83,6 +90,7 @@ def reasons(facts: ModelManifest, document: WorkloadDocument, living: Collection
         *_fit_reasons(facts, document),
         *_impossible_reasons(facts, document, living),
         *_quality_text_reasons(facts, document),
+        *recordings.reasons(facts, document, recording.document if recording else None),
         *(endpoints.reasons(document.endpoint, facts) if document.endpoint else ()),
     ]
 

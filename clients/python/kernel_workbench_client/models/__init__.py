@@ -107,6 +107,7 @@ from .new_report import NewReport
 from .new_run import NewRun
 from .new_token import NewToken
 from .new_upload import NewUpload
+from .new_upload_holds import NewUploadHolds
 from .new_webhook import NewWebhook
 from .objective import Objective
 from .objective_direction import ObjectiveDirection
@@ -120,6 +121,7 @@ from .page_bring_up_summary import PageBringUpSummary
 from .page_delivery_out import PageDeliveryOut
 from .page_model_out import PageModelOut
 from .page_query import PageQuery
+from .page_recording_out import PageRecordingOut
 from .page_report_summary import PageReportSummary
 from .page_run_summary import PageRunSummary
 from .page_token_out import PageTokenOut
@@ -163,6 +165,8 @@ from .read_stage_stage import ReadStageStage
 from .reason import Reason
 from .recorded_arrivals import RecordedArrivals
 from .recorded_length import RecordedLength
+from .recording import Recording
+from .recording_out import RecordingOut
 from .report_detail import ReportDetail
 from .report_result import ReportResult
 from .report_result_verdict import ReportResultVerdict
@@ -331,6 +335,7 @@ __all__ = (
     "NewRun",
     "NewToken",
     "NewUpload",
+    "NewUploadHolds",
     "NewWebhook",
     "Objective",
     "ObjectiveDirection",
@@ -344,6 +349,7 @@ __all__ = (
     "PageDeliveryOut",
     "PageModelOut",
     "PageQuery",
+    "PageRecordingOut",
     "PageReportSummary",
     "PageRunSummary",
     "PageTokenOut",
@@ -387,6 +393,8 @@ __all__ = (
     "Reason",
     "RecordedArrivals",
     "RecordedLength",
+    "Recording",
+    "RecordingOut",
     "ReportDetail",
     "ReportResult",
     "ReportResultVerdict",

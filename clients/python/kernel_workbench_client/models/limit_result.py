@@ -25,8 +25,9 @@ T = TypeVar("T", bound="LimitResult")
 class LimitResult:
     """The highest load at which every objective held, and every load that was tried, by rising load.
 
-    Of a closed loop that is `users` of `most`, of an open one `rate` of `most_rate`, in requests per second; `users`
-    are then those that were open on average. Both are 0 where none was met. `confidence` is that of the whole search;
+    Of a closed loop that is `users` of `most`, of an open one `rate` of `most_rate`, in requests per second, and of
+    recorded arrivals `speed` of `most_speed`, in times as fast as recorded; `users` are then those that were open on
+    average. All are 0 where none was met. `confidence` is that of the whole search;
     each load was judged with `confidence_each`. `unfinished` says in a sentence why the search ended before its rule
     did; "" where it did not.
 
@@ -39,6 +40,8 @@ class LimitResult:
             version (Literal[1] | Unset):  Default: 1.
             rate (float | None | Unset):
             most_rate (float | None | Unset):
+            speed (float | None | Unset):
+            most_speed (float | None | Unset):
             saturation (None | Saturation | Unset): None where throughput still rose at every load
             unfinished (str | Unset):  Default: ''.
     """
@@ -51,6 +54,8 @@ class LimitResult:
     version: Literal[1] | Unset = 1
     rate: float | None | Unset = UNSET
     most_rate: float | None | Unset = UNSET
+    speed: float | None | Unset = UNSET
+    most_speed: float | None | Unset = UNSET
     saturation: None | Saturation | Unset = UNSET
     unfinished: str | Unset = ""
 
@@ -84,6 +89,18 @@ class LimitResult:
         else:
             most_rate = self.most_rate
 
+        speed: float | None | Unset
+        if isinstance(self.speed, Unset):
+            speed = UNSET
+        else:
+            speed = self.speed
+
+        most_speed: float | None | Unset
+        if isinstance(self.most_speed, Unset):
+            most_speed = UNSET
+        else:
+            most_speed = self.most_speed
+
         saturation: dict[str, Any] | None | Unset
         if isinstance(self.saturation, Unset):
             saturation = UNSET
@@ -111,6 +128,10 @@ class LimitResult:
             field_dict["rate"] = rate
         if most_rate is not UNSET:
             field_dict["most_rate"] = most_rate
+        if speed is not UNSET:
+            field_dict["speed"] = speed
+        if most_speed is not UNSET:
+            field_dict["most_speed"] = most_speed
         if saturation is not UNSET:
             field_dict["saturation"] = saturation
         if unfinished is not UNSET:
@@ -161,6 +182,24 @@ class LimitResult:
 
         most_rate = _parse_most_rate(d.pop("most_rate", UNSET))
 
+        def _parse_speed(data: object) -> float | None | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            return cast(float | None | Unset, data)
+
+        speed = _parse_speed(d.pop("speed", UNSET))
+
+        def _parse_most_speed(data: object) -> float | None | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            return cast(float | None | Unset, data)
+
+        most_speed = _parse_most_speed(d.pop("most_speed", UNSET))
+
         def _parse_saturation(data: object) -> None | Saturation | Unset:
             if data is None:
                 return data
@@ -189,6 +228,8 @@ class LimitResult:
             version=version,
             rate=rate,
             most_rate=most_rate,
+            speed=speed,
+            most_speed=most_speed,
             saturation=saturation,
             unfinished=unfinished,
         )

@@ -27,10 +27,10 @@ class LoadCurve:
         limit (LimitResult): The highest load at which every objective held, and every load that was tried, by rising
             load.
 
-            Of a closed loop that is `users` of `most`, of an open one `rate` of `most_rate`, in requests per second;
-            `users`
-            are then those that were open on average. Both are 0 where none was met. `confidence` is that of the whole
-            search;
+            Of a closed loop that is `users` of `most`, of an open one `rate` of `most_rate`, in requests per second, and of
+            recorded arrivals `speed` of `most_speed`, in times as fast as recorded; `users` are then those that were open
+            on
+            average. All are 0 where none was met. `confidence` is that of the whole search;
             each load was judged with `confidence_each`. `unfinished` says in a sentence why the search ended before its
             rule
             did; "" where it did not.

@@ -18,7 +18,8 @@ T = TypeVar("T", bound="LoadSearch")
 class LoadSearch:
     """Asks a run to put before and after under load, and to find the highest at which every objective holds.
 
-    That is the most users of a closed loop, and the highest rate of an open one, up to `traffic.arrivals.rate`.
+    That is the most users of a closed loop, the highest rate of an open one, up to `traffic.arrivals.rate`, and of
+    recorded arrivals the highest speed, up to `traffic.arrivals.speed`.
 
         Attributes:
             most_users (int | Unset): users of a closed loop at most, doubled from one; of an open loop the requests served

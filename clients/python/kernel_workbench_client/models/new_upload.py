@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from attrs import define as _attrs_define
 from attrs import field as _attrs_field
 
+from ..models.new_upload_holds import NewUploadHolds, check_new_upload_holds
+from ..types import UNSET, Unset
+
 if TYPE_CHECKING:
     from ..models.new_file import NewFile
 
@@ -15,15 +18,17 @@ T = TypeVar("T", bound="NewUpload")
 
 @_attrs_define
 class NewUpload:
-    """A new upload: the model's name and its files.
+    """A new upload: the model's name and its files, or a recording of traffic, which is one file.
 
     Attributes:
         name (str):
         files (list[NewFile]):
+        holds (NewUploadHolds | Unset): what it becomes when it is finished Default: 'model'.
     """
 
     name: str
     files: list[NewFile]
+    holds: NewUploadHolds | Unset = "model"
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -34,6 +39,10 @@ class NewUpload:
             files_item = files_item_data.to_dict()
             files.append(files_item)
 
+        holds: str | Unset = UNSET
+        if not isinstance(self.holds, Unset):
+            holds = self.holds
+
         field_dict: dict[str, Any] = {}
         field_dict.update(self.additional_properties)
         field_dict.update(
@@ -42,6 +51,8 @@ class NewUpload:
                 "files": files,
             }
         )
+        if holds is not UNSET:
+            field_dict["holds"] = holds
 
         return field_dict
 
@@ -59,9 +70,17 @@ class NewUpload:
 
             files.append(files_item)
 
+        _holds = d.pop("holds", UNSET)
+        holds: NewUploadHolds | Unset
+        if isinstance(_holds, Unset):
+            holds = UNSET
+        else:
+            holds = check_new_upload_holds(_holds)
+
         new_upload = cls(
             name=name,
             files=files,
+            holds=holds,
         )
 
         new_upload.additional_properties = d

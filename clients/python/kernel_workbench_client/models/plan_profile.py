@@ -18,20 +18,18 @@ T = TypeVar("T", bound="PlanProfile")
 
 @_attrs_define
 class PlanProfile:
-    """Where a request of the verified plan spends its time, in ms; traced after all that is timed in the same process.
+    """Where a request of the verified plan spends its time, in ms; traced after all that the same process times.
 
-    `floor_ms`: what the model's operations take at least by the measured ceilings; None in a lower precision.
-
-        Attributes:
-            request_ms (float):
-            device_ms (float):
-            launches (int):
-            attributed_share (float):
-            rows (list[OpRow]):
-            sentence (str):
-            floor_ms (float | None | Unset):
-            trace (Artifact | None | Unset):
-            timeline (None | RequestTimeline | Unset):
+    Attributes:
+        request_ms (float):
+        device_ms (float):
+        launches (int):
+        attributed_share (float):
+        rows (list[OpRow]):
+        sentence (str):
+        floor_ms (float | None | Unset): by the measured ceilings; None in a lower precision
+        trace (Artifact | None | Unset):
+        timeline (None | RequestTimeline | Unset):
     """
 
     request_ms: float

@@ -17,11 +17,12 @@ T = TypeVar("T", bound="RecordedArrivals")
 
 @_attrs_define
 class RecordedArrivals:
-    """Requests arrive as in the recording, `traffic.recording`, `speed` times as fast.
+    """Requests arrive as in the recording, `traffic.recording`, `speed` times as fast; its first line at once.
 
     Attributes:
         kind (Literal['recorded'] | Unset):  Default: 'recorded'.
-        speed (float | Unset):  Default: 1.0.
+        speed (float | Unset): times as fast as recorded; where a run searches the highest load, the most that it tries
+            Default: 1.0.
     """
 
     kind: Literal["recorded"] | Unset = "recorded"

@@ -14,7 +14,7 @@ class Saturation:
 
     `slopes` has one value for each pair of neighbouring loads: by what share of the tokens per second and user of the
     first load each further user added to the whole. `users` is the first load behind which the slope is below `least`.
-    In an open loop requests per second stand in the place of users.
+    In an open loop requests per second stand in the place of users, of recorded arrivals the speed.
 
         Attributes:
             users (float):

@@ -44,8 +44,8 @@ class Traffic:
             shared_prefix (int | Unset): tokens that all prompts begin with Default: 0.
             arrivals (ClosedLoop | Gamma | None | Poisson | RecordedArrivals | Unset): a closed loop without pauses unless
                 stated
-            recording (str | Unset): CSV or JSON Lines of arrival_s, prompt_tokens, output_tokens and conversation Default:
-                ''.
+            recording (str | Unset): CSV or JSON Lines of arrival_s, prompt_tokens, output_tokens and conversation: a path,
+                or in a workload the SHA-256 of a recording that was handed in Default: ''.
             end_of_text (bool | Unset): whether an answer may end before its length Default: False.
             sampling (None | Sampling | Unset):
             cancellations (Cancellations | None | Unset):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ..models.environment import Environment
     from ..models.load_curve import LoadCurve
     from ..models.objective import Objective
+    from ..models.recording import Recording
     from ..models.traffic import Traffic
 
 
@@ -28,6 +29,7 @@ class UnderLoadResult:
             sentence (str):
             environment (Environment | None | Unset):
             traffic (None | Traffic | Unset):
+            recording (None | Recording | Unset): of the traffic; each load begins at its first line
             objectives (list[Objective] | Unset):
             before (LoadCurve | None | Unset):
             after (LoadCurve | None | Unset):
@@ -38,6 +40,7 @@ class UnderLoadResult:
     sentence: str
     environment: Environment | None | Unset = UNSET
     traffic: None | Traffic | Unset = UNSET
+    recording: None | Recording | Unset = UNSET
     objectives: list[Objective] | Unset = UNSET
     before: LoadCurve | None | Unset = UNSET
     after: LoadCurve | None | Unset = UNSET
@@ -47,6 +50,7 @@ class UnderLoadResult:
     def to_dict(self) -> dict[str, Any]:
         from ..models.environment import Environment  # noqa: PLC0415
         from ..models.load_curve import LoadCurve  # noqa: PLC0415
+        from ..models.recording import Recording  # noqa: PLC0415
         from ..models.traffic import Traffic  # noqa: PLC0415
 
         sentence = self.sentence
@@ -66,6 +70,14 @@ class UnderLoadResult:
             traffic = self.traffic.to_dict()
         else:
             traffic = self.traffic
+
+        recording: dict[str, Any] | None | Unset
+        if isinstance(self.recording, Unset):
+            recording = UNSET
+        elif isinstance(self.recording, Recording):
+            recording = self.recording.to_dict()
+        else:
+            recording = self.recording
 
         objectives: list[dict[str, Any]] | Unset = UNSET
         if not isinstance(self.objectives, Unset):
@@ -113,6 +125,8 @@ class UnderLoadResult:
             field_dict["environment"] = environment
         if traffic is not UNSET:
             field_dict["traffic"] = traffic
+        if recording is not UNSET:
+            field_dict["recording"] = recording
         if objectives is not UNSET:
             field_dict["objectives"] = objectives
         if before is not UNSET:
@@ -131,6 +145,7 @@ class UnderLoadResult:
         from ..models.environment import Environment  # noqa: PLC0415
         from ..models.load_curve import LoadCurve  # noqa: PLC0415
         from ..models.objective import Objective  # noqa: PLC0415
+        from ..models.recording import Recording  # noqa: PLC0415
         from ..models.traffic import Traffic  # noqa: PLC0415
 
         d = dict(src_dict)
@@ -169,6 +184,23 @@ class UnderLoadResult:
             return cast(None | Traffic | Unset, data)
 
         traffic = _parse_traffic(d.pop("traffic", UNSET))
+
+        def _parse_recording(data: object) -> None | Recording | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            try:
+                if not isinstance(data, dict):
+                    raise TypeError()
+                recording_type_0 = Recording.from_dict(data)
+
+                return recording_type_0
+            except (TypeError, ValueError, AttributeError, KeyError):
+                pass
+            return cast(None | Recording | Unset, data)
+
+        recording = _parse_recording(d.pop("recording", UNSET))
 
         _objectives = d.pop("objectives", UNSET)
         objectives: list[Objective] | Unset = UNSET
@@ -236,6 +268,7 @@ class UnderLoadResult:
             sentence=sentence,
             environment=environment,
             traffic=traffic,
+            recording=recording,
             objectives=objectives,
             before=before,
             after=after,

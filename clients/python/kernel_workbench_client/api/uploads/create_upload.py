@@ -62,11 +62,14 @@ def sync_detailed(
 ) -> Response[ProblemDocument | UploadOut]:
     """Announce an upload
 
-     Names the files of a model directory and their sizes; then PATCH each file's bytes, then finish.
+     Names the files of a model directory, or a recording of traffic, and their sizes.
+
+    Then PATCH each file's bytes, then finish: `/finish` makes a model of it, `/recording` a recording.
 
     Args:
         idempotency_key (str | Unset):
-        body (NewUpload): A new upload: the model's name and its files.
+        body (NewUpload): A new upload: the model's name and its files, or a recording of traffic,
+            which is one file.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -96,11 +99,14 @@ def sync(
 ) -> ProblemDocument | UploadOut | None:
     """Announce an upload
 
-     Names the files of a model directory and their sizes; then PATCH each file's bytes, then finish.
+     Names the files of a model directory, or a recording of traffic, and their sizes.
+
+    Then PATCH each file's bytes, then finish: `/finish` makes a model of it, `/recording` a recording.
 
     Args:
         idempotency_key (str | Unset):
-        body (NewUpload): A new upload: the model's name and its files.
+        body (NewUpload): A new upload: the model's name and its files, or a recording of traffic,
+            which is one file.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -125,11 +131,14 @@ async def asyncio_detailed(
 ) -> Response[ProblemDocument | UploadOut]:
     """Announce an upload
 
-     Names the files of a model directory and their sizes; then PATCH each file's bytes, then finish.
+     Names the files of a model directory, or a recording of traffic, and their sizes.
+
+    Then PATCH each file's bytes, then finish: `/finish` makes a model of it, `/recording` a recording.
 
     Args:
         idempotency_key (str | Unset):
-        body (NewUpload): A new upload: the model's name and its files.
+        body (NewUpload): A new upload: the model's name and its files, or a recording of traffic,
+            which is one file.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -157,11 +166,14 @@ async def asyncio(
 ) -> ProblemDocument | UploadOut | None:
     """Announce an upload
 
-     Names the files of a model directory and their sizes; then PATCH each file's bytes, then finish.
+     Names the files of a model directory, or a recording of traffic, and their sizes.
+
+    Then PATCH each file's bytes, then finish: `/finish` makes a model of it, `/recording` a recording.
 
     Args:
         idempotency_key (str | Unset):
-        body (NewUpload): A new upload: the model's name and its files.
+        body (NewUpload): A new upload: the model's name and its files, or a recording of traffic,
+            which is one file.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

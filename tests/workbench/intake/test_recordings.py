@@ -1,0 +1,171 @@
+"""Recorded traffic: handed in once, checked line by line, named by workloads, and gone with the last of them."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from tests.workbench.intake.conftest import nothing_kept, send, sha
+from tests.workbench.intake.workload_documents import GOOD, Clients, post
+from workbench.accounts.models import User
+from workbench.intake import blobs
+from workbench.intake.models import Recording, Upload, Workload
+from workbench.intake.services import recordings
+from workbench.runs import garbage, services
+from workbench.runs.models import Run
+from workers.documents.worker_api import StageKey
+from workers.traffic import recording as files
+
+CALLS = b"arrival_s,prompt_tokens,output_tokens\n" + b"".join(b"%d,100,64\n" % at for at in range(61))
+RECORDED = {"kind": "recorded"}
+AS_IT_CAME = {"arrivals": RECORDED, "prompt_lengths": RECORDED, "output_lengths": RECORDED}
+
+
+def announce(client: Client, size: int, name: str = "calls.csv") -> Any:
+    body = {"holds": "recording", "name": "calls", "files": [{"path": name, "size": size}]}
+    return client.post("/api/v1/uploads", body, content_type="application/json")
+
+
+def hand_in(client: Client, content: bytes = CALLS, name: str = "calls.csv", sha256: str = "") -> Any:
+    """The last answer of a whole upload."""
+    upload = announce(client, len(content), name).json()["id"]
+    if content:
+        assert send(client, upload, 0, content).status_code == 200
+    body = {"files": [{"path": name, "sha256": sha256 or sha(content)}]}
+    return client.post(f"/api/v1/uploads/{upload}/recording", body, content_type="application/json")
+
+
+def replayed(**traffic: Any) -> dict[str, Any]:
+    """A workload that replays CALLS."""
+    return GOOD | {"load": {"most_users": 8}, "traffic": AS_IT_CAME | {"recording": sha(CALLS)} | traffic}
+
+
+def test_a_recording_is_handed_in_and_named_by_a_workload(api: Clients, engineer: User) -> None:
+    client = api(engineer)
+    answer = hand_in(client)
+    assert answer.status_code == 201
+    said = answer.json()
+    facts = {"requests": 61, "seconds": 60, "longest_prompt": 100, "longest_output": 64}
+    assert said | facts | {"name": "calls.csv", "sha256": sha(CALLS), "size": len(CALLS)} == said
+    assert blobs.path_of(sha(CALLS)).read_bytes() == CALLS
+    assert not Upload.objects.exists()
+    workload = post(client, replayed())
+    assert workload.status_code == 201, workload.content
+    assert workload.json()["document"]["traffic"]["recording"] == sha(CALLS)
+    assert Workload.objects.get().recording == Recording.objects.get()
+
+    again = hand_in(client, name="other.csv")
+    assert (again.status_code, again.json()["name"]) == (201, "calls.csv"), "the same content is kept once"
+    assert [each["sha256"] for each in client.get("/api/v1/recordings").json()["items"]] == [sha(CALLS)]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"arrival_s,prompt_tokens,output_tokens\n0,1,1\n1,many,1\n", "line 3: prompt_tokens is no number: 'many'"),
+        (b"prompt_tokens\n1\n", "line 1: the heading lacks output_tokens"),
+        (b"\xff\xfe", "is not text in UTF-8"),
+        (b"", "line 1: the heading lacks prompt_tokens"),
+    ],
+)
+def test_a_broken_line_is_named_by_its_number_and_nothing_is_kept(
+    api: Clients, engineer: User, settings: Any, content: bytes, reason: str
+) -> None:
+    refused = hand_in(api(engineer), content)
+    assert refused.status_code == 422
+    assert refused.json()["detail"].startswith(f"calls.csv: {reason}")
+    assert str(settings.BLOBS) not in refused.content.decode()
+    assert nothing_kept(settings)
+    assert not Recording.objects.exists()
+
+
+def test_one_that_is_too_large_or_has_another_hash_is_refused(
+    api: Clients, engineer: User, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = api(engineer)
+    over = announce(client, files.MOST_BYTES + 1)
+    assert over.status_code == 413
+    assert "134,217,729 bytes are over the 134,217,728 that a recording may have" in over.json()["detail"]
+    assert announce(client, 1, "a/b.csv").status_code == 422
+    assert hand_in(client, sha256="0" * 64).json()["detail"].startswith("calls.csv: sha256: the content that came has")
+    monkeypatch.setattr(files, "MOST_REQUESTS", 60)
+    assert "line 62: has request 61; a recording has at most 60" in hand_in(client).json()["detail"]
+    assert nothing_kept(settings)
+    settings.ORGANISATION_QUOTA_BYTES = len(CALLS) - 1
+    assert announce(client, len(CALLS)).status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("changed", "field", "reason"),
+    [
+        ({"traffic": {"recording": "0" * 64}}, "traffic.recording", "no recording of your organisation has this"),
+        ({"traffic": {"recording": "calls.csv"}}, "traffic.recording", "a run names a recording by its SHA-256"),
+        ({"traffic": {"arrivals": RECORDED | {"speed": 40}}}, "traffic.arrivals.speed", "40 times as fast is 1.5 s"),
+        ({"objectives": [{"metric": "ttf_n", "n": 65, "limit": 9}]}, "objectives[0].n", "token 65 is promised, but"),
+        ({"load": None}, "traffic.prompt_lengths", "a run measures equal requests; with `load`"),
+    ],
+)
+def test_a_workload_that_cannot_replay_it_is_refused(
+    api: Clients, engineer: User, changed: dict[str, Any], field: str, reason: str
+) -> None:
+    client = api(engineer)
+    assert hand_in(client).status_code == 201
+    document = replayed(**changed.pop("traffic", {})) | changed
+    error = post(client, document).json()["errors"][0]
+    assert error["field"] == field
+    assert reason in error["reason"]
+    assert not Workload.objects.exists()
+
+
+def test_one_without_arrivals_and_one_that_is_too_long_for_the_model_are_refused(api: Clients, engineer: User) -> None:
+    client = api(engineer)
+    content = b"prompt_tokens,output_tokens\n131072,64\n9,64\n"
+    assert hand_in(client, content).status_code == 201
+    errors = post(client, replayed(recording=sha(content))).json()["errors"]
+    assert [each["field"] for each in errors] == ["traffic.arrivals.speed", "traffic.recording"]
+    assert errors[0]["reason"] == "calls.csv has no arrivals to replay: its arrival_s are missing or all the same"
+    assert "131,072 and the longest answer 64 tokens, together more than the 131,072 positions" in errors[1]["reason"]
+
+
+def test_another_organisation_can_neither_name_it_nor_see_it(api: Clients, engineer: User, foreigner: User) -> None:
+    assert hand_in(api(engineer)).status_code == 201
+    assert post(api(foreigner), replayed()).status_code == 422
+    assert api(foreigner).get("/api/v1/recordings").json()["items"] == []
+
+
+def test_it_goes_with_the_last_workload_that_names_it(api: Clients, engineer: User) -> None:
+    client = api(engineer)
+    hand_in(client)
+    first, second = (post(client, replayed()).json()["id"] for _ in range(2))
+    garbage.collect_blobs()
+    assert client.delete(f"/api/v1/workloads/{first}").status_code == 204
+    assert blobs.path_of(sha(CALLS)).exists()
+    assert client.delete(f"/api/v1/workloads/{second}").status_code == 204
+    assert not Recording.objects.exists()
+    assert not Path(blobs.path_of(sha(CALLS))).exists()
+
+
+def test_one_that_no_workload_names_goes_after_a_day(api: Clients, engineer: User) -> None:
+    hand_in(api(engineer))
+    assert recordings.sweep() == 0
+    Recording.objects.update(touched_at=timezone.now() - timedelta(days=2))
+    assert post(api(engineer), replayed()).status_code == 201
+    assert recordings.sweep() == 0
+    Workload.objects.all().delete()
+    assert recordings.sweep() == 1
+    assert not Recording.objects.exists()
+
+
+def test_only_the_load_stage_is_told_of_it(api: Clients, engineer: User) -> None:
+    client = api(engineer)
+    hand_in(client)
+    run = client.post(
+        "/api/v1/runs", {"workload": post(client, replayed()).json()["id"]}, content_type="application/json"
+    ).json()["id"]
+    row = Run.objects.get(pk=run)
+    assert services.stage_input(row, StageKey(run_id=run, stage="verify", attempt=1)).recording is None
+    told = services.stage_input(row, StageKey(run_id=run, stage="load", attempt=1)).recording
+    assert told == Recording.objects.get().document

@@ -1,0 +1,150 @@
+"""Recorded traffic: an upload of one file becomes a recording, which a workload names by its SHA-256.
+
+It goes with the last workload that names it. One that no workload names goes a day after it was handed in.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from kernels.model_files.config import value
+from workbench.accounts.models import Organisation
+from workbench.api.problems import invalid
+from workbench.intake import blobs
+from workbench.intake.models import Recording, Upload, UploadFile, Workload
+from workbench.intake.services import quota, uploads
+from workbench.intake.services.receiving import discard, file_of, unchanging
+from workers.documents.model import ModelManifest
+from workers.documents.recording import Recording as RecordingDocument
+from workers.documents.recording import longest
+from workers.documents.workload import BETWEEN_TOKENS
+from workers.documents.workload import Workload as WorkloadDocument
+from workers.traffic.recording import MOST_BYTES, BrokenRecording, facts
+
+UNUSED_FOR = timedelta(days=1)
+LEAST_SECONDS = 3
+"""Of a replay at the highest speed: as long as the shortest load of a run."""
+LONGEST_NAME = 200
+FIELD = "traffic.recording"
+
+
+def announce(organisation: Any, user: Any, file: uploads.Announced) -> Upload:
+    """Announces the upload of a recording. Raises Problem when its name, its size or the quota does not allow it."""
+    if "/" in file.path or not file.path.isprintable() or not 0 < len(file.path) <= LONGEST_NAME:
+        reason = f"is no file name: it has at most {LONGEST_NAME} characters, no slash and no control characters"
+        raise invalid([{"field": "files[0].path", "reason": reason}])
+    if file.size > MOST_BYTES:
+        raise quota.too_large(f"{file.size:,} bytes are over the {MOST_BYTES:,} that a recording may have")
+    with transaction.atomic():
+        Organisation.objects.select_for_update().get(pk=organisation.pk)
+        _check_count(organisation)
+        quota.check_upload(organisation, file.size)
+        upload = Upload.objects.create(organisation=organisation, name=file.path[:120], created_by=user)
+        UploadFile.objects.create(upload=upload, number=0, path=file.path, size=file.size, sha256=file.sha256)
+    return upload
+
+
+def finish(upload: Upload, user: Any, hashes: Mapping[str, str]) -> Recording:
+    """Turns a complete upload of one file into a recording, or finds the organisation's own of the same content.
+
+    Raises Problem: 409 while bytes are missing (the upload stays), 422 when the hash or a line is refused (the upload
+    is removed).
+    """
+    with unchanging(upload):
+        Upload.objects.filter(pk=upload.pk).update(touched_at=timezone.now())
+        files = list(upload.files.all())
+        if len(files) != 1:
+            raise invalid([{"field": "files", "reason": f"a recording is one file; this upload has {len(files):,}"}])
+        uploads.check_complete(files, hashes)
+        file, where = files[0], file_of(upload, files[0].number)
+        where.parent.mkdir(parents=True, exist_ok=True)
+        where.touch()
+        try:
+            uploads.check_hash(file, where, hashes)
+            found = facts(where)
+        except uploads.ModelRefused as error:
+            discard(upload)
+            raise uploads.refused(error) from None
+        except BrokenRecording as error:
+            discard(upload)
+            raise invalid([{"file": file.path, "field": "", "reason": error.reason}]) from None
+        blobs.adopt(where, file.digest)
+        stated = {"name": file.path, "size": file.size, "facts": found.model_dump(), "created_by": user}
+        with transaction.atomic():
+            Organisation.objects.select_for_update().get(pk=upload.organisation_id)
+            rows = Recording.objects.filter(organisation=upload.organisation_id, sha256=file.digest)
+            if not rows.update(touched_at=timezone.now()):
+                _check_count(upload.organisation)
+                Recording.objects.create(organisation=upload.organisation, sha256=file.digest, **stated)
+        discard(upload)
+        return rows.get()
+
+
+def _check_count(organisation: Any) -> None:
+    rows = Recording.objects.filter(organisation=organisation)
+    quota.check_count(rows, settings.ORGANISATION_WORKLOADS, "recordings", "delete workloads that use them")
+
+
+def named(rows: QuerySet[Recording], document: WorkloadDocument) -> Recording | None:
+    """The recording that a workload names, among `rows`; None where it names none or there is none."""
+    sha256 = document.traffic.recording
+    return rows.filter(sha256=sha256).first() if sha256 else None
+
+
+def reasons(
+    facts_of_model: ModelManifest, document: WorkloadDocument, recording: RecordingDocument | None
+) -> Iterator[dict[str, str]]:
+    """Why the recording cannot be replayed to this model, each with its field."""
+    traffic = document.traffic
+    if not traffic.recording:
+        return
+    if recording is None:
+        reason = "no recording of your organisation has this SHA-256; hand the file in, once more if it was long ago"
+        yield {"field": FIELD, "reason": reason}
+        return
+    if traffic.speed is not None and recording.seconds / traffic.speed < LEAST_SECONDS:
+        yield {"field": "traffic.arrivals.speed", "reason": _too_short(recording, traffic.speed)}
+    prompt, output = longest(traffic, recording)
+    positions = value(facts_of_model.config, "positions")
+    if isinstance(positions, int) and prompt + output > positions:
+        reason = (
+            f"the longest prompt has {prompt:,} and the longest answer {output:,} tokens, together more than the "
+            f"{positions:,} positions that {facts_of_model.name} has; batches are as long as both"
+        )
+        yield {"field": FIELD, "reason": reason}
+    for index, each in enumerate(document.objectives):
+        if each.n is not None and each.n > output:
+            reason = f"token {each.n:,} is promised, but the longest answer has {output:,}"
+            yield {"field": f"objectives[{index}].n", "reason": reason}
+        if each.metric in BETWEEN_TOKENS and output < 2:
+            reason = f"{each.label} is a time between tokens, but every answer has one token"
+            yield {"field": f"objectives[{index}].metric", "reason": reason}
+
+
+def _too_short(recording: RecordingDocument, speed: float) -> str:
+    if not recording.seconds:
+        return f"{recording.name} has no arrivals to replay: its arrival_s are missing or all the same"
+    left = f"{recording.seconds / speed:.3g} s"
+    return (
+        f"{recording.name} lasts {recording.seconds:.3g} s, which {speed:g} times as fast is {left}; "
+        f"a load takes {LEAST_SECONDS} s at least"
+    )
+
+
+def release(rows: QuerySet[Recording]) -> dict[str, datetime]:
+    """Deletes those of the rows that no workload names. Returns their contents, each with when it was there."""
+    unused = {each.pk: each for each in rows.select_for_update() if not each.workloads.exists()}
+    Recording.objects.filter(pk__in=unused).delete()
+    return {each.sha256: each.touched_at for each in unused.values()}
+
+
+def sweep() -> int:
+    """Deletes recordings that no workload has named for a day; returns how many. Their blobs are collected later."""
+    old = Recording.objects.filter(touched_at__lt=timezone.now() - UNUSED_FOR)
+    with transaction.atomic():
+        return len(release(old.exclude(pk__in=Workload.objects.exclude(recording=None).values("recording"))))

@@ -1,0 +1,35 @@
+"""A recording of traffic that was handed in: which file it is, and what its lines hold."""
+
+from pydantic import Field
+
+from workers.documents.base import Document
+from workers.documents.traffic import Traffic
+
+
+class RecordingFacts(Document):
+    """What the lines of a recording hold: `seconds` from the first arrival to the last, lengths in tokens."""
+
+    requests: int
+    seconds: float
+    longest_prompt: int
+    longest_output: int
+
+
+class Recording(RecordingFacts):
+    """A recording of an organisation; a workload names it by `sha256`."""
+
+    name: str
+    sha256: str
+    size: int = Field(description="bytes")
+
+    @property
+    def words(self) -> str:
+        """Such as `calls.csv: 1,200 requests over 600 s`."""
+        return f"{self.name}: {self.requests:,} request{'s' if self.requests != 1 else ''} over {self.seconds:,.0f} s"
+
+
+def longest(traffic: Traffic, recording: RecordingFacts | None) -> tuple[int, int]:
+    """The longest prompt and the longest answer of the traffic, in tokens; recorded ones are those of `recording`."""
+    recorded = (recording.longest_prompt, recording.longest_output) if recording else (0, 0)
+    prompt = traffic.prompt_lengths.longest if traffic.prompt_lengths else traffic.prompt_tokens
+    return prompt or recorded[0], traffic.longest_output or recorded[1]
