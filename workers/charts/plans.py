@@ -36,7 +36,8 @@ def verified(results: Results) -> list[PlanTrial]:
 
 def _runs(plan: dict[str, Any]) -> list[Any]:
     """What tells one plan of a model from another."""
-    return [plan.get("runner"), plan.get("dtype"), plan.get("options") or {}, plan.get("ops") or []]
+    facts = (plan.get("runner"), plan.get("dtype"), plan.get("gpus", 1))
+    return [*facts, plan.get("options") or {}, plan.get("ops") or []]
 
 
 def ranked(results: Results) -> list[PlanTrial]:
@@ -71,6 +72,8 @@ def why(results: Results) -> str:
         return ""
     if results.verify is not None and not results.verify.recommended:
         return "It serves today, and no change is recommended."
+    if results.compose and results.compose.choice and _runs(results.compose.plan) == _runs(best.plan):
+        return results.compose.choice
     today = next(each for each in results.compose.trials if each.primary) if results.compose else best
     gain = results.verify.speedup if results.verify else None
     if gain is not None and not _agree(best, today, gain):

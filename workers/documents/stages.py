@@ -122,6 +122,7 @@ class PlanTrial(Document):
     primary: Interval | None = Field(default=None, description="the first objective's metric, quick measurement")
     unit: str = "ms"
     tokens_per_second: float | None = Field(default=None, description="in the quick measurement")
+    keeps: Verdict | None = Field(default=None, description="on the promises with a limit, in the quick measurement")
     build_seconds: float | None = None
     gate: str
     chosen: bool = False
@@ -154,6 +155,7 @@ class ComposeResult(Document):
     peers: list[PeerTrial] = []
     steps: list[PlanTrial] = Field(default=[], description="the kernels plan with ever more groups of its variants")
     plan: dict[str, Any]
+    choice: str = Field(default="", description="the alternatives where the cheapest plan is not the fastest")
 
 
 class ObjectiveOutcome(Document):

@@ -113,7 +113,7 @@ class Objective(Document):
 
 
 class Constraints(Document):
-    """Limits of the optimisation: GPU classes, precisions, excluded variants, minutes."""
+    """Limits of the optimisation: GPU classes, precisions, excluded variants, which plan is preferred, minutes."""
 
     precisions: list[Precision] = Field(default=["bf16", "fp16", "fp32"], min_length=1)
     gpu_classes: list[GpuClass] = Field(default=["h200", "h100", "cpu"], min_length=1)
@@ -121,6 +121,9 @@ class Constraints(Document):
         default=[],
         max_length=64,
         description="variants that may not be used, by their names, such as megakernel",
+    )
+    prefer: Literal["cheapest", "fastest"] = Field(
+        default="cheapest", description="of the plans that keep every promise, the cheapest by the token or the fastest"
     )
     minutes: Number = Field(default=6, gt=0, le=240, description="time to spend on the whole run")
     max_quality_loss: Number = Field(

@@ -1,5 +1,6 @@
 """Which composed plans verify measures, in which order, and whether one is confirmed as a change worth making."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
@@ -21,7 +22,7 @@ from workers.harness.context import Context
 from workers.measuring.alternation import Alternation
 from workers.measuring.outcomes import outcomes_of, speedup
 from workers.measuring.served_model import dtype_of
-from workers.planning import ranking
+from workers.planning import choosing, ranking
 from workers.planning.processes import PAIRS, measure_again
 from workers.planning.served_checks import of_processes
 from workers.statistics import joined
@@ -36,6 +37,7 @@ class Attempt:
     """One plan measured beside what runs today: what was served in each process, and what was found.
 
     `ready_seconds` is how long loading and warming up both sides took; `failure` says which further process failed.
+    `choice` says why compose took the plan that runs today; `passed_over`, why another confirmed plan stands instead.
     """
 
     label: str
@@ -53,6 +55,8 @@ class Attempt:
     ready_seconds: float
     profile: PlanProfile | None = None
     failure: str = ""
+    choice: str = ""
+    passed_over: str = ""
 
     @property
     def before(self) -> list[Served]:
@@ -84,7 +88,7 @@ class Attempt:
         missing an SLA that is met today.
         """
         if not self.changed:
-            return "Nothing that was tried is faster than what runs today."
+            return self.choice or "Nothing that was tried is faster than what runs today."
         if self.void:
             return self.void
         if self.refusal:
@@ -96,8 +100,13 @@ class Attempt:
         if (today, after) == ("met", "missed"):
             return "It misses the SLA, which is met today."
         if (today, after) == ("missed", "met"):
-            return ""
-        return self._not_faster()
+            return self.passed_over
+        return self._not_faster() or self.passed_over
+
+    @property
+    def keeps(self) -> bool:
+        """Whether every promise is met."""
+        return overall([each.verdict for each in self.outcomes]) == "met"
 
     def _not_faster(self) -> str:
         ratio, objective = self.speedup.ratio, self.outcomes[0].objective
@@ -171,6 +180,26 @@ def without_void_verdicts(attempt: Attempt) -> Attempt:
     return replace(attempt, outcomes=[each.model_copy(update=nothing) for each in attempt.outcomes])
 
 
+def gives_way(attempt: Attempt, document: StageInput) -> bool:
+    """Whether a confirmed plan was taken for its price, and does not keep every promise when it is verified."""
+    composed = document.results.compose
+    cheap = document.workload.constraints.prefer == "cheapest"
+    return bool(composed and composed.choice and cheap and not attempt.keeps)
+
+
+def settled(tried: list[Attempt]) -> list[Attempt]:
+    """The attempts with the one that stands at the end, where one is confirmed: the first that keeps every promise,
+    else the fastest.
+    """
+    confirmed = [each for each in tried if not each.why_not]
+    if not confirmed:
+        return tried
+    best = max(confirmed, key=lambda each: (each.keeps, each.speedup.ratio.value if not each.keeps else 0.0))
+    said = f"It does not keep every promise as verified; {best.label} stands instead."
+    others = [each if each.why_not else replace(each, passed_over=said) for each in tried if each is not best]
+    return [*others, best]
+
+
 def is_change(plan: Plan, document: StageInput) -> bool:
     """Whether the plan runs the model in another way than today."""
     today = present_plan(document)
@@ -178,7 +207,8 @@ def is_change(plan: Plan, document: StageInput) -> bool:
 
 
 def to_verify(document: StageInput, composed: Plan) -> list[tuple[str, Plan]]:
-    """(label, plan) of the composed plan, then of the other plans that passed in compose and beat today's, best first.
+    """(label, plan) of the composed plan, then of the others that passed in compose and beat today's, best first:
+    where the workload prefers the cheapest plan, those that keep every promise by their price, then the others.
 
     Only the composed plan where it is what runs today.
     """
@@ -198,4 +228,8 @@ def _rivals(trials: Sequence[PlanTrial], document: StageInput) -> list[PlanTrial
     found = [each for each in passed if not each.chosen and is_change(Plan.model_validate(each.plan), document)]
     if today is not None:
         found = [each for each in found if ranking.better(each, today, lower)]
-    return sorted(found, key=lambda each: each.primary.value if each.primary else 0.0, reverse=not lower)
+    found.sort(key=lambda each: each.primary.value if each.primary else 0.0, reverse=not lower)
+    if document.workload.constraints.prefer == "cheapest":
+        keepers = choosing.keeping(trials, document.workload.objectives)
+        found.sort(key=lambda each: choosing.cost_of(each).value if each in keepers else math.inf)
+    return found

@@ -1,6 +1,7 @@
 """Ranks candidates and plans. One is better than another when their intervals do not overlap."""
 
 import json
+from collections.abc import Sequence
 
 from kernels import registry
 from kernels.ops import TORCH_VARIANTS
@@ -51,7 +52,7 @@ def planned(candidate: Candidate) -> PlannedOp:
     )
 
 
-def fastest(trials: list[PlanTrial], lower_is_better: bool) -> PlanTrial | None:
+def fastest(trials: Sequence[PlanTrial], lower_is_better: bool) -> PlanTrial | None:
     """The best trial that passed; one that comes later must beat the earlier by more than both intervals."""
     best: PlanTrial | None = None
     for trial in trials:
@@ -67,14 +68,11 @@ def better(one: PlanTrial, other: PlanTrial, lower_is_better: bool) -> bool:
     return one.primary.high < other.primary.low if lower_is_better else one.primary.low > other.primary.high
 
 
-def explain(trials: list[PlanTrial], lower_is_better: bool) -> None:
+def explain(trials: list[PlanTrial], lower_is_better: bool, winner: PlanTrial) -> None:
     """Flags the winner, and says of every trial that was measured why it was or was not taken.
 
     What a trial in lower precision says of its fidelity stays behind that.
     """
-    winner = fastest(trials, lower_is_better)
-    if winner is None:
-        return
     winner.chosen = True
     first = next(each for each in trials if each.gate == "pass" and each.primary)
     for trial in trials:
@@ -82,6 +80,8 @@ def explain(trials: list[PlanTrial], lower_is_better: bool) -> None:
             continue
         if trial is not winner:
             why = _compared(trial, winner, lower_is_better)
+        elif any(better(each, trial, lower_is_better) for each in trials if each.gate == "pass"):
+            why = "The cheapest by the token of the plans that keep every promise."
         elif trial is first:
             why = "What serves today; nothing was faster by more than the noise."
         elif _precisions(trial) != _precisions(first):
@@ -92,6 +92,8 @@ def explain(trials: list[PlanTrial], lower_is_better: bool) -> None:
 
 
 def _compared(trial: PlanTrial, winner: PlanTrial, lower_is_better: bool) -> str:
+    if better(trial, winner, lower_is_better):
+        return f"Faster, but not the cheapest by the token that keeps every promise, as {winner.label} is."
     if better(winner, trial, lower_is_better) and _precisions(winner) != _precisions(trial):
         return f"Slower than {winner.label}, which is in another precision."
     if better(winner, trial, lower_is_better):

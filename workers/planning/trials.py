@@ -13,19 +13,23 @@ from kernels.measure.latency import pooled
 from kernels.plan import Plan
 from kernels.proof import logit_gate
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
+from workers.documents.base import Verdict
 from workers.documents.measurement import Interval
 from workers.documents.stages import PlanTrial, StageInput
 from workers.harness.sentences import sentence_of
 from workers.harness.time_limit import TookTooLong, no_longer_than
 from workers.measuring import quality
+from workers.measuring.sample_sizes import verdicts
 from workers.measuring.served_model import prepared
 from workers.planning import summaries
 from workers.planning.precision import rounding_of
 from workers.planning.served_checks import judge_ids, too_fast
 from workers.pricing import hourly_price
 from workers.statistics import median_interval, tokens_per_second
+from workers.verdicts import needed_requests, overall
 
 LEAST_ROUNDS, USUAL_ROUNDS, MOST_ROUNDS = 3, 5, 50
+"""Rounds of a trial; more than MOST_ROUNDS only where a promised percentile takes more requests to be proven."""
 MEASURE_SECONDS = 4.0
 OVERRUN_SECONDS = 20.0
 """Seconds by which a build that was begun in time may exceed the stage's, once there is an alternative to compare."""
@@ -81,6 +85,7 @@ class Trier:
                     if not refusal:
                         trial.primary = primary(self.document, clients, plan.gpus)
                         trial.tokens_per_second = tokens_per_second(clients.served)
+                        trial.keeps = keeps(self.document, clients, plan.gpus)
         except TookTooLong as error:
             trial.gate, trial.reason = "error", f"Not measured: {error}, since the stage's time was over."
         except Exception as error:
@@ -148,12 +153,20 @@ def primary(document: StageInput, clients: Clients, gpus: int = 1) -> Interval |
     return median_interval(samples) if samples else None
 
 
+def keeps(document: StageInput, clients: Clients, gpus: int) -> Verdict:
+    """The verdict at 99 % on all promises with a limit together, served on so many GPUs; met where there is none."""
+    usd = hourly_price(document.prices, document.gpu_class, gpus)
+    return overall(verdicts(document.workload.objectives, clients.served, usd))
+
+
 def served_rounds(runner: Runner, document: StageInput, seconds: float) -> Clients:
-    """Times a few requests of the workload's traffic on a prepared runner."""
+    """Times a few requests of the workload's traffic on a prepared runner; more where a promise takes more to prove."""
+    limited = [each.percentile for each in document.workload.objectives if each.limit is not None]
+    most = max([MOST_ROUNDS, *map(needed_requests, limited)])
     clients = Clients(runner, document.workload.traffic, seed=3)
     end = time.monotonic() + seconds
     clients.warm_up()
-    for done in range(1, MOST_ROUNDS + 1):
+    for done in range(1, most + 1):
         clients.serve()
         late = time.monotonic() - end
         if (late > 0 and done >= USUAL_ROUNDS) or (late > seconds and done >= LEAST_ROUNDS):

@@ -1,4 +1,4 @@
-"""Whole-model plans from the parts that won, each built, compared with the model and measured; the best is the plan.
+"""Whole-model plans from the parts that won, each built, compared with the model and measured; one of them is taken.
 
 Tried are every whole-model variant, and the best of them with the op variants that won in explore: first those that
 keep the precision, then the lossy ones where the workload allows them.
@@ -24,6 +24,7 @@ from workers.measuring.conditions import watched
 from workers.measuring.served_model import drawn, dtype_of, kind_of, load, vocabulary
 from workers.planning import kernels_plan, peers, ranking, several_gpus, steps
 from workers.planning.build_times import USUAL_SHARE, Builds
+from workers.planning.choosing import choose
 from workers.planning.precision import lossy_refusal, lowers_precision
 from workers.planning.trials import MEASURE_SECONDS, OVERRUN_SECONDS, PROBE_STEPS, Times, Trier, untried, yardstick
 
@@ -44,7 +45,12 @@ def run(document: StageInput, context: Context) -> ComposeResult:
         raise StageError(f"No plan could be run. {trials[0].label}: {trials[0].reason}")
     context.say(1.0, f"the best plan is {best.label}")
     return ComposeResult(
-        environment=environment(), trials=trials, peers=composer.peers, steps=composer.steps, plan=best.plan
+        environment=environment(),
+        trials=trials,
+        peers=composer.peers,
+        steps=composer.steps,
+        plan=best.plan,
+        choice=composer.choice,
     )
 
 
@@ -60,6 +66,7 @@ class _Composer:
         self.done: list[PlanTrial] = []
         self.peers: list[PeerTrial] = []
         self.steps: list[PlanTrial] = []
+        self.choice = ""
         self._chosen: dict[bool, Chosen] = {}
 
     def trials(self) -> list[PlanTrial]:
@@ -81,7 +88,10 @@ class _Composer:
             for lossy in () if composes or base.ops else (False, True):
                 self._try_with_ops(best.label, base, lossy)
             self._try_lower_dtype(best.label, base)
-        ranking.explain(self.done, self._lower)
+        choice = choose(self.done, self.document.workload, self.document.model.counted)
+        if choice is not None:
+            ranking.explain(self.done, self._lower, choice.trial)
+            self.choice = choice.sentence
         return self.done
 
     def _measure_peers(self) -> None:

@@ -28,8 +28,10 @@ from workers.measuring.sample_sizes import LEAST_REQUESTS, distributions, is_eno
 from workers.measuring.served_model import dtype_of, free, load, prepared
 from workers.planning.confirmation import (
     Attempt,
+    gives_way,
     in_more_processes,
     is_change,
+    settled,
     to_verify,
     unchanged,
     without_void_verdicts,
@@ -157,13 +159,13 @@ class _Bench:
         tried: list[Attempt] = []
         left_out: list[str] = []
         for label, plan in to_verify(self.document, composed):
-            if tried and not tried[-1].why_not:
+            if tried and not tried[-1].why_not and not gives_way(tried[-1], self.document):
                 break
             if tried and self.context.seconds_left < tried[-1].seconds:
                 left_out.append(label)
             else:
                 tried.append(self._attempt(label, plan))
-        return tried, left_out
+        return settled(tried), left_out
 
     def _attempt(self, label: str, plan: Plan) -> Attempt:
         document, context, start = self.document, self.context, time.monotonic()
@@ -197,6 +199,7 @@ class _Bench:
             seconds=time.monotonic() - start,
             ready_seconds=ready_seconds,
             profile=left,
+            choice=document.results.compose.choice if document.results.compose else "",
         )
 
     def _served(self, after: Runner, plan: Plan, start: float, reserve: float) -> tuple[Clients, float, Environment]:

@@ -30,7 +30,7 @@ def trial(label, value, width=0.01, gate="pass"):
 
 def test_the_best_plan_must_be_better_than_the_noise():
     found = [trial("eager", 100), trial("compiled", 50), trial("tuned", 49.5), trial("broken", 1, gate="fail")]
-    ranking.explain(found, lower_is_better=True)
+    ranking.explain(found, True, ranking.fastest(found, lower_is_better=True))
     assert [each.chosen for each in found] == [False, True, False, False]
     assert found[0].reason == "2.00x slower than compiled."
     assert found[1].reason == "The best of all: 2.00x faster than eager."
@@ -39,7 +39,7 @@ def test_the_best_plan_must_be_better_than_the_noise():
 
 def test_more_is_better_for_throughput():
     found = [trial("eager", 100), trial("compiled", 50)]
-    ranking.explain(found, lower_is_better=False)
+    ranking.explain(found, False, ranking.fastest(found, lower_is_better=False))
     assert found[0].chosen
     assert found[0].reason == "What serves today; nothing was faster by more than the noise."
     assert found[1].reason == "2.00x slower than eager."
@@ -51,7 +51,7 @@ def test_plans_in_different_precisions_are_never_compared_by_a_ratio():
         plan = Plan(model_digest="0", gpu="h200", runner="megakernel", options=options)
         each.plan = plan.model_dump()
     found[2].reason = "Its mean KL divergence is at most 0.001 nats."
-    ranking.explain(found, lower_is_better=True)
+    ranking.explain(found, True, ranking.fastest(found, lower_is_better=True))
     assert found[1].reason == "Slower than megakernel_fp8, which is in another precision."
     assert found[2].reason == (
         "The best of all, in another precision than eager: verify judges its quality. "

@@ -24,14 +24,22 @@ ENVIRONMENT = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-1
 
 
 class SlowRunner(EagerRunner):
-    """The eager runner after a pause."""
+    """The eager runner after a pause, in seconds."""
+
+    PAUSE = 0.15
 
     def __init__(self, model, options=None, ops=None) -> None:
         super().__init__(model, options)
 
     def generate(self, *given, **more):
-        time.sleep(0.15)
+        time.sleep(self.PAUSE)
         return super().generate(*given, **more)
+
+
+class HalfAsSlowRunner(SlowRunner):
+    """The eager runner after half the pause."""
+
+    PAUSE = SlowRunner.PAUSE / 2
 
 
 @pytest.fixture(autouse=True)
@@ -109,6 +117,36 @@ def test_where_quality_rejects_a_plan_the_next_best_is_verified(context):
     assert found.quality.acceptable
     assert found.verdict == "met"
     assert plans.chosen(results).label == "eager in fp32"
+
+
+def test_a_cheap_plan_that_does_not_keep_the_promise_gives_way_to_a_faster_one(context, monkeypatch):
+    monkeypatch.setitem(running.RUNNERS, "megakernel", f"{__name__}.HalfAsSlowRunner")
+    trials = [("compiled", "fp32", 400), ("megakernel", "fp32", 90), ("eager", "fp32", 20)]
+    promise = [{"metric": "ttf_n", "n": 8, "limit": 70}]
+    document = document_of(1, *trials, objectives=promise)
+    document.results.compose.choice = "megakernel is the cheapest of 2 plans."
+    found, results = verified(document, context, seconds=240)
+    assert found.verdict == "met"
+    assert found.plan["runner"] == "eager"
+    assert [(each.label, each.confirmed) for each in found.checks] == [
+        ("megakernel in fp32", False),
+        ("eager in fp32", True),
+    ]
+    assert found.checks[0].reason.endswith("as verified; eager in fp32 stands instead.")
+    assert "cheapest" not in plans.why(results)
+
+
+def test_the_next_plans_to_verify_are_the_cheapest_that_keep_the_promise():
+    document = document_of(
+        1, ("eager", "fp32", 100), ("megakernel", "fp32", 50), ("compiled", "fp32", 20), ("compiled", "bf16", 30)
+    )
+    for trial, rate in zip(document.results.compose.trials, (100, 400, 300, 350), strict=True):
+        trial.keeps, trial.tokens_per_second = "met", rate
+    labels = [label for label, _ in to_verify(document, Plan.model_validate(document.results.compose.plan))]
+    assert labels == ["megakernel in fp32", "compiled in bf16", "compiled in fp32"]
+    document.workload.constraints.prefer = "fastest"
+    labels = [label for label, _ in to_verify(document, Plan.model_validate(document.results.compose.plan))]
+    assert labels[1:] == ["compiled in fp32", "compiled in bf16"]
 
 
 def test_a_plan_that_time_is_short_for_is_named(context):

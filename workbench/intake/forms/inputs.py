@@ -22,6 +22,7 @@ METRICS: TuningCache = [
     ("cost_per_mtok", "Cost per million tokens or images, USD"),
 ]
 RUNNERS: TuningCache = [("eager", "transformers, eager"), ("compiled", "compiled, static cache")]
+PREFERRED: TuningCache = [("cheapest", "the cheapest by the token"), ("fastest", "the fastest")]
 ARRIVALS: TuningCache = [
     ("", "users of a closed loop"),
     ("poisson", "Poisson, an open loop"),
@@ -140,6 +141,7 @@ def constraints() -> list[Input]:
             hint="int8, fp8, nvfp4 and int4 round the weights: such a plan is kept only within the quality loss.",
             choices=_names(Precision, usual.precisions),
         ),
+        Input("constraints.prefer", "Plan to prefer", "select", choices=PREFERRED, hint=_said(Constraints, "prefer")),
         Input("constraints.minutes", "Minutes", hint=_said(Constraints, "minutes")),
         Input("constraints.max_quality_loss", "Quality loss, at most", hint=_said(Constraints, "max_quality_loss")),
         Input(

@@ -26,6 +26,7 @@ from .confinement import Confinement
 from .constraints import Constraints
 from .constraints_gpu_classes_item import ConstraintsGpuClassesItem
 from .constraints_precisions_item import ConstraintsPrecisionsItem
+from .constraints_prefer import ConstraintsPrefer
 from .cost_line import CostLine
 from .cost_line_price_basis import CostLinePriceBasis
 from .cost_line_speed_basis import CostLineSpeedBasis
@@ -134,6 +135,7 @@ from .place_in_line import PlaceInLine
 from .plan_check import PlanCheck
 from .plan_profile import PlanProfile
 from .plan_trial import PlanTrial
+from .plan_trial_keeps_type_0 import PlanTrialKeepsType0
 from .plan_trial_plan import PlanTrialPlan
 from .poisson import Poisson
 from .predicted_figure import PredictedFigure
@@ -254,6 +256,7 @@ __all__ = (
     "Constraints",
     "ConstraintsGpuClassesItem",
     "ConstraintsPrecisionsItem",
+    "ConstraintsPrefer",
     "CostLine",
     "CostLinePriceBasis",
     "CostLineSpeedBasis",
@@ -362,6 +365,7 @@ __all__ = (
     "PlanCheck",
     "PlanProfile",
     "PlanTrial",
+    "PlanTrialKeepsType0",
     "PlanTrialPlan",
     "Poisson",
     "PredictedFigure",

@@ -27,6 +27,7 @@ class ComposeResult:
         plan (ComposeResultPlan):
         peers (list[PeerTrial] | Unset):
         steps (list[PlanTrial] | Unset): the kernels plan with ever more groups of its variants
+        choice (str | Unset): the alternatives where the cheapest plan is not the fastest Default: ''.
     """
 
     environment: Environment
@@ -34,6 +35,7 @@ class ComposeResult:
     plan: ComposeResultPlan
     peers: list[PeerTrial] | Unset = UNSET
     steps: list[PlanTrial] | Unset = UNSET
+    choice: str | Unset = ""
 
     def to_dict(self) -> dict[str, Any]:
         environment = self.environment.to_dict()
@@ -59,6 +61,8 @@ class ComposeResult:
                 steps_item = steps_item_data.to_dict()
                 steps.append(steps_item)
 
+        choice = self.choice
+
         field_dict: dict[str, Any] = {}
 
         field_dict.update(
@@ -72,6 +76,8 @@ class ComposeResult:
             field_dict["peers"] = peers
         if steps is not UNSET:
             field_dict["steps"] = steps
+        if choice is not UNSET:
+            field_dict["choice"] = choice
 
         return field_dict
 
@@ -112,12 +118,15 @@ class ComposeResult:
 
                 steps.append(steps_item)
 
+        choice = d.pop("choice", UNSET)
+
         compose_result = cls(
             environment=environment,
             trials=trials,
             plan=plan,
             peers=peers,
             steps=steps,
+            choice=choice,
         )
 
         return compose_result

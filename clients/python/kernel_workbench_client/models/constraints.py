@@ -13,6 +13,7 @@ from ..models.constraints_precisions_item import (
     ConstraintsPrecisionsItem,
     check_constraints_precisions_item,
 )
+from ..models.constraints_prefer import ConstraintsPrefer, check_constraints_prefer
 from ..types import UNSET, Unset
 
 T = TypeVar("T", bound="Constraints")
@@ -20,12 +21,14 @@ T = TypeVar("T", bound="Constraints")
 
 @_attrs_define
 class Constraints:
-    """Limits of the optimisation: GPU classes, precisions, excluded variants, minutes.
+    """Limits of the optimisation: GPU classes, precisions, excluded variants, which plan is preferred, minutes.
 
     Attributes:
         precisions (list[ConstraintsPrecisionsItem] | Unset):
         gpu_classes (list[ConstraintsGpuClassesItem] | Unset):
         exclude (list[str] | Unset): variants that may not be used, by their names, such as megakernel
+        prefer (ConstraintsPrefer | Unset): of the plans that keep every promise, the cheapest by the token or the
+            fastest Default: 'cheapest'.
         minutes (float | Unset): time to spend on the whole run Default: 6.0.
         max_quality_loss (float | Unset): largest rise of the top-1 disagreement rate against the float32 model over the
             baseline's own; a tenth of it, in nats, bounds the rise of the mean KL divergence Default: 0.01.
@@ -36,6 +39,7 @@ class Constraints:
     precisions: list[ConstraintsPrecisionsItem] | Unset = UNSET
     gpu_classes: list[ConstraintsGpuClassesItem] | Unset = UNSET
     exclude: list[str] | Unset = UNSET
+    prefer: ConstraintsPrefer | Unset = "cheapest"
     minutes: float | Unset = 6.0
     max_quality_loss: float | Unset = 0.01
     allow_unverified_quality: bool | Unset = False
@@ -59,6 +63,10 @@ class Constraints:
         if not isinstance(self.exclude, Unset):
             exclude = self.exclude
 
+        prefer: str | Unset = UNSET
+        if not isinstance(self.prefer, Unset):
+            prefer = self.prefer
+
         minutes = self.minutes
 
         max_quality_loss = self.max_quality_loss
@@ -74,6 +82,8 @@ class Constraints:
             field_dict["gpu_classes"] = gpu_classes
         if exclude is not UNSET:
             field_dict["exclude"] = exclude
+        if prefer is not UNSET:
+            field_dict["prefer"] = prefer
         if minutes is not UNSET:
             field_dict["minutes"] = minutes
         if max_quality_loss is not UNSET:
@@ -106,6 +116,13 @@ class Constraints:
 
         exclude = cast(list[str], d.pop("exclude", UNSET))
 
+        _prefer = d.pop("prefer", UNSET)
+        prefer: ConstraintsPrefer | Unset
+        if isinstance(_prefer, Unset):
+            prefer = UNSET
+        else:
+            prefer = check_constraints_prefer(_prefer)
+
         minutes = d.pop("minutes", UNSET)
 
         max_quality_loss = d.pop("max_quality_loss", UNSET)
@@ -116,6 +133,7 @@ class Constraints:
             precisions=precisions,
             gpu_classes=gpu_classes,
             exclude=exclude,
+            prefer=prefer,
             minutes=minutes,
             max_quality_loss=max_quality_loss,
             allow_unverified_quality=allow_unverified_quality,

@@ -5,6 +5,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from attrs import define as _attrs_define
 
+from ..models.plan_trial_keeps_type_0 import (
+    PlanTrialKeepsType0,
+    check_plan_trial_keeps_type_0,
+)
 from ..types import UNSET, Unset
 
 if TYPE_CHECKING:
@@ -27,6 +31,7 @@ class PlanTrial:
         primary (Interval | None | Unset): the first objective's metric, quick measurement
         unit (str | Unset):  Default: 'ms'.
         tokens_per_second (float | None | Unset): in the quick measurement
+        keeps (None | PlanTrialKeepsType0 | Unset): on the promises with a limit, in the quick measurement
         build_seconds (float | None | Unset):
         chosen (bool | Unset):  Default: False.
         reason (str | Unset):  Default: ''.
@@ -40,6 +45,7 @@ class PlanTrial:
     primary: Interval | None | Unset = UNSET
     unit: str | Unset = "ms"
     tokens_per_second: float | None | Unset = UNSET
+    keeps: None | PlanTrialKeepsType0 | Unset = UNSET
     build_seconds: float | None | Unset = UNSET
     chosen: bool | Unset = False
     reason: str | Unset = ""
@@ -72,6 +78,14 @@ class PlanTrial:
         else:
             tokens_per_second = self.tokens_per_second
 
+        keeps: None | str | Unset
+        if isinstance(self.keeps, Unset):
+            keeps = UNSET
+        elif isinstance(self.keeps, str):
+            keeps = self.keeps
+        else:
+            keeps = self.keeps
+
         build_seconds: float | None | Unset
         if isinstance(self.build_seconds, Unset):
             build_seconds = UNSET
@@ -103,6 +117,8 @@ class PlanTrial:
             field_dict["unit"] = unit
         if tokens_per_second is not UNSET:
             field_dict["tokens_per_second"] = tokens_per_second
+        if keeps is not UNSET:
+            field_dict["keeps"] = keeps
         if build_seconds is not UNSET:
             field_dict["build_seconds"] = build_seconds
         if chosen is not UNSET:
@@ -156,6 +172,23 @@ class PlanTrial:
 
         tokens_per_second = _parse_tokens_per_second(d.pop("tokens_per_second", UNSET))
 
+        def _parse_keeps(data: object) -> None | PlanTrialKeepsType0 | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            try:
+                if not isinstance(data, str):
+                    raise TypeError()
+                keeps_type_0 = check_plan_trial_keeps_type_0(data)
+
+                return keeps_type_0
+            except (TypeError, ValueError, AttributeError, KeyError):
+                pass
+            return cast(None | PlanTrialKeepsType0 | Unset, data)
+
+        keeps = _parse_keeps(d.pop("keeps", UNSET))
+
         def _parse_build_seconds(data: object) -> float | None | Unset:
             if data is None:
                 return data
@@ -179,6 +212,7 @@ class PlanTrial:
             primary=primary,
             unit=unit,
             tokens_per_second=tokens_per_second,
+            keeps=keeps,
             build_seconds=build_seconds,
             chosen=chosen,
             reason=reason,

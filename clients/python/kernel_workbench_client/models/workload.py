@@ -48,8 +48,8 @@ class Workload:
                 a run of the workbench verifies. The other fields are for its load stage and for `workbench measure`; see
                 `only_under_load`.
             load (LoadSearch | None | Unset): a run measures no load unless stated
-            constraints (Constraints | Unset): Limits of the optimisation: GPU classes, precisions, excluded variants,
-                minutes.
+            constraints (Constraints | Unset): Limits of the optimisation: GPU classes, precisions, excluded variants, which
+                plan is preferred, minutes.
             baseline_runner (WorkloadBaselineRunner | Unset):  Default: 'eager'.
             endpoint (Endpoint | None | Unset): a server of yours, measured as before beside the baseline runner
             present (Deployment | None | Unset):
