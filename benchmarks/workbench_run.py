@@ -40,9 +40,14 @@ TIMELINES = {"before": "timeline-before.json", "after": "timeline-after.json"}
 FACTS = ("device", "gpu_uuid", "driver", "lease_id", "versions")
 
 
-def stated(sla: Path, minutes: float | None, exclude: list[str]) -> dict[str, Any]:
-    """The SLA of the file with other minutes and further excluded variants. Raises CliError for a wrong one."""
+def stated(sla: Path, minutes: float | None, exclude: list[str], baseline: str = "") -> dict[str, Any]:
+    """The SLA of the file with other minutes, another baseline runner and further excluded variants.
+
+    Raises CliError for a wrong one.
+    """
     document = read_sla(sla)
+    if baseline:
+        document["baseline_runner"] = baseline
     constraints = document.setdefault("constraints", {})
     if minutes is not None:
         constraints["minutes"] = minutes
@@ -62,6 +67,7 @@ def summary(document: dict[str, Any]) -> str:
     ]
     traffic = f"{sla.traffic.prompt_tokens}-token prompt, {sla.traffic.output_tokens} output tokens"
     users = [f"up to {sla.load.most_users} users"] if sla.load else []
+    users += [f"before {sla.baseline_runner}"] if sla.baseline_runner != "eager" else []
     excluded = [f"without {', '.join(sla.constraints.exclude)}"] if sla.constraints.exclude else []
     words = ", ".join([*promises, traffic, f"batch {sla.traffic.batch}", *users, *excluded])
     return f"{words}; minutes: {sla.constraints.minutes:g}"
@@ -182,6 +188,7 @@ def main() -> int:
     parser.add_argument("--sla", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True, help="folder for what the run leaves")
     parser.add_argument("--minutes", type=float, help="instead of the SLA's")
+    parser.add_argument("--baseline", default="", metavar="RUNNER", help="what runs today, instead of the SLA's")
     parser.add_argument("--exclude", action="append", default=[], metavar="VARIANT", help="not to be used; repeatable")
     parser.add_argument("--until", default="", metavar="STAGE", help="cancel the run once this stage is done")
     parser.add_argument("--seconds", type=float, default=3600, help="cancel the run so long after the start")
@@ -195,7 +202,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         sla = Path(temporary) / "sla.yaml"
         try:
-            document = stated(asked.sla, asked.minutes, asked.exclude)
+            document = stated(asked.sla, asked.minutes, asked.exclude, asked.baseline)
         except CliError as error:
             parser.error(" ".join(error.lines))
         sla.write_text(yaml.safe_dump(document))

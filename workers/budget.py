@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from workers.documents.stages import GPU_STAGES, STAGES, Stage
+from workers.documents.workload import Workload
 
 USUAL_SHARE = 0.1
 SHARES: dict[str, float] = {
@@ -15,6 +16,8 @@ SHARES: dict[str, float] = {
     "load": 0.4,
 }
 """Shares of the workload's minutes, beside each other. A GPU stage that is not listed gets USUAL_SHARE."""
+LOAD_WITH_VLLM = 0.8
+"""The load stage's share where vLLM is before: its server takes about a minute to start."""
 LEAST_SECONDS = 20.0
 LEAST_WORK = {
     "admit": "loading the libraries and reading the model's files",
@@ -30,37 +33,41 @@ WORTH_NAMING = 1.0
 """Seconds beyond its share from which a stage is named."""
 
 
-def share(stage: str) -> float:
-    """The stage's share of the minutes, beside those of the others."""
-    return SHARES.get(stage, USUAL_SHARE)
+def share(stage: str, workload: Workload) -> float:
+    """The stage's share of the minutes, beside those of the others; 0 for the load stage of a run without one."""
+    if stage != "load":
+        return SHARES.get(stage, USUAL_SHARE)
+    if workload.load is None:
+        return 0.0
+    return LOAD_WITH_VLLM if workload.baseline_runner == "vllm" else SHARES[stage]
 
 
-def granted(stage: Stage, minutes: float, spent: float, load: bool = False) -> float:
+def granted(stage: Stage, workload: Workload, spent: float) -> float:
     """Seconds for `stage` after earlier stages spent `spent` seconds: its share of what is left.
 
-    What a stage does not use goes to those after it; LEAST_SECONDS when nothing is left. `load`: whether the run has
-    the stage of that name.
+    What a stage does not use goes to those after it; LEAST_SECONDS when nothing is left.
     """
     if stage not in GPU_STAGES:
         return LEAST_SECONDS
-    following = GPU_STAGES[GPU_STAGES.index(stage) :]
-    ahead = sum(share(name) for name in following if load or name != "load")
-    return max(LEAST_SECONDS, (minutes * 60 - spent) * share(stage) / ahead)
+    ahead = sum(share(name, workload) for name in GPU_STAGES[GPU_STAGES.index(stage) :])
+    left = workload.constraints.minutes * 60 - spent
+    return max(LEAST_SECONDS, left * share(stage, workload) / ahead if ahead else 0.0)
 
 
-def sentence(minutes: float, taken: Mapping[str, float]) -> str:
+def sentence(workload: Workload, taken: Mapping[str, float]) -> str:
     """Whether the stages kept to the workload's minutes; else which took longer than planned, and why.
 
     `taken`: seconds of each finished stage, waiting in a queue not counted. "" when none has finished.
     """
     if not taken:
         return ""
+    minutes = workload.constraints.minutes
     total, allowed = _words(sum(taken.values())), _words(60 * minutes)
     if sum(taken.values()) <= 60 * minutes:
         return f"The stages took {total} of the {allowed} that the workload allows."
     over, spent = [], 0.0
     for stage in (each for each in STAGES if each in taken):
-        planned = granted(stage, minutes, spent, "load" in taken)
+        planned = granted(stage, workload, spent)
         spent += taken[stage]
         if stage in LEAST_WORK and taken[stage] > planned + WORTH_NAMING:
             over.append(f"{stage} {_words(taken[stage])} of {_words(planned)} ({LEAST_WORK[stage]})")

@@ -22,7 +22,7 @@ from celery.exceptions import WorkerShutdown
 from celery.signals import worker_ready
 from pydantic import ValidationError
 
-from workers import child, gpu_lock, logs
+from workers import child, gpu_lock, logs, vllm_folder
 from workers.child_environment import shown, stage_environment
 from workers.client import Client, Refused, Rejected, Unreachable
 from workers.config import WorkerConfig
@@ -203,6 +203,7 @@ def _run_child(
             writable=(str(directory), str(caches)),
             user=user_of(document.organisation),
             required=config.require_sandbox,
+            loopback=starts_vllm(document, outer),
         ),
         on_line=reporter.line,
         on_start=lambda protection: found.append(_tell(protection, reporter)),
@@ -212,6 +213,12 @@ def _run_child(
         said = read_end(directory, "stage.log", LOG_TAIL)
         log.warning("stage %s of run %s ended with %s; it said:\n%s", document.stage, document.run_id, ended, said)
     return ended, found[0]
+
+
+def starts_vllm(document: StageInput, outer: Mapping[str, str]) -> bool:
+    """Whether the stage starts vLLM's server, whose processes connect to each other."""
+    named = document.stage == "load" and document.workload.baseline_runner == "vllm"
+    return named and bool(vllm_folder.variables(outer))
 
 
 def _tell(protection: child.Protection, reporter: Reporter) -> Confinement:

@@ -16,13 +16,13 @@ from typing import Any
 
 from kernels.cli import bench_document, serve_servers
 from kernels.cli.serve_document import ServeCase, ServeDocument, ServeRow
-from kernels.cli.serve_servers import ServerCommand, Wanted
 from kernels.cli.served_model import FLOOR_TOKENS, ServedModel, prepared
 from kernels.load.connection import Address
 from kernels.load.figures import Figures, Promise
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.server_process import NotStarted, free_port, running
 from kernels.load.sharing import USERS_OF_A_PROCESS, Sending
+from kernels.load.vllm_server import ServerCommand, Wanted, vllm
 from kernels.measure.environment import current_device
 
 ROUNDS = 20
@@ -76,8 +76,10 @@ class ServeBench:
 
         found = [serve_servers.ours(wanted(), self.model.device, self.options.own_option or [])]
         if self.options.vllm:
-            peer = serve_servers.vllm(wanted(), self.options.vllm, environment(), self.options.vllm_option or [])
-            found.insert(0, peer)
+            try:
+                found.insert(0, vllm(wanted(), self.options.vllm, environment(), self.options.vllm_option or []))
+            except ValueError as error:
+                raise ValueError(f"--vllm: {error}") from error
         return found
 
     @property

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from kernels import engine
+from kernels.engine import written_model
 from kernels.engine.model_case import model_case
 from kernels.measure.roofline import floor_ms
 from kernels.model_files import catalogue
@@ -94,19 +95,7 @@ def prepared(named: str, dtype: str, device: str, folder: Path) -> ServedModel:
     except KeyError as error:
         raise ValueError(f"--model: {named} is no directory, and {error.args[0]}") from error
     model: Any = engine.load(None, config, seed=0, generated=True, dtype=dtype, device=device)
-    folder.mkdir()
-    model.save_pretrained(folder, safe_serialization=True)
-    (folder / "tokenizer.json").write_text(json.dumps(a_word_for_each_id(model.config.vocab_size)))
-    kind = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "t0", "model_max_length": 1 << 30}
-    (folder / "tokenizer_config.json").write_text(json.dumps(kind))
+    written_model.write(model, folder)
     del model
     released()
     return ServedModel(folder, named, dtype, device)
-
-
-def a_word_for_each_id(vocabulary: int) -> dict[str, Any]:
-    """tokenizer.json where there is none, as of generated weights: id 5 is the word `t5`."""
-    words = {"type": "WordLevel", "vocab": {f"t{each}": each for each in range(vocabulary)}, "unk_token": "t0"}
-    empty = dict.fromkeys(("truncation", "padding", "normalizer", "post_processor", "decoder"))
-    split = {"pre_tokenizer": {"type": "WhitespaceSplit"}}
-    return {"version": "1.0", "added_tokens": [], **empty, **split, "model": words}

@@ -30,6 +30,7 @@ MEMORY_SHARE = 0.35
 LOG_TAIL = 600
 """Characters of vLLM's log that an error quotes."""
 QUIET = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1", "VLLM_HOST_IP": "127.0.0.1"}
+QUIET |= {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 """Variables that keep vLLM from looking for a network."""
 
 

@@ -139,6 +139,13 @@ def test_the_modes_of_the_flagship(tmp_path: Path) -> None:
     assert [each[0] for each in commands(script, tmp_path, COLLECT="1")] == ["bash", "cp"]
 
 
+def test_a_run_under_load_compares_with_vllm_where_its_folder_is_named(tmp_path: Path) -> None:
+    script = FOLDER / "load.sh"
+    ((*words,),) = commands(script, tmp_path)
+    assert words[words.index("--baseline") + 1] == "vllm"
+    assert "--baseline" not in commands(script, tmp_path, VLLM="")[0]
+
+
 def test_a_step_that_hangs_or_fails_leaves_the_others_alone(tmp_path: Path) -> None:
     """And the script's status says so."""
     script = tmp_path / "three.sh"

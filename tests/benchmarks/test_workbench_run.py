@@ -15,7 +15,9 @@ def test_the_sla_is_said_in_a_line_whose_end_the_example_reads() -> None:
     said = workbench_run.summary(document)
     assert said.startswith("TTF64 p50 at most 100 ms, 128-token prompt, 64 output tokens, batch 1, without compiled")
     assert float(said.rpartition("minutes: ")[2]) == 7.5
-    assert "up to 64 users; minutes: 8" in workbench_run.summary(workbench_run.stated(FOLDER / "load.yaml", None, []))
+    under_load = FOLDER / "load.yaml"
+    assert "up to 64 users; minutes: 8" in workbench_run.summary(workbench_run.stated(under_load, None, []))
+    assert "users, before vllm; minutes" in workbench_run.summary(workbench_run.stated(under_load, None, [], "vllm"))
 
 
 def test_a_wrong_sla_is_refused_in_a_sentence(tmp_path: Path) -> None:

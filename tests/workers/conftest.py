@@ -1,6 +1,8 @@
 """A tiny model and the documents of its stages, run for real on the CPU."""
 
 import json
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -88,6 +90,14 @@ def context(tmp_path: Path) -> Context:
     artifacts = tmp_path / "artifacts"
     artifacts.mkdir()
     return Context(model_dir, artifacts, seconds=30)
+
+
+@pytest.fixture
+def outside() -> Iterator[Path]:
+    """A folder that every user reaches, as a stage of root becomes another one."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 GATE_UP = LinearCase(m=1, n=128, k=64, dtype="fp32", weights="fp32")

@@ -12,4 +12,4 @@ def seconds_left(run: Run, stage: Stage, workload: Workload) -> float:
     spent = sum(
         (row.finished_at - row.started_at).total_seconds() for row in done if row.finished_at and row.started_at
     )
-    return budget.granted(stage, workload.constraints.minutes, spent, workload.load is not None)
+    return budget.granted(stage, workload, spent)

@@ -132,7 +132,7 @@ def time_words(workload: Workload | None, times: list[StageTime]) -> str:
     """Whether the stages kept to the workload's minutes; "" when the workload cannot be read."""
     if workload is None:
         return ""
-    return budget.sentence(workload.constraints.minutes, {each.stage: each.duration_s for each in times})
+    return budget.sentence(workload, {each.stage: each.duration_s for each in times})
 
 
 def request_words(workload: Workload | None, model: ModelManifest | None) -> str:

@@ -30,12 +30,15 @@ class Bounds:
 
     `readable` and `writable` name directories and files with all that is in them; those that do not exist are left
     out. `user` is the user id that a process of root becomes. `required`: without every protection nothing runs.
+    `loopback`: in its own network it may also connect to itself, which takes a network namespace; elsewhere it has no
+    network at all.
     """
 
     readable: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
     user: int = 2_000_000_000
     required: bool = False
+    loopback: bool = False
 
 
 @dataclass

@@ -34,9 +34,10 @@ def confine(limits: Limits, bounds: Bounds, group: ControlGroup) -> Protection:
     _die_first_without_memory()
     _limit_resources(limits, group, protection)
     own_network = _leave_network(protection)
+    connects = bounds.loopback and own_network and _raise_loopback(protection)
     system.prctl(system.NO_NEW_PRIVILEGES, 1)
     keeps_root = os.geteuid() == 0 and to_reach_files is None
-    abi = _restrict_files(bounds, () if keeps_root else (ALL_PROCESSES,), protection)
+    abi = _restrict_files(bounds, () if keeps_root else (ALL_PROCESSES,), connects, protection)
     own_user = _drop_privileges(bounds.user, to_reach_files if abi else None, protection)
     if abi >= landlock.SIGNAL_ABI or own_user:
         protection.held.append("no signals to other processes")
@@ -46,7 +47,9 @@ def confine(limits: Limits, bounds: Bounds, group: ControlGroup) -> Protection:
         protection.missing.append(
             "The number of its processes is not limited: it runs as root without a control group."
         )
-    _filter_calls(own_network, protection)
+    if connects and not own_user:
+        protection.missing.append("It can connect to Unix sockets of the worker's user.")
+    _filter_calls(own_network, connects, protection)
     return protection
 
 
@@ -92,12 +95,21 @@ def _leave_network(protection: Protection) -> bool:
     return True
 
 
-def _restrict_files(bounds: Bounds, also_writable: tuple[str, ...], protection: Protection) -> int:
+def _raise_loopback(protection: Protection) -> bool:
+    try:
+        namespaces.raise_loopback()
+    except OSError:
+        return False
+    protection.held[-1] = "no network but its own"
+    return True
+
+
+def _restrict_files(bounds: Bounds, also_writable: tuple[str, ...], connects: bool, protection: Protection) -> int:
     """Landlock's version, 0 where the kernel refuses it."""
     readable = [*SYSTEM_READABLE, *bounds.readable]
     devices = [path for pattern in DEVICES for path in glob.glob(pattern)]
     try:
-        abi = landlock.restrict(readable, [*SYSTEM_WRITABLE, *also_writable, *bounds.writable], devices)
+        abi = landlock.restrict(readable, [*SYSTEM_WRITABLE, *also_writable, *bounds.writable], devices, connects)
     except OSError as refused:
         protection.missing.append(f"It can open every file of its user: Landlock is not to be had ({refused}).")
         return 0
@@ -123,9 +135,9 @@ def _drop_privileges(user: int, to_reach_files: int | None, protection: Protecti
     return changed
 
 
-def _filter_calls(own_network: bool, protection: Protection) -> None:
+def _filter_calls(own_network: bool, connects: bool, protection: Protection) -> None:
     try:
-        syscall_filter.install(syscall_filter.stage_filter())
+        syscall_filter.install(syscall_filter.stage_filter(connects))
     except OSError as refused:
         protection.missing.append(f"Its system calls are not filtered ({refused}).")
         if not own_network:

@@ -44,14 +44,14 @@ def version() -> int:
     return found
 
 
-def restrict(readable: Iterable[str], writable: Iterable[str], devices: Iterable[str]) -> int:
+def restrict(readable: Iterable[str], writable: Iterable[str], devices: Iterable[str], tcp: bool = False) -> int:
     """Leave this process and its children these files alone, and return Landlock's version. Raises OSError.
 
-    Needs no_new_privs. `devices` may be read, written and controlled.
+    Needs no_new_privs. `devices` may be read, written and controlled. `tcp`: it may bind and connect TCP sockets.
     """
     abi = version()
     every = (1 << _FILE_RIGHTS_BY_ABI.get(abi, 16)) - 1
-    network = _BIND_TCP_CONNECT_TCP if abi >= 4 else 0
+    network = _BIND_TCP_CONNECT_TCP if abi >= 4 and not tcp else 0
     scoped = _ABSTRACT_SOCKETS_SIGNALS if abi >= SIGNAL_ABI else 0
     size = 24 if abi >= SIGNAL_ABI else 16 if abi >= 4 else 8
     rules = system.call(CREATE_RULESET, ctypes.byref(_Ruleset(every, network, scoped)), size, 0)

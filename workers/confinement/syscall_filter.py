@@ -4,7 +4,7 @@ import ctypes
 import errno
 import platform
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from workers.confinement import system
 
@@ -18,6 +18,8 @@ ERROR = 0x00050000
 SOCKET, CONNECT, CLONE, CLONE3 = 41, 42, 56, 435
 NAMESPACES = 0x7E020000
 """The flags of clone and unshare that make namespaces."""
+OWN_NETWORK = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
+"""Families of sockets within a network of its own; by netlink a process looks up the interfaces there."""
 REFUSED = {
     "ptrace": 101,
     "pivot_root": 155,
@@ -62,16 +64,24 @@ class _Program(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.POINTER(Instruction))]
 
 
-def stage_filter() -> list[Instruction]:
-    """What a stage may not call. A process that cannot connect still may bind, listen and use socket pairs."""
-    only_unix = [Instruction(_EQUAL, 1, 0, socket.AF_UNIX), _fail(errno.EACCES)]
+def stage_filter(connects: bool = False) -> list[Instruction]:
+    """What a stage may not call. A process that cannot connect still may bind, listen and use socket pairs.
+
+    `connects`: the stage has a network of its own, where it may connect to itself by Unix sockets and by IP.
+    """
     return [
         *refuse(REFUSED.values()),
-        *refuse([CONNECT], errno.EACCES),
+        *([] if connects else refuse([CONNECT], errno.EACCES)),
         *refuse([CLONE3], errno.ENOSYS),  # its flags lie in memory; the C library then uses clone
-        *_on_first_argument(SOCKET, only_unix),
+        *_on_first_argument(SOCKET, _only(OWN_NETWORK if connects else [socket.AF_UNIX])),
         *no_namespaces(),
     ]
+
+
+def _only(families: Sequence[int]) -> list[Instruction]:
+    """Let a socket of none of these families fail."""
+    count = len(families)
+    return [*(Instruction(_EQUAL, count - at, 0, each) for at, each in enumerate(families)), _fail(errno.EACCES)]
 
 
 def refuse(numbers: Iterable[int], code: int = errno.EPERM) -> list[Instruction]:

@@ -13,6 +13,7 @@ from workers.documents.model import Counted
 from workers.documents.traffic import MOST_USERS, Count, Number, Traffic
 
 Metric = Literal["ttft", "ttf_n", "tpot", "itl", "e2e", "throughput", "batch_latency", "cost_per_mtok"]
+BaselineRunner = Literal["eager", "compiled", "vllm"]
 Precision = Literal["fp32", "bf16", "fp16", "int8", "fp8", "nvfp4", "int4"]
 
 TITLES: dict[str, str] = {
@@ -196,7 +197,11 @@ class Sla(Document):
     load: LoadSearch | None = Field(default=None, description="a run measures no load unless stated")
     objectives: list[Objective] = Field(min_length=1, max_length=16)
     constraints: Constraints = Constraints()
-    baseline_runner: Literal["eager", "compiled"] = "eager"
+    baseline_runner: BaselineRunner = Field(
+        default="eager",
+        description="what runs today: transformers, eager or under torch.compile; vllm, before under load, is a server "
+        "of vLLM's that the worker starts",
+    )
     endpoint: Endpoint | None = Field(
         default=None, description="a server of yours, measured as before beside the baseline runner"
     )
@@ -207,6 +212,11 @@ class Sla(Document):
         max_length=quality_text.MOST_CHARACTERS,
         description="text that quality is measured on: plain, or JSON Lines with text, or with a chat's messages",
     )
+
+    @property
+    def present_runner(self) -> Literal["eager", "compiled"]:
+        """The runner of today's plan. vLLM is no plan's runner: without load, eager stands for what runs today."""
+        return "eager" if self.baseline_runner == "vllm" else self.baseline_runner
 
     @field_validator("quality_text")
     @classmethod
@@ -263,4 +273,16 @@ class Workload(Sla):
             raise ValueError(
                 f"traffic.{field}: a run measures equal requests; with `load` it also has this traffic, under load"
             )
+        if self.baseline_runner == "vllm":
+            self._check_vllm()
         return self
+
+    def _check_vllm(self) -> None:
+        if self.load is None:
+            raise ValueError("baseline_runner: vllm is measured under load alone; state `load`, or name another one")
+        relative = next((each for each in self.objectives if each.at_least_faster is not None), None)
+        if relative:
+            raise ValueError(
+                f"baseline_runner: {relative.label} at_least_faster is judged without load, beside transformers and "
+                "not vllm; give a limit"
+            )

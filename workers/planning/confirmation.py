@@ -132,7 +132,7 @@ def present_plan(document: StageInput) -> Plan:
     return Plan(
         model_digest=document.model.digest,
         gpu=document.gpu,
-        runner=document.workload.baseline_runner,
+        runner=document.workload.present_runner,
         dtype=dtype_of(document),  # type: ignore[arg-type]
     )
 

@@ -51,7 +51,7 @@ def measure(request: Request, context: Context) -> Result:
     document, plan = request.document, request.plan
     model = load(document, context)
     with (
-        prepared(engine.runner(document.workload.baseline_runner, model), document) as today,
+        prepared(engine.runner(document.workload.present_runner, model), document) as today,
         prepared(engine.apply(load(document, context, plan.dtype), plan), document) as after,
     ):
         sides = [warm_clients(document, runner, request.seed) for runner in (today, after)]

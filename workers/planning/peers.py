@@ -31,6 +31,8 @@ def measure_vllm(document: StageInput, context: Context, model: torch.nn.Module,
 
     Begun in time, it may start OVERRUN_SECONDS late. What keeps it from being measured is said; nothing is raised.
     """
+    if document.workload.baseline_runner == LABEL:
+        return _not_measured(document, "it is before under load, as a server")
     if not os.environ.get(PYTHON_VARIABLE):
         return _not_measured(document, "no environment is configured")
     expected, left = Builds(document).expect(LABEL, WORST_START_SECONDS), context.seconds_left

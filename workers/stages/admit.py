@@ -3,12 +3,14 @@
 Nothing runs here: the model is built on the meta device, and of the safetensors only the headers are read.
 """
 
+import os
 from pathlib import Path
 from typing import Any, cast
 
 import psutil
 
 from kernels import engine, model_files
+from kernels.engine.vllm_runner import PYTHON_VARIABLE
 from kernels.hardware import GPUS
 from kernels.model_files.config import value
 from kernels.ops import BYTES
@@ -24,6 +26,7 @@ from workers.measuring import texts
 from workers.measuring.served_model import serving_dtype
 from workers.planning.precision import lossy_refusal
 from workers.predicting import predict
+from workers.under_load.sentences import NO_VLLM
 
 TOKEN_METRICS = ("ttft", "ttf_n", "tpot", "itl")
 GIB = 2**30
@@ -215,6 +218,9 @@ def run(document: StageInput, context: Context) -> AdmitResult:
     context.say(0.5, "comparing the tensors with the configuration")
     notes = _compare_tensors(document, context)
     check_workload(workload, facts.kind, config, document.gpu_class, document.prices, document.model.counted)
+    if workload.baseline_runner == "vllm" and not os.environ.get(PYTHON_VARIABLE):
+        context.say(0.7, NO_VLLM)
+        notes.append(NO_VLLM)
     context.say(0.8, "checking the memory it needs")
     dtype = serving_dtype(facts.dtype, list(workload.constraints.precisions), document.gpu_class)
     needs = memory_needed(config, facts.parameters, dtype, workload)

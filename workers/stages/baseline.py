@@ -24,7 +24,7 @@ def run(document: StageInput, context: Context) -> BaselineResult:
     workload = document.workload
     device = device_of(document.gpu_class)
     usd_per_hour = hourly_price(document.prices, document.gpu_class)
-    with prepared(engine.runner(workload.baseline_runner, model), document) as runner:
+    with prepared(engine.runner(workload.present_runner, model), document) as runner:
         clients = Clients(runner, workload.traffic, seed=1)
         context.say(0.2, "warming up")
         clients.warm_up()
@@ -41,7 +41,7 @@ def run(document: StageInput, context: Context) -> BaselineResult:
     served = clients.served
     return BaselineResult(
         environment=environment(),
-        runner=workload.baseline_runner,
+        runner=workload.present_runner,
         dtype=dtype_of(document),
         requests=sum(each.requests for each in served),
         distributions=distributions(document.model, workload.objectives, served, usd_per_hour),

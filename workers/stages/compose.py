@@ -142,7 +142,7 @@ class _Composer:
 
         A kernels plan of lower precision is made afterwards, from whatever lossy variants were explored.
         """
-        today = self.document.workload.baseline_runner
+        today = self.document.workload.present_runner
         found = [each for each in registry.variants("model") if isinstance(each, WholeModel) and each.in_plans]
         found = [each for each in found if not (each.lossy and each.runner_name == kernels_plan.VARIANT)]
         return sorted(found, key=lambda each: (each.name != today, each.build_seconds))
@@ -184,7 +184,7 @@ class _Composer:
     def _excluded(self, variant: Variant) -> Refusal | None:
         """Whether the workload excludes it. What serves today is measured even then, for comparison."""
         workload = self.document.workload
-        if variant.name in workload.constraints.exclude and variant.name != workload.baseline_runner:
+        if variant.name in workload.constraints.exclude and variant.name != workload.present_runner:
             return Refusal("The workload excludes it.")
         return None
 

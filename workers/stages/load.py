@@ -1,7 +1,8 @@
 """Puts before and after under rising load, and finds the highest at which every objective holds.
 
 After is this workbench's server where it runs the verified plan's runner, else that runner in batches formed as
-requests arrive; before is what runs today, in such batches. Whatever goes wrong with a side ends in a sentence; the
+requests arrive. Before is what runs today, in such batches, or vLLM's server where the workload names it. One follows
+the other, so each has the GPU to itself. Whatever goes wrong with a side ends in a sentence; the
 verdict of verify stands.
 """
 
@@ -18,6 +19,7 @@ from workers.harness.context import Context, StageError
 from workers.harness.sentences import sentence_of
 from workers.measuring.served_model import device_of
 from workers.traffic.measuring import NotMeasurable
+from workers.under_load import vllm
 from workers.under_load.curve import with_limits
 from workers.under_load.sentences import whole_sentence
 from workers.under_load.sides import Sides
@@ -46,10 +48,26 @@ def run(document: StageInput, context: Context) -> UnderLoadResult:
         return UnderLoadResult(**facts, sentence="No load was measured: no objective has a limit to hold.")
     notes: list[str] = []
     sides = Sides(document, context, objectives, environment.device)
-    after = _after(verify, sides, context.seconds_left * (1 - SHARE_OF_AFTER), notes)
-    runner = document.workload.baseline_runner
-    before = _attempt("Before", lambda: sides.batches("before", runner, None, 0.0), notes)
+    starting = _starting(document, notes)
+    after = _after(verify, sides, starting + (context.seconds_left - starting) * (1 - SHARE_OF_AFTER), notes)
+    before = _attempt("Before", lambda: _before(document, sides, starting), notes)
     return UnderLoadResult(**facts, before=before, after=after, sentence=whole_sentence(before, after), notes=notes)
+
+
+def _starting(document: StageInput, notes: list[str]) -> float:
+    """Seconds that vLLM takes to start; 0 where it is not before, or, as a note then says, cannot be."""
+    if document.workload.baseline_runner != "vllm":
+        return 0.0
+    if refusal := vllm.refusal():
+        notes.append(refusal)
+        return 0.0
+    return vllm.USUAL_START_SECONDS
+
+
+def _before(document: StageInput, sides: Sides, starting: float) -> LoadCurve:
+    if starting:
+        return vllm.curve(sides, 0.0)
+    return sides.batches("before", document.workload.present_runner, None, 0.0)
 
 
 def _after(verify: VerifyResult, sides: Sides, until: float, notes: list[str]) -> LoadCurve | None:

@@ -74,7 +74,7 @@ def _replayed(
 def _wants_graphs(document: StageInput, context: Context, generates: bool) -> bool:
     if not generates or device_of(document.gpu_class) != "cuda":
         return False
-    return document.workload.baseline_runner == "compiled" or context.seconds_left > SECONDS_FOR_GRAPHS
+    return document.workload.present_runner == "compiled" or context.seconds_left > SECONDS_FOR_GRAPHS
 
 
 def run(document: StageInput, context: Context) -> ProfileResult:

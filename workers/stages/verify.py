@@ -234,7 +234,7 @@ def _in_this_process(
     with ExitStack() as stack:
         context.say(0.0, "loading the model twice, for before and after")
         model = load(document, context)
-        runner = stack.enter_context(prepared(engine.runner(document.workload.baseline_runner, model), document))
+        runner = stack.enter_context(prepared(engine.runner(document.workload.present_runner, model), document))
         bench = _Bench(document, context, model, runner, usd, started)
         tried, left_out = bench.attempts(composed)
         return tried, left_out, bench.no_change(tried[-1]) if tried[-1].why_not else tried[-1]

@@ -4,6 +4,16 @@ from workers.charts.text import number, plain, speed_words
 from workers.documents.load import LimitResult, LoadCurve, LoadedServer
 from workers.documents.traffic import Traffic
 
+IN_ITS_PLACE = "Generate of transformers in batches is before under load in its place."
+NO_VLLM = (
+    "The workload names vLLM as what runs today, and this worker has no environment of it (WORKER_VLLM). "
+    + IN_ITS_PLACE
+)
+NO_NETWORK = (
+    "vLLM was not started: its processes connect to each other, and this host gives a stage no network of its own. "
+    + IN_ITS_PLACE
+)
+
 
 def curve_of(server: LoadedServer, limit: LimitResult) -> LoadCurve:
     """The curve with its sentence."""

@@ -45,20 +45,20 @@ class Sides:
     """Measures one side after the other, on the same device, users and objectives."""
 
     def __init__(self, document: StageInput, context: Context, objectives: list[Objective], hardware: str) -> None:
-        self._document, self._context, self._objectives = document, context, objectives
-        self._hardware, self._device = hardware, device_of(document.gpu_class)
+        self.document, self.context, self._objectives = document, context, objectives
+        self.hardware, self.device = hardware, device_of(document.gpu_class)
         self._threads = max(1, usable_cores() - 1)
         assert document.workload.load is not None
-        self._most = document.workload.load.most_users
+        self.most = document.workload.load.most_users
 
     def server(self, plan: Plan, until: float) -> LoadCurve:
         """This workbench's server, with the plan where it takes it. Raises Declined or NotMeasurable."""
-        caveats, file = [NOT_JUDGED], self._context.artifacts / "plan.json"
+        caveats, file = [NOT_JUDGED], self.context.artifacts / "plan.json"
         file.write_text(plan.model_dump_json())
         for given in (str(file), None):
             try:
                 with self._served(plan, given) as (target, device):
-                    limit = self._over_http(self._test(target), until)
+                    limit = self.over_http("after", target, until)
                     said = self._of_server(plan if given else None, device, caveats)
                     return curve_of(said, limit)
             except Declined as why:
@@ -69,16 +69,17 @@ class Sides:
 
     @contextmanager
     def _served(self, plan: Plan, file: str | None) -> Iterator[tuple[Target, str]]:
-        self._context.say(0.1, "starting the server")
-        model = self._document.model
-        spec = Spec(str(self._context.model_dir), file, self._device, plan.dtype, model.seed, running=self._most)
-        threads = {"OMP_NUM_THREADS": str(self._threads)} if self._device == "cpu" else {}
+        self.context.say(0.1, "starting the server")
+        model = self.document.model
+        spec = Spec(str(self.context.model_dir), file, self.device, plan.dtype, model.seed, running=self.most)
+        threads = {"OMP_NUM_THREADS": str(self._threads)} if self.device == "cpu" else {}
         with HandedServer(spec, os.environ | threads) as server:
-            device = server.wait_ready(max(START_SECONDS, self._context.seconds_left))
+            device = server.wait_ready(max(START_SECONDS, self.context.seconds_left))
             yield Target(replace(LOOPBACK, dial=server.dial), NAME), device
 
-    def _over_http(self, test: LoadTest, until: float) -> LimitResult:
-        return self._curve(until).measure("after", test, lambda here: measure(here)[0])
+    def over_http(self, name: str, target: Target, until: float) -> LimitResult:
+        """The curve of a server that is ready. Raises NotMeasurable."""
+        return self._curve(until).measure(name, self._test(target), lambda here: measure(here)[0])
 
     def _of_server(self, plan: Plan | None, device: str, caveats: list[str]) -> LoadedServer:
         parts = "the plan's kernels" if plan else "the library's kernels"
@@ -87,17 +88,17 @@ class Sides:
             label=f"this workbench's server, {parts}",
             sentence=f"This workbench's server with {parts}: continuous batching, over HTTP from this machine.",
             hardware=device,
-            gpu_class=self._document.gpu_class,
-            caveats=[*caveats, *([ONE_CORE] if self._device == "cpu" else [])],
+            gpu_class=self.document.gpu_class,
+            caveats=[*caveats, *([ONE_CORE] if self.device == "cpu" else [])],
         )
 
     def batches(self, name: str, runner_name: str, plan: Plan | None, until: float) -> LoadCurve:
         """A runner, that of `plan` where there is one, in batches formed as requests arrive."""
         gpus = plan.gpus if plan else 1
-        self._context.say(0.1, f"loading the model for {name}")
-        if self._device == "cpu":
+        self.context.say(0.1, f"loading the model for {name}")
+        if self.device == "cpu":
             torch.set_num_threads(self._threads)
-        model = load(self._document, self._context, plan.dtype if plan else None)
+        model = load(self.document, self.context, plan.dtype if plan else None)
         runner = engine.apply(model, plan) if plan else engine.runner(runner_name, model)
         try:
             limit = self._in_batches(runner, name, until, gpus)
@@ -109,7 +110,7 @@ class Sides:
 
     def _in_batches(self, runner: Runner, name: str, until: float, gpus: int) -> LimitResult:
         def loading(here: LoadTest) -> LoadResult:
-            lengths = longest(here.traffic, self._document.recording)
+            lengths = longest(here.traffic, self.document.recording)
             runner.prepare(here.traffic.concurrency, *lengths)
             at = datetime.now(UTC).isoformat(timespec="seconds")
             return judged(here, BatchLoop(runner, here.traffic, here.limits, lengths, here.folder).run(), at)
@@ -119,26 +120,26 @@ class Sides:
     def _of_batches(self, runner_name: str, gpus: int) -> LoadedServer:
         called = {"eager": "generate of transformers", "compiled": "the model under torch.compile"}
         what = called.get(runner_name, f"the {runner_name} runner")
-        sampled = self._document.workload.traffic.sampling
+        sampled = self.document.workload.traffic.sampling
         greedy = ["It takes the likeliest token; the traffic's sampling is the server's alone."] if sampled else []
         return LoadedServer(
             kind="batches",
             label=f"{what} in batches",
             sentence=f"{what[0].upper()}{what[1:]} in batches of those who wait when it is free, as long as the "
             "longest request among them.",
-            hardware=self._hardware,
-            gpu_class=self._document.gpu_class,
+            hardware=self.hardware,
+            gpu_class=self.document.gpu_class,
             gpus=gpus,
-            caveats=[IN_PROCESS, *greedy, *([ONE_CORE] if self._device == "cpu" else [])],
+            caveats=[IN_PROCESS, *greedy, *([ONE_CORE] if self.device == "cpu" else [])],
         )
 
     def _test(self, target: Target, gpus: int = 1) -> LoadTest:
-        usd = hourly_price(self._document.prices, self._document.gpu_class, gpus)
-        traffic, folder = self._document.workload.traffic, self._context.recordings
+        usd = hourly_price(self.document.prices, self.document.gpu_class, gpus)
+        traffic, folder = self.document.workload.traffic, self.context.recordings
         return LoadTest(target, traffic, self._objectives, Limits(3.0), folder, usd)
 
     def _curve(self, until: float, gpus: int = 1) -> Curve:
-        recorded = self._document.recording
-        traffic = self._document.workload.traffic.model_copy(update={"batch": 1})
-        ladder = Ladder(traffic, self._most, recorded.seconds if recorded else math.inf)
-        return Curve(self._context, self._device, ladder, until, gpus)
+        recorded = self.document.recording
+        traffic = self.document.workload.traffic.model_copy(update={"batch": 1})
+        ladder = Ladder(traffic, self.most, recorded.seconds if recorded else math.inf)
+        return Curve(self.context, self.device, ladder, until, gpus)

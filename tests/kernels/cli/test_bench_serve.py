@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from kernels.__main__ import main
-from kernels.cli import serve_servers
-from kernels.cli.serve_servers import Wanted
+from kernels.load.vllm_server import Wanted, vllm
 from kernels.measure import ceilings
 
 CALL = ["bench", "serve", "--model", "tiny-llama"]
@@ -62,7 +61,7 @@ def test_vllm_is_started_with_the_model_the_size_and_what_else_was_asked(tmp_pat
     python.write_text("#!/bin/sh\necho 9.9.9\n")
     python.chmod(0o755)
     wanted = Wanted(tmp_path / "model", "mine", "bf16", 8123, 192, 32)
-    found = serve_servers.vllm(wanted, str(python), {"A": "b"}, ["--api-server-count=4"])
+    found = vllm(wanted, str(python), {"A": "b"}, ["--api-server-count=4"])
     command = " ".join(found.command)
     assert f"vllm.entrypoints.openai.api_server --model {tmp_path}/model --served-model-name mine" in command
     assert "--port 8123 --dtype bfloat16 --max-model-len 192 --max-num-seqs 32" in command

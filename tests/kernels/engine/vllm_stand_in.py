@@ -1,6 +1,7 @@
 """A stand-in for vLLM, which needs a GPU: a folder like a virtual environment, with a package `vllm` of few lines.
 
-Its engine has the interface that `kernels/engine/vllm_process.py` uses, and runs the model by transformers.
+Its engine has the interface that `kernels/engine/vllm_process.py` uses, and runs the model by transformers. Its server
+speaks OpenAI's API over HTTP and answers with one word for each token that is asked for, a millisecond apart.
 """
 
 import sys
@@ -81,6 +82,67 @@ def get_open_port():
 """
 
 
+SERVER = """
+import argparse
+import json
+import pathlib
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+arguments = argparse.ArgumentParser()
+for name in ("model", "served-model-name", "host", "port", "dtype", "max-model-len", "max-num-seqs"):
+    arguments.add_argument(f"--{name}", required=True)
+given, options = arguments.parse_known_args()
+folder = pathlib.Path(given.model)
+assert list(folder.glob("*.safetensors"))
+vocabulary = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        self.send_response(200 if self.path == "/health" else 404)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        words, wanted = asked["prompt"].split(), asked["max_tokens"]
+        assert asked["model"] == given.served_model_name
+        assert set(words) <= set(vocabulary)
+        if len(words) + wanted > int(given.max_model_len):
+            self.send_response(400)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for at in range(wanted):
+            time.sleep(0.001)
+            reason = "length" if at == wanted - 1 else None
+            self.event({"choices": [{"index": 0, "text": " t7", "finish_reason": reason}]})
+        self.event({"choices": [], "usage": {"prompt_tokens": len(words), "completion_tokens": wanted}})
+        self.chunk(b"data: [DONE]\\n\\n")
+        self.chunk(b"")
+
+    def event(self, document):
+        self.chunk(b"data: " + json.dumps(document).encode() + b"\\n\\n")
+
+    def chunk(self, data):
+        self.wfile.write(b"%x\\r\\n" % len(data) + data + b"\\r\\n")
+
+
+ThreadingHTTPServer((given.host, int(given.port)), Handler).serve_forever()
+"""
+
+
 def program(folder: Path, script: str) -> Path:
     """A program `folder/bin/python` that runs the shell's `script`."""
     found = folder / "bin" / "python"
@@ -99,5 +161,10 @@ def environment(folder: Path, honest: bool = True) -> Path:
     (package / "v1" / "executor" / "uniproc_executor.py").write_text(EXECUTOR)
     ids, engine = ("the model's most likely ids", HONEST) if honest else ("id 7", SEVENS)
     (package / "__init__.py").write_text(PACKAGE.format(ids=ids, engine=engine))
+    (package / "entrypoints" / "openai").mkdir(parents=True)
+    (package / "entrypoints" / "openai" / "api_server.py").write_text(SERVER)
+    facts = folder / "site" / "vllm-0.0.dist-info" / "METADATA"
+    facts.parent.mkdir()
+    facts.write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.0\n")
     (package / "sampling_params.py").write_text("class RequestOutputKind:\n    DELTA = 1\n")
     return program(folder, f'PYTHONPATH="{folder / "site"}" exec "{sys.executable}" "$@"')

@@ -97,6 +97,21 @@ def test_no_attack_succeeds_and_what_stages_need_works(host: dict[str, Any], use
 
 
 @pytest.mark.parametrize("user", USERS)
+def test_a_stage_that_connects_to_itself_reaches_nothing_else(host: dict[str, Any], user: int) -> None:
+    """But a Unix socket of its worker's own user, as its protection then says. Its datagrams stay in its network."""
+    ended = _as_stage(host, user, "none", loopback=True)
+    answers = json.loads(ended["lines"][-1])["attacks"]
+    reached = [name for name, answer in answers.items() if answer == "done" and name != "send a datagram"]
+    missing = ended["protection"]["missing"]
+    own_network = "no network but its own" in ended["protection"]["held"]
+    if user and own_network:
+        assert reached == ["connect to a Unix socket"]
+        assert missing == ["It can connect to Unix sockets of the worker's user."]
+    else:
+        assert (reached, missing) == ([], [])
+
+
+@pytest.mark.parametrize("user", USERS)
 def test_more_memory_than_its_own_ends_it(host: dict[str, Any], user: int) -> None:
     within = _as_stage(host, user, "none", targets={"allocate": MEMORY // 4})
     assert json.loads(within["lines"][-1]) == {"allocated": MEMORY // 4}

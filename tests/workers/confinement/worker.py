@@ -82,6 +82,7 @@ def _run(
             readable=(*python_files(), targets["code"], targets["model"]),
             writable=(str(scratch), targets["cache"]),
             required=wanted.get("required", False),
+            loopback=wanted.get("loopback", False),
         ),
         on_line=on_line,
         on_start=on_start,

@@ -68,3 +68,10 @@ def test_a_run_refuses_traffic_that_it_would_not_send():
     thinking["traffic"]["arrivals"]["kind"] = "closed"
     assert "with `load` it also has this traffic" in refusal(Workload, **thinking)
     assert Workload.model_validate(thinking | {"load": {"most_users": 8}}).load.most_users == 8
+
+
+def test_vllm_is_before_under_load_alone():
+    vllm = {"model": "llama-3.2-1b", "baseline_runner": "vllm", "load": {}}
+    assert Workload.model_validate(vllm | {"objectives": OBJECTIVES}).present_runner == "eager"
+    relative = [{"metric": "ttft", "at_least_faster": 2}]
+    assert "at_least_faster is judged without load" in refusal(Workload, **vllm, objectives=relative)

@@ -16,6 +16,7 @@ from workers.documents.workload import Objective
 from workers.harness.context import Context, StageError
 from workers.measuring.served_model import serving_dtype
 from workers.stages import admit
+from workers.under_load.sentences import NO_VLLM
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +56,16 @@ def test_a_whole_model_is_admitted(saved, tmp_path):
     found = admit.run(*uploaded(saved, tmp_path))
     assert found.notes == []
     assert found.parameters > 0
+
+
+def test_a_worker_without_vllm_says_so_before_anything_is_measured(saved, tmp_path, monkeypatch):
+    document, context = uploaded(saved, tmp_path)
+    named = document.workload.model_copy(update={"baseline_runner": "vllm"})
+    document = document.model_copy(update={"workload": named})
+    monkeypatch.delenv("KERNELS_VLLM_PYTHON", raising=False)
+    assert admit.run(document, context).notes == [NO_VLLM]
+    monkeypatch.setenv("KERNELS_VLLM_PYTHON", "/srv/vllm/bin/python")
+    assert admit.run(document, context).notes == []
 
 
 def test_a_missing_tensor_is_named(saved, tmp_path):

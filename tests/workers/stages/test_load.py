@@ -4,13 +4,17 @@ Nothing here asks for a verdict or a time: on a busy machine every load may be v
 """
 
 import json
+from pathlib import Path
 
 import pytest
 
 from kernels.plan import Plan
+from tests.kernels.engine import vllm_stand_in
 from tests.workers.conftest import TINY, stage_input
+from tests.workers.stages.confined import confined
 from workers.charts import under_load
 from workers.documents.base import Verdict
+from workers.documents.load import UnderLoadResult
 from workers.documents.recording import Recording
 from workers.documents.stages import ObjectiveOutcome, Results, VerifyResult
 from workers.harness.context import Context, StageError
@@ -18,6 +22,7 @@ from workers.measuring.conditions import watched
 from workers.stages import load
 from workers.traffic.recording import facts
 from workers.under_load import curve, sides
+from workers.under_load.sentences import NO_NETWORK, NO_VLLM
 
 RELATIVE = [{"metric": "ttf_n", "n": 8, "at_least_faster": 1.5}]
 SHA256 = "a" * 64
@@ -173,6 +178,55 @@ def test_a_plan_that_the_server_does_not_run_is_put_under_load_in_batches(tmp_pa
     found = run(tmp_path, monkeypatch, verified.model_copy(update={"plan": plan}))
     assert found.notes[0] == "This workbench's server does not run compiled plans, so after is in batches."
     assert found.notes[1] == "After was not measured under load: The model does not fit."
+
+
+VLLM = {"baseline_runner": "vllm", "objectives": [{"metric": "ttft", "limit": 10_000}]}
+
+
+def test_vllms_server_is_before_with_its_version_and_settings(tmp_path, monkeypatch, verified):
+    monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(vllm_stand_in.environment(tmp_path / "vllm")))
+    plain = verified.model_copy(update={"recommended": False})
+    found = run(tmp_path, monkeypatch, plain, **VLLM)
+    assert found.notes == ["No change is recommended, so only what runs today was put under load."]
+    server, loads = found.before.server, found.before.limit.loads
+    assert (server.kind, server.label, server.version) == ("vllm", "vLLM 0.0", "0.0")
+    assert server.settings["options"] in server.sentence
+    assert "--dtype float32 --max-model-len 88 --max-num-seqs 4" in server.settings["options"]
+    assert len(loads) >= 3
+    assert not any(each.failures for each in loads)
+    assert {each.tokens.prompt for each in loads} == {each.tokens.prompt_wanted for each in loads}
+    assert any(each.tokens_per_second for each in loads)
+
+
+def test_a_confined_load_stage_starts_vllms_server(outside: Path, verified: VerifyResult) -> None:
+    plain = verified.model_copy(update={"recommended": False})
+    document = stage_input("load", results=Results(verify=plain), load={"most_users": 2}, **VLLM)
+    document = document.model_copy(update={"seconds_left": 5.0})
+    found = UnderLoadResult.model_validate_json(confined(outside, document))
+    assert found.before is not None, found.notes
+    if NO_NETWORK in found.notes:  # the machine that runs the tests allows none
+        assert found.before.server.kind == "batches"
+    else:
+        assert found.before.server.label == "vLLM 0.0"
+        assert any(each.tokens_per_second for each in found.before.limit.loads)
+
+
+def test_a_vllm_that_does_not_start_is_a_sentence_with_the_end_of_its_log(tmp_path, monkeypatch, verified):
+    last = "ValueError: Free memory on device is less than desired."
+    script = f'if [ "$1" = -c ]; then echo 0.0; else echo "INFO ready soon" >&2; echo "{last}" >&2; exit 1; fi'
+    monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(vllm_stand_in.program(tmp_path / "vllm", script)))
+    plain = verified.model_copy(update={"recommended": False})
+    found = run(tmp_path, monkeypatch, plain, **VLLM)
+    assert found.before is None
+    assert found.notes[1:] == [f"Before was not measured under load: vLLM ended; its log ends: {last.rstrip('.')}."]
+
+
+def test_without_an_environment_of_vllm_transformers_is_before_and_a_note_says_so(tmp_path, monkeypatch, verified):
+    monkeypatch.delenv("KERNELS_VLLM_PYTHON", raising=False)
+    plain = verified.model_copy(update={"recommended": False})
+    found = run(tmp_path, monkeypatch, plain, **VLLM)
+    assert found.notes[0] == NO_VLLM
+    assert found.before.server.kind == "batches"
 
 
 def _fails(*arguments):

@@ -1,61 +1,22 @@
 """vLLM beside the plans of compose: its figure, and the sentence where there is none. A stand-in runs on the CPU."""
 
-import os
 import re
-import sys
-import tempfile
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tests.kernels.engine import vllm_stand_in
 from tests.workers.conftest import stage_input
-from workers import child
+from tests.workers.stages.confined import confined
 from workers.charts import plans
-from workers.child_environment import stage_environment
-from workers.confinement.bounds import Bounds, Limits
 from workers.documents.stages import ComposeResult, Results
 from workers.measuring.served_model import load
 from workers.planning import peers
-from workers.scratch import scratch
-from workers.stage_files import code_folder, readable, user_of
 
 WITHOUT_COMPILER = {"constraints": {"exclude": ["compiled"]}}
 
 
-@pytest.fixture
-def outside() -> Iterator[Path]:
-    """A folder that every user reaches, as a stage of root becomes another one."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
-
-
 def test_a_confined_stage_measures_vllm_as_a_peer_and_never_chooses_it(outside: Path) -> None:
-    vllm_stand_in.environment(outside / "vllm")
-    outer = os.environ | {"WORKER_VLLM": str(outside / "vllm")}
-    caches = outside / "caches"
-    with scratch() as directory:
-        (directory / "in.json").write_text(stage_input("compose", **WITHOUT_COMPILER).model_dump_json())
-        env = stage_environment(outer, directory, caches, code_folder(directory, []))
-        command = [sys.executable, "-m", "workers.stages.compose", "in.json", "out.json"]
-        ended = child.run(
-            child.Command([*command, "--artifacts", "."], env, cwd=directory, log_file=directory / "stage.log"),
-            limits=Limits(300, memory_bytes=8 * 2**30),
-            bounds=Bounds(
-                readable=readable(outer, [], [caches]),
-                writable=(str(directory), str(caches)),
-                user=user_of("ours"),
-            ),
-            on_line=lambda line: None,
-            on_start=lambda protection: None,
-            stop=threading.Event(),
-        )
-        assert ended.code == 0, (directory / "stage.log").read_text()
-        result = ComposeResult.model_validate_json((directory / "out.json").read_bytes())
+    result = ComposeResult.model_validate_json(confined(outside, stage_input("compose", **WITHOUT_COMPILER)))
     (found,) = result.peers
     assert (found.gate, found.version, found.peer) == ("pass", "0.0", True), found.sentence
     assert found.primary is not None

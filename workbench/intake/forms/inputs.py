@@ -21,7 +21,11 @@ METRICS: TuningCache = [
     ("batch_latency", "Latency per batch, ms"),
     ("cost_per_mtok", "Cost per million tokens or images, USD"),
 ]
-RUNNERS: TuningCache = [("eager", "transformers, eager"), ("compiled", "compiled, static cache")]
+RUNNERS: TuningCache = [
+    ("eager", "transformers, eager"),
+    ("compiled", "compiled, static cache"),
+    ("vllm", "a vLLM server under load, else transformers"),
+]
 PREFERRED: TuningCache = [("cheapest", "the cheapest by the token"), ("fastest", "the fastest")]
 ARRIVALS: TuningCache = [
     ("", "users of a closed loop"),

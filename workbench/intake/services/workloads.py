@@ -108,8 +108,8 @@ def _excluded_reasons(document: WorkloadDocument) -> Iterator[dict[str, str]]:
     for index, name in enumerate(document.constraints.exclude):
         if name not in known:
             yield {"field": f"constraints.exclude[{index}]", "reason": registry.unknown(name)}
-        elif name == document.baseline_runner:
-            reason = f"{name} is what runs today (baseline_runner), which everything is compared with"
+        elif name == document.present_runner:
+            reason = f"{name} is what runs today, which everything is compared with"
             yield {"field": f"constraints.exclude[{index}]", "reason": reason}
 
 

@@ -50,7 +50,8 @@ class Workload:
             load (LoadSearch | None | Unset): a run measures no load unless stated
             constraints (Constraints | Unset): Limits of the optimisation: GPU classes, precisions, excluded variants, which
                 plan is preferred, minutes.
-            baseline_runner (WorkloadBaselineRunner | Unset):  Default: 'eager'.
+            baseline_runner (WorkloadBaselineRunner | Unset): what runs today: transformers, eager or under torch.compile;
+                vllm, before under load, is a server of vLLM's that the worker starts Default: 'eager'.
             endpoint (Endpoint | None | Unset): a server of yours, measured as before beside the baseline runner
             present (Deployment | None | Unset):
             duty_cycle (float | Unset): share of the hour the GPU serves this traffic Default: 1.0.

@@ -1,10 +1,11 @@
 from typing import Literal
 
-WorkloadBaselineRunner = Literal["compiled", "eager"]
+WorkloadBaselineRunner = Literal["compiled", "eager", "vllm"]
 
 WORKLOAD_BASELINE_RUNNER_VALUES: set[WorkloadBaselineRunner] = {
     "compiled",
     "eager",
+    "vllm",
 }
 
 

@@ -1,0 +1,40 @@
+"""A stage in a process of its own, confined as the worker has it, with the stand-in for vLLM."""
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+from tests.kernels.engine import vllm_stand_in
+from workers import child, gpu
+from workers.child_environment import stage_environment
+from workers.confinement.bounds import Bounds, Limits
+from workers.documents.stages import StageInput
+from workers.scratch import scratch
+from workers.stage_files import code_folder, readable, user_of
+
+
+def confined(outside: Path, document: StageInput) -> bytes:
+    """The stage's result. `outside`: a folder that every user reaches."""
+    vllm_stand_in.environment(outside / "vllm")
+    outer = os.environ | {"WORKER_VLLM": str(outside / "vllm")}
+    caches = outside / "caches"
+    with scratch() as directory:
+        (directory / "in.json").write_text(document.model_dump_json())
+        env = stage_environment(outer, directory, caches, code_folder(directory, []))
+        command = [sys.executable, "-m", f"workers.stages.{document.stage}", "in.json", "out.json"]
+        ended = child.run(
+            child.Command([*command, "--artifacts", "."], env, cwd=directory, log_file=directory / "stage.log"),
+            limits=Limits(300, memory_bytes=8 * 2**30),
+            bounds=Bounds(
+                readable=readable(outer, [], [caches]),
+                writable=(str(directory), str(caches)),
+                user=user_of("ours"),
+                loopback=gpu.starts_vllm(document, outer),
+            ),
+            on_line=lambda line: None,
+            on_start=lambda protection: None,
+            stop=threading.Event(),
+        )
+        assert ended.code == 0, (directory / "stage.log").read_text()
+        return (directory / "out.json").read_bytes()

@@ -1,0 +1,125 @@
+"""vLLM's server as before under load: started for the search by the Python of its own environment, and ended after it.
+
+It listens at the loopback address of the stage's own network (`workers/confinement/`). It starts once the other side
+has ended, so it has the GPU to itself.
+"""
+
+import os
+import time
+from pathlib import Path
+
+import torch
+
+from kernels.engine import loading, written_model
+from kernels.engine.bucket_session import positions
+from kernels.engine.vllm_process import has_network
+from kernels.engine.vllm_runner import PYTHON_VARIABLE, environment
+from kernels.load.connection import Address
+from kernels.load.server_process import NotStarted, free_port, running
+from kernels.load.vllm_server import MEMORY_SHARE, ServerCommand, Wanted, vllm
+from kernels.serve.handed import NAME
+from workers.documents.load import LoadCurve, LoadedServer
+from workers.documents.recording import longest
+from workers.harness.context import StageError
+from workers.measuring.served_model import dtype_of, free, load
+from workers.traffic.prompts import WORDS
+from workers.traffic.sending import Target
+from workers.under_load.sentences import NO_NETWORK, NO_VLLM, curve_of
+from workers.under_load.sides import NOT_JUDGED, Sides
+
+USUAL_START_SECONDS, LONG_START_SECONDS = 70.0, 150.0
+"""vLLM loads the weights, compiles and captures its graphs; with empty caches that took 63 s for Llama-3.2-1B. It is
+waited for LONG_START_SECONDS, and longer where the stage has more time left."""
+FREE_SHARE = 0.9
+"""Of the GPU's memory that is free, vLLM may take this much at most; this process keeps a context on the GPU."""
+SPARE_TOKENS = 64
+"""By so many tokens vLLM's longest sequence is longer than the traffic's: prompts are words, counted once sent."""
+LONGEST = 500
+"""Characters of vLLM's log that a sentence quotes."""
+NO_TOKENIZER = "The model has no tokenizer: vLLM reads each word of a prompt as one id."
+
+
+def refusal() -> str:
+    """Why vLLM cannot be started on this worker, in a sentence; "" where it can."""
+    if not os.environ.get(PYTHON_VARIABLE):
+        return NO_VLLM
+    return "" if has_network() else NO_NETWORK
+
+
+def curve(sides: Sides, until: float) -> LoadCurve:
+    """vLLM's server under rising load. Raises StageError where it does not start, with the end of its log."""
+    context, caveats = sides.context, [NOT_JUDGED]
+    wanted = _wanted(sides, caveats)
+    try:
+        server = vllm(wanted, os.environ[PYTHON_VARIABLE], environment())
+    except ValueError as error:
+        raise StageError(f"vLLM was not started: WORKER_VLLM: {error}.") from error
+    context.say(0.5, "starting vLLM")
+    url, log = f"http://127.0.0.1:{wanted.port}", context.artifacts / "vllm.log"
+    seconds, begun = max(LONG_START_SECONDS, context.seconds_left), time.monotonic()
+    try:
+        with running(server.command, url + server.ready, log, seconds, server.environment):
+            started = time.monotonic() - begun
+            limit = sides.over_http("before", Target(Address.parse(url), NAME), until)
+    except NotStarted as error:
+        how = "ended" if time.monotonic() - begun < seconds else f"had not started after {seconds:.0f} s"
+        raise StageError(f"vLLM {how}; its log ends: {_last_line(log)}") from error
+    return curve_of(_described(sides, server, started, caveats), limit)
+
+
+def _wanted(sides: Sides, caveats: list[str]) -> Wanted:
+    document = sides.document
+    traffic, dtype = document.workload.traffic, dtype_of(document)
+    positions_of_model = positions(loading.skeleton(document.model.config, dtype).config)
+    return Wanted(
+        directory=_directory(sides, dtype, caveats),
+        name=NAME,
+        dtype=dtype,
+        port=free_port(),
+        context=min(positions_of_model, sum(longest(traffic, document.recording)) + SPARE_TOKENS),
+        running=sides.most,
+        memory=_memory(),
+        shared_prefix=bool(traffic.shared_prefix or document.recording),
+    )
+
+
+def _directory(sides: Sides, dtype: str, caveats: list[str]) -> Path:
+    """What vLLM reads: the model's own files where they have weights and a tokenizer, else some written here."""
+    own = sides.context.model_dir
+    if (own / "tokenizer.json").is_file() and any(own.glob("*.safetensors")):
+        return own
+    caveats.append(NO_TOKENIZER)
+    written = sides.context.artifacts / "vllm-model"
+    written_model.write(load(sides.document, sides.context, dtype), written, WORDS)
+    free()
+    return written
+
+
+def _memory() -> float:
+    """vLLM's share of the GPU's memory: the usual one, less where others have taken some."""
+    if not torch.cuda.is_available():
+        return MEMORY_SHARE
+    available, total = torch.cuda.mem_get_info()
+    return round(min(MEMORY_SHARE, FREE_SHARE * available / total), 2)
+
+
+def _last_line(log: Path) -> str:
+    """The last line of vLLM's log that names an error, but for the one that points to another, else its last line."""
+    lines = [" ".join(line.split()) for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    errors = [line for line in lines if "Error" in line and "root cause above" not in line]
+    return (errors or lines or ["it said nothing"])[-1][:LONGEST]
+
+
+def _described(sides: Sides, server: ServerCommand, started: float, caveats: list[str]) -> LoadedServer:
+    version, options = server.settings["version"], server.settings["options"]
+    return LoadedServer(
+        kind="vllm",
+        label=f"vLLM {version}",
+        sentence=f"vLLM {version}, started for this run in {started:.0f} s with {options}: continuous batching, over "
+        "HTTP from this machine.",
+        hardware=sides.hardware,
+        gpu_class=sides.document.gpu_class,
+        version=version,
+        settings=server.settings,
+        caveats=caveats,
+    )
