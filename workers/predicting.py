@@ -12,9 +12,10 @@ from kernels.measure.request_case import request_case
 from kernels.measure.roofline import floors_ms
 from kernels.megakernel.ranks import RANKS
 from kernels.ops import BYTES, ModelCase
-from workers.documents.measurement import Rates
+from workers.documents.gpu_class import gpu_of, gpus_of
+from workers.documents.measurement import Ceilings, Rates
+from workers.documents.model import ModelManifest
 from workers.documents.prediction import PredictedFigure, PredictedPlan, Prediction
-from workers.documents.stages import StageInput
 from workers.documents.workload import Precision, Workload
 from workers.promises import divides
 
@@ -23,17 +24,25 @@ USUAL_N = 64
 SIXTEEN_BITS = BYTES["bf16"]
 
 
-def predict(document: StageInput, served: Precision, lower: Sequence[Precision]) -> Prediction:
-    """The prediction for a run's plans: one for each number of GPUs, and for `served` and each `lower` precision.
+def predict(
+    workload: Workload,
+    model: ModelManifest,
+    gpu_class: str,
+    ceilings: Ceilings | None,
+    served: Precision,
+    lower: Sequence[Precision] = (),
+) -> Prediction:
+    """The prediction for plans on a class: one for each number of GPUs, and for `served` and each `lower` precision.
 
-    `served` is the precision that the model is served in today, `lower` are those that a plan may hold its weights in.
+    `ceilings` are those of the newest run on the GPU, None where there is none. `served` is the precision that the
+    model is served in today, `lower` are those that a plan may hold its weights in.
     """
-    workload, model, traffic = document.workload, document.model, document.workload.traffic
+    traffic, most = workload.traffic, gpus_of(gpu_class)
     if model.kind != "decoder":
         return Prediction(missing=["Only models that generate text are predicted."])
-    rates = _rates(document)
+    rates = _rates(gpu_class, ceilings)
     if rates is None:
-        said = f"Nothing is predicted on {document.gpu_class}: no datasheet and no earlier run tells its rates."
+        said = f"Nothing is predicted on {gpu_class}: no datasheet and no earlier run tells its rates."
         return Prediction(missing=[said])
     shape = (traffic.batch, traffic.prompt_tokens, traffic.output_tokens)
     case = request_case(model.config, model.parameters, served, *shape)
@@ -42,7 +51,7 @@ def predict(document: StageInput, served: Precision, lower: Sequence[Precision])
         return Prediction(missing=[f"{said} family where its tensors are not known one by one."])
     missing = _missing(workload)
     plans = []
-    for gpus in (each for each in RANKS if each <= document.gpus):
+    for gpus in (each for each in RANKS if each <= most):
         for weights in dict.fromkeys([served, *lower]) if gpus == 1 or divides(model, gpus) else ():
             request = _Request(case, served, weights, gpus, rates)
             figures = _latencies(request, workload) if traffic.concurrency == 1 else []
@@ -50,7 +59,7 @@ def predict(document: StageInput, served: Precision, lower: Sequence[Precision])
             plans.append(PredictedPlan(gpus=gpus, weights=weights, figures=figures))
     if traffic.concurrency > 1:
         missing.append(f"No latency is predicted where {traffic.concurrency} clients wait for each other.")
-    return Prediction(plans=plans, assumptions=_assumptions(document), missing=missing)
+    return Prediction(plans=plans, assumptions=_assumptions(workload, most, ceilings is not None), missing=missing)
 
 
 @dataclass(frozen=True)
@@ -59,11 +68,11 @@ class _Rates:
     settled: Rates
 
 
-def _rates(document: StageInput) -> _Rates | None:
-    """The rates of the newest run on the GPU, else the datasheet's; None where neither is known."""
-    if document.ceilings is not None:
-        return _Rates(document.ceilings.of_single_calls, document.ceilings)
-    gpu = GPUS[document.gpu]
+def _rates(gpu_class: str, ceilings: Ceilings | None) -> _Rates | None:
+    """The measured rates, else the datasheet's; None where neither is known."""
+    if ceilings is not None:
+        return _Rates(ceilings.of_single_calls, ceilings)
+    gpu = GPUS[gpu_of(gpu_class)]
     if not gpu.memory_tbps:
         return None
     tflops = {"bf16": gpu.bf16_tflops, "fp16": gpu.bf16_tflops, "fp8": gpu.fp8_tflops}
@@ -141,16 +150,15 @@ def _under_load(request: _Request, workload: Workload) -> list[PredictedFigure]:
     return figures
 
 
-def _assumptions(document: StageInput) -> list[str]:
-    known = document.ceilings is not None
+def _assumptions(workload: Workload, most_gpus: int, known: bool) -> list[str]:
     source = "measured by the newest run on this class of GPU" if known else "from its datasheet"
     said = [
         f"The GPU's rates are {source}, and are reached all the time.",
         "Every weight is read once for a prompt and once for each token, the keys and values once for each token.",
         "Launches, the host, norms, attention's FLOPs and sampling take no time.",
     ]
-    if document.gpus > 1:
+    if most_gpus > 1:
         said.append("Several GPUs divide bytes and FLOPs evenly, and their exchange takes no time.")
-    if document.workload.load is not None:
+    if workload.load is not None:
         said.append("Under load all users always wait; prompts are read one by one, tokens are made together.")
     return said

@@ -104,6 +104,8 @@ def run_pages(organisation: Organisation, admin: User) -> list[tuple[str, str, s
     met, h200 = done["met"], done["h200"]
     found += [
         ("workload", "admin", f"/workloads/{met.workload_id}/"),
+        ("workload-h200", "admin", f"/workloads/{h200.workload_id}/"),
+        ("workload-endpoint", "admin", f"/workloads/{done['undecided'].workload_id}/"),
         ("model", "admin", f"/models/{met.workload.model_id}/"),
         ("compare-two", "admin", f"/compare/?run={met.id}&run={h200.id}"),
         ("delete-run", "admin", f"/runs/{met.id}/delete/"),

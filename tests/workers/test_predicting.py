@@ -7,8 +7,6 @@ import pytest
 
 from tests.workers.test_promises import model
 from workers.documents.measurement import Ceilings
-from workers.documents.prices import default_price_book
-from workers.documents.stages import StageInput
 from workers.documents.workload import Workload
 from workers.predicting import predict
 
@@ -17,19 +15,10 @@ PARAMETERS, CACHE = 1_235_814_400, (128 + 32) * 2 * 16 * 8 * 64 * 2
 CEILINGS = Ceilings(read_tbps=4.0, copy_tbps=4.0, matrix_tflops={"bf16": 500.0}, launch_us=1)
 
 
-def document(of=None, gpu_class="h200", ceilings=None, **changes):
+def predicted(of=None, gpu_class="h200", ceilings=None, lower=(), **changes):
     traffic = {"prompt_tokens": 128, "output_tokens": 64} | changes.pop("traffic", {})
     stated = {"model": "m", "traffic": traffic, "objectives": [{"metric": "ttf_n", "n": 64, "limit": 100}]} | changes
-    return StageInput(
-        run_id="r",
-        stage="admit",
-        attempt=1,
-        gpu_class=gpu_class,
-        workload=Workload.model_validate(stated),
-        model=of or model(),
-        prices=default_price_book(),
-        ceilings=ceilings,
-    )
+    return predict(Workload.model_validate(stated), of or model(), gpu_class, ceilings, "bf16", lower)
 
 
 def values(plan):
@@ -37,7 +26,7 @@ def values(plan):
 
 
 def test_the_formula_by_hand():
-    (plan,) = predict(document(ceilings=CEILINGS, load={"most_users": 5}), "bf16", []).plans
+    (plan,) = predicted(ceilings=CEILINGS, load={"most_users": 5}).plans
     first = max(2 * PARAMETERS * 128 / 500e12, 2 * PARAMETERS / 4e12) * 1e3
     step = (2 * PARAMETERS + CACHE) / 4e12 * 1e3
     four = 4 * first + 63 * (2 * PARAMETERS + 4 * CACHE) / 4e12 * 1e3
@@ -50,20 +39,20 @@ def test_the_formula_by_hand():
 
 
 def test_lower_precision_and_more_gpus_have_predictions_of_their_own():
-    found = predict(document(model("llama-3.1-8b"), "h200x4"), "bf16", ["fp8"])
+    found = predicted(model("llama-3.1-8b"), "h200x4", lower=["fp8"])
     steps = {(each.gpus, each.weights): values(each)[("tpot", None, None)] for each in found.plans}
     assert [*steps] == [(gpus, weights) for gpus in (1, 2, 4) for weights in ("bf16", "fp8")]
     assert steps[1, "bf16"] == pytest.approx(4 * steps[4, "bf16"])
     assert steps[1, "bf16"] > 1.9 * steps[1, "fp8"]
     assert any("divide bytes and FLOPs evenly" in each for each in found.assumptions)
-    undivided = predict(document(model("qwen2.5-1.5b"), "h200x4"), "bf16", []).plans
+    undivided = predicted(model("qwen2.5-1.5b"), "h200x4").plans
     assert [each.gpus for each in undivided] == [1, 2]  # two key-value heads
 
 
 def test_what_an_h200_measured_is_near_what_its_datasheet_predicts():
     run = json.loads(RUN.read_text())
     measured = {(each["metric"], each["n"]): each["percentiles"]["p50"] for each in run["results"]["verify"]["after"]}
-    found = values(predict(document(), "bf16", []).plans[0])
+    found = values(predicted().plans[0])
     for metric, n in (("ttf_n", 64), ("tpot", None)):
         assert 0.8 < found[metric, n, None] / measured[metric, n] < 1
 
@@ -78,16 +67,16 @@ def test_what_an_h200_measured_is_near_what_its_datasheet_predicts():
     ],
 )
 def test_what_is_not_predicted_has_a_sentence(changes, said):
-    found = predict(document(**changes), "bf16", [])
+    found = predicted(**changes)
     assert found.plans == []
     assert said in " ".join(found.missing)
 
 
 def test_clients_who_wait_and_other_traffic_leave_figures_out():
-    clients = predict(document(traffic={"concurrency": 4}), "bf16", [])
+    clients = predicted(traffic={"concurrency": 4})
     assert clients.plans[0].figures == []
     assert "4 clients wait for each other" in clients.missing[0]
     open_loop = {"arrivals": {"kind": "poisson", "rate": 5}}
-    poisson = predict(document(traffic=open_loop, load={"most_users": 4}), "bf16", [])
+    poisson = predicted(traffic=open_loop, load={"most_users": 4})
     assert all(each.users is None for each in poisson.plans[0].figures)
     assert "traffic with arrivals" in poisson.missing[0]

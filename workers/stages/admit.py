@@ -199,7 +199,8 @@ def _predicted(document: StageInput, dtype: str) -> Prediction:
     """What is predicted of a plan in the precision of today, and in each lower one that the workload allows."""
     constraints, served = document.workload.constraints, cast(Precision, dtype)
     lower = [each for each in constraints.precisions if BYTES[each] < BYTES[served]]
-    return predict(document, served, [each for each in lower if not lossy_refusal(each, constraints, document.model)])
+    lower = [each for each in lower if not lossy_refusal(each, constraints, document.model)]
+    return predict(document.workload, document.model, document.gpu_class, document.ceilings, served, lower)
 
 
 def run(document: StageInput, context: Context) -> AdmitResult:

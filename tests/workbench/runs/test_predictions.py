@@ -4,6 +4,7 @@ import sample_bring_up
 import sample_runs
 from django.urls import reverse
 
+from tests.workers.test_promises import model
 from workbench.runs import services
 from workbench.runs.line import key_of
 from workbench.runs.predictions import error_words, known_ceilings
@@ -47,3 +48,20 @@ def test_every_page_with_modelled_figures_says_the_known_error(browser, organisa
     for address in (reverse("bring-up", args=[bring_up.id]), beside):
         assert "no run has yet compared what the model predicts" in client.get(address).content.decode()
     assert "Predicted before the run" in client.get(reverse("run-result", args=[done.id])).content.decode()
+
+
+def test_a_workloads_page_has_cost_against_latency_of_its_newest_runs_and_of_other_classes(
+    browser, organisation, engineer, foreigner
+):
+    done = sample_runs.run(organisation, engineer)
+    facts = done.workload.model
+    facts.manifest = model().model_dump(mode="json") | {"digest": facts.digest}
+    facts.save()
+    address = reverse("workload", args=[done.workload_id])
+    page = browser(engineer).get(address).content.decode()
+    assert "Cost against latency" in page
+    assert "<td>compiled, CUDA graphs (verified)</td>" in page
+    assert "<td>by the roofline, bf16</td>" in page
+    assert NONE_YET.replace("H200", "H100") in page
+    assert NONE_YET not in page  # of the H200 there is a run, so none of its points is modelled
+    assert browser(foreigner).get(address).status_code == 404

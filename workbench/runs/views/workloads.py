@@ -24,6 +24,7 @@ from workbench.intake.models import Model, Workload
 from workbench.intake.services import catalogue, endpoints
 from workbench.intake.services.workloads import create_workload
 from workbench.runs import live_checks
+from workbench.runs.front import front_of
 from workbench.runs.models import Run
 from workbench.runs.result_page import request_words
 from workbench.runs.services import RunError, create_run
@@ -39,13 +40,15 @@ def workload_page(request: HttpRequest, workload_id: UUID) -> HttpResponse:
     """One workload: what it asks for, and its runs."""
     workload = _workload(request, workload_id)
     document, unreadable = workload.reading
+    manifest = workload.model.reading[0]
     context = {
         "workload": workload,
         "sla": document,
-        "request_words": request_words(document, workload.model.reading[0]),
+        "request_words": request_words(document, manifest),
         "unreadable": unreadable,
         "page": Paginator(workload.runs.select_related("created_by"), PAGE_SIZE).get_page(request.GET.get("page")),
         "document": json.dumps(workload.document, indent=2),
+        "front": front_of(workload, document, manifest) if document and manifest else None,
     }
     return render(request, "runs/workload.html", context)
 
@@ -216,5 +219,5 @@ def _checked(document: dict[str, Any], file: str = "") -> WorkloadDocument:
 
 
 def _workload(request: HttpRequest, workload_id: UUID) -> Workload:
-    rows = Workload.objects.for_user(request.user).select_related("model", "created_by")
+    rows = Workload.objects.for_user(request.user).select_related("model", "created_by", "organisation")
     return get_object_or_404(rows, pk=workload_id)

@@ -1,0 +1,128 @@
+"""What a million tokens cost against the promised latency: a point for each plan on each class of GPU."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from workers.charts.base import AFTER, BEFORE, PALETTE, Figure, Table, layout, limit_line, log_axis
+from workers.charts.text import quantity
+from workers.documents.base import Basis
+from workers.documents.model import Counted
+from workers.documents.workload import Objective
+
+THERE, MODELLED = PALETTE[1], PALETTE[2]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A plan on GPUs: the median of the promised metric in ms, and USD a million, None where no price is known.
+
+    `basis` is that of the latency and the rate; `keeps` says in words whether the promises are kept. `group` is what
+    the point is drawn as: plan, today, endpoint or stated.
+    """
+
+    gpu: str
+    plan: str
+    ms: float
+    usd: float | None
+    basis: Basis
+    keeps: str = ""
+    group: str = "plan"
+    on_front: bool = False
+
+
+def with_front(points: Sequence[Point]) -> list[Point]:
+    """The points by rising latency; on the front are the plans that no other measured one beats in both."""
+    ordered = sorted(points, key=lambda each: (each.ms, each.usd or 0.0))
+    least, found = float("inf"), []
+    for each in ordered:
+        counts = each.basis == "measured" and each.group in ("plan", "today") and each.usd is not None
+        on_front = counts and (each.usd or 0.0) < least
+        least = (each.usd or 0.0) if on_front else least
+        found.append(replace(each, on_front=on_front))
+    return found
+
+
+def figure(points: Sequence[Point], objective: Objective, counted: Counted) -> Figure | None:
+    """The points with a price, the front through the measured ones, the promise, and an endpoint without a price."""
+    priced = [each for each in points if each.usd is not None]
+    if not priced:
+        return None
+    groups = (
+        ("Plan, measured", AFTER, "circle", [each for each in priced if _is(each, "plan", "measured")]),
+        ("What runs today, measured", BEFORE, "circle", [each for each in priced if each.group == "today"]),
+        ("Plan, modelled", MODELLED, "diamond", [each for each in priced if _is(each, "plan", "modelled")]),
+        ("Your endpoint", THERE, "x", [each for each in priced if each.group == "endpoint"]),
+        ("Your deployment, as stated", THERE, "diamond", [each for each in priced if each.group == "stated"]),
+    )
+    front = [each for each in priced if each.on_front]
+    line = {"color": AFTER, "width": 1.5, "dash": "dot"}
+    traces = [_trace("Front", front, "lines", line=line)] if len(front) > 1 else []
+    for name, colour, symbol, group in groups:
+        if group:
+            marker = {"color": colour, "size": 11, "symbol": symbol}
+            traces.append(_trace(name, group, "markers+text", marker=marker))
+    form = layout(
+        f"median {objective.title}, ms",
+        f"USD per M {counted}",
+        height=400,
+        xaxis={"rangemode": "tozero"},
+        yaxis=log_axis([each.usd for each in priced if each.usd]),
+    )
+    return {"data": traces, "layout": form | _lines(points, objective)}
+
+
+def _is(point: Point, group: str, basis: Basis) -> bool:
+    return (point.group, point.basis) == (group, basis)
+
+
+def _trace(name: str, points: Sequence[Point], mode: str, **style: Any) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": mode,
+        "name": name,
+        "x": [each.ms for each in points],
+        "y": [each.usd for each in points],
+        "text": [each.gpu for each in points],
+        "textposition": "top center",
+        "customdata": [f"{each.plan} on {each.gpu}" for each in points],
+        "hovertemplate": "%{customdata}: %{x:.4g} ms, $%{y:.4g}<extra></extra>",
+        **style,
+    }
+
+
+def _lines(points: Sequence[Point], objective: Objective) -> dict[str, list[dict[str, Any]]]:
+    """The promised limit, and the latency of an endpoint whose price nobody stated."""
+    lines = [limit_line("x", objective.limit, f"promised, p{objective.percentile:g}")] if objective.limit else []
+    for each in points:
+        if each.group == "endpoint" and each.usd is None:
+            there = limit_line("x", each.ms, "your endpoint, no price stated")
+            there["shapes"][0]["line"]["color"] = there["annotations"][0]["font"]["color"] = THERE
+            there["annotations"][0]["y"] = 0.09
+            lines.append(there)
+    return {key: [each for line in lines for each in line[key]] for key in ("shapes", "annotations")}
+
+
+def table(points: Sequence[Point], objective: Objective, counted: Counted) -> Table:
+    """Every point, also those without a price."""
+    headers = [
+        "GPU",
+        "plan",
+        f"median {objective.title}",
+        f"USD per M {counted}",
+        "latency and rate",
+        "promises",
+        "front",
+    ]
+    return headers, [
+        [
+            each.gpu,
+            each.plan,
+            quantity(each.ms, "ms"),
+            None if each.usd is None else quantity(each.usd, "USD"),
+            each.basis,
+            each.keeps or None,
+            "yes" if each.on_front else "no",
+        ]
+        for each in points
+    ]
