@@ -106,6 +106,7 @@ def divide(model: Any, devices: Sequence[torch.device]) -> Divided:
         for name, own in part.named_parameters():
             whole = model.get_parameter(name)
             own.copy_(whole[_box(name, whole.shape, own.shape, place)])
+        part.model.rotary_emb = deepcopy(model.model.rotary_emb).to(part.device)
 
     return _made(model.config.to_dict(), devices, DTYPE_NAMES[model.dtype], fill)
 

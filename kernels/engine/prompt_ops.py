@@ -35,26 +35,31 @@ ONE_TILE = {"tokens": 1}
 """
 
 
-def prompt_ops(layer_ops: LayerOps, gpu: Gpu, exclude: Collection[str] = ()) -> list[PlannedOp]:
+def prompt_ops(
+    layer_ops: LayerOps, gpu: Gpu, exclude: Collection[str] = (), *, divided: bool = False
+) -> list[PlannedOp]:
     """The ops for the traffic's prompts, without the variants in `exclude`. Where no other variant serves, torch's own
-    does.
+    does. Of a rank of a `divided` model no product adds the residual.
     """
     usable = {each.name for each in registry.variants() if each.name not in exclude}
     rows = layer_ops.traffic.batch * bucket(layer_ops.traffic.prompt)
     few = gpu.sm == 90 and rows <= FEW and "small_gemm" in usable
     many = gpu.sm == 90 and rows >= LONG and "gemm_hopper" in usable
-    fused = {"swiglu", "residual"} if few else {"swiglu"} if many else set()
+    fused = ({"swiglu"} if few or many else set()) | ({"residual"} if few and not divided else set())
     cases = dict.fromkeys([*_layer(layer_ops, fused), *layer_ops.around()])
     ops = [op for op in (_op(case, gpu, usable) for case in cases) if op is not None]
-    return [*(ops if few else map(_alone, ops)), *last_rows(layer_ops, gpu, exclude)]
+    return [*(ops if few else map(_alone, ops)), *last_rows(layer_ops, gpu, exclude, divided=divided)]
 
 
-def last_rows(layer_ops: LayerOps, gpu: Gpu, exclude: Collection[str] = ()) -> list[PlannedOp]:
+def last_rows(
+    layer_ops: LayerOps, gpu: Gpu, exclude: Collection[str] = (), *, divided: bool = False
+) -> list[PlannedOp]:
     """The products of each prompt's last token after the last attention, by streaming variants; [] if no variant
     serves. They are not dependent launches, which were never faster in the prompts measured.
     """
     variant = registry.variant("skinny")
-    linear = [case for case in layer_ops.arrangements(1)[0] if isinstance(case, LinearCase)]
+    forms = (cases for cases in layer_ops.arrangements(1) if not divided or "residual" not in _epilogues(cases))
+    linear = [case for case in next(forms) if isinstance(case, LinearCase)]
     served = [case for case in linear[1:] if variant.name not in exclude and variant.serves(case, gpu) is None]
     return [PlannedOp(op=case.op, case=case.model_dump(), variant=variant.name) for case in served]
 

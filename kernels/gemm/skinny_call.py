@@ -115,9 +115,14 @@ def own_loads(config: TileConfig, dtype: str, normalises: bool) -> int:
     return loads if config.m == 1 and changes and loads <= OWN_MOST else 0
 
 
-@cache
 def kernel(source: Path, entry: str, given: tuple[tuple[str, int], ...], shared_bytes: int = SHARED_MOST) -> Any:
-    """The compiled entry, one for each set of macros. Its static shared memory counts too."""
+    """The compiled entry, one for each set of macros and GPU. Its static shared memory counts too."""
+    return _kernel(torch.cuda.current_device(), source, entry, given, shared_bytes)
+
+
+@cache
+def _kernel(device: int, source: Path, entry: str, given: tuple[tuple[str, int], ...], shared_bytes: int) -> Any:
+    """The entry on torch's current GPU, `device`: each has a shared-memory limit of its own."""
     return nvrtc.load(source, entry, dict(given), shared_bytes)
 
 

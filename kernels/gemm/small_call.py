@@ -36,7 +36,8 @@ def macros(config: SmallTileConfig) -> dict[str, int]:
 
 
 @cache
-def _kernel(given: tuple[tuple[str, int], ...], shared_bytes: int) -> Any:
+def _kernel(device: int, given: tuple[tuple[str, int], ...], shared_bytes: int) -> Any:
+    """The kernel on torch's current GPU, `device`: each has a shared-memory limit of its own."""
     return nvrtc.load(SOURCE, "small_gemm", dict(given), shared_bytes)
 
 
@@ -70,7 +71,7 @@ class SmallLinear(CudaCall):
         for name, value in (("bias", bias), ("residual", residual)):
             params[name] = 0 if value is None else value.data_ptr()
         maps = self._weights(w), named("x", x, (config.x_rows, PANEL))
-        kernel = _kernel(self.macros, config.shared_bytes)
+        kernel = _kernel(torch.cuda.current_device(), self.macros, config.shared_bytes)
 
         def bind(y: Tensor) -> Launch:
             mine = params.copy()

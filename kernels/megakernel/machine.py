@@ -67,14 +67,13 @@ class Rank:
         tuning: device.Tuning,
         rounded: RoundedWeights | None = None,
     ) -> None:
-        """`place` is the rank and its GPU, which is the current one; the model may be on another."""
+        """`place` is the rank and its GPU, which is the current one. The rank's model and `rounded` codes are there."""
         self.rank, self.gpu = place
         self.capacity, self.tuning = capacity, tuning
         self.program, self.constants = made.programs[self.rank], made.constants
         self.shape, self.layout = self.program.shape, self.program.layout
         self.kernel = device.compile_kernel(self.constants)
-        uploaded = uploads(model, self.program, capacity, rounded)
-        self._held: dict[str, Tensor] = {name: each.to(self.gpu) for name, each in uploaded.items()} | self._caches()
+        self._held: dict[str, Tensor] = uploads(model, self.program, capacity, rounded) | self._caches()
         self.keys, self.values = self._held["k_cache"], self._held["v_cache"]
         self._maps = self._maps_of_caches() if self.constants["KEYS_IN_RING"] else {}
         self.longest = max(len(each) for each in self.program.instructions)
@@ -193,10 +192,7 @@ class Machine(Rank):
         gpu = model.lm_head.weight.device
         device.check_present(layout.sms, torch.cuda.get_device_properties(gpu).multi_processor_count)
         super().__init__(model, device.built(shape, layout, tuning), (0, gpu), capacity, tuning, rounded)
-        self.launches = 0
-
-    def share_prompt(self, length: int) -> None:
-        """The prompt's pass has left its keys and values where the kernel reads them."""
+        self.launches, self.ranks = 0, [self]
 
     def launch(self, asked: DecodeRequest, host_tokens: np.ndarray, host_cancel: np.ndarray) -> None:
         """Enqueues one launch on torch's current stream.

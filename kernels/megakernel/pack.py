@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.megakernel.instructions import DOWN, GATE_UP, HEAD, OUT, QKV
 from kernels.megakernel.program import Program, Section
-from kernels.megakernel.ranks import own
 from kernels.megakernel.weights import ALIGNMENT, CODES_BYTES, Format, nvfp4_mix
 
 if TYPE_CHECKING:
@@ -141,7 +140,7 @@ def coded(model: Any, weights: str, found: "RoundedWeights | None") -> Iterator[
 def pack(model: Any, program: Program, found: "RoundedWeights | None" = None) -> tuple["torch.Tensor", "torch.Tensor"]:
     """A rank's weights as they stream, uint8, and where each SM's begin and the last ends, int64 [sms + 1].
 
-    `found` as for `coded`. The model is left as it is.
+    `model` is that rank's part of a divided model, `found` as for `coded`. The model is left as it is.
     """
     import torch
 
@@ -168,5 +167,5 @@ def pack(model: Any, program: Program, found: "RoundedWeights | None" = None) ->
 
     with torch.no_grad():
         for matrix, layer, codes in coded(model, form.name, found):
-            place(matrix, layer, own(program, matrix, codes))
+            place(matrix, layer, codes)
     return packed, offsets

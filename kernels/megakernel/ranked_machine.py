@@ -6,22 +6,20 @@ A process for each GPU would start its launches side by side, which one launch f
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import cupy
 import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.engine.rounding import RoundedWeights
+from kernels.cuda.current import current
 from kernels.megakernel import device
 from kernels.megakernel.exclusive_launch import exclusive_launch
 from kernels.megakernel.layout import Layout, head_tiles
 from kernels.megakernel.machine import DecodeRequest, Rank
-from kernels.megakernel.ranks import part_of
+from kernels.megakernel.rank_models import RankModel
 from kernels.megakernel.shape import ModelShape
 
 Params = np.ndarray[Any, Any]
@@ -39,56 +37,38 @@ def connect(gpus: Sequence[torch.device]) -> None:
 
 
 class RankedMachine:
-    """The megakernel of a transformers model (bf16, on `gpus[0]`) over `gpus`, a rank on each.
+    """The megakernel of a divided model (bf16) over several GPUs: a rank on the GPU of each of `models`.
 
-    A GPU that is named twice has two ranks side by side, each on SMs of its own. `shape` is the whole model's, and
-    `layout` one rank's. `keys` and `values` [layers, batch, capacity, kv_heads, head_dim] bf16 are all heads', on the
-    first GPU: the prompt's pass writes them, and `share_prompt` gives each rank its own.
+    A GPU that is named twice has two ranks side by side, each on SMs of its own. `shape` is a rank's part of the model
+    and `layout` that of one rank. The prompt's pass writes the keys and values of each rank's heads to `ranks[r].keys`
+    and `.values`.
     """
 
     def __init__(
-        self,
-        model: Any,
-        shape: ModelShape,
-        layout: Layout,
-        capacity: int,
-        tuning: device.Tuning,
-        gpus: Sequence[torch.device],
-        rounded: RoundedWeights | None = None,
+        self, models: Sequence[RankModel], shape: ModelShape, layout: Layout, capacity: int, tuning: device.Tuning
     ) -> None:
+        gpus = [each.compact.embedding.device for each in models]
         connect(gpus)
         most = max(Counter(gpus).values())
         for gpu in gpus:
             device.check_present(most * layout.sms, torch.cuda.get_device_properties(gpu).multi_processor_count)
         with current(gpus[0]):
-            made = device.built(part_of(shape, layout.ranks), layout, tuning, most)
+            made = device.built(shape, layout, tuning, most)
         self.capacity, self.tuning, self.gpu, self.launches = capacity, tuning, gpus[0], 0
         self.ranks = []
-        for place in enumerate(gpus):
+        for place, own in zip(enumerate(gpus), models, strict=True):
             with current(place[1]):
-                self.ranks.append(Rank(model, made, place, capacity, tuning, rounded))
+                self.ranks.append(Rank(own.model, made, place, capacity, tuning, own.rounded))
         for rank in self.ranks:
             others = [each.words_at() - rank.words_at() for each in self.ranks if each is not rank]
             rank.peers[: len(others)] = others
         self.program, self.layout, self.trace = made.programs[0], made.programs[0].layout, self.ranks[0].trace
-        size = (shape.layers, layout.batch, capacity, shape.kv_heads, shape.head_dim)
-        self.keys, self.values = (torch.zeros(size, dtype=torch.bfloat16, device=self.gpu) for _ in range(2))
         self._others = [torch.cuda.Stream(gpu) for gpu in gpus[1:]]
         self.tokens: list[Tensor] = []
 
     def _streams(self) -> list[torch.cuda.Stream]:
         """A stream for each rank; the first rank's is torch's current one."""
         return [torch.cuda.current_stream(self.gpu), *self._others]
-
-    def share_prompt(self, length: int) -> None:
-        """Copies the first `length` rows of all heads to the ranks that have these heads."""
-        streams = self._streams()
-        for rank, stream in zip(self.ranks, streams, strict=True):
-            stream.wait_stream(streams[0])
-            heads = slice(rank.rank * rank.shape.kv_heads, (rank.rank + 1) * rank.shape.kv_heads)
-            with torch.cuda.stream(stream):
-                for whole, own in ((self.keys, rank.keys), (self.values, rank.values)):
-                    own[:, :, :length].copy_(whole[:, :, :length, heads], non_blocking=True)
 
     def launch(self, asked: DecodeRequest, host_tokens: np.ndarray, host_cancel: np.ndarray) -> None:
         """Enqueues a launch on every GPU; torch's current stream then waits for all of them. As `Machine.launch`.
@@ -154,10 +134,3 @@ class RankedMachine:
         torch.cuda.current_stream(self.gpu).synchronize()
         for rank in self.ranks:
             rank.check()
-
-
-@contextmanager
-def current(gpu: torch.device) -> Iterator[None]:
-    """Makes a GPU the current one of torch and of CuPy."""
-    with torch.cuda.device(gpu), cupy.cuda.Device(gpu.index):
-        yield

@@ -8,18 +8,11 @@ ranks choose the same token.
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from kernels.engine.divides import undivided
-from kernels.megakernel.instructions import DOWN, GATE_UP, OUT, QKV
 from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program, build
 from kernels.megakernel.shape import ModelShape, Unsupported
-
-if TYPE_CHECKING:
-    import torch
-
-    from kernels.quant.power_of_two import Quantised
 
 RANKS = (1, 2, 4)
 """The numbers of GPUs that may run a model together."""
@@ -50,39 +43,3 @@ def part_of(shape: ModelShape, ranks: int) -> ModelShape:
 def programs(shape: ModelShape, layout: Layout) -> list[Program]:
     """The program of every rank, in their order. `shape` is the part of the model that each has."""
     return [build(shape, layout, rank) for rank in range(layout.ranks)]
-
-
-def own_rows(program: Program) -> list[range]:
-    """The rank's rows of the whole model's q, k and v, which lie one after the other."""
-    shape, ranks, rank = program.shape, program.layout.ranks, program.rank
-    found, begin = [], 0
-    for heads in (shape.heads, shape.kv_heads, shape.kv_heads):
-        length = heads * shape.head_dim
-        found.append(range(begin + rank * length, begin + (rank + 1) * length))
-        begin += ranks * length
-    return found
-
-
-def own(program: Program, matrix: int, codes: "Quantised") -> "Quantised":
-    """The rank's part of a whole matrix; gate and up lie in tiles of 8 rows each. All of the LM head is returned."""
-    import torch
-
-    rank, shape, device = program.rank, program.shape, codes.codes.device
-    if program.layout.ranks == 1:
-        return codes
-    if matrix == QKV:
-        return codes.rows(torch.cat([torch.arange(each.start, each.stop) for each in own_rows(program)]).to(device))
-    if matrix == GATE_UP:
-        rows = 2 * shape.intermediate
-        return codes.rows(torch.arange(rank * rows, (rank + 1) * rows, device=device))
-    if matrix in (OUT, DOWN):
-        columns = shape.heads * shape.head_dim if matrix == OUT else shape.intermediate
-        return codes.columns(rank * columns, columns)
-    return codes
-
-
-def own_bias(program: Program, bias: "torch.Tensor") -> "torch.Tensor":
-    """The rank's part of a bias of q, k and v, [rows]."""
-    import torch
-
-    return torch.cat([bias[each.start : each.stop] for each in own_rows(program)])

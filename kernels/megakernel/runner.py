@@ -12,13 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.engine import decoder
+from kernels.cuda.current import current
 from kernels.engine.base import Generation, Runner, check_request
 from kernels.engine.bound_variants import BoundVariants
+from kernels.engine.divided import Divided
+from kernels.engine.divided_pass import DividedPrompts, RankPart
 from kernels.engine.layer_ops import LayerOps, Traffic
 from kernels.engine.prompt_ops import prompt_ops
 from kernels.engine.prompts import Prompts, bucket
-from kernels.engine.rounding import RoundedWeights, Rounding, rounded_decoder, rounded_weights
+from kernels.engine.rounding import Rounding
 from kernels.engine.state import State
 from kernels.measure.gpu_entry import gpu_of
 from kernels.megakernel import trace
@@ -26,6 +28,7 @@ from kernels.megakernel.device import Tuning
 from kernels.megakernel.layout import default_layout
 from kernels.megakernel.machine import DecodeRequest, Machine
 from kernels.megakernel.program import Program
+from kernels.megakernel.rank_models import RankModel, rank_models
 from kernels.megakernel.ranked_machine import RankedMachine
 from kernels.megakernel.ranks import part_of
 from kernels.megakernel.shape import BATCH_MOST, shape_of
@@ -52,20 +55,27 @@ class MegakernelRunner(Runner):
     and `tuning` (their fields), and `devices`: the numbers of the GPUs that run the model together, the model's first
     (ranked_machine.py); a GPU that is named twice runs two ranks side by side.
 
+    A model that is `Divided` already runs on the GPUs of its parts, and each GPU holds its part alone. Another one is
+    divided here, and stays on the first GPU beside that GPU's part.
+
     The prompt's pass is made of the plan's variants `parts`, or, without any, of the usual ones for the prompt that a
     cache was made for. In lower precision it takes the same rounded weights, from a bf16 copy made when it is prepared;
-    the embedding is looked up as it is, and the model is left as it is. Raises ValueError for a model, device, dtype or
-    precision the megakernel does not serve, naming the feature.
+    the embedding is looked up as it is. A model that is divided already is rounded in place, another one is left as it
+    is. Raises ValueError for a model, device, dtype or precision the megakernel does not serve, naming the feature.
     """
 
     name = "megakernel"
 
     def __init__(
-        self, model: torch.nn.Module, options: dict[str, Any] | None = None, parts: BoundVariants | None = None
+        self,
+        model: Any,
+        options: dict[str, Any] | None = None,
+        parts: BoundVariants | None = None,
     ) -> None:
         super().__init__(model, options)
-        self.shape = shape_of(model.config.to_dict())  # type: ignore[operator, union-attr]
-        weight = self.model.lm_head.weight
+        self.shape = shape_of(model.config.to_dict())
+        parted = model.parts if isinstance(model, Divided) else []
+        weight = (parted[0] if parted else model).lm_head.weight
         if weight.device.type != "cuda" or torch.cuda.get_device_capability(weight.device) != (9, 0):
             raise ValueError("device: the megakernel needs a Hopper GPU (compute capability 9.0)")
         if weight.dtype != torch.bfloat16:
@@ -74,12 +84,14 @@ class MegakernelRunner(Runner):
         if "weights" in self.options.get("layout", {}):
             raise ValueError("layout: the precision is named by the option weights, for the prompt's pass as well")
         self._rounding = Rounding.model_validate(self.options.get("rounding", {}))
-        self._rounded: RoundedWeights | None = None
-        self._compact: decoder.Decoder | None = None
+        self._models: list[RankModel] = []
         self._machine: Machine | RankedMachine | None = None
-        self._gpus = [torch.device("cuda", number) for number in self.options.get("devices", [weight.device.index])]
+        numbers = self.options.get("devices", [weight.device.index])
+        self._gpus = [part.device for part in parted] or [torch.device("cuda", number) for number in numbers]
         if self._gpus[0] != weight.device:
             raise ValueError(f"devices: the model is on {weight.device}, which must come first")
+        if len(self._gpus) > 1 and parts:
+            raise ValueError("ops: the prompt's pass over several GPUs takes the usual variants, and none of a plan")
         self._part = part_of(self.shape, len(self._gpus))
         self._parts = parts
         self._prompts: Prompts | None = None
@@ -93,7 +105,7 @@ class MegakernelRunner(Runner):
         if self._prompts is None or not self._prompts.fits(batch, prompt, tokens):
             capacity = -(-max(bucket(prompt), prompt + tokens) // CAPACITY_STEP) * CAPACITY_STEP
             self._machine = self._prompts = None
-            self._round()
+            self._models = self._models or rank_models(self.model, self._gpus, self.weights, self._rounding)
             self._machine = self._machine_of(batch, capacity)
             self._prompts = self._prompts_of(self._machine, Traffic(batch, prompt, tokens))
         self.generate(torch.zeros(batch, prompt, dtype=torch.int64, device=self.model.device), tokens)
@@ -105,30 +117,24 @@ class MegakernelRunner(Runner):
         layout = default_layout(self._part, batch, capacity, self.weights, sms, ranks)
         layout = replace(layout, **self.options.get("layout", {}))
         if ranks == 1:
-            return Machine(self.model, self.shape, layout, capacity, tuning, self._rounded)
-        return RankedMachine(self.model, self.shape, layout, capacity, tuning, self._gpus, self._rounded)
-
-    def _round(self) -> None:
-        """Rounds the weights once, for the prompt's pass and the kernel."""
-        if self._compact is not None:
-            return
-        compact = decoder.Decoder(self.model)
-        if self.weights != "bf16":
-            self._rounded = rounded_weights(self.model, compact, self.weights, self._rounding)
-            compact = rounded_decoder(compact, self._rounded)
-        self._compact = compact
+            return Machine(self.model, self.shape, layout, capacity, tuning, self._models[0].rounded)
+        return RankedMachine(self._models, self._part, layout, capacity, tuning)
 
     def _prompts_of(self, machine: Machine | RankedMachine, traffic: Traffic) -> Prompts:
-        """Prompts that leave their keys and values in the machine's caches."""
-        assert self._compact is not None
-        gpu = gpu_of(machine.gpu)
-        parts = self._parts or BoundVariants(prompt_ops(LayerOps(self._compact, traffic), gpu), gpu)
-        cos, sin = self._compact.rope_table(machine.capacity)
-        caches = list(zip(machine.keys, machine.values, strict=True))
-        position = torch.zeros(1, dtype=torch.int64, device=machine.gpu)
-        token = torch.zeros(traffic.batch, 1, dtype=torch.int64, device=machine.gpu)
-        state = State(traffic.batch, machine.capacity, cos, sin, caches, position, token)
-        return Prompts(self._compact, parts, state, whole=False)
+        """Prompts that leave the keys and values of each rank's heads in that rank's caches."""
+        made = []
+        for own, rank in zip(self._models, machine.ranks, strict=True):
+            with current(rank.gpu):
+                gpu, several = gpu_of(rank.gpu), len(machine.ranks) > 1
+                ops = [] if self._parts else prompt_ops(LayerOps(own.compact, traffic), gpu, divided=several)
+                parts = self._parts or BoundVariants(ops, gpu)
+                cos, sin = own.compact.rope_table(machine.capacity)
+                caches = list(zip(rank.keys, rank.values, strict=True))
+                position = torch.zeros(1, dtype=torch.int64, device=rank.gpu)
+                token = torch.zeros(traffic.batch, 1, dtype=torch.int64, device=rank.gpu)
+            state = State(traffic.batch, machine.capacity, cos, sin, caches, position, token)
+            made.append(RankPart(own.compact, parts, state))
+        return Prompts(*made[0], whole=False) if len(made) == 1 else DividedPrompts(made, whole=False)
 
     def cancel(self) -> None:
         """Ends the current generation after its next token; `generate` then returns the tokens so far."""
@@ -161,14 +167,12 @@ class MegakernelRunner(Runner):
         with self._waiting_for(machine):
             if greedy:
                 first, there = self._on_its_way(prompts.state.token)
-                machine.share_prompt(length)
                 if tokens > 1:
                     machine.launch(DecodeRequest(prompts.state.token, length, tokens - 1, stop), made, self._cancel[1])
                 there.synchronize()
                 times_ns.append(time.monotonic_ns())
                 rows.append(first[:, 0].tolist())
             else:
-                machine.share_prompt(length)
                 last = prompt[:, -1].to(machine.gpu).contiguous()
                 asked = DecodeRequest(last, length - 1, tokens, stop, first_made=False, sampling=sampling)
                 machine.launch(asked, made, self._cancel[1])
@@ -238,7 +242,6 @@ class MegakernelRunner(Runner):
         assert machine is not None
         ids = ids.to(machine.gpu)
         prompts.read(ids[:, :prompt])
-        machine.share_prompt(prompt)
         return self._forced(machine, ids, prompt)
 
     def _check_ids(self, ids: Tensor) -> None:
@@ -284,5 +287,6 @@ class MegakernelRunner(Runner):
         return self._machine.trace.cpu().numpy().view(np.uint64)
 
     def close(self) -> None:
-        self._machine = self._prompts = self._compact = self._rounded = self._parts = None
+        self._machine = self._prompts = self._parts = None
+        self._models = []
         super().close()

@@ -9,13 +9,13 @@ from torch import Tensor
 from kernels.engine.rounding import RoundedWeights
 from kernels.megakernel.pack import pack
 from kernels.megakernel.program import Program
-from kernels.megakernel.ranks import own_bias
 
 
 def uploads(model: Any, program: Program, capacity: int, rounded: RoundedWeights | None = None) -> dict[str, Tensor]:
-    """A rank's arrays of a transformers decoder (bf16) by their names in `Params`, on the model's device.
+    """The arrays of a transformers decoder (bf16) by their names in `Params`, on the model's device.
 
-    `rounded` are the codes of its weights; without them they are rounded to nearest.
+    Of a divided model it is the rank's part. `rounded` are the codes of its weights; without them they are rounded to
+    nearest.
 
     `weights` uint8 and `weight_offset` int64 [sms + 1]; `program` int32 [n, 16] and `program_start` int32 [sms];
     `embedding` [vocab, hidden]; `norms` float32 [2 layers + 1, hidden]; `rope` float32 [capacity, head_dim / 2, 2];
@@ -37,7 +37,7 @@ def uploads(model: Any, program: Program, capacity: int, rounded: RoundedWeights
     attentions = [each.self_attn for each in layers]
     if program.shape.qkv_bias:
         biases = [torch.cat([a.q_proj.bias, a.k_proj.bias, a.v_proj.bias]) for a in attentions]
-        held["bias"] = torch.stack([own_bias(program, each) for each in biases]).float()
+        held["bias"] = torch.stack(biases).float()
     if program.shape.qk_norm:
         held["qk_norm"] = torch.stack([torch.stack([a.q_norm.weight, a.k_norm.weight]) for a in attentions]).float()
     return held

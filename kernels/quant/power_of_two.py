@@ -6,7 +6,7 @@ are floating-point, that costs nothing but range at the lower end.
 `absmax.py` rounds to the same codes with other scales.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -43,6 +43,11 @@ class Quantised:
         blocks = None if self.block_scales is None else self.block_scales[:, first // BLOCK : (first + count) // BLOCK]
         return Quantised(self.codes[:, first : first + count], self.row_scales, blocks)
 
+    def to(self, device: torch.device) -> "Quantised":
+        """The same on another device."""
+        blocks = None if self.block_scales is None else self.block_scales.to(device)
+        return Quantised(self.codes.to(device), self.row_scales.to(device), blocks)
+
     def values(self) -> Tensor:
         """The matrix they stand for, bf16 [rows, columns], without any rounding."""
         out = torch.empty(self.codes.shape, dtype=torch.bfloat16, device=self.codes.device)
@@ -68,10 +73,12 @@ def power_of_two(x: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def fp8_power_of_two(weight: Tensor) -> Quantised:
-    """e4m3 with a power of two per row, for a matrix [rows, columns]. Raises ValueError when a weight is not finite."""
+def fp8_power_of_two(weight: Tensor, largest: Tensor | None = None) -> Quantised:
+    """e4m3 with a power of two per row, for a matrix [rows, columns]; `largest` [rows] are the magnitudes that its rows
+    reach where these are its part of the columns only. Raises ValueError when a weight is not finite.
+    """
     check_finite(weight, "fp8")
-    scales = power_of_two(weight.abs().amax(dim=1).float() / E4M3_MOST)
+    scales = power_of_two((weight.abs().amax(dim=1) if largest is None else largest).float() / E4M3_MOST)
     codes = torch.empty(weight.shape, dtype=torch.uint8, device=weight.device)
     for rows in _groups(len(weight)):
         codes[rows] = (weight[rows].float() / scales[rows, None]).to(torch.float8_e4m3fn).view(torch.uint8)
@@ -79,15 +86,16 @@ def fp8_power_of_two(weight: Tensor) -> Quantised:
 
 
 @torch.no_grad()
-def nvfp4_power_of_two(weight: Tensor) -> Quantised:
+def nvfp4_power_of_two(weight: Tensor, largest: Tensor | None = None) -> Quantised:
     """e2m1 with an e4m3 scale per 16 columns and a power of two per matrix, for [rows, columns] bf16 or float32.
 
-    Raises ValueError when a weight is not finite or the columns are no multiple of 16.
+    `largest` is the magnitude that the matrix reaches where this is a part of it only. Raises ValueError when a weight
+    is not finite or the columns are no multiple of 16.
     """
     check_finite(weight, "nvfp4")
     if weight.shape[1] % BLOCK:
         raise ValueError(f"weight: {weight.shape[1]} columns are no multiple of {BLOCK}, the block of nvfp4")
-    tensor = power_of_two(weight.abs().amax().float() / (E4M3_MOST * E2M1_MOST))
+    tensor = power_of_two((weight.abs().amax() if largest is None else largest).float() / (E4M3_MOST * E2M1_MOST))
     codes = torch.empty(weight.shape, dtype=torch.uint8, device=weight.device)
     scales = torch.empty(len(weight), weight.shape[1] // BLOCK, dtype=torch.uint8, device=weight.device)
     for rows in _groups(len(weight)):
@@ -124,7 +132,19 @@ def check_finite(weight: Tensor, name: str) -> None:
         raise ValueError(f"weight: it holds numbers that are not finite, which {name} cannot round")
 
 
-QUANTISERS: dict[str, Callable[[Tensor], Quantised]] = {"fp8": fp8_power_of_two, "nvfp4": nvfp4_power_of_two}
+QUANTISERS: dict[str, Callable[..., Quantised]] = {"fp8": fp8_power_of_two, "nvfp4": nvfp4_power_of_two}
+
+
+def parts_power_of_two(parts: Sequence[Tensor], weights: str, columns: bool) -> list[Quantised]:
+    """The parts of one matrix as the whole one is rounded, each on its device: some of its `columns`, or of its rows.
+
+    Raises ValueError as the functions above.
+    """
+    if weights == "fp8" and not columns:
+        return [fp8_power_of_two(part) for part in parts]
+    reached = [part.abs().amax(dim=1) if weights == "fp8" else part.abs().amax() for part in parts]
+    largest = torch.stack([each.to(reached[0].device) for each in reached]).amax(dim=0)
+    return [QUANTISERS[weights](part, largest.to(part.device)) for part in parts]
 
 
 def rounded(weight: Tensor, weights: str) -> Tensor:

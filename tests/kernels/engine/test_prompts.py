@@ -186,3 +186,15 @@ def test_a_plans_prompt_ops_are_those_of_its_bucket() -> None:
 
 def test_the_triton_variants_leave_the_same_cache() -> None:
     interpreting.run_tests(Path(__file__).with_name("interpreted_prompts.py"))
+
+
+@pytest.mark.parametrize("length", [100, 1024])
+def test_no_product_of_a_divided_prompt_adds_the_residual(length: int) -> None:
+    """Its output is a partial sum. The products that need no other rank are fused as before."""
+    layer_ops = LayerOps(Decoder(load("llama", "bf16")), Traffic(1, length, 8))
+    alone, divided = (
+        {op.case["epilogue"] for op in prompt_ops(layer_ops, GPUS["h200"], divided=each) if op.op == "linear"}
+        for each in (False, True)
+    )
+    assert divided == alone - {"residual"} | {"none"}
+    assert "residual" in alone

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from kernels import engine
+from kernels.engine import divided
 from kernels.megakernel.attend import splits_of
 from kernels.megakernel.instructions import FIELDS, QKV
 from kernels.megakernel.structure import rows_of
@@ -51,6 +53,28 @@ def test_logits_are_as_near_to_float32_as_torchs(devices, family, batch):
         own, torchs, truth = runner.after_prompt(ids, length - 8), model(ids).logits, exact(ids).logits
         own, torchs = ((each[:, -8:].float() - truth[:, -8:]).norm() for each in (own, torchs))
         assert own <= 1.1 * torchs, (length, own / torchs)
+
+
+@pytest.mark.parametrize("weights", ["bf16", "fp8"])
+def test_a_model_that_is_made_in_parts_answers_as_one_that_is_divided(devices, weights):
+    """Each GPU makes its own part, and the second one never holds much more."""
+    config = GPU_CONFIGS["llama"] | {"num_hidden_layers": 8}
+    prompt = torch.randint(0, 4099, (1, PROMPT), device="cuda")
+    gpus = [torch.device("cuda", number) for number in devices]
+    whole = engine.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
+    expected = runner_of(whole, devices=devices, weights=weights).generate(prompt, 32).tokens
+    made = divided.generate(config, gpus, "bf16")
+    assert [part.device for part in made.parts] == gpus
+    for part, other in zip(made.parts, divided.divide(whole, gpus).parts, strict=True):
+        assert all(map(torch.equal, part.parameters(), other.parameters()))
+    assert runner_of(made, weights=weights).generate(prompt, 32).tokens == expected
+
+
+def test_the_prompts_of_all_ranks_are_one_graph(devices):
+    runner = runner_of(models(GPU_CONFIGS["qwen3"])[0], devices=devices)
+    runner.prepare(1, PROMPT, 8)
+    (bucket,) = runner._prompts._graphs.values()
+    assert (type(bucket.run).__name__ == "_Together") == bool(devices[1])
 
 
 @pytest.mark.parametrize("sampling", [None, Sampling(0.9, top_k=300, top_p=0.9)], ids=["greedy", "top-k and top-p"])

@@ -14,6 +14,7 @@ from kernels.engine.rounding import Rounding, rounded_weights
 from kernels.megakernel.interpret import Context, Gpu
 from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program, build
+from kernels.megakernel.rank_models import RankModel, rank_models
 from kernels.megakernel.ranks import part_of
 from kernels.megakernel.shape import shape_of
 from kernels.megakernel.uploads import uploads
@@ -167,7 +168,14 @@ def as_numpy(tensor: torch.Tensor) -> np.ndarray:
 def arrays_of(name: str, layout: Layout, rank: int = 0) -> dict[str, np.ndarray]:
     """What is uploaded for the model's own program."""
     program = build(part_of(shape_of(model(name).config.to_dict()), layout.ranks), layout, rank)
-    return {key: as_numpy(tensor) for key, tensor in uploads(model(name), program, 256).items()}
+    own = models_of(name, layout.weights, layout.ranks)[rank]
+    return {key: as_numpy(tensor) for key, tensor in uploads(own.model, program, 256, own.rounded).items()}
+
+
+@cache
+def models_of(name: str, weights: str, ranks: int) -> list[RankModel]:
+    """The parts of a copy of the model, rounded to nearest."""
+    return rank_models(copy.deepcopy(model(name)), [torch.device("cpu")] * ranks, weights, Rounding())
 
 
 def gpu(name: str, program: Program, begin: Start, count: int, **options: Any) -> Gpu:

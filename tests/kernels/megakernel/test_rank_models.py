@@ -1,0 +1,103 @@
+"""What each rank's prompts compute with and what its launch reads: together they answer as one GPU does."""
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from kernels.engine.bound_variants import BoundVariants
+from kernels.engine.decoder import Decoder
+from kernels.engine.divided import divide
+from kernels.engine.divided_pass import DividedPrompts, RankPart
+from kernels.engine.rounding import Rounding
+from kernels.engine.state import State
+from kernels.hardware import GPUS
+from kernels.megakernel.interpret import Context, Gpu, run
+from kernels.megakernel.rank_models import RankModel, rank_models
+from kernels.megakernel.uploads import uploads
+from tests.kernels.megakernel.orders import round_robin
+from tests.kernels.megakernel.tiny_models import Start, as_numpy, exact, logits_after, model, programs_of
+
+LENGTH, CAPACITY, COUNT = 13, 64, 4
+
+
+def cpus(ranks: int) -> list[torch.device]:
+    return [torch.device("cpu")] * ranks
+
+
+def part(own: RankModel, batch: int) -> RankPart:
+    """A rank's prompts over caches of its own heads, in which only what a prompt writes is a number."""
+    shape = own.compact.shapes[0]
+    size = (len(own.compact.layers), batch, CAPACITY, shape.kv_heads, shape.head_dim)
+    keys, values = (own.compact.embedding.new_full(size, float("nan")) for _ in range(2))
+    place, token = torch.zeros(1, dtype=torch.int64), torch.zeros(batch, 1, dtype=torch.int64)
+    cos, sin = own.compact.rope_table(CAPACITY)
+    state = State(batch, CAPACITY, cos, sin, list(zip(keys, values, strict=True)), place, token)
+    return RankPart(own.compact, BoundVariants([], GPUS["cpu"]), state)
+
+
+def stacked(own: RankPart, which: int) -> np.ndarray:
+    return torch.stack([cache[which] for cache in own.state.cache]).float().numpy()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("name", "ranks"), [("llama-of-4", 2), ("llama-of-4", 4), ("qwen2-of-4", 4), ("qwen3-of-2", 2)]
+)
+@pytest.mark.parametrize("source", ["whole", "divided"])
+def test_a_prompt_that_all_ranks_read_goes_on_in_their_caches(name: str, ranks: int, source: str) -> None:
+    """From the prompt's pass to the last token: as near to float32 as transformers in bf16."""
+    whole: Any = copy.deepcopy(model(name))
+    own = rank_models(divide(whole, cpus(ranks)) if source == "divided" else whole, cpus(ranks), "bf16", Rounding())
+    prompt = torch.randint(0, whole.config.vocab_size, (1, LENGTH), generator=torch.Generator().manual_seed(3))
+    parts = [part(each, 1) for each in own]
+    prompts = DividedPrompts(parts, whole=False)
+    prompts.read(prompt)
+    first = prompts.state.token[:, 0].numpy()
+    made = programs_of(name, ranks=ranks, sms=4)
+    gpus = []
+    for each, rank, program in zip(parts, own, made, strict=True):
+        arrays = {key: as_numpy(value) for key, value in uploads(rank.model, program, CAPACITY, rank.rounded).items()}
+        gpus.append(Gpu(program, arrays, Context(stacked(each, 0), stacked(each, 1), first, LENGTH), COUNT))
+    tokens = run(gpus, round_robin())
+    found = np.nansum(np.stack([each.logits for each in gpus]), axis=0)
+    begin = Start(prompt, np.zeros(0), np.zeros(0), first)
+    expected, rounded = (logits_after(each(name), begin, tokens) for each in (exact, model))
+    assert np.abs(found - expected).max() <= 1.5 * np.abs(rounded - expected).max()
+    assert (first == model(name)(prompt).logits[:, -1].argmax(-1).numpy()).all()
+
+
+@pytest.mark.parametrize("weights", ["fp8", "nvfp4"])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_parts_are_rounded_as_the_whole_model_is(weights: str, ranks: int) -> None:
+    """Whether the whole model is rounded and then divided, or each part on its own GPU; the scales are those of all."""
+    first, second = (copy.deepcopy(model("llama-of-4")) for _ in range(2))
+    one = rank_models(first, cpus(ranks), weights, Rounding())
+    other = rank_models(divide(second, cpus(ranks)), cpus(ranks), weights, Rounding())
+    for left, right in zip(one, other, strict=True):
+        assert left.rounded is not None
+        assert right.rounded is not None
+        for held, same in zip(left.rounded.layers, right.rounded.layers, strict=True):
+            assert all(torch.equal(held[name].codes, same[name].codes) for name in held)
+            assert all(torch.equal(held[name].row_scales, same[name].row_scales) for name in held)
+        for layer, same in zip(left.compact.layers, right.compact.layers, strict=True):
+            assert torch.equal(layer.down, same.down)
+            assert torch.equal(layer.qkv[0], same.qkv[0])
+    rows = rank_models(copy.deepcopy(model("llama-of-4")), cpus(1), weights, Rounding())[0].compact.layers[1]
+    assert torch.equal(torch.cat([each.compact.layers[1].down for each in other], dim=1), rows.down)
+    assert torch.equal(other[0].compact.embedding, model("llama-of-4").model.embed_tokens.weight)
+
+
+def test_a_rounding_that_needs_the_whole_model_is_refused_by_its_name() -> None:
+    with pytest.raises(ValueError, match="rounding: gptq needs the whole model on one GPU"):
+        rank_models(divide(model("llama-of-4"), cpus(2)), cpus(2), "fp8", Rounding(method="gptq"))
+
+
+def test_a_loaded_model_is_left_as_it_is() -> None:
+    whole: Any = copy.deepcopy(model("llama-of-4"))
+    before = {name: each.clone() for name, each in whole.named_parameters()}
+    rank_models(whole, cpus(2), "fp8", Rounding())
+    assert all(torch.equal(each, before[name]) for name, each in whole.named_parameters())
+    assert Decoder(whole).layers[0].down.shape[1] == whole.config.intermediate_size
