@@ -20,6 +20,7 @@ MODULES: tuple[str, ...] = (
     "kernels.attention.torch_decode",
     "kernels.attention.flash_triton",
     "kernels.attention.flash_hopper",
+    "kernels.attention.flash_blackwell",
     "kernels.attention.torch_step",
     "kernels.attention.step_hopper",
     "kernels.attention.decode_split",

@@ -18,9 +18,23 @@ struct Shared {
   Barrier full[SLOTS], empty[SLOTS], q_full[CONSUMERS], q_empty[CONSUMERS];
   Tile tile[CONSUMERS];
 };
-static_assert(sizeof(Shape) == PARAMS_BYTES, "flash_hopper.SHAPE");
+static_assert(sizeof(Shape) == PARAMS_BYTES, "flash_plan.SHAPE");
 static_assert(BYTES_UP_TO(Shared, tile) + 1024 <= SHARED_BYTES,
               "flash_hopper.shared_bytes, with room to align to 1024");
+
+// Sets scores to -infinity where a query does not see a key of the block. The warpgroup's 64 queries begin at `first`.
+template <int N>
+__device__ __forceinline__ void apply_mask(Accumulator<N>& s, const Shape& shape, int first, int block) {
+  const int key = block * KEYS, row = first + own_row();
+  if (key >= first_key(shape, first + 63) && key + KEYS <= end_key(shape, first)) return;
+  const int begin[2] = {first_key(shape, row), first_key(shape, row + 8)};
+  const int end[2] = {end_key(shape, row), end_key(shape, row + 8)};
+#pragma unroll
+  for (int i = 0; i < N / 2; i++) {
+    const int r = i / 2 % 2, at = key + own_column() + i / 4 * 8 + i % 2;
+    if ((unsigned)(at - begin[r]) >= (unsigned)(end[r] - begin[r])) s.at[i] = -CUDART_INF_F;
+  }
+}
 
 __device__ __forceinline__ void load_queries(Shared& shared, const Shape& shape, const TensorMap& q) {
   u32 parity = 1;

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from kernels.attention.flash_plan import FlashPlan, common_constants, refused
+from kernels.cuda.nvrtc import ARCHITECTURE
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import torch
 
 SOURCE = Path(__file__).with_suffix(".cu")
-ENTRY = "flash_hopper"
-TYPES = {"bf16": "bf16", "fp16": "f16"}
 
 PARAMS = ("consumers", "keys", "slots")
 SHAPES: dict[int, tuple[tuple[int, int, int], ...]] = {
@@ -24,9 +22,6 @@ SHAPES: dict[int, tuple[tuple[int, int, int], ...]] = {
     128: ((2, 128, 5),),
 }
 """The params to time for each head_dim, as `PARAMS`."""
-
-SHAPE = np.dtype([("schedule", "u8"), ("group", "i4"), ("q_len", "i4"), ("kv_len", "i4"), ("scale", "f4")])
-"""`struct Shape` of the source."""
 
 
 @register
@@ -45,7 +40,7 @@ class FlashHopper(Variant):
     def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:
             return Refusal(f"device is {gpu.name}: this variant is written for Hopper (sm_90a)")
-        return _refused(case)
+        return refused(case)
 
     def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
         """f(q, k, v) -> o, contiguous.
@@ -55,12 +50,12 @@ class FlashHopper(Variant):
         argument that does not fit the case, or that TMA cannot read: addresses and strides must be multiples of 16
         bytes.
         """
-        from kernels.attention.flash_hopper_call import FlashCall
+        from kernels.attention.flash_call import FlashCall
 
-        refusal = _refused(case)
+        refusal = refused(case)
         if refusal is not None:
             raise ValueError(f"case.{refusal.reason}")
-        return FlashCall(case, _params(case, params))
+        return FlashCall(case, _plan(case, _params(case, params)))
 
     def space(self, case: AttentionCase) -> list[dict[str, Any]]:
         return [dict(zip(PARAMS, shape, strict=True)) for shape in SHAPES[case.head_dim]]
@@ -68,9 +63,8 @@ class FlashHopper(Variant):
 
 def constants(case: AttentionCase, params: dict[str, int]) -> dict[str, Any]:
     """The macros of the source for the case."""
-    fixed = {"TYPE": TYPES[case.dtype], "HEAD_DIM": case.head_dim, "CAUSAL": int(case.causal)}
-    sizes = {"PARAMS_BYTES": SHAPE.itemsize, "SHARED_BYTES": shared_bytes(case, params)}
-    return fixed | {"WINDOW": case.window or 0} | {name.upper(): params[name] for name in PARAMS} | sizes
+    common = common_constants(case, params["keys"], params["slots"], shared_bytes(case, params))
+    return common | {"CONSUMERS": params["consumers"]}
 
 
 def shared_bytes(case: AttentionCase, params: dict[str, int]) -> int:
@@ -79,26 +73,12 @@ def shared_bytes(case: AttentionCase, params: dict[str, int]) -> int:
     return rows * case.head_dim * 2 + 16 * params["slots"] + 32 * params["consumers"] + 1024
 
 
-def _refused(case: AttentionCase) -> Refusal | None:
-    if case.kind == "decode":
-        return Refusal("kind is decode: this variant works on 64 queries of a head at a time")
-    if case.head_dim not in SHAPES:
-        return Refusal(f"head_dim is {case.head_dim}: this variant takes 64 and 128")
-    if case.dtype not in TYPES:
-        return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
-    if case.kv_dtype != case.dtype:
-        return Refusal(f"kv_dtype is {case.kv_dtype} and dtype {case.dtype}: this variant wants them equal")
-    if case.paged:
-        return Refusal("paged is true: this variant reads contiguous keys and values only")
-    if case.lengths is not None:
-        return Refusal("lengths is given: this variant takes sequences of one length only")
-    if case.softcap is not None:
-        return Refusal(f"softcap is {case.softcap:g}: this variant has no soft cap")
-    if case.heads % case.kv_heads:
-        return Refusal(f"heads is {case.heads}, not a multiple of kv_heads {case.kv_heads}")
-    if case.window is not None and case.window < 1:
-        return Refusal(f"window is {case.window}: a query sees at least itself")
-    return None
+def _plan(case: AttentionCase, params: dict[str, int]) -> FlashPlan:
+    consumers = params["consumers"]
+    return FlashPlan(
+        SOURCE, ARCHITECTURE, threads=128 * (consumers + 1), rows=64 * consumers, q_rows=64, o_rows=64,
+        keys=params["keys"], shared_bytes=shared_bytes(case, params), constants=constants(case, params),
+    )  # fmt: skip
 
 
 def _params(case: AttentionCase, params: dict[str, Any]) -> dict[str, int]:

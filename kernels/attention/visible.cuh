@@ -1,4 +1,4 @@
-// Masks: the keys that each query sees, and the tiles that a block works on. Macros: KEYS (of a block), CAUSAL, WINDOW
+// The keys that each query sees, and the tiles that a block works on. Macros: KEYS (of a block), CAUSAL, WINDOW
 // (0: none).
 #pragma once
 #include <math_constants.h>
@@ -26,26 +26,10 @@ __device__ __forceinline__ int first_key(const Shape& shape, int row) {
   return WINDOW ? max(0, row + shape.kv_len - shape.q_len - WINDOW + 1) : 0;
 }
 // The blocks [first_block(first row), end_block(last row)) hold the keys of a range of rows.
-__device__ __forceinline__ int first_block(const Shape& shape, int row) { return first_key(shape, row) / KEYS; }
-__device__ __forceinline__ int end_block(const Shape& shape, int row) {
-  return (end_key(shape, row) + KEYS - 1) / KEYS;
-}
+__device__ __forceinline__ int first_block(const Shape& of, int row) { return first_key(of, row) / KEYS; }
+__device__ __forceinline__ int end_block(const Shape& of, int row) { return (end_key(of, row) + KEYS - 1) / KEYS; }
 __device__ __forceinline__ Tile tile_at(const Shape& shape, int round) {
   return shape.schedule[round * gridDim.x + blockIdx.x];
-}
-
-// Sets scores to -infinity where a query does not see a key of the block. The warpgroup's 64 queries begin at `first`.
-template <int N>
-__device__ __forceinline__ void apply_mask(Accumulator<N>& s, const Shape& shape, int first, int block) {
-  const int key = block * KEYS, row = first + own_row();
-  if (key >= first_key(shape, first + 63) && key + KEYS <= end_key(shape, first)) return;
-  const int begin[2] = {first_key(shape, row), first_key(shape, row + 8)};
-  const int end[2] = {end_key(shape, row), end_key(shape, row + 8)};
-#pragma unroll
-  for (int i = 0; i < N / 2; i++) {
-    const int r = i / 2 % 2, at = key + own_column() + i / 4 * 8 + i % 2;
-    if ((unsigned)(at - begin[r]) >= (unsigned)(end[r] - begin[r])) s.at[i] = -CUDART_INF_F;
-  }
 }
 
 }  // namespace tiles

@@ -1,5 +1,6 @@
 // The order of the tiles, and the epilogue of one warp on 32 rows of a tile: a thread has one row.
 #pragma once
+#include "rows.cuh"
 #include "tcgen05.cuh"
 
 using namespace tiles;
@@ -82,12 +83,7 @@ __device__ __forceinline__ void store_panel(OUT* staged, const Params& p, const 
     float d[32];
     tmem_load(d, sums + panel * kPanelColumns * kWide + part * 32);
     apply(d, p, row + lane, column + part * kKept);
-#pragma unroll
-    for (int i = 0; i < kKept; i += 8) {
-      const uint4 eight = {pack<OUT>(d[i], d[i + 1]), pack<OUT>(d[i + 2], d[i + 3]), pack<OUT>(d[i + 4], d[i + 5]),
-                           pack<OUT>(d[i + 6], d[i + 7])};
-      *(uint4*)((char*)staged + swizzled(lane, (part * kKept + i) / 8)) = eight;
-    }
+    put_row<kKept>(staged, part * kKept / 8, d);
   }
   fence_proxy_async_shared();
   __syncwarp();

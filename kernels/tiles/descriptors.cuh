@@ -42,6 +42,14 @@ __device__ constexpr u64 operand_descriptor(u32 shared) {
 }
 constexpr u32 kNextInstruction = 2;
 
+// A 16-bit operand b whose 128-byte rows run along its columns (N), in the 128-byte swizzle: [k][64 columns], one panel
+// of `panel_bytes` for each 64 columns, which bits 16-29 hold / 16. Its instruction has kColumnsInnermost set. The next
+// instruction's K begins 16 rows on: descriptor + kNextDepthRows.
+__device__ constexpr u64 columns_descriptor(u32 shared, u32 panel_bytes) {
+  return operand_descriptor(shared) | (u64)(panel_bytes >> 4) << 16;
+}
+constexpr u32 kColumnsInnermost = 1u << 16, kNextDepthRows = 16 * 128 >> 4;
+
 // A tile of scales, 128 rows × 4, on its way to TMEM: 32 rows of 16 bytes, one after the other. The scale of row r and
 // column c lies at byte 16 · (r mod 32) + 4 · (r / 32) + c. The copy puts the 16 bytes of row r mod 32 into four
 // columns of TMEM: row r is in lane r mod 32, column r / 32, and byte c of the word.

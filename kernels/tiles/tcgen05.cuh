@@ -82,6 +82,17 @@ __device__ __forceinline__ void tcgen05_mma(u32 d, u64 a, u64 b, u32 instruction
 }
 #undef TILES_GROUP
 
+// The same with 16-bit values of a in TMEM, two in a word: 128 lanes, eight columns from `a` on for 16 of K. One block.
+template <MatrixKind Kind>
+__device__ __forceinline__ void tcgen05_mma_tmem(u32 d, u32 a, u64 b, u32 instruction, int keep) {
+  static_assert(Kind == kBf16 || Kind == kF16, "values of 16 bits");
+  asm volatile(
+      "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %4, 0;\n\t"
+      "tcgen05.mma.cta_group::1.kind::f16 [%0], [%1], %2, %3, p;\n\t}" ::"r"(d),
+      "r"(a), "l"(b), "r"(instruction), "r"(keep)
+      : "memory");
+}
+
 // Arrives at the barrier of a cluster's first block and announces bytes there, which copies of any block bring.
 __device__ __forceinline__ void arrive_expect_tx_first(Barrier& barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cluster.b64 _, [%0], %1;" ::"r"(mapa(&barrier, 0)), "r"(bytes)
@@ -105,17 +116,25 @@ __device__ __forceinline__ void tmem_copy_scales(u32 to, u64 from) {
   asm volatile("tcgen05.cp.cta_group::1.32x128b.warpx4 [%0], %1;" ::"r"(to), "l"(from) : "memory");
 }
 
-// 32 columns of TMEM from `address` on: this lane of the warp gets those of its own lane of TMEM. A warp reaches the
-// lanes from 32 · (its index mod 4) on only, which `address` must name. It waits for the values.
-__device__ __forceinline__ void tmem_load(float (&to)[32], u32 address) {
-  asm volatile("tcgen05.ld.sync.aligned.32x32b.x32.b32 {" TILES_L32 "}, [%32];\n\ttcgen05.wait::ld.sync.aligned;"
-               : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3]), "=f"(to[4]), "=f"(to[5]), "=f"(to[6]),
-                 "=f"(to[7]), "=f"(to[8]), "=f"(to[9]), "=f"(to[10]), "=f"(to[11]), "=f"(to[12]), "=f"(to[13]),
-                 "=f"(to[14]), "=f"(to[15]), "=f"(to[16]), "=f"(to[17]), "=f"(to[18]), "=f"(to[19]), "=f"(to[20]),
-                 "=f"(to[21]), "=f"(to[22]), "=f"(to[23]), "=f"(to[24]), "=f"(to[25]), "=f"(to[26]), "=f"(to[27]),
-                 "=f"(to[28]), "=f"(to[29]), "=f"(to[30]), "=f"(to[31])
-               : "r"(address)
-               : "memory");
-}
+// 32 or 128 columns of TMEM from `address` on: this lane of the warp gets, or stores, those of its own lane of TMEM.
+// A warp reaches the lanes from 32 · (its index mod 4) on only, which `address` must name. Both wait for their end.
+#define TILES_TMEM(N)                                                                                             \
+  __device__ __forceinline__ void tmem_load(float(&to)[N], u32 address) {                                         \
+    asm volatile("tcgen05.ld.sync.aligned.32x32b.x" #N ".b32 {" TILES_L##N "}, [%" #N                             \
+                 "];\n\ttcgen05.wait::ld.sync.aligned;"                                                           \
+                 : TILES_O##N(to, 0)                                                                              \
+                 : "r"(address)                                                                                   \
+                 : "memory");                                                                                     \
+  }                                                                                                               \
+  __device__ __forceinline__ void tmem_store(u32 address, float(&from)[N]) {                                      \
+    asm volatile("tcgen05.st.sync.aligned.32x32b.x" #N ".b32 [%" #N "], {" TILES_L##N                             \
+                 "};\n\ttcgen05.wait::st.sync.aligned;"                                                           \
+                 : TILES_O##N(from, 0)                                                                            \
+                 : "r"(address)                                                                                   \
+                 : "memory");                                                                                     \
+  }
+TILES_TMEM(32)
+TILES_TMEM(128)
+#undef TILES_TMEM
 
 }  // namespace tiles

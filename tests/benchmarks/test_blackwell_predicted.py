@@ -1,22 +1,33 @@
-"""The modelled times of gemm_blackwell are those of today's model, and none is below what a B200 can reach."""
+"""The modelled times of the Blackwell kernels are those of today's models, and none is below what a B200 can reach."""
 
-from benchmarks import blackwell_predicted
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from benchmarks import blackwell_predicted, flash_blackwell_predicted
 from benchmarks.documents import document
 from kernels.hardware import GPUS
-from kernels.ops import LinearCase
+from kernels.ops import AttentionCase, LinearCase
 from kernels.ops.base import MATRIX_RATE
 
+DOCUMENTS = {"gemm-blackwell": blackwell_predicted, "flash-blackwell": flash_blackwell_predicted}
 
-def test_the_committed_document_is_todays() -> None:
-    found = document("gemm-blackwell")
-    assert found == blackwell_predicted.result(), "python -m benchmarks.blackwell_predicted writes it"
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_committed_document_is_todays(name: str) -> None:
+    model: ModuleType = DOCUMENTS[name]
+    found = document(name)
+    assert found == model.result(), f"python -m {model.__name__} writes it"
     assert {row["source"] for row in found["rows"]} == {"modelled"}
 
 
-def test_no_time_is_below_the_roofline() -> None:
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_no_time_is_below_the_roofline(name: str) -> None:
     gpu = GPUS["b200"]
-    for row in document("gemm-blackwell")["rows"]:
-        case = LinearCase(**row["case"])
-        rate = gpu.bf16_tflops * MATRIX_RATE[case.weights]
-        assert row["ms"] > case.flops / rate / 1e9
+    for row in document(name)["rows"]:
+        fields: dict[str, Any] = row["case"]
+        case = LinearCase(**fields) if fields["op"] == "linear" else AttentionCase(**fields)
+        rate = gpu.bf16_tflops * MATRIX_RATE[case.weights if isinstance(case, LinearCase) else case.dtype]
+        assert row["ms"] > case.unavoidable_flops / rate / 1e9
         assert row["ms"] > case.least_bytes / gpu.memory_tbps / 1e9

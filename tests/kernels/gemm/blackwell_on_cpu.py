@@ -10,12 +10,14 @@ from kernels.gemm.blackwell_call import SOURCE, parameters, parts
 from kernels.gemm.blackwell_plan import Tile, constants
 from kernels.ops import LinearCase
 from kernels.registry import variant
+from tests.kernels.on_cpu.noted import NOTES, Note, notes
 from tests.kernels.on_cpu.translate import library
 
 LARGER = 1024
 """Bytes by which a block's barriers are larger here."""
 
-ENTRY = """
+ENTRY = (
+    """
 extern "C" int run(const void* x, int m, int x_columns, const void* w, int n, int w_columns, int size, void* y,
                    const Params* p, int blocks, long shared_bytes, unsigned seed) {
   const TensorMap of_x{(const unsigned short*)x, m, x_columns, kRows, size};
@@ -24,12 +26,13 @@ extern "C" int run(const void* x, int m, int x_columns, const void* w, int n, in
   fibers::asynchronous = fibers::noting = true, fibers::draw = seed, fibers::notes.clear();
   return fibers::run(blocks, 32 * (kEpilogueWarps + 2), BLOCKS, shared_bytes, [&] { gemm(of_x, of_w, of_y, *p); });
 }
-extern "C" long notes(const long** at) { return *at = (const long*)fibers::notes.data(), fibers::notes.size(); }
 extern "C" unsigned instruction(int kind, int rows, int columns, int byte) {
   return instruction_descriptor((MatrixKind)kind, rows, columns, byte);
 }
 extern "C" unsigned long long operand(unsigned address) { return operand_descriptor(address); }
 extern "C" unsigned long long scales(unsigned address) { return scales_descriptor(address); }"""
+    + NOTES
+)
 
 
 def run(case: LinearCase, tile: Tile, given: dict[str, Tensor], blocks: int, seed: int) -> tuple[int, Tensor]:
@@ -47,15 +50,12 @@ def run(case: LinearCase, tile: Tile, given: dict[str, Tensor], blocks: int, see
     return status, y
 
 
-def noted(case: LinearCase, tile: Tile, given: dict[str, Tensor]) -> list[tuple[int, ...]]:
-    """What the first lanes of one block's warps did in a run: warp, kind of step (`Step` of fibers.hpp), six values."""
+def noted(case: LinearCase, tile: Tile, given: dict[str, Tensor]) -> list[Note]:
+    """What the first lanes of one cluster's warps did in a run."""
     ended, _ = run(case, tile, given, tile.blocks, 1)
     if ended:
         raise RuntimeError("the run did not end")
-    kernel, at = library(SOURCE, ENTRY, constants(case, tile)), ctypes.POINTER(ctypes.c_long)()
-    kernel.notes.restype = ctypes.c_long
-    count = kernel.notes(ctypes.byref(at))
-    return [tuple(at[8 * i + j] for j in range(8)) for i in range(count)]
+    return notes(library(SOURCE, ENTRY, constants(case, tile)))
 
 
 def _at(tensor: Tensor) -> ctypes.c_void_p:

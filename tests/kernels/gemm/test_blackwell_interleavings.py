@@ -1,6 +1,5 @@
 """gemm_blackwell's barriers and TMEM in every order of events; each planted mistake is found."""
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -10,24 +9,23 @@ from kernels.gemm.blackwell_plan import tile_of
 from kernels.ops import LinearCase
 from kernels.proof import inputs
 from tests.kernels.gemm.blackwell_on_cpu import noted
-from tests.kernels.gemm.interleavings import (
+from tests.kernels.on_cpu.interleavings import (
     ARRIVE,
     BLOCK,
     COMMIT,
     EXPECT,
     FENCE,
     INIT,
-    LOAD,
     PRODUCT,
     READ,
-    SYNC,
     WAIT,
     Broken,
-    Note,
     check,
     program,
     unfenced,
 )
+from tests.kernels.on_cpu.noted import Note
+from tests.kernels.on_cpu.planted_steps import Change, Planting, without_the_last_meeting
 
 STAGES = 2
 CASES: dict[str, dict[str, Any]] = {
@@ -60,48 +58,8 @@ def test_no_order_of_events_is_wrong(name: str) -> None:
     assert not unfenced(notes(name))
 
 
-Change = Callable[[list[Note]], list[Note]]
-
-
-def barrier(note: Note, made: list[Note]) -> str:
-    """The name of the barrier that a step is about, by the order in which the kernel makes them."""
-    about = note[1] in (INIT, ARRIVE, EXPECT, WAIT, LOAD, COMMIT)
-    inits = [each[2] for each in made if each[1] == INIT and each[2] < BLOCK]
-    place = inits.index(note[2] % BLOCK) if about else -1
-    return "" if not about else ("full", "empty", "summed", "drained")[place % 2 + (2 if place >= 2 * STAGES else 0)]
-
-
-def without(step: int, name: str) -> Change:
-    return lambda made: [each for each in made if not (each[1] == step and barrier(each, made) == name)]
-
-
-def with_value(step: int, name: str, change: Callable[[int], int]) -> Change:
-    """The second value of a step, such as the parity of a wait, changed."""
-    return lambda made: [
-        (*each[:3], change(each[3]), *each[4:]) if each[1] == step and barrier(each, made) == name else each
-        for each in made
-    ]
-
-
-def earlier(step: int, name: str, than: int) -> Change:
-    """A warp takes its step right before the steps of kind `than` that it should follow."""
-
-    def changed(made: list[Note]) -> list[Note]:
-        left: list[Note] = []
-        for each in made:
-            if each[1] != step or barrier(each, made) != name:
-                left.append(each)
-                continue
-            at = len(left)
-            for back in range(len(left) - 1, -1, -1):
-                if left[back][0] == each[0] and left[back][1] == than:
-                    at = back
-                elif left[back][0] == each[0] and left[back][1] == WAIT:
-                    break
-            left.insert(at, each)
-        return left
-
-    return changed
+PLANTING = Planting(("full", "empty") * STAGES + ("summed", "drained") * 2)
+without, with_value, earlier = PLANTING.without, PLANTING.with_value, PLANTING.earlier
 
 
 def one_accumulator(made: list[Note]) -> list[Note]:
@@ -112,11 +70,6 @@ def one_accumulator(made: list[Note]) -> list[Note]:
 def other_stage(made: list[Note]) -> list[Note]:
     """Products of every second stage read the first one's x."""
     return [(*each[:2], each[2] % 16_384, *each[3:]) if each[1] == PRODUCT else each for each in made]
-
-
-def without_the_last_meeting(made: list[Note]) -> list[Note]:
-    last = {each[0]: i for i, each in enumerate(made) if each[1] == SYNC}
-    return [each for i, each in enumerate(made) if i not in last.values()]
 
 
 PLANTED: dict[str, Change] = {

@@ -14,6 +14,7 @@ from kernels.proof import inputs
 from kernels.quant import block_scaled
 from kernels.registry import variant
 from tests.kernels.gemm.blackwell_on_cpu import ENTRY, run
+from tests.kernels.on_cpu.descriptor_tables import INSTRUCTION, MEMORY, bits
 from tests.kernels.on_cpu.translate import library
 
 
@@ -43,28 +44,10 @@ def test_it_computes_the_product(fields: dict[str, Any], params: dict[str, Any])
         assert (y.double() - truth).abs().max() <= torch.finfo(y.dtype).eps * truth.abs().max()
 
 
-FIELDS = {
-    "f16": {"sum": (4, 5), "a": (7, 9), "b": (10, 12), "n": (17, 22), "m": (24, 28)},
-    "scaled": {
-        "b_id": (4, 5), "a": (7, 9), "b": (10, 12), "n": (17, 22), "type": (23, 23), "m": (24, 28), "a_id": (29, 30),
-    },
-}  # fmt: skip
-"""Bits of the instruction descriptor: PTX ISA, tables of kind::f16 and f8f6f4, and of kind::mxf8f6f4 and mxf4nvf4."""
-
 VALUES: dict[str, tuple[str, dict[str, int]]] = {
     "kBf16": ("f16", {"sum": 1, "a": 1, "b": 1}), "kF16": ("f16", {"sum": 1}), "kE4m3": ("f16", {"sum": 1}),
     "kMxfp8": ("scaled", {"type": 1}), "kNvfp4": ("scaled", {"a": 1, "b": 1}),
 }  # fmt: skip
-
-
-def bits(values: dict[str, int], fields: dict[str, tuple[int, int]]) -> int:
-    """A word with these values in its fields (first and last bit)."""
-    word = 0
-    for name, value in values.items():
-        low, high = fields[name]
-        assert 0 <= value < 1 << high - low + 1
-        word |= value << low
-    return word
 
 
 def test_descriptors_have_the_bits_of_the_instruction_set() -> None:
@@ -76,13 +59,12 @@ def test_descriptors_have_the_bits_of_the_instruction_set() -> None:
     for (number, kind), rows, columns, byte in shapes:
         table, values = VALUES[kind]
         ids = {"a_id": byte, "b_id": byte} if kind == "kMxfp8" else {}
-        wanted = bits(values | ids | {"m": rows // 16, "n": columns // 8}, FIELDS[table])
+        wanted = bits(values | ids | {"m": rows // 16, "n": columns // 8}, INSTRUCTION[table])
         assert told.instruction(number, rows, columns, byte if ids else 0) == wanted, kind
-    memory = {"address": (0, 13), "stride": (32, 45), "version": (46, 48), "swizzle": (61, 63)}
     for address in (0, 1024, 99_328, 229_376):
         at = {"address": address // 16, "version": 1}
-        assert told.operand(address) == bits(at | {"stride": 1024 // 16, "swizzle": 2}, memory)
-        assert told.scales(address) == bits(at | {"stride": 8 * 16 // 16}, memory)
+        assert told.operand(address) == bits(at | {"stride": 1024 // 16, "swizzle": 2}, MEMORY)
+        assert told.scales(address) == bits(at | {"stride": 8 * 16 // 16}, MEMORY)
 
 
 def test_scales_lie_in_tiles_as_cublas_documents() -> None:

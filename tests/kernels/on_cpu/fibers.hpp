@@ -105,7 +105,9 @@ T from_lane(T value, int lane) {
 
 // What the first lane of each warp of the first cluster did, in order, where `noting` is set: warp (those of the second
 // block after those of the first), kind of step, its values. Places in shared memory count from 2^20 in that block.
-enum Step { kInit, kArrive, kExpect, kWait, kLoad, kCommit, kProduct, kScales, kRead, kTake, kFree, kFence, kSync };
+enum Step {
+  kInit, kArrive, kExpect, kWait, kLoad, kCommit, kProduct, kScales, kRead, kTake, kFree, kFence, kSync, kWeighted, kStore
+};
 using Note = std::array<long, 8>;
 inline bool noting;
 inline std::vector<Note> notes;
@@ -237,6 +239,7 @@ inline int __reduce_add_sync(unsigned, int v) { return fibers::fold(v, [](int a,
 inline unsigned __ballot_sync(unsigned, bool yes) {
   return fibers::fold(yes ? 1u << fibers::lane() : 0u, [](unsigned a, unsigned b) { return a | b; });
 }
+inline bool __any_sync(unsigned, bool yes) { return fibers::fold(yes, [](bool a, bool b) { return a || b; }); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned by) {
   by &= 31;

@@ -166,12 +166,59 @@ inline void tmem_copy_scales(u32 to, u64 from) {
   });
 }
 
-inline void tmem_load(float (&to)[32], u32 address) {
-  must(address >> 16 == fibers::now->thread / 32 % 4 * 32, "a warp reads lanes that are not its own");
-  must((address & 0xffff) + 32 <= kColumns, "the columns lie outside of TMEM");
-  fibers::note(fibers::kRead, address & 0xffff);
+// A product of weights in TMEM, two 16-bit values in a column, with values whose rows are K: one instruction has 16.
+template <MatrixKind Kind>
+void tcgen05_mma_tmem(u32 d, u32 a, u64 b, u32 instruction, int keep) {
+  const int columns = (instruction >> 17 & 63) * 8;
+  const u32 type = Kind == kBf16, panel = b >> 16 & 0x3fff;
+  must((instruction >> 24 & 31) * 16 == kLanes && columns % 16 == 0 && columns >= 16 && columns <= 256, "no such shape");
+  must((instruction >> 7 & 7) == type && (instruction >> 10 & 7) == type, "the types are not those of this kind");
+  must((instruction & 0xf) == 0 && (instruction >> 13 & 15) == 8, "sparse, negated, or b not transposed");
+  must((instruction >> 4 & 3) == 1 && instruction >> 29 == 0, "the sums are not float32");
+  must(a >> 16 == 0 && a + 8 <= kColumns && d >> 16 == 0 && d + columns <= kColumns, "an operand lies outside of TMEM");
+  fibers::note(fibers::kWeighted, a, (b & 0x3fff) << 4, d, columns, panel << 4);
+  const char* shared = fibers::block().base;
   const auto mine = tmem();
-  for (int i = 0; i < 32; i++) to[i] = __uint_as_float(mine->at[(address >> 16) + fibers::lane()][(address & 0xffff) + i]);
+  fibers::later(fibers::products, [=] {
+    const auto value = [](u32 both) { return Kind == kBf16 ? unpack<bf16>(both) : unpack<f16>(both); };
+    std::vector<float> of_b(16 * columns);
+    for (int k = 0; k < 16; k++)
+      for (int n = 0; n < columns; n++) {
+        const u64 of_panel = b + n / 64 * panel;
+        const u32 low = operand_byte(shared, of_panel, k, n % 64 * 2), high = operand_byte(shared, of_panel, k, n % 64 * 2 + 1);
+        of_b[k * columns + n] = value(high << 8 | low).x;
+      }
+    for (int r = 0; r < kLanes; r++) {
+      float of_a[16];
+      for (int k = 0; k < 16; k += 2) {
+        const float2 pair = value(mine->at[r][a + k / 2]);
+        of_a[k] = pair.x, of_a[k + 1] = pair.y;
+      }
+      for (int n = 0; n < columns; n++) {
+        float sum = keep ? __uint_as_float(mine->at[r][d + n]) : 0;
+        for (int k = 0; k < 16; k++) sum += of_a[k] * of_b[k * columns + n];
+        mine->at[r][d + n] = __float_as_uint(sum);
+      }
+    }
+  });
+}
+
+inline u32* own_columns(u32 address, int count) {
+  must(address >> 16 == fibers::now->thread / 32 % 4 * 32, "a warp reaches for lanes that are not its own");
+  must((address & 0xffff) + count <= kColumns, "the columns lie outside of TMEM");
+  return &tmem()->at[(address >> 16) + fibers::lane()][address & 0xffff];
+}
+template <int N>
+void tmem_load(float (&to)[N], u32 address) {
+  const u32* from = own_columns(address, N);
+  fibers::note(fibers::kRead, address & 0xffff, N);
+  for (int i = 0; i < N; i++) to[i] = __uint_as_float(from[i]);
+}
+template <int N>
+void tmem_store(u32 address, float (&from)[N]) {
+  u32* to = own_columns(address, N);
+  fibers::note(fibers::kStore, address & 0xffff, N);
+  for (int i = 0; i < N; i++) to[i] = __float_as_uint(from[i]);
 }
 
 // Stores of this thread: they read shared memory when the engine comes to them.
@@ -181,12 +228,16 @@ inline std::shared_ptr<int> pending() {
   return mine ? mine : mine = std::make_shared<int>(0);
 }
 inline void tma_store(const TensorMap& map, const void* from, int c0, int r0) {
+  must(r0 + map.box > 0, "a box lies wholly before the first row");
   const auto mine = pending();
   ++*mine;
   fibers::later(fibers::stores, [=] {
     each_byte(map, c0, r0, [&](int in, long out) { if (out >= 0) ((char*)map.data)[out] = ((const char*)from)[in]; });
     --*mine;
   });
+}
+inline void tma_store(const TensorMap& map, const void* from, int c0, int head, int row, int batch) {
+  tma_store(map.of(head, batch), from, c0, row);
 }
 inline void tma_store_commit() {}
 template <int Pending = 0>

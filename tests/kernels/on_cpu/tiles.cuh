@@ -124,15 +124,22 @@ T __ldcg(const T* from) {
 }
 inline void griddepcontrol_launch_dependents() {}
 inline bool elect_one() { return fibers::lane() == 0; }
+template <int Registers> void setmaxnreg_inc() {}
+template <int Registers> void setmaxnreg_dec() {}
 constexpr int kWarpgroup = 128;
 inline int warpgroup() { return fibers::now->thread / kWarpgroup; }
 constexpr u64 kEvictFirst = 0, kEvictLast = 0, kEvictNormal = 0;
 
 // A map of a matrix [rows][cols] of values of `size` bytes for boxes of `box` rows of 128 bytes, in the 128-byte
-// swizzle. With four coordinates the rows are 8 of the first half and 8 of the second alternately.
+// swizzle. A tensor [batch][rows][heads][cols] of 16-bit values has `heads`, and four coordinates. Without heads, four
+// coordinates mean rows that are 8 of the first half and 8 of the second alternately.
 struct TensorMap {
   const unsigned short* data;
-  int rows, cols, box, size = 2;
+  int rows, cols, box, size = 2, heads = 0;
+  // The rows of one head of a sequence, as a map of a matrix.
+  TensorMap of(int head, int batch) const {
+    return {data + ((long)batch * rows * heads + head) * cols, rows, cols, box, size, heads};
+  }
 };
 inline int element(int row, int column) { return row * 64 + ((column / 8 ^ row % 8) * 8) + column % 8; }
 // Calls move(byte in the box, byte in the matrix or -1 where the box is outside of it).
@@ -140,12 +147,13 @@ template <class Move>
 void each_byte(const TensorMap& map, int c0, int r0, Move move) {
   for (int r = 0; r < map.box; r++)
     for (int b = 0; b < 128; b++) {
-      const bool inside = r0 + r < map.rows && c0 + b / map.size < map.cols;
+      const bool inside = r0 + r >= 0 && r0 + r < map.rows && c0 + b / map.size < map.cols;
       move(r * 128 + (b / 16 ^ r % 8) * 16 + b % 16,
-           inside ? ((long)(r0 + r) * map.cols + c0) * map.size + b : -1l);
+           inside ? ((long)(r0 + r) * max(1, map.heads) * map.cols + c0) * map.size + b : -1l);
     }
 }
 inline void load_box(void* to, const TensorMap& map, Barrier& barrier, int c0, int r0) {
+  if (r0 + map.box <= 0) fprintf(stderr, "a box lies wholly before the first row\n"), abort();
   fibers::later(fibers::loads, [=, &barrier] {
     each_byte(map, c0, r0, [&](int in, long out) { ((char*)to)[in] = out < 0 ? 0 : ((const char*)map.data)[out]; });
     land(barrier, map.box * 128);
@@ -155,7 +163,8 @@ inline void tma_load(void* to, const TensorMap& map, Barrier& barrier, int c0, i
   fibers::note(fibers::kLoad, fibers::offset(&barrier), map.box * 128, fibers::offset(to));
   load_box(to, map, barrier, c0, r0);
 }
-inline void tma_load(void* to, const TensorMap& map, Barrier& barrier, int c0, int, int, int c3, u64 = 0) {
+inline void tma_load(void* to, const TensorMap& map, Barrier& barrier, int c0, int c1, int c2, int c3, u64 = 0) {
+  if (map.heads) return tma_load(to, map.of(c1, c3), barrier, c0, c2);
   for (int r = 0; r < map.box; r++)
     for (int c = 0; c < 64; c++) {
       const int row = (c3 + r / 16) * 8 + r % 8, half = map.rows / 2;
@@ -166,11 +175,16 @@ inline void tma_load(void* to, const TensorMap& map, Barrier& barrier, int c0, i
 }
 template <class T, int Rows, int Columns>
 struct SharedTile {
-  static_assert(Columns * sizeof(T) == 128, "one panel");
+  static constexpr int kPanelCols = 128 / sizeof(T), kPanels = Columns / kPanelCols;
   static constexpr u32 kBytes = Rows * Columns * sizeof(T);
   alignas(1024) T at[Rows * Columns];
-  T* panel(int, int row = 0) { return at + row * Columns; }
+  T* panel(int index, int row = 0) { return at + (index * Rows + row) * kPanelCols; }
+  const T* panel(int index, int row = 0) const { return at + (index * Rows + row) * kPanelCols; }
 };
+template <class T, int Rows, int Columns, class... Rest>
+void tma_load_tile(SharedTile<T, Rows, Columns>& to, const TensorMap& map, Barrier& barrier, int c0, Rest... rest) {
+  for (int p = 0; p < to.kPanels; p++) tma_load(to.panel(p), map, barrier, c0 + p * to.kPanelCols, rest...);
+}
 
 // Addresses count from the beginning of the block's shared memory.
 inline u32 shared_address(const void* at) { return (char*)at - fibers::block().base; }

@@ -1,6 +1,6 @@
 """A model checker for warps that meet at mbarriers: every order in which a cluster's steps can happen is tried.
 
-A run of the kernel on a CPU notes what each warp does (`blackwell_on_cpu.noted`). That run computes the right product.
+A run of the kernel on a CPU notes what each warp does (`noted.py`). That run computes the right result.
 The checker lets warps, copies and tensor cores take the same steps in every possible order. It proves that
 
 - every block always ends: no step waits for ever;
@@ -10,15 +10,16 @@ The checker lets warps, copies and tensor cores take the same steps in every pos
 - TMEM is taken before and given back after all else.
 
 A copy runs from its issue until its bytes land, at any time; products and copies of scales run one after the other, at
-any time after their issue. A warp's steps between two waits or TMEM reads are one step here: what they arrive at or
-issue could only come later, which waits allow, and no step reads memory between them.
+any time after their issue. A warp's steps between two waits or TMEM reads are one step here: what they arrive at,
+issue or store could only come later, which waits allow, and no step reads memory between them.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-INIT, ARRIVE, EXPECT, WAIT, LOAD, COMMIT, PRODUCT, SCALES, READ, TAKE, FREE, FENCE, SYNC = range(13)
-Note = tuple[int, ...]
+from tests.kernels.on_cpu.noted import Note
+
+INIT, ARRIVE, EXPECT, WAIT, LOAD, COMMIT, PRODUCT, SCALES, READ, TAKE, FREE, FENCE, SYNC, WEIGHTED, STORE = range(15)
 
 SYNC_BARRIER = -1
 """The barrier of all warps (`cluster_sync`)."""
@@ -87,8 +88,13 @@ def memory(note: Note, warps: int) -> tuple[int, int]:
         return reads | scales, writes
     if step == SCALES:
         return shared_mask(a, _UNIT), tmem_mask(block, b, 4)
+    if step == WEIGHTED:  # 16 rows of each panel of values
+        panels = [shared_mask(block * BLOCK + b + panel * e, 16 * 128) for panel in range(d // 64)]
+        return tmem_mask(block, a, 8) | sum(panels), tmem_mask(block, c, d)
     if step == READ:
-        return tmem_mask(block, a, 32, warp % warps % 4), 0
+        return tmem_mask(block, a, b, warp % warps % 4), 0
+    if step == STORE:
+        return 0, tmem_mask(block, a, b, warp % warps % 4)
     return 0, tmem_mask(block, 0, _COLUMNS) if step in (TAKE, FREE) else 0
 
 
@@ -115,7 +121,7 @@ def program(notes: list[Note]) -> Program:
             syncs[warp] += 1
             continue
         reads, writes = memory(note, of_a_block)
-        if step in (PRODUCT, SCALES, COMMIT):
+        if step in (PRODUCT, SCALES, WEIGHTED, COMMIT):
             ended = ("tensor", len(made.tensor), 0)
             at = [a] if b < 2 else [a % BLOCK + block * BLOCK for block in range(b)]
             made.tensor.append([number[each] for each in at] if step == COMMIT else [])
@@ -232,7 +238,7 @@ def _block(made: Program, state: State, warp: int, done: int) -> State | None:
             _settle(changed, made, value, 1, extra if step == EXPECT else 0)
         elif step == LOAD:
             issued |= 1 << value
-        elif step in (PRODUCT, SCALES, COMMIT):
+        elif step in (PRODUCT, SCALES, WEIGHTED, COMMIT):
             tensor += 65_536
     return (*at[:warp], done + 1, *at[warp + 1 :]), issued, landed, tensor, tuple(changed)
 
@@ -246,17 +252,17 @@ def _settle(barriers: list[Barrier], made: Program, which: int, arrivals: int, s
 
 
 def unfenced(notes: list[Note]) -> list[str]:
-    """Where a warp issues products or reads TMEM after a wait without a fence, or arrives after reading without one."""
+    """Where a warp issues products or touches TMEM after a wait without a fence, or arrives after it without one."""
     found, stale, reading = [], set[int](), set[int]()
     for warp, step, a, *_ in notes:
         if step in (WAIT, SYNC):
             stale.add(warp)
         if step == FENCE:
             (stale if a else reading).discard(warp)
-        if step in (PRODUCT, SCALES, READ) and warp in stale:
+        if step in (PRODUCT, SCALES, WEIGHTED, READ, STORE) and warp in stale:
             found.append(f"warp {warp}: step {step} after a wait without a fence")
-        if step == READ:
+        if step in (READ, STORE):
             reading.add(warp)
         if step in (ARRIVE, SYNC) and warp in reading:
-            found.append(f"warp {warp} arrives after reading TMEM without a fence")
+            found.append(f"warp {warp} arrives after reading or storing in TMEM without a fence")
     return found

@@ -1,0 +1,34 @@
+// Rows of which a thread holds one, as TMEM gives them. No PTX: tests run it on a CPU.
+#pragma once
+#include "tiles.cuh"
+
+namespace tiles {
+
+// N values of this lane as 16-bit values in its row of a panel of 32 rows, from 16-byte chunk `chunk` on.
+template <int N, typename T>
+__device__ __forceinline__ void put_row(T* panel, int chunk, const float* from) {
+#pragma unroll
+  for (int i = 0; i < N; i += 8) {
+    const uint4 eight = {pack<T>(from[i], from[i + 1]), pack<T>(from[i + 2], from[i + 3]),
+                         pack<T>(from[i + 4], from[i + 5]), pack<T>(from[i + 6], from[i + 7])};
+    *(uint4*)((char*)panel + swizzled(threadIdx.x % 32, chunk + i / 8)) = eight;
+  }
+}
+
+// The largest and the sum of this thread's values.
+template <int N>
+__device__ __forceinline__ float largest(const float (&of)[N]) {
+  float top[4] = {of[0], of[1], of[2], of[3]};
+#pragma unroll
+  for (int i = 4; i < N; i++) top[i % 4] = fmaxf(top[i % 4], of[i]);
+  return fmaxf(fmaxf(top[0], top[1]), fmaxf(top[2], top[3]));
+}
+template <int N>
+__device__ __forceinline__ float total(const float (&of)[N]) {
+  float sum[4] = {0, 0, 0, 0};
+#pragma unroll
+  for (int i = 0; i < N; i++) sum[i % 4] += of[i];
+  return sum[0] + sum[1] + (sum[2] + sum[3]);
+}
+
+}  // namespace tiles
