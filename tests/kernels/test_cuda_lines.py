@@ -36,7 +36,7 @@ def test_the_table_names_every_kernel_above_the_aim_and_no_other() -> None:
     assert set(table()) == set(map(name_of, long))
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=name_of)
+@pytest.mark.parametrize("kernel", [each for each in KERNELS if name_of(each) in table()], ids=name_of)
 def test_the_table_says_how_long_a_kernel_is_and_why(kernel: Path) -> None:
     files = [kernel, *own_headers(kernel)]
     lines = sum(map(code_lines, files))
