@@ -148,7 +148,7 @@ __device__ __forceinline__ void store(const TensorMap& o, TYPE* panel, u32 sums,
   }
 }
 
-// The softmax of one warp's queries in a half, a query a thread: exponentials are 2^(score · scale - base), and `sum` is
+// The softmax of one warp's queries in a half, a query a thread. Exponentials are 2^(score · scale - base), `sum` is
 // their sum. Scores are read from TMEM, exponentials written there.
 __device__ __forceinline__ void attend(Shared& s, const Shape& shape, const TensorMap& o, int half, int warp) {
   const u32 scores = tmem_lane(scores_of(s.tmem, half), 32 * warp), sums = tmem_lane(sums_of(s.tmem, half), 32 * warp);

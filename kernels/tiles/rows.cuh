@@ -1,4 +1,4 @@
-// Rows of which a thread holds one, as TMEM gives them. No PTX: tests run it on a CPU.
+// A row that one thread holds, as TMEM gives it. No PTX: tests run it on a CPU.
 #pragma once
 #include "tiles.cuh"
 

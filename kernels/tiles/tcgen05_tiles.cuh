@@ -7,7 +7,8 @@ namespace tiles {
 
 // d = a · bᵀ of whole tiles of 16-bit values with K innermost: 128 rows of a, the rows of b as columns. One block.
 template <MatrixKind Kind, typename T, int Columns, int K>
-__device__ __forceinline__ void multiply_rows(u32 d, const SharedTile<T, 128, K>& a, const SharedTile<T, Columns, K>& b) {
+__device__ __forceinline__ void multiply_rows(u32 d, const SharedTile<T, 128, K>& a,
+                                              const SharedTile<T, Columns, K>& b) {
 #pragma unroll
   for (int i = 0; i < K / 16; i++) {
     const u32 along = i % 4 * kNextInstruction;
