@@ -142,7 +142,7 @@ def render(document: Reported, cover: Cover | None = None) -> str:
         facts=provenance.facts(verify.environment),
         provenance=provenance.sentence(document.results, "verify"),
         sla=Sla.model_validate(workload.model_dump(exclude={"model"})).model_dump_json(indent=2, exclude_none=True),
-        plan=json.dumps(verify.plan, indent=2),
+        plan=json.dumps(serving.served_plan(document.results), indent=2),
         serving=serving.offer(document.results, document.model),
     )
     return _with_contents(page)

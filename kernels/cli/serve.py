@@ -78,7 +78,7 @@ async def _serve(options: argparse.Namespace) -> int:
         seed=options.seed,
         context=options.context or size.context,
         running=options.running or size.running,
-        kv_bytes=int(options.kv_gib * GIB) if options.kv_gib else size.kv_bytes,
+        kv_bytes=int(options.kv_gib * GIB) if options.kv_gib else None,
         megakernel=not options.no_megakernel,
     )
     directory, config = configuration(spec)

@@ -1,7 +1,7 @@
 """An engine from what an operator says: model, plan, device and size."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from kernels.hardware import Gpu
 from kernels.measure.environment import environment_info
 from kernels.megakernel.shape import Unsupported
 from kernels.model_files.digests import plan_digest
-from kernels.plan import Plan
+from kernels.plan import Plan, Serving
 from kernels.serve.backend import Backend, KernelsBackend
 from kernels.serve.engine import Engine
 from kernels.serve.megakernel_backend import BATCHES, MegakernelBackend, batches_within, crossing
@@ -48,11 +48,46 @@ def build(spec: Spec) -> tuple[Engine, Ready]:
     facts = environment_info(device=device)
     if plan is not None and (sentence := plan_refusal(plan, gpu, facts)):
         raise ValueError(sentence)
+    here = {"device": facts["device"], "driver": facts.get("driver"), "torch": facts["versions"].get("torch")}
     if plan is not None:
         _tell(f"the server {taken(plan)}")
-    wanted = Wanted(spec.context, spec.running, spec.kv_bytes)
+        plan = plan.model_copy(update={"serving": known_here(plan.serving, here)})
+    said = plan.serving if plan else None
+    wanted = Wanted(spec.context, spec.running, spec.kv_bytes or (said.kv_bytes if said else None))
     found = backends(model, wanted, plan, spec.megakernel)
-    return Engine(found), Ready(found[0].limits.longest, len(model.lm_head.weight), facts["device"])
+    serving = chosen(found, said, here, spec.megakernel)
+    return Engine(found), Ready(found[0].limits.longest, len(model.lm_head.weight), facts["device"], serving)
+
+
+def known_here(serving: Serving | None, here: Mapping[str, str | None]) -> Serving | None:
+    """What a plan says of its server, without what was measured elsewhere. `here`: device, driver and torch."""
+    for what, found in here.items():
+        wanted = getattr(serving, what, None)
+        if serving and wanted and found and wanted != found:
+            _tell(f"the plan's server was measured with the {what} {wanted} and this is {found}: it is measured again")
+            return serving.model_copy(
+                update={"kv_bytes": None, "graph_rows": [], "megakernel_up_to": None, "token_ms": {}}
+            )
+    return serving
+
+
+def chosen(
+    found: Sequence[Backend], said: Serving | None, here: Mapping[str, str | None], megakernel: bool = True
+) -> Serving:
+    """What the server of these backends decided, for a plan. `said` is what the plan said, `here` as `known_here`."""
+    kernels, few = found[-1], found[0]
+    assert isinstance(kernels, KernelsBackend)
+    timed = few.timed if isinstance(few, MegakernelBackend) else {}
+    return Serving(
+        basis="measured",
+        context=kernels.limits.context,
+        running=kernels.limits.running,
+        kv_bytes=kernels.state.keys.nbytes + kernels.state.values.nbytes,
+        graph_rows=sorted({each.singles for each in kernels.shapes if not each.chunks}),
+        megakernel_up_to=few.few if megakernel else None,
+        token_ms=timed or (said.token_ms if said else {}),
+        **here,
+    )
 
 
 def backends(model: Any, wanted: Wanted, plan: Plan | None = None, megakernel: bool = True) -> list[Backend]:

@@ -2,7 +2,8 @@
 
 `python -m kernels.serve.handed DESCRIPTOR SPEC` is started by that program with one end of a Unix socket of packets
 (SOCK_SEQPACKET) and the `Spec` as JSON. Each packet that comes through it carries the server's end of a new connection.
-The first packet that goes back is JSON: `{"ready": device}` or `{"declined": sentence}`. The server ends when the other
+The first packet that goes back is JSON: `{"ready": device, "serving": …}`, what the server chose, or
+`{"declined": sentence}`. The server ends when the other
 end is closed, so it does not outlive the program.
 """
 
@@ -31,11 +32,15 @@ class Declined(RuntimeError):
 
 
 class HandedServer:
-    """A server in a process of its own, to whose model `name` every connection leads that `dial` returns."""
+    """A server in a process of its own, to whose model `name` every connection leads that `dial` returns.
+
+    `serving` is what it chose once it is ready, as `kernels.plan.Serving` has it.
+    """
 
     def __init__(self, spec: Spec, env: Mapping[str, str]) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
+            self.serving: dict[str, Any] = {}
             command = [sys.executable, "-m", "kernels.serve.handed", str(theirs.fileno()), json.dumps(asdict(spec))]
             self.process = subprocess.Popen(
                 command, pass_fds=[theirs.fileno()], env=dict(env), stdin=subprocess.DEVNULL
@@ -54,6 +59,7 @@ class HandedServer:
         told = json.loads(answer)
         if "declined" in told:
             raise Declined(told["declined"])
+        self.serving = told["serving"]
         device: str = told["ready"]
         return device
 
@@ -92,9 +98,11 @@ async def _serve(control: socket.socket, spec: Spec) -> None:
     serving = asyncio.create_task(server.serve(sockets=[]))
     await client.changed.wait()
     if client.ready is None:
-        await asyncio.get_running_loop().sock_sendall(control, _told("declined", client.declined or "The engine died."))
+        await asyncio.get_running_loop().sock_sendall(control, _declined(client.declined or "The engine died."))
     else:
-        await asyncio.get_running_loop().sock_sendall(control, _told("ready", client.ready.device))
+        chosen = client.ready.serving.model_dump(mode="json") if client.ready.serving else {}
+        ready = json.dumps({"ready": client.ready.device, "serving": chosen}).encode()
+        await asyncio.get_running_loop().sock_sendall(control, ready)
         await _take_connections(control, settings, server)
     server.should_exit = True
     await serving
@@ -132,8 +140,8 @@ async def _take_connections(control: socket.socket, settings: Any, server: Any) 
     await ended.wait()
 
 
-def _told(what: str, value: str) -> bytes:
-    return json.dumps({what: value}).encode()
+def _declined(sentence: str) -> bytes:
+    return json.dumps({"declined": sentence}).encode()
 
 
 def main(descriptor: str, spec: str) -> None:
@@ -145,7 +153,7 @@ def main(descriptor: str, spec: str) -> None:
         asyncio.run(_serve(control, Spec(**json.loads(spec))))
     except (ValueError, OSError) as error:
         control.setblocking(True)
-        control.send(_told("declined", str(error)))
+        control.send(_declined(str(error)))
 
 
 if __name__ == "__main__":

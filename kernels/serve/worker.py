@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernels.engine.plan_files import Refused
 from kernels.ops.sampling import Sampling
+from kernels.plan import Serving
 from kernels.serve.requests import Request
 
 if TYPE_CHECKING:
@@ -62,11 +63,14 @@ class Stop(NamedTuple):
 
 @dataclass(frozen=True)
 class Ready:
-    """The engine serves: `longest` tokens of a sequence, ids below `vocabulary`."""
+    """The engine serves: `longest` tokens of a sequence, ids below `vocabulary`. `serving` is what it chose; None of an
+    encoder.
+    """
 
     longest: int
     vocabulary: int
     device: str
+    serving: Serving | None = None
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from workers.charts.text import plain
 from workers.documents.model import ModelManifest
 from workers.documents.stages import Results
 
@@ -35,7 +36,7 @@ def offer(results: Results, model: ModelManifest | None) -> Offer | None:
     """None without a verified plan, and for models that generate no text."""
     if results.verify is None or model is None or model.kind != "decoder":
         return None
-    plan = results.verify.plan
+    plan = served_plan(results)
     if rounds_weights(plan):
         return Offer(refusal="The plan rounds weights; the server has no such products for every number of rows yet.")
     if "serving" in plan and plan["serving"] is None:
@@ -48,8 +49,20 @@ def offer(results: Results, model: ModelManifest | None) -> Offer | None:
         install=f"pip install '.[{extras}]'",
         command=f"python -m kernels serve --plan plan.json --model {directory} --name {name} --port {PORT}",
         request=f"curl localhost:{PORT}/v1/completions -H 'Content-Type: application/json' -d '{json.dumps(asked)}'",
-        notes=(PACKED + TAKEN.get(str(plan.get("runner")), OTHERS), size(plan.get("serving") or {})),
+        notes=(
+            PACKED + TAKEN.get(str(plan.get("runner")), OTHERS),
+            *filter(None, [size(plan.get("serving") or {}), change_over(plan.get("serving") or {})]),
+        ),
     )
+
+
+def served_plan(results: Results) -> dict[str, Any]:
+    """The verified plan with what its server chose under load, where that was measured; {} before verify."""
+    if results.verify is None:
+        return {}
+    after = results.load.after if results.load else None
+    chosen = after.server.settings if after and after.server.kind == "server" else {}
+    return results.verify.plan | ({"serving": chosen} if chosen else {})
 
 
 def rounds_weights(plan: dict[str, Any]) -> bool:
@@ -61,5 +74,24 @@ def rounds_weights(plan: dict[str, Any]) -> bool:
 def size(serving: dict[str, Any]) -> str:
     """What the plan says of a server's size, in a sentence."""
     longest = f"{serving['context']:,}" if serving.get("context") else "8,192"
-    basis = "measured" if serving.get("basis") == "measured" else "defaults, not measured"
-    return f"Up to {serving.get('running') or 64} requests at once, in sequences of up to {longest} tokens: {basis}."
+    said = f"Up to {serving.get('running') or 64} requests at once, in sequences of up to {longest} tokens"
+    if serving.get("basis") != "measured":
+        return f"{said}: defaults, not measured."
+    rows = ", ".join(map(str, serving["graph_rows"]))
+    where = f"{serving['device']}, driver {serving['driver']}" if serving.get("driver") else serving["device"]
+    pages = f"{plain(serving['kv_bytes'] / 2**30)} GiB of KV pages"
+    return f"{said}, with {pages} and passes of {rows} single tokens: measured on {where}."
+
+
+def change_over(serving: dict[str, Any]) -> str:
+    """Up to how many requests at once go to the megakernel, and by which times; "" where that was not measured."""
+    times = serving.get("token_ms") or {}
+    if not times:
+        return ""
+    up_to = serving.get("megakernel_up_to") or 0
+    most = f"Up to {up_to} at once go to the megakernel" if up_to > 1 else "One alone goes to the megakernel"
+    found = [
+        f"{number}: {plain(times[number]['megakernel'])} and {plain(times[number]['kernels'])} ms"
+        for number in sorted(times, key=int)
+    ]
+    return f"{most}. A token of so many took it, and the kernels: {'; '.join(found)}."

@@ -189,7 +189,8 @@ class LoadedServer(Document):
 
     `kind`: `server`, this workbench's server; `batches`, a runner that serves batches formed as requests arrive;
     `vllm`, started for this run; `endpoint`, a server of the customer's. `hardware` is the device, or what its owner
-    says of it. `caveats` are sentences about what cannot be compared with the other side.
+    says of it. `settings` are those that vLLM was given, or what this workbench's server chose for the plan. `caveats`
+    are sentences about what cannot be compared with the other side.
     """
 
     kind: Literal["server", "batches", "vllm", "endpoint"]

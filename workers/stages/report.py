@@ -3,6 +3,7 @@
 import json
 
 from workers.charts import prediction
+from workers.charts.serving import served_plan
 from workers.documents.stages import ReportResult, StageInput
 from workers.harness.context import Context, StageError
 from workers.report_page import NoVerdict, headline, render
@@ -20,7 +21,7 @@ def run(document: StageInput, context: Context) -> ReportResult:
     html_file, plan_file = context.artifacts / "report.html", context.artifacts / "plan.json"
     html_file.parent.mkdir(parents=True, exist_ok=True)
     html_file.write_text(page, encoding="utf-8")
-    plan_file.write_text(json.dumps(verify.plan, indent=2) + "\n", encoding="utf-8")
+    plan_file.write_text(json.dumps(served_plan(document.results), indent=2) + "\n", encoding="utf-8")
     context.say(1.0, "wrote the report")
     return ReportResult(
         html=context.keep(html_file, "report.html", "text/html"),

@@ -57,10 +57,12 @@ class Sides:
         file.write_text(plan.model_dump_json())
         for given in (str(file), None):
             try:
-                with self._served(plan, given) as (target, device):
+                with self._served(plan, given) as (server, device):
+                    target = Target(replace(LOOPBACK, dial=server.dial), NAME)
                     limit = self.over_http("after", target, until)
                     said = self._of_server(plan if given else None, device, caveats)
-                    return curve_of(said, limit)
+                    chosen = server.serving if given else {}
+                    return curve_of(said.model_copy(update={"settings": chosen}), limit)
             except Declined as why:
                 if given is None or not str(why).startswith("--plan: "):
                     raise
@@ -68,14 +70,13 @@ class Sides:
         raise AssertionError("the loop returns or raises")
 
     @contextmanager
-    def _served(self, plan: Plan, file: str | None) -> Iterator[tuple[Target, str]]:
+    def _served(self, plan: Plan, file: str | None) -> Iterator[tuple[HandedServer, str]]:
         self.context.say(0.1, "starting the server")
         model = self.document.model
         spec = Spec(str(self.context.model_dir), file, self.device, plan.dtype, model.seed, running=self.most)
         threads = {"OMP_NUM_THREADS": str(self._threads)} if self.device == "cpu" else {}
         with HandedServer(spec, os.environ | threads) as server:
-            device = server.wait_ready(max(START_SECONDS, self.context.seconds_left))
-            yield Target(replace(LOOPBACK, dial=server.dial), NAME), device
+            yield server, server.wait_ready(max(START_SECONDS, self.context.seconds_left))
 
     def over_http(self, name: str, target: Target, until: float) -> LimitResult:
         """The curve of a server that is ready. Raises NotMeasurable."""

@@ -4,6 +4,9 @@ import os
 
 import pytest
 
+from kernels.model_files import catalogue
+from kernels.model_files.digests import plan_digest
+from kernels.plan import Plan, Serving
 from kernels.serve.handed import Declined, HandedServer
 from kernels.serve.worker import Spec
 
@@ -15,3 +18,18 @@ def test_a_server_that_cannot_serve_says_so(tmp_path):
         server.process.wait(120)
         with pytest.raises(OSError, match="Broken pipe"):
             server.dial()
+
+
+def test_a_server_takes_from_a_plan_what_an_earlier_one_chose(tmp_path):
+    digest = plan_digest(2, catalogue.entry("tiny-llama")[0], (), True, 0)
+    plan = Plan(model_digest=digest, gpu="cpu", runner="kernels", dtype="fp32")
+    plan.serving = Serving(basis="measured", graph_rows=[1, 3], kv_bytes=2**18, token_ms={1: {"kernels": 0.5}})
+    (tmp_path / "plan.json").write_text(plan.model_dump_json())
+    spec = Spec(model="tiny-llama", plan=str(tmp_path / "plan.json"), device="cpu", running=4)
+    with HandedServer(spec, os.environ) as server:
+        device = server.wait_ready(300)
+        found = Serving.model_validate(server.serving)
+    assert server.process.returncode == 0
+    assert (found.basis, found.running, found.graph_rows, found.device) == ("measured", 4, [1, 3, 4], device)
+    assert found.token_ms == plan.serving.token_ms
+    assert 0 < found.kv_bytes <= 2**18

@@ -16,6 +16,7 @@ from kernels.hardware import GPUS
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from kernels.proof.served_ids import logit_gaps
+from kernels.serve import building
 from kernels.serve.backend import KernelsBackend, block_of
 from kernels.serve.engine import Engine
 from kernels.serve.megakernel_backend import MegakernelBackend, batches_within, crossing
@@ -168,3 +169,17 @@ def test_both_can_be_timed() -> None:
     few, kernels = own.backends
     assert all(few.token_ms(number) > 0 for number in (1, 2))
     assert kernels.pass_ms(2) > 0
+
+
+def test_what_the_server_chose_is_told() -> None:
+    _, own, _ = engine_of()
+    few, kernels = own.backends
+    few.timed = {1: {"kernels": 0.9, "megakernel": 0.5}}
+    here: dict[str, str | None] = {"device": "this one", "driver": None, "torch": "2.11"}
+    found = building.chosen(own.backends, None, here)
+    assert (found.basis, found.megakernel_up_to, found.token_ms) == ("measured", few.few, few.timed)
+    assert (found.context, found.running) == (kernels.limits.context, kernels.limits.running)
+    assert found.device == "this one"
+    assert building.chosen([kernels], found, here).token_ms == few.timed
+    assert building.chosen([kernels], None, here).megakernel_up_to == 0
+    assert building.chosen([kernels], None, here, megakernel=False).megakernel_up_to is None

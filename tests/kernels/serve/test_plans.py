@@ -7,8 +7,8 @@ import pytest
 
 from kernels.engine.plan_files import Refused
 from kernels.hardware import GPUS
-from kernels.plan import Plan, PlannedOp
-from kernels.serve.building import build, plan_refusal
+from kernels.plan import Plan, PlannedOp, Serving
+from kernels.serve.building import build, known_here, plan_refusal
 from kernels.serve.worker import Spec
 
 CASE = {"op": "linear", "m": 1, "n": 64, "k": 64, "dtype": "bf16", "weights": "fp8", "epilogue": "none"}
@@ -44,6 +44,22 @@ def test_a_plan_for_this_device_is_served() -> None:
     assert plan_refusal(made, GPUS["h200"], FACTS) is None
     for runner in ("eager", "compiled", "kernels", "megakernel"):
         assert plan_refusal(plan(gpu="cpu", runner=runner), GPUS["cpu"], FACTS) is None
+
+
+def test_what_a_server_chose_is_taken_where_it_was_measured_and_measured_again_elsewhere(capsys) -> None:
+    here: dict[str, str | None] = {"device": "NVIDIA H200", "driver": "590.2", "torch": "2.11"}
+    times = {1: {"kernels": 0.99, "megakernel": 0.57}}
+    made = Serving(basis="measured", running=8, kv_bytes=2**20, megakernel_up_to=1, token_ms=times, **here)
+    read = Serving.model_validate_json(made.model_dump_json())
+    assert known_here(read, here) == made
+    assert known_here(None, here) is None
+    again = known_here(read, here | {"driver": "600.1"})
+    assert again is not None
+    assert (again.megakernel_up_to, again.kv_bytes, again.running) == (None, None, 8)
+    assert "measured with the driver 590.2 and this is 600.1: it is measured again" in capsys.readouterr().err
+    assert set(Serving().model_dump()) == {
+        "basis", "context", "running", "kv_bytes", "graph_rows", "megakernel_up_to",
+    }  # fmt: skip
 
 
 def test_a_plan_of_another_model_is_refused(tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ import shlex
 import pytest
 
 from kernels.cli.serve import serve_arguments
+from kernels.plan import Serving
 from tests import sample_results
 from workers.charts import serving
+from workers.documents.load import LimitResult, LoadCurve, LoadedServer, UnderLoadResult
 from workers.documents.stages import Results
 
 
@@ -39,6 +41,26 @@ def test_the_size_is_the_plans_and_a_catalogue_model_needs_no_directory() -> Non
     found = serving.offer(results(runner="kernels", options={}, ops=[], serving=size), model)
     assert "--model llama-3.2-1b" in found.command
     assert found.notes[-1] == "Up to 128 requests at once, in sequences of up to 1,024 tokens: defaults, not measured."
+
+
+def test_what_the_server_chose_under_load_stands_in_place_of_the_defaults() -> None:
+    chosen = {"basis": "measured", "context": 4096, "running": 32, "kv_bytes": 2**30, "graph_rows": [1, 8, 32]}
+    chosen |= {"megakernel_up_to": 4, "device": "NVIDIA H200", "driver": "590.2", "torch": "2.11"}
+    chosen |= {"token_ms": {"1": {"kernels": 0.99, "megakernel": 0.57}, "8": {"kernels": 1.1, "megakernel": 1.2}}}
+    found = results(runner="megakernel", options={}, ops=[], serving={"basis": "default"})
+    server = LoadedServer(kind="server", label="", sentence="", hardware="", settings=chosen)
+    limit = LimitResult(users=0, most=32, confidence=0.99, confidence_each=0.99, loads=[])
+    curve = LoadCurve(server=server, limit=limit, sentence="")
+    found = found.model_copy(update={"load": UnderLoadResult(after=curve, sentence="")})
+    assert serving.served_plan(found)["serving"] == chosen
+    assert Serving.model_validate(chosen).token_ms[8]["kernels"] == 1.1
+    offered = serving.offer(found, sample_results.manifest())
+    assert offered.notes[1:] == (
+        "Up to 32 requests at once, in sequences of up to 4,096 tokens, with 1 GiB of KV pages and passes of 1, 8, 32 "
+        "single tokens: measured on NVIDIA H200, driver 590.2.",
+        "Up to 4 at once go to the megakernel. A token of so many took it, and the kernels: 1: 0.57 and 0.99 ms; "
+        "8: 1.2 and 1.1 ms.",
+    )
 
 
 def test_what_cannot_be_served_is_said() -> None:

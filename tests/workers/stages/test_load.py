@@ -12,7 +12,7 @@ from kernels.plan import Plan
 from tests.kernels.engine import vllm_stand_in
 from tests.workers.conftest import TINY, stage_input
 from tests.workers.stages.confined import confined
-from workers.charts import under_load
+from workers.charts import serving, under_load
 from workers.documents.base import Verdict
 from workers.documents.load import UnderLoadResult
 from workers.documents.recording import Recording
@@ -93,6 +93,10 @@ def test_both_sides_have_a_curve_of_three_loads(tmp_path, monkeypatch, verified)
         assert not any(each.failures for each in loads)
         assert side.limit.users in {0, *(each.users for each in loads if each.verdict == "met")}
 
+    chosen = serving.served_plan(Results(verify=verified, load=found))["serving"]
+    assert (chosen["basis"], chosen["running"], chosen["graph_rows"]) == ("measured", 4, [1, 2, 4])
+    assert chosen["kv_bytes"] > 0
+    assert Plan.model_validate(verified.plan | {"serving": chosen}).serving.device == found.after.server.hardware
     assert found.sentence.startswith("Before ")
     assert "; after " in found.sentence
     assert "loads were judged at 99.8 % each." in found.before.sentence

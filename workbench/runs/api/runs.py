@@ -19,6 +19,7 @@ from workbench.runs import services
 from workbench.runs.models import Run, StageRun
 from workbench.runs.schemas import Events, NewRun, ResultDocument, RunDetail, RunSummary, StageDocument
 from workbench.runs.views.runs import report_response
+from workers.charts.serving import served_plan
 from workers.documents.stages import Results, RunState, Stage
 
 router = Router(tags=["runs"])
@@ -112,7 +113,7 @@ def read_plan(request: Any, run_id: uuid.UUID) -> dict[str, Any]:
     found = _results(run)
     if found.verify is None:
         raise Problem(404, services.lacks(run, "verified plan"))
-    return found.verify.plan
+    return served_plan(found)
 
 
 @router.get(
