@@ -7,6 +7,7 @@ from workers.documents.base import Verdict
 from workers.documents.load import (
     GeneratorLag,
     LimitResult,
+    LoadCurve,
     LoadedServer,
     LoadMetric,
     LoadOutcome,
@@ -15,7 +16,9 @@ from workers.documents.load import (
     UnderLoadResult,
 )
 from workers.documents.measurement import Interval, Telemetry
+from workers.documents.recording import Recording
 from workers.documents.stages import Results
+from workers.documents.traffic import Traffic
 from workers.documents.workload import LoadSearch, Workload, unit_of
 from workers.stages.price import price
 from workers.traffic.limit import Search, saturation
@@ -143,6 +146,48 @@ def under_load() -> UnderLoadResult:
         after=after,
         sentence=whole_sentence(before, after),
     )
+
+
+RECORDING = Recording(
+    name="calls.csv",
+    sha256="c" * 64,
+    size=300_000,
+    requests=12_000,
+    seconds=600,
+    longest_prompt=120,
+    longest_output=60,
+)
+
+
+def replayed_traffic(speed: float) -> Traffic:
+    """Everything as in RECORDING, so many times as fast."""
+    recorded = {"kind": "recorded"}
+    lengths = {"prompt_lengths": recorded, "output_lengths": recorded}
+    return Traffic.model_validate(lengths | {"arrivals": recorded | {"speed": speed}, "recording": RECORDING.sha256})
+
+
+def replayed(found: UnderLoadResult) -> UnderLoadResult:
+    """The same figures, as if each user were a tenth of the recorded speed."""
+
+    def side(curve: LoadCurve | None) -> LoadCurve | None:
+        if curve is None:
+            return None
+        loads = [
+            each.model_copy(update={"traffic": replayed_traffic(each.users / 10), "in_flight": float(each.users)})
+            for each in curve.limit.loads
+        ]
+        flat = curve.limit.saturation
+        changed = {
+            "loads": loads,
+            "speed": curve.limit.users / 10,
+            "most_speed": curve.limit.most / 10,
+            "saturation": flat and flat.model_copy(update={"users": flat.users / 10}),
+        }
+        return curve_of(curve.server, curve.limit.model_copy(update=changed))
+
+    before, after, endpoint = map(side, (found.before, found.after, found.endpoint))
+    made = {"before": before, "after": after, "endpoint": endpoint, "sentence": whole_sentence(before, after)}
+    return found.model_copy(update=made | {"traffic": replayed_traffic(6.4), "recording": RECORDING})
 
 
 def results() -> Results:

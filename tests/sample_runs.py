@@ -7,9 +7,11 @@ from django.utils import timezone
 
 from tests import sample_loads, sample_results
 from workbench.intake import blobs
-from workbench.intake.models import Model, Workload
+from workbench.intake.models import Model, Recording, Workload
 from workbench.runs.models import Event, Run, StageRun, StoredArtifact
 from workers.charts.prediction import compared
+from workers.documents.load import UnderLoadResult
+from workers.documents.recording import RecordingFacts
 from workers.documents.stages import Results, StageFailure, stages_of
 from workers.report_page import headline, render
 
@@ -102,3 +104,18 @@ def _keep(made: Run, name: str, media_type: str, content: bytes) -> dict[str, An
     facts = {"name": name, "sha256": sha256, "size": size, "media_type": media_type}
     StoredArtifact.objects.create(run=made, organisation_id=made.organisation_id, stage="report", **facts)
     return facts
+
+
+def replaying(run: Run, user: Any) -> None:
+    """The run's workload names a recording of traffic, which its load stage replayed."""
+    facts = sample_loads.RECORDING.model_dump(include=set(RecordingFacts.model_fields))
+    stated = sample_loads.RECORDING.model_dump(include={"name", "sha256", "size"})
+    run.workload.recording = Recording.objects.create(
+        organisation=run.organisation, facts=facts, created_by=user, **stated
+    )
+    run.workload.document["traffic"] |= sample_loads.replayed_traffic(6.4).model_dump(exclude_unset=True)
+    run.workload.save()
+    stage = run.stages.get(stage="load")
+    found = sample_loads.replayed(UnderLoadResult.model_validate(stage.result))
+    stage.result = found.model_dump(mode="json")
+    stage.save()

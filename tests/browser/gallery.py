@@ -96,6 +96,7 @@ def run_pages(organisation: Organisation, admin: User) -> list[tuple[str, str, s
     found_there = sample_endpoint.measured(sample_results.results())
     beside_endpoint(done["undecided"], found_there)
     done["endpoint-load"] = beside_endpoint(sample_runs.run(organisation, admin, load=True), found_there)
+    sample_runs.replaying(done["endpoint-load"], admin)
     beside_endpoint(done["too-close"], sample_endpoint.REFUSED)
     Workload.objects.filter(runs=waiting["failed"]).update(name=LONG)
     Workload.objects.filter(runs=done["h200"]).update(newest_run=done["h200"])
@@ -106,6 +107,7 @@ def run_pages(organisation: Organisation, admin: User) -> list[tuple[str, str, s
         ("workload", "admin", f"/workloads/{met.workload_id}/"),
         ("workload-h200", "admin", f"/workloads/{h200.workload_id}/"),
         ("workload-endpoint", "admin", f"/workloads/{done['undecided'].workload_id}/"),
+        ("workload-new-recorded", "admin", f"/workloads/new/?from={done['endpoint-load'].workload_id}"),
         ("model", "admin", f"/models/{met.workload.model_id}/"),
         ("compare-two", "admin", f"/compare/?run={met.id}&run={h200.id}"),
         ("delete-run", "admin", f"/runs/{met.id}/delete/"),

@@ -155,3 +155,29 @@ def test_files_without_a_folder_are_not_named_after_one_of_them(page: Page, fold
     page.get_by_label("Choose files").set_input_files([folder / "config.json"])
     page.get_by_role("button", name="Upload", exact=True).click()
     expect(page.get_by_role("heading", name="Unnamed model")).to_be_visible(timeout=SENT_MS)
+
+
+def test_a_recording_is_handed_in_from_the_form_and_a_broken_line_is_named(page: Page, tmp_path: Path) -> None:
+    calls = tmp_path / "calls.csv"
+    calls.write_text("arrival_s,prompt_tokens,output_tokens\n0,8,4\n40,eight,4\n")
+    page.goto("/workloads/new/")
+    page.get_by_role("combobox", name="Model").select_option("tiny-llama")
+    page.get_by_text("Replay recorded traffic under load").click()
+    page.get_by_label("Hand in a file").set_input_files(calls)
+    error = page.locator("#recording-error")
+    expect(error).to_have_text("calls.csv: line 3: prompt_tokens is no number: 'eight'", timeout=SENT_MS)
+    calls.write_text("arrival_s,prompt_tokens,output_tokens\n0,8,4\n40,8,4\n")
+    page.get_by_label("Hand in a file").set_input_files(calls)
+    expect(page.get_by_text("calls.csv is handed in: 2 requests over 40 s.")).to_be_visible(timeout=SENT_MS)
+    expect(error).to_be_hidden()
+    chosen = sha(calls.read_bytes())
+    expect(page.get_by_label("Recording", exact=True)).to_have_value(chosen)
+    expect(page.get_by_label("Prompt lengths under load")).to_have_value("recorded")
+    expect(page.get_by_label("Requests per second, at most")).to_be_hidden()
+    page.get_by_label("Times as fast as recorded, at most").fill("20")
+    page.get_by_label("Users under load, at most").fill("4")
+    page.get_by_role("button", name="Start the run").last.click()
+    expect(page.get_by_text("calls.csv lasts 40 s, which 20 times as fast is 2 s").first).to_be_visible()
+    expect(page.get_by_label("Recording", exact=True)).to_have_value(chosen)
+    assert [each["sha256"] for each in listed(page, "recordings")] == [chosen]
+    assert listed(page, "uploads") == []

@@ -15,9 +15,10 @@ from kernels.model_files import catalogue as known_models
 from workbench.api.sentences import Problem, sentences
 from workbench.intake import sla
 from workbench.intake.forms.workload import WorkloadForm
-from workbench.intake.models import Model
+from workbench.intake.models import Model, Recording
 from workbench.intake.services import promises
 from workbench.intake.services.catalogue import catalogue_manifest
+from workbench.intake.services.recordings import named
 from workbench.intake.services.workloads import memory_gib, needed_gib, reasons
 from workbench.runs import placement
 from workers.charts.text import request_words
@@ -45,8 +46,8 @@ class Checks:
         return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:16]
 
 
-def check(form: WorkloadForm, rows: Any) -> Checks:
-    """The checks of the form as it stands. `rows`: the organisation's models."""
+def check(form: WorkloadForm, rows: Any, recordings: Any) -> Checks:
+    """The checks of the form as it stands. `rows` are the organisation's models, `recordings` its recordings."""
     found = Checks(facts=[_workers()])
     labels = {each.name: each.label for each in form.inputs()}
     try:
@@ -59,7 +60,9 @@ def check(form: WorkloadForm, rows: Any) -> Checks:
         found.promises = _readable_promises(form)
     else:
         found.promises = [promises.words(each) for each in document.objectives]
-        _check_model(found, document, rows, labels)
+        recording = named(recordings, document)
+        found.facts += [f"{recording.document.words}."] if recording else []
+        _check_model(found, document, rows, labels, recording)
     return found
 
 
@@ -104,13 +107,15 @@ def _facts(reference: str, rows: Any) -> ModelManifest | None:
     return model.reading[0] if isinstance(model, Model) else None
 
 
-def _check_model(found: Checks, document: WorkloadDocument, rows: Any, labels: Mapping[str, str]) -> None:
+def _check_model(
+    found: Checks, document: WorkloadDocument, rows: Any, labels: Mapping[str, str], recording: Recording | None
+) -> None:
     facts = _facts(document.model, rows)
     if facts is None:
         found.missing.append(labels["model"])
         return
     living = placement.alive()
-    _tell(found, reasons(facts, document, living), labels)
+    _tell(found, reasons(facts, document, living, recording), labels)
     traffic = document.traffic
     what = request_words(traffic, facts.kind == "decoder", facts.counted)
     found.facts.insert(0, f"A request: {what}; batch {traffic.batch}, {traffic.concurrency} at once.")

@@ -27,6 +27,11 @@ class Recording(RecordingFacts):
         """Such as `calls.csv: 1,200 requests over 600 s`."""
         return f"{self.name}: {self.requests:,} request{'s' if self.requests != 1 else ''} over {self.seconds:,.0f} s"
 
+    @property
+    def sentence(self) -> str:
+        """What was replayed, and how."""
+        return f"{self.words}. Every load replays it from its first line on. SHA-256 {self.sha256[:16]}…"
+
 
 def longest(traffic: Traffic, recording: RecordingFacts | None) -> tuple[int, int]:
     """The longest prompt and the longest answer of the traffic, in tokens; recorded ones are those of `recording`."""

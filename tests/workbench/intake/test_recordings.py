@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from tests.workbench.intake.conftest import nothing_kept, send, sha
-from tests.workbench.intake.workload_documents import GOOD, Clients, post
+from tests.workbench.intake.workload_documents import GOOD, Clients, fields, post, shown_errors
 from workbench.accounts.models import User
 from workbench.intake import blobs
 from workbench.intake.models import Recording, Upload, Workload
@@ -60,6 +60,23 @@ def test_a_recording_is_handed_in_and_named_by_a_workload(api: Clients, engineer
     again = hand_in(client, name="other.csv")
     assert (again.status_code, again.json()["name"]) == (201, "calls.csv"), "the same content is kept once"
     assert [each["sha256"] for each in client.get("/api/v1/recordings").json()["items"]] == [sha(CALLS)]
+
+
+def test_the_form_takes_it_and_says_what_is_wrong_beside_its_inputs(api: Clients, browser: Any, engineer: User) -> None:
+    hand_in(api(engineer))
+    kinds = {f"traffic.{name}.kind": "recorded" for name in AS_IT_CAME}
+    sent = fields(GOOD) | kinds | {"traffic.recording": sha(CALLS), "traffic.arrivals.speed": "-2"}
+    page = browser(engineer).post("/workloads/new/", sent | {"load.most_users": "8"}).content.decode()
+    assert shown_errors(page) == ["should be greater than 0, not -2"]
+    assert f'<option value="{sha(CALLS)}" selected>calls.csv: 61 requests over 60 s</option>' in page
+    good = sent | {"traffic.arrivals.speed": "4"}
+    page = browser(engineer).post("/workloads/new/", good | {"load.most_users": ""}).content.decode()
+    assert shown_errors(page) == ["a run measures equal requests; with `load` it also has this traffic, under load"]
+    seen = browser(engineer).post("/workloads/new/check/", good | {"load.most_users": "8"}).content.decode()
+    assert "calls.csv: 61 requests over 60 s." in seen
+    assert browser(engineer).post("/workloads/new/", good | {"load.most_users": "8"}).status_code == 302
+    traffic = Workload.objects.get().sla.traffic
+    assert (traffic.speed, traffic.recording, traffic.longest_output) == (4, sha(CALLS), None)
 
 
 @pytest.mark.parametrize(

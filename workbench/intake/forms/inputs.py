@@ -31,7 +31,9 @@ ARRIVALS: TuningCache = [
     ("", "users of a closed loop"),
     ("poisson", "Poisson, an open loop"),
     ("gamma", "gamma, bursts or regular"),
+    ("recorded", "as in a recording"),
 ]
+LENGTHS: TuningCache = [("", "as stated above"), ("recorded", "as in a recording")]
 APIS: TuningCache = [
     ("completions", "/v1/completions"),
     ("chat", "/v1/chat/completions"),
@@ -119,6 +121,20 @@ def traffic() -> list[Input]:
             hint="Of Poisson or gamma arrivals: finds the highest rate that holds. Users are those served at once.",
         ),
         Input("traffic.arrivals.cv", "Spread of the gaps", hint="Of gamma arrivals: 1 is Poisson, above is burstier."),
+        Input(
+            "traffic.arrivals.speed",
+            "Times as fast as recorded, at most",
+            hint="Finds the highest speed that holds. Users are those served at once.",
+        ),
+    ]
+
+
+def recording(known: TuningCache | None = None) -> list[Input]:
+    """What is taken from a recording; `known` are the organisation's, by SHA-256."""
+    return [
+        Input("traffic.recording", "Recording", "select", choices=[("", "none"), *(known or [])]),
+        Input("traffic.prompt_lengths.kind", "Prompt lengths under load", "select", choices=LENGTHS),
+        Input("traffic.output_lengths.kind", "Output lengths under load", "select", choices=LENGTHS),
     ]
 
 
@@ -201,7 +217,7 @@ def model(groups: Sequence[tuple[str, TuningCache]]) -> Input:
     return Input("model", "Model", "groups", required=True, choices=list(groups))  # type: ignore[arg-type]
 
 
-FIXED = [*general(), *traffic(), *constraints(), *quality(), *endpoint(), *present()]
+FIXED = [*general(), *traffic(), *recording(), *constraints(), *quality(), *endpoint(), *present()]
 LISTS = {each.name for each in FIXED if each.kind == "checks"}
 FLAGS = {each.name for each in FIXED if each.kind == "check"}
 NUMBERS = {each.name for each in FIXED if each.kind == "number"}

@@ -18,6 +18,8 @@ from workers.documents.model import Kind
 
 Values = dict[str, Any]
 MAX_ROWS = 16
+_OF_KIND = re.compile(r"^(traffic\.(?:arrivals|prompt_lengths|output_lengths))\.[a-z-]+\.")
+"""A field of one kind of arrivals or lengths: pydantic names the kind as well, `traffic.arrivals.recorded.speed`."""
 _ROW = re.compile(r"objectives\[(\d{1,3})\]\.(metric|n|percentile|limit|at_least_faster)$")
 
 
@@ -25,11 +27,13 @@ class WorkloadForm:
     """Values by path (text, lists of strings, flags), the reasons beside them, and the text of an SLA file.
 
     `copied`: the id of the workload that the form began with, whose endpoint's key may be used for the same address.
+    `recordings`: SHA-256 and words of those that may be chosen.
     `key_carried`: the key that was typed before, sealed for who typed it, so that it need not be shown or typed again.
     """
 
     def __init__(self, values: Values, models: Sequence[tuple[str, TuningCache]]) -> None:
         self.values, self.models = values, models
+        self.recordings: TuningCache = []
         self.reasons: Sequence[Mapping[str, str]] = []
         self.sla_name, self.sla_text = "SLA", ""
         self.sla_reasons: list[str] = []
@@ -100,14 +104,22 @@ class WorkloadForm:
         yield self.model
         for row in self.objectives:
             yield from row
-        for section in (self.traffic, self.general, self.constraints, self.quality, self.endpoint, self.present):
+        for section in (
+            self.traffic,
+            self.recording,
+            self.general,
+            self.constraints,
+            self.quality,
+            self.endpoint,
+            self.present,
+        ):
             yield from section
 
     @property
     def other_reasons(self) -> list[Mapping[str, str]]:
         """Reasons about fields that the form has no input for."""
-        known = {each.name for each in self.inputs()}
-        return [reason for reason in self.reasons if reason["field"] not in known]
+        known = list(self.inputs())
+        return [reason for reason in self.reasons if not any(_belongs(reason["field"], each) for each in known)]
 
     @property
     def model(self) -> Input:
@@ -124,6 +136,15 @@ class WorkloadForm:
     @property
     def traffic(self) -> list[Input]:
         return [self._bound(each) for each in form_inputs.traffic()]
+
+    @property
+    def recording(self) -> list[Input]:
+        return [self._bound(each) for each in form_inputs.recording(self.recordings)]
+
+    @property
+    def names_recording(self) -> bool:
+        """Whether something is said of a recording, be it wrong."""
+        return any(each.errors or each.value for each in self.recording)
 
     @property
     def constraints(self) -> list[Input]:
@@ -148,9 +169,10 @@ class WorkloadForm:
 
     def _bound(self, each: Input) -> Input:
         each.value = self.values.get(each.name, "")
-        if each.kind == "checks":
+        if each.kind == "checks" or each.name == "traffic.recording":
             known = {name for name, _ in each.choices}
-            each.choices = [*each.choices, *((name, name) for name in each.value if name not in known)]
+            given = [each.value] if isinstance(each.value, str) else each.value
+            each.choices = [*each.choices, *((name, name) for name in given if name and name not in known)]
         each.errors = [reason["reason"] for reason in self.reasons if _belongs(reason["field"], each)]
         each.focus = each.name == self.focus
         return each
@@ -180,8 +202,11 @@ def flatten(document: Mapping[str, Any], path: str = "") -> Values:
 
 
 def _belongs(field: str, each: Input) -> bool:
-    """Whether a reason's field is the input's, or an item of its list."""
-    return field == each.name or (each.kind == "checks" and field.startswith(f"{each.name}["))
+    """Whether a reason's field is the input's, an item of its list, or the part of the document that it begins."""
+    field = _OF_KIND.sub(r"\1.", field)
+    return field in (each.name, each.name.removesuffix(".kind")) or (
+        each.kind == "checks" and field.startswith(f"{each.name}[")
+    )
 
 
 def _renumbered(values: Values) -> Values:

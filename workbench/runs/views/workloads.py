@@ -20,7 +20,7 @@ from workbench.api.sentences import Problem, sentence, sentences
 from workbench.intake import sla
 from workbench.intake.forms.inputs import TuningCache
 from workbench.intake.forms.workload import WorkloadForm
-from workbench.intake.models import Model, Workload
+from workbench.intake.models import Model, Recording, Workload
 from workbench.intake.services import catalogue, endpoints
 from workbench.intake.services.workloads import create_workload
 from workbench.runs import live_checks
@@ -33,6 +33,7 @@ from workers.documents.quality_text import MOST_CHARACTERS
 from workers.documents.workload import Workload as WorkloadDocument
 
 PAGE_SIZE = 25
+RECORDINGS_SHOWN = 100
 
 
 @require_safe
@@ -83,7 +84,7 @@ def workload_new(request: Any) -> HttpResponse:
     if request.method != "POST":
         return _show(request, _started(request, models))
     form = WorkloadForm.posted(request.POST, models)
-    form.sla_name, form.sla_text = _sla_given(request)
+    form.recordings, (form.sla_name, form.sla_text) = recording_choices(request), _sla_given(request)
     typed = form.values.get("endpoint.key") or endpoints.carried(request.user, form.key_carried)
     form.values["endpoint.key"], form.key_carried = typed, endpoints.carry(request.user, typed)
     if text := request.FILES.get("quality_text_file"):
@@ -112,10 +113,17 @@ def model_choices(request: HttpRequest) -> list[tuple[str, TuningCache]]:
     ]
 
 
+def recording_choices(request: HttpRequest) -> TuningCache:
+    """The organisation's newest recordings of traffic, by SHA-256."""
+    rows = Recording.objects.for_user(request.user)[:RECORDINGS_SHOWN]
+    return [(each.sha256, each.document.words) for each in rows]
+
+
 def _started(request: HttpRequest, models: list[tuple[str, TuningCache]]) -> WorkloadForm:
     """The form to begin with: `?model=` chooses one, `?from=` copies a workload."""
     chosen = request.GET.get("model", "")
     form = WorkloadForm.empty(models, chosen, _kind(request, chosen))
+    form.recordings = recording_choices(request)
     with contextlib.suppress(ValueError):
         copied = _workload(request, UUID(request.GET.get("from", "")))
         form.fill(copied.document | {"model": _choice(copied.model)})
@@ -137,7 +145,7 @@ def _choice(model: Model) -> str:
 
 
 def _show(request: HttpRequest, form: WorkloadForm, status: int = 200) -> HttpResponse:
-    checks = live_checks.check(form, Model.objects.for_user(request.user))
+    checks = _live_checks(request, form)
     none = not (settings.ENDPOINT_ALLOWED_HOSTS or settings.ENDPOINT_PRIVATE_HOSTS)
     context = {"form": form, "checks": checks, "no_endpoints": none}
     return render(request, "runs/workload_new.html", context, status=status)
@@ -149,10 +157,15 @@ def workload_check(request: Any) -> HttpResponse:
     """The checks of the form as it is filled in; 204 when they are those that the page shows. Nothing is stored."""
     form = WorkloadForm.posted(request.POST, model_choices(request))
     form.sla_name, form.sla_text = _sla_given(request)
-    checks = live_checks.check(form, Model.objects.for_user(request.user))
+    checks = _live_checks(request, form)
     if checks.digest == request.POST.get("seen"):
         return HttpResponse(status=204)
     return render(request, "runs/_checks.html", {"checks": checks})
+
+
+def _live_checks(request: HttpRequest, form: WorkloadForm) -> live_checks.Checks:
+    own = (kind.objects.for_user(request.user) for kind in (Model, Recording))
+    return live_checks.check(form, *own)
 
 
 def _sla_given(request: HttpRequest) -> tuple[str, str]:
@@ -219,5 +232,6 @@ def _checked(document: dict[str, Any], file: str = "") -> WorkloadDocument:
 
 
 def _workload(request: HttpRequest, workload_id: UUID) -> Workload:
-    rows = Workload.objects.for_user(request.user).select_related("model", "created_by", "organisation")
+    rows = Workload.objects.for_user(request.user)
+    rows = rows.select_related("model", "recording", "created_by", "organisation")
     return get_object_or_404(rows, pk=workload_id)

@@ -1,21 +1,10 @@
-// Uploads a model directory by the REST API: chunk by chunk, hashed on the way, taken up again where it stopped.
-import { sha256 } from "../vendor/noble-hashes/sha2.js";
+// Uploads a model directory from its page.
+import { Stopped, Uploads, sentence } from "./uploading.js";
 
-const CHUNK = 8 * 2 ** 20;
-const PATIENCE = 6;
 const form = document.getElementById("upload");
 const part = (name) => document.getElementById(`upload-${name}`);
-const state = { files: [], folder: "", upload: null, stopped: false, request: null };
-
-// The sentence, and what is wrong where (the API's problem document).
-class Refused extends Error {
-  constructor(sentence, reasons = [], status = 0) {
-    super(sentence);
-    this.reasons = reasons;
-    this.status = status;
-  }
-}
-class Stopped extends Error {}
+const uploads = new Uploads(form.dataset.api, form.dataset.csrf);
+const state = { files: [], folder: "", upload: null };
 
 // Choosing files
 
@@ -119,106 +108,25 @@ function working(on) {
   for (const name of ["files", "folder", "name"]) part(name).disabled = on;
 }
 
-// Talking to the API
-
-async function call(method, path, body) {
-  const options = { method, headers: { "X-CSRFToken": form.dataset.csrf, "Content-Type": "application/json" } };
-  if (body) options.body = JSON.stringify(body);
-  const response = await fetch(form.dataset.api + path, options);
-  if (response.status === 204) return null;
-  const document = await response.json();
-  if (!response.ok) throw new Refused(document.detail, document.errors, response.status);
-  return document;
-}
-
-// One PATCH; resolves to the offset the server is at, or null when the connection broke.
-function patch(url, offset, bytes, moved) {
-  return new Promise((done, stop) => {
-    const request = new XMLHttpRequest();
-    state.request = request;
-    request.open("PATCH", url);
-    request.setRequestHeader("X-CSRFToken", form.dataset.csrf);
-    request.setRequestHeader("Upload-Offset", String(offset));
-    request.setRequestHeader("Content-Type", "application/octet-stream");
-    request.upload.onprogress = (event) => moved(offset + event.loaded);
-    request.onerror = () => done(null);
-    request.onabort = () => stop(new Stopped());
-    request.onload = () => {
-      const at = request.getResponseHeader("Upload-Offset");
-      if (at !== null) done(Number(at));
-      else if (request.status === 429 || (request.status >= 500 && request.status !== 507)) done(null);
-      else stop(refusal(request));
-    };
-    request.send(bytes);
-  });
-}
-
-function refusal(request) {
-  try {
-    const document = JSON.parse(request.responseText);
-    return new Refused(document.detail, document.errors);
-  } catch {
-    return new Refused(`The workbench answered ${request.status}.`);
-  }
-}
-
-async function pause(milliseconds) {
-  await new Promise((done) => setTimeout(done, milliseconds));
-  if (state.stopped) throw new Stopped();
-}
-
 // Sending
 
-const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-
-const same = (rows, files) =>
-  rows.length === files.length && rows.every((row, i) => row.path === files[i].path && row.size === files[i].file.size);
-
-async function begin() {
-  const open = await call("GET", "?limit=200");
-  const known = open.items.find((each) => same(each.files, state.files));
-  if (known) return known;
+function begin() {
   const name = part("name").value.trim() || state.folder || "Unnamed model";
-  const files = state.files.map(({ path, file }) => ({ path, size: file.size }));
-  return call("POST", "", { name: name.slice(0, 120), files });
+  return uploads.begin(name, "model", state.files.map(({ path, file }) => ({ path, size: file.size })));
 }
 
-async function sendFile(entry, received) {
-  const hash = sha256.create();
-  const { file } = entry;
-  const url = `${form.dataset.api}/${state.upload.id}/files/${entry.number}`;
+async function sendFile(entry, row) {
   const moved = (at) => {
     entry.bar.value = at;
     progress();
   };
-  let hashed = 0;
-  let offset = received;
-  let failures = 0;
-  moved(received);
-  while (hashed < file.size) {
-    if (state.stopped) throw new Stopped();
-    const bytes = new Uint8Array(await file.slice(hashed, hashed + CHUNK).arrayBuffer());
-    if (!bytes.length) throw new Refused(`${entry.path}: became shorter while it was sent.`);
-    hash.update(bytes);
-    hashed += bytes.length;
-    if (offset < hashed - bytes.length) throw new Refused(`${entry.path}: the workbench lost bytes. Upload again.`);
-    while (offset < hashed) {
-      const at = await patch(url, offset, bytes.subarray(bytes.length - (hashed - offset)), moved);
-      failures = at !== null && at > offset ? 0 : failures + 1;
-      if (failures > PATIENCE) throw new Refused(`${entry.path}: the connection keeps breaking. Upload again to go on.`);
-      if (failures) await pause(250 * 2 ** failures);
-      offset = at ?? (await call("GET", `/${state.upload.id}/files/${entry.number}`).catch(() => ({ received: offset }))).received;
-    }
-    await pause(0);
-  }
-  moved(file.size);
-  return { path: entry.path, sha256: hex(hash.digest()) };
+  return { path: entry.path, sha256: await uploads.send(state.upload, row, entry.file, moved) };
 }
 
 // A model that is refused leaves no upload behind.
 async function finish(hashes) {
   try {
-    const model = await call("POST", `/${state.upload.id}/finish`, { files: hashes });
+    const model = await uploads.call("POST", `/${state.upload.id}/finish`, { files: hashes });
     state.upload = null;
     return model;
   } catch (error) {
@@ -228,7 +136,7 @@ async function finish(hashes) {
 }
 
 async function start() {
-  state.stopped = false;
+  uploads.start();
   working(true);
   fail("");
   part("list").querySelectorAll(".error").forEach((line) => line.remove());
@@ -236,10 +144,8 @@ async function start() {
     state.upload = await begin();
     const hashes = [];
     for (const [index, entry] of state.files.entries()) {
-      const row = state.upload.files[index];
-      entry.number = row.number;
       say(`Sending ${entry.path}`);
-      hashes.push(await sendFile(entry, row.received));
+      hashes.push(await sendFile(entry, state.upload.files[index]));
     }
     say("Checking the files");
     const model = await finish(hashes);
@@ -258,7 +164,7 @@ function ended(error) {
     return;
   }
   say("");
-  fail(error instanceof Refused ? error.message : "The workbench cannot be reached. Upload again to go on.");
+  fail(sentence(error));
   for (const reason of error.reasons ?? []) {
     const entry = state.files.find(({ path }) => path === reason.file);
     if (entry) mark(entry, [reason.field, reason.reason].filter(Boolean).join(": "));
@@ -266,7 +172,7 @@ function ended(error) {
 }
 
 async function discard() {
-  await call("DELETE", `/${state.upload.id}`).catch(() => null);
+  await uploads.call("DELETE", `/${state.upload.id}`).catch(() => null);
   choose([]);
   working(false);
 }
@@ -292,8 +198,5 @@ form.addEventListener("submit", (event) => {
   event.preventDefault();
   if (state.files.length && !part("start").hidden) start();
 });
-part("stop").addEventListener("click", () => {
-  state.stopped = true;
-  state.request?.abort();
-});
+part("stop").addEventListener("click", () => uploads.stop());
 part("discard").addEventListener("click", discard);
