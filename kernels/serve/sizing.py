@@ -59,7 +59,7 @@ def limits_for(model: decoder.Decoder, config: object, wanted: Wanted, reserved:
         raise ValueError(
             f"kv_bytes: {wanted.kv_bytes} hold no KV page of {page_bytes(model)} bytes beside the scratch page"
         )
-    chunk_tokens = max(block, min(CHUNK_TOKENS[device.type], -(-context // block) * block))
+    chunk_tokens = max(block, min(CHUNK_TOKENS[device.type], -(-context // block) * block * wanted.running))
     return Limits(
         pages=most,
         page_size=PAGE_SIZE,

@@ -1,0 +1,64 @@
+"""What the engine's process tells the server, and how many tokens of prompts a step reads."""
+
+import os
+import socket
+import threading
+from multiprocessing import Pipe
+
+from kernels import engine
+from kernels.engine.decoder import Decoder
+from kernels.hardware import GPUS
+from kernels.ops.sampling import GREEDY
+from kernels.serve.backend import KernelsBackend, block_of
+from kernels.serve.engine import Engine
+from kernels.serve.scheduler import Limits
+from kernels.serve.sizing import CHUNK_TOKENS, Wanted, limits_for
+from kernels.serve.worker import Added, News, serve
+from tests.kernels.engine.engine_models import CONFIGS
+from tests.waiting import wait_for
+
+TOKENS = 80
+
+
+def made():
+    return engine.load(None, CONFIGS["llama"], seed=1, generated=True, dtype="fp32", device="cpu")
+
+
+def test_a_step_reads_prompts_of_several_short_requests() -> None:
+    """The budget was once that of one request, so prompts of short requests never shared a step."""
+    model = made()
+    limits = limits_for(Decoder(model), model.config, Wanted(context=16, running=64))
+    assert limits.chunk_tokens == CHUNK_TOKENS["cpu"]
+    assert limits_for(Decoder(model), model.config, Wanted(context=16, running=2)).chunk_tokens == 32
+
+
+def test_the_engine_goes_on_while_the_server_does_not_read() -> None:
+    decoder = Decoder(made())
+    block = block_of(decoder)
+    own = Engine([KernelsBackend(decoder, GPUS["cpu"], Limits(100, 8, 4, 96, 2 * block, block, 3))])
+    server, connection = Pipe()
+    with socket.socket(fileno=os.dup(connection.fileno())) as small:
+        small.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # the system takes its least instead
+    for name in "abcd":
+        server.send(Added(name, [1, 2, 3], TOKENS, GREEDY, frozenset(), 1e9))
+    working = threading.Thread(target=_until_closed, args=(own, connection), daemon=True)
+    working.start()
+    wait_for(lambda: own.scheduler.running, 120, "requests that run")
+    wait_for(lambda: own.idle, 300, "an engine that has served them all")
+    told: dict[str, list[int | None]] = {name: [] for name in "abcd"}
+    while any(len(tokens) < TOKENS for tokens in told.values()):
+        news = server.recv()
+        assert isinstance(news, News)
+        for name, token, _ in news.tokens:
+            told[name].append(token)
+    assert told["a"] == told["b"] == told["c"] == told["d"]
+    server.close()
+    working.join(60)
+    assert not working.is_alive()
+
+
+def _until_closed(own: Engine, connection) -> None:
+    try:
+        serve(own, connection)
+    except EOFError:
+        connection.close()
