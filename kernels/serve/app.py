@@ -29,6 +29,7 @@ LARGEST_BODY = 8 << 20
 Document = TypeVar("Document", bound=BaseModel)
 MOST_ANSWERS = 1024
 LONG_TEXT = 20_000
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 CLOSED = 499
 """The status that is counted for a client that went away."""
 
@@ -268,7 +269,7 @@ async def _events(
     def event(piece: Piece) -> bytes:
         choice = form.delta(piece, piece.choice not in begun, answer.asked.return_token_ids)
         begun.add(piece.choice)
-        return f'data: {same}, "choices": [{json.dumps(choice, ensure_ascii=False)}{after}'.encode()
+        return f'data: {same}, "choices": [{_encode(choice)}{after}'.encode()
 
     try:
         yield event(first)
@@ -285,4 +286,4 @@ async def _events(
 
 
 def _event(document: dict[str, Any]) -> bytes:
-    return b"data: " + json.dumps(document, ensure_ascii=False).encode() + b"\n\n"
+    return b"data: " + _encode(document).encode() + b"\n\n"

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import logging
 import math
+import select
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -69,15 +70,9 @@ class EngineClient:
         self.process = context.Process(target=self._main, args=(self.spec, theirs), name="engine", daemon=True)
         self.process.start()
         theirs.close()
-        loop = asyncio.get_running_loop()
-
-        def told(message: Any) -> None:
-            loop.call_soon_threadsafe(self._take, message)
-
-        def died() -> None:
-            loop.call_soon_threadsafe(self._died)
-
-        threading.Thread(target=_receive, args=(ours, told, died), daemon=True).start()
+        arrived = select.poll()
+        arrived.register(ours, select.POLLIN)
+        asyncio.get_running_loop().add_reader(ours.fileno(), self._read, ours, arrived)
         threading.Thread(target=_send, args=(ours, self._outbox), daemon=True).start()
 
     async def stop(self) -> None:
@@ -147,6 +142,21 @@ class EngineClient:
         vector: list[float] = found
         return vector
 
+    def _read(self, connection: Connection, arrived: select.poll) -> None:
+        """Takes all messages that have arrived, so that tokens which came together are told together.
+
+        The event loop reads them itself: a thread would wait for the loop to let go of the interpreter's lock.
+        """
+        try:
+            while True:
+                self._take(connection.recv())
+                if not arrived.poll(0):
+                    return
+        except (EOFError, OSError):
+            asyncio.get_running_loop().remove_reader(connection.fileno())
+            connection.close()
+            self._died()
+
     def _take(self, message: Any) -> None:
         if isinstance(message, Ready):
             self.ready, self._early_deaths = message, 0
@@ -198,17 +208,6 @@ class EngineClient:
         waiting, self._open = self._open, {}
         for queue in waiting.values():
             queue.put_nowait(error)
-
-
-def _receive(connection: Connection, told: Callable[[Any], None], died: Callable[[], None]) -> None:
-    try:
-        while True:
-            told(connection.recv())
-    except (EOFError, OSError):
-        try:
-            died()
-        except RuntimeError:  # the event loop has ended
-            return
 
 
 def _send(connection: Connection, outbox: "SimpleQueue[Any]") -> None:

@@ -1,6 +1,7 @@
 """The engine's process: loads the model, captures the graphs, and serves what comes through a pipe."""
 
 import json
+import select
 import signal
 import time
 from collections import Counter
@@ -128,12 +129,17 @@ def prepared(spec: Spec) -> "tuple[Engine, Ready]":
 
 
 def serve(engine: "Engine", connection: Connection) -> None:
-    """Turns until it is stopped or the pipe is closed, which raises EOFError. Waits only while it has nothing to do."""
+    """Turns until it is stopped or the pipe is closed, which raises EOFError. Waits only while it has nothing to do.
+
+    While the server does not read, its news are gathered, so that the engine does not wait for it.
+    """
     open_requests: dict[str, Request] = {}
-    told = 0.0
+    news, told = News(), 0.0
+    arrived, has_room = select.poll(), select.poll()
+    arrived.register(connection, select.POLLIN)
+    has_room.register(connection, select.POLLOUT)
     while True:
-        news = News()
-        while engine.idle or connection.poll():
+        while engine.idle or arrived.poll(0):
             _take(engine, connection.recv(), open_requests, news)
             if news.refusals:
                 break
@@ -150,8 +156,9 @@ def serve(engine: "Engine", connection: Connection) -> None:
         now = time.monotonic()
         if now - told > REPORT_SECONDS or engine.idle:
             news.report, told = asdict(_report(engine)), now
-        if news.tokens or news.refusals or news.report:
+        if (news.tokens or news.refusals or news.report) and (engine.idle or has_room.poll(0)):
             connection.send(news)
+            news = News()
 
 
 def _take(engine: "Engine", message: Any, open_requests: dict[str, Request], news: News) -> None:
