@@ -14,11 +14,6 @@ _unpacked() {
     mkdir -p "$VLLM_FOLDER/site" "$VLLM_FOLDER/bin"
     for archive in "$VLLM_FOLDER"/parts/*.tar.xz; do tar -C "$VLLM_FOLDER/site" -xJf "$archive" & done
     wait
-    if [[ ! -d $VLLM_FOLDER/site/xgrammar ]]; then  # vLLM imports it, and plain text needs none of it
-        mkdir "$VLLM_FOLDER/site/xgrammar"
-        printf 'def __getattr__(name):\n    if name.startswith("__"):\n        raise AttributeError(name)\n    return type(name, (), {})\n' \
-            > "$VLLM_FOLDER/site/xgrammar/__init__.py"
-    fi
     # The CUDA libraries are those of torch's packages.
     local python libraries
     python=$(python3 -c 'import sys; print(sys.executable)')
@@ -35,6 +30,13 @@ print(":".join(sorted({os.path.dirname(each) for each in glob.glob(folder + "/*/
         echo "exec $python \"\$@\""
     } > "$VLLM_FOLDER/bin/python"
     chmod +x "$VLLM_FOLDER/bin/python"
+    # vLLM imports xgrammar, whose compiled part may not have been packed; plain text needs none of it.
+    if ! "$VLLM_FOLDER/bin/python" -c 'import xgrammar' 2> /dev/null; then
+        rm -rf "$VLLM_FOLDER/site/xgrammar"
+        mkdir "$VLLM_FOLDER/site/xgrammar"
+        printf 'def __getattr__(name):\n    if name.startswith("__"):\n        raise AttributeError(name)\n    return type(name, (), {})\n' \
+            > "$VLLM_FOLDER/site/xgrammar/__init__.py"
+    fi
 }
 
 if [[ -n ${VLLM:-} && -z ${DRY_RUN:-} ]]; then
