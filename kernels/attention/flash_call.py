@@ -33,10 +33,12 @@ class FlashCall(CudaCall):
 
     def _table(self, device: torch.device) -> Tensor:
         if device not in self._tables:
-            blocks = torch.cuda.get_device_properties(device).multi_processor_count
-            tiles = schedule(self.case, self.plan.rows, self.plan.keys, blocks)
+            tiles = schedule(self.case, self.plan.rows, self.plan.keys, self._sms(device))
             self._tables[device] = torch.from_numpy(tiles).to(device)
         return self._tables[device]
+
+    def _sms(self, device: torch.device) -> int:
+        return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
     def _prepare(self, check: bool, stream: int, out: Any, q: Tensor, k: Tensor, v: Tensor) -> Prepared:
         case, plan = self.case, self.plan

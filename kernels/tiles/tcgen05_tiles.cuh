@@ -1,7 +1,7 @@
 // Whole tiles by the fifth-generation tensor cores, and a thread's row of TMEM. No PTX: tests run it on a CPU.
 #pragma once
 #include "rows.cuh"
-#include "tcgen05.cuh"
+#include <tcgen05.cuh>  // found by the search path: a test may put another in its place
 
 namespace tiles {
 

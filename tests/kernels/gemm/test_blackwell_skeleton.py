@@ -1,6 +1,6 @@
 """gemm_blackwell without its tensor cores: it compiles for Hopper, and there its copies, barriers and stores run.
 
-`skeleton/tcgen05.cuh` takes the place of the tile layer's header: single threads play the tensor cores.
+`tests/kernels/skeleton/tcgen05.cuh` takes the place of the tile layer's header: single threads play the tensor cores.
 """
 
 from pathlib import Path
@@ -15,11 +15,8 @@ from kernels.gemm.blackwell_plan import constants, tile_of
 from kernels.ops import LinearCase, reference
 from kernels.proof import inputs
 from kernels.registry import variant
-from tests.kernels.compiling import cubin, resources
-
-HEADERS = Path(__file__).parent / "skeleton"
-HOPPER = "sm_90a"
-BLOCKS = 2
+from tests.kernels.compiling import resources
+from tests.kernels.skeleton.on_hopper import BLOCKS, built, loaded
 
 CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"epilogue": "residual"}, {"columns": 128, "stages": 3}),
@@ -38,14 +35,9 @@ class Skeleton(BlackwellLinear):
     """The call of gemm_blackwell with the kernel for Hopper, by two blocks."""
 
     def __init__(self, shape: LinearCase, params: dict[str, Any], folder: Path) -> None:
-        import cupy
-
         CudaCall.__init__(self)
         self.case, self.tile = shape, tile_of(shape, params)
-        binary = folder / "skeleton.cubin"
-        binary.write_bytes(cubin(SOURCE, constants(shape, self.tile), HOPPER, HEADERS)[1])
-        self.kernel = cupy.RawModule(path=str(binary)).get_function("gemm")
-        self.kernel.max_dynamic_shared_size_bytes = self.tile.shared_bytes
+        self.kernel = loaded(SOURCE, constants(shape, self.tile), "gemm", self.tile.shared_bytes, folder)
 
     def _sms(self, device: torch.device) -> int:
         return BLOCKS
@@ -54,7 +46,7 @@ class Skeleton(BlackwellLinear):
 @each_case
 def test_it_compiles_for_hopper(fields: dict[str, Any], params: dict[str, Any]) -> None:
     shape = case(fields)
-    found = resources(cubin(SOURCE, constants(shape, tile_of(shape, params)), HOPPER, HEADERS)[0])
+    found = resources(built(SOURCE, constants(shape, tile_of(shape, params)))[0])
     assert found.spill_stores == 0
 
 

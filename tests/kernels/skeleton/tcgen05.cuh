@@ -88,10 +88,36 @@ __device__ __forceinline__ void tmem_copy_scales(u32 to, u64 from) {
   for (int lane = 0; lane < 128; lane++)
     for (int i = 0; i < 4; i++) tmem_at(lane, to + i) = words[lane % 32 * 4 + i];
 }
-__device__ __forceinline__ void tmem_load(float (&to)[32], u32 address) {
+// Weights in TMEM, two 16-bit values in a column, times values of which a row is one K: 16 rows for an instruction.
+template <MatrixKind Kind>
+__device__ void tcgen05_mma_tmem(u32 d, u32 a, u64 b, u32 instruction, int keep) {
+  const int columns = (instruction >> 17 & 63) * 8;
+  const u32 panel = (u32)(b >> 16) & 0x3fff;
+  const auto values = [](u32 both) { return Kind == kBf16 ? unpack<bf16>(both) : unpack<f16>(both); };
+  for (int c = 0; c < columns; c++) {
+    float of_b[16];
+    for (int k = 0; k < 16; k++) of_b[k] = operand_value<Kind>(b + c / 64 * panel, k, c % 64);
+    for (int r = 0; r < 128; r++) {
+      float sum = keep ? __uint_as_float(tmem_at(r, d + c)) : 0.f;
+      for (int k = 0; k < 16; k += 2) {
+        const float2 weights = values(tmem_at(r, a + k / 2));
+        sum += weights.x * of_b[k] + weights.y * of_b[k + 1];
+      }
+      tmem_at(r, d + c) = __float_as_uint(sum);
+    }
+  }
+}
+template <int N>
+__device__ __forceinline__ void tmem_load(float (&to)[N], u32 address) {
 #pragma unroll
-  for (int i = 0; i < 32; i++)
+  for (int i = 0; i < N; i++)
     to[i] = __uint_as_float(tmem_at((address >> 16) + threadIdx.x % 32, (address & 0xffff) + i));
+}
+template <int N>
+__device__ __forceinline__ void tmem_store(u32 address, const float (&from)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; i++)
+    tmem_at((address >> 16) + threadIdx.x % 32, (address & 0xffff) + i) = __float_as_uint(from[i]);
 }
 
 }  // namespace tiles
