@@ -1,18 +1,21 @@
 """`bench decode`: whole models generating 64 tokens, runners in turns; one group is a model, a batch and a prompt."""
 
-import gc
 import itertools
 import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 
 from kernels import engine, registry
+from kernels.cli import bench_divided
+from kernels.cli.bench_divided import Wanted
 from kernels.cli.bench_document import Row
 from kernels.engine import Runner
+from kernels.engine.divided import Divided
 from kernels.engine.model_case import model_case
 from kernels.engine.vllm_runner import PYTHON_VARIABLE
 from kernels.engine.whole_model import WholeModel
@@ -53,7 +56,8 @@ class Options:
     """What to measure; None is what the tables and the variants offer. `seconds` bounds one group's rounds.
 
     `fidelity` tokens are compared with the float32 model, by eager and by every variant that is no peer. Each number of
-    `gpus` adds the megakernel's variants on so many GPUs, the first ones of the machine.
+    `gpus` adds the megakernel's variants on so many GPUs, the first ones of the machine. Of a model that is larger than
+    one GPU they alone are measured, one after the other, each over parts that the GPUs make of it.
     """
 
     models: Sequence[str] | None = None
@@ -87,6 +91,7 @@ class _Run:
     reason: str = ""
     fidelity: Fidelity | None = None
     served: list[list[int]] = field(default_factory=list)
+    ttft_ms: list[float] = field(default_factory=list)
     ttf64_ms: list[float] = field(default_factory=list)
     per_token_ms: list[float] = field(default_factory=list)
 
@@ -94,6 +99,7 @@ class _Run:
         made = self.runner.generate(prompt, TOKENS)
         self.served = made.tokens
         request = Served(made.start_ns, made.start_ns, tuple(made.times_ns), len(prompt), TOKENS)
+        self.ttft_ms += samples_of(request, "ttft")
         self.ttf64_ms += samples_of(request, "ttf_n", TOKENS)
         self.per_token_ms += samples_of(request, "tpot")
 
@@ -128,20 +134,30 @@ def decode_rows(options: Options, ceilings: dict[str, Any], current_device: tupl
     dtype = "fp32" if device.type == "cpu" else "bf16"
     for name, groups in itertools.groupby(options.groups(device.type == "cpu"), key=lambda group: group[0]):
         config, _ = catalogue.entry(name)
+        if bench_divided.larger_than(device, config, dtype):
+            for group in groups:
+                wanted = _wanted(bench_divided.case_of(config, group, dtype, TOKENS), options, gpu)
+                yield from bench_divided.rows(config, wanted, partial(_measured, options, gpu, ceilings))
+            continue
         model = engine.load(None, config, seed=0, generated=True, dtype=dtype, device=device.type)
         for _, batch, prompt in groups:
-            yield from _measured(model, model_case(model, name, dtype, batch, prompt, TOKENS), options, gpu, ceilings)
-            gc.collect()
-            if device.type == "cuda":
-                torch.cuda.empty_cache()
+            case = model_case(model, name, dtype, batch, prompt, TOKENS)
+            yield from _measured(options, gpu, ceilings, model, _wanted(case, options, gpu))
+            bench_divided.free()
         del model
 
 
-def _measured(model: Any, case: ModelCase, options: Options, gpu: Gpu, ceilings: dict[str, Any]) -> Iterator[Row]:
-    generator = torch.Generator().manual_seed(5)
+def _measured(
+    options: Options, gpu: Gpu, ceilings: dict[str, Any], model: Any, wanted: Sequence[Wanted]
+) -> Iterator[Row]:
+    if not wanted:
+        return
+    generator, case, reference = torch.Generator().manual_seed(5), wanted[0][1], bench_divided.reference(model)
     ids = torch.randint(model.config.vocab_size, (case.batch, case.prompt), generator=generator).to(model.device)
-    known = _Known.of(engine.runner("eager", model), ids, generator)
-    runs = [_prepared(variant, own, model, known) for variant, own in _wanted(case, options, gpu)]
+    known = _Known.of(reference, ids, generator)
+    reference.close()
+    bench_divided.free()
+    runs = [_prepared(variant, own, model, known) for variant, own in wanted]
     end = time.monotonic() + options.seconds
     for done in range(options.rounds):
         if done >= FEWEST and time.monotonic() > end:
@@ -150,10 +166,10 @@ def _measured(model: Any, case: ModelCase, options: Options, gpu: Gpu, ceilings:
         for run in runs:
             if run.gate == "pass" and (done < FEWEST or (run.ms() or 0) < SLOW * fastest):
                 run.serve(ids)
-    _judge_served(runs, engine.runner("eager", model), ids)
+    _judge_served(runs, bench_divided.reference(model), ids)
     timed = [run for run in runs if run.ttf64_ms and run.gate == "pass"]
     peers = [(run.ms() or 0, run.case.weights) for run in timed if run.variant.peer]
-    if options.fidelity:
+    if options.fidelity and not isinstance(model, Divided):
         _compare([run for run in runs if run.gate == "pass"], model, case, options.fidelity)
     for run in runs:
         alike = min((ms for ms, weights in peers if weights == run.case.weights), default=None)
@@ -182,7 +198,7 @@ def _compare(runs: Sequence[_Run], model: Any, case: ModelCase, tokens: int) -> 
         run.fidelity = found[name]
 
 
-def _wanted(case: ModelCase, options: Options, gpu: Gpu) -> list[tuple[WholeModel, ModelCase]]:
+def _wanted(case: ModelCase, options: Options, gpu: Gpu) -> list[Wanted]:
     """The variants to measure, each with the case it serves: its own weights in place of the model's."""
     wanted = []
     for variant in registry.variants("model"):
@@ -210,9 +226,9 @@ def _with_weights(case: ModelCase, weights: str) -> ModelCase:
 
 def _prepared(variant: WholeModel, case: ModelCase, model: Any, known: _Known) -> _Run:
     try:
-        runner = variant.build(case, {"devices": list(range(case.gpus))} if case.gpus else {})(model)
+        runner = variant.build(case, bench_divided.options_of(variant, case, model))(model)
     except ValueError as error:
-        return _Run(variant, case, engine.runner("eager", model), "error", f"It could not run: {error}")
+        return _Run(variant, case, bench_divided.reference(model), "error", f"It could not run: {error}")
     try:
         runner.prepare(case.batch, case.prompt, case.tokens)
         if not runner.gives_logits:
@@ -262,6 +278,7 @@ def _row(run: _Run, gpu: Gpu, ceilings: dict[str, Any], best: float | None, ids:
             "reason": too_good or reason,
             "kernels": names,
             "own": None if run.variant.peer else is_own(names),
+            "ttft_ms": median_interval(run.ttft_ms)[0],
             "ttf64_ms": ms,
             "ms_per_token": per_token,
             "read_share": read_ms / per_token if read and not doubt(read_ms, per_token) else None,

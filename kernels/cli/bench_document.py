@@ -15,7 +15,7 @@ class Row(TimedVariant):
     faster. `own` is whether none of the
     kernels is a library's. `host_us` is the median time in µs that the host spends in a call. Params that lost to
     others of their variant were timed among these alone, not beside the peers: their rows have none of the three, and
-    no kernels. Decode rows carry as well `ttf64_ms` (which
+    no kernels. Decode rows carry as well `ttft_ms`, the time to the first token, `ttf64_ms` (which
     is `ms`), `ms_per_token`, `read_share`, the share of the measured read bandwidth that a decode step's bytes take,
     and `rounds`, the requests behind the medians; where asked for also `kl` (mean, nats) and `disagreement` (of the
     most likely token) from the float32 model over `tokens`. `regime` tells a GPU's clocks while the row was timed:
@@ -28,6 +28,7 @@ class Row(TimedVariant):
     case: dict[str, Any]
     ratio_to_best_peer: float | None = None
     own: bool | None = None
+    ttft_ms: float | None = None
     ttf64_ms: float | None = None
     ms_per_token: float | None = None
     read_share: float | None = None

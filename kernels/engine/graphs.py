@@ -51,15 +51,20 @@ def captured_together(function: Callable[[], None], devices: Sequence[torch.devi
             function()
         before.wait_stream(streams[0])
 
+    _wait_for(devices)
     for _ in range(WARM_UP_CALLS):
         as_it_is()
-    for device in devices:
-        torch.cuda.synchronize(device)
+    _wait_for(devices)
     try:
         return _Together(function, streams)
     except RuntimeError as error:
         logger.warning("no CUDA graph over %s: %s", ", ".join(map(str, devices)), error)
         return as_it_is
+
+
+def _wait_for(devices: Sequence[torch.device]) -> None:
+    for device in devices:
+        torch.cuda.synchronize(device)
 
 
 class _Together:

@@ -35,7 +35,7 @@ def has_experts(config: Any) -> bool:
 def _parameters(model: Any, embedding: Any) -> int:
     """Parameters that multiply every token."""
     head = model.get_output_embeddings()
-    tied = head is not None and head.weight.data_ptr() == embedding.data_ptr()
+    tied = head is not None and head.weight is embedding
     total = sum(each.numel() for each in model.parameters())
     return int(total - (0 if tied else embedding.numel()))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels.megakernel import trace
+from kernels.megakernel.held import held_bytes
 from kernels.megakernel.instructions import OP_NAMES
 from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program
@@ -24,6 +25,8 @@ from kernels.model_files.errors import ModelRefused
 SHOWN_MOST = 20
 DRAWN_MOST = 12
 """SMs that are drawn as text."""
+CAPACITY = 4096
+"""Tokens of the caches that `describe` counts."""
 
 
 class Refused(ValueError):
@@ -133,6 +136,9 @@ def _describe(options: argparse.Namespace) -> int:
         print(f"{title}: " + ", ".join(f"{name} {value}" for name, value in vars(part).items()))
     sizes = program.stream_bytes()
     print(f"weights a token: {sizes.sum() / 1e9:.3f} GB; an SM {sizes.min() / 1e6:.2f} to {sizes.max() / 1e6:.2f} MB")
+    held = held_bytes(program, CAPACITY)
+    each = ", ".join(f"{name} {size / 1e9:.3f}" for name, size in held.items())
+    print(f"a GPU holds {sum(held.values()) / 1e9:.3f} GB with caches of {CAPACITY} tokens: {each}")
     rows = [words for table in program.instructions for words in rows_of(table)]
     counts, units, idle = (Counter[int]() for _ in range(3))
     for words in rows:

@@ -123,7 +123,8 @@ def coded(model: Any, weights: str, found: "RoundedWeights | None") -> Iterator[
         for layer in range(layers):
             for matrix, weight in matrices(model, layer):
                 yield matrix, layer, quantised(weight, weights)
-        yield HEAD, layers, quantised(torch.nn.functional.pad(head, (0, 0, 0, missing)), weights)
+        filled = torch.nn.functional.pad(head, (0, 0, 0, missing)) if missing else head
+        yield HEAD, layers, quantised(filled, weights)
         return
     for layer, held in enumerate(found.layers):
         both = held["gate_up"]
@@ -159,10 +160,13 @@ def pack(model: Any, program: Program, found: "RoundedWeights | None" = None) ->
 
     def place(matrix: int, layer: int, codes: "Quantised") -> None:
         cut: dict[tuple[int, int], torch.Tensor] = {}
-        for s, begin in places.get((layer, matrix), []):
+        mine = places.get((layer, matrix), [])
+        first = min((s.tile for s, _ in mine), default=0)  # of the LM head a rank has some of the rows
+        own = codes.rows(slice(16 * first, 16 * max((s.tile + s.units for s, _ in mine), default=0)))
+        for s, begin in mine:
             if (s.k_tile, s.k_tiles) not in cut:
-                cut[s.k_tile, s.k_tiles] = streams(codes, form, s.k_tile, s.k_tiles)
-            piece = cut[s.k_tile, s.k_tiles][s.tile : s.tile + s.units]
+                cut[s.k_tile, s.k_tiles] = streams(own, form, s.k_tile, s.k_tiles)
+            piece = cut[s.k_tile, s.k_tiles][s.tile - first : s.tile - first + s.units]
             packed[begin : begin + piece.numel()].view(piece.shape).copy_(piece)
 
     with torch.no_grad():

@@ -38,6 +38,8 @@ from kernels.ops.sampling import Samplings, of_batch
 CAPACITY_STEP = 64
 LOOK_NS = 1_000_000
 """How long a token may take before the host looks whether the launch has ended without it."""
+PACKS_HEAD = ("lm_head_skinny",)
+"""A variant of the prompt's LM head that several GPUs do without: it holds the head once more, on the first of them."""
 FORCED_MOST = 1024
 """Steps of one teacher-forced launch."""
 
@@ -126,7 +128,8 @@ class MegakernelRunner(Runner):
         for own, rank in zip(self._models, machine.ranks, strict=True):
             with current(rank.gpu):
                 gpu, several = gpu_of(rank.gpu), len(machine.ranks) > 1
-                ops = [] if self._parts else prompt_ops(LayerOps(own.compact, traffic), gpu, divided=several)
+                beside = PACKS_HEAD if several else ()
+                ops = [] if self._parts else prompt_ops(LayerOps(own.compact, traffic), gpu, beside, divided=several)
                 parts = self._parts or BoundVariants(ops, gpu)
                 cos, sin = own.compact.rope_table(machine.capacity)
                 caches = list(zip(rank.keys, rank.values, strict=True))

@@ -33,8 +33,8 @@ class Quantised:
     row_scales: Tensor
     block_scales: Tensor | None = None
 
-    def rows(self, chosen: Tensor) -> "Quantised":
-        """The matrix of the `chosen` rows [n] int64, in their order."""
+    def rows(self, chosen: Tensor | slice) -> "Quantised":
+        """The matrix of the `chosen` rows [n] int64, in their order, or of a slice of them, without a copy."""
         blocks = None if self.block_scales is None else self.block_scales[chosen]
         return Quantised(self.codes[chosen], self.row_scales[chosen], blocks)
 

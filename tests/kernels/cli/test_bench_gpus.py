@@ -1,7 +1,15 @@
 """`bench decode --gpus`: which runners are measured on several GPUs, and what each of their cases says."""
 
+import torch
+
+from kernels import engine, registry
+from kernels.cli import bench_decode, bench_divided
 from kernels.cli.bench_decode import Options, _wanted
+from kernels.cli.bench_document import Row
+from kernels.engine import divided
+from kernels.engine.divided import Divided
 from kernels.hardware import GPUS
+from kernels.model_files import catalogue
 from kernels.ops import ModelCase
 
 
@@ -13,3 +21,47 @@ def test_bench_decode_adds_the_megakernel_on_several_gpus():
     assert len(both) == len(alone) + 3
     assert more == [("megakernel", 2, 1000), ("megakernel_fp8", 2, 500), ("megakernel_nvfp4", 2, 281.25)]
     assert all(own.gpus is None and "gpus=" not in own.key for _, own in alone)
+
+
+def test_a_model_larger_than_one_gpu_is_measured_in_parts_alone(monkeypatch):
+    """One variant after the other, which may round its parts; a row says what too few GPUs leave out."""
+    config, _ = catalogue.entry("llama-3.1-70b")
+    case = bench_divided.case_of(config, ("llama-3.1-70b", 1, 128), "bf16", 64)
+    assert case.parameters == 70_553_706_496 - 128256 * 8192
+    wanted = _wanted(case, Options(gpus=(1, 2, 4), runners=["megakernel", "megakernel_fp8"]), GPUS["h200"])
+    made = [Divided(config, []) for _ in range(2)]
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(divided, "generate", lambda config, devices, dtype: made[len(measured) - 1])
+    measured = []
+
+    def measure(model, own):
+        measured.append((model, own))
+        ((variant, alone),) = own
+        facts = alone.model_dump(exclude_none=True)
+        yield Row(op="model", case=facts, variant=variant.name, params={}, peer=False, gate="pass")
+
+    found = list(bench_divided.rows(config, wanted, measure))
+    assert [(row.variant, row.case["gpus"], row.gate) for row in found] == [
+        ("megakernel", 2, "pass"),
+        ("megakernel", 4, "error"),
+        ("megakernel_fp8", 2, "pass"),
+        ("megakernel_fp8", 4, "error"),
+    ]
+    assert found[1].reason == "It could not run: gpus: 4 are wanted, and 2 can be seen here"
+
+
+def test_the_reference_of_a_divided_model_is_the_model_by_torchs_own_ops():
+    config, _ = catalogue.entry("tiny-llama")
+    whole = engine.load(None, config, generated=True, dtype="fp32", device="cpu")
+    parts = divided.generate(config, [torch.device("cpu")] * 2, "fp32")
+    ids = torch.randint(3, 300, (2, 40), generator=torch.Generator().manual_seed(1))
+    known = [
+        bench_decode._Known.of(bench_divided.reference(each), ids, torch.Generator().manual_seed(2))
+        for each in (whole, parts)
+    ]
+    torch.testing.assert_close(known[1].logits, known[0].logits, atol=2e-4, rtol=1e-4)
+    torch.testing.assert_close(known[1].behind, known[0].behind, atol=2e-4, rtol=1e-4)
+    fp8 = registry.variant("megakernel_fp8")
+    case = ModelCase(model="tiny-llama", batch=1, prompt=8, tokens=8, gpus=2)
+    assert bench_divided.options_of(fp8, case, parts) == {"rounding": {"method": "nearest"}}
+    assert bench_divided.options_of(fp8, case, whole) == {"devices": [0, 1]}

@@ -14,6 +14,7 @@ from kernels.engine.divided_pass import DividedPrompts, RankPart
 from kernels.engine.rounding import Rounding
 from kernels.engine.state import State
 from kernels.hardware import GPUS
+from kernels.megakernel.held import held_bytes
 from kernels.megakernel.interpret import Context, Gpu, run
 from kernels.megakernel.rank_models import RankModel, rank_models
 from kernels.megakernel.uploads import uploads
@@ -101,3 +102,21 @@ def test_a_loaded_model_is_left_as_it_is() -> None:
     rank_models(whole, cpus(2), "fp8", Rounding())
     assert all(torch.equal(each, before[name]) for name, each in whole.named_parameters())
     assert Decoder(whole).layers[0].down.shape[1] == whole.config.intermediate_size
+
+
+@pytest.mark.parametrize(("name", "weights"), [("llama-of-4", "bf16"), ("qwen3-of-2", "fp8")])
+def test_the_bytes_that_a_gpu_holds_are_those_of_its_tensors(name: str, weights: str) -> None:
+    """All that is as large as a matrix. Neither rank holds anything of the whole model's layers."""
+    own = rank_models(divide(model(name), cpus(2)), cpus(2), weights, Rounding())
+    for rank, program in zip(own, programs_of(name, ranks=2, weights=weights, batch=1), strict=True):
+        held, there = held_bytes(program, CAPACITY), part(rank, 1)
+        layers = rank.compact.layers
+        matrices = [each for layer in layers for each in (layer.qkv[0], layer.o, layer.gate_up[0], layer.down)]
+        uploaded = uploads(rank.model, program, CAPACITY, rank.rounded)
+        assert held == {
+            "matrices for prompts": sum(each.nbytes for each in matrices),
+            "stream of the launch": uploaded["weights"].nbytes,
+            "embedding": uploaded["embedding"].nbytes,
+            "LM head": 0 if rank.model.lm_head.weight is uploaded["embedding"] else rank.model.lm_head.weight.nbytes,
+            "keys and values": sum(each.nbytes for caches in there.state.cache for each in caches),
+        }
