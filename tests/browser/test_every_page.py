@@ -59,6 +59,21 @@ def test_fits_a_phone_without_complaints(open_page, finished_run, path, scheme):
     assert page.locator(".topbar").bounding_box()["height"] <= 100
 
 
+def test_a_wide_table_says_so_on_a_phone_and_keeps_its_first_column(open_page, finished_run):
+    page = open_page(width=390)
+    page.goto(f"{finished_run}result/")
+    table = page.locator('div[aria-labelledby="objectives"]')
+    expect(table).to_have_class("table-wrap wide")
+    assert "Scroll sideways" in table.evaluate("(wrap) => getComputedStyle(wrap, '::before').content")
+    name, value = table.locator("tbody th").first, table.locator("tbody td").last
+    before = name.bounding_box()["x"]
+    value.scroll_into_view_if_needed()
+    assert table.evaluate("(wrap) => wrap.scrollLeft") > 50
+    assert name.bounding_box()["x"] == pytest.approx(before, abs=1.5)
+    page.set_viewport_size({"width": 1280, "height": 900})
+    expect(table).to_have_class("table-wrap")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_stands_out(open_page, finished_run, scheme):
     page = open_page(color_scheme=scheme)

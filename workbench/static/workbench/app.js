@@ -4,6 +4,18 @@
 const opened = document.querySelector(".nav [aria-current]");
 if (opened) opened.parentElement.scrollLeft = opened.offsetLeft - opened.parentElement.offsetLeft - 40;
 
+// A table that is wider than its place says so, and its first column stays in sight (app.css).
+const widths = new ResizeObserver((changed) => {
+  for (const { target } of changed) target.classList.toggle("wide", target.scrollWidth > target.clientWidth + 1);
+});
+
+function watchTables() {
+  document.querySelectorAll(".table-wrap").forEach((wrap) => widths.observe(wrap));
+}
+
+watchTables();
+document.addEventListener("htmx:afterSettle", watchTables);
+
 // Forms that destroy or stop something ask first: <form data-confirm="Cancel this run?">.
 document.addEventListener("submit", (event) => {
   const question = event.target.dataset.confirm;
