@@ -32,6 +32,7 @@ class Dependents(Schema):
     published_reports: int = Field(0, description="of the reports; with any, only an admin may delete")
     files: int = 0
     file_bytes: int = 0
+    recordings: int = Field(0, description="of traffic, that no other workload names")
 
     @property
     def words(self) -> str:
@@ -54,6 +55,7 @@ def dependents(thing: Deletable) -> Dependents:
         published_reports=reports.filter(state="published").count(),
         files=StoredArtifact.objects.filter(run__in=runs).count(),
         file_bytes=files["bytes"] or 0,
+        recordings=len(_recordings(thing)),
     )
 
 
@@ -88,11 +90,13 @@ def delete(thing: Deletable, membership: Any, with_dependents: bool) -> None:
 
 
 def _recordings(thing: Deletable) -> list[Any]:
-    """The keys of the recordings that its workloads name; those that no other workload names go with it."""
+    """The keys of the recordings that go with it: its workloads name them, and no other does."""
     if isinstance(thing, Run):
         return []
-    rows = thing.workloads.all() if isinstance(thing, Model) else Workload.objects.filter(pk=thing.pk)
-    return list(rows.exclude(recording=None).values_list("recording", flat=True))
+    own = thing.workloads.all() if isinstance(thing, Model) else Workload.objects.filter(pk=thing.pk)
+    others = Workload.objects.exclude(pk__in=own.values("pk")).exclude(recording=None)
+    named = Recording.objects.filter(workloads__in=own).exclude(pk__in=others.values("recording"))
+    return list(named.distinct().values_list("pk", flat=True))
 
 
 def _check(found: Dependents, membership: Any, with_dependents: bool) -> None:

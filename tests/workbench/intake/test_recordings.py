@@ -153,13 +153,17 @@ def test_another_organisation_can_neither_name_it_nor_see_it(api: Clients, engin
     assert api(foreigner).get("/api/v1/recordings").json()["items"] == []
 
 
-def test_it_goes_with_the_last_workload_that_names_it(api: Clients, engineer: User) -> None:
+def test_it_goes_with_the_last_workload_that_names_it(api: Clients, browser: Any, engineer: User) -> None:
     client = api(engineer)
     hand_in(client)
     first, second = (post(client, replayed()).json()["id"] for _ in range(2))
     garbage.collect_blobs()
+    assert client.get(f"/api/v1/workloads/{first}/dependents").json()["recordings"] == 0
     assert client.delete(f"/api/v1/workloads/{first}").status_code == 204
     assert blobs.path_of(sha(CALLS)).exists()
+    assert client.get(f"/api/v1/workloads/{second}/dependents").json()["recordings"] == 1
+    page = browser(engineer).get(f"/workloads/{second}/delete/").content.decode()
+    assert "<dt>Recordings of traffic</dt><dd>1</dd>" in page
     assert client.delete(f"/api/v1/workloads/{second}").status_code == 204
     assert not Recording.objects.exists()
     assert not Path(blobs.path_of(sha(CALLS))).exists()

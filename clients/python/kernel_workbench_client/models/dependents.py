@@ -23,6 +23,7 @@ class Dependents:
         published_reports (int | Unset): of the reports; with any, only an admin may delete Default: 0.
         files (int | Unset):  Default: 0.
         file_bytes (int | Unset):  Default: 0.
+        recordings (int | Unset): of traffic, that no other workload names Default: 0.
     """
 
     workloads: int | Unset = 0
@@ -32,6 +33,7 @@ class Dependents:
     published_reports: int | Unset = 0
     files: int | Unset = 0
     file_bytes: int | Unset = 0
+    recordings: int | Unset = 0
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -48,6 +50,8 @@ class Dependents:
         files = self.files
 
         file_bytes = self.file_bytes
+
+        recordings = self.recordings
 
         field_dict: dict[str, Any] = {}
         field_dict.update(self.additional_properties)
@@ -66,6 +70,8 @@ class Dependents:
             field_dict["files"] = files
         if file_bytes is not UNSET:
             field_dict["file_bytes"] = file_bytes
+        if recordings is not UNSET:
+            field_dict["recordings"] = recordings
 
         return field_dict
 
@@ -86,6 +92,8 @@ class Dependents:
 
         file_bytes = d.pop("file_bytes", UNSET)
 
+        recordings = d.pop("recordings", UNSET)
+
         dependents = cls(
             workloads=workloads,
             runs=runs,
@@ -94,6 +102,7 @@ class Dependents:
             published_reports=published_reports,
             files=files,
             file_bytes=file_bytes,
+            recordings=recordings,
         )
 
         dependents.additional_properties = d
