@@ -6,11 +6,14 @@ import torch
 from kernels import engine
 from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.decoder import Decoder
+from kernels.engine.divided import divide
+from kernels.engine.divided_pass import DividedPrompts, RankPart
 from kernels.engine.layer_ops import LayerOps, Traffic
 from kernels.engine.prompt_ops import prompt_ops
+from kernels.engine.sessions import DecoderSession
 from kernels.hardware import GPUS
 from tests.kernels.engine.engine_models import CONFIGS
-from tests.kernels.engine.test_prompts import TRITON, compare, prompt_of
+from tests.kernels.engine.test_prompts import CAPACITY, TRITON, compare, prompt_of, stacked_state
 from tests.kernels.interpreting import let_tensors_be_bounds
 
 let_tensors_be_bounds()
@@ -27,3 +30,29 @@ def test_usual_ops(name: str, batch: int, layers: int) -> None:
     with torch.no_grad():
         compare(model, parts, prompt_of(batch, 40), whole=False, tolerance=0.02)
     assert {part.variant.name for part in parts._found.values() if part} >= {*TRITON, "flash_triton"}
+
+
+@torch.no_grad()
+def test_usual_ops_of_two_ranks() -> None:
+    """Each rank's by its own sizes; together they leave the cache and the token that one leaves."""
+    loaded = engine.load(
+        None, CONFIGS["qwen3"] | {"num_hidden_layers": 2}, seed=3, generated=True, dtype="fp16", device="cpu"
+    )
+    gpu, ids, whole = GPUS["a100"], prompt_of(1, 40), Decoder(loaded)
+    session = DecoderSession(whole, 1, 40, CAPACITY, lambda function: function)
+    session.prompt.copy_(ids)
+    session._prefill()
+    ranks = []
+    for part in divide(loaded, [torch.device("cpu")] * 2).parts:
+        own = Decoder(part)
+        parts = BoundVariants(prompt_ops(LayerOps(own, Traffic(1, 40, 8)), gpu, divided=True), gpu)
+        ranks.append(RankPart(own, parts, stacked_state(own, 1)))
+    prompts = DividedPrompts(ranks, whole=False)
+    prompts.read(ids)
+    for layer, expected in enumerate(session._cache):
+        for which in (0, 1):
+            found = torch.cat([rank.state.cache[layer][which][:, :40] for rank in ranks], dim=2)
+            torch.testing.assert_close(found, expected[which][:, :40], atol=0.02, rtol=0.02)
+    assert torch.equal(prompts.state.token, session.token)
+    for rank in ranks:
+        assert {part.variant.name for part in rank.parts._found.values() if part} >= {*TRITON, "flash_triton"}
