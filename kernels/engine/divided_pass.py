@@ -35,11 +35,11 @@ class RankPart(NamedTuple):
 
 
 class Exchange:
-    """Adds up the partials [m, hidden] of all ranks, m up to `rows`, on every rank."""
+    """Adds the partials [m, hidden] of all ranks, m up to `rows`, to the residual stream of every rank."""
 
     def __init__(self, devices: Sequence[torch.device], rows: int, like: Tensor) -> None:
         """`like` [.., hidden] has the partials' dtype."""
-        size = len(devices), rows, like.shape[-1]
+        size = 1 + len(devices), rows, like.shape[-1]
         self._devices, self._slots = devices, [like.new_empty(size, device=device) for device in devices]
         self._links = {
             (sender, receiver): (torch.cuda.Stream(devices[sender]), torch.cuda.Stream(devices[receiver]))
@@ -48,12 +48,15 @@ class Exchange:
             if devices[sender] != devices[receiver]
         }
 
-    def summed(self, partials: Sequence[Tensor]) -> list[Tensor]:
-        """The sum on each rank's device, added in float32; in order with all else on the devices' current streams."""
+    def summed(self, streams: Sequence[Tensor], partials: Sequence[Tensor]) -> list[Tensor]:
+        """Each rank's stream with all partials, added in float32 and rounded once; in order with all else on the
+        devices' current streams.
+        """
         m = len(partials[0])
         for receiver, slots in enumerate(self._slots):
+            slots[0, :m].copy_(streams[receiver])
             for sender, partial in enumerate(partials):
-                self._send(sender, receiver, partial, slots[sender, :m])
+                self._send(sender, receiver, partial, slots[1 + sender, :m])
         for (sender, receiver), (leaving, arriving) in self._links.items():
             torch.cuda.current_stream(self._devices[sender]).wait_stream(leaving)
             torch.cuda.current_stream(self._devices[receiver]).wait_stream(arriving)
@@ -97,9 +100,9 @@ class DividedPass:
             for half, walk, device in zip(halves, walks, self._devices, strict=True):
                 with current(device):
                     half(walk)
-            found = self._exchange.summed([_partial(walk) for walk in walks])
-            for walk, delta in zip(walks, found, strict=True):
-                walk.stream.delta = delta
+            found = self._exchange.summed([walk.stream.x for walk in walks], [_partial(walk) for walk in walks])
+            for walk, x in zip(walks, found, strict=True):
+                walk.stream.x, walk.stream.delta = x, None
         self._order(ends=True)
         return self._passes[0].end(walks[0], length)
 

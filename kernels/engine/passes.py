@@ -48,7 +48,7 @@ class Pass:
     row continues after the last attention; the others only provide keys and values.
 
     With a `rank` the model is that rank's part of a divided one. Each of its `halves` then leaves a partial sum in the
-    stream's `delta`, in whose place the caller puts the sum over all ranks; the first rank alone has a head.
+    stream's `delta`, and the caller adds those of all ranks to the stream; the first rank alone has a head.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ def prompt_ops(
     layer_ops: LayerOps, gpu: Gpu, exclude: Collection[str] = (), *, divided: bool = False
 ) -> list[PlannedOp]:
     """The ops for the traffic's prompts, without the variants in `exclude`. Where no other variant serves, torch's own
-    does. Of a rank of a `divided` model no product adds the residual.
+    does. Of a rank of a `divided` model neither a product nor a norm adds to the residual stream.
     """
     usable = {each.name for each in registry.variants() if each.name not in exclude}
     rows = layer_ops.traffic.batch * bucket(layer_ops.traffic.prompt)
@@ -47,6 +47,8 @@ def prompt_ops(
     many = gpu.sm == 90 and rows >= LONG and "gemm_hopper" in usable
     fused = ({"swiglu"} if few or many else set()) | ({"residual"} if few and not divided else set())
     cases = dict.fromkeys([*_layer(layer_ops, fused), *layer_ops.around()])
+    if divided:
+        cases = dict.fromkeys(_without_residual(case) for case in cases)
     ops = [op for op in (_op(case, gpu, usable) for case in cases) if op is not None]
     return [*(ops if few else map(_alone, ops)), *last_rows(layer_ops, gpu, exclude, divided=divided)]
 
@@ -83,6 +85,10 @@ def _alone(op: PlannedOp) -> PlannedOp:
     if not op.variant.endswith("_triton"):
         return op
     return op.model_copy(update={"params": {**op.params, "pdl": False}})
+
+
+def _without_residual(case: Case) -> Case:
+    return case.model_copy(update={"residual": False}) if isinstance(case, RmsNormCase) else case
 
 
 def _layer(layer_ops: LayerOps, fused: Collection[str]) -> Iterator[Case]:

@@ -85,6 +85,20 @@ def test_ranks_answer_as_one_does(config: Any, ranks: int) -> None:
     assert all_ranks.generate(ids()[:, :PROMPT], TOKENS).tokens == one.generate(ids()[:, :PROMPT], TOKENS).tokens
 
 
+@torch.no_grad()
+@pytest.mark.parametrize(("config", "ranks"), DIVIDED[-2:], ids=NAMES[-2:])
+def test_division_rounds_no_more_than_one_rank_does(config: Any, ranks: int) -> None:
+    """In bf16: all partial sums join the residual stream in float32."""
+    wide = config | {"hidden_size": 256, "intermediate_size": 1024, "head_dim": 64}
+    exact, model = whole(wide), whole(wide, "bf16")
+    parts = divided.divide(model, cpus(ranks))
+    far = []
+    for runner in (KernelsRunner(model), DividedRunner(parts)):
+        runner.prepare(2, PROMPT + TOKENS, 1)
+        far.append(float((runner.logits(ids()).float() - exact(ids()).logits).norm()))
+    assert far[1] <= 1.03 * far[0]
+
+
 def test_the_decoder_joins_a_parts_matrices_without_a_copy() -> None:
     for part in divided.generate(CONFIGS["qwen2"], cpus(2), "fp32").parts:
         own, layer = part.model.layers[0], Decoder(part).layers[0]

@@ -189,12 +189,12 @@ def test_the_triton_variants_leave_the_same_cache() -> None:
 
 
 @pytest.mark.parametrize("length", [100, 1024])
-def test_no_product_of_a_divided_prompt_adds_the_residual(length: int) -> None:
-    """Its output is a partial sum. The products that need no other rank are fused as before."""
+def test_no_op_of_a_divided_prompt_adds_the_residual(length: int) -> None:
+    """A product gives a partial sum, and all of them are added at once. What needs no other rank is fused as before."""
     layer_ops = LayerOps(Decoder(load("llama", "bf16")), Traffic(1, length, 8))
-    alone, divided = (
-        {op.case["epilogue"] for op in prompt_ops(layer_ops, GPUS["h200"], divided=each) if op.op == "linear"}
-        for each in (False, True)
-    )
-    assert divided == alone - {"residual"} | {"none"}
-    assert "residual" in alone
+    alone, divided = (prompt_ops(layer_ops, GPUS["h200"], divided=each) for each in (False, True))
+    forms = [{op.case["epilogue"] for op in each if op.op == "linear"} for each in (alone, divided)]
+    assert "residual" in forms[0]
+    assert forms[1] == forms[0] - {"residual"} | {"none"}
+    assert not [op for op in divided if op.op == "rmsnorm" and op.case["residual"]]
+    assert {op.variant for op in divided if op.op == "rmsnorm"} == {"rmsnorm_triton"}
