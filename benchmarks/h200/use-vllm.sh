@@ -35,7 +35,7 @@ print(":".join(sorted({os.path.dirname(each) for each in glob.glob(folder + "/*/
         rm -rf "$VLLM_FOLDER/site/xgrammar"
         mkdir "$VLLM_FOLDER/site/xgrammar"
         printf 'def __getattr__(name):\n    if name.startswith("__"):\n        raise AttributeError(name)\n    return type(name, (), {})\n' \
-            > "$VLLM_FOLDER/site/xgrammar/__init__.py"
+            | tee "$VLLM_FOLDER/site/xgrammar/__init__.py" > "$VLLM_FOLDER/site/xgrammar/structural_tag.py"
     fi
 }
 

@@ -33,6 +33,8 @@ SIGMA = 0.8
 """Of the lengths that are log-normal."""
 MOST_TIMES = 4
 """They are cut to so many times the median."""
+CORES_OF_A_SERVER = 4
+"""Cores that are left to the server when the load comes from several processes."""
 SHARE_OF_CAPACITY = 0.8
 MODELS = ("llama-3.2-1b", "qwen2.5-1.5b")
 USERS = (1, 8, 32, 128, 256)
@@ -122,7 +124,7 @@ class ServeBench:
         return RequestList.drawn(lengths, count, self.model.vocabulary, 1000 * count + seed, rate, JUDGED)
 
     def _send(self, url: str, requests: RequestList, users: int | None) -> Figures:
-        most = max(1, (os.cpu_count() or 1) // 4)
+        most = max(1, (os.cpu_count() or 1) - CORES_OF_A_SERVER)
         processes = min(most, -(-(users or max(self.users)) // USERS_OF_A_PROCESS))
         address = Address.parse(url)
         return Figures.of(Sending(address, self.model.name, requests, users, processes=processes).run(), users)

@@ -1,4 +1,4 @@
-"""One list of requests sent by several processes, since one of them reads some ten thousand events a second."""
+"""One list of requests sent by several processes: one of them reads some twenty thousand events a second at most."""
 
 import asyncio
 import multiprocessing
@@ -11,7 +11,8 @@ from kernels.load.exchange import Exchange
 from kernels.load.generator import MOST_IN_FLIGHT, Generator, Limits, Load, Sent
 from kernels.load.lists import RequestList
 
-USERS_OF_A_PROCESS = 32
+USERS_OF_A_PROCESS = 8
+"""Eight users of a fast server read some ten thousand events a second."""
 BEGIN_SECONDS = 2.0
 """Processes that send one open load begin together, so long after they were told to: each has to start."""
 
