@@ -71,6 +71,9 @@ class PriceResult(Document):
     )
     at_once: int | None = Field(default=None, description="requests served together when the rates were measured")
     highest: bool = Field(default=False, description="whether at_once is the highest load after that holds")
+    highest_load: str = Field(
+        default="", description="that load in words, such as `the highest load that holds, 12.5 requests per second`"
+    )
     duty_cycle: float
     sensitivity: list[Sensitivity]
     counted: Counted = Field(default="tokens", description="what the rates and the prices of a million count")
@@ -88,7 +91,7 @@ class PriceResult(Document):
         if self.at_once is None:
             return ""
         words = "one request at a time" if self.at_once == 1 else f"{self.at_once:,} requests at once"
-        return f"the highest load that holds, {words}" if self.highest else words
+        return self.highest_load or (f"the highest load that holds, {words}" if self.highest else words)
 
 
 def default_price_book() -> PriceBook:

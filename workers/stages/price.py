@@ -241,6 +241,7 @@ def price(
         present_speed="throughput" if workload.present and workload.present.tokens_per_second else "latency",
         at_once=after.users if after else workload.traffic.batch,
         highest=bool(after and after.highest),
+        highest_load=after.load if after and after.highest else "",
         duty_cycle=workload.duty_cycle,
         sensitivity=_sensitivity(gpu, sides),
         counted=model.counted,

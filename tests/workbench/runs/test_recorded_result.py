@@ -10,8 +10,8 @@ from workbench.accounts.models import Organisation, User
 from workbench.cli import load_tables
 from workers.charts import under_load
 from workers.documents.prices import default_price_book
-from workers.economics.loads import Priced
 from workers.report_page import render
+from workers.stages.price import price
 
 HELD = "every objective holds at 2 times the recorded speed"
 REPLAYED = "calls.csv: 12,000 requests over 600 s. Every load replays it from its first line on."
@@ -40,8 +40,9 @@ def test_report_charts_and_terminal_count_in_speeds() -> None:
     assert "times the recorded speed" in report
     assert under_load.promise_table(results)[0][2] == "times the recorded speed that hold"
     assert [row[2] for row in under_load.promise_table(results)[1]] == ["none", 2.0]
-    priced = Priced(sample_loads.workload(), sample_results.manifest(), default_price_book(), "h200")
-    assert priced.highest(found.after).load == "the highest load that holds, 2 times the recorded speed"
+    about = sample_loads.workload(), default_price_book(), "h200", results.verify, sample_results.manifest()
+    priced = price(*about, found)
+    assert "These prices stand at the highest load that holds, 2 times the recorded speed" in priced.sentence
     printed = StringIO()
     load_tables.under_load(found, Console(file=printed, width=160))
     assert "3.2x" in printed.getvalue()

@@ -45,6 +45,8 @@ class PriceResult:
         present_price_ratio (float | None | Unset): of present_ratio the part of the prices of a GPU-hour
         at_once (int | None | Unset): requests served together when the rates were measured
         highest (bool | Unset): whether at_once is the highest load after that holds Default: False.
+        highest_load (str | Unset): that load in words, such as `the highest load that holds, 12.5 requests per second`
+            Default: ''.
         counted (PriceResultCounted | Unset): what the rates and the prices of a million count Default: 'tokens'.
         economics (None | UnitEconomics | Unset): unit costs, null in documents before them
     """
@@ -62,6 +64,7 @@ class PriceResult:
     present_price_ratio: float | None | Unset = UNSET
     at_once: int | None | Unset = UNSET
     highest: bool | Unset = False
+    highest_load: str | Unset = ""
     counted: PriceResultCounted | Unset = "tokens"
     economics: None | UnitEconomics | Unset = UNSET
 
@@ -121,6 +124,8 @@ class PriceResult:
 
         highest = self.highest
 
+        highest_load = self.highest_load
+
         counted: str | Unset = UNSET
         if not isinstance(self.counted, Unset):
             counted = self.counted
@@ -159,6 +164,8 @@ class PriceResult:
             field_dict["at_once"] = at_once
         if highest is not UNSET:
             field_dict["highest"] = highest
+        if highest_load is not UNSET:
+            field_dict["highest_load"] = highest_load
         if counted is not UNSET:
             field_dict["counted"] = counted
         if economics is not UNSET:
@@ -253,6 +260,8 @@ class PriceResult:
 
         highest = d.pop("highest", UNSET)
 
+        highest_load = d.pop("highest_load", UNSET)
+
         _counted = d.pop("counted", UNSET)
         counted: PriceResultCounted | Unset
         if isinstance(_counted, Unset):
@@ -291,6 +300,7 @@ class PriceResult:
             present_price_ratio=present_price_ratio,
             at_once=at_once,
             highest=highest,
+            highest_load=highest_load,
             counted=counted,
             economics=economics,
         )
