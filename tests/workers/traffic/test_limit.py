@@ -168,7 +168,8 @@ def test_a_recording_is_replayed_at_rising_speed_on_a_server(tmp_path):
         promise = Objective(metric="ttft", limit=5000)
         result = find_limit(LoadTest(target, traffic, [promise], Limits(1, 0.2), tmp_path), 4, lambda load: None)
     loads = result.loads
-    assert {each.speed for each in loads} >= {4 / 64, 8 / 64, 16 / 64}
+    assert loads[0].speed == 4 / 64, "a machine too busy to send in time ends the search at its first load"
+    assert {each.speed for each in loads} <= {4 * rung / 64 for rung in range(1, 65)}
     assert result.speed in {0, *(each.speed for each in loads if each.verdict == "met")}
     assert all(each.tokens.output == 4 * each.completed for each in loads)
     faster = [each.requests for each in loads if each.verdict]
