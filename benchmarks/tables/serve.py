@@ -1,0 +1,44 @@
+"""The table of the server beside vLLM's, through HTTP."""
+
+from benchmarks.documents import Row, one
+from benchmarks.tables.writing import markdown, table
+
+USERS = (1, 8, 32, 128, 256)
+LATENCIES = (("ttft_ms", 1), ("ttf64_ms", 1), ("tpot_ms", 2))
+"""Keys of a row, and their decimals."""
+
+
+@table("serve")
+def serve() -> str:
+    """Closed loops of so many users: tokens a second of both servers, and their medians of the first 64 tokens."""
+    lines = []
+    for users in USERS:
+        peer, ours = (_row(variant, users) for variant in ("vllm", "kernels"))
+        quotient = f"{ours['tokens_per_second'] / peer['tokens_per_second']:.2f}x"
+        speeds = [f"{row['tokens_per_second']:,.0f}" for row in (peer, ours)]
+        times = [f"{row['ttf64_ms']['p50']:,.0f} ms" for row in (peer, ours)]
+        lines.append([str(users), *speeds, quotient, *times])
+    version = _row("vllm", USERS[0])["settings"]["version"]
+    vllm = f"vLLM {version}"
+    header = ["users", f"{vllm}, tokens/s", "this server", "", f"{vllm}, first 64 tokens", "this server"]
+    return markdown(header, lines)
+
+
+@table("serve-beside-vllm")
+def beside_vllm() -> str:
+    """Each load by both servers: tokens a second, share of the floor's, latencies as medians and 99th percentiles."""
+    lines = []
+    for users in USERS:
+        for variant, name in (("vllm", "vLLM"), ("kernels", "this server")):
+            row = _row(variant, users)
+            share = row["tokens_per_second"] / row["floor_tokens_per_second"]
+            times = [f"{row[key]['p50']:,.{digits}f} ({row[key]['p99']:,.{digits}f})" for key, digits in LATENCIES]
+            lines.append(
+                [str(users), name, f"{row['tokens_per_second']:,.0f}", f"{share:.0%}".replace("%", " %"), *times]
+            )
+    header = ["users", "", "tokens/s", "of the floor's", "TTFT, ms", "TTF64, ms", "TPOT, ms"]
+    return markdown(header, lines)
+
+
+def _row(variant: str, users: int) -> Row:
+    return one("serve", variant=variant, concurrency=users, lengths="equal")
