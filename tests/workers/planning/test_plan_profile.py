@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from kernels import engine
+from kernels.measure.roofline import doubt
 from kernels.plan import Plan
 from tests.workers.conftest import TINY, stage_input
 from workers.documents.stages import OpRow, Results
@@ -28,8 +29,9 @@ def test_the_plans_profile_says_what_is_left_and_the_floor(tmp_path):
     assert rows["linear down_proj", "decode"].calls == 2 * 7
     assert rows["linear down_proj", "decode"].floor_ms == pytest.approx(old["linear down_proj", "decode"].floor_ms)
     assert left.floor_ms == pytest.approx(sum(row.floor_ms or 0 for row in before.rows))
-    assert left.sentence.startswith("A request of the plan takes")
-    assert "cannot take less than" in left.sentence
+    assert "A request of the plan takes" in left.sentence
+    beaten = doubt(left.floor_ms, left.request_ms)  # a machine that other work kept busy while its ceilings were taken
+    assert ("one of the two is wrong" if beaten else "cannot take less than") in left.sentence
     assert [left.trace, left.timeline.file] == context.kept[-2:]
 
 
