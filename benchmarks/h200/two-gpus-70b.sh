@@ -3,7 +3,7 @@
 #
 # Writes decode-two-gpus-70b.json. Predicted: 280 s. Each precision: weights 10 s, torch's own logits 20 s, the proof of
 # the programs 30 to 60 s, packing and compiling 30 s, ten requests of 64 tokens 20 s. Each GPU holds 142.3 GB in bf16, of
-# 150.8, and 108 GB in fp8 beside 34 GB of codes. By 69.5 GB of a GPU's weights at 4.45 TB/s and 160 exchanges of 1.1 µs
+# 150.1, and 108 GB in fp8 beside 34 GB of codes. By 69.5 GB of a GPU's weights at 4.45 TB/s and 160 exchanges of 1.1 µs
 # a token takes 15.8 ms at least in bf16, 8.0 in fp8; TTFT reads as much, and sums 160 times 2 MB: 18 to 25 ms.
 set -euo pipefail
 LIMIT=${LIMIT:-290}

@@ -40,11 +40,14 @@ def case_of(config: dict[str, Any], group: tuple[str, int, int], dtype: str, tok
 def rows(
     config: dict[str, Any], wanted: Sequence[Wanted], measured: Callable[[Divided, Sequence[Wanted]], Iterator[Row]]
 ) -> Iterator[Row]:
-    """The rows that `measured` gives of those that are wanted on several GPUs. Each has parts of its own, which it may
-    round in place.
+    """The rows that `measured` gives of those that are wanted on several GPUs, and an error for each of the others.
+
+    Each variant has parts of its own, which it may round in place.
     """
-    for variant, case in (each for each in wanted if each[1].gpus):
+    for variant, case in wanted:
         try:
+            if not case.gpus:
+                raise ValueError("one GPU does not hold the model; `--gpus 2` measures the megakernel over two")
             model = parts_of(config, case, "bf16")
         except ValueError as error:
             facts, wrong = case.model_dump(exclude_none=True), f"It could not run: {error}"

@@ -100,11 +100,12 @@ class DividedPass:
             for half, walk, device in zip(halves, walks, self._devices, strict=True):
                 with current(device):
                     half(walk)
-            found = self._exchange.summed([walk.stream.x for walk in walks], [_partial(walk) for walk in walks])
-            for walk, x in zip(walks, found, strict=True):
+            sums = self._exchange.summed([walk.stream.x for walk in walks], [_partial(walk) for walk in walks])
+            for walk, x in zip(walks, sums, strict=True):
                 walk.stream.x, walk.stream.delta = x, None
+        found = self._passes[0].end(walks[0], length)
         self._order(ends=True)
-        return self._passes[0].end(walks[0], length)
+        return found
 
     def _order(self, ends: bool) -> None:
         if self._devices[0].type != "cuda":

@@ -55,9 +55,13 @@ def captured_together(function: Callable[[], None], devices: Sequence[torch.devi
     for _ in range(WARM_UP_CALLS):
         as_it_is()
     _wait_for(devices)
+    current = torch.cuda.current_stream(devices[0])
     try:
         return _Together(function, streams)
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError as error:
+        torch.cuda.set_stream(current)  # a capture that was refused leaves its own stream the current one
         logger.warning("no CUDA graph over %s: %s", ", ".join(map(str, devices)), error)
         return as_it_is
 

@@ -50,7 +50,7 @@ def prompt_ops(
     if divided:
         cases = dict.fromkeys(_without_residual(case) for case in cases)
     ops = [op for op in (_op(case, gpu, usable) for case in cases) if op is not None]
-    return [*(ops if few else map(_alone, ops)), *last_rows(layer_ops, gpu, exclude, divided=divided)]
+    return [*(ops if few and not divided else map(_alone, ops)), *last_rows(layer_ops, gpu, exclude, divided=divided)]
 
 
 def last_rows(

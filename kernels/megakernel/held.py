@@ -10,6 +10,7 @@ def held_bytes(program: Program, capacity: int) -> dict[str, int]:
 
     A rank's matrices are there twice: row by row in bf16 for prompts, and in the order in which the launch streams
     them, which has the rank's rows of the LM head too. The first rank alone uses the LM head that prompts read.
+    The codes that a model in lower precision keeps are not counted: about as many bytes as its stream.
     """
     shape, batch = program.shape, program.layout.batch
     layer = shape.hidden * (shape.qkv_rows + shape.heads * shape.head_dim + 3 * shape.intermediate)
