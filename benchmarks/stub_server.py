@@ -24,6 +24,8 @@ BEHAVIOURS = {
     "stub-garbage": "an event that is no JSON",
     "stub-json": "a document where a stream was asked for",
     "stub-noise": "bytes that are no HTTP",
+    "stub-upgrade": "another protocol",
+    "stub-head": "a head without end",
     "stub-half": "half of the tokens, then the end of the connection",
     "stub-nothing": "the end of the connection",
     "stub-silent": "no answer, and no end",
@@ -35,6 +37,13 @@ STATUSES = {
     "stub-401": (401, "Unauthorized", "Incorrect API key: {key}"),
     "stub-429": (429, "Too Many", "Slow down"),
 }
+WIRE = {
+    "stub-noise": b"\x00\x01 no HTTP\r\n\r\n",
+    "stub-upgrade": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: other\r\nConnection: Upgrade\r\n\r\nother",
+    "stub-head": b"HTTP/1.1 200 OK\r\nX: " + b"x" * (80 << 10),
+    "stub-nothing": b"",
+}
+"""What is written in place of an answer before the connection is closed."""
 TOKEN = " word"
 
 
@@ -97,8 +106,8 @@ class Stub(asyncio.Protocol):
             status, phrase, said = STATUSES[model]
             message = said.format(key=headers.get("authorization", "").removeprefix("Bearer "))
             self._document(status, phrase, {"error": {"message": message}})
-        elif model in ("stub-noise", "stub-nothing"):
-            self._transport.write(b"\x00\x01 no HTTP\r\n\r\n" if model == "stub-noise" else b"")
+        elif model in WIRE:
+            self._transport.write(WIRE[model])
             self._transport.close()
         elif path.endswith("/embeddings"):
             self._later(self._times.first_s, lambda: self._embedding(row))

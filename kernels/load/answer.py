@@ -10,6 +10,8 @@ from kernels.load.exchange import CANCELLED, Exchange
 LENGTHS = (b"content-length", b"transfer-encoding")
 """Headers that say where a body ends. Without one it ends with the connection."""
 
+LONGEST_HEAD = 64 * 2**10
+
 
 class Answer:
     """Takes the bytes of one answer and writes what they say into the exchange. The methods `on_…` are httptools'."""
@@ -19,6 +21,7 @@ class Answer:
         self._parser = httptools.HttpResponseParser(self)
         self._reader: Reader | None = None
         self._content_type = ""
+        self._head_bytes = 0
         self._has_length = self._complete = False
         self.reusable = False
         """Whether the connection can take another request: the answer is complete, and no byte came behind it."""
@@ -26,10 +29,14 @@ class Answer:
     def feed(self, data: bytes, now_ns: int) -> bool:
         """Takes bytes that arrived at `now_ns`. True once the exchange needs no more."""
         self._now_ns = now_ns
+        if self._reader is None:
+            self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._exchange.fail(GARBAGE, f"The server does not speak HTTP: {error}.", now_ns)
+        if self._reader is None and self._head_bytes > LONGEST_HEAD:
+            self._exchange.fail(GARBAGE, f"The server sent a head of more than {LONGEST_HEAD:,} bytes.", now_ns)
         return self._complete or self._over
 
     def end(self, now_ns: int) -> bool:

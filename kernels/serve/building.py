@@ -51,7 +51,7 @@ def build(spec: Spec) -> tuple[Engine, Ready]:
     here = {"device": facts["device"], "driver": facts.get("driver"), "torch": facts["versions"].get("torch")}
     if plan is not None:
         _tell(f"the server {taken(plan)}")
-        plan = plan.model_copy(update={"serving": known_here(plan.serving, here)})
+        plan = plan.model_copy(update={"serving": for_size(known_here(plan.serving, here), spec)})
     said = plan.serving if plan else None
     wanted = Wanted(spec.context, spec.running, spec.kv_bytes or (said.kv_bytes if said else None))
     found = backends(model, wanted, plan, spec.megakernel)
@@ -69,6 +69,13 @@ def known_here(serving: Serving | None, here: Mapping[str, str | None]) -> Servi
                 update={"kv_bytes": None, "graph_rows": [], "megakernel_up_to": None, "token_ms": {}}
             )
     return serving
+
+
+def for_size(serving: Serving | None, spec: Spec) -> Serving | None:
+    """What a plan says of its server, without the graphs and KV pages of another number of requests or tokens."""
+    if serving is None or (spec.running == serving.running and spec.context in (None, serving.context)):
+        return serving
+    return serving.model_copy(update={"kv_bytes": None, "graph_rows": []})
 
 
 def chosen(

@@ -1,6 +1,7 @@
 """Plans that a server takes, and the sentences about those that it does not."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from kernels.engine.plan_files import Refused
 from kernels.hardware import GPUS
 from kernels.plan import Plan, PlannedOp, Serving
-from kernels.serve.building import build, known_here, plan_refusal
+from kernels.serve.building import build, for_size, known_here, plan_refusal
 from kernels.serve.worker import Spec
 
 CASE = {"op": "linear", "m": 1, "n": 64, "k": 64, "dtype": "bf16", "weights": "fp8", "epilogue": "none"}
@@ -53,6 +54,12 @@ def test_what_a_server_chose_is_taken_where_it_was_measured_and_measured_again_e
     read = Serving.model_validate_json(made.model_dump_json())
     assert known_here(read, here) == made
     assert known_here(None, here) is None
+    asked = Spec("m", context=read.context, running=8)
+    assert for_size(read, asked) == read
+    for other in (replace(asked, running=256), replace(asked, context=512)):
+        larger = for_size(read, other)
+        assert larger is not None
+        assert (larger.kv_bytes, larger.megakernel_up_to) == (None, 1)
     again = known_here(read, here | {"driver": "600.1"})
     assert again is not None
     assert (again.megakernel_up_to, again.kv_bytes, again.running) == (None, None, 8)

@@ -95,6 +95,8 @@ def test_an_open_loop_sends_on_time_however_slow_the_answers_are(stub):
         ("stub-garbage", "garbage", "The server sent an event that is no JSON: {"),
         ("stub-json", "garbage", "The server answered with application/json, not with a stream of events."),
         ("stub-noise", "garbage", "The server does not speak HTTP"),
+        ("stub-upgrade", "garbage", "The server does not speak HTTP"),
+        ("stub-head", "garbage", "The server sent a head of more than 65,536 bytes."),
         ("stub-half", "half a stream", "closed the connection in the middle of an answer, after 4 events"),
         ("stub-nothing", "no answer", "The server closed the connection without an answer."),
         ("stub-silent", "timed out", "A request had not ended 0.3 s after it was due; nothing had come."),
