@@ -92,6 +92,8 @@ def _of_the_plan(results: Results) -> PredictedPlan | None:
 def _measured(figure: PredictedFigure, results: Results) -> float | None:
     if figure.users is not None:
         curve = results.load.after if results.load else None
+        if curve and curve.server.kind == "server" and not curve.server.settings:
+            return None  # the server did not take the plan that was predicted
         loads = [each for each in curve.limit.loads if each.verdict is not None] if curve else []
         return next((each.tokens_per_second for each in loads if each.users == figure.users), None)
     found = results.verify.after if results.verify else []

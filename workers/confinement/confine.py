@@ -34,7 +34,8 @@ def confine(limits: Limits, bounds: Bounds, group: ControlGroup) -> Protection:
     _die_first_without_memory()
     _limit_resources(limits, group, protection)
     own_network = _leave_network(protection)
-    connects = bounds.loopback and own_network and _raise_loopback(protection)
+    confined = to_reach_files is not None or not bounds.required  # it will have a user of its own, or need not
+    connects = bounds.loopback and own_network and confined and _raise_loopback(protection)
     system.prctl(system.NO_NEW_PRIVILEGES, 1)
     keeps_root = os.geteuid() == 0 and to_reach_files is None
     abi = _restrict_files(bounds, () if keeps_root else (ALL_PROCESSES,), connects, protection)

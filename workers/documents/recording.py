@@ -30,7 +30,8 @@ class Recording(RecordingFacts):
     @property
     def sentence(self) -> str:
         """What was replayed, and how."""
-        return f"{self.words}. Every load replays it from its first line on. SHA-256 {self.sha256[:16]}…"
+        how = "Every load replays it from its first line on, for as many seconds as the load lasts."
+        return f"{self.words}. {how} SHA-256 {self.sha256[:16]}…"
 
 
 def longest(traffic: Traffic, recording: RecordingFacts | None) -> tuple[int, int]:

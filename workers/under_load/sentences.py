@@ -27,6 +27,9 @@ def _sentence(limit: LimitResult) -> str:
         rate = f"{number(limit.held.tokens_per_second)} tokens/s"
         most = ", the most that was tried" if limit.level == limit.most_level else ""
         said.append(f"Every objective holds {at_load(limit)}{most}: {rate}.")
+        if limit.speed is not None:
+            replayed = (limit.held.warm_up_seconds + limit.held.seconds) * limit.speed
+            said.append(f"That was shown for the first {plain(replayed)} s of the recording.")
     elif void and len(void) == len(loads):
         said.append(f"Every load is void, so none is shown to hold. {void[0].notes[0]}")
     else:

@@ -111,6 +111,13 @@ def test_one_that_is_too_large_or_has_another_hash_is_refused(
     monkeypatch.setattr(files, "MOST_REQUESTS", 60)
     assert "line 62: has request 61; a recording has at most 60" in hand_in(client).json()["detail"]
     assert nothing_kept(settings)
+    announced = {"name": "calls", "files": [{"path": "config.json", "size": len(CALLS)}]}
+    model = client.post("/api/v1/uploads", announced, content_type="application/json").json()["id"]
+    assert send(client, model, 0, CALLS).status_code == 200
+    monkeypatch.setattr(recordings, "MOST_BYTES", len(CALLS) - 1)
+    body = {"files": [{"path": "config.json", "sha256": sha(CALLS)}]}
+    finished = client.post(f"/api/v1/uploads/{model}/recording", body, content_type="application/json")
+    assert finished.status_code == 413, "a model's upload may be larger than a recording"
     settings.ORGANISATION_QUOTA_BYTES = len(CALLS) - 1
     assert announce(client, len(CALLS)).status_code == 413
 

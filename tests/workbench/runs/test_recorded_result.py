@@ -14,7 +14,8 @@ from workers.report_page import render
 from workers.stages.price import price
 
 HELD = "every objective holds at 2 times the recorded speed"
-REPLAYED = "calls.csv: 12,000 requests over 600 s. Every load replays it from its first line on."
+HOW = "Every load replays it from its first line on, for as many seconds as the load lasts."
+REPLAYED = f"calls.csv: 12,000 requests over 600 s. {HOW}"
 
 
 def test_pages_name_the_recording_and_the_speed_that_holds(

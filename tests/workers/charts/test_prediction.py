@@ -24,12 +24,24 @@ def test_the_error_is_of_the_measured_median():
     assert words(found) == PREDICTED.assumptions
 
 
-def test_throughput_is_compared_at_the_load_that_was_predicted():
+def with_server(settings):
+    """The sample under load, its plan's server with these settings."""
     found = sample_loads.results()
+    server = found.load.after.server.model_copy(update={"settings": settings})
+    after = found.load.after.model_copy(update={"server": server})
+    return found.model_copy(update={"load": found.load.model_copy(update={"after": after})})
+
+
+def test_throughput_is_compared_at_the_load_that_was_predicted():
+    found = with_server({"running": 64})
     load = next(each for each in found.load.after.limit.loads if each.users == 2)
     throughput = compared(found)[-1]
     assert throughput.label == "Throughput of 2 users at once"
     assert throughput.measured == load.tokens_per_second
+
+
+def test_the_throughput_of_a_server_that_did_not_take_the_plan_is_compared_with_none():
+    assert [each.label for each in compared(with_server({}))] == ["TTF64 p50", "TPOT p50"]
 
 
 def test_a_plan_is_held_against_the_prediction_of_its_precision():

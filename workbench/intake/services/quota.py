@@ -30,13 +30,18 @@ def check_space(coming: int) -> None:
         raise Problem(507, "files: there is not enough space on the workbench's disk for them")
 
 
+def check_models(organisation: Any) -> None:
+    """Refuses one model too many. Raises Problem 409."""
+    models = Model.objects.filter(organisation=organisation)
+    check_count(models, settings.ORGANISATION_MODELS, "models", "delete one that is not needed any more")
+
+
 def check(organisation: Any, sizes: Sequence[int]) -> None:
     """Refuses an upload that is too large for a model, the organisation's quota or the disk, or one too many.
 
     Raises Problem 409, 413 or 507.
     """
-    models = Model.objects.filter(organisation=organisation)
-    check_count(models, settings.ORGANISATION_MODELS, "models", "delete one that is not needed any more")
+    check_models(organisation)
     total = sum(sizes)
     if total > settings.MODEL_MAX_BYTES:
         raise too_large(f"{total:,} bytes are over the {settings.MODEL_MAX_BYTES:,} that a model may have")

@@ -38,8 +38,7 @@ def announce(organisation: Any, user: Any, file: uploads.Announced) -> Upload:
     if "/" in file.path or not file.path.isprintable() or not 0 < len(file.path) <= LONGEST_NAME:
         reason = f"is no file name: it has at most {LONGEST_NAME} characters, no slash and no control characters"
         raise invalid([{"field": "files[0].path", "reason": reason}])
-    if file.size > MOST_BYTES:
-        raise quota.too_large(f"{file.size:,} bytes are over the {MOST_BYTES:,} that a recording may have")
+    _check_size(file.size)
     with transaction.atomic():
         Organisation.objects.select_for_update().get(pk=organisation.pk)
         _check_count(organisation)
@@ -62,6 +61,7 @@ def finish(upload: Upload, user: Any, hashes: Mapping[str, str]) -> Recording:
             raise invalid([{"field": "files", "reason": f"a recording is one file; this upload has {len(files):,}"}])
         uploads.check_complete(files, hashes)
         file, where = files[0], file_of(upload, files[0].number)
+        _check_size(file.size)
         where.parent.mkdir(parents=True, exist_ok=True)
         where.touch()
         try:
@@ -83,6 +83,11 @@ def finish(upload: Upload, user: Any, hashes: Mapping[str, str]) -> Recording:
                 Recording.objects.create(organisation=upload.organisation, sha256=file.digest, **stated)
         discard(upload)
         return rows.get()
+
+
+def _check_size(size: int) -> None:
+    if size > MOST_BYTES:
+        raise quota.too_large(f"{size:,} bytes are over the {MOST_BYTES:,} that a recording may have")
 
 
 def _check_count(organisation: Any) -> None:

@@ -73,6 +73,7 @@ def finish(upload: Upload, user: Any, hashes: Mapping[str, str]) -> Model:
         Upload.objects.filter(pk=upload.pk).update(touched_at=timezone.now())
         files = list(upload.files.all())
         check_complete(files, hashes)
+        quota.check_models(upload.organisation)
         try:
             model = _to_model(upload, user, files, hashes)
         except ModelRefused as error:
