@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workers.charts.text import plain, quantity
-from workers.documents.measurement import Interval
 from workers.documents.model import Counted
 from workers.documents.stages import PlanTrial
 from workers.documents.workload import Objective, Workload
@@ -13,6 +12,8 @@ from workers.verdicts import CONFIDENCE
 
 MOST_NAMED = 3
 """Alternatives that the sentence names at most."""
+LEAST_SAVING = 0.02
+"""A smaller share of the cost is no reason to take a slower plan. The trials keep no interval of their rate."""
 
 
 @dataclass(frozen=True)
@@ -26,19 +27,18 @@ class Choice:
 def choose(trials: Sequence[PlanTrial], workload: Workload, counted: Counted) -> Choice | None:
     """The plan by the workload's `prefer`; the fastest where no plan is shown to keep every promise."""
     objectives, cheap = workload.objectives, workload.constraints.prefer == "cheapest"
-    fastest = ranking.fastest(trials, objectives[0].direction != "at_least")
+    lower = objectives[0].direction != "at_least"
+    fastest_of_all, keepers = ranking.fastest(trials, lower), keeping(trials, objectives)
+    fastest = ranking.fastest(keepers, lower)
     if fastest is None:
-        return None
-    keepers = keeping(trials, objectives)
-    keepers.sort(key=lambda each: each is not fastest)  # the fastest is taken unless another is cheaper beyond noise
-    cheapest = keepers[0] if keepers else fastest
-    for each in keepers[1:]:
-        if cost_of(each).high < cost_of(cheapest).low:
-            cheapest = each
-    if cheapest is fastest:
-        return Choice(fastest)
+        return Choice(fastest_of_all) if fastest_of_all else None
+    cheapest = min(keepers, key=cost_of)
+    if cost_of(cheapest) > (1 - LEAST_SAVING) * cost_of(fastest):
+        cheapest = fastest
     taken = cheapest if cheap else fastest
-    return Choice(taken, _sentence(taken, cheapest, keepers, counted))
+    if taken is cheapest and taken is fastest_of_all:
+        return Choice(taken)
+    return Choice(taken, _sentence(taken, cheapest, keepers, cheap, counted))
 
 
 def keeping(trials: Sequence[PlanTrial], objectives: Sequence[Objective]) -> list[PlanTrial]:
@@ -64,30 +64,30 @@ def _keeps_relative(trial: PlanTrial, today: PlanTrial, first: Objective) -> boo
     return trial.primary.high * first.at_least_faster <= today.primary.low
 
 
-def cost_of(trial: PlanTrial) -> Interval:
-    """GPU-hours of a million tokens, with the relative interval of the first objective's median.
-
-    The trial has a rate and a median.
-    """
-    assert trial.primary is not None
+def cost_of(trial: PlanTrial) -> float:
+    """GPU-hours of a million tokens, by the rate of the quick measurement, which the trial has."""
     assert trial.tokens_per_second
-    cost, middle = trial.plan.get("gpus", 1) * 1e6 / (3600 * trial.tokens_per_second), trial.primary.value
-    return Interval(value=cost, low=cost * trial.primary.low / middle, high=cost * trial.primary.high / middle)
+    return float(trial.plan.get("gpus", 1) * 1e6 / (3600 * trial.tokens_per_second))
 
 
-def _sentence(taken: PlanTrial, cheapest: PlanTrial, keepers: Sequence[PlanTrial], counted: Counted) -> str:
-    if taken is cheapest:
-        why = f"the cheapest of {len(keepers)} plans that keep every promise at {CONFIDENCE:.0%} confidence"
+def _sentence(
+    taken: PlanTrial, cheapest: PlanTrial, keepers: Sequence[PlanTrial], cheap: bool, counted: Counted
+) -> str:
+    others = sorted((each for each in keepers if each is not taken), key=cost_of)
+    if others:
+        best = "cheapest" if cheap and cost_of(taken) <= cost_of(others[0]) else "fastest"
+        why = f"the {best} of {len(keepers)} plans that keep every promise, each at {CONFIDENCE:.0%} confidence"
     else:
-        why = "the fastest, which the workload asks for, though a cheaper plan keeps every promise"
-    others = sorted((each for each in keepers if each is not taken), key=lambda each: cost_of(each).value)
-    if taken not in keepers:
-        why += ", as this one is not shown to"
-    against = "; ".join(f"{each.label} {_takes(each)}" for each in others[:MOST_NAMED])
-    return f"{taken.label} is {why}, in a quick comparison: {_takes(taken)} for a million {counted}; {against}."
+        why = f"the only plan that is shown to keep every promise, at {CONFIDENCE:.0%} confidence"
+    if taken is not cheapest:
+        why += f", which the workload asks for, though {cheapest.label} is cheaper"
+    said = [
+        f"{_takes(taken)} for a million {counted}",
+        *(f"{each.label} {_takes(each)}" for each in others[:MOST_NAMED]),
+    ]
+    return f"{taken.label} is {why}, in a quick comparison: {'; '.join(said)}."
 
 
 def _takes(trial: PlanTrial) -> str:
     assert trial.primary is not None
-    hours = plain(cost_of(trial).value)
-    return f"takes {hours} GPU-hours ({quantity(trial.primary.value, trial.unit)})"
+    return f"takes {plain(cost_of(trial))} GPU-hours ({quantity(trial.primary.value, trial.unit)})"

@@ -11,13 +11,8 @@ from workers.charts.text import times
 from workers.documents.measurement import Environment, ServedIds
 from workers.documents.quality import Quality
 from workers.documents.speedup import Speedup
-from workers.documents.stages import (
-    ObjectiveOutcome,
-    PlanCheck,
-    PlanProfile,
-    PlanTrial,
-    StageInput,
-)
+from workers.documents.stages import ObjectiveOutcome, PlanCheck, PlanProfile, PlanTrial, StageInput
+from workers.documents.workload import Workload
 from workers.harness.context import Context
 from workers.measuring.alternation import Alternation
 from workers.measuring.outcomes import outcomes_of, speedup
@@ -38,6 +33,7 @@ class Attempt:
 
     `ready_seconds` is how long loading and warming up both sides took; `failure` says which further process failed.
     `choice` says why compose took the plan that runs today; `passed_over`, why another confirmed plan stands instead.
+    `today` names what runs today, as `before_words` does.
     """
 
     label: str
@@ -57,6 +53,7 @@ class Attempt:
     failure: str = ""
     choice: str = ""
     passed_over: str = ""
+    today: str = "what runs today"
 
     @property
     def before(self) -> list[Served]:
@@ -88,7 +85,7 @@ class Attempt:
         missing an SLA that is met today.
         """
         if not self.changed:
-            return self.choice or "Nothing that was tried is faster than what runs today."
+            return self.choice or f"Nothing that was tried is faster than {self.today}."
         if self.void:
             return self.void
         if self.refusal:
@@ -98,7 +95,7 @@ class Attempt:
         today = overall([each.verdict_before for each in self.outcomes])
         after = overall([each.verdict for each in self.outcomes])
         if (today, after) == ("met", "missed"):
-            return "It misses the SLA, which is met today."
+            return f"It misses the SLA, which is met with {self.today}."
         if (today, after) == ("missed", "met"):
             return self.passed_over
         return self._not_faster() or self.passed_over
@@ -113,7 +110,7 @@ class Attempt:
         if not self.speedup.difference:
             return f"The change of the median {objective.title} lies inside the noise floor, which is no difference."
         if ratio.value < 1:
-            return f"The median {objective.title} is {times(ratio.value, objective.unit)} than what runs today."
+            return f"The median {objective.title} is {times(ratio.value, objective.unit)} than {self.today}."
         return ""
 
     def check(self) -> PlanCheck:
@@ -137,7 +134,28 @@ def present_plan(document: StageInput) -> Plan:
     )
 
 
-def in_more_processes(attempt: Attempt, document: StageInput, context: Context, usd_per_hour: float | None) -> Attempt:
+def before_words(workload: Workload, usual: str = "what runs today") -> str:
+    """What plans are compared with, in words: `usual`, or transformers' generate where vLLM is before under load."""
+    return "generate of transformers" if workload.baseline_runner == "vllm" else usual
+
+
+def in_more_processes(
+    tried: Sequence[Attempt], document: StageInput, context: Context, usd_per_hour: float | None
+) -> list[Attempt]:
+    """The attempts, of which the last is confirmed, with further processes of the one that stands at the end.
+
+    Where they show that it is no change to recommend, the next confirmed attempt stands, measured in the same way.
+    """
+    found = list(tried)
+    while not found[-1].why_not:
+        found[-1] = _measured_again(found[-1], document, context, usd_per_hour)
+        if not found[-1].why_not:
+            break
+        found = settled([replace(each, passed_over="") for each in found])
+    return found
+
+
+def _measured_again(attempt: Attempt, document: StageInput, context: Context, usd_per_hour: float | None) -> Attempt:
     """The confirmed attempt with the requests of further processes, where the stage's time allows enough of them.
 
     They may show that it is no change to recommend. The caller holds no memory of the device any more.
@@ -231,5 +249,5 @@ def _rivals(trials: Sequence[PlanTrial], document: StageInput) -> list[PlanTrial
     found.sort(key=lambda each: each.primary.value if each.primary else 0.0, reverse=not lower)
     if document.workload.constraints.prefer == "cheapest":
         keepers = choosing.keeping(trials, document.workload.objectives)
-        found.sort(key=lambda each: choosing.cost_of(each).value if each in keepers else math.inf)
+        found.sort(key=lambda each: choosing.cost_of(each) if each in keepers else math.inf)
     return found

@@ -81,7 +81,7 @@ def explain(trials: list[PlanTrial], lower_is_better: bool, winner: PlanTrial) -
         if trial is not winner:
             why = _compared(trial, winner, lower_is_better)
         elif any(better(each, trial, lower_is_better) for each in trials if each.gate == "pass"):
-            why = "The cheapest by the token of the plans that keep every promise."
+            why = "The plan that the workload prefers of those that keep every promise."
         elif trial is first:
             why = "What serves today; nothing was faster by more than the noise."
         elif _precisions(trial) != _precisions(first):
@@ -93,7 +93,7 @@ def explain(trials: list[PlanTrial], lower_is_better: bool, winner: PlanTrial) -
 
 def _compared(trial: PlanTrial, winner: PlanTrial, lower_is_better: bool) -> str:
     if better(trial, winner, lower_is_better):
-        return f"Faster, but not the cheapest by the token that keeps every promise, as {winner.label} is."
+        return f"Faster, but of the plans that keep every promise the workload prefers {winner.label}."
     if better(winner, trial, lower_is_better) and _precisions(winner) != _precisions(trial):
         return f"Slower than {winner.label}, which is in another precision."
     if better(winner, trial, lower_is_better):

@@ -20,11 +20,16 @@ SAID: dict[Verdict, str] = {
 
 
 def sentence(
-    found: Sequence[ObjectiveOutcome], gain: Speedup, judged: Quality | None, verdict: Verdict, no_quality: str = ""
+    found: Sequence[ObjectiveOutcome],
+    gain: Speedup,
+    judged: Quality | None,
+    verdict: Verdict,
+    no_quality: str = "",
+    before: str = "before",
 ) -> str:
-    """The result in one honest sentence. `no_quality` is why quality was not judged."""
+    """The result in one honest sentence. `no_quality` is why quality was not judged; `before` names what ran before."""
     parts = [_objective_words(each) for each in found]
-    changed = _change_words(found[0].objective, gain)
+    changed = _change_words(found[0].objective, gain, before)
     if judged is None:
         fidelity = f"quality could not be measured: {no_quality}"
     elif judged.acceptable and judged.tokens < judged.needed:
@@ -41,19 +46,19 @@ def no_change_sentence(
     reasons = [f"{each.label}: {each.why_not}" if each.changed else each.why_not for each in tried]
     if left_out:
         reasons.append(f"Time was short to verify {' and '.join(left_out)}.")
-    today = "; ".join(_objective_words(each.model_copy(update={"before": None})) for each in found)
+    values = "; ".join(_objective_words(each.model_copy(update={"before": None})) for each in found)
     if tried[-1].no_quality:
         reasons.append(f"Quality could not be measured: {tried[-1].no_quality}.")
-    return f"No change is recommended. {' '.join(reasons)} With what runs today the SLA is {SAID[verdict]}: {today}."
+    return f"No change is recommended. {' '.join(reasons)} With {tried[-1].today} the SLA is {SAID[verdict]}: {values}."
 
 
-def _change_words(objective: Objective, gain: Speedup) -> str:
+def _change_words(objective: Objective, gain: Speedup, before: str) -> str:
     """The speedup as a sentence. It is a ratio of medians, whichever percentile was promised."""
     ratio = gain.ratio
     if not gain.difference:
         return f"the change of {ratio.value:.2f}x lies inside the noise floor, which is no difference"
     low, high = (ratio.low, ratio.high) if ratio.value >= 1 else (1 / ratio.high, 1 / ratio.low)
-    change = f"the median {objective.title} is {times(ratio.value, objective.unit)} than before"
+    change = f"the median {objective.title} is {times(ratio.value, objective.unit)} than {before}"
     drifted = f" ({gain.drift_words.rstrip('.')})" if gain.drifts else ""
     return f"{change} ({low:.2f} to {high:.2f} {gain.scope}){drifted}"
 

@@ -28,6 +28,7 @@ from workers.measuring.sample_sizes import LEAST_REQUESTS, distributions, is_eno
 from workers.measuring.served_model import dtype_of, free, load, prepared
 from workers.planning.confirmation import (
     Attempt,
+    before_words,
     gives_way,
     in_more_processes,
     is_change,
@@ -200,6 +201,7 @@ class _Bench:
             ready_seconds=ready_seconds,
             profile=left,
             choice=document.results.compose.choice if document.results.compose else "",
+            today=before_words(document.workload),
         )
 
     def _served(self, after: Runner, plan: Plan, start: float, reserve: float) -> tuple[Clients, float, Environment]:
@@ -246,10 +248,12 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     tried, left_out, final = _in_this_process(document, context, usd)
     free()
     if not tried[-1].why_not:
-        final = tried[-1] = in_more_processes(final, document, context, usd)
+        tried = in_more_processes(tried, document, context, usd)
+        final = tried[-1]
         if final.why_not:
             final = unchanged(final, document, [Alternation(each.before, each.before) for each in final.processes], usd)
     recommended, final = not tried[-1].why_not, without_void_verdicts(final)
+    refusal = next(each.refusal for each in tried if each.plan == plan_of(document))
     objectives, plan = document.workload.objectives, final.plan
     usd_after = usd and usd * plan.gpus
     verdict = overall_verdict(final.outcomes, final.quality, final.changed)
@@ -263,11 +267,11 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         )
     plan.serving = serving_of(plan, document)
     if recommended:
-        said = sentence(final.outcomes, final.speedup, final.quality, verdict, final.no_quality)
+        before = before_words(document.workload, "before")
+        said = sentence(final.outcomes, final.speedup, final.quality, verdict, final.no_quality, before)
     else:
         said = no_change_sentence(tried, left_out, final.outcomes, verdict)
-    repeated = final.void in said
-    said = " ".join(part for part in (said, "" if repeated else final.void, final.failure) if part)
+    said = " ".join(part for part in (said, "" if final.void in said else final.void, final.failure) if part)
     return VerifyResult(
         environment=final.environment,
         plan=plan.model_dump(),
@@ -282,7 +286,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         outcomes=final.outcomes,
         quality=final.quality,
         served_ids=final.served_ids,
-        refusal=tried[0].refusal,
+        refusal=refusal,
         profile=final.profile,
         verdict=verdict,
         counted=document.model.counted,

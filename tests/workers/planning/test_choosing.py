@@ -37,16 +37,16 @@ def test_the_cheapest_that_keeps_the_promise_is_taken_with_its_alternatives() ->
     found = trials()
     choice = taken(found)
     assert choice.trial.label == "one"
-    assert cost_of(found[1]).value == pytest.approx(1e6 / 3600 / 1280)
+    assert cost_of(found[1]) == pytest.approx(1e6 / 3600 / 1280)
     assert choice.sentence == (
-        "one is the cheapest of 3 plans that keep every promise at 99% confidence, in a quick comparison: takes 0.217 "
-        "GPU-hours (50.0 ms) for a million tokens; two takes 0.26 GPU-hours (30.0 ms); "
+        "one is the cheapest of 3 plans that keep every promise, each at 99% confidence, in a quick comparison: takes "
+        "0.217 GPU-hours (50.0 ms) for a million tokens; two takes 0.26 GPU-hours (30.0 ms); "
         "four takes 0.347 GPU-hours (20.0 ms)."
     )
     ranking.explain(found, True, choice.trial)
     assert [each.chosen for each in found] == [False, True, False, False]
-    assert found[1].reason == "The cheapest by the token of the plans that keep every promise."
-    assert found[3].reason == "Faster, but not the cheapest by the token that keeps every promise, as one is."
+    assert found[1].reason == "The plan that the workload prefers of those that keep every promise."
+    assert found[3].reason == "Faster, but of the plans that keep every promise the workload prefers one."
 
 
 @pytest.mark.parametrize("keeps", ["missed", "too_close", "not_enough_samples"])
@@ -63,11 +63,39 @@ def test_where_nothing_keeps_the_promise_the_fastest_is_taken() -> None:
 def test_the_workload_may_ask_for_the_fastest_and_hears_what_that_costs() -> None:
     choice = taken(trials(), prefer="fastest")
     assert choice.trial.label == "four"
-    assert choice.sentence.startswith("four is the fastest, which the workload asks for, though a cheaper plan keeps")
+    wanted = (
+        "four is the fastest of 3 plans that keep every promise, each at 99% confidence, which the workload asks for"
+    )
+    assert choice.sentence.startswith(f"{wanted}, though one is cheaper, in a quick comparison: ")
     assert "one takes 0.217 GPU-hours (50.0 ms); two takes" in choice.sentence
 
 
-def test_a_difference_inside_the_noise_is_no_reason_against_the_fastest() -> None:
+def test_the_fastest_that_is_asked_for_keeps_every_promise() -> None:
+    choice = taken(trials(four="missed"), prefer="fastest")
+    assert choice.trial.label == "two"
+    assert "two is the fastest of 2 plans" in choice.sentence
+    dear = [trial("eager", 500, keeps="missed"), trial("two", 30, gpus=2), trial("four", 20, gpus=2, keeps="missed")]
+    choice = taken([*dear, trial("slow", 40, gpus=2)], prefer="fastest")
+    assert choice.trial.label == "two"
+    assert "cheaper" not in choice.sentence
+
+
+@pytest.mark.parametrize("prefer", ["cheapest", "fastest"])
+def test_the_only_plan_that_keeps_the_promise_is_compared_with_no_other(prefer: str) -> None:
+    choice = taken(trials(one="missed", four="too_close"), prefer=prefer)
+    assert choice.sentence == (
+        "two is the only plan that is shown to keep every promise, at 99% confidence, in a quick comparison: takes "
+        "0.26 GPU-hours (30.0 ms) for a million tokens."
+    )
+
+
+def test_the_cost_is_by_the_rate_whatever_the_interval_of_the_first_objective() -> None:
+    found = trials()
+    found[3].primary = Interval(value=20, low=1, high=20.5)
+    assert taken(found).trial.label == "one"
+
+
+def test_a_saving_of_less_than_two_per_cent_is_no_reason_against_the_fastest() -> None:
     found = [trial("eager", 500, keeps="missed"), trial("one", 50), trial("two", 25.2, gpus=2)]
     assert taken(found).trial.label == "two"
     assert taken(found).sentence == ""

@@ -48,11 +48,21 @@ def test_a_promise_relative_to_today_says_the_ratio_that_was_found():
         "TTF64 p50 is 150 ms (300 before), promised 1.5x faster than today, and found 2x (95 % interval 1.9 to 2.1)"
     )
     assert wanted in said
+    assert "2.00x faster than before (1.90 to 2.10 within one process)" in said
+    said = sentence([found], gain, None, "met", "no reason", "generate of transformers")
+    assert "2.00x faster than generate of transformers (" in said
 
 
 def test_where_nothing_is_changed_no_ratio_is_said():
     class Tried:
-        label, changed, why_not, no_quality = "eager", False, "Nothing is faster.", ""
+        label, changed, why_not, no_quality, today = (
+            "eager",
+            False,
+            "Nothing is faster.",
+            "",
+            "generate of transformers",
+        )
 
     said = no_change_sentence([Tried()], [], [outcome(1, 1, 1, "missed")], "missed")
+    assert "With generate of transformers the SLA is missed" in said
     assert said.endswith("missed: TTF64 p50 is 300 ms, promised 1.5x faster than today, and nothing is changed.")

@@ -91,13 +91,17 @@ def test_a_plan_that_verify_finds_slower_gives_way_to_what_runs_today(context):
     assert slower.reason.startswith("Not confirmed by verify. The median TTF8")
 
 
-def test_the_same_plan_before_and_after_has_no_ratio(context):
-    document = document_of(0, ("eager", "fp32", 20))
+@pytest.mark.parametrize(
+    ("today", "words"), [("eager", "what runs today"), ("vllm", "generate of transformers")], ids=["eager", "vllm"]
+)
+def test_the_same_plan_before_and_after_has_no_ratio(context, today, words):
+    document = document_of(0, ("eager", "fp32", 20), baseline_runner=today, load={} if today == "vllm" else None)
     found, _ = verified(document, context)
     assert not found.recommended
     assert found.speedup is None
     assert found.checks[0].speedup is None
-    assert "Nothing that was tried is faster than what runs today." in found.sentence
+    assert f"Nothing that was tried is faster than {words}." in found.sentence
+    assert f"With {words} the SLA is " in found.sentence
     priced = price(document.workload, document.prices, "cpu", found, document.model)
     assert priced.before_after_ratio is None
     assert "tokens per dollar" not in priced.sentence
@@ -134,6 +138,29 @@ def test_a_cheap_plan_that_does_not_keep_the_promise_gives_way_to_a_faster_one(c
     ]
     assert found.checks[0].reason.endswith("as verified; eager in fp32 stands instead.")
     assert "cheapest" not in plans.why(results)
+
+
+def test_where_further_processes_speak_against_a_plan_the_one_it_displaced_stands(context, monkeypatch):
+    monkeypatch.setitem(running.RUNNERS, "megakernel", f"{__name__}.HalfAsSlowRunner")
+    trials = [("compiled", "fp32", 400), ("megakernel", "fp32", 90), ("eager", "fp32", 20)]
+    document = document_of(1, *trials, objectives=[{"metric": "ttf_n", "n": 8, "limit": 70}])
+    document.results.compose.choice = "megakernel is the cheapest of 2 plans."
+
+    def process(document: StageInput, plan: Plan, *given) -> Result:
+        wrong = "Wrong ids." if plan.runner == "eager" else ""
+        return Result(environment=ENVIRONMENT, before=served(200, 10, 8), after=served(90, 10, 8), refusal=wrong)
+
+    monkeypatch.setattr(processes, "_run", process)
+    found = verify.run(document, Context(context.model_dir, context.artifacts, seconds=1000, startup_seconds=5))
+    assert found.recommended
+    assert found.plan["runner"] == "megakernel"
+    assert len(found.speedup.processes) == 6
+    assert [(each.label, each.confirmed) for each in found.checks] == [
+        ("eager in fp32", False),
+        ("megakernel in fp32", True),
+    ]
+    assert found.checks[0].reason == "The plan is refused. In process 2: Wrong ids."
+    assert found.refusal == ""
 
 
 def test_the_next_plans_to_verify_are_the_cheapest_that_keep_the_promise():

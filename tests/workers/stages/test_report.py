@@ -8,6 +8,7 @@ from sample_no_change import no_change
 from sample_results import results, stage_input
 
 from workers.documents.stages import Results
+from workers.documents.workload import LoadSearch
 from workers.harness.context import Context, StageError
 from workers.report_page import headline, render
 from workers.stages.report import run
@@ -75,6 +76,22 @@ def test_where_no_change_is_recommended_the_report_has_no_ratio():
     assert "1.17x slower than what runs today" in page
     assert "3.46x" not in page
     assert "tokens per dollar" not in page
+    assert "Before is what runs today, and so is after" in page
+
+
+def test_where_vllm_is_before_under_load_the_report_names_what_the_plan_is_compared_with():
+    document = stage_input()
+    assert "generate of transformers" not in render(document)
+    vllm = document.model_copy(
+        update={"workload": document.workload.model_copy(update={"baseline_runner": "vllm", "load": LoadSearch()})}
+    )
+    page = render(vllm)
+    assert "x faster than generate of transformers in the median" in page
+    assert "than before in the median" not in page
+    assert "<dt>Before</dt><dd>generate of transformers; vLLM is before under load alone</dd>" in page
+    assert "Before is generate of transformers, and so is after" in render(
+        vllm.model_copy(update={"results": no_change()})
+    )
 
 
 def test_what_was_predicted_of_the_customers_text_stands_with_its_intervals():
