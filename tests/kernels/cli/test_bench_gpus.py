@@ -41,13 +41,18 @@ def test_a_model_larger_than_one_gpu_is_measured_in_parts_alone(monkeypatch):
         yield Row(op="model", case=facts, variant=variant.name, params={}, peer=False, gate="pass")
 
     found = list(bench_divided.rows(config, wanted, measure))
-    assert [(row.variant, row.case["gpus"], row.gate) for row in found] == [
+    assert sorted((row.variant, row.case.get("gpus", 1), row.gate) for row in found) == [
+        ("megakernel", 1, "error"),
         ("megakernel", 2, "pass"),
         ("megakernel", 4, "error"),
+        ("megakernel_fp8", 1, "error"),
         ("megakernel_fp8", 2, "pass"),
         ("megakernel_fp8", 4, "error"),
     ]
-    assert found[1].reason == "It could not run: gpus: 4 are wanted, and 2 can be seen here"
+    assert {row.case.get("gpus", 1): row.reason for row in found if row.gate == "error"} == {
+        1: "It could not run: one GPU does not hold the model; `--gpus 2` measures the megakernel over two",
+        4: "It could not run: gpus: 4 are wanted, and 2 can be seen here",
+    }
 
 
 def test_the_reference_of_a_divided_model_is_the_model_by_torchs_own_ops():

@@ -23,7 +23,9 @@ def test_a_server_that_cannot_serve_says_so(tmp_path):
 def test_a_server_takes_from_a_plan_what_an_earlier_one_chose(tmp_path):
     digest = plan_digest(2, catalogue.entry("tiny-llama")[0], (), True, 0)
     plan = Plan(model_digest=digest, gpu="cpu", runner="kernels", dtype="fp32")
-    plan.serving = Serving(basis="measured", graph_rows=[1, 3], kv_bytes=2**18, token_ms={1: {"kernels": 0.5}})
+    plan.serving = Serving(
+        basis="measured", running=4, graph_rows=[1, 3], kv_bytes=2**18, token_ms={1: {"kernels": 0.5}}
+    )
     (tmp_path / "plan.json").write_text(plan.model_dump_json())
     spec = Spec(model="tiny-llama", plan=str(tmp_path / "plan.json"), device="cpu", running=4)
     with HandedServer(spec, os.environ) as server:
