@@ -3,6 +3,7 @@
 from typing import Any
 
 from kernels.ops import ModelCase
+from kernels.ops.model import last_only
 
 
 def model_case(model: Any, name: str, dtype: str, batch: int, prompt: int, tokens: int) -> ModelCase:
@@ -23,6 +24,7 @@ def model_case(model: Any, name: str, dtype: str, batch: int, prompt: int, token
         prompt=prompt,
         tokens=tokens,
         parameters=parameters,
+        last_only=_last_only(model, parameters),
         bytes_per_token=read + cache,
     )
 
@@ -38,6 +40,12 @@ def _parameters(model: Any, embedding: Any) -> int:
     tied = head is not None and head.weight is embedding
     total = sum(each.numel() for each in model.parameters())
     return int(total - (0 if tied else embedding.numel()))
+
+
+def _last_only(model: Any, parameters: int) -> int | None:
+    """None without a head: every token of such a model is answered."""
+    head = model.get_output_embeddings()
+    return last_only(parameters, head.weight.numel(), model.config.num_hidden_layers) if head and parameters else None
 
 
 def _cache_bytes(config: Any, batch: int, length: float, itemsize: int) -> float:

@@ -7,6 +7,7 @@ from kernels.model_files.config import value
 from kernels.model_files.families import FAMILIES, head_shape, is_tied
 from kernels.model_files.memory import kv_bytes_per_token
 from kernels.ops import BYTES, ModelCase, Weights
+from kernels.ops.model import last_only
 
 
 def request_case(
@@ -24,6 +25,7 @@ def request_case(
     multiplied = parameters - (0 if is_tied(config) else vocabulary * hidden)
     if multiplied * BYTES[weights] < CACHED_BYTES:
         return None
+    layers = value(config, "layers")
     cache = batch * (prompt + tokens / 2) * kv_bytes_per_token(config, BYTES[weights])
     return ModelCase(
         model=str(config["model_type"]),
@@ -32,5 +34,6 @@ def request_case(
         prompt=prompt,
         tokens=tokens,
         parameters=multiplied,
+        last_only=last_only(multiplied, vocabulary * hidden, layers) if layers else None,
         bytes_per_token=multiplied * BYTES[weights] + cache,
     )

@@ -11,7 +11,9 @@ class ModelCase(BaseCase):
     """A whole model generating `tokens` from `prompt` tokens. `model` is a catalogue name or a digest.
 
     FLOPs and bytes depend on the configuration, so the case carries them: `parameters` that multiply a token, and
-    `bytes_per_token` that a decode step must read. Where several `gpus` share them, rooflines are of one GPU's part.
+    `bytes_per_token` that a decode step must read. `last_only` of the parameters multiply no token of a prompt but the
+    last: the head's, and those of the last layer, of which the others need keys and values alone. Where several `gpus`
+    share them, rooflines are of one GPU's part.
     """
 
     part = "the whole model"
@@ -23,13 +25,17 @@ class ModelCase(BaseCase):
     prompt: int = Field(ge=1)
     tokens: int = Field(ge=1)
     parameters: int = 0
+    last_only: int | None = Field(default=None, ge=0)
+    """None: not known, every parameter multiplies every token."""
     bytes_per_token: float = 0
     gpus: int | None = Field(default=None, ge=2)
     """None: one."""
 
     @property
     def flops(self) -> float:
-        return 2.0 * self.parameters * self.batch * (self.prompt + self.tokens - 1) / (self.gpus or 1)
+        once = (self.last_only or 0) * (self.prompt - 1)
+        each = self.parameters * (self.prompt + self.tokens - 1) - once
+        return 2.0 * self.batch * each / (self.gpus or 1)
 
     @property
     def least_bytes(self) -> float:
@@ -43,3 +49,11 @@ class ModelCase(BaseCase):
     @property
     def matrix_precision(self) -> str:
         return self.weights
+
+
+def last_only(parameters: int, head: int, layers: int) -> int:
+    """How many of the parameters multiply a prompt's last token alone: `head` of them, and those of one of `layers`.
+
+    All of that layer is counted, so the FLOPs of a request stay a lower bound.
+    """
+    return head + -(-(parameters - head) // layers)
