@@ -39,7 +39,7 @@ class BoundVariants:
     """The planned variants, bound to calls of any size. Where no planned variant can serve, torch's own does."""
 
     def __init__(self, ops: Iterable[PlannedOp], gpu: Gpu, packed: Packed | None = None) -> None:
-        """`packed` holds weights that other parts of the same model have packed. It is shared and extended."""
+        """`packed` holds packed weights that other passes of the model share; it is extended."""
         self.gpu = gpu
         self._planned: dict[tuple[Any, ...], list[PlannedOp]] = {}
         self._found: dict[str, BoundVariant | None] = {}
@@ -62,7 +62,7 @@ class BoundVariants:
             self._found[case.key] = self._nearest(case)
         return self._found[case.key]
 
-    def part(self, case: Case) -> BoundVariant:
+    def bound(self, case: Case) -> BoundVariant:
         """The planned variant, or else torch's own. Raises ValueError when torch has none for the case."""
         found = self.planned(case)
         if found is not None:
@@ -75,20 +75,20 @@ class BoundVariants:
                 return made
         raise ValueError(f"torch has no variant for {case.key}")
 
-    def pack(self, part: BoundVariant, weight: Tensor, norm: Tensor | None = None) -> Any:
-        """The weight [n, k] in the part's form, packed once for all calls. `norm` [k] is multiplied into it first."""
-        packing = part.variant.packing(part.case, part.params)
-        slot = (weight.data_ptr(), part.variant.name, packing, 0 if norm is None else norm.data_ptr())
+    def pack(self, bound: BoundVariant, weight: Tensor, norm: Tensor | None = None) -> Any:
+        """The weight [n, k] as the variant packs it, once for all calls. `norm` [k] is multiplied into it first."""
+        packing = bound.variant.packing(bound.case, bound.params)
+        slot = (weight.data_ptr(), bound.variant.name, packing, 0 if norm is None else norm.data_ptr())
         if slot not in self._packed:
             folded = weight if norm is None else folded_in(weight, norm)
-            self._packed[slot] = (part.variant.pack(part.case, part.params, folded), weight, norm)
+            self._packed[slot] = (bound.variant.pack(bound.case, bound.params, folded), weight, norm)
         return self._packed[slot][0]
 
-    def rounded(self, part: BoundVariant, weight: Tensor, x: Tensor) -> Tensor:
-        """The weight rounded to the part's precision; the weight itself if the part is not lossy."""
-        if not part.variant.lossy:
+    def rounded(self, bound: BoundVariant, weight: Tensor, x: Tensor) -> Tensor:
+        """The weight rounded to the bound variant's precision; the weight itself where that is not lossy."""
+        if not bound.variant.lossy:
             return weight
-        found: Tensor = part.variant.rounded(part.case, part.params, {"x": x, "w": weight})["w"]
+        found: Tensor = bound.variant.rounded(bound.case, bound.params, {"x": x, "w": weight})["w"]
         return found.to(weight.dtype)
 
     def _nearest(self, case: Case) -> BoundVariant | None:

@@ -40,7 +40,7 @@ class TuningRunner(KernelsRunner):
             chosen = default_ops(decoder.Decoder(self.model), traffic, self.options.get("weights", ""))
             for note in chosen.notes:
                 print(f"  {note}", file=sys.stderr)
-            self._parts = BoundVariants(chosen.ops, gpu_of(self.model.device))
+            self._variants = BoundVariants(chosen.ops, gpu_of(self.model.device))
         super().prepare(batch, prompt, tokens)
 
 

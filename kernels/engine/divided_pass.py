@@ -26,7 +26,7 @@ class RankPart(NamedTuple):
     """What one rank's passes work with, all on its device. Its key-value cache holds its own heads."""
 
     model: decoder.Decoder
-    parts: BoundVariants
+    variants: BoundVariants
     state: State
 
     @property

@@ -39,7 +39,7 @@ class DividedSession(KernelsSession):
     def __init__(self, divided: Divided, batch: int, capacity: int) -> None:
         Session.__init__(self, divided.device, batch, capacity)
         ranks = [self._rank(Decoder(part)) for part in divided.parts]
-        self.model, self.parts, self.state = ranks[0]
+        self.model, self.variants, self.state = ranks[0]
         self.prompts = DividedPrompts(ranks, whole=True)
         self._devices = [rank.device for rank in ranks]
         self._step_pass = DividedPass(ranks, 1)

@@ -13,11 +13,11 @@ from kernels.ops import LmHeadCase
 from kernels.ops.token_feedback import TokenFeedback
 
 
-def bound_head(model: decoder.Decoder, parts: BoundVariants, batch: int) -> BoundVariant:
+def bound_head(model: decoder.Decoder, variants: BoundVariants, batch: int) -> BoundVariant:
     """The planned LM head, or torch's own."""
     vocab, hidden = model.lm_head.shape
     dtype = DTYPE_NAMES[model.embedding.dtype]
-    return parts.part(LmHeadCase(m=batch, vocab=vocab, k=hidden, dtype=dtype, weights=dtype))
+    return variants.bound(LmHeadCase(m=batch, vocab=vocab, k=hidden, dtype=dtype, weights=dtype))
 
 
 class Head:
@@ -27,11 +27,11 @@ class Head:
     a row is left out: it does not change which logit is the largest.
     """
 
-    def __init__(self, model: decoder.Decoder, parts: BoundVariants, state: State, rows: Rows, queries: int) -> None:
-        self._model, self._parts, self._state, self._rows = model, parts, state, rows
-        self._part = bound_head(model, parts, state.batch)
-        self._advances_token = self._part.variant.advances_token
-        self._weight = parts.pack(self._part, model.lm_head, model.norm if self._advances_token else None)
+    def __init__(self, model: decoder.Decoder, variants: BoundVariants, state: State, rows: Rows, queries: int) -> None:
+        self._model, self._variants, self._state, self._rows = model, variants, state, rows
+        self._bound = bound_head(model, variants, state.batch)
+        self._advances_token = self._bound.variant.advances_token
+        self._weight = variants.pack(self._bound, model.lm_head, model.norm if self._advances_token else None)
         self._all = torch.full((1,), queries, device=state.position.device)
 
     def run(self, x: Tensor, count: Tensor | None) -> None:
@@ -43,9 +43,9 @@ class Head:
             feedback = TokenFeedback(
                 state.token, state.position, moved, self._model.embedding, state.stream, state.seen
             )
-            self._part.function(x, self._weight, feedback=feedback)
+            self._bound.function(x, self._weight, feedback=feedback)
             return
-        found = self._part.function(self._rows.norm(Stream(x), self._model.norm), self._weight)
+        found = self._bound.function(self._rows.norm(Stream(x), self._model.norm), self._weight)
         state.token.copy_(found[:, None])
         state.position.add_(moved)
 
@@ -56,4 +56,4 @@ class Head:
         if self._advances_token:
             norm, weight = torch.ones_like(norm), folded_in(weight, norm)
         hidden = decoder.rms_norm(x, norm, model.eps)
-        return F.linear(hidden, self._parts.rounded(self._part, weight, hidden))
+        return F.linear(hidden, self._variants.rounded(self._bound, weight, hidden))

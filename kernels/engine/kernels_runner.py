@@ -17,7 +17,7 @@ from kernels.hardware import GPUS
 
 
 class KernelsRunner(CompiledRunner):
-    """`parts` are the plan's; without them every op is torch's own. Options: `weights` and `rounding`.
+    """`variants` are the plan's; without them every op is torch's own. Options: `weights` and `rounding`.
 
     With `weights` fp8 and a `rounding` (the fields of `Rounding`) the whole decoder is rounded first, its norms folded
     into the matrices behind them; variants that hold fp8 then hold these very values. Without a `rounding` each such
@@ -30,19 +30,19 @@ class KernelsRunner(CompiledRunner):
     name = "kernels"
 
     def __init__(
-        self, model: torch.nn.Module, options: dict[str, Any] | None = None, parts: BoundVariants | None = None
+        self, model: torch.nn.Module, options: dict[str, Any] | None = None, variants: BoundVariants | None = None
     ) -> None:
         super().__init__(model, options)
-        self._parts = BoundVariants([], GPUS["cpu"]) if parts is None else parts
+        self._variants = BoundVariants([], GPUS["cpu"]) if variants is None else variants
 
     def close(self) -> None:
-        del self._parts
+        del self._variants
         super().close()
 
     def _make_session(self, batch: int, prompt: int, capacity: int) -> Session:
         if decoder.refusal(self.model):
             return BucketSession(self.model, batch, prompt, capacity)
-        return KernelsSession(self._compact(), self._parts, batch, max(capacity, bucket(prompt)))
+        return KernelsSession(self._compact(), self._variants, batch, max(capacity, bucket(prompt)))
 
     def _compact(self) -> decoder.Decoder:
         compact, weights = decoder.Decoder(self.model), self.options.get("weights")

@@ -21,20 +21,20 @@ TOKEN_SLACK = 0.03
 class KernelsSession(Session):
     """The compact decoder with a plan's variants, for prompts of any length up to the capacity."""
 
-    def __init__(self, model: decoder.Decoder, parts: BoundVariants, batch: int, capacity: int) -> None:
+    def __init__(self, model: decoder.Decoder, variants: BoundVariants, batch: int, capacity: int) -> None:
         super().__init__(model.embedding.device, batch, capacity)
-        self.model, self.parts = model, parts
+        self.model, self.variants = model, variants
         position = torch.zeros(1, dtype=torch.int64, device=self.device)
         stream = seen = None
-        if bound_head(model, parts, batch).variant.advances_token:
+        if bound_head(model, variants, batch).variant.advances_token:
             stream = model.embedding.new_zeros(batch, model.embedding.shape[1])
             pinned = self.device.type == "cuda"
             seen = torch.zeros(capacity + 1, batch, dtype=torch.int64, pin_memory=pinned)
         cos, sin = model.rope_table(capacity)
         cache = model.cache(batch, capacity)
         self.state = State(batch, capacity, cos, sin, cache, position, self.token, stream, seen)
-        self.prompts = Prompts(model, parts, self.state, whole=True)
-        self._step_pass: OnePass = Pass(model, parts, self.state, 1)
+        self.prompts = Prompts(model, variants, self.state, whole=True)
+        self._step_pass: OnePass = Pass(model, variants, self.state, 1)
         self._step_stream = self.token
         self._served = 0
 
@@ -63,7 +63,7 @@ class KernelsSession(Session):
         accuracy. Raises RuntimeError when a token that the plan's head chose is not the best by these logits.
         """
         length = min(ids.shape[1], self._served or ids.shape[1])
-        if self.parts.lossy:
+        if self.variants.lossy:
             length = min(length, max(1, ids.shape[1] // 2))
         stream = self.prompts.read(ids[:, :length])
         streams = [stream.view(self.batch, -1, stream.shape[-1])[:, :length].clone()]

@@ -17,11 +17,11 @@ GROUPS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 Linear = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
-def install_norms(model: nn.Module, parts: BoundVariants) -> int:
+def install_norms(model: nn.Module, variants: BoundVariants) -> int:
     """Replaces the modules that compute a plain RMSNorm by the planned ones. Returns how many."""
     found = [module for module in model.modules() if _is_rms_norm(module)]
     for module in found:
-        module.forward = _norm_forward(module, parts)  # type: ignore[method-assign, assignment]
+        module.forward = _norm_forward(module, variants)  # type: ignore[method-assign, assignment]
     return len(found)
 
 
@@ -43,14 +43,14 @@ def _is_rms_norm(module: nn.Module) -> bool:
     return bool(torch.allclose(module(x).float(), expected, rtol=2e-2, atol=1e-2))
 
 
-def _norm_forward(module: Any, parts: BoundVariants) -> Callable[[Tensor], Tensor]:
+def _norm_forward(module: Any, variants: BoundVariants) -> Callable[[Tensor], Tensor]:
     eps, usual = _epsilon(module), module.forward
 
     def forward(x: Tensor) -> Tensor:
         rows = x.reshape(-1, x.shape[-1])
         case = RmsNormCase(m=len(rows), n=rows.shape[1], dtype=DTYPE_NAMES[x.dtype])
-        part = parts.planned(case)
-        return usual(x) if part is None else part.function(rows, module.weight, eps=eps).view(x.shape)
+        bound = variants.planned(case)
+        return usual(x) if bound is None else bound.function(rows, module.weight, eps=eps).view(x.shape)
 
     return forward
 

@@ -54,23 +54,23 @@ class Pass:
     def __init__(
         self,
         model: decoder.Decoder,
-        parts: BoundVariants,
+        variants: BoundVariants,
         state: State,
         queries: int,
         *,
         whole: bool = True,
         rank: int | None = None,
     ) -> None:
-        self.model, self.parts, self.state, self.queries, self.whole = model, parts, state, queries, whole
+        self.model, self.variants, self.state, self.queries, self.whole = model, variants, state, queries, whole
         self.dtype = DTYPE_NAMES[model.embedding.dtype]
         self._partial = rank is not None
-        self._rows = Rows(parts, state.batch * queries, self.dtype, model.eps)
-        self._last = Rows(parts, state.batch, self.dtype, model.eps)
+        self._rows = Rows(variants, state.batch * queries, self.dtype, model.eps)
+        self._last = Rows(variants, state.batch, self.dtype, model.eps)
         self._rotates = False
         self._prompt_at = torch.arange(queries, device=state.position.device)
         self.halves = [half for index in range(len(model.layers)) for half in self._layer(index)]
         if not rank:
-            self.head = Head(model, parts, state, self._last, queries)
+            self.head = Head(model, variants, state, self._last, queries)
 
     def run(self, ids: Tensor, length: Tensor | None = None) -> Tensor:
         """Reads ids [b, queries] from the state's position on and writes the greedy next ids into its token.
@@ -166,7 +166,7 @@ class Pass:
             window=shape.window_within(self.state.capacity),
             dtype=self.dtype,
         )
-        found = self.parts.planned(case)
+        found = self.variants.planned(case)
         if found is None:
             return None
         function, state = found.function, self.state
@@ -185,8 +185,9 @@ class Pass:
             append=True,
             dtype=self.dtype,
         )
-        appending = self.parts.planned(case)
-        rotating = self.parts.part(case.model_copy(update={"append": False})).function if appending is None else None
+        appending = self.variants.planned(case)
+        alone = case.model_copy(update={"append": False})
+        rotating = self.variants.bound(alone).function if appending is None else None
 
         def rotate(q: Tensor, k: Tensor, v: Tensor, where: decoder.Where) -> Tensor:
             if w.q_norm is not None and w.k_norm is not None:
@@ -205,7 +206,7 @@ class Pass:
     def _head_norm(self, x: Tensor, weight: Tensor) -> Tensor:
         rows = x.reshape(-1, x.shape[-1])
         case = RmsNormCase(m=len(rows), n=rows.shape[1], dtype=self.dtype)
-        return self.parts.part(case).function(rows, weight, eps=self._rows.eps).view(x.shape)
+        return self.variants.bound(case).function(rows, weight, eps=self._rows.eps).view(x.shape)
 
     def _attend(self, shape: decoder.LayerShape, keys: Tensor, values: Tensor) -> Callable[[Tensor], Tensor]:
         """Rotated q ↦ o: over the prompt's own keys in the cache or, in a step, over all keys so far."""
@@ -222,7 +223,7 @@ class Pass:
             kv_dtype=self.dtype,
             window=shape.window_within(length),
         )
-        found = self.parts.planned(case) if usual_scale(shape) else None
+        found = self.variants.planned(case) if usual_scale(shape) else None
         position = self.state.position
         if self.queries == 1:
             if found is None or not found.variant.device_lengths:

@@ -36,7 +36,7 @@ class PlannedLinear:
             if op.op == "linear" and op.case["epilogue"] in PLAIN and op.variant not in UNCHANGED:
                 planned.setdefault((op.case["n"], op.case["k"]), []).append(op)
         self._shapes = set(planned)
-        self.parts = BoundVariants((each for group in planned.values() for each in _for_both(group)), gpu)
+        self.variants = BoundVariants((each for group in planned.values() for each in _for_both(group)), gpu)
         self._at: dict[tuple[int, int, int, bool], BoundVariant | None] = {}
 
     def __bool__(self) -> bool:
@@ -54,11 +54,11 @@ class PlannedLinear:
             dtype = DTYPE_NAMES[x.dtype]
             epilogue = PLAIN[bias is not None]
             case = LinearCase(m=rows, n=n, k=k, dtype=dtype, weights=dtype, epilogue=epilogue)
-            self._at[at] = self.parts.planned(case) if rows else None
-        part = self._at[at]
-        if part is None:
+            self._at[at] = self.variants.planned(case) if rows else None
+        bound = self._at[at]
+        if bound is None:
             return F.linear(x, w, bias)
-        out: Tensor = part.function(x.reshape(rows, k), self.parts.pack(part, w), bias)
+        out: Tensor = bound.function(x.reshape(rows, k), self.variants.pack(bound, w), bias)
         return out.reshape(*x.shape[:-1], n)
 
 

@@ -27,7 +27,7 @@ class Stream:
 class Rows:
     """What all products of one pass share."""
 
-    parts: BoundVariants
+    variants: BoundVariants
     m: int
     dtype: DType
     eps: float
@@ -40,7 +40,7 @@ class Rows:
     def norm(self, stream: Stream, weight: Tensor) -> Tensor:
         """The normed stream; the norm also adds `delta`."""
         case = RmsNormCase(m=self.m, n=weight.shape[0], residual=stream.delta is not None, dtype=self.dtype)
-        function = self.parts.part(case).function
+        function = self.variants.bound(case).function
         if stream.delta is None:
             return function(stream.x, weight, eps=self.eps)
         y, stream.x = function(stream.x, weight, residual=stream.delta, eps=self.eps)
@@ -55,7 +55,7 @@ def normed_product(rows: Rows, norm: Tensor, w: Tensor, bias: Tensor | None) -> 
     """stream ↦ rmsnorm(stream) · wᵀ + bias: one kernel that scales its rows, or a norm and a product."""
     plain: Epilogue = "none" if bias is None else "bias"
     fused = rows.linear(w.shape, "rmsnorm_scale" if bias is None else "rmsnorm_scale_bias")
-    if _nearer(rows.parts, fused, rows.linear(w.shape, plain)):
+    if _nearer(rows.variants, fused, rows.linear(w.shape, plain)):
         return _scaled(rows, fused, norm, w, bias)
     product = _product(rows, rows.linear(w.shape, plain), w, bias)
     return lambda stream: product(rows.norm(stream, norm))
@@ -67,13 +67,13 @@ def gated_product(rows: Rows, norm: Tensor, w: Tensor, bias: Tensor | None) -> P
     if bias is None:
         scaled, gated = rows.linear((n, k), "rmsnorm_scale_swiglu"), rows.linear((n, k), "swiglu")
         separate = rows.linear((2 * n, k), "none")
-        if _nearer(rows.parts, scaled, gated, separate):
+        if _nearer(rows.variants, scaled, gated, separate):
             return _scaled(rows, scaled, norm, w, None)
-        if _nearer(rows.parts, gated, separate):
+        if _nearer(rows.variants, gated, separate):
             both = _product(rows, gated, w, None)
             return lambda stream: both(rows.norm(stream, norm))
     product = normed_product(rows, norm, w, bias)
-    activate = rows.parts.part(GatedCase(m=rows.m, n=n, dtype=rows.dtype)).function
+    activate = rows.variants.bound(GatedCase(m=rows.m, n=n, dtype=rows.dtype)).function
     return lambda stream: activate(product(stream))
 
 
@@ -86,12 +86,12 @@ def added_product(
     """
     added = rows.linear(w.shape, "residual")
     plain = rows.linear(w.shape, "none" if bias is None else "bias")
-    if bias is None and not partial and _nearer(rows.parts, added, plain):
-        part = rows.parts.part(added)
-        packed = rows.parts.pack(part, w)
+    if bias is None and not partial and _nearer(rows.variants, added, plain):
+        bound = rows.variants.bound(added)
+        packed = rows.variants.pack(bound, w)
 
         def add(y: Tensor, stream: Stream) -> None:
-            stream.x = part.function(y, packed, residual=stream.summed())
+            stream.x = bound.function(y, packed, residual=stream.summed())
 
         return add
     product = _product(rows, plain, w, bias)
@@ -104,23 +104,23 @@ def added_product(
 
 
 def _scaled(rows: Rows, case: LinearCase, norm: Tensor, w: Tensor, bias: Tensor | None) -> Product:
-    part = rows.parts.part(case)
-    packed = rows.parts.pack(part, w, norm)
+    bound = rows.variants.bound(case)
+    packed = rows.variants.pack(bound, w, norm)
     more = {} if bias is None else {"bias": bias}
-    return lambda stream: part.function(stream.summed(), packed, eps=rows.eps, **more)
+    return lambda stream: bound.function(stream.summed(), packed, eps=rows.eps, **more)
 
 
 def _product(rows: Rows, case: LinearCase, w: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
-    part = rows.parts.part(case)
-    packed = rows.parts.pack(part, w)
+    bound = rows.variants.bound(case)
+    packed = rows.variants.pack(bound, w)
     more = {} if bias is None else {"bias": bias}
-    return lambda x: part.function(x, packed, **more)
+    return lambda x: bound.function(x, packed, **more)
 
 
-def _nearer(parts: BoundVariants, case: LinearCase, *others: LinearCase) -> bool:
+def _nearer(variants: BoundVariants, case: LinearCase, *others: LinearCase) -> bool:
     """Whether the case is planned, and no other case is planned for a size nearer to its own."""
-    found = parts.planned(case)
+    found = variants.planned(case)
     if found is None:
         return False
-    rivals = [part.distance for part in map(parts.planned, others) if part is not None]
+    rivals = [bound.distance for bound in map(variants.planned, others) if bound is not None]
     return all(found.distance <= distance for distance in rivals)

@@ -30,9 +30,9 @@ class Prompts:
     the prompt's ids, and later steps overwrite the padding's keys.
     """
 
-    def __init__(self, model: decoder.Decoder, parts: BoundVariants, state: State, *, whole: bool) -> None:
+    def __init__(self, model: decoder.Decoder, variants: BoundVariants, state: State, *, whole: bool) -> None:
         """Unless `whole`, only the last token continues after the last attention (see `Pass`)."""
-        self.model, self.parts, self.state, self._whole = model, parts, state, whole
+        self.model, self.variants, self.state, self._whole = model, variants, state, whole
         self._length = torch.ones(1, dtype=torch.int64, device=state.position.device)
         self._graphs: dict[int, Bucket] = {}
 
@@ -48,7 +48,7 @@ class Prompts:
             self._graphs[size] = self._bucket(size)
 
     def _bucket(self, size: int) -> "Bucket":
-        return Bucket(Pass(self.model, self.parts, self.state, size, whole=self._whole), self._length)
+        return Bucket(Pass(self.model, self.variants, self.state, size, whole=self._whole), self._length)
 
     def read(self, prompt: Tensor) -> Tensor:
         """Runs the prompt [b, length] in its bucket's graph. Captures the graph at first use.

@@ -23,7 +23,7 @@ RUNNERS = {
 }
 """Runners by name. They are imported on use, since not every machine has their dependencies."""
 COMPOSED = ("kernels", "megakernel")
-"""Runners that take a plan's ops as parts of the compact decoder's passes; the megakernel takes only the prompt's."""
+"""Runners whose passes of the compact decoder run a plan's ops; of the megakernel only the prompt's pass does."""
 
 
 def runner(name: str, model: torch.nn.Module, options: dict[str, Any] | None = None) -> Runner:

@@ -60,10 +60,10 @@ class MegakernelRunner(Runner):
     A model that is `Divided` already runs on the GPUs of its parts, and each GPU holds its part alone. Another one is
     divided here, and stays on the first GPU beside that GPU's part.
 
-    The prompt's pass is made of the plan's variants `parts`, or, without any, of the usual ones for the prompt that a
-    cache was made for. In lower precision it takes the same rounded weights, from a bf16 copy made when it is prepared;
-    the embedding is looked up as it is. A model that is divided already is rounded in place, another one is left as it
-    is. Raises ValueError for a model, device, dtype or precision the megakernel does not serve, naming the feature.
+    The prompt's pass runs the plan's `variants`; without any, it runs the usual ones for the longest prompt that the
+    cache was made for. In lower precision it multiplies by the same rounded weights, from a bf16 copy that `prepare`
+    makes; the embedding is not rounded. A model that is divided already is rounded in place, another one is not
+    changed. Raises ValueError that names the feature of a model, device, dtype or precision that it does not serve.
     """
 
     name = "megakernel"
@@ -72,7 +72,7 @@ class MegakernelRunner(Runner):
         self,
         model: Any,
         options: dict[str, Any] | None = None,
-        parts: BoundVariants | None = None,
+        variants: BoundVariants | None = None,
     ) -> None:
         super().__init__(model, options)
         self.shape = shape_of(model.config.to_dict())
@@ -92,10 +92,10 @@ class MegakernelRunner(Runner):
         self._gpus = [part.device for part in parted] or [torch.device("cuda", number) for number in numbers]
         if self._gpus[0] != weight.device:
             raise ValueError(f"devices: the model is on {weight.device}, which must come first")
-        if len(self._gpus) > 1 and parts:
+        if len(self._gpus) > 1 and variants:
             raise ValueError("ops: the prompt's pass over several GPUs takes the usual variants, and none of a plan")
         self._part = part_of(self.shape, len(self._gpus))
-        self._parts = parts
+        self._variants = variants
         self._prompts: Prompts | None = None
         self._cancel = pinned(1, 0)
         self._beside = torch.cuda.Stream(weight.device)
@@ -129,14 +129,14 @@ class MegakernelRunner(Runner):
             with current(rank.gpu):
                 gpu, several = gpu_of(rank.gpu), len(machine.ranks) > 1
                 beside = PACKS_HEAD if several else ()
-                ops = [] if self._parts else prompt_ops(LayerOps(own.compact, traffic), gpu, beside, divided=several)
-                parts = self._parts or BoundVariants(ops, gpu)
+                ops = [] if self._variants else prompt_ops(LayerOps(own.compact, traffic), gpu, beside, divided=several)
+                variants = self._variants or BoundVariants(ops, gpu)
                 cos, sin = own.compact.rope_table(machine.capacity)
                 caches = list(zip(rank.keys, rank.values, strict=True))
                 position = torch.zeros(1, dtype=torch.int64, device=rank.gpu)
                 token = torch.zeros(traffic.batch, 1, dtype=torch.int64, device=rank.gpu)
             state = State(traffic.batch, machine.capacity, cos, sin, caches, position, token)
-            made.append(RankPart(own.compact, parts, state))
+            made.append(RankPart(own.compact, variants, state))
         return Prompts(*made[0], whole=False) if len(made) == 1 else DividedPrompts(made, whole=False)
 
     def cancel(self) -> None:
@@ -290,6 +290,6 @@ class MegakernelRunner(Runner):
         return self._machine.trace.cpu().numpy().view(np.uint64)
 
     def close(self) -> None:
-        self._machine = self._prompts = self._parts = None
+        self._machine = self._prompts = self._variants = None
         self._models = []
         super().close()

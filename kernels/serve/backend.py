@@ -189,8 +189,8 @@ class KernelsBackend:
         host = deque(self._host(shape, length) for _ in range(IN_FLIGHT + 1))
         self._sequences.fill(Step(), shape, host[0].fields)  # nothing but padding
         memory.copy_(host[0].memory)
-        parts = BoundVariants(ops, self.gpu, self._packed)
-        one_pass = PackedPass(self.model, parts, self.state, shape, views(memory, shape, self._pages))
+        variants = BoundVariants(ops, self.gpu, self._packed)
+        one_pass = PackedPass(self.model, variants, self.state, shape, views(memory, shape, self._pages))
         return Captured(one_pass, captured(one_pass.run, self.device), memory, host)
 
     @torch.no_grad()

@@ -54,12 +54,12 @@ class PackedPass:
     """The pass of one shape. `run` works on the tensors of `fields` and can be captured."""
 
     def __init__(
-        self, model: decoder.Decoder, parts: BoundVariants, state: PagedState, shape: Shape, fields: Fields
+        self, model: decoder.Decoder, variants: BoundVariants, state: PagedState, shape: Shape, fields: Fields
     ) -> None:
-        self.model, self.parts, self.state, self.shape, self.fields = model, parts, state, shape, fields
+        self.model, self.variants, self.state, self.shape, self.fields = model, variants, state, shape, fields
         self.dtype = DTYPE_NAMES[model.embedding.dtype]
-        self._rows = Rows(parts, shape.rows, self.dtype, model.eps)
-        self._heads = Rows(parts, shape.heads, self.dtype, model.eps)
+        self._rows = Rows(variants, shape.rows, self.dtype, model.eps)
+        self._heads = Rows(variants, shape.heads, self.dtype, model.eps)
         self._rotates = False
         self._layers = [self._layer(index) for index in range(len(model.layers))]
         self._head = normed_product(self._heads, model.norm, model.lm_head, None)
@@ -102,7 +102,7 @@ class PackedPass:
         fields, state = self.fields, self.state
         step = None
         if not self.shape.blocks and w.q_norm is None and usual_scale(shape):
-            step = self.parts.planned(step_case(shape, self.shape.rows, self.dtype, state))
+            step = self.variants.planned(step_case(shape, self.shape.rows, self.dtype, state))
         if step is not None:
             function = step.function
             return lambda qkv, _: function(
@@ -134,7 +134,7 @@ class PackedPass:
             dtype=self.dtype,
             page_size=self.state.page_size,
         )
-        append, fields = self.parts.part(case).function, self.fields
+        append, fields = self.variants.bound(case).function, self.fields
 
         def rotate(q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
             if w.q_norm is not None and w.k_norm is not None:
@@ -147,7 +147,7 @@ class PackedPass:
     def _head_norm(self, x: Tensor, weight: Tensor) -> Tensor:
         rows = x.reshape(-1, x.shape[-1])
         case = RmsNormCase(m=len(rows), n=rows.shape[1], dtype=self.dtype)
-        return self.parts.part(case).function(rows, weight, eps=self._rows.eps).view(x.shape)
+        return self.variants.bound(case).function(rows, weight, eps=self._rows.eps).view(x.shape)
 
     def _attend_apart(self, shape: decoder.LayerShape, keys: Tensor, values: Tensor) -> Callable[[Tensor], Tensor]:
         """Rotated q [rows, 1, heads, head_dim] ↦ o [rows, heads · head_dim]."""
@@ -189,7 +189,7 @@ class PackedPass:
             paged=True,
             page_size=self.state.page_size,
         )
-        found = self.parts.planned(case) if usual_scale(shape) else None
+        found = self.variants.planned(case) if usual_scale(shape) else None
         if found is not None:
             return found.function
         return lambda *given: paged_attention(*given, scaling=shape.scaling, window=case.window)

@@ -26,10 +26,10 @@ def test_usual_ops(name: str, batch: int, layers: int) -> None:
     model, gpu = Decoder(loaded), GPUS["a100"]
     ops = prompt_ops(LayerOps(model, Traffic(batch, 40, 8)), gpu)
     assert {op.variant for op in ops} >= {*TRITON, "flash_triton"}
-    parts = BoundVariants(ops, gpu)
+    variants = BoundVariants(ops, gpu)
     with torch.no_grad():
-        compare(model, parts, prompt_of(batch, 40), whole=False, tolerance=0.02)
-    assert {part.variant.name for part in parts._found.values() if part} >= {*TRITON, "flash_triton"}
+        compare(model, variants, prompt_of(batch, 40), whole=False, tolerance=0.02)
+    assert {bound.variant.name for bound in variants._found.values() if bound} >= {*TRITON, "flash_triton"}
 
 
 @torch.no_grad()
@@ -45,8 +45,8 @@ def test_usual_ops_of_two_ranks() -> None:
     ranks = []
     for part in divide(loaded, [torch.device("cpu")] * 2).parts:
         own = Decoder(part)
-        parts = BoundVariants(prompt_ops(LayerOps(own, Traffic(1, 40, 8)), gpu, divided=True), gpu)
-        ranks.append(RankPart(own, parts, stacked_state(own, 1)))
+        variants = BoundVariants(prompt_ops(LayerOps(own, Traffic(1, 40, 8)), gpu, divided=True), gpu)
+        ranks.append(RankPart(own, variants, stacked_state(own, 1)))
     prompts = DividedPrompts(ranks, whole=False)
     prompts.read(ids)
     for layer, expected in enumerate(session._cache):
@@ -55,4 +55,4 @@ def test_usual_ops_of_two_ranks() -> None:
             torch.testing.assert_close(found, expected[which][:, :40], atol=0.02, rtol=0.02)
     assert torch.equal(prompts.state.token, session.token)
     for rank in ranks:
-        assert {part.variant.name for part in rank.parts._found.values() if part} >= {*TRITON, "flash_triton"}
+        assert {bound.variant.name for bound in rank.variants._found.values() if bound} >= {*TRITON, "flash_triton"}

@@ -46,7 +46,7 @@ def test_each_planned_matrix_is_packed_once(random_ids: torch.Tensor) -> None:
     runner = engine.apply(model, plan("compiled", [int8(160, 64, m=1), int8(160, 64, m=20)]))
     runner.prepare(1, 20, 16)
     runner.generate(random_ids[:1, :20], 16)
-    assert len(runner._linear.parts._packed) == 2 * len(model.model.layers)  # type: ignore[attr-defined]
+    assert len(runner._linear.variants._packed) == 2 * len(model.model.layers)  # type: ignore[attr-defined]
 
 
 def test_each_call_gets_the_weight_in_its_own_layout_and_its_own_epilogue(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,8 +126,8 @@ def test_a_whole_model_variant_builds_its_runner(random_ids: torch.Tensor) -> No
 class Recorder:
     """In place of a runner that needs a GPU."""
 
-    def __init__(self, model: Any, options: dict[str, Any], parts: Any) -> None:
-        self.options, self.parts = options, parts
+    def __init__(self, model: Any, options: dict[str, Any], variants: Any) -> None:
+        self.options, self.variants = options, variants
 
 
 def test_a_megakernel_is_given_the_plans_ops_for_its_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,6 +136,6 @@ def test_a_megakernel_is_given_the_plans_ops_for_its_prompts(monkeypatch: pytest
     op = PlannedOp(op="attention", case=case.model_dump(), variant="sdpa_flash")
     given: Any = engine.apply(load("llama"), plan("megakernel", [op]))
     assert given.options == UNCOMPILED
-    assert given.parts.planned(case).variant.name == "sdpa_flash"
+    assert given.variants.planned(case).variant.name == "sdpa_flash"
     without: Any = engine.apply(load("llama"), plan("megakernel", []))
-    assert not without.parts
+    assert not without.variants

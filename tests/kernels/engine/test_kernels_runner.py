@@ -154,7 +154,8 @@ def test_the_step_between_two_products_can_be_one_variant(name: str, random_ids:
     case = StepAttentionCase(batch=1, heads=4, kv_heads=2, head_dim=16, kv_len=30, window=window, dtype="fp32")
     runner = applied(model, [planned(case, "torch_step_attention")])
     runner.prepare(2, 20, 12)
-    assert [part.variant.name for part in runner._parts._found.values() if part].count("torch_step_attention") == 1
+    names = [bound.variant.name for bound in runner._variants._found.values() if bound]
+    assert names.count("torch_step_attention") == 1
     assert runner.generate(random_ids[:, :20], 12).tokens == EagerRunner(model).generate(random_ids[:, :20], 12).tokens
     torch.testing.assert_close(runner.logits(random_ids), EagerRunner(model).logits(random_ids), atol=2e-4, rtol=1e-4)
 
@@ -195,7 +196,7 @@ def test_each_weight_is_packed_once_and_unchanged_ones_are_views(random_ids: tor
     model = load("llama", own_norms=False)
     runner = applied(model, [linear(1, 128, 64, "rmsnorm_scale")])
     runner.generate(random_ids[:1, :20], 2)
-    packed = {held[0].data_ptr() for held in runner._parts._packed.values()}
+    packed = {held[0].data_ptr() for held in runner._variants._packed.values()}
     own = {layer.qkv[0].data_ptr() for layer in Decoder(model).layers}
     assert own <= packed
 
@@ -221,9 +222,9 @@ def test_only_calls_that_read_the_same_layout_share_a_packed_weight(
 ) -> None:
     """One weight may be packed for a gated product and a plain one, or for a step of one row and of nine."""
     weight = torch.randn(64, 512).bfloat16()
-    parts = BoundVariants([], GPUS["h200"])
-    first, second = parts.pack(one, weight), parts.pack(other, weight)
-    assert (len(parts._packed) == 1) is shared
+    variants = BoundVariants([], GPUS["h200"])
+    first, second = variants.pack(one, weight), variants.pack(other, weight)
+    assert (len(variants._packed) == 1) is shared
     for held, each in ((first, one), (second, other)):
         torch.testing.assert_close(held, each.variant.pack(each.case, each.params, weight), rtol=0, atol=0)
 
@@ -231,7 +232,7 @@ def test_only_calls_that_read_the_same_layout_share_a_packed_weight(
 def test_closing_lets_packed_weights_go(random_ids: torch.Tensor) -> None:
     runner = applied(load("llama"), [linear(1, 128, 64, "rmsnorm_scale")])
     runner.generate(random_ids[:1, :20], 2)
-    folded = [weakref.ref(held[0]) for held in runner._parts._packed.values() if held[2] is not None]
+    folded = [weakref.ref(held[0]) for held in runner._variants._packed.values() if held[2] is not None]
     assert folded
     runner.close()
     gc.collect()

@@ -43,13 +43,13 @@ def prompt_of(batch: int, length: int) -> torch.Tensor:
 
 
 @torch.no_grad()
-def compare(model: Decoder, parts: BoundVariants, ids: torch.Tensor, whole: bool, tolerance: float) -> Prompts:
+def compare(model: Decoder, variants: BoundVariants, ids: torch.Tensor, whole: bool, tolerance: float) -> Prompts:
     """Runs the prompt both ways and demands the same keys, values, token and position."""
     batch, length = ids.shape
     session = DecoderSession(model, batch, length, CAPACITY, lambda function: function)
     session.prompt.copy_(ids)
     session._prefill()
-    prompts = Prompts(model, parts, stacked_state(model, batch), whole=whole)
+    prompts = Prompts(model, variants, stacked_state(model, batch), whole=whole)
     stream = prompts.read(ids)
     for found, expected in zip(prompts.state.cache, session._cache, strict=True):
         for one, other in zip(found, expected, strict=True):
@@ -66,8 +66,8 @@ def compare(model: Decoder, parts: BoundVariants, ids: torch.Tensor, whole: bool
 @pytest.mark.parametrize("name", COMPACT)
 def test_cache_and_token_are_the_decoder_sessions(name: str, batch: int, length: int, whole: bool) -> None:
     model = Decoder(load(name))
-    parts = BoundVariants([], GPUS["cpu"])
-    prompts = compare(model, parts, prompt_of(batch, length), whole, 2e-4)
+    variants = BoundVariants([], GPUS["cpu"])
+    prompts = compare(model, variants, prompt_of(batch, length), whole, 2e-4)
     assert list(prompts._graphs) == [bucket(length)]
 
 
@@ -168,9 +168,9 @@ def test_a_tile_of_a_short_prompts_attention_holds_all_keys(monkeypatch: pytest.
 def test_every_call_is_planned(name: str) -> None:
     """Of the usual ops: so that a plan of them says what runs."""
     model, gpu = Decoder(load(name)), GPUS["cpu"]
-    parts = BoundVariants(prompt_ops(LayerOps(model, Traffic(1, 64, 8)), gpu), gpu)
-    compare(model, parts, prompt_of(1, 64), whole=False, tolerance=2e-4)
-    called = [part for part in parts._found.values() if part is not None]
+    variants = BoundVariants(prompt_ops(LayerOps(model, Traffic(1, 64, 8)), gpu), gpu)
+    compare(model, variants, prompt_of(1, 64), whole=False, tolerance=2e-4)
+    called = [bound for bound in variants._found.values() if bound is not None]
     assert called
     assert all(part.distance < float("inf") for part in called)
 

@@ -59,8 +59,8 @@ def test_a_plan_for_short_prompts_serves_long_ones():
     every = ({name: getattr(config, name) for name in small.CONFIG_PARAMS} for config in configs(case))
     params = next(each for each in every if variant.resized(longer, each) != each)
     ops = [planned_op(case, "small_gemm", params)]
-    for parts in (BoundVariants(ops, H200), PlannedLinear(ops, H200).parts):
-        found = parts.planned(longer)
+    for variants in (BoundVariants(ops, H200), PlannedLinear(ops, H200).variants):
+        found = variants.planned(longer)
         assert found is not None
         assert found.variant is variant
         assert callable(found.function)
