@@ -18,7 +18,7 @@ TENSOR_MAP = np.dtype((np.void, 128))
 ROW_BYTES = 128
 """Bytes of a box's innermost dimension: one row of a panel, in the 128-byte swizzle."""
 
-_TYPES = {"uint8": 0, "float8_e4m3fn": 0, "int8": 0, "int32": 4, "float32": 7, "float16": 6, "bfloat16": 9}
+TYPES = {"uint8": 0, "float8_e4m3fn": 0, "int8": 0, "int32": 3, "float16": 6, "float32": 7, "bfloat16": 9}
 """CUtensorMapDataType of torch's dtypes; 8-bit values travel as bytes."""
 
 _SWIZZLE_128, _ZEROS_OUTSIDE, _NO_INTERLEAVE = 3, 0, 0
@@ -52,8 +52,8 @@ def named(name: str, tensor: "torch.Tensor", box: Sequence[int], promotion: int 
 
 def _refuse(tensor: "torch.Tensor", dtype: str, box: Sequence[int]) -> None:
     size = tensor.element_size()
-    if dtype not in _TYPES:
-        raise ValueError(f"tensor is {dtype}: the copy engine moves {', '.join(_TYPES)}")
+    if dtype not in TYPES:
+        raise ValueError(f"tensor is {dtype}: the copy engine moves {', '.join(TYPES)}")
     if not 2 <= tensor.dim() <= 5 or len(box) != tensor.dim():
         raise ValueError(f"box {list(box)} does not fit a tensor of {tensor.dim()} dimensions (2 to 5 are possible)")
     if box[-1] * size != ROW_BYTES or not all(1 <= extent <= 256 for extent in box):
@@ -83,7 +83,7 @@ def _encoded(
     memory = ctypes.create_string_buffer(128 + 64)
     start = ctypes.addressof(memory) + -ctypes.addressof(memory) % 64
     answer = driver().cuTensorMapEncodeTiled(
-        ctypes.c_void_p(start), ctypes.c_int(_TYPES[dtype]), ctypes.c_uint32(rank), ctypes.c_void_p(address),
+        ctypes.c_void_p(start), ctypes.c_int(TYPES[dtype]), ctypes.c_uint32(rank), ctypes.c_void_p(address),
         (ctypes.c_uint64 * rank)(*reversed(shape)), (ctypes.c_uint64 * (rank - 1))(*reversed(outer)),
         (ctypes.c_uint32 * rank)(*reversed(box)), (ctypes.c_uint32 * rank)(*[1] * rank),
         ctypes.c_int(_NO_INTERLEAVE), ctypes.c_int(_SWIZZLE_128), ctypes.c_int(_PROMOTIONS[promotion]),

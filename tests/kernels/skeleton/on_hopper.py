@@ -12,10 +12,13 @@ HEADERS = Path(__file__).parent
 BLOCKS = 2
 """Blocks of the grid: TMEM is played for a few."""
 
+SPIN_LIMIT = 1 << 26
+"""Tries of a wait before it traps, four times the tile layer's: a product takes a single thread milliseconds."""
+
 
 def built(source: Path, constants: Mapping[str, Any]) -> tuple[str, bytes]:
     """The compiler's log and the binary. Raises RuntimeError with the errors."""
-    return cubin(source, constants, "sm_90a", HEADERS)
+    return cubin(source, {**constants, "TILES_SPIN_LIMIT": SPIN_LIMIT}, "sm_90a", HEADERS)
 
 
 def loaded(source: Path, constants: Mapping[str, Any], entry: str, shared_bytes: int, folder: Path) -> Any:

@@ -1,10 +1,12 @@
 """The tiles layer: every header compiles without spills, impossible maps are refused, a GPU gives right results."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import triton
 
 from kernels.cuda import nvrtc
 from kernels.cuda.launch import Launch, current_stream
@@ -50,6 +52,16 @@ def test_the_proof_uses_every_header() -> None:
 def test_a_map_that_cannot_be_is_refused(tensor: torch.Tensor, box: tuple[int, ...], word: str) -> None:
     with pytest.raises(ValueError, match=word):
         maps.encode(tensor, box)
+
+
+def test_types_of_values_are_numbered_as_the_driver_does() -> None:
+    """`CUtensorMapDataType` of cuda.h, without types that torch does not have."""
+    header = next(Path(triton.__file__).parent.rglob("cuda.h")).read_text()
+    listed = re.search(r"typedef enum CUtensorMapDataType_enum \{(.*?)\}", header, re.DOTALL)
+    assert listed
+    numbers = {name: i for i, name in enumerate(re.findall(r"CU_TENSOR_MAP_DATA_TYPE_(\w+)", listed[1]))}
+    of_torch = {"float8_e4m3fn": "UINT8", "int8": "UINT8"}
+    assert maps.TYPES == {name: numbers[of_torch.get(name, name.upper())] for name in maps.TYPES}
 
 
 def test_a_promotion_that_the_copy_engine_does_not_have_is_refused() -> None:
