@@ -2,9 +2,9 @@
 
 Of users: up to a number of them the promise is kept with room to spare; above it, it is just broken at every load,
 where a wrong *met* is most frequent. Of rates: a server with one line (M/M/1) is simulated request by request, and the
-promise is just broken at the first rate above. There requests that wait in one line are alike, which draws of
-independent requests would not show. Every load serves the same number of requests. A search errs where it names a load
-above.
+promise is just broken at the first rate above. Requests that wait in one line have similar latencies there, which
+draws of independent requests would not show. Every load serves the same number of requests. A search errs where it
+names a load above.
 """
 
 import itertools
@@ -13,7 +13,7 @@ from functools import cache
 
 import numpy as np
 
-from workers.traffic import alike
+from workers.traffic import autocorrelation
 from workers.traffic.ladder import RATES
 from workers.traffic.limit import Search
 from workers.verdicts import verdict
@@ -89,7 +89,7 @@ def error_of_rates(holds: int, used: float, percentile: float, requests: int, se
         busy = min(used * rung / (holds + 1), OVERLOADED)
         values = waits(draws, requests, busy)
         shares = (values > limit).astype(float).tolist()
-        return alike.judged(percentile, values.tolist(), shares, search.confidence)[0] == "met"
+        return autocorrelation.judged(percentile, values.tolist(), shares, search.confidence)[0] == "met"
 
     for _ in range(searches):
         wrong += search.run(lambda rung: "met" if met(rung) else "too_close") > holds

@@ -43,9 +43,9 @@ __device__ __forceinline__ void load_queries(Shared& shared, const Shape& shape,
     for (int w = 0; w < CONSUMERS; w++) {
       wait(shared.q_empty[w], parity);
       shared.tile[w] = tile;
-      const bool there = tile.is_one && tile.row + 64 * w >= 0;
-      arrive_expect_tx(shared.q_full[w], there ? Queries::kBytes : 0);
-      if (there) tma_load_tile(shared.q[w], q, shared.q_full[w], 0, tile.head, tile.row + 64 * w, tile.batch);
+      const bool inside = tile.is_one && tile.row + 64 * w >= 0;
+      arrive_expect_tx(shared.q_full[w], inside ? Queries::kBytes : 0);
+      if (inside) tma_load_tile(shared.q[w], q, shared.q_full[w], 0, tile.head, tile.row + 64 * w, tile.batch);
     }
     if (!tile.is_one) return;
   }

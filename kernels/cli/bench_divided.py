@@ -67,9 +67,9 @@ def free() -> None:
 
 def parts_of(config: dict[str, Any], case: ModelCase, dtype: str) -> Divided:
     """The parts that the case's GPUs make of the model. Raises ValueError where there are fewer, or too small ones."""
-    there, gpus = torch.cuda.device_count(), case.gpus or 1
-    if there < gpus:
-        raise ValueError(f"gpus: {gpus} are wanted, and {there} can be seen here")
+    visible, gpus = torch.cuda.device_count(), case.gpus or 1
+    if visible < gpus:
+        raise ValueError(f"gpus: {gpus} are wanted, and {visible} can be seen here")
     try:
         return divided.generate(config, [torch.device("cuda", number) for number in range(gpus)], dtype)
     except torch.OutOfMemoryError as error:

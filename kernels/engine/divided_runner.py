@@ -17,7 +17,7 @@ from kernels.hardware import GPUS
 
 
 class DividedRunner(KernelsRunner):
-    """Every op is torch's own. So it says what the logits of a divided model are that no single GPU can hold."""
+    """Every op is torch's own, so its logits are the reference for a model that no single GPU can hold."""
 
     name = "divided"
 

@@ -51,7 +51,7 @@ class KernelsSession(Session):
         self.prompts.read(prompt)
 
     def reader(self, length: int, tokens: int) -> Reader:
-        """See `Session.reader`. Captures that length's bucket first: its warm-up leaves ids of its own in `seen`."""
+        """See `Session.reader`. Captures that length's bucket first, whose warm-up writes ids into `seen`."""
         self.prompts.capture(length)
         seen = self.state.seen
         return super().reader(length, tokens) if seen is None else SeenReader(seen, length, tokens)

@@ -50,8 +50,9 @@ class LayerOps:
     def arrangements(self, queries: int) -> list[tuple[Case, ...]]:
         """Every arrangement of one layer's norms, products and attention: the cases that run, in order.
 
-        If layers differ in their attention, all of its cases are listed. A norm that also adds the previous product's
-        output counts as that norm wherever the addition runs.
+        If layers differ in their attention, all of its cases are listed. Where a product does not add its output to the
+        residual stream, the case of the next norm does; that case stands for the addition alone if the next product
+        normalises its rows itself.
         """
         w, m = self._weights, self.traffic.batch * queries
         found = []
@@ -156,7 +157,7 @@ class LayerOps:
         return [plain] if bias else [(self._linear(m, shape, "residual"),), plain]
 
     def _norm(self, m: int, follows: tuple[Case, ...], before: tuple[Case, ...]) -> list[Case]:
-        """The norm between two products, or at least the addition."""
+        """The case between two products: a norm, an addition or both; [] where the products do both themselves."""
         first, last = follows[0], before[-1]
         added = isinstance(last, LinearCase) and last.epilogue == "residual"
         if isinstance(first, LinearCase) and first.normalises and added:

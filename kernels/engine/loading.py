@@ -191,7 +191,7 @@ def _read(model_dir: Path, config: PreTrainedConfig, dtype: torch.dtype) -> PreT
 
 
 def _unknown(error: KeyError, config: PreTrainedConfig) -> str:
-    """Which field holds the word that transformers looked up in vain."""
+    """A sentence that names the field whose value transformers does not know."""
     word = error.args[0] if error.args else ""
     places = [place for place, _, item in walk(config.to_dict()) if item == word]
     return f"{places[0] if places else 'a field'}: {word!r} is not known"

@@ -75,7 +75,7 @@ def _round(
 
 
 def _held_bytes(weight: Tensor) -> int:
-    """Of one matrix while it is rounded: its moment, the factor, and what is left of it, float32."""
+    """Bytes that rounding one matrix takes: its second moment, the factor of that, and the remainder, in float32."""
     rows, columns = weight.shape
     return 4 * columns * (2 * columns + rows)
 
@@ -153,7 +153,7 @@ def _moments(model: Any, compact: Any, layers: range, ids: Tensor) -> tuple[dict
 
 
 def _take_out(moment: Tensor, norm: Tensor, left: Tensor) -> Tensor:
-    """Divides the inputs of `moment` by what of their `norm` is not `left` in front of the matrix; in place."""
+    """Makes moments of inputs times `norm` those of inputs times `left`, the norm that the compact decoder keeps."""
     if norm is not left:
         share = torch.where(norm == 0, 0, left.float() / norm.float())
         moment.mul_(share[:, None]).mul_(share[None, :])

@@ -43,9 +43,9 @@ def apply(model: torch.nn.Module, plan: Plan) -> Runner:
     """See `kernels.engine.apply`."""
     gpu, options = GPUS.get(plan.gpu, GPUS["cpu"]), plan.options
     if plan.gpus > 1:
-        there = torch.cuda.device_count()
-        if there < plan.gpus:
-            raise ValueError(f"gpus: the plan is for {plan.gpus} GPUs, and {there} can be seen here")
+        visible = torch.cuda.device_count()
+        if visible < plan.gpus:
+            raise ValueError(f"gpus: the plan is for {plan.gpus} GPUs, and {visible} can be seen here")
         options = options | {"devices": list(range(plan.gpus))}
     if plan.runner in COMPOSED and not decoder.refusal(model):
         composed: Runner = _class(plan.runner)(model, options, BoundVariants(plan.ops, gpu))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 BLOCK = 1 << 20
 """Elements hashed under one key; the last block of a tensor may be shorter."""
 TOGETHER = 8 * BLOCK
-"""Elements of a box that are filled at once; while they are, they take some hundred MB."""
+"""Elements of a box that are filled at once, which takes some hundred MB."""
 _MULTIPLIERS = (0x21F0AAAD, 0x735A2D97)
 """Multipliers of a 32-bit xorshift-multiply hash (as C. Wellons' `lowbias32`, hash-prospector); both below 2³¹."""
 _SPREAD = (4 * (256**2 - 1) / 12) ** 0.5

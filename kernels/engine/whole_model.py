@@ -11,7 +11,7 @@ from kernels.registry import Refusal, Variant, register
 
 
 class WholeModel(Variant):
-    """`build(case, params)` gives a function of the loaded model to its Runner, not yet prepared.
+    """`build(case, params)` gives a function that makes a Runner, not yet prepared, of a loaded model.
 
     `runner_name` and `options` are what a plan holds for it: `runner` and `options` | params.
     """
@@ -88,7 +88,8 @@ class Compiled(WholeModel):
 class CompiledTuned(WholeModel):
     """As `Compiled`. Inductor writes the products at batch 1; coordinate descent finds each reduction's blocking.
 
-    With Inductor's static launcher a second process took nearly as long as the first; without it, a third.
+    Inductor's static launcher is off. With it, a build in a second process took nearly as long as the first build;
+    without it, a third of that.
     """
 
     name = "compiled_tuned"

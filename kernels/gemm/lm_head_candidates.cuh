@@ -99,9 +99,9 @@ __device__ __forceinline__ void best_of_row(List& list, const Logits& logits, u6
   u32 threshold = 0;
 #pragma unroll 1
   for (u32 bit = 1u << 31; bit; bit /= 2) {
-    const int there = among(keys, [&](u32 key, int) { return key >= (threshold | bit); });
-    if (there >= kTop) threshold |= bit;
-    if (there == kTop) break;
+    const int reached = among(keys, [&](u32 key, int) { return key >= (threshold | bit); });
+    if (reached >= kTop) threshold |= bit;
+    if (reached == kTop) break;
   }
   const int above = among(keys, [&](u32 key, int) { return key > threshold; });
   const auto fit = [&](u32 tried) {

@@ -211,13 +211,13 @@ class SkinnyLinear(CudaCall):
         if case.m == 0:
             return Prepared(allocate, lambda _: nothing)
         at_once = config.at_once()
-        given = {"bias": bias, "residual": residual, "row_scales": w[1] if len(w) > 1 else None}
-        there: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        there |= {"stream": w[0], "x": x}
+        optional = {"bias": bias, "residual": residual, "row_scales": w[1] if len(w) > 1 else None}
+        given: dict[str, Any] = {name: value for name, value in optional.items() if value is not None}
+        given |= {"stream": w[0], "x": x}
         if self.counters is not None:
-            there["counters"] = self.counters.of(w)
+            given["counters"] = self.counters.of(w)
         params = parameters(
-            config, at_once, self.pdl, self.prefetch_bytes, late_trigger=self.late_trigger, n=case.n, eps=eps, **there
+            config, at_once, self.pdl, self.prefetch_bytes, late_trigger=self.late_trigger, n=case.n, eps=eps, **given
         )
         shared, grid = config.shared_bytes(at_once, self.pdl), (config.groups(at_once) * config.splits,)
         entry = kernel(SOURCE, "skinny_linear", self.macros)

@@ -32,7 +32,7 @@ __device__ __forceinline__ float prepare_own(const Params& p, const SharedLayout
   for (int i = 0; i < kLoads; i++) {
     const int index = lane + i * 32;
     word[i] = (index / kEach * K_WARPS + warp % K_WARPS) * kEach + index % kEach;
-    v[i] = word[i] < share.there / 8 ? __ldcg(from + word[i]) : make_uint4(0, 0, 0, 0);
+    v[i] = word[i] < share.valid / 8 ? __ldcg(from + word[i]) : make_uint4(0, 0, 0, 0);
   }
   u32 largest = 0;
   float squares = 0, scale = 1;
@@ -75,7 +75,7 @@ __device__ __forceinline__ void join_norm(const Params& p, Shared& s) {
 // rows are converted to fp16. A warp processes one part of every (WARPS / parts)-th row.
 __device__ __forceinline__ void prepare(const Params& p, const SharedLayout& at, const Share& share) {
   Shared& s = *at.shared;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, words = share.columns / 8, there = share.there / 8;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, words = share.columns / 8, valid = share.valid / 8;
   int side_by_side = 1;
   while (side_by_side < min(p.m, WARPS)) side_by_side *= 2;
   const int parts = WARPS / side_by_side, part = warp % parts;
@@ -93,7 +93,7 @@ __device__ __forceinline__ void prepare(const Params& p, const SharedLayout& at,
 #pragma unroll
       for (int i = 0; i < kBatch; i++) {
         const int word = base + i * parts * 32;
-        v[i] = word < there ? kDirect ? __ldcg(from + word) : to[word] : make_uint4(0, 0, 0, 0);
+        v[i] = word < valid ? kDirect ? __ldcg(from + word) : to[word] : make_uint4(0, 0, 0, 0);
       }
 #pragma unroll
       for (int i = 0; i < kBatch; i++) {

@@ -79,14 +79,14 @@ struct SharedLayout {
 
 // The static units of this block, and its rank among the blocks that divide k.
 struct Share {
-  int first, end, rank, columns, there;  // columns: of x, padded; there: how many of them x has
+  int first, end, rank, columns, valid;  // columns: of x, padded; valid: those that x has
   __device__ __forceinline__ Share(const Params& p) {
     const int groups = gridDim.x / SPLITS, group = blockIdx.x / SPLITS;
     rank = SPLITS > 1 ? blockIdx.x % SPLITS : 0;
     first = (long long)p.static_units * group / groups;
     end = (long long)p.static_units * (group + 1) / groups;
     columns = p.steps * K_WARPS * Weight::kK;
-    there = max(0, min(columns, p.k - rank * columns));
+    valid = max(0, min(columns, p.k - rank * columns));
   }
 };
 
@@ -94,11 +94,11 @@ struct Share {
 __device__ __forceinline__ void fetch_x(const Params& p, const SharedLayout& at, const Share& share) {
   const int begin = share.rank * share.columns;
   griddepcontrol_wait();
-  arrive_expect_tx(at.shared->fetched, p.m * share.there * 2);
-  if (share.there == 0) return;
+  arrive_expect_tx(at.shared->fetched, p.m * share.valid * 2);
+  if (share.valid == 0) return;
 #pragma unroll 1
   for (int m = 0; m < p.m; m++)
-    bulk_load(at.x + m * p.x_bytes, p.x + (long long)m * p.k + begin, share.there * 2, at.shared->fetched, kEvictLast);
+    bulk_load(at.x + m * p.x_bytes, p.x + (long long)m * p.k + begin, share.valid * 2, at.shared->fetched, kEvictLast);
 }
 template <class To, class From>
 __device__ __forceinline__ void fetch_row(To* to, const From* from, int count) {
@@ -121,7 +121,7 @@ __device__ __forceinline__ void fetch_others(const Params& p, const SharedLayout
   const int outputs = min(units * kUnitOutputs, p.n - first);
   if (!kDirect) {
 #pragma unroll 1
-    for (int i = share.there + threadIdx.x % 32 * 8; i < share.columns; i += 256)
+    for (int i = share.valid + threadIdx.x % 32 * 8; i < share.columns; i += 256)
 #pragma unroll 1
       for (int m = 0; m < p.m; m++) *(uint4*)(at.x + m * p.x_bytes + i * 2) = make_uint4(0, 0, 0, 0);
     arrive(at.shared->fetched);

@@ -25,7 +25,7 @@ class Timer:
             self._loop.add_reader(self._fd, self._ring)
 
     async def wait_until(self, at_ns: int) -> None:
-        """Returns at `at_ns` of the monotonic clock, or at the loop's next turn when that has passed."""
+        """Returns at `at_ns` of the monotonic clock, or at the event loop's next iteration when that has passed."""
         left_ns = at_ns - time.monotonic_ns()
         if left_ns <= 0 or self._fd < 0 or self._libc is None:
             await asyncio.sleep(max(left_ns, 0) / 1e9)

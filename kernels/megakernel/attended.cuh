@@ -185,13 +185,13 @@ __device__ __forceinline__ void merge_splits(const Params& p, Shared& s, const I
 #pragma unroll
   for (int j = 0; j < kSplitsEach; j++) from[1 + j] = min(j, last) * (HEAD_DIM / 2);
   load_flagged<false>(p, s, in, flag, sums, from, words);
-  const bool there = lane < kSplitsEach && lane <= last;
-  const float peak = there ? __uint_as_float(value_of(words[0].x)) : kLowest;
+  const bool inside = lane < kSplitsEach && lane <= last;
+  const float peak = inside ? __uint_as_float(value_of(words[0].x)) : kLowest;
   float top = peak;
 #pragma unroll
   for (int o = kHeadLanes / 2; o; o >>= 1) top = fmaxf(top, __shfl_xor_sync(~0u, top, o));
   const float weight = peak == kLowest ? 0.f : ex2_ftz(peak - top);
-  float total = there ? __uint_as_float(value_of(words[0].y)) * weight : 0.f;
+  float total = inside ? __uint_as_float(value_of(words[0].y)) * weight : 0.f;
 #pragma unroll
   for (int o = kHeadLanes / 2; o; o >>= 1) total += __shfl_xor_sync(~0u, total, o);
   float4 x = {};
@@ -216,12 +216,12 @@ __device__ __forceinline__ void load_splits_in_halves(const Params& p, Shared& s
   const int share = (splits + kMerging - 1) / kMerging, begin = min(at * share, splits);
   const int end = min(begin + share, splits), head = min(column, high - 4) / HEAD_DIM;
   FourMerged sum, *others = (FourMerged*)s.product.warp_sums;
-  const bool there = low / HEAD_DIM * HEAD_DIM + i / 32 * 128 < high;  // the warp has columns
+  const bool has_columns = low / HEAD_DIM * HEAD_DIM + i / 32 * 128 < high;
   if constexpr (MAX_SPLITS <= kMerging * kSplitsEach) {
-    if (there && begin < end) merge_splits(p, s, in, flag, head, row, make_int2(begin, end), sum);
+    if (has_columns && begin < end) merge_splits(p, s, in, flag, head, row, make_int2(begin, end), sum);
   } else {
 #pragma unroll 1
-    for (int first = begin; there && first < end; first += kSplitsEach)
+    for (int first = begin; has_columns && first < end; first += kSplitsEach)
       merge_splits(p, s, in, flag, head, row, make_int2(first, min(first + kSplitsEach, end)), sum);
   }
 #if PAIRS

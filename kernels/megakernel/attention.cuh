@@ -88,8 +88,8 @@ __device__ __forceinline__ float softmax_block(float (&scores)[Tiles][2][4], int
     for (int i = 0; i < 2; i++)
 #pragma unroll
       for (int e = 0; e < 2; e++) {
-        const bool there = j * kStride + i * 8 + e < left;
-        scores[j][i][e] = there ? scores[j][i][e] + scores[j][i][e + 2] : kLowest;
+        const bool exists = j * kStride + i * 8 + e < left;
+        scores[j][i][e] = exists ? scores[j][i][e] + scores[j][i][e + 2] : kLowest;
         top = fmaxf(top, scores[j][i][e]);
       }
   top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));

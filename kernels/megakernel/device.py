@@ -76,10 +76,10 @@ RING_PROMOTION = 128
 read."""
 
 
-def check_present(wanted: int, there: int) -> None:
+def check_present(wanted: int, present: int) -> None:
     """Raises ValueError unless all blocks of a launch, which wait for each other, fit on the GPU at once."""
-    if wanted > there:
-        raise ValueError(f"sms: the layout has {wanted} SMs and the GPU {there}")
+    if wanted > present:
+        raise ValueError(f"sms: the layout has {wanted} SMs and the GPU {present}")
 
 
 def sampling_words(sampling: Sequence[Sampling], vocab: int) -> np.ndarray:

@@ -148,8 +148,8 @@ __device__ __forceinline__ float load_eights(const Params& p, Shared& s, const I
 #pragma unroll
     for (int n = 0; n < kItems; n++) {
       const int group = min(round + n * kConsumers, groups - 1);
-      const int there = group / kColumns * BATCH + min(group % kColumns, BATCH - 1);
-      from[2 * n] = (BATCH == kColumns ? group : there) * 4;
+      const int unpadded = group / kColumns * BATCH + min(group % kColumns, BATCH - 1);
+      from[2 * n] = (BATCH == kColumns ? group : unpadded) * 4;
       from[2 * n + 1] = from[2 * n] + 2;
     }
     load_flagged<kWatchGated>(p, s, in, flag, base, from, words);

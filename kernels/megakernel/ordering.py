@@ -97,8 +97,8 @@ class Ordering:
         if self.layout.ranks == 1:
             return found
 
-        def at(access: Access, there: int) -> Access:
-            return replace(access, first=access.first + there * self.sizes[access.buffer])
+        def at(access: Access, owner: int) -> Access:
+            return replace(access, first=access.first + owner * self.sizes[access.buffer])
 
         def places(of: tuple[tuple[int, int, int], ...]) -> tuple[tuple[int, int, int], ...]:
             return tuple((layer, rank * self.shape.kv_heads + kv, sequence) for layer, kv, sequence in of)

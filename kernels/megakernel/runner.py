@@ -169,10 +169,10 @@ class MegakernelRunner(Runner):
         times_ns, rows = [], []
         with self._waiting_for(machine):
             if greedy:
-                first, there = self._on_its_way(prompts.state.token)
+                first, arrival = self._on_its_way(prompts.state.token)
                 if tokens > 1:
                     machine.launch(DecodeRequest(prompts.state.token, length, tokens - 1, stop), made, self._cancel[1])
-                there.synchronize()
+                arrival.synchronize()
                 times_ns.append(time.monotonic_ns())
                 rows.append(first[:, 0].tolist())
             else:
@@ -201,12 +201,12 @@ class MegakernelRunner(Runner):
 
     def _on_its_way(self, token: Tensor) -> tuple[Tensor, torch.cuda.Event]:
         """A pinned copy of `token` that overlaps the current stream's next work, and the event of its arrival."""
-        there = torch.cuda.Event()
+        arrival = torch.cuda.Event()
         self._beside.wait_stream(torch.cuda.current_stream(token.device))
         with torch.cuda.stream(self._beside):
             copy = torch.empty_like(token, device="cpu", pin_memory=True).copy_(token, non_blocking=True)
-            there.record()
-        return copy, there
+            arrival.record()
+        return copy, arrival
 
     def _arrived(self, row: np.ndarray, machine: Machine | RankedMachine) -> bool:
         """Waits for the row's tokens; False if the launch ended without them."""

@@ -260,8 +260,8 @@ def _slices(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[Prob
 def _pairs(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[Problem]:
     """SMs that share keys attend once in every layer, with the same columns of OUT as the other.
 
-    Neither then waits for ever for the other's sums: what an SM does before them it does whatever comes of its own; and
-    a layer's number tells it which sums have come.
+    So neither waits for ever for the other's sums: an SM sends its own before it waits, and the parity of the barrier,
+    which counts layers, tells which sums have come.
     """
     if not program.layout.pairs:
         return

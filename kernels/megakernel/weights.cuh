@@ -112,14 +112,14 @@ __device__ __forceinline__ void load_inputs(Inputs& x, const char* input, int ti
 #pragma unroll
   for (int i = 0; i < kEach / kTogether; i++) {
     const int block = (i * kTogether + (kTogether == 2 ? column / 4 : 0)) * WARPS + warp;
-    const bool there = mine && block * kBlockTiles + tile < tiles;
+    const bool inside = mine && block * kBlockTiles + tile < tiles;
     const char* from = input + ((block * kBlockTiles + tile) * kColumns + sequence) * 32 + quarter * 8;
 #pragma unroll
     for (int n = 0; n < kBlockTiles; n++) {
       if (kBlockTiles == 1) {
-        x[i][n] = there ? *(const uint2*)from : make_uint2(0, 0);
+        x[i][n] = inside ? *(const uint2*)from : make_uint2(0, 0);
       } else if (n % 2 == 0) {
-        const uint4 two = there ? *(const uint4*)(from + n * 8) : make_uint4(0, 0, 0, 0);
+        const uint4 two = inside ? *(const uint4*)(from + n * 8) : make_uint4(0, 0, 0, 0);
         x[i][n] = make_uint2(two.x, two.y);
         x[i][(n + 1) % kBlockTiles] = make_uint2(two.z, two.w);
       }
@@ -139,11 +139,11 @@ __device__ __forceinline__ void load_codes(Codes& own, const char* chunk, int ti
   for (int i = 0; i < kEach; i++) {
     own.codes[i] = make_uint4(0, 0, 0, 0);
     own.scales[i] = 0;
-    const auto there = [&](int n) {
+    const auto inside = [&](int n) {
       return (n + 1) * WARPS * kBlockTiles <= tiles || (n * WARPS + warp) * kBlockTiles < tiles;
     };
-    if (there(i)) own.codes[i] = *(const uint4*)(blocks + i * WARPS * kBlock + lane * 16);
-    if (WEIGHT_BITS != 4 || i % kTogether || !there(i + behind)) continue;
+    if (inside(i)) own.codes[i] = *(const uint4*)(blocks + i * WARPS * kBlock + lane * 16);
+    if (WEIGHT_BITS != 4 || i % kTogether || !inside(i + behind)) continue;
     const char* from = blocks + (i + behind) * WARPS * kBlock + scales;
     own.scales[i] = kDiagonal ? *(const u32*)from : *(const unsigned short*)from;
   }
@@ -162,8 +162,8 @@ __device__ __forceinline__ float2 halve_inputs(char* input, int tiles) {
 #pragma unroll
   for (int i = 0; i < kRounds; i++) {
     const int block = (i * kAtOnce + lane / kPieces) * WARPS + warp;
-    const bool there = block * kBlockTiles + piece / (kColumns * 2) < tiles;
-    pieces[i] = there ? ((const uint4*)input)[block * kPieces + piece] : make_uint4(0, 0, 0, 0);
+    const bool inside = block * kBlockTiles + piece / (kColumns * 2) < tiles;
+    pieces[i] = inside ? ((const uint4*)input)[block * kPieces + piece] : make_uint4(0, 0, 0, 0);
     const u32 most = __vmaxu2(__vmaxu2(pieces[i].x & 0x7fff7fffu, pieces[i].y & 0x7fff7fffu),
                               __vmaxu2(pieces[i].z & 0x7fff7fffu, pieces[i].w & 0x7fff7fffu));
     largest = max(largest, max(most & 0xffff, most >> 16));

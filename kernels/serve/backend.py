@@ -51,7 +51,7 @@ class Backend(Protocol):
         """Starts the step. Does not wait for the device."""
 
     def read(self) -> list[list[int]]:
-        """Waits for the oldest step that was not read. The ids it chose, those of each of its parts."""
+        """Waits for the oldest unread step. Returns the ids that it chose for each of its parts."""
 
 
 class Captured(NamedTuple):
@@ -73,7 +73,7 @@ class Host(NamedTuple):
 
 @dataclass(frozen=True)
 class Launched:
-    """A launched step: where its ids will be, when, and which of them are its parts'."""
+    """A launched step: its ids, the event after which they can be read, and which of them belong to its parts."""
 
     ids: Tensor
     heads: list[int]

@@ -32,7 +32,7 @@ class Declined(RuntimeError):
 
 
 class HandedServer:
-    """A server in a process of its own, to whose model `name` every connection leads that `dial` returns.
+    """A server in a process of its own; `dial` returns a new connection to it.
 
     `serving` is what it chose once it is ready, as `kernels.plan.Serving` has it.
     """

@@ -6,7 +6,7 @@ The pages stay the truth. An instance of the megakernel has caches of its own, w
     each launch        `count` tokens of all sequences, each at its own position; then the new rows ──copy──► pages
     a sequence leaves  nothing: its pages have all of its rows
 
-So the next step of any sequence may be computed by any backend, and pages are remembered and given up as ever.
+So the next step of any sequence may be computed by any backend, and the prefix cache and preemption work as without it.
 """
 
 import time
@@ -177,8 +177,8 @@ class MegakernelBackend:
         places = [free.pop(0) if at is None else at for at in found]
         rows = []
         for place, part, at in zip(places, step.singles, found, strict=True):
-            there = held[place]
-            begin = there.tokens if at is not None and there is not None else 0
+            before = held[place]
+            begin = before.tokens if at is not None and before is not None else 0
             rows.append(self._rows(part, place, instance, begin, part.start - begin))
             held[place] = Held(part.request, part.request.admitted, part.start + step.count)
         for place in free:
@@ -234,7 +234,7 @@ def batches_within(most: int, free: float, size: Callable[[int], int]) -> dict[i
 
 def crossing(kernels_ms: Mapping[int, float], megakernel_ms: Mapping[int, float]) -> int:
     """The most sequences up to which the megakernel's token takes less time, by the ms of a token of each at the same
-    numbers of sequences; 0 where it is not even so for the fewest.
+    numbers of sequences; 0 where it is slower even for the fewest.
     """
     most = 0
     for sequences in sorted(megakernel_ms):

@@ -98,7 +98,7 @@ class Report:
 
 @dataclass
 class News:
-    """What happened in one turn: (name, token or None, reason or None), refusals by name, and perhaps a report."""
+    """What a step gave: (name, token or None, reason or None), refusals by name, and perhaps a report."""
 
     tokens: list[tuple[str, int | None, str | None]] = field(default_factory=list)
     refusals: dict[str, str] = field(default_factory=dict)
@@ -129,7 +129,7 @@ def prepared(spec: Spec) -> "tuple[Engine, Ready]":
 
 
 def serve(engine: "Engine", connection: Connection) -> None:
-    """Turns until it is stopped or the pipe is closed, which raises EOFError. Waits only while it has nothing to do.
+    """Runs steps until it is stopped or the pipe is closed, which raises EOFError. Waits only while there are none.
 
     While the server does not read, its news are gathered, so that the engine does not wait for it.
     """

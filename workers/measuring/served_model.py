@@ -22,8 +22,8 @@ def device_of(gpu_class: str) -> str:
         return "cpu"
     if not torch.cuda.is_available():
         raise StageError(f"The run asks for {gpu_class}, but this worker has no GPU.")
-    if (there := torch.cuda.device_count()) < gpus_of(gpu_class):
-        raise StageError(f"The run asks for {gpu_class}, but this worker has {there} of its GPUs.")
+    if (visible := torch.cuda.device_count()) < gpus_of(gpu_class):
+        raise StageError(f"The run asks for {gpu_class}, but this worker has {visible} of its GPUs.")
     return "cuda"
 
 

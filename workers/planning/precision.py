@@ -26,7 +26,7 @@ def weights_of(plan: Plan) -> list[str]:
 
 
 def rounding_of(plan: Plan) -> str:
-    """The precision of the plan that explains the largest difference of the logits."""
+    """The precision in the plan whose rounding may change the logits most."""
     return max([plan.dtype, *weights_of(plan)], key=lambda name: LARGEST_DIFFERENCE[name])
 
 

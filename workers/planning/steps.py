@@ -34,11 +34,11 @@ def toggled(plan: Plan) -> list[tuple[str, Plan]]:
     grouped = {op: name for name, ops in GROUPS for op in ops}
     names = [name for name, _ in GROUPS] + [REST]
     of = [grouped.get(op.op, REST) for op in plan.ops]
-    there = [name for name in names if name in of]
+    planned = [name for name in names if name in of]
     bare = _bare(plan)
     found = [(RUNNER, bare)] if bare is not None else []
-    for count, name in enumerate(there, start=1):
-        ops = [op for op, group in zip(plan.ops, of, strict=True) if group in there[:count]]
+    for count, name in enumerate(planned, start=1):
+        ops = [op for op, group in zip(plan.ops, of, strict=True) if group in planned[:count]]
         found.append((name, plan.model_copy(update={"ops": ops})))
     return found if len(found) > 1 else []
 

@@ -6,7 +6,7 @@ from kernels.ops import PARTS
 from kernels.plan import Plan, PlannedOp
 
 ROUNDING = "rounding"
-"""The option that says how weights were rounded; a variant stands for its plans whatever it says."""
+"""The option that says how weights were rounded. Plans that differ in it alone are of one variant."""
 
 
 def of_plan(plan: Plan, generates: bool = True) -> str:

@@ -16,7 +16,7 @@ from workers.documents.load import GeneratorLag, LoadFailure, LoadMetric, LoadOu
 from workers.documents.measurement import Interval
 from workers.documents.workload import Objective, unit_of
 from workers.statistics import SHOWN_PERCENTILES, STUDENT, count_over, meets, objective_value, percentile
-from workers.traffic import alike
+from workers.traffic import autocorrelation
 from workers.verdicts import CONFIDENCE, needed_requests, verdict
 
 MOST_LAG_MS = 5.0
@@ -127,7 +127,7 @@ class Load:
         samples = list(itertools.chain.from_iterable(each or () for each in requests))
         if self._open_loop and not windows:
             values = _values(requests)
-            found, size, needed = alike.judged(objective.percentile, values, shares, confidence)
+            found, size, needed = autocorrelation.judged(objective.percentile, values, shares, confidence)
         else:
             found, size = verdict(objective.percentile, shares, confidence), 1.0
             needed = needed_requests(objective.percentile, confidence=confidence)

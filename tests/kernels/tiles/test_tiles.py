@@ -61,7 +61,7 @@ def test_types_of_values_are_numbered_as_the_driver_does() -> None:
     assert listed
     numbers = {name: i for i, name in enumerate(re.findall(r"CU_TENSOR_MAP_DATA_TYPE_(\w+)", listed[1]))}
     of_torch = {"float8_e4m3fn": "UINT8", "int8": "UINT8"}
-    assert maps.TYPES == {name: numbers[of_torch.get(name, name.upper())] for name in maps.TYPES}
+    assert {name: numbers[of_torch.get(name, name.upper())] for name in maps.TYPES} == maps.TYPES
 
 
 def test_a_promotion_that_the_copy_engine_does_not_have_is_refused() -> None:

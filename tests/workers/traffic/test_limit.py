@@ -13,7 +13,7 @@ from workers import limit_errors
 from workers.charts.text import plain
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
-from workers.traffic import alike
+from workers.traffic import autocorrelation
 from workers.traffic.ladder import Ladder
 from workers.traffic.limit import Search, saturation
 from workers.traffic.measuring import LoadTest
@@ -191,15 +191,15 @@ def test_requests_of_one_line_that_count_as_independent_would_err():
     tests = [limit_errors.waits(draws, 1000, 0.95) for _ in range(50)]
     shares = [(values > limit).astype(float).tolist() for values in tests]
     assert sum(verdict(95, each) == "met" for each in shares) > 25
-    grouped = [alike.judged(95, values.tolist(), each, 0.99)[0] for values, each in zip(tests, shares, strict=True)]
-    assert "met" not in grouped
+    pairs = zip(tests, shares, strict=True)
+    assert "met" not in [autocorrelation.judged(95, values.tolist(), each, 0.99)[0] for values, each in pairs]
 
 
 def test_requests_that_are_not_alike_count_each():
     independent = np.random.default_rng(0).exponential(1, 2000).tolist()
-    assert alike.alike(independent) < 2
-    assert alike.alike([5.0] * 100) == 1
-    assert alike.grouped([1.0, 0.0, 0.0, 1.0], 2) == [0.5, 0.5]
-    found, size, needed = alike.judged(50, independent, [0.0] * 2000, 0.99)
+    assert autocorrelation.statistical_inefficiency(independent) < 2
+    assert autocorrelation.statistical_inefficiency([5.0] * 100) == 1
+    assert autocorrelation.grouped([1.0, 0.0, 0.0, 1.0], 2) == [0.5, 0.5]
+    found, size, needed = autocorrelation.judged(50, independent, [0.0] * 2000, 0.99)
     assert (found, needed) == ("met", math.ceil(60 * size))
-    assert alike.judged(50, independent[:50], [0.0] * 50, 0.99)[0] == "not_enough_samples"
+    assert autocorrelation.judged(50, independent[:50], [0.0] * 50, 0.99)[0] == "not_enough_samples"

@@ -1,4 +1,4 @@
-"""How many requests of an open loop count as one in a verdict: those that queue behind each other are alike.
+"""How many requests of an open loop count as one in a verdict: requests of one queue have similar latencies.
 
 A verdict takes its observations as independent. Let ρ(k) be the autocorrelation of the requests' values at lag k, in
 the order in which they were due. The statistical inefficiency 1 + 2 Σ ρ(k) is how many of them carry as much
@@ -20,8 +20,8 @@ LEAST_GROUPS = 60
 """With fewer groups of requests the correlation is not known well enough for *met*."""
 
 
-def alike(values: Sequence[float]) -> float:
-    """How many successive requests count as one, 1 or more. `values` has one of each, in the order of due times."""
+def statistical_inefficiency(values: Sequence[float]) -> float:
+    """g, how many successive requests count as one; 1 or more. `values` has one of each, in the order of due times."""
     found = np.asarray(values, dtype=float)
     if len(found) < 2 or not np.ptp(found):
         return 1.0
@@ -53,7 +53,7 @@ def judged(
 
     `values` and `shares` are those of each request, in the order of due times.
     """
-    size = max(alike(values), alike(shares))
+    size = max(statistical_inefficiency(values), statistical_inefficiency(shares))
     found, needed = verdict(percentile, grouped(shares, size), confidence), needed_requests(percentile, 0, confidence)
     if found == "met" and len(shares) < LEAST_GROUPS * size:
         found = "not_enough_samples"
