@@ -116,6 +116,13 @@ class Plan(BaseModel):
     expected: Expected | None = None
     serving: Serving | None = None
 
+    @property
+    def parts(self) -> int:
+        """In how many parts the model is loaded, each on a GPU of its own. 1: whole on one GPU, where only one runs it,
+        and where the runner divides it itself since GPTQ rounds a whole model.
+        """
+        return 1 if self.options.get("rounding", {}).get("method") == "gptq" else self.gpus
+
     @model_validator(mode="after")
     def _divided(self) -> Self:
         if self.gpus > 1 and self.runner not in ON_SEVERAL_GPUS:

@@ -16,7 +16,7 @@ from kernels.cli.bench_divided import Wanted
 from kernels.cli.bench_document import Row
 from kernels.engine import Runner
 from kernels.engine.divided import Divided
-from kernels.engine.model_case import model_case
+from kernels.engine.model_case import case_of_shapes, model_case
 from kernels.engine.vllm_runner import PYTHON_VARIABLE
 from kernels.engine.whole_model import WholeModel
 from kernels.hardware import Gpu
@@ -136,7 +136,7 @@ def decode_rows(options: Options, ceilings: dict[str, Any], current_device: tupl
         config, _ = catalogue.entry(name)
         if bench_divided.larger_than(device, config, dtype):
             for group in groups:
-                wanted = _wanted(bench_divided.case_of(config, group, dtype, TOKENS), options, gpu)
+                wanted = _wanted(case_of_shapes(config, name, dtype, *group[1:], TOKENS), options, gpu)
                 yield from bench_divided.rows(config, wanted, partial(_measured, options, gpu, ceilings))
             continue
         model = engine.load(None, config, seed=0, generated=True, dtype=dtype, device=device.type)

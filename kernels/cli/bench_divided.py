@@ -8,10 +8,9 @@ import torch
 
 from kernels import engine
 from kernels.cli.bench_document import Row
-from kernels.engine import Runner, divided, loading
+from kernels.engine import Runner, divided
 from kernels.engine.divided import Divided
 from kernels.engine.divided_runner import DividedRunner
-from kernels.engine.model_case import model_case
 from kernels.engine.whole_model import WholeModel
 from kernels.ops import ModelCase
 
@@ -29,14 +28,6 @@ def larger_than(device: torch.device, config: dict[str, Any], dtype: str) -> boo
     return engine.describe(config, dtype).weight_bytes > MOST_WEIGHTS * held
 
 
-def case_of(config: dict[str, Any], group: tuple[str, int, int], dtype: str, tokens: int) -> ModelCase:
-    """The case of a group (model, batch, prompt), from the model's shapes alone."""
-    name, batch, prompt = group
-    whole: Any = loading.skeleton(config, dtype)
-    whole.tie_weights()
-    return model_case(whole, name, dtype, batch, prompt, tokens)
-
-
 def rows(
     config: dict[str, Any], wanted: Sequence[Wanted], measured: Callable[[Divided, Sequence[Wanted]], Iterator[Row]]
 ) -> Iterator[Row]:
@@ -48,7 +39,7 @@ def rows(
         try:
             if not case.gpus:
                 raise ValueError("one GPU does not hold the model; `--gpus 2` measures the megakernel over two")
-            model = parts_of(config, case, "bf16")
+            model = divided.load(None, config, divided.devices_of(case.gpus), generated=True)
         except ValueError as error:
             facts, wrong = case.model_dump(exclude_none=True), f"It could not run: {error}"
             yield Row(op="model", case=facts, variant=variant.name, params={}, peer=False, gate="error", reason=wrong)
@@ -63,17 +54,6 @@ def free() -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-
-
-def parts_of(config: dict[str, Any], case: ModelCase, dtype: str) -> Divided:
-    """The parts that the case's GPUs make of the model. Raises ValueError where there are fewer, or too small ones."""
-    visible, gpus = torch.cuda.device_count(), case.gpus or 1
-    if visible < gpus:
-        raise ValueError(f"gpus: {gpus} are wanted, and {visible} can be seen here")
-    try:
-        return divided.generate(config, [torch.device("cuda", number) for number in range(gpus)], dtype)
-    except torch.OutOfMemoryError as error:
-        raise ValueError(f"gpus: {gpus} hold too little for this model: {str(error)[:160]}") from None
 
 
 def reference(model: Any) -> Runner:

@@ -70,24 +70,43 @@ def run_plan(plan: Plan, directory: Path, requests: int, device: str | None = No
 
     if device == "cuda" and not torch.cuda.is_available():
         raise Refused("--device: torch finds no NVIDIA GPU on this machine")
-    if plan.runner == "megakernel" and (device == "cpu" or not torch.cuda.is_available()):
-        raise Refused("the plan's runner is megakernel, which is written for Hopper GPUs; here it would be a CPU")
+    if not _suits(plan, device):
+        raise Refused(f"the plan's runner is {plan.runner}, which is written for Hopper GPUs; here it would be a CPU")
     traffic = plan.expected or Expected(
         metric="e2e", unit="ms", value=0, low=0, high=0, device="", batch=1, prompt_tokens=128, output_tokens=64
     )
     if reason := refusal(traffic):
         raise Refused(reason)
     config, generated, seed = read_model(directory, plan)
-    model: Any = engine.load(directory, config, seed=seed, generated=generated, dtype=plan.dtype, device=device)
-    environment = environment_info(device=model.device.type)
-    runner = engine.apply(model, plan)
-    print(f"preparing the {plan.runner} runner on {environment['device']} …", file=sys.stderr)
-    runner.prepare(traffic.batch, traffic.prompt_tokens, traffic.output_tokens)
+    given: dict[str, Any] = {"seed": seed, "generated": generated, "dtype": plan.dtype, "device": device}
+    try:
+        model = engine.load(directory, config, **given, gpus=plan.parts)
+        environment = environment_info(device=model.device.type)
+        runner = engine.apply(model, plan)
+        del model
+        on = f"{plan.gpus} {environment['device']}" if plan.gpus > 1 else environment["device"]
+        print(f"preparing the {plan.runner} runner on {on} …", file=sys.stderr)
+        runner.prepare(traffic.batch, traffic.prompt_tokens, traffic.output_tokens)
+    except torch.OutOfMemoryError as error:
+        raise Refused(_too_large(plan, str(error))) from error
     with Telemetry(runner.model.device.type) as telemetry:
         samples = pooled(serve(runner, traffic, requests), traffic.metric, traffic.n)
     environment["telemetry"] = telemetry.summary()
     runner.close()
     return _document(plan, environment, traffic, samples, requests)
+
+
+def _suits(plan: Plan, device: str | None) -> bool:
+    """Whether the plan's runner can run on the device: the megakernel needs a GPU."""
+    import torch
+
+    return plan.runner != "megakernel" or (device != "cpu" and torch.cuda.is_available())
+
+
+def _too_large(plan: Plan, said: str) -> str:
+    """The sentence about a model that does not fit; `said` is torch's."""
+    whole = ", and GPTQ rounds it whole on the first GPU before it is divided" if plan.gpus > plan.parts else ""
+    return f"the model does not fit{whole}: {said.splitlines()[0]}"
 
 
 def serve(runner: "Runner", traffic: Expected, requests: int) -> list[Served]:

@@ -22,14 +22,21 @@ def load(
     generated: bool = False,
     dtype: str = "bf16",
     device: str | None = None,
-) -> "torch.nn.Module":
+    gpus: int = 1,
+) -> Any:
     """The model of `config` in evaluation mode, without gradients, on `device` (a GPU if there is one).
 
     Weights come from the safetensors in `model_dir`, or from `seed` when `generated` (model_dir may then be None).
-    `dtype` is fp32, bf16 or fp16. Raises ValueError with one sentence when configuration or tensors do not fit.
+    `dtype` is fp32, bf16 or fp16. Of several `gpus` each gets its part, as `kernels.engine.divided.load` makes it;
+    otherwise it is a torch.nn.Module. Raises ValueError with one sentence when configuration or tensors do not fit.
     """
     from kernels.engine import loading
 
+    if gpus > 1:
+        from kernels.engine import divided
+
+        devices = divided.devices_of(gpus, device)
+        return divided.load(model_dir, config, devices, seed=seed, generated=generated, dtype=dtype)
     return loading.load(model_dir, config, seed=seed, generated=generated, dtype=dtype, device=device)
 
 
@@ -50,10 +57,11 @@ def runner(name: str, model: "torch.nn.Module", options: dict[str, Any] | None =
     return make(name, model, options)
 
 
-def apply(model: "torch.nn.Module", plan: Plan) -> Runner:
+def apply(model: Any, plan: Plan) -> Runner:
     """The plan's runner over the model, with the plan's variants of linear and attention.
 
-    Raises ValueError where the plan is for more GPUs than can be seen.
+    The model is whole, or in as many parts as the plan has GPUs. Raises ValueError for another number of parts, and
+    where fewer GPUs can be seen.
     """
     from kernels.engine.running import apply as put
 

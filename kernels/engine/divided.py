@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 
-from kernels.dtypes import DTYPE_NAMES
+from kernels.dtypes import DTYPE_NAMES, DTYPES
 from kernels.engine import decoder, loading, weights
 from kernels.engine.divides import undivided
 
@@ -41,6 +41,18 @@ class Divided:
         return found
 
 
+def devices_of(gpus: int, kind: str | None = None) -> list[torch.device]:
+    """The devices of so many parts: the first GPUs, or with the `kind` "cpu" as often this machine's memory.
+
+    Raises ValueError where fewer GPUs can be seen.
+    """
+    if kind == "cpu":
+        return [torch.device("cpu")] * gpus
+    if (visible := torch.cuda.device_count()) < gpus:
+        raise ValueError(f"gpus: {gpus} are wanted, and {visible} can be seen here")
+    return [torch.device("cuda", number) for number in range(gpus)]
+
+
 def part_of_config(config: Mapping[str, Any], ranks: int) -> dict[str, Any]:
     """The configuration of each rank's model. Raises ValueError naming the first size that does not divide, or the
     family that is not divided.
@@ -59,6 +71,33 @@ def part_of_config(config: Mapping[str, Any], ranks: int) -> dict[str, Any]:
     part = {name: size // ranks for name, size in sizes.items()}
     head_dim = config.get("head_dim") or config["hidden_size"] // heads
     return deepcopy(dict(config)) | part | {"head_dim": head_dim}
+
+
+def load(
+    directory: Path | None,
+    config: dict[str, Any],
+    devices: Sequence[torch.device],
+    *,
+    seed: int = 0,
+    generated: bool = False,
+    dtype: str = "bf16",
+) -> Divided:
+    """The model divided over `devices`, `generated` from the seed or read from the safetensors of `directory`.
+
+    Each device gets its part alone, and the whole model is nowhere. Raises ValueError as `generate` and `read`, and
+    where a device holds too little.
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
+    try:
+        if generated:
+            return generate(config, devices, dtype, seed)
+        if directory is None:
+            raise ValueError("a model that is not generated needs the directory of its safetensors")
+        return read(directory, config, devices, dtype)
+    except torch.OutOfMemoryError as error:
+        said = str(error).splitlines()[0]
+        raise ValueError(f"gpus: {len(devices)} hold too little for this model: {said[:160]}") from None
 
 
 @torch.no_grad()
@@ -87,7 +126,6 @@ def read(directory: Path, config: dict[str, Any], devices: Sequence[torch.device
 
     Raises ValueError as `part_of_config` does, and for a tensor that is missing or has another shape.
     """
-    files = _files(directory)
 
     def fill(part: Any, place: Place) -> None:
         for name, own in part.named_parameters():
@@ -95,7 +133,11 @@ def read(directory: Path, config: dict[str, Any], devices: Sequence[torch.device
                 raise ValueError(f"{directory.name}: no safetensors file holds {name}")
             _read_box(files[name], name, own, place)
 
-    return _made(config, devices, dtype, fill)
+    try:
+        files = _files(directory)
+        return _made(config, devices, dtype, fill)
+    except SafetensorError as error:
+        raise ValueError(f"{directory.name}: the tensors cannot be loaded: {error}") from error
 
 
 @torch.no_grad()

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from kernels.engine import loading
 from kernels.ops import ModelCase
 from kernels.ops.model import last_only
 
@@ -27,6 +28,13 @@ def model_case(model: Any, name: str, dtype: str, batch: int, prompt: int, token
         last_only=_last_only(model, parameters),
         bytes_per_token=read + cache,
     )
+
+
+def case_of_shapes(config: dict[str, Any], name: str, dtype: str, batch: int, prompt: int, tokens: int) -> ModelCase:
+    """The same by the configuration alone, for a model that need not be loaded, or is not in one piece."""
+    whole: Any = loading.skeleton(config, dtype)
+    whole.tie_weights()
+    return model_case(whole, name, dtype, batch, prompt, tokens)
 
 
 def has_experts(config: Any) -> bool:

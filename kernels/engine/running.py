@@ -9,6 +9,7 @@ from kernels.engine import decoder
 from kernels.engine.base import Runner
 from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.compiled import CompiledRunner
+from kernels.engine.divided import Divided, devices_of
 from kernels.engine.modules import install_norms, pack_projections
 from kernels.engine.planned import PlannedAttention, PlannedLinear, install
 from kernels.hardware import GPUS
@@ -39,14 +40,16 @@ def _class(name: str) -> Any:
     return getattr(importlib.import_module(module), class_name)
 
 
-def apply(model: torch.nn.Module, plan: Plan) -> Runner:
+def apply(model: Any, plan: Plan) -> Runner:
     """See `kernels.engine.apply`."""
     gpu, options = GPUS.get(plan.gpu, GPUS["cpu"]), plan.options
+    if isinstance(model, Divided):
+        if len(model.parts) != plan.gpus:
+            raise ValueError(f"gpus: the plan is for {plan.gpus}, and the model comes in {len(model.parts)} parts")
+        made: Runner = _class(plan.runner)(model, options, BoundVariants(plan.ops, gpu))
+        return made
     if plan.gpus > 1:
-        visible = torch.cuda.device_count()
-        if visible < plan.gpus:
-            raise ValueError(f"gpus: the plan is for {plan.gpus} GPUs, and {visible} can be seen here")
-        options = options | {"devices": list(range(plan.gpus))}
+        options = options | {"devices": [device.index for device in devices_of(plan.gpus)]}
     if plan.runner in COMPOSED and not decoder.refusal(model):
         composed: Runner = _class(plan.runner)(model, options, BoundVariants(plan.ops, gpu))
         return composed

@@ -57,8 +57,8 @@ class MegakernelRunner(Runner):
     and `tuning` (their fields), and `devices`: the numbers of the GPUs that run the model together, the model's first
     (ranked_machine.py); a GPU that is named twice runs two ranks side by side.
 
-    A model that is `Divided` already runs on the GPUs of its parts, and each GPU holds its part alone. Another one is
-    divided here, and stays on the first GPU beside that GPU's part.
+    A model that is `Divided` already runs on the GPUs of its parts, and each GPU holds its part alone; `model` is then
+    the first part. Another one is divided here, and stays on the first GPU beside that GPU's part.
 
     The prompt's pass runs the plan's `variants`; without any, it runs the usual ones for the longest prompt that the
     cache was made for. In lower precision it multiplies by the same rounded weights, from a bf16 copy that `prepare`
@@ -74,10 +74,11 @@ class MegakernelRunner(Runner):
         options: dict[str, Any] | None = None,
         variants: BoundVariants | None = None,
     ) -> None:
-        super().__init__(model, options)
-        self.shape = shape_of(model.config.to_dict())
         parted = model.parts if isinstance(model, Divided) else []
-        weight = (parted[0] if parted else model).lm_head.weight
+        super().__init__(parted[0] if parted else model, options)
+        self._source = model
+        self.shape = shape_of(model.config.to_dict())
+        weight = self.model.lm_head.weight
         if weight.device.type != "cuda" or torch.cuda.get_device_capability(weight.device) != (9, 0):
             raise ValueError("device: the megakernel needs a Hopper GPU (compute capability 9.0)")
         if weight.dtype != torch.bfloat16:
@@ -107,7 +108,7 @@ class MegakernelRunner(Runner):
         if self._prompts is None or not self._prompts.fits(batch, prompt, tokens):
             capacity = -(-max(bucket(prompt), prompt + tokens) // CAPACITY_STEP) * CAPACITY_STEP
             self._machine = self._prompts = None
-            self._models = self._models or rank_models(self.model, self._gpus, self.weights, self._rounding)
+            self._models = self._models or rank_models(self._source, self._gpus, self.weights, self._rounding)
             self._machine = self._machine_of(batch, capacity)
             self._prompts = self._prompts_of(self._machine, Traffic(batch, prompt, tokens))
         self.generate(torch.zeros(batch, prompt, dtype=torch.int64, device=self.model.device), tokens)
@@ -291,5 +292,5 @@ class MegakernelRunner(Runner):
 
     def close(self) -> None:
         self._machine = self._prompts = self._variants = None
-        self._models = []
+        self._source, self._models = None, []
         super().close()

@@ -3,12 +3,14 @@
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
 from kernels import engine
 from kernels.engine import Runner
 from kernels.model_files import Answer
+from kernels.plan import Plan
 from workers.documents.gpu_class import gpus_of
 from workers.documents.stages import StageInput
 from workers.harness.context import Context, StageError
@@ -47,8 +49,10 @@ def dtype_of(document: StageInput) -> str:
     return serving_dtype(own, list(document.workload.constraints.precisions), document.gpu_class)
 
 
-def load(document: StageInput, context: Context, dtype: str | None = None) -> torch.nn.Module:
-    """The model of the stage in `dtype` (default: the serving precision). Raises StageError when it cannot be built."""
+def load(document: StageInput, context: Context, dtype: str | None = None, parts: int = 1) -> Any:
+    """The model of the stage in `dtype` (default: the serving precision): whole on the first GPU, or in so many parts
+    on a GPU each. Raises StageError when it cannot be built.
+    """
     manifest = document.model
     try:
         return engine.load(
@@ -58,11 +62,17 @@ def load(document: StageInput, context: Context, dtype: str | None = None) -> to
             generated=manifest.generated,
             dtype=dtype or dtype_of(document),
             device=device_of(document.gpu_class),
+            gpus=parts,
         )
     except ValueError as error:
         raise StageError(str(error), refused=True) from error
     except torch.OutOfMemoryError as error:
         raise StageError(f"The model does not fit: {str(error).splitlines()[0]}") from error
+
+
+def planned(document: StageInput, context: Context, plan: Plan) -> Runner:
+    """The plan's runner over a model of its own. Raises StageError as `load`."""
+    return engine.apply(load(document, context, plan.dtype, plan.parts), plan)
 
 
 def vocabulary(model: torch.nn.Module) -> int:

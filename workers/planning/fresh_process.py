@@ -19,7 +19,7 @@ from workers.documents.stages import StageInput
 from workers.harness.context import Context
 from workers.measuring.alternation import warm_clients
 from workers.measuring.conditions import watched
-from workers.measuring.served_model import load, prepared
+from workers.measuring.served_model import load, planned, prepared
 from workers.planning.precision import rounding_of
 from workers.planning.served_checks import judge_ids, too_fast
 
@@ -52,7 +52,7 @@ def measure(request: Request, context: Context) -> Result:
     model = load(document, context)
     with (
         prepared(engine.runner(document.workload.present_runner, model), document) as today,
-        prepared(engine.apply(load(document, context, plan.dtype), plan), document) as after,
+        prepared(planned(document, context, plan), document) as after,
     ):
         sides = [warm_clients(document, runner, request.seed) for runner in (today, after)]
         with watched(document) as environment:

@@ -5,7 +5,7 @@ from statistics import median
 
 from kernels.engine import Runner
 from kernels.engine.clients import Clients, KeptBatch
-from kernels.engine.model_case import model_case
+from kernels.engine.model_case import case_of_shapes, model_case
 from kernels.hardware import GPUS
 from kernels.measure.roofline import CACHED_BYTES, exceeds_peak
 from kernels.ops import BYTES
@@ -60,11 +60,14 @@ def too_fast(runner: Runner, plan: Plan, document: StageInput, clients: Clients)
     if clients.kind != "decoder" or gpu.gpu_class == "cpu" or not clients.served:
         return None
     shape = (traffic.batch, traffic.prompt_tokens, traffic.output_tokens)
-    case = model_case(runner.model, document.model.digest, plan.dtype, *shape)
+    name, shared = document.model.digest, plan.gpus if plan.gpus > 1 else None
+    if shared is None:
+        case = model_case(runner.model, name, plan.dtype, *shape)
+    else:
+        case = case_of_shapes(document.model.config, name, plan.dtype, *shape)
     fewest = min(weights_of(plan), key=lambda name: BYTES[name])
     lighter = case.bytes_per_token - case.parameters * (BYTES[plan.dtype] - BYTES[fewest])
     if case.parameters * BYTES[fewest] < CACHED_BYTES:
         return None
-    shared = plan.gpus if plan.gpus > 1 else None
     case = case.model_copy(update={"weights": fewest, "bytes_per_token": lighter, "gpus": shared})
     return exceeds_peak(case, 1e3 * median(each.service_s for each in clients.served), gpu)

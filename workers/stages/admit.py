@@ -15,7 +15,7 @@ from kernels.hardware import GPUS
 from kernels.model_files.config import value
 from kernels.ops import BYTES
 from workers.charts.text import request_words
-from workers.documents.gpu_class import Feasibility, gpu_of
+from workers.documents.gpu_class import Feasibility, gpu_of, gpus_of
 from workers.documents.model import Counted
 from workers.documents.prediction import Prediction
 from workers.documents.prices import PriceBook
@@ -54,8 +54,13 @@ def feasibility(gpu_class: str, needs_gib: float, parameters: int, dtype: str) -
     """Whether one GPU of a class can hold `needs_gib`, as what runs today must; the CPU's memory is this machine's."""
     gpu = GPUS[gpu_of(gpu_class)]
     has_gib = psutil.virtual_memory().total / GIB if gpu_class == "cpu" else gpu.memory_gib
-    feasible = needs_gib <= has_gib
+    feasible, gpus = needs_gib <= has_gib, gpus_of(gpu_class)
     reason = "" if feasible else _too_large(gpu.name, needs_gib, has_gib, parameters, dtype)
+    if reason and gpus > 1:
+        reason += (
+            f" What runs today is measured on one of the {gpus} GPUs, so one has to hold the model; without a run, "
+            f"`python -m kernels bench decode --gpus {gpus}` measures the megakernel over parts of it."
+        )
     return Feasibility(gpu_class=gpu_class, needs_gib=needs_gib, has_gib=has_gib, feasible=feasible, reason=reason)
 
 

@@ -85,7 +85,7 @@ class _Composer:
             if composes:
                 self._try_lossy_kernels()
             del self.model
-            for lossy in () if composes or base.ops else (False, True):
+            for lossy in () if composes or base.ops or base.gpus > 1 else (False, True):
                 self._try_with_ops(best.label, base, lossy)
             self._try_lower_dtype(best.label, base)
         choice = choose(self.done, self.document.workload, self.document.model.counted)
@@ -209,9 +209,10 @@ class _Composer:
             self._refuse(variant.name, self._plan(kernels_plan.VARIANT, {}, []), refusal.reason)
 
     def _try_megakernel(self, label: str, plan: Plan, lossy: bool) -> PlanTrial:
-        """The megakernel plan. Its prompts use the ops that the kernels plan has for them."""
-        ops = kernels_plan.prompt_ops(self.document, self.model, self._chosen_ops(lossy=False).ops)
-        plan = plan.model_copy(update={"ops": ops})
+        """The megakernel plan. On one GPU its prompts use the ops that the kernels plan has for them."""
+        if plan.gpus == 1:
+            ops = kernels_plan.prompt_ops(self.document, self.model, self._chosen_ops(lossy=False).ops)
+            plan = plan.model_copy(update={"ops": ops})
         return self._attempt(label, plan, lambda: engine.apply(self.model, plan), lossy)
 
     def _chosen_ops(self, lossy: bool) -> Chosen:

@@ -25,7 +25,7 @@ from workers.measuring.alternation import Alternation, warm_clients
 from workers.measuring.conditions import watched
 from workers.measuring.outcomes import outcomes_of, speedup
 from workers.measuring.sample_sizes import LEAST_REQUESTS, distributions, is_enough, verdicts
-from workers.measuring.served_model import dtype_of, free, load, prepared
+from workers.measuring.served_model import dtype_of, free, load, planned, prepared
 from workers.planning.confirmation import (
     Attempt,
     before_words,
@@ -172,7 +172,7 @@ class _Bench:
         document, context, start = self.document, self.context, time.monotonic()
         objectives, reserve = document.workload.objectives, context.seconds_left * (1 - TIMING_SHARE)
         context.say(0.05, f"preparing the plan {label}")
-        with prepared(engine.apply(load(document, context, plan.dtype), plan), document) as after:
+        with prepared(planned(document, context, plan), document) as after:
             now, ready_seconds, environment = self._served(after, plan, start, reserve)
             if environment.telemetry.void and context.seconds_left - (time.monotonic() - start) > reserve:
                 now, _, environment = self._served(after, plan, start, reserve)

@@ -22,7 +22,7 @@ from workers.documents.recording import longest
 from workers.documents.stages import StageInput
 from workers.documents.workload import Objective
 from workers.harness.context import Context
-from workers.measuring.served_model import device_of, free, load
+from workers.measuring.served_model import device_of, free, load, planned
 from workers.pricing import hourly_price
 from workers.traffic.ladder import Ladder
 from workers.traffic.measuring import LoadTest, judged, measure
@@ -99,13 +99,15 @@ class Sides:
         self.context.say(0.1, f"loading the model for {name}")
         if self.device == "cpu":
             torch.set_num_threads(self._threads)
-        model = load(self.document, self.context, plan.dtype if plan else None)
-        runner = engine.apply(model, plan) if plan else engine.runner(runner_name, model)
+        runner = (
+            planned(self.document, self.context, plan)
+            if plan
+            else engine.runner(runner_name, load(self.document, self.context))
+        )
         try:
             limit = self._in_batches(runner, name, until, gpus)
         finally:
             runner.close()
-            del model
             free()
         return curve_of(self._of_batches(runner_name, gpus), limit)
 

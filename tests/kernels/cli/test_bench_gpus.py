@@ -8,6 +8,7 @@ from kernels.cli.bench_decode import Options, _wanted
 from kernels.cli.bench_document import Row
 from kernels.engine import divided
 from kernels.engine.divided import Divided
+from kernels.engine.model_case import case_of_shapes
 from kernels.hardware import GPUS
 from kernels.model_files import catalogue
 from kernels.ops import ModelCase
@@ -26,12 +27,12 @@ def test_bench_decode_adds_the_megakernel_on_several_gpus():
 def test_a_model_larger_than_one_gpu_is_measured_in_parts_alone(monkeypatch):
     """One variant after the other, which may round its parts; a row says what too few GPUs leave out."""
     config, _ = catalogue.entry("llama-3.1-70b")
-    case = bench_divided.case_of(config, ("llama-3.1-70b", 1, 128), "bf16", 64)
+    case = case_of_shapes(config, "llama-3.1-70b", "bf16", 1, 128, 64)
     assert case.parameters == 70_553_706_496 - 128256 * 8192
     wanted = _wanted(case, Options(gpus=(1, 2, 4), runners=["megakernel", "megakernel_fp8"]), GPUS["h200"])
     made = [Divided(config, []) for _ in range(2)]
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(divided, "generate", lambda config, devices, dtype: made[len(measured) - 1])
+    monkeypatch.setattr(divided, "generate", lambda config, devices, dtype, seed: made[len(measured) - 1])
     measured = []
 
     def measure(model, own):

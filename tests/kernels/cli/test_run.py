@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from kernels import engine
 from kernels.__main__ import main
 from kernels.cli import run
+from kernels.engine import running
 from kernels.measure.environment import environment_info
 from kernels.model_files import catalogue
 from kernels.model_files.digests import content_digest, hash_of, model_digest
 from kernels.plan import Expected, Plan
+from tests.kernels.engine import parts_runner
 
 
 @pytest.fixture
@@ -88,6 +92,38 @@ def test_what_cannot_be_done_here_is_one_sentence(directory: Path, capsys: pytes
     assert "--json: there is no directory /nowhere" in capsys.readouterr().err
     assert command(write_plan(directory, runner="megakernel"), directory) == 2
     assert "written for Hopper GPUs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("generated", [True, False], ids=["generated", "from files"])
+def test_a_plan_for_two_gpus_gets_a_model_in_two_parts(
+    directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, generated: bool
+) -> None:
+    """Each in its GPU's place, made there or read from its slices of the files; a whole model fails the runner."""
+    monkeypatch.setitem(running.RUNNERS, "megakernel", parts_runner.NAME)
+    monkeypatch.setattr(run, "_suits", lambda plan, device: True)
+    if not generated:
+        config = catalogue.entry("tiny-llama")[0]
+        engine.load(None, config, generated=True, dtype="fp32", device="cpu").save_pretrained(directory)
+    digest = model_digest(*_config_and_hashes(directory), generated)
+    assert command(write_plan(directory, model_digest=digest, runner="megakernel", gpus=2), directory) == 0
+    assert f"preparing the megakernel runner on 2 {expected().device}" in capsys.readouterr().err
+    assert command(write_plan(directory, model_digest=digest, runner="megakernel", gpus=4), directory) == 2
+    assert "num_key_value_heads 2: 4 GPUs need a multiple of 4" in capsys.readouterr().err
+
+
+def test_a_model_that_does_not_fit_is_one_sentence(
+    directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*given: Any, **more: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB.\nMore.")
+
+    monkeypatch.setattr(run, "_suits", lambda plan, device: True)
+    monkeypatch.setattr(engine, "load", full)
+    assert command(write_plan(directory), directory) == 2
+    assert "the model does not fit: CUDA out of memory. Tried to allocate 20 GiB.\n" in capsys.readouterr().err
+    options = {"weights": "fp8", "rounding": {"method": "gptq"}}
+    assert command(write_plan(directory, runner="megakernel", gpus=2, options=options), directory) == 2
+    assert "does not fit, and GPTQ rounds it whole on the first GPU before it is" in capsys.readouterr().err
 
 
 def test_a_gpu_that_is_not_there_is_one_sentence(

@@ -118,7 +118,7 @@ def hold_one_rank(generated: bool, directory: Path) -> None:
     most = int(held.split()[1]) * 1024 + part + SLACK
     resource.setrlimit(resource.RLIMIT_DATA, (most, resource.getrlimit(resource.RLIMIT_DATA)[1]))
     devices = [torch.device(name) for name in ("meta", "cpu", "meta", "meta")]
-    made = divided.generate(LARGE, devices, "fp32") if generated else divided.read(directory, LARGE, devices, "fp32")
+    made = divided.load(directory, LARGE, devices, generated=generated, dtype="fp32")
     assert sum(each.nbytes for each in made.parts[1].parameters()) == part
 
 

@@ -7,11 +7,13 @@ import pytest
 from pydantic import ValidationError
 
 from kernels import engine
+from kernels.engine import running
 from kernels.hardware import GPUS
 from kernels.megakernel.variant import Megakernel
 from kernels.ops import ModelCase
 from kernels.plan import Plan
 from kernels.serve.building import plan_refusal
+from tests.kernels.engine import parts_runner
 from tests.kernels.engine.engine_models import CONFIGS
 
 
@@ -41,8 +43,23 @@ def test_what_no_runner_can_do_is_no_plan(given: dict[str, Any], said: str) -> N
 
 def test_a_machine_with_fewer_gpus_refuses_the_plan() -> None:
     model = engine.load(None, CONFIGS["llama"], generated=True, dtype="fp32", device="cpu")
-    with pytest.raises(ValueError, match=r"gpus: the plan is for 4 GPUs, and \d can be seen here"):
+    with pytest.raises(ValueError, match=r"gpus: 4 are wanted, and \d can be seen here"):
         engine.apply(model, plan(gpus=4, gpu="cpu"))
+
+
+def test_a_plan_for_several_gpus_runs_a_model_in_as_many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(running.RUNNERS, "megakernel", parts_runner.NAME)
+    parts = engine.load(None, CONFIGS["llama"], generated=True, dtype="fp32", device="cpu", gpus=2)
+    assert isinstance(engine.apply(parts, plan(gpus=2)), parts_runner.PartsRunner)
+    with pytest.raises(ValueError, match="gpus: the plan is for 1, and the model comes in 2 parts"):
+        engine.apply(parts, plan())
+
+
+def test_a_model_is_loaded_whole_only_where_its_rounding_needs_that() -> None:
+    assert [plan(gpus=gpus).parts for gpus in (1, 2, 4)] == [1, 2, 4]
+    rounded = {"weights": "fp8", "rounding": {"method": "nearest"}}
+    assert plan(gpus=2, options=rounded).parts == 2
+    assert plan(gpus=2, options=rounded | {"rounding": {"method": "gptq"}}).parts == 1
 
 
 def test_the_server_which_has_one_gpu_refuses_it() -> None:

@@ -125,6 +125,15 @@ def test_a_model_too_large_says_how_much_it_needs(context):
     assert "No allowed GPU class" in failure.sentence
 
 
+def test_several_gpus_do_not_hold_what_runs_today(context):
+    """The sentence says why, and what measures the megakernel over them."""
+    one, both = (admit.feasibility(each, 150.0, 70_553_706_496, "bf16") for each in ("h200", "h200x2"))
+    assert not both.feasible
+    assert both.reason.startswith(one.reason)
+    assert "one of the 2 GPUs, so one has to hold the model" in both.reason
+    assert "bench decode --gpus 2" in both.reason
+
+
 def test_an_unknown_architecture_is_refused(context):
     document = stage_input("admit")
     document.model.config = TINY | {"model_type": "llamalike"}

@@ -1,0 +1,97 @@
+"""A plan for several GPUs is measured over a model that comes in parts, made where they run, and never whole."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kernels import engine, registry
+from kernels.engine import running
+from kernels.engine.whole_model import WholeModel
+from kernels.measure.latency import Served
+from kernels.model_files import catalogue
+from kernels.plan import Plan
+from tests.kernels.engine import parts_runner
+from tests.workers.conftest import manifest, stage_input
+from tests.workers.stages.test_compose import composed
+from tests.workers.stages.test_confirmed_plans import SlowRunner
+from workers.documents.stages import ComposeResult, StageInput
+from workers.harness.context import Context
+from workers.measuring.conditions import watched
+from workers.planning import fresh_process, several_gpus
+from workers.planning.served_checks import too_fast
+from workers.stages import verify
+
+
+@pytest.fixture(autouse=True)
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(running.RUNNERS, "megakernel", parts_runner.NAME)
+    monkeypatch.setitem(running.RUNNERS, "compiled", f"{SlowRunner.__module__}.SlowRunner")
+    monkeypatch.setattr(verify, "LEAST_SECONDS", 0.0)
+
+
+def document_and_plan() -> tuple[StageInput, Plan]:
+    document = stage_input("verify", baseline_runner="compiled")
+    plan = Plan(model_digest=document.model.digest, gpu="cpu", gpus=2, runner="megakernel", dtype="fp32")
+    with watched(document) as environment:
+        pass
+    document.results.compose = ComposeResult(environment=environment(), trials=[], plan=plan.model_dump())
+    return document, plan
+
+
+def test_verify_measures_parts_beside_what_runs_today(context: Context) -> None:
+    """It answers as the whole model does, by its logits and by the ids that it served."""
+    document, _ = document_and_plan()
+    found = verify.run(document, context)
+    assert found.served_ids is not None
+    assert found.served_ids.acceptable, found.served_ids.sentence
+    assert found.recommended, found.sentence
+    assert found.plan["gpus"] == 2
+
+
+def test_a_fresh_process_measures_them_too(context: Context) -> None:
+    document, plan = document_and_plan()
+    found = fresh_process.measure(fresh_process.Request(document=document, plan=plan, pairs=2, seed=4), context)
+    assert found.served_ids is not None
+    assert found.served_ids.acceptable
+    assert not found.refusal
+
+
+def test_the_floor_of_a_plan_in_parts_is_that_of_the_whole_model(context: Context) -> None:
+    """By its configuration: no GPU holds the model whose bytes would be counted."""
+    config, _ = catalogue.entry("llama-3.2-1b")
+    document = stage_input("verify", manifest(config)).model_copy(update={"gpu_class": "h200x2"})
+    plan = Plan(model_digest="", gpu="h200", gpus=2, runner="megakernel")
+    part: Any = SimpleNamespace(model=None)
+
+    def clients(ms: float) -> Any:
+        return SimpleNamespace(kind="decoder", served=[Served(0, 0, (int(ms * 1e6),), 1, 8)])
+
+    one = too_fast(part, plan, document, clients(0.5))
+    assert one is not None
+    assert "19.78 TB/s" in one  # half of eight times 2.47 GB in 0.5 ms
+    assert too_fast(part, plan, document, clients(50)) is None
+
+
+class OnTwo(WholeModel):
+    name, runner_name, most_gpus = "megakernel", "megakernel", 2
+    summary = "planted"
+
+
+def test_compose_gives_a_plan_for_several_gpus_no_ops(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runner refuses them there, and takes the usual ones for each rank's sizes."""
+    registry.variants()
+    monkeypatch.setitem(registry._variants, "megakernel", OnTwo())
+    monkeypatch.setattr(several_gpus, "counts", lambda variant, document: [1, 2][: variant.most_gpus])
+    monkeypatch.setattr(several_gpus, "refusal", lambda document, gpus: None)  # that the tiny heads do not divide
+    seen: dict[int, Plan] = {}
+    real = engine.apply
+
+    def noted(model: Any, plan: Plan) -> Any:
+        seen[plan.gpus] = plan
+        return real(model, plan)
+
+    monkeypatch.setattr(engine, "apply", noted)
+    composed(context, [])
+    assert seen[1].ops
+    assert not seen[2].ops
