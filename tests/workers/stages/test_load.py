@@ -166,7 +166,8 @@ def test_a_recording_is_replayed_to_both_sides_at_rising_speed(tmp_path, monkeyp
 
 
 def test_a_side_that_cannot_be_measured_leaves_a_sentence(tmp_path, monkeypatch, verified):
-    monkeypatch.setattr("workers.under_load.sides.load", _fails)
+    for place in ("workers.under_load.sides.load", "workers.measuring.served_model.load"):
+        monkeypatch.setattr(place, _fails)
     found = run(tmp_path, monkeypatch, verified, config="{")
     assert (found.before, found.after) == (None, None)
     server, after, before = found.notes
@@ -177,7 +178,8 @@ def test_a_side_that_cannot_be_measured_leaves_a_sentence(tmp_path, monkeypatch,
 
 
 def test_a_plan_that_the_server_does_not_run_is_put_under_load_in_batches(tmp_path, monkeypatch, verified):
-    monkeypatch.setattr("workers.under_load.sides.load", _fails)
+    for place in ("workers.under_load.sides.load", "workers.measuring.served_model.load"):
+        monkeypatch.setattr(place, _fails)
     plan = verified.plan | {"runner": "compiled"}
     found = run(tmp_path, monkeypatch, verified.model_copy(update={"plan": plan}))
     assert found.notes[0] == "This workbench's server does not run compiled plans, so after is in batches."
