@@ -6,11 +6,12 @@ Poisson arrivals at 80 % of the requests a second that the first server reached 
 """
 
 import argparse
-import os
+import asyncio
 import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from kernels.cli.serve_document import ServeCase, ServeDocument, ServeRow
 from kernels.cli.served_model import FLOOR_TOKENS, ServedModel, prepared
 from kernels.load.connection import Address
 from kernels.load.figures import Figures, Promise
+from kernels.load.generator import Limits
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.server_process import NotStarted, free_port, running
-from kernels.load.sharing import USERS_OF_A_PROCESS, Sending
+from kernels.load.sharing import Sending, most_processes, processes_for
 from kernels.load.vllm_server import ServerCommand, Wanted, vllm
 from kernels.measure.environment import current_device
 
@@ -33,8 +35,8 @@ SIGMA = 0.8
 """Of the lengths that are log-normal."""
 MOST_TIMES = 4
 """They are cut to so many times the median."""
-CORES_OF_A_SERVER = 4
-"""Cores that are left to the server when the load comes from several processes."""
+MOST_SECONDS = 600.0
+"""Sending a list stops after so long."""
 SHARE_OF_CAPACITY = 0.8
 MODELS = ("llama-3.2-1b", "qwen2.5-1.5b")
 USERS = (1, 8, 32, 128, 256)
@@ -124,10 +126,10 @@ class ServeBench:
         return RequestList.drawn(lengths, count, self.model.vocabulary, 1000 * count + seed, rate, JUDGED)
 
     def _send(self, url: str, requests: RequestList, users: int | None) -> Figures:
-        most = max(1, (os.cpu_count() or 1) - CORES_OF_A_SERVER)
-        processes = min(most, -(-(users or max(self.users)) // USERS_OF_A_PROCESS))
-        address = Address.parse(url)
-        return Figures.of(Sending(address, self.model.name, requests, users, processes=processes).run(), users)
+        processes = min(most_processes(here=True), processes_for(users, requests.planned, MOST_SECONDS))
+        load = partial(requests.load, self.model.name, users)
+        sending = Sending(Address.parse(url), load, Limits(MOST_SECONDS), processes)
+        return Figures.of(asyncio.run(sending.run()), users)
 
     def _case(self, lengths: Lengths, requests: int, **load: Any) -> ServeCase:
         return ServeCase(

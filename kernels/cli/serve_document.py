@@ -39,7 +39,7 @@ class ServeRow(BaseModel):
     `floor_ms` is the roofline's least time of 64 tokens for `concurrency` requests at once, and
     `floor_tokens_per_second` its rate. `failed` counts requests without their whole answer. `logit_gaps` are those of
     answers that were teacher-forced, in standard deviations of the logits. `generator` tells how late the load
-    generator itself was, `settings` how the server ran.
+    generator itself was, in the latest of its `processes`, `settings` how the server ran.
     """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)

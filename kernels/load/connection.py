@@ -6,10 +6,10 @@ h11 for 500 streams a second, aiohttp 1.4 times.
 """
 
 import asyncio
+import os
 import socket
 import ssl
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -20,6 +20,7 @@ from kernels.load.exchange import Exchange
 CONNECT_SECONDS = 10.0
 LEAST_OF_KEY = 4
 """So many characters at a sentence's end that begin the key are taken for the key."""
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 NO_CONNECTION, TIMED_OUT = "no connection", "timed out"
 
 
@@ -31,7 +32,8 @@ class BadAddress(ValueError):
 class Address:
     """Where a server listens. `base` is the path up to `/v1`, `secret` the API key, "" for none.
 
-    `dial`, where given, returns a connected socket, in place of connecting to host and port; it may raise OSError.
+    `handing`, where given, is the descriptor of a Unix socket of packets; the server's end of each new connection is
+    handed over through it, in place of connecting to host and port (`kernels/serve/handed.py`).
     `resolved` is the number that is connected to, whatever the host's name leads to by now; "" to ask the resolver. TLS
     checks the name either way.
     """
@@ -41,7 +43,7 @@ class Address:
     tls: bool
     base: str
     secret: str = field(default="", repr=False)
-    dial: Callable[[], socket.socket] | None = field(default=None, repr=False, compare=False)
+    handing: int | None = None
     resolved: str = ""
 
     @classmethod
@@ -68,6 +70,11 @@ class Address:
         """The address for people, without the key."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.tls else 'http'}://{host}:{self.port}{self.base}"
+
+    @property
+    def here(self) -> bool:
+        """Whether the server is known to run on this machine."""
+        return self.handing is not None or (self.resolved or self.host) in LOOPBACK
 
     def head(self, path: str, length: int) -> bytes:
         """The head of a POST of `length` bytes of JSON."""
@@ -155,8 +162,8 @@ class Connections:
 
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> "tuple[asyncio.Transport, Connection]":
         address = self.address
-        if address.dial is not None:
-            return await loop.create_connection(lambda: Connection(self.idle), sock=address.dial())
+        if address.handing is not None:
+            return await loop.create_connection(lambda: Connection(self.idle), sock=handed_over(address.handing))
         return await loop.create_connection(
             lambda: Connection(self.idle),
             address.resolved or address.host,
@@ -235,6 +242,18 @@ class Connection(asyncio.Protocol):
     def _end(self) -> None:
         if self._ended and not self._ended.done():
             self._ended.set_result(None)
+
+
+def handed_over(handing: int) -> socket.socket:
+    """A new connection, whose other end is handed over. Raises OSError when the server is gone."""
+    ours, theirs = socket.socketpair()
+    with theirs, socket.socket(fileno=os.dup(handing)) as through:
+        try:
+            socket.send_fds(through, [b"+"], [theirs.fileno()])
+        except OSError:
+            ours.close()
+            raise
+    return ours
 
 
 def _broken_off(exchange: Exchange) -> tuple[str, str]:

@@ -88,9 +88,10 @@ class Figures:
 
     @property
     def generator(self) -> dict[str, Any]:
-        """How late the generator itself was, in ms at p99: to send, and in reading."""
-        sends, loop = self.sent.send_delays_ms, self.sent.loop_delays_ms or [0.0]
-        return {"send_late_ms": percentiles(sends)["p99"], "read_late_ms": percentiles(loop)["p99"]}
+        """How late the generator itself was, in ms at p99: to send, and in reading; that of the latest process."""
+        sends = [percentiles(each.send_delays_ms or [0.0])["p99"] for each in self.sent.by_process]
+        loops = [percentiles(each.loop_delays_ms or [0.0])["p99"] for each in self.sent.by_process]
+        return {"processes": len(sends), "send_late_ms": max(sends), "read_late_ms": max(loops)}
 
 
 def percentiles(samples: Sequence[float]) -> dict[str, float]:

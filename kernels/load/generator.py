@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from kernels.load.connection import Address, Connections
+from kernels.load.counts import ENDED, FAILED, OVERRUN, SENT, Counts
 from kernels.load.exchange import Exchange
 from kernels.load.planned import PlannedRequest
 from kernels.load.timer import Timer
@@ -16,6 +17,15 @@ REPEATED_AFTER_NS = 200_000_000
 """A user of a closed loop whose request failed waits so long before the next one, so that no failure makes a flood."""
 TICK_SECONDS = 0.01
 """How often the event loop's own delay is looked at."""
+PROGRESS_SECONDS = 0.5
+LEAD_NS = 50_000_000
+"""Sending begins so long after it was asked for."""
+Progress = Callable[[Counts], None]
+"""Called every PROGRESS_SECONDS while load is sent."""
+
+
+def quiet(counts: Counts) -> None:
+    """Shows no progress."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +58,7 @@ class Sent:
 
     Nanoseconds of the monotonic clock. From `counted_from_ns`, the end of the warm-up, to `stopped_ns`, when sending
     stopped, the load was steady. `loop_ns`: how late the event loop came to each of its regular ticks. `overrun`:
-    sending stopped because more than MOST_IN_FLIGHT requests were open.
+    sending stopped because MOST_IN_FLIGHT requests were open. `parts`: what each process sent, where several did.
     """
 
     counted_from_ns: int
@@ -56,6 +66,12 @@ class Sent:
     exchanges: list[Exchange] = field(default_factory=list)
     loop_ns: list[int] = field(default_factory=list)
     overrun: bool = False
+    parts: list["Sent"] = field(default_factory=list)
+
+    @property
+    def by_process(self) -> list["Sent"]:
+        """What each process sent: each has delays of its own."""
+        return self.parts or [self]
 
     @property
     def counted(self) -> list[Exchange]:
@@ -85,18 +101,20 @@ class Sent:
 class Generator:
     """Sends a load to one server. Use it once."""
 
-    def __init__(self, address: Address, load: Load, limits: Limits) -> None:
+    def __init__(self, address: Address, load: Load, limits: Limits, counts: Counts | None = None) -> None:
+        """`counts` may be shared with processes that send other parts of the same load."""
         self._address, self._load, self._limits = address, load, limits
-        self._open = 0
+        self._counts = counts or Counts()
 
-    async def run(self, progress: Callable[[Sent], None] = lambda sent: None) -> Sent:
+    async def run(self, progress: Progress = quiet, start_ns: int = 0) -> Sent:
         """Sends until a limit is reached or the requests end, and waits for the last answers.
 
-        `progress` is called every half second. Raises what the requests raise.
+        `start_ns` of the monotonic clock is when sending begins; 0 for LEAD_NS from now. Raises what the requests
+        raise.
         """
         self._connections = Connections(self._address)
         self._timer = Timer()
-        start_ns = time.monotonic_ns() + 50_000_000
+        start_ns = start_ns or time.monotonic_ns() + LEAD_NS
         self._start_ns, self._end_ns = start_ns, start_ns + round(self._limits.seconds * 1e9)
         self.sent = Sent(start_ns + round(self._limits.warm_up_s * 1e9))
         ticking = asyncio.create_task(self._tick(progress))
@@ -121,7 +139,8 @@ class Generator:
                     break
                 content = self._load.body(planned)
                 await self._timer.wait_until(due_ns)
-                if self._open >= MOST_IN_FLIGHT:
+                if self._counts.open >= MOST_IN_FLIGHT or self._counts.total(OVERRUN):
+                    self._counts.add(OVERRUN)
                     self.sent.overrun = True
                     break
                 task = asyncio.create_task(self._send(planned, content, due_ns))
@@ -139,9 +158,12 @@ class Generator:
                 open_task.cancel()
 
     async def _closed_loop(self, users: int) -> None:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(users):
-                group.create_task(self._user())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(users):
+                    group.create_task(self._user())
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
         self.sent.stopped_ns = self.sent.stopped_ns or min(self._end_ns, time.monotonic_ns())
 
     async def _user(self) -> None:
@@ -161,15 +183,15 @@ class Generator:
         """Sends one request and waits for its end."""
         exchange = Exchange(planned, due_ns, begun_ns=time.monotonic_ns())
         self.sent.exchanges.append(exchange)
-        self._open += 1
-        try:
-            load = self._load
-            await self._connections.send(load.path, content, load.streamed, exchange, load.time_out_s)
-        finally:
-            self._open -= 1
+        self._counts.add(SENT)
+        load = self._load
+        await self._connections.send(load.path, content, load.streamed, exchange, load.time_out_s)
+        if exchange.error:
+            self._counts.add(FAILED)
+        self._counts.add(ENDED)
         return exchange
 
-    async def _tick(self, progress: Callable[[Sent], None]) -> None:
+    async def _tick(self, progress: Progress) -> None:
         loop = asyncio.get_running_loop()
         due, shown = loop.time() + TICK_SECONDS, loop.time()
         while True:
@@ -177,6 +199,6 @@ class Generator:
             now = loop.time()
             self.sent.loop_ns.append(round(max(0.0, now - due) * 1e9))
             due = max(due + TICK_SECONDS, now)
-            if now - shown >= 0.5:
+            if now - shown >= PROGRESS_SECONDS:
                 shown = now
-                progress(self.sent)
+                progress(self._counts)

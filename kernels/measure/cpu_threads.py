@@ -1,6 +1,7 @@
 """Settings for torch's CPU threads: torch ignores a container's quota and counts hyper-threads. Imports no torch."""
 
 import os
+import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -27,6 +28,15 @@ def usable_cores(cpus: Path = CPUS, quota: Path = QUOTA, affinity: Collection[in
     allowed = os.sched_getaffinity(0) if affinity is None else affinity
     cores = {_core(cpus / f"cpu{number}" / "topology") or number for number in allowed}
     return max(1, min(len(cores), _quota(quota) or len(cores)))
+
+
+def usable_cpus(quota: Path = QUOTA) -> int:
+    """CPUs, hyper-threads among them, that this process may use, at most the cgroup's quota; at least 1.
+
+    For processes that wait most of the time.
+    """
+    count = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return max(1, min(count, _quota(quota) or count))
 
 
 def _core(topology: Path) -> tuple[str, ...] | None:

@@ -32,7 +32,7 @@ class Declined(RuntimeError):
 
 
 class HandedServer:
-    """A server in a process of its own; `dial` returns a new connection to it.
+    """A server in a process of its own. Its connections are those that `kernels.load` hands over through `handing`.
 
     `serving` is what it chose once it is ready, as `kernels.plan.Serving` has it.
     """
@@ -63,16 +63,10 @@ class HandedServer:
         device: str = told["ready"]
         return device
 
-    def dial(self) -> socket.socket:
-        """A new connection. Raises OSError when the server is gone."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            try:
-                socket.send_fds(self._control, [b"+"], [theirs.fileno()])
-            except OSError:
-                ours.close()
-                raise
-        return ours
+    @property
+    def handing(self) -> int:
+        """The descriptor of the socket through which connections are handed over."""
+        return self._control.fileno()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._control.close()

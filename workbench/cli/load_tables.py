@@ -108,5 +108,6 @@ def _rates(result: LoadResult) -> list[str]:
     return [
         f"{rates}{good}, {result.in_flight:,.1f} at once on average",
         f"{ended}; prompt tokens {prompt}, output tokens {tokens.output:,}",
-        f"Generator's lag: p50 {lag.send_p50:.2f} ms, p99 {lag.send_p99:.2f} ms; its loop p99 {lag.loop_p99:.2f} ms",
+        f"Generator's lag: p50 {lag.send_p50:.2f} ms, p99 {lag.send_p99:.2f} ms; its loop p99 {lag.loop_p99:.2f} ms"
+        + ("" if lag.processes == 1 else f"; the latest of its {lag.processes} processes"),
     ]

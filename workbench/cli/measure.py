@@ -10,7 +10,8 @@ import typer
 from rich.text import Text
 
 from kernels.load.connection import Address, BadAddress
-from kernels.load.generator import Limits, Sent
+from kernels.load.counts import ENDED, FAILED, SENT, Counts
+from kernels.load.generator import Limits
 from workbench.api.sentences import Problem, sentence, sentences
 from workbench.cli.consoles import err, out
 from workbench.cli.errors import CliError, Exit
@@ -135,11 +136,10 @@ def _read_traffic(file: Path) -> Traffic:
 class _Progress:
     """One line on a terminal while load is on."""
 
-    def __call__(self, sent: Sent) -> None:
+    def __call__(self, counts: Counts) -> None:
         if err.is_terminal:
-            ended = sum(bool(each.end_ns) for each in sent.exchanges)
-            failed = sum(bool(each.error) for each in sent.exchanges)
-            line = f"{len(sent.exchanges):,} sent, {ended:,} ended, {failed:,} failed"
+            sent, ended, failed = (counts.total(each) for each in (SENT, ENDED, FAILED))
+            line = f"{sent:,} sent, {ended:,} ended, {failed:,} failed"
             err.print(Text(line), end="\r", overflow="ellipsis")
 
 

@@ -48,7 +48,10 @@ class LoadOutcome(Document):
 
 
 class GeneratorLag(Document):
-    """The generator's own delay in ms: how late it turned to requests, and how late its event loop came to ticks."""
+    """The generator's own delay in ms: how late it turned to requests, and how late its event loop came to ticks.
+
+    Each figure is that of the latest of its processes.
+    """
 
     send_p50: float
     send_p99: float
@@ -56,6 +59,7 @@ class GeneratorLag(Document):
     loop_p99: float
     limit: float
     void: bool
+    processes: int = Field(default=1, description="processes that sent the load")
 
 
 class LoadTokens(Document):

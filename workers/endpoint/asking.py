@@ -9,14 +9,13 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from kernels.load import sockets
 from kernels.load.connection import Address, BadAddress
-from kernels.load.generator import MOST_IN_FLIGHT, Sent
+from kernels.load.generator import Sent
 from workers import addresses
 from workers.documents.endpoint import Endpoint
 from workers.documents.worker_api import EndpointAccess
-from workers.traffic.measuring import LoadTest, NotMeasurable, learn
-from workers.traffic.sending import Target, generator
+from workers.traffic.measuring import LoadTest, NotMeasurable, put_on
+from workers.traffic.sending import Target
 
 Result = TypeVar("Result")
 
@@ -41,7 +40,6 @@ class Asking:
 
         The host is resolved once for all connections of a test, and each of its addresses checked.
         """
-        sockets.allow(2 * MOST_IN_FLIGHT)
         return asyncio.run(self._stoppable(self._sent(make)))
 
     def hidden(self, sentence: str) -> str:
@@ -52,8 +50,7 @@ class Asking:
         address = await asyncio.to_thread(self._address)
         test = make(Target(address, self._endpoint.model, self._endpoint.api))
         test.check()
-        scale = await learn(test)
-        return test, await generator(test.target, test.traffic, test.folder, test.limits, scale).run()
+        return test, await put_on(test)
 
     async def _stoppable(self, work: Coroutine[Any, Any, Result]) -> Result:
         task = asyncio.create_task(work)

@@ -3,20 +3,20 @@
 import asyncio
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 
-from kernels.load import sockets
 from kernels.load.exchange import CANCELLED
-from kernels.load.generator import MOST_IN_FLIGHT, Limits, Sent
+from kernels.load.generator import MOST_IN_FLIGHT, Limits, Progress, Sent, quiet
+from kernels.load.sender_process import SenderDied
 from workers.documents.load import LoadMetric, LoadResult
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.traffic.prompts import TokenScale
-from workers.traffic.sending import Target, generator, probe
+from workers.traffic.sending import Target, probe, sending
 from workers.traffic.summary import Load
 from workers.verdicts import CONFIDENCE, overall
 
@@ -30,7 +30,7 @@ OF_TOKENS = ("ttft", "ttf_n", "tpot", "itl", "cost_per_mtok")
 
 
 class NotMeasurable(RuntimeError):
-    """The server did not answer a first request; the message is its failure's sentence."""
+    """Nothing could be measured, as when a server does not answer a first request; the message is a sentence."""
 
 
 @dataclass(frozen=True)
@@ -77,21 +77,24 @@ async def learn(test: LoadTest) -> TokenScale:
     return TokenScale.from_counts((PROBES[0] // smaller, PROBES[1] // smaller), (first, second))
 
 
-def measure(test: LoadTest, progress: Callable[[Sent], None] = lambda sent: None) -> tuple[LoadResult, Sent]:
+async def put_on(test: LoadTest, progress: Progress = quiet) -> Sent:
+    """Learns how the server counts and puts the load on it. Raises NotMeasurable or BrokenRecording."""
+    scale = await learn(test)
+    try:
+        return await sending(test.target, test.traffic, test.folder, test.limits, scale).run(progress)
+    except SenderDied as error:
+        raise NotMeasurable(str(error)) from None
+
+
+def measure(test: LoadTest, progress: Progress = quiet) -> tuple[LoadResult, Sent]:
     """Puts load on the server and judges it.
 
-    Raises NotMeasurable when the server does not answer at all, ValueError for what makes no sense, BrokenRecording
-    where a recording is broken.
+    Raises NotMeasurable when the server does not answer at all or a process that sends dies, ValueError for what makes
+    no sense, BrokenRecording where a recording is broken.
     """
     test.check()
-    sockets.allow(2 * MOST_IN_FLIGHT)
     at = datetime.now(UTC).isoformat(timespec="seconds")
-
-    async def load() -> Sent:
-        scale = await learn(test)
-        return await generator(test.target, test.traffic, test.folder, test.limits, scale).run(progress)
-
-    sent = asyncio.run(load())
+    sent = asyncio.run(put_on(test, progress))
     return judged(test, sent, at), sent
 
 
@@ -146,8 +149,9 @@ def _notes(test: LoadTest, load: Load, short: int) -> list[str]:
     lag, tokens, found = load.lag(), load.tokens(), []
     if lag.void:
         late = max(lag.send_p99, lag.loop_p99)
+        which = "The generator itself" if lag.processes == 1 else f"One of the generator's {lag.processes} processes"
         found.append(
-            f"The generator itself was {late:.1f} ms late at p99, more than {lag.limit:g}: this measurement is void. "
+            f"{which} was {late:.1f} ms late at p99, more than {lag.limit:g}: this measurement is void. "
             "Give it a quieter machine or less load."
         )
     if any(each.overrun for each in load.rounds):

@@ -24,8 +24,11 @@ class BrokenRecording(ValueError):
     """A recording cannot be read. The message is the `file` and the `reason`, which names the line."""
 
     def __init__(self, file: Path, reason: str) -> None:
-        super().__init__(f"{file}: {reason}")
+        super().__init__(file, reason)
         self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}: {self.reason}"
 
 
 @dataclass(slots=True)

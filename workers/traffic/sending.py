@@ -1,48 +1,64 @@
-"""A traffic description on its way to a server: the generator that sends it, and a first request before it."""
+"""A traffic description on its way to a server: how it is sent, and a first request before it."""
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from kernels.load.connection import Address, Connections
 from kernels.load.exchange import Exchange
-from kernels.load.generator import Generator, Limits, Load
+from kernels.load.generator import Limits, Load
 from kernels.load.planned import PlannedRequest
-from workers.documents.traffic import ClosedLoop, Traffic
+from kernels.load.sharing import Sending, most_processes, processes_for
+from workers.documents.traffic import Traffic
 from workers.traffic.planned import requests
 from workers.traffic.prompts import PATHS, Api, Prompts, TokenScale, body
 
 
 @dataclass(frozen=True)
 class Target:
-    """What load is put on: a server, one of its models, and the API that is used."""
+    """What load is put on: a server, one of its models, and the API that is used.
+
+    `most_processes` send the load at most; None for those that the CPUs of this machine allow.
+    """
 
     address: Address
     model: str
     api: Api = "completions"
+    most_processes: int | None = None
 
     @property
     def streamed(self) -> bool:
         """Whether its answers come as events."""
         return self.api != "embeddings"
 
+    @property
+    def most(self) -> int:
+        """How many processes may send the load."""
+        return self.most_processes or most_processes(here=self.address.here)
 
-def generator(target: Target, traffic: Traffic, folder: Path, limits: Limits, scale: TokenScale) -> Generator:
-    """The generator of a traffic description; recordings are looked for in `folder`.
+
+def sending(target: Target, traffic: Traffic, folder: Path, limits: Limits, scale: TokenScale) -> Sending:
+    """A traffic description, to be sent by as many processes as it takes; recordings are looked for in `folder`.
 
     Its `run` raises BrokenRecording when a broken line is reached.
     """
+    users = None if traffic.open_loop else traffic.concurrency
+    wanted = processes_for(users, requests(traffic, folder), limits.seconds)
+    load = partial(_load, target, traffic, folder, scale)
+    return Sending(target.address, load, limits, min(target.most, wanted))
+
+
+def _load(target: Target, traffic: Traffic, folder: Path, scale: TokenScale) -> Load:
     prompts = Prompts(traffic, scale)
-    closed = isinstance(traffic.arrivals or ClosedLoop(), ClosedLoop)
-    load = Load(
+    return Load(
         requests(traffic, folder),
         lambda planned: body(target.api, target.model, prompts.text(planned), planned, traffic),
-        traffic.concurrency if closed else None,
+        None if traffic.open_loop else traffic.concurrency,
         PATHS[target.api],
         target.streamed,
         traffic.time_out_s,
     )
-    return Generator(target.address, load, limits)
 
 
 async def probe(target: Target, traffic: Traffic, words: int) -> Exchange:

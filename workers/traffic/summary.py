@@ -153,17 +153,20 @@ class Load:
         return [each for each in found if each is None or each]
 
     def lag(self) -> GeneratorLag:
-        """The generator's own delays over all requests, those of the warm-up included."""
-        sends = sorted(late for each in self.rounds for late in each.send_delays_ms) or [0.0]
-        loop = sorted(late for each in self.rounds for late in each.loop_delays_ms) or [0.0]
-        send_p99, loop_p99 = percentile(sends, 99), percentile(loop, 99)
+        """The generator's own delays over all requests, those of the warm-up included: of the latest process each."""
+        parts = [each.by_process for each in self.rounds]
+        processes = list(itertools.zip_longest(*parts, fillvalue=Sent(0)))  # of each round those of the same number
+        sends = [sorted(late for each in own for late in each.send_delays_ms) or [0.0] for own in processes]
+        loops = [sorted(late for each in own for late in each.loop_delays_ms) or [0.0] for own in processes]
+        send_p99, loop_p99 = (max(percentile(each, 99) for each in found) for found in (sends, loops))
         return GeneratorLag(
-            send_p50=percentile(sends, 50),
+            send_p50=max(percentile(each, 50) for each in sends),
             send_p99=send_p99,
-            send_max=sends[-1],
+            send_max=max(each[-1] for each in sends),
             loop_p99=loop_p99,
             limit=MOST_LAG_MS,
             void=max(send_p99, loop_p99) > MOST_LAG_MS,
+            processes=len(processes),
         )
 
     def failures(self) -> list[LoadFailure]:

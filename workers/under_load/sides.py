@@ -58,8 +58,7 @@ class Sides:
         for given in (str(file), None):
             try:
                 with self._served(plan, given) as (server, device):
-                    target = Target(replace(LOOPBACK, dial=server.dial), NAME)
-                    limit = self.over_http("after", target, until)
+                    limit = self.over_http("after", replace(LOOPBACK, handing=server.handing), until)
                     said = self._of_server(plan if given else None, device, caveats)
                     chosen = server.serving if given else {}
                     return curve_of(said.model_copy(update={"settings": chosen}), limit)
@@ -78,8 +77,9 @@ class Sides:
         with HandedServer(spec, os.environ | threads) as server:
             yield server, server.wait_ready(max(START_SECONDS, self.context.seconds_left))
 
-    def over_http(self, name: str, target: Target, until: float) -> LimitResult:
+    def over_http(self, name: str, address: Address, until: float) -> LimitResult:
         """The curve of a server that is ready. Raises NotMeasurable."""
+        target = Target(address, NAME, most_processes=1 if self.device == "cpu" else None)
         return self._curve(until).measure(name, self._test(target), lambda here: measure(here)[0])
 
     def _of_server(self, plan: Plan | None, device: str, caveats: list[str]) -> LoadedServer:

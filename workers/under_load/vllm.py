@@ -23,7 +23,6 @@ from workers.documents.recording import longest
 from workers.harness.context import StageError
 from workers.measuring.served_model import dtype_of, free, load
 from workers.traffic.prompts import WORDS
-from workers.traffic.sending import Target
 from workers.under_load.sentences import NO_NETWORK, NO_VLLM, curve_of
 from workers.under_load.sides import NOT_JUDGED, Sides
 
@@ -60,7 +59,7 @@ def curve(sides: Sides, until: float) -> LoadCurve:
     try:
         with running(server.command, url + server.ready, log, seconds, server.environment):
             started = time.monotonic() - begun
-            limit = sides.over_http("before", Target(Address.parse(url), NAME), until)
+            limit = sides.over_http("before", Address.parse(url), until)
     except NotStarted as error:
         how = "ended" if time.monotonic() - begun < seconds else f"had not started after {seconds:.0f} s"
         raise StageError(f"vLLM {how}; its log ends: {_last_line(log)}") from error

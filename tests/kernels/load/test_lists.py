@@ -1,4 +1,4 @@
-"""Lists of requests: the same for every server, as long as asked for, and shared out without loss."""
+"""Lists of requests: the same for every server, and as long as asked for."""
 
 import itertools
 import json
@@ -15,12 +15,10 @@ UNEQUAL = Lengths(128, 64, 0.8, 4)
 MS = 1_000_000
 
 
-def test_a_list_is_the_same_each_time_and_its_parts_are_the_whole():
+def test_a_list_is_the_same_each_time():
     one, two = (RequestList.drawn(UNEQUAL, 400, 1000, 7, rate=50, judged=8) for _ in range(2))
     assert one == two
     assert one != RequestList.drawn(UNEQUAL, 400, 1000, 8, rate=50, judged=8)
-    parts = [one.share(part, 3).planned for part in range(3)]
-    assert sorted(itertools.chain(*parts), key=lambda each: each.index) == one.planned
     assert 100 < statistics.median(each.prompt_tokens for each in one.planned) < 160
     assert max(each.prompt_tokens for each in one.planned) <= 4 * 128
     gaps = [later.at_s - each.at_s for each, later in itertools.pairwise(one.planned)]

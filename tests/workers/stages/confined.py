@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.kernels.engine import vllm_stand_in
@@ -18,19 +19,26 @@ def confined(outside: Path, document: StageInput) -> bytes:
     """The stage's result. `outside`: a folder that every user reaches."""
     vllm_stand_in.environment(outside / "vllm")
     outer = os.environ | {"WORKER_VLLM": str(outside / "vllm")}
-    caches = outside / "caches"
+    command = ["-m", f"workers.stages.{document.stage}", "in.json", "out.json", "--artifacts", "."]
+    return confined_python(outside, command, document.model_dump_json(), gpu.starts_vllm(document, outer), outer)
+
+
+def confined_python(
+    outside: Path, arguments: Sequence[str], given: str, loopback: bool, outer: Mapping[str, str] = os.environ
+) -> bytes:
+    """What Python with these arguments wrote to `out.json`; `in.json` is what it is given."""
+    caches, packages = outside / "caches", ["benchmarks"]
     with scratch() as directory:
-        (directory / "in.json").write_text(document.model_dump_json())
-        env = stage_environment(outer, directory, caches, code_folder(directory, []))
-        command = [sys.executable, "-m", f"workers.stages.{document.stage}", "in.json", "out.json"]
+        (directory / "in.json").write_text(given)
+        env = stage_environment(outer, directory, caches, code_folder(directory, packages))
         ended = child.run(
-            child.Command([*command, "--artifacts", "."], env, cwd=directory, log_file=directory / "stage.log"),
+            child.Command([sys.executable, *arguments], env, cwd=directory, log_file=directory / "stage.log"),
             limits=Limits(300, memory_bytes=8 * 2**30),
             bounds=Bounds(
-                readable=readable(outer, [], [caches]),
+                readable=readable(outer, packages, [caches]),
                 writable=(str(directory), str(caches)),
                 user=user_of("ours"),
-                loopback=gpu.starts_vllm(document, outer),
+                loopback=loopback,
             ),
             on_line=lambda line: None,
             on_start=lambda protection: None,

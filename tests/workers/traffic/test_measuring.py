@@ -2,18 +2,21 @@
 
 import asyncio
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kernels.load.connection import Address, BadAddress
 from kernels.load.generator import Limits, Sent
+from kernels.load.sharing import merged
 from tests.workers.traffic.stub import Stub, running_stub
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.traffic.measuring import LoadTest, NotMeasurable, judged, learn, measure
 from workers.traffic.prompts import Prompts, TokenScale
-from workers.traffic.sending import Target, generator
+from workers.traffic.recording import BrokenRecording
+from workers.traffic.sending import Target, sending
 from workers.traffic.summary import Load
 
 TTFT = Objective(metric="ttft", percentile=50, limit=1000)
@@ -35,7 +38,7 @@ def a_test(stub: Stub, model="stub", api="completions", seconds=0.9, objectives=
 
 
 def sent(test: LoadTest) -> Sent:
-    return asyncio.run(generator(test.target, test.traffic, Path(), test.limits, COUNTS).run())
+    return asyncio.run(sending(test.target, test.traffic, Path(), test.limits, COUNTS).run())
 
 
 @pytest.mark.parametrize(
@@ -127,6 +130,59 @@ def test_a_generator_that_was_late_voids_its_own_measurement(stub):
     for each in found.exchanges:
         each.begun_ns = each.intended_ns
     assert judged(test, found, "now").verdict == "met"
+
+
+def split(whole: Sent, parts: int) -> Sent:
+    """The same exchanges, as if so many processes had sent them in turn."""
+    shares = [replace(whole, exchanges=whole.exchanges[part::parts], loop_ns=[0]) for part in range(parts)]
+    return merged(shares)
+
+
+def test_what_several_processes_sent_is_judged_as_what_one_sent(stub):
+    test = a_test(stub, seconds=1.5, output_tokens=12, cancellations={"share": 0.2, "after_tokens": 5})
+    found = replace(sent(test), loop_ns=[0])
+    for each in found.exchanges:
+        each.begun_ns = each.intended_ns
+    one, three = judged(test, found, "now"), judged(test, split(found, 3), "now")
+    assert (one.lag.processes, three.lag.processes) == (1, 3)
+    assert one.verdict
+    assert three.model_copy(update={"lag": one.lag}) == one
+
+
+def test_one_process_that_was_late_voids_the_load_of_all(stub):
+    test = a_test(stub)
+    found = split(replace(sent(test), loop_ns=[0]), 2)
+    punctual, late = found.by_process
+    for each in found.exchanges:
+        each.begun_ns = each.intended_ns
+    assert judged(test, found, "now").verdict == "met"
+    punctual.loop_ns, late.loop_ns = [0] * 1000, [6_000_000]  # less than 1 % of all ticks
+    found.loop_ns = punctual.loop_ns + late.loop_ns
+    result = judged(test, found, "now")
+    assert (result.lag.void, result.verdict, result.lag.loop_p99) == (True, None, 6.0)
+    assert result.notes[0].startswith("One of the generator's 2 processes was 6.0 ms late at p99")
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_broken_line_of_a_recording_is_named_however_many_processes_send_it(stub, tmp_path, processes):
+    (tmp_path / "calls.csv").write_text("prompt_tokens,output_tokens\n" + "10,4\n" * 30 + "10,many\n")
+    recorded = {"kind": "recorded"}
+    test = a_test(
+        stub, seconds=60, concurrency=9, recording="calls.csv", prompt_lengths=recorded, output_lengths=recorded
+    )
+    test = replace(test, target=replace(test.target, most_processes=processes), folder=tmp_path)
+    with pytest.raises(BrokenRecording, match=r"calls.csv: line 32: output_tokens is no number: 'many'"):
+        measure(test)
+
+
+def test_a_load_is_sent_by_several_processes_and_says_so(stub):
+    test = a_test(stub, concurrency=9, cancellations={"share": 0.5, "after_tokens": 5})
+    result, found = measure(replace(test, target=replace(test.target, most_processes=2)))
+    assert (result.lag.processes, result.failures) == (2, [])
+    assert 5 < result.in_flight < 9.1
+    assert result.cancelled
+    assert result.requests == len(found.counted) == len({each.planned.index for each in found.counted})
+    assert [each.intended_ns for each in found.exchanges] == sorted(each.intended_ns for each in found.exchanges)
 
 
 def test_a_server_that_is_not_there_is_a_sentence():

@@ -5,6 +5,8 @@ from typing import Any, TypeVar
 
 from attrs import define as _attrs_define
 
+from ..types import UNSET, Unset
+
 T = TypeVar("T", bound="GeneratorLag")
 
 
@@ -12,13 +14,16 @@ T = TypeVar("T", bound="GeneratorLag")
 class GeneratorLag:
     """The generator's own delay in ms: how late it turned to requests, and how late its event loop came to ticks.
 
-    Attributes:
-        send_p50 (float):
-        send_p99 (float):
-        send_max (float):
-        loop_p99 (float):
-        limit (float):
-        void (bool):
+    Each figure is that of the latest of its processes.
+
+        Attributes:
+            send_p50 (float):
+            send_p99 (float):
+            send_max (float):
+            loop_p99 (float):
+            limit (float):
+            void (bool):
+            processes (int | Unset): processes that sent the load Default: 1.
     """
 
     send_p50: float
@@ -27,6 +32,7 @@ class GeneratorLag:
     loop_p99: float
     limit: float
     void: bool
+    processes: int | Unset = 1
 
     def to_dict(self) -> dict[str, Any]:
         send_p50 = self.send_p50
@@ -41,6 +47,8 @@ class GeneratorLag:
 
         void = self.void
 
+        processes = self.processes
+
         field_dict: dict[str, Any] = {}
 
         field_dict.update(
@@ -53,6 +61,8 @@ class GeneratorLag:
                 "void": void,
             }
         )
+        if processes is not UNSET:
+            field_dict["processes"] = processes
 
         return field_dict
 
@@ -71,6 +81,8 @@ class GeneratorLag:
 
         void = d.pop("void")
 
+        processes = d.pop("processes", UNSET)
+
         generator_lag = cls(
             send_p50=send_p50,
             send_p99=send_p99,
@@ -78,6 +90,7 @@ class GeneratorLag:
             loop_p99=loop_p99,
             limit=limit,
             void=void,
+            processes=processes,
         )
 
         return generator_lag

@@ -64,6 +64,8 @@ class LoadResult:
         in_flight (float): mean number of open requests
         lag (GeneratorLag): The generator's own delay in ms: how late it turned to requests, and how late its event loop
             came to ticks.
+
+            Each figure is that of the latest of its processes.
         outcomes (list[LoadOutcome]):
         verdict (LoadResultVerdictType0 | None): None where the measurement is void or nothing was judged
         notes (list[str]):

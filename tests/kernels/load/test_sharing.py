@@ -1,0 +1,158 @@
+"""A load that several processes send is the load that one would send, and none of them outlives the program."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from functools import partial
+
+import psutil
+import pytest
+
+from kernels.load import sharing
+from kernels.load.connection import Address
+from kernels.load.counts import ENDED, SENT, Counts, bytes_of
+from kernels.load.exchange import Exchange
+from kernels.load.generator import MOST_IN_FLIGHT, Generator, Limits, Load, Sent
+from kernels.load.lists import Lengths, RequestList
+from kernels.load.planned import PlannedRequest
+from kernels.load.sender_process import SenderDied
+from kernels.load.sharing import Sending, merged, processes_for
+from tests.waiting import wait_for
+from tests.workers.traffic.stub import running_stub
+
+LENGTHS = Lengths(20, 8)
+
+
+@pytest.fixture(scope="module")
+def address():
+    with running_stub() as found:
+        yield Address.parse(found.url)
+
+
+def test_users_of_two_processes_share_the_requests_and_begin_together(address):
+    requests = RequestList.drawn(LENGTHS, 60, 1000, 7)
+    seen = []
+    sending = Sending(address, partial(requests.load, "stub", 5), Limits(60), processes=2)
+    found = asyncio.run(sending.run(lambda counts: seen.append((counts.total(SENT), counts.total(ENDED)))))
+    assert sorted(each.planned.index for each in found.exchanges) == list(range(60))
+    assert not any(each.error for each in found.exchanges)
+    assert [each.intended_ns for each in found.exchanges] == sorted(each.intended_ns for each in found.exchanges)
+    first, second = found.by_process
+    assert {each.planned.index % 2 for each in first.exchanges} == {0}
+    assert first.counted_from_ns == second.counted_from_ns == found.counted_from_ns
+    assert [_most_at_once(each) for each in (found, first, second)] == [5, 3, 2]
+    assert all(0 <= sent - ended <= 5 for sent, ended in seen)
+
+
+def _most_at_once(sent: Sent) -> int:
+    edges = sorted([(each.begun_ns, 1) for each in sent.exchanges] + [(each.end_ns, -1) for each in sent.exchanges])
+    sums = [sum(change for _, change in edges[: end + 1]) for end in range(len(edges))]
+    return max(sums)
+
+
+def test_requests_of_an_open_loop_are_meant_at_the_times_at_which_one_process_would_send_them(address):
+    requests = RequestList.drawn(LENGTHS, 60, 1000, 7, rate=60)
+    found = asyncio.run(Sending(address, partial(requests.load, "stub", None), Limits(60), processes=2).run())
+    assert [each.planned.index for each in found.exchanges] == list(range(60))
+    intended = [(each.intended_ns - found.counted_from_ns) / 1e9 for each in found.exchanges]
+    assert intended == pytest.approx([each.at_s for each in requests.planned], abs=1e-8)
+    assert found.stopped_ns >= found.exchanges[-1].intended_ns
+
+
+def _deadly(last: int) -> Load:
+    """Users whose request number `last` kills the process that was to send it."""
+
+    def body(planned: PlannedRequest) -> bytes:
+        if planned.index == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return RequestList([planned], [[1]] * 1000, frozenset()).body("stub", planned)
+
+    return Load((PlannedRequest(index, None, 0.0, 1, 4) for index in range(1000)), body, 4)
+
+
+def test_a_process_that_dies_ends_the_load_with_a_sentence(address):
+    sending = Sending(address, partial(_deadly, 9), Limits(600), processes=2)
+    with pytest.raises(SenderDied, match=r"^A process that sent load ended by signal SIGKILL before it was done\.$"):
+        asyncio.run(sending.run())
+    assert not _senders(psutil.Process())
+
+
+def _senders(process: psutil.Process) -> list[psutil.Process]:
+    return [each for each in process.children() if any("sender_process" in word for word in each.cmdline())]
+
+
+def _ended(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _refused() -> Load:
+    raise ValueError("This load cannot be made.")
+
+
+def test_what_a_load_raises_in_a_process_is_raised_here(address):
+    with pytest.raises(ValueError, match="cannot be made"):
+        asyncio.run(Sending(address, _refused, Limits(600), processes=2).run())
+
+
+ENDLESS = """
+import asyncio
+from dataclasses import replace
+from functools import partial
+from kernels.load.connection import Address
+from kernels.load.generator import Limits
+from kernels.load.lists import Lengths, RequestList
+from kernels.load.sharing import Sending
+requests = RequestList.drawn(Lengths(20, 8), 100_000, 1000, 7)
+asyncio.run(Sending(Address.parse({url!r}), partial(requests.load, "stub", 4), Limits(600), 2).run())
+"""
+
+
+def test_the_processes_end_with_the_program_though_it_is_killed(address):
+    with subprocess.Popen([sys.executable, "-c", ENDLESS.format(url=address.url)]) as program:
+        try:
+            whose = psutil.Process(program.pid)
+            senders = wait_for(lambda: len(found := _senders(whose)) == 2 and found, 60, "two processes")
+        finally:
+            program.kill()
+    wait_for(lambda: all(map(_ended, senders)), 60, "the end of both")
+
+
+def test_requests_that_are_open_in_all_processes_together_end_an_open_loop(address):
+    requests = RequestList.drawn(LENGTHS, 60, 1000, 7, rate=60)
+    with tempfile.TemporaryFile() as shared:
+        shared.truncate(bytes_of(2))
+        other = Counts(2, shared.fileno(), row=1)
+        for _ in range(MOST_IN_FLIGHT - 3):
+            other.add(SENT)
+        own = Counts(2, shared.fileno())
+        load = replace(requests.load("stub-silent", None), time_out_s=0.2)
+        found = asyncio.run(Generator(address, load, Limits(600), own).run())
+    assert (found.overrun, len(found.exchanges)) == (True, 3)
+
+
+def _sent(at_s: list[float], stopped_ns: int, overrun: bool = False) -> Sent:
+    planned = [PlannedRequest(index, at, 0.0, 1, 1) for index, at in enumerate(at_s)]
+    return Sent(0, stopped_ns, [Exchange(each, round((each.at_s or 0) * 1e9)) for each in planned], overrun=overrun)
+
+
+def test_the_steady_part_of_an_open_loop_ends_with_its_last_request_or_when_a_process_gave_up():
+    assert merged([_sent([1.0], 5), _sent([2.0], 7)]).stopped_ns == 7
+    assert merged([_sent([1.0], 5, overrun=True), _sent([2.0], 7)]).stopped_ns == 5
+
+
+def test_there_are_as_many_processes_as_users_or_events_need_and_cpus_allow(monkeypatch):
+    assert [processes_for(users, (), 60) for users in (1, 8, 9, 256)] == [1, 1, 2, 32]
+    hundred_a_second = [PlannedRequest(at, at / 100, 0.0, 10, 84) for at in range(1000)]
+    assert processes_for(None, hundred_a_second, 60) == 3  # 10,000 events a second, and a few of the first request
+    assert processes_for(None, hundred_a_second[:1], 60) == 1
+    monkeypatch.setattr(sharing, "usable_cpus", lambda: 16)
+    assert (sharing.most_processes(here=True), sharing.most_processes(here=False)) == (12, 16)
+    monkeypatch.setattr(sharing, "usable_cpus", lambda: 2)
+    assert sharing.most_processes(here=True) == 1
