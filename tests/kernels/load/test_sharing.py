@@ -149,7 +149,7 @@ def test_the_steady_part_of_an_open_loop_ends_with_its_last_request_or_when_a_pr
 
 def test_there_are_as_many_processes_as_users_or_events_need_and_cpus_allow(monkeypatch):
     assert [processes_for(users, (), 60) for users in (1, 8, 9, 256)] == [1, 1, 2, 32]
-    hundred_a_second = [PlannedRequest(at, at / 100, 0.0, 10, 84) for at in range(1000)]
+    hundred_a_second = [PlannedRequest(at, at / 100, 0.0, 10, 92) for at in range(1000)]
     assert processes_for(None, hundred_a_second, 60) == 3  # 10,000 events a second, and a few of the first request
     assert processes_for(None, hundred_a_second[:1], 60) == 1
     monkeypatch.setattr(sharing, "usable_cpus", lambda: 16)
