@@ -1,17 +1,20 @@
-"""Predicts a plan's latencies, and its throughput under load, by the roofline. Imports no torch.
+"""Predicts a plan's latencies, and its throughput under load, for each runner that may serve it. Imports no torch.
 
-A prompt and a decode step take the larger of their FLOPs at the matrix rate and their bytes at the bandwidth. Formula
-and assumptions: `docs/method.md`, *prediction*.
+Formula and assumptions: `docs/method.md`, *prediction*; the time of a pass: `kernels/measure/pass_time.py`.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
 
 from kernels.hardware import GPUS
+from kernels.measure import pass_time
+from kernels.measure.pass_time import EXCHANGE_US, EXCHANGES, KERNEL_US, MEGAKERNEL, Decoder, Pass, pass_ms
 from kernels.measure.request_case import request_case
-from kernels.measure.roofline import floors_ms
 from kernels.megakernel.ranks import RANKS
-from kernels.ops import BYTES, ModelCase
+from kernels.megakernel.shape import BATCH_MOST
+from kernels.ops import BYTES
+from kernels.serve.scheduler import CHUNK_TOKENS
 from workers.documents.gpu_class import gpu_of, gpus_of
 from workers.documents.measurement import Ceilings, Rates
 from workers.documents.model import ModelManifest
@@ -22,6 +25,17 @@ from workers.promises import divides
 USUAL_N = 64
 """The token that TTF-N is predicted for where no objective names one."""
 SIXTEEN_BITS = BYTES["bf16"]
+BATCHED = ("compiled", "cuda_graphs")
+"""Runners that no server of this workbench runs: under load they answer batches of those who wait."""
+LOWER: dict[str, tuple[str, ...]] = {MEGAKERNEL: ("fp8", "nvfp4"), "kernels": ("fp8",)}
+"""On a GPU, the precisions in which a runner holds whole models' weights, beside that of today."""
+HOPPER = 90
+"""The compute capability (x 10) that the megakernel is written for."""
+READ_SHARE = 0.93
+"""Of a datasheet's bandwidth, what an H200 reads (`ceilings.json`)."""
+MATRIX_SHARES = {"bf16": (0.80, 0.69), "fp16": (0.77, 0.66), "fp32": (0.05, 0.05), "fp8": (0.74, 0.63)}
+"""Of a datasheet's matrix rate, that of fp8 or of bf16, what an H200 reaches in single calls, and without a pause
+(`ceilings.json`)."""
 
 
 def predict(
@@ -32,7 +46,7 @@ def predict(
     served: Precision,
     lower: Sequence[Precision] = (),
 ) -> Prediction:
-    """The prediction for plans on a class: one for each number of GPUs, and for `served` and each `lower` precision.
+    """The prediction for plans on a class: one for each runner, number of GPUs and precision that it may have.
 
     `ceilings` are those of the newest run on the GPU, None where there is none. `served` is the precision that the
     model is served in today, `lower` are those that a plan may hold its weights in.
@@ -49,76 +63,110 @@ def predict(
     if case is None:
         said = "Nothing is predicted of a mixture of experts, of weights that a cache may hold, and of this model's"
         return Prediction(missing=[f"{said} family where its tensors are not known one by one."])
-    missing = _missing(workload)
+    missing, sizes = _missing(workload), pass_time.decoder(model.config, case.parameters)
     plans = []
-    for gpus in (each for each in RANKS if each <= most):
-        for weights in dict.fromkeys([served, *lower]) if gpus == 1 or divides(model, gpus) else ():
-            request = _Request(case, served, weights, gpus, rates)
-            figures = _latencies(request, workload) if traffic.concurrency == 1 else []
-            figures += _under_load(request, workload) if not missing else []
-            plans.append(PredictedPlan(gpus=gpus, weights=weights, figures=figures))
+    for runner, gpus in _runners(model, gpu_class):
+        held = [each for each in lower if gpu_class == "cpu" or each in LOWER.get(runner, ())]
+        for weights in dict.fromkeys([served, *held]):
+            request = _Request(sizes, runner, served, weights, gpus, *shape[1:], rates.kernel_us)
+            if not request.served_by_runner(traffic.batch):
+                continue
+            figures = _latencies(request, workload, rates.single) if traffic.concurrency == 1 else []
+            figures += _under_load(request, workload, rates.settled) if not missing else []
+            plans.append(PredictedPlan(runner=runner, gpus=gpus, weights=weights, figures=figures))
     if traffic.concurrency > 1:
         missing.append(f"No latency is predicted where {traffic.concurrency} clients wait for each other.")
-    return Prediction(plans=plans, assumptions=_assumptions(workload, most, ceilings is not None), missing=missing)
+    return Prediction(plans=plans, assumptions=_assumptions(workload, most, rates), missing=missing)
+
+
+def _runners(model: ModelManifest, gpu_class: str) -> Iterator[tuple[str, int]]:
+    """The runners that may serve the model on the class, each with a number of GPUs."""
+    gpu = GPUS[gpu_of(gpu_class)]
+    compact = divides(model, 1)
+    if gpu.sm == HOPPER and compact:
+        yield from ((MEGAKERNEL, each) for each in RANKS if each <= gpus_of(gpu_class) and divides(model, each))
+    names = ["compiled"] if gpu.gpu_class == "cpu" else ["kernels", "compiled", "cuda_graphs"]
+    yield from ((name, 1) for name in names if compact or name != "kernels")
 
 
 @dataclass(frozen=True)
 class _Rates:
+    """Rates of single calls and settled ones; `kernel_us` is what a kernel takes that waits for the one before."""
+
     single: Rates
     settled: Rates
+    kernel_us: float
+    source: str
 
 
 def _rates(gpu_class: str, ceilings: Ceilings | None) -> _Rates | None:
-    """The measured rates, else the datasheet's; None where neither is known."""
-    if ceilings is not None:
-        return _Rates(ceilings.of_single_calls, ceilings)
+    """The measured rates, else the shares of the datasheet's that an H200 reaches; None where neither is known."""
     gpu = GPUS[gpu_of(gpu_class)]
+    if ceilings is not None:
+        kernel_us = ceilings.launch_us if gpu.gpu_class == "cpu" else KERNEL_US
+        return _Rates(ceilings.of_single_calls, ceilings, kernel_us, "measured by the newest run on this class of GPU")
     if not gpu.memory_tbps:
         return None
-    tflops = {"bf16": gpu.bf16_tflops, "fp16": gpu.bf16_tflops, "fp8": gpu.fp8_tflops}
-    sheet = Rates(read_tbps=gpu.memory_tbps, copy_tbps=gpu.memory_tbps, matrix_tflops=tflops)
-    return _Rates(sheet, sheet)
+    sheet = dict.fromkeys(("bf16", "fp16", "fp32"), gpu.bf16_tflops) | {"fp8": gpu.fp8_tflops}
+    if gpu.source == "measured":
+        rates = Rates(read_tbps=gpu.memory_tbps, copy_tbps=gpu.memory_tbps, matrix_tflops=sheet)
+        return _Rates(rates, rates, KERNEL_US, "those that its bring-up measured")
+    read = READ_SHARE * gpu.memory_tbps
+    single, settled = (
+        Rates(
+            read_tbps=read,
+            copy_tbps=read,
+            matrix_tflops={name: shares[which] * sheet[name] for name, shares in MATRIX_SHARES.items()},
+        )
+        for which in (0, 1)
+    )
+    return _Rates(single, settled, KERNEL_US, "the share of its datasheet's that an H200 was measured to reach")
 
 
 @dataclass(frozen=True)
 class _Request:
-    """A request whose weights are in a precision, on GPUs that divide it evenly."""
+    """Requests of a decoder by a runner, with weights in a precision, on GPUs that divide it evenly."""
 
-    case: ModelCase
+    sizes: Decoder
+    runner: str
     served: Precision
     weights: Precision
     gpus: int
-    rates: _Rates
+    prompt: int
+    output: int
+    kernel_us: float
 
-    def prompt_ms(self, batch: int, rates: Rates) -> float:
-        """Reading `batch` prompts: every weight once."""
-        return self._ms(2.0 * self.case.parameters * batch * self.case.prompt, self._weight_bytes, rates)
+    def served_by_runner(self, batch: int) -> bool:
+        """Whether the runner takes the precision of activations and so many sequences at once."""
+        return self.runner != MEGAKERNEL or (batch <= BATCH_MOST and self.activations == "bf16")
+
+    @property
+    def activations(self) -> str:
+        """Their precision, and that of keys and values: the weights' down to 16 bits."""
+        if BYTES[self.weights] >= SIXTEEN_BITS:
+            return self.weights
+        return self.served if BYTES[self.served] == SIXTEEN_BITS else "bf16"
+
+    def prompt_ms(self, batch: float, rates: Rates) -> float:
+        """Reading `batch` prompts together, with weights in the precision of the activations but for `compiled`."""
+        weights = self.weights if self.runner == "compiled" else self.activations
+        return self._ms(pass_time.prompt(batch, self.prompt), weights, True, rates)
 
     def step_ms(self, batch: int, rates: Rates) -> float:
-        """One token for each of `batch` requests: every weight once, and the keys and values in the mean."""
-        moved = self._weight_bytes + batch * self._cache_bytes
-        return self._ms(2.0 * self.case.parameters * batch, moved, rates)
+        """One token for each of `batch` requests, in the mean over their output."""
+        return self._ms(pass_time.step(batch, self.prompt + self.output / 2), self.weights, False, rates)
 
-    def _ms(self, flops: float, moved: float, rates: Rates) -> float:
-        precisions = (self.weights, self.served)
-        times = floors_ms(flops / self.gpus, moved / self.gpus, precisions, rates.matrix_tflops, rates.read_tbps)
-        return max(times)
-
-    @property
-    def _weight_bytes(self) -> float:
-        return self.case.parameters * BYTES[self.weights]
-
-    @property
-    def _cache_bytes(self) -> float:
-        """Of one request: in the precision of the activations, which is that of the weights down to 16 bits."""
-        served = BYTES[self.served]
-        own = (self.case.bytes_per_token - self.case.parameters * served) / self.case.batch
-        return own * min(served, max(BYTES[self.weights], SIXTEEN_BITS)) / served
+    def _ms(self, work: Pass, weights: str, reads_prompt: bool, rates: Rates) -> float:
+        known = rates.matrix_tflops
+        fastest = self.gpus * (known.get(self.activations) or max(known.values()))
+        layer = pass_time.layer(self.runner, weights, self.kernel_us, work.answered, reads_prompt)
+        kv_share = BYTES[self.activations] / SIXTEEN_BITS
+        return pass_ms(self.sizes, work, BYTES[weights], kv_share, (self.gpus * rates.read_tbps, fastest), layer)
 
 
-def _latencies(request: _Request, workload: Workload) -> list[PredictedFigure]:
+def _latencies(request: _Request, workload: Workload, rates: Rates) -> list[PredictedFigure]:
     """TTFT, TTF-N, TPOT and E2E of requests that are served batch by batch."""
-    batch, output, rates = workload.traffic.batch, workload.traffic.output_tokens, request.rates.single
+    batch, output = workload.traffic.batch, request.output
     first, step = request.prompt_ms(batch, rates), request.step_ms(batch, rates)
     wanted = [each.n for each in workload.objectives if each.n is not None] or [USUAL_N]
     figures = [PredictedFigure(metric="ttft", value=first)]
@@ -137,28 +185,40 @@ def _missing(workload: Workload) -> list[str]:
     return [f"No throughput under load is predicted for traffic with {other.replace('_', ' ')}."]
 
 
-def _under_load(request: _Request, workload: Workload) -> list[PredictedFigure]:
-    """Tokens per second for 1, 2, 4, … users who always wait: their prompts one by one, their tokens together."""
-    if workload.load is None:
-        return []
-    output, rates, users, figures = workload.traffic.output_tokens, request.rates.settled, 1, []
-    while users <= workload.load.most_users:
-        whole = users * request.prompt_ms(1, rates) + (output - 1) * request.step_ms(users, rates)
-        value = 1000 * users * output / whole
+def _under_load(request: _Request, workload: Workload, rates: Rates) -> list[PredictedFigure]:
+    """Tokens per second for 1, 2, 4, … users who always wait: all prompts, then the tokens behind them, together.
+
+    A server reads prompts in passes of so many tokens at most. It has steps of many users made by the library's
+    kernels, which do not run on several GPUs.
+    """
+    users, figures = 1, []
+    while workload.load is not None and users <= workload.load.most_users:
+        by = request if request.served_by_runner(users) else replace(request, runner="kernels")
+        if by is not request and request.gpus > 1:
+            break
+        passes = 1 if request.runner in BATCHED else ceil(users * request.prompt / CHUNK_TOKENS)
+        prompts = passes * request.prompt_ms(users / passes, rates)
+        whole = prompts + (request.output - 1) * by.step_ms(users, rates)
+        value = 1000 * users * request.output / whole
         figures.append(PredictedFigure(metric="throughput", users=users, unit="tokens/s", value=value))
         users *= 2
     return figures
 
 
-def _assumptions(workload: Workload, most_gpus: int, known: bool) -> list[str]:
-    source = "measured by the newest run on this class of GPU" if known else "from its datasheet"
+def _assumptions(workload: Workload, most_gpus: int, rates: _Rates) -> list[str]:
     said = [
-        f"The GPU's rates are {source}, and are reached all the time.",
-        "Every weight is read once for a prompt and once for each token, the keys and values once for each token.",
-        "Launches, the host, norms, attention's FLOPs and sampling take no time.",
+        f"The GPU's rates are {rates.source}, and are reached all the time.",
+        "A pass reads every weight once, a decode step the keys and values too; FLOPs come on top, those of the head "
+        "for a prompt's last token alone.",
+        f"A kernel that waits for the one before it takes {rates.kernel_us:.1f} µs beside that; a layer of the "
+        f"megakernel {EXCHANGES * EXCHANGE_US:.1f} µs, and no less than its exchanges. Both are of H200s.",
+        "The host and sampling take no time.",
     ]
     if most_gpus > 1:
         said.append("Several GPUs divide bytes and FLOPs evenly, and their exchange takes no time.")
     if workload.load is not None:
-        said.append("Under load all users always wait; prompts are read one by one, tokens are made together.")
+        said.append(
+            "Under load all users always wait, their prompts are read together, and so are their tokens made; HTTP "
+            "takes no time."
+        )
     return said

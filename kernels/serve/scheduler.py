@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from kernels.serve.pages import ROOT, Pages, digest
 from kernels.serve.requests import Part, Reason, Request, Step, Token
 
+CHUNK_TOKENS = 2048
+"""The tokens of prompts that a step on a GPU takes at most, where nobody says."""
+
 
 @dataclass(frozen=True)
 class Limits:

@@ -7,14 +7,14 @@ import torch
 from kernels.engine import decoder
 from kernels.engine.bucket_session import positions
 from kernels.serve.backend import block_of
-from kernels.serve.scheduler import Limits
+from kernels.serve.scheduler import CHUNK_TOKENS, Limits
 
 PAGE_SIZE = 16
 LONGEST_CONTEXT = 8192
 """Tokens of a sequence where nobody says, if the model's own context is no shorter."""
 SHARE_OF_FREE = 0.8
 """Share of the device's free memory that KV pages may take. Graphs and packed weights take of the rest."""
-CHUNK_TOKENS = {"cuda": 2048, "cpu": 256}
+CHUNK_TOKENS_ON = {"cuda": CHUNK_TOKENS, "cpu": 256}
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def limits_for(model: decoder.Decoder, config: object, wanted: Wanted, reserved:
         raise ValueError(
             f"kv_bytes: {wanted.kv_bytes} hold no KV page of {page_bytes(model)} bytes beside the scratch page"
         )
-    chunk_tokens = max(block, min(CHUNK_TOKENS[device.type], -(-context // block) * block * wanted.running))
+    chunk_tokens = max(block, min(CHUNK_TOKENS_ON[device.type], -(-context // block) * block * wanted.running))
     return Limits(
         pages=most,
         page_size=PAGE_SIZE,

@@ -22,8 +22,8 @@ from workers.predicting import predict
 READ = ("compose", "verify", "price")
 NOTE = (
     "Medians at the workload's own traffic and the price book's typical price, for every GPU of a plan. The front "
-    "joins the measured plans that no other measured one beats in both. Modelled points take no launch and no host "
-    "into account, so they are rather too good."
+    "joins the measured plans that no other measured one beats in both. Modelled points take no host into "
+    "account."
 )
 
 

@@ -19,7 +19,7 @@ LAST_RUNS = 100
 
 
 def error_words(organisation: Any, gpu_class: str) -> str:
-    """How far what the roofline predicted before runs on a GPU was from what they measured, in a sentence."""
+    """How far what the model predicted before runs on a GPU was from what they measured, in a sentence."""
     gpu = gpu_of(gpu_class)
     name = GPUS[gpu].name if gpu in GPUS else gpu_class
     runs = [found for found in _stages(organisation, gpu, "report", "result__predicted")[:LAST_RUNS] if found]

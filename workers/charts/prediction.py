@@ -68,22 +68,23 @@ def _uncompared(results: Results) -> str:
     if verify.environment.telemetry.void:
         return "The plan's figures are void, so the prediction is not held against them."
     if _of_the_plan(results) is None:
-        return "The plan's precision or number of GPUs was not among those that were predicted."
+        return "The plan's runner, precision or number of GPUs was not among those that were predicted."
     return ""
 
 
 def _of_the_plan(results: Results) -> PredictedPlan | None:
-    """What was predicted of plans like the verified one: as many GPUs, weights in the same precision."""
+    """What was predicted of plans like the verified one: its runner, as many GPUs, weights in the same precision."""
     if results.verify is None or results.admit is None or results.admit.predicted is None:
         return None
     plan = results.verify.plan
+    runner = "cuda_graphs" if (plan.get("options") or {}).get("compile") is False else plan.get("runner")
     own = str(plan.get("dtype", "bf16"))
     weights = precisions_of(plan) - {own} or {own}
     return next(
         (
             each
             for each in results.admit.predicted.plans
-            if each.gpus == results.verify.gpus and {each.weights} == weights
+            if each.gpus == results.verify.gpus and {each.weights} == weights and each.runner in ("", runner)
         ),
         None,
     )
@@ -109,4 +110,5 @@ def _label(figure: PredictedFigure) -> str:
 
 
 def _name(plan: PredictedPlan) -> str:
-    return plan.weights if plan.gpus == 1 else f"{plan.weights} on {plan.gpus} GPUs"
+    kind = f"{plan.runner} in {plan.weights}" if plan.runner else plan.weights
+    return kind if plan.gpus == 1 else f"{kind} on {plan.gpus} GPUs"

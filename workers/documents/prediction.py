@@ -16,8 +16,13 @@ class PredictedFigure(Document):
 
 
 class PredictedPlan(Document):
-    """What is predicted of a plan on so many GPUs whose weights are in one precision."""
+    """What is predicted of a runner's plan on so many GPUs whose weights are in one precision.
 
+    `runner` is that of the plan, or `cuda_graphs` for torch's kernels under CUDA graphs. It is empty in documents from
+    before runners had predictions of their own.
+    """
+
+    runner: str = ""
     gpus: int = Field(default=1, ge=1)
     weights: str
     figures: list[PredictedFigure]

@@ -90,7 +90,7 @@ def _modelled(gpu_class: str, plan: PredictedPlan, workload: Workload, book: Pri
     if ms is None or not whole:
         return None
     usd = _usd(book, gpu_class, plan.gpus, 1000 * traffic.batch * traffic.output_tokens / whole)
-    return Point(_gpus(gpu_class, plan.gpus), f"by the roofline, {plan.weights}", ms, usd, "modelled")
+    return Point(_gpus(gpu_class, plan.gpus), f"{plan.runner}, {plan.weights}", ms, usd, "modelled")
 
 
 def _own(known: Results, workload: Workload) -> list[Point]:

@@ -61,7 +61,7 @@ def test_a_workloads_page_has_cost_against_latency_of_its_newest_runs_and_of_oth
     page = browser(engineer).get(address).content.decode()
     assert "Cost against latency" in page
     assert "<td>compiled, CUDA graphs (verified)</td>" in page
-    assert "<td>by the roofline, bf16</td>" in page
+    assert "<td>megakernel, bf16</td>" in page
     assert NONE_YET.replace("H200", "H100") in page
     assert NONE_YET not in page  # of the H200 there is a run, so none of its points is modelled
     assert browser(foreigner).get(address).status_code == 404

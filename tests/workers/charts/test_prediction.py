@@ -6,7 +6,10 @@ from sample_no_change import no_change
 from sample_results import PREDICTED, results
 
 from workers.charts.prediction import compared, rows, words
+from workers.documents.prediction import PredictedFigure, PredictedPlan, Prediction
 from workers.report_page import render
+
+TPOT = PredictedFigure(metric="tpot", value=0.9)
 
 
 def changed(**verify):
@@ -52,6 +55,19 @@ def test_a_plan_is_held_against_the_prediction_of_its_precision():
     assert rows(nvfp4)[0].label == "TTF64 p50, bf16"
     assert rows(nvfp4)[0].measured == "–"
     assert "was not among those that were predicted" in words(nvfp4)[0]
+
+
+def test_a_plan_is_held_against_the_prediction_of_its_runner():
+    found = results()
+    named = [PredictedPlan(runner=each, weights="bf16", figures=[TPOT]) for each in ("kernels", "cuda_graphs")]
+    admit = found.admit.model_copy(update={"predicted": Prediction(plans=named)})
+    graphs = found.verify.model_copy(update={"plan": {"runner": "compiled", "options": {"compile": False}}})
+    compiled = found.verify.model_copy(update={"plan": {"runner": "compiled"}})
+    assert len(compared(found.model_copy(update={"admit": admit, "verify": graphs}))) == 1
+    other = found.model_copy(update={"admit": admit, "verify": compiled})
+    assert compared(other) == []
+    assert "runner, precision or number of GPUs was not among" in words(other)[0]
+    assert rows(other)[0].label == "TPOT p50, kernels in bf16"
 
 
 def test_no_error_counts_where_there_is_no_plan_or_the_figures_are_void():

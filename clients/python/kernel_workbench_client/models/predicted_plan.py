@@ -16,16 +16,21 @@ T = TypeVar("T", bound="PredictedPlan")
 
 @_attrs_define
 class PredictedPlan:
-    """What is predicted of a plan on so many GPUs whose weights are in one precision.
+    """What is predicted of a runner's plan on so many GPUs whose weights are in one precision.
 
-    Attributes:
-        weights (str):
-        figures (list[PredictedFigure]):
-        gpus (int | Unset):  Default: 1.
+    `runner` is that of the plan, or `cuda_graphs` for torch's kernels under CUDA graphs. It is empty in documents from
+    before runners had predictions of their own.
+
+        Attributes:
+            weights (str):
+            figures (list[PredictedFigure]):
+            runner (str | Unset):  Default: ''.
+            gpus (int | Unset):  Default: 1.
     """
 
     weights: str
     figures: list[PredictedFigure]
+    runner: str | Unset = ""
     gpus: int | Unset = 1
 
     def to_dict(self) -> dict[str, Any]:
@@ -35,6 +40,8 @@ class PredictedPlan:
         for figures_item_data in self.figures:
             figures_item = figures_item_data.to_dict()
             figures.append(figures_item)
+
+        runner = self.runner
 
         gpus = self.gpus
 
@@ -46,6 +53,8 @@ class PredictedPlan:
                 "figures": figures,
             }
         )
+        if runner is not UNSET:
+            field_dict["runner"] = runner
         if gpus is not UNSET:
             field_dict["gpus"] = gpus
 
@@ -65,11 +74,14 @@ class PredictedPlan:
 
             figures.append(figures_item)
 
+        runner = d.pop("runner", UNSET)
+
         gpus = d.pop("gpus", UNSET)
 
         predicted_plan = cls(
             weights=weights,
             figures=figures,
+            runner=runner,
             gpus=gpus,
         )
 

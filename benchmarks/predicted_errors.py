@@ -1,0 +1,192 @@
+"""How far the model that predicts a plan's figures is off, over the committed results of H200s.
+
+python -m benchmarks.predicted_errors     # every figure: predicted, measured, error, and the roofline's error
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.documents import RESULTS, document
+from kernels.measure.request_case import request_case
+from kernels.model_files import catalogue
+from kernels.model_files.families import estimated_parameters
+from kernels.ops import BYTES
+from workers.documents.measurement import Ceilings
+from workers.documents.model import ModelManifest
+from workers.documents.prediction import PredictedPlan
+from workers.documents.workload import Workload
+from workers.predicting import predict
+
+DECODED = ("decode", "decode-aef7729", "decode-vllm", "decode-vllm-long-and-8", "decode-f706c2e", "decode-e6890ad")
+SERVED = ("serve", "serve-alone", "serve-steps", "serve-megakernel")
+RUNS = ("llama-3.2-1b*", "qwen2.5-1.5b*")
+TURNS = "megakernel-turns"
+CALIBRATED = (
+    ("cuda_graphs", "bf16", "", 1),
+    ("megakernel", "nvfp4", "llama-3.2-1b", 1),
+    ("megakernel", "bf16", "llama-3.2-1b", 8),
+)
+"""Runner, weights, model and batch of the rows that the model's own constants are taken from: no errors are theirs."""
+
+
+@dataclass(frozen=True)
+class Error:
+    """A predicted figure beside the measured one; `roofline` is what bytes or FLOPs alone predict."""
+
+    source: str
+    runner: str
+    weights: str
+    model: str
+    batch: int
+    prompt: int
+    metric: str
+    predicted: float
+    roofline: float
+    measured: float
+
+    @property
+    def error(self) -> float:
+        """Signed, as a share of what was measured."""
+        return self.predicted / self.measured - 1
+
+    @property
+    def roofline_error(self) -> float:
+        """The same of the roofline."""
+        return self.roofline / self.measured - 1
+
+
+def errors() -> list[Error]:
+    """Every figure of the committed results that the model predicts, but for those that its constants come from."""
+    found = [*_decoded(), *_of_runs(), *_turns(), *_served()]
+    return [each for each in found if not any(_is(each, *known) for known in CALIBRATED)]
+
+
+def _is(found: Error, runner: str, weights: str, model: str, batch: int) -> bool:
+    return (found.runner, found.weights, found.batch) == (runner, weights, batch) and model in ("", found.model)
+
+
+def ceilings_of(known: Any) -> Ceilings:
+    """A document's ceilings; older ones have no rates of single calls, so their matrix rate is that of another H200."""
+    found = Ceilings.model_validate(known)
+    if found.burst is not None:
+        return found
+    burst = document("ceilings")["ceilings"][0]["burst"]["matrix_tflops"]
+    return found.model_copy(update={"burst": found.model_copy(update={"matrix_tflops": burst})})
+
+
+def manifest(name: str) -> ModelManifest:
+    """The manifest of a catalogue model, without its files."""
+    config, parameters = catalogue.entry(name)[0], 0
+    parameters = estimated_parameters(config)
+    architecture = {"architecture": config["architectures"][0], "model_type": config["model_type"], "kind": "decoder"}
+    source = {"digest": "", "name": name, "source": "catalogue", "generated": True, "files": [], "weight_bytes": 0}
+    return ModelManifest.model_validate(architecture | source | {"config": config, "parameters": parameters})
+
+
+def plan_of(case: dict[str, Any], runner: str, ceilings: Ceilings, users: int = 0) -> PredictedPlan:
+    """What is predicted of a runner for the case of a committed row: model, weights, batch, prompt and tokens."""
+    sizes = {"batch": case.get("batch", 1), "prompt_tokens": case["prompt"], "output_tokens": case["tokens"]}
+    stated = {"model": case["model"], "traffic": sizes, "objectives": [{"metric": "ttf_n", "n": 64, "limit": 100}]}
+    workload = Workload.model_validate(stated | ({"load": {"most_users": max(2, users)}} if users else {}))
+    found = predict(workload, manifest(case["model"]), "h200", ceilings, "bf16", [case["weights"]])
+    return next(each for each in found.plans if (each.runner, each.weights) == (runner, case["weights"]))
+
+
+def _roofline(case: dict[str, Any], rates: Any, users: int = 0) -> dict[str, float]:
+    """What the roofline alone predicts: the larger of FLOPs and bytes, every parameter for every token."""
+    of, batch = manifest(case["model"]), case.get("batch", 1)
+    known = request_case(of.config, of.parameters, "bf16", 1, case["prompt"], case["tokens"])
+    assert known is not None
+    weights, cache = known.parameters * BYTES[case["weights"]], known.bytes_per_token - 2 * known.parameters
+    flops = rates.matrix_tflops.get(case["weights"]) or max(rates.matrix_tflops.values())
+
+    def prompt(rows: int) -> float:
+        return max(2 * known.parameters * rows * case["prompt"] / flops, weights / rates.read_tbps) / 1e9
+
+    def step(rows: int) -> float:
+        return max(2 * known.parameters * rows / flops, (weights + rows * cache) / rates.read_tbps) / 1e9
+
+    whole = users * prompt(1) + (case["tokens"] - 1) * step(max(users, 1))
+    first, each = prompt(batch), step(batch)
+    return {
+        "ttft": first,
+        "tpot": each,
+        "ttf_n": first + 63 * each,
+        "throughput": 1000 * users * case["tokens"] / whole,
+    }
+
+
+def _compare(source: str, case: dict[str, Any], runner: str, known: Any, measured: dict[str, float]) -> Iterator[Error]:
+    ceilings, users = ceilings_of(known), case.get("users", 0)
+    settled = "throughput" in measured
+    roofline = _roofline(case, ceilings if settled else Ceilings.model_validate(known).of_single_calls, users)
+    values = {(each.metric, each.users): each.value for each in plan_of(case, runner, ceilings, users).figures}
+    for metric, value in measured.items():
+        predicted = values[metric, users or None]
+        place = (source, runner, case["weights"], case["model"], users or case.get("batch", 1), case["prompt"])
+        yield Error(*place, metric, predicted, roofline[metric], value)
+
+
+def _decoded() -> Iterator[Error]:
+    for source in DECODED:
+        found = document(source)
+        for row in found["rows"]:
+            runner = row["variant"].split("_fp8")[0].split("_nvfp4")[0]
+            runner = "compiled" if runner.startswith("compiled") else runner
+            if row["ms"] and runner in ("compiled", "cuda_graphs", "kernels", "megakernel"):
+                step, case = row["ms_per_token"], row["case"]
+                first = row["ttf64_ms"] - (case["tokens"] - 1) * step
+                measured = {"ttft": first, "tpot": step, "ttf_n": row["ttf64_ms"]}
+                yield from _compare(source, case, runner, found["ceilings"], measured)
+
+
+def _of_runs() -> Iterator[Error]:
+    for path in sorted(each for name in RUNS for each in Path(RESULTS).glob(f"{name}.json")):
+        found = json.loads(path.read_text())
+        if "results" not in found:
+            continue
+        verify, plan = found["results"]["verify"], found["results"]["verify"]["plan"]
+        runner = "cuda_graphs" if plan["options"].get("compile") is False else plan["runner"]
+        case = {"model": found["model"], "weights": "bf16", "prompt": 128, "tokens": 64}
+        measured = {each["metric"]: each["percentiles"]["p50"] for each in verify["after"]}
+        wanted = {name: measured[name] for name in ("ttft", "tpot", "ttf_n")}
+        yield from _compare(path.stem, case, runner, found["results"]["profile"]["ceilings"], wanted)
+
+
+def _turns() -> Iterator[Error]:
+    """Steps of many models by the megakernel; the position stands for half of the output behind the prompt."""
+    found = document(TURNS)
+    rates = {"read_tbps": found["plain_read_tbps"], "copy_tbps": 0, "launch_us": 0, "matrix_tflops": {"bf16": 690}}
+    for row in found["rows"]:
+        case = {**row, "prompt": row["position"] - 32, "tokens": 64}
+        if row["commit"] == "ad0e61d" and _predictable(row["model"]):
+            yield from _compare(TURNS, case, "megakernel", rates, {"tpot": row["ms"]})
+
+
+def _predictable(model: str) -> bool:
+    of = manifest(model)
+    return request_case(of.config, of.parameters, "bf16", 1, 128, 64) is not None
+
+
+def _served() -> Iterator[Error]:
+    """Closed loops of equal requests; without ceilings of its own a document has those of `serve-alone`."""
+    for source in SERVED:
+        found = document(source)
+        known = found.get("ceilings") or document("serve-alone")["ceilings"]
+        for row in found["rows"]:
+            users = row["case"].get("concurrency") or row.get("concurrency")
+            if row["variant"] == "vllm" or not users or row["case"].get("lengths", "equal") != "equal":
+                continue
+            case = {"model": row["case"]["model"], "weights": "bf16", "prompt": 128, "tokens": 64, "users": users}
+            runner = "megakernel" if users <= 8 and source != "serve-steps" else "kernels"
+            yield from _compare(source, case, runner, known, {"throughput": row["tokens_per_second"]})
+
+
+if __name__ == "__main__":
+    for each in errors():
+        words = f"{each.source:28} {each.runner:11} {each.weights:5} {each.model:15} {each.batch:3} {each.prompt:5}"
+        figures = f"{each.metric:10} {each.predicted:9.3f} {each.measured:9.3f} {each.error:+6.0%}"
+        print(f"{words} {figures} {each.roofline_error:+6.0%}")

@@ -1,0 +1,64 @@
+"""Tables of how far predictions are off: the roofline alone, and the model that the product uses."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import median
+
+from benchmarks.predicted_errors import TURNS, Error, errors
+from benchmarks.tables.models import MODELS
+from benchmarks.tables.writing import markdown, table
+
+LATENCIES = {"ttft": "TTFT", "tpot": "TPOT", "ttf_n": "TTF64"}
+
+
+@table("predicted-latencies")
+def latencies() -> str:
+    """The median errors of each runner, precision, model, batch and prompt over all documents."""
+    groups: dict[tuple[str, str, str, int, int], list[Error]] = defaultdict(list)
+    for each in errors():
+        if each.source != TURNS and each.metric in LATENCIES:
+            groups[each.runner, each.weights, MODELS[each.model], each.batch, each.prompt].append(each)
+    lines = []
+    for (runner, *of, batch, prompt), found in sorted(groups.items()):
+        sides = ([each for each in found if each.metric == metric] for metric in LATENCIES)
+        place = [runner.replace("_", " "), *of, f"{batch}", f"{prompt:,}"]
+        lines.append([*place, f"{len(found) // len(LATENCIES)}", *(_medians(side) for side in sides)])
+    return markdown(["runner", "weights", "model", "batch", "prompt", "measured", *LATENCIES.values()], lines)
+
+
+@table("predicted-steps")
+def steps() -> str:
+    """TPOT of every model that the megakernel was timed with in one process, at two lengths."""
+    found: dict[str, dict[int, list[Error]]] = defaultdict(lambda: defaultdict(list))
+    for each in errors():
+        if each.source == TURNS:
+            found[each.model][each.prompt + 32].append(each)
+    lines = [[model, *(_medians(by[length]) for length in (128, 16_320))] for model, by in sorted(found.items())]
+    return markdown(["model", "128 tokens", "16,320 tokens"], lines)
+
+
+@table("predicted-load")
+def load() -> str:
+    """Tokens per second of Llama-3.2-1B by users at once, over HTTP and in process."""
+    groups: dict[tuple[int, str, str], list[Error]] = defaultdict(list)
+    for each in errors():
+        if each.metric == "throughput":
+            over = "HTTP" if each.source in ("serve", "serve-alone") else "in process"
+            groups[each.batch, over, each.runner].append(each)
+    lines = []
+    for (users, over, runner), found in sorted(groups.items()):
+        rate = f"{median(each.measured for each in found):,.0f}"
+        lines.append([f"{users}", over, runner, rate, _medians(found)])
+    return markdown(["users", "over", "runner", "tokens/s", "error"], lines)
+
+
+def _medians(found: Sequence[Error]) -> str:
+    """`−55 %, now −5 %`: the medians of the roofline's errors and of the model's; a dash where there is none."""
+    if not found:
+        return "–"
+    before, now = median(each.roofline_error for each in found), median(each.error for each in found)
+    return f"{_percent(before)}, now {_percent(now)}"
+
+
+def _percent(share: float) -> str:
+    return f"{round(100 * share):+d} %".replace("-", "−").replace("+0 %", "0 %")

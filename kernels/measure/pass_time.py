@@ -1,0 +1,109 @@
+"""How long a runner takes for one pass over a decoder, a prompt's or a decode step's. Imports without torch.
+
+A pass takes the bytes that it reads by the bandwidth, and its FLOPs by the matrix rate: both, since a kernel with few
+tiles for each SM hides little of one behind the other. In each layer the memory also stands idle, wherever a kernel or
+an exchange between SMs waits for the one before. How often that is, is counted; how long it takes, was measured on
+H200s. `docs/method.md`, *prediction*, has the formula and how far it was off.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from kernels.model_files.config import value
+from kernels.model_files.families import attention_shape, head_shape
+from kernels.model_files.memory import kv_bytes_per_token
+
+KERNEL_US = 2.4
+"""What a kernel in a CUDA graph that waits for the one before takes beside its bytes and FLOPs: launch, filling and
+draining the SMs. Of eager torch's kernels in CUDA graphs: their step less its bytes, by the launches that a profile
+counted (`decode-vllm.json`, `llama-3.2-1b.json`, `qwen2.5-1.5b.json`)."""
+EXCHANGE_US = 0.52
+"""A word's way from one SM to another through the L2, beside a stream of weights (`chain-study.json`)."""
+HAND_OVER_US = 2.09
+"""The same from all SMs to all, 8 KB: what an exchange takes that no stream of weights hides (`chain-study.json`)."""
+EXCHANGES = 5
+"""Exchanges of a megakernel's layer: q, k, v; attention; output; gate and up; down."""
+SEQUENCE_US = 1.2
+"""What each further sequence adds to a megakernel's layer, words and products: its steps of Llama-3.2-1B with one and
+with eight sequences (`serve-megakernel.json`, `change_over`)."""
+LOSSY_LAYER_US = 17.7
+"""The least time of a megakernel's layer that unpacks its weights: Llama-3.2-1B in NVFP4 (`decode.json`)."""
+KERNELS = {"kernels": (5, 8), "compiled": (15, 13), "cuda_graphs": (44, 45)}
+"""Dependent kernels of a layer, in a decode step and in a prompt. `kernels`: `docs/kernels/whole-model.md`; the others
+as profiles of Llama-3.2-1B counted launches (`llama-3.2-1b.json`)."""
+MEGAKERNEL = "megakernel"
+"""It reads prompts by the same kernels as the runner `kernels`."""
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Sizes of a decoder: parameters of all layers and of the head, KV bytes a token in 16 bits, width of q."""
+
+    layers: int
+    body: int
+    head: int
+    kv_bytes: int
+    q_width: int
+
+
+@dataclass(frozen=True)
+class Pass:
+    """`rows` tokens go through the layers and `answered` of them through the head; keys and values of `cached` tokens
+    are read, and `pairs` of a query and a key are multiplied."""
+
+    rows: float
+    answered: float
+    cached: float
+    pairs: float
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer's `idle_us` beside its bytes and FLOPs, and the `least_us` that it takes however few these are."""
+
+    idle_us: float
+    least_us: float = 0.0
+
+
+def decoder(config: dict[str, Any], parameters: int) -> Decoder:
+    """The sizes of a model of which `parameters` multiply a token (`request_case`)."""
+    heads, _, head_dim = attention_shape(config)
+    vocabulary, hidden = head_shape(config)
+    head = vocabulary * hidden
+    return Decoder(
+        value(config, "layers") or 1, parameters - head, head, kv_bytes_per_token(config, 2), heads * head_dim
+    )
+
+
+def prompt(batch: float, tokens: int) -> Pass:
+    """Reading `batch` prompts of `tokens` each."""
+    return Pass(batch * tokens, batch, 0.0, batch * tokens * tokens / 2)
+
+
+def step(batch: int, length: float) -> Pass:
+    """One token for each of `batch` sequences behind `length` tokens."""
+    return Pass(batch, batch, batch * length, batch * length)
+
+
+def layer(runner: str, weights: str, kernel_us: float, sequences: float, reads_prompt: bool) -> Layer:
+    """What a layer costs beside bytes and FLOPs; `kernel_us` is KERNEL_US, or what is known of another device."""
+    if runner == MEGAKERNEL and not reads_prompt:
+        least, further = EXCHANGES * HAND_OVER_US, SEQUENCE_US * (sequences - 1)
+        return Layer(EXCHANGES * EXCHANGE_US + further, (least if weights == "bf16" else LOSSY_LAYER_US) + further)
+    count = KERNELS["kernels" if runner == MEGAKERNEL else runner][reads_prompt]
+    return Layer(count * kernel_us)
+
+
+def pass_ms(
+    of: Decoder, work: Pass, weight_bytes: float, kv_share: float, rates: tuple[float, float], each: Layer
+) -> float:
+    """Milliseconds of a pass whose weights have `weight_bytes` bytes and whose keys `kv_share` of 16 bits.
+
+    `rates`: TB/s and TFLOP/s, of all GPUs that divide the model evenly.
+    """
+    read, multiplied = rates[0] * 1e9, rates[1] * 1e9
+    attention = 4.0 * of.q_width * of.layers * work.pairs
+    body = (of.body * weight_bytes + work.cached * of.kv_bytes * kv_share) / read
+    body += (2.0 * of.body * work.rows + attention) / multiplied
+    head = of.head * weight_bytes / read + 2.0 * of.head * work.answered / multiplied
+    return of.layers * max(body / of.layers + each.idle_us / 1e3, each.least_us / 1e3) + head
